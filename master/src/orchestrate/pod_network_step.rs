@@ -15,13 +15,14 @@ use halite_host_reports::pod_network::{Answer, FUNCTION, Question};
 use halite_pillar::cluster::Cluster;
 use halite_proto::identity::IdentityError;
 use halite_proto::ids::MinionId;
+use halite_states::args::Args;
 use halite_states::engine::Failure;
 use halite_states::low::Chunk;
 use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 
 use super::pace::StepPace;
-use super::step_runner::{Outcome, StepRunner, failed, flag, required, timeout};
+use super::step_runner::{Outcome, StepRunner, failed, timeout};
 
 /// The pause between two attempts.
 const PAUSE: Duration = Duration::from_millis(500);
@@ -39,7 +40,7 @@ impl StepRunner<'_> {
         chunk: &Chunk,
         index: usize,
     ) -> Result<Outcome, Failure> {
-        let node = required(chunk, "node")?;
+        let node = Args::new(chunk).required("node")?;
         if self.run.test {
             let comment = format!("a real run starts a pod on {node} and tries what it reaches");
             return Ok((Map::new(), comment));
@@ -55,7 +56,7 @@ impl StepRunner<'_> {
             minion,
             api,
             cluster: &snapshot.declaration().cluster,
-            needs_dns: flag(chunk, "dns"),
+            needs_dns: Args::new(chunk).flag("dns", false)?,
         };
         let outcome = trial.run(chunk, index).await;
         trial.remove().await;
@@ -126,7 +127,7 @@ enum Attempt {
 impl Trial<'_, '_> {
     async fn run(&self, chunk: &Chunk, index: usize) -> Result<Outcome, Failure> {
         let (node, recorder) = (&self.node, self.runner.recorder);
-        let limit = timeout(chunk);
+        let limit = timeout(chunk)?;
         let deadline = Instant::now() + limit;
         let pace = StepPace::new(recorder, index, PAUSE);
         self.remove().await;

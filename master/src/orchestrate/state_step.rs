@@ -11,6 +11,7 @@ use halite_fleet::jobs::target::{Target, matching, resolve};
 use halite_names::{BundleVersion, BundleVersionError};
 use halite_proto::identity::IdentityError;
 use halite_proto::ids::{JobId, MinionId};
+use halite_states::args::Args;
 use halite_states::engine::Failure;
 use halite_states::low::{Chunk, RunReturn};
 use halite_states::shipped;
@@ -20,7 +21,7 @@ use serde_json::{Map, Value, json};
 use super::pace::StepPace;
 use super::stall::{Watched, ending, stall};
 use super::step_options::StepOptions;
-use super::step_runner::{Outcome, StepRunner, failed, required, text, texts, timeout};
+use super::step_runner::{Outcome, StepRunner, failed, timeout};
 
 /// The time that a step with `offline: skip` gives a minion to reconnect after a restart.
 const RECONNECT: Duration = Duration::from_secs(5);
@@ -32,7 +33,7 @@ const ATTEMPTS: usize = 3;
 impl StepRunner<'_> {
     /// Runs `halite.state`.
     pub(super) async fn state(&self, chunk: &Chunk, index: usize) -> Result<Outcome, Failure> {
-        let sls = texts(chunk, "sls");
+        let sls = Args::new(chunk).list("sls")?;
         let highstate = chunk
             .args
             .get("highstate")
@@ -63,7 +64,7 @@ impl StepRunner<'_> {
 
     /// Runs `halite.function`.
     pub(super) async fn function(&self, chunk: &Chunk, index: usize) -> Result<Outcome, Failure> {
-        let function = required(chunk, "fun")?;
+        let function = Args::new(chunk).required("fun")?;
         let given = chunk.args.get("arg").cloned().unwrap_or_default();
         let list = match given {
             Value::Array(items) => items,
@@ -102,8 +103,8 @@ impl StepRunner<'_> {
         let options = StepOptions::new(chunk)?;
         // One for the whole step: many short batches are a long wait, too.
         let pace = StepPace::new(self.recorder, index, TICK);
-        let target = required(chunk, "tgt")?;
-        let kind = text(chunk, "tgt_type").unwrap_or_default();
+        let target = Args::new(chunk).required("tgt")?;
+        let kind = Args::new(chunk).text("tgt_type")?.unwrap_or_default();
         let (app, declarations) = (self.jobs.app(), self.jobs.declarations());
         let wanted = Target {
             kind: &kind,
@@ -139,7 +140,7 @@ impl StepRunner<'_> {
             test: self.run.test,
             operator: format!("run:{}", self.run.id),
             target,
-            timeout: u32::try_from(timeout(chunk).as_secs()).unwrap_or(u32::MAX),
+            timeout: u32::try_from(timeout(chunk)?.as_secs()).unwrap_or(u32::MAX),
             ..new
         };
         for batch in left.chunks(size) {
@@ -421,7 +422,7 @@ fn until(pending: &[MinionId], what: &str) -> Option<String> {
 
 /// The bundle that minions are compiled from, where it is not the one that they have.
 fn bundle(chunk: &Chunk) -> Result<Option<BundleVersion>, Failure> {
-    let version = text(chunk, "bundle").map(|text| text.parse());
+    let version = Args::new(chunk).text("bundle")?.map(|text| text.parse());
     let version = version.transpose();
     version.map_err(|error: BundleVersionError| Failure::new(chain(&error)))
 }

@@ -1,5 +1,6 @@
 //! Reading a chunk's arguments, and the trivial states.
 
+use halite_states::args::Args;
 use halite_states::engine::{Checked, Failure};
 use halite_states::low::Chunk;
 use serde_json::{Map, Value};
@@ -24,10 +25,12 @@ pub(super) fn flattened(documents: Vec<Value>) -> Vec<Value> {
 }
 
 pub(super) fn check_test(chunk: &Chunk, fun: &str) -> Result<Checked<Vec<Operation>>, Failure> {
-    let comment = text(chunk, "comment").unwrap_or_else(|| "Success!".into());
+    let comment = Args::new(chunk)
+        .text("comment")?
+        .unwrap_or_else(|| "Success!".into());
     match fun {
         "nop" | "succeed_without_changes" | "show_notification" => Ok(Checked {
-            comment: text(chunk, "text").unwrap_or(comment),
+            comment: Args::new(chunk).text("text")?.unwrap_or(comment),
             ..Checked::default()
         }),
         "succeed_with_changes" => Ok(Checked {
@@ -39,37 +42,13 @@ pub(super) fn check_test(chunk: &Chunk, fun: &str) -> Result<Checked<Vec<Operati
             diff: Vec::new(),
         }),
         "fail_without_changes" => Err(Failure::new(
-            text(chunk, "comment").unwrap_or_else(|| "Failure!".into()),
+            Args::new(chunk)
+                .text("comment")?
+                .unwrap_or_else(|| "Failure!".into()),
         )),
         _ => Err(Failure::new(format!(
             "{} is not there on the target `master`",
             chunk.function()
         ))),
     }
-}
-
-pub(super) fn text(chunk: &Chunk, key: &str) -> Option<String> {
-    match chunk.args.get(key)? {
-        Value::Null => None,
-        Value::String(text) => Some(text.clone()),
-        other => Some(other.to_string()),
-    }
-}
-
-pub(super) fn required(chunk: &Chunk, key: &str) -> Result<String, Failure> {
-    text(chunk, key)
-        .ok_or_else(|| Failure::new(format!("{}: `{key}` is missing", chunk.function())))
-}
-
-pub(super) fn number(chunk: &Chunk, key: &str) -> Option<u64> {
-    let value = chunk.args.get(key)?;
-    value.as_u64().or_else(|| value.as_str()?.parse().ok())
-}
-
-pub(super) fn flag(chunk: &Chunk, key: &str) -> bool {
-    chunk
-        .args
-        .get(key)
-        .and_then(Value::as_bool)
-        .unwrap_or(false)
 }

@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use futures_util::future::{join, join_all};
 use halite_errors::chain;
+use halite_states::args::Args;
 use halite_states::engine::{Checked, Failure};
 use halite_states::low::Chunk;
 use serde_json::{Map, Value};
 use tokio::time::Instant;
 
-use super::arguments::{flag, number, required, text};
 use super::modules::{KubernetesModules, fail, fail_at, provides};
 use super::operation::Operation;
 use super::{ApiError, ObjectRef, apply_order, compare, node, sets};
@@ -34,8 +34,8 @@ impl KubernetesModules {
         chunk: &Chunk,
         documents: Vec<Value>,
     ) -> Result<Checked<Vec<Operation>>, Failure> {
-        let whole = flag(chunk, "whole");
-        let set = text(chunk, "set");
+        let whole = Args::new(chunk).flag("whole", false)?;
+        let set = Args::new(chunk).text("set")?;
         let mut documents = apply_order::in_order(documents);
         if let Some(set) = &set {
             self.keeps(chunk, set)?;
@@ -220,10 +220,14 @@ impl KubernetesModules {
         chunk: &Chunk,
     ) -> Result<Checked<Vec<Operation>>, Failure> {
         let reference = ObjectRef {
-            api_version: text(chunk, "api_version").unwrap_or_else(|| "v1".into()),
-            kind: required(chunk, "kind")?,
-            namespace: text(chunk, "namespace").unwrap_or_default(),
-            name: text(chunk, "object").unwrap_or_else(|| chunk.name.clone()),
+            api_version: Args::new(chunk)
+                .text("api_version")?
+                .unwrap_or_else(|| "v1".into()),
+            kind: Args::new(chunk).required("kind")?,
+            namespace: Args::new(chunk).text("namespace")?.unwrap_or_default(),
+            name: Args::new(chunk)
+                .text("object")?
+                .unwrap_or_else(|| chunk.name.clone()),
         };
         let live = match self.prediction(&reference) {
             Some(predicted) => predicted,
@@ -259,7 +263,7 @@ impl KubernetesModules {
         &self,
         chunk: &Chunk,
     ) -> Result<Checked<Vec<Operation>>, Failure> {
-        let seconds = number(chunk, "timeout").unwrap_or(READY_TIMEOUT);
+        let seconds = Args::new(chunk).number("timeout")?.unwrap_or(READY_TIMEOUT);
         let deadline = Instant::now() + Duration::from_secs(seconds);
         loop {
             match self.api.ready().await {
@@ -305,11 +309,13 @@ impl KubernetesModules {
                 .unwrap_or_default()
         };
         let wanted = node::Wanted {
-            name: text(chunk, "object").unwrap_or_else(|| chunk.name.clone()),
+            name: Args::new(chunk)
+                .text("object")?
+                .unwrap_or_else(|| chunk.name.clone()),
             labels: map("labels"),
             annotations: map("annotations"),
             taints: chunk.args.get("taints").and_then(Value::as_array).cloned(),
-            record: text(chunk, "record"),
+            record: Args::new(chunk).text("record")?,
         };
         let reference = node::reference(&wanted.name);
         let live = match self.prediction(&reference) {

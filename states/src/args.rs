@@ -1,36 +1,41 @@
 //! A chunk's arguments, typed. The compiler has checked them against the signature; these methods
 //! refuse the rest.
 
-use halite_states::low::Chunk;
 use serde_json::{Map, Value};
 
-use super::{Failure, fail};
-use crate::host::effect::Meta;
+use crate::engine::Failure;
+use crate::low::Chunk;
 
 /// The arguments of one chunk.
 #[derive(Clone, Copy)]
-pub(super) struct Args<'a> {
+pub struct Args<'a> {
     chunk: &'a Chunk,
 }
 
 impl<'a> Args<'a> {
+    /// The arguments of this chunk.
+    #[must_use]
     pub fn new(chunk: &'a Chunk) -> Self {
         Self { chunk }
     }
 
     /// The value, unless it is missing or null.
+    #[must_use]
     pub fn any(&self, key: &str) -> Option<&'a Value> {
         self.chunk.args.get(key).filter(|value| !value.is_null())
     }
 
     fn wrong<T>(&self, key: &str, takes: &str) -> Result<T, Failure> {
-        fail(format!(
+        Err(Failure::new(format!(
             "{}: `{key}` must be {takes}",
             self.chunk.function()
-        ))
+        )))
     }
 
     /// A text; numbers and booleans count as written.
+    ///
+    /// # Errors
+    /// The argument is of another kind.
     pub fn text(&self, key: &str) -> Result<Option<String>, Failure> {
         match self.any(key) {
             None => Ok(None),
@@ -42,19 +47,31 @@ impl<'a> Args<'a> {
     }
 
     /// A text that must be there.
+    ///
+    /// # Errors
+    /// The argument is of another kind, or missing.
     pub fn required(&self, key: &str) -> Result<String, Failure> {
         match self.text(key)? {
             Some(text) => Ok(text),
-            None => fail(format!("{}: `{key}` is missing", self.chunk.function())),
+            None => Err(Failure::new(format!(
+                "{}: `{key}` is missing",
+                self.chunk.function()
+            ))),
         }
     }
 
     /// true or false.
+    ///
+    /// # Errors
+    /// The argument is of another kind.
     pub fn flag(&self, key: &str, default: bool) -> Result<bool, Failure> {
         Ok(self.maybe(key)?.unwrap_or(default))
     }
 
     /// true, false or nothing.
+    ///
+    /// # Errors
+    /// The argument is of another kind.
     pub fn maybe(&self, key: &str) -> Result<Option<bool>, Failure> {
         match self.any(key) {
             None => Ok(None),
@@ -64,6 +81,9 @@ impl<'a> Args<'a> {
     }
 
     /// A whole number.
+    ///
+    /// # Errors
+    /// The argument is of another kind.
     pub fn integer(&self, key: &str) -> Result<Option<i64>, Failure> {
         match self.any(key) {
             None => Ok(None),
@@ -78,6 +98,9 @@ impl<'a> Args<'a> {
     }
 
     /// A number that is not negative, within `T`.
+    ///
+    /// # Errors
+    /// The argument is of another kind.
     pub fn number<T: TryFrom<i64>>(&self, key: &str) -> Result<Option<T>, Failure> {
         match self.integer(key)? {
             None => Ok(None),
@@ -89,6 +112,9 @@ impl<'a> Args<'a> {
     }
 
     /// A file mode; the compiler made it a number.
+    ///
+    /// # Errors
+    /// The argument is of another kind.
     pub fn mode(&self, key: &str) -> Result<Option<u32>, Failure> {
         match self.any(key) {
             None => Ok(None),
@@ -104,11 +130,17 @@ impl<'a> Args<'a> {
     }
 
     /// A list of texts; empty when missing.
+    ///
+    /// # Errors
+    /// The argument is of another kind.
     pub fn list(&self, key: &str) -> Result<Vec<String>, Failure> {
         Ok(self.maybe_list(key)?.unwrap_or_default())
     }
 
     /// A list of texts, or nothing.
+    ///
+    /// # Errors
+    /// The argument is of another kind.
     pub fn maybe_list(&self, key: &str) -> Result<Option<Vec<String>>, Failure> {
         match self.any(key) {
             None => Ok(None),
@@ -125,6 +157,9 @@ impl<'a> Args<'a> {
     }
 
     /// A mapping.
+    ///
+    /// # Errors
+    /// The argument is of another kind.
     pub fn mapping(&self, key: &str) -> Result<Option<&'a Map<String, Value>>, Failure> {
         match self.any(key) {
             None => Ok(None),
@@ -133,17 +168,11 @@ impl<'a> Args<'a> {
         }
     }
 
-    /// Owner, group and mode under the usual names.
-    pub fn meta(&self, mode: &str) -> Result<Meta, Failure> {
-        Ok(Meta {
-            user: self.text("user")?,
-            group: self.text("group")?,
-            mode: self.mode(mode)?,
-        })
-    }
-
     /// The permission to show differences of content: none for secrets, none when the state says
     /// so.
+    ///
+    /// # Errors
+    /// The argument is of another kind.
     pub fn show(&self) -> Result<Show, Failure> {
         if self.chunk.sensitive {
             return Ok(Show::Secret);
@@ -158,7 +187,8 @@ impl<'a> Args<'a> {
 
 /// Permission to show a difference of content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Show {
+pub enum Show {
+    /// It may be shown.
     Yes,
     /// The state says no.
     No,
@@ -167,7 +197,8 @@ pub(super) enum Show {
 }
 
 /// A text, number or boolean as text.
-pub(super) fn scalar(value: &Value) -> Option<String> {
+#[must_use]
+pub fn scalar(value: &Value) -> Option<String> {
     match value {
         Value::String(text) => Some(text.clone()),
         Value::Number(number) => Some(number.to_string()),
