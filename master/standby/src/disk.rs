@@ -6,6 +6,7 @@ use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
+use halite_durable::files;
 use halite_store::StoreError;
 use halite_store::wal::WalError;
 use serde::{Deserialize, Serialize};
@@ -60,6 +61,9 @@ pub enum CopyError {
         /// The system's reason.
         source: io::Error,
     },
+    /// A file or directory cannot be removed.
+    #[error(transparent)]
+    Durable(#[from] halite_durable::Error),
     /// What came does not follow what is there.
     #[error(transparent)]
     Log(#[from] WalError),
@@ -201,16 +205,7 @@ pub fn make_directory(path: &Path) -> Result<(), CopyError> {
 
 /// Removes a file or directory, if it is there; also across a power cut.
 pub(super) fn remove(path: &Path) -> Result<(), CopyError> {
-    let removed = match fs::symlink_metadata(path) {
-        Ok(found) if found.is_dir() => fs::remove_dir_all(path),
-        Ok(_) => fs::remove_file(path),
-        Err(error) => Err(error),
-    };
-    match removed {
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
-        Err(error) => Err(file_error("remove", path)(error)),
-        Ok(()) => sync_directory(path.parent().unwrap_or(Path::new("/"))),
-    }
+    Ok(files::remove(path)?)
 }
 
 pub(super) fn sync_directory(path: &Path) -> Result<(), CopyError> {
@@ -226,24 +221,17 @@ pub(super) fn write_private(path: &Path, bytes: &[u8]) -> Result<(), CopyError> 
 
 /// Writes a file whole or not at all; it is on disk when this returns.
 pub(super) fn write(path: &Path, bytes: &[u8], mode: u32) -> Result<(), CopyError> {
-    let parent = path.parent().unwrap_or(Path::new("."));
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    write_by(&parent.join(format!(".{name}.new")), path, bytes, mode)
+    write_by(&files::sibling(path, "new"), path, bytes, mode)
 }
 
 /// As [`write`], with the name that the file has until it is whole.
 pub(super) fn write_by(new: &Path, path: &Path, bytes: &[u8], mode: u32) -> Result<(), CopyError> {
-    use std::os::unix::fs::PermissionsExt as _;
-    let mut file = new_file(new)?;
-    let written = file
-        .set_permissions(fs::Permissions::from_mode(mode))
-        .and_then(|()| file.write_all(bytes))
-        .and_then(|()| sync_file(&file, new))
-        .and_then(|()| fs::rename(new, path));
-    written.map_err(file_error("write", path))?;
+    files::remove_any(new)?;
+    files::write(new, mode, bytes)?;
+    files::publish(new, path)?;
     #[cfg(test)]
-    power::renamed(new, path);
-    sync_directory(path.parent().unwrap_or(Path::new(".")))
+    power::synced(path);
+    Ok(())
 }
 
 /// Reads a record; none when there is none.

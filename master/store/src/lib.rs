@@ -47,6 +47,9 @@ pub enum StoreError {
         /// The system's reason.
         source: std::io::Error,
     },
+    /// A file beside the database could not be replaced.
+    #[error(transparent)]
+    Durable(#[from] halite_durable::Error),
     /// The write-ahead log of the store.
     #[error("cannot follow the store's log")]
     Log(#[from] wal::WalError),

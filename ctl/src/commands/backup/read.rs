@@ -1,7 +1,7 @@
 //! `ctl backup list|get`, and the reading of a backup for a restore.
 
+use std::fs;
 use std::path::Path;
-use std::{fs, io};
 
 use anyhow::bail;
 use halite_backup::{BackupFile, Directory, Found};
@@ -138,12 +138,6 @@ pub fn get(path: &Path, to: &Path, screen: &mut Screen) -> anyhow::Result<u8> {
 
 fn copy(from: &Path, partial: &Path, to: &Path) -> anyhow::Result<()> {
     files::copy(from, partial, MODE)?;
-    let synced = fs::File::open(partial).and_then(|file| file.sync_all());
-    let cannot = |error: io::Error| {
-        anyhow::Error::new(error).context(format!("cannot write {}", to.display()))
-    };
-    synced.map_err(cannot)?;
-    fs::rename(partial, to).map_err(cannot)?;
-    files::sync_parent(to)?;
+    files::publish(partial, to)?;
     Ok(())
 }

@@ -22,6 +22,9 @@ pub enum CaError {
         /// The system's reason.
         source: io::Error,
     },
+    /// A file cannot be replaced or removed.
+    #[error(transparent)]
+    Durable(#[from] halite_durable::Error),
     /// A file is missing.
     #[error("{} is missing; `halite-master init` makes what is missing", path.display())]
     Missing {

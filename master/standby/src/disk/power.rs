@@ -16,15 +16,6 @@ pub(super) fn synced(path: &Path) {
     SYNCED.with_borrow_mut(|synced| synced.insert(path.to_owned(), content));
 }
 
-/// Notes that a file that was synced has another name.
-pub(super) fn renamed(from: &Path, to: &Path) {
-    SYNCED.with_borrow_mut(|synced| {
-        // One that was not synced may be empty after a power cut.
-        let content = synced.remove(from).unwrap_or_default();
-        synced.insert(to.to_owned(), content);
-    });
-}
-
 /// Makes the files below a directory what a power cut leaves of them. Those of SQLite, which syncs them
 /// itself, are left as they are.
 pub fn cut(directory: &Path, by_sqlite: &[&str]) {

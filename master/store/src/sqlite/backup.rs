@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use halite_durable::files;
 use halite_errors::chain;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode};
 use sqlx::{Connection as _, Row as _, SqliteConnection};
@@ -115,16 +116,7 @@ impl Store {
         lineage::mark_copy(&alone).await?;
         check_whole(&alone).await?;
         let (new, good) = (new.to_owned(), backup_path(&self.path));
-        let placed = tokio::task::spawn_blocking(move || {
-            let copied = std::fs::File::open(&new).and_then(|file| file.sync_all());
-            copied
-                .and_then(|()| std::fs::rename(&new, &good))
-                .map_err(file_error("write", &good))?;
-            let directory = good.parent().unwrap_or(Path::new("."));
-            std::fs::File::open(directory)
-                .and_then(|d| d.sync_all())
-                .map_err(file_error("write", directory))
-        });
+        let placed = tokio::task::spawn_blocking(move || Ok(files::publish(&new, &good)?));
         // The runtime is ending: the copy before stays.
         placed.await.unwrap_or(Ok(()))
     }

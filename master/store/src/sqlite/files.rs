@@ -8,6 +8,9 @@ use std::path::{Path, PathBuf};
 
 use super::StoreError;
 
+/// The mode of the files: for root only.
+pub(super) const PRIVATE: u32 = 0o600;
+
 /// The file of the store with this suffix.
 pub(super) fn beside(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
@@ -37,18 +40,6 @@ pub(super) fn read(path: &Path) -> Result<Option<String>, StoreError> {
     }
 }
 
-/// Writes a file whole or not at all; it is on disk when this returns.
-pub(super) fn replace(path: &Path, text: &str) -> Result<(), StoreError> {
-    let new = beside(path, ".new");
-    let written = open(&new, |options| options.write(true).truncate(true)).and_then(|mut file| {
-        file.write_all(text.as_bytes())?;
-        file.sync_all()?;
-        std::fs::rename(&new, path)?;
-        std::fs::File::open(path.parent().unwrap_or(Path::new(".")))?.sync_all()
-    });
-    written.map_err(file_error("write", path))
-}
-
 /// Appends a line; it is on disk when this returns.
 pub(super) fn append(path: &Path, line: &str) -> Result<(), StoreError> {
     let is_new = !path.exists();
@@ -67,5 +58,5 @@ fn open(
     path: &Path,
     how: impl FnOnce(&mut std::fs::OpenOptions) -> &mut std::fs::OpenOptions,
 ) -> io::Result<std::fs::File> {
-    how(std::fs::OpenOptions::new().create(true).mode(0o600)).open(path)
+    how(std::fs::OpenOptions::new().create(true).mode(PRIVATE)).open(path)
 }

@@ -6,10 +6,11 @@
 
 use std::path::{Path, PathBuf};
 
+use halite_durable::files;
 use sqlx::sqlite::{SqliteConnectOptions, SqlitePool};
 use sqlx::{Connection as _, Row as _, SqliteConnection};
 
-use super::files::{beside, read, replace};
+use super::files::{PRIVATE, beside, read};
 use super::{StoreError, revoked};
 use crate::epoch::EpochError;
 
@@ -116,6 +117,10 @@ pub(super) async fn begin(path: &Path, writer: &SqlitePool) -> Result<(i64, Stri
     revoked::merge(path, &mut transaction).await?;
     transaction.commit().await?;
     // After the store: a start that ends in between must not look like a way back.
-    replace(&noted(path), &format!("{epoch} {starts}\n"))?;
+    files::replace(
+        &noted(path),
+        PRIVATE,
+        format!("{epoch} {starts}\n").as_bytes(),
+    )?;
     Ok((epoch, holder))
 }

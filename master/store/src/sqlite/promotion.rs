@@ -2,11 +2,12 @@
 
 use std::path::Path;
 
+use halite_durable::files;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode};
 use sqlx::{Connection as _, Row as _, SqliteConnection};
 
 use super::backup::check_whole;
-use super::files::{beside, replace};
+use super::files::{PRIVATE, beside};
 use super::{explain, lineage, options};
 use crate::StoreError;
 use crate::epoch::EpochError;
@@ -79,7 +80,12 @@ pub async fn raise_epoch(path: &Path, epoch: u64) -> Result<i64, StoreError> {
 /// # Errors
 /// The file cannot be written.
 pub fn note_epoch(store: &Path, epoch: u64, starts: i64) -> Result<(), StoreError> {
-    replace(&beside(store, ".epoch"), &format!("{epoch} {starts}\n"))
+    let text = format!("{epoch} {starts}\n");
+    Ok(files::replace(
+        &beside(store, ".epoch"),
+        PRIVATE,
+        text.as_bytes(),
+    )?)
 }
 
 /// The epoch that a store of this place had last; 0 when there was none.
