@@ -74,6 +74,7 @@ use halite_errors::chain;
 use halite_fleet::compile;
 use halite_fleet::compile::Wanted;
 use halite_fleet::jobs::Jobs;
+use halite_proto::backoff::Backoff;
 use halite_proto::ids::JobId;
 use halite_proto::v1;
 use halite_states::engine::RunOptions;
@@ -89,8 +90,8 @@ use self::step_runner::StepRunner;
 
 pub(crate) use self::preflight::ignored;
 
-/// The pause before a run goes on that could not be recorded.
-const AGAIN: Duration = Duration::from_secs(2);
+/// The pauses before a run continues that could not be recorded.
+const AGAIN: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(8));
 
 /// Starts, resumes and watches orchestrations.
 pub struct Orchestrator {
@@ -300,10 +301,11 @@ impl Orchestrator {
             // What the store could not record, for want of room for example, is not done: the run
             // goes on at the first step that is not recorded.
             let mut again = false;
+            let mut pauses = AGAIN;
             while let Err(error) = this.carry_out(run.clone(), &cancellation, again).await {
                 tracing::error!(run = %id, %error, "cannot record the run; trying again");
                 again = true;
-                tokio::time::sleep(AGAIN).await;
+                pauses.wait().await;
             }
         });
     }

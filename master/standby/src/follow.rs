@@ -7,12 +7,14 @@ use std::time::Duration;
 
 use halite_core::config::Config;
 use halite_errors::chain;
+use halite_proto::backoff::Backoff;
 use halite_proto::transport::{Channel, connect};
 use halite_proto::v1::standby_client::StandbyClient;
 use halite_proto::v1::standby_record::Body;
 use halite_proto::v1::{Epoch, StandbyMessage, standby_message};
 use halite_store::{StoreError, noted_epoch};
 use tokio::sync::mpsc;
+use tokio::time::Instant;
 use tokio_stream::wrappers::ReceiverStream;
 
 use super::disk::CopyError;
@@ -22,8 +24,10 @@ use super::report::Diary;
 use super::session::{SessionError, identity};
 use super::{directory, mark, masters};
 
-/// The pause after all masters were asked.
-const PAUSE: Duration = Duration::from_secs(1);
+/// The time after which a stream that ends had worked.
+const STABLE: Duration = Duration::from_secs(5);
+/// The pauses after all masters were asked.
+const PAUSES: Backoff = Backoff::new(Duration::from_millis(500), Duration::from_secs(4));
 /// The largest record: a file beside the store.
 const LARGEST: usize = 40 << 20;
 
@@ -76,6 +80,7 @@ async fn follow_all(
     diary: &Diary<'_>,
 ) -> Result<(), StandbyError> {
     let config = knowledge.config();
+    let mut pauses = PAUSES;
     loop {
         let mark = mark(config);
         let found = masters(&mark);
@@ -85,7 +90,11 @@ async fn follow_all(
         };
         for address in &addresses {
             receiver.hear(knowledge.epoch());
+            let began = Instant::now();
             let ended = follow(receiver, address, knowledge, diary).await;
+            if began.elapsed() >= STABLE {
+                pauses.reset();
+            }
             if receiver.is_ordered() {
                 tracing::info!(master = address, "the master is handed over to this host");
                 return Ok(());
@@ -93,7 +102,7 @@ async fn follow_all(
             let Err(reason) = ended else { continue };
             tracing::warn!(master = address, reason = chain(&reason), "not following");
         }
-        tokio::time::sleep(PAUSE).await;
+        pauses.wait().await;
     }
 }
 

@@ -10,6 +10,7 @@ use std::time::Duration;
 use futures_util::Stream;
 use halite_core::descriptors;
 use halite_errors::chain;
+use halite_proto::backoff::Backoff;
 use halite_proto::role::Role;
 use halite_proto::tonic;
 use halite_proto::tonic::service::Routes;
@@ -25,8 +26,10 @@ use tokio::sync::watch;
 use super::knowledge::Knowledge;
 use super::session::{SessionError, identity};
 
-/// The pause after the port could not be opened, and between two looks at the minion's certificate.
-const PAUSE: Duration = Duration::from_secs(10);
+/// The pauses after the port could not be opened.
+const PAUSES: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(10));
+/// The pause between two looks at the minion's certificate.
+const LOOK: Duration = Duration::from_secs(10);
 
 /// A standby that cannot be asked.
 #[derive(Debug, thiserror::Error)]
@@ -112,6 +115,7 @@ impl Standby for StandsBy {
 /// not keep the standby from its copy.
 pub async fn listen(knowledge: Arc<Knowledge>) {
     let address = knowledge.config().listen;
+    let mut pauses = PAUSES;
     loop {
         let listener = TcpListener::bind(address).await;
         let listener = listener.map_err(|source| ListenError::Port { address, source });
@@ -123,7 +127,7 @@ pub async fn listen(knowledge: Arc<Knowledge>) {
             let reason = chain(&error);
             tracing::warn!(reason, "other hosts cannot ask this standby");
         }
-        tokio::time::sleep(PAUSE).await;
+        pauses.wait().await;
     }
 }
 
@@ -150,7 +154,7 @@ pub async fn answer(knowledge: Arc<Knowledge>, listener: TcpListener) -> Result<
 /// Takes the minion's certificate whenever it is renewed. It has no end.
 async fn renew(server: &Server, minion: PathBuf, mut shown: ClientIdentity) {
     loop {
-        tokio::time::sleep(PAUSE).await;
+        tokio::time::sleep(LOOK).await;
         let Ok((own, _)) = identity(&minion) else {
             continue;
         };

@@ -89,12 +89,13 @@ impl Jobs {
     /// Ends the part of a host that must not be missed. No deadline counts before the gate, so it is tried
     /// until the store takes it.
     async fn end_at_gate(self: &Arc<Self>, jid: &JobId, host: &MinionId, why: &str) {
+        let mut again = AGAIN;
         while let Err(error) = self
             .end_without_return(jid, host, why, PartEnd::Failed)
             .await
         {
             tracing::error!(job = %jid, %host, %error, "cannot store the end of a part; trying again");
-            tokio::time::sleep(AGAIN).await;
+            again.wait().await;
         }
     }
 

@@ -9,6 +9,7 @@ use halite_core::refusal::Refusal;
 use halite_pillar::declaration::Declaration;
 use halite_pillar::node::Node;
 use halite_pillar::role::Role;
+use halite_proto::backoff::Backoff;
 use halite_proto::ids::{JobId, MinionId};
 use halite_proto::v1;
 use halite_states::engine::RunOptions;
@@ -19,8 +20,8 @@ use tokio::sync::Notify;
 
 use super::{Jobs, target};
 
-/// The pause before the end of a part that the store did not take is stored again.
-pub(super) const AGAIN: Duration = Duration::from_secs(1);
+/// The pauses before the end of a part that the store did not take is stored again.
+pub(super) const AGAIN: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(8));
 
 impl Jobs {
     /// Starts a job of the target `master`; its return is stored like that of a minion.
@@ -92,9 +93,10 @@ impl Jobs {
         minion: &MinionId,
         answer: Answer,
     ) {
+        let mut again = AGAIN;
         while let Err(error) = self.returned(jid, minion, answer.clone()).await {
             tracing::error!(job = %jid, %minion, %error, "cannot store a return of the master itself; trying again");
-            tokio::time::sleep(AGAIN).await;
+            again.wait().await;
         }
     }
 
