@@ -6,7 +6,8 @@
 //! - Outputs: jobs to minions, Kubernetes objects, certificates; its record is an SQLite database
 //!   in the state directory.
 //! - [`serve`] authenticates, authorises, audits and enrols; it calls a [`backend`], behind which
-//!   [`jobs`], [`orchestrate`] and [`operator`] do the work over an [`app::App`].
+//!   the jobs of `halite-fleet`, [`orchestrate`] and [`operator`] do the work over an
+//!   [`App`](halite_core::app::App).
 //! - It never runs a command on a host, never writes a secret into a job, event or log line, and
 //!   never opens a connection to a minion: minions connect to it.
 

@@ -1,8 +1,7 @@
 //! The shared parts of the master: configuration, clock, store, CAs, connections and events.
 //!
-//! The daemon opens the store ([`halite_store::Store::open`]), then an [`App`] over it, then
-//! the [`crate::backend`] over the app, and serves both with [`crate::serve::serve`]. Nothing here
-//! knows of jobs, compiling or orchestration.
+//! The daemon opens the store ([`Store::open`]), then an [`App`] over it, then its backend over the
+//! app, and serves both.
 
 use std::sync::Arc;
 
