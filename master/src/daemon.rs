@@ -2,7 +2,6 @@
 
 mod hand_over;
 
-use std::future::Future;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -27,7 +26,7 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, oneshot};
 
-use crate::backend::Backend;
+use crate::backend;
 use crate::other_masters;
 use crate::serve;
 use crate::serve::ServeError;
@@ -91,15 +90,11 @@ pub enum DaemonError {
     Signal(#[source] std::io::Error),
 }
 
-/// Runs the daemon until SIGTERM or SIGINT; notifies systemd when it serves. `start` makes the
-/// backend over the shared parts.
+/// Runs the daemon until SIGTERM or SIGINT; notifies systemd when it serves.
 ///
 /// # Errors
 /// A part cannot be started; the text says which, and the remedy.
-pub async fn run<F>(config: Config, start: impl FnOnce(Arc<App>) -> F) -> Result<(), DaemonError>
-where
-    F: Future<Output = Result<Arc<dyn Backend>, Refusal>>,
-{
+pub async fn run(config: Config) -> Result<(), DaemonError> {
     let mut terminate = signal(SignalKind::terminate()).map_err(DaemonError::Signal)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(DaemonError::Signal)?;
     halite_proto::transport::install_crypto();
@@ -110,7 +105,7 @@ where
     other_masters::check(&app, Path::new(MINION)).await?;
     let listener = listen(app.config.listen).await?;
     let metrics_listener = listen(app.config.metrics).await?;
-    let backend = start(Arc::clone(&app)).await?;
+    let backend = backend::start(Arc::clone(&app)).await?;
     let mut background = tokio::task::JoinSet::new();
     let counted = Arc::clone(&app.metrics);
     let (address, listeners) = (app.config.metrics, Mutex::new(Some(metrics_listener)));

@@ -11,7 +11,6 @@ use halite_cli::master::{Cli, Command};
 use halite_core::clock::{Clock as _, SystemClock, millis};
 use halite_core::config::Config;
 use halite_core::init;
-use halite_master::backend;
 use halite_master::daemon;
 use halite_master::standby_backup;
 use halite_standby::promote::{Promoted, Promotion, Unit, Wanted};
@@ -157,7 +156,7 @@ fn serve(path: &Path) -> anyhow::Result<()> {
     } else if let Some(note) = halite_standby::hand_over::under_way(&config)? {
         runtime.block_on(daemon::run_hand_over(config, note))
     } else {
-        runtime.block_on(daemon::run(config, backend::start))
+        runtime.block_on(daemon::run(config))
     };
     // A file system that hangs must not keep the process.
     runtime.shutdown_timeout(LAST_FILES);

@@ -19,7 +19,7 @@ pub fn limit() -> Option<Duration> {
 
 /// Reports to the service manager for as long as the parts of the master work, each asked four times
 /// within the limit.
-pub async fn feed(app: &App, backend: &dyn Backend, limit: Duration, report: impl Fn(&str)) {
+pub async fn feed(app: &App, backend: &Backend, limit: Duration, report: impl Fn(&str)) {
     loop {
         if works(app, backend, limit / 2).await {
             report("WATCHDOG=1");
@@ -29,7 +29,7 @@ pub async fn feed(app: &App, backend: &dyn Backend, limit: Duration, report: imp
 }
 
 /// Whether the store answers and takes changes, jobs are dispatched, and open jobs are checked.
-async fn works(app: &App, backend: &dyn Backend, patience: Duration) -> bool {
+async fn works(app: &App, backend: &Backend, patience: Duration) -> bool {
     let store = async { Ok(app.store.probe().await?) };
     let parts = [
         part("the store", store, patience).await,

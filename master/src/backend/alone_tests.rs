@@ -12,7 +12,6 @@ use serde_json::{Value, json};
 use super::fixture::{ScriptedMinion, Site};
 use super::hand_over_tests::site;
 use super::wire::Wire;
-use crate::backend::Backend as _;
 
 /// It sees that, answers questions, and `ctl status` says why it begins nothing
 /// (docs/decisions/0044-a-master-that-is-cut-off.md).

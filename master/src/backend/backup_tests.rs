@@ -12,7 +12,6 @@ use halite_store::Store;
 use halite_testkit::empty_etcd_snapshot;
 use serde_json::{Value, json};
 
-use super::Backend as _;
 use super::etcd_tests::{TREE, degraded};
 use super::fixture::{Life, Site};
 

@@ -7,7 +7,6 @@ use halite_proto::v1;
 use serde_json::{Value, json};
 
 use super::fixture::{Life, ScriptedMinion, Site};
-use crate::backend::Backend as _;
 
 /// Tells which bundle it is from.
 fn tree(says: &str) -> Vec<(&'static str, String)> {

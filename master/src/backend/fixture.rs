@@ -27,7 +27,6 @@ use tempfile::TempDir;
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
 
-use super::LiveBackend;
 use super::scripted_minion::named;
 use crate::backend::Backend;
 
@@ -47,7 +46,7 @@ pub(crate) struct Site {
 /// One life of a master.
 pub(crate) struct Life {
     pub runtime: Runtime,
-    pub backend: Arc<LiveBackend>,
+    pub backend: Arc<Backend>,
     pub app: Arc<App>,
     pub store: Arc<Store>,
 }
@@ -191,7 +190,7 @@ impl Site {
             let clusters = Clusters::with_api(Arc::clone(&app), self.api.clone());
             let clusters = clusters.with_etcd(etcd).with_servers(&self.servers);
             let declarations = Declarations::with_look(&app, look);
-            let backend = LiveBackend::over(Arc::clone(&app), declarations, Arc::new(clusters))
+            let backend = Backend::over(Arc::clone(&app), declarations, Arc::new(clusters))
                 .await
                 .unwrap();
             (app, backend, store)

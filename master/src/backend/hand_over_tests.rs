@@ -15,7 +15,6 @@ use halite_store::{Job, JobRow, JobStatus};
 use serde_json::{Value, json};
 
 use super::fixture::{Life, Site};
-use crate::backend::Backend as _;
 
 /// A site with the master on `bootstrap-1`, and two further control planes.
 pub(super) fn site() -> (Site, Arc<FakeCluster>) {

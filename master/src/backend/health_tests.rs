@@ -12,7 +12,6 @@ use halite_proto::v1::master_message::Body as ToMinion;
 use halite_proto::v1::minion_message::Body as ToMaster;
 use serde_json::{Value, json};
 
-use super::Backend as _;
 use super::fixture::{Life, ScriptedMinion, Site};
 
 fn put_node(site: &Site, name: &str) {

@@ -13,7 +13,6 @@ use halite_proto::v1::minion_message::Body as ToMaster;
 use halite_store::Facts;
 use serde_json::{Value, json};
 
-use super::Backend as _;
 use super::fixture::{Life, Site};
 
 const TREE: &[(&str, &str)] = &[

@@ -11,7 +11,6 @@ use halite_store::{Event, JobStatus};
 use serde_json::json;
 use tokio::sync::broadcast::Receiver;
 
-use super::Backend as _;
 use super::fixture::{Life, Site};
 
 const TREE: &[(&str, &str)] = &[

@@ -7,7 +7,6 @@ use halite_proto::v1;
 use serde_json::{Value, json};
 
 use super::fixture::{Life, ScriptedMinion, Site};
-use crate::backend::Backend as _;
 
 /// A state that says which bundle and Kubernetes it is from, and the orchestration of an upgrade.
 fn tree(version: &str) -> Vec<(&'static str, String)> {

@@ -14,7 +14,6 @@ use serde_json::{Value, json};
 
 use super::fixture::{Life, ScriptedMinion, Site, WATCHDOG};
 use super::wire::Wire;
-use crate::backend::Backend as _;
 
 const TREE: &[(&str, &str)] = &[
     (

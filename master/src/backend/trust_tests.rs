@@ -9,7 +9,6 @@ use halite_proto::v1;
 use halite_proto::v1::minion_message::Body;
 use serde_json::json;
 
-use super::Backend as _;
 use super::fixture::{CANARY, Life, Site};
 
 const TREE: &[(&str, &str)] = &[

@@ -12,7 +12,6 @@ use serde_json::json;
 use tokio::sync::mpsc::Receiver;
 
 use super::fixture::Life;
-use crate::backend::Backend as _;
 
 /// Longest wait for something that comes.
 const SOON: Duration = Duration::from_secs(30);

@@ -2,7 +2,6 @@ use halite_core::names::minion;
 use serde_json::json;
 
 use super::*;
-use crate::backend::Backend as _;
 use crate::backend::fixture::{Life, Site};
 
 /// 2026-11-21T02:30:00Z

@@ -3,7 +3,6 @@ use halite_states::low::LowState;
 use halite_store::Facts;
 
 use super::*;
-use crate::backend::Backend as _;
 use crate::backend::fixture::{Life, ScriptedMinion, Site, WATCHDOG};
 
 const OLD: &str = "the minion of before";

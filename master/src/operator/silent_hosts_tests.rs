@@ -8,7 +8,6 @@ use halite_proto::v1::minion_message::Body;
 use tokio::sync::mpsc;
 
 use super::*;
-use crate::backend::Backend as _;
 use crate::backend::fixture::{Life, Site, WATCHDOG};
 
 const HOST: &str = "worker-1";

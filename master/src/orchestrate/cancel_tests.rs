@@ -14,7 +14,6 @@ use tokio::task::JoinHandle;
 
 use super::fixture::{newest_run, orchestrate, request, resumed};
 use super::stall_fixture::{begin, site};
-use crate::backend::Backend as _;
 use crate::backend::fixture::{Life, ScriptedMinion};
 use crate::backend::wire::Wire;
 

@@ -13,7 +13,6 @@ use halite_store::{KeyState, Run};
 use serde_json::{Value, json};
 
 use super::steps_watch::follow;
-use crate::backend::Backend as _;
 use crate::backend::fixture::{Life, ScriptedMinion, Site};
 
 /// The longest time until a run has ended, or a number of its events has come.

@@ -10,7 +10,6 @@ use serde_json::{Value, json};
 
 use super::fixture::request;
 use super::stall_fixture::{begin, site};
-use crate::backend::Backend as _;
 use crate::backend::fixture::Life;
 use crate::backend::wire::Wire;
 

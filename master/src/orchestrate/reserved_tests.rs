@@ -6,7 +6,6 @@ use halite_proto::v1;
 use serde_json::json;
 
 use super::fixture::{TREE, applied, orchestrate, request};
-use crate::backend::Backend as _;
 use crate::backend::fixture::{Life, ScriptedMinion, Site};
 
 const REFUSED: &str = "cannot apply `halite.leave.data`: only orchestrations of Halite apply it";

@@ -10,7 +10,6 @@ use halite_proto::ids::JobId;
 use serde_json::{Value, json};
 
 use super::fixture::{dns, put_pod, ready_node, request};
-use crate::backend::Backend as _;
 use crate::backend::fixture::{Life, Site};
 
 /// Orchestrations of one step that waits for ten minutes at most.

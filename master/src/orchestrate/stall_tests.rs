@@ -8,7 +8,6 @@ use halite_proto::v1;
 use serde_json::{Value, json};
 
 use super::stall_fixture::{begin, site};
-use crate::backend::Backend as _;
 use crate::backend::fixture::Life;
 
 /// The first report of the step of an orchestration that waits.

@@ -8,7 +8,6 @@ use serde_json::{Value, json};
 
 use super::cancel::Cancellation;
 use super::record::Recorder;
-use crate::backend::Backend;
 use crate::backend::fixture::{Life, ScriptedMinion, Site, refused_again};
 
 const TREE: &[(&str, &str)] = &[

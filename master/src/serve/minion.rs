@@ -260,7 +260,7 @@ impl Services {
         let version = hello.version.clone();
         tracing::info!(%minion, version, "minion connected");
         self.app.metrics.connected.inc();
-        let connected = self.backend.on_connected(&minion, &hello).await;
+        let connected = Box::pin(self.backend.on_connected(&minion, &hello)).await;
         if let Err(error) = connected {
             tracing::error!(%minion, %error, "cannot send what waits for the minion");
         }
@@ -295,9 +295,7 @@ impl Services {
         drop(connection);
         self.app.metrics.connected.dec();
         tracing::info!(%minion, "minion disconnected");
-        if let Err(error) = self.backend.on_disconnected(&minion).await {
-            tracing::error!(%minion, %error, "cannot note that the minion has disconnected");
-        }
+        self.backend.on_disconnected(&minion).await;
     }
 
     async fn on_message(
@@ -319,7 +317,8 @@ impl Services {
             }
             _ => {}
         }
-        self.backend.on_message(minion, message).await
+        // Boxed: each connected minion's task would have room for the largest answer.
+        Box::pin(self.backend.on_message(minion, message)).await
     }
 }
 

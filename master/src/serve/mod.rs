@@ -62,7 +62,7 @@ pub enum ServeError {
 #[derive(Clone)]
 struct Services {
     app: Arc<App>,
-    backend: Arc<dyn Backend>,
+    backend: Arc<Backend>,
     shares: Arc<Shares>,
 }
 
@@ -73,7 +73,7 @@ struct Services {
 /// The master's identity or CA cannot be used.
 pub async fn serve(
     app: Arc<App>,
-    backend: Arc<dyn Backend>,
+    backend: Arc<Backend>,
     listener: TcpListener,
     stop: impl Future<Output = ()>,
 ) -> Result<(), ServeError> {

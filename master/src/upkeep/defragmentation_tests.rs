@@ -20,7 +20,6 @@ use serde_json::Value;
 use super::defragmentation::{Defragmentation, LOOK, SETTLE};
 use super::history::OPERATOR;
 use super::trials::AGAIN;
-use crate::backend::Backend as _;
 use crate::backend::fixture::{Life, Site};
 
 const TREE: [(&str, &str); 3] = [

@@ -14,7 +14,6 @@ use serde_json::{Value, json};
 use super::history::{self, OPERATOR};
 use super::schedule::{AGAIN, BUSY, LOOK, SETTLE, SETTLING, SOON, Trial};
 use super::{Next, Upkeep};
-use crate::backend::Backend as _;
 use crate::backend::fixture::{Life, ScriptedMinion, Site};
 
 /// The time at which the CAs of the fixture begin.

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use halite_core::clock::ManualClock;
 use halite_core::config::Config;
+use halite_core::isolation::{AFTER, Surroundings};
 use halite_master::other_masters::{ask, look};
 use halite_proto::pki::PrivateKey;
 use halite_proto::tonic::{Code, Request};
@@ -234,10 +235,10 @@ async fn a_master_stops_when_a_standby_that_it_asks_has_heard_of_a_higher_epoch(
     let endpoint = port.local_addr().unwrap().to_string();
     tokio::spawn(async move { listener::answer(Arc::new(knowledge), port).await });
     let own = minion_directory(&site, &site.enrolled("cp-1").await);
-    (site.backend.masters.lock().unwrap()).push(endpoint);
+    let addresses = [endpoint];
     let found = async {
         loop {
-            let asked = look(&site.app, site.backend.as_ref(), own.path()).await;
+            let asked = look(&site.app, &addresses, own.path()).await;
             if let Err(replaced) = asked {
                 return replaced;
             }
@@ -259,7 +260,7 @@ async fn a_master_knows_that_it_is_alone_when_all_other_hosts_say_so() {
     };
     let own = minion_directory(&site, &site.enrolled("cp-1").await);
     let host = standby(&site, &site.enrolled("cp-3").await, &[&site.endpoint]).await;
-    let seen = halite_core::isolation::Surroundings {
+    let seen = Surroundings {
         standbys: 2,
         alone_since: Some(0),
         accepted: 4,
@@ -267,7 +268,10 @@ async fn a_master_knows_that_it_is_alone_when_all_other_hosts_say_so() {
     };
     let acts = async |addresses: &[String]| {
         ask(&site.app, addresses, own.path()).await.unwrap();
-        site.app.isolation.look(site.app.clock.steady(), seen);
+        let now = site.app.clock.steady();
+        for then in [now, now + AFTER] {
+            site.app.isolation.look(then, seen);
+        }
         site.app.isolation.reason().is_none()
     };
     // It takes connections and never answers.

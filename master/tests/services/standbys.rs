@@ -24,7 +24,7 @@ use serde_json::json;
 use tempfile::TempDir;
 use tokio::sync::oneshot;
 
-use super::backend::MINION;
+use super::declared::MINION;
 use super::site::{SOON, Site, start};
 
 /// Asks a master for its epoch, as one that has seen none.
@@ -269,8 +269,8 @@ async fn a_master_asks_for_others_while_no_standby_follows_and_stops_when_one_an
     let [here, there] = sites;
     let own = there.enrolled("worker-2").await;
     let host = minion_directory(&there, &own);
-    (here.backend.masters.lock().unwrap()).push(there.endpoint.clone());
-    let asks = || look(&here.app, here.backend.as_ref(), host.path());
+    let addresses = [there.endpoint.clone()];
+    let asks = || look(&here.app, &addresses, host.path());
     let standbys = &here.app.standbys;
     let number = standbys.enter(MINION, Arc::default(), 1);
     standbys.set(MINION, number, State::Following, "", 2);
