@@ -3,6 +3,7 @@
 
 use std::time::{Duration, Instant};
 
+use halite_proto::backoff::Backoff;
 use halite_proto::tonic::{Code, Status, Streaming};
 use halite_proto::v1;
 
@@ -10,8 +11,8 @@ use crate::cli::Global;
 use crate::client;
 use crate::client::{AWAY, Operator};
 
-/// The pause before a call is repeated.
-const PAUSE: Duration = Duration::from_millis(300);
+/// The pauses before a call is repeated.
+const PAUSES: Backoff = Backoff::new(Duration::from_millis(300), Duration::from_secs(3));
 
 /// The time without a master after which `take` hears of it.
 const SAY: Duration = Duration::from_secs(10);
@@ -37,6 +38,7 @@ pub async fn follow(
 ) -> anyhow::Result<()> {
     let mut lost_since: Option<Instant> = None;
     let mut is_said = false;
+    let mut pauses = PAUSES;
     loop {
         let attempt = async {
             let operator = client::operator(global)
@@ -45,6 +47,7 @@ pub async fn follow(
             let mut events = start(operator).await.map_err(Interruption::Call)?;
             lost_since = None;
             is_said = false;
+            pauses.reset();
             while let Some(event) = events.message().await.map_err(Interruption::Call)? {
                 if take(Heard::Event(&event)) {
                     return Ok(());
@@ -74,7 +77,7 @@ pub async fn follow(
             is_said = true;
             take(Heard::Silence(&silence(since.elapsed(), &error)));
         }
-        tokio::time::sleep(PAUSE).await;
+        pauses.wait().await;
     }
 }
 

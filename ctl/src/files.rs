@@ -1,17 +1,13 @@
-//! Atomic writing of configuration files: after a power failure, a file has its old or its new
-//! content.
+//! Configuration files that are written only when they differ.
 
 use std::fs;
-use std::fs::{File, OpenOptions};
-use std::io::Write as _;
-use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
-use anyhow::Context as _;
+use halite_durable::files;
 
-/// Writes a file: temporary file, fsync, rename, fsync of the directory. Creates missing
-/// directories with mode 0755. A file that already has this content and mode is not written.
-/// Returns true if something was written.
+/// Writes a file whole or not at all, unless it has this content and mode. Returns true if
+/// something was written.
 ///
 /// # Errors
 /// The system's reason, with the path.
@@ -22,30 +18,8 @@ pub fn write(path: &Path, content: &[u8], mode: u32) -> anyhow::Result<bool> {
     if fs::read(path).is_ok_and(|there| there == content) && same_mode(path) {
         return Ok(false);
     }
-    put(path, content, mode).with_context(|| format!("cannot write {}", path.display()))?;
+    files::replace(path, mode, content)?;
     Ok(true)
-}
-
-fn put(path: &Path, content: &[u8], mode: u32) -> std::io::Result<()> {
-    let directory = path.parent().unwrap_or(Path::new("/"));
-    fs::create_dir_all(directory)?;
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let temporary = directory.join(format!(".{name}.new"));
-    // A leftover of an interrupted run may have another mode.
-    match fs::remove_file(&temporary) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
-        _ => {}
-    }
-    let mut file = OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(mode)
-        .open(&temporary)?;
-    file.set_permissions(fs::Permissions::from_mode(mode))?;
-    file.write_all(content)?;
-    file.sync_all()?;
-    fs::rename(&temporary, path)?;
-    File::open(directory)?.sync_all()
 }
 
 #[cfg(test)]

@@ -8,22 +8,21 @@ use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use halite_core::ca::{Cas, HALITE};
+use halite_core::clock::rfc3339;
+use halite_core::refusal::{Refusal, RefusalKind};
+use halite_core::saved::{Files, unreadable};
 use halite_errors::chain;
 use halite_etcd::{AlarmKind, Keys, Member, MemberOverview, Members, Overview, Snapshot, Status};
 use halite_pillar::cluster::Cluster;
 use halite_proto::pki;
 use halite_proto::v1::backup_part::Part;
 use halite_proto::v1::{BackupFile, BackupPart};
+use halite_store::Millis;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 use tokio::io::AsyncReadExt as _;
 use tokio::sync::mpsc;
-
-use crate::ca::{Cas, HALITE};
-use crate::clock::rfc3339;
-use crate::refusal::{Refusal, RefusalKind};
-use crate::saved::{Files, unreadable};
-use crate::store::Millis;
 
 /// The path of the copy of the store in the backup.
 pub const STORE: &str = "state/store.db";

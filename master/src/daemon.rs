@@ -2,32 +2,35 @@
 
 mod hand_over;
 
-use std::future::Future;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use halite_core::app::{App, OpenError};
+use halite_core::clock::SystemClock;
+use halite_core::config::{Config, KeptJobs};
+use halite_core::descriptors;
+use halite_core::metrics;
+use halite_core::refusal::Refusal;
+use halite_core::succession;
+use halite_core::succession::{NotStarted, Replaced};
+use halite_core::supervision::supervise;
 use halite_errors::chain;
+use halite_standby::disk::CopyError;
+use halite_standby::follow;
+use halite_standby::follow::StandbyError;
+use halite_standby::knowledge::Knowledge;
+use halite_standby::listener;
+use halite_store::{Millis, Store, StoreError, keep_good};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, oneshot};
 
-use crate::app::{App, OpenError};
-use crate::backend::Backend;
-use crate::clock::SystemClock;
-use crate::config::{Config, KeptJobs};
-use crate::refusal::Refusal;
+use crate::backend;
+use crate::other_masters;
+use crate::serve;
 use crate::serve::ServeError;
-use crate::standby::disk::CopyError;
-use crate::standby::follow;
-use crate::standby::follow::StandbyError;
-use crate::standby::knowledge::Knowledge;
-use crate::standby::listener;
-use crate::store::{Millis, SqliteStore, Store, StoreError, keep_good};
-use crate::succession;
-use crate::succession::{NotStarted, Replaced};
-use crate::supervision::supervise;
-use crate::{descriptors, metrics, other_masters, serve, watchdog};
+use crate::watchdog;
 
 pub use self::hand_over::run_hand_over;
 
@@ -87,31 +90,22 @@ pub enum DaemonError {
     Signal(#[source] std::io::Error),
 }
 
-/// Runs the daemon until SIGTERM or SIGINT; notifies systemd when it serves. `start` makes the
-/// backend over the shared parts.
+/// Runs the daemon until SIGTERM or SIGINT; notifies systemd when it serves.
 ///
 /// # Errors
 /// A part cannot be started; the text says which, and the remedy.
-pub async fn run<F>(config: Config, start: impl FnOnce(Arc<App>) -> F) -> Result<(), DaemonError>
-where
-    F: Future<Output = Result<Arc<dyn Backend>, Refusal>>,
-{
+pub async fn run(config: Config) -> Result<(), DaemonError> {
     let mut terminate = signal(SignalKind::terminate()).map_err(DaemonError::Signal)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(DaemonError::Signal)?;
     halite_proto::transport::install_crypto();
     descriptors::raise();
-    let store = Arc::new(SqliteStore::open(&config.state_dir.join("store.db")).await?);
+    let store = Arc::new(Store::open(&config.state_dir.join("store.db")).await?);
     succession::check(&config.state_dir, store.epoch())?;
-    let app = App::open(
-        config,
-        Arc::new(SystemClock),
-        Arc::clone(&store) as Arc<dyn Store>,
-    )
-    .await?;
+    let app = App::open(config, Arc::new(SystemClock), Arc::clone(&store)).await?;
     other_masters::check(&app, Path::new(MINION)).await?;
     let listener = listen(app.config.listen).await?;
     let metrics_listener = listen(app.config.metrics).await?;
-    let backend = start(Arc::clone(&app)).await?;
+    let backend = backend::start(Arc::clone(&app)).await?;
     let mut background = tokio::task::JoinSet::new();
     let counted = Arc::clone(&app.metrics);
     let (address, listeners) = (app.config.metrics, Mutex::new(Some(metrics_listener)));
@@ -288,7 +282,7 @@ async fn prune(app: &App) {
 
 /// Removes the jobs and runs that the configuration does not retain, in bounded steps; answers with
 /// their number.
-async fn prune_jobs(store: &dyn Store, kept: KeptJobs, now: Millis) -> Result<u64, StoreError> {
+async fn prune_jobs(store: &Store, kept: KeptJobs, now: Millis) -> Result<u64, StoreError> {
     let before = now.saturating_sub(Millis::from(kept.keep_days).saturating_mul(DAY));
     let mut removed = 0;
     loop {
@@ -312,7 +306,7 @@ async fn prune_jobs(store: &dyn Store, kept: KeptJobs, now: Millis) -> Result<u6
 }
 
 /// Removes what no record needs, in bounded steps; answers with the number.
-async fn prune_unused(store: &dyn Store, now: Millis) -> Result<u64, StoreError> {
+async fn prune_unused(store: &Store, now: Millis) -> Result<u64, StoreError> {
     let mut removed = 0;
     loop {
         match store.prune_unused(now, AT_A_TIME).await? {
@@ -331,13 +325,13 @@ fn report(state: &str) {
 
 #[cfg(test)]
 mod tests {
+    use halite_core::names::minion;
     use halite_proto::ids::JobId;
+    use halite_store::{Answer, Job, JobRow, JobStatus};
 
     use super::*;
-    use crate::names::minion;
-    use crate::store::{Answer, Job, JobRow, JobStatus};
 
-    async fn finished_job(store: &SqliteStore, number: u64, text: &str) {
+    async fn finished_job(store: &Store, number: u64, text: &str) {
         let jid = JobId::from_number(number);
         let job = Job {
             jid: jid.clone(),
@@ -377,7 +371,7 @@ mod tests {
     #[tokio::test]
     async fn jobs_are_retained_for_days_and_the_newest_for_ever() {
         let directory = tempfile::tempdir().unwrap();
-        let store = SqliteStore::open(&directory.path().join("store.db"))
+        let store = Store::open(&directory.path().join("store.db"))
             .await
             .unwrap();
         for number in 0..50 {
@@ -402,7 +396,7 @@ mod tests {
     #[tokio::test]
     async fn a_store_that_is_too_large_retains_less_than_its_days() {
         let directory = tempfile::tempdir().unwrap();
-        let store = SqliteStore::open(&directory.path().join("store.db"))
+        let store = Store::open(&directory.path().join("store.db"))
             .await
             .unwrap();
         for number in 0..40 {

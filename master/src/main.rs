@@ -8,11 +8,13 @@ use std::time::Duration;
 use anyhow::Context as _;
 use clap::Parser as _;
 use halite_cli::master::{Cli, Command};
-use halite_master::clock::{Clock as _, SystemClock, millis};
-use halite_master::config::Config;
-use halite_master::standby::promote::{Promoted, Promotion, Unit, Wanted};
-use halite_master::standby::report::{age, report};
-use halite_master::{backend, daemon, init, standby, standby_backup};
+use halite_core::clock::{Clock as _, SystemClock, millis};
+use halite_core::config::Config;
+use halite_core::init;
+use halite_master::daemon;
+use halite_master::standby_backup;
+use halite_standby::promote::{Promoted, Promotion, Unit, Wanted};
+use halite_standby::report::{age, report};
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::prelude::*;
 
@@ -145,16 +147,16 @@ fn serve(path: &Path) -> anyhow::Result<()> {
     if let Some(epoch) = runtime.block_on(promotion.take_over())? {
         tracing::info!(epoch, "the master was handed over to this host");
     }
-    let mark = standby::mark(&config);
-    let is_standby = standby::masters(&mark)
+    let mark = halite_standby::mark(&config);
+    let is_standby = halite_standby::masters(&mark)
         .with_context(|| format!("cannot read {}", mark.display()))?
         .is_some();
     let ended = if is_standby {
         runtime.block_on(daemon::run_standby(&config))
-    } else if let Some(note) = standby::hand_over::under_way(&config)? {
+    } else if let Some(note) = halite_standby::hand_over::under_way(&config)? {
         runtime.block_on(daemon::run_hand_over(config, note))
     } else {
-        runtime.block_on(daemon::run(config, backend::start))
+        runtime.block_on(daemon::run(config))
     };
     // A file system that hangs must not keep the process.
     runtime.shutdown_timeout(LAST_FILES);

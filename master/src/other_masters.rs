@@ -6,17 +6,17 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use halite_core::app::App;
+use halite_core::declared::Declarations;
+use halite_core::refusal::Refusal;
+use halite_core::succession::{Claimed, Replaced};
 use halite_errors::chain;
 use halite_pillar::view::MASTER_PORT;
 use halite_proto::v1::{MasterHello, MasterMessage, master_message};
+use halite_standby::compare::others;
 use tokio::time::Instant;
 
-use crate::app::App;
 use crate::backend::Backend;
-use crate::declared::Declarations;
-use crate::refusal::Refusal;
-use crate::standby::compare::others;
-use crate::succession::{Claimed, Replaced};
 
 /// The time for which a master that starts asks silent hosts.
 const BOOT: Duration = Duration::from_secs(10);
@@ -117,10 +117,11 @@ pub async fn ask(app: &App, addresses: &[String], minion: &Path) -> Result<Vec<S
 
 /// Asks again and again while no standby follows: the link to the others may be back. The master stops
 /// when it hears of one that has taken its place, and begins nothing while it is isolated.
-pub async fn watch(app: &App, backend: &dyn Backend, minion: &Path) {
+pub async fn watch(app: &App, backend: &Backend, minion: &Path) {
     loop {
         tokio::time::sleep(ALONE).await;
-        if look(app, backend, minion).await.is_err() {
+        let addresses = backend.masters().await.unwrap_or_default();
+        if look(app, &addresses, minion).await.is_err() {
             return std::future::pending().await;
         }
         match backend.surroundings().await {
@@ -134,23 +135,22 @@ pub async fn watch(app: &App, backend: &dyn Backend, minion: &Path) {
     }
 }
 
-/// Asks the declared masters once, unless a standby follows.
+/// Asks the masters at these addresses once, unless a standby follows.
 ///
 /// # Errors
 /// One of them has taken this one's place: this master stops.
-pub async fn look(app: &App, backend: &dyn Backend, minion: &Path) -> Result<(), Replaced> {
+pub async fn look(app: &App, addresses: &[String], minion: &Path) -> Result<(), Replaced> {
     if app.standbys.alone_since().is_none() {
         return Ok(());
     }
-    let addresses = backend.masters().await.unwrap_or_default();
-    ask(app, &addresses, minion).await.map(drop)
+    ask(app, addresses, minion).await.map(drop)
 }
 
 /// The addresses of this master and of the other declared ones, each once.
 ///
 /// # Errors
 /// The documents cannot be read.
-pub async fn all(app: &App, backend: &dyn Backend) -> Result<Vec<String>, Refusal> {
+pub async fn all(app: &App, backend: &Backend) -> Result<Vec<String>, Refusal> {
     let mut all = app.config.endpoints();
     all.extend(backend.masters().await?);
     let mut seen = BTreeSet::new();
@@ -161,7 +161,7 @@ pub async fn all(app: &App, backend: &dyn Backend) -> Result<Vec<String>, Refusa
 /// Sends the addresses of the masters to the connected minions that know of others. One that
 /// connects has them in its hello, but they may change at that moment: what a minion was sent counts,
 /// not what has changed since the last look.
-pub async fn announce(app: &Arc<App>, backend: &dyn Backend) {
+pub async fn announce(app: &Arc<App>, backend: &Backend) {
     loop {
         tokio::time::sleep(NEWS).await;
         let Ok(now) = all(app, backend).await else {

@@ -9,23 +9,22 @@ use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
 
+use halite_cluster::etcd;
+use halite_core::ca::{CaError, Cas, HALITE};
+use halite_core::clock::Clock;
+use halite_core::config::Config;
+use halite_core::refusal::Refusal;
+use halite_core::saved::STATE_PLACE;
 use halite_proto::framing;
+use halite_standby::declared::{declaration, own_name};
+use halite_standby::disk::{CopyError, file_error, make_directory};
+use halite_standby::export::{Exported, clear, export};
+use halite_standby::report::report;
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use serde_json::json;
 
 use crate::backup_parts::{Head, Parts, STORE, Source, send};
-use crate::ca::{CaError, Cas, HALITE};
-use crate::clock::Clock;
-use crate::config::Config;
-use crate::etcd;
-use crate::refusal::Refusal;
-use crate::saved::STATE_PLACE;
-use crate::standby;
-use crate::standby::declared::{declaration, own_name};
-use crate::standby::disk::{CopyError, file_error, make_directory};
-use crate::standby::export::{Exported, clear, export};
-use crate::standby::report::report;
 
 /// A copy that cannot be saved.
 #[derive(Debug, thiserror::Error)]
@@ -60,12 +59,12 @@ pub async fn save(
     clock: &dyn Clock,
     to: &mut impl Write,
 ) -> Result<(), SaveError> {
-    let mark = standby::mark(config);
-    let masters = standby::masters(&mark).map_err(file_error("read", &mark))?;
+    let mark = halite_standby::mark(config);
+    let masters = halite_standby::masters(&mark).map_err(file_error("read", &mark))?;
     if masters.is_none() {
         return Err(SaveError::NoStandby);
     }
-    let root = standby::directory(config);
+    let root = halite_standby::directory(config);
     let scratch = root.join("saving");
     let lock = lock(&scratch)?;
     let saved = parts(config, clock, &root, &scratch).await;
@@ -133,8 +132,9 @@ async fn pass_on(mut parts: Parts, to: &mut impl Write) -> Result<(), SaveError>
 
 #[cfg(test)]
 mod tests {
+    use halite_core::clock::SystemClock;
+
     use super::*;
-    use crate::clock::SystemClock;
 
     #[tokio::test]
     async fn only_a_standby_with_a_copy_saves_it_and_one_process_at_a_time() {
@@ -148,10 +148,10 @@ mod tests {
         let mut to = Vec::new();
         let error = save(&config, &SystemClock, &mut to).await.unwrap_err();
         assert!(matches!(error, SaveError::NoStandby), "{error}");
-        std::fs::write(standby::mark(&config), "10.0.0.1:4550\n").unwrap();
+        std::fs::write(halite_standby::mark(&config), "10.0.0.1:4550\n").unwrap();
         let error = save(&config, &SystemClock, &mut to).await.unwrap_err();
         assert!(error.to_string().contains("no whole copy"), "{error}");
-        let _other = lock(&standby::directory(&config).join("saving")).unwrap();
+        let _other = lock(&halite_standby::directory(&config).join("saving")).unwrap();
         let error = save(&config, &SystemClock, &mut to).await.unwrap_err();
         assert!(matches!(error, SaveError::Busy), "{error}");
         assert_eq!(to, b"");

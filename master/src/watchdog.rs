@@ -3,9 +3,10 @@
 
 use std::time::Duration;
 
-use crate::app::App;
+use halite_core::app::App;
+use halite_core::refusal::Refusal;
+
 use crate::backend::Backend;
-use crate::refusal::Refusal;
 
 /// The time within which the service manager must hear of the master; none when it does not watch.
 #[must_use]
@@ -18,7 +19,7 @@ pub fn limit() -> Option<Duration> {
 
 /// Reports to the service manager for as long as the parts of the master work, each asked four times
 /// within the limit.
-pub async fn feed(app: &App, backend: &dyn Backend, limit: Duration, report: impl Fn(&str)) {
+pub async fn feed(app: &App, backend: &Backend, limit: Duration, report: impl Fn(&str)) {
     loop {
         if works(app, backend, limit / 2).await {
             report("WATCHDOG=1");
@@ -28,7 +29,7 @@ pub async fn feed(app: &App, backend: &dyn Backend, limit: Duration, report: imp
 }
 
 /// Whether the store answers and takes changes, jobs are dispatched, and open jobs are checked.
-async fn works(app: &App, backend: &dyn Backend, patience: Duration) -> bool {
+async fn works(app: &App, backend: &Backend, patience: Duration) -> bool {
     let store = async { Ok(app.store.probe().await?) };
     let parts = [
         part("the store", store, patience).await,
@@ -56,9 +57,10 @@ async fn part(
 
 #[cfg(test)]
 mod tests {
+    use halite_core::names::minion;
+
     use super::*;
     use crate::backend::fixture::Site;
-    use crate::names::minion;
 
     const LONG: Duration = Duration::from_secs(60);
     const SHORT: Duration = Duration::from_millis(20);
@@ -75,7 +77,7 @@ mod tests {
             assert!(!works(app, backend, SHORT).await, "the store");
             drop(writer);
             let jobs = life.backend.jobs();
-            let lane = jobs.lane(&crate::names::MASTER);
+            let lane = jobs.lane(&halite_core::names::MASTER);
             let held = lane.lock().await;
             assert!(!works(app, backend, SHORT).await, "dispatch");
             drop(held);

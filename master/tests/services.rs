@@ -5,8 +5,8 @@
 
 mod services {
     pub mod authorisation;
-    pub mod backend;
     pub mod bridge;
+    pub mod declared;
     pub mod kubeconfig;
     pub mod operators;
     pub mod site;

@@ -1,11 +1,11 @@
 //! The link: one stream to one master at a time. The minion connects, and reconnects for ever.
 
 use std::collections::BTreeMap;
-use std::hash::{BuildHasher as _, Hasher as _};
 use std::sync::Arc;
 use std::time::Duration;
 
 use halite_errors::chain;
+use halite_proto::backoff::{Backoff, jittered};
 use halite_proto::ids::{JobId, JobIdError};
 use halite_proto::pki::{Inspected, PkiError, PrivateKey};
 use halite_proto::transport::{Channel, connect, connect_among};
@@ -50,7 +50,7 @@ pub async fn maintain(
     mut stopping: watch::Receiver<bool>,
 ) {
     let mut masters = Masters::load(&config);
-    let mut pause = PAUSE.0;
+    let mut backoff = Backoff::new(PAUSE.0, PAUSE.1);
     let mut next = 0;
     let mut logged: BTreeMap<String, String> = BTreeMap::new();
     loop {
@@ -84,14 +84,16 @@ pub async fn maintain(
         }
         let wait;
         (next, wait) = after(&masters.addresses(), &master, was_stable);
-        pause = match wait {
-            Wait::Restart => PAUSE.0,
-            Wait::Round => (pause * 2).min(PAUSE.1),
-            Wait::Next => pause,
+        let pause = match wait {
+            Wait::Restart => {
+                backoff.reset();
+                jittered(PAUSE.0)
+            }
+            Wait::Round => backoff.pause(),
+            Wait::Next => jittered(PAUSE.0),
         };
-        let wait = if wait == Wait::Next { PAUSE.0 } else { pause };
         tokio::select! {
-            () = tokio::time::sleep(jittered(wait)) => {}
+            () = tokio::time::sleep(pause) => {}
             _ = stopping.wait_for(|stop| *stop) => break,
         }
     }
@@ -119,16 +121,6 @@ fn after(addresses: &[String], tried: &str, was_stable: bool) -> (usize, Wait) {
         Some(next) if next < addresses.len() => (next, Wait::Next),
         _ => (0, Wait::Round),
     }
-}
-
-/// A random time between half of `pause` and all of it, so that many minions do not reconnect at
-/// once.
-fn jittered(pause: Duration) -> Duration {
-    let random = std::collections::hash_map::RandomState::new()
-        .build_hasher()
-        .finish();
-    let share = (random >> 11) as f64 / (1_u64 << 53) as f64;
-    pause.mul_f64(0.5 + share / 2.0)
 }
 
 /// The end of a session.
@@ -351,17 +343,6 @@ async fn request_renewal(
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn pauses_differ_and_stay_in_bounds() {
-        let pauses: Vec<Duration> = (0..32).map(|_| jittered(Duration::from_secs(8))).collect();
-        assert!(
-            pauses
-                .iter()
-                .all(|p| (4.0..=8.0).contains(&p.as_secs_f64()))
-        );
-        assert!(pauses.iter().any(|p| p != &pauses[0]));
-    }
 
     #[test]
     fn each_master_has_its_turn_before_a_longer_pause() {

@@ -3,6 +3,7 @@
 //! nothing, and knows nothing of states or jobs beyond their messages.
 
 pub mod authz;
+pub mod backoff;
 pub mod epoch;
 pub mod framing;
 pub mod identity;

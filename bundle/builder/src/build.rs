@@ -22,6 +22,7 @@ use crate::gather::{Archive, Contents, Gather, Mode};
 use crate::lock::Lock;
 use crate::recipe::{Recipe, Watcher};
 use crate::rpm::Base;
+use crate::signer::{Kind, Signer};
 use crate::{apt, build_cache, bundle_documents, chart, completeness, package, recipe, rpm};
 
 /// The shell script `install` at the top of a bundle.
@@ -116,7 +117,9 @@ pub fn build_with(
         progress("checking that the bundle is complete");
         let missing = requirements(&work, &manifest)?.missing(&Inventory::read(&work, &manifest)?);
         if !missing.is_empty() {
-            return Err(Error::Missing(missing));
+            return Err(Error::Missing(
+                missing.iter().map(ToString::to_string).collect(),
+            ));
         }
         lock.save(recipe_file)?;
         files::settle(&work)?;
@@ -340,13 +343,13 @@ fn apt_part(
     })
 }
 
-fn signer(recipe: &Recipe) -> Result<apt::Signer, Error> {
+fn signer(recipe: &Recipe) -> Result<Signer, Error> {
     let kind = if recipe.rpm.is_some() {
-        apt::Kind::Rsa
+        Kind::Rsa
     } else {
-        apt::Kind::Ed25519
+        Kind::Ed25519
     };
-    apt::Signer::open(&recipe.signing_key, kind)
+    Signer::open(&recipe.signing_key, kind)
 }
 
 fn rpm_part(

@@ -6,8 +6,6 @@ use std::{fmt, io};
 use halite_document::Problem;
 use halite_errors::chain;
 
-use crate::completeness::Unmet;
-
 /// An error of building or reading a bundle.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -60,9 +58,9 @@ pub enum Error {
     /// Something that should be complete is not.
     #[error("the bundle would not be complete: {0}")]
     Incomplete(String),
-    /// Everything that a cluster could request and the bundle lacks.
-    #[error("the bundle would not be complete; missing are\n{}", Lines(.0))]
-    Missing(Vec<Unmet>),
+    /// Everything that a cluster could request and the bundle lacks, each with the places that need it.
+    #[error("the bundle would not be complete; missing are\n{}", .0.join("\n"))]
+    Missing(Vec<String>),
     /// All names that some view of an image would not show unchanged.
     #[error("not every program that reads an image would find these names; choose others\n  {}", .0.join("\n  "))]
     Names(Vec<String>),

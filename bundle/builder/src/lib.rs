@@ -24,10 +24,12 @@ mod init;
 mod licences;
 pub mod lock;
 pub mod package;
+mod process;
 pub mod recipe;
 mod resolve;
 pub mod rpm;
 mod sbom;
+pub mod signer;
 
 pub use build::{Options, RequirementsOf, build, build_with};
 pub use build_image::{build_image, build_image_with};

@@ -8,8 +8,8 @@ use halite_durable::{digest, files};
 
 use super::damage::Damage;
 use super::keys::Trust;
+use super::keys::signature::Signature;
 use super::report::Report;
-use super::signature::Signature;
 use super::statement::Statement;
 use super::trailer::Footer;
 use super::{map, pass};

@@ -3,7 +3,7 @@
 use std::io;
 use std::num::TryFromIntError;
 
-use super::signature::InvalidSignature;
+use super::keys::signature::InvalidSignature;
 use super::{SECTOR, SIGNATURES};
 
 /// The part of a sealed file that is damaged, missing or not understood.

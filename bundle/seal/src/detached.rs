@@ -2,10 +2,8 @@
 
 use halite_durable::digest;
 
-use super::keys::{SecretKey, Trust, Untrusted};
-use super::report::Signer;
-use super::signature;
-use super::signature::{InvalidSignature, Signature};
+use super::keys::signature::{InvalidSignature, Signature};
+use super::keys::{SecretKey, Signer, Trust, Untrusted, signature};
 
 /// The result of verifying a message's signatures.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -26,15 +26,15 @@ pub mod keys;
 mod map;
 mod pass;
 mod report;
-mod signature;
 mod statement;
 mod trailer;
 mod write;
 
 pub use check::{check, statement};
 pub use error::Error;
+pub use keys::Signer;
 pub use map::Segment;
-pub use report::{Found, Problem, Report, Signer};
+pub use report::{Found, Problem, Report};
 pub use statement::{Facts, Statement};
 pub use write::{add, seal};
 

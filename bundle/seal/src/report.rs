@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::Serialize;
 
-use super::keys::KeyId;
+use super::keys::Signer;
 use super::statement::Statement;
 
 /// The report of a sealed image's check.
@@ -27,24 +27,6 @@ impl Report {
     #[must_use]
     pub fn is_sound(&self) -> bool {
         self.problems.is_empty()
-    }
-}
-
-/// A key that signed an image.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Signer {
-    /// The key's id.
-    pub key: KeyId,
-    /// The key's name in the trust directory.
-    pub name: Option<String>,
-}
-
-impl fmt::Display for Signer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.name {
-            Some(name) => write!(f, "{name} ({})", self.key),
-            None => write!(f, "{}", self.key),
-        }
     }
 }
 

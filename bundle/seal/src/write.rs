@@ -11,8 +11,8 @@ use halite_iso9660::write::Placed;
 
 use super::check::Sealed;
 use super::damage::Damage;
+use super::keys::signature::{InvalidSignature, Signature, sign};
 use super::keys::{KeyId, PublicKey, SecretKey};
-use super::signature::{InvalidSignature, Signature, sign};
 use super::statement::{Facts, Statement};
 use super::trailer::{Footer, MAGIC, Part, filled};
 use super::{SECTOR, SIGNATURES};

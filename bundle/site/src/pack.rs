@@ -138,8 +138,7 @@ pub fn write_sealed(
         let placed = halite_iso9660::write::write(&new, &volume, sources, progress)?;
         progress("sealing the image");
         halite_seal::seal(&new, &placed, &facts, keys, progress)?;
-        fs::rename(&new, out).map_err(Error::file("replace", out))?;
-        Ok(files::sync_parent(out)?)
+        Ok(files::publish(&new, out)?)
     })();
     if made.is_err() {
         // Best effort: the first error is the one that matters.

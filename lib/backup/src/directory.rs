@@ -200,8 +200,7 @@ impl PendingBackup {
             path: self.path.clone(),
             source: Box::new(error),
         })?;
-        fs::rename(&self.guard.0, &self.path).map_err(write)?;
-        files::sync_parent(&self.path)?;
+        files::publish(&self.guard.0, &self.path)?;
         Ok(made.named(self.path))
     }
 

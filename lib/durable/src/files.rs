@@ -181,30 +181,43 @@ pub fn remove_any(path: &Path) -> Result<(), Error> {
     }
 }
 
+/// Removes a file, a link or a directory with its content, also across a power cut. A missing one
+/// is no error.
+pub fn remove(path: &Path) -> Result<(), Error> {
+    match fs::symlink_metadata(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        _ => remove_any(path).and_then(|()| sync_parent(path)),
+    }
+}
+
 /// Makes a directory and its parents.
 pub fn make_dir(dir: &Path) -> Result<(), Error> {
     fs::create_dir_all(dir).map_err(Error::file("make", dir))
 }
 
 /// Replaces a file in one step and syncs it: the file has the old content or the new one, never a
-/// part.
+/// part, also after a power cut. Makes its parent directories.
 pub fn replace(path: &Path, mode: u32, content: &[u8]) -> Result<(), Error> {
-    let mut name = path.file_name().unwrap_or_default().to_owned();
-    name.push(".new");
-    let new = path.with_file_name(name);
+    let new = sibling(path, "new");
     let _ = fs::remove_file(&new);
     let written = create(&new, mode)
-        .and_then(|mut file| {
-            file.write_all(content)
-                .and_then(|()| file.sync_all())
-                .map_err(Error::file("write", path))
-        })
-        .and_then(|()| fs::rename(&new, path).map_err(Error::file("replace", path)));
+        .and_then(|mut file| file.write_all(content).map_err(Error::file("write", path)))
+        .and_then(|()| publish(&new, path));
     if written.is_err() {
         // Best effort: the first error is the one that matters.
         let _ = fs::remove_file(&new);
     }
-    written.and_then(|()| sync_parent(path))
+    written
+}
+
+/// Gives a file that is written its name, replacing what has it, and returns when both are on the
+/// disk.
+pub fn publish(new: &Path, path: &Path) -> Result<(), Error> {
+    File::open(new)
+        .and_then(|file| file.sync_all())
+        .map_err(Error::file("write", path))?;
+    fs::rename(new, path).map_err(Error::file("replace", path))?;
+    sync_parent(path)
 }
 
 /// Syncs the whole file system that contains a directory: one call instead of one for each file.

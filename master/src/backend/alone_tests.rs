@@ -2,17 +2,16 @@
 
 use std::sync::Arc;
 
+use halite_core::clock::Steady;
+use halite_core::isolation::{AFTER, Surroundings};
+use halite_core::refusal::RefusalKind;
+use halite_core::roster::State;
 use halite_proto::v1;
 use serde_json::{Value, json};
 
 use super::fixture::{ScriptedMinion, Site};
 use super::hand_over_tests::site;
 use super::wire::Wire;
-use crate::backend::Backend as _;
-use crate::clock::Steady;
-use crate::refusal::RefusalKind;
-use crate::standby::isolation::{AFTER, Surroundings};
-use crate::standby::roster::State;
 
 /// It sees that, answers questions, and `ctl status` says why it begins nothing
 /// (docs/decisions/0044-a-master-that-is-cut-off.md).

@@ -6,15 +6,14 @@ use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use halite_backup::{BackupFile, BackupWriter, Header};
+use halite_core::refusal::Refusal;
 use halite_proto::v1::backup_part::Part;
+use halite_store::Store;
 use halite_testkit::empty_etcd_snapshot;
 use serde_json::{Value, json};
 
-use super::Backend as _;
 use super::etcd_tests::{TREE, degraded};
 use super::fixture::{Life, Site};
-use crate::refusal::Refusal;
-use crate::store::{SqliteStore, Store as _};
 
 /// Mode and content of each file.
 type Files = BTreeMap<String, (u32, Vec<u8>)>;
@@ -121,7 +120,7 @@ fn a_backup_has_what_a_new_first_host_cannot_make() {
     let restored = tempfile::tempdir().unwrap();
     let path = restored.path().join("store.db");
     std::fs::write(&path, &files["state/store.db"].1).unwrap();
-    let store = life.runtime.block_on(SqliteStore::open(&path)).unwrap();
+    let store = life.runtime.block_on(Store::open(&path)).unwrap();
     assert_eq!(store.epoch(), head["epoch"].as_u64().unwrap() + 1);
 
     // Without a quorum nothing says which data are right.

@@ -1,14 +1,12 @@
 //! Several bundles on a site: which one counts, what happens when it changes, and when it is gone.
 
+use halite_core::names::minion;
+use halite_core::refusal::RefusalKind;
+use halite_fleet::files;
 use halite_proto::v1;
 use serde_json::{Value, json};
 
 use super::fixture::{Life, ScriptedMinion, Site};
-use crate::backend::Backend as _;
-use crate::files;
-use crate::names::minion;
-use crate::refusal::RefusalKind;
-use crate::store::Store as _;
 
 /// Tells which bundle it is from.
 fn tree(says: &str) -> Vec<(&'static str, String)> {
@@ -59,7 +57,7 @@ fn applied(life: &Life, minion: &ScriptedMinion) -> Vec<(String, String)> {
         .collect()
 }
 
-fn refusal(life: &Life, function: &str) -> crate::refusal::Refusal {
+fn refusal(life: &Life, function: &str) -> halite_core::refusal::Refusal {
     let request = v1::RunRequest {
         target: "worker-1".into(),
         function: function.into(),

@@ -9,7 +9,6 @@ use halite_etcd::{Alarm, Answer, Host, Keys, Member, MemberId, Members, Snapshot
 use halite_proto::v1;
 use serde_json::{Value, json};
 
-use super::Backend as _;
 use super::fixture::{Journal, Life, ScriptedMinion, Site};
 
 pub(super) const TREE: &[(&str, &str)] = &[

@@ -8,28 +8,27 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use halite_cluster::etcd::Etcd;
+use halite_cluster::kubernetes::access::Clusters;
+use halite_cluster::kubernetes::fake::FakeApi;
+use halite_core::app::App;
+use halite_core::ca::Cas;
+use halite_core::clock::{Clock, SystemClock};
+use halite_core::config::{Config, KeptJobs};
+use halite_core::declared::{Declarations, Look, look};
+use halite_core::names::minion;
 use halite_etcd::Members;
 use halite_etcd::fake::FakeCluster;
 use halite_pillar::bundle_facts::components;
 use halite_proto::v1;
+use halite_store::{Facts, Key, KeyState, Store};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
 
-use super::LiveBackend;
 use super::scripted_minion::named;
-use crate::app::App;
 use crate::backend::Backend;
-use crate::ca::Cas;
-use crate::clock::{Clock, SystemClock};
-use crate::config::{Config, KeptJobs};
-use crate::declared::{Declarations, Look, look};
-use crate::etcd::Etcd;
-use crate::kubernetes::access::Clusters;
-use crate::kubernetes::fake::FakeApi;
-use crate::names::minion;
-use crate::store::{Facts, Key, KeyState, SqliteStore};
 
 pub(crate) use super::scripted_minion::{Entry, Journal, ScriptedMinion};
 
@@ -47,9 +46,9 @@ pub(crate) struct Site {
 /// One life of a master.
 pub(crate) struct Life {
     pub runtime: Runtime,
-    pub backend: Arc<LiveBackend>,
+    pub backend: Arc<Backend>,
     pub app: Arc<App>,
-    pub store: Arc<SqliteStore>,
+    pub store: Arc<Store>,
 }
 
 /// Limit for what has to come: it ends a test that would hang, on the slowest machine.
@@ -182,11 +181,7 @@ impl Site {
                 metrics: "127.0.0.1:0".parse().unwrap(),
                 jobs: KeptJobs::default(),
             };
-            let store = Arc::new(
-                SqliteStore::open(&state_dir.join("store.db"))
-                    .await
-                    .unwrap(),
-            );
+            let store = Arc::new(Store::open(&state_dir.join("store.db")).await.unwrap());
             let app = App::open(config, clock, store.clone()).await.unwrap();
             let etcd = match self.etcd.clone() {
                 Some((members, limit)) => Etcd::of_members(Arc::clone(&app), members, limit),
@@ -195,7 +190,7 @@ impl Site {
             let clusters = Clusters::with_api(Arc::clone(&app), self.api.clone());
             let clusters = clusters.with_etcd(etcd).with_servers(&self.servers);
             let declarations = Declarations::with_look(&app, look);
-            let backend = LiveBackend::over(Arc::clone(&app), declarations, Arc::new(clusters))
+            let backend = Backend::over(Arc::clone(&app), declarations, Arc::new(clusters))
                 .await
                 .unwrap();
             (app, backend, store)
@@ -271,7 +266,7 @@ impl Life {
     }
 
     /// All events of a stream, up to and with the last one.
-    pub fn collect(&self, stream: crate::event_stream::EventStream) -> Vec<v1::Event> {
+    pub fn collect(&self, stream: halite_core::event_stream::EventStream) -> Vec<v1::Event> {
         use futures_util::StreamExt;
         self.runtime.block_on(async {
             let all = stream.map(|event| event.unwrap()).collect::<Vec<_>>();
@@ -314,7 +309,7 @@ impl Life {
     }
 }
 
-/// Waits until the store has refused a write that [`SqliteStore::refuse`] names, and another attempt at it.
+/// Waits until the store has refused a write that [`Store::refuse`] names, and another attempt at it.
 pub(crate) async fn refused_again(refused: &mut watch::Receiver<u32>) {
     let twice = refused.wait_for(|count| *count >= 2);
     let twice = tokio::time::timeout(WATCHDOG, twice).await;

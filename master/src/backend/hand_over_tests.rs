@@ -5,17 +5,16 @@ use std::fs;
 use std::sync::Arc;
 use std::time::Duration;
 
+use halite_core::names::minion;
+use halite_core::refusal::Refusal;
+use halite_core::roster::State;
 use halite_etcd::fake::FakeCluster;
 use halite_proto::v1::HandOverRequest;
+use halite_standby::hand_over::{Phase, read};
+use halite_store::{Job, JobRow, JobStatus};
 use serde_json::{Value, json};
 
 use super::fixture::{Life, Site};
-use crate::backend::Backend as _;
-use crate::names::minion;
-use crate::refusal::Refusal;
-use crate::standby::hand_over::{Phase, read};
-use crate::standby::roster::State;
-use crate::store::{Job, JobRow, JobStatus, Store as _};
 
 /// A site with the master on `bootstrap-1`, and two further control planes.
 pub(super) fn site() -> (Site, Arc<FakeCluster>) {

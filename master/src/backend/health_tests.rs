@@ -4,16 +4,15 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use halite_cluster::kubernetes::ObjectRef;
+use halite_core::names::minion;
+use halite_fleet::jobs::Unanswered;
 use halite_proto::v1;
 use halite_proto::v1::master_message::Body as ToMinion;
 use halite_proto::v1::minion_message::Body as ToMaster;
 use serde_json::{Value, json};
 
-use super::Backend as _;
 use super::fixture::{Life, ScriptedMinion, Site};
-use crate::jobs::Unanswered;
-use crate::kubernetes::ObjectRef;
-use crate::names::minion;
 
 fn put_node(site: &Site, name: &str) {
     site.api.put(

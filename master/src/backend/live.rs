@@ -1,38 +1,36 @@
-//! The backend of a running master: jobs, orchestration and the operator API over one [`App`].
+//! The backend: jobs, orchestration and the operator API over one [`App`].
 
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
 
+use halite_cluster::kubernetes::access::Clusters;
+use halite_core::app::App;
+use halite_core::declared::{Declarations, requested};
+use halite_core::event_stream::EventStream;
+use halite_core::isolation::Surroundings;
+use halite_core::refusal::Refusal;
 use halite_errors::chain;
+use halite_fleet::files;
+use halite_fleet::files::ByteStream;
+use halite_fleet::jobs::Jobs;
+use halite_fleet::keys::host_root;
 use halite_pillar::validate::warnings;
 use halite_pillar::view::MASTER_PORT;
 use halite_proto::ids::{JobId, JobIdError, MinionId};
 use halite_proto::v1;
 use halite_proto::v1::minion_message::Body;
+use halite_standby::take_over;
 use halite_states::low::Chunk;
 use serde_json::Value;
 
-use super::{Backend, BackendFuture};
-use crate::app::App;
-use crate::declared::{Declarations, requested};
-use crate::event_stream::EventStream;
-use crate::files;
-use crate::files::ByteStream;
-use crate::jobs::Jobs;
-use crate::keys::host_root;
-use crate::kubernetes::access::Clusters;
 use crate::operator::backup::BackupParts;
 use crate::operator::kubeconfig::ApiWay;
 use crate::operator::{backup, hand_over, history, kubeconfig, masters, run, show, status};
 use crate::orchestrate::Orchestrator;
-use crate::refusal::Refusal;
-use crate::standby::isolation::Surroundings;
-use crate::standby::take_over;
 use crate::upkeep::{Defragmentation, Room, Upkeep};
 
-/// The backend of a running master.
-pub struct LiveBackend {
+/// The calls of operators and minions, after authentication and authorisation. An error is the
+/// refusal that the caller receives.
+pub struct Backend {
     app: Arc<App>,
     jobs: Arc<Jobs>,
     orchestrator: Arc<Orchestrator>,
@@ -45,9 +43,9 @@ pub struct LiveBackend {
 ///
 /// # Errors
 /// The store cannot be read.
-pub async fn start(app: Arc<App>) -> Result<Arc<dyn Backend>, Refusal> {
+pub async fn start(app: Arc<App>) -> Result<Arc<Backend>, Refusal> {
     let clusters = Arc::new(Clusters::new(Arc::clone(&app)));
-    Ok(LiveBackend::start(app, clusters).await?)
+    Backend::start(app, clusters).await
 }
 
 /// Records that this host has the master. Without the record the hosts would be given the master
@@ -64,7 +62,7 @@ async fn record_master(app: &App, jobs: &Jobs) {
     }
 }
 
-impl LiveBackend {
+impl Backend {
     /// As [`start`], with a given way to the Kubernetes API.
     ///
     /// # Errors
@@ -74,7 +72,7 @@ impl LiveBackend {
         Self::over(app, declarations, clusters).await
     }
 
-    /// As [`LiveBackend::start`], with a given way to read the declared state.
+    /// As [`Backend::start`], with a given way to read the declared state.
     ///
     /// # Errors
     /// The store cannot be read.
@@ -112,7 +110,13 @@ impl LiveBackend {
         &self.orchestrator
     }
 
-    async fn connected(&self, minion: &MinionId, hello: &v1::MinionHello) -> Result<(), Refusal> {
+    /// Sends a minion what waits for it. The caller has registered its stream and stored the facts
+    /// of its hello.
+    pub async fn on_connected(
+        &self,
+        minion: &MinionId,
+        hello: &v1::MinionHello,
+    ) -> Result<(), Refusal> {
         let grains: Value = serde_json::from_str(&hello.grains_json).unwrap_or_default();
         self.record_addresses(minion, &grains).await;
         let running = job_ids(&hello.running_jobs)?;
@@ -133,7 +137,13 @@ impl LiveBackend {
         }
     }
 
-    async fn message(&self, minion: &MinionId, message: v1::MinionMessage) -> Result<(), Refusal> {
+    /// Takes a message other than the hello. A return is stored before this answers; then the
+    /// minion is sent `ReturnStored`, unless it answers a query, of which it keeps no answer.
+    pub async fn on_message(
+        &self,
+        minion: &MinionId,
+        message: v1::MinionMessage,
+    ) -> Result<(), Refusal> {
         match message.body {
             Some(Body::Grains(grains)) => {
                 let grains: Value = serde_json::from_str(&grains.grains_json).unwrap_or_default();
@@ -151,177 +161,173 @@ fn job_ids(texts: &[String]) -> Result<Vec<JobId>, JobIdError> {
     texts.iter().map(|text| text.parse()).collect()
 }
 
-impl Backend for LiveBackend {
-    fn probe(&self) -> BackendFuture<'_, ()> {
-        Box::pin(self.jobs.probe())
+impl Backend {
+    /// Answers when jobs are dispatched and open jobs are checked.
+    pub async fn probe(&self) -> Result<(), Refusal> {
+        self.jobs.probe().await
     }
 
-    fn status(&self) -> BackendFuture<'_, Value> {
-        Box::pin(status::status(&self.app, &self.jobs))
+    /// `Operator.Status`: the whole document.
+    pub async fn status(&self) -> Result<Value, Refusal> {
+        status::status(&self.app, &self.jobs).await
     }
 
-    fn show(&self, request: v1::ShowRequest) -> BackendFuture<'_, Value> {
-        Box::pin(async move { show::show(&self.app, &self.jobs, &request).await })
+    /// `Operator.Show`.
+    pub async fn show(&self, request: v1::ShowRequest) -> Result<Value, Refusal> {
+        show::show(&self.app, &self.jobs, &request).await
     }
 
-    fn run<'a>(
-        &'a self,
-        operator: &'a str,
+    /// `Operator.Run`. `operator` is the name in the caller's certificate.
+    pub async fn run(
+        &self,
+        operator: &str,
         request: v1::RunRequest,
-    ) -> BackendFuture<'a, EventStream> {
-        Box::pin(run::run(&self.app, &self.jobs, operator, request))
+    ) -> Result<EventStream, Refusal> {
+        run::run(&self.app, &self.jobs, operator, request).await
     }
 
-    fn orchestrate<'a>(
-        &'a self,
-        operator: &'a str,
+    /// `Operator.Orchestrate`.
+    pub async fn orchestrate(
+        &self,
+        operator: &str,
         request: v1::OrchestrateRequest,
-    ) -> BackendFuture<'a, EventStream> {
-        Box::pin(self.orchestrator.start(operator, request))
+    ) -> Result<EventStream, Refusal> {
+        self.orchestrator.start(operator, request).await
     }
 
-    fn backup(&self) -> BackendFuture<'_, BackupParts> {
-        Box::pin(backup::backup(&self.app, &self.jobs))
+    /// `Operator.Backup`: the parts, from the head to the end.
+    pub async fn backup(&self) -> Result<BackupParts, Refusal> {
+        backup::backup(&self.app, &self.jobs).await
     }
 
-    fn api_way<'a>(&'a self, requested: &'a str) -> BackendFuture<'a, ApiWay> {
-        Box::pin(kubeconfig::way(&self.app, &self.jobs, requested))
+    /// The way to the Kubernetes API for `Operator.Kubeconfig`, by the requested server or the best
+    /// one. The caller signs.
+    pub async fn api_way(&self, requested: &str) -> Result<ApiWay, Refusal> {
+        kubeconfig::way(&self.app, &self.jobs, requested).await
     }
 
-    fn list_jobs(&self, limit: u32) -> BackendFuture<'_, Value> {
-        Box::pin(history::jobs(&self.app, limit))
+    /// `Operator.ListJobs`.
+    pub async fn list_jobs(&self, limit: u32) -> Result<Value, Refusal> {
+        history::jobs(&self.app, limit).await
     }
 
-    fn cancel_job<'a>(
-        &'a self,
-        jid: &'a JobId,
-        operator: &'a str,
+    /// `Operator.CancelJob`.
+    pub async fn cancel_job(
+        &self,
+        jid: &JobId,
+        operator: &str,
         force: bool,
-    ) -> BackendFuture<'a, Value> {
-        Box::pin(self.jobs.cancel(jid, operator, force))
+    ) -> Result<Value, Refusal> {
+        self.jobs.cancel(jid, operator, force).await
     }
 
-    fn cancel_run<'a>(&'a self, run: &'a JobId, operator: &'a str) -> BackendFuture<'a, Value> {
-        Box::pin(self.orchestrator.cancel(run, operator))
+    /// `Operator.CancelRun`.
+    pub async fn cancel_run(&self, run: &JobId, operator: &str) -> Result<Value, Refusal> {
+        self.orchestrator.cancel(run, operator).await
     }
 
-    fn show_job<'a>(&'a self, jid: &'a JobId) -> BackendFuture<'a, Value> {
-        Box::pin(history::job(&self.app, jid))
+    /// `Operator.ShowJob`.
+    pub async fn show_job(&self, jid: &JobId) -> Result<Value, Refusal> {
+        history::job(&self.app, jid).await
     }
 
-    fn add_node<'a>(
-        &'a self,
-        operator: &'a str,
-        request: &'a v1::AddNodeRequest,
-    ) -> BackendFuture<'a, Vec<String>> {
-        Box::pin(async move {
-            let nodes = requested(request)?;
-            self.jobs.declarations().add_nodes(&nodes).await?;
-            for node in nodes {
-                tracing::info!(node = %node.name, operator, "node declared");
-                let forgotten = take_over::forget(&self.app.config, &node.name);
-                forgotten.map_err(|error| Refusal::internal(chain(&error)))?;
-            }
-            let snapshot = self.jobs.declarations().load().await?;
-            let warnings = warnings(snapshot.declaration());
-            Ok(warnings.iter().map(ToString::to_string).collect())
-        })
+    /// `Operator.AddNode`: validates and writes the node documents (idempotent), and answers with
+    /// the warnings about the declaration. The caller makes tokens and commands.
+    pub async fn add_node(
+        &self,
+        operator: &str,
+        request: &v1::AddNodeRequest,
+    ) -> Result<Vec<String>, Refusal> {
+        let nodes = requested(request)?;
+        self.jobs.declarations().add_nodes(&nodes).await?;
+        for node in nodes {
+            tracing::info!(node = %node.name, operator, "node declared");
+            let forgotten = take_over::forget(&self.app.config, &node.name);
+            forgotten.map_err(|error| Refusal::internal(chain(&error)))?;
+        }
+        let snapshot = self.jobs.declarations().load().await?;
+        let warnings = warnings(snapshot.declaration());
+        Ok(warnings.iter().map(ToString::to_string).collect())
     }
 
-    fn sign_allowed<'a>(
-        &'a self,
-        minion: &'a MinionId,
-        job: &'a JobId,
-        tag: &'a str,
-    ) -> BackendFuture<'a, Chunk> {
-        Box::pin(async move {
-            let chunk = files::certificate_chunk(&self.app, minion, job, tag).await?;
-            if host_root::is_asked_for(&chunk) {
-                let snapshot = self.jobs.declarations().in_force().await?;
-                host_root::check_host(snapshot.declaration(), minion)?;
-            }
-            Ok(chunk)
-        })
-    }
-
-    fn fetch<'a>(
-        &'a self,
-        minion: &'a MinionId,
-        job: &'a JobId,
-        sha256: &'a str,
-    ) -> BackendFuture<'a, ByteStream> {
-        Box::pin(async move {
+    /// The chunk with this `tag` in this minion's part of `job`, if it requests a certificate
+    /// (`x509.certificate`, `kubeconfig.managed`) and the minion has not returned yet; a refusal
+    /// otherwise. The caller decides what to sign by the arguments of this chunk and nothing else.
+    pub async fn sign_allowed(
+        &self,
+        minion: &MinionId,
+        job: &JobId,
+        tag: &str,
+    ) -> Result<Chunk, Refusal> {
+        let chunk = files::certificate_chunk(&self.app, minion, job, tag).await?;
+        if host_root::is_asked_for(&chunk) {
             let snapshot = self.jobs.declarations().in_force().await?;
-            files::fetch(&self.app, &snapshot, minion, job, sha256).await
-        })
+            host_root::check_host(snapshot.declaration(), minion)?;
+        }
+        Ok(chunk)
     }
 
-    fn surroundings(&self) -> BackendFuture<'_, Surroundings> {
-        Box::pin(self.jobs.surroundings())
+    /// A file by the digest of its content, if this minion's part of `job` refers to it. It is a
+    /// stream of pieces, so that a large file of the bundle is never in memory as a whole.
+    pub async fn fetch(
+        &self,
+        minion: &MinionId,
+        job: &JobId,
+        sha256: &str,
+    ) -> Result<ByteStream, Refusal> {
+        let snapshot = self.jobs.declarations().in_force().await?;
+        files::fetch(&self.app, &snapshot, minion, job, sha256).await
     }
 
-    fn masters(&self) -> BackendFuture<'_, Vec<String>> {
-        Box::pin(async move {
-            let snapshot = self.jobs.declarations().in_force().await?;
-            let addresses = snapshot.declaration().master_addresses().into_iter();
-            Ok(addresses
-                .map(|address| format!("{address}:{MASTER_PORT}"))
-                .collect())
-        })
+    /// Notes that the stream of a minion ended.
+    pub async fn on_disconnected(&self, minion: &MinionId) {
+        self.jobs.disconnected(minion).await;
     }
 
-    fn on_connected<'a>(
-        &'a self,
-        minion: &'a MinionId,
-        hello: &'a v1::MinionHello,
-    ) -> BackendFuture<'a, ()> {
-        Box::pin(self.connected(minion, hello))
+    /// The addresses of the declared masters, the one that acts first; none while they cannot be
+    /// read.
+    pub async fn masters(&self) -> Result<Vec<String>, Refusal> {
+        let snapshot = self.jobs.declarations().in_force().await?;
+        let addresses = snapshot.declaration().master_addresses().into_iter();
+        Ok(addresses
+            .map(|address| format!("{address}:{MASTER_PORT}"))
+            .collect())
     }
 
-    fn on_message<'a>(
-        &'a self,
-        minion: &'a MinionId,
-        message: v1::MinionMessage,
-    ) -> BackendFuture<'a, ()> {
-        Box::pin(self.message(minion, message))
+    /// The standbys and minions that the master sees.
+    pub async fn surroundings(&self) -> Result<Surroundings, Refusal> {
+        self.jobs.surroundings().await
     }
 
-    fn on_disconnected<'a>(&'a self, minion: &'a MinionId) -> BackendFuture<'a, ()> {
-        Box::pin(async move {
-            self.jobs.disconnected(minion).await;
-            Ok(())
-        })
+    /// Ends what waits for a minion whose key was deleted or replaced: the host that has the id
+    /// next is another one.
+    pub async fn on_key_gone(&self, minion: &MinionId) -> Result<(), Refusal> {
+        self.jobs.end_parts_of(minion).await
     }
 
-    fn on_key_gone<'a>(&'a self, minion: &'a MinionId) -> BackendFuture<'a, ()> {
-        Box::pin(self.jobs.end_parts_of(minion))
+    /// The names of the declared standbys.
+    pub async fn standbys(&self) -> Result<Vec<String>, Refusal> {
+        let snapshot = self.jobs.declarations().in_force().await?;
+        Ok(masters::declared(snapshot.declaration()))
     }
 
-    fn standbys(&self) -> BackendFuture<'_, Vec<String>> {
-        Box::pin(async move {
-            let snapshot = self.jobs.declarations().in_force().await?;
-            Ok(masters::declared(snapshot.declaration()))
-        })
+    /// `Operator.HandOver`.
+    pub async fn hand_over(&self, request: v1::HandOverRequest) -> Result<Value, Refusal> {
+        hand_over::hand_over(&self.app, &self.jobs, &request).await
     }
 
-    fn hand_over(&self, request: v1::HandOverRequest) -> BackendFuture<'_, Value> {
-        Box::pin(async move { hand_over::hand_over(&self.app, &self.jobs, &request).await })
+    /// Work on the cluster that the master does by itself. It has no end.
+    pub async fn upkeep(&self) {
+        tokio::join!(
+            self.upkeep.run(),
+            self.room.run(),
+            self.defragmentation.run()
+        );
     }
 
-    fn upkeep(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
-        Box::pin(async move {
-            tokio::join!(
-                self.upkeep.run(),
-                self.room.run(),
-                self.defragmentation.run()
-            );
-        })
-    }
-
-    fn finish(&self) -> BackendFuture<'_, ()> {
-        Box::pin(async move {
-            self.jobs.finish_own().await;
-            Ok(())
-        })
+    /// Begins no work of the master's own any more, and waits for what is under way. Called before
+    /// the master stops.
+    pub async fn finish(&self) {
+        self.jobs.finish_own().await;
     }
 }

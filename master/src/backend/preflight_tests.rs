@@ -3,18 +3,17 @@
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 
+use halite_core::ca::SITE;
+use halite_core::clock::ManualClock;
+use halite_core::names::minion;
 use halite_preflight::{NodeFacts, PodNetworkTraces, Question, TOOLS, WatchedFileSystem};
 use halite_proto::v1;
 use halite_proto::v1::master_message::Body as ToMinion;
 use halite_proto::v1::minion_message::Body as ToMaster;
+use halite_store::Facts;
 use serde_json::{Value, json};
 
-use super::Backend as _;
 use super::fixture::{Life, Site};
-use crate::ca::SITE;
-use crate::clock::ManualClock;
-use crate::names::minion;
-use crate::store::Facts;
 
 const TREE: &[(&str, &str)] = &[
     ("top.sls", "base:\n  '*': []\n"),

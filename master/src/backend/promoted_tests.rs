@@ -3,7 +3,6 @@
 use std::fs;
 
 use super::fixture::Site;
-use crate::backend::Backend as _;
 
 fn node(site: &Site, name: &str, address: &str, roles: &str) {
     let text = format!(

@@ -7,7 +7,6 @@ use halite_etcd::fake::{FakeCluster, host};
 use halite_proto::v1;
 use serde_json::{Value, json};
 
-use super::Backend as _;
 use super::etcd_tests::{last, orchestrate};
 use super::fixture::{Life, ScriptedMinion, Site, refused_again};
 

@@ -2,17 +2,16 @@
 
 use std::sync::atomic::Ordering;
 
+use halite_core::names::minion;
+use halite_core::refusal::RefusalKind;
 use halite_proto::ids::JobId;
 use halite_proto::v1;
 use halite_proto::v1::minion_message::Body;
+use halite_store::{Event, JobStatus};
 use serde_json::json;
 use tokio::sync::broadcast::Receiver;
 
-use super::Backend as _;
 use super::fixture::{Life, Site};
-use crate::names::minion;
-use crate::refusal::RefusalKind;
-use crate::store::{Event, JobStatus, Store as _};
 
 const TREE: &[(&str, &str)] = &[
     ("top.sls", "base:\n  '*':\n    - host\n"),

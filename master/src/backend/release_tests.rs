@@ -2,13 +2,11 @@
 
 use std::fs;
 
+use halite_core::names::{MASTER, minion};
 use halite_proto::v1;
 use serde_json::{Value, json};
 
 use super::fixture::{Life, ScriptedMinion, Site};
-use crate::backend::Backend as _;
-use crate::names::{MASTER, minion};
-use crate::store::Store as _;
 
 /// A state that says which bundle and Kubernetes it is from, and the orchestration of an upgrade.
 fn tree(version: &str) -> Vec<(&'static str, String)> {

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use halite_core::names::minion;
 use halite_proto::ids::MinionId;
 use halite_proto::v1;
 use halite_proto::v1::master_message::Body as ToMinion;
@@ -11,9 +12,7 @@ use halite_proto::v1::minion_message::Body as ToMaster;
 use halite_states::low::{LowState, RunReturn, StateReturn};
 use serde_json::Value;
 
-use super::LiveBackend;
 use crate::backend::Backend;
-use crate::names::minion;
 
 /// The entry of a job in a minion's journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,7 +68,7 @@ impl ScriptedMinion {
         }
     }
 
-    pub(super) async fn hand_in(&self, backend: &LiveBackend) {
+    pub(super) async fn hand_in(&self, backend: &Backend) {
         let unacknowledged: Vec<v1::JobReturn> = {
             let journal = self.journal.lock().unwrap();
             let open = journal
@@ -84,7 +83,7 @@ impl ScriptedMinion {
         }
     }
 
-    async fn say(&self, backend: &LiveBackend, body: ToMaster) {
+    async fn say(&self, backend: &Backend, body: ToMaster) {
         // A minion whose master cannot store a return connects again, and hands it in once more. A master that is
         // being killed answers nothing, and drops this at the pause.
         let message = v1::MinionMessage { body: Some(body) };
@@ -94,7 +93,7 @@ impl ScriptedMinion {
         }
     }
 
-    pub(super) async fn hear(&self, backend: &LiveBackend, message: v1::MasterMessage) {
+    pub(super) async fn hear(&self, backend: &Backend, message: v1::MasterMessage) {
         match message.body {
             Some(ToMinion::Job(job)) => {
                 let known = self.journal.lock().unwrap().entries.get(&job.job).copied();

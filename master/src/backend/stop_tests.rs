@@ -4,17 +4,16 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use halite_core::clock::ManualClock;
+use halite_core::event_stream::EventStream;
+use halite_core::names::minion;
 use halite_proto::v1;
 use halite_proto::v1::minion_message::Body as ToMaster;
+use halite_store::RowState;
 use serde_json::{Value, json};
 
 use super::fixture::{Life, ScriptedMinion, Site, WATCHDOG};
 use super::wire::Wire;
-use crate::backend::Backend as _;
-use crate::clock::ManualClock;
-use crate::event_stream::EventStream;
-use crate::names::minion;
-use crate::store::{RowState, Store as _};
 
 const TREE: &[(&str, &str)] = &[
     (

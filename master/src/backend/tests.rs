@@ -1,15 +1,14 @@
 use std::sync::Arc;
 
 use futures_util::StreamExt;
+use halite_core::names::minion;
+use halite_core::refusal::RefusalKind;
 use halite_proto::ids::JobId;
 use halite_proto::v1;
+use halite_store::{JobStatus, RowState};
 use serde_json::{Value, json};
 
 use super::fixture::{CANARY, Entry, Life, ScriptedMinion, Site};
-use crate::backend::Backend;
-use crate::names::minion;
-use crate::refusal::RefusalKind;
-use crate::store::{JobStatus, RowState, Store as _};
 
 const TREE: &[(&str, &str)] = &[
     (
@@ -279,7 +278,7 @@ fn files_and_signatures_are_for_the_open_job_that_names_them() {
             "x"
         );
 
-        let denied = |result: Result<(), crate::refusal::Refusal>| {
+        let denied = |result: Result<(), halite_core::refusal::Refusal>| {
             assert_eq!(result.unwrap_err().kind, RefusalKind::Denied)
         };
         // Root on a host without a control plane is no operator, whatever its states ask for.
@@ -422,8 +421,7 @@ fn a_stop_waits_for_the_states_of_the_master_itself_and_begins_no_others() {
             "running"
         );
         // The stop is polled first, and waits.
-        let (ended, ()) = tokio::join!(biased; life.backend.finish(), comes_back);
-        ended.unwrap();
+        tokio::join!(biased; life.backend.finish(), comes_back);
         let job = &life.backend.list_jobs(1).await.unwrap()[0];
         assert_eq!(
             (&job["status"], &job["retcode"]),

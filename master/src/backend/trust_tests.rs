@@ -2,16 +2,14 @@
 
 use std::net::IpAddr;
 
+use halite_core::names::minion;
+use halite_core::saved;
 use halite_proto::ids::JobId;
 use halite_proto::v1;
 use halite_proto::v1::minion_message::Body;
 use serde_json::json;
 
-use super::Backend as _;
 use super::fixture::{CANARY, Life, Site};
-use crate::names::minion;
-use crate::saved;
-use crate::store::Store as _;
 
 const TREE: &[(&str, &str)] = &[
     ("top.sls", "base:\n  'worker-*':\n    - secret\n"),
@@ -29,7 +27,11 @@ fn hello(address: &str) -> v1::MinionHello {
     }
 }
 
-async fn hand_in(life: &Life, jid: &JobId, text: &str) -> Result<(), crate::refusal::Refusal> {
+async fn hand_in(
+    life: &Life,
+    jid: &JobId,
+    text: &str,
+) -> Result<(), halite_core::refusal::Refusal> {
     let body = Some(Body::Returned(v1::JobReturn {
         job: jid.to_string(),
         retcode: 0,
@@ -252,6 +254,6 @@ fn job_ids_that_no_job_has_cost_nothing() {
             .await
             .unwrap()
             .unwrap();
-        assert_eq!(row.state, crate::store::RowState::Started);
+        assert_eq!(row.state, halite_store::RowState::Started);
     });
 }

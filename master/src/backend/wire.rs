@@ -3,6 +3,8 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
+use halite_core::connections::ConnectionGuard;
+use halite_core::names::minion;
 use halite_proto::v1;
 use halite_proto::v1::master_message::Body as ToMinion;
 use halite_proto::v1::minion_message::Body as ToMaster;
@@ -10,9 +12,6 @@ use serde_json::json;
 use tokio::sync::mpsc::Receiver;
 
 use super::fixture::Life;
-use crate::backend::Backend as _;
-use crate::connections::ConnectionGuard;
-use crate::names::minion;
 
 /// Longest wait for something that comes.
 const SOON: Duration = Duration::from_secs(30);

@@ -5,20 +5,23 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use halite_core::app::App;
+use halite_core::ca::files;
+use halite_core::clock::SystemClock;
+use halite_core::config::Config;
+use halite_core::descriptors;
+use halite_core::succession;
 use halite_errors::chain;
+use halite_standby::hand_over::{Decision, HandOver, Phase, forget};
+use halite_standby::mark;
+use halite_store::Store;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::{DaemonError, MINION, feed_watchdog, listen, report};
-use crate::app::App;
-use crate::ca::files;
-use crate::clock::SystemClock;
-use crate::config::Config;
-use crate::standby::hand_over::{Decision, HandOver, Phase, forget};
-use crate::standby::mark;
-use crate::store::{SqliteStore, Store};
-use crate::{descriptors, other_masters, serve, succession};
+use crate::other_masters;
+use crate::serve;
 
 /// The time in which the standby has to take more of what it lacks.
 const OFFER: Duration = Duration::from_secs(120);
@@ -46,13 +49,13 @@ pub async fn run_hand_over(config: Config, note: HandOver) -> Result<(), DaemonE
     let mut interrupt = signal(SignalKind::interrupt()).map_err(DaemonError::Signal)?;
     halite_proto::transport::install_crypto();
     descriptors::raise();
-    let store = Arc::new(SqliteStore::open(&config.state_dir.join("store.db")).await?);
+    let store = Arc::new(Store::open(&config.state_dir.join("store.db")).await?);
     if succession::check(&config.state_dir, store.epoch()).is_err() {
         // It was ended before it was a standby.
         store.close().await;
         return stand_by(&config, &note);
     }
-    let shared = Arc::clone(&store) as Arc<dyn Store>;
+    let shared = Arc::clone(&store);
     let app = App::open(config.clone(), Arc::new(SystemClock), shared).await?;
     let listener = listen(config.listen).await?;
     tracing::info!(to = note.to, "this master hands over");
@@ -167,7 +170,7 @@ async fn until_taken(app: &App, decision: &Decision) -> End {
 fn stand_by(config: &Config, note: &HandOver) -> Result<(), DaemonError> {
     let text = format!("# Written by Halite.\n{}\n", note.masters.join("\n"));
     files::write(&mark(config), &text, 0o600)
-        .map_err(|error| DaemonError::Open(crate::app::OpenError::Ca(error)))?;
+        .map_err(|error| DaemonError::Open(halite_core::app::OpenError::Ca(error)))?;
     // Last: until then the next start makes the host a standby.
     forget(config)?;
     tracing::info!(master = note.to, "this host is a standby from now on");

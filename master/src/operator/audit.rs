@@ -1,12 +1,11 @@
 //! `ctl audit`: the audit log, filtered.
 
+use halite_core::app::App;
+use halite_core::clock::rfc3339;
+use halite_core::refusal::Refusal;
 use halite_proto::v1::ReadAuditRequest;
+use halite_store::AuditFilter;
 use serde_json::{Value, json};
-
-use crate::app::App;
-use crate::clock::rfc3339;
-use crate::refusal::Refusal;
-use crate::store::AuditFilter;
 
 /// The number of lines: default and maximum.
 const LINES: (u32, u32) = (50, 10_000);

@@ -8,17 +8,17 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use futures_util::Stream;
+use halite_core::app::App;
+use halite_core::ca::HALITE;
+use halite_core::declared::in_background;
+use halite_core::refusal::Refusal;
+use halite_core::saved;
 use halite_errors::chain;
+use halite_fleet::jobs::Jobs;
 use halite_proto::v1::BackupPart;
 use tokio_stream::wrappers::ReceiverStream;
 
-use crate::app::App;
 use crate::backup_parts::{Head, STORE, Source, send};
-use crate::ca::HALITE;
-use crate::declared::in_background;
-use crate::jobs::Jobs;
-use crate::refusal::Refusal;
-use crate::saved;
 
 /// The parts of a backup, as they come.
 pub type BackupParts = Pin<Box<dyn Stream<Item = Result<BackupPart, Refusal>> + Send>>;

@@ -4,15 +4,15 @@
 
 use std::collections::BTreeMap;
 
+use halite_core::clock::rfc3339;
 use halite_host_reports::{BACKUP, BACKUP_VERIFY, GRAIN, Report};
 use halite_pillar::backup::Backup;
 use halite_pillar::declaration::Declaration;
 use halite_proto::ids::MinionId;
+use halite_store::{Facts, Millis};
 use jiff::tz::TimeZone;
 use serde_json::{Value, json};
 
-use crate::clock::rfc3339;
-use crate::store::{Facts, Millis};
 use crate::upkeep::calendar;
 
 const HOUR: Millis = 60 * 60 * 1000;

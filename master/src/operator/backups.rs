@@ -7,9 +7,8 @@ use halite_host_reports::{GRAIN, REGISTRY_BACKUP, REGISTRY_VERIFY, Report};
 use halite_pillar::declaration::Declaration;
 use halite_pillar::registry::{BACKUP_PERIOD, RegistryBackup};
 use halite_proto::ids::MinionId;
+use halite_store::{Facts, Millis};
 use serde_json::{Value, json};
-
-use crate::store::{Facts, Millis};
 
 /// The time after its due date within which the first backup must be made.
 const FIRST: Millis = 60 * 60 * 1000;

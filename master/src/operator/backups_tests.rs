@@ -1,10 +1,8 @@
+use halite_core::names::minion;
 use serde_json::json;
 
 use super::*;
-use crate::backend::Backend as _;
 use crate::backend::fixture::{Life, Site};
-use crate::names::minion;
-use crate::store::Store as _;
 
 /// 2026-11-21T02:30:00Z
 const NIGHT: Millis = 1_795_228_200_000;

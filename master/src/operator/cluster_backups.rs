@@ -6,19 +6,19 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use std::{fs, io};
 
+use halite_core::app::App;
+use halite_core::ca::{Cas, HALITE};
+use halite_core::clock::rfc3339;
+use halite_core::declared::in_background;
+use halite_core::refusal::Refusal;
 use halite_pillar::backup::Backup;
 use halite_pillar::declaration::Declaration;
+use halite_store::Millis;
 use jiff::Timestamp;
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
 
 use super::backup_hosts::{Newest, is_overdue};
-use crate::app::App;
-use crate::ca::{Cas, HALITE};
-use crate::clock::rfc3339;
-use crate::declared::in_background;
-use crate::refusal::Refusal;
-use crate::store::Millis;
 
 /// The end of a backup's name, and the form of the time before it.
 const SUFFIX: &str = ".halite-backup";

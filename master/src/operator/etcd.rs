@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use halite_host_reports::etcd::{DATA, GRAIN, LOG, Member};
 use halite_proto::ids::MinionId;
+use halite_store::Facts;
 
 use super::reports;
-use crate::store::Facts;
 
 /// The problems of hosts whose member ran and has no log any more.
 pub(super) fn problems(facts: &BTreeMap<MinionId, Facts>) -> Vec<String> {

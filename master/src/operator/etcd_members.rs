@@ -1,16 +1,16 @@
 //! `ctl etcd status`: the members of etcd.
 
+use halite_core::clock::rfc3339;
+use halite_core::declared::Snapshot;
+use halite_core::refusal::{Refusal, RefusalKind};
 use halite_errors::chain;
 use halite_etcd::{AlarmKind, MemberOverview, Overview};
+use halite_fleet::jobs::Jobs;
 use halite_pillar::etcd::Defrag;
+use halite_store::Millis;
 use jiff::tz::TimeZone;
 use serde_json::{Value, json};
 
-use crate::clock::rfc3339;
-use crate::declared::Snapshot;
-use crate::jobs::Jobs;
-use crate::refusal::{Refusal, RefusalKind};
-use crate::store::Millis;
 use crate::upkeep::calendar;
 
 /// The members, the alarms, the quorum and the problems, and when the master defragments the members.
@@ -115,8 +115,9 @@ fn problems(overview: &Overview) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
+    use halite_core::clock::millis;
+
     use super::*;
-    use crate::clock::millis;
 
     #[test]
     fn the_next_defragmentation_is_at_the_declared_time_or_that_of_the_next_trial() {

@@ -4,27 +4,27 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use halite_cluster::leaving::{Confirmed, Leaving};
+use halite_core::app::App;
+use halite_core::clock::rfc3339;
+use halite_core::declared::Snapshot;
+use halite_core::refusal::Refusal;
+use halite_core::roster::{Seen, State};
 use halite_errors::chain;
+use halite_fleet::jobs::Jobs;
 use halite_pillar::declaration::Declaration;
 use halite_pillar::view::MASTER_PORT;
 use halite_proto::ids::MinionId;
 use halite_proto::v1::HandOverRequest;
+use halite_standby::disk::CopyError;
+use halite_standby::hand_over::{HandOver, Phase, under_way, write};
+use halite_standby::take_over::{Order, taken};
 use halite_states::shipped::{PROMOTED, REMOVE_NODE};
+use halite_store::RunStatus;
+use halite_store::epoch;
 use serde_json::{Value, json};
 
 use super::masters::declared;
-use crate::app::App;
-use crate::clock::rfc3339;
-use crate::declared::Snapshot;
-use crate::epoch;
-use crate::jobs::Jobs;
-use crate::leaving::{Confirmed, Leaving};
-use crate::refusal::Refusal;
-use crate::standby::disk::CopyError;
-use crate::standby::hand_over::{HandOver, Phase, under_way, write};
-use crate::standby::roster::{Seen, State};
-use crate::standby::take_over::{Order, taken};
-use crate::store::RunStatus;
 
 /// The request in the audit.
 #[must_use]

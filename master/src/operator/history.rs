@@ -1,12 +1,11 @@
 //! `ctl job`: documents about past and present jobs and runs.
 
+use halite_core::app::App;
+use halite_core::clock::rfc3339;
+use halite_core::refusal::Refusal;
 use halite_proto::ids::JobId;
+use halite_store::{Job, JobRow, Millis, Run, RunStatus, Step};
 use serde_json::{Value, json};
-
-use crate::app::App;
-use crate::clock::rfc3339;
-use crate::refusal::Refusal;
-use crate::store::{Job, JobRow, Millis, Run, RunStatus, Step};
 
 /// The number of listed orchestrations.
 const RUNS: u32 = 20;

@@ -5,24 +5,23 @@ use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
+use halite_core::app::App;
+use halite_core::ca::{Issued, KUBERNETES, Profile};
+use halite_core::clock::rfc3339;
+use halite_core::declared::Snapshot;
+use halite_core::refusal::Refusal;
 use halite_errors::chain;
+use halite_fleet::compile;
+use halite_fleet::compile::Wanted as States;
+use halite_fleet::jobs::{Jobs, target};
 use halite_names::check_subdomain;
 use halite_pillar::declaration::Declaration;
 use halite_pillar::view::{API_PORT, api_addresses};
 use halite_proto::ids::MinionId;
 use halite_states::low::Chunk;
 use halite_states::shipped::{API_SERVER_CERTIFICATE, CONTROL_PLANE_CERTIFICATES};
+use halite_store::{Certificate, KUBECONFIG};
 use serde_json::{Value, json};
-
-use crate::app::App;
-use crate::ca::{Issued, KUBERNETES, Profile};
-use crate::clock::rfc3339;
-use crate::compile;
-use crate::compile::Wanted as States;
-use crate::declared::Snapshot;
-use crate::jobs::{Jobs, target};
-use crate::refusal::Refusal;
-use crate::store::{Certificate, KUBECONFIG};
 
 /// The group of kubeadm's `admin.conf`.
 const GROUP: &str = "kubeadm:cluster-admins";
@@ -107,7 +106,7 @@ pub async fn sign(app: &App, operator: &str, wanted: Wanted<'_>) -> Result<Issue
         ttl_seconds,
         force,
     } = wanted;
-    let failed = |error: crate::ca::CaError| Refusal::invalid(chain(&error));
+    let failed = |error: halite_core::ca::CaError| Refusal::invalid(chain(&error));
     let now = app.clock.now();
     let limit = app.cas.not_after(KUBERNETES).map_err(failed)?;
     let ends = i64::try_from(ttl_seconds)

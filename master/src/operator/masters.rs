@@ -2,15 +2,14 @@
 
 use std::collections::BTreeMap;
 
+use halite_core::app::App;
+use halite_core::clock::{millis, rfc3339};
+use halite_core::roster::{Seen, State};
 use halite_pillar::declaration::Declaration;
+use halite_standby::hand_over;
+use halite_standby::hand_over::{HandOver, Phase};
+use halite_store::Millis;
 use serde_json::{Value, json};
-
-use crate::app::App;
-use crate::clock::{millis, rfc3339};
-use crate::standby::hand_over;
-use crate::standby::hand_over::{HandOver, Phase};
-use crate::standby::roster::{Seen, State};
-use crate::store::Millis;
 
 /// The time for which a hand-over that failed is shown.
 const FAILED: Millis = 24 * 60 * 60 * 1000;

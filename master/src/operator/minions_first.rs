@@ -8,24 +8,25 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures_util::{StreamExt as _, future, stream};
+use halite_core::due::{Due, SAY};
+use halite_core::event_bus::message;
+use halite_core::event_stream::EventStream;
+use halite_core::refusal::Refusal;
+use halite_fleet::jobs::cancel::was_cancelled;
+use halite_fleet::jobs::failure::{failure, succeeded};
+use halite_fleet::jobs::function::MINION_SLS;
+use halite_fleet::jobs::{Jobs, NewJob, target};
 use halite_host_reports::update::{GRAIN, PROGRAM, Reverted};
 use halite_proto::ids::{JobId, MinionId};
 use halite_proto::v1;
 use halite_states::low::RunReturn;
+use halite_store::{Event, JobRow};
 use serde_json::{Value, json};
 use tokio::sync::{MutexGuard, mpsc};
 use tokio::time::Instant;
 use tokio_stream::wrappers::ReceiverStream;
 
 use super::silent_hosts;
-use crate::due::{Due, SAY};
-use crate::event_stream::EventStream;
-use crate::jobs::cancel::was_cancelled;
-use crate::jobs::failure::{failure, succeeded};
-use crate::jobs::function::MINION_SLS;
-use crate::jobs::{Jobs, NewJob, target};
-use crate::refusal::Refusal;
-use crate::store::{Event, JobRow};
 
 /// The program's path in a bundle.
 const BUNDLED: &str = "bin/halite-minion";
@@ -167,7 +168,7 @@ fn event(jobs: &Jobs, jid: &JobId, kind: &str, data: &Value) -> v1::Event {
         last: false,
         retcode: 0,
     };
-    event.into()
+    message(event)
 }
 
 /// The wait for these hosts, in the form of a step that waits.

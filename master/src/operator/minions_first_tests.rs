@@ -1,10 +1,9 @@
+use halite_core::names::minion;
 use halite_states::low::LowState;
+use halite_store::Facts;
 
 use super::*;
-use crate::backend::Backend as _;
 use crate::backend::fixture::{Life, ScriptedMinion, Site, WATCHDOG};
-use crate::names::minion;
-use crate::store::{Facts, Store as _};
 
 const OLD: &str = "the minion of before";
 const NEW: &str = "the minion of the bundle";

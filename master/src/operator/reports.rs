@@ -3,10 +3,9 @@
 use std::collections::BTreeMap;
 
 use halite_proto::ids::MinionId;
+use halite_store::Facts;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-
-use crate::store::Facts;
 
 /// The reports of one kind, by host: those hosts whose grain of this name has one.
 pub(super) fn of_kind<'a, T: DeserializeOwned>(
@@ -24,10 +23,10 @@ pub(super) fn of_kind<'a, T: DeserializeOwned>(
 #[cfg(test)]
 pub(super) fn facts(host: &str, grains: &Value) -> (MinionId, Facts) {
     let facts = Facts {
-        minion: crate::names::minion(host),
+        minion: halite_core::names::minion(host),
         grains_json: grains.to_string(),
         version: String::new(),
         last_seen: 0,
     };
-    (crate::names::minion(host), facts)
+    (halite_core::names::minion(host), facts)
 }

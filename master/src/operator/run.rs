@@ -2,16 +2,16 @@
 
 use std::sync::Arc;
 
+use halite_core::app::App;
+use halite_core::event_stream::EventStream;
+use halite_core::refusal::Refusal;
+use halite_fleet::jobs::function::{Function, Place};
+use halite_fleet::jobs::target::Target;
+use halite_fleet::jobs::{Jobs, NewJob, target};
 use halite_proto::v1::RunRequest;
 use serde_json::{Value, json};
 
 use super::{minions_first, silent_hosts};
-use crate::app::App;
-use crate::event_stream::EventStream;
-use crate::jobs::function::{Function, Place};
-use crate::jobs::target::Target;
-use crate::jobs::{Jobs, NewJob, target};
-use crate::refusal::Refusal;
 
 /// Makes the job that an operator asks for; answers with its events.
 ///

@@ -4,7 +4,15 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use halite_cluster::leaving::Leaving;
+use halite_core::app::App;
+use halite_core::declared::{Declarations, Snapshot, in_background};
+use halite_core::refusal::Refusal;
 use halite_errors::chain;
+use halite_fleet::compile;
+use halite_fleet::compile::Wanted;
+use halite_fleet::jobs::target::Target;
+use halite_fleet::jobs::{Jobs, target};
 use halite_names::MASTER;
 use halite_proto::ids::MinionId;
 use halite_proto::v1::ShowRequest;
@@ -13,14 +21,6 @@ use halite_states::low::Chunk;
 use serde_json::{Map, Value, json};
 
 use super::{etcd_members, history, kubeconfig, upgrade};
-use crate::app::App;
-use crate::compile;
-use crate::compile::Wanted;
-use crate::declared::{Declarations, Snapshot, in_background};
-use crate::jobs::target::Target;
-use crate::jobs::{Jobs, target};
-use crate::leaving::Leaving;
-use crate::refusal::Refusal;
 
 /// Texts larger than this are named by their digest.
 const SHOWN: usize = 256 * 1024;
@@ -189,7 +189,7 @@ fn contents(chunk: &Chunk, blobs: &BTreeMap<String, Vec<u8>>) -> Vec<(String, Va
 }
 
 fn object_name(object: &Value) -> String {
-    crate::kubernetes::ObjectRef::of(object)
+    halite_cluster::kubernetes::ObjectRef::of(object)
         .map_or_else(|_| "an object".into(), |reference| reference.to_string())
 }
 

@@ -3,12 +3,11 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use halite_core::clock::Steady;
+use halite_core::due::Due;
 use halite_proto::ids::MinionId;
 use halite_proto::v1;
 use serde_json::Value;
-
-use crate::clock::Steady;
-use crate::due::Due;
 
 /// The times at which the hosts of a job were heard of last.
 pub(super) struct Silences {
@@ -82,10 +81,10 @@ impl Silences {
 
 #[cfg(test)]
 mod tests {
+    use halite_core::names::minion;
     use serde_json::json;
 
     use super::*;
-    use crate::names::minion;
 
     const HOST: &str = "worker-1";
 

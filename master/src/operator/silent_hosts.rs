@@ -6,20 +6,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::{StreamExt as _, stream};
+use halite_core::event_bus::message;
+use halite_core::event_stream::EventStream;
+use halite_core::refusal::Refusal;
+use halite_fleet::jobs::failure::succeeded;
+use halite_fleet::jobs::{Jobs, NewJob};
 use halite_proto::ids::{JobId, MinionId};
 use halite_proto::v1;
 use halite_states::low::{Chunk, LowState};
+use halite_store::{Event, Job, JobRow, Millis, RowState};
 use serde_json::{Value, json};
 use tokio::sync::broadcast::Receiver;
 use tokio::time::{Instant, Interval, MissedTickBehavior};
 
 use super::silences::Silences;
-use crate::event_stream::EventStream;
-use crate::jobs::failure::succeeded;
-use crate::jobs::{Jobs, NewJob};
 use crate::orchestrate::stall::{Stall, Watched, stall};
-use crate::refusal::Refusal;
-use crate::store::{Event, Job, JobRow, Millis, RowState};
 
 /// The pause between two looks at the hosts that have not returned.
 const TICK: Duration = Duration::from_secs(1);
@@ -132,7 +133,7 @@ impl Watch {
                 last: false,
                 retcode: 0,
             };
-            self.reports.push_back(event.into());
+            self.reports.push_back(message(event));
         }
         Ok(())
     }

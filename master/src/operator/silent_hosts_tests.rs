@@ -1,15 +1,14 @@
 use std::net::IpAddr;
 
+use halite_core::clock::ManualClock;
+use halite_core::connections::ConnectionGuard;
+use halite_core::names::minion;
 use halite_proto::v1::master_message::Body as ToMinion;
 use halite_proto::v1::minion_message::Body;
 use tokio::sync::mpsc;
 
 use super::*;
-use crate::backend::Backend as _;
 use crate::backend::fixture::{Life, Site, WATCHDOG};
-use crate::clock::ManualClock;
-use crate::connections::ConnectionGuard;
-use crate::names::minion;
 
 const HOST: &str = "worker-1";
 const TREE: &[(&str, &str)] = &[

@@ -4,22 +4,23 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
+use halite_core::app::App;
+use halite_core::board;
+use halite_core::clock::rfc3339;
+use halite_core::declared::Snapshot;
+use halite_core::names::MASTER;
+use halite_core::refusal::Refusal;
 use halite_errors::chain;
+use halite_fleet::jobs::Jobs;
 use halite_names::NodeName;
 use halite_pillar::validate::warnings;
 use halite_proto::ids::MinionId;
+use halite_store::{Facts, Key, KeyState, MinionBundle, RowState, Run};
 use serde_json::{Value, json};
 
 use super::health::{Host, Picture, Seen, observe};
 use super::{backup_hosts, backups, cluster_backups, etcd, etcd_members, health, masters, updates};
-use crate::app::App;
-use crate::clock::rfc3339;
-use crate::declared::Snapshot;
-use crate::jobs::Jobs;
-use crate::names::MASTER;
-use crate::refusal::Refusal;
-use crate::store::{Facts, Key, KeyState, MinionBundle, RowState, Run};
-use crate::upkeep::{calendar, report};
+use crate::upkeep::calendar;
 
 /// The free bytes for the store below which the status reports a problem: a highstate of some dozen
 /// hosts takes as much.
@@ -189,7 +190,7 @@ pub async fn status(app: &App, jobs: &Jobs) -> Result<Value, Refusal> {
         "dns": picture.seen.as_ref().map(dns),
         "registry": registry,
         "backups": saved,
-        "certificates": report::json(&upkeep),
+        "certificates": board::json(&upkeep),
         "nodes": names.iter().copied().map(node).collect::<Vec<_>>(),
         "master_highstate": highstates.get(MASTER.as_str()),
         "runs": runs.iter().map(run).collect::<Vec<_>>(),

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 
 use halite_host_reports::update::{GRAIN, Reverted};
 use halite_proto::ids::MinionId;
+use halite_store::Facts;
 
 use super::reports;
-use crate::store::Facts;
 
 /// The problems of hosts that run the minion of before.
 pub(super) fn problems(facts: &BTreeMap<MinionId, Facts>) -> Vec<String> {

@@ -1,13 +1,12 @@
 //! `ctl upgrade`: the bundle that a cluster can be upgraded to, before anything is done.
 
+use halite_core::declared::{Declarations, Snapshot};
+use halite_core::refusal::Refusal;
 use halite_errors::chain;
 use halite_names::{BundleVersion, BundleVersionError};
 use halite_pillar::bundle_facts::SiteBundle;
 use halite_pillar::release::order;
 use serde_json::{Value, json};
-
-use crate::declared::{Declarations, Snapshot};
-use crate::refusal::Refusal;
 
 /// The bundle that `wanted` names (its version, or that of its Kubernetes), and the hosts that do
 /// not have it yet.

@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use halite_errors::chain;
+use halite_fleet::jobs::Unanswered;
+use halite_fleet::jobs::failure::succeeded;
 use halite_host_reports::health;
 use halite_host_reports::health::HostHealth;
 use halite_proto::ids::MinionId;
@@ -15,8 +17,6 @@ use serde_json::{Value, json};
 
 use super::step_options::StepOptions;
 use super::step_runner::StepRunner;
-use crate::jobs::Unanswered;
-use crate::jobs::failure::succeeded;
 
 /// The time for an answer, and for a minion that was restarted to connect again. It forgets the
 /// question, so it is asked again.

@@ -8,14 +8,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use halite_core::refusal::Refusal;
 use halite_proto::ids::JobId;
 use halite_states::engine::Failure;
+use halite_store::{Run, RunStatus, Step, StepStatus};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
 use super::Orchestrator;
-use crate::refusal::Refusal;
-use crate::store::{Run, RunStatus, Step, StepStatus};
 
 /// The time for which an answer waits for the end of the run.
 const PATIENCE: Duration = Duration::from_secs(5);

@@ -3,20 +3,19 @@
 use std::sync::Arc;
 
 use futures_util::StreamExt as _;
+use halite_core::event_stream::EventStream;
+use halite_core::refusal::{Refusal, RefusalKind};
 use halite_proto::ids::JobId;
 use halite_proto::v1;
 use halite_proto::v1::minion_message::Body;
+use halite_store::{Run, RunStatus};
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
 use super::fixture::{newest_run, orchestrate, request, resumed};
 use super::stall_fixture::{begin, site};
-use crate::backend::Backend as _;
 use crate::backend::fixture::{Life, ScriptedMinion};
 use crate::backend::wire::Wire;
-use crate::event_stream::EventStream;
-use crate::refusal::{Refusal, RefusalKind};
-use crate::store::{Run, RunStatus, Store as _};
 
 fn cancel(life: &Life, run: &JobId) -> Result<Value, Refusal> {
     life.runtime.block_on(life.backend.cancel_run(run, "alice"))

@@ -1,18 +1,19 @@
 //! `halite.destroy_allowed` and `halite.hosts_leave`: the end of a whole cluster, host by host.
 
 use halite_errors::chain;
+use halite_fleet::jobs::failure::succeeded;
+use halite_fleet::jobs::target::accepted;
+use halite_fleet::keys::{Change, change};
 use halite_proto::identity::IdentityError;
 use halite_proto::ids::MinionId;
+use halite_states::args::Args;
 use halite_states::engine::Failure;
 use halite_states::low::Chunk;
+use halite_store::RowState;
 use serde_json::{Map, json};
 
 use super::step_options::skips_offline;
-use super::step_runner::{Outcome, StepRunner, failed, flag, text, texts};
-use crate::jobs::failure::succeeded;
-use crate::jobs::target::accepted;
-use crate::keys::{Change, change};
-use crate::store::RowState;
+use super::step_runner::{Outcome, StepRunner, failed};
 
 /// The facts about the hosts of a cluster that is to end.
 #[derive(Debug, Default)]
@@ -86,7 +87,8 @@ impl StepRunner<'_> {
     ) -> Result<Outcome, Failure> {
         let skips = skips_offline(chunk)?;
         let ending = self.ending().await?;
-        let confirmed = flag(chunk, "force").then(|| text(chunk, "cluster").unwrap_or_default());
+        let cluster = Args::new(chunk).text("cluster")?.unwrap_or_default();
+        let confirmed = Args::new(chunk).flag("force", false)?.then_some(cluster);
         let reasons = ending.refusals(confirmed.as_deref(), skips);
         if !reasons.is_empty() {
             return Err(Failure::new(format!(
@@ -131,7 +133,7 @@ impl StepRunner<'_> {
         index: usize,
     ) -> Result<Outcome, Failure> {
         let with_key = accepted(self.jobs.app()).await.map_err(failed)?;
-        let named = texts(chunk, "nodes");
+        let named = Args::new(chunk).list("nodes")?;
         let mut left = Vec::new();
         for name in &named {
             let id = name.parse();
@@ -151,7 +153,7 @@ impl StepRunner<'_> {
             .insert("tgt".to_owned(), json!(target.join(",")));
         on_them.args.insert("tgt_type".to_owned(), json!("list"));
         let outcome = self.state(&on_them, index).await;
-        if !flag(chunk, "gone") || self.run.test {
+        if !Args::new(chunk).flag("gone", false)? || self.run.test {
             return outcome;
         }
         // Also of a job in which another host failed: those that have left cannot be asked again.

@@ -6,20 +6,21 @@ mod tests;
 use std::sync::Arc;
 use std::time::Duration;
 
+use halite_cluster::etcd::member_host;
+use halite_core::declared::Snapshot;
 use halite_errors::chain;
 use halite_etcd::{
     ChangeError, Changes, Gate, Host, Joined, Members, Overview, Pace as _, Removal,
 };
 use halite_pillar::node::{Node, ResolvedMember};
 use halite_pillar::role::Role;
+use halite_states::args::Args;
 use halite_states::engine::Failure;
 use halite_states::low::Chunk;
 use serde_json::{Map, json};
 
 use super::pace::StepPace;
-use super::step_runner::{Outcome, StepRunner, failed, flag, required, text, timeout};
-use crate::declared::Snapshot;
-use crate::etcd::member_host;
+use super::step_runner::{Outcome, StepRunner, failed, timeout};
 
 /// The pause between two attempts.
 const PAUSE: Duration = Duration::from_millis(250);
@@ -48,12 +49,12 @@ impl Work<'_> {
 impl StepRunner<'_> {
     /// Waits until this run holds the lock.
     pub(super) async fn lock(&self, chunk: &Chunk, index: usize) -> Result<Outcome, Failure> {
-        let name = required(chunk, "lock")?;
+        let name = Args::new(chunk).required("lock")?;
         if self.run.test {
             return Ok((Map::new(), format!("a real run takes the lock {name}")));
         }
         let pace = StepPace::new(self.recorder, index, PAUSE);
-        let limit = timeout(chunk);
+        let limit = timeout(chunk)?;
         loop {
             let app = self.jobs.app();
             let holder = app
@@ -84,7 +85,7 @@ impl StepRunner<'_> {
 
     /// Releases a lock before this run has ended.
     pub(super) async fn unlock(&self, chunk: &Chunk) -> Result<Outcome, Failure> {
-        let name = required(chunk, "lock")?;
+        let name = Args::new(chunk).required("lock")?;
         if self.run.test {
             return Ok((Map::new(), format!("a real run releases the lock {name}")));
         }
@@ -106,7 +107,7 @@ impl StepRunner<'_> {
             pace: pace.remedy(
                 "`ctl etcd status` shows each member; switch on the hosts of those that are missing",
             ),
-            limit: timeout(chunk),
+            limit: timeout(chunk)?,
             prefer: None,
         })
     }
@@ -118,7 +119,7 @@ impl StepRunner<'_> {
         fun: &str,
         index: usize,
     ) -> Result<Outcome, Failure> {
-        let name = required(chunk, "node")?;
+        let name = Args::new(chunk).required("node")?;
         if self.run.test {
             return Ok((Map::new(), format!("a real run does it: {fun} of {name}")));
         }
@@ -133,7 +134,12 @@ impl StepRunner<'_> {
         let comment = match fun {
             "etcd_add_learner" => {
                 return self
-                    .add(&changes, snapshot, &host()?, flag(chunk, "bare"))
+                    .add(
+                        &changes,
+                        snapshot,
+                        &host()?,
+                        Args::new(chunk).flag("bare", false)?,
+                    )
                     .await;
             }
             "etcd_promote" => {
@@ -147,7 +153,7 @@ impl StepRunner<'_> {
                 format!("{name} has its vote in etcd (member {id})")
             }
             "etcd_remove" => {
-                let dead = flag(chunk, "dead");
+                let dead = Args::new(chunk).flag("dead", false)?;
                 let removal = Removal {
                     name: name.clone(),
                     // Of a host that never got so far as to have an address, etcd has no member.
@@ -158,7 +164,8 @@ impl StepRunner<'_> {
                 format!("etcd is without {name}")
             }
             "etcd_may_be_alone" => {
-                let confirmed = flag(chunk, "force").then(|| text(chunk, "cluster"));
+                let cluster = Args::new(chunk).text("cluster")?;
+                let confirmed = Args::new(chunk).flag("force", false)?.then_some(cluster);
                 confirm(snapshot.cluster(), confirmed.flatten().as_deref(), &name)?;
                 let alone = changes.may_be_alone(&name).await;
                 alone.map_err(|error| Failure::new(chain(&error)))?;
@@ -207,7 +214,7 @@ impl StepRunner<'_> {
     pub(super) async fn etcd_answers(&self, chunk: &Chunk) -> Result<Outcome, Failure> {
         let snapshot = self.jobs.declarations().load().await.map_err(failed)?;
         let etcd = self.jobs.clusters().etcd();
-        let asked = tokio::time::timeout(timeout(chunk), etcd.external_answers(&snapshot)).await;
+        let asked = tokio::time::timeout(timeout(chunk)?, etcd.external_answers(&snapshot)).await;
         let asked = asked.map_err(|_| Failure::new("the external etcd does not answer in time"))?;
         Ok((Map::new(), asked.map_err(failed)?))
     }
@@ -218,7 +225,7 @@ impl StepRunner<'_> {
         chunk: &Chunk,
         index: usize,
     ) -> Result<Outcome, Failure> {
-        let only = text(chunk, "node");
+        let only = Args::new(chunk).text("node")?;
         if self.run.test {
             let which = only.as_deref().unwrap_or("each member");
             return Ok((Map::new(), format!("a real run defragments {which}")));

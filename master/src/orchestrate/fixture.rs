@@ -5,16 +5,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
+use halite_cluster::kubernetes::fake::FakeApi;
+use halite_core::names::minion;
 use halite_preflight::checks::CHECKS;
 use halite_proto::v1;
+use halite_store::{KeyState, Run};
 use serde_json::{Value, json};
 
 use super::steps_watch::follow;
-use crate::backend::Backend as _;
 use crate::backend::fixture::{Life, ScriptedMinion, Site};
-use crate::kubernetes::fake::FakeApi;
-use crate::names::minion;
-use crate::store::{KeyState, Run, Store as _};
 
 /// The longest time until a run has ended, or a number of its events has come.
 const LONGEST: Duration = Duration::from_secs(300);

@@ -3,19 +3,17 @@
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
+use halite_core::clock::Steady;
+use halite_core::event_stream::EventStream;
+use halite_core::isolation::{AFTER, Surroundings};
 use halite_proto::v1;
 use halite_proto::v1::minion_message::Body;
 use serde_json::{Value, json};
 
 use super::fixture::request;
 use super::stall_fixture::{begin, site};
-use crate::backend::Backend as _;
 use crate::backend::fixture::{Life, ScriptedMinion, Site};
 use crate::backend::wire::Wire;
-use crate::clock::Steady;
-use crate::event_stream::EventStream;
-use crate::standby::isolation::{AFTER, Surroundings};
-use crate::store::Store as _;
 
 fn look(life: &Life, connected: usize) {
     let seen = Surroundings {

@@ -3,20 +3,21 @@
 
 use std::time::Duration;
 
+use halite_cluster::leaving::{Confirmed, Leaving};
 use halite_errors::chain;
 use halite_etcd::{Pace as _, Wait};
+use halite_fleet::keys::{Change, change};
 use halite_proto::identity::IdentityError;
 use halite_proto::ids::MinionId;
+use halite_standby::take_over;
+use halite_states::args::Args;
 use halite_states::engine::Failure;
 use halite_states::low::Chunk;
 use serde_json::{Map, json};
 
 use super::pace::StepPace;
 use super::roles_step::roles;
-use super::step_runner::{Outcome, StepRunner, failed, flag, required, text, timeout};
-use crate::keys::{Change, change};
-use crate::leaving::{Confirmed, Leaving};
-use crate::standby::take_over;
+use super::step_runner::{Outcome, StepRunner, failed, timeout};
 
 /// The pause between two attempts.
 const PAUSE: Duration = Duration::from_millis(250);
@@ -31,11 +32,11 @@ impl StepRunner<'_> {
         chunk: &Chunk,
         index: usize,
     ) -> Result<Outcome, Failure> {
-        let node = required(chunk, "node")?;
+        let node = Args::new(chunk).required("node")?;
         let confirmed = Confirmed {
-            dead: flag(chunk, "dead"),
-            force: flag(chunk, "force"),
-            cluster: text(chunk, "cluster").unwrap_or_default(),
+            dead: Args::new(chunk).flag("dead", false)?,
+            force: Args::new(chunk).flag("force", false)?,
+            cluster: Args::new(chunk).text("cluster")?.unwrap_or_default(),
         };
         // As it will be written: what is not valid is refused while everything is there.
         let kept = match chunk.args.contains_key("roles") {
@@ -90,7 +91,7 @@ impl StepRunner<'_> {
         node: &str,
         index: usize,
     ) -> Result<(), Failure> {
-        let (id, limit) = (minion(node)?, timeout(chunk));
+        let (id, limit) = (minion(node)?, timeout(chunk)?);
         let pace = StepPace::new(self.recorder, index, PAUSE)
             .remedy("it goes on by itself when the master has noticed that the host is silent");
         while self.jobs.app().connections.is_connected(&id) && pace.now() < limit {
@@ -108,11 +109,11 @@ impl StepRunner<'_> {
 
     /// Removes the document of a node, or with `keep` only what Halite recorded in it.
     pub(super) async fn node_forget(&self, chunk: &Chunk) -> Result<Outcome, Failure> {
-        let node = required(chunk, "node")?;
+        let node = Args::new(chunk).required("node")?;
         if self.run.test {
             return Ok((Map::new(), format!("a real run forgets {node}")));
         }
-        let keep = flag(chunk, "keep");
+        let keep = Args::new(chunk).flag("keep", false)?;
         let forgotten = self.jobs.declarations().forget_node(&node, keep).await;
         if forgotten.map_err(failed)? {
             let changes = Map::from_iter([(node.clone(), json!("forgotten"))]);
@@ -123,7 +124,7 @@ impl StepRunner<'_> {
 
     /// Rejects the key of a host, which cuts it off, or deletes it.
     pub(super) async fn key(&self, chunk: &Chunk, action: &str) -> Result<Outcome, Failure> {
-        let name = required(chunk, "node")?;
+        let name = Args::new(chunk).required("node")?;
         if self.run.test {
             return Ok((
                 Map::new(),

@@ -3,16 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use halite_core::declared::NodeRequest;
 use halite_etcd::fake::FakeCluster;
+use halite_fleet::keys::{TokenText, Wanted, create_token};
 use serde_json::{Value, json};
 
 use super::fixture::{
     TREE, applied, key, killed, newest_run, orchestrate, put_pod, request, resumed,
 };
 use crate::backend::fixture::{Life, ScriptedMinion, Site};
-use crate::declared::NodeRequest;
-use crate::keys::{TokenText, Wanted, create_token};
-use crate::store::Store as _;
 
 const SLS: &str = "halite.orchestrate.remove_node";
 

@@ -66,31 +66,32 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use halite_cluster::kubernetes::compare::merge;
+use halite_core::event_stream::EventStream;
+use halite_core::names::MASTER;
+use halite_core::refusal::Refusal;
 use halite_errors::chain;
+use halite_fleet::compile;
+use halite_fleet::compile::Wanted;
+use halite_fleet::jobs::Jobs;
+use halite_proto::backoff::Backoff;
 use halite_proto::ids::JobId;
 use halite_proto::v1;
 use halite_states::engine::RunOptions;
 use halite_states::low::{LowState, StateReturn};
 use halite_states::signature::RunsOn;
+use halite_store::{Created, Run, RunStatus, Step, StepStatus};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
 use self::cancel::{Cancellation, refuse_cancelled};
 use self::record::Recorder;
 use self::step_runner::StepRunner;
-use crate::compile;
-use crate::compile::Wanted;
-use crate::event_stream::EventStream;
-use crate::jobs::Jobs;
-use crate::kubernetes::compare::merge;
-use crate::names::MASTER;
-use crate::refusal::Refusal;
-use crate::store::{Created, Run, RunStatus, Step, StepStatus};
 
 pub(crate) use self::preflight::ignored;
 
-/// The pause before a run goes on that could not be recorded.
-const AGAIN: Duration = Duration::from_secs(2);
+/// The pauses before a run continues that could not be recorded.
+const AGAIN: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(8));
 
 /// Starts, resumes and watches orchestrations.
 pub struct Orchestrator {
@@ -300,10 +301,11 @@ impl Orchestrator {
             // What the store could not record, for want of room for example, is not done: the run
             // goes on at the first step that is not recorded.
             let mut again = false;
+            let mut pauses = AGAIN;
             while let Err(error) = this.carry_out(run.clone(), &cancellation, again).await {
                 tracing::error!(run = %id, %error, "cannot record the run; trying again");
                 again = true;
-                tokio::time::sleep(AGAIN).await;
+                pauses.wait().await;
             }
         });
     }

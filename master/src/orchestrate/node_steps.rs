@@ -5,19 +5,20 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use halite_cluster::kubernetes::drain::{Cordon, Drain, Options, set_cordon};
+use halite_cluster::kubernetes::node::reference;
+use halite_cluster::kubernetes::rebalance::Rebalance;
+use halite_cluster::kubernetes::{Api, ApiError};
 use halite_errors::chain;
 use halite_etcd::{Pace as _, Wait};
+use halite_states::args::Args;
 use halite_states::engine::Failure;
 use halite_states::low::Chunk;
 use serde_json::{Map, Value, json};
 
 use super::pace::StepPace;
 use super::step_options::skips_offline;
-use super::step_runner::{Outcome, StepRunner, failed, flag, required, timeout};
-use crate::kubernetes::drain::{Cordon, Drain, Options, set_cordon};
-use crate::kubernetes::node::reference;
-use crate::kubernetes::rebalance::Rebalance;
-use crate::kubernetes::{Api, ApiError};
+use super::step_runner::{Outcome, StepRunner, failed, timeout};
 
 /// The pause between two attempts.
 const PAUSE: Duration = Duration::from_millis(500);
@@ -32,9 +33,11 @@ impl StepRunner<'_> {
         index: usize,
         cordon: Cordon,
     ) -> Result<Outcome, Failure> {
-        let node = required(chunk, "node")?;
+        let node = Args::new(chunk).required("node")?;
         let (cordon, word) = match cordon {
-            Cordon::Off if flag(chunk, "maintenance") => (Cordon::AfterMaintenance, "uncordoned"),
+            Cordon::Off if Args::new(chunk).flag("maintenance", false)? => {
+                (Cordon::AfterMaintenance, "uncordoned")
+            }
             Cordon::Off => (cordon, "uncordoned"),
             _ => (cordon, "cordoned"),
         };
@@ -58,7 +61,7 @@ impl StepRunner<'_> {
 
     /// Evicts the pods of a node.
     pub(super) async fn drain(&self, chunk: &Chunk, index: usize) -> Result<Outcome, Failure> {
-        let node = required(chunk, "node")?;
+        let node = Args::new(chunk).required("node")?;
         if self.run.test {
             return Ok((Map::new(), format!("a real run drains {node}")));
         }
@@ -66,7 +69,7 @@ impl StepRunner<'_> {
             return Ok(left_out);
         }
         let api = self.api().await?;
-        let maintenance = flag(chunk, "maintenance");
+        let maintenance = Args::new(chunk).flag("maintenance", false)?;
         let mut remedy = "scale up the owner or change the budget, and the drain goes on; or end the pod yourself (kubectl \
                           delete pod)"
             .to_owned();
@@ -79,13 +82,15 @@ impl StepRunner<'_> {
             pace: &pace,
             node: &node,
             options: Options {
-                delete_emptydir_data: flag(chunk, "delete_emptydir_data"),
-                force: flag(chunk, "force"),
+                delete_emptydir_data: Args::new(chunk).flag("delete_emptydir_data", false)?,
+                force: Args::new(chunk).flag("force", false)?,
                 grace_period: chunk.args.get("grace_period").and_then(Value::as_u64),
             },
-            limit: timeout(chunk),
+            limit: timeout(chunk)?,
             maintenance,
-            cleaned: flag(chunk, "cleaned").then(|| self.jobs.app().clock.as_ref()),
+            cleaned: Args::new(chunk)
+                .flag("cleaned", false)?
+                .then(|| self.jobs.app().clock.as_ref()),
         };
         let drained = drain.run().await;
         let drained = drained.map_err(|error| Failure::new(chain(&error)))?;
@@ -110,8 +115,8 @@ impl StepRunner<'_> {
 
     /// Spreads the pods of a Deployment over nodes that came after them.
     pub(super) async fn rebalance(&self, chunk: &Chunk, index: usize) -> Result<Outcome, Failure> {
-        let deployment = required(chunk, "deployment")?;
-        let namespace = required(chunk, "namespace")?;
+        let deployment = Args::new(chunk).required("deployment")?;
+        let namespace = Args::new(chunk).required("namespace")?;
         if self.run.test {
             let comment = format!("a real run spreads deployment/{deployment}");
             return Ok((Map::new(), comment));
@@ -125,7 +130,7 @@ impl StepRunner<'_> {
             pace: &pace,
             namespace: &namespace,
             deployment: &deployment,
-            limit: timeout(chunk),
+            limit: timeout(chunk)?,
         };
         let evicted = rebalance.run().await;
         let evicted = evicted.map_err(|error| Failure::new(chain(&error)))?;
@@ -140,7 +145,7 @@ impl StepRunner<'_> {
         chunk: &Chunk,
         index: usize,
     ) -> Result<Outcome, Failure> {
-        let node = required(chunk, "node")?;
+        let node = Args::new(chunk).required("node")?;
         if self.run.test {
             return Ok((Map::new(), format!("a real run deletes the node {node}")));
         }
@@ -180,7 +185,7 @@ impl StepRunner<'_> {
         node: &str,
         change: Change,
     ) -> Result<bool, Failure> {
-        let (api, limit) = (self.api().await?, timeout(chunk));
+        let (api, limit) = (self.api().await?, timeout(chunk)?);
         let pace = StepPace::new(self.recorder, index, PAUSE)
             .remedy("`ctl health` names the API servers and members of etcd that do not serve");
         let wait = |because: String| Wait {

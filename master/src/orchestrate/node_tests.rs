@@ -5,7 +5,6 @@ use std::sync::atomic::Ordering;
 use halite_proto::v1;
 use serde_json::{Value, json};
 
-use crate::backend::Backend as _;
 use crate::backend::fixture::{Life, Site};
 
 const TREE: &[(&str, &str)] = &[

@@ -3,12 +3,12 @@
 
 use std::time::Duration;
 
+use halite_core::due::Due;
 use halite_etcd::{Moment, Pace, Wait};
 use tokio::sync::OnceCell;
 use tokio::time::Instant;
 
 use super::record::Recorder;
-use crate::due::Due;
 
 /// Real time. Reports go to those who watch the run, into the record of the step, and into the log.
 pub(super) struct StepPace<'a> {

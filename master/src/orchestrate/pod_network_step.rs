@@ -5,23 +5,24 @@ use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use halite_cluster::kubernetes::{Api, ApiError, ObjectRef};
+use halite_cluster::pod_network::question::{question, ready_replicas};
+use halite_cluster::pod_network::{Fault, daemons, judge};
+use halite_core::declared::Snapshot;
 use halite_errors::chain;
+use halite_fleet::jobs::Unanswered;
 use halite_host_reports::pod_network::{Answer, FUNCTION, Question};
 use halite_pillar::cluster::Cluster;
 use halite_proto::identity::IdentityError;
 use halite_proto::ids::MinionId;
+use halite_states::args::Args;
 use halite_states::engine::Failure;
 use halite_states::low::Chunk;
 use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 
 use super::pace::StepPace;
-use super::step_runner::{Outcome, StepRunner, failed, flag, required, timeout};
-use crate::declared::Snapshot;
-use crate::jobs::Unanswered;
-use crate::kubernetes::{Api, ApiError, ObjectRef};
-use crate::pod_network::question::{question, ready_replicas};
-use crate::pod_network::{Fault, daemons, judge};
+use super::step_runner::{Outcome, StepRunner, failed, timeout};
 
 /// The pause between two attempts.
 const PAUSE: Duration = Duration::from_millis(500);
@@ -39,7 +40,7 @@ impl StepRunner<'_> {
         chunk: &Chunk,
         index: usize,
     ) -> Result<Outcome, Failure> {
-        let node = required(chunk, "node")?;
+        let node = Args::new(chunk).required("node")?;
         if self.run.test {
             let comment = format!("a real run starts a pod on {node} and tries what it reaches");
             return Ok((Map::new(), comment));
@@ -55,7 +56,7 @@ impl StepRunner<'_> {
             minion,
             api,
             cluster: &snapshot.declaration().cluster,
-            needs_dns: flag(chunk, "dns"),
+            needs_dns: Args::new(chunk).flag("dns", false)?,
         };
         let outcome = trial.run(chunk, index).await;
         trial.remove().await;
@@ -126,7 +127,7 @@ enum Attempt {
 impl Trial<'_, '_> {
     async fn run(&self, chunk: &Chunk, index: usize) -> Result<Outcome, Failure> {
         let (node, recorder) = (&self.node, self.runner.recorder);
-        let limit = timeout(chunk);
+        let limit = timeout(chunk)?;
         let deadline = Instant::now() + limit;
         let pace = StepPace::new(recorder, index, PAUSE);
         self.remove().await;

@@ -7,8 +7,13 @@ use std::pin::pin;
 use std::time::Duration;
 
 use futures_util::future::join_all;
+use halite_core::ca::{CaError, KUBERNETES, SITE};
+use halite_core::declared::Snapshot;
+use halite_core::due::SAY;
 use halite_errors::chain;
 use halite_etcd::Pace as _;
+use halite_fleet::jobs::Unanswered;
+use halite_fleet::jobs::target::grains;
 use halite_host_reports::health;
 use halite_host_reports::health::HostHealth;
 use halite_names::NodeName;
@@ -24,18 +29,14 @@ use halite_preflight::{
     Question, VirtualAddress, checks,
 };
 use halite_proto::ids::MinionId;
+use halite_states::args::Args;
 use halite_states::engine::Failure;
 use halite_states::low::Chunk;
 use serde_json::{Map, Value, json};
 
 use super::pace::StepPace;
 use super::roles_step::roles;
-use super::step_runner::{Outcome, StepRunner, failed, required, texts};
-use crate::ca::{CaError, KUBERNETES, SITE};
-use crate::declared::Snapshot;
-use crate::due::SAY;
-use crate::jobs::Unanswered;
-use crate::jobs::target::grains;
+use super::step_runner::{Outcome, StepRunner, failed};
 
 /// The time for the facts: a slow disk is measured for some ten seconds. A minion that is restarted
 /// forgets the question, so it is asked again.
@@ -54,7 +55,7 @@ impl StepRunner<'_> {
     /// Checks the host; a problem that is not ignored by name fails the step. With `roles`, a host
     /// that is to get these is checked before it is given them.
     pub(super) async fn preflight(&self, chunk: &Chunk, index: usize) -> Result<Outcome, Failure> {
-        let name = required(chunk, "node")?;
+        let name = Args::new(chunk).required("node")?;
         if self.run.test {
             return Ok((Map::new(), format!("a real run checks {name}")));
         }
@@ -78,7 +79,7 @@ impl StepRunner<'_> {
         let facts = self.facts(&snapshot, name, node, &gets);
         let facts = self.answered(index, name, facts).await?;
         let mut findings = checks::run(&facts);
-        checks::ignore(&mut findings, &texts(chunk, "ignore"));
+        checks::ignore(&mut findings, &Args::new(chunk).list("ignore")?);
         let count = findings.len();
         self.recorder.note(index, "checks", json!(count)).await?;
         warnings.extend(lines(&findings, false));

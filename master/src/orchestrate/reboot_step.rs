@@ -2,22 +2,23 @@
 
 use std::time::Duration;
 
+use halite_cluster::kubernetes::{Api, ApiError, ObjectRef};
 use halite_errors::chain;
 use halite_etcd::Pace as _;
+use halite_fleet::jobs::NewJob;
+use halite_fleet::jobs::cancel::was_cancelled;
+use halite_fleet::jobs::failure::succeeded;
 use halite_pillar::role::Role;
 use halite_proto::identity::IdentityError;
 use halite_proto::ids::{JobId, MinionId};
+use halite_states::args::Args;
 use halite_states::engine::Failure;
 use halite_states::low::Chunk;
+use halite_store::RowState;
 use serde_json::{Map, Value, json};
 
 use super::pace::StepPace;
-use super::step_runner::{Outcome, StepRunner, failed, required, timeout};
-use crate::jobs::NewJob;
-use crate::jobs::cancel::was_cancelled;
-use crate::jobs::failure::succeeded;
-use crate::kubernetes::{Api, ApiError, ObjectRef};
-use crate::store::RowState;
+use super::step_runner::{Outcome, StepRunner, failed, timeout};
 
 /// The pause between two looks at the host.
 const PAUSE: Duration = Duration::from_millis(250);
@@ -31,13 +32,13 @@ const ORDER: u32 = 60;
 impl StepRunner<'_> {
     /// Reboots a host through its minion, and waits until both are back, and the kubelet.
     pub(super) async fn reboot(&self, chunk: &Chunk, index: usize) -> Result<Outcome, Failure> {
-        let node = required(chunk, "node")?;
+        let node = Args::new(chunk).required("node")?;
         if self.run.test {
             return Ok((Map::new(), format!("a real run reboots {node}")));
         }
         let id = node.parse();
         let id: MinionId = id.map_err(|error: IdentityError| Failure::new(chain(&error)))?;
-        let limit = timeout(chunk);
+        let limit = timeout(chunk)?;
         let pace = StepPace::new(self.recorder, index, PAUSE).remedy(format!(
             "look at the console of {node}; if it does not boot any more: `ctl node replace {node}`"
         ));

@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use halite_cluster::kubernetes::fake::FakeApi;
 use serde_json::{Value, json};
 
 use super::fixture::{TREE, killed, newest_run, orchestrate, put_pod, request, resumed};
 use crate::backend::fixture::{Life, ScriptedMinion, Site};
-use crate::kubernetes::fake::FakeApi;
 
 const SLS: &str = "halite.orchestrate.reboot_node";
 

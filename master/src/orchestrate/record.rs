@@ -4,17 +4,17 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use halite_core::refusal::Refusal;
 use halite_etcd::Wait;
+use halite_fleet::jobs::Jobs;
 use halite_proto::ids::JobId;
 use halite_states::engine::Failure;
 use halite_states::low::StateReturn;
+use halite_store::{Run, RunStatus, Step, StepStatus};
 use serde_json::{Map, Value, json};
 
 use super::cancel::Cancellation;
 use super::usual::usual;
-use crate::jobs::Jobs;
-use crate::refusal::Refusal;
-use crate::store::{Run, RunStatus, Step, StepStatus};
 
 /// Records the steps of one run.
 pub(super) struct Recorder {

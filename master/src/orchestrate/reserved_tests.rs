@@ -1,13 +1,12 @@
 //! SLS that only a shipped orchestration may apply: every other way to them is refused before anything
 //! is sent.
 
+use halite_core::refusal::RefusalKind;
 use halite_proto::v1;
 use serde_json::json;
 
 use super::fixture::{TREE, applied, orchestrate, request};
-use crate::backend::Backend as _;
 use crate::backend::fixture::{Life, ScriptedMinion, Site};
-use crate::refusal::RefusalKind;
 
 const REFUSED: &str = "cannot apply `halite.leave.data`: only orchestrations of Halite apply it";
 

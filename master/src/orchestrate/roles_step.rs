@@ -1,22 +1,23 @@
 //! `halite.node_roles`: other roles of a host, before its states follow; and
 //! `halite.control_plane_joined`: what is recorded when they have.
 
+use halite_core::declared::Stage;
 use halite_errors::chain;
+use halite_fleet::keys::host_root;
 use halite_pillar::role::Role;
 use halite_proto::identity::IdentityError;
 use halite_proto::ids::MinionId;
+use halite_states::args::Args;
 use halite_states::engine::Failure;
 use halite_states::low::Chunk;
 use serde_json::{Map, json};
 
-use super::step_runner::{Outcome, StepRunner, failed, flag, required, texts};
-use crate::declared::Stage;
-use crate::keys::host_root;
+use super::step_runner::{Outcome, StepRunner, failed};
 
 impl StepRunner<'_> {
     /// Records that a control plane runs.
     pub(super) async fn control_plane_joined(&self, chunk: &Chunk) -> Result<Outcome, Failure> {
-        let node = required(chunk, "node")?;
+        let node = Args::new(chunk).required("node")?;
         if self.run.test {
             return Ok((
                 Map::new(),
@@ -30,7 +31,7 @@ impl StepRunner<'_> {
 
     /// Declares the roles of a host in its document.
     pub(super) async fn node_roles(&self, chunk: &Chunk) -> Result<Outcome, Failure> {
-        let node = required(chunk, "node")?;
+        let node = Args::new(chunk).required("node")?;
         let roles = roles(chunk)?;
         let names = roles.iter().map(|role| role.as_str());
         let names = names.collect::<Vec<_>>().join(", ");
@@ -40,7 +41,7 @@ impl StepRunner<'_> {
                 format!("a real run gives {node} the roles {names}"),
             ));
         }
-        let stage = match flag(chunk, "left") {
+        let stage = match Args::new(chunk).flag("left", false)? {
             true => Stage::Left,
             false => Stage::Before,
         };
@@ -65,7 +66,7 @@ impl StepRunner<'_> {
 /// The argument `roles`, each role once.
 pub(super) fn roles(chunk: &Chunk) -> Result<Vec<Role>, Failure> {
     let mut roles = Vec::new();
-    for name in texts(chunk, "roles") {
+    for name in Args::new(chunk).list("roles")? {
         let Some(role) = Role::named(&name) else {
             let known = Role::ALL.map(Role::as_str).join(", ");
             return Err(Failure::new(format!(

@@ -9,7 +9,6 @@ use halite_proto::v1;
 use serde_json::json;
 
 use super::fixture::{adding, all_checks, applied, orchestrate, request, without_facts};
-use crate::backend::Backend as _;
 use crate::backend::fixture::{Life, Site};
 
 const TREE: &[(&str, &str)] = &[

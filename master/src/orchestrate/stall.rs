@@ -1,10 +1,9 @@
 //! The texts about a job that takes long: the reason as far as the master knows it, and the next step of
 //! the operator.
 
+use halite_fleet::jobs::NewJob;
 use halite_proto::ids::{JobId, MinionId};
 use serde_json::Value;
-
-use crate::jobs::NewJob;
 
 /// What a job that takes long is to the operator who watches it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

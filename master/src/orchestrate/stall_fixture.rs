@@ -4,14 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
+use halite_core::event_stream::EventStream;
 use halite_etcd::fake::FakeCluster;
 use halite_proto::ids::JobId;
 use serde_json::{Value, json};
 
 use super::fixture::{dns, put_pod, ready_node, request};
-use crate::backend::Backend as _;
 use crate::backend::fixture::{Life, Site};
-use crate::event_stream::EventStream;
 
 /// Orchestrations of one step that waits for ten minutes at most.
 const TREE: &[(&str, &str)] = &[

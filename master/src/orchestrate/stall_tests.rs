@@ -3,13 +3,12 @@
 use std::net::IpAddr;
 
 use futures_util::StreamExt as _;
+use halite_core::names::minion;
 use halite_proto::v1;
 use serde_json::{Value, json};
 
 use super::stall_fixture::{begin, site};
-use crate::backend::Backend as _;
 use crate::backend::fixture::Life;
-use crate::names::minion;
 
 /// The first report of the step of an orchestration that waits.
 async fn report(life: &Life, sls: &str) -> Value {

@@ -2,25 +2,26 @@
 
 use std::time::Duration;
 
+use halite_core::refusal::RefusalKind;
 use halite_errors::chain;
+use halite_fleet::jobs::NewJob;
+use halite_fleet::jobs::failure::{failure, succeeded};
+use halite_fleet::jobs::function::Function;
+use halite_fleet::jobs::target::{Target, matching, resolve};
 use halite_names::{BundleVersion, BundleVersionError};
 use halite_proto::identity::IdentityError;
 use halite_proto::ids::{JobId, MinionId};
+use halite_states::args::Args;
 use halite_states::engine::Failure;
 use halite_states::low::{Chunk, RunReturn};
 use halite_states::shipped;
+use halite_store::{Job, JobRow, RowState};
 use serde_json::{Map, Value, json};
 
 use super::pace::StepPace;
 use super::stall::{Watched, ending, stall};
 use super::step_options::StepOptions;
-use super::step_runner::{Outcome, StepRunner, failed, required, text, texts, timeout};
-use crate::jobs::NewJob;
-use crate::jobs::failure::{failure, succeeded};
-use crate::jobs::function::Function;
-use crate::jobs::target::{Target, matching, resolve};
-use crate::refusal::RefusalKind;
-use crate::store::{Job, JobRow, RowState};
+use super::step_runner::{Outcome, StepRunner, failed, timeout};
 
 /// The time that a step with `offline: skip` gives a minion to reconnect. After a restart of the master it waits longer,
 /// until the minions have usually called: each of them has to reconnect, and its pauses grow.
@@ -33,7 +34,7 @@ const ATTEMPTS: usize = 3;
 impl StepRunner<'_> {
     /// Runs `halite.state`.
     pub(super) async fn state(&self, chunk: &Chunk, index: usize) -> Result<Outcome, Failure> {
-        let sls = texts(chunk, "sls");
+        let sls = Args::new(chunk).list("sls")?;
         let highstate = chunk
             .args
             .get("highstate")
@@ -64,7 +65,7 @@ impl StepRunner<'_> {
 
     /// Runs `halite.function`.
     pub(super) async fn function(&self, chunk: &Chunk, index: usize) -> Result<Outcome, Failure> {
-        let function = required(chunk, "fun")?;
+        let function = Args::new(chunk).required("fun")?;
         let given = chunk.args.get("arg").cloned().unwrap_or_default();
         let list = match given {
             Value::Array(items) => items,
@@ -103,8 +104,8 @@ impl StepRunner<'_> {
         let options = StepOptions::new(chunk)?;
         // One for the whole step: many short batches are a long wait, too.
         let pace = StepPace::new(self.recorder, index, TICK);
-        let target = required(chunk, "tgt")?;
-        let kind = text(chunk, "tgt_type").unwrap_or_default();
+        let target = Args::new(chunk).required("tgt")?;
+        let kind = Args::new(chunk).text("tgt_type")?.unwrap_or_default();
         let (app, declarations) = (self.jobs.app(), self.jobs.declarations());
         let wanted = Target {
             kind: &kind,
@@ -140,7 +141,7 @@ impl StepRunner<'_> {
             test: self.run.test,
             operator: format!("run:{}", self.run.id),
             target,
-            timeout: u32::try_from(timeout(chunk).as_secs()).unwrap_or(u32::MAX),
+            timeout: u32::try_from(timeout(chunk)?.as_secs()).unwrap_or(u32::MAX),
             ..new
         };
         for batch in left.chunks(size) {
@@ -423,7 +424,7 @@ fn until(pending: &[MinionId], what: &str) -> Option<String> {
 
 /// The bundle that minions are compiled from, where it is not the one that they have.
 fn bundle(chunk: &Chunk) -> Result<Option<BundleVersion>, Failure> {
-    let version = text(chunk, "bundle").map(|text| text.parse());
+    let version = Args::new(chunk).text("bundle")?.map(|text| text.parse());
     let version = version.transpose();
     version.map_err(|error: BundleVersionError| Failure::new(chain(&error)))
 }
@@ -453,8 +454,9 @@ fn changed(row: &JobRow) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use halite_core::names::minion;
+
     use super::until;
-    use crate::names::minion;
 
     #[test]
     fn a_job_whose_minions_have_all_returned_waits_for_none() {

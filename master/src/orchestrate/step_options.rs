@@ -1,9 +1,8 @@
 //! The options of a step that makes jobs: the targets that it leaves out, and the size of its batches.
 
+use halite_states::args::Args;
 use halite_states::engine::Failure;
 use halite_states::low::Chunk;
-
-use super::step_runner::text;
 
 /// The options of a step; by default it leaves no target out and makes one job.
 #[derive(Debug, Default)]
@@ -43,7 +42,7 @@ impl StepOptions {
         };
         let (skips_offline, skips_bare) = (skips("offline", "fail"), skips("bare", "apply"));
         let skips_unmatched = skips("unmatched", "fail");
-        let batch = batch(text(chunk, "batch").as_deref()).unwrap_or_else(|failure| {
+        let batch = batch(Args::new(chunk).text("batch")?.as_deref()).unwrap_or_else(|failure| {
             wrong.push(failure.text());
             Batch::All
         });
@@ -54,7 +53,7 @@ impl StepOptions {
             skips_offline,
             skips_unmatched,
             skips_bare,
-            but_done_by: text(chunk, "but_done_by"),
+            but_done_by: Args::new(chunk).text("but_done_by")?,
             batch,
         })
     }
@@ -79,7 +78,7 @@ pub(super) fn skips_offline(chunk: &Chunk) -> Result<bool, Failure> {
 }
 
 fn skips(chunk: &Chunk, argument: &str, usual: &str) -> Result<bool, Failure> {
-    match text(chunk, argument).as_deref() {
+    match Args::new(chunk).text(argument)?.as_deref() {
         None => Ok(false),
         Some("skip") => Ok(true),
         Some(other) if other == usual => Ok(false),

@@ -8,16 +8,17 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
+use halite_cluster::kubernetes::drain::Cordon;
+use halite_core::refusal::Refusal;
+use halite_fleet::jobs::Jobs;
+use halite_states::args::Args;
 use halite_states::engine::{Applied, Checked, Failure, Modules};
 use halite_states::low::{Chunk, LowState};
+use halite_store::{Run, StepStatus};
 use serde_json::{Map, Value, json};
 
 use super::cancel::cancelled;
 use super::record::Recorder;
-use crate::jobs::Jobs;
-use crate::kubernetes::drain::Cordon;
-use crate::refusal::Refusal;
-use crate::store::{Run, StepStatus};
 
 /// The default `timeout` of a step, in seconds.
 const TIMEOUT: u64 = 900;
@@ -209,7 +210,8 @@ impl Modules for StepRunner<'_> {
 }
 
 fn test_state(chunk: &Chunk, fun: &str) -> Result<Outcome, Failure> {
-    let comment = text(chunk, "comment").or_else(|| text(chunk, "text"));
+    let args = Args::new(chunk);
+    let comment = args.text("comment")?.or(args.text("text")?);
     match fun {
         "nop" | "succeed_without_changes" | "show_notification" => {
             Ok((Map::new(), comment.unwrap_or_else(|| "Success!".into())))
@@ -228,48 +230,10 @@ fn test_state(chunk: &Chunk, fun: &str) -> Result<Outcome, Failure> {
     }
 }
 
-/// A text argument.
-pub(super) fn text(chunk: &Chunk, key: &str) -> Option<String> {
-    match chunk.args.get(key)? {
-        Value::Null => None,
-        Value::String(text) => Some(text.clone()),
-        other => Some(other.to_string()),
-    }
-}
-
-/// A text argument that is required.
-pub(super) fn required(chunk: &Chunk, key: &str) -> Result<String, Failure> {
-    text(chunk, key)
-        .ok_or_else(|| Failure::new(format!("{}: `{key}` is missing", chunk.function())))
-}
-
-/// A truth value; false when it is not given.
-pub(super) fn flag(chunk: &Chunk, key: &str) -> bool {
-    chunk
-        .args
-        .get(key)
-        .and_then(Value::as_bool)
-        .unwrap_or(false)
-}
-
-/// A list of texts; one text is a list of one.
-pub(super) fn texts(chunk: &Chunk, key: &str) -> Vec<String> {
-    match chunk.args.get(key) {
-        Some(Value::Array(items)) => items
-            .iter()
-            .filter_map(Value::as_str)
-            .map(str::to_owned)
-            .collect(),
-        Some(Value::String(text)) => vec![text.clone()],
-        _ => Vec::new(),
-    }
-}
-
 /// The argument `timeout`.
-pub(super) fn timeout(chunk: &Chunk) -> Duration {
-    let value = chunk.args.get("timeout");
-    let seconds = value.and_then(|v| v.as_u64().or_else(|| v.as_str()?.parse().ok()));
-    Duration::from_secs(seconds.unwrap_or(TIMEOUT))
+pub(super) fn timeout(chunk: &Chunk) -> Result<Duration, Failure> {
+    let seconds = Args::new(chunk).number("timeout")?;
+    Ok(Duration::from_secs(seconds.unwrap_or(TIMEOUT)))
 }
 
 /// A refusal as the failure of a step.

@@ -3,16 +3,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use halite_core::event_stream;
+use halite_core::event_stream::{EventStream, Stop, Watched, Watcher};
+use halite_core::refusal::Refusal;
+use halite_fleet::jobs::Jobs;
 use halite_proto::ids::JobId;
+use halite_store::{Event, Millis, Run, RunStatus, Step, StepStatus};
 use serde_json::{Value, json};
 use tokio::sync::broadcast::Receiver;
 
 use super::record::step_data;
-use crate::event_stream;
-use crate::event_stream::{EventStream, Stop, Watched, Watcher};
-use crate::jobs::Jobs;
-use crate::refusal::Refusal;
-use crate::store::{Event, Millis, Run, RunStatus, Step, StepStatus};
 
 /// The events of a run. `bus` must have been subscribed to before the run was started or found.
 pub(super) fn follow(jobs: Arc<Jobs>, run: JobId, bus: Receiver<Event>) -> EventStream {

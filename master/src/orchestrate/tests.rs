@@ -3,13 +3,12 @@ use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use halite_proto::v1;
+use halite_store::{RunStatus, Step, StepStatus};
 use serde_json::{Value, json};
 
 use super::cancel::Cancellation;
 use super::record::Recorder;
-use crate::backend::Backend;
 use crate::backend::fixture::{Life, ScriptedMinion, Site, refused_again};
-use crate::store::{RunStatus, Step, StepStatus, Store as _};
 
 const TREE: &[(&str, &str)] = &[
     ("top.sls", "base:\n  '*':\n    - one\n"),

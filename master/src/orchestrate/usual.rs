@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use crate::store::{Run, Step, StepStatus, Store, StoreError};
+use halite_store::{Run, Step, StepStatus, Store, StoreError};
 
 /// The number of newest runs among which those of the same orchestration are searched.
 const RUNS: u32 = 20;
@@ -15,7 +15,7 @@ const ENOUGH: usize = 5;
 /// # Errors
 /// The store fails.
 pub(super) async fn usual(
-    store: &dyn Store,
+    store: &Store,
     run: &Run,
     name: &str,
 ) -> Result<Option<Duration>, StoreError> {
@@ -44,10 +44,10 @@ fn time(step: &Step) -> Option<Duration> {
 #[cfg(test)]
 mod tests {
     use halite_proto::ids::JobId;
+    use halite_store::RunStatus;
 
     use super::*;
     use crate::backend::fixture::Site;
-    use crate::store::RunStatus;
 
     fn run(id: &str, sls: &str) -> Run {
         Run {

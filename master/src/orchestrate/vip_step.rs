@@ -6,18 +6,19 @@ use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use futures_util::future::join_all;
+use halite_core::declared::Snapshot;
 use halite_etcd::Pace as _;
 use halite_host_reports::health::{FUNCTION, HostHealth};
 use halite_names::NodeName;
 use halite_pillar::role::Role;
+use halite_states::args::Args;
 use halite_states::engine::Failure;
 use halite_states::low::Chunk;
 use halite_states::shipped;
 use serde_json::{Map, Value, json};
 
 use super::pace::StepPace;
-use super::step_runner::{Outcome, StepRunner, failed, required, timeout};
-use crate::declared::Snapshot;
+use super::step_runner::{Outcome, StepRunner, failed, timeout};
 
 /// The pause between two looks at the hosts.
 const PAUSE: Duration = Duration::from_millis(500);
@@ -39,7 +40,7 @@ impl StepRunner<'_> {
         chunk: &Chunk,
         index: usize,
     ) -> Result<Outcome, Failure> {
-        let node = required(chunk, "node")?;
+        let node = Args::new(chunk).required("node")?;
         let snapshot = self.jobs.declarations().load().await.map_err(failed)?;
         let declaration = snapshot.declaration();
         let api = &declaration.cluster.api_server;
@@ -66,7 +67,7 @@ impl StepRunner<'_> {
                 format!("a real run moves {vip} to another host"),
             ));
         }
-        let limit = timeout(chunk);
+        let limit = timeout(chunk)?;
         let pace = StepPace::new(self.recorder, index, PAUSE).remedy(
             "`ctl health` shows which API servers are ready; `systemctl status keepalived` on their hosts says more",
         );

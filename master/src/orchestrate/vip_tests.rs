@@ -8,7 +8,6 @@ use halite_proto::v1;
 use serde_json::json;
 
 use super::fixture;
-use crate::backend::Backend as _;
 use crate::backend::fixture::{Journal, Life, ScriptedMinion, Site};
 
 const TREE: &[(&str, &str)] = &[

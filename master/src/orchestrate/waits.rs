@@ -3,19 +3,20 @@
 
 use std::time::Duration;
 
+use halite_cluster::kubernetes::node::{Readiness, last_events, readiness, reference};
 use halite_errors::chain;
 use halite_etcd::Pace as _;
 use halite_proto::identity::IdentityError;
 use halite_proto::ids::MinionId;
+use halite_states::args::Args;
 use halite_states::engine::Failure;
 use halite_states::low::Chunk;
+use halite_store::KeyState;
 use serde_json::{Map, json};
 use tokio::time::Instant;
 
 use super::pace::StepPace;
-use super::step_runner::{Outcome, StepRunner, failed, required, timeout};
-use crate::kubernetes::node::{Readiness, last_events, readiness, reference};
-use crate::store::KeyState;
+use super::step_runner::{Outcome, StepRunner, failed, timeout};
 
 /// The pause between two checks.
 const PAUSE: Duration = Duration::from_millis(250);
@@ -30,10 +31,11 @@ impl StepRunner<'_> {
         chunk: &Chunk,
         index: usize,
     ) -> Result<Outcome, Failure> {
-        let id: MinionId = required(chunk, "id")?
+        let id: MinionId = Args::new(chunk)
+            .required("id")?
             .parse()
             .map_err(|error: IdentityError| Failure::new(chain(&error)))?;
-        let limit = timeout(chunk);
+        let limit = timeout(chunk)?;
         let deadline = Instant::now() + limit;
         let pace = StepPace::new(self.recorder, index, PAUSE);
         let app = self.jobs.app();
@@ -134,11 +136,11 @@ impl StepRunner<'_> {
         chunk: &Chunk,
         index: usize,
     ) -> Result<Outcome, Failure> {
-        let name = required(chunk, "node")?;
+        let name = Args::new(chunk).required("node")?;
         if let Some(left_out) = self.left_out(chunk, &name, index).await? {
             return Ok(left_out);
         }
-        let limit = timeout(chunk);
+        let limit = timeout(chunk)?;
         let deadline = Instant::now() + limit;
         let pace = StepPace::new(self.recorder, index, PAUSE).remedy(format!(
             "`kubectl describe node {name}` and `journalctl -u kubelet` there say more"

@@ -2,12 +2,11 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use halite_core::app::App;
+use halite_core::ca::SITE;
+use halite_core::refusal::Refusal;
 use halite_errors::chain;
 use halite_proto::v1::NewNode;
-
-use crate::app::App;
-use crate::ca::SITE;
-use crate::refusal::Refusal;
 
 /// The port of the bundle's web server.
 const BUNDLE_PORT: u16 = 4551;

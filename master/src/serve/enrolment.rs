@@ -2,20 +2,20 @@
 
 use std::time::Duration;
 
+use halite_core::ca::HALITE;
+use halite_core::refusal::Refusal;
 use halite_errors::chain;
+use halite_fleet::keys;
+use halite_fleet::keys::{Answer, EnrolmentRequest};
 use halite_proto::tonic;
 use halite_proto::tonic::{Request, Response, Status};
 use halite_proto::transport::Peer;
 use halite_proto::v1::enrol_reply::State;
 use halite_proto::v1::enrolment_server::Enrolment;
 use halite_proto::v1::{EnrolReply, EnrolRequest};
+use halite_store::Audit;
 
 use super::{Services, outcome, status};
-use crate::ca::HALITE;
-use crate::keys;
-use crate::keys::{Answer, EnrolmentRequest};
-use crate::refusal::Refusal;
-use crate::store::Audit;
 
 const METHOD: &str = "Enrolment/Enrol";
 /// The time that a caller waits whose address was refused many times in this minute.

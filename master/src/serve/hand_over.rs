@@ -5,6 +5,8 @@ use std::future::Future;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use halite_core::app::App;
+use halite_core::gate::Gate;
 use halite_errors::chain;
 use halite_proto::PROTOCOL;
 use halite_proto::role::Role;
@@ -14,14 +16,12 @@ use halite_proto::tonic::{Request, Response, Status, Streaming};
 use halite_proto::transport::{Caller, NotAdmitted, Peer, PeerPolicy};
 use halite_proto::v1::standby_server::{Standby, StandbyServer};
 use halite_proto::v1::{CompareReply, CompareRequest, StandbyMessage};
+use halite_standby::hand_over::{Decision, Phase};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
 use super::standby::{Records, Stream, accept, compare, fed};
 use super::{ServeError, caller_minion, server};
-use crate::app::App;
-use crate::keys::Gate;
-use crate::standby::hand_over::{Decision, Phase};
 
 /// The gate, for standbys only.
 struct OnlyStandbys {

@@ -7,7 +7,12 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures_util::{Stream, StreamExt as _};
+use halite_core::ca::{HALITE, Profile};
+use halite_core::connections::ConnectionGuard;
+use halite_core::refusal::Refusal;
 use halite_errors::chain;
+use halite_fleet::keys;
+use halite_fleet::keys::host_root;
 use halite_proto::ids::MinionId;
 use halite_proto::tonic;
 use halite_proto::tonic::{Request, Response, Status, Streaming};
@@ -17,18 +22,13 @@ use halite_proto::v1::{
     FetchReply, FetchRequest, MasterHello, MasterMessage, MinionHello, MinionMessage, RenewReply,
     RenewRequest, SignReply, SignRequest, master_message, minion_message,
 };
+use halite_store::{Certificate, Facts};
 use tokio::sync::{mpsc, oneshot};
 
 use super::enrolment::protocol_refusal;
 use super::shares::Work;
 use super::{Call, Services, caller_minion, status};
-use crate::ca::{HALITE, Profile};
-use crate::connections::ConnectionGuard;
-use crate::keys;
-use crate::keys::host_root;
 use crate::other_masters;
-use crate::refusal::Refusal;
-use crate::store::{Certificate, Facts};
 
 /// The time within which a minion that connects must send its hello.
 const HELLO: Duration = Duration::from_secs(15);
@@ -260,7 +260,7 @@ impl Services {
         let version = hello.version.clone();
         tracing::info!(%minion, version, "minion connected");
         self.app.metrics.connected.inc();
-        let connected = self.backend.on_connected(&minion, &hello).await;
+        let connected = Box::pin(self.backend.on_connected(&minion, &hello)).await;
         if let Err(error) = connected {
             tracing::error!(%minion, %error, "cannot send what waits for the minion");
         }
@@ -295,9 +295,7 @@ impl Services {
         drop(connection);
         self.app.metrics.connected.dec();
         tracing::info!(%minion, "minion disconnected");
-        if let Err(error) = self.backend.on_disconnected(&minion).await {
-            tracing::error!(%minion, %error, "cannot note that the minion has disconnected");
-        }
+        self.backend.on_disconnected(&minion).await;
     }
 
     async fn on_message(
@@ -319,7 +317,8 @@ impl Services {
             }
             _ => {}
         }
-        self.backend.on_message(minion, message).await
+        // Boxed: each connected minion's task would have room for the largest answer.
+        Box::pin(self.backend.on_message(minion, message)).await
     }
 }
 

@@ -14,6 +14,13 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
+use halite_core::app::App;
+use halite_core::ca::{CaError, HALITE};
+use halite_core::descriptors;
+use halite_core::init;
+use halite_core::metrics::CallLabels;
+use halite_core::refusal::{Refusal, RefusalKind};
+use halite_core::supervision::supervise;
 use halite_errors::chain;
 use halite_proto::ids::MinionId;
 use halite_proto::tonic::service::Routes;
@@ -23,17 +30,11 @@ use halite_proto::v1::enrolment_server::EnrolmentServer;
 use halite_proto::v1::minion_server::MinionServer;
 use halite_proto::v1::operator_server::OperatorServer;
 use halite_proto::v1::standby_server::StandbyServer;
+use halite_store::Audit;
 use tokio::net::TcpListener;
 
 use self::shares::Shares;
-use crate::app::App;
 use crate::backend::Backend;
-use crate::ca::{CaError, HALITE};
-use crate::metrics::CallLabels;
-use crate::refusal::{Refusal, RefusalKind};
-use crate::store::Audit;
-use crate::supervision::supervise;
-use crate::{descriptors, init};
 
 pub use self::hand_over::serve_standbys;
 
@@ -61,7 +62,7 @@ pub enum ServeError {
 #[derive(Clone)]
 struct Services {
     app: Arc<App>,
-    backend: Arc<dyn Backend>,
+    backend: Arc<Backend>,
     shares: Arc<Shares>,
 }
 
@@ -72,7 +73,7 @@ struct Services {
 /// The master's identity or CA cannot be used.
 pub async fn serve(
     app: Arc<App>,
-    backend: Arc<dyn Backend>,
+    backend: Arc<Backend>,
     listener: TcpListener,
     stop: impl Future<Output = ()>,
 ) -> Result<(), ServeError> {

@@ -4,7 +4,14 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use futures_util::{Stream, StreamExt as _};
+use halite_core::ca::HALITE;
+use halite_core::clock::rfc3339;
+use halite_core::event_stream::EventStream;
+use halite_core::refusal::Refusal;
 use halite_errors::chain;
+use halite_fleet::jobs::function::Function;
+use halite_fleet::keys;
+use halite_fleet::keys::{Change, NewOperator, Wanted};
 use halite_proto::tonic;
 use halite_proto::tonic::{Request, Response, Status};
 use halite_proto::transport::Peer;
@@ -22,15 +29,8 @@ use serde_json::Value;
 use super::added::{command, named};
 use super::roles::{check_function, check_pillar, withhold};
 use super::{Call, Services, caller_id, status};
-use crate::ca::HALITE;
-use crate::clock::rfc3339;
-use crate::event_stream::EventStream;
-use crate::jobs::function::Function;
-use crate::keys;
-use crate::keys::{Change, NewOperator, Wanted};
 use crate::operator::{audit, hand_over, kubeconfig};
 use crate::orchestrate::ignored;
-use crate::refusal::Refusal;
 
 /// The number of listed jobs: default and maximum.
 const JOBS: (u32, u32) = (20, 1000);

@@ -1,12 +1,11 @@
 //! Roles where the table of methods does not say enough: by function, and in what is shown of past
 //! jobs.
 
+use halite_fleet::jobs::function::Function;
 use halite_proto::role::Role;
 use halite_proto::tonic::Status;
 use halite_proto::transport::Peer;
 use serde_json::{Value, json};
-
-use crate::jobs::function::Function;
 
 /// Refuses a function that the operator's role does not allow. One that does not exist is refused
 /// with its name later.

@@ -5,10 +5,9 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use halite_core::refusal::{Refusal, RefusalKind};
 use halite_proto::ids::MinionId;
 use tokio::time::Instant;
-
-use crate::refusal::{Refusal, RefusalKind};
 
 /// The longest time that a call waits for its share.
 const LONGEST: Duration = Duration::from_secs(10);
@@ -122,8 +121,9 @@ impl Shares {
 
 #[cfg(test)]
 mod tests {
+    use halite_core::names::minion;
+
     use super::*;
-    use crate::names::minion;
 
     #[test]
     fn a_minion_that_asks_too_much_waits_then_is_refused_and_others_do_not() {

@@ -7,6 +7,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures_util::Stream as Streams;
+use halite_core::app::App;
+use halite_core::roster::State;
+use halite_core::roster::budget::Budget;
 use halite_errors::chain;
 use halite_proto::tonic;
 use halite_proto::tonic::{Request, Response, Status, Streaming};
@@ -15,6 +18,7 @@ use halite_proto::v1::standby_server::Standby;
 use halite_proto::v1::{
     CompareReply, CompareRequest, StandbyHello, StandbyMessage, StandbyRecord, standby_message,
 };
+use halite_standby::feed::{Feed, Line, Times};
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 use tokio_stream::StreamExt as _;
@@ -22,10 +26,6 @@ use tokio_stream::wrappers::ReceiverStream;
 
 use super::enrolment::protocol_refusal;
 use super::{Services, caller_minion, status};
-use crate::app::App;
-use crate::standby::budget::Budget;
-use crate::standby::feed::{Feed, Line, Times};
-use crate::standby::roster::State;
 
 /// The time within which a standby must send its hello.
 const HELLO: Duration = Duration::from_secs(15);

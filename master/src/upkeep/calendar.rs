@@ -2,11 +2,10 @@
 //! values.
 
 use halite_pillar::etcd::Weekly;
+use halite_store::Millis;
 use jiff::Timestamp;
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
-
-use crate::store::Millis;
 
 /// The file with the rules of the host's time zone (tzfile(5)); without one it is UTC.
 const LOCAL: &str = "/etc/localtime";

@@ -8,9 +8,9 @@ use halite_pillar::declaration::Declaration;
 use halite_pillar::role::Role;
 use halite_proto::ids::MinionId;
 use halite_states::certificates::{DAYS, OF_MEMBERS, SHIPPED, renewed_from};
+use halite_store::Millis;
 
 use super::schedule::{Due, Members};
-use crate::store::Millis;
 
 /// The seconds before its end from which on the states renew a certificate.
 const WINDOW: i64 = renewed_from(DAYS) * 24 * 60 * 60;

@@ -8,23 +8,23 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
+use halite_core::board::Trouble;
+use halite_core::clock::Steady;
+use halite_core::declared::Snapshot;
+use halite_core::refusal::Refusal;
 use halite_etcd::Overview;
+use halite_fleet::jobs::Jobs;
 use halite_pillar::etcd::Placement;
 use halite_proto::v1;
 use halite_states::shipped::DEFRAG_ETCD;
+use halite_store::Millis;
 use jiff::tz::TimeZone;
 use serde_json::json;
 
 use super::history::{self, DEFRAGMENTATION, OPERATOR};
-use super::report::Trouble;
 use super::trials::{self, Trials};
 use super::{Random, busy, calendar, random, sleep};
-use crate::clock::Steady;
-use crate::declared::Snapshot;
-use crate::jobs::Jobs;
 use crate::orchestrate::Orchestrator;
-use crate::refusal::Refusal;
-use crate::store::Millis;
 
 const SECOND: Millis = 1000;
 /// The time from one look at the clock to the next.

@@ -4,10 +4,15 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use halite_core::clock::{Clock as _, ManualClock};
+use halite_core::names::minion;
 use halite_etcd::fake::{Database, FakeCluster, QUOTA};
+use halite_fleet::jobs::NewJob;
+use halite_fleet::jobs::jid::Jids;
 use halite_proto::ids::JobId;
 use halite_proto::v1;
 use halite_states::shipped::DEFRAG_ETCD;
+use halite_store::{AuditFilter, Job, JobStatus, Millis, Run};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use serde_json::Value;
@@ -15,13 +20,7 @@ use serde_json::Value;
 use super::defragmentation::{Defragmentation, LOOK, SETTLE};
 use super::history::OPERATOR;
 use super::trials::AGAIN;
-use crate::backend::Backend as _;
 use crate::backend::fixture::{Life, Site};
-use crate::clock::{Clock as _, ManualClock};
-use crate::jobs::NewJob;
-use crate::jobs::jid::Jids;
-use crate::names::minion;
-use crate::store::{AuditFilter, Job, JobStatus, Millis, Run, Store as _};
 
 const TREE: [(&str, &str); 3] = [
     ("top.sls", "base:\n  '*':\n    - a\n"),

@@ -2,15 +2,15 @@
 
 use std::collections::BTreeMap;
 
+use halite_core::app::App;
+use halite_core::refusal::Refusal;
+use halite_fleet::jobs::NewJob;
+use halite_fleet::jobs::failure::{failure, succeeded};
+use halite_fleet::jobs::function::RENEW;
 use halite_proto::ids::{JobId, MinionId};
+use halite_store::{Audit, AuditFilter, Job, JobStatus, Millis, RowState};
 
 use super::schedule::Tried;
-use crate::app::App;
-use crate::jobs::NewJob;
-use crate::jobs::failure::{failure, succeeded};
-use crate::jobs::function::RENEW;
-use crate::refusal::Refusal;
-use crate::store::{Audit, AuditFilter, Job, JobStatus, Millis, RowState};
 
 /// The name in the records of jobs. An operator's has no colon.
 pub(super) const OPERATOR: &str = "master:upkeep";

@@ -13,7 +13,6 @@ mod defragmentation;
 #[cfg(test)]
 mod defragmentation_tests;
 mod history;
-pub mod report;
 mod room;
 mod schedule;
 #[cfg(test)]
@@ -24,17 +23,17 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use halite_core::board::{Note, Renewal, Seen};
+use halite_core::clock::Steady;
+use halite_core::refusal::Refusal;
+use halite_fleet::jobs::function::{Function, Place};
+use halite_fleet::jobs::{Jobs, target};
 use halite_pillar::certificates::Renewal as Declared;
 use halite_proto::ids::{JobId, MinionId};
+use halite_store::Millis;
 
 use self::history::Last;
-use self::report::{Note, Renewal, Seen};
 use self::schedule::{BUSY, Due, Members, SETTLE, SETTLING, SOON, START, Trial, Tried};
-use crate::clock::Steady;
-use crate::jobs::function::{Function, Place};
-use crate::jobs::{Jobs, target};
-use crate::refusal::Refusal;
-use crate::store::Millis;
 
 pub use self::defragmentation::Defragmentation;
 pub use self::room::Room;

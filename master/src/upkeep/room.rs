@@ -6,17 +6,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
+use halite_core::clock::Steady;
+use halite_core::refusal::Refusal;
 use halite_etcd::Overview;
+use halite_fleet::jobs::Jobs;
 use halite_proto::v1::OrchestrateRequest;
 use halite_states::shipped::DEFRAG_ETCD;
+use halite_store::Millis;
 use serde_json::Value;
 
 use super::history;
-use crate::clock::Steady;
-use crate::jobs::Jobs;
 use crate::orchestrate::Orchestrator;
-use crate::refusal::Refusal;
-use crate::store::Millis;
 
 /// The time from one look at the alarms to the next.
 const LOOK: Duration = Duration::from_secs(10);
@@ -117,10 +117,10 @@ fn ending(retcode: i32, data_json: &str) -> String {
 #[cfg(test)]
 mod tests {
     use halite_etcd::fake::{Database, FakeCluster, QUOTA};
+    use halite_store::AuditFilter;
 
     use super::*;
     use crate::backend::fixture::{Life, Site};
-    use crate::store::{AuditFilter, Store as _};
 
     const TREE: &[(&str, &str)] = &[
         ("top.sls", "base:\n  '*': []\n"),

@@ -1,8 +1,7 @@
 //! When certificates are renewed, and on which hosts together. Pure: the time comes in as a value.
 
 use halite_proto::ids::MinionId;
-
-use crate::store::Millis;
+use halite_store::Millis;
 
 const SECOND: Millis = 1000;
 const MINUTE: Millis = 60 * SECOND;
@@ -151,8 +150,9 @@ pub fn rest(due: &[Due], away: bool, now: Millis, random: impl Fn(Millis) -> Mil
 
 #[cfg(test)]
 mod tests {
+    use halite_core::names::minion;
+
     use super::*;
-    use crate::names::minion;
 
     const NOW: Millis = 1_800_000_000_000;
     const SOUND: Members = Members { all: 3, valid: 3 };

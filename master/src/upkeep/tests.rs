@@ -3,19 +3,18 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
+use halite_core::clock::ManualClock;
+use halite_core::names::minion;
+use halite_fleet::jobs::NewJob;
+use halite_fleet::jobs::function::RENEW;
 use halite_proto::ids::MinionId;
+use halite_store::{AuditFilter, Job, Millis};
 use serde_json::{Value, json};
 
 use super::history::{self, OPERATOR};
 use super::schedule::{AGAIN, BUSY, LOOK, SETTLE, SETTLING, SOON, Trial};
 use super::{Next, Upkeep};
-use crate::backend::Backend as _;
 use crate::backend::fixture::{Life, ScriptedMinion, Site};
-use crate::clock::ManualClock;
-use crate::jobs::NewJob;
-use crate::jobs::function::RENEW;
-use crate::names::minion;
-use crate::store::{AuditFilter, Job, Millis, Store as _};
 
 /// The time at which the CAs of the fixture begin.
 const NOW: Millis = 1_800_000_000_000;

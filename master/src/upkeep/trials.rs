@@ -1,12 +1,12 @@
 //! The runs in the store with which the master has defragmented etcd, and what follows from them.
 
+use halite_core::app::App;
+use halite_core::refusal::Refusal;
 use halite_states::shipped::DEFRAG_ETCD;
+use halite_store::{Audit, Millis, Run, RunStatus, StepStatus};
 use serde_json::Value;
 
 use super::history::{self, BEGINS, DEFRAGMENTATION, MEMORY, OPERATOR};
-use crate::app::App;
-use crate::refusal::Refusal;
-use crate::store::{Audit, Millis, Run, RunStatus, StepStatus};
 
 /// The time after a trial that failed until the next one.
 pub(super) const AGAIN: Millis = 6 * 60 * 60 * 1000;

@@ -6,9 +6,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use halite_master::ca::{Cas, HALITE, Profile};
-use halite_master::clock::{Clock as _, SystemClock};
-use halite_master::store::{Key, KeyState, SqliteStore, Store as _};
+use halite_core::ca::{Cas, HALITE, Profile};
+use halite_core::clock::{Clock as _, SystemClock};
 use halite_proto::identity::{Identity, Kind};
 use halite_proto::pki::PrivateKey;
 use halite_proto::tonic::{Request, Streaming};
@@ -17,6 +16,7 @@ use halite_proto::v1;
 use halite_proto::v1::master_message::Body as ToMinion;
 use halite_proto::v1::minion_client::MinionClient;
 use halite_proto::v1::minion_message::Body as ToMaster;
+use halite_store::{Key, KeyState, Store};
 use tokio::sync::{Semaphore, mpsc, watch};
 use tokio_stream::wrappers::ReceiverStream;
 
@@ -58,9 +58,7 @@ impl Minions {
     pub async fn accept(state_dir: &Path, number: usize) -> Self {
         let now = SystemClock.now();
         let cas = Cas::load(state_dir, now).unwrap();
-        let store = SqliteStore::open(&state_dir.join("store.db"))
-            .await
-            .unwrap();
+        let store = Store::open(&state_dir.join("store.db")).await.unwrap();
         let mut all = Vec::new();
         for number in 1..=number {
             let id = format!("worker-{number}");

@@ -1,9 +1,8 @@
 //! Every method, called by everybody.
 
+use halite_core::ca::Cas;
+use halite_core::clock::{Clock as _, SystemClock};
 use halite_errors::chain;
-use halite_master::ca::Cas;
-use halite_master::clock::{Clock as _, SystemClock};
-use halite_master::store::AuditFilter;
 use halite_proto::identity::Kind;
 use halite_proto::pki::{Inspected, PrivateKey};
 use halite_proto::tonic::{Code, Request, Status};
@@ -12,10 +11,11 @@ use halite_proto::v1::enrolment_client::EnrolmentClient;
 use halite_proto::v1::minion_client::MinionClient;
 use halite_proto::v1::operator_client::OperatorClient;
 use halite_proto::v1::{MinionHello, MinionMessage, minion_message};
-use halite_proto::{METHODS, v1};
+use halite_proto::{METHODS, PROTOCOL, v1};
+use halite_store::AuditFilter;
 
-use super::backend::{JOB, MINION, OPERATOR_TAG, SHA256, TAG};
-use super::site::{SOON, Site, identity, start};
+use super::declared::{JOB, MINION, OPERATOR_TAG, TAG, sha256};
+use super::site::{SOON, Site, identity, start, start_with_job};
 use super::{kubeconfig, standbys};
 
 /// Calls a method as it is meant to be called; what came of it.
@@ -38,7 +38,7 @@ async fn call(method: &str, channel: Channel, key: &PrivateKey, id: &str) -> Res
         }
         "Minion/Connect" => {
             let hello = MinionHello {
-                protocol: 1,
+                protocol: PROTOCOL,
                 grains_json: "{}".to_owned(),
                 ..Default::default()
             };
@@ -63,7 +63,7 @@ async fn call(method: &str, channel: Channel, key: &PrivateKey, id: &str) -> Res
             .map(drop),
         "Minion/Fetch" => {
             let request = v1::FetchRequest {
-                sha256: SHA256.to_owned(),
+                sha256: sha256(),
                 job,
             };
             let mut pieces = minion.fetch(request).await?.into_inner();
@@ -133,7 +133,7 @@ async fn call(method: &str, channel: Channel, key: &PrivateKey, id: &str) -> Res
             let request = v1::AddNodeRequest {
                 nodes: vec![v1::NewNode {
                     name: "worker-9".to_owned(),
-                    address: "127.0.0.9".to_owned(),
+                    address: "192.0.2.19".to_owned(),
                 }],
                 roles: vec!["worker".to_owned()],
                 ..Default::default()
@@ -168,7 +168,7 @@ async fn call(method: &str, channel: Channel, key: &PrivateKey, id: &str) -> Res
             .map(drop),
         "Operator/Backup" => {
             let mut parts = operator.backup(v1::BackupRequest {}).await?.into_inner();
-            assert!(parts.message().await?.is_none());
+            while parts.message().await?.is_some() {}
             Ok(())
         }
         other => panic!("this test cannot call {other}: add it here"),
@@ -210,9 +210,24 @@ pub async fn outcome(
     }
 }
 
+/// As [`outcome`], for a caller that is let in: what becomes of its work is another matter.
+pub async fn verdict(
+    site: &Site,
+    method: &str,
+    identity: Option<&ClientIdentity>,
+    id: &str,
+) -> Result<Code, String> {
+    match outcome(site, method, identity, id).await {
+        Ok(code @ (Code::PermissionDenied | Code::Unauthenticated)) => Ok(code),
+        // No member of etcd answers, for example.
+        Err(reason) if reason.contains("identity") => Err(reason),
+        _ => Ok(Code::Ok),
+    }
+}
+
 #[tokio::test]
 async fn every_method_by_every_kind_of_caller() {
-    let site = start().await;
+    let site = start_with_job().await;
     let minion = site.enrolled(MINION).await;
     let operator = site.root();
     let master = site.identity(Kind::Master, "other-master");
@@ -224,7 +239,7 @@ async fn every_method_by_every_kind_of_caller() {
             Code::Unauthenticated
         };
         assert_eq!(
-            outcome(&site, method, None, "newcomer").await,
+            verdict(&site, method, None, "newcomer").await,
             Ok(none),
             "no certificate {method}"
         );
@@ -240,7 +255,7 @@ async fn every_method_by_every_kind_of_caller() {
                 Code::PermissionDenied
             };
             assert_eq!(
-                outcome(&site, method, Some(identity), MINION).await,
+                verdict(&site, method, Some(identity), MINION).await,
                 Ok(wanted),
                 "{who} {method}"
             );
@@ -269,7 +284,7 @@ async fn missing(site: &Site) -> Option<Line> {
         ("operator:root", "Operator/ChangeKey", "ok"),
         ("operator:root", "Operator/AddNode", "ok"),
         ("operator:root", "Operator/Kubeconfig", "ok"),
-        ("operator:root", "Operator/HandOver", "ok"),
+        ("operator:root", "Operator/HandOver", ""),
         ("minion:worker-1", "Operator/Kubeconfig", "refused"),
         ("minion:worker-1", "Minion/Sign", "ok"),
         ("127.0.0.1", "Enrolment/Enrol", "ok"),
@@ -290,52 +305,39 @@ async fn missing(site: &Site) -> Option<Line> {
 #[tokio::test]
 async fn a_call_that_its_caller_ends_is_neither_half_done_nor_missing_in_the_audit() {
     let site = start().await;
-    let channel = site.channel(Some(&site.root())).await;
-    let mut operator = OperatorClient::new(channel.clone());
-    let name = site.backend.held.0;
+    let mut operator = OperatorClient::new(site.channel(Some(&site.root())).await);
+    // Each of them gets a token, so the work takes a while.
+    let names: Vec<String> = (0..100)
+        .map(|number| format!("worker-1{number:02}"))
+        .collect();
+    let node = |name: &String| v1::NewNode {
+        name: name.clone(),
+        address: String::new(),
+    };
     let request = v1::AddNodeRequest {
-        nodes: vec![v1::NewNode {
-            name: name.to_owned(),
-            address: String::new(),
-        }],
+        nodes: names.iter().map(node).collect(),
+        roles: vec!["worker".to_owned()],
         ..Default::default()
     };
     let call = tokio::spawn(async move { operator.add_node(request).await });
-    site.asked("add_node held").await;
-    let audit = site.app.store.audit(&AuditFilter::newest(1)).await.unwrap();
-    assert_eq!(
-        (audit[0].method.as_str(), audit[0].outcome.as_str()),
-        ("Operator/AddNode", "begins")
-    );
+    let store = &site.app.store;
+    let newest = async || store.audit(&AuditFilter::newest(1)).await.unwrap().pop();
+    let begins = async || newest().await.is_some_and(|line| line.outcome == "begins");
+    site.until("the call is in the audit", begins).await;
     call.abort();
     assert!(call.await.unwrap_err().is_cancelled());
-    // The master learns of it before the backend goes on: it reads the end of that call before the
-    // later ones of the same connection.
-    let mut after = OperatorClient::new(channel);
-    for _ in 0..3 {
-        after
-            .list_jobs(v1::ListJobsRequest::default())
-            .await
-            .unwrap();
-    }
-    site.backend.held.1.notify_one();
-    let outcome = async {
-        loop {
-            let audit = site.app.store.audit(&AuditFilter::newest(1)).await.unwrap();
-            if audit[0].outcome == "ok" {
-                return audit;
-            }
-        }
-    };
-    let audit = tokio::time::timeout(SOON, outcome).await.unwrap();
-    assert_eq!(audit[0].who, "operator:root");
-    // The work after the backend's part was done, too: the token.
-    let tokens = site.app.store.tokens().await.unwrap();
-    assert!(
-        tokens
-            .iter()
-            .any(|token| token.bound_id.as_deref() == Some(name))
+    let ended = async || newest().await.is_some_and(|line| line.outcome == "ok");
+    site.until("the call ends in the audit", ended).await;
+    let line = newest().await.unwrap();
+    assert_eq!(
+        [line.who, line.method],
+        ["operator:root", "Operator/AddNode"]
     );
+    let tokens = store.tokens().await.unwrap();
+    for name in names {
+        let mut bound = tokens.iter().filter_map(|token| token.bound_id.as_ref());
+        assert!(bound.any(|bound| bound.as_str() == name), "{name}");
+    }
 }
 
 #[tokio::test]
@@ -350,14 +352,13 @@ async fn no_bad_certificate_reaches_any_method() {
             .serial,
     );
     let deleted = site.enrolled("worker-2").await;
-    let order = halite_master::keys::Change {
+    let order = halite_fleet::keys::Change {
         id: "worker-2".to_owned(),
         action: "delete".to_owned(),
         ..Default::default()
     };
-    halite_master::keys::change(&site.app, &order)
-        .await
-        .unwrap();
+    halite_fleet::keys::change(&site.app, &order).await.unwrap();
+    let issued = site.app.store.certificates(9).await.unwrap();
     let cas = &site.app.cas;
     let callers = [
         (
@@ -396,21 +397,19 @@ async fn no_bad_certificate_reaches_any_method() {
             assert!(error.contains(wanted), "{who} {method}: {error}");
         }
     }
-    let asked = site.backend.asked.lock().unwrap().clone();
-    assert!(asked.is_empty(), "{asked:?}");
+    assert_eq!(site.app.store.jobs(1).await.unwrap(), []);
+    assert_eq!(site.app.store.certificates(9).await.unwrap(), issued);
 }
 
 #[tokio::test]
 async fn a_minion_gets_nothing_of_another() {
-    let site = start().await;
+    let site = start_with_job().await;
     site.enrolled(MINION).await;
     let other = site.enrolled("worker-2").await;
     for method in ["/halite.v1.Minion/Sign", "/halite.v1.Minion/Fetch"] {
         let found = outcome(&site, method, Some(&other), "worker-2").await;
         assert_eq!(found, Ok(Code::PermissionDenied), "{method}");
     }
-    let asked = site.backend.asked.lock().unwrap().clone();
-    assert_eq!(asked, ["sign by worker-2", "fetch by worker-2"]);
     // Its own certificate names it again, whatever name the request asks for.
     let key = PrivateKey::from_pem(&other.key_pem).unwrap();
     let channel = site.channel(Some(&other)).await;
@@ -428,7 +427,7 @@ async fn a_minion_gets_nothing_of_another() {
 
 #[tokio::test]
 async fn a_signature_says_what_was_compiled() {
-    let site = start().await;
+    let site = start_with_job().await;
     let minion = site.enrolled(MINION).await;
     let channel = site.channel(Some(&minion)).await;
     let key = PrivateKey::generate().unwrap();
@@ -469,7 +468,7 @@ async fn a_signature_says_what_was_compiled() {
 
 #[tokio::test]
 async fn a_state_makes_root_on_its_host_an_operator() {
-    let site = start().await;
+    let site = start_with_job().await;
     let minion = site.enrolled(MINION).await;
     let channel = site.channel(Some(&minion)).await;
     let key = PrivateKey::generate().unwrap();
@@ -491,9 +490,11 @@ async fn a_state_makes_root_on_its_host_an_operator() {
     let mut operator = OperatorClient::new(site.channel(Some(&own)).await);
     let run = v1::RunRequest {
         function: "cmd.run".to_owned(),
-        target: "*".to_owned(),
+        target: MINION.to_owned(),
+        args_json: "{\"cmd\": \"true\"}".to_owned(),
         ..v1::RunRequest::default()
     };
     operator.run(run).await.unwrap();
-    site.asked(&format!("run cmd.run by root@{MINION}")).await;
+    let job = site.app.store.jobs(1).await.unwrap().swap_remove(0);
+    assert_eq!(job.operator, format!("root@{MINION}"));
 }

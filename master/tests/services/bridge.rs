@@ -5,19 +5,20 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use halite_master::clock::ManualClock;
-use halite_master::config::Config;
+use halite_core::clock::ManualClock;
+use halite_core::config::Config;
+use halite_core::isolation::{AFTER, Surroundings};
 use halite_master::other_masters::{ask, look};
-use halite_master::standby::compare::{Answer, answers, others};
-use halite_master::standby::knowledge::Knowledge;
-use halite_master::standby::promote::{PromoteError, Promotion, Wanted};
-use halite_master::standby::{directory, listener, mark};
 use halite_proto::pki::PrivateKey;
 use halite_proto::tonic::{Code, Request};
 use halite_proto::transport::{ClientIdentity, connect, connect_any};
 use halite_proto::v1;
 use halite_proto::v1::Epoch;
 use halite_proto::v1::standby_client::StandbyClient;
+use halite_standby::compare::{Answer, answers, others};
+use halite_standby::knowledge::Knowledge;
+use halite_standby::promote::{PromoteError, Promotion, Wanted};
+use halite_standby::{directory, listener, mark};
 use tempfile::TempDir;
 use tokio::net::TcpListener;
 
@@ -234,10 +235,10 @@ async fn a_master_stops_when_a_standby_that_it_asks_has_heard_of_a_higher_epoch(
     let endpoint = port.local_addr().unwrap().to_string();
     tokio::spawn(async move { listener::answer(Arc::new(knowledge), port).await });
     let own = minion_directory(&site, &site.enrolled("cp-1").await);
-    (site.backend.masters.lock().unwrap()).push(endpoint);
+    let addresses = [endpoint];
     let found = async {
         loop {
-            let asked = look(&site.app, site.backend.as_ref(), own.path()).await;
+            let asked = look(&site.app, &addresses, own.path()).await;
             if let Err(replaced) = asked {
                 return replaced;
             }
@@ -259,7 +260,7 @@ async fn a_master_knows_that_it_is_alone_when_all_other_hosts_say_so() {
     };
     let own = minion_directory(&site, &site.enrolled("cp-1").await);
     let host = standby(&site, &site.enrolled("cp-3").await, &[&site.endpoint]).await;
-    let seen = halite_master::standby::isolation::Surroundings {
+    let seen = Surroundings {
         standbys: 2,
         alone_since: Some(0),
         accepted: 4,
@@ -267,7 +268,10 @@ async fn a_master_knows_that_it_is_alone_when_all_other_hosts_say_so() {
     };
     let acts = async |addresses: &[String]| {
         ask(&site.app, addresses, own.path()).await.unwrap();
-        site.app.isolation.look(site.app.clock.steady(), seen);
+        let now = site.app.clock.steady();
+        for then in [now, now + AFTER] {
+            site.app.isolation.look(then, seen);
+        }
         site.app.isolation.reason().is_none()
     };
     // It takes connections and never answers.

@@ -22,7 +22,7 @@ pub async fn ask(channel: Channel, csr_pem: String) -> Result<(), Status> {
     );
     assert_eq!(
         (reply.cluster.as_str(), reply.server.as_str()),
-        ("prod", "https://10.0.0.100:6443")
+        ("prod", "https://192.0.2.100:6443")
     );
     assert_eq!(reply.tls_server_name, "api.prod.internal");
     Ok(())

@@ -4,22 +4,28 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use halite_master::app::App;
+use halite_cluster::etcd::Etcd;
+use halite_cluster::kubernetes::access::Clusters;
+use halite_cluster::kubernetes::fake::FakeApi;
+use halite_core::app::App;
+use halite_core::ca::{Cas, HALITE, Profile};
+use halite_core::clock::{Clock as _, SystemClock};
+use halite_core::config::Config;
+use halite_core::init;
+use halite_etcd::fake::FakeCluster;
+use halite_fleet::keys;
 use halite_master::backend::Backend;
-use halite_master::ca::{Cas, HALITE, Profile};
-use halite_master::clock::{Clock as _, SystemClock};
-use halite_master::config::Config;
-use halite_master::store::{SqliteStore, Store, note_epoch, raise_epoch};
-use halite_master::{init, keys, serve};
+use halite_master::serve;
 use halite_proto::identity::{Identity, Kind};
 use halite_proto::pki::PrivateKey;
 use halite_proto::transport::{Channel, ClientIdentity, connect};
+use halite_store::{Store, note_epoch, raise_epoch};
 use tempfile::TempDir;
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-use super::backend::OneJob;
+use super::declared;
 
 /// Limit for what has to come: it ends a test that would hang, on the slowest machine.
 pub const SOON: Duration = Duration::from_secs(120);
@@ -27,7 +33,6 @@ pub const SOON: Duration = Duration::from_secs(120);
 /// A running master.
 pub struct Site {
     pub app: Arc<App>,
-    pub backend: Arc<OneJob>,
     pub endpoint: String,
     pub ca_pem: String,
     pub stop: Option<oneshot::Sender<()>>,
@@ -38,13 +43,22 @@ pub struct Site {
 fn config(directory: &Path, cluster: &str) -> Config {
     let shown = directory.display();
     let text = format!(
-        "cluster: {cluster}\nadvertise: [127.0.0.1]\nstate_dir: {shown}/state\nconfig_dir: {shown}/etc\n"
+        "cluster: {cluster}\nadvertise: [192.0.2.11]\nstate_dir: {shown}/state\nconfig_dir: {shown}/etc\n"
     );
-    Config::parse(&text).unwrap()
+    let mut config = Config::parse(&text).unwrap();
+    let bundle = directory.join("bundle");
+    declared::write(&config.config_dir, &bundle);
+    config.bundle = Some(bundle);
+    config
 }
 
 pub async fn start() -> Site {
-    start_in(TempDir::new().unwrap(), None).await
+    start_in(TempDir::new().unwrap(), None, false).await
+}
+
+/// A master that has the job of the one minion.
+pub async fn start_with_job() -> Site {
+    start_in(TempDir::new().unwrap(), None, true).await
 }
 
 /// Another master with the same CAs, and this epoch at least.
@@ -56,33 +70,41 @@ pub async fn start_beside(site: &Site, epoch: u64) -> Site {
         let file = file.unwrap();
         std::fs::copy(file.path(), state.join("ca").join(file.file_name())).unwrap();
     }
-    start_in(directory, Some(epoch)).await
+    start_in(directory, Some(epoch), false).await
 }
 
-async fn start_in(directory: TempDir, epoch: Option<u64>) -> Site {
+async fn start_in(directory: TempDir, epoch: Option<u64>, has_job: bool) -> Site {
     let config = config(directory.path(), "prod");
     init::init(&config, SystemClock.now()).unwrap();
     if let Some(epoch) = epoch {
         let path = config.state_dir.join("store.db");
-        SqliteStore::open(&path).await.unwrap().close().await;
+        Store::open(&path).await.unwrap().close().await;
         let starts = raise_epoch(&path, epoch).await.unwrap();
         note_epoch(&path, epoch, starts).unwrap();
     }
-    let store: Arc<dyn Store> = Arc::new(
-        SqliteStore::open(&config.state_dir.join("store.db"))
+    let store: Arc<Store> = Arc::new(
+        Store::open(&config.state_dir.join("store.db"))
             .await
             .unwrap(),
     );
+    if has_job {
+        declared::store_job(&store).await;
+    }
     let app = App::open(config, Arc::new(SystemClock), store)
         .await
         .unwrap();
-    let backend = Arc::new(OneJob::new());
+    // Neither the API nor the members of etcd are there.
+    let members = Arc::new(FakeCluster::new(&["bootstrap-1"]));
+    let etcd = Etcd::without_gate(Arc::clone(&app), members);
+    let clusters = Clusters::with_api(Arc::clone(&app), Arc::new(FakeApi::default()));
+    let clusters = Arc::new(clusters.with_etcd(etcd));
+    let backend = Backend::start(Arc::clone(&app), clusters).await.unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let endpoint = listener.local_addr().unwrap().to_string();
     let ca_pem = app.cas.certificate_pem(HALITE).unwrap().to_owned();
     let (stop, stopped) = oneshot::channel::<()>();
     let serving = {
-        let (app, backend) = (Arc::clone(&app), Arc::clone(&backend) as Arc<dyn Backend>);
+        let app = Arc::clone(&app);
         async move {
             let stopped = async {
                 let _ = stopped.await;
@@ -92,7 +114,6 @@ async fn start_in(directory: TempDir, epoch: Option<u64>) -> Site {
     };
     Site {
         app,
-        backend,
         endpoint,
         ca_pem,
         stop: Some(stop),
@@ -172,30 +193,15 @@ impl Site {
             .unwrap()
     }
 
-    /// Waits until the backend was asked something that begins with `what`.
-    pub async fn asked(&self, what: &str) {
-        let mut messages = self.backend.messages.subscribe();
-        let seen = async {
-            loop {
-                messages.borrow_and_update();
-                if self
-                    .backend
-                    .asked
-                    .lock()
-                    .unwrap()
-                    .iter()
-                    .any(|line| line.starts_with(what))
-                {
-                    return;
-                }
-                messages.changed().await.unwrap();
+    /// Waits until this is so; `what` names it.
+    pub async fn until(&self, what: &str, is_so: impl AsyncFn() -> bool) {
+        let so = async {
+            while !is_so().await {
+                tokio::time::sleep(Duration::from_millis(5)).await;
             }
         };
-        if tokio::time::timeout(SOON, seen).await.is_err() {
-            panic!(
-                "the backend was never asked {what:?}, only {:?}",
-                self.backend.asked.lock().unwrap()
-            );
+        if tokio::time::timeout(SOON, so).await.is_err() {
+            panic!("not so: {what}");
         }
     }
 }

@@ -4,27 +4,27 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use halite_master::clock::SystemClock;
-use halite_master::keys;
+use halite_core::clock::SystemClock;
+use halite_core::roster::State;
+use halite_fleet::keys;
 use halite_master::other_masters::look;
-use halite_master::standby::compare::{Heard, others};
-use halite_master::standby::follow::session;
-use halite_master::standby::promote::{PromoteError, Promotion, Unit, Wanted};
-use halite_master::standby::receiver::Receiver;
-use halite_master::standby::roster::State;
-use halite_master::standby::session::SessionError;
-use halite_master::standby::{directory, mark};
-use halite_master::store::{Audit, AuditFilter, SqliteStore, Store as _, fold_log};
 use halite_proto::tonic::{Code, Request, Status};
 use halite_proto::transport::{Channel, ClientIdentity};
 use halite_proto::v1;
 use halite_proto::v1::Epoch;
 use halite_proto::v1::standby_client::StandbyClient;
+use halite_standby::compare::{Heard, others};
+use halite_standby::follow::session;
+use halite_standby::promote::{PromoteError, Promotion, Unit, Wanted};
+use halite_standby::receiver::Receiver;
+use halite_standby::session::SessionError;
+use halite_standby::{directory, mark};
+use halite_store::{Audit, AuditFilter, Store, fold_log};
 use serde_json::json;
 use tempfile::TempDir;
 use tokio::sync::oneshot;
 
-use super::backend::MINION;
+use super::declared::MINION;
 use super::site::{SOON, Site, start};
 
 /// Asks a master for its epoch, as one that has seen none.
@@ -111,7 +111,7 @@ async fn what_a_master_answered_is_on_its_standby_when_both_end_at_once() {
         "{names:?}"
     );
     fold_log(&copy.store()).await.unwrap();
-    let store = SqliteStore::open(&copy.store()).await.unwrap();
+    let store = Store::open(&copy.store()).await.unwrap();
     store.check().await.unwrap();
     let lines = store.audit(&AuditFilter::newest(1000)).await.unwrap();
     for number in 1..=30 {
@@ -269,8 +269,8 @@ async fn a_master_asks_for_others_while_no_standby_follows_and_stops_when_one_an
     let [here, there] = sites;
     let own = there.enrolled("worker-2").await;
     let host = minion_directory(&there, &own);
-    (here.backend.masters.lock().unwrap()).push(there.endpoint.clone());
-    let asks = || look(&here.app, here.backend.as_ref(), host.path());
+    let addresses = [there.endpoint.clone()];
+    let asks = || look(&here.app, &addresses, host.path());
     let standbys = &here.app.standbys;
     let number = standbys.enter(MINION, Arc::default(), 1);
     standbys.set(MINION, number, State::Following, "", 2);

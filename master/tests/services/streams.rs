@@ -1,6 +1,6 @@
 //! What a minion's stream lives through.
 
-use halite_master::store::AuditFilter;
+use halite_proto::PROTOCOL;
 use halite_proto::pki::PrivateKey;
 use halite_proto::tonic::{Code, Request, Response, Status, Streaming};
 use halite_proto::transport::{ClientIdentity, connect_pinned};
@@ -11,11 +11,12 @@ use halite_proto::v1::operator_client::OperatorClient;
 use halite_proto::v1::{
     Epoch, MasterMessage, MinionHello, MinionMessage, master_message, minion_message,
 };
+use halite_store::{AuditFilter, RowState};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 
-use super::backend::{MINION, minion_id};
-use super::site::{SOON, Site, start};
+use super::declared::{JOB, MINION, minion_id};
+use super::site::{SOON, Site, start, start_with_job};
 
 type Line = (mpsc::Sender<MinionMessage>, Streaming<MasterMessage>);
 
@@ -34,6 +35,7 @@ fn hello(protocol: u32) -> MinionMessage {
 fn returned(job: &str) -> MinionMessage {
     let returned = v1::JobReturn {
         job: job.to_owned(),
+        return_json: "{}".to_owned(),
         ..Default::default()
     };
     MinionMessage {
@@ -61,15 +63,15 @@ async fn next(stream: &mut Streaming<MasterMessage>) -> Option<master_message::B
 
 #[tokio::test]
 async fn hello_jobs_and_returns_travel() {
-    let site = start().await;
+    let site = start_with_job().await;
     let minion = site.enrolled(MINION).await;
-    let (sender, mut stream) = open(&site, &minion, hello(1)).await;
+    let (sender, mut stream) = open(&site, &minion, hello(PROTOCOL)).await;
     let Some(master_message::Body::Hello(answer)) = next(&mut stream).await else {
         panic!("no hello")
     };
     assert_eq!((answer.protocol, answer.refused.as_str()), (2, ""));
     assert!(answer.evidence.unwrap().is_proven(&site.ca_pem));
-    assert_eq!(answer.masters, ["127.0.0.1:4550"]);
+    assert_eq!(answer.masters, ["192.0.2.11:4550", "192.0.2.12:4550"]);
     assert!(
         site.app
             .connections
@@ -82,22 +84,19 @@ async fn hello_jobs_and_returns_travel() {
         ("1.2.3", "{\"id\":\"worker-1\"}")
     );
 
-    let job = v1::Job {
-        job: "7".to_owned(),
-        ..Default::default()
+    // What waits for it comes by itself.
+    let Some(master_message::Body::Job(job)) = next(&mut stream).await else {
+        panic!("no job")
     };
-    let job = MasterMessage {
-        body: Some(master_message::Body::Job(job)),
+    assert_eq!(job.job, JOB);
+    sender.send(returned(JOB)).await.unwrap();
+    let Some(master_message::Body::Stored(stored)) = next(&mut stream).await else {
+        panic!("not stored")
     };
-    site.app
-        .connections
-        .send(&minion_id(), job.clone())
-        .await
-        .unwrap();
-    assert_eq!(next(&mut stream).await, job.body);
-
-    sender.send(returned("7")).await.unwrap();
-    site.asked("return 7 of worker-1").await;
+    assert_eq!(stored.job, JOB);
+    let (jid, minion) = (JOB.parse().unwrap(), minion_id());
+    let row = site.app.store.row(&jid, &minion).await.unwrap().unwrap();
+    assert_eq!(row.state, RowState::Returned);
     let grains = v1::Grains {
         grains_json: "{\"new\":1}".to_owned(),
     };
@@ -107,21 +106,18 @@ async fn hello_jobs_and_returns_travel() {
         })
         .await
         .unwrap();
-    site.asked("grains of worker-1").await;
-    assert_eq!(
-        site.app
-            .store
-            .facts(&minion_id())
-            .await
-            .unwrap()
-            .unwrap()
-            .grains_json,
-        "{\"new\":1}"
-    );
+    let known = async || {
+        let facts = site.app.store.facts(&minion_id()).await.unwrap();
+        facts.unwrap().grains_json == "{\"new\":1}"
+    };
+    site.until("the new grains are stored", known).await;
 
     drop(sender);
-    site.asked("disconnected worker-1").await;
-    assert!(!site.app.connections.is_connected(&minion_id()));
+    let gone = async || !site.app.connections.is_connected(&minion_id());
+    site.until("the minion is disconnected", gone).await;
+    let job = MasterMessage {
+        body: Some(master_message::Body::Job(job)),
+    };
     assert!(site.app.connections.send(&minion_id(), job).await.is_err());
 }
 
@@ -218,7 +214,6 @@ async fn the_newer_stream_of_a_minion_wins() {
     let (_sender, mut new) = open(&site, &minion, hello(1)).await;
     next(&mut new).await.unwrap();
     assert_eq!(next(&mut old).await, None, "the old one ends");
-    site.asked("disconnected worker-1").await;
     assert!(
         site.app.connections.is_connected(&minion_id()),
         "the end of the old one does not take the new one out"

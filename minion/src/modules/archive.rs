@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use halite_durable::digest::{sha256, sha256_of_reader};
+use halite_states::args::Args;
 use halite_states::low::Chunk;
 use serde_json::{Map, json};
 
-use super::args::Args;
 use super::clean::{Keep, surplus_below};
 use super::file::Source;
 use super::paths::{NOTES, absolute, follow, join, known_owner, meta_difference, parents, walk};

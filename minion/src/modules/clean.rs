@@ -1,9 +1,9 @@
 //! `clean`: the entries of a directory that no state wants.
 
 use halite_errors::chain;
+use halite_states::args::Args;
 use halite_states::pattern::PathPattern;
 
-use super::args::Args;
 use super::paths::{Found, is_within, join};
 use super::{Failure, failure};
 use crate::host::MountPoint;

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use halite_states::args::{Args, scalar};
 use halite_states::low::Chunk;
 use serde_json::{Map, Value, json};
 
-use super::args::{Args, scalar};
 use super::paths::follow;
 use super::{Failure, Plan, fail};
 use crate::host::effect::{Command, Effect, PATH};

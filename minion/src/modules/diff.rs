@@ -1,8 +1,7 @@
 //! Differences of content, as people and returns see them.
 
 use halite_diff::{CONTEXT, Side, unified};
-
-use super::args::Show;
+use halite_states::args::Show;
 
 /// Files above this many bytes are not compared line by line.
 const MAX_INPUT: usize = 1 << 20;

@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 
 use halite_host_reports::etcd::{LOG, Record, is_log};
 use halite_host_reports::etcd_log::{self, Ids};
+use halite_states::args::Args;
 use halite_states::low::Chunk;
 
-use super::args::Args;
 use super::paths::{absolute, join, parent};
 use super::{Failure, Plan, fail};
 use crate::host::{FileKind, Host};

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeSet;
 
+use halite_states::args::Args;
 use halite_states::low::Chunk;
 use serde_json::{Map, Value, json};
 
-use super::args::Args;
 use super::{Failure, Plan};
 use crate::host::effect::{Effect, FirewallChange, FirewallSettings};
 use crate::host::{FirewallView, Host};

@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 
+use halite_states::args::Args;
 use halite_states::low::Chunk;
 use serde_json::{Map, Value, json};
 
-use super::args::Args;
 use super::{Failure, Plan, fail};
 use crate::host::Host;
 use crate::host::effect::{Effect, FirewallChange, IpsetSettings};

@@ -1,10 +1,10 @@
 //! `etcd.founded`
 
 use halite_host_reports::etcd::LOG;
+use halite_states::args::Args;
 use halite_states::low::Chunk;
 use serde_json::{Map, json};
 
-use super::args::Args;
 use super::etcd::{accepting, has_log, whose};
 use super::image_name::stored;
 use super::paths::{absolute, join};

@@ -1,9 +1,9 @@
 //! `group.*`, by the host's own groupadd(8), groupmod(8), groupdel(8) and gpasswd(1).
 
+use halite_states::args::Args;
 use halite_states::low::Chunk;
 use serde_json::{Map, json};
 
-use super::args::Args;
 use super::user::program;
 use super::{Failure, Plan, fail};
 use crate::host::Host;

@@ -1,9 +1,9 @@
 //! `host.*`: `/etc/hosts`, edited in place.
 
+use halite_states::args::Args;
 use halite_states::low::Chunk;
 use serde_json::{Map, Value, json};
 
-use super::args::Args;
 use super::replace::rewritten;
 use super::{Failure, Plan, fail};
 use crate::host::Host;

@@ -1,9 +1,9 @@
 //! `http.*`
 
+use halite_states::args::Args;
 use halite_states::low::Chunk;
 use serde_json::{Map, json};
 
-use super::args::Args;
 use super::{Failure, Plan, fail};
 use crate::host::Host;
 use crate::host::effect::{Effect, Trust};

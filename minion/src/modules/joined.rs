@@ -2,10 +2,10 @@
 
 use halite_host_reports::etcd::LOG;
 use halite_host_reports::etcd_log::Ids;
+use halite_states::args::Args;
 use halite_states::low::Chunk;
 use serde_json::{Map, json};
 
-use super::args::Args;
 use super::etcd::{has_log, log_ids};
 use super::image_name::stored;
 use super::paths::{absolute, join};

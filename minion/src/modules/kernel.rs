@@ -1,9 +1,9 @@
 //! `sysctl.*` and `kmod.*`
 
+use halite_states::args::{Args, scalar};
 use halite_states::low::Chunk;
 use serde_json::{Map, json};
 
-use super::args::{Args, scalar};
 use super::paths::{absolute, parents};
 use super::{Failure, Plan, fail, replace};
 use crate::host::Host;

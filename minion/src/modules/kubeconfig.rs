@@ -2,10 +2,10 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use halite_states::args::Args;
 use halite_states::low::Chunk;
 use serde_json::{Map, Value, json};
 
-use super::args::Args;
 use super::paths::{absolute, known_owner, parents};
 use super::pki::CertificateSpec;
 use super::x509::{ALGORITHM, meta_plan};

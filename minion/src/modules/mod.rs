@@ -4,7 +4,6 @@
 //! Salt's output can read Halite's.
 
 mod archive;
-mod args;
 mod clean;
 mod cmd;
 mod diff;
@@ -36,10 +35,11 @@ mod user;
 mod x509;
 
 use halite_errors::chain;
+use halite_states::args::Args;
 use halite_states::low::Chunk;
 use serde_json::{Map, Value};
 
-use crate::host::effect::Effect;
+use crate::host::effect::{Effect, Meta};
 use crate::host::{Host, HostError, HostFuture};
 
 pub(crate) use self::cmd::shell;
@@ -102,6 +102,15 @@ pub(crate) fn failure(reason: impl Into<String>) -> Failure {
 /// An `Err` with a text.
 pub(crate) fn fail<T>(reason: impl Into<String>) -> Result<T, Failure> {
     Err(failure(reason))
+}
+
+/// The owner, group and mode that a state's arguments name.
+pub(crate) fn meta(args: &Args<'_>) -> Result<Meta, Failure> {
+    Ok(Meta {
+        user: args.text("user")?,
+        group: args.text("group")?,
+        mode: args.mode("mode")?,
+    })
 }
 
 /// The future of a check.

@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
+use halite_states::args::Args;
 use halite_states::low::Chunk;
 use serde_json::{Map, json};
 
-use super::args::Args;
 use super::fstab::{Fstab, Line};
 use super::paths::{absolute, follow, is_within, parents, real_path};
 use super::{Failure, Plan, fail};

@@ -1,10 +1,10 @@
 //! `pkgrepo.managed`
 
 use halite_durable::digest::sha256;
+use halite_states::args::{Args, Show};
 use halite_states::low::Chunk;
 use serde_json::{Map, json};
 
-use super::args::{Args, Show};
 use super::paths::{NOTES, join, parents};
 use super::{Failure, Plan, diff, fail, replace};
 use crate::host::effect::{Effect, Meta};

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
+use halite_states::args::Args;
 use halite_states::certificates;
 use rcgen::{KeyPair, PublicKeyData};
 use x509_parser::extensions::{GeneralName, ParsedExtension};
@@ -10,7 +11,6 @@ use x509_parser::pem::Pem;
 use x509_parser::prelude::X509Certificate;
 use x509_parser::x509::X509Name;
 
-use super::args::Args;
 use super::{Failure, fail};
 
 const DAY: i64 = 86_400;

@@ -2,10 +2,10 @@
 
 use halite_errors::chain;
 use halite_host_reports::etcd::{LOG, Record};
+use halite_states::args::Args;
 use halite_states::low::Chunk;
 use serde_json::{Map, json};
 
-use super::args::Args;
 use super::etcd::{has_log, log_ids, record_of};
 use super::paths::{absolute, join, meta_difference, parents};
 use super::{Failure, Plan, failure};

@@ -1,9 +1,9 @@
 //! `service.*`: systemd units.
 
+use halite_states::args::Args;
 use halite_states::low::Chunk;
 use serde_json::{Map, json};
 
-use super::args::Args;
 use super::paths::join;
 use super::{Failure, Plan, fail};
 use crate::host::effect::{Effect, UnitAction};

@@ -1,9 +1,9 @@
 //! `static_pod.*`, and `unit.*`: a unit of systemd in the place of a static pod.
 
+use halite_states::args::Args;
 use halite_states::low::Chunk;
 use serde_json::{Map, json};
 
-use super::args::Args;
 use super::paths::{absolute, parents};
 use super::{Failure, Plan, fail};
 use crate::host::Host;

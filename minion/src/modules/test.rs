@@ -1,9 +1,9 @@
 //! `test.*`: states that only pretend, for trying out requisites.
 
+use halite_states::args::Args;
 use halite_states::low::Chunk;
 use serde_json::{Map, Value, json};
 
-use super::args::Args;
 use super::user::program;
 use super::{Failure, Plan, fail};
 use crate::host::Host;

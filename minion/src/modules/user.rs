@@ -1,9 +1,9 @@
 //! `user.*`, by the host's own useradd(8), usermod(8) and userdel(8).
 
+use halite_states::args::Args;
 use halite_states::low::Chunk;
 use serde_json::{Map, Value, json};
 
-use super::args::Args;
 use super::{Failure, Plan};
 use crate::host::effect::{Command, Effect};
 use crate::host::{Host, User};

@@ -1,14 +1,14 @@
 //! `x509.*`
 
+use halite_states::args::Args;
 use halite_states::low::Chunk;
 use rcgen::KeyPair;
 use serde_json::{Map, Value, json};
 
-use super::args::Args;
 use super::paths::{absolute, known_owner, meta_difference, parents};
 use super::pki::CertificateSpec;
 use super::replace::{Removal, not_a_file};
-use super::{Failure, Plan, pki};
+use super::{Failure, Plan, meta, pki};
 use crate::host::Host;
 use crate::host::certificate::key_in_file;
 use crate::host::effect::{CertificateRequest, Effect, Meta};
@@ -30,7 +30,7 @@ pub(super) async fn certificate(host: &dyn Host, chunk: &Chunk) -> Result<Plan, 
         Some(path) => absolute(&path)?,
         None => with_key_extension(&cert_path),
     };
-    let mut meta = args.meta("mode")?;
+    let mut meta = meta(&args)?;
     meta.user.get_or_insert_with(|| "root".to_owned());
     meta.group.get_or_insert_with(|| "root".to_owned());
     meta.mode = Some(meta.mode.unwrap_or(if combined { 0o600 } else { 0o644 }));

@@ -5,7 +5,7 @@ use halite_states::compile;
 use halite_states::compile::Compiled;
 use serde_json::{Value, json};
 
-use crate::support::{chunk, contents, fixture, highstate, sure, with};
+use crate::support::{assert_chain, chunk, contents, fixture, highstate, sure, with};
 
 const API_SERVER: &str = "/etc/kubernetes/manifests/kube-apiserver.yaml";
 const SERVERS: [&str; 2] = ["https://10.10.0.11:2379", "https://10.10.1.12:2379"];
@@ -55,6 +55,12 @@ fn steps(name: &str, pillar: &Value) -> (Vec<String>, Compiled) {
     let compiled = sure(with(pillar, &grains, |input| compile::step(input, &names)));
     let ids = compiled.low.chunks.iter().map(|chunk| chunk.id.clone());
     (ids.collect(), compiled)
+}
+
+/// Returns whether all of these are among the steps, in this order.
+fn are_in_order(steps: &[String], wanted: &[&str]) -> bool {
+    let mut steps = steps.iter();
+    wanted.iter().all(|id| steps.any(|step| step == id))
 }
 
 /// The master's pillar for a run about `worker-1` with these roles, beside `bootstrap-1` and `cp-2`.
@@ -217,50 +223,21 @@ fn the_api_servers_follow_a_member_that_comes() {
         pillar
     };
     let (ids, compiled) = steps("add_node", &run(&["etcd"]));
-    assert_eq!(
-        ids,
-        [
-            "enrolled",
-            "peers",
-            "preflight",
-            "host",
-            "containerd",
-            "late-peers",
-            "turn",
-            "learner",
-            "earlier-member",
-            "etcd",
-            "promoted",
-            "member",
-            "bootstrap-1-vip",
-            "bootstrap-1-members",
-            "cp-2-vip",
-            "cp-2-members",
-            "members",
-            "turn-ends",
-            "custom",
-        ]
-    );
-    for (index, chunk) in compiled.low.chunks.iter().enumerate().skip(1) {
-        assert_eq!(chunk.requisites.require, [index - 1], "{}", chunk.id);
-    }
+    let order = [
+        "turn",
+        "learner",
+        "promoted",
+        "bootstrap-1-members",
+        "cp-2-members",
+        "members",
+        "turn-ends",
+    ];
+    assert!(are_in_order(&ids, &order), "{ids:?}");
+    assert_chain(&compiled);
     let (ids, _) = steps("add_node", &run(&["etcd", "worker"]));
-    let after: Vec<&str> = ids
-        .iter()
-        .map(String::as_str)
-        .skip_while(|id| *id != "members")
-        .collect();
-    assert_eq!(
-        after,
-        [
-            "members",
-            "turn-ends",
-            "node",
-            "ready",
-            "dns",
-            "custom",
-            "pod-network"
-        ]
+    assert!(
+        are_in_order(&ids, &["members", "turn-ends", "node", "ready"]),
+        "{ids:?}"
     );
     let (ids, _) = steps("add_node", &run(&["control-plane"]));
     assert!(
@@ -272,30 +249,16 @@ fn the_api_servers_follow_a_member_that_comes() {
 #[test]
 fn the_api_servers_follow_a_member_that_leaves() {
     let (ids, compiled) = steps("remove_node", &run(&["etcd"]));
-    assert_eq!(
-        ids,
-        [
-            "turn",
-            "allowed",
-            "mounts",
-            "member",
-            "host",
-            "node",
-            "minion",
-            "undeclared",
-            "peers",
-            "bootstrap-1-vip",
-            "bootstrap-1-members",
-            "cp-2-vip",
-            "cp-2-members",
-            "members",
-            "names",
-            "key",
-        ]
-    );
-    for (index, chunk) in compiled.low.chunks.iter().enumerate().skip(1) {
-        assert_eq!(chunk.requisites.require, [index - 1], "{}", chunk.id);
-    }
+    let order = [
+        "turn",
+        "member",
+        "undeclared",
+        "bootstrap-1-members",
+        "cp-2-members",
+        "members",
+    ];
+    assert!(are_in_order(&ids, &order), "{ids:?}");
+    assert_chain(&compiled);
     let (ids, _) = steps("remove_node", &run(&["worker"]));
     assert!(!ids.contains(&"members".to_owned()), "{ids:?}");
 }
@@ -311,45 +274,26 @@ fn an_upgrade_takes_members_before_the_further_control_planes() {
     pillar["halite"]["master"]["node"] = json!("bootstrap-1");
     pillar["bundle"] = json!("0.2.0");
     let (ids, compiled) = steps("upgrade", &pillar);
-    let of_hosts: Vec<&str> = (ids.iter().map(String::as_str))
-        .filter(|id| {
-            ["bootstrap-1-", "cp-2-", "worker-1-"]
-                .iter()
-                .any(|host| id.starts_with(host))
-        })
-        .collect();
-    assert_eq!(
-        of_hosts,
-        [
-            "bootstrap-1-may-restart",
-            "bootstrap-1-vip",
-            "bootstrap-1-etcd",
-            "bootstrap-1-control-plane",
-            "bootstrap-1-host",
-            "bootstrap-1-ready",
-            "bootstrap-1-uncordoned",
-            "worker-1-may-restart",
-            "worker-1-etcd",
-            "worker-1-host",
-            "cp-2-vip",
-            "cp-2-control-plane",
-            "cp-2-host",
-            "cp-2-ready",
-            "cp-2-uncordoned",
-        ]
-    );
-    for (index, chunk) in compiled.low.chunks.iter().enumerate().skip(1) {
-        assert_eq!(chunk.requisites.require, [index - 1], "{}", chunk.id);
-    }
+    let order = [
+        "bootstrap-1-etcd",
+        "bootstrap-1-control-plane",
+        "bootstrap-1-host",
+        "worker-1-etcd",
+        "worker-1-host",
+        "cp-2-control-plane",
+        "cp-2-host",
+    ];
+    assert!(are_in_order(&ids, &order), "{ids:?}");
+    assert_chain(&compiled);
 }
 
 #[test]
 fn a_host_of_etcd_alone_reboots_while_the_others_can_miss_it() {
     let (ids, _) = steps("reboot_node", &run(&["etcd"]));
-    assert_eq!(
-        ids,
-        ["turn", "may-be-missing", "leader", "rebooted", "pods"]
-    );
+    let order = ["turn", "may-be-missing", "leader", "rebooted", "pods"];
+    assert!(are_in_order(&ids, &order), "{ids:?}");
+    // It is no node.
+    assert!(!ids.contains(&"ready".to_owned()), "{ids:?}");
 }
 
 /// With the first host's member they would be two, none of which could fail: it is given away, after no API
@@ -359,26 +303,19 @@ fn the_first_host_gives_its_member_away_when_that_costs_nothing() {
     let mut pillar = run(&["etcd"]);
     pillar["halite"]["etcd"]["servers"] = json!(["https://10.10.0.11:2379"]);
     let (ids, compiled) = steps("add_node", &pillar);
-    let given = [
+    let order = [
         "member",
         "given",
-        "bootstrap-1-vip",
         "bootstrap-1-members",
-        "cp-2-vip",
         "cp-2-members",
         "members",
         "given-away",
         "former-member",
         "former-role",
-        "former-peers",
         "turn-ends",
-        "custom",
     ];
-    let from = ids.iter().position(|id| id == "member").unwrap();
-    assert_eq!(ids[from..], given);
-    for (index, chunk) in compiled.low.chunks.iter().enumerate().skip(1) {
-        assert_eq!(chunk.requisites.require, [index - 1], "{}", chunk.id);
-    }
+    assert!(are_in_order(&ids, &order), "{ids:?}");
+    assert_chain(&compiled);
     let at = |id: &str| &compiled.low.chunks[ids.iter().position(|found| found == id).unwrap()];
     assert_eq!(at("given").function(), "halite.control_plane_joined");
     assert_eq!(at("given-away").args["node"], "bootstrap-1");
@@ -389,8 +326,8 @@ fn the_first_host_gives_its_member_away_when_that_costs_nothing() {
     // A run that was interrupted after that record, or after the new member had its vote.
     for servers in [json!(["https://10.10.1.12:2379"]), json!(SERVERS)] {
         pillar["halite"]["etcd"]["servers"] = servers;
-        let (ids, _) = steps("add_node", &pillar);
-        assert_eq!(ids[from..], given);
+        let (again, _) = steps("add_node", &pillar);
+        assert_eq!(again, ids);
     }
     // A third member: none may fail less.
     pillar["halite"]["etcd"]["servers"] =

@@ -4,15 +4,16 @@ use halite_states::compile;
 use halite_states::compile::Compiled;
 use serde_json::json;
 
-use crate::support::{fixture, sure, with};
+use crate::support::{assert_chain, fixture, golden, steps, sure, with};
 
+/// Steps of hosts by their roles, for the eye: a change of the tree shows in one file.
 #[test]
-fn orchestrations_compile() {
-    let (pillar, grains) = fixture("master");
-    let bootstrap = sure(with(&pillar, &grains, |i| {
-        compile::step(i, &["halite.orchestrate.bootstrap".to_owned()])
-    }));
-    let steps = |compiled: &Compiled| {
+fn orchestrations_compile_and_no_step_waits_for_the_states_of_the_operator() {
+    let (mut pillar, grains) = fixture("master");
+    let compiled = |pillar: &serde_json::Value, name: &str| {
+        let compiled = sure(with(pillar, &grains, |i| {
+            compile::step(i, &[format!("halite.orchestrate.{name}")])
+        }));
         let chunks = &compiled.low.chunks;
         let custom = chunks.iter().position(|chunk| chunk.id == "custom");
         let custom = custom.unwrap();
@@ -23,135 +24,23 @@ fn orchestrations_compile() {
             "a step waits for the operator's own states"
         );
         compiled
-            .low
-            .chunks
-            .iter()
-            .map(|c| c.id.clone())
-            .collect::<Vec<_>>()
     };
-    assert_eq!(
-        steps(&bootstrap),
-        [
-            "host",
-            "images",
-            "containerd",
-            "etcd",
-            "control-plane",
-            "network",
-            "ready",
-            "custom",
-            "pod-network"
-        ]
-    );
-    let mut pillar = pillar;
+    let mut text = steps("bootstrap", &compiled(&pillar, "bootstrap"));
     pillar["node"] = json!("worker-1");
-    let add = sure(with(&pillar, &grains, |i| {
-        compile::step(i, &["halite.orchestrate.add_node".to_owned()])
-    }));
-    assert_eq!(
-        steps(&add),
-        [
-            "enrolled",
-            "peers",
-            "preflight",
-            "host",
-            "containerd",
-            "kubelet",
-            "late-peers",
-            "node",
-            "ready",
-            "dns",
-            "custom",
-            "pod-network"
-        ]
-    );
-    assert_eq!(add.low.chunks[3].args["tgt"], "worker-1");
-    for (roles, wanted) in [
-        (
-            json!(["worker", "registry"]),
-            &[
-                "enrolled",
-                "peers",
-                "preflight",
-                "host",
-                "registry",
-                "containerd",
-                "kubelet",
-                "late-peers",
-                "node",
-                "ready",
-                "dns",
-                "custom",
-                "clients",
-                "pod-network",
-            ][..],
-        ),
-        (
-            json!(["registry"]),
-            &[
-                "enrolled",
-                "peers",
-                "preflight",
-                "host",
-                "registry",
-                "late-peers",
-                "custom",
-                "clients",
-            ],
-        ),
-        (
-            json!(["frontend"]),
-            &[
-                "enrolled",
-                "peers",
-                "preflight",
-                "host",
-                "late-peers",
-                "custom",
-            ],
-        ),
-        (
-            json!(["control-plane", "etcd"]),
-            &[
-                "enrolled",
-                "peers",
-                "preflight",
-                "host",
-                "containerd",
-                "kubelet",
-                "late-peers",
-                "turn",
-                "learner",
-                "earlier-member",
-                "etcd",
-                "promoted",
-                "control-plane",
-                "registered",
-                "turn-ends",
-                "api-clients",
-                "node",
-                "masters",
-                "components",
-                "ready",
-                "other-masters",
-                "dns",
-                "custom",
-                "pod-network",
-            ],
-        ),
+    for roles in [
+        &["worker"][..],
+        &["worker", "registry"],
+        &["registry"],
+        &["frontend"],
+        &["control-plane", "etcd"],
     ] {
-        let runs = roles
-            .as_array()
-            .unwrap()
-            .iter()
-            .any(|role| role != "registry" && role != "frontend");
-        pillar["halite"]["nodes"]["worker-1"]["roles"] = roles;
+        let runs = !matches!(roles, ["registry"] | ["frontend"]);
+        pillar["halite"]["nodes"]["worker-1"]["roles"] = json!(roles);
         pillar["halite"]["nodes"]["worker-1"]["runs"] = json!({"containers": runs});
-        let add = sure(with(&pillar, &grains, |i| {
-            compile::step(i, &["halite.orchestrate.add_node".to_owned()])
-        }));
-        assert_eq!(steps(&add), wanted);
+        let case = format!("add_node, {}", roles.join(" "));
+        text += &steps(&case, &compiled(&pillar, "add_node"));
     }
+    golden("steps-add.txt", &text);
 }
 
 /// The steps of an upgrade to the bundle 0.2.0: id, function, target, and what the step requires.
@@ -346,7 +235,7 @@ fn an_upgrade_backs_up_first_and_drains_each_host_before_it_changes() {
 }
 
 /// The steps of a reboot, each after the one before.
-fn reboot(roles: &[&str], drain: Option<serde_json::Value>) -> Vec<String> {
+fn reboot(roles: &[&str], drain: Option<serde_json::Value>) -> Compiled {
     let (mut pillar, grains) = fixture("master");
     pillar["node"] = json!("worker-1");
     let runs = roles != ["frontend"];
@@ -358,50 +247,33 @@ fn reboot(roles: &[&str], drain: Option<serde_json::Value>) -> Vec<String> {
     let compiled = sure(with(&pillar, &grains, |i| {
         compile::step(i, &["halite.orchestrate.reboot_node".to_owned()])
     }));
-    let chunks = compiled.low.chunks.iter().enumerate();
-    let step = |(index, chunk): (usize, &halite_states::low::Chunk)| {
-        let wanted: Vec<usize> = index.checked_sub(1).into_iter().collect();
-        assert_eq!(chunk.requisites.require, wanted, "{}", chunk.id);
-        chunk.id.clone()
-    };
-    chunks.map(step).collect()
+    assert_chain(&compiled);
+    compiled
 }
 
 #[test]
 fn a_reboot_has_the_steps_that_the_host_needs() {
     let drain = || Some(json!({"timeout": 60}));
-    assert_eq!(
-        reboot(&["worker"], drain()),
-        ["drained", "rebooted", "ready", "uncordoned"]
-    );
-    assert_eq!(reboot(&["frontend"], drain()), ["rebooted"]);
-    assert_eq!(
-        reboot(&["control-plane", "etcd"], drain()),
-        [
-            "turn",
-            "may-be-missing",
-            "vip",
-            "drained",
-            "api-server",
-            "leader",
-            "rebooted",
-            "pods",
-            "ready",
-            "uncordoned"
-        ]
-    );
-    assert_eq!(
-        reboot(&["etcd"], None),
-        [
-            "turn",
-            "may-be-missing",
-            "leader",
-            "rebooted",
-            "pods",
-            "ready",
-            "uncordoned"
-        ]
-    );
+    let mut text = String::new();
+    for (roles, drain) in [
+        (&["worker"][..], drain()),
+        (&["frontend"], drain()),
+        (&["control-plane", "etcd"], drain()),
+        (&["etcd"], None),
+    ] {
+        let compiled = reboot(roles, drain.clone());
+        let has = |fun: &str| compiled.low.chunks.iter().any(|chunk| chunk.fun == fun);
+        let is_node = roles != ["frontend"];
+        assert_eq!(has("drain"), is_node && drain.is_some(), "{roles:?}");
+        assert_eq!(has("uncordon"), is_node, "{roles:?}");
+        assert_eq!(
+            has("etcd_quorum_allows"),
+            roles.contains(&"etcd"),
+            "{roles:?}"
+        );
+        text += &steps(&format!("reboot_node, {}", roles.join(" ")), &compiled);
+    }
+    golden("steps-reboot.txt", &text);
 }
 
 /// Every SLS that a step names can be applied alone.

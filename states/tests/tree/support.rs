@@ -128,3 +128,24 @@ pub fn listing(compiled: &Compiled) -> String {
         })
         .collect()
 }
+
+/// The steps of an orchestration, one a line: its id, its function, and what it is about.
+pub fn steps(case: &str, compiled: &Compiled) -> String {
+    let line = |chunk: &Chunk| {
+        let about = ["tgt", "node"]
+            .iter()
+            .find_map(|key| chunk.args.get(*key)?.as_str());
+        let about = about.unwrap_or_default();
+        let line = format!("  {:<20} {:<28} {about}", chunk.id, chunk.function());
+        line.trim_end().to_owned() + "\n"
+    };
+    let lines: String = compiled.low.chunks.iter().map(line).collect();
+    format!("{case}\n{lines}")
+}
+
+/// Each step waits for the one before it alone.
+pub fn assert_chain(compiled: &Compiled) {
+    for (index, chunk) in compiled.low.chunks.iter().enumerate().skip(1) {
+        assert_eq!(chunk.requisites.require, [index - 1], "{}", chunk.id);
+    }
+}

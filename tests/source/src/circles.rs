@@ -1,5 +1,5 @@
-//! Imports between the modules of a crate go one way. Only a parent and its own private children
-//! may import each other.
+//! Imports between the modules of a crate go one way, file by file and folder by folder. Only a
+//! parent and its own private children may import each other.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -104,6 +104,98 @@ fn no_modules_import_each_other_in_a_circle() {
         }
     }
     assert!(findings.is_empty(), "{}", findings.join("\n"));
+}
+
+/// The arrows between the folders in each folder. A module counts for its folder with all that is
+/// below it; imports between a folder and what is in it are those of files.
+fn folders(
+    arrows: &BTreeMap<Name, BTreeSet<Name>>,
+) -> BTreeMap<Name, BTreeMap<Name, BTreeSet<Name>>> {
+    let mut folders: BTreeMap<Name, BTreeMap<Name, BTreeSet<Name>>> = BTreeMap::new();
+    for (from, targets) in arrows {
+        for to in targets {
+            let same = from.iter().zip(to).take_while(|(a, b)| a == b).count();
+            if same < from.len() && same < to.len() {
+                let siblings = folders.entry(from[..same].to_vec()).or_default();
+                siblings.entry(to[..=same].to_vec()).or_default();
+                let own = siblings.entry(from[..=same].to_vec()).or_default();
+                own.insert(to[..=same].to_vec());
+            }
+        }
+    }
+    folders
+}
+
+/// One import for each arrow between two folders of a circle.
+fn reasons(arrows: &BTreeMap<Name, BTreeSet<Name>>, circle: &BTreeSet<&Name>) -> Vec<String> {
+    let mut reasons = Vec::new();
+    for one in circle {
+        for other in circle.iter().filter(|other| *other != one) {
+            let import = arrows.iter().find_map(|(from, targets)| {
+                let to = targets.iter().find(|to| to.starts_with(other))?;
+                from.starts_with(one).then_some((from, to))
+            });
+            if let Some((from, to)) = import {
+                reasons.push(format!("  {} imports {}", shown(from), shown(to)));
+            }
+        }
+    }
+    reasons
+}
+
+/// A module's path as code has it.
+fn shown(name: &[String]) -> String {
+    [&["crate".to_owned()], name].concat().join("::")
+}
+
+#[test]
+fn no_folders_import_each_other_in_a_circle() {
+    let mut findings = Vec::new();
+    for package in &tree::packages() {
+        for file in &package.roots {
+            let arrows = arrows(&modules::of_crate(file));
+            for (folder, siblings) in folders(&arrows) {
+                for circle in circles(&siblings) {
+                    let names = circle.iter().filter_map(|name| name.last().cloned());
+                    let names = names.collect::<Vec<String>>().join(", ");
+                    let found = format!("{}: {names} in {}", package.name, shown(&folder));
+                    findings.push(format!("{found} import each other:"));
+                    findings.extend(reasons(&arrows, &circle));
+                }
+            }
+        }
+    }
+    assert!(findings.is_empty(), "{}", findings.join("\n"));
+}
+
+#[test]
+fn a_circle_of_folders_is_found_though_no_files_are_in_one() {
+    let name = |text: &str| -> Name { text.split("::").map(str::to_owned).collect() };
+    let imports = |pairs: &[(&str, &[&str])]| -> BTreeMap<Name, BTreeSet<Name>> {
+        let imports = pairs.iter();
+        imports
+            .map(|(from, to)| (name(from), to.iter().map(|to| name(to)).collect()))
+            .collect()
+    };
+    let arrows = imports(&[
+        ("a::one", &["b::one"]),
+        ("a::two", &[]),
+        ("b::one", &[]),
+        ("b::two", &["a::two"]),
+    ]);
+    assert!(circles(&arrows).is_empty());
+    let found = folders(&arrows);
+    assert_eq!(found.len(), 1);
+    let circles = circles(&found[&Name::new()]);
+    let (a, b) = (name("a"), name("b"));
+    assert_eq!(circles, [BTreeSet::from([&a, &b])]);
+    assert_eq!(
+        reasons(&arrows, &circles[0]),
+        [
+            "  crate::a::one imports crate::b::one",
+            "  crate::b::two imports crate::a::two"
+        ]
+    );
 }
 
 #[test]

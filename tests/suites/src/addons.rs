@@ -6,13 +6,14 @@ use std::collections::BTreeSet;
 use std::fs;
 
 use anyhow::{Context as _, Error, Result, anyhow, bail, ensure};
-use halite_lab::cluster::{BOOTSTRAP, Cluster, DOCUMENT, WORKER};
+use halite_lab::cluster::{BOOTSTRAP, Cluster, WORKER};
 use halite_lab::wait;
 use halite_upstream::versions::BUSYBOX;
 use serde_json::Value;
 
 use super::cluster::PODS;
 use super::repair::{highstate, pods, quiet, settled};
+use crate::declare::declare;
 use crate::test::{Counts, Test};
 
 pub(super) const TESTS: &[Test<Cluster>] = &[
@@ -45,24 +46,6 @@ const PASSING: &[&str] = &[
     "events.events.k8s.io",
     "leases.coordination.k8s.io",
 ];
-
-/// Sets a top-level key of the cluster document, on one line; an empty value removes the key.
-pub(super) fn declare(cluster: &Cluster, key: &str, value: &str) -> Result<()> {
-    let file = cluster.bootstrap.file(DOCUMENT);
-    let text = fs::read_to_string(&file)?;
-    let key = format!("{key}:");
-    let rest: String = text
-        .lines()
-        .filter(|line| !line.starts_with(&key))
-        .map(|line| format!("{line}\n"))
-        .collect();
-    let line = if value.is_empty() {
-        String::new()
-    } else {
-        format!("{key} {value}\n")
-    };
-    fs::write(&file, rest + &line).with_context(|| format!("cannot write {}", file.display()))
-}
 
 /// Every object of every kind, by kind, namespace and name.
 pub(super) fn objects(cluster: &Cluster) -> Result<BTreeSet<String>> {

@@ -35,6 +35,7 @@ mod roles;
 mod stalls;
 mod standbys;
 mod switches;
+mod taints;
 mod taken_out;
 mod touched;
 mod upgrade_dies;

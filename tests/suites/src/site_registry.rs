@@ -13,7 +13,7 @@ use halite_lab::wait;
 use halite_upstream::versions::BUSYBOX;
 use serde_json::{Value, json};
 
-use super::addons::declare;
+use super::declare::declare;
 use super::registry::{CA, curl};
 use super::repair::{highstate, quiet};
 use super::secret::{declared, holders};

@@ -3,13 +3,10 @@
 //! signature.
 
 pub(crate) mod package;
-pub(crate) mod program;
 mod proof;
 mod repository;
 mod resolver;
-mod sign;
 
 pub(crate) use proof::prove;
 pub(crate) use repository::write;
 pub(crate) use resolver::{fetch, request, unkept};
-pub use sign::{Kind, Signer};

@@ -6,13 +6,13 @@ use std::process::Command;
 use halite_fetch::apt_index::Control;
 use halite_iso9660::portable;
 
-use super::program;
 use crate::error::Error;
+use crate::process;
 
 /// Reads the control fields of an archive.
 pub fn read(archive: &Path) -> Result<Control, Error> {
     let what = format!("reading {}", archive.display());
-    let text = program::run(Command::new("dpkg-deb").arg("--field").arg(archive), &what)?;
+    let text = process::run(Command::new("dpkg-deb").arg("--field").arg(archive), &what)?;
     Ok(Control::parse(&text))
 }
 

@@ -7,8 +7,8 @@ use std::process::Command;
 
 use halite_durable::{ScratchDir, files};
 
-use super::program;
 use crate::error::Error;
+use crate::process;
 
 /// Lets apt plan the installation of `packages` on a host with the dpkg status `base` from the
 /// repository alone. That includes the check of its signature.
@@ -66,8 +66,8 @@ pub fn prove(root: &Path, base: &Path, packages: &[String]) -> Result<(), Error>
         ]);
         apt
     };
-    program::run(apt().arg("update"), "reading the new repository with apt")?;
-    program::run(
+    process::run(apt().arg("update"), "reading the new repository with apt")?;
+    process::run(
         apt()
             .args(["--no-install-recommends", "--simulate", "install"])
             .args(packages),

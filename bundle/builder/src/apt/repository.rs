@@ -10,8 +10,8 @@ use halite_fetch::apt_index::INDEX;
 use jiff::Timestamp;
 
 use super::package;
-use super::sign::Signer;
 use crate::error::Error;
+use crate::signer::Signer;
 
 /// Writes the indexes of a repository whose archives are in `pool/`, signs them, and writes the
 /// public key beside them. Returns package name to version.

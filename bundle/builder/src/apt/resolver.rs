@@ -7,9 +7,9 @@ use std::process::Command;
 
 use halite_durable::{ScratchDir, digest, files};
 
-use super::program;
 use crate::error::Error;
 use crate::lock::Lock;
+use crate::process;
 
 /// The identity of a request: the packages and the exact status of the base.
 pub fn request(packages: &[String], base: &Path) -> Result<String, Error> {
@@ -45,7 +45,7 @@ pub fn fetch(
         Err(first) => {
             // apt knows no package on a machine that has never updated its package lists.
             let mut update = Command::new("apt-get");
-            if let Err(second) = program::run(
+            if let Err(second) = process::run(
                 update.args(["update", "-qq"]),
                 "refreshing the package lists",
             ) {
@@ -56,7 +56,7 @@ pub fn fetch(
     };
     drop_others(&listed, archives)?;
     let what = format!("downloading {} packages", listed.len());
-    program::run(
+    process::run(
         apt(base, archives)
             .arg("--download-only")
             .arg("install")
@@ -139,7 +139,7 @@ fn list(packages: &[String], base: &Path, archives: &Path) -> Result<Vec<Listed>
     let nowhere = ScratchDir::within(archives, ".nowhere-")?;
     files::make_dir(&nowhere.path().join("partial"))?;
     let mut ask = apt(base, nowhere.path());
-    let printed = program::run(
+    let printed = process::run(
         ask.arg("--print-uris").arg("install").args(packages),
         "asking the package sources",
     )?;

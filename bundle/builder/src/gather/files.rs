@@ -151,7 +151,7 @@ fn place(from: &Path, sha256: &str, to: &Path) -> Result<(), Error> {
     if found.0 != sha256 {
         return Err(Error::damaged(from, &found));
     }
-    fs::rename(&new, to).map_err(Error::file("write", to))
+    Ok(files::publish(&new, to)?)
 }
 
 fn artifact(url: &str, digest: Option<Digest>, size: Option<u64>) -> Artifact {

@@ -11,8 +11,8 @@ use halite_durable::files;
 use halite_iso9660::portable;
 
 use super::{Kind, Package, Relation, Source};
-use crate::apt::program;
 use crate::error::Error;
+use crate::process;
 
 /// The earliest time that every tool can represent (FAT begins there); packages have no time of
 /// their own.
@@ -81,7 +81,7 @@ pub fn write(package: &Package, out: &Path) -> Result<PathBuf, Error> {
         .env("SOURCE_DATE_EPOCH", EPOCH)
         .env("DPKG_DEB_THREADS_MAX", "1");
     build.args(["--root-owner-group", "-Zzstd", "-z3", "--build"]);
-    program::run(
+    process::run(
         build.arg(&root).arg(&archive),
         &format!("making the package {}", package.name),
     )?;

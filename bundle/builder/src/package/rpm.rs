@@ -8,9 +8,8 @@ use halite_durable::files;
 
 use super::deb::EPOCH;
 use super::{Kind, Package, Relation, Source};
-use crate::apt::program;
 use crate::error::Error;
-use crate::rpm;
+use crate::process;
 
 /// Macros that make the same package the same bytes on every machine, and keep rpmbuild from
 /// changing the files.
@@ -62,7 +61,7 @@ pub fn write(package: &Package, out: &Path) -> Result<PathBuf, Error> {
         0o644,
         self::specification(package).as_bytes(),
     )?;
-    let mut build = rpm::program("rpmbuild", work.path());
+    let mut build = process::rpm("rpmbuild", work.path());
     build.env("SOURCE_DATE_EPOCH", EPOCH).args([
         "-bb",
         "--quiet",
@@ -82,7 +81,7 @@ pub fn write(package: &Package, out: &Path) -> Result<PathBuf, Error> {
             .arg(format!("{name} {}", path.display()));
     }
     build.arg("--buildroot").arg(&root).arg(&specification);
-    program::run(&mut build, &format!("making the package {}", package.name))?;
+    process::run(&mut build, &format!("making the package {}", package.name))?;
     let name = format!(
         "{}-{}-{}.x86_64.rpm",
         package.name,

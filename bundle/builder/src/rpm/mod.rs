@@ -14,5 +14,4 @@ pub(crate) use proof::prove;
 pub use repository::{KEY, PACKAGES, REPOMD};
 pub(crate) use repository::{check, file_name, write};
 pub use resolver::{Closure, Unsatisfied, closure};
-pub(crate) use stubs::program;
 pub use stubs::{database, stubs};

@@ -9,8 +9,8 @@ use halite_durable::files;
 
 use super::repository::KEY;
 use super::{Base, database};
-use crate::apt::program;
 use crate::error::Error;
+use crate::process;
 
 /// Lets dnf install `packages` on a host with the base from the repository alone, up to rpm's own
 /// test of the transaction. That includes the checks of all signatures.
@@ -47,7 +47,7 @@ pub fn prove(root: &Path, base: &Base, packages: &[String]) -> Result<(), Error>
         .args(["--quiet", "-y", "-c", &own("dnf.conf"), "--installroot"])
         .arg(&host);
     dnf.args(["--releasever=0", "--forcearch=x86_64", "install"]);
-    program::run(dnf.args(packages), "planning")
+    process::run(dnf.args(packages), "planning")
         .map(drop)
         .map_err(|error| {
             Error::Incomplete(format!(

@@ -10,9 +10,9 @@ use std::time::{Duration, SystemTime};
 use halite_durable::files;
 use jiff::Timestamp;
 
-use super::program as rpm;
-use crate::apt::{Signer, program};
 use crate::error::Error;
+use crate::process;
+use crate::signer::Signer;
 
 /// The directory of packages in the repository.
 pub const PACKAGES: &str = "packages";
@@ -70,7 +70,7 @@ pub fn write(
         "--workers=1",
     ]);
     index.env("SOURCE_DATE_EPOCH", &seconds).arg(root);
-    program::run(&mut index, "writing the indexes of the yum repository")?;
+    process::run(&mut index, "writing the indexes of the yum repository")?;
     signer.detach(
         &root.join(REPOMD),
         &root.join(format!("{REPOMD}.asc")),
@@ -92,11 +92,11 @@ pub fn file_name(name: &str, digest: &str) -> String {
 
 /// Reads the name and version of a package, with the epoch if it has one.
 pub fn label(file: &Path) -> Result<(String, String), Error> {
-    let mut ask = rpm("rpm", Path::new("/"));
+    let mut ask = process::rpm("rpm", Path::new("/"));
     ask.args(["-qp", "--nosignature", "--nodigest", "--qf"]);
     ask.arg(r"%{NAME} %|EPOCH?{%{EPOCH}:}|%{VERSION}-%{RELEASE}")
         .arg(file);
-    let said = program::run(&mut ask, &format!("reading {}", file.display()))?;
+    let said = process::run(&mut ask, &format!("reading {}", file.display()))?;
     let (name, version) = said
         .split_once(' ')
         .ok_or_else(|| Error::content(file, "it is no package"))?;
@@ -115,15 +115,15 @@ pub fn check(packages: &[PathBuf], keys: &[PathBuf]) -> Result<(), Error> {
         tempfile::tempdir().map_err(Error::file("make a directory in", std::env::temp_dir()))?;
     let database = format!("_dbpath {}", work.path().join("keys").display());
     let tool = || {
-        let mut tool = rpm("rpmkeys", work.path());
+        let mut tool = process::rpm("rpmkeys", work.path());
         tool.args(["--define", &database, "--define", "_pkgverify_level all"]);
         tool
     };
-    program::run(
+    process::run(
         tool().arg("--import").args(keys),
         "reading the keys of the package repositories",
     )?;
-    program::run(
+    process::run(
         tool().arg("--checksig").args(packages),
         "checking the signatures of packages",
     )

@@ -3,14 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use halite_durable::files;
 use halite_fetch::yum::Need;
 
 use super::{Base, Installed};
-use crate::apt::program as run;
 use crate::error::Error;
+use crate::process;
 
 /// Makes a package without content for each installed package, in a directory. Files become
 /// provided names, which satisfy the same dependencies.
@@ -41,7 +40,7 @@ pub fn stubs(packages: &[Installed], out: &Path) -> Result<Vec<PathBuf>, Error> 
         files::write(&file, 0o644, format!("{head}{text}").as_bytes())?;
         let define =
             |name: &str, path: &Path| ["--define".to_owned(), format!("{name} {}", path.display())];
-        let mut build = program("rpmbuild", work.path());
+        let mut build = process::rpm("rpmbuild", work.path());
         build.args([
             "-bb",
             "--quiet",
@@ -59,7 +58,7 @@ pub fn stubs(packages: &[Installed], out: &Path) -> Result<Vec<PathBuf>, Error> 
             "--define",
             "_rpmfilename %%{NAME}-%%{VERSION}-%%{RELEASE}.%%{ARCH}.rpm",
         ]);
-        run::run(&mut build, "making stubs of the packages of the base")?;
+        process::run(&mut build, "making stubs of the packages of the base")?;
     }
     let names: BTreeSet<String> = files::walk(out)?
         .into_iter()
@@ -67,9 +66,6 @@ pub fn stubs(packages: &[Installed], out: &Path) -> Result<Vec<PathBuf>, Error> 
         .collect();
     Ok(names.into_iter().map(|name| out.join(name)).collect())
 }
-
-/// The path of rpm's database on every distribution with dnf, at least as a link.
-const DATABASE: &str = "/var/lib/rpm";
 
 /// Makes a root directory whose rpm database lists the base as installed.
 ///
@@ -80,7 +76,7 @@ pub fn database(base: &Base, root: &Path) -> Result<(), Error> {
         tempfile::tempdir().map_err(Error::file("make a directory in", std::env::temp_dir()))?;
     let stubs = stubs(&base.packages, &work.path().join("packages"))?;
     files::make_dir(root)?;
-    let mut install = program("rpm", work.path());
+    let mut install = process::rpm("rpm", work.path());
     install.arg("--root").arg(root).args([
         "-i",
         "--justdb",
@@ -96,22 +92,11 @@ pub fn database(base: &Base, root: &Path) -> Result<(), Error> {
         "--ignoresize",
         "--force",
     ]);
-    run::run(
+    process::run(
         install.args(stubs),
         "making a database of rpm with the packages of the base",
     )
     .map(drop)
-}
-
-/// A program of rpm that ignores the user's configuration, with its database at the path that hosts
-/// use.
-pub(crate) fn program(name: &str, home: &Path) -> Command {
-    let mut command = Command::new(name);
-    // Debian's rpm has its database in the user's home.
-    command
-        .args(["--define", &format!("_dbpath {DATABASE}")])
-        .env("HOME", home);
-    command
 }
 
 fn specification(package: &Installed) -> String {

@@ -5,8 +5,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use halite_builder::apt::{Kind, Signer};
 use halite_builder::rpm::{Base, database};
+use halite_builder::signer::{Kind, Signer};
 use halite_testkit::{Authority, Nginx, Site, put, run};
 use serde_json::json;
 

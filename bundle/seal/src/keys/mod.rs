@@ -7,6 +7,8 @@ mod kind;
 mod password;
 mod public;
 mod secret;
+pub(crate) mod signature;
+mod signer;
 mod trust;
 mod trust_store;
 
@@ -18,6 +20,7 @@ pub use error::InvalidKey;
 pub use password::Password;
 pub use public::PublicKey;
 pub use secret::{SecretKey, generate, load_all};
+pub use signer::Signer;
 pub use trust::{Trust, Untrusted};
 
 /// The keyword in a public key's comment for the time until which the key is trusted.

@@ -7,10 +7,9 @@ use std::path::Path;
 use halite_errors::chain;
 use jiff::Timestamp;
 
-use super::super::report::Signer;
-use super::super::signature::Signature;
 use super::directory::{REVOKED, parse_revoked};
-use super::{KeyId, PublicKey, directory};
+use super::signature::Signature;
+use super::{KeyId, PublicKey, Signer, directory};
 use crate::error::Error;
 
 /// The trusted keys and the revoked ones.

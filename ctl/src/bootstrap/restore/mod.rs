@@ -28,8 +28,8 @@ use self::origin::Origin;
 use self::place::{Places, Progress};
 use super::Preparation;
 use super::declaration::Declared;
+use crate::backup_file::{identities, open_whole};
 use crate::cli::Bootstrap;
-use crate::commands::backup::{identities, open_whole};
 use crate::output::Screen;
 
 /// A restore from a backup, every byte of which was compared with its digest.

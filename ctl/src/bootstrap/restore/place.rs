@@ -175,11 +175,7 @@ fn copy_all(from: &Path, to: &Path, directory_mode: u32) -> anyhow::Result<()> {
         let partial = files::sibling(&place, "new");
         files::remove_any(&partial)?;
         files::copy(&source, &partial, mode & 0o777)?;
-        let synced = fs::File::open(&partial).and_then(|file| file.sync_all());
-        synced
-            .and_then(|()| fs::rename(&partial, &place))
-            .with_context(cannot)?;
-        files::sync_parent(&place)?;
+        files::publish(&partial, &place)?;
     }
     Ok(())
 }

@@ -20,11 +20,10 @@ use halite_pillar::validate::Context;
 use self::create::Wanted;
 use self::outcome::NoBackup;
 use self::verify::How;
+use crate::backup_file::identities;
 use crate::cli::{Backup, Global};
 use crate::output::Screen;
 use crate::paths::CONFIG;
-
-pub use self::read::{identities, open_whole};
 
 /// The extension of a backup's name.
 const SUFFIX: &str = "halite-backup";

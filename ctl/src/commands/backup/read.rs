@@ -1,10 +1,10 @@
 //! `ctl backup list|get`, and the reading of a backup for a restore.
 
+use std::fs;
 use std::path::Path;
-use std::{fs, io};
 
-use anyhow::{Context as _, bail};
-use halite_backup::{BackupFile, Directory, Found, Identity};
+use anyhow::bail;
+use halite_backup::{BackupFile, Directory, Found};
 use halite_durable::files;
 use halite_errors::chain;
 use halite_host_reports::{BACKUP_VERIFY, DIRECTORY as REPORTS};
@@ -13,35 +13,12 @@ use serde_json::{Value, json};
 
 use super::outcome;
 use crate::FAILED;
+use crate::backup_file::open_whole;
 use crate::output::{Paint, Screen, megabytes, table};
 
 /// The certificate of the CA by which a cluster is known, on its master's host.
 const CA: &str = "/var/lib/halite/master/ca/halite.crt";
 const MODE: u32 = 0o600;
-
-/// The keys in a file; none without one.
-///
-/// # Errors
-/// The file cannot be read or has no key.
-pub fn identities(file: Option<&Path>) -> anyhow::Result<Vec<Identity>> {
-    let Some(file) = file else {
-        return Ok(Vec::new());
-    };
-    let text = fs::read_to_string(file);
-    let text = text.with_context(|| format!("cannot read the key {}", file.display()))?;
-    Identity::parse_file(&text).with_context(|| format!("cannot use the key {}", file.display()))
-}
-
-/// A backup of which every byte was compared with its digest.
-///
-/// # Errors
-/// It is no backup, or no good one.
-pub fn open_whole(path: &Path, screen: &mut Screen) -> anyhow::Result<BackupFile> {
-    screen.progress(&format!("reading {}", path.display()));
-    let file = BackupFile::open(path)?;
-    file.check()?;
-    Ok(file)
-}
 
 /// Refuses a backup of another cluster than that of this host, if it has the master of one.
 ///
@@ -161,12 +138,6 @@ pub fn get(path: &Path, to: &Path, screen: &mut Screen) -> anyhow::Result<u8> {
 
 fn copy(from: &Path, partial: &Path, to: &Path) -> anyhow::Result<()> {
     files::copy(from, partial, MODE)?;
-    let synced = fs::File::open(partial).and_then(|file| file.sync_all());
-    let cannot = |error: io::Error| {
-        anyhow::Error::new(error).context(format!("cannot write {}", to.display()))
-    };
-    synced.map_err(cannot)?;
-    fs::rename(partial, to).map_err(cannot)?;
-    files::sync_parent(to)?;
+    files::publish(partial, to)?;
     Ok(())
 }

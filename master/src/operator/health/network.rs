@@ -3,9 +3,10 @@
 
 use std::collections::BTreeSet;
 
+use halite_cluster::pod_network::{Fault, judge};
+
 use super::Finding;
 use super::picture::Picture;
-use crate::pod_network::{Fault, judge};
 
 impl From<Fault> for Finding {
     fn from(fault: Fault) -> Self {

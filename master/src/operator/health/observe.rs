@@ -6,24 +6,23 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use futures_util::future::join_all;
+use halite_cluster::kubernetes::access::ApiServer;
+use halite_cluster::kubernetes::node::overview;
+use halite_cluster::kubernetes::{Api, ApiError, ObjectRef};
+use halite_cluster::pod_network::daemons;
+use halite_cluster::pod_network::question::{question, ready_replicas, strangers};
+use halite_cluster::pod_network::{Fault, Replica};
+use halite_core::declared::Snapshot;
+use halite_core::refusal::Refusal;
 use halite_errors::chain;
 use halite_etcd::{EtcdError, Overview};
+use halite_fleet::jobs::Jobs;
 use halite_host_reports::health::HostHealth;
 use halite_host_reports::pod_network::{Answer, Question};
 use halite_names::NodeName;
 use halite_pillar::cluster::CniPlugin;
 use halite_pillar::etcd::Mode;
 use serde_json::{Map, Value};
-
-use crate::declared::Snapshot;
-use crate::jobs::Jobs;
-use crate::kubernetes::access::ApiServer;
-use crate::kubernetes::node::overview;
-use crate::kubernetes::{Api, ApiError, ObjectRef};
-use crate::pod_network::daemons;
-use crate::pod_network::question::{question, ready_replicas, strangers};
-use crate::pod_network::{Fault, Replica};
-use crate::refusal::Refusal;
 
 /// The time that each of the asked has.
 pub(in crate::operator) const LIMIT: Duration = Duration::from_secs(3);

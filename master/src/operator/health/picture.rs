@@ -3,14 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 
+use halite_core::board::Note;
 use halite_etcd::Overview;
 use halite_host_reports::health::HostHealth;
 use halite_names::NodeName;
+use halite_store::Millis;
 use serde_json::Value;
 
 use super::observe::Seen;
-use crate::store::Millis;
-use crate::upkeep::report::Note;
 
 /// The cluster at one moment.
 #[derive(Default)]

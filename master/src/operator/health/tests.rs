@@ -8,6 +8,8 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use futures_util::FutureExt as _;
+use halite_cluster::pod_network::Fault;
+use halite_core::refusal::Refusal;
 use halite_etcd::Overview;
 use halite_etcd::fake::FakeCluster;
 use halite_host_reports::health::{HostHealth, Lifetime};
@@ -19,8 +21,6 @@ use self::cases::CASES;
 use self::reported::REPORTED;
 use super::observe::{Component, Silence};
 use super::*;
-use crate::pod_network::Fault;
-use crate::refusal::Refusal;
 
 const DAY: i64 = 24 * 60 * 60;
 

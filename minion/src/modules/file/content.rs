@@ -2,11 +2,11 @@
 //! files.
 
 use halite_durable::digest::sha256;
+use halite_states::args::Show;
 use serde_json::{Map, Value, json};
 
 use crate::host::effect::{Effect, Meta};
 use crate::host::{FileKind, Host, Stat};
-use crate::modules::args::Show;
 use crate::modules::paths::{known_owner, meta_difference};
 use crate::modules::replace::kind_name;
 use crate::modules::{Failure, diff, fail};

@@ -1,20 +1,20 @@
 //! `file.directory`
 
+use halite_states::args::Args;
 use halite_states::low::Chunk;
 use serde_json::{Map, Value, json};
 
 use crate::host::effect::{Effect, Meta};
 use crate::host::{FileKind, Host};
-use crate::modules::args::Args;
 use crate::modules::clean::{Keep, surplus_below};
 use crate::modules::paths::{absolute, follow, join, known_owner, meta_difference, parents, walk};
 use crate::modules::replace::{kind_name, not_a_directory};
-use crate::modules::{Failure, Plan, fail};
+use crate::modules::{Failure, Plan, fail, meta};
 
 pub(in crate::modules) async fn directory(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Failure> {
     let args = Args::new(chunk);
     let name = absolute(&chunk.name)?;
-    let mut wanted = args.meta("mode")?;
+    let mut wanted = meta(&args)?;
     wanted.mode = args.mode("dir_mode")?.or(wanted.mode);
     let forced = if args.flag("force", false)? {
         not_a_directory(host, &name).await?

@@ -1,11 +1,11 @@
 //! `file.append` and `file.blockreplace`: parts of a file that others write too.
 
+use halite_states::args::{Args, Show};
 use halite_states::low::Chunk;
 use serde_json::{Map, json};
 
 use crate::host::effect::{Effect, Meta};
 use crate::host::{FileKind, Host};
-use crate::modules::args::{Args, Show};
 use crate::modules::paths::{absolute, follow, parents};
 use crate::modules::{Failure, Plan, diff, fail};
 

@@ -3,12 +3,12 @@
 //! another line in the next run is refused.
 
 use halite_errors::chain;
+use halite_states::args::Args;
 use halite_states::low::Chunk;
 use halite_states::pattern::{Expression, LinePattern};
 
 use super::edit::Text;
 use crate::host::Host;
-use crate::modules::args::Args;
 use crate::modules::{Failure, Plan, fail, failure};
 
 pub(in crate::modules) async fn line(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Failure> {

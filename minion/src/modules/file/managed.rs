@@ -1,15 +1,15 @@
 //! `file.managed`
 
+use halite_states::args::Args;
 use halite_states::low::Chunk;
 use serde_json::json;
 
 use super::content::{Difference, FileSpec, Source, difference};
 use crate::host::Host;
 use crate::host::effect::{Command, Effect, Meta};
-use crate::modules::args::Args;
 use crate::modules::paths::{absolute, follow, parent, parents};
 use crate::modules::replace::not_a_file_itself;
-use crate::modules::{Failure, Plan, fail};
+use crate::modules::{Failure, Plan, fail, meta};
 
 pub(in crate::modules) async fn managed(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Failure> {
     let args = Args::new(chunk);
@@ -30,7 +30,7 @@ pub(in crate::modules) async fn managed(host: &dyn Host, chunk: &Chunk) -> Resul
     }
     let mut spec = FileSpec {
         source: source(&args)?,
-        meta: args.meta("mode")?,
+        meta: meta(&args)?,
         show: args.show()?,
     };
     if stat.is_some() && !args.flag("replace", true)? {

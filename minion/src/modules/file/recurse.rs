@@ -2,13 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use halite_states::args::Args;
 use halite_states::low::Chunk;
 use serde_json::{Map, Value, json};
 
 use super::content::{Difference, FileSpec, Source, difference};
 use crate::host::effect::{Effect, Meta};
 use crate::host::{FileKind, Host};
-use crate::modules::args::Args;
 use crate::modules::clean::{Keep, surplus_below};
 use crate::modules::paths::{absolute, follow, join, known_owner, meta_difference, parents, walk};
 use crate::modules::replace::kind_name;

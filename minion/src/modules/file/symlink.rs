@@ -1,11 +1,11 @@
 //! `file.symlink` and `file.absent`
 
+use halite_states::args::Args;
 use halite_states::low::Chunk;
 use serde_json::{Map, json};
 
 use crate::host::effect::{Effect, Meta};
 use crate::host::{FileKind, Host, Stat};
-use crate::modules::args::Args;
 use crate::modules::paths::{absolute, parents, removable};
 use crate::modules::{Failure, Plan, fail};
 

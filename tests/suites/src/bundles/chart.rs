@@ -14,6 +14,7 @@ use super::answers::{FIRST, ctl};
 use super::second;
 use crate::addons;
 use crate::checks::refused;
+use crate::declare::declare;
 use crate::repair::{highstate, pods, quiet, settled};
 use crate::test::Counts;
 
@@ -30,7 +31,7 @@ fn kubectl(cluster: &Cluster, args: &[&str]) -> Result<String> {
 pub(super) fn all(cluster: &Cluster) -> Result<Counts> {
     let before = addons::objects(cluster)?;
     let running = pods(cluster)?;
-    addons::declare(cluster, "charts", &format!("[{}]", chart::NAME))?;
+    declare(cluster, "charts", &format!("[{}]", chart::NAME))?;
     highstate(cluster, &[])?;
     answers(cluster)?;
     from_the_bundle(cluster)?;
@@ -55,7 +56,7 @@ pub(super) fn all(cluster: &Cluster) -> Result<Counts> {
     settled(cluster, running)?;
     addons::nothing_written(cluster, OBJECTS)?;
 
-    addons::declare(cluster, "charts", "")?;
+    declare(cluster, "charts", "")?;
     highstate(cluster, &[])?;
     addons::only(cluster, &before)?;
     quiet(cluster)?;

@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::fewer::as_before;
 use super::losses::{GAP, at_the_vip, wait_for_one_holder};
 use super::{is_complete, same_content};
-use crate::addons;
+use crate::declare::declare;
 use crate::guide;
 use crate::health;
 use crate::lifetimes::{self, Lifetimes};
@@ -69,7 +69,7 @@ pub(super) fn comes_back(cluster: &Cluster) -> Result<Counts> {
 /// The master only reports ended certificates where that is declared, and the commands of the guide renew them.
 pub(super) fn comes_back_by_hand(cluster: &Cluster) -> Result<Counts> {
     let first = &cluster.bootstrap;
-    addons::declare(cluster, "certificates", "{renew: report}")?;
+    declare(cluster, "certificates", "{renew: report}")?;
     let before = renewals(first)?.into_iter().max();
     off_for_long(cluster)?;
     guide::run(first, HEADING, "halite-master init")?;
@@ -83,7 +83,7 @@ pub(super) fn comes_back_by_hand(cluster: &Cluster) -> Result<Counts> {
         lifetimes::is_served(host)?;
     }
     let last = renewals(first)?.into_iter().max();
-    addons::declare(cluster, "certificates", "")?;
+    declare(cluster, "certificates", "")?;
     ensure!(last == before, "the master renewed them in job {last:?}");
     wait_for_one_holder(cluster)?;
     same_content(cluster)?;

@@ -9,7 +9,7 @@ use halite_upstream::versions::NEWEST;
 use serde_json::{Value, json};
 
 use super::BACK;
-use super::boundaries::lasting;
+use super::taints::lasting;
 
 const NAMESPACE: &str = "last-worker";
 /// The line of the cluster document.

@@ -8,11 +8,11 @@ use halite_lab::wait;
 use halite_upstream::versions::NEWEST;
 use serde_json::{Value, json};
 
-use super::boundaries::lasting;
 use super::cancelled;
 use super::last_worker;
 use super::losses::{GAP, VIP, at_the_vip};
 use super::stalls::waited;
+use super::taints::lasting;
 use super::touched::Since;
 use super::{BACK, is_complete, same_content};
 use crate::bare::{is_bare, wait_until_bare};

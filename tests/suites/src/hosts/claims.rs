@@ -4,9 +4,10 @@ use anyhow::{Result, ensure};
 use halite_lab::cluster::{CTL, Cluster, WORKER};
 use halite_lab::wait;
 
-use crate::addons::{declare, holds_data};
+use crate::addons::holds_data;
 use crate::checks::refused;
 use crate::cluster::PODS;
+use crate::declare::declare;
 use crate::repair::highstate;
 use crate::test::Counts;
 

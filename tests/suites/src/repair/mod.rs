@@ -31,7 +31,7 @@ use self::damage::{Damage, Foreign};
 use self::low::Low;
 use self::objects::Objects;
 use self::one_cycle::Round;
-use crate::addons::declare;
+use crate::declare::declare;
 use crate::test::{Counts, Test};
 
 pub(super) use self::answer::{highstate, highstate_by};

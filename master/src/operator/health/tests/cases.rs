@@ -2,14 +2,14 @@
 
 use std::collections::BTreeSet;
 
+use halite_cluster::pod_network::Fault;
+use halite_core::board::{Note, Renewal};
+use halite_core::names::minion;
 use halite_etcd::{Alarm, AlarmKind};
 use serde_json::json;
 
 use super::super::picture::Picture;
 use super::{DAY, etcd, missed, overview, pods, seen, silent};
-use crate::names::minion;
-use crate::pod_network::Fault;
-use crate::upkeep::report::{Note, Renewal};
 
 /// A damage, the name and state of the only check that finds it, its message, and a part of its
 /// remedy.

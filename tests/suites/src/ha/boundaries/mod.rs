@@ -19,6 +19,7 @@ use halite_lab::layout::HA;
 use halite_lab::wait;
 use serde_json::Value;
 
+use super::taints::lasting;
 use super::{BACK, is_complete, leader, same_content};
 use crate::checks::nothing_to_do;
 use crate::interrupted::{Running, kill_ctl, steps};
@@ -222,16 +223,6 @@ fn picture(cluster: &Cluster) -> Result<Value> {
     let roles = "grep -H '^roles:' /etc/halite/nodes/*.yaml | sort";
     let roles = cluster.bootstrap.sh(roles)?;
     Ok(serde_json::json!({"nodes": nodes, "keys": keys, "roles": roles}))
-}
-
-/// The taints of a node without those that Kubernetes sets while it is not ready, and takes away a little later.
-pub(super) fn lasting(taints: &Value) -> Vec<&Value> {
-    let all = taints.as_array().into_iter().flatten();
-    let passing = |taint: &Value| {
-        let key = taint["key"].as_str().unwrap_or_default();
-        key.starts_with("node.kubernetes.io/") && key != "node.kubernetes.io/unschedulable"
-    };
-    all.filter(|taint| !passing(taint)).collect()
 }
 
 /// Waits until the cluster is as it was, and a highstate of any host has nothing to do.

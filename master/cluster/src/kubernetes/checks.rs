@@ -1,0 +1,387 @@
+//! The checks of the state functions `kubernetes.*`: what is live, what would be, and what is
+//! between.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use futures_util::future::{join, join_all};
+use halite_errors::chain;
+use halite_states::args::Args;
+use halite_states::engine::{Checked, Failure};
+use halite_states::low::Chunk;
+use serde_json::{Map, Value};
+use tokio::time::Instant;
+
+use super::modules::{KubernetesModules, fail, fail_at, provides};
+use super::operation::Operation;
+use super::{ApiError, ObjectRef, apply_order, compare, node, sets};
+
+/// Default of `api_ready`'s timeout, in seconds: a cold start with etcd's election and the images
+/// at hand.
+const READY_TIMEOUT: u64 = 300;
+/// Objects, or kinds, that are asked for at the same time.
+pub(super) const AT_ONCE: usize = 8;
+
+/// What a check found for one object.
+enum Found {
+    Same,
+    Differs { diff: String, operation: Operation },
+}
+
+impl KubernetesModules {
+    pub(super) async fn check_documents(
+        &self,
+        chunk: &Chunk,
+        documents: Vec<Value>,
+    ) -> Result<Checked<Vec<Operation>>, Failure> {
+        let whole = Args::new(chunk).flag("whole", false)?;
+        let set = Args::new(chunk).text("set")?;
+        let mut documents = apply_order::in_order(documents);
+        if let Some(set) = &set {
+            self.keeps(chunk, set)?;
+            for document in &mut documents {
+                *document = sets::marked(document, set).map_err(fail)?;
+            }
+        }
+        let documents = documents.as_slice();
+        let mut checked: Checked<Vec<Operation>> = Checked::default();
+        let mut after_apply = false;
+        let mut all = Vec::with_capacity(documents.len());
+        for document in documents {
+            all.push((ObjectRef::of(document).map_err(fail)?, document));
+        }
+        let mut results = Vec::with_capacity(all.len());
+        // What others live in comes first: while that is being removed, the server takes nothing
+        // into it.
+        let waves =
+            all.chunk_by(|(a, _), (b, _)| apply_order::wave_of(a) == apply_order::wave_of(b));
+        for some in waves.flat_map(|wave| wave.chunks(AT_ONCE)) {
+            let checks = some.iter().map(|(reference, wanted)| {
+                self.check_one(reference, wanted, whole, set.as_deref(), documents)
+            });
+            results.extend(join_all(checks).await);
+            // Each may have waited for long.
+            let passes =
+                |error: &ApiError| self.test && matches!(error, ApiError::Unreachable { .. });
+            if results
+                .iter()
+                .any(|result| result.as_ref().is_err_and(|error| !passes(error)))
+            {
+                break;
+            }
+        }
+        for ((reference, document), result) in all.iter().zip(results) {
+            let found = match result {
+                // What is not there cannot be compared: all of it would be made.
+                Err(ApiError::Unreachable { .. }) if self.test => {
+                    after_apply = true;
+                    Found::Differs {
+                        diff: compare::diff(None, Some(document)),
+                        operation: Operation::Apply((*document).clone()),
+                    }
+                }
+                other => other.map_err(|error| fail_at(chunk, reference, error))?,
+            };
+            if let Found::Differs { diff, operation } = found {
+                let shown = if chunk.sensitive {
+                    "changes (not shown: it holds a secret)".into()
+                } else {
+                    diff
+                };
+                checked
+                    .changes
+                    .insert(reference.to_string(), Value::from(shown));
+                checked.diff.push(operation);
+            }
+        }
+        checked.comment = match (checked.diff.len(), documents.len()) {
+            (0, 1) => "The object is as wanted".into(),
+            (0, all) => format!("All {all} objects are as wanted"),
+            (some, all) if after_apply => {
+                format!(
+                    "{some} of {all} objects would be applied; the Kubernetes API does not answer yet: known after apply"
+                )
+            }
+            (some, all) => format!("{some} of {all} objects differ"),
+        };
+        if let Some(set) = set.filter(|_| !after_apply) {
+            let named = |member: &sets::Member| {
+                all.iter()
+                    .any(|(wanted, _)| sets::same(wanted, &member.reference))
+            };
+            let stays = |member: &sets::Member| member.set != set || named(member);
+            match self.surplus(stays).await {
+                // Then nothing is known of the objects either.
+                Err(ApiError::Unreachable { .. }) if self.test => {}
+                other => {
+                    let surplus = other.map_err(fail)?;
+                    for remark in surplus.remarks(&format!("that `{set}` no longer names")) {
+                        checked.comment.push_str("; ");
+                        checked.comment.push_str(&remark);
+                    }
+                    self.to_remove(surplus, &mut checked).await?;
+                }
+            }
+        }
+        Ok(checked)
+    }
+
+    /// Compares one object; `beside` are the objects of the same manifest, of which one may be the
+    /// namespace or the definition of another. `set` is theirs, if they are one.
+    async fn check_one(
+        &self,
+        reference: &ObjectRef,
+        wanted: &Value,
+        whole: bool,
+        set: Option<&str>,
+        beside: &[Value],
+    ) -> Result<Found, ApiError> {
+        if let Some(predicted) = self.prediction(reference) {
+            let mut after = predicted.clone().unwrap_or(Value::Null);
+            compare::merge(&mut after, wanted);
+            return Ok(self.compared(predicted.as_ref(), &after, Operation::Apply(wanted.clone())));
+        }
+        if self.test && self.silent.load(Ordering::Relaxed) {
+            return Err(ApiError::unreachable("", "did not answer before"));
+        }
+        let expected = |error: &ApiError| {
+            (error.is_not_found() || matches!(error, ApiError::NoSuchKind { .. }))
+                && (beside.iter().any(|object| provides(object, reference))
+                    || self.comes_with_this_run(reference))
+        };
+        let get = self.patiently(|| self.api.get(reference));
+        let (live, applied) = if whole {
+            (get.await, None)
+        } else {
+            let dry_run = self.patiently(|| self.api.apply(wanted, true));
+            let (live, applied) = join(get, dry_run).await;
+            (live, Some(applied))
+        };
+        let live = match live {
+            Err(error) if expected(&error) => None,
+            other => other?,
+        };
+        if live.as_ref().is_some_and(sets::ends) {
+            // A plan does not wait.
+            if self.test {
+                return Ok(self.compared(None, wanted, Operation::Apply(wanted.clone())));
+            }
+            self.ended(reference, Instant::now() + self.patience.total)
+                .await?;
+            return Box::pin(self.check_one(reference, wanted, whole, set, beside)).await;
+        }
+        let Some(live) = live else {
+            // The dry run finds what the server would refuse; the diff shows what was written,
+            // without the server's defaults.
+            let applied = match applied {
+                Some(applied) => applied,
+                None => self.patiently(|| self.api.apply(wanted, true)).await,
+            };
+            match applied {
+                Err(error) if !expected(&error) => return Err(error),
+                _ => {}
+            }
+            return Ok(Found::Differs {
+                diff: compare::diff(None, Some(wanted)),
+                operation: Operation::Apply(wanted.clone()),
+            });
+        };
+        match set.map(|set| sets::ownership(&live, set, |other| self.is_declared(other))) {
+            Some(sets::Ownership::Refused(why)) => return Err(ApiError::Malformed(why)),
+            Some(sets::Ownership::Theirs) => return Ok(Found::Same),
+            Some(sets::Ownership::Ours) | None => {}
+        }
+        if compare::role_reference_differs(&live, wanted) {
+            return Ok(self.compared(Some(&live), wanted, Operation::Recreate(wanted.clone())));
+        }
+        if let Some(applied) = applied {
+            return Ok(self.compared(Some(&live), &applied?, Operation::Apply(wanted.clone())));
+        }
+        let replaced = compare::replaced(&live, wanted);
+        if compare::same(&live, &replaced) {
+            return Ok(Found::Same);
+        }
+        let after = self.patiently(|| self.api.replace(&replaced, true)).await?;
+        Ok(self.compared(Some(&live), &after, Operation::Replace(wanted.clone())))
+    }
+
+    fn compared(&self, live: Option<&Value>, after: &Value, operation: Operation) -> Found {
+        match live {
+            Some(live) if compare::same(live, after) => Found::Same,
+            live => Found::Differs {
+                diff: compare::diff(live, Some(after)),
+                operation,
+            },
+        }
+    }
+
+    pub(super) async fn check_absent(
+        &self,
+        chunk: &Chunk,
+    ) -> Result<Checked<Vec<Operation>>, Failure> {
+        let reference = ObjectRef {
+            api_version: Args::new(chunk)
+                .text("api_version")?
+                .unwrap_or_else(|| "v1".into()),
+            kind: Args::new(chunk).required("kind")?,
+            namespace: Args::new(chunk).text("namespace")?.unwrap_or_default(),
+            name: Args::new(chunk)
+                .text("object")?
+                .unwrap_or_else(|| chunk.name.clone()),
+        };
+        let live = match self.prediction(&reference) {
+            Some(predicted) => predicted,
+            None => match self.patiently(|| self.api.get(&reference)).await {
+                // Without the kind, or in a plan without any API, there is nothing to remove.
+                Err(ApiError::NoSuchKind { .. }) => None,
+                Err(ApiError::Unreachable { .. }) if self.test => None,
+                other => other.map_err(|error| fail_at(chunk, &reference, error))?,
+            },
+        };
+        // What is on its way out needs no second request.
+        let live = live.filter(|object| !sets::ends(object));
+        let Some(live) = live else {
+            return Ok(Checked {
+                comment: format!("{reference} is absent"),
+                ..Checked::default()
+            });
+        };
+        let shown = if chunk.sensitive {
+            "removed".into()
+        } else {
+            compare::diff(Some(&live), None)
+        };
+        Ok(Checked {
+            changes: Map::from_iter([(reference.to_string(), Value::from(shown))]),
+            comment: format!("{reference} is to be removed"),
+            diff: vec![Operation::Delete(reference)],
+        })
+    }
+
+    /// `api_ready` is a check that waits: it changes nothing. A test run looks once.
+    pub(super) async fn check_ready(
+        &self,
+        chunk: &Chunk,
+    ) -> Result<Checked<Vec<Operation>>, Failure> {
+        let seconds = Args::new(chunk).number("timeout")?.unwrap_or(READY_TIMEOUT);
+        let deadline = Instant::now() + Duration::from_secs(seconds);
+        loop {
+            match self.api.ready().await {
+                Ok(()) => {
+                    self.silent.store(false, Ordering::Relaxed);
+                    return Ok(Checked {
+                        comment: "The Kubernetes API is ready".into(),
+                        ..Checked::default()
+                    });
+                }
+                Err(_) if self.test => {
+                    self.silent.store(true, Ordering::Relaxed);
+                    let comment = format!(
+                        "The Kubernetes API does not answer yet; a run waits {seconds} s for it"
+                    );
+                    return Ok(Checked {
+                        comment,
+                        ..Checked::default()
+                    });
+                }
+                Err(error) if Instant::now() >= deadline => {
+                    self.silent.store(true, Ordering::Relaxed);
+                    return Err(Failure::new(format!(
+                        "{}; waited {seconds} s. Look at the logs of the static pods under /var/log/pods on a control-plane node",
+                        chain(&error)
+                    )));
+                }
+                Err(_) => tokio::time::sleep(self.patience.pause).await,
+            }
+        }
+    }
+
+    pub(super) async fn check_node(
+        &self,
+        chunk: &Chunk,
+    ) -> Result<Checked<Vec<Operation>>, Failure> {
+        let map = |key: &str| {
+            chunk
+                .args
+                .get(key)
+                .and_then(Value::as_object)
+                .cloned()
+                .unwrap_or_default()
+        };
+        let wanted = node::Wanted {
+            name: Args::new(chunk)
+                .text("object")?
+                .unwrap_or_else(|| chunk.name.clone()),
+            labels: map("labels"),
+            annotations: map("annotations"),
+            taints: chunk.args.get("taints").and_then(Value::as_array).cloned(),
+            record: Args::new(chunk).text("record")?,
+        };
+        let reference = node::reference(&wanted.name);
+        let live = match self.prediction(&reference) {
+            Some(predicted) => predicted,
+            None => self.registered(chunk, &reference).await?,
+        };
+        let unknown = self.test && self.silent.load(Ordering::Relaxed);
+        let awaited = self.test && self.expected.contains(&wanted.name);
+        if live.is_none() && !awaited {
+            let comment = format!("{reference} has not joined yet: nothing to set");
+            return Ok(Checked {
+                comment,
+                ..Checked::default()
+            });
+        }
+        // A plan for a node that is about to register: everything is still to be set.
+        let after = wanted.laid_over(live.as_ref().unwrap_or(&Value::Object(Map::new())));
+        if live
+            .as_ref()
+            .is_some_and(|live| compare::same(live, &after))
+        {
+            return Ok(Checked {
+                comment: format!("{reference} is as wanted"),
+                ..Checked::default()
+            });
+        }
+        Ok(Checked {
+            changes: Map::from_iter([(
+                reference.to_string(),
+                Value::from(compare::diff(live.as_ref(), Some(&after))),
+            )]),
+            comment: if unknown {
+                format!(
+                    "{reference} may differ; the Kubernetes API does not answer yet: known after apply"
+                )
+            } else {
+                format!("{reference} differs")
+            },
+            diff: vec![Operation::Node(wanted)],
+        })
+    }
+
+    /// A node as it is. A kubelet that was just started needs a moment to register its node, so one
+    /// whose host has joined is waited for, once in a run; of one that is only declared, or whose
+    /// host is at something else, nothing can be set.
+    async fn registered(
+        &self,
+        chunk: &Chunk,
+        reference: &ObjectRef,
+    ) -> Result<Option<Value>, Failure> {
+        let wait = !self.test && self.expected.contains(&reference.name);
+        let deadline = Instant::now() + self.patience.node;
+        if self.test && self.silent.load(Ordering::Relaxed) {
+            return Ok(None);
+        }
+        loop {
+            match self.patiently(|| self.api.get(reference)).await {
+                Err(ApiError::Unreachable { .. }) if self.test => return Ok(None),
+                Ok(None) if wait && !self.waited.load(Ordering::Relaxed) => {
+                    if Instant::now() >= deadline {
+                        self.waited.store(true, Ordering::Relaxed);
+                    }
+                    tokio::time::sleep(self.patience.pause).await;
+                }
+                other => return other.map_err(|error| fail_at(chunk, reference, error)),
+            }
+        }
+    }
+}

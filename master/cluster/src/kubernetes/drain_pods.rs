@@ -1,0 +1,148 @@
+//! The pods of a node, and what a drain does with each: kubectl's rules (`pkg/drain/filters.go`).
+
+use std::collections::BTreeMap;
+
+use halite_core::clock::millis;
+use halite_store::Millis;
+use serde_json::{Map, Value};
+
+use super::{Api, ApiError, ObjectRef};
+
+/// The kubelet marks the pods of its manifests so: the API cannot end them.
+const MIRROR: &str = "/metadata/annotations/kubernetes.io~1config.mirror";
+
+/// Pods that a drain does not end by itself.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Options {
+    /// End pods with an emptyDir, whose content is lost.
+    pub delete_emptydir_data: bool,
+    /// End pods that no controller makes again.
+    pub force: bool,
+    /// Seconds in place of each pod's own grace period.
+    pub grace_period: Option<u64>,
+}
+
+/// One pod.
+#[derive(Debug, Clone)]
+pub(super) struct Pod {
+    pub(super) reference: ObjectRef,
+    pub(super) uid: String,
+    pub(super) labels: Map<String, Value>,
+    /// Kind and name of its controller.
+    pub(super) controller: Option<ObjectRef>,
+    /// Its removal has begun.
+    pub(super) ends: bool,
+    /// The time of day at which its grace period is over, once its removal has begun: the API server
+    /// adds the period to the time of the request (`BeforeDelete` in `apiserver/pkg/registry/rest`).
+    pub(super) ends_by: Option<Millis>,
+    is_finished: bool,
+    is_mirror: bool,
+    has_emptydir: bool,
+}
+
+impl Pod {
+    fn new(object: &Value) -> Result<Self, ApiError> {
+        let mut object = object.clone();
+        // The items of a list have neither.
+        object["apiVersion"] = Value::from("v1");
+        object["kind"] = Value::from("Pod");
+        let reference = ObjectRef::of(&object)?;
+        let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str);
+        let items = |pointer: &str| object.pointer(pointer).and_then(Value::as_array);
+        let owners = items("/metadata/ownerReferences").into_iter().flatten();
+        let controller = owners
+            .filter(|owner| owner.get("controller") == Some(&Value::Bool(true)))
+            .find_map(|owner| {
+                let field = |key: &str| Some(owner.get(key)?.as_str()?.to_owned());
+                Some(ObjectRef {
+                    api_version: field("apiVersion")?,
+                    kind: field("kind")?,
+                    namespace: reference.namespace.clone(),
+                    name: field("name")?,
+                })
+            });
+        let labels = object
+            .pointer("/metadata/labels")
+            .and_then(Value::as_object);
+        let mut volumes = items("/spec/volumes").into_iter().flatten();
+        Ok(Self {
+            uid: text("/metadata/uid").unwrap_or_default().to_owned(),
+            labels: labels.cloned().unwrap_or_default(),
+            controller,
+            ends: text("/metadata/deletionTimestamp").is_some(),
+            ends_by: text("/metadata/deletionTimestamp").and_then(millis),
+            is_finished: matches!(text("/status/phase"), Some("Succeeded" | "Failed")),
+            is_mirror: object.pointer(MIRROR).is_some(),
+            has_emptydir: volumes.any(|volume| volume.get("emptyDir").is_some()),
+            reference,
+        })
+    }
+
+    /// `namespace/name`.
+    pub(super) fn name(&self) -> String {
+        format!("{}/{}", self.reference.namespace, self.reference.name)
+    }
+
+    /// Kind and name of the object that makes the pod, a Deployment in the place of its ReplicaSet.
+    pub(super) async fn owner(&self, api: &dyn Api) -> String {
+        let Some(controller) = &self.controller else {
+            return "no controller".to_owned();
+        };
+        let mut named = (controller.kind.clone(), controller.name.clone());
+        if controller.kind == "ReplicaSet"
+            && let Ok(Some(set)) = api.get(controller).await
+            && let Some(owner) = set.pointer("/metadata/ownerReferences/0")
+            && let (Some(kind), Some(name)) = (owner.get("kind"), owner.get("name"))
+        {
+            let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+            named = (text(kind), text(name));
+        }
+        format!("{} {}", named.0, named.1)
+    }
+}
+
+/// What a drain does with the pods of a node.
+#[derive(Debug, Default)]
+pub(super) struct Plan {
+    /// Pods to end.
+    pub(super) leave: Vec<Pod>,
+    /// Pods that need a flag, by kubectl's reason.
+    pub(super) refused: BTreeMap<&'static str, Vec<String>>,
+}
+
+/// Sorts the pods of a node.
+///
+/// # Errors
+/// What the API said.
+pub(super) async fn plan(api: &dyn Api, node: &str, options: &Options) -> Result<Plan, ApiError> {
+    let fields = format!("spec.nodeName={node}");
+    let mut plan = Plan::default();
+    for object in api.list("v1", "Pod", "", &fields).await? {
+        let pod = Pod::new(&object)?;
+        if pod.is_mirror {
+            continue;
+        }
+        let mut controller = pod.controller.as_ref();
+        if let Some(set) = controller.filter(|set| set.kind == "DaemonSet" && !pod.is_finished) {
+            // Its controller makes the pod again on a node that takes none.
+            if api.get(set).await?.is_some() {
+                continue;
+            }
+            controller = None;
+        }
+        let alone = controller.is_none() && !options.force;
+        let local = pod.has_emptydir && !options.delete_emptydir_data;
+        let reason = match (pod.is_finished, alone, local) {
+            (false, true, _) => "pods that no controller makes again (--force ends them)",
+            (false, _, true) => {
+                "pods with data in an emptyDir, which is lost (--delete-emptydir-data ends them)"
+            }
+            _ => {
+                plan.leave.push(pod);
+                continue;
+            }
+        };
+        plan.refused.entry(reason).or_default().push(pod.name());
+    }
+    Ok(plan)
+}

@@ -1,0 +1,342 @@
+//! The `master` target: Kubernetes objects are states that the master itself runs, so that minions
+//! carry no Kubernetes client and `ctl highstate` repairs objects as it repairs files
+//! (docs/decisions, "the master is a target too").
+//!
+//! [`modules::KubernetesModules`] implements the state functions over the narrow [`Api`];
+//! [`client::KubeApi`] is the real one. What differs is computed in [`compare`], from JSON alone.
+
+pub mod access;
+mod addresses;
+mod apply_order;
+mod arguments;
+mod budgets;
+mod checks;
+pub mod client;
+pub mod compare;
+mod data_loss;
+pub mod drain;
+mod drain_pods;
+#[cfg(test)]
+mod drain_tests;
+mod drain_unready;
+#[cfg(any(test, feature = "testing"))]
+#[allow(clippy::unwrap_used, clippy::expect_used, reason = "for tests")]
+pub mod fake;
+pub mod modules;
+mod no_answer;
+pub mod node;
+pub mod operation;
+mod ownership;
+mod prune;
+pub mod rebalance;
+#[cfg(test)]
+mod rebalance_tests;
+mod sets;
+pub mod volumes;
+mod waits;
+
+use std::error::Error;
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use serde_json::Value;
+
+/// The field manager of everything that we apply.
+pub const FIELD_MANAGER: &str = "halite";
+
+/// A boxed answer of the API.
+pub type ApiFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, ApiError>> + Send + 'a>>;
+
+/// Why the API did not do what was asked.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum ApiError {
+    /// The API does not answer, or answers that it will be ready in a moment.
+    #[error("the Kubernetes API at {endpoint} does not answer")]
+    Unreachable {
+        /// Address that was tried, or several.
+        endpoint: String,
+        /// Set when the request may have reached a server: the connection was made.
+        sent: bool,
+        /// The system's or the server's reason.
+        source: Cause,
+    },
+    /// The server does not know the kind: a custom resource definition is missing, or not yet
+    /// established.
+    #[error(
+        "the Kubernetes API knows no kind {kind} in {api_version}: is its CustomResourceDefinition applied before it?"
+    )]
+    NoSuchKind {
+        /// `apiVersion` of the object.
+        api_version: String,
+        /// `kind` of the object.
+        kind: String,
+    },
+    /// The server refused; `message` is its own.
+    #[error("the Kubernetes API refuses: {message} ({code}){}", advice(message))]
+    Refused {
+        /// HTTP status.
+        code: u16,
+        /// Kubernetes' machine-readable reason, for example `Invalid`.
+        reason: String,
+        /// Kubernetes' sentence.
+        message: String,
+    },
+    /// The object in the state is not one.
+    #[error("{0}")]
+    Malformed(String),
+    /// Something cannot be made from what was given or answered.
+    #[error("{failed}")]
+    Unusable {
+        /// The failed action.
+        failed: String,
+        /// The reason of the library that refused.
+        source: Cause,
+    },
+}
+
+/// The cause of an error. One error can answer several requests.
+pub type Cause = Arc<dyn Error + Send + Sync>;
+
+/// What to do where the server's own sentence does not say it.
+fn advice(message: &str) -> &'static str {
+    // etcd's ErrNoSpace: its quota is used up (2 GiB by default), and it takes no writes until that
+    // is repaired.
+    if message.contains("database space exceeded") {
+        return ": etcd has no space left and takes no writes: `ctl etcd defrag` removes the past, gives free pages back and ends the \
+                alarm; a larger `quota-backend-bytes` goes into etcd.extraArgs of the cluster document";
+    }
+    ""
+}
+
+impl ApiError {
+    /// Makes the error of an API that does not answer.
+    pub fn unreachable(
+        endpoint: impl Into<String>,
+        source: impl Into<Box<dyn Error + Send + Sync>>,
+    ) -> Self {
+        Self::Unreachable {
+            endpoint: endpoint.into(),
+            sent: true,
+            source: source.into().into(),
+        }
+    }
+
+    /// Makes the error of an API to which no connection was made.
+    pub(crate) fn not_connected(
+        endpoint: impl Into<String>,
+        source: impl Into<Box<dyn Error + Send + Sync>>,
+    ) -> Self {
+        Self::Unreachable {
+            endpoint: endpoint.into(),
+            sent: false,
+            source: source.into().into(),
+        }
+    }
+
+    /// Makes the error of something that cannot be used, for `map_err`.
+    pub(crate) fn unusable<E>(failed: impl Into<String>) -> impl FnOnce(E) -> Self
+    where
+        E: Into<Box<dyn Error + Send + Sync>>,
+    {
+        let failed = failed.into();
+        move |source| Self::Unusable {
+            failed,
+            source: source.into().into(),
+        }
+    }
+
+    /// Whether trying again in a moment can help.
+    #[must_use]
+    pub fn is_transient(&self) -> bool {
+        match self {
+            Self::Unreachable { .. } => true,
+            // What cannot be merged is an untyped error for the server, and so a 500 like a change
+            // of etcd's leader.
+            Self::Refused {
+                code: 500, message, ..
+            } => !message.contains("typed patch object"),
+            Self::Refused { code, .. } => matches!(code, 429 | 502 | 503 | 504),
+            Self::NoSuchKind { .. } | Self::Malformed(_) | Self::Unusable { .. } => false,
+        }
+    }
+
+    /// Whether the server answered that the thing, or the namespace that should hold it, is not
+    /// there.
+    #[must_use]
+    pub fn is_not_found(&self) -> bool {
+        matches!(self, Self::Refused { code: 404, .. })
+    }
+}
+
+/// The name of one object in the API.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ObjectRef {
+    /// `group/version`, or `v1`.
+    pub api_version: String,
+    /// Kind.
+    pub kind: String,
+    /// Empty for objects of the cluster.
+    pub namespace: String,
+    /// Name.
+    pub name: String,
+}
+
+impl ObjectRef {
+    /// Reads it from an object.
+    ///
+    /// # Errors
+    /// When `apiVersion`, `kind` or `metadata.name` is missing.
+    pub fn of(object: &Value) -> Result<Self, ApiError> {
+        let field = |pointer: &str| {
+            object
+                .pointer(pointer)
+                .and_then(Value::as_str)
+                .unwrap_or_default()
+                .to_owned()
+        };
+        let reference = Self {
+            api_version: field("/apiVersion"),
+            kind: field("/kind"),
+            namespace: field("/metadata/namespace"),
+            name: field("/metadata/name"),
+        };
+        for (value, what) in [
+            (&reference.api_version, "apiVersion"),
+            (&reference.kind, "kind"),
+            (&reference.name, "metadata.name"),
+        ] {
+            if value.is_empty() {
+                return Err(ApiError::Malformed(format!(
+                    "a Kubernetes object without `{what}`: add it ({reference})"
+                )));
+            }
+        }
+        Ok(reference)
+    }
+
+    /// The API group; empty for the core.
+    #[must_use]
+    pub fn group(&self) -> &str {
+        group(&self.api_version)
+    }
+
+    /// Whether it names a namespace. Others may have kinds of the same name.
+    #[must_use]
+    pub fn is_namespace(&self) -> bool {
+        (self.group(), self.kind.as_str()) == ("", "Namespace")
+    }
+
+    /// Whether it names the definition of a custom resource.
+    #[must_use]
+    pub fn is_definition(&self) -> bool {
+        (self.group(), self.kind.as_str()) == ("apiextensions.k8s.io", "CustomResourceDefinition")
+    }
+}
+
+fn group(api_version: &str) -> &str {
+    api_version.split_once('/').map_or("", |(group, _)| group)
+}
+
+impl fmt::Display for ObjectRef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.namespace.is_empty() {
+            write!(f, "{} {}", self.kind, self.name)
+        } else {
+            write!(f, "{} {}/{}", self.kind, self.namespace, self.name)
+        }
+    }
+}
+
+/// A kind that the API serves.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Served {
+    /// `group/version`, or `v1`; of several versions the most stable one.
+    pub api_version: String,
+    /// Kind.
+    pub kind: String,
+    /// Whether its objects live in namespaces.
+    pub namespaced: bool,
+}
+
+impl Served {
+    /// The API group; empty for the core.
+    #[must_use]
+    pub fn group(&self) -> &str {
+        group(&self.api_version)
+    }
+
+    /// Whether its objects are Kubernetes' events, which tell and are nothing.
+    #[must_use]
+    pub fn is_event(&self) -> bool {
+        self.kind == "Event" && matches!(self.group(), "" | "events.k8s.io")
+    }
+}
+
+/// What the states need from a Kubernetes API; objects are JSON.
+pub trait Api: Send + Sync {
+    /// Reads one object; `None` when it, or its namespace, is not there.
+    fn get<'a>(&'a self, reference: &'a ObjectRef) -> ApiFuture<'a, Option<Value>>;
+
+    /// Server-side apply by [`FIELD_MANAGER`], taking over fields of others. Answers with the
+    /// object as it is, or would be, afterwards.
+    fn apply<'a>(&'a self, object: &'a Value, dry_run: bool) -> ApiFuture<'a, Value>;
+
+    /// Replaces an object that exists (PUT).
+    fn replace<'a>(&'a self, object: &'a Value, dry_run: bool) -> ApiFuture<'a, Value>;
+
+    /// Removes an object, its dependents in the background; `false` when it was not there.
+    fn delete<'a>(&'a self, reference: &'a ObjectRef) -> ApiFuture<'a, bool>;
+
+    /// Asks the server to end a pod gracefully, as its budgets allow (eviction API). `uid` is that
+    /// of the pod that is meant; `grace` replaces the pod's own grace period, in seconds.
+    fn evict<'a>(
+        &'a self,
+        pod: &'a ObjectRef,
+        uid: &'a str,
+        grace: Option<u64>,
+    ) -> ApiFuture<'a, ()>;
+
+    /// `GET /readyz`.
+    fn ready(&self) -> ApiFuture<'_, ()>;
+
+    /// All objects of a kind in a namespace (empty: everywhere), narrowed by a field selector
+    /// (empty: none).
+    fn list<'a>(
+        &'a self,
+        api_version: &'a str,
+        kind: &'a str,
+        namespace: &'a str,
+        fields: &'a str,
+    ) -> ApiFuture<'a, Vec<Value>>;
+
+    /// Every kind whose objects can be listed and removed. Left out are events, and what
+    /// another server answers for (the aggregation layer): nothing that we apply is kept there.
+    fn kinds(&self) -> ApiFuture<'_, Vec<Served>>;
+
+    /// The metadata of all objects of a kind in a namespace (empty: everywhere), narrowed by a
+    /// label selector (empty: none). Each has `apiVersion`, `kind` and `metadata`.
+    fn metadata<'a>(
+        &'a self,
+        kind: &'a Served,
+        namespace: &'a str,
+        labels: &'a str,
+    ) -> ApiFuture<'a, Vec<Value>>;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_etcd_without_space_says_what_to_do() {
+        let refused = |message: &str| fake::refused(500, "InternalError", message).to_string();
+        let text = refused("etcdserver: mvcc: database space exceeded");
+        assert!(
+            text.contains("ctl etcd defrag") && text.contains("quota-backend-bytes"),
+            "{text}"
+        );
+        assert_eq!(refused("no"), "the Kubernetes API refuses: no (500)");
+    }
+}

@@ -1,0 +1,11 @@
+//! The Kubernetes and etcd side of the master: the API of a cluster and its objects, nodes that are
+//! drained or removed, the members of etcd, the pod network, and what a leaving host takes with it.
+//!
+//! - Inputs: the declared state, the API servers and the members of etcd.
+//! - Outputs: objects by server-side apply, answers about nodes, members and volumes.
+//! - It sends nothing to a minion and knows nothing of jobs.
+
+pub mod etcd;
+pub mod kubernetes;
+pub mod leaving;
+pub mod pod_network;

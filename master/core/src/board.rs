@@ -1,0 +1,215 @@
+//! What the upkeep has found, for `ctl health` and `ctl status`.
+
+use std::sync::{Mutex, PoisonError};
+
+use halite_proto::ids::{JobId, MinionId};
+use halite_store::Millis;
+use serde_json::{Value, json};
+
+use crate::clock::rfc3339;
+
+/// The last look at the hosts.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Seen {
+    /// Its time; none until the first one.
+    pub looked: Option<Millis>,
+    /// The time of the next one.
+    pub next: Option<Millis>,
+    /// The master renews by itself.
+    pub automatic: bool,
+    /// The hosts with certificates that are to be renewed.
+    pub hosts: Vec<Note>,
+}
+
+/// A host with certificates that are to be renewed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Note {
+    /// The host.
+    pub host: MinionId,
+    /// The end of the certificate that ends first.
+    pub ends: Millis,
+    /// What becomes of it.
+    pub renewal: Renewal,
+}
+
+/// The state of a renewal.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Renewal {
+    /// An operator renews it.
+    Operator,
+    /// It begins when this is over.
+    Waits(String),
+    /// This job does it.
+    Runs(JobId),
+    /// The last trial failed, or left it as it was.
+    Failed {
+        /// The reason.
+        why: String,
+        /// The time of the next trial.
+        next: Millis,
+    },
+}
+
+/// A defragmentation of etcd that failed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Trouble {
+    /// The reason, with its remedy.
+    pub why: String,
+    /// The time of the next trial.
+    pub next: Millis,
+}
+
+impl Trouble {
+    /// One sentence.
+    #[must_use]
+    pub fn text(&self) -> String {
+        format!("{}; next trial {}", self.why, minute(self.next))
+    }
+}
+
+/// The place of the last look, which the upkeep writes and the status reads.
+#[derive(Debug, Default)]
+pub struct Board {
+    seen: Mutex<Seen>,
+    trouble: Mutex<Option<Trouble>>,
+}
+
+impl Board {
+    /// The last look.
+    #[must_use]
+    pub fn seen(&self) -> Seen {
+        self.seen
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    /// Replaces it.
+    pub fn put(&self, seen: Seen) {
+        *self.seen.lock().unwrap_or_else(PoisonError::into_inner) = seen;
+    }
+
+    /// The defragmentation of etcd whose last trial failed.
+    #[must_use]
+    pub fn trouble(&self) -> Option<Trouble> {
+        let trouble = self.trouble.lock();
+        trouble.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Replaces it.
+    pub fn put_trouble(&self, trouble: Option<Trouble>) {
+        *self.trouble.lock().unwrap_or_else(PoisonError::into_inner) = trouble;
+    }
+
+    /// Sets the time of the next look.
+    pub fn put_next(&self, next: Millis) {
+        self.seen
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .next = Some(next);
+    }
+}
+
+impl Note {
+    /// One sentence.
+    #[must_use]
+    pub fn text(&self, now: Millis) -> String {
+        let end = if self.ends <= now { "ended" } else { "end" };
+        let renewal = match &self.renewal {
+            Renewal::Operator => {
+                "`certificates.renew` is `report`, so an operator renews them".to_owned()
+            }
+            Renewal::Waits(what) => format!("their renewal waits: {what}"),
+            Renewal::Runs(jid) => format!("job {jid} renews them"),
+            Renewal::Failed { why, next } => {
+                format!("renewal failed: {why}; next trial {}", minute(*next))
+            }
+        };
+        let (host, day) = (&self.host, rfc3339(self.ends));
+        let day = day.get(..10).unwrap_or(&day);
+        format!("certificates of {host} {end} on {day}; {renewal}")
+    }
+}
+
+/// A time to the minute, in UTC.
+fn minute(time: Millis) -> String {
+    let text = rfc3339(time);
+    match text.get(..16) {
+        Some(minute) => format!("{minute}Z"),
+        None => text,
+    }
+}
+
+/// The document for the status.
+#[must_use]
+pub fn json(seen: &Seen) -> Value {
+    let host = |note: &Note| {
+        let (state, next) = match &note.renewal {
+            Renewal::Operator => ("reported", None),
+            Renewal::Waits(_) => ("waits", None),
+            Renewal::Runs(_) => ("runs", None),
+            Renewal::Failed { next, .. } => ("failed", Some(rfc3339(*next))),
+        };
+        let reason = match &note.renewal {
+            Renewal::Waits(what) => Some(what.clone()),
+            Renewal::Failed { why, .. } => Some(why.clone()),
+            Renewal::Operator | Renewal::Runs(_) => None,
+        };
+        let job = match &note.renewal {
+            Renewal::Runs(jid) => Some(jid),
+            _ => None,
+        };
+        json!({"host": note.host, "ends": rfc3339(note.ends), "state": state, "reason": reason, "job": job, "next_trial": next})
+    };
+    json!({
+        "renew": if seen.automatic { "automatic" } else { "report" },
+        "looked": seen.looked.map(rfc3339),
+        "next_look": seen.next.map(rfc3339),
+        "hosts": seen.hosts.iter().map(host).collect::<Vec<_>>(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::names::minion;
+
+    #[test]
+    fn a_note_says_what_ends_and_what_comes_next() {
+        let note = |renewal| Note {
+            host: minion("worker-1"),
+            ends: 1_796_083_200_000,
+            renewal,
+        };
+        let failed = note(Renewal::Failed {
+            why: "worker-1: no space left".to_owned(),
+            next: 1_796_000_000_000,
+        });
+        assert_eq!(
+            failed.text(0),
+            "certificates of worker-1 end on 2026-12-01; renewal failed: worker-1: no space left; next trial 2026-11-30T00:53Z"
+        );
+        let reported = note(Renewal::Operator).text(1_796_083_200_000);
+        assert_eq!(
+            reported,
+            "certificates of worker-1 ended on 2026-12-01; `certificates.renew` is `report`, so an operator renews them"
+        );
+        let seen = Seen {
+            looked: Some(0),
+            next: None,
+            automatic: true,
+            hosts: vec![failed],
+        };
+        let document = json(&seen);
+        assert_eq!(document["renew"], "automatic");
+        assert_eq!(document["hosts"][0]["state"], "failed");
+        assert_eq!(
+            document["hosts"][0]["next_trial"],
+            "2026-11-30T00:53:20.000Z"
+        );
+        let board = Board::default();
+        board.put(seen.clone());
+        board.put_next(5);
+        assert_eq!(board.seen().next, Some(5));
+    }
+}

@@ -1,0 +1,95 @@
+//! Making the CAs and the key pair of service accounts, as kubeadm makes them.
+
+use std::path::Path;
+
+use halite_proto::pki::PrivateKey;
+use halite_store::Millis;
+use rcgen::{
+    BasicConstraints, CertificateParams, DistinguishedName, DnType, IsCa, KeyUsagePurpose, SanType,
+    SerialNumber,
+};
+
+use super::sign::{new_serial, set_validity};
+use super::{BACKDATE_SECONDS, CaError, HALITE, NAMES, SITE, files};
+
+/// Ten years of 365 days: kubeadm's `CACertificateValidityPeriod`.
+const CA_SECONDS: i64 = 10 * 365 * 24 * 60 * 60;
+
+/// Makes what is missing. The key is written first: a crash between key and certificate leaves a
+/// key, and the next call makes the certificate for it.
+pub(super) fn missing(state_dir: &Path, cluster: &str, now: Millis) -> Result<(), CaError> {
+    let directory = state_dir.join("ca");
+    files::directory(&directory, 0o700)?;
+    for name in NAMES {
+        let [certificate, key] = files::pair(&directory, name);
+        if certificate.exists() {
+            if !key.exists() {
+                return Err(CaError::NoKey { certificate, key });
+            }
+            continue;
+        }
+        let key = kept_or_new_key(&key)?;
+        files::write(&certificate, &self_signed(name, cluster, &key, now)?, 0o600)?;
+    }
+    let key = kept_or_new_key(&state_dir.join("sa.key"))?;
+    let public = state_dir.join("sa.pub");
+    if !public.exists() {
+        files::write(&public, &key.public_pem(), 0o600)?;
+    }
+    Ok(())
+}
+
+fn kept_or_new_key(path: &Path) -> Result<PrivateKey, CaError> {
+    if path.exists() {
+        return PrivateKey::from_pem(&files::read(path)?).map_err(CaError::unusable(path));
+    }
+    let key = PrivateKey::generate()?;
+    files::write(path, &key.to_pem(), 0o600)?;
+    Ok(key)
+}
+
+fn self_signed(
+    name: &str,
+    cluster: &str,
+    key: &PrivateKey,
+    now: Millis,
+) -> Result<String, CaError> {
+    // kubeadm's certlist.go: "kubernetes", "etcd-ca", "front-proxy-ca".
+    let common_name = match name {
+        "etcd" => "etcd-ca".to_owned(),
+        "front-proxy" => "front-proxy-ca".to_owned(),
+        HALITE | SITE => format!("{name}-ca {cluster}"),
+        other => other.to_owned(),
+    };
+    let ours = matches!(name, HALITE | SITE);
+    let mut params = CertificateParams::default();
+    params.distinguished_name = DistinguishedName::new();
+    params
+        .distinguished_name
+        .push(DnType::CommonName, common_name.as_str());
+    params.serial_number = Some(SerialNumber::from_slice(&new_serial()?));
+    let begin = now / 1000 - BACKDATE_SECONDS;
+    set_validity(&mut params, begin, begin + CA_SECONDS);
+    if ours {
+        // They sign nothing but leaves.
+        params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+        params.key_usages = vec![
+            KeyUsagePurpose::DigitalSignature,
+            KeyUsagePurpose::KeyCertSign,
+        ];
+    } else {
+        // As kubeadm's NewSelfSignedCACert: no path length, these usages, its own name as DNS name.
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.key_usages = vec![
+            KeyUsagePurpose::DigitalSignature,
+            KeyUsagePurpose::KeyEncipherment,
+            KeyUsagePurpose::KeyCertSign,
+        ];
+        let dns = common_name.try_into().map_err(CaError::Certificate)?;
+        params.subject_alt_names.push(SanType::DnsName(dns));
+    }
+    Ok(params
+        .self_signed(key.as_key_pair())
+        .map_err(CaError::Certificate)?
+        .pem())
+}

@@ -1,0 +1,305 @@
+//! The connected minions and the way to each of them.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use halite_proto::ids::MinionId;
+use halite_proto::v1;
+use tokio::sync::mpsc::error::SendTimeoutError;
+use tokio::sync::{mpsc, watch};
+
+/// Messages that may wait for one minion's stream.
+const QUEUE: usize = 64;
+
+/// Longest wait for room in that queue. A minion that reads nothing for so long is cut: it
+/// reconnects when it works again, and is sent what is due. Those who wait are other minions' jobs.
+const ROOM: Duration = Duration::from_secs(2);
+
+/// The minion has no open stream.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("minion {0:?} is not connected")]
+pub struct NotConnected(pub MinionId);
+
+/// Keeps one minion connected; its stream holds it. Dropping it disconnects the minion, unless a
+/// newer stream of the same minion has replaced it.
+pub struct ConnectionGuard {
+    connections: Arc<Connections>,
+    minion: MinionId,
+    number: u64,
+}
+
+impl Drop for ConnectionGuard {
+    fn drop(&mut self) {
+        self.connections.leave(self);
+    }
+}
+
+/// The sending half of one minion's stream.
+struct Connection {
+    number: u64,
+    sender: mpsc::Sender<v1::MasterMessage>,
+    /// The address that the stream comes from.
+    address: IpAddr,
+    /// The masters that the minion was sent last, as `HOST:PORT`.
+    masters: Vec<String>,
+    /// The protocol that the minion speaks.
+    protocol: u32,
+}
+
+/// The open streams, one for each connected minion.
+#[derive(Default)]
+pub struct Connections {
+    open: Mutex<BTreeMap<MinionId, Connection>>,
+    /// The number of the newest connection; those who wait for a minion watch it.
+    newest: watch::Sender<u64>,
+}
+
+impl Connections {
+    /// Registers the new stream of a minion of this version.
+    #[cfg(any(test, feature = "testing"))]
+    pub fn join(
+        self: &Arc<Self>,
+        minion: &MinionId,
+        address: IpAddr,
+    ) -> (ConnectionGuard, mpsc::Receiver<v1::MasterMessage>) {
+        self.join_speaking(minion, address, halite_proto::PROTOCOL)
+    }
+
+    /// Registers a minion's new stream from an address, with the protocol of its hello. An older stream of the same minion ends: its
+    /// receiver closes.
+    pub fn join_speaking(
+        self: &Arc<Self>,
+        minion: &MinionId,
+        address: IpAddr,
+        protocol: u32,
+    ) -> (ConnectionGuard, mpsc::Receiver<v1::MasterMessage>) {
+        let (sender, receiver) = mpsc::channel(QUEUE);
+        let mut open = self.open();
+        let number = *self.newest.borrow() + 1;
+        let connection = Connection {
+            number,
+            sender,
+            address: address.to_canonical(),
+            masters: Vec::new(),
+            protocol,
+        };
+        open.insert(minion.clone(), connection);
+        // Inside the lock: two joins must not get one number.
+        self.newest.send_replace(number);
+        drop(open);
+        (
+            ConnectionGuard {
+                connections: Arc::clone(self),
+                minion: minion.clone(),
+                number,
+            },
+            receiver,
+        )
+    }
+
+    /// Ends a minion's stream from the master's side; true when it was connected.
+    pub fn disconnect(&self, minion: &MinionId) -> bool {
+        self.open().remove(minion).is_some()
+    }
+
+    /// Ends exactly the stream of this guard; a newer one of the same minion stays.
+    pub fn leave(&self, guard: &ConnectionGuard) {
+        self.end(&guard.minion, guard.number);
+    }
+
+    /// Queues a message on a minion's stream, waiting a little while its queue is full. Success
+    /// means queued, not received.
+    ///
+    /// # Errors
+    /// The minion has no open stream, or its stream ended while this waited, or was ended because
+    /// the minion does not read.
+    pub async fn send(
+        &self,
+        minion: &MinionId,
+        message: v1::MasterMessage,
+    ) -> Result<(), NotConnected> {
+        let not_connected = || NotConnected(minion.clone());
+        let connection = self
+            .open()
+            .get(minion)
+            .map(|connection| (connection.number, connection.sender.clone()));
+        let (number, sender) = connection.ok_or_else(not_connected)?;
+        match sender.send_timeout(message, ROOM).await {
+            Ok(()) => Ok(()),
+            Err(SendTimeoutError::Closed(_)) => Err(not_connected()),
+            Err(SendTimeoutError::Timeout(_)) => {
+                tracing::warn!(
+                    %minion,
+                    "cut: it has read nothing for {} s; `systemctl status halite-minion` on the host shows its state",
+                    ROOM.as_secs()
+                );
+                self.end(minion, number);
+                Err(not_connected())
+            }
+        }
+    }
+
+    /// Ends the stream of this number; a newer one of the same minion stays.
+    fn end(&self, minion: &MinionId, number: u64) {
+        let mut open = self.open();
+        if open
+            .get(minion)
+            .is_some_and(|connection| connection.number == number)
+        {
+            open.remove(minion);
+        }
+    }
+
+    /// Notes the masters, as `HOST:PORT`, that a connected minion was sent.
+    pub fn knows(&self, minion: &MinionId, masters: Vec<String>) {
+        if let Some(connection) = self.open().get_mut(minion) {
+            connection.masters = masters;
+        }
+    }
+
+    /// Notes the protocol that a connected minion speaks.
+    #[cfg(any(test, feature = "testing"))]
+    pub fn speaks(&self, minion: &MinionId, protocol: u32) {
+        if let Some(connection) = self.open().get_mut(minion) {
+            connection.protocol = protocol;
+        }
+    }
+
+    /// The protocol that a minion speaks; none if it is not connected.
+    #[must_use]
+    pub fn protocol(&self, minion: &MinionId) -> Option<u32> {
+        self.open().get(minion).map(|open| open.protocol)
+    }
+
+    /// Ids of the connected minions that were last sent other masters than these, sorted.
+    #[must_use]
+    pub fn unaware_of(&self, masters: &[String]) -> Vec<MinionId> {
+        let open = self.open();
+        open.iter()
+            .filter(|(_, connection)| connection.masters != masters)
+            .map(|(minion, _)| minion.clone())
+            .collect()
+    }
+
+    /// Ids of the connected minions, sorted.
+    #[must_use]
+    pub fn connected(&self) -> Vec<MinionId> {
+        self.open().keys().cloned().collect()
+    }
+
+    /// The address that a minion's open stream comes from.
+    #[must_use]
+    pub fn address(&self, minion: &MinionId) -> Option<IpAddr> {
+        self.open().get(minion).map(|connection| connection.address)
+    }
+
+    /// Whether a minion has an open stream.
+    #[must_use]
+    pub fn is_connected(&self, minion: &MinionId) -> bool {
+        self.open().contains_key(minion)
+    }
+
+    /// The number of the newest connection: it changes when a minion connects.
+    #[must_use]
+    pub fn joins(&self) -> watch::Receiver<u64> {
+        self.newest.subscribe()
+    }
+
+    /// Waits until a minion is connected; false when `timeout` passed first.
+    pub async fn wait_connected(&self, minion: &MinionId, timeout: Duration) -> bool {
+        let mut newest = self.newest.subscribe();
+        let wait = async {
+            loop {
+                newest.borrow_and_update();
+                if self.is_connected(minion) {
+                    return true;
+                }
+                if newest.changed().await.is_err() {
+                    return false;
+                }
+            }
+        };
+        tokio::time::timeout(timeout, wait).await.unwrap_or(false)
+    }
+
+    fn open(&self) -> MutexGuard<'_, BTreeMap<MinionId, Connection>> {
+        // Nothing panics while holding the lock; a poisoned one still holds a valid map.
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use super::*;
+    use crate::names::minion;
+
+    const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+
+    #[tokio::test]
+    async fn waiting_ends_with_the_connection_or_the_time() {
+        let connections: Arc<Connections> = Arc::default();
+        assert!(
+            !connections
+                .wait_connected(&minion("a"), Duration::from_millis(1))
+                .await
+        );
+        let waiting = tokio::spawn({
+            let connections = Arc::clone(&connections);
+            async move {
+                connections
+                    .wait_connected(&minion("a"), Duration::from_secs(20))
+                    .await
+            }
+        });
+        let (_other, _messages) = connections.join(&minion("b"), HERE);
+        let (guard, _messages) = connections.join(&minion("a"), HERE);
+        assert!(waiting.await.unwrap());
+        assert_eq!(connections.connected(), ["a", "b"]);
+        drop(guard);
+        assert!(!connections.is_connected(&minion("a")));
+        assert_eq!(
+            connections
+                .send(&minion("a"), v1::MasterMessage::default())
+                .await,
+            Err(NotConnected(minion("a")))
+        );
+    }
+
+    #[tokio::test]
+    async fn an_old_connection_does_not_end_a_newer_one() {
+        let connections: Arc<Connections> = Arc::default();
+        let (old, mut old_messages) = connections.join(&minion("a"), HERE);
+        let (_new, _new_messages) = connections.join(&minion("a"), HERE);
+        assert!(old_messages.recv().await.is_none());
+        connections.leave(&old);
+        drop(old);
+        assert!(connections.is_connected(&minion("a")));
+        assert!(connections.disconnect(&minion("a")));
+        assert!(!connections.disconnect(&minion("a")));
+    }
+
+    #[tokio::test]
+    async fn a_minion_is_unaware_of_masters_until_it_was_sent_exactly_these() {
+        let connections: Arc<Connections> = Arc::default();
+        let [one, two] = ["10.0.0.1:4550", "10.0.0.2:4550"].map(str::to_owned);
+        let (first, _messages) = connections.join(&minion("a"), HERE);
+        connections.knows(&minion("a"), vec![one.clone()]);
+        assert!(
+            connections
+                .unaware_of(std::slice::from_ref(&one))
+                .is_empty()
+        );
+        // Another one was declared while it connected.
+        let both = [one, two];
+        assert_eq!(connections.unaware_of(&both), ["a"]);
+        connections.knows(&minion("a"), both.to_vec());
+        assert!(connections.unaware_of(&both).is_empty());
+        drop(first);
+        let (_again, _messages) = connections.join(&minion("a"), HERE);
+        assert_eq!(connections.unaware_of(&both), ["a"]);
+    }
+}

@@ -1,0 +1,80 @@
+//! The bundles that a cluster uses: its own, and those that node documents record.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use halite_names::BundleVersion;
+use halite_states::tree::{DirTree, MemoryTree};
+
+use super::bundle::InUse;
+use crate::refusal::Refusal;
+
+/// Name, time and size of every file that something was read from.
+pub type Fingerprint = Vec<(PathBuf, Option<(SystemTime, u64)>)>;
+
+/// A bundle in use as it was read.
+pub(super) struct ReadBundle {
+    pub(super) files: Fingerprint,
+    pub(super) in_use: InUse,
+    pub(super) tree: Arc<MemoryTree>,
+}
+
+/// One bundle, and the tree that is compiled with it.
+pub(super) struct Content {
+    /// The bundle, or why it cannot be read now.
+    bundle: Result<Arc<ReadBundle>, Refusal>,
+    /// Its state tree, the operator's own states mounted at `custom/`.
+    pub(super) tree: DirTree,
+}
+
+impl Content {
+    pub(super) fn new(config_dir: &Path, bundle: Result<Arc<ReadBundle>, Refusal>) -> Self {
+        let own = DirTree::new().mount("custom", config_dir.join("custom"));
+        let tree = match &bundle {
+            Ok(bundle) => own.with_fallback(Arc::clone(&bundle.tree)),
+            Err(_) => own,
+        };
+        Self { bundle, tree }
+    }
+
+    pub(super) fn in_use(&self) -> Result<&InUse, Refusal> {
+        let bundle = self.bundle.as_ref();
+        bundle.map(|bundle| &bundle.in_use).map_err(Clone::clone)
+    }
+
+    /// True when both are of the same reading. What could not be read is never the same.
+    fn is(&self, other: &Self) -> bool {
+        let both = self.bundle.as_ref().ok().zip(other.bundle.as_ref().ok());
+        both.is_some_and(|(one, other)| Arc::ptr_eq(one, other))
+    }
+}
+
+/// The bundles of one declaration.
+pub(super) struct Contents {
+    /// The one of the cluster document.
+    pub(super) cluster: Content,
+    /// Those that only node documents record.
+    pub(super) others: BTreeMap<BundleVersion, Content>,
+}
+
+impl Contents {
+    /// The bundle of a version that is recorded; the cluster's where none is.
+    pub(super) fn get(&self, version: Option<&BundleVersion>) -> &Content {
+        let other = version.and_then(|version| self.others.get(version));
+        other.unwrap_or(&self.cluster)
+    }
+
+    pub(super) fn all(&self) -> impl Iterator<Item = &Content> {
+        std::iter::once(&self.cluster).chain(self.others.values())
+    }
+
+    pub(super) fn are(&self, others: &Self) -> bool {
+        self.others.keys().eq(others.others.keys())
+            && self
+                .all()
+                .zip(others.all())
+                .all(|(one, other)| one.is(other))
+    }
+}

@@ -1,0 +1,172 @@
+//! The last valid documents on disk, for a master that starts while an operator's mistake is in the
+//! documents.
+//!
+//! The file is private to root like the CAs' keys beside it: documents may have secrets. It is one
+//! of the saved files, so that a standby that takes over and a restored master have it, too. It is
+//! in a directory of its own, which a standby's feed watches.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use halite_errors::chain;
+use halite_pillar::declaration::Declaration;
+use halite_pillar::load::{Text, Texts, load};
+use halite_pillar::validate::Context;
+use serde::{Deserialize, Serialize};
+
+use crate::ca::{CaError, files};
+use crate::saved::LAST_VALID;
+
+/// The file in its directory.
+const FILE: &str = "documents.json";
+/// The document of the cluster, below the operator's directory.
+const CLUSTER: &str = "cluster.yaml";
+/// The operator's own values, below it.
+const CUSTOM: &str = "custom/pillar.yaml";
+
+/// Documents by their place below the operator's directory.
+#[derive(Serialize, Deserialize)]
+struct Kept {
+    documents: BTreeMap<String, String>,
+}
+
+/// The last valid documents of a master.
+#[derive(Debug, Clone)]
+pub struct LastValid {
+    directory: PathBuf,
+    config_dir: PathBuf,
+}
+
+impl LastValid {
+    /// Those of the master with these directories.
+    pub fn new(state_dir: &Path, config_dir: &Path) -> Self {
+        Self {
+            directory: state_dir.join(LAST_VALID),
+            config_dir: config_dir.to_owned(),
+        }
+    }
+
+    /// Makes the directory, so that a standby's feed watches it before the first documents are in it.
+    pub fn make_directory(&self) {
+        if let Err(error) = files::directory(&self.directory, 0o700) {
+            let error = chain(&error);
+            tracing::warn!(error, "cannot make the place of the last valid documents");
+        }
+    }
+
+    /// Has these documents on disk. Without room for them the master works on, and a later restart
+    /// does without them.
+    pub fn store(&self, texts: &Texts) {
+        if let Err(error) = self.write(texts) {
+            let error = chain(&error);
+            tracing::warn!(
+                error,
+                "the valid documents are not kept for a restart with invalid ones"
+            );
+        }
+    }
+
+    fn write(&self, texts: &Texts) -> Result<(), CaError> {
+        let nodes = texts.nodes.iter().chain(&texts.custom);
+        let all = std::iter::once(&texts.cluster).chain(nodes);
+        let documents = all.map(|text| (self.place(&text.file), text.text.clone()));
+        let kept = Kept {
+            documents: documents.collect(),
+        };
+        // Maps of texts are JSON in any case.
+        let content = serde_json::to_string(&kept).unwrap_or_default();
+        let path = self.directory.join(FILE);
+        if std::fs::read_to_string(&path).is_ok_and(|before| before == content) {
+            return Ok(());
+        }
+        files::directory(&self.directory, 0o700)?;
+        files::write(&path, &content, 0o600)
+    }
+
+    fn place(&self, file: &str) -> String {
+        let below = Path::new(file).strip_prefix(&self.config_dir);
+        below.map_or_else(|_| file.to_owned(), |below| below.display().to_string())
+    }
+
+    /// The declaration in them; none if there are none, or none that this version can use.
+    pub fn declaration(&self) -> Option<Declaration> {
+        let text = std::fs::read_to_string(self.directory.join(FILE)).ok()?;
+        let kept: Kept = serde_json::from_str(&text).ok()?;
+        let declaration = load(&self.texts(kept)?, &Context::default());
+        if declaration.is_err() {
+            tracing::warn!("the kept documents are not valid for this version of the master");
+        }
+        declaration.ok()
+    }
+
+    fn texts(&self, kept: Kept) -> Option<Texts> {
+        let mut documents = kept.documents;
+        let text = |(place, text): (String, String)| Text {
+            file: self.config_dir.join(place).display().to_string(),
+            text,
+        };
+        let cluster = documents.remove_entry(CLUSTER).map(text)?;
+        let custom = documents.remove_entry(CUSTOM).map(text);
+        Some(Texts {
+            cluster,
+            nodes: documents.into_iter().map(text).collect(),
+            custom,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    const DOCUMENT: &str = "apiVersion: halite/v1\nkind: Cluster\nmetadata: {name: test}\nnetworks:\n  controlPlane: {cidrs: [10.10.0.0/24]}\nkubernetes: {version: \"1.36\"}\n";
+    const FIRST: &str = "apiVersion: halite/v1\nkind: Node\nmetadata: {name: bootstrap-1}\nroles: [bootstrap, registry, etcd, control-plane]\naddress: 10.10.0.11\n";
+    const NODE: &str = "apiVersion: halite/v1\nkind: Node\nmetadata: {name: worker-1}\nroles: [worker]\naddress: 10.10.0.12\n";
+
+    #[test]
+    fn what_was_valid_is_read_again_and_is_for_root_only() {
+        let directory = tempfile::tempdir().unwrap();
+        let (state, config) = (directory.path().join("state"), directory.path().join("etc"));
+        let last_valid = LastValid::new(&state, &config);
+        assert!(last_valid.declaration().is_none());
+        let text = |file: &str, text: &str| Text {
+            file: config.join(file).display().to_string(),
+            text: text.to_owned(),
+        };
+        let texts = Texts {
+            cluster: text("cluster.yaml", DOCUMENT),
+            nodes: vec![
+                text("nodes/bootstrap-1.yaml", FIRST),
+                text("nodes/worker-1.yaml", NODE),
+            ],
+            custom: Some(text("custom/pillar.yaml", "a: 1\n")),
+        };
+        last_valid.store(&texts);
+        let expected = load(&texts, &Context::default()).unwrap();
+        let declaration = last_valid.declaration().unwrap();
+        assert_eq!(format!("{declaration:?}"), format!("{expected:?}"));
+        let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        let kept = state.join(LAST_VALID);
+        assert_eq!((mode(&kept), mode(&kept.join(FILE))), (0o700, 0o600));
+
+        let stamp = || {
+            std::fs::metadata(kept.join(FILE))
+                .unwrap()
+                .modified()
+                .unwrap()
+        };
+        let before = stamp();
+        last_valid.store(&texts);
+        assert_eq!(stamp(), before, "the same documents are not written again");
+        // Moved by a restore: the place of the operator's directory is that of the reader.
+        let moved = LastValid::new(&state, Path::new("/elsewhere"));
+        let cluster = moved.declaration().unwrap().cluster;
+        assert_eq!(cluster.source.file, "/elsewhere/cluster.yaml");
+        for damaged in ["", "{}", "{\"documents\": {\"cluster.yaml\": \"a: b\"}}"] {
+            std::fs::write(kept.join(FILE), damaged).unwrap();
+            assert!(last_valid.declaration().is_none(), "{damaged}");
+        }
+    }
+}

@@ -1,0 +1,321 @@
+//! The declared state: the operator's documents, the bundle in use and the public halves of the
+//! CAs, and from these the pillar of one minion.
+//!
+//! The files decide and may change at any time. Each job looks at all of them when it is made
+//! ([`Declarations::load`]); its messages only ask the kernel if a document has changed since
+//! ([`Declarations::current`]). Nothing is parsed again while name, time and size of every file
+//! stay the same. Files are read on threads of their own: the disk of a bundle may hang, and then
+//! only what needs the bundle fails.
+
+mod bundle;
+mod changes;
+mod contents;
+mod last_valid;
+mod leaving;
+mod masters;
+mod nodes;
+mod reader;
+mod redactors;
+mod releases;
+mod roles;
+mod slow;
+
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use bundle::InUse;
+use contents::{Content, Contents};
+use halite_errors::chain;
+use halite_manifest::Bundles;
+use halite_pillar::bundle_facts::BundleFacts;
+use halite_pillar::declaration::Declaration;
+use halite_pillar::masters::Part;
+use halite_pillar::role::Role;
+use halite_pillar::view::{Pki, allowed_secrets, own_secret, view};
+use halite_proto::ids::MinionId;
+use halite_secrets::reference;
+use halite_states::tree::DirTree;
+use reader::{Documents, Reader};
+use redactors::Redactors;
+use serde_json::{Map, Value};
+
+use crate::app::App;
+use crate::ca::Cas;
+use crate::names::MASTER;
+use crate::redact::Redactor;
+use crate::refusal::{Refusal, RefusalKind};
+
+pub use changes::{Changes, Generation};
+pub use last_valid::LastValid;
+pub use nodes::{NodeRequest, requested};
+pub use reader::{Look, look};
+pub use roles::Stage;
+pub use slow::in_background;
+
+/// Reads the declared state and caches the last [`Snapshot`] of it.
+pub struct Declarations {
+    config_dir: PathBuf,
+    reader: Reader,
+    redactors: Redactors,
+    /// Node documents are written one at a time.
+    pub writing: tokio::sync::Mutex<()>,
+}
+
+impl Declarations {
+    /// The declared state in the configured directories.
+    #[must_use]
+    pub fn new(app: &App) -> Self {
+        Self::with_look(app, Arc::new(look))
+    }
+
+    /// As [`Declarations::new`], with another look at the documents.
+    pub fn with_look(app: &App, look: Look) -> Self {
+        Self {
+            config_dir: app.config.config_dir.clone(),
+            reader: Reader::new(app, look),
+            redactors: Redactors::default(),
+            writing: tokio::sync::Mutex::default(),
+        }
+    }
+
+    /// The present snapshot. Looks at each file: once for a job, not for each of its minions and
+    /// messages.
+    ///
+    /// # Errors
+    /// All problems of all documents. A bundle that cannot be read, or whose disk does not answer,
+    /// is an error of the methods that need it.
+    pub async fn load(&self) -> Result<Arc<Snapshot>, Refusal> {
+        self.reader.load().await
+    }
+
+    /// The snapshot with the present documents, and with the bundle as the last
+    /// [`load`](Self::load) found it. No file is looked at while no document has changed, however
+    /// many ask.
+    ///
+    /// # Errors
+    /// All problems of all documents.
+    pub async fn current(&self) -> Result<Arc<Snapshot>, Refusal> {
+        self.reader.current().await
+    }
+
+    /// The declaration in force: the present documents, or the last valid ones while these are
+    /// refused, also when the master has restarted since. It is for what must go on in spite of a
+    /// mistake: what is stored and displayed of a minion, what has begun, the other masters. What an
+    /// operator orders is refused, so that it is not done by other documents than those on disk.
+    ///
+    /// # Errors
+    /// All problems of all documents, when no valid ones are known.
+    pub async fn in_force(&self) -> Result<Arc<Snapshot>, Refusal> {
+        self.reader.in_force().await
+    }
+
+    /// The redactor for the returns of one minion. It removes the secrets of earlier declarations,
+    /// too: a return may come after the secret was changed, or while the documents cannot be read.
+    ///
+    /// # Errors
+    /// The declaration cannot be read, and no valid one is known. Nothing of the minion that may have
+    /// a secret is stored or displayed then.
+    pub async fn redactor(&self, minion: &MinionId) -> Result<Arc<Redactor>, Refusal> {
+        let snapshot = self.reader.in_force().await.map_err(|refusal| {
+            Refusal::new(
+                RefusalKind::Unavailable,
+                format!(
+                    "cannot store a return of {minion}: its secrets are not known while the declaration cannot be read: {}",
+                    refusal.message
+                ),
+            )
+        })?;
+        Ok(self.redactors.get(minion, &snapshot))
+    }
+
+    /// Replaces the references to secrets in a value that is sent to a minion; its returns lose
+    /// these secrets from now on.
+    ///
+    /// # Errors
+    /// No declaration is in force, or the value refers to a secret that this minion may not
+    /// have.
+    pub async fn fill(&self, minion: &MinionId, value: &mut Value) -> Result<(), Refusal> {
+        let snapshot = self.in_force().await?;
+        self.redactors.get(minion, &snapshot);
+        snapshot.fill(minion, value)
+    }
+
+    /// The number of bundles that are in memory.
+    #[cfg(any(test, feature = "testing"))]
+    pub fn bundles_in_memory(&self) -> usize {
+        self.reader.bundles_in_memory()
+    }
+
+    /// The directory of the operator's documents.
+    #[must_use]
+    pub fn config_dir(&self) -> &Path {
+        &self.config_dir
+    }
+}
+
+/// The declared state at one moment.
+pub struct Snapshot {
+    documents: Arc<Documents>,
+    /// The bundles in use.
+    contents: Contents,
+    bundles: Bundles,
+    pki: Pki,
+    cas: Arc<Cas>,
+    /// The addresses of this master.
+    own: Vec<IpAddr>,
+}
+
+impl Snapshot {
+    /// The cluster's name.
+    #[must_use]
+    pub fn cluster(&self) -> &str {
+        &self.declaration().cluster.metadata.name
+    }
+
+    /// The operator's documents.
+    #[must_use]
+    pub fn declaration(&self) -> &Declaration {
+        &self.documents.declaration
+    }
+
+    /// The facts of the cluster's bundle.
+    ///
+    /// # Errors
+    /// The bundle cannot be read now; for example, its disk is not mounted.
+    pub fn bundle(&self) -> Result<&BundleFacts, Refusal> {
+        self.in_use().map(|in_use| &in_use.facts)
+    }
+
+    /// The facts of the bundle that a minion is compiled from.
+    ///
+    /// # Errors
+    /// The bundle cannot be read now.
+    pub fn bundle_for(&self, minion: &MinionId) -> Result<&BundleFacts, Refusal> {
+        self.content(minion).in_use().map(|in_use| &in_use.facts)
+    }
+
+    fn in_use(&self) -> Result<&InUse, Refusal> {
+        self.contents.cluster.in_use()
+    }
+
+    fn content(&self, minion: &MinionId) -> &Content {
+        self.contents.get(self.declaration().bundle_for(minion))
+    }
+
+    /// The state tree that a minion is compiled from, the operator's own states mounted at
+    /// `custom/`.
+    #[must_use]
+    pub fn tree(&self, minion: &MinionId) -> &DirTree {
+        &self.content(minion).tree
+    }
+
+    /// The pillar of one minion, with references in the place of secrets.
+    ///
+    /// # Errors
+    /// The minion is not declared, the bundle cannot be read now, or the documents say that another host
+    /// has the master: their states would stop it here.
+    pub fn pillar(&self, minion: &MinionId) -> Result<Value, Refusal> {
+        if let Some(host) = masters::other_master(self.declaration(), &self.own) {
+            return Err(Refusal::conflict(format!(
+                "cannot compile for {minion}: the cluster document names another host of the master than {host}, where it \
+                 is; `systemctl restart halite-master` there records {host}"
+            )));
+        }
+        let bundle = self.bundle_for(minion)?;
+        view(self.declaration(), bundle, &self.pki, minion)
+            .map_err(|error| Refusal::not_found(format!("{minion}: {}", chain(&error))))
+    }
+
+    /// As [`Snapshot::pillar`]; an empty mapping for a minion that is not declared.
+    #[must_use]
+    pub fn pillar_or_empty(&self, minion: &MinionId) -> Value {
+        self.pillar(minion)
+            .unwrap_or_else(|_| Value::Object(Map::new()))
+    }
+
+    /// The digest of a file of a minion's bundle, by its path in the bundle.
+    #[must_use]
+    pub fn bundle_hash(&self, minion: &MinionId, path: &str) -> Option<String> {
+        let in_use = self.content(minion).in_use().ok()?;
+        in_use.manifest.sha256(path).map(str::to_owned)
+    }
+
+    /// The path of a file of the bundle, by its digest. A job that was made from another bundle of
+    /// the site, before the present one came into use, still gets its files. May read the manifests
+    /// of other bundles, so it is not called where a disk that hangs would delay others.
+    #[must_use]
+    pub fn bundle_file(&self, sha256: &str) -> Option<PathBuf> {
+        let mut used = self
+            .contents
+            .all()
+            .filter_map(|content| content.in_use().ok());
+        let here = used.find_map(|in_use| in_use.file(sha256));
+        here.or_else(|| self.bundles.file(sha256))
+    }
+
+    /// The value of a secret, if this minion may have it.
+    fn secret(&self, minion: &MinionId, path: &str) -> Option<String> {
+        if !allowed_secrets(self.declaration(), minion).contains(path) {
+            return None;
+        }
+        if path == "pki.sa.key" {
+            return Some(self.cas.sa_key_pem().to_owned());
+        }
+        match path
+            .strip_prefix("pki.")
+            .and_then(|rest| rest.strip_suffix(".key"))
+        {
+            Some(name) => self.cas.key_pem(name).ok().map(str::to_owned),
+            None => own_secret(self.declaration(), minion, path),
+        }
+    }
+
+    /// Replaces the references to secrets in a value that is sent to a minion.
+    ///
+    /// # Errors
+    /// The value refers to a secret that this minion may not have.
+    pub fn fill(&self, minion: &MinionId, value: &mut Value) -> Result<(), Refusal> {
+        reference::fill(value, &|path| self.secret(minion, path))
+            .map(|_| ())
+            .map_err(|error| Refusal::denied(format!("{minion}: {}", chain(&error))))
+    }
+
+    /// The secrets that one minion may have.
+    fn secrets(&self, minion: &MinionId) -> impl Iterator<Item = String> {
+        allowed_secrets(self.declaration(), minion)
+            .into_iter()
+            .filter_map(move |path| self.secret(minion, &path))
+    }
+
+    /// The groups of minions in which a highstate of all of them is safe: first each host of the
+    /// bundle, of etcd or of the control plane by itself (so that never two members of a quorum
+    /// restart at once), then the Kubernetes objects, then all other hosts together. Declared nodes
+    /// that are not in `accepted` are left out.
+    #[must_use]
+    pub fn safe_order(&self, accepted: &[MinionId]) -> Vec<Vec<MinionId>> {
+        let mut first: Vec<(bool, &MinionId)> = Vec::new();
+        let mut others = Vec::new();
+        for (name, node) in &self.declaration().nodes {
+            let Some(name) = accepted.iter().find(|id| *id == name.as_str()) else {
+                continue;
+            };
+            let has_master = self.declaration().part(name.as_str()) == Some(Part::Master);
+            if has_master || node.has(Role::Etcd) || node.has(Role::ControlPlane) {
+                first.push((!has_master, name));
+            } else {
+                others.push(name.clone());
+            }
+        }
+        first.sort();
+        let mut order: Vec<Vec<MinionId>> = first
+            .into_iter()
+            .map(|(_, name)| vec![name.clone()])
+            .collect();
+        order.push(vec![MASTER.clone()]);
+        if !others.is_empty() {
+            order.push(others);
+        }
+        order
+    }
+}

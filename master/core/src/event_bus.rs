@@ -1,0 +1,151 @@
+//! The event bus: events of jobs and runs, stored and passed on to all subscribers.
+
+use std::sync::Arc;
+
+use halite_proto::v1;
+use halite_store::{Event, Store, StoreError};
+use serde_json::Value;
+use tokio::sync::broadcast;
+
+use crate::clock::{Clock, rfc3339};
+
+/// Events that a slow reader may lag behind before it has to read the store.
+const EVENTS: usize = 1024;
+
+/// The event bus.
+pub struct EventBus {
+    store: Arc<Store>,
+    clock: Arc<dyn Clock>,
+    events: broadcast::Sender<Event>,
+    /// Keeps the order on the bus equal to the order in the store.
+    publishing: tokio::sync::Mutex<()>,
+}
+
+impl EventBus {
+    /// A bus without subscribers whose events go to `store`.
+    #[must_use]
+    pub fn new(store: Arc<Store>, clock: Arc<dyn Clock>) -> Self {
+        Self {
+            store,
+            clock,
+            events: broadcast::Sender::new(EVENTS),
+            publishing: tokio::sync::Mutex::new(()),
+        }
+    }
+
+    /// Stores an event and passes it on to all subscribers. `data` must not contain a secret.
+    ///
+    /// # Errors
+    /// The store failed; no subscriber has got the event.
+    pub async fn publish(&self, tag: &str, data: &Value) -> Result<Event, StoreError> {
+        self.publish_event(tag, data, None).await
+    }
+
+    /// As [`EventBus::publish`], for the last event of a job or run.
+    ///
+    /// # Errors
+    /// The store failed; no subscriber has got the event.
+    pub async fn publish_last(
+        &self,
+        tag: &str,
+        data: &Value,
+        retcode: i32,
+    ) -> Result<Event, StoreError> {
+        self.publish_event(tag, data, Some(retcode)).await
+    }
+
+    async fn publish_event(
+        &self,
+        tag: &str,
+        data: &Value,
+        last: Option<i32>,
+    ) -> Result<Event, StoreError> {
+        let _order = self.publishing.lock().await;
+        let mut event = self.event(tag, data, last);
+        event.seq = self.store.append_event(&event).await?;
+        self.pass_on(&event);
+        Ok(event)
+    }
+
+    /// Passes an event on to all subscribers without storing it (`seq` 0): progress, which has no
+    /// value afterwards, and events that repeat what the rows of a job say. `data` must not contain
+    /// a secret.
+    pub fn announce(&self, tag: &str, data: &Value, last: Option<i32>) -> Event {
+        let event = self.event(tag, data, last);
+        self.pass_on(&event);
+        event
+    }
+
+    /// All events from now on. To follow a job from its beginning: subscribe, then read
+    /// [`Store::events`], then skip what arrives with a `seq` already seen; after a `Lagged`, read
+    /// the store again from the last `seq`.
+    #[must_use]
+    pub fn subscribe(&self) -> broadcast::Receiver<Event> {
+        self.events.subscribe()
+    }
+
+    fn event(&self, tag: &str, data: &Value, last: Option<i32>) -> Event {
+        Event {
+            seq: 0,
+            tag: tag.to_owned(),
+            time: self.clock.now(),
+            data_json: data.to_string(),
+            last: last.is_some(),
+            retcode: last.unwrap_or(0),
+        }
+    }
+
+    fn pass_on(&self, event: &Event) {
+        // A bus without subscribers is not an error.
+        let _ = self.events.send(event.clone());
+    }
+}
+
+/// An event as operators receive it.
+#[must_use]
+pub fn message(event: Event) -> v1::Event {
+    v1::Event {
+        tag: event.tag,
+        time: rfc3339(event.time),
+        data_json: event.data_json,
+        last: event.last,
+        retcode: event.retcode,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use halite_store::Store;
+    use serde_json::json;
+
+    use super::*;
+    use crate::clock::ManualClock;
+
+    #[tokio::test]
+    async fn events_are_stored_and_heard_in_one_order() {
+        let directory = tempfile::TempDir::new().unwrap();
+        let store = Store::open(&directory.path().join("store.db"))
+            .await
+            .unwrap();
+        let bus = EventBus::new(Arc::new(store), Arc::new(ManualClock::at(7)));
+        let mut heard = bus.subscribe();
+        let data = [1, 2, 3].map(|number| json!({ "n": number }));
+        let (a, b, c) = tokio::join!(
+            bus.publish("a", &data[0]),
+            bus.publish("b", &data[1]),
+            bus.publish_last("c", &data[2], 1)
+        );
+        let c = c.unwrap();
+        assert!(c.last && c.retcode == 1 && c.time == 7 && !a.unwrap().last && !b.unwrap().last);
+        let stored = bus.store.events("", 0, 9).await.unwrap();
+        assert_eq!(stored.len(), 3);
+        for event in stored {
+            assert_eq!(heard.recv().await.unwrap(), event);
+        }
+        let wire = message(c);
+        assert_eq!(
+            (wire.time.as_str(), wire.last, wire.retcode),
+            ("1970-01-01T00:00:00.007Z", true, 1)
+        );
+    }
+}

@@ -1,0 +1,115 @@
+//! The events of one job or run as a stream: first what the store has recorded, then what happens,
+//! at last how it ended. The parts of the master that know jobs and runs implement [`Watched`].
+
+use std::future::Future;
+use std::pin::Pin;
+
+use futures_util::Stream;
+use halite_proto::v1;
+use halite_store::Event;
+use tokio::sync::broadcast::Receiver;
+use tokio::sync::broadcast::error::RecvError;
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+
+use crate::event_bus::message;
+use crate::refusal::Refusal;
+
+/// Events that may wait for a slow watcher.
+const QUEUE: usize = 256;
+
+/// Events of one job or run; ends after the one with `last`. Dropping it stops watching, never the
+/// job.
+pub type EventStream = Pin<Box<dyn Stream<Item = Result<v1::Event, Refusal>> + Send>>;
+
+/// The reason why watching ends early.
+pub enum Stop {
+    /// The watcher has closed its stream.
+    Gone,
+    /// Watching failed; the watcher gets this refusal.
+    Failed(Refusal),
+}
+
+impl From<Refusal> for Stop {
+    fn from(refusal: Refusal) -> Self {
+        Self::Failed(refusal)
+    }
+}
+
+/// The receiver of a stream's events.
+#[derive(Debug)]
+pub struct Watcher(mpsc::Sender<Result<v1::Event, Refusal>>);
+
+impl Watcher {
+    /// Sends an event to the watcher.
+    ///
+    /// # Errors
+    /// The watcher has closed its stream.
+    pub async fn report(&self, event: Event) -> Result<(), Stop> {
+        self.0
+            .send(Ok(message(event)))
+            .await
+            .map_err(|_| Stop::Gone)
+    }
+}
+
+/// A job or run that can be watched. It remembers what it has reported to its watcher.
+pub trait Watched: Send + 'static {
+    /// Reports everything that the store has recorded and that was not reported before; true when
+    /// nothing more will follow.
+    fn catch_up(&mut self, watcher: &Watcher) -> impl Future<Output = Result<bool, Stop>> + Send;
+
+    /// The event as the watcher gets it; `None` for an event of another job, and for one that was
+    /// reported before. Watching ends after an event with `last`.
+    fn accept(&mut self, event: Event) -> Option<Event>;
+}
+
+/// The events of a job or run. `bus` must have been subscribed to before the job or run was made;
+/// for one that exists already, any subscription will do.
+pub fn follow(mut watched: impl Watched, mut bus: Receiver<Event>) -> EventStream {
+    let (sender, receiver) = mpsc::channel(QUEUE);
+    let watcher = Watcher(sender);
+    tokio::spawn(async move {
+        if let Err(Stop::Failed(refusal)) = watch(&mut watched, &watcher, &mut bus).await {
+            // A watcher that has closed its stream needs no reason.
+            let _ = watcher.0.send(Err(refusal)).await;
+        }
+    });
+    Box::pin(ReceiverStream::new(receiver))
+}
+
+async fn watch(
+    watched: &mut impl Watched,
+    watcher: &Watcher,
+    bus: &mut Receiver<Event>,
+) -> Result<(), Stop> {
+    if watched.catch_up(watcher).await? {
+        return Ok(());
+    }
+    loop {
+        let event = tokio::select! {
+            event = bus.recv() => event,
+            () = watcher.0.closed() => return Err(Stop::Gone),
+        };
+        match event {
+            Ok(event) => {
+                if let Some(event) = watched.accept(event) {
+                    let last = event.last;
+                    watcher.report(event).await?;
+                    if last {
+                        return Ok(());
+                    }
+                }
+            }
+            // Missed events are in the store, except progress, which has no value afterwards.
+            Err(RecvError::Lagged(_)) => {
+                if watched.catch_up(watcher).await? {
+                    return Ok(());
+                }
+            }
+            Err(RecvError::Closed) => {
+                return Err(Refusal::internal("the master is stopping").into());
+            }
+        }
+    }
+}

@@ -1,0 +1,30 @@
+//! The shared parts of the master: configuration, clock, store, certificate authorities, declared
+//! state, connections and events, over which the other crates of the master do their work.
+//!
+//! - Inputs: the configuration, the operator's documents in `/etc/halite`, the open store.
+//! - Outputs: an [`app::App`], and the declared state as a [`declared::Snapshot`].
+//! - It knows nothing of jobs, Kubernetes, orchestration or the services.
+
+pub mod app;
+pub mod board;
+pub mod ca;
+pub mod clock;
+pub mod config;
+pub mod connections;
+pub mod declared;
+pub mod descriptors;
+pub mod due;
+pub mod event_bus;
+pub mod event_stream;
+pub mod gate;
+pub mod init;
+pub mod isolation;
+pub mod metrics;
+pub mod names;
+pub mod own_operator;
+pub mod redact;
+pub mod refusal;
+pub mod roster;
+pub mod saved;
+pub mod succession;
+pub mod supervision;

@@ -1,0 +1,15 @@
+//! Names that have a fixed meaning in every cluster.
+
+use std::sync::LazyLock;
+
+use halite_proto::ids::MinionId;
+
+/// The id of the pseudo-minion whose host is the Kubernetes API. No node may have it.
+pub static MASTER: LazyLock<MinionId> = LazyLock::new(MinionId::master);
+
+/// A minion's id that is short to write.
+#[cfg(any(test, feature = "testing"))]
+#[allow(clippy::unwrap_used, clippy::expect_used, reason = "for tests")]
+pub fn minion(text: &str) -> MinionId {
+    text.parse().unwrap()
+}

@@ -1,0 +1,102 @@
+//! The answer to a request that is not fulfilled: its kind, for programs, and its text, for people.
+
+use halite_document::Problem;
+use halite_errors::chain;
+use halite_names::NodeNameError;
+use halite_proto::identity::IdentityError;
+use halite_proto::ids::JobIdError;
+use halite_store::StoreError;
+
+/// The kind of a refusal; it decides the gRPC status and the exit code of `ctl`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RefusalKind {
+    /// The request is wrong in itself, whatever the state of the cluster.
+    Invalid,
+    /// The named object does not exist.
+    NotFound,
+    /// The caller may not do this.
+    Denied,
+    /// The request contradicts the present state: the object exists already, is busy, or `--force`
+    /// is missing.
+    Conflict,
+    /// The same request may succeed later.
+    Unavailable,
+    /// The master itself failed.
+    Internal,
+}
+
+/// A refused request: what is wrong, where, and the remedy.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct Refusal {
+    /// The kind, for programs.
+    pub kind: RefusalKind,
+    /// The text, for people. Never contains a secret.
+    pub message: String,
+}
+
+impl Refusal {
+    /// A refusal of this kind.
+    pub fn new(kind: RefusalKind, message: impl Into<String>) -> Self {
+        Self {
+            kind,
+            message: message.into(),
+        }
+    }
+
+    /// A refusal of kind [`RefusalKind::Invalid`].
+    pub fn invalid(message: impl Into<String>) -> Self {
+        Self::new(RefusalKind::Invalid, message)
+    }
+
+    /// A refusal of kind [`RefusalKind::NotFound`].
+    pub fn not_found(message: impl Into<String>) -> Self {
+        Self::new(RefusalKind::NotFound, message)
+    }
+
+    /// A refusal of kind [`RefusalKind::Denied`].
+    pub fn denied(message: impl Into<String>) -> Self {
+        Self::new(RefusalKind::Denied, message)
+    }
+
+    /// A refusal of kind [`RefusalKind::Conflict`].
+    pub fn conflict(message: impl Into<String>) -> Self {
+        Self::new(RefusalKind::Conflict, message)
+    }
+
+    /// A refusal of kind [`RefusalKind::Internal`].
+    pub fn internal(message: impl Into<String>) -> Self {
+        Self::new(RefusalKind::Internal, message)
+    }
+
+    /// One refusal with all problems of the operator's documents or of the state tree, a line each.
+    #[must_use]
+    pub fn from_problems(problems: &[Problem]) -> Self {
+        let texts: Vec<String> = problems.iter().map(ToString::to_string).collect();
+        Self::invalid(texts.join("\n"))
+    }
+}
+
+impl From<StoreError> for Refusal {
+    fn from(error: StoreError) -> Self {
+        Self::internal(chain(&error))
+    }
+}
+
+impl From<NodeNameError> for Refusal {
+    fn from(error: NodeNameError) -> Self {
+        Self::invalid(error.to_string())
+    }
+}
+
+impl From<IdentityError> for Refusal {
+    fn from(error: IdentityError) -> Self {
+        Self::invalid(error.to_string())
+    }
+}
+
+impl From<JobIdError> for Refusal {
+    fn from(error: JobIdError) -> Self {
+        Self::invalid(error.to_string())
+    }
+}

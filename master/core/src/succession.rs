@@ -1,0 +1,247 @@
+//! The end of a master that was replaced: it hears of a higher epoch than its own, notes that on
+//! disk, and serves no longer.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use halite_errors::chain;
+use halite_proto::v1::Epoch;
+use halite_store::epoch::HIGHEST;
+use tokio::sync::watch;
+
+use crate::ca::files;
+
+/// A master that was replaced by another one.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "this master has the epoch {own} and was replaced: {witness} has heard of a master with the epoch {heard}. It serves no \
+     longer, so that no host gets two orders. `ctl master list` on another control plane shows the master; this host becomes \
+     a standby with its next highstate. If there is no such master, `ctl master promote --force --cluster NAME` makes this \
+     host the master's again"
+)]
+pub struct Replaced {
+    /// The epoch of this master.
+    pub own: u64,
+    /// The other one: higher, or the same with another holder.
+    pub heard: u64,
+    /// The minion or standby that said so.
+    pub witness: String,
+}
+
+/// The reason why a master does not serve a host that claims a higher epoch.
+#[derive(Debug, thiserror::Error)]
+pub enum Claimed {
+    /// The claim is believed: the master stops.
+    #[error(transparent)]
+    Replaced(#[from] Replaced),
+    /// It is not believed, because anyone could have said it.
+    #[error(
+        "cannot believe that {witness} has heard of a master with the epoch {heard}: it does not show a signature of this \
+         cluster's CA; if the host is trusted, enrol it again (halite-minion enrol --force), otherwise reject its key"
+    )]
+    Unproven {
+        /// The epoch that it claims.
+        heard: u64,
+        /// The minion or standby.
+        witness: String,
+    },
+}
+
+/// The reason why a master does not start.
+#[derive(Debug, thiserror::Error)]
+pub enum NotStarted {
+    /// It was replaced before.
+    #[error(transparent)]
+    Replaced(#[from] Replaced),
+    /// The record cannot be read.
+    #[error(
+        "cannot read {}, so it is not known whether another master has replaced this one; if none has (`ctl master list` on \
+         the other control planes), remove the file", path.display()
+    )]
+    Unreadable {
+        /// The record.
+        path: PathBuf,
+        /// The reason.
+        source: io::Error,
+    },
+    /// The record has something else than an epoch and a witness.
+    #[error(
+        "cannot parse {}, so it is not known whether another master has replaced this one; if none has (`ctl master list` on \
+         the other control planes), remove the file", .0.display()
+    )]
+    Damaged(PathBuf),
+}
+
+/// What this master has heard of others.
+pub struct Succession {
+    own: Epoch,
+    /// The certificate of the CA that signs epochs, PEM.
+    ca_pem: String,
+    mark: PathBuf,
+    replaced: watch::Sender<Option<Replaced>>,
+    /// This master hands over: it is to stop.
+    hands_over: watch::Sender<bool>,
+}
+
+fn mark(state_dir: &Path) -> PathBuf {
+    state_dir.join("replaced")
+}
+
+/// Refuses the start of a master that was replaced before.
+///
+/// # Errors
+/// It was replaced by one of a higher epoch, or it is not known whether.
+pub fn check(state_dir: &Path, own: u64) -> Result<(), NotStarted> {
+    let mark = mark(state_dir);
+    let text = match std::fs::read_to_string(&mark) {
+        Ok(text) => text,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(source) => return Err(NotStarted::Unreadable { path: mark, source }),
+    };
+    let parts = text.trim().split_once(' ');
+    let noted = parts.and_then(|(heard, witness)| Some((heard.parse::<u64>().ok()?, witness)));
+    let (heard, witness) = noted.ok_or(NotStarted::Damaged(mark))?;
+    // The same number with another holder ends it, too.
+    if heard < own {
+        return Ok(());
+    }
+    Err(NotStarted::Replaced(Replaced {
+        own,
+        heard,
+        witness: witness.to_owned(),
+    }))
+}
+
+/// Forgets that the master of this host was replaced: it is the master again.
+///
+/// # Errors
+/// The record cannot be removed.
+pub fn forget(state_dir: &Path) -> std::io::Result<()> {
+    match std::fs::remove_file(mark(state_dir)) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+fn unproven(heard: u64, witness: &str) -> Claimed {
+    Claimed::Unproven {
+        heard,
+        witness: witness.to_owned(),
+    }
+}
+
+impl Succession {
+    /// A master with this epoch, in a cluster whose epochs this CA signs.
+    #[must_use]
+    pub fn new(state_dir: &Path, own: Epoch, ca_pem: &str) -> Self {
+        Self {
+            own,
+            ca_pem: ca_pem.to_owned(),
+            mark: mark(state_dir),
+            replaced: watch::Sender::new(None),
+            hands_over: watch::Sender::new(false),
+        }
+    }
+
+    /// Begins the only hand-over of this life of the master: `write` puts its note on the disk, and then
+    /// the master stops. Answers false, and writes nothing, when one has begun.
+    ///
+    /// # Errors
+    /// The note cannot be written; then none has begun.
+    pub fn hand_over<E>(&self, write: impl FnOnce() -> Result<(), E>) -> Result<bool, E> {
+        let mut written = Ok(false);
+        self.hands_over.send_if_modified(|begun| {
+            if !*begun {
+                written = write().map(|()| true);
+                *begun = written.is_ok();
+            }
+            matches!(written, Ok(true))
+        });
+        written
+    }
+
+    /// Waits until this master hands over.
+    pub async fn hands_over(&self) {
+        // The sender is in `self`.
+        let _ = self.hands_over.subscribe().wait_for(|begun| *begun).await;
+    }
+
+    /// The epoch of this master, as evidence for others.
+    #[must_use]
+    pub fn own(&self) -> &Epoch {
+        &self.own
+    }
+
+    /// Takes what a minion or standby says of the highest epoch of which it has heard: a number in protocol 1, and the evidence.
+    ///
+    /// # Errors
+    /// The evidence is for a master that takes this one's place: it stops. Or a higher epoch is claimed without
+    /// evidence: then only the caller is refused.
+    pub fn hear_claim(
+        &self,
+        number: u64,
+        evidence: Option<&Epoch>,
+        witness: &str,
+    ) -> Result<(), Claimed> {
+        let Some(claimed) = evidence else {
+            return self.check_number(number, witness);
+        };
+        if claimed.rank() <= self.own.rank() {
+            return Ok(());
+        }
+        // The store of no master has a higher one.
+        if claimed.number > HIGHEST || !claimed.is_proven(&self.ca_pem) {
+            return Err(unproven(claimed.number, witness));
+        }
+        Ok(self.hear(claimed.number, &claimed.holder, witness)?)
+    }
+
+    /// What a host of protocol 1 says, which has no evidence.
+    fn check_number(&self, number: u64, witness: &str) -> Result<(), Claimed> {
+        if number <= self.own.number {
+            return Ok(());
+        }
+        Err(unproven(number, witness))
+    }
+
+    /// Takes the epoch of a master that has answered this one, or that was proven.
+    ///
+    /// # Errors
+    /// It is higher than this master's: the master stops.
+    pub fn hear(&self, heard: u64, holder: &str, witness: &str) -> Result<(), Replaced> {
+        if (heard, holder) <= self.own.rank() {
+            return Ok(());
+        }
+        let replaced = Replaced {
+            own: self.own.number,
+            heard,
+            witness: witness.to_owned(),
+        };
+        if self.replaced.borrow().is_none() {
+            if let Err(error) = files::write(&self.mark, &format!("{heard} {witness}\n"), 0o600) {
+                // It stops all the same; after a start it hears of the epoch again.
+                tracing::error!(
+                    error = chain(&error),
+                    "cannot note that this master was replaced"
+                );
+            }
+            self.replaced.send_replace(Some(replaced.clone()));
+        }
+        Err(replaced)
+    }
+
+    /// Waits until this master has heard of a higher epoch.
+    pub async fn replaced(&self) -> Replaced {
+        let mut replaced = self.replaced.subscribe();
+        let found = replaced.wait_for(Option::is_some).await;
+        match found.ok().and_then(|found| found.clone()) {
+            Some(found) => found,
+            // The sender is in `self`.
+            None => std::future::pending().await,
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "succession_tests.rs"]
+mod tests;

@@ -1,0 +1,169 @@
+//! Compiling for one minion: its view of the pillar, its grains, and the bundle's state tree with
+//! the operator's own states mounted at `custom/`.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use halite_core::declared::Snapshot;
+use halite_core::refusal::Refusal;
+use halite_proto::ids::MinionId;
+use halite_states::certificates;
+use halite_states::compile;
+use halite_states::compile::{Compiled, Input};
+use halite_states::low::Chunk;
+use halite_states::signature::RunsOn;
+use serde_json::Value;
+
+/// The states to compile.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Wanted {
+    /// Everything that `top.sls` assigns.
+    Highstate,
+    /// The part of that which renews certificates and loads them.
+    Certificates,
+    /// These SLS, named by an operator or an own orchestration.
+    Sls(Vec<String>),
+    /// These SLS, named by a step of a shipped orchestration, or only to be shown.
+    Step(Vec<String>),
+}
+
+/// Compiles for one minion. A state that belongs to another place (a host's state for the target
+/// `master`, a Kubernetes object for a host) is refused here, before anything is sent.
+///
+/// # Errors
+/// All problems that were found, each with file and line.
+pub fn compile(
+    snapshot: &Snapshot,
+    minion: &MinionId,
+    grains: &Value,
+    wanted: &Wanted,
+) -> Result<Compiled, Refusal> {
+    let pillar = snapshot.pillar(minion)?;
+    let place = if minion.is_master() {
+        RunsOn::Master
+    } else {
+        RunsOn::Minion
+    };
+    with_pillar(snapshot, minion, &pillar, grains, wanted, place)
+}
+
+/// As [`compile`], with a given pillar, for a given place.
+///
+/// # Errors
+/// As [`compile`].
+pub fn with_pillar(
+    snapshot: &Snapshot,
+    minion: &MinionId,
+    pillar: &Value,
+    grains: &Value,
+    wanted: &Wanted,
+    place: RunsOn,
+) -> Result<Compiled, Refusal> {
+    let bundle = |path: &str| snapshot.bundle_hash(minion, path);
+    let input = Input {
+        tree: snapshot.tree(minion),
+        minion,
+        pillar,
+        grains,
+        bundle: &bundle,
+    };
+    let compiled = match wanted {
+        Wanted::Highstate | Wanted::Certificates => compile::highstate(&input),
+        Wanted::Sls(names) => compile::sls(&input, names),
+        Wanted::Step(names) => compile::step(&input, names),
+    }
+    .map_err(|problems| Refusal::from_problems(&snapshot.tree(minion).with_disk_paths(problems)))?;
+    let mut misplaced = Vec::new();
+    for chunk in &compiled.low.chunks {
+        let signature = halite_states::signatures::find(&chunk.state, &chunk.fun);
+        // `test.*` runs everywhere.
+        if chunk.state != "test" && signature.is_some_and(|signature| signature.runs_on != place) {
+            let at = &chunk.source;
+            misplaced.push(format!(
+                "{}:{}: {} cannot run {}",
+                at.file,
+                at.line,
+                chunk.function(),
+                place_name(place)
+            ));
+        }
+    }
+    if !misplaced.is_empty() {
+        return Err(Refusal::invalid(misplaced.join("\n")));
+    }
+    Ok(match wanted {
+        Wanted::Certificates => renewal(compiled),
+        Wanted::Highstate | Wanted::Sls(_) | Wanted::Step(_) => compiled,
+    })
+}
+
+/// The part of a compiled highstate that renews certificates, with the files that it names.
+fn renewal(compiled: Compiled) -> Compiled {
+    let low = certificates::renewal(&compiled.low);
+    let names: BTreeSet<String> = low.chunks.iter().map(Chunk::tag).collect();
+    let text: String = (low.chunks.iter())
+        .filter_map(|chunk| serde_json::to_string(&chunk.args).ok())
+        .collect();
+    let blobs = compiled.blobs.into_iter();
+    let provenance = compiled.low.chunks.iter().zip(compiled.provenance);
+    Compiled {
+        blobs: blobs.filter(|(sha256, _)| text.contains(sha256)).collect(),
+        provenance: provenance
+            .filter(|(chunk, _)| names.contains(&chunk.tag()))
+            .map(|(_, from)| from)
+            .collect(),
+        low,
+    }
+}
+
+fn place_name(place: RunsOn) -> &'static str {
+    match place {
+        RunsOn::Minion => {
+            "on a host; it belongs in an SLS for the target `master` or in an orchestration"
+        }
+        RunsOn::Master => {
+            "on the target `master`, whose states are `kubernetes.*`; it belongs in an SLS of hosts"
+        }
+        RunsOn::Orchestration => "as a step of an orchestration, whose states are `halite.*`",
+    }
+}
+
+/// As [`compile`], on a thread of its own, because compiling takes a while and must not delay
+/// streams.
+///
+/// # Errors
+/// As [`compile`].
+pub async fn in_background(
+    snapshot: Arc<Snapshot>,
+    minion: MinionId,
+    grains: Value,
+    wanted: Wanted,
+) -> Result<Compiled, Refusal> {
+    let work = move || compile(&snapshot, &minion, &grains, &wanted);
+    tokio::task::spawn_blocking(work)
+        .await
+        .map_err(|error| Refusal::internal(format!("cannot compile: {error}")))?
+}
+
+/// The SLS that `top.sls` assigns to a minion.
+///
+/// # Errors
+/// As [`compile`].
+pub fn top(snapshot: &Snapshot, minion: &MinionId, grains: &Value) -> Result<Vec<String>, Refusal> {
+    let pillar = snapshot.pillar(minion)?;
+    let bundle = |path: &str| snapshot.bundle_hash(minion, path);
+    let input = Input {
+        tree: snapshot.tree(minion),
+        minion,
+        pillar: &pillar,
+        grains,
+        bundle: &bundle,
+    };
+    let assigned = compile::top(&input).map_err(|problems| {
+        Refusal::from_problems(&snapshot.tree(minion).with_disk_paths(problems))
+    })?;
+    Ok(assigned
+        .into_iter()
+        .map(|assignment| assignment.sls)
+        .collect())
+}

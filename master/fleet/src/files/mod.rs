@@ -1,0 +1,142 @@
+//! The files and certificates that a minion may request: those that its own open job names, and no
+//! others.
+//!
+//! The stored low state decides both. A file was either rendered when the job was made (then it is
+//! in the store) or belongs to the bundle (then it is read from its directory and checked while it
+//! is read).
+
+mod stream;
+
+use std::sync::Arc;
+
+use halite_core::app::App;
+use halite_core::declared::{Snapshot, in_background};
+use halite_core::refusal::Refusal;
+use halite_proto::ids::{JobId, MinionId};
+use halite_states::low::{Chunk, LowState};
+use halite_store::RowState;
+use serde_json::Value;
+
+pub use stream::ByteStream;
+
+/// The prefix with which a low state refers to a file.
+const BLOB: &str = "blob:";
+
+/// The chunk with this tag in an open job of this minion, if it requests a certificate.
+///
+/// # Errors
+/// There is no such job, it has ended or is a test run, or the chunk requests no certificate.
+pub async fn certificate_chunk(
+    app: &App,
+    minion: &MinionId,
+    job: &JobId,
+    tag: &str,
+) -> Result<Chunk, Refusal> {
+    let stored = app.store.job(job).await?;
+    if stored.is_none_or(|job| job.test) {
+        return Err(Refusal::denied(format!(
+            "{minion}: cannot sign a certificate for job {job}: it is not running, or is a test run"
+        )));
+    }
+    let low = open_low(app, minion, job).await?;
+    let chunk = low.chunks.into_iter().find(|chunk| chunk.tag() == tag);
+    match chunk {
+        Some(chunk) if requests_certificate(&chunk) => Ok(chunk),
+        _ => Err(Refusal::denied(format!(
+            "{minion}: no state {tag:?} of job {job} requests a certificate"
+        ))),
+    }
+}
+
+fn requests_certificate(chunk: &Chunk) -> bool {
+    match (chunk.state.as_str(), chunk.fun.as_str()) {
+        ("x509", "certificate") => true,
+        // A kubeconfig that names the files of another certificate requests none.
+        ("kubeconfig", "managed") => !chunk.args.contains_key("client_certificate_file"),
+        _ => false,
+    }
+}
+
+/// A file that this minion's part of a job names.
+///
+/// # Errors
+/// The job does not name it, has ended, or the file is gone.
+pub async fn fetch(
+    app: &App,
+    snapshot: &Arc<Snapshot>,
+    minion: &MinionId,
+    job: &JobId,
+    sha256: &str,
+) -> Result<ByteStream, Refusal> {
+    let low = open_low(app, minion, job).await?;
+    let named = low
+        .chunks
+        .iter()
+        .any(|chunk| chunk.args.values().any(|value| names_blob(value, sha256)));
+    if !named {
+        return Err(Refusal::denied(format!(
+            "{minion}: job {job} names no file with the SHA-256 {sha256}"
+        )));
+    }
+    if let Some(content) = app.store.blob(sha256).await? {
+        return Ok(stream::of_bytes(content));
+    }
+    let (snapshot, digest) = (Arc::clone(snapshot), sha256.to_owned());
+    let path = in_background(move || Ok(snapshot.bundle_file(&digest))).await?;
+    let path = path.ok_or_else(|| {
+        Refusal::not_found(format!(
+            "the file with the SHA-256 {sha256} is no longer in the bundle; run the job again"
+        ))
+    })?;
+    stream::of_file(path, sha256.to_owned()).await
+}
+
+async fn open_low(app: &App, minion: &MinionId, job: &JobId) -> Result<LowState, Refusal> {
+    let refusal = || Refusal::denied(format!("{minion} has no open job {job}"));
+    let row = app.store.row(job, minion).await?.ok_or_else(refusal)?;
+    if !matches!(
+        row.state,
+        RowState::Queued | RowState::Sent | RowState::Started
+    ) {
+        return Err(refusal());
+    }
+    let text = row.low_json.ok_or_else(refusal)?;
+    serde_json::from_str(&text)
+        .map_err(|e| Refusal::internal(format!("cannot read the stored low state: {e}")))
+}
+
+/// True when a value contains `blob:SHA256` as a whole text.
+fn names_blob(value: &Value, sha256: &str) -> bool {
+    match value {
+        Value::String(text) => text.strip_prefix(BLOB) == Some(sha256),
+        Value::Array(items) => items.iter().any(|item| names_blob(item, sha256)),
+        // `file.recurse`: `files: {path: {blob: SHA256}}`.
+        Value::Object(fields) => fields.iter().any(|(key, value)| {
+            (key == "blob" && value.as_str() == Some(sha256)) || names_blob(value, sha256)
+        }),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn blobs_are_found_wherever_they_are_named() {
+        for value in [
+            json!("blob:abc"),
+            json!({"files": {"a/b": {"blob": "abc", "mode": "0644"}}}),
+            json!(["x", {"source": "blob:abc"}]),
+        ] {
+            assert!(names_blob(&value, "abc"), "{value}");
+            assert!(!names_blob(&value, "ab"), "{value}");
+        }
+        assert!(!names_blob(
+            &json!({"contents": "see blob:abc there"}),
+            "abc"
+        ));
+    }
+}

@@ -1,0 +1,164 @@
+//! Ends jobs early, for the operator and at their time limit.
+
+use std::sync::Arc;
+
+use halite_core::refusal::Refusal;
+use halite_proto::ids::{JobId, MinionId};
+use halite_proto::v1;
+use halite_proto::v1::master_message::Body;
+use halite_store::{JobRow, Part, RowState};
+use serde_json::{Value, json};
+
+use super::Jobs;
+use super::failure::succeeded;
+use super::open_job::PartEnd;
+
+/// The beginning of the reason with which parts of a cancelled job end.
+const CANCELLED: &str = "cancelled by";
+
+/// Returns whether a part failed because an operator cancelled its job.
+#[must_use]
+pub fn was_cancelled(row: &JobRow) -> bool {
+    !succeeded(row) && row.error.contains(CANCELLED)
+}
+
+impl Jobs {
+    /// Ends a job: parts that were not sent end at once, and the minions of the others are asked to
+    /// end theirs; by force, a package transaction, too, which a job that was given up may have
+    /// left behind. Answers with the minions of each kind. The parts that were asked end with their
+    /// returns.
+    ///
+    /// # Errors
+    /// There is no such job, it has ended and `force` is not given, or the store failed.
+    pub async fn cancel(
+        self: &Arc<Self>,
+        jid: &JobId,
+        operator: &str,
+        force: bool,
+    ) -> Result<Value, Refusal> {
+        let reason = format!("{CANCELLED} {operator}");
+        let Some(job) = self.app.store.job(jid).await? else {
+            if self.app.store.run(jid).await?.is_some() {
+                return Err(Refusal::invalid(format!(
+                    "{jid} is an orchestration and no job; `ctl orchestrate cancel {jid}` ends it"
+                )));
+            }
+            return Err(Refusal::not_found(format!(
+                "there is no job {jid}; `ctl job list` shows the newest ones"
+            )));
+        };
+        let pending = self.open_jobs().get(jid).map(|open| open.pending.clone());
+        // Without an open part it has ended, although that is perhaps not recorded yet.
+        let Some(pending) = pending.filter(|pending| !pending.is_empty()) else {
+            if !force {
+                return Err(Refusal::conflict(format!(
+                    "job {jid} has ended; with --force its minions are asked all the same, for one that works on"
+                )));
+            }
+            let mut asked = Vec::new();
+            for minion in job.minions.iter().filter(|minion| !minion.is_master()) {
+                if self.send_cancel(jid, minion, &reason, true).await {
+                    asked.push(minion);
+                }
+            }
+            return Ok(json!({"jid": jid, "asked": asked}));
+        };
+        let (mut asked, mut ended, mut runs) = (Vec::new(), Vec::new(), Vec::new());
+        let parts = self.app.store.parts(jid).await?;
+        let open = parts.iter().filter(|part| pending.contains(&part.minion));
+        let (mut waiting, mut sent): (Vec<_>, Vec<_>) =
+            open.partition(|part| part.state == RowState::Queued);
+        // Those that wait for another part come first: its end must not release them.
+        let blocked = |part: &&Part| {
+            let open = self.open_jobs();
+            open.get(jid)
+                .is_some_and(|job| job.is_blocked(&part.minion))
+        };
+        waiting.sort_by_key(|part| !blocked(part));
+        for part in waiting {
+            let text = format!("{reason} before it was sent");
+            if self
+                .end_unsent(jid, &part.minion, &text, PartEnd::NotStarted)
+                .await?
+            {
+                ended.push(&part.minion);
+            } else {
+                sent.push(part);
+            }
+        }
+        for part in sent {
+            if part.minion.is_master() {
+                runs.push(&part.minion);
+            } else if self.send_cancel(jid, &part.minion, &reason, force).await {
+                asked.push(&part.minion);
+            } else {
+                let text = format!(
+                    "{reason} while the minion was not connected: if it still works on the job, that ends by itself"
+                );
+                self.lost(jid, &part.minion, &text).await?;
+                ended.push(&part.minion);
+            }
+        }
+        Ok(json!({"jid": jid, "asked": asked, "ended": ended, "runs": runs}))
+    }
+
+    /// Ends the parts that wait for a minion whose key is no longer its id's. They were made for
+    /// that host, with what it may know.
+    ///
+    /// # Errors
+    /// The store failed.
+    pub async fn end_parts_of(self: &Arc<Self>, minion: &MinionId) -> Result<(), Refusal> {
+        for row in self.app.store.open_rows(minion).await? {
+            let text = format!("the key of {minion} was deleted or replaced before its return");
+            self.lost(&row.jid, minion, &text).await?;
+        }
+        Ok(())
+    }
+
+    /// Ends a part that was not sent; false when it has been sent, or has ended. The lane is held
+    /// from the question to the record, so that dispatch cannot send the part in between.
+    ///
+    /// # Errors
+    /// The store failed.
+    pub(super) async fn end_unsent(
+        self: &Arc<Self>,
+        jid: &JobId,
+        minion: &MinionId,
+        why: &str,
+        end: PartEnd,
+    ) -> Result<bool, Refusal> {
+        {
+            let lane = self.lane(minion);
+            let session = lane.lock().await;
+            let sent = session.sent.contains(jid) || session.running.contains(jid);
+            let row = self.app.store.row(jid, minion).await?;
+            if sent || row.is_none_or(|row| row.state != RowState::Queued) {
+                return Ok(false);
+            }
+            let now = self.app.clock.now();
+            if !self.app.store.mark_lost(jid, minion, why, now).await? {
+                return Ok(false);
+            }
+        }
+        self.after_loss(jid, minion, why, end).await?;
+        Ok(true)
+    }
+
+    /// Asks a minion to end a job; false when it is not connected.
+    pub(super) async fn send_cancel(
+        &self,
+        jid: &JobId,
+        minion: &MinionId,
+        reason: &str,
+        force: bool,
+    ) -> bool {
+        let message = v1::MasterMessage {
+            body: Some(Body::Cancel(v1::Cancel {
+                job: jid.to_string(),
+                reason: reason.to_owned(),
+                force,
+            })),
+        };
+        self.app.connections.send(minion, message).await.is_ok()
+    }
+}

@@ -1,0 +1,297 @@
+//! Makes jobs: everything is compiled and stored before anything is sent.
+
+use std::sync::Arc;
+
+use futures_util::{StreamExt as _, stream};
+use halite_core::declared::Snapshot;
+use halite_core::refusal::Refusal;
+use halite_names::BundleVersion;
+use halite_proto::ids::{JobId, MinionId};
+use halite_store::{Answer, Created, Job, JobRow, JobStatus, Millis, Part, SteadyDeadline};
+use serde_json::{Value, json};
+
+use super::function::{Function, Place, RENEW, sls_of};
+use super::open_job::OpenJob;
+use super::{Jobs, SIDE_BY_SIDE, target};
+use crate::compile;
+use crate::compile::Wanted;
+
+/// The request to make a job.
+#[derive(Debug, Clone, Default)]
+pub struct NewJob {
+    /// `state.apply`, `test.ping`, …
+    pub function: String,
+    /// The arguments of the function.
+    pub args: Value,
+    /// Test mode: the minions only predict.
+    pub test: bool,
+    /// The name of the operator.
+    pub operator: String,
+    /// The target as the operator wrote it.
+    pub target: String,
+    /// The minions that the target resolved to.
+    pub minions: Vec<MinionId>,
+    /// Groups of minions that run one after the other; empty: all at once.
+    pub order: Vec<Vec<MinionId>>,
+    /// The bundle of the site from which the minions are compiled; none: the one that each has.
+    pub bundle: Option<BundleVersion>,
+    /// The timeout in seconds; 0 for the function's default.
+    pub timeout: u32,
+    /// The caller's id of this request.
+    pub request_id: Option<String>,
+    /// The id of the job, where the caller has to know it beforehand ([`Jobs::next_jid`]).
+    pub jid: Option<JobId>,
+    /// True for a step of a shipped orchestration, which may apply the SLS that are reserved for it.
+    pub is_shipped_step: bool,
+}
+
+impl Jobs {
+    /// An id for a job that will be made.
+    #[must_use]
+    pub fn next_jid(&self) -> JobId {
+        self.jids.next(self.app.clock.now())
+    }
+
+    /// Makes a job and sends it; answers with its id. For a repeated `request_id` it answers with
+    /// the existing job.
+    ///
+    /// # Errors
+    /// The job does not compile for one of the minions (then nothing is stored or sent), or the
+    /// store failed.
+    pub async fn create(self: &Arc<Self>, new: NewJob) -> Result<JobId, Refusal> {
+        // A task of its own: a caller that goes away must not cut it off between store and
+        // dispatch.
+        let jobs = Arc::clone(self);
+        let made = tokio::spawn(async move { jobs.create_now(new).await });
+        made.await
+            .map_err(|error| Refusal::internal(format!("cannot make the job: {error}")))?
+    }
+
+    /// Compiles a job that applies states without making it.
+    ///
+    /// # Errors
+    /// It cannot be made now: the same refusal as of [`Jobs::create`].
+    pub async fn check(&self, new: &NewJob) -> Result<(), Refusal> {
+        let function = Function::find(&new.function)?;
+        self.check_may_act(function.name).await?;
+        self.declarations.load().await?.bundle()?;
+        let jid = self.next_jid();
+        self.compiled_rows(new, function, &jid).await.map(drop)
+    }
+
+    async fn create_now(self: &Arc<Self>, new: NewJob) -> Result<JobId, Refusal> {
+        let function = Function::find(&new.function)?;
+        if new.test && !function.has_test_mode() {
+            return Err(Refusal::invalid(format!(
+                "cannot test {}: it has no test mode and would run",
+                function.name
+            )));
+        }
+        if function.changes() && !new.test {
+            self.check_may_act(function.name).await?;
+        }
+        let now = self.app.clock.now();
+        let jid = new.jid.clone().unwrap_or_else(|| self.jids.next(now));
+        let (rows, bundle) = match function.place {
+            Place::States => {
+                // Reported once, not for each minion.
+                let snapshot = self.declarations.load().await?;
+                let version = match &new.bundle {
+                    None => snapshot.bundle()?.version.clone(),
+                    Some(bundle) => {
+                        let allowed = self.declarations.allowed(&snapshot, bundle);
+                        allowed.await?.bundle.into()
+                    }
+                };
+                (
+                    self.compiled_rows(&new, function, &jid).await?,
+                    Some(version),
+                )
+            }
+            Place::Minion | Place::Here => {
+                if function.place == Place::Here {
+                    // Looked at once, not for each minion.
+                    self.declarations.load().await?;
+                } else if !function.is_query() {
+                    // The output may have secrets of the host, which must be known.
+                    self.declarations.in_force().await?;
+                }
+                let rows = new
+                    .minions
+                    .iter()
+                    .map(|minion| JobRow::queued(&jid, minion, None));
+                (rows.collect(), None)
+            }
+        };
+        let seconds = if new.timeout == 0 {
+            function.timeout
+        } else {
+            new.timeout
+        };
+        let args_json = if new.args.is_null() {
+            "{}".to_owned()
+        } else {
+            new.args.to_string()
+        };
+        let job = Arc::new(Job {
+            jid: jid.clone(),
+            function: function.name.to_owned(),
+            args_json,
+            test: new.test,
+            operator: new.operator.clone(),
+            target: new.target.clone(),
+            minions: new.minions.clone(),
+            order: new.order.clone(),
+            created: now,
+            deadline: Some(now + Millis::from(seconds) * 1000),
+            steady_deadline: Some(SteadyDeadline {
+                boot: self.app.clock.boot().to_owned(),
+                millis: (self.app.clock.steady() + Millis::from(seconds) * 1000).0,
+            }),
+            request_id: new.request_id.clone(),
+            status: JobStatus::Running,
+            retcode: None,
+            finished: None,
+            bundle,
+        });
+        if let Created::Existing(job) = self.app.store.create_job(&job, &rows).await? {
+            return Ok(job.jid);
+        }
+        self.app.metrics.jobs.inc();
+        tracing::info!(job = %jid, function = function.name, operator = %job.operator, minions = ?job.minions, test = job.test, "job made");
+        let gates = self.gates(&job).await;
+        let ready = {
+            let parts: Vec<Part> = rows.iter().map(Part::from).collect();
+            let open = OpenJob::new(function, &job, &parts, gates, self.app.clock.as_ref());
+            let ready: Vec<MinionId> = open.ready_since.keys().cloned().collect();
+            self.open_jobs().insert(jid.clone(), open);
+            ready
+        };
+        let event = json!({"jid": jid, "function": job.function, "target": job.target, "minions": job.minions,
+            "order": job.order, "test": job.test, "operator": job.operator});
+        // The job is stored: it is sent, and those who watch it read the store.
+        if let Err(error) = self.publish(function, &jid, "new", &event, None).await {
+            tracing::error!(job = %jid, %error, "cannot store the event of a job");
+        }
+        // Side by side: one minion that does not read must not keep the job from the others.
+        let (jobs, id) = (self, &jid);
+        let sent: Vec<Result<(), Refusal>> = stream::iter(ready)
+            .map(|minion| async move {
+                match function.place {
+                    Place::Here => jobs.answer_here(id, &minion).await,
+                    Place::Minion if function.is_query() => jobs.dispatch_query(id, &minion).await,
+                    Place::States | Place::Minion => {
+                        // The job is stored, and what the store did not let be sent is sent later.
+                        if let Err(error) = jobs.dispatch(&minion).await {
+                            tracing::error!(job = %id, %minion, %error, "cannot send a part; trying again");
+                        }
+                        Ok(())
+                    }
+                }
+            })
+            .buffer_unordered(SIDE_BY_SIDE)
+            .collect()
+            .await;
+        self.guard(&jid);
+        sent.into_iter().collect::<Result<(), Refusal>>()?;
+        Ok(jid)
+    }
+
+    /// The compiled rows of all minions; one refusal has the problems of all of them.
+    async fn compiled_rows(
+        &self,
+        new: &NewJob,
+        function: &Function,
+        jid: &JobId,
+    ) -> Result<Vec<JobRow>, Refusal> {
+        let wanted = match function.name {
+            "state.highstate" => Wanted::Highstate,
+            RENEW => Wanted::Certificates,
+            _ if new.is_shipped_step => Wanted::Step(sls_of(&new.args)?),
+            _ => Wanted::Sls(sls_of(&new.args)?),
+        };
+        let mut rows = Vec::with_capacity(new.minions.len());
+        let mut problems: Vec<String> = Vec::new();
+        for minion in &new.minions {
+            let grains = self.grains_for_compile(minion).await?;
+            let peer = self.app.connections.address(minion);
+            let chosen = self.declarations.record_addresses(minion, &grains, peer);
+            if let Err(refusal) = chosen.await {
+                problems.push(refusal.message);
+                continue;
+            }
+            let wanted = wanted.clone();
+            let snapshot = match &new.bundle {
+                None => self.declarations.current().await?,
+                Some(bundle) => self.declarations.with_bundle(minion, bundle).await?,
+            };
+            let bundle = snapshot
+                .bundle_for(minion)
+                .map(|facts| facts.version.clone());
+            match compile::in_background(snapshot, minion.clone(), grains, wanted).await {
+                Ok(compiled) => {
+                    for (sha256, content) in &compiled.blobs {
+                        self.app
+                            .store
+                            .put_blob(sha256, content, self.app.clock.now())
+                            .await?;
+                    }
+                    let low = serde_json::to_string(&compiled.low).map_err(|error| {
+                        Refusal::internal(format!("cannot store the low state: {error}"))
+                    })?;
+                    rows.push(JobRow {
+                        bundle: bundle.ok(),
+                        ..JobRow::queued(jid, minion, Some(low))
+                    });
+                }
+                Err(refusal) => problems.push(format!("{minion}: {}", refusal.message)),
+            }
+        }
+        if problems.is_empty() {
+            Ok(rows)
+        } else {
+            // Minions of one role have the same problem.
+            Err(Refusal::invalid(format!(
+                "nothing was sent: {}",
+                problems.join("\n")
+            )))
+        }
+    }
+
+    /// The grains of a minion, which templates need: without any, the result would not fit the
+    /// host.
+    async fn grains_for_compile(&self, minion: &MinionId) -> Result<Value, Refusal> {
+        let grains = target::grains(&self.app, minion).await?;
+        let known = grains.as_object().is_some_and(|grains| !grains.is_empty());
+        if minion.is_master() || known {
+            return Ok(grains);
+        }
+        Err(Refusal::new(
+            halite_core::refusal::RefusalKind::Unavailable,
+            format!(
+                "cannot compile for {minion}: it has never connected; start halite-minion there"
+            ),
+        ))
+    }
+
+    /// Answers `pillar.items`: the minion's pillar, with references in the place of secrets.
+    async fn answer_here(self: &Arc<Self>, jid: &JobId, minion: &MinionId) -> Result<(), Refusal> {
+        let snapshot: Arc<Snapshot> = self.declarations.current().await?;
+        let when = self.app.clock.now();
+        let answer = match snapshot.pillar(minion) {
+            Ok(pillar) => Answer {
+                retcode: 0,
+                return_json: pillar.to_string(),
+                error: String::new(),
+                when,
+            },
+            Err(refusal) => Answer {
+                retcode: 1,
+                return_json: "null".into(),
+                error: refusal.message,
+                when,
+            },
+        };
+        self.returned(jid, minion, answer).await
+    }
+}

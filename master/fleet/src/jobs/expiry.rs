@@ -1,0 +1,207 @@
+//! Ends the parts of jobs that have expired.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use futures_util::{FutureExt as _, StreamExt as _, stream};
+use halite_core::clock::{Steady, rfc3339};
+use halite_core::names::MASTER;
+use halite_core::refusal::Refusal;
+use halite_proto::ids::{JobId, MinionId};
+use halite_store::{JobRow, RowState};
+
+use super::core::{Expiry, expired};
+use super::open_job::{OpenJob, PartEnd};
+use super::{Jobs, SIDE_BY_SIDE};
+
+/// The reason that the return of a job has when its time was over.
+const TIME_LIMIT: &str = "the job's time limit has passed";
+
+/// The interval at which open jobs are checked. The store is not read while there are none.
+const EVERY: Duration = Duration::from_millis(500);
+
+impl Jobs {
+    /// Checks open jobs in the background for as long as the jobs exist.
+    pub(super) fn watch_expiry(self: &Arc<Self>) {
+        let jobs: Weak<Self> = Arc::downgrade(self);
+        tokio::spawn(async move {
+            let mut ticks = tokio::time::interval(EVERY);
+            ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+            loop {
+                ticks.tick().await;
+                let Some(jobs) = jobs.upgrade() else { return };
+                match AssertUnwindSafe(jobs.expire_parts()).catch_unwind().await {
+                    Ok(Ok(())) => {}
+                    Ok(Err(error)) => tracing::error!(%error, "cannot check open jobs"),
+                    // The panic itself is on standard error.
+                    Err(_) => tracing::error!("the check of open jobs panicked; it goes on"),
+                }
+                jobs.rounds.send_modify(|rounds| *rounds += 1);
+            }
+        });
+    }
+
+    /// Answers when dispatch has looked at the jobs of the target `master` and a round of the check
+    /// of open jobs has ended.
+    ///
+    /// # Errors
+    /// The store failed.
+    pub async fn probe(self: &Arc<Self>) -> Result<(), Refusal> {
+        let mut rounds = self.rounds.subscribe();
+        self.dispatch(&MASTER).await?;
+        rounds
+            .changed()
+            .await
+            .map_err(|_| Refusal::internal("the master is stopping"))
+    }
+
+    /// Ends the expired parts of all open jobs, once, and does what the store has kept from being done.
+    ///
+    /// # Errors
+    /// The store failed.
+    pub async fn expire_parts(self: &Arc<Self>) -> Result<(), Refusal> {
+        // What it cannot see is in the reason for which the master begins nothing.
+        let _ = self.look_if_new().await;
+        self.ask_for_held().await;
+        let ended = self.end_what_is_over().await;
+        let sent = self.dispatch_unsent().await;
+        let now = self.app.clock.steady();
+        let minions: std::collections::BTreeSet<MinionId> = self
+            .open_jobs()
+            .values()
+            .flat_map(|job| job.ready_since.keys().cloned())
+            .collect();
+        // Side by side: one minion that does not read must not hold up the others.
+        let checked: Vec<Result<(), Refusal>> = stream::iter(minions)
+            .map(|minion| async move { self.expire_parts_of(&minion, now).await })
+            .buffer_unordered(SIDE_BY_SIDE)
+            .collect()
+            .await;
+        let checked: Result<(), Refusal> = checked.into_iter().collect();
+        ended.and(sent).and(checked)
+    }
+
+    /// Ends parts that will not start, and jobs without an open part. Usually the end of a part does this; here it is
+    /// done when the store failed then.
+    async fn end_what_is_over(self: &Arc<Self>) -> Result<(), Refusal> {
+        let jids: Vec<JobId> = {
+            let open = self.open_jobs();
+            let is_over = |job: &OpenJob| job.pending.is_empty() || !job.not_started().is_empty();
+            let over = open.iter().filter(|(_, job)| is_over(job));
+            over.map(|(jid, _)| jid.clone()).collect()
+        };
+        let mut outcome = Ok(());
+        for jid in &jids {
+            outcome = outcome.and(self.end_not_started(jid).await);
+            outcome = outcome.and(self.finish_if_done(jid).await);
+        }
+        outcome
+    }
+
+    async fn expire_parts_of(
+        self: &Arc<Self>,
+        minion: &MinionId,
+        now: Steady,
+    ) -> Result<(), Refusal> {
+        for (row, unsent, why) in self.expired_rows(minion, now).await? {
+            if why == Expiry::OverTime {
+                self.end_over_time(&row).await;
+                continue;
+            }
+            let text = self.reason(&row, why).await?;
+            if unsent {
+                // One that is sent at this moment is checked again soon.
+                self.end_unsent(&row.jid, minion, &text, PartEnd::Failed)
+                    .await?;
+                continue;
+            }
+            if why == Expiry::Interrupted {
+                self.interrupted(&row.jid, minion, &text).await?;
+            } else {
+                self.lost(&row.jid, minion, &text).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Asks the minion to end a part whose time is over.
+    async fn end_over_time(&self, row: &JobRow) {
+        let lane = self.lane(&row.minion);
+        lane.lock().await.cancelled.insert(row.jid.clone());
+        tracing::info!(job = %row.jid, minion = %row.minion, "its time is over: asking the minion to end it");
+        self.send_cancel(&row.jid, &row.minion, TIME_LIMIT, false)
+            .await;
+    }
+
+    /// The expired parts of a minion, and whether they were not sent.
+    async fn expired_rows(
+        &self,
+        minion: &MinionId,
+        now: Steady,
+    ) -> Result<Vec<(JobRow, bool, Expiry)>, Refusal> {
+        if !self.might_be_expired(minion, now).await {
+            return Ok(Vec::new());
+        }
+        let lane = self.lane(minion);
+        let session = lane.lock().await.clone();
+        let rows = self.app.store.open_rows(minion).await?;
+        let known = self.known_rows(&rows);
+        let open = self.open_jobs();
+        let mut found = Vec::new();
+        for row in rows {
+            let Some(known) = known.iter().find(|known| known.jid == row.jid) else {
+                continue;
+            };
+            let Some(job) = open.get(&row.jid) else {
+                continue;
+            };
+            let since = job.ready_since.get(minion).copied().unwrap_or(now);
+            if let Some(why) = expired(known, &session, since, job.deadline, job.limits, now) {
+                let unsent = row.state == RowState::Queued && !session.sent.contains(&row.jid);
+                found.push((row, unsent, why));
+            }
+        }
+        Ok(found)
+    }
+
+    /// False while a connected minion works within its time; saves a query of the store.
+    async fn might_be_expired(&self, minion: &MinionId, now: Steady) -> bool {
+        let lane = self.lane(minion);
+        let session = lane.lock().await.clone();
+        let open = self.open_jobs();
+        let mut parts = open.iter().filter(|(_, job)| job.pending.contains(minion));
+        parts.any(|(jid, job)| {
+            !session.connected
+                || job.deadline.is_some_and(|deadline| now >= deadline)
+                || (!session.running.contains(jid) && !session.sent.contains(jid))
+        })
+    }
+
+    /// The reason, for people: the minion, what happened, and the remedy.
+    async fn reason(&self, row: &JobRow, why: Expiry) -> Result<String, Refusal> {
+        let minion = &row.minion;
+        let seen = match self.app.store.facts(minion).await? {
+            Some(facts) if !minion.is_master() => {
+                format!(" (last seen {})", rfc3339(facts.last_seen))
+            }
+            _ => String::new(),
+        };
+        Ok(match why {
+            Expiry::NotConnected => format!(
+                "{minion} is not connected{seen}: check that the host is up and that halite-minion runs there (`systemctl status halite-minion`)"
+            ),
+            Expiry::Disconnected => format!(
+                "{minion} disconnected during the job{seen} and did not reconnect; its journal has what it did until then"
+            ),
+            Expiry::OverTime => TIME_LIMIT.to_owned(),
+            Expiry::TimedOut => format!(
+                "{minion} has not returned within the job's timeout; it may still be running the job: `ctl job show {jid}` shows a late return. A package transaction is not cut off: `ctl job cancel {jid} --force` ends it",
+                jid = row.jid
+            ),
+            Expiry::Interrupted => format!(
+                "{minion} had started the job and no longer knows it: its journal was lost; run the job again"
+            ),
+        })
+    }
+}

@@ -1,0 +1,255 @@
+//! The functions that a job can carry.
+
+use halite_core::refusal::Refusal;
+use halite_proto::role::Role;
+use serde_json::Value;
+
+use super::core::Limits;
+
+/// The place where a function runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Place {
+    /// Compiled by the master, run by the minion (or by the master, for the target `master`); never
+    /// two at a time on one minion.
+    States,
+    /// The minion.
+    Minion,
+    /// The master, from its own data.
+    Here,
+}
+
+/// A function that a job can carry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Function {
+    /// The name, as in Salt.
+    pub name: &'static str,
+    /// The place where it runs.
+    pub place: Place,
+    /// The least role of an operator who may run it.
+    pub role: Role,
+    /// The default timeout in seconds, after which a minion's part expires.
+    pub timeout: u32,
+}
+
+/// The SLS that brings a host its minion: the only change that a minion of an earlier protocol makes.
+pub const MINION_SLS: &str = "halite.services.minion";
+
+/// The part of a highstate that renews certificates and loads them.
+pub const RENEW: &str = "state.certificates";
+
+const FUNCTIONS: [Function; 8] = [
+    Function {
+        name: "state.highstate",
+        place: Place::States,
+        role: Role::Deployer,
+        timeout: 3600,
+    },
+    Function {
+        name: "state.apply",
+        place: Place::States,
+        role: Role::Deployer,
+        timeout: 3600,
+    },
+    Function {
+        name: RENEW,
+        place: Place::States,
+        role: Role::Deployer,
+        timeout: 3600,
+    },
+    Function {
+        name: "test.ping",
+        place: Place::Minion,
+        role: Role::Viewer,
+        timeout: 15,
+    },
+    Function {
+        name: "grains.items",
+        place: Place::Minion,
+        role: Role::Viewer,
+        timeout: 30,
+    },
+    Function {
+        name: "saltutil.refresh_grains",
+        place: Place::Minion,
+        role: Role::Viewer,
+        timeout: 60,
+    },
+    Function {
+        name: "cmd.run",
+        place: Place::Minion,
+        // A command reads every secret of its host.
+        role: Role::Admin,
+        timeout: 300,
+    },
+    Function {
+        name: "pillar.items",
+        place: Place::Here,
+        role: Role::Viewer,
+        timeout: 30,
+    },
+];
+
+impl Function {
+    /// The function of this name; `state.sls` is Salt's older name of `state.apply`.
+    ///
+    /// # Errors
+    /// There is no such function.
+    pub fn find(name: &str) -> Result<&'static Self, Refusal> {
+        let wanted = if name == "state.sls" {
+            "state.apply"
+        } else {
+            name
+        };
+        FUNCTIONS
+            .iter()
+            .find(|function| function.name == wanted)
+            .ok_or_else(|| {
+                let known: Vec<&str> = FUNCTIONS.iter().map(|function| function.name).collect();
+                Refusal::invalid(format!(
+                    "there is no function {name:?}; there are {}",
+                    known.join(", ")
+                ))
+            })
+    }
+
+    /// True for functions that may be run in test mode; a command would simply run.
+    #[must_use]
+    pub fn has_test_mode(&self) -> bool {
+        self.name != "cmd.run"
+    }
+
+    /// True for functions that only read from a minion: repeated or lost they do no harm, and the
+    /// record of the job names operator, function and target. So the answer need not wait until the
+    /// store has written that they were sent, or an audit line.
+    #[must_use]
+    pub fn is_query(&self) -> bool {
+        self.place == Place::Minion && self.name != "cmd.run"
+    }
+
+    /// True for functions that may change a host or the cluster.
+    #[must_use]
+    pub fn changes(&self) -> bool {
+        match self.place {
+            Place::States => true,
+            Place::Minion => !self.is_query(),
+            Place::Here => false,
+        }
+    }
+
+    /// The times that a minion may be disconnected before its part expires.
+    #[must_use]
+    pub fn limits(&self) -> Limits {
+        match self.place {
+            // A minion restarts in seconds; a host that reboots during a highstate reconnects in
+            // minutes.
+            Place::States => Limits {
+                connect: 30_000,
+                reconnect: 300_000,
+            },
+            Place::Minion | Place::Here => Limits {
+                connect: 5_000,
+                reconnect: 15_000,
+            },
+        }
+    }
+}
+
+/// The SLS in the arguments of `state.apply`: `{"sls": ["a", "b"]}`, or `"a,b"` as on Salt's
+/// command line.
+///
+/// # Errors
+/// The arguments name none, or are neither text nor list.
+pub fn sls_of(args: &Value) -> Result<Vec<String>, Refusal> {
+    let bad = || {
+        Refusal::invalid(
+            "state.apply takes {\"sls\": [\"name\", …]}; without SLS use state.highstate",
+        )
+    };
+    let names: Vec<String> = match args.get("sls") {
+        Some(Value::String(text)) => text
+            .split(',')
+            .map(str::trim)
+            .filter(|name| !name.is_empty())
+            .map(str::to_owned)
+            .collect(),
+        Some(Value::Array(items)) => items
+            .iter()
+            .map(|item| item.as_str().map(str::to_owned))
+            .collect::<Option<_>>()
+            .ok_or_else(bad)?,
+        _ => return Err(bad()),
+    };
+    if names.is_empty() {
+        Err(bad())
+    } else {
+        Ok(names)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn functions_are_found_by_salts_names() {
+        assert_eq!(Function::find("state.sls").unwrap().name, "state.apply");
+        assert!(
+            Function::find("cmd.rum")
+                .unwrap_err()
+                .message
+                .contains("cmd.run")
+        );
+    }
+
+    /// By hand: a function that is added needs a role here, too.
+    #[test]
+    fn each_role_has_its_functions() {
+        let of = |role: Role| {
+            let own = FUNCTIONS.iter().filter(|function| function.role == role);
+            own.map(|function| function.name).collect::<Vec<_>>()
+        };
+        assert_eq!(
+            of(Role::Viewer),
+            [
+                "test.ping",
+                "grains.items",
+                "saltutil.refresh_grains",
+                "pillar.items"
+            ]
+        );
+        assert_eq!(
+            of(Role::Deployer),
+            ["state.highstate", "state.apply", "state.certificates"]
+        );
+        assert_eq!(of(Role::Admin), ["cmd.run"]);
+    }
+
+    #[test]
+    fn functions_that_change_hosts_or_show_a_pillar_are_no_queries() {
+        let queries = FUNCTIONS
+            .iter()
+            .filter(|function| function.is_query())
+            .map(|f| f.name);
+        assert_eq!(
+            queries.collect::<Vec<_>>(),
+            ["test.ping", "grains.items", "saltutil.refresh_grains"]
+        );
+    }
+
+    #[test]
+    fn sls_come_as_list_or_text() {
+        assert_eq!(sls_of(&json!({"sls": "a, b"})).unwrap(), ["a", "b"]);
+        assert_eq!(sls_of(&json!({"sls": ["a"]})).unwrap(), ["a"]);
+        for bad in [
+            json!({}),
+            json!({"sls": []}),
+            json!({"sls": ""}),
+            json!({"sls": [1]}),
+            json!({"sls": 1}),
+        ] {
+            assert!(sls_of(&bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,172 @@
+//! The gate of ordered jobs: before each host of etcd or of the control plane the master asks the
+//! members of etcd. While one more missing would cost the quorum, the job waits; then it fails. Where
+//! there is no quorum, the hosts are repaired side by side.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use halite_core::refusal::Refusal;
+use halite_etcd::{Gate, Wait};
+use halite_proto::ids::{JobId, MinionId};
+use halite_store::Job;
+use serde_json::{Value, json};
+
+use super::Jobs;
+use super::local::AGAIN;
+use super::open_job::{OpenJob, PartEnd};
+use super::returns::tag;
+
+impl Jobs {
+    /// The hosts of a job of which etcd has to be asked. A prediction changes nothing.
+    pub(super) async fn gates(&self, job: &Job) -> BTreeSet<MinionId> {
+        if job.order.is_empty() || job.test {
+            return BTreeSet::new();
+        }
+        let hosts = job.minions.iter().filter(|host| !host.is_master());
+        match self.declarations.in_force().await {
+            Ok(snapshot) => {
+                let etcd = self.clusters.etcd();
+                let declaration = snapshot.declaration();
+                hosts
+                    .filter(|host| etcd.needs_gate(declaration, host))
+                    .cloned()
+                    .collect()
+            }
+            // Each is asked for; by then the documents can be read, or its part fails.
+            Err(_) => hosts.cloned().collect(),
+        }
+    }
+
+    /// Asks etcd about the next host of a job, if one waits for that, and sends its part.
+    pub(super) fn guard(self: &Arc<Self>, jid: &JobId) {
+        let Some(host) = self.open_jobs().get_mut(jid).and_then(OpenJob::begin_gate) else {
+            return;
+        };
+        let (jobs, jid) = (Arc::clone(self), jid.clone());
+        tokio::spawn(async move {
+            if let Err(error) = jobs.pass(&jid, &host).await {
+                tracing::error!(job = %jid, %host, %error, "cannot go on after the gate");
+            }
+        });
+    }
+
+    async fn pass(self: &Arc<Self>, jid: &JobId, host: &MinionId) -> Result<(), Refusal> {
+        let gate = match self.may_miss(jid, host).await {
+            Ok(gate) => gate,
+            Err(refusal) => {
+                self.end_at_gate(jid, host, &refusal.message).await;
+                return Ok(());
+            }
+        };
+        let without_quorum = gate
+            .as_ref()
+            .filter(|gate| matches!(gate, Gate::Repair { .. }));
+        let now = self.app.clock.steady();
+        let ready = {
+            let mut open = self.open_jobs();
+            let job = open.get_mut(jid);
+            job.map(|job| match without_quorum {
+                Some(_) => job.repair(now),
+                None => job.pass_gate(host, now),
+            })
+        };
+        let ready = ready.unwrap_or_default();
+        if let Some(gate) = without_quorum.filter(|_| !ready.is_empty()) {
+            tracing::warn!(job = %jid, hosts = ?ready, %gate, "hosts are done side by side");
+            let report = side_by_side(jid, &ready, gate);
+            self.app
+                .events
+                .announce(&tag(jid, "repair", None), &report, None);
+        }
+        let mut outcome = Ok(());
+        for minion in ready {
+            outcome = outcome.and(self.dispatch(&minion).await);
+        }
+        self.guard(jid);
+        outcome
+    }
+
+    /// Ends the part of a host that must not be missed. No deadline counts before the gate, so it is tried
+    /// until the store takes it.
+    async fn end_at_gate(self: &Arc<Self>, jid: &JobId, host: &MinionId, why: &str) {
+        let mut again = AGAIN;
+        while let Err(error) = self
+            .end_without_return(jid, host, why, PartEnd::Failed)
+            .await
+        {
+            tracing::error!(job = %jid, %host, %error, "cannot store the end of a part; trying again");
+            again.wait().await;
+        }
+    }
+
+    /// Waits for the answer of the members; none where they need not be asked any more.
+    async fn may_miss(&self, jid: &JobId, host: &MinionId) -> Result<Option<Gate>, Refusal> {
+        let snapshot = self.declarations.in_force().await?;
+        let etcd = self.clusters.etcd();
+        if !etcd.needs_gate(snapshot.declaration(), host) {
+            return Ok(None);
+        }
+        let report = |wait: &Wait| {
+            tracing::info!(job = %jid, %host, %wait, "a job waits for etcd");
+            let tag = tag(jid, "wait", Some(host));
+            self.app
+                .events
+                .announce(&tag, &waiting(jid, host, wait), None);
+        };
+        let gate = etcd.allow_missing(&snapshot, host, &report).await?;
+        tracing::info!(%host, %gate, "the members of etcd were asked about the host");
+        Ok(Some(gate))
+    }
+}
+
+/// The hosts that are done side by side, and the reason, for those who watch the job.
+fn side_by_side(jid: &JobId, hosts: &[MinionId], gate: &Gate) -> Value {
+    json!({"jid": jid, "hosts": hosts, "because": gate.to_string()})
+}
+
+/// The wait before a host, for those who watch the job, in the form of a step that waits.
+fn waiting(jid: &JobId, host: &MinionId, wait: &Wait) -> Value {
+    json!({
+        "jid": jid,
+        "step": host,
+        "until": wait.until,
+        "because": wait.because,
+        "seconds": wait.since.as_secs(),
+        "limit": wait.limit.as_secs(),
+        "remedy": format!(
+            "`ctl etcd status` shows the members: switch on the hosts of those that are missing; `ctl job cancel {jid}` leaves \
+             the hosts out that have not begun"
+        ),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn a_wait_for_the_quorum_has_its_own_text_and_verbs() {
+        let wait = Wait {
+            until: "etcd can miss cp-2".to_owned(),
+            because: "2 of 3 members serve".to_owned(),
+            since: Duration::from_secs(10),
+            limit: Duration::from_secs(300),
+        };
+        let jid = "20261121000000123000".parse().unwrap();
+        let said = waiting(&jid, &"cp-2".parse().unwrap(), &wait);
+        assert_eq!(
+            (&said["step"], &said["seconds"]),
+            (&json!("cp-2"), &json!(10))
+        );
+        let remedy = said["remedy"].as_str().unwrap();
+        for verb in [
+            "ctl etcd status",
+            "switch on",
+            "ctl job cancel 20261121000000123000",
+        ] {
+            assert!(remedy.contains(verb), "{remedy}");
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! The events of a job from its beginning, even for a watcher that connects later.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use halite_core::event_stream;
+use halite_core::event_stream::{EventStream, Stop, Watched, Watcher};
+use halite_core::refusal::Refusal;
+use halite_proto::ids::{JobId, MinionId};
+use halite_store::{Event, Job, JobStatus, Millis, Part};
+use serde_json::json;
+use tokio::sync::broadcast::Receiver;
+
+use super::Jobs;
+use super::open_job::ended;
+use super::returns::{ended_row, overall, summary, tag};
+
+impl Jobs {
+    /// The events of a job. `bus` must have been subscribed to before the job was made; for an
+    /// existing job, any subscription will do.
+    #[must_use]
+    pub fn follow(self: &Arc<Self>, jid: JobId, bus: Receiver<Event>) -> EventStream {
+        let prefix = format!("halite/job/{jid}/");
+        let jobs = Arc::clone(self);
+        event_stream::follow(
+            WatchedJob {
+                jobs,
+                jid,
+                prefix,
+                reported: BTreeSet::new(),
+                introduced: false,
+            },
+            bus,
+        )
+    }
+}
+
+struct WatchedJob {
+    jobs: Arc<Jobs>,
+    jid: JobId,
+    /// The prefix of the tags of its events.
+    prefix: String,
+    /// The minions whose return was reported.
+    reported: BTreeSet<MinionId>,
+    introduced: bool,
+}
+
+impl Watched for WatchedJob {
+    async fn catch_up(&mut self, watcher: &Watcher) -> Result<bool, Stop> {
+        let store = Arc::clone(&self.jobs.app.store);
+        let job = store.job(&self.jid).await.map_err(Refusal::from)?;
+        let job = job.ok_or_else(|| Refusal::not_found(format!("there is no job {}", self.jid)))?;
+        let parts = store.parts(&self.jid).await.map_err(Refusal::from)?;
+        if !self.introduced {
+            self.introduced = true;
+            watcher.report(introduction(&job)).await?;
+        }
+        let mut news = Vec::new();
+        for part in parts.iter().filter(|part| ended(part.state)) {
+            if self.reported.insert(part.minion.clone()) {
+                news.push(part.minion.clone());
+            }
+        }
+        if !news.is_empty() {
+            let rows = store.returns(&self.jid, &news).await;
+            for row in rows.map_err(Refusal::from)? {
+                let at = row.ended.unwrap_or(job.created);
+                let tag = tag(&job.jid, "ret", Some(&row.minion));
+                watcher
+                    .report(event(tag, at, &ended_row(&row), None))
+                    .await?;
+            }
+        }
+        if job.status == JobStatus::Finished {
+            watcher.report(conclusion(&job, &parts)).await?;
+            return Ok(true);
+        }
+        Ok(false)
+    }
+
+    fn accept(&mut self, event: Event) -> Option<Event> {
+        let rest = event.tag.strip_prefix(&self.prefix)?;
+        let news = match rest.split_once('/') {
+            _ if event.last => true,
+            Some(("ret", minion)) => minion
+                .parse()
+                .is_ok_and(|minion| self.reported.insert(minion)),
+            _ => rest != "new",
+        };
+        news.then_some(event)
+    }
+}
+
+fn event(tag: String, time: Millis, data: &serde_json::Value, last: Option<i32>) -> Event {
+    Event {
+        seq: 0,
+        tag,
+        time,
+        data_json: data.to_string(),
+        last: last.is_some(),
+        retcode: last.unwrap_or(0),
+    }
+}
+
+fn introduction(job: &Job) -> Event {
+    let data = json!({"jid": job.jid, "function": job.function, "target": job.target, "minions": job.minions,
+        "order": job.order, "test": job.test, "operator": job.operator});
+    event(tag(&job.jid, "new", None), job.created, &data, None)
+}
+
+fn conclusion(job: &Job, parts: &[Part]) -> Event {
+    let retcode = job.retcode.unwrap_or_else(|| overall(parts));
+    event(
+        tag(&job.jid, "done", None),
+        job.finished.unwrap_or(job.created),
+        &summary(&job.jid, parts),
+        Some(retcode),
+    )
+}

@@ -1,0 +1,227 @@
+//! Jobs: one function, sent to a set of minions, and their returns.
+//!
+//! A job and its rows (one for each minion) are on disk before anything is sent. [`core`] decides,
+//! without any I/O, what to send, what to send again and what has expired; this module carries it
+//! out over the store and the connections. Low states are stored with references to secrets, which
+//! are replaced only in the message that is sent.
+
+pub mod cancel;
+pub mod core;
+mod create;
+mod dispatch;
+mod expiry;
+pub mod failure;
+pub mod function;
+mod gate;
+mod held;
+mod host_health;
+pub mod jid;
+mod job_watch;
+mod local;
+mod open_job;
+mod questions;
+mod returns;
+#[cfg(test)]
+mod simulation;
+mod surroundings;
+pub mod target;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use halite_cluster::kubernetes::access::Clusters;
+use halite_core::app::App;
+use halite_core::clock::Steady;
+use halite_core::declared::Declarations;
+use halite_core::names::MASTER;
+use halite_core::refusal::Refusal;
+use halite_proto::ids::{JobId, MinionId};
+use halite_store::{Answer, Job, JobRow, RowState};
+
+use self::core::Session;
+use self::function::Function;
+use self::held::Held;
+use self::jid::Jids;
+use self::open_job::OpenJob;
+use self::questions::Questions;
+
+pub use create::NewJob;
+pub use questions::Unanswered;
+
+/// The number of minions to which the master sends, or whose parts it checks, at the same time.
+const SIDE_BY_SIDE: usize = 64;
+
+/// The jobs of this master.
+pub struct Jobs {
+    app: Arc<App>,
+    declarations: Arc<Declarations>,
+    clusters: Arc<Clusters>,
+    jids: Jids,
+    open: Mutex<BTreeMap<JobId, OpenJob>>,
+    lanes: Mutex<BTreeMap<MinionId, Arc<tokio::sync::Mutex<Session>>>>,
+    /// Held by the part of the target `master` that applies states.
+    applying: tokio::sync::Mutex<()>,
+    /// Held while a highstate updates minions ahead of it.
+    minion_updates: tokio::sync::Mutex<()>,
+    /// The rounds of the check of open jobs.
+    rounds: tokio::sync::watch::Sender<u64>,
+    /// Changes whenever a job ends.
+    ends: tokio::sync::watch::Sender<u64>,
+    questions: Questions,
+    held: Held,
+    /// Minions to which parts were not sent because the store failed.
+    unsent: Mutex<BTreeSet<MinionId>>,
+}
+
+impl Jobs {
+    /// Reads the open jobs from the store. [`Jobs::resume`] sends what waits.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    pub async fn open(
+        app: Arc<App>,
+        declarations: Arc<Declarations>,
+        clusters: Arc<Clusters>,
+    ) -> Result<Arc<Self>, Refusal> {
+        let newest = app.store.jobs(1).await?;
+        let jobs = Arc::new(Self {
+            jids: Jids::after(newest.first().map(|job| &job.jid)),
+            app,
+            declarations,
+            clusters,
+            open: Mutex::default(),
+            lanes: Mutex::default(),
+            applying: tokio::sync::Mutex::default(),
+            minion_updates: tokio::sync::Mutex::default(),
+            rounds: tokio::sync::watch::Sender::new(0),
+            ends: tokio::sync::watch::Sender::new(0),
+            questions: Questions::default(),
+            held: Held::default(),
+            unsent: Mutex::default(),
+        });
+        let now = jobs.app.clock.now();
+        let lane = jobs.lane(&MASTER);
+        lane.lock().await.connect([], None, jobs.app.clock.steady());
+        for job in jobs.app.store.open_jobs().await? {
+            let parts = jobs.app.store.parts(&job.jid).await?;
+            match Function::find(&job.function) {
+                Ok(function) => {
+                    let job = Arc::new(job);
+                    let gates = jobs.gates(&job).await;
+                    let open = OpenJob::new(function, &job, &parts, gates, jobs.app.clock.as_ref());
+                    jobs.open_jobs().insert(job.jid.clone(), open);
+                }
+                // A newer master has made this job; this one cannot finish it.
+                Err(_) => jobs.app.store.finish_job(&job.jid, 1, now).await?,
+            }
+        }
+        Ok(jobs)
+    }
+
+    /// Resumes work after a restart: parts of the target `master` that ran are interrupted, jobs
+    /// with all their returns are finished, waiting parts of the target `master` are started.
+    /// Minions report what they are running when they connect.
+    ///
+    /// # Errors
+    /// The store failed.
+    pub async fn resume(self: &Arc<Self>) -> Result<(), Refusal> {
+        for row in self.app.store.open_rows(&MASTER).await? {
+            if row.state == RowState::Started {
+                let answer = Answer {
+                    retcode: 2,
+                    return_json: "null".into(),
+                    error: "the master was restarted during the job; run it again".into(),
+                    when: self.app.clock.now(),
+                };
+                self.returned(&row.jid, &MASTER, answer).await?;
+            }
+        }
+        let jids: Vec<JobId> = self.open_jobs().keys().cloned().collect();
+        for jid in jids {
+            self.end_not_started(&jid).await?;
+            self.finish_if_done(&jid).await?;
+            self.guard(&jid);
+        }
+        self.watch_expiry();
+        self.dispatch(&MASTER).await
+    }
+
+    fn open_jobs(&self) -> MutexGuard<'_, BTreeMap<JobId, OpenJob>> {
+        // Nothing panics while holding the lock; a poisoned one still holds a valid map.
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The session of a minion: what is sent to it and heard from it goes one after the other.
+    pub fn lane(&self, minion: &MinionId) -> Arc<tokio::sync::Mutex<Session>> {
+        let mut lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(lanes.entry(minion.clone()).or_default())
+    }
+
+    /// Waits until the job has ended; answers with the job and its rows.
+    ///
+    /// # Errors
+    /// There is no such job, or the store failed.
+    pub async fn wait(&self, jid: &JobId) -> Result<(Job, Vec<JobRow>), Refusal> {
+        let mut ends = self.ends.subscribe();
+        loop {
+            ends.borrow_and_update();
+            let open = self.open_jobs().contains_key(jid);
+            if !open {
+                let job = self.app.store.job(jid).await?;
+                let job =
+                    job.ok_or_else(|| Refusal::not_found(format!("there is no job {jid}")))?;
+                let rows = self.app.store.returns(jid, &job.minions).await?;
+                return Ok((job, rows));
+            }
+            if ends.changed().await.is_err() {
+                return Err(Refusal::internal("the master is stopping"));
+            }
+        }
+    }
+
+    /// The minions that have not returned yet.
+    #[must_use]
+    pub fn pending(&self, jid: &JobId) -> Vec<MinionId> {
+        let open = self.open_jobs();
+        let pending = open.get(jid).map(|job| job.pending.iter().cloned());
+        pending.into_iter().flatten().collect()
+    }
+
+    /// The minions that are waited for now, each with the time since which it is: those that have not
+    /// returned, without those whose turn has not come.
+    #[must_use]
+    pub fn waited_for(&self, jid: &JobId) -> Vec<(MinionId, Steady)> {
+        let open = self.open_jobs();
+        let Some(job) = open.get(jid) else {
+            return Vec::new();
+        };
+        let ready = job.ready_since.iter();
+        let ready = ready.filter(|(minion, _)| job.pending.contains(*minion));
+        ready
+            .map(|(minion, since)| (minion.clone(), *since))
+            .collect()
+    }
+
+    /// The shared parts of the master.
+    #[must_use]
+    pub fn app(&self) -> &Arc<App> {
+        &self.app
+    }
+
+    /// The turn of a highstate that updates minions ahead of it.
+    pub fn minion_updates(&self) -> &tokio::sync::Mutex<()> {
+        &self.minion_updates
+    }
+
+    /// The declared state.
+    #[must_use]
+    pub fn declarations(&self) -> &Arc<Declarations> {
+        &self.declarations
+    }
+
+    /// The Kubernetes API.
+    #[must_use]
+    pub fn clusters(&self) -> &Arc<Clusters> {
+        &self.clusters
+    }
+}

@@ -1,0 +1,227 @@
+//! Jobs that have not ended, in memory.
+
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use halite_core::clock::{Clock, Steady};
+use halite_proto::ids::MinionId;
+use halite_store::{Job, Part, RowState};
+use tokio::sync::Notify;
+
+use super::core::Limits;
+use super::function::Function;
+
+/// An open job in memory. All of it can be read from the store again.
+pub(super) struct OpenJob {
+    /// As it was stored.
+    pub(super) job: Arc<Job>,
+    pub(super) function: &'static Function,
+    pub(super) deadline: Option<Steady>,
+    pub(super) limits: Limits,
+    /// The minions whose part has not ended.
+    pub(super) pending: BTreeSet<MinionId>,
+    /// The first minion whose part failed.
+    failed: Option<MinionId>,
+    /// Hosts of which etcd is asked before their part is sent.
+    gates: BTreeSet<MinionId>,
+    /// The host about which a task has to ask now, and those about which one asks.
+    at_gate: Option<MinionId>,
+    asking: BTreeSet<MinionId>,
+    /// Hosts that are done side by side: etcd had no quorum that could be lost.
+    together: BTreeSet<MinionId>,
+    /// The time from which a minion's part may be sent.
+    pub(super) ready_since: BTreeMap<MinionId, Steady>,
+    /// Ends the work of the part of the target `master`, once it has started.
+    pub(super) stop_here: Option<Arc<Notify>>,
+    /// True while a task records that the job has ended.
+    is_ending: bool,
+}
+
+impl OpenJob {
+    pub(super) fn new(
+        function: &'static Function,
+        job: &Arc<Job>,
+        parts: &[Part],
+        gates: BTreeSet<MinionId>,
+        clock: &dyn Clock,
+    ) -> Self {
+        // Where work has begun, it goes on: a restarted master finds such parts.
+        let begun = |part: &&Part| part.state != RowState::Queued;
+        let begun: BTreeSet<&MinionId> = parts
+            .iter()
+            .filter(begun)
+            .map(|part| &part.minion)
+            .collect();
+        let gates = gates
+            .into_iter()
+            .filter(|host| !begun.contains(host))
+            .collect();
+        let pending: BTreeSet<MinionId> = parts
+            .iter()
+            .filter(|part| !ended(part.state))
+            .map(|part| part.minion.clone())
+            .collect();
+        let mut open = Self {
+            job: Arc::clone(job),
+            function,
+            deadline: deadline(job, clock),
+            limits: function.limits(),
+            pending,
+            failed: parts
+                .iter()
+                .find(|part| failed(part))
+                .map(|part| part.minion.clone()),
+            gates,
+            at_gate: None,
+            asking: BTreeSet::new(),
+            together: BTreeSet::new(),
+            ready_since: BTreeMap::new(),
+            stop_here: None,
+            is_ending: false,
+        };
+        open.make_ready(clock.steady());
+        open
+    }
+
+    /// True while a minion's part waits for another group.
+    pub(super) fn is_blocked(&self, minion: &MinionId) -> bool {
+        !self.ready_since.contains_key(minion)
+    }
+
+    /// Returns true once if no part is open: its caller records that the job has ended, and calls
+    /// [`OpenJob::has_not_ended`] if it cannot.
+    pub(super) fn begin_end(&mut self) -> bool {
+        let begins = self.pending.is_empty() && !self.is_ending;
+        self.is_ending |= begins;
+        begins
+    }
+
+    /// Notes that the end could not be recorded, so that another task does it.
+    pub(super) fn has_not_ended(&mut self) {
+        self.is_ending = false;
+    }
+
+    /// Notes the end of a minion's part.
+    pub(super) fn end(&mut self, minion: &MinionId, end: PartEnd) {
+        self.pending.remove(minion);
+        if end == PartEnd::Failed && self.failed.is_none() {
+            self.failed = Some(minion.clone());
+        }
+    }
+
+    /// The minion whose failure keeps the groups after its own from starting. An ordered job exists
+    /// because its hosts must not be down together: what broke the first would break the next.
+    fn stopped_by(&self) -> Option<&MinionId> {
+        // A prediction changes nothing, so that a failure is no reason to stop.
+        let stops = !self.job.order.is_empty() && !self.job.test;
+        self.failed.as_ref().filter(|_| stops)
+    }
+
+    /// The minions whose part will not start because another's failed, with that one's name.
+    pub(super) fn not_started(&self) -> Vec<(MinionId, MinionId)> {
+        let Some(failed) = self.stopped_by() else {
+            return Vec::new();
+        };
+        let waiting = self.pending.iter().filter(|minion| self.is_blocked(minion));
+        waiting
+            .map(|minion| (minion.clone(), failed.clone()))
+            .collect()
+    }
+
+    /// The host about which the caller has to ask etcd now, once.
+    pub(super) fn begin_gate(&mut self) -> Option<MinionId> {
+        let host = self.at_gate.take()?;
+        self.asking.insert(host.clone());
+        Some(host)
+    }
+
+    /// Notes that etcd can miss a host; answers as [`OpenJob::make_ready`].
+    pub(super) fn pass_gate(&mut self, host: &MinionId, now: Steady) -> Vec<MinionId> {
+        self.gates.remove(host);
+        self.asking.remove(host);
+        self.make_ready(now)
+    }
+
+    /// Notes that etcd has no quorum: releases all hosts of which it would have been asked; answers as
+    /// [`OpenJob::make_ready`]. One after the other each would wait for members that the next ones have.
+    pub(super) fn repair(&mut self, now: Steady) -> Vec<MinionId> {
+        self.asking.clear();
+        self.together.append(&mut self.gates);
+        self.make_ready(now)
+    }
+
+    /// Releases the first group that has not ended; answers with the minions whose part may be sent
+    /// now for the first time.
+    pub(super) fn make_ready(&mut self, now: Steady) -> Vec<MinionId> {
+        let mut ready: Vec<MinionId> = Vec::new();
+        if self.stopped_by().is_some() {
+            return ready;
+        }
+        if self.job.order.is_empty() {
+            ready.extend(self.pending.iter().cloned());
+        }
+        ready.extend(self.together.intersection(&self.pending).cloned());
+        for group in &self.job.order {
+            let waiting: Vec<&MinionId> = group
+                .iter()
+                .filter(|minion| self.pending.contains(*minion))
+                .collect();
+            if !waiting.is_empty() {
+                let (gated, free): (Vec<&MinionId>, Vec<&MinionId>) = waiting
+                    .into_iter()
+                    .partition(|minion| self.gates.contains(*minion));
+                ready.extend(free.into_iter().cloned());
+                self.at_gate = gated
+                    .into_iter()
+                    .find(|host| !self.asking.contains(*host))
+                    .cloned();
+                break;
+            }
+        }
+        // One of a group may be among those that are done side by side, too.
+        ready.retain(|minion| match self.ready_since.entry(minion.clone()) {
+            Entry::Vacant(new) => {
+                new.insert(now);
+                true
+            }
+            Entry::Occupied(_) => false,
+        });
+        ready
+    }
+}
+
+/// The deadline of a job, whatever the time of day has become since. After a start of the host only
+/// that one is known; a job does not get more time than it had.
+fn deadline(job: &Job, clock: &dyn Clock) -> Option<Steady> {
+    match &job.steady_deadline {
+        Some(known) if known.boot == clock.boot() && !known.boot.is_empty() => {
+            Some(Steady(known.millis))
+        }
+        _ => job.deadline.map(|deadline| {
+            let all = deadline.saturating_sub(job.created).max(0);
+            let left = deadline.saturating_sub(clock.now()).clamp(0, all);
+            clock.steady() + left
+        }),
+    }
+}
+
+/// The way in which a minion's part of a job ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum PartEnd {
+    /// With return code 0.
+    Succeeded,
+    /// With another return code, or without a return.
+    Failed,
+    /// It was never sent.
+    NotStarted,
+}
+
+fn failed(part: &Part) -> bool {
+    part.state == RowState::Lost || (part.state == RowState::Returned && part.retcode != Some(0))
+}
+
+/// True for the states of a part that has ended.
+pub(super) fn ended(state: RowState) -> bool {
+    matches!(state, RowState::Returned | RowState::Lost)
+}

@@ -1,0 +1,438 @@
+//! Messages of minions about jobs: starts, progress, returns. A return is on disk before any
+//! watcher or minion is notified of it.
+
+use std::sync::Arc;
+
+use futures_util::future::BoxFuture;
+use halite_core::refusal::Refusal;
+use halite_proto::ids::{JobId, MinionId};
+use halite_proto::v1;
+use halite_proto::v1::master_message::Body as ToMinion;
+use halite_proto::v1::minion_message::Body;
+use halite_store::{Answer, JobRow, JobStatus, Part, RowState};
+use serde_json::{Value, json};
+
+use super::Jobs;
+use super::function::{Function, Place};
+use super::open_job::{OpenJob, PartEnd};
+
+/// The end of a job that is being recorded. A job that is open after it has not ended: the store failed, or the
+/// task was dropped.
+struct Ending<'a> {
+    jobs: &'a Jobs,
+    jid: &'a JobId,
+}
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        if let Some(job) = self.jobs.open_jobs().get_mut(self.jid) {
+            job.has_not_ended();
+        }
+    }
+}
+
+impl Jobs {
+    /// Takes a message of a minion other than its hello and its grains.
+    ///
+    /// # Errors
+    /// The store failed: then the return is not acknowledged, and the minion sends it again. One whose
+    /// secrets are not known is no error; the minion keeps it until it is asked for it.
+    pub async fn message_from(
+        self: &Arc<Self>,
+        minion: &MinionId,
+        body: Body,
+    ) -> Result<(), Refusal> {
+        match body {
+            Body::Started(started) => self.started(&started.job.parse()?, minion).await,
+            Body::Progress(progress) => {
+                let jid = progress.job.parse()?;
+                self.progress(&jid, minion, progress).await;
+                Ok(())
+            }
+            Body::Returned(returned) => {
+                let jid = returned.job.parse()?;
+                let Some(returned) = self.questions.take(&jid, minion, returned) else {
+                    return Ok(());
+                };
+                let redactor = match self.redactor(&jid, minion).await {
+                    Ok(redactor) => redactor,
+                    Err(refusal) => {
+                        self.hold(minion, &refusal);
+                        return Ok(());
+                    }
+                };
+                let answer = Answer {
+                    retcode: returned.retcode,
+                    return_json: redactor.json(&returned.return_json),
+                    error: redactor.text(&returned.error),
+                    when: self.app.clock.now(),
+                };
+                // A minion keeps no answer to a query, so it need not know that this one is stored.
+                let is_query = self
+                    .open_jobs()
+                    .get(&jid)
+                    .is_some_and(|job| job.function.is_query());
+                self.returned(&jid, minion, answer).await?;
+                if is_query {
+                    return Ok(());
+                }
+                let stored = ToMinion::Stored(v1::ReturnStored { job: returned.job });
+                // A minion that has disconnected sends it again and is answered then.
+                let _ = self
+                    .app
+                    .connections
+                    .send(minion, v1::MasterMessage { body: Some(stored) })
+                    .await;
+                Ok(())
+            }
+            Body::Hello(_) | Body::Grains(_) => Ok(()),
+        }
+    }
+
+    /// Notes that a minion has started the job: its journal has it.
+    pub(super) async fn started(&self, jid: &JobId, minion: &MinionId) -> Result<(), Refusal> {
+        let place = self.open_jobs().get(jid).map(|job| job.function.place);
+        let Some(place) = place else { return Ok(()) };
+        {
+            let lane = self.lane(minion);
+            let mut session = lane.lock().await;
+            session.running.insert(jid.clone());
+        }
+        // The start of a query need not be written: its return follows at once, and sending it
+        // twice does no harm.
+        if place == Place::States {
+            self.app
+                .store
+                .mark_started(jid, minion, self.app.clock.now())
+                .await?;
+        }
+        let event = json!({"jid": jid, "minion": minion});
+        self.app
+            .events
+            .announce(&tag(jid, "start", Some(minion)), &event, None);
+        Ok(())
+    }
+
+    async fn progress(&self, jid: &JobId, minion: &MinionId, progress: v1::JobProgress) {
+        let ours = self
+            .open_jobs()
+            .get(jid)
+            .is_some_and(|job| job.pending.contains(minion));
+        if !ours {
+            return;
+        }
+        // Without a redactor there is no progress to display; the return says the same later.
+        let Ok(redactor) = self.declarations.redactor(minion).await else {
+            return;
+        };
+        let clean = redactor.json(&progress.state_json);
+        let state: Value = serde_json::from_str(&clean).unwrap_or_default();
+        self.progressed(jid, minion, progress.index, progress.total, state);
+    }
+
+    /// Announces that one state of a job is done.
+    pub(super) fn progressed(
+        &self,
+        jid: &JobId,
+        minion: &MinionId,
+        index: u32,
+        total: u32,
+        state: Value,
+    ) {
+        let event =
+            json!({"jid": jid, "minion": minion, "index": index, "total": total, "state": state});
+        self.app
+            .events
+            .announce(&tag(jid, "prog", Some(minion)), &event, None);
+    }
+
+    /// Stores a return; the first one counts. Then the parts that waited for it continue.
+    ///
+    /// # Errors
+    /// The store failed.
+    pub(super) async fn returned(
+        self: &Arc<Self>,
+        jid: &JobId,
+        minion: &MinionId,
+        answer: Answer,
+    ) -> Result<(), Refusal> {
+        // The events of a query are not stored, so its end is stored together with its last return.
+        let ends = self.open_jobs().get(jid).is_some_and(|job| {
+            job.function.is_query() && job.pending.len() == 1 && job.pending.contains(minion)
+        });
+        let store = &self.app.store;
+        let first = if ends {
+            store.record_last_return(jid, minion, &answer).await?
+        } else {
+            store.record_return(jid, minion, &answer).await?
+        };
+        if !first {
+            tracing::debug!(job = %jid, %minion, "ignored a return that is stored already, or of no job of this minion");
+            return Ok(());
+        }
+        self.app.metrics.returns.inc();
+        tracing::info!(job = %jid, %minion, retcode = answer.retcode, error = %answer.error, "returned");
+        let end = match answer.retcode {
+            0 => PartEnd::Succeeded,
+            _ => PartEnd::Failed,
+        };
+        let row = JobRow {
+            state: RowState::Returned,
+            return_json: Some(answer.return_json),
+            retcode: Some(answer.retcode),
+            error: answer.error,
+            ended: Some(answer.when),
+            ..JobRow::queued(jid, minion, None)
+        };
+        self.app
+            .events
+            .announce(&tag(jid, "ret", Some(minion)), &ended_row(&row), None);
+        self.end_part(jid, minion, end).await
+    }
+
+    /// Ends a part whose return did not come.
+    ///
+    /// # Errors
+    /// The store failed.
+    pub(super) async fn lost(
+        self: &Arc<Self>,
+        jid: &JobId,
+        minion: &MinionId,
+        why: &str,
+    ) -> Result<(), Refusal> {
+        self.end_without_return(jid, minion, why, PartEnd::Failed)
+            .await
+    }
+
+    /// Ends a part without a return.
+    ///
+    /// # Errors
+    /// The store failed.
+    pub(super) async fn end_without_return(
+        self: &Arc<Self>,
+        jid: &JobId,
+        minion: &MinionId,
+        why: &str,
+        end: PartEnd,
+    ) -> Result<(), Refusal> {
+        let now = self.app.clock.now();
+        if !self.app.store.mark_lost(jid, minion, why, now).await? {
+            return Ok(());
+        }
+        self.after_loss(jid, minion, why, end).await
+    }
+
+    /// Ends a part that its minion no longer knows. It is lost with the return code of an
+    /// interrupted job: should a return come after all, that one counts.
+    ///
+    /// # Errors
+    /// The store failed.
+    pub(super) async fn interrupted(
+        self: &Arc<Self>,
+        jid: &JobId,
+        minion: &MinionId,
+        why: &str,
+    ) -> Result<(), Refusal> {
+        let (store, now) = (&self.app.store, self.app.clock.now());
+        if !store.mark_interrupted(jid, minion, why, now).await? {
+            return Ok(());
+        }
+        self.after_loss(jid, minion, why, PartEnd::Failed).await
+    }
+
+    /// Announces a part that the store has recorded as lost, and continues after it.
+    ///
+    /// # Errors
+    /// The store failed.
+    pub(super) async fn after_loss(
+        self: &Arc<Self>,
+        jid: &JobId,
+        minion: &MinionId,
+        why: &str,
+        end: PartEnd,
+    ) -> Result<(), Refusal> {
+        tracing::warn!(job = %jid, %minion, why, "expired");
+        if minion.is_master() {
+            self.stop_here(jid);
+        }
+        let row = JobRow {
+            state: RowState::Lost,
+            error: why.to_owned(),
+            ended: Some(self.app.clock.now()),
+            ..JobRow::queued(jid, minion, None)
+        };
+        self.app
+            .events
+            .announce(&tag(jid, "ret", Some(minion)), &ended_row(&row), None);
+        self.end_part(jid, minion, end).await
+    }
+
+    /// Ends the parts of a job that will not start because one of an earlier group failed.
+    ///
+    /// # Errors
+    /// The store failed.
+    pub(super) async fn end_not_started(self: &Arc<Self>, jid: &JobId) -> Result<(), Refusal> {
+        let minions = self.open_jobs().get(jid).map(OpenJob::not_started);
+        for (minion, failed) in minions.unwrap_or_default() {
+            let why = format!(
+                "not started, because {failed} failed before it: repair that host, then run the command again"
+            );
+            self.end_without_return(jid, &minion, &why, PartEnd::NotStarted)
+                .await?;
+        }
+        Ok(())
+    }
+
+    /// Continues after the end of a part: sends what waits behind it on this minion, and the parts
+    /// of the next group of the job.
+    fn end_part<'a>(
+        self: &'a Arc<Self>,
+        jid: &'a JobId,
+        minion: &'a MinionId,
+        end: PartEnd,
+    ) -> BoxFuture<'a, Result<(), Refusal>> {
+        // Boxed, because sending may store a return at once, which calls this again.
+        Box::pin(async move {
+            let next = {
+                let mut open = self.open_jobs();
+                match open.get_mut(jid) {
+                    Some(job) => {
+                        job.end(minion, end);
+                        job.make_ready(self.app.clock.steady())
+                    }
+                    None => Vec::new(),
+                }
+            };
+            let mut outcome = Ok(());
+            if end == PartEnd::Failed {
+                outcome = self.end_not_started(jid).await;
+            }
+            outcome = outcome.and(self.finish_if_done(jid).await);
+            {
+                // Last, because a stop of the master waits for this and must not cut off the steps
+                // above.
+                let lane = self.lane(minion);
+                let mut session = lane.lock().await;
+                session.running.remove(jid);
+            }
+            self.guard(jid);
+            // What waits behind the part goes on, also when the store has failed before: no other message
+            // would begin it.
+            for other in next.iter().chain([minion]) {
+                outcome = outcome.and(self.dispatch(other).await);
+            }
+            outcome
+        })
+    }
+
+    /// Finishes a job that has no open part.
+    ///
+    /// # Errors
+    /// The store failed. The job stays open, and the check of open jobs tries again.
+    pub(super) async fn finish_if_done(&self, jid: &JobId) -> Result<(), Refusal> {
+        let function = {
+            let mut open = self.open_jobs();
+            let job = open.get_mut(jid);
+            job.and_then(|job| job.begin_end().then_some(job.function))
+        };
+        let Some(function) = function else {
+            return Ok(());
+        };
+        let _ending = Ending { jobs: self, jid };
+        self.finish(function, jid).await?;
+        self.open_jobs().remove(jid);
+        self.ends.send_modify(|count| *count += 1);
+        if function.place == Place::States {
+            // What was compiled and what came back took megabytes.
+            halite_heap::give_back();
+        }
+        Ok(())
+    }
+
+    /// Records that a job has ended, and tells those who watch it. May be repeated.
+    async fn finish(&self, function: &Function, jid: &JobId) -> Result<(), Refusal> {
+        let parts = self.app.store.parts(jid).await?;
+        let now = self.app.clock.now();
+        let retcode = overall(&parts);
+        let stored = function.is_query()
+            && self
+                .app
+                .store
+                .job(jid)
+                .await?
+                .is_some_and(|job| job.status == JobStatus::Finished);
+        if !stored {
+            self.app.store.finish_job(jid, retcode, now).await?;
+        }
+        tracing::info!(job = %jid, retcode, "job finished");
+        self.publish(function, jid, "done", &summary(jid, &parts), Some(retcode))
+            .await
+    }
+
+    /// Publishes an event of a whole job; it is stored only for jobs that apply states.
+    pub(super) async fn publish(
+        &self,
+        function: &Function,
+        jid: &JobId,
+        what: &str,
+        event: &Value,
+        last: Option<i32>,
+    ) -> Result<(), Refusal> {
+        let tag = tag(jid, what, None);
+        match (function.place, last) {
+            (Place::States, Some(retcode)) => {
+                self.app.events.publish_last(&tag, event, retcode).await?;
+            }
+            (Place::States, None) => {
+                self.app.events.publish(&tag, event).await?;
+            }
+            (Place::Minion | Place::Here, last) => {
+                self.app.events.announce(&tag, event, last);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// `halite/job/JID/WHAT[/MINION]`, after Salt's `salt/job/JID/ret/MINION`.
+pub(super) fn tag(jid: &JobId, what: &str, minion: Option<&MinionId>) -> String {
+    match minion {
+        Some(minion) => format!("halite/job/{jid}/{what}/{minion}"),
+        None => format!("halite/job/{jid}/{what}"),
+    }
+}
+
+/// 0 when each minion returned 0, otherwise 1.
+pub(super) fn overall(parts: &[Part]) -> i32 {
+    i32::from(!parts.iter().all(succeeded))
+}
+
+fn succeeded(part: &Part) -> bool {
+    part.state == RowState::Returned && part.retcode == Some(0)
+}
+
+/// The data of a `ret` event.
+pub(super) fn ended_row(row: &JobRow) -> Value {
+    let value: Value = row
+        .return_json
+        .as_deref()
+        .and_then(|text| serde_json::from_str(text).ok())
+        .unwrap_or_default();
+    json!({"jid": row.jid, "minion": row.minion, "state": row.state.as_str(), "retcode": row.retcode.unwrap_or(1),
+        "success": row.state == RowState::Returned && row.retcode == Some(0), "return": value, "error": row.error})
+}
+
+/// The data of a `done` event.
+pub(super) fn summary(jid: &JobId, parts: &[Part]) -> Value {
+    let named = |keep: &dyn Fn(&Part) -> bool| -> Vec<&str> {
+        parts
+            .iter()
+            .filter(|part| keep(part))
+            .map(|part| part.minion.as_str())
+            .collect()
+    };
+    json!({"jid": jid, "retcode": overall(parts),
+        "succeeded": named(&succeeded),
+        "failed": named(&|part| part.state == RowState::Returned && part.retcode != Some(0)),
+        "lost": named(&|part| part.state == RowState::Lost)})
+}

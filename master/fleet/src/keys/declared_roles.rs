@@ -1,0 +1,69 @@
+//! The roles with which a host is declared, and the tokens that let it in.
+
+use std::io::ErrorKind;
+
+use halite_core::app::App;
+use halite_core::refusal::Refusal;
+use halite_pillar::role::Role;
+use halite_proto::ids::MinionId;
+use halite_store::Token;
+use serde::Deserialize;
+
+/// The part of a node document that is read here; the pillar checks the rest.
+#[derive(Deserialize)]
+struct Declared {
+    #[serde(default)]
+    roles: Vec<String>,
+}
+
+/// The roles with which a host gets keys of CAs, data of etcd, or the site's images. A token has to name
+/// them: any holder of one could otherwise become the host that is declared with them and has not come yet.
+const NAMED: [Role; 4] = [
+    Role::Bootstrap,
+    Role::ControlPlane,
+    Role::Etcd,
+    Role::Registry,
+];
+
+/// The roles with which a host is declared; none if it is not.
+pub(super) fn declared_roles(app: &App, id: &MinionId) -> Result<Vec<String>, Refusal> {
+    let path = app
+        .config
+        .config_dir
+        .join("nodes")
+        .join(format!("{id}.yaml"));
+    let text = match std::fs::read_to_string(&path) {
+        Ok(text) => text,
+        // Not declared: no roles, nothing assigned.
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(Refusal::internal(format!("{}: {error}", path.display()))),
+    };
+    let declared: Declared = serde_saphyr::from_str(&text)
+        .map_err(|e| Refusal::internal(format!("{}: {e}", path.display())))?;
+    Ok(declared.roles)
+}
+
+/// A token lets in a node whose declared roles it names; one without roles, a node without
+/// [`NAMED`] ones.
+pub(super) fn check_roles(app: &App, id: &MinionId, token: &Token) -> Result<(), Refusal> {
+    let declared = declared_roles(app, id)?;
+    let is_open = token.roles.is_empty();
+    let is_refused = |role: &&String| {
+        if is_open {
+            NAMED.iter().any(|named| named.as_str() == role.as_str())
+        } else {
+            !token.roles.contains(role)
+        }
+    };
+    let Some(role) = declared.iter().find(is_refused) else {
+        return Ok(());
+    };
+    let allows = if is_open {
+        "names no roles".to_owned()
+    } else {
+        format!("is for the roles {}", token.roles.join(", "))
+    };
+    Err(Refusal::denied(format!(
+        "cannot enrol {id}: the token {allows}, but {id} is declared with {role}; use one that was made for this host: ctl token create --id {id}"
+    )))
+}

@@ -1,0 +1,218 @@
+//! What an operator does with keys: list, accept, reject, delete.
+
+use halite_core::app::App;
+use halite_core::clock::rfc3339;
+use halite_core::refusal::Refusal;
+use halite_proto::ids::MinionId;
+use halite_store::{Key, KeyState};
+use serde_json::{Value, json};
+
+use super::enrol::{is_cut_off, issue, revoke_certificate};
+use super::{host_root, pending};
+
+/// An operator's order.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Change {
+    /// The minion's id.
+    pub id: String,
+    /// `accept`, `reject` or `delete`.
+    pub action: String,
+    /// For accept: must be the key's; may be empty with `force`.
+    pub fingerprint: String,
+    /// The cluster's name, to confirm a destructive order.
+    pub cluster: String,
+    /// Confirms a destructive order, or an acceptance without a fingerprint.
+    pub force: bool,
+}
+
+/// A key as it is shown.
+#[must_use]
+pub fn status_of(key: &Key, connected: bool) -> Value {
+    let facts: Value = serde_json::from_str(&key.grains_json).unwrap_or_default();
+    let fact = |name: &str| facts.get(name).cloned().unwrap_or_default();
+    json!({
+        "id": key.id,
+        "state": key.state.as_str(),
+        "fingerprint": key.fingerprint,
+        "connected": connected,
+        "serial": key.serial,
+        "roles": key.roles,
+        "host": fact("fqdn"),
+        "os": fact("osfinger"),
+        "source": fact("source"),
+        "created": rfc3339(key.created),
+        "changed": rfc3339(key.changed),
+    })
+}
+
+/// All keys, as a document.
+///
+/// # Errors
+/// The store fails.
+pub async fn list(app: &App) -> Result<Value, Refusal> {
+    pending::expire(app).await?;
+    let keys = app.store.keys().await?;
+    let shown: Vec<Value> = keys
+        .iter()
+        .map(|key| status_of(key, app.connections.is_connected(&key.id)))
+        .collect();
+    Ok(json!({ "keys": shown }))
+}
+
+/// Carries out an operator's order.
+///
+/// # Errors
+/// There is no such key, the fingerprint is another, the order is unknown or needs confirmation, or
+/// the store fails.
+pub async fn change(app: &App, order: &Change) -> Result<Value, Refusal> {
+    let id: MinionId = order.id.parse()?;
+    if matches!(order.action.as_str(), "reject" | "delete") {
+        let key = find(app, &id).await?;
+        confirm(app, &id, order)?;
+        // Before anything that can wait or fail: the store may be slow or full.
+        cut_off(app, &key);
+    }
+    let _turn = app.enrolling.lock().await;
+    let key = find(app, &id).await?;
+    let (state, tokens) = match order.action.as_str() {
+        "accept" => (accept(app, key, order).await?, Vec::new()),
+        "reject" => {
+            cut_off(app, &key);
+            let tokens = reject(app, key)
+                .await
+                .map_err(|error| half_done(&id, &error))?;
+            (KeyState::Rejected.as_str(), tokens)
+        }
+        "delete" => {
+            cut_off(app, &key);
+            let tokens = delete(app, &key)
+                .await
+                .map_err(|error| half_done(&id, &error))?;
+            ("deleted", tokens)
+        }
+        other => {
+            return Err(Refusal::invalid(format!(
+                "{other:?} is not one of accept, reject, delete"
+            )));
+        }
+    };
+    app.events
+        .publish(
+            &format!("halite/key/{id}"),
+            &json!({ "act": state, "id": id }),
+        )
+        .await?;
+    tracing::info!(minion = %id, state, "key changed");
+    let mut answer = json!({ "id": id, "state": state });
+    if !tokens.is_empty() {
+        answer["revoked_tokens"] = json!(tokens);
+    }
+    Ok(answer)
+}
+
+async fn find(app: &App, id: &MinionId) -> Result<Key, Refusal> {
+    app.store.key(id).await?.ok_or_else(|| {
+        Refusal::not_found(format!(
+            "there is no key of {id:?}; `ctl key list` shows them"
+        ))
+    })
+}
+
+/// The refusal of an order that shut the gate and could not be stored.
+fn half_done(id: &MinionId, error: &Refusal) -> Refusal {
+    Refusal::new(
+        error.kind,
+        format!(
+            "{id} is cut off until the master restarts, but the order cannot be stored: {}; then repeat the order",
+            error.message
+        ),
+    )
+}
+
+/// A live minion is disconnected only when the operator names the cluster.
+fn confirm(app: &App, id: &MinionId, order: &Change) -> Result<(), Refusal> {
+    if !app.connections.is_connected(id) || (order.force && order.cluster == app.config.cluster) {
+        return Ok(());
+    }
+    Err(Refusal::conflict(format!(
+        "{0} is connected and would be cut off; to do it all the same: ctl key {1} {0} --force --cluster {2}",
+        order.id,
+        order.action,
+        if order.force {
+            "NAME, with this cluster's name"
+        } else {
+            "NAME"
+        }
+    )))
+}
+
+/// Accepts a key; one that is accepted stays so.
+async fn accept(app: &App, mut key: Key, order: &Change) -> Result<&'static str, Refusal> {
+    let plain = |text: &str| text.to_ascii_lowercase().replace(':', "");
+    if order.fingerprint.is_empty() && !order.force {
+        // Without the fingerprint: the operator has to read it on the host.
+        return Err(Refusal::conflict(format!(
+            "cannot accept the key of {0}: its fingerprint was not given; compare `ctl key list` with what the host shows, \
+             then: ctl key accept {0} --fingerprint FINGERPRINT (or --force, which trusts the network)",
+            key.id
+        )));
+    }
+    if !order.fingerprint.is_empty() && plain(&order.fingerprint) != plain(&key.fingerprint) {
+        return Err(Refusal::conflict(format!(
+            "the key of {} has the fingerprint {}, not the one given; compare it with what the host shows",
+            key.id, key.fingerprint
+        )));
+    }
+    if key.state != KeyState::Accepted || is_cut_off(app, &key) {
+        let now = app.clock.now();
+        let issued = issue(app, &key, now).await?;
+        key.state = KeyState::Accepted;
+        key.serial = Some(issued.serial);
+        key.certificate_pem = Some(issued.certificate_pem);
+        key.changed = now;
+        app.store.put_key(&key).await?;
+    }
+    // Also for a key that is accepted: the process may have ended between the store and the gate.
+    app.gate.open(&key.id, &key.fingerprint);
+    Ok(KeyState::Accepted.as_str())
+}
+
+/// Rejects a key; answers with the ids of the tokens that were taken back with it.
+async fn reject(app: &App, mut key: Key) -> Result<Vec<String>, Refusal> {
+    let now = app.clock.now();
+    host_root::revoke(app, &key, now).await?;
+    revoke_certificate(app, &key, "rejected by an operator", now).await?;
+    let tokens = take_tokens(app, &key).await?;
+    key.state = KeyState::Rejected;
+    key.changed = now;
+    key.serial = None;
+    key.certificate_pem = None;
+    app.store.put_key(&key).await?;
+    Ok(tokens)
+}
+
+/// Deletes a key; answers with the ids of the tokens that were taken back with it.
+async fn delete(app: &App, key: &Key) -> Result<Vec<String>, Refusal> {
+    let now = app.clock.now();
+    host_root::revoke(app, key, now).await?;
+    revoke_certificate(app, key, "deleted by an operator", now).await?;
+    let tokens = take_tokens(app, key).await?;
+    app.store.delete_key(&key.id).await?;
+    Ok(tokens)
+}
+
+/// Takes back the token that an accepted key came in with, which its host knows, and those for its
+/// id. A key that only waited is a stranger's: a token for that id is meant for another.
+async fn take_tokens(app: &App, key: &Key) -> Result<Vec<String>, Refusal> {
+    if key.state != KeyState::Accepted {
+        return Ok(Vec::new());
+    }
+    Ok(app.store.take_tokens(&key.id, key.token.as_deref()).await?)
+}
+
+/// Shuts the gate for a key, and for the operator of its host, and ends the connections that it opened.
+fn cut_off(app: &App, key: &Key) {
+    host_root::cut_off(app, key);
+    app.gate.close(&key.id, key.serial.as_deref());
+    app.connections.disconnect(&key.id);
+}

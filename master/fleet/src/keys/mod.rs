@@ -1,0 +1,21 @@
+//! Who may come in: enrolment tokens, minions' keys, operators, and the gate that opens and closes
+//! with them.
+
+mod declared_roles;
+mod enrol;
+mod host_facts;
+pub mod host_root;
+mod manage;
+mod operators;
+mod pending;
+#[cfg(test)]
+mod tests;
+mod token;
+
+pub use enrol::{Answer, EnrolmentRequest, enrol, renew};
+pub use host_facts::parse as parse_grains;
+pub use manage::{Change, change, list, status_of};
+pub use operators::{
+    NewOperator, create as create_operator, list_operators, revoke as revoke_operator,
+};
+pub use token::{TokenText, Wanted, create_token, list_tokens, revoke_token};

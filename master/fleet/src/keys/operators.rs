@@ -1,0 +1,205 @@
+//! Operators: made, listed, revoked. The certificate has the name; the store has the role and the
+//! one key that the name may have, and the gate asks for both at each connection.
+
+use halite_core::app::App;
+use halite_core::ca::{HALITE, Profile};
+use halite_core::clock::rfc3339;
+use halite_core::gate::Removal;
+use halite_core::own_operator;
+use halite_core::refusal::Refusal;
+use halite_errors::chain;
+use halite_proto::identity::{Identity, Kind, is_root_of_host};
+use halite_proto::role::Role;
+use halite_store::{Certificate, Millis, Operator};
+use serde_json::{Value, json};
+
+/// The validity of an operator's certificate in days: default and most.
+const DAYS: (u32, u32) = (90, 365);
+
+/// A request for a new operator.
+#[derive(Debug, Clone, Default)]
+pub struct NewOperator {
+    /// The name.
+    pub name: String,
+    /// The name of the role.
+    pub role: String,
+    /// Validity in days; 0 is the default.
+    pub days: u32,
+    /// Certificate request, PEM.
+    pub csr_pem: String,
+}
+
+/// Makes an operator; returns the certificate, PEM, and its end.
+///
+/// # Errors
+/// The name, role, validity or request is invalid, the name belongs to a valid operator, or the
+/// store fails.
+pub async fn create(
+    app: &App,
+    by: &str,
+    wanted: &NewOperator,
+) -> Result<(String, Millis), Refusal> {
+    let name = wanted.name.as_str();
+    let identity = Identity::new(&app.config.cluster, Kind::Operator, name)
+        .map_err(|error| Refusal::invalid(chain(&error)))?;
+    if is_root_of_host(name) {
+        return Err(Refusal::invalid(format!(
+            "cannot make {name}: operators of that form are made by the states of their hosts; take another name"
+        )));
+    }
+    let role = role(&wanted.role)?;
+    let days = match wanted.days {
+        0 => DAYS.0,
+        days if days <= DAYS.1 => days,
+        days => {
+            return Err(Refusal::invalid(format!(
+                "cannot make an operator for {days} days: the most is {}; make the operator again when that time is over",
+                DAYS.1
+            )));
+        }
+    };
+    let _turn = app.enrolling.lock().await;
+    let now = app.clock.now();
+    let known = find(app, name).await?;
+    if known.is_some_and(|known| known.is_valid(now)) {
+        return Err(Refusal::conflict(format!(
+            "there is an operator {name} already; for another key or role: ctl operator revoke {name}, then create it again"
+        )));
+    }
+    let profile = Profile {
+        days,
+        ..Profile::identity(&identity)
+    };
+    let issued = app
+        .cas
+        .sign(HALITE, &wanted.csr_pem, &profile, now)
+        .map_err(|error| Refusal::invalid(chain(&error)))?;
+    let expires = issued.not_after.saturating_mul(1000);
+    app.store
+        .put_certificate(&Certificate {
+            serial: issued.serial,
+            ca: HALITE.to_owned(),
+            subject: issued.subject,
+            owner: format!("operator:{name}"),
+            job: None,
+            tag: String::new(),
+            created: now,
+            not_after: expires,
+            pem: issued.certificate_pem.clone(),
+        })
+        .await?;
+    let operator = Operator {
+        name: name.to_owned(),
+        role,
+        fingerprint: Some(issued.fingerprint),
+        created: now,
+        creator: by.to_owned(),
+        expires: Some(expires),
+        revoked: None,
+    };
+    app.store.put_operator(&operator).await?;
+    app.gate.open_for_operator(&operator);
+    tracing::info!(operator = name, %role, by, "operator made");
+    Ok((issued.certificate_pem, expires))
+}
+
+fn role(name: &str) -> Result<Role, Refusal> {
+    Role::find(name).ok_or_else(|| {
+        let known: Vec<&str> = Role::ALL.iter().map(|role| role.as_str()).collect();
+        Refusal::invalid(format!(
+            "there is no role {name:?}; there are {}",
+            known.join(", ")
+        ))
+    })
+}
+
+pub(super) async fn find(app: &App, name: &str) -> Result<Option<Operator>, Refusal> {
+    let all = app.store.operators().await?;
+    Ok(all.into_iter().find(|operator| operator.name == name))
+}
+
+/// All operators, as a document.
+///
+/// # Errors
+/// The store fails.
+pub async fn list_operators(app: &App) -> Result<Value, Refusal> {
+    let now = app.clock.now();
+    let operators = app.store.operators().await?;
+    let shown = operators.iter().map(|operator| {
+        let state = match operator {
+            Operator {
+                revoked: Some(_), ..
+            } => "revoked",
+            operator if operator.is_valid(now) => "valid",
+            _ => "expired",
+        };
+        json!({
+            "name": operator.name,
+            "role": operator.role.as_str(),
+            "state": state,
+            "expires": operator.expires.map(rfc3339),
+            "revoked": operator.revoked.map(rfc3339),
+            // Not known of the operator of a new store.
+            "created": (operator.created > 0).then(|| rfc3339(operator.created)),
+            "by": operator.creator,
+            "fingerprint": operator.fingerprint,
+        })
+    });
+    Ok(json!({ "operators": shown.collect::<Vec<_>>() }))
+}
+
+/// Ends an operator's access and cuts the connections that they opened. Repeating it changes
+/// nothing.
+///
+/// # Errors
+/// There is no such operator, it is `by` themselves, no administrator would be left, or the store
+/// fails: then the operator is out until the master restarts.
+pub async fn revoke(app: &App, by: &str, name: &str) -> Result<Value, Refusal> {
+    let now = app.clock.now();
+    if by == name && app.gate.has_other_admin(name, now) {
+        return Err(Refusal::conflict(format!(
+            "cannot revoke {name}: the answer would not reach you; another administrator can"
+        )));
+    }
+    // Before anything that can wait or fail: the store may be slow or full.
+    if app.gate.remove_operator(name, now) == Removal::LastAdmin {
+        return Err(Refusal::conflict(format!(
+            "cannot revoke {name}, the last administrator; first: ctl operator create NAME --role admin"
+        )));
+    }
+    record(app, name, now).await.map_err(|error| {
+        // The kind of a missing operator says that nothing was cut off.
+        if error.kind == halite_core::refusal::RefusalKind::NotFound {
+            return error;
+        }
+        Refusal::new(
+            error.kind,
+            format!(
+                "{name} is cut off until the master restarts, but the order cannot be stored: {}; then repeat the order",
+                error.message
+            ),
+        )
+    })?;
+    tracing::info!(operator = name, by, "operator revoked");
+    Ok(json!({ "name": name, "state": "revoked" }))
+}
+
+/// Stores a revocation.
+async fn record(app: &App, name: &str, now: Millis) -> Result<(), Refusal> {
+    let _turn = app.enrolling.lock().await;
+    let mut operator = find(app, name).await?.ok_or_else(|| {
+        Refusal::not_found(format!(
+            "there is no operator {name:?}; `ctl operator list` shows them"
+        ))
+    })?;
+    if operator.revoked.is_some() {
+        return Ok(());
+    }
+    operator.revoked = Some(now);
+    if operator.fingerprint.is_none() {
+        // With it a key that root makes later is known to be another one.
+        operator.fingerprint = own_operator::fingerprint(&app.config, name);
+    }
+    app.store.put_operator(&operator).await?;
+    Ok(())
+}

@@ -1,0 +1,76 @@
+//! Keys that wait for an operator. Every host that reaches the port can make one, so they are few,
+//! small, and go away.
+
+use halite_core::app::App;
+use halite_core::refusal::{Refusal, RefusalKind};
+use halite_store::{Key, KeyState, Millis};
+use serde_json::json;
+
+use super::host_facts;
+
+/// Keys that may wait.
+const PENDING_MAX: usize = 256;
+/// Keys that may wait from one address.
+const PENDING_EACH: usize = 16;
+/// The time after which a waiting key is removed. A host that still waits asks again and gets a new
+/// place.
+const PENDING_LIFE: Millis = 24 * 60 * 60 * 1000;
+
+/// Stores a new key that no token accepts; true when it is new. `known` is the key of that id, if
+/// there is one.
+///
+/// # Errors
+/// Too many keys wait, or the store fails.
+pub(super) async fn wait_for_operator(
+    app: &App,
+    key: Key,
+    known: Option<&Key>,
+    source: &str,
+) -> Result<bool, Refusal> {
+    let fingerprint = &key.fingerprint;
+    let new = known.is_none();
+    if new {
+        expire(app).await?;
+        let keys = app.store.keys().await?;
+        let waiting = keys.iter().filter(|key| key.state == KeyState::Pending);
+        let own = waiting
+            .clone()
+            .filter(|key| host_facts::source(&key.grains_json) == source);
+        if waiting.count() >= PENDING_MAX {
+            return Err(Refusal::new(
+                RefusalKind::Unavailable,
+                format!("{PENDING_MAX} keys wait for an operator already; enrol with a token"),
+            ));
+        }
+        if own.count() >= PENDING_EACH {
+            return Err(Refusal::new(
+                RefusalKind::Unavailable,
+                format!(
+                    "{PENDING_EACH} keys from this address wait for an operator already; enrol with a token"
+                ),
+            ));
+        }
+        app.store.put_key(&key).await?;
+        tracing::info!(minion = %key.id, fingerprint, "key waits for an operator");
+        let data = json!({ "act": "pending", "id": key.id, "fingerprint": fingerprint });
+        app.events
+            .publish(&format!("halite/key/{}", key.id), &data)
+            .await?;
+    }
+    Ok(new)
+}
+
+/// Removes the keys that have waited too long.
+///
+/// # Errors
+/// The store fails.
+pub(super) async fn expire(app: &App) -> Result<(), Refusal> {
+    let now = app.clock.now();
+    for key in app.store.keys().await? {
+        if key.state == KeyState::Pending && now - key.created >= PENDING_LIFE {
+            app.store.delete_key(&key.id).await?;
+            tracing::info!(minion = %key.id, "a key that waited for an operator expired");
+        }
+    }
+    Ok(())
+}

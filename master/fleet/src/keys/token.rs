@@ -1,0 +1,196 @@
+//! Enrolment tokens: `ID.SECRET.CAHASH`. The id is public, of the secret only a hash is kept, and
+//! the CA's hash lets a newcomer know the master at first contact.
+
+use std::fmt;
+
+use halite_core::app::App;
+use halite_core::ca::HALITE;
+use halite_core::clock::rfc3339;
+use halite_core::refusal::Refusal;
+use halite_errors::chain;
+use halite_proto::ids::MinionId;
+use halite_proto::pki;
+use halite_store::{Millis, Token};
+use serde_json::{Value, json};
+
+use super::declared_roles::declared_roles;
+
+/// A day.
+const DEFAULT_TTL_SECONDS: u32 = 24 * 60 * 60;
+/// Thirty days: a token that is kept for longer is likely to leak.
+const LONGEST_TTL_SECONDS: u32 = 30 * 24 * 60 * 60;
+const MOST_USES: u32 = 1000;
+
+/// A token's parts. `Debug` shows no secret.
+#[derive(Clone, PartialEq, Eq)]
+pub struct TokenText {
+    /// Public id.
+    pub id: String,
+    /// The secret.
+    secret: String,
+    /// SHA-256 of the `halite` CA's DER, lower-case hex.
+    pub ca_sha256: String,
+}
+
+impl fmt::Debug for TokenText {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TokenText")
+            .field("id", &self.id)
+            .field("ca_sha256", &self.ca_sha256)
+            .finish_non_exhaustive()
+    }
+}
+
+impl TokenText {
+    /// Takes a token's text apart.
+    ///
+    /// # Errors
+    /// It has not three parts of hex of the right lengths. The text itself is not repeated.
+    pub fn parse(text: &str) -> Result<Self, Refusal> {
+        let hex = |part: &str, length: usize| {
+            part.len() == length
+                && part
+                    .bytes()
+                    .all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b))
+        };
+        match text.split('.').collect::<Vec<_>>()[..] {
+            [id, secret, ca] if hex(id, 16) && hex(secret, 64) && hex(ca, 64) => Ok(Self {
+                id: id.to_owned(),
+                secret: secret.to_owned(),
+                ca_sha256: ca.to_owned(),
+            }),
+            _ => Err(Refusal::invalid(
+                "this is not a token: ID.SECRET.CAHASH is, as `ctl token create` prints it",
+            )),
+        }
+    }
+
+    fn text(&self) -> String {
+        format!("{}.{}.{}", self.id, self.secret, self.ca_sha256)
+    }
+
+    /// Whether the secret is the one of a stored token.
+    #[must_use]
+    pub fn matches(&self, token: &Token) -> bool {
+        let found = pki::sha256_hex(self.secret.as_bytes());
+        // Hashes are compared whole, so that the time taken tells nothing.
+        let same = found
+            .bytes()
+            .zip(token.secret_sha256.bytes())
+            .fold(0, |differences, (a, b)| differences | (a ^ b));
+        found.len() == token.secret_sha256.len() && same == 0
+    }
+}
+
+/// What a new token is to allow.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Wanted {
+    /// Seconds; 0: a day.
+    pub ttl_seconds: u32,
+    /// Enrolments; 0: one.
+    pub uses: u32,
+    /// Roles that an enrolled node may have; empty: those that the document of its id has, and
+    /// without an id any that need not be named.
+    pub roles: Vec<String>,
+    /// The only id that may use it; empty: any.
+    pub id: String,
+}
+
+/// Makes and stores a token; answers its text, which is never seen again, and its end.
+///
+/// # Errors
+/// The limits are broken, the id is no minion's, or the store fails.
+pub async fn create_token(
+    app: &App,
+    operator: &str,
+    wanted: Wanted,
+) -> Result<(String, Millis), Refusal> {
+    let ttl = if wanted.ttl_seconds == 0 {
+        DEFAULT_TTL_SECONDS
+    } else {
+        wanted.ttl_seconds
+    };
+    let uses = wanted.uses.max(1);
+    if ttl > LONGEST_TTL_SECONDS {
+        return Err(Refusal::invalid(format!(
+            "a token lives at most {LONGEST_TTL_SECONDS} seconds (30 days)"
+        )));
+    }
+    if uses > MOST_USES {
+        return Err(Refusal::invalid(format!(
+            "a token is good for at most {MOST_USES} enrolments"
+        )));
+    }
+    let bound_id = if wanted.id.is_empty() {
+        None
+    } else {
+        Some(MinionId::for_host(&wanted.id)?)
+    };
+    let roles = match &bound_id {
+        Some(id) if wanted.roles.is_empty() => declared_roles(app, id)?,
+        _ => wanted.roles,
+    };
+    let internal = |error: pki::PkiError| Refusal::internal(chain(&error));
+    let text = TokenText {
+        id: pki::hex(&pki::random::<8>().map_err(internal)?),
+        secret: pki::hex(&pki::random::<32>().map_err(internal)?),
+        ca_sha256: app
+            .cas
+            .certificate_sha256(HALITE)
+            .map_err(|error| Refusal::internal(chain(&error)))?,
+    };
+    let now = app.clock.now();
+    let token = Token {
+        id: text.id.clone(),
+        secret_sha256: pki::sha256_hex(text.secret.as_bytes()),
+        expires: now + i64::from(ttl) * 1000,
+        uses_left: uses,
+        roles,
+        bound_id,
+        created: now,
+        operator: operator.to_owned(),
+    };
+    app.store.put_token(&token).await?;
+    Ok((text.text(), token.expires))
+}
+
+/// All tokens, as a document; no secrets.
+///
+/// # Errors
+/// The store fails.
+pub async fn list_tokens(app: &App) -> Result<Value, Refusal> {
+    let now = app.clock.now();
+    let tokens = app.store.tokens().await?;
+    let shown = tokens.iter().map(|token| {
+        let state = match token {
+            Token { expires, .. } if *expires <= now => "expired",
+            Token { uses_left: 0, .. } => "used up",
+            _ => "valid",
+        };
+        json!({
+            "id": token.id,
+            "state": state,
+            "expires": rfc3339(token.expires),
+            "uses_left": token.uses_left,
+            "roles": token.roles,
+            "bound_id": token.bound_id,
+            "created": rfc3339(token.created),
+            "operator": token.operator,
+        })
+    });
+    Ok(json!({ "tokens": shown.collect::<Vec<_>>() }))
+}
+
+/// Takes a token out of use.
+///
+/// # Errors
+/// There is no such token, or the store fails.
+pub async fn revoke_token(app: &App, id: &str) -> Result<Value, Refusal> {
+    if app.store.delete_token(id).await? {
+        Ok(json!({ "id": id, "state": "revoked" }))
+    } else {
+        Err(Refusal::not_found(format!(
+            "there is no token {id:?}; `ctl token list` shows them"
+        )))
+    }
+}

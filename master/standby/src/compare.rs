@@ -1,0 +1,290 @@
+//! The question of a host to the other hosts that are declared for the master: does one of them have it?
+//!
+//! A master asks it that may have been off or is alone, a standby asks it every ten seconds, and a promotion
+//! before it changes anything. A master and a standby show different certificates, so neither is taken for
+//! the other one.
+
+use std::io::ErrorKind;
+use std::path::Path;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use halite_errors::chain;
+use halite_proto::identity::Kind;
+use halite_proto::transport::{
+    ClientIdentity, ConnectError, HandshakeError, MasterAlert, connect_any,
+};
+use halite_proto::v1::standby_client::StandbyClient;
+use halite_proto::v1::{CompareReply, CompareRequest, Epoch};
+use halite_store::epoch::HIGHEST;
+
+use super::session::{SessionError, identity};
+
+/// The longest wait for an answer: the start of the master waits for it.
+const LIMIT: Duration = Duration::from_secs(3);
+/// The time since its master answered a standby until which that master counts as alive. A standby asks
+/// every ten seconds, and waits three for the answer.
+pub const HEARD: Duration = Duration::from_secs(15);
+
+/// Another master.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Other {
+    /// Its address.
+    pub address: String,
+    /// Its epoch, or the lowest that makes this master stop.
+    pub epoch: u64,
+    /// The holder of that epoch; empty if it does not count.
+    pub holder: String,
+}
+
+/// The master of which a standby has heard.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Followed {
+    /// Its address.
+    pub master: String,
+    /// The time since it answered the standby.
+    pub silent: Duration,
+}
+
+/// The answer of a standby.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StandsBy {
+    /// The address at which it was asked.
+    pub address: String,
+    /// The name of its host, by its certificate.
+    pub host: String,
+    /// The highest epoch of which it has heard; without a signature where it has only the number.
+    pub epoch: Epoch,
+    /// The master that has answered it; none since it started.
+    pub followed: Option<Followed>,
+    /// The time until which its copy is known to have everything (RFC 3339); empty without a copy.
+    pub until: String,
+}
+
+impl StandsBy {
+    /// The master that acts as far as this standby knows.
+    #[must_use]
+    pub fn hears(&self) -> Option<&Followed> {
+        self.followed
+            .as_ref()
+            .filter(|followed| followed.silent < HEARD)
+    }
+}
+
+/// What the other hosts have said.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Heard {
+    /// The master of the highest epoch, if one takes the place of this one.
+    pub other: Option<Other>,
+    /// The hosts that stand by.
+    pub standbys: Vec<StandsBy>,
+    /// The addresses of hosts that have said nothing: they are off, or the network is.
+    pub silent: Vec<String>,
+}
+
+impl Heard {
+    fn note(&mut self, address: String, epoch: u64, holder: String) {
+        let is_higher = |other: &Other| (epoch, holder.as_str()) > (other.epoch, &other.holder);
+        if self.other.as_ref().is_none_or(is_higher) {
+            self.other = Some(Other {
+                address,
+                epoch,
+                holder,
+            });
+        }
+    }
+}
+
+/// The answer of one host.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Answer {
+    /// It has a master of this epoch.
+    Master(Epoch),
+    /// A master that does not say its epoch to this host.
+    Refused,
+    /// It hands its master over, and serves no more.
+    Moved,
+    /// It stands by.
+    Standby(StandsBy),
+    /// Nothing listens there.
+    NoMaster,
+    /// Nothing.
+    Silent,
+}
+
+/// Asks the hosts at these addresses, all at once; answers with what each has said. `own` is the epoch of
+/// this master, or the highest of which this host has heard, and `minion` the directory of the identity of
+/// this host's minion.
+///
+/// # Errors
+/// This host's minion has no identity.
+pub async fn answers(
+    addresses: &[String],
+    own: &Epoch,
+    minion: &Path,
+) -> Result<Vec<(String, Answer)>, SessionError> {
+    if addresses.is_empty() {
+        return Ok(Vec::new());
+    }
+    let (identity, ca) = identity(minion)?;
+    let (identity, ca) = (&identity, ca.as_str());
+    let asked = addresses.iter().map(|address| async move {
+        let answer = tokio::time::timeout(LIMIT, ask(address, own, ca, identity)).await;
+        (address.clone(), answer.unwrap_or(Answer::Silent))
+    });
+    Ok(join_all(asked).await)
+}
+
+/// Asks the hosts at these addresses for masters that this one, of the epoch `own`, must not act beside.
+///
+/// # Errors
+/// This host's minion has no identity.
+pub async fn others(
+    addresses: &[String],
+    own: &Epoch,
+    minion: &Path,
+) -> Result<Heard, SessionError> {
+    let mut heard = Heard::default();
+    for (address, answer) in answers(addresses, own, minion).await? {
+        match answer {
+            Answer::Refused | Answer::Moved => {
+                heard.note(address, own.number.saturating_add(1), String::new());
+            }
+            // A master whose record of its epoch is damaged acts all the same: its number is not taken. Of two masters with
+            // the same epoch the holder decides, unless it is the same, as in a copy, or protocol 1 has none: then neither
+            // knows what the other has done.
+            Answer::Master(other) if other.number > HIGHEST || is_double(&other, own) => {
+                heard.note(address, own.number.saturating_add(1), String::new());
+            }
+            Answer::Master(other) if other.rank() > own.rank() => {
+                heard.note(address, other.number, other.holder);
+            }
+            Answer::Master(_) | Answer::NoMaster => {}
+            Answer::Standby(standby) => heard.standbys.push(standby),
+            Answer::Silent => heard.silent.push(address),
+        }
+    }
+    Ok(heard)
+}
+
+/// Returns whether another master has this one's epoch, and nothing says which of the two acts.
+fn is_double(other: &Epoch, own: &Epoch) -> bool {
+    other.number == own.number && (other.holder.is_empty() || other.holder == own.holder)
+}
+
+/// The epoch in an answer: with its signature, or only the number.
+fn shown(reply: &mut CompareReply, ca: &str) -> Epoch {
+    let evidence = reply.evidence.take();
+    let proven = evidence.filter(|evidence| evidence.is_proven(ca));
+    proven.unwrap_or_else(|| Epoch::unproven(reply.epoch))
+}
+
+async fn ask(address: &str, own: &Epoch, ca: &str, identity: &ClientIdentity) -> Answer {
+    let channel = match connect_any(address, ca, identity).await {
+        Ok(channel) => channel,
+        Err(error) => {
+            tracing::debug!(address, reason = chain(&error), "no other master");
+            return of_no_connection(&error);
+        }
+    };
+    let server = channel.server().clone();
+    let is_master = server.kind() == Kind::Master;
+    let request = CompareRequest {
+        epoch: own.number,
+        evidence: own.evidence(),
+    };
+    match StandbyClient::new(channel).compare(request).await {
+        Ok(reply) => {
+            let mut reply = reply.into_inner();
+            let epoch = shown(&mut reply, ca);
+            if is_master {
+                // Its certificate shows that it is one, also of protocol 1.
+                Answer::Master(epoch)
+            } else {
+                Answer::Standby(stands_by(address, server.id(), epoch, reply))
+            }
+        }
+        // It has shown the certificate of a master of this cluster: it has cut this host off, or knows
+        // no such question.
+        Err(status) if is_master => {
+            let reason = status.message();
+            tracing::warn!(address, reason, "another master does not answer this host");
+            Answer::Refused
+        }
+        Err(status) => {
+            let reason = status.message();
+            tracing::warn!(address, reason, "a standby does not answer this host");
+            Answer::Silent
+        }
+    }
+}
+
+fn stands_by(address: &str, host: &str, epoch: Epoch, reply: CompareReply) -> StandsBy {
+    let standing = reply.standing.unwrap_or_default();
+    let followed = Followed {
+        master: standing.master,
+        silent: Duration::from_secs(standing.silent_seconds),
+    };
+    StandsBy {
+        address: address.to_owned(),
+        host: host.to_owned(),
+        epoch,
+        followed: Some(followed).filter(|followed| !followed.master.is_empty()),
+        until: standing.until,
+    }
+}
+
+/// Returns whether a connection failed because a living master does not accept this host.
+fn cuts_off(error: &ConnectError) -> bool {
+    matches!(
+        error,
+        ConnectError::Untrusted {
+            source: HandshakeError::Refused(MasterAlert::NotAdmitted | MasterAlert::Expired),
+            ..
+        }
+    )
+}
+
+/// What the failure of a connection says.
+fn of_no_connection(error: &ConnectError) -> Answer {
+    match error {
+        ConnectError::Unreachable { source, .. }
+            if source.kind() == ErrorKind::ConnectionRefused =>
+        {
+            Answer::NoMaster
+        }
+        ConnectError::Untrusted {
+            source: HandshakeError::Refused(MasterAlert::Moved),
+            ..
+        } => Answer::Moved,
+        error if cuts_off(error) => Answer::Refused,
+        _ => Answer::Silent,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_master_that_does_not_accept_this_host_is_alive() {
+        let failed = |alert: MasterAlert| ConnectError::Untrusted {
+            endpoint: "127.0.0.1:1".to_owned(),
+            source: HandshakeError::Refused(alert),
+        };
+        for (alert, lives) in [
+            (MasterAlert::NotAdmitted, true),
+            (MasterAlert::Expired, true),
+            // The host has had the master, and serves no more.
+            (MasterAlert::Moved, false),
+            (MasterAlert::OtherCa, false),
+        ] {
+            assert_eq!(cuts_off(&failed(alert.clone())), lives, "{alert}");
+        }
+        let unreachable = ConnectError::Unreachable {
+            endpoint: "127.0.0.1:1".to_owned(),
+            source: ErrorKind::ConnectionRefused.into(),
+        };
+        assert!(!cuts_off(&unreachable));
+    }
+}

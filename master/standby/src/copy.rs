@@ -1,0 +1,404 @@
+//! A standby's copy of what the master has, on disk: the store's file, its log byte for byte, and the
+//! files beside it, all for root only.
+//!
+//! Each copy is a directory with a number. It counts from the moment in which it has `copy.json`,
+//! which is written last; the newest that has it is the copy, and the others are removed. So a base
+//! that was interrupted leaves the copy before it as it was.
+
+mod acknowledged;
+mod files;
+
+use std::fs;
+use std::fs::{File, OpenOptions};
+use std::io::ErrorKind;
+use std::os::unix::fs::FileExt as _;
+use std::path::{Path, PathBuf};
+
+use halite_proto::v1::{LogPiece, StandbyFile};
+use halite_store::fold_log;
+use halite_store::wal::{Chain, HEADER, Position};
+use serde::{Deserialize, Serialize};
+
+use self::acknowledged::Place;
+use self::files::Files;
+use super::disk::{
+    CopyError, Damage, Large, file_error, make_directory, new_file, open_log, read_json,
+    sync_directory, sync_file, write_json, write_private,
+};
+
+const STORE: &str = "store.db";
+const LOG: &str = "store.db-wal";
+const FACTS: &str = "copy.json";
+/// The mark of a copy that a promotion has begun to change.
+const TOUCHED: &str = "promoted";
+
+/// The facts about a copy.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+struct Facts {
+    /// The epoch of the master that sent it.
+    epoch: u64,
+    /// The end of the log that went into the store's file; it counts while there is no other log.
+    #[serde(default)]
+    log: Option<Place>,
+}
+
+/// A copy.
+#[derive(Debug)]
+pub struct Copy {
+    directory: PathBuf,
+    facts: Facts,
+    files: Files,
+    /// The place that was acknowledged last.
+    acknowledged: Option<Place>,
+    damage: Vec<Damage>,
+    /// The log as far as it is written; none while there is none.
+    chain: Option<Chain>,
+    /// The store's file, while a base comes.
+    base: Option<Large>,
+    log: Option<File>,
+    /// A promotion has begun to change it: it is no longer what a master had.
+    touched: bool,
+}
+
+impl Copy {
+    /// Says whether there is a whole copy. It changes nothing, so a standby may follow.
+    ///
+    /// # Errors
+    /// The directory cannot be read.
+    pub fn is_there(root: &Path) -> Result<bool, CopyError> {
+        let numbers = numbers(root)?;
+        Ok(numbers
+            .iter()
+            .any(|number| name(root, *number).join(FACTS).exists()))
+    }
+
+    /// The newest whole copy that no promotion has begun to change, as it is at this moment, while
+    /// the daemon goes on with it. Nothing is changed, and its log is not read.
+    ///
+    /// # Errors
+    /// A file cannot be read.
+    pub fn peek(root: &Path) -> Result<Option<Self>, CopyError> {
+        for number in numbers(root)?.into_iter().rev() {
+            let directory = name(root, number);
+            let Some(facts) = read_json(&directory.join(FACTS))? else {
+                continue;
+            };
+            let touched = directory.join(TOUCHED).exists();
+            return Ok((!touched).then_some(Self {
+                facts,
+                files: Files::read(&directory)?,
+                acknowledged: acknowledged::read(&directory)?,
+                damage: Vec::new(),
+                chain: None,
+                base: None,
+                log: None,
+                touched,
+                directory,
+            }));
+        }
+        Ok(None)
+    }
+
+    /// Opens the newest whole copy, and removes the others. One that is damaged is opened too, but cannot
+    /// be continued: see [`Copy::damage`].
+    ///
+    /// # Errors
+    /// A file cannot be read or removed.
+    pub fn open(root: &Path) -> Result<Option<Self>, CopyError> {
+        let numbers = numbers(root)?;
+        let whole = |number: &&u64| name(root, **number).join(FACTS).exists();
+        let newest = numbers.iter().rev().find(whole).copied();
+        for number in numbers.iter().filter(|number| Some(**number) != newest) {
+            let other = name(root, *number);
+            fs::remove_dir_all(&other).map_err(file_error("remove", &other))?;
+        }
+        let Some(newest) = newest else {
+            return Ok(None);
+        };
+        let directory = name(root, newest);
+        let mut copy = Self {
+            facts: read_json(&directory.join(FACTS))?.unwrap_or_default(),
+            files: Files::read(&directory)?,
+            acknowledged: acknowledged::read(&directory)?,
+            damage: Vec::new(),
+            chain: None,
+            base: None,
+            log: None,
+            touched: directory.join(TOUCHED).exists(),
+            directory,
+        };
+        // What is in the log of a touched one comes from the promotion.
+        if !copy.touched {
+            copy.read_log()?;
+            copy.damage.extend(copy.files.damage());
+        }
+        Ok(Some(copy))
+    }
+
+    fn read_log(&mut self) -> Result<(), CopyError> {
+        let path = self.log();
+        let (acknowledged, folded) = (self.acknowledged.as_ref(), self.facts.log.as_ref());
+        let (chain, damage) = acknowledged::compare(&path, acknowledged, folded);
+        if let Some(chain) = chain.as_ref().filter(|_| damage.is_none()) {
+            // What is behind the last commit was on its way when this process ended.
+            let file = OpenOptions::new().write(true).open(&path);
+            file.and_then(|file| file.set_len(chain.offset()))
+                .map_err(file_error("write", &path))?;
+        }
+        self.chain = chain;
+        self.damage.extend(damage);
+        Ok(())
+    }
+
+    /// The parts of the copy that are not as this standby has acknowledged them.
+    #[must_use]
+    pub fn damage(&self) -> &[Damage] {
+        &self.damage
+    }
+
+    /// Compares the log of this copy, as it was taken out to this place, with what this standby had
+    /// acknowledged when the copy was opened.
+    #[must_use]
+    pub fn damage_of_log(&self, log: &Path) -> Option<Damage> {
+        let (acknowledged, folded) = (self.acknowledged.as_ref(), self.facts.log.as_ref());
+        acknowledged::compare(log, acknowledged, folded).1
+    }
+
+    /// Begins a base beside the copies that there are.
+    ///
+    /// # Errors
+    /// A file cannot be made.
+    pub fn begin(root: &Path, epoch: u64) -> Result<Self, CopyError> {
+        let number = numbers(root)?.last().map_or(1, |last| last + 1);
+        let directory = name(root, number);
+        make_directory(&directory)?;
+        let path = directory.join(STORE);
+        let base = Large::new(new_file(&path)?);
+        Ok(Self {
+            files: Files::new(&directory),
+            acknowledged: None,
+            damage: Vec::new(),
+            directory,
+            facts: Facts { epoch, log: None },
+            chain: None,
+            base: Some(base),
+            log: None,
+            touched: false,
+        })
+    }
+
+    /// Removes all other copies.
+    ///
+    /// # Errors
+    /// One cannot be removed.
+    pub fn remove_others(&self) -> Result<(), CopyError> {
+        let root = self.directory.parent().unwrap_or(Path::new("."));
+        for number in numbers(root)? {
+            let other = name(root, number);
+            if other != self.directory {
+                fs::remove_dir_all(&other).map_err(file_error("remove", &other))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Notes that a promotion changes the copy from now on: no master's log continues it any more.
+    ///
+    /// # Errors
+    /// The note cannot be written.
+    pub fn touch(&mut self) -> Result<(), CopyError> {
+        write_private(&self.directory.join(TOUCHED), b"")?;
+        self.touched = true;
+        self.chain = None;
+        Ok(())
+    }
+
+    /// The place in the master's log up to which this copy has everything; none when it cannot be
+    /// continued.
+    #[must_use]
+    pub fn position(&self) -> Option<Position> {
+        if self.touched || !self.damage.is_empty() {
+            return None;
+        }
+        let log = self.facts.log.as_ref().map(Position::from);
+        self.chain.as_ref().and_then(Chain::committed).or(log)
+    }
+
+    /// The epoch of the master that sent it.
+    #[must_use]
+    pub fn epoch(&self) -> u64 {
+        self.facts.epoch
+    }
+
+    /// The store's file. Its log is beside it.
+    #[must_use]
+    pub fn store(&self) -> PathBuf {
+        self.directory.join(STORE)
+    }
+
+    /// The log of the store.
+    #[must_use]
+    pub fn log(&self) -> PathBuf {
+        self.directory.join(LOG)
+    }
+
+    /// The file with the facts about the copy, which is written before a log goes into the store's
+    /// file.
+    #[must_use]
+    pub fn facts_file(&self) -> PathBuf {
+        self.directory.join(FACTS)
+    }
+
+    /// Takes the next bytes of the store's file.
+    ///
+    /// # Errors
+    /// No base is under way, or the file cannot be written.
+    pub fn take_base(&mut self, bytes: &[u8]) -> Result<(), CopyError> {
+        let path = self.store();
+        let base = self.base.as_mut();
+        let base = base.ok_or(CopyError::Unexpected("a base that it has not announced"))?;
+        base.write(bytes).map_err(file_error("write", &path))
+    }
+
+    /// Takes a piece of the log, which must follow what is there.
+    ///
+    /// # Errors
+    /// It does not follow, or cannot be written.
+    pub async fn take_log(&mut self, piece: &LogPiece) -> Result<(), CopyError> {
+        let mut frames = piece.data.as_slice();
+        let path = self.directory.join(LOG);
+        let mut chain = if piece.offset == 0 {
+            let chain = Chain::begin(frames)?;
+            frames = frames.get(HEADER..).unwrap_or_default();
+            self.finish_log().await?;
+            chain
+        } else {
+            let follows =
+                |chain: &&Chain| chain.salt() == *piece.salt && chain.offset() == piece.offset;
+            let chain = self.chain.as_ref().filter(follows).cloned();
+            chain.ok_or(CopyError::Unexpected(
+                "a piece of the log that does not follow",
+            ))?
+        };
+        chain.add(frames)?;
+        let file = match &mut self.log {
+            Some(file) => file,
+            none => none.insert(open_log(&path)?),
+        };
+        file.write_all_at(&piece.data, piece.offset)
+            .map_err(file_error("write", &path))?;
+        self.chain = Some(chain);
+        Ok(())
+    }
+
+    /// Writes a log that is complete into the store's file.
+    async fn finish_log(&mut self) -> Result<(), CopyError> {
+        self.log = None;
+        let path = self.directory.join(LOG);
+        let Some(chain) = self.chain.take() else {
+            // A part of a log that has no commit yet.
+            return match fs::remove_file(&path) {
+                Err(error) if error.kind() != ErrorKind::NotFound => {
+                    Err(file_error("remove", &path)(error))
+                }
+                _ => Ok(()),
+            };
+        };
+        if !chain.is_whole() {
+            return Err(CopyError::Unexpected(
+                "another log before the end of a commit",
+            ));
+        }
+        // Noted first: afterwards the log is gone.
+        self.facts.log = chain.committed().map(Place::from);
+        write_json(&self.directory.join(FACTS), &self.facts)?;
+        Ok(fold_log(&self.store()).await?)
+    }
+
+    /// Takes a file beside the store. It is on disk when this returns; one that is removed goes with
+    /// [`Copy::sync`].
+    ///
+    /// # Errors
+    /// Its place is not among those that a master sends, or it cannot be written.
+    pub fn take_file(&mut self, file: &StandbyFile) -> Result<(), CopyError> {
+        self.files.take(file)
+    }
+
+    /// Removes a file beside the store, with the next [`Copy::sync`].
+    pub fn remove_file(&mut self, place: &str) {
+        self.files.remove(place);
+    }
+
+    /// The files beside the store, with the modes that they have on the master.
+    pub fn files(&self) -> impl Iterator<Item = (&str, PathBuf, u32)> {
+        self.files.iter()
+    }
+
+    /// The directory of the files beside the store.
+    #[must_use]
+    pub fn root_of_files(&self) -> PathBuf {
+        self.files.root()
+    }
+
+    /// Has all that was taken on disk, and the record of it, so that it may be acknowledged. A base is
+    /// whole then: it is the copy from now on.
+    ///
+    /// # Errors
+    /// It cannot be written, or it ends within a commit.
+    pub fn sync(&mut self) -> Result<(), CopyError> {
+        if self.chain.as_ref().is_some_and(|chain| !chain.is_whole()) {
+            return Err(CopyError::Unexpected("a part of a commit"));
+        }
+        self.files.sync()?;
+        if let Some(log) = &self.log {
+            let path = self.directory.join(LOG);
+            sync_file(log, &path).map_err(file_error("write", &path))?;
+        }
+        // After the log: a record of more than the log has would be damage.
+        let end = self.position().map(Place::from);
+        if let Some(end) = end.filter(|end| self.acknowledged.as_ref() != Some(end)) {
+            acknowledged::write(&self.directory, &end)?;
+            self.acknowledged = Some(end);
+        }
+        if let Some(base) = self.base.take() {
+            let path = self.store();
+            base.end(&path).map_err(file_error("write", &path))?;
+            sync_directory(&self.directory)?;
+            write_json(&self.directory.join(FACTS), &self.facts)?;
+        }
+        Ok(())
+    }
+
+    /// Notes the epoch of the master that continues the copy.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn set_epoch(&mut self, epoch: u64) -> Result<(), CopyError> {
+        if self.facts.epoch != epoch {
+            self.facts.epoch = epoch;
+            write_json(&self.directory.join(FACTS), &self.facts)?;
+        }
+        Ok(())
+    }
+}
+
+fn name(root: &Path, number: u64) -> PathBuf {
+    root.join(format!("copy-{number}"))
+}
+
+/// The numbers of all copies, whole or not.
+fn numbers(root: &Path) -> Result<Vec<u64>, CopyError> {
+    let entries = match fs::read_dir(root) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(file_error("read", root)(error)),
+    };
+    let mut numbers = Vec::new();
+    for entry in entries {
+        let name = entry.map_err(file_error("read", root))?.file_name();
+        let number = name.to_str().and_then(|name| name.strip_prefix("copy-"));
+        numbers.extend(number.and_then(|number| number.parse::<u64>().ok()));
+    }
+    numbers.sort_unstable();
+    Ok(numbers)
+}

@@ -1,0 +1,87 @@
+//! The record of the place in the master's log that this standby has acknowledged last. Without it a log
+//! that is damaged or cut short looks like one that ends there.
+
+use std::path::Path;
+
+use halite_store::wal::{Chain, Position, WalError};
+use serde::{Deserialize, Serialize};
+
+use super::super::disk::{CopyError, Damage, file_error, read_json, write_json};
+
+const RECORD: &str = "acknowledged.json";
+
+/// A place in the master's log.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Place {
+    salt: [u8; 8],
+    frames: u32,
+    checksum: [u8; 8],
+}
+
+impl From<Position> for Place {
+    fn from(position: Position) -> Self {
+        Self {
+            salt: position.salt,
+            frames: position.frames,
+            checksum: position.checksum,
+        }
+    }
+}
+
+impl From<&Place> for Position {
+    fn from(place: &Place) -> Self {
+        Self {
+            salt: place.salt,
+            frames: place.frames,
+            checksum: place.checksum,
+        }
+    }
+}
+
+/// The place that was acknowledged last; none before the first, or of an earlier version.
+pub(super) fn read(directory: &Path) -> Result<Option<Place>, CopyError> {
+    read_json(&directory.join(RECORD))
+}
+
+/// Records the place that is acknowledged next. The log must be on disk up to it.
+pub(super) fn write(directory: &Path, place: &Place) -> Result<(), CopyError> {
+    write_json(&directory.join(RECORD), place)
+}
+
+/// Reads a log, and compares it with what was acknowledged. `folded` is the end of the log that is in the
+/// store's file.
+pub(super) fn compare(
+    log: &Path,
+    acknowledged: Option<&Place>,
+    folded: Option<&Place>,
+) -> (Option<Chain>, Option<Damage>) {
+    let chain = match Chain::read(log) {
+        Ok(chain) => chain,
+        Err(WalError::File { path, source }) => {
+            let damage = Damage::Unreadable(file_error("read", &path)(source));
+            return (None, Some(damage));
+        }
+        Err(error) => return (None, Some(Damage::Unreadable(error.into()))),
+    };
+    let Some(acknowledged) = acknowledged else {
+        return (chain, None);
+    };
+    let end = chain.as_ref().and_then(Chain::committed).map(Place::from);
+    // The log first: until it is folded, both are of the same one.
+    let found = [end.as_ref(), folded].into_iter().flatten();
+    let found = found
+        .into_iter()
+        .find(|place| place.salt == acknowledged.salt);
+    let damage = match found {
+        None => Some(Damage::Log {
+            found: 0,
+            acknowledged: acknowledged.frames,
+        }),
+        Some(found) if found.frames < acknowledged.frames => Some(Damage::Log {
+            found: found.frames,
+            acknowledged: acknowledged.frames,
+        }),
+        Some(_) => None,
+    };
+    (chain, damage)
+}

@@ -1,0 +1,45 @@
+//! What is declared, by the documents in a standby's copy.
+
+use std::net::IpAddr;
+use std::path::Path;
+
+use halite_core::config::Config;
+use halite_core::declared::LastValid;
+use halite_core::refusal::Refusal;
+use halite_core::saved::{CONFIG_PLACE, STATE_PLACE};
+use halite_pillar::declaration::Declaration;
+use halite_pillar::load::{Texts, load};
+use halite_pillar::validate::Context;
+
+/// Reads the declaration in force from the files of a copy below this directory: that of the documents, or
+/// the last valid one. A mistake in a document stops no backup.
+///
+/// # Errors
+/// The documents are invalid, and none were valid before.
+pub fn declaration(saved: &Path) -> Result<Declaration, Refusal> {
+    let config = saved.join(CONFIG_PLACE);
+    let read = Texts::from_dir(&config).and_then(|texts| load(&texts, &Context::default()));
+    read.or_else(|problems| {
+        let last_valid = LastValid::new(&saved.join(STATE_PLACE), &config);
+        let refused = || Refusal::from_problems(&problems);
+        last_valid.declaration().ok_or_else(refused)
+    })
+}
+
+/// The name of this host: that of the declared one which has its address.
+#[must_use]
+pub fn own_name<'a>(config: &Config, declaration: &'a Declaration) -> Option<&'a str> {
+    let is_own = |address| config.advertise.contains(&IpAddr::V4(address));
+    let mut nodes = declaration.nodes.values();
+    let own = nodes.find(|node| node.control_plane().is_some_and(is_own))?;
+    Some(&own.metadata.name)
+}
+
+/// The names of the declared standbys on other hosts.
+#[must_use]
+pub fn other_standbys(config: &Config, declaration: &Declaration) -> Vec<String> {
+    let own = own_name(config, declaration);
+    let names = declaration.standbys().into_iter();
+    let names = names.map(|node| node.metadata.name.clone());
+    names.filter(|name| Some(name.as_str()) != own).collect()
+}

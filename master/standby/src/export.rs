@@ -1,0 +1,188 @@
+//! A standby's copy, taken out of its directory while the daemon goes on with it: for a backup.
+//!
+//! No lock keeps the daemon from anything: commits of the master wait for it. It appends to the log
+//! of the store, and writes into the store's file only what a complete log has, after it has noted
+//! so beside it ([`super::copy`]). So a log and a file that were read between two equal states of
+//! these belong together: what the daemon may have been writing into the file is in the log as well.
+
+use std::fs;
+use std::fs::File;
+use std::io::{ErrorKind, Read as _};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use halite_core::saved::Files;
+use halite_store::finish_copy;
+
+use super::copy::Copy;
+use super::disk::{CopyError, file_error, make_directory, new_file};
+
+/// Times that the copy is read again because the daemon has changed it in between.
+const TRIALS: u32 = 20;
+/// The pause before the next time.
+const PAUSE: Duration = Duration::from_millis(500);
+/// Bytes at the begin of a log that are different in each log.
+const HEADER: u64 = 32;
+
+/// What was taken out.
+#[derive(Debug)]
+pub struct Exported {
+    /// The store, which knows that it is a copy.
+    pub store: PathBuf,
+    /// The files beside it, with the modes that they have on the master.
+    pub files: Files,
+    /// The directory of these files.
+    pub root: PathBuf,
+    /// The epoch of the master that sent it.
+    pub epoch: u64,
+}
+
+/// Takes the newest whole copy below a standby's directory out, into an empty directory.
+///
+/// # Errors
+/// There is none, it is damaged, it changes faster than it can be read, or a file cannot be read or
+/// written.
+pub async fn export(root: &Path, to: &Path) -> Result<Exported, CopyError> {
+    for _ in 0..TRIALS {
+        clear(to)?;
+        if let Some(exported) = once(root, to)? {
+            finish_copy(&exported.store).await?;
+            return Ok(exported);
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+    Err(CopyError::Busy(root.to_owned()))
+}
+
+/// Reads the copy once; none when it has changed in between.
+fn once(root: &Path, to: &Path) -> Result<Option<Exported>, CopyError> {
+    // Another one may have taken the place of the newest while they were listed.
+    let found = match Copy::peek(root)? {
+        None => Copy::peek(root)?,
+        found => found,
+    };
+    let listed = found.ok_or_else(|| CopyError::None(root.to_owned()))?;
+    let Some(before) = state(&listed)? else {
+        return Ok(None);
+    };
+    // Between the two equal states: what is acknowledged in it is in its log, or noted as in the file.
+    let copy = Copy::peek(root)?.filter(|copy| copy.store() == listed.store());
+    let Some(copy) = copy else {
+        return Ok(None);
+    };
+    // The log first: all that comes into the file afterwards is in it, or is noted.
+    let store = to.join("store.db");
+    let mut gone = false;
+    for (from, to) in [
+        (copy.log(), to.join("store.db-wal")),
+        (copy.store(), store.clone()),
+    ] {
+        gone |= !read_into(&from, &to)? && from == copy.store();
+    }
+    let (mut files, root_of_files) = (Files::new(), to.join("files"));
+    for (place, from, mode) in copy.files() {
+        let path = root_of_files.join(place);
+        make_directory(path.parent().unwrap_or(to))?;
+        // One that is gone was removed on the master.
+        if read_into(&from, &path)? {
+            let permissions = fs::Permissions::from_mode(mode);
+            fs::set_permissions(&path, permissions).map_err(file_error("write", &path))?;
+            files.push((place.to_owned(), path));
+        }
+    }
+    let after = Copy::peek(root)?;
+    let same = match &after {
+        Some(after) => after.store() == copy.store() && state(after)? == Some(before),
+        None => false,
+    };
+    if !same || gone {
+        return Ok(None);
+    }
+    if let Some(damage) = copy.damage_of_log(&to.join("store.db-wal")) {
+        return Err(CopyError::Damaged {
+            root: root.to_owned(),
+            damage: Box::new(damage),
+        });
+    }
+    Ok(Some(Exported {
+        store,
+        files,
+        root: root_of_files,
+        epoch: copy.epoch(),
+    }))
+}
+
+/// What changes before the store's file does, and when a log ends.
+#[derive(Debug, PartialEq, Eq)]
+struct State {
+    facts: Vec<u8>,
+    header: Vec<u8>,
+}
+
+/// The state of a copy; none of one that is gone.
+fn state(copy: &Copy) -> Result<Option<State>, CopyError> {
+    let facts = copy.facts_file();
+    let facts = match fs::read(&facts) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        read => read.map_err(file_error("read", &facts))?,
+    };
+    let log = copy.log();
+    let mut header = Vec::new();
+    match File::open(&log) {
+        Ok(file) => {
+            let read = file.take(HEADER).read_to_end(&mut header);
+            read.map_err(file_error("read", &log))?;
+        }
+        Err(error) if error.kind() == ErrorKind::NotFound => {}
+        Err(error) => return Err(file_error("read", &log)(error)),
+    }
+    Ok(Some(State { facts, header }))
+}
+
+/// Copies a file for root only; false when it is not there.
+fn read_into(from: &Path, to: &Path) -> Result<bool, CopyError> {
+    let mut source = match File::open(from) {
+        Ok(file) => file,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
+        Err(error) => return Err(file_error("read", from)(error)),
+    };
+    let mut target = new_file(to)?;
+    std::io::copy(&mut source, &mut target).map_err(file_error("read", from))?;
+    Ok(true)
+}
+
+/// Removes everything in a directory, which is made if it is not there.
+///
+/// # Errors
+/// Something cannot be removed.
+pub fn clear(directory: &Path) -> Result<(), CopyError> {
+    make_directory(directory)?;
+    let list = |error| file_error("read", directory)(error);
+    for entry in fs::read_dir(directory).map_err(list)? {
+        let path = entry.map_err(list)?.path();
+        let removed = if path.is_dir() {
+            fs::remove_dir_all(&path)
+        } else {
+            fs::remove_file(&path)
+        };
+        removed.map_err(file_error("remove", &path))?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_copy_that_is_gone_is_read_again_and_no_error() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut base = Copy::begin(dir.path(), 1).unwrap();
+        base.sync().unwrap();
+        let copy = Copy::peek(dir.path()).unwrap().unwrap();
+        assert!(state(&copy).unwrap().is_some());
+        fs::remove_dir_all(copy.store().parent().unwrap()).unwrap();
+        assert_eq!(state(&copy).unwrap(), None);
+    }
+}

@@ -1,0 +1,168 @@
+//! The checks of the copy before it becomes the master's: one that is damaged, and one that may be older than
+//! that of another standby, is promoted by force only.
+
+use halite_core::clock::millis;
+use halite_errors::chain;
+use halite_store::Millis;
+
+use super::super::compare::StandsBy;
+use super::super::copy::Copy;
+use super::super::declared::{declaration, other_standbys};
+use super::super::directory;
+use super::super::report::{age, report};
+use super::error::{CheckError, PromoteError};
+use super::{Promotion, Wanted};
+
+/// The least difference by which another copy is newer: standbys notice the end of a master at different times.
+const NEWER: Millis = 60_000;
+
+impl Promotion<'_> {
+    /// Refuses a copy that is not what this standby has acknowledged. Nothing is changed; the daemon must
+    /// not run.
+    pub(super) fn check_copy(&self, wanted: &Wanted) -> Result<(), PromoteError> {
+        let copy = Copy::open(&directory(self.config))?.ok_or(PromoteError::NoCopy)?;
+        let damage: Vec<String> = copy.damage().iter().map(|damage| chain(damage)).collect();
+        if damage.is_empty() || wanted.force {
+            return Ok(());
+        }
+        Err(CheckError::Damaged {
+            damage: damage.join("; "),
+            cluster: self.config.cluster.clone(),
+        }
+        .into())
+    }
+
+    /// Refuses a copy when another standby that has answered has a newer one, or when the master may have gone on
+    /// without this standby and one that is declared does not answer.
+    pub(super) fn check_age(
+        &self,
+        wanted: &Wanted,
+        standbys: &[StandsBy],
+    ) -> Result<(), PromoteError> {
+        let (Some(report), false) = (report(self.config)?, wanted.force) else {
+            return Ok(());
+        };
+        let now = self.clock.now();
+        let missed = report.missed(now);
+        let own = millis(report.until()).unwrap_or_default();
+        let least = if missed.is_some() { 0 } else { NEWER };
+        let newest = standbys.iter().max_by_key(|standby| millis(&standby.until));
+        let newer = newest.filter(|newest| {
+            millis(&newest.until).is_some_and(|until| until.saturating_sub(own) > least)
+        });
+        if let Some(newer) = newer {
+            return Err(CheckError::Older {
+                until: report.until().to_owned(),
+                other: newer.host.clone(),
+                newer: newer.until.clone(),
+                cluster: self.config.cluster.clone(),
+            }
+            .into());
+        }
+        let Some(missed) = missed else { return Ok(()) };
+        let copy = Copy::peek(&directory(self.config))?;
+        let files = copy.as_ref().map(Copy::root_of_files);
+        // Documents that cannot be read name no other standby; its copy would have the same.
+        let declared = files.and_then(|files| declaration(&files).ok());
+        let others = declared.map(|declared| other_standbys(self.config, &declared));
+        let mut others = others.unwrap_or_default();
+        // Those that have answered have no newer copy, unless they do not know how old it is.
+        let known = |standby: &&StandsBy| millis(&standby.until).is_some();
+        others.retain(|name| {
+            let mut answered = standbys.iter().filter(known);
+            !answered.any(|standby| standby.host == *name)
+        });
+        if others.is_empty() {
+            return Ok(());
+        }
+        let until = report.until().to_owned();
+        let age = age(millis(&until).map_or(0, |until| now - until));
+        Err(CheckError::Behind {
+            until,
+            age,
+            missed,
+            others: others.join(", "),
+            cluster: self.config.cluster.clone(),
+        }
+        .into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use halite_core::clock::{ManualClock, rfc3339};
+
+    use super::super::super::report::{Missed, Report};
+    use super::super::super::tests::Host;
+    use super::super::Unit;
+    use super::*;
+
+    const NOW: Millis = 1_800_000_000_000;
+
+    struct Unused;
+
+    impl Unit for Unused {
+        fn stop(&self) -> io::Result<()> {
+            unreachable!("nothing is changed")
+        }
+
+        fn start(&self) -> io::Result<()> {
+            unreachable!("nothing is changed")
+        }
+    }
+
+    /// The check of a copy of an hour ago, when another standby has one that is so much newer.
+    fn check(is_behind: bool, newer: Option<Millis>, force: bool) -> Result<(), PromoteError> {
+        let host = Host::new();
+        let until = NOW - 3_600_000;
+        let report = Report {
+            master: "10.0.0.11:4550".to_owned(),
+            since: rfc3339(until),
+            following: false,
+            alive: Some(rfc3339(NOW)),
+            missed: is_behind.then(|| Missed::Answered { at: rfc3339(NOW) }),
+        };
+        let root = directory(&host.config);
+        std::fs::create_dir(&root).unwrap();
+        let text = serde_json::to_vec(&report).unwrap();
+        std::fs::write(root.join("report.json"), text).unwrap();
+        let other = StandsBy {
+            address: "10.0.0.13:4550".to_owned(),
+            host: "cp-3".to_owned(),
+            epoch: halite_proto::v1::Epoch::unproven(1),
+            followed: None,
+            until: newer.map_or_else(String::new, |newer| rfc3339(until + newer)),
+        };
+        let clock = ManualClock::at(NOW);
+        let promotion = Promotion::new(&host.config, host.directory.path(), &clock, &Unused);
+        let wanted = Wanted {
+            force,
+            cluster: None,
+        };
+        promotion.check_age(&wanted, &[other])
+    }
+
+    #[test]
+    fn the_older_of_two_copies_is_promoted_by_force_only() {
+        for (is_behind, newer, is_refused) in [
+            // Both followed to the end, of which they have heard at different times.
+            (false, Some(NEWER), false),
+            (false, Some(NEWER + 1), true),
+            (false, Some(-3_600_000), false),
+            (true, Some(1), true),
+            (true, Some(0), false),
+            (true, None, false),
+        ] {
+            let checked = check(is_behind, newer, false);
+            assert_eq!(checked.is_err(), is_refused, "{is_behind} {newer:?}");
+            let Err(error) = checked else { continue };
+            let text = error.to_string();
+            for part in ["promote cp-3", "--force --cluster prod"] {
+                assert!(text.contains(part), "{part}: {text}");
+            }
+            check(is_behind, newer, true).unwrap();
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! Events, audit, facts, blobs.
+
+use halite_proto::ids::MinionId;
+use sqlx::Row as _;
+
+use super::Store;
+use crate::records::{Audit, AuditFilter, Event, Facts};
+use crate::{Millis, StoreError};
+
+type Outcome<T> = Result<T, StoreError>;
+
+impl Store {
+    /// Appends an event; its `seq` is ignored, the new one is returned. Sequence numbers only grow.
+    pub async fn append_event(&self, event: &Event) -> Outcome<i64> {
+        let mut write = self.writer.begin().await?;
+        let done = sqlx::query(
+            "INSERT INTO events (tag, time, data_json, last, retcode) VALUES (?, ?, ?, ?, ?)",
+        )
+        .bind(&event.tag)
+        .bind(event.time)
+        .bind(&event.data_json)
+        .bind(event.last)
+        .bind(event.retcode)
+        .execute(&mut *write)
+        .await?;
+        write.commit().await?;
+        Ok(done.last_insert_rowid())
+    }
+
+    /// Events with a sequence number above `after` whose tag begins with `prefix`, oldest first, at
+    /// most `limit`.
+    pub async fn events(&self, prefix: &str, after: i64, limit: u32) -> Outcome<Vec<Event>> {
+        // Compared as text, not with LIKE or GLOB: a prefix may hold their wildcards.
+        Ok(sqlx::query_as(
+            "SELECT * FROM events WHERE seq > ? AND substr(tag, 1, length(?)) = ? ORDER BY seq LIMIT ?",
+        )
+        .bind(after)
+        .bind(prefix)
+        .bind(prefix)
+        .bind(limit)
+        .fetch_all(&self.reader)
+        .await?)
+    }
+
+    /// Removes events and audit lines older than `before`; how many.
+    pub async fn prune(&self, before: Millis) -> Outcome<u64> {
+        let mut write = self.writer.begin().await?;
+        let events = sqlx::query("DELETE FROM events WHERE time < ?").bind(before);
+        let events = events.execute(&mut *write).await?.rows_affected();
+        let audit = sqlx::query("DELETE FROM audit WHERE time < ?").bind(before);
+        let audit = audit.execute(&mut *write).await?.rows_affected();
+        write.commit().await?;
+        Ok(events + audit)
+    }
+
+    /// Appends an audit line.
+    pub async fn append_audit(&self, line: &Audit) -> Outcome<()> {
+        let mut write = self.writer.begin().await?;
+        sqlx::query("INSERT INTO audit (time, who, method, what, outcome) VALUES (?, ?, ?, ?, ?)")
+            .bind(line.time)
+            .bind(&line.who)
+            .bind(&line.method)
+            .bind(&line.what)
+            .bind(&line.outcome)
+            .execute(&mut *write)
+            .await?;
+        write.commit().await?;
+        Ok(())
+    }
+
+    /// Audit lines, the newest first.
+    pub async fn audit(&self, filter: &AuditFilter) -> Outcome<Vec<Audit>> {
+        Ok(sqlx::query_as(
+            "SELECT * FROM audit WHERE (?1 IS NULL OR time >= ?1) AND (?2 IS NULL OR time < ?2) \
+             AND (?3 IS NULL OR who = ?3) AND (?4 IS NULL OR method = ?4) ORDER BY seq DESC LIMIT ?5",
+        )
+        .bind(filter.since)
+        .bind(filter.until)
+        .bind(&filter.who)
+        .bind(&filter.method)
+        .bind(filter.limit)
+        .fetch_all(&self.reader)
+        .await?)
+    }
+
+    /// Stores what a minion says of itself.
+    pub async fn put_facts(&self, facts: &Facts) -> Outcome<()> {
+        let mut write = self.writer.begin().await?;
+        sqlx::query(
+            "INSERT OR REPLACE INTO facts (minion, grains_json, version, last_seen) VALUES (?, ?, ?, ?)",
+        )
+        .bind(facts.minion.as_str())
+        .bind(&facts.grains_json)
+        .bind(&facts.version)
+        .bind(facts.last_seen)
+        .execute(&mut *write)
+        .await?;
+        write.commit().await?;
+        Ok(())
+    }
+
+    /// Sets when a minion was last heard of; without facts this does nothing.
+    pub async fn touch(&self, minion: &MinionId, now: Millis) -> Outcome<()> {
+        let mut write = self.writer.begin().await?;
+        sqlx::query("UPDATE facts SET last_seen = ? WHERE minion = ?")
+            .bind(now)
+            .bind(minion.as_str())
+            .execute(&mut *write)
+            .await?;
+        write.commit().await?;
+        Ok(())
+    }
+
+    /// What a minion last said of itself.
+    pub async fn facts(&self, minion: &MinionId) -> Outcome<Option<Facts>> {
+        Ok(sqlx::query_as("SELECT * FROM facts WHERE minion = ?")
+            .bind(minion.as_str())
+            .fetch_optional(&self.reader)
+            .await?)
+    }
+
+    /// All facts, by minion.
+    pub async fn all_facts(&self) -> Outcome<Vec<Facts>> {
+        Ok(sqlx::query_as("SELECT * FROM facts ORDER BY minion")
+            .fetch_all(&self.reader)
+            .await?)
+    }
+
+    /// Keeps, or keeps on, a rendered file by the SHA-256 (hex) of its content, so that a stored
+    /// job can be sent again.
+    pub async fn put_blob(&self, sha256: &str, content: &[u8], now: Millis) -> Outcome<()> {
+        let mut write = self.writer.begin().await?;
+        sqlx::query(
+            "INSERT INTO blobs (sha256, content, used) VALUES (?, ?, ?) \
+             ON CONFLICT (sha256) DO UPDATE SET used = excluded.used",
+        )
+        .bind(sha256)
+        .bind(content)
+        .bind(now)
+        .execute(&mut *write)
+        .await?;
+        write.commit().await?;
+        Ok(())
+    }
+
+    /// A kept file.
+    pub async fn blob(&self, sha256: &str) -> Outcome<Option<Vec<u8>>> {
+        let row = sqlx::query("SELECT content FROM blobs WHERE sha256 = ?")
+            .bind(sha256)
+            .fetch_optional(&self.reader)
+            .await?;
+        Ok(row.map(|row| row.try_get(0)).transpose()?)
+    }
+}

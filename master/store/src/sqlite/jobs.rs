@@ -1,0 +1,352 @@
+//! Jobs and their rows.
+
+use halite_proto::ids::{JobId, MinionId};
+use sqlx::SqliteConnection;
+
+use super::Store;
+use super::rows::json;
+use crate::records::{Answer, Job, JobRow, MinionBundle, Part};
+use crate::{Created, Millis, StoreError};
+
+type Outcome<T> = Result<T, StoreError>;
+
+/// The return code of an interrupted job.
+const INTERRUPTED: i32 = 2;
+
+pub(super) async fn write_return(
+    to: &mut SqliteConnection,
+    jid: &JobId,
+    minion: &MinionId,
+    answer: &Answer,
+) -> Outcome<bool> {
+    let done = sqlx::query(
+        "UPDATE job_rows SET state = 'returned', return_json = ?, retcode = ?, error = ?, ended = ? \
+         WHERE jid = ? AND minion = ? AND state <> 'returned'",
+    )
+    .bind(&answer.return_json)
+    .bind(answer.retcode)
+    .bind(&answer.error)
+    .bind(answer.when)
+    .bind(jid.as_str())
+    .bind(minion.as_str())
+    .execute(&mut *to)
+    .await?;
+    let first = done.rows_affected() > 0;
+    if first {
+        // A late answer: what was said of the job without it no longer holds.
+        sqlx::query(
+            "UPDATE jobs SET retcode = EXISTS ( \
+               SELECT 1 FROM job_rows WHERE job_rows.jid = jobs.jid AND (state <> 'returned' OR retcode <> 0)) \
+             WHERE jid = ? AND status = 'finished'",
+        )
+        .bind(jid.as_str())
+        .execute(&mut *to)
+        .await?;
+    }
+    if first && answer.retcode == 0 {
+        note_highstate(to, jid, minion).await?;
+    }
+    Ok(first)
+}
+
+/// Finishes a job whose last answer is there.
+pub(super) async fn finish_job(to: &mut SqliteConnection, jid: &JobId, now: Millis) -> Outcome<()> {
+    sqlx::query(
+        "UPDATE jobs SET status = 'finished', finished = ?, retcode = EXISTS ( \
+           SELECT 1 FROM job_rows WHERE job_rows.jid = jobs.jid AND (state <> 'returned' OR retcode <> 0)) \
+         WHERE jid = ? AND status = 'running' AND NOT EXISTS ( \
+           SELECT 1 FROM job_rows WHERE job_rows.jid = jobs.jid AND state IN ('queued', 'sent', 'started'))",
+    )
+    .bind(now)
+    .bind(jid.as_str())
+    .execute(to)
+    .await?;
+    Ok(())
+}
+
+/// What succeeded as a whole leaves nothing of the bundles before.
+async fn note_highstate(to: &mut SqliteConnection, jid: &JobId, minion: &MinionId) -> Outcome<()> {
+    let bundle: Option<Option<String>> = sqlx::query_scalar(
+        "SELECT coalesce(job_rows.bundle, jobs.bundle) FROM jobs JOIN job_rows ON job_rows.jid = jobs.jid \
+         WHERE jobs.jid = ? AND minion = ? AND function = 'state.highstate' AND test = 0",
+    )
+    .bind(jid.as_str())
+    .bind(minion.as_str())
+    .fetch_optional(&mut *to)
+    .await?;
+    let Some(bundle) = bundle.flatten() else {
+        return Ok(());
+    };
+    sqlx::query("DELETE FROM minion_bundles WHERE minion = ? AND jid < ?")
+        .bind(minion.as_str())
+        .bind(jid.as_str())
+        .execute(&mut *to)
+        .await?;
+    // One that expired may answer after its successor did.
+    sqlx::query(
+        "UPDATE minion_bundles SET highstate = ?1 \
+         WHERE minion = ?2 AND bundle = ?3 AND coalesce(highstate, '') < ?1",
+    )
+    .bind(jid.as_str())
+    .bind(minion.as_str())
+    .bind(bundle)
+    .execute(to)
+    .await?;
+    Ok(())
+}
+
+impl Store {
+    /// Stores a job and its rows, all or nothing, before anything is sent. With a request id that
+    /// is there already, nothing is stored and the job of that id is returned.
+    pub async fn create_job(&self, job: &Job, rows: &[JobRow]) -> Outcome<Created<Job>> {
+        let mut write = self.writer.begin().await?;
+        if let Some(id) = &job.request_id {
+            let there = sqlx::query_as("SELECT * FROM jobs WHERE request_id = ?")
+                .bind(id)
+                .fetch_optional(&mut *write)
+                .await?;
+            if let Some(there) = there {
+                write.commit().await?;
+                return Ok(Created::Existing(there));
+            }
+        }
+        sqlx::query(
+            "INSERT INTO jobs (jid, function, args_json, test, operator, target, minions, created, deadline, request_id, \
+             status, retcode, finished, bundle, minion_order, boot, boot_deadline) \
+             VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        )
+        .bind(job.jid.as_str())
+        .bind(&job.function)
+        .bind(&job.args_json)
+        .bind(job.test)
+        .bind(&job.operator)
+        .bind(&job.target)
+        .bind(json(&job.minions)?)
+        .bind(job.created)
+        .bind(job.deadline)
+        .bind(&job.request_id)
+        .bind(job.status.as_str())
+        .bind(job.retcode)
+        .bind(job.finished)
+        .bind(&job.bundle)
+        .bind(json(&job.order)?)
+        .bind(job.steady_deadline.as_ref().map(|known| &known.boot))
+        .bind(job.steady_deadline.as_ref().map(|known| known.millis))
+        .execute(&mut *write)
+        .await?;
+        for row in rows {
+            sqlx::query(
+                "INSERT INTO job_rows (jid, minion, low_json, state, return_json, retcode, error, sent, started, ended, bundle) \
+                 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            )
+            .bind(row.jid.as_str())
+            .bind(row.minion.as_str())
+            .bind(&row.low_json)
+            .bind(row.state.as_str())
+            .bind(&row.return_json)
+            .bind(row.retcode)
+            .bind(&row.error)
+            .bind(row.sent)
+            .bind(row.started)
+            .bind(row.ended)
+            .bind(&row.bundle)
+            .execute(&mut *write)
+            .await?;
+            let bundle = row.bundle.as_ref().or(job.bundle.as_ref());
+            if let Some(bundle) = bundle.filter(|_| !job.test) {
+                sqlx::query(
+                    "INSERT INTO minion_bundles (minion, bundle, jid) VALUES (?, ?, ?) \
+                     ON CONFLICT (minion, bundle) DO UPDATE SET jid = max(jid, excluded.jid)",
+                )
+                .bind(row.minion.as_str())
+                .bind(bundle)
+                .bind(job.jid.as_str())
+                .execute(&mut *write)
+                .await?;
+            }
+        }
+        write.commit().await?;
+        Ok(Created::New)
+    }
+
+    /// A job.
+    pub async fn job(&self, jid: &JobId) -> Outcome<Option<Job>> {
+        Ok(sqlx::query_as("SELECT * FROM jobs WHERE jid = ?")
+            .bind(jid.as_str())
+            .fetch_optional(&self.reader)
+            .await?)
+    }
+
+    /// The newest jobs first, at most `limit`.
+    pub async fn jobs(&self, limit: u32) -> Outcome<Vec<Job>> {
+        Ok(
+            sqlx::query_as("SELECT * FROM jobs ORDER BY jid DESC LIMIT ?")
+                .bind(limit)
+                .fetch_all(&self.reader)
+                .await?,
+        )
+    }
+
+    /// Jobs that are not finished, oldest first: what a restarted master takes up again.
+    pub async fn open_jobs(&self) -> Outcome<Vec<Job>> {
+        Ok(
+            sqlx::query_as("SELECT * FROM jobs WHERE status = 'running' ORDER BY jid")
+                .fetch_all(&self.reader)
+                .await?,
+        )
+    }
+
+    /// A job's parts, by minion.
+    pub async fn parts(&self, jid: &JobId) -> Outcome<Vec<Part>> {
+        Ok(sqlx::query_as(
+            "SELECT minion, state, retcode, error, ended FROM job_rows WHERE jid = ? ORDER BY minion",
+        )
+        .bind(jid.as_str())
+        .fetch_all(&self.reader)
+        .await?)
+    }
+
+    /// A job's rows of these minions, by minion, with their returns; their low states are not read.
+    pub async fn returns(&self, jid: &JobId, of: &[MinionId]) -> Outcome<Vec<JobRow>> {
+        Ok(sqlx::query_as(
+            "SELECT jid, minion, NULL AS low_json, state, return_json, retcode, error, sent, started, ended, bundle \
+             FROM job_rows WHERE jid = ? AND minion IN (SELECT value FROM json_each(?)) ORDER BY minion",
+        )
+        .bind(jid.as_str())
+        .bind(json(of)?)
+        .fetch_all(&self.reader)
+        .await?)
+    }
+
+    /// One row.
+    pub async fn row(&self, jid: &JobId, minion: &MinionId) -> Outcome<Option<JobRow>> {
+        Ok(
+            sqlx::query_as("SELECT * FROM job_rows WHERE jid = ? AND minion = ?")
+                .bind(jid.as_str())
+                .bind(minion.as_str())
+                .fetch_optional(&self.reader)
+                .await?,
+        )
+    }
+
+    /// A minion's rows that are queued, sent or started, oldest job first: what a reconnected
+    /// minion is sent again.
+    pub async fn open_rows(&self, minion: &MinionId) -> Outcome<Vec<JobRow>> {
+        Ok(sqlx::query_as(
+            "SELECT * FROM job_rows WHERE minion = ? AND state IN ('queued', 'sent', 'started') ORDER BY jid",
+        )
+        .bind(minion.as_str())
+        .fetch_all(&self.reader)
+        .await?)
+    }
+
+    /// Of which bundles minions may have something, by minion and bundle: of the one of a minion's
+    /// last highstate that succeeded, and of each that a job since then was made from, from the
+    /// moment in which that job is stored. Neither the age of a job nor the removal of a key takes
+    /// it away.
+    pub async fn minion_bundles(&self) -> Outcome<Vec<MinionBundle>> {
+        Ok(
+            sqlx::query_as("SELECT * FROM minion_bundles ORDER BY minion, bundle")
+                .fetch_all(&self.reader)
+                .await?,
+        )
+    }
+
+    /// Queued, sent or started → lost, with the reason as error; false when it was past that.
+    pub async fn mark_lost(
+        &self,
+        jid: &JobId,
+        minion: &MinionId,
+        why: &str,
+        now: Millis,
+    ) -> Outcome<bool> {
+        self.set_lost(jid, minion, why, None, now).await
+    }
+
+    /// As [`Store::mark_lost`], with the return code of an interrupted job: its minion no longer
+    /// knows it.
+    pub async fn mark_interrupted(
+        &self,
+        jid: &JobId,
+        minion: &MinionId,
+        why: &str,
+        now: Millis,
+    ) -> Outcome<bool> {
+        let retcode = Some(INTERRUPTED);
+        self.set_lost(jid, minion, why, retcode, now).await
+    }
+
+    async fn set_lost(
+        &self,
+        jid: &JobId,
+        minion: &MinionId,
+        why: &str,
+        retcode: Option<i32>,
+        now: Millis,
+    ) -> Outcome<bool> {
+        let mut write = self.writer.begin().await?;
+        let done = sqlx::query(
+            "UPDATE job_rows SET state = 'lost', error = ?, retcode = ?, ended = ? \
+             WHERE jid = ? AND minion = ? AND state IN ('queued', 'sent', 'started')",
+        )
+        .bind(why)
+        .bind(retcode)
+        .bind(now)
+        .bind(jid.as_str())
+        .bind(minion.as_str())
+        .execute(&mut *write)
+        .await?;
+        write.commit().await?;
+        Ok(done.rows_affected() > 0)
+    }
+
+    /// Marks a job as finished, with its overall return code.
+    pub async fn finish_job(&self, jid: &JobId, retcode: i32, now: Millis) -> Outcome<()> {
+        let mut write = self.writer.begin().await?;
+        sqlx::query("UPDATE jobs SET status = 'finished', retcode = ?, finished = ? WHERE jid = ?")
+            .bind(retcode)
+            .bind(now)
+            .bind(jid.as_str())
+            .execute(&mut *write)
+            .await?;
+        write.commit().await?;
+        Ok(())
+    }
+
+    /// Removes finished jobs and ended runs, oldest first, at most `limit` of each; how many. All
+    /// of these stay:
+    ///
+    /// - what ended at `before` or later, and the last `keep` of each however old;
+    /// - what has not ended, and the jobs of a run that has not;
+    /// - a job of which an answer may still come: a part has not ended, or was sent and has timed
+    ///   out while its minion is accepted.
+    pub async fn prune_jobs(&self, before: Millis, keep: u32, limit: u32) -> Outcome<u64> {
+        let mut write = self.writer.begin().await?;
+        // Rows and steps go with their job and run (ON DELETE CASCADE).
+        let jobs = sqlx::query(
+            "DELETE FROM jobs WHERE jid IN ( \
+               SELECT jid FROM jobs AS old WHERE status = 'finished' AND finished < ? \
+               AND jid NOT IN (SELECT jid FROM jobs ORDER BY jid DESC LIMIT ?) \
+               AND NOT EXISTS (SELECT 1 FROM job_rows WHERE job_rows.jid = old.jid AND state <> 'returned' \
+                 AND NOT (state = 'lost' AND (sent IS NULL AND started IS NULL \
+                   OR minion NOT IN (SELECT id FROM keys WHERE keys.state = 'accepted')))) \
+               AND NOT EXISTS (SELECT 1 FROM runs WHERE runs.status = 'running' AND old.operator = 'run:' || runs.id) \
+               ORDER BY jid LIMIT ?)",
+        )
+        .bind(before)
+        .bind(keep)
+        .bind(limit);
+        let jobs = jobs.execute(&mut *write).await?.rows_affected();
+        let runs = sqlx::query(
+            "DELETE FROM runs WHERE id IN ( \
+               SELECT id FROM runs WHERE status <> 'running' AND changed < ? \
+               AND id NOT IN (SELECT id FROM runs ORDER BY id DESC LIMIT ?) ORDER BY id LIMIT ?)",
+        )
+        .bind(before)
+        .bind(keep)
+        .bind(limit);
+        let runs = runs.execute(&mut *write).await?.rows_affected();
+        write.commit().await?;
+        Ok(jobs + runs)
+    }
+}

@@ -1,0 +1,192 @@
+//! A store that goes back to an earlier state.
+
+use halite_proto::role::Role;
+use sqlx::Connection as _;
+use tempfile::TempDir;
+
+use super::tests::fresh;
+use super::{Store, raise_epoch};
+use crate::records::{Answer, Key, KeyState, Operator, RowState};
+use crate::samples::jid;
+use crate::samples::minion;
+use crate::{JobRow, samples};
+
+/// Puts the good copy in the place of the store, as its advice says.
+async fn go_back(store: Store, directory: &TempDir) -> Store {
+    store.close().await;
+    let path = directory.path().join("store.db");
+    std::fs::copy(directory.path().join("store.db.backup"), &path).unwrap();
+    Store::open(&path).await.unwrap()
+}
+
+#[tokio::test]
+async fn a_store_that_goes_back_raises_the_epoch_and_does_nothing_again() {
+    let (store, directory) = fresh().await;
+    let row = |minion: &str| JobRow::queued(&jid(1), &crate::samples::minion(minion), None);
+    store
+        .create_job(&samples::job(1, None), &[row("a"), row("b"), row("c")])
+        .await
+        .unwrap();
+    store.mark_sent(&jid(1), &minion("b"), 3).await.unwrap();
+    let answer = Answer {
+        retcode: 0,
+        return_json: "1".into(),
+        error: String::new(),
+        when: 4,
+    };
+    store
+        .record_return(&jid(1), &minion("c"), &answer)
+        .await
+        .unwrap();
+    store
+        .create_run(&samples::run(2, None), &[samples::step(2, 0)])
+        .await
+        .unwrap();
+    store.put_token(&samples::token("t", 1)).await.unwrap();
+    assert_eq!(store.epoch(), 1);
+    store.write_backup().await.unwrap();
+    store.close().await;
+    // A start, also after a kill, is no way back.
+    let path = directory.path().join("store.db");
+    let store = Store::open(&path).await.unwrap();
+    assert_eq!(
+        (store.epoch(), store.open_jobs().await.unwrap().len()),
+        (1, 1)
+    );
+
+    let store = go_back(store, &directory).await;
+    assert_eq!(store.epoch(), 2);
+    assert!(store.open_jobs().await.unwrap().is_empty());
+    assert!(store.open_runs().await.unwrap().is_empty());
+    assert!(store.tokens().await.unwrap().is_empty());
+    let rows = store.parts(&jid(1)).await.unwrap();
+    let states: Vec<RowState> = rows.iter().map(|row| row.state).collect();
+    assert_eq!(states, [RowState::Lost, RowState::Lost, RowState::Returned]);
+    assert!(rows[0].error.contains("went back to an earlier state"));
+    // A true return still counts.
+    assert!(
+        store
+            .record_return(&jid(1), &minion("b"), &answer)
+            .await
+            .unwrap()
+    );
+    // The same copy once more, and a store without the mark that has seen less.
+    let store = go_back(store, &directory).await;
+    assert_eq!(store.epoch(), 3);
+    store.close().await;
+    let earlier = std::fs::read(&path).unwrap();
+    Store::open(&path).await.unwrap().close().await;
+    std::fs::write(&path, earlier).unwrap();
+    assert_eq!(Store::open(&path).await.unwrap().epoch(), 4);
+}
+
+#[tokio::test]
+async fn a_store_that_goes_back_lets_no_revoked_key_in() {
+    let (store, directory) = fresh().await;
+    let of = |id: &str, state| Key {
+        fingerprint: format!("of-{id}"),
+        ..samples::key(id, state)
+    };
+    for id in ["rejected", "deleted", "replaced", "readmitted", "good"] {
+        store.put_key(&of(id, KeyState::Accepted)).await.unwrap();
+    }
+    let mut operator = Operator {
+        name: "eve".to_owned(),
+        role: Role::Admin,
+        fingerprint: Some("of-eve".to_owned()),
+        created: 1,
+        creator: "root".to_owned(),
+        expires: None,
+        revoked: None,
+    };
+    store.put_operator(&operator).await.unwrap();
+    store.write_backup().await.unwrap();
+    store
+        .put_key(&of("rejected", KeyState::Rejected))
+        .await
+        .unwrap();
+    assert!(store.delete_key(&minion("deleted")).await.unwrap());
+    let other = Key {
+        fingerprint: "another".to_owned(),
+        ..of("replaced", KeyState::Accepted)
+    };
+    store.put_key(&other).await.unwrap();
+    for state in [KeyState::Rejected, KeyState::Accepted] {
+        store.put_key(&of("readmitted", state)).await.unwrap();
+    }
+    store.revoke(&samples::revocation("01")).await.unwrap();
+    operator.revoked = Some(5);
+    store.put_operator(&operator).await.unwrap();
+
+    let store = go_back(store, &directory).await;
+    let keys = store.keys().await.unwrap();
+    let accepted = keys.iter().filter(|key| key.state == KeyState::Accepted);
+    let accepted: Vec<&str> = accepted.map(|key| key.id.as_str()).collect();
+    assert_eq!(accepted, ["good", "readmitted"]);
+    let revocations = store.revocations().await.unwrap();
+    assert_eq!(revocations[0].serial, "01");
+    assert!(store.operators().await.unwrap()[0].revoked.is_some());
+    // As if it had been revoked now: a key that was there before is no newer, and the next one is.
+    let good = minion("good");
+    assert!(!store.is_key_newer(&good, "eve").await.unwrap());
+    store.delete_key(&good).await.unwrap();
+    store
+        .put_key(&of("good", KeyState::Accepted))
+        .await
+        .unwrap();
+    assert!(store.is_key_newer(&good, "eve").await.unwrap());
+}
+
+/// Makes a closed store as that of an earlier version, which knew no holder.
+async fn make_earlier(path: &std::path::Path) {
+    let options = sqlx::sqlite::SqliteConnectOptions::new().filename(path);
+    let mut store = sqlx::SqliteConnection::connect_with(&options)
+        .await
+        .unwrap();
+    for change in [
+        "ALTER TABLE lineage DROP COLUMN holder",
+        "ALTER TABLE lineage DROP COLUMN holder_epoch",
+        "DELETE FROM _sqlx_migrations WHERE version = 11",
+    ] {
+        sqlx::query(change).execute(&mut store).await.unwrap();
+    }
+    store.close().await.unwrap();
+}
+
+#[tokio::test]
+async fn the_holder_changes_with_the_epoch_and_only_with_it() {
+    let (store, directory) = fresh().await;
+    let path = directory.path().join("store.db");
+    let first = store.holder().to_owned();
+    store.write_backup().await.unwrap();
+    store.close().await;
+    let store = Store::open(&path).await.unwrap();
+    assert_eq!(store.holder(), first, "a restart");
+    let store = go_back(store, &directory).await;
+    assert_ne!(store.holder(), first, "a way back");
+    let second = store.holder().to_owned();
+    store.close().await;
+    // A promotion that was interrupted and is repeated, with a start in between.
+    let mut held = Vec::new();
+    for _ in 0..2 {
+        raise_epoch(&path, 7).await.unwrap();
+        let store = Store::open(&path).await.unwrap();
+        assert_eq!(store.epoch(), 7);
+        held.push(store.holder().to_owned());
+        store.close().await;
+    }
+    assert_ne!(held[0], second);
+    assert_eq!(held[0], held[1]);
+}
+
+#[tokio::test]
+async fn a_copy_of_an_earlier_version_is_promoted() {
+    let (store, directory) = fresh().await;
+    let path = directory.path().join("store.db");
+    store.close().await;
+    make_earlier(&path).await;
+    raise_epoch(&path, 7).await.unwrap();
+    let store = Store::open(&path).await.unwrap();
+    assert_eq!(store.epoch(), 7);
+    assert!(!store.holder().is_empty());
+}

@@ -1,0 +1,78 @@
+//! What tests do to a store: they hold its writer, leave it no room, and have it refuse writes.
+
+use sqlx::Row as _;
+
+use super::{Store, StoreError};
+
+impl Store {
+    /// A file system that is full: the file may not grow beyond what it has now, or again up to so
+    /// many pages. Answers with the limit of before.
+    pub async fn limit_pages(&self, pages: Option<i64>) -> i64 {
+        let number = async |sql: String| -> i64 {
+            let row = sqlx::query(sqlx::AssertSqlSafe(sql))
+                .fetch_one(self.writer.pool())
+                .await
+                .unwrap();
+            row.try_get(0).unwrap()
+        };
+        let before = number("PRAGMA max_page_count".to_owned()).await;
+        let now = number("PRAGMA page_count".to_owned()).await;
+        number(format!("PRAGMA max_page_count = {}", pages.unwrap_or(now))).await;
+        before
+    }
+
+    /// Refuses writes, as for want of room: those of which SQLite's `CREATE TRIGGER` speaks with this event, its
+    /// table and its condition. Answers with the number of writes that were refused so far.
+    pub async fn refuse(&self, what: &str) -> tokio::sync::watch::Receiver<u32> {
+        let (count, refused) = tokio::sync::watch::channel(0);
+        let mut writer = self.writer.pool().acquire().await.unwrap();
+        for statement in [
+            "CREATE TABLE refused (n)".to_owned(),
+            format!(
+                "CREATE TRIGGER refuse BEFORE {what} BEGIN INSERT INTO refused VALUES (1); SELECT RAISE(FAIL, 'no room'); END"
+            ),
+        ] {
+            let done = sqlx::query(sqlx::AssertSqlSafe(statement)).execute(&mut *writer);
+            done.await.unwrap();
+        }
+        // The row goes with the transaction that is refused; the hook has seen it.
+        let mut handle = writer.lock_handle().await.unwrap();
+        handle.set_update_hook(move |change| {
+            if change.table == "refused" {
+                count.send_modify(|count| *count += 1);
+            }
+        });
+        refused
+    }
+
+    /// Takes again what it refuses.
+    pub async fn refuse_no_more(&self) {
+        let mut writer = self.writer.pool().acquire().await.unwrap();
+        for statement in ["DROP TRIGGER refuse", "DROP TABLE refused"] {
+            let done = sqlx::query(statement).execute(&mut *writer);
+            done.await.unwrap();
+        }
+    }
+
+    /// Makes texts unreadable, so that an answer which does not need them is told from one that
+    /// reads them all the same.
+    pub async fn spoil(&self, table_and_columns: &[(&str, &[&str])]) {
+        for (table, columns) in table_and_columns {
+            for column in *columns {
+                let sql = format!("UPDATE {table} SET {column} = CAST(x'ff' AS TEXT)");
+                let done = sqlx::query(sqlx::AssertSqlSafe(sql)).execute(self.writer.pool());
+                done.await.unwrap();
+            }
+        }
+    }
+
+    /// Writes the log into the store's file, as a large one is after a commit.
+    pub async fn checkpoint(&self) -> Result<(), StoreError> {
+        self.writer.checkpoint().await
+    }
+
+    /// Holds the only writer, so that every change waits until this is dropped.
+    pub async fn hold_writer(&self) -> sqlx::pool::PoolConnection<sqlx::Sqlite> {
+        self.writer.pool().acquire().await.unwrap()
+    }
+}

@@ -1,0 +1,85 @@
+//! Removal of what no record needs any more.
+
+use sqlx::Row as _;
+
+use super::Store;
+use crate::{Millis, StoreError};
+
+const DAY: Millis = 24 * 60 * 60 * 1000;
+/// A rendered file that no open job names is kept for the next job, which often names it again.
+const FILES: Millis = 7 * DAY;
+/// A low state is needed while its part may be sent; a day more for the operator who looks.
+const LOW_STATES: Millis = DAY;
+/// A certificate that has a successor is kept for the record.
+const CERTIFICATES: Millis = 90 * DAY;
+/// So is a token that admits no host.
+const TOKENS: Millis = 30 * DAY;
+
+/// Each statement has the moment before which something is old, the present, and a limit.
+const STATEMENTS: [(Millis, &str); 4] = [
+    (
+        FILES,
+        "DELETE FROM blobs WHERE sha256 IN ( \
+           SELECT sha256 FROM blobs WHERE used < ?1 AND ?2 > 0 AND NOT EXISTS ( \
+             SELECT 1 FROM job_rows WHERE job_rows.state IN ('queued', 'sent', 'started') \
+             AND instr(job_rows.low_json, blobs.sha256)) LIMIT ?3)",
+    ),
+    (
+        LOW_STATES,
+        "UPDATE job_rows SET low_json = NULL WHERE rowid IN ( \
+           SELECT rowid FROM job_rows WHERE low_json IS NOT NULL AND ended < ?1 AND ?2 > 0 \
+           AND state IN ('returned', 'lost') LIMIT ?3)",
+    ),
+    (
+        CERTIFICATES,
+        "DELETE FROM certificates WHERE rowid IN ( \
+           SELECT rowid FROM certificates AS old WHERE not_after < ?2 OR (created < ?1 AND EXISTS ( \
+             SELECT 1 FROM certificates AS newer WHERE newer.ca = old.ca AND newer.owner = old.owner \
+             AND NOT (old.tag = 'kubeconfig' AND old.owner LIKE 'operator:%') \
+             AND newer.tag = old.tag AND newer.subject = old.subject AND newer.created > old.created)) \
+           LIMIT ?3)",
+    ),
+    (
+        TOKENS,
+        "DELETE FROM tokens WHERE id IN ( \
+           SELECT id FROM tokens WHERE (expires < ?1 OR (uses_left = 0 AND created < ?1)) AND ?2 > 0 \
+           LIMIT ?3)",
+    ),
+];
+
+impl Store {
+    /// Removes what no record needs any more, at most `limit` of each kind; how many. These go:
+    ///
+    /// - rendered files that no open part of a job names and no job has named for a week;
+    /// - low states a day after their part has ended;
+    /// - certificates that have ended, and those of which there is a newer one after 90 days;
+    /// - tokens 30 days after they have ended, or were used up.
+    pub async fn prune_unused(&self, now: Millis, limit: u32) -> Result<u64, StoreError> {
+        let mut removed = 0;
+        for (age, statement) in STATEMENTS {
+            let mut write = self.writer.begin().await?;
+            let done = sqlx::query(statement)
+                .bind(now - age)
+                .bind(now)
+                .bind(limit)
+                .execute(&mut *write)
+                .await?;
+            removed += done.rows_affected();
+            write.commit().await?;
+        }
+        Ok(removed)
+    }
+
+    /// The bytes that the records take. What was removed is not given back to the file system; new
+    /// records take its place.
+    pub async fn size(&self) -> Result<u64, StoreError> {
+        let row = sqlx::query(
+            "SELECT (page_count - freelist_count) * page_size \
+             FROM pragma_page_count, pragma_freelist_count, pragma_page_size",
+        )
+        .fetch_one(&self.reader)
+        .await?;
+        let bytes: i64 = row.try_get(0)?;
+        Ok(bytes.unsigned_abs())
+    }
+}
