@@ -24,10 +24,11 @@ struct CommandOutput {
 }
 
 impl MinionAnswer {
-    /// Reads the JSON of a return; text that is not JSON is no value.
+    /// Reads the JSON of a return; `None` for `null`, and for text that is not JSON.
     #[must_use]
-    pub fn from_json(text: &str) -> Self {
-        Self(serde_json::from_str(text).unwrap_or_default())
+    pub fn from_json(text: &str) -> Option<Self> {
+        let value: Value = serde_json::from_str(text).ok()?;
+        (!value.is_null()).then_some(Self(value))
     }
 
     /// The states, if the function was a run of states.

@@ -77,8 +77,7 @@ pub fn to_text(document: &impl Document) -> String {
 /// # Errors
 /// The text is not JSON, or a document of another version, kind or form.
 pub fn from_text<T: Document>(text: &str) -> Result<T, ReadError> {
-    let mut fields: Map<String, Value> =
-        serde_json::from_str(text).map_err(ReadError::NotJson)?;
+    let mut fields: Map<String, Value> = serde_json::from_str(text).map_err(ReadError::NotJson)?;
     let mut take = |key: &str| match fields.remove(key) {
         Some(Value::String(text)) => text,
         _ => String::new(),
@@ -159,12 +158,19 @@ mod tests {
         };
         let text = to_text(&log);
         assert!(
-            text.starts_with(r#"{"apiVersion":"halite/v1","kind":"AuditLog","audit":[{"time":"1970"#),
+            text.starts_with(
+                r#"{"apiVersion":"halite/v1","kind":"AuditLog","audit":[{"time":"1970"#
+            ),
             "{text}"
         );
         assert_eq!(from_text::<AuditLog>(&text).unwrap(), log);
         let error = from_text::<TokenRevocation>(&text).unwrap_err();
-        assert!(error.to_string().contains("\"AuditLog\", not TokenRevocation"), "{error}");
+        assert!(
+            error
+                .to_string()
+                .contains("\"AuditLog\", not TokenRevocation"),
+            "{error}"
+        );
     }
 
     #[test]
@@ -174,7 +180,10 @@ mod tests {
         assert_eq!(read.state, TokenState::Other("lapsed".to_owned()));
         for other in [r#"{"token":"a"}"#, r#"{"apiVersion":"halite/v2"}"#] {
             let error = from_text::<TokenRevocation>(other).unwrap_err().to_string();
-            assert!(error.contains("use the program of the master's version"), "{error}");
+            assert!(
+                error.contains("use the program of the master's version"),
+                "{error}"
+            );
         }
         let error = from_text::<TokenRevocation>("[]").unwrap_err().to_string();
         assert!(error.contains("not a JSON object"), "{error}");

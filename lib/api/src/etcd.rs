@@ -20,9 +20,9 @@ pub struct EtcdStatus {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub quorum: Option<String>,
     /// The number of members that vote.
-    pub voters: u64,
+    pub voters: usize,
     /// The number of voters that serve.
-    pub serving: u64,
+    pub serving: usize,
     /// The members.
     pub members: Vec<EtcdMember>,
     /// The alarms that etcd has raised.

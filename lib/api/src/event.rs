@@ -229,12 +229,18 @@ mod tests {
                 }),
                 format!("halite/job/{JOB}/done"),
             ),
-            (wait(Some(job()), None, None), format!("halite/job/{JOB}/wait")),
+            (
+                wait(Some(job()), None, None),
+                format!("halite/job/{JOB}/wait"),
+            ),
             (
                 wait(Some(job()), None, Some(minion())),
                 format!("halite/job/{JOB}/wait/worker-1"),
             ),
-            (wait(None, Some(job()), None), format!("halite/run/{JOB}/wait")),
+            (
+                wait(None, Some(job()), None),
+                format!("halite/run/{JOB}/wait"),
+            ),
             (
                 EventData::KeyChanged(KeyChanged {
                     minion: minion(),
@@ -253,7 +259,11 @@ mod tests {
 
     #[test]
     fn data_of_another_version_is_kept() {
-        for tag in ["halite/job/1/new", "halite/job/20261121000000123000/moved", "x"] {
+        for tag in [
+            "halite/job/1/new",
+            "halite/job/20261121000000123000/moved",
+            "x",
+        ] {
             let data = EventData::read(tag, r#"{"a":1}"#);
             assert_eq!(data, EventData::Other(serde_json::json!({"a": 1})), "{tag}");
             assert_eq!(data.to_text(), r#"{"a":1}"#);

@@ -59,9 +59,10 @@ pub struct StateProgress {
     pub index: u32,
     /// The number of states.
     pub total: u32,
-    /// The return of the state, with Salt's names.
-    #[schemars(with = "Map<String, Value>")]
-    pub state: StateReturn,
+    /// The return of the state, with Salt's names. Absent if the master cannot read it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<Map<String, Value>>")]
+    pub state: Option<StateReturn>,
 }
 
 /// A minion's part of a job has ended: `halite/job/JOB/ret/MINION`.

@@ -20,6 +20,7 @@ mod health;
 mod job;
 mod keys;
 mod leaving;
+mod local;
 mod masters;
 mod outcome;
 #[cfg(test)]
@@ -50,14 +51,18 @@ pub use keys::{
     OperatorList, OperatorRevocation, OperatorState, Token, TokenList, TokenRevocation, TokenState,
 };
 pub use leaving::{DeclaredNode, LeavingHost};
-pub use masters::{FailedHandOver, Masters, StandbyHost, StandbyState};
+pub use local::{
+    BackupList, BackupOnDisk, BundleList, BundleOnSite, RegistryBackupList, RegistryBackupOnDisk,
+};
+pub use masters::{FailedHandOver, MasterList, Masters, StandbyHost, StandbyState};
 pub use outcome::{JobOutcome, MinionOutcome, RunOutcome, RunOutcomes};
 pub use render::{Grains, MinionPillar, RenderedFile, RenderedFiles, RenderedLow, TopStates};
 pub use run::{
     JobOrRun, Run, RunCancellation, RunList, RunStatus, RunSummary, Step, StepDetail, StepStatus,
 };
 pub use status::{
-    ApiServer, ApiState, BundleInUse, BundleOfSite, BundleRelease, ClusterDns, ClusterStatus, HighstateResult,
-    KubernetesNode, LastHighstate, NodeStatus, RecentRun, UpgradePlan, VirtualAddress,
+    ApiServer, ApiState, BundleInUse, BundleOfSite, BundleRelease, ClusterDns, ClusterStatus,
+    HighstateResult, KubernetesNode, LastHighstate, NodeStatus, RecentRun, UpgradePlan,
+    VirtualAddress,
 };
 pub use time::Time;

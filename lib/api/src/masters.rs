@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::Time;
+use crate::document::document;
 use crate::word::words;
 
 /// The master's host, its epoch and its standbys.
@@ -76,3 +77,20 @@ pub struct FailedHandOver {
     /// The reason of the failure.
     pub reason: String,
 }
+
+/// The master and its standbys (`ctl master list`). On a standby without a master it has what is known there.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct MasterList {
+    /// The addresses of the master, HOST:PORT.
+    pub master: Vec<String>,
+    /// The epoch of the master. Absent if it is not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub epoch: Option<u64>,
+    /// The standbys.
+    pub standbys: Vec<StandbyHost>,
+    /// What is wrong, one sentence each.
+    pub problems: Vec<String>,
+}
+
+document!(MasterList);

@@ -23,7 +23,10 @@ const HEAD: &str = "# Documents and events\n\n\
 fn schema<T: JsonSchema>() -> Value {
     let settings =
         SchemaSettings::draft2020_12().with(|settings| settings.inline_subschemas = true);
-    settings.into_generator().into_root_schema_for::<T>().to_value()
+    settings
+        .into_generator()
+        .into_root_schema_for::<T>()
+        .to_value()
 }
 
 fn text<'a>(schema: &'a Value, key: &str) -> &'a str {
@@ -32,7 +35,9 @@ fn text<'a>(schema: &'a Value, key: &str) -> &'a str {
 
 /// A description on one line.
 fn description(schema: &Value) -> String {
-    text(schema, "description").replace('\n', " ").replace('|', "\\|")
+    text(schema, "description")
+        .replace('\n', " ")
+        .replace('|', "\\|")
 }
 
 /// The kinds of value that a schema allows, in words.
@@ -44,7 +49,9 @@ fn words(schema: &Value) -> String {
     };
     let kind = kinds.iter().find(|kind| **kind != "null");
     let below = |key: &str| schema.get(key).map(words).unwrap_or_default();
-    let is_map = schema.get("additionalProperties").is_some_and(Value::is_object);
+    let is_map = schema
+        .get("additionalProperties")
+        .is_some_and(Value::is_object);
     match kind.copied() {
         Some("object") if is_map => format!("mapping of name to {}", below("additionalProperties")),
         Some("object") => "object".to_owned(),
@@ -73,7 +80,12 @@ fn objects<'a>(schema: &'a Value, path: &str) -> Vec<(String, &'a Value)> {
     if let Some(values) = schema.get("additionalProperties") {
         found.extend(objects(values, &format!("{path}.NAME")));
     }
-    for option in schema.get("anyOf").and_then(Value::as_array).into_iter().flatten() {
+    for option in schema
+        .get("anyOf")
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
+    {
         found.extend(objects(option, path));
     }
     found
@@ -85,7 +97,12 @@ fn table(schema: &Value, path: &str, out: &mut String) {
     let mut below = Vec::new();
     let fields = schema.get("properties").and_then(Value::as_object);
     for (name, field) in fields.into_iter().flatten() {
-        let _ = writeln!(out, "| `{name}` | {} | {} |", words(field), description(field));
+        let _ = writeln!(
+            out,
+            "| `{name}` | {} | {} |",
+            words(field),
+            description(field)
+        );
         let path = match path {
             "" => name.clone(),
             path => format!("{path}.{name}"),
@@ -108,7 +125,8 @@ fn section<T: JsonSchema>(name: &str, example: Option<&str>, out: &mut String) {
         return;
     };
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("contract/{example}.json"));
-    let example = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    let example = std::fs::read_to_string(&path)
+        .unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     let _ = write!(out, "\nExample:\n\n```json\n{}\n```\n", example.trim_end());
 }
 
@@ -119,6 +137,7 @@ fn reference() -> String {
     section::<ClusterStatus>("ClusterStatus", Some("status"), o);
     section::<Health>("Health", None, o);
     section::<EtcdStatus>("EtcdStatus", Some("etcd"), o);
+    section::<MasterList>("MasterList", None, o);
     section::<JobOutcome>("JobOutcome", None, o);
     section::<RunOutcome>("RunOutcome", None, o);
     section::<RunOutcomes>("RunOutcomes", None, o);
@@ -144,6 +163,9 @@ fn reference() -> String {
     section::<UpgradePlan>("UpgradePlan", Some("upgrade"), o);
     section::<LeavingHost>("LeavingHost", Some("leaving"), o);
     section::<MasterMove>("MasterMove", Some("master-move"), o);
+    section::<BundleList>("BundleList", None, o);
+    section::<BackupList>("BackupList", None, o);
+    section::<RegistryBackupList>("RegistryBackupList", None, o);
     out.push_str("\n## Events\n");
     let o = &mut out;
     section::<Event>("Event", None, o);

@@ -4,6 +4,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
+use halite_api::{ClusterStatus, JobCancellation, JobList, JobOrRun, MasterMove, RunCancellation};
 use halite_errors::chain;
 use halite_pillar::validate::warnings;
 use halite_pillar::view::MASTER_PORT;
@@ -156,11 +157,11 @@ impl Backend for LiveBackend {
         Box::pin(self.jobs.probe())
     }
 
-    fn status(&self) -> BackendFuture<'_, Value> {
+    fn status(&self) -> BackendFuture<'_, ClusterStatus> {
         Box::pin(status::status(&self.app, &self.jobs))
     }
 
-    fn show(&self, request: v1::ShowRequest) -> BackendFuture<'_, Value> {
+    fn show(&self, request: v1::ShowRequest) -> BackendFuture<'_, v1::Document> {
         Box::pin(async move { show::show(&self.app, &self.jobs, &request).await })
     }
 
@@ -188,25 +189,29 @@ impl Backend for LiveBackend {
         Box::pin(kubeconfig::way(&self.app, &self.jobs, requested))
     }
 
-    fn list_jobs(&self, limit: u32) -> BackendFuture<'_, Value> {
+    fn list_jobs(&self, limit: u32) -> BackendFuture<'_, JobList> {
         Box::pin(history::jobs(&self.app, limit))
     }
 
     fn cancel_job<'a>(
         &'a self,
-        jid: &'a JobId,
+        job: &'a JobId,
         operator: &'a str,
         force: bool,
-    ) -> BackendFuture<'a, Value> {
-        Box::pin(self.jobs.cancel(jid, operator, force))
+    ) -> BackendFuture<'a, JobCancellation> {
+        Box::pin(self.jobs.cancel(job, operator, force))
     }
 
-    fn cancel_run<'a>(&'a self, run: &'a JobId, operator: &'a str) -> BackendFuture<'a, Value> {
+    fn cancel_run<'a>(
+        &'a self,
+        run: &'a JobId,
+        operator: &'a str,
+    ) -> BackendFuture<'a, RunCancellation> {
         Box::pin(self.orchestrator.cancel(run, operator))
     }
 
-    fn show_job<'a>(&'a self, jid: &'a JobId) -> BackendFuture<'a, Value> {
-        Box::pin(history::job(&self.app, jid))
+    fn show_job<'a>(&'a self, id: &'a JobId) -> BackendFuture<'a, JobOrRun> {
+        Box::pin(history::job(&self.app, id))
     }
 
     fn add_node<'a>(
@@ -304,7 +309,7 @@ impl Backend for LiveBackend {
         })
     }
 
-    fn hand_over(&self, request: v1::HandOverRequest) -> BackendFuture<'_, Value> {
+    fn hand_over(&self, request: v1::HandOverRequest) -> BackendFuture<'_, MasterMove> {
         Box::pin(async move { hand_over::hand_over(&self.app, &self.jobs, &request).await })
     }
 

@@ -10,6 +10,10 @@ mod backup_tests;
 #[cfg(test)]
 mod bundle_tests;
 #[cfg(test)]
+pub(crate) mod contract;
+#[cfg(test)]
+mod contract_tests;
+#[cfg(test)]
 mod etcd_tests;
 #[cfg(test)]
 pub(crate) mod fixture;
@@ -42,10 +46,10 @@ pub(crate) mod wire;
 use std::future::Future;
 use std::pin::Pin;
 
+use halite_api::{ClusterStatus, JobCancellation, JobList, JobOrRun, MasterMove, RunCancellation};
 use halite_proto::ids::{JobId, MinionId};
 use halite_proto::v1;
 use halite_states::low::Chunk;
-use serde_json::Value;
 
 use crate::event_stream::EventStream;
 use crate::files::ByteStream;
@@ -64,9 +68,9 @@ pub trait Backend: Send + Sync {
     /// Answers when jobs are dispatched and open jobs are checked.
     fn probe(&self) -> BackendFuture<'_, ()>;
     /// `Operator.Status`: the whole document.
-    fn status(&self) -> BackendFuture<'_, Value>;
+    fn status(&self) -> BackendFuture<'_, ClusterStatus>;
     /// `Operator.Show`.
-    fn show(&self, request: v1::ShowRequest) -> BackendFuture<'_, Value>;
+    fn show(&self, request: v1::ShowRequest) -> BackendFuture<'_, v1::Document>;
     /// `Operator.Run`. `operator` is the name in the caller's certificate.
     fn run<'a>(
         &'a self,
@@ -85,18 +89,22 @@ pub trait Backend: Send + Sync {
     /// one. The caller signs.
     fn api_way<'a>(&'a self, requested: &'a str) -> BackendFuture<'a, ApiWay>;
     /// `Operator.ListJobs`.
-    fn list_jobs(&self, limit: u32) -> BackendFuture<'_, Value>;
+    fn list_jobs(&self, limit: u32) -> BackendFuture<'_, JobList>;
     /// `Operator.CancelJob`.
     fn cancel_job<'a>(
         &'a self,
-        jid: &'a JobId,
+        job: &'a JobId,
         operator: &'a str,
         force: bool,
-    ) -> BackendFuture<'a, Value>;
+    ) -> BackendFuture<'a, JobCancellation>;
     /// `Operator.CancelRun`.
-    fn cancel_run<'a>(&'a self, run: &'a JobId, operator: &'a str) -> BackendFuture<'a, Value>;
+    fn cancel_run<'a>(
+        &'a self,
+        run: &'a JobId,
+        operator: &'a str,
+    ) -> BackendFuture<'a, RunCancellation>;
     /// `Operator.ShowJob`.
-    fn show_job<'a>(&'a self, jid: &'a JobId) -> BackendFuture<'a, Value>;
+    fn show_job<'a>(&'a self, id: &'a JobId) -> BackendFuture<'a, JobOrRun>;
     /// `Operator.AddNode`: validates and writes the node documents (idempotent), and answers with
     /// the warnings about the declaration. The caller makes tokens and commands.
     fn add_node<'a>(
@@ -152,7 +160,7 @@ pub trait Backend: Send + Sync {
         Box::pin(async { Ok(Vec::new()) })
     }
     /// `Operator.HandOver`.
-    fn hand_over(&self, request: v1::HandOverRequest) -> BackendFuture<'_, Value>;
+    fn hand_over(&self, request: v1::HandOverRequest) -> BackendFuture<'_, MasterMove>;
     /// Work on the cluster that the master does by itself. It has no end.
     fn upkeep(&self) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
         Box::pin(std::future::pending())

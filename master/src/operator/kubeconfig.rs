@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
+use halite_api::{Kubeconfig, KubeconfigList, Time};
 use halite_errors::chain;
 use halite_names::check_subdomain;
 use halite_pillar::declaration::Declaration;
@@ -12,7 +13,7 @@ use halite_pillar::view::{API_PORT, api_addresses};
 use halite_proto::ids::MinionId;
 use halite_states::low::Chunk;
 use halite_states::shipped::{API_SERVER_CERTIFICATE, CONTROL_PLANE_CERTIFICATES};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::app::App;
 use crate::ca::{Issued, KUBERNETES, Profile};
@@ -165,19 +166,22 @@ pub async fn sign(app: &App, operator: &str, wanted: Wanted<'_>) -> Result<Issue
 ///
 /// # Errors
 /// The store fails.
-pub async fn list(app: &App) -> Result<Value, Refusal> {
+pub async fn list(app: &App) -> Result<KubeconfigList, Refusal> {
     let now = app.clock.now();
     let issued = app.store.kubeconfigs().await?;
     let valid = issued.iter().filter(|issued| issued.not_after > now);
-    let row = |issued: &Certificate| {
-        json!({
-            "operator": issued.owner.strip_prefix("operator:").unwrap_or(&issued.owner),
-            "created": rfc3339(issued.created),
-            "expires": rfc3339(issued.not_after),
-            "serial": issued.serial,
-        })
+    let kubeconfig = |issued: &Certificate| {
+        let operator = issued.owner.strip_prefix("operator:");
+        Kubeconfig {
+            operator: operator.unwrap_or(&issued.owner).to_owned(),
+            created: Time::from_millis(issued.created),
+            expires: Time::from_millis(issued.not_after),
+            serial: issued.serial.clone(),
+        }
     };
-    Ok(valid.map(row).collect())
+    Ok(KubeconfigList {
+        kubeconfigs: valid.map(kubeconfig).collect(),
+    })
 }
 
 fn url(host: &str, port: u16) -> String {

@@ -66,6 +66,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use halite_api::EventData;
 use halite_errors::chain;
 use halite_proto::ids::JobId;
 use halite_proto::v1;
@@ -88,6 +89,7 @@ use crate::refusal::Refusal;
 use crate::store::{Created, Run, RunStatus, Step, StepStatus};
 
 pub(crate) use self::preflight::ignored;
+pub(crate) use self::record::document as step;
 
 /// The pause before a run goes on that could not be recorded.
 const AGAIN: Duration = Duration::from_secs(2);
@@ -236,11 +238,9 @@ impl Orchestrator {
         if let Created::Existing(run) = store.create_run(&run, &steps).await? {
             return Ok(run.id);
         }
-        let event = json!({"id": run.id, "sls": run.sls, "test": run.test, "operator": run.operator,
-            "steps": steps.iter().map(|step| step.name.as_str()).collect::<Vec<_>>()});
-        let tag = format!("halite/run/{}/new", run.id);
+        let created = EventData::RunCreated(steps_watch::created(&run, &steps));
         // The run is stored: it begins, and those who watch it read the store.
-        if let Err(error) = self.jobs.app().events.publish(&tag, &event).await {
+        if let Err(error) = self.jobs.app().events.publish(&created).await {
             tracing::error!(run = %run.id, error = chain(&error), "cannot store the event of a run");
         }
         tracing::info!(run = %run.id, sls = %run.sls, operator = %run.operator, "orchestration started");
@@ -359,13 +359,10 @@ impl Orchestrator {
             cancelled_by,
             ..run
         };
-        let summary = steps_watch::summary(&ended, &store.steps(&ended.id).await?);
-        let tag = format!("halite/run/{}/done", ended.id);
-        self.jobs
-            .app()
-            .events
-            .publish_last(&tag, &summary, i32::from(!succeeded))
-            .await?;
+        let steps = store.steps(&ended.id).await?;
+        let ended = EventData::RunEnded(Box::new(steps_watch::summary(&ended, &steps)));
+        let events = &self.jobs.app().events;
+        events.publish_last(&ended, i32::from(!succeeded)).await?;
         Ok(())
     }
 }

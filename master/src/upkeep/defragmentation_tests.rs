@@ -10,7 +10,6 @@ use halite_proto::v1;
 use halite_states::shipped::DEFRAG_ETCD;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
-use serde_json::Value;
 
 use super::defragmentation::{Defragmentation, LOOK, SETTLE};
 use super::history::OPERATOR;
@@ -160,11 +159,10 @@ impl World {
     fn findings(&self) -> Vec<String> {
         let status = self.life.runtime.block_on(self.life.backend.status());
         let status = status.unwrap();
-        let checks = status["health"]["checks"].as_array().unwrap();
-        let own = checks.iter().find(|check| check["name"] == "etcd-defrag");
-        let findings = own.unwrap()["findings"].as_array().unwrap();
-        let text = |finding: &Value| finding["message"].as_str().unwrap().to_owned();
-        findings.iter().map(text).collect()
+        let mut checks = status.health.checks.into_iter();
+        let own = checks.find(|check| check.name == "etcd-defrag");
+        let findings = own.unwrap().findings.into_iter();
+        findings.map(|finding| finding.message).collect()
     }
 }
 

@@ -171,6 +171,7 @@ async fn call(method: &str, channel: Channel, key: &PrivateKey, id: &str) -> Res
             assert!(parts.message().await?.is_none());
             Ok(())
         }
+        "Operator/Watch" => operator.watch(v1::WatchRequest::default()).await.map(drop),
         other => panic!("this test cannot call {other}: add it here"),
     }
 }

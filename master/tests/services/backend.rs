@@ -3,6 +3,10 @@
 use std::sync::Mutex;
 
 use futures_util::StreamExt as _;
+use halite_api::{
+    ClusterStatus, JobCancellation, JobList, JobOrRun, MasterMove, Run, RunCancellation, RunStatus,
+    Time,
+};
 use halite_master::backend::{Backend, BackendFuture};
 use halite_master::event_stream::EventStream;
 use halite_master::files::ByteStream;
@@ -13,7 +17,7 @@ use halite_master::standby::isolation::Surroundings;
 use halite_proto::ids::{JobId, MinionId};
 use halite_proto::v1;
 use halite_states::low::Chunk;
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::sync::{Notify, watch};
 
 /// The one minion that has a job.
@@ -120,20 +124,20 @@ impl Backend for OneJob {
         Box::pin(async { Ok(()) })
     }
 
-    fn status(&self) -> BackendFuture<'_, Value> {
-        self.answer("status".to_owned(), json!({}))
+    fn status(&self) -> BackendFuture<'_, ClusterStatus> {
+        self.answer("status".to_owned(), status())
     }
 
-    fn hand_over(&self, _request: v1::HandOverRequest) -> BackendFuture<'_, Value> {
-        Box::pin(async { Ok(json!({"begun": false})) })
+    fn hand_over(&self, _request: v1::HandOverRequest) -> BackendFuture<'_, MasterMove> {
+        Box::pin(async { Ok(MasterMove::default()) })
     }
 
     fn backup(&self) -> BackendFuture<'_, BackupParts> {
         Box::pin(async { Ok(Box::pin(futures_util::stream::empty()) as BackupParts) })
     }
 
-    fn show(&self, request: v1::ShowRequest) -> BackendFuture<'_, Value> {
-        self.answer(format!("show {}", request.target), json!({}))
+    fn show(&self, request: v1::ShowRequest) -> BackendFuture<'_, v1::Document> {
+        self.answer(format!("show {}", request.target), v1::Document::default())
     }
 
     fn run<'a>(
@@ -168,8 +172,8 @@ impl Backend for OneJob {
         self.answer(format!("api_way {requested}"), way)
     }
 
-    fn list_jobs(&self, limit: u32) -> BackendFuture<'_, Value> {
-        self.answer(format!("list_jobs {limit}"), json!({}))
+    fn list_jobs(&self, limit: u32) -> BackendFuture<'_, JobList> {
+        self.answer(format!("list_jobs {limit}"), JobList::default())
     }
 
     fn cancel_job<'a>(
@@ -177,19 +181,50 @@ impl Backend for OneJob {
         jid: &'a JobId,
         operator: &'a str,
         force: bool,
-    ) -> BackendFuture<'a, Value> {
+    ) -> BackendFuture<'a, JobCancellation> {
+        let cancelled = JobCancellation {
+            job: jid.clone(),
+            asked: Vec::new(),
+            ended: Vec::new(),
+            runs: Vec::new(),
+        };
         self.answer(
             format!("cancel_job {jid} by {operator}, force {force}"),
-            json!({}),
+            cancelled,
         )
     }
 
-    fn cancel_run<'a>(&'a self, run: &'a JobId, operator: &'a str) -> BackendFuture<'a, Value> {
-        self.answer(format!("cancel_run {run} by {operator}"), json!({}))
+    fn cancel_run<'a>(
+        &'a self,
+        run: &'a JobId,
+        operator: &'a str,
+    ) -> BackendFuture<'a, RunCancellation> {
+        let cancelled = RunCancellation {
+            run: run.clone(),
+            sls: String::new(),
+            status: RunStatus::Cancelled,
+            cancelled_by: Some(operator.to_owned()),
+            step: None,
+            jobs: Vec::new(),
+        };
+        self.answer(format!("cancel_run {run} by {operator}"), cancelled)
     }
 
-    fn show_job<'a>(&'a self, jid: &'a JobId) -> BackendFuture<'a, Value> {
-        self.answer(format!("show_job {jid}"), json!({}))
+    fn show_job<'a>(&'a self, jid: &'a JobId) -> BackendFuture<'a, JobOrRun> {
+        let run = Run {
+            run: jid.clone(),
+            sls: String::new(),
+            pillar: None,
+            test: false,
+            operator: String::new(),
+            status: RunStatus::Running,
+            cancelled_by: None,
+            created: Time::from_millis(0),
+            changed: Time::from_millis(0),
+            withheld: None,
+            steps: Vec::new(),
+        };
+        self.answer(format!("show_job {jid}"), JobOrRun::Run(Box::new(run)))
     }
 
     fn add_node<'a>(
@@ -274,4 +309,14 @@ impl Backend for OneJob {
         self.messages.send_modify(|count| *count += 1);
         answer
     }
+}
+
+/// The status of a cluster of which nothing is known.
+fn status() -> ClusterStatus {
+    let document = json!({
+        "cluster": "test", "version": "0.1.0", "master": [], "masters": {"epoch": 1, "standbys": []},
+        "api": {"answers": false}, "certificates": {"renew": "report", "hosts": []}, "nodes": [], "runs": [],
+        "problems": [], "health": {"healthy": true, "checks": []},
+    });
+    serde_json::from_value(document).unwrap()
 }

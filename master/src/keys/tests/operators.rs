@@ -1,7 +1,6 @@
 //! Operators: who may come in, with which role, and who no longer.
 
 use halite_proto::role::Role;
-use serde_json::Value;
 
 use super::*;
 use crate::refusal::Refusal;
@@ -71,11 +70,10 @@ async fn fill_operators(site: &Site) {
     }
 }
 
-async fn state(site: &Site, name: &str) -> Value {
-    let all = list_operators(&site.app).await.unwrap();
-    let all = all["operators"].as_array().unwrap();
-    let one = all.iter().find(|operator| operator["name"] == name);
-    one.unwrap()["state"].clone()
+async fn state(site: &Site, name: &str) -> String {
+    let all = list_operators(&site.app).await.unwrap().operators;
+    let one = all.into_iter().find(|operator| operator.name == name);
+    one.unwrap().state.to_string()
 }
 
 #[tokio::test]
