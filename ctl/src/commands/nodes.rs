@@ -301,7 +301,10 @@ mod tests {
     #[test]
     fn labels_are_pairs() {
         assert_eq!(
-            labels(&["disk=ssd".to_owned(), "e=".to_owned()]).unwrap()["disk"],
+            labels(&["disk=ssd".to_owned(), "e=".to_owned()])
+                .unwrap()
+                .get("disk")
+                .unwrap(),
             "ssd"
         );
         assert!(labels(&["disk".to_owned()]).is_err());

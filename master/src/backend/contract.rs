@@ -64,6 +64,7 @@ impl Steady {
                         ("fingerprint", Value::String(text)) if text.len() > 64 => {
                             json!(["ab"; 32].join(":"))
                         }
+                        ("seconds", Value::Number(own)) if own.is_f64() => json!(10.0),
                         ("seconds", Value::Number(_)) => json!(10),
                         (_, value) => self.value(value),
                     };
@@ -76,6 +77,10 @@ impl Steady {
     }
 
     fn text(&mut self, text: &str) -> String {
+        if text.starts_with("-----BEGIN CERTIFICATE-----") {
+            return "-----BEGIN CERTIFICATE-----\n(a certificate)\n-----END CERTIFICATE-----\n"
+                .to_owned();
+        }
         let directory = std::env::temp_dir();
         let directory = format!("{}/.tmp", directory.display());
         let mut text = text.to_owned();

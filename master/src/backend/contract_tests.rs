@@ -354,7 +354,9 @@ fn what_the_master_shows_of_a_host() {
 #[test]
 fn an_upgrade() {
     let site = site();
-    site.bundle("bundles/0.2.0", "0.2.0", TREE);
+    for version in ["0.1.0", "0.2.0"] {
+        site.bundle(&format!("bundles/{version}"), version, TREE);
+    }
     let path = site.path().join("etc/cluster.yaml");
     let text = std::fs::read_to_string(&path).unwrap();
     let resolved = "resolved: {kubernetes: v1.36.3, bundle: 0.1.0}\n";

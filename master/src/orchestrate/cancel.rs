@@ -14,7 +14,7 @@ use halite_states::engine::Failure;
 use tokio::sync::watch;
 
 use super::Orchestrator;
-use super::record::detail;
+use super::step_detail::detail;
 use crate::refusal::Refusal;
 use crate::store::{Run, RunStatus, Step, StepStatus};
 

@@ -51,6 +51,7 @@ mod stall_fixture;
 #[cfg(test)]
 mod stall_tests;
 mod state_step;
+mod step_detail;
 mod step_options;
 mod step_runner;
 mod steps_watch;

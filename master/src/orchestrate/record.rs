@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use halite_api::{EventData, RunJob, RunStep, StepDetail, StepWait, Time};
+use halite_api::{EventData, RunJob, RunStep, StepWait, Time};
 use halite_etcd::Wait;
 use halite_proto::ids::JobId;
 use halite_states::engine::Failure;
@@ -12,6 +12,7 @@ use halite_states::low::StateReturn;
 use serde_json::{Map, Value, json};
 
 use super::cancel::Cancellation;
+use super::step_detail::detail;
 use super::usual::usual;
 use crate::jobs::Jobs;
 use crate::refusal::Refusal;
@@ -320,9 +321,4 @@ pub(crate) fn document(step: &Step) -> halite_api::Step {
         seconds,
         detail: detail(step),
     }
-}
-
-/// What a step did, without the facts that only the master uses.
-pub(super) fn detail(step: &Step) -> StepDetail {
-    serde_json::from_str(&step.detail_json).unwrap_or_default()
 }

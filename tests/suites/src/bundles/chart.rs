@@ -11,7 +11,7 @@ use halite_upstream::chart;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::FIRST;
+use super::first::FIRST;
 use super::second;
 use crate::addons;
 use crate::checks::refused;

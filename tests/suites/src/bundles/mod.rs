@@ -4,6 +4,7 @@
 //! only Halite.
 
 pub(super) mod chart;
+mod first;
 mod newer;
 mod removed;
 mod second;
@@ -19,6 +20,7 @@ use halite_upstream::versions::NEWEST;
 use serde::Deserialize;
 use serde_json::Value;
 
+use self::first::FIRST;
 use super::repair::{highstate, quiet, running, still};
 use crate::checks::{only_served, refused};
 use crate::ctl_answer;
@@ -26,9 +28,6 @@ use crate::health;
 use crate::test::{Counts, Test};
 
 pub(crate) use self::second::variant;
-
-/// The version of the bundle that the cluster was made from.
-const FIRST: &str = env!("CARGO_PKG_VERSION");
 
 pub(super) const TESTS: &[Test<Cluster>] = &[
     Test {
