@@ -18,7 +18,7 @@ use crate::event_stream::{Heard, follow};
 use crate::orchestration_watch::{print_outcome, watch_run};
 use crate::output::Screen;
 
-/// Where a reader of events is. After a lost connection it goes on there, so that each stored event comes once.
+/// Where a reader of events is. After a lost connection it continues there, so that each stored event comes once.
 struct Reader {
     prefix: String,
     after: Cell<Option<i64>>,
