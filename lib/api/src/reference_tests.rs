@@ -13,7 +13,7 @@ const HEAD: &str = "# Documents and events\n\n\
     Generated from the types in `lib/api/src`; a test compares them. This is what `ctl -o json` and `-o yaml` print, and what \
     the master sends.\n\n\
     - Each document is an object with `apiVersion`, which is `halite/v1`, and `kind`. Within one version, fields and words are \
-    only added. [CHANGELOG.md](../../CHANGELOG.md) has the changes.\n\
+    only added. `CHANGELOG.md` has the changes.\n\
     - A field without a value is left out. Ignore fields and words that you do not know.\n\
     - Times are RFC 3339 in UTC with milliseconds. Ids of jobs and runs have 20 digits.\n\
     - A table names the fields of an object; a heading such as `nodes[]` is about each element of a list, `minions.NAME` about \
