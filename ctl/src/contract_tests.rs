@@ -54,7 +54,7 @@ fn each_document_of_the_master_is_printed() {
             printed::status(&answer("status"), &PLAIN),
             &[
                 "cluster     test\n",
-                "master      10.10.0.11:4550 (",
+                "master      10.10.0.11:0 (",
                 "etcd        1 member",
                 "worker-1 ",
                 "Ready v1.36.3",
@@ -87,7 +87,7 @@ fn each_document_of_the_master_is_printed() {
         ),
         (
             printed::job(&answer("run"), &PLAIN),
-            &["sls        custom.roll\n", "first", "succeeded"],
+            &["sls       custom.roll\n", "first", "succeeded"],
         ),
         (
             printed::run_cancellation(&answer("run-cancellation")),
