@@ -28,25 +28,6 @@ mod support;
 mod targets;
 mod upgrade;
 
-#[cfg(test)]
-pub mod printed {
-    //! The printers of the master's documents, for the tests of the contract.
-    pub use super::etcd::overview as etcd;
-    pub use super::health::report as health;
-    pub use super::inspect::{files as rendered_files, overview as status};
-    pub use super::jobs::{cancelled as job_cancellation, list as jobs, one as job};
-    pub use super::keys::{
-        change as key_change, key_table as keys, revocation as token_revocation,
-        token_table as tokens,
-    };
-    pub use super::kubeconfig::issued_table as kubeconfigs;
-    pub use super::operators::{
-        lines as audit, list as operators, revocation as operator_revocation,
-    };
-    pub use super::orchestrate::{cancelled_text as run_cancellation, list as runs};
-    pub use super::upgrade::described as upgrade;
-}
-
 use crate::bootstrap;
 use crate::cli::{Cli, Command, Etcd, Global, Node};
 use crate::output::Screen;
@@ -105,4 +86,23 @@ async fn node(global: &Global, command: Node, screen: &mut Screen) -> anyhow::Re
         Node::Remove(args) => node_remove::remove(global, &args, screen).await,
         Node::Replace(args) => node_remove::replace(global, &args, screen).await,
     }
+}
+
+#[cfg(test)]
+pub mod printed {
+    //! The printers of the master's documents, for the tests of the contract.
+    pub use super::etcd::overview as etcd;
+    pub use super::health::report as health;
+    pub use super::inspect::{files as rendered_files, overview as status};
+    pub use super::jobs::{cancelled as job_cancellation, list as jobs, one as job};
+    pub use super::keys::{
+        change as key_change, key_table as keys, revocation as token_revocation,
+        token_table as tokens,
+    };
+    pub use super::kubeconfig::issued_table as kubeconfigs;
+    pub use super::operators::{
+        lines as audit, list as operators, revocation as operator_revocation,
+    };
+    pub use super::orchestrate::{cancelled_text as run_cancellation, list as runs};
+    pub use super::upgrade::described as upgrade;
 }

@@ -39,7 +39,7 @@ pub async fn upgrade(global: &Global, args: &Upgrade, screen: &mut Screen) -> an
 /// The pillar of the orchestration. What is in an emptyDir goes with its pod: an upgrade does not
 /// stop in the middle to ask for it.
 fn pillar(args: &Upgrade, bundle: &str) -> Value {
-    let drain = (!args.no_drain).then(|| DrainOptions {
+    let drain = (!args.no_drain).then_some(DrainOptions {
         delete_emptydir_data: true,
         force: args.force,
         timeout: args.drain_timeout.as_secs(),

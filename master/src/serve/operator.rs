@@ -62,7 +62,7 @@ impl Operator for Services {
             format!("{} {}", request.what, request.target),
         );
         let backend = Arc::clone(&self.backend);
-        self.audited(call, async move { Ok(backend.show(request).await?) })
+        self.audited(call, async move { backend.show(request).await })
             .await
     }
 
