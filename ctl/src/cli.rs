@@ -5,6 +5,7 @@ mod bundle;
 mod destroy;
 mod duration;
 mod etcd;
+mod events;
 mod health;
 mod kubeconfig;
 mod master;
@@ -26,6 +27,7 @@ pub use self::backup::{Backup, Key as BackupKey};
 pub use self::bundle::{Bundle, Copy, Switch, TrustArgs};
 pub use self::destroy::DestroyCluster;
 pub use self::etcd::{Etcd, EtcdDefrag, EtcdRecover};
+pub use self::events::Events;
 pub use self::health::Health;
 pub use self::kubeconfig::{IssuedKubeconfigs, Kubeconfig};
 pub use self::master::{Master, MasterPromote, MasterRetire};
@@ -110,6 +112,8 @@ pub enum Command {
     /// Show jobs and their returns.
     #[command(subcommand)]
     Job(Job),
+    /// Show news of jobs, orchestrations and keys as they come. Ctrl-C ends it.
+    Events(Events),
     /// Manage the keys of minions.
     #[command(subcommand)]
     Key(Key),
@@ -340,6 +344,11 @@ pub enum Job {
     },
     /// Show a job with its returns.
     Show {
+        /// The job id.
+        job: JobId,
+    },
+    /// Follow a job to its end, then show it.
+    Follow {
         /// The job id.
         job: JobId,
     },

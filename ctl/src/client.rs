@@ -4,6 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use halite_api::{ClusterStatus, Document};
 use halite_errors::chain;
 use halite_proto::identity::is_root_of_host;
 use halite_proto::pki::Inspected;
@@ -12,7 +13,6 @@ use halite_proto::transport::{Channel, connect, connect_among};
 use halite_proto::v1;
 use halite_proto::v1::operator_client::OperatorClient;
 use jiff::Timestamp;
-use serde_json::Value;
 
 use crate::cli::Global;
 use crate::identity::OperatorIdentity;
@@ -138,15 +138,43 @@ pub fn refused(status: &Status) -> anyhow::Error {
     }
 }
 
-/// Reads the JSON document of an answer.
+/// Reads the document of an answer.
 ///
 /// # Errors
-/// The master refused, or the answer is not JSON.
-pub fn document(
+/// The master refused, or the answer is another document.
+pub fn document<T: Document>(
     answer: Result<halite_proto::tonic::Response<v1::Document>, Status>,
-) -> anyhow::Result<Value> {
+) -> anyhow::Result<T> {
     let answer = answer.map_err(|status| refused(&status))?.into_inner();
-    serde_json::from_str(&answer.json).context("cannot read the master's answer as JSON")
+    halite_api::from_text(&answer.json).context("cannot read the master's answer")
+}
+
+/// The state of the cluster, as the master sees it.
+///
+/// # Errors
+/// No master answers.
+pub async fn status(global: &Global) -> anyhow::Result<ClusterStatus> {
+    let mut operator = operator(global).await?;
+    document(operator.status(v1::StatusRequest {}).await)
+}
+
+/// A document that the master shows: `what` of `target`.
+///
+/// # Errors
+/// The master does not answer or refuses.
+pub async fn show<T: Document>(
+    global: &Global,
+    what: &str,
+    target: &str,
+    sls: Vec<String>,
+) -> anyhow::Result<T> {
+    let mut operator = operator(global).await?;
+    let request = v1::ShowRequest {
+        what: what.to_owned(),
+        target: target.to_owned(),
+        sls,
+    };
+    document(operator.show(request).await)
 }
 
 /// A certificate that was valid for one day.

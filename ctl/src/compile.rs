@@ -149,11 +149,15 @@ fn blobs(value: &Value) -> BTreeSet<String> {
             }
             Value::Array(items) => items.iter().for_each(|item| walk(item, found)),
             Value::Object(map) => {
-                // Files of a directory have the digest in `blob`.
-                if let Some(hash) = map.get("blob").and_then(Value::as_str) {
-                    found.insert(hash.trim_start_matches("blob:").to_owned());
+                for (key, item) in map {
+                    match item {
+                        // Files of a directory have the digest in `blob`.
+                        Value::String(hash) if key == "blob" => {
+                            found.insert(hash.trim_start_matches("blob:").to_owned());
+                        }
+                        item => walk(item, found),
+                    }
                 }
-                map.values().for_each(|item| walk(item, found));
             }
             _ => {}
         }

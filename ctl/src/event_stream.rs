@@ -26,14 +26,14 @@ pub enum Heard<'a> {
 }
 
 /// Makes a call and hands each event to `take`, until that returns true. If the connection breaks,
-/// the call is repeated, and `take` hears once that it lasts. The request has an id, by which the
-/// master resumes the same job.
+/// the call is repeated, and `take` hears once that it lasts. `start` makes the call so that it resumes
+/// there; `None` if there is nothing to follow any more.
 ///
 /// # Errors
 /// The master refuses the call, or does not answer for longer than [`AWAY`].
 pub async fn follow(
     global: &Global,
-    start: impl AsyncFn(Operator) -> Result<Streaming<v1::Event>, Status>,
+    start: impl AsyncFn(Operator) -> Result<Option<Streaming<v1::Event>>, Status>,
     mut take: impl FnMut(Heard<'_>) -> bool,
 ) -> anyhow::Result<()> {
     let mut lost_since: Option<Instant> = None;
@@ -44,7 +44,10 @@ pub async fn follow(
             let operator = client::operator(global)
                 .await
                 .map_err(Interruption::Connection)?;
-            let mut events = start(operator).await.map_err(Interruption::Call)?;
+            let events = start(operator).await.map_err(Interruption::Call)?;
+            let Some(mut events) = events else {
+                return Ok(());
+            };
             lost_since = None;
             is_said = false;
             pauses.reset();
@@ -106,9 +109,4 @@ pub fn is_passing(status: &Status) -> bool {
         status.code(),
         Code::Unavailable | Code::Cancelled | Code::Unknown
     )
-}
-
-/// The kind of an event, from its tag `halite/job/JID/KIND/…` or `halite/run/ID/KIND`.
-pub fn kind(tag: &str) -> &str {
-    tag.split('/').nth(3).unwrap_or_default()
 }

@@ -1,6 +1,6 @@
 //! An orchestration that has ended, and what is printed of it.
 
-use serde_json::{Map, Value, json};
+use halite_api::{RunEnded, RunOutcome, RunOutcomes, to_value};
 
 use crate::FAILED;
 use crate::output::{Screen, seconds};
@@ -10,8 +10,8 @@ use crate::output::{Screen, seconds};
 pub struct FinishedRun {
     /// The return code of the orchestration.
     pub retcode: i32,
-    /// The master's summary: status and steps.
-    pub summary: Value,
+    /// The end of the run; none if it had ended before.
+    pub run: Option<RunEnded>,
     /// All failures, for people: minion, state, comment.
     pub failures: Vec<String>,
     /// Remarks on steps that succeeded, for people.
@@ -26,7 +26,26 @@ pub(crate) const LEFT_OUT: &str = "not connected, so left out of";
 impl FinishedRun {
     /// The operator who ended it before its steps were done.
     pub fn cancelled_by(&self) -> Option<&str> {
-        self.summary["cancelledBy"].as_str()
+        self.run.as_ref()?.cancelled_by.as_deref()
+    }
+
+    /// What a step says about its work; empty without such a step.
+    pub fn comment(&self, step: &str) -> &str {
+        let mut steps = self.run.iter().flat_map(|run| &run.steps);
+        let step = steps.find(|found| found.name == step);
+        let comment = step.and_then(|step| step.detail.comment.as_deref());
+        comment.unwrap_or_default()
+    }
+
+    /// The outcome as a document.
+    fn outcome(&self) -> RunOutcome {
+        RunOutcome {
+            retcode: self.retcode,
+            seconds: Some(self.seconds),
+            failures: self.failures.clone(),
+            notes: self.notes.clone(),
+            run: self.run.clone(),
+        }
     }
 
     /// Removes the remarks on hosts that steps left out, where their remedy is none; returns whether there
@@ -49,9 +68,7 @@ pub fn print_outcome(
     again: &str,
     screen: &mut Screen,
 ) -> anyhow::Result<u8> {
-    let document = json!({"retcode": done.retcode, "seconds": done.seconds, "failures": done.failures,
-        "notes": done.notes, "run": done.summary});
-    screen.answer(&document, |paint| {
+    screen.answer(&to_value(&done.outcome()), |paint| {
         let mut text: String = done
             .notes
             .iter()
@@ -84,11 +101,13 @@ pub fn print_outcomes(
     screen: &mut Screen,
 ) -> anyhow::Result<u8> {
     let failed = (done.iter()).any(|(_, run)| run.as_ref().map_or(true, |run| run.retcode != 0));
-    let nodes: Map<String, Value> = (done.iter())
-        .map(|(label, run)| (label.clone(), outcome(run)))
-        .collect();
-    let retcode = i32::from(failed);
-    screen.answer(&json!({"retcode": retcode, "nodes": nodes}), |paint| {
+    let nodes = done.iter();
+    let nodes = nodes.map(|(label, run)| (label.clone(), outcome(run)));
+    let outcomes = RunOutcomes {
+        retcode: i32::from(failed),
+        nodes: nodes.collect(),
+    };
+    screen.answer(&to_value(&outcomes), |paint| {
         let mut text = String::new();
         for (label, run) in done {
             let (notes, failures) = match run {
@@ -135,32 +154,71 @@ fn way_on<'a>(runs: impl IntoIterator<Item = Option<&'a FinishedRun>>) -> &'stat
 }
 
 /// The outcome of one orchestration, as a document.
-fn outcome(run: &anyhow::Result<FinishedRun>) -> Value {
+fn outcome(run: &anyhow::Result<FinishedRun>) -> RunOutcome {
     match run {
-        Ok(done) => {
-            json!({"retcode": done.retcode, "seconds": done.seconds, "failures": done.failures,
-            "notes": done.notes, "run": done.summary})
-        }
-        Err(error) => json!({"retcode": FAILED, "failures": [format!("{error:#}")]}),
+        Ok(done) => done.outcome(),
+        Err(error) => RunOutcome {
+            retcode: i32::from(FAILED),
+            failures: vec![format!("{error:#}")],
+            ..RunOutcome::default()
+        },
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use halite_api::{RunStatus, Step, StepDetail, StepStatus};
+
     use super::*;
+
+    fn ended(by: Option<&str>, steps: Vec<Step>) -> RunEnded {
+        RunEnded {
+            run: "20261121000000123000".parse().unwrap(),
+            status: RunStatus::Failed,
+            cancelled_by: by.map(str::to_owned),
+            retcode: 1,
+            steps,
+        }
+    }
 
     #[test]
     fn what_was_cancelled_has_no_cause_to_fix() {
-        let run = |retcode: i32, by: Value| FinishedRun {
+        let run = |retcode: i32, by: Option<&str>| FinishedRun {
             retcode,
-            summary: json!({"id": "1", "cancelledBy": by}),
+            run: Some(ended(by, Vec::new())),
             ..FinishedRun::default()
         };
-        let (good, bad) = (run(0, Value::Null), run(1, Value::Null));
-        let cancelled = run(1, json!("alice"));
+        let (good, bad) = (run(0, None), run(1, None));
+        let cancelled = run(1, Some("alice"));
         assert!(way_on([Some(&cancelled), Some(&good)]).contains("To go on"));
         for other in [Some(&bad), None] {
             assert!(way_on([Some(&cancelled), other]).contains("Fix the cause"));
         }
+    }
+
+    #[test]
+    fn a_step_says_what_it_did() {
+        let step = |index: u32, name: &str, comment: &str| Step {
+            index,
+            name: name.to_owned(),
+            status: StepStatus::Succeeded,
+            started: None,
+            ended: None,
+            seconds: None,
+            detail: StepDetail {
+                comment: Some(comment.to_owned()),
+                ..StepDetail::default()
+            },
+        };
+        let steps = vec![
+            step(0, "turn", "this run holds it"),
+            step(1, "defragmented", "cp-2: 20 MiB → 9 MiB"),
+        ];
+        let done = FinishedRun {
+            run: Some(ended(None, steps)),
+            ..FinishedRun::default()
+        };
+        assert_eq!(done.comment("defragmented"), "cp-2: 20 MiB → 9 MiB");
+        assert_eq!(FinishedRun::default().comment("turn"), "");
     }
 }

@@ -2,13 +2,17 @@
 
 use std::collections::BTreeMap;
 
+use halite_api::{
+    EventData, EventTag, JobOutcome, MinionAnswer, MinionOutcome, MinionUpdate, ParallelRepair,
+    PartReturned, StateProgress, StepWait,
+};
+use halite_proto::ids::{JobId, MinionId};
 use halite_proto::v1;
 use halite_states::low::{RunReturn, StateReturn};
-use serde_json::{Value, json};
 
 use crate::cli::Global;
 use crate::client::Operator;
-use crate::event_stream::{Heard, follow, kind};
+use crate::event_stream::{Heard, follow};
 use crate::output::Screen;
 
 /// One minion's return of a job.
@@ -16,41 +20,39 @@ use crate::output::Screen;
 pub struct MinionReturn {
     /// True if the function succeeded.
     pub success: bool,
-    /// The returned value.
-    pub value: Value,
+    /// The returned value, if it is no run of states.
+    pub answer: Option<MinionAnswer>,
+    /// The returned states.
+    pub run: Option<RunReturn>,
     /// The reason of a failure, if it is known.
-    pub error: String,
+    pub error: Option<String>,
 }
 
-impl MinionReturn {
-    /// Reads a `ret` event.
-    pub fn from_event(data: &Value) -> Self {
+impl From<PartReturned> for MinionReturn {
+    fn from(part: PartReturned) -> Self {
+        let run = part.answer.as_ref().and_then(MinionAnswer::states);
         Self {
-            success: data["success"].as_bool().unwrap_or(false),
-            value: data["return"].clone(),
-            error: data["error"].as_str().unwrap_or_default().to_owned(),
+            success: part.success,
+            answer: part.answer.filter(|_| run.is_none()),
+            run,
+            error: part.error,
         }
-    }
-
-    /// The value as the return of a state run.
-    pub fn run(&self) -> Option<RunReturn> {
-        serde_json::from_value(self.value.clone()).ok()
     }
 }
 
 /// A finished job.
 #[derive(Debug, Clone, Default)]
 pub struct FinishedJob {
-    /// The job id.
-    pub jid: String,
+    /// The job, if the master has named one.
+    pub job: Option<JobId>,
     /// The return code of the job.
     pub retcode: i32,
-    /// The hosts that were done side by side because etcd had no quorum, with the reason; usually null.
-    pub side_by_side: Value,
+    /// The hosts that were done side by side because etcd had no quorum, with the reason.
+    pub parallel_repair: Option<ParallelRepair>,
     /// The minions that are updated ahead of a highstate, each time with the reason and what follows.
-    pub minion_updates: Vec<Value>,
+    pub minion_updates: Vec<MinionUpdate>,
     /// The returns, by minion.
-    pub returns: BTreeMap<String, MinionReturn>,
+    pub returns: BTreeMap<MinionId, MinionReturn>,
 }
 
 /// Starts a job and waits for its end, and shows its progress.
@@ -71,7 +73,7 @@ pub async fn run_job(
         operator
             .run(request.clone())
             .await
-            .map(|answer| answer.into_inner())
+            .map(|answer| Some(answer.into_inner()))
     };
     let followed = follow(global, start, |heard| match heard {
         Heard::Event(event) => watch.take(event, screen),
@@ -92,7 +94,7 @@ pub async fn run_job(
 struct JobWatch {
     done: FinishedJob,
     /// The returns of each job, by its id; later jobs have higher ones.
-    returns: BTreeMap<String, BTreeMap<String, MinionReturn>>,
+    returns: BTreeMap<JobId, BTreeMap<MinionId, MinionReturn>>,
     /// The reason of the last wait that was printed, by host or by step.
     waits: BTreeMap<String, String>,
 }
@@ -100,19 +102,17 @@ struct JobWatch {
 impl JobWatch {
     /// Takes an event. Returns true for the last one.
     fn take(&mut self, event: &v1::Event, screen: &mut Screen) -> bool {
-        let data: Value = serde_json::from_str(&event.data_json).unwrap_or_default();
-        if let Some(jid) = data["jid"].as_str() {
-            self.done.jid = jid.to_owned();
+        if let EventTag::Job { job, .. } = EventTag::parse(&event.tag) {
+            self.done.job = Some(job);
         }
-        match kind(&event.tag) {
-            "prog" => screen.progress(&progress(&data)),
-            "wait" => self.wait(&data, screen),
-            "repair" => self.repair(&data, screen),
-            "minion" => self.minion(&data, screen),
-            "ret" => {
-                let minion = data["minion"].as_str().unwrap_or_default().to_owned();
-                let job = self.returns.entry(self.done.jid.clone()).or_default();
-                job.insert(minion, MinionReturn::from_event(&data));
+        match EventData::read(&event.tag, &event.data_json) {
+            EventData::StateProgress(data) => screen.progress(&progress(&data)),
+            EventData::Wait(data) => self.wait(&data, screen),
+            EventData::ParallelRepair(data) => self.repair(data, screen),
+            EventData::MinionUpdate(data) => self.minion(data, screen),
+            EventData::PartReturned(data) => {
+                let job = self.returns.entry(data.job.clone()).or_default();
+                job.insert(data.minion.clone(), MinionReturn::from(*data));
             }
             _ => {}
         }
@@ -124,9 +124,7 @@ impl JobWatch {
     }
 
     /// Prints that minions are updated first, or that one was not; once, if the events are repeated.
-    fn minion(&mut self, data: &Value, screen: &mut Screen) {
-        let update =
-            json!({"hosts": data["hosts"], "because": data["because"], "then": data["then"]});
+    fn minion(&mut self, update: MinionUpdate, screen: &mut Screen) {
         if !self.done.minion_updates.contains(&update) {
             let mark = screen.paint().notable("!");
             screen.note(format!("{mark} {}", minion_update(&update)));
@@ -136,49 +134,44 @@ impl JobWatch {
 
     /// Prints what the job waits for: one line for hosts that are reported together, and another one when
     /// their reason has changed.
-    fn wait(&mut self, data: &Value, screen: &mut Screen) {
-        if self.is_news(data) {
+    fn wait(&mut self, wait: &StepWait, screen: &mut Screen) {
+        if self.is_news(wait) {
             let mark = screen.paint().notable("!");
-            screen.note(format!("{mark} {}", waiting(data)));
+            screen.note(format!("{mark} {}", waiting(wait)));
         }
     }
 
     /// Notes a wait; false for one that was printed.
-    fn is_news(&mut self, data: &Value) -> bool {
-        let reason = data["because"].as_str().unwrap_or_default();
-        let hosts = data["hosts"].as_array();
-        let step = hosts.is_none().then_some(&data["step"]);
+    fn is_news(&mut self, wait: &StepWait) -> bool {
+        let step = wait.hosts.is_empty().then(|| wait.step.clone());
         let mut is_news = false;
-        for name in hosts.into_iter().flatten().chain(step) {
-            let name = name.as_str().unwrap_or_default().to_owned();
-            let before = self.waits.insert(name, reason.to_owned());
-            is_news |= before.as_deref() != Some(reason);
+        for name in wait.hosts.iter().map(ToString::to_string).chain(step) {
+            let before = self.waits.insert(name, wait.because.clone());
+            is_news |= before.as_ref() != Some(&wait.because);
         }
         is_news
     }
 
     /// Prints that hosts are not done one after the other.
-    fn repair(&mut self, data: &Value, screen: &mut Screen) {
+    fn repair(&mut self, repair: ParallelRepair, screen: &mut Screen) {
         let mark = screen.paint().notable("!");
-        screen.note(format!("{mark} {}", side_by_side(data)));
-        self.done.side_by_side = json!({"hosts": data["hosts"], "because": data["because"]});
+        screen.note(format!("{mark} {}", parallel_repair(&repair)));
+        self.done.parallel_repair = Some(repair);
     }
 }
 
 /// The returns of the last job. What an earlier one changed on the same host comes first.
-fn whole(jobs: BTreeMap<String, BTreeMap<String, MinionReturn>>) -> BTreeMap<String, MinionReturn> {
-    let mut all = BTreeMap::new();
+fn whole(
+    jobs: BTreeMap<JobId, BTreeMap<MinionId, MinionReturn>>,
+) -> BTreeMap<MinionId, MinionReturn> {
+    let mut all: BTreeMap<MinionId, MinionReturn> = BTreeMap::new();
     for (minion, mut returned) in jobs.into_values().flatten() {
-        let before: Option<MinionReturn> = all.remove(&minion);
-        let states = returned.value.get_mut("states");
-        if let (Some(before), Some(states)) = (before, states.and_then(Value::as_array_mut)) {
-            let before = before.value["states"].as_array().cloned();
-            let changed = |state: &Value| {
-                let changes = state["changes"].as_object();
-                state["result"] == true && changes.is_some_and(|changes| !changes.is_empty())
-            };
-            let before = before.into_iter().flatten().filter(changed);
-            states.splice(0..0, before);
+        let before = all.remove(&minion).and_then(|before| before.run);
+        if let (Some(before), Some(run)) = (before, &mut returned.run) {
+            let changed =
+                |state: &StateReturn| state.result == Some(true) && !state.changes.is_empty();
+            let before = before.states.into_iter().filter(changed);
+            run.states.splice(0..0, before);
         }
         all.insert(minion, returned);
     }
@@ -186,80 +179,65 @@ fn whole(jobs: BTreeMap<String, BTreeMap<String, MinionReturn>>) -> BTreeMap<Str
 }
 
 /// Formats which minions are updated first, and why.
-fn minion_update(update: &Value) -> String {
-    let text = |key: &str| update[key].as_str().unwrap_or_default();
-    format!(
-        "{}: {}; {}",
-        names(&update["hosts"]),
-        text("because"),
-        text("then")
-    )
-}
-
-fn names(hosts: &Value) -> String {
-    let hosts = hosts.as_array().into_iter().flatten();
-    let hosts: Vec<&str> = hosts.filter_map(Value::as_str).collect();
-    hosts.join(", ")
+pub fn minion_update(update: &MinionUpdate) -> String {
+    let MinionUpdate {
+        hosts,
+        because,
+        then,
+        ..
+    } = update;
+    format!("{}: {because}; {then}", hosts.join(", "))
 }
 
 /// Formats which hosts are done side by side, and why.
-fn side_by_side(data: &Value) -> String {
-    let because = data["because"].as_str().unwrap_or_default();
-    format!("{because}; done side by side: {}", names(&data["hosts"]))
+pub fn parallel_repair(repair: &ParallelRepair) -> String {
+    let ParallelRepair { hosts, because, .. } = repair;
+    format!("{because}; done side by side: {}", hosts.join(", "))
 }
 
 /// Formats what a step waits for, since when, how long it usually takes, and what the operator can do.
-pub fn waiting(data: &Value) -> String {
-    let text = |key: &str| data[key].as_str().unwrap_or_default();
-    let usual = match data["usual"].as_u64() {
+pub fn waiting(wait: &StepWait) -> String {
+    let usual = match wait.usual {
         Some(usual) => format!(" (usually {usual} s here)"),
         None => String::new(),
     };
     let mut line = format!(
         "{}: waiting for {} s{usual} until {}: {}",
-        text("step"),
-        data["seconds"],
-        text("until"),
-        text("because")
+        wait.step, wait.seconds, wait.until, wait.because
     );
-    if !text("remedy").is_empty() {
-        line.push_str(&format!("; {}", text("remedy")));
+    if !wait.remedy.is_empty() {
+        line.push_str(&format!("; {}", wait.remedy));
     }
     line
 }
 
 /// One line about the state that a minion applies.
-pub fn progress(data: &Value) -> String {
+pub fn progress(progress: &StateProgress) -> String {
+    let state = progress.state.as_ref();
+    let state = state.map(|state| format!("{} {}", state.function, state.name));
     format!(
-        "{}  {}/{}  {} {}",
-        data["minion"].as_str().unwrap_or_default(),
-        data["index"].as_u64().unwrap_or(0) + 1,
-        data["total"],
-        data["state"]["function"].as_str().unwrap_or_default(),
-        data["state"]["name"].as_str().unwrap_or_default(),
+        "{}  {}/{}  {}",
+        progress.minion,
+        progress.index + 1,
+        progress.total,
+        state.unwrap_or_default(),
     )
 }
 
-/// The failed states of a `ret` event, for people; nothing if the function succeeded.
-pub fn failures(data: &Value) -> Vec<String> {
-    if data["success"].as_bool().unwrap_or(false) {
+/// The failed states of an ended part, for people; nothing if the function succeeded.
+pub fn failures(part: PartReturned) -> Vec<String> {
+    let minion = part.minion.clone();
+    let returned = MinionReturn::from(part);
+    if returned.success {
         return Vec::new();
     }
-    let minion = data["minion"].as_str().unwrap_or_default();
-    let returned = MinionReturn::from_event(data);
-    let mut found: Vec<String> = returned
-        .run()
-        .map(|run| failed_states(minion, &run))
+    let run = returned.run.as_ref();
+    let mut found = run
+        .map(|run| failed_states(&minion, run))
         .unwrap_or_default();
     if found.is_empty() {
-        found.push(format!(
-            "{minion}: {}",
-            if returned.error.is_empty() {
-                "failed"
-            } else {
-                &returned.error
-            }
-        ));
+        let error = returned.error.as_deref().unwrap_or("failed");
+        found.push(format!("{minion}: {error}"));
     }
     found
 }
@@ -291,38 +269,37 @@ pub fn failed_states(minion: &str, run: &RunReturn) -> Vec<String> {
     }
 }
 
-/// A finished job as a document.
-pub fn job_document(done: &FinishedJob) -> Value {
-    let (mut changed, mut failed, mut total) = (0, 0, 0);
-    let mut minions = serde_json::Map::new();
-    for (minion, returned) in &done.returns {
-        let mut entry = json!({"success": returned.success});
-        if !returned.error.is_empty() {
-            entry["error"] = json!(returned.error);
-        }
-        match returned.run() {
-            Some(run) => {
-                changed += run.changed();
-                failed += run.failed();
-                total += run.states.len();
-                entry["total"] = json!(run.states.len());
-                entry["changed"] = json!(run.changed());
-                entry["failed"] = json!(run.failed());
-                entry["states"] = json!(run.states);
-            }
-            None => entry["return"] = returned.value.clone(),
-        }
-        minions.insert(minion.clone(), entry);
+/// A finished job as a document; `with_states` if its function applies states.
+pub fn job_outcome(done: &FinishedJob, with_states: bool) -> JobOutcome {
+    let minions = done.returns.iter();
+    let minions = minions.map(|(minion, returned)| (minion.clone(), minion_outcome(returned)));
+    let minions: BTreeMap<MinionId, MinionOutcome> = minions.collect();
+    let sum = |count: fn(&MinionOutcome) -> Option<usize>| {
+        with_states.then(|| minions.values().filter_map(count).sum())
+    };
+    JobOutcome {
+        job: done.job.clone(),
+        retcode: done.retcode,
+        states: sum(|minion| minion.total),
+        changed: sum(|minion| minion.changed),
+        failed: sum(|minion| minion.failed),
+        minions,
+        parallel_repair: done.parallel_repair.clone(),
+        minion_updates: done.minion_updates.clone(),
     }
-    let mut document = json!({"job": done.jid, "retcode": done.retcode, "states": total, "changed": changed,
-        "failed": failed, "minions": minions});
-    if !done.side_by_side.is_null() {
-        document["sideBySide"] = done.side_by_side.clone();
+}
+
+fn minion_outcome(returned: &MinionReturn) -> MinionOutcome {
+    let run = returned.run.as_ref();
+    MinionOutcome {
+        success: returned.success,
+        error: returned.error.clone(),
+        total: run.map(|run| run.states.len()),
+        changed: run.map(RunReturn::changed),
+        failed: run.map(RunReturn::failed),
+        states: run.map(|run| run.states.clone()),
+        answer: returned.answer.clone(),
     }
-    if !done.minion_updates.is_empty() {
-        document["minionUpdates"] = json!(done.minion_updates);
-    }
-    document
 }
 
 #[cfg(test)]

@@ -1,58 +1,136 @@
-use super::*;
+use halite_api::{JobEnded, PartState};
+use serde_json::{Map, Value, json};
 
-#[test]
-fn a_wait_has_its_usual_time_and_a_remedy_if_there_are_any() {
-    let mut data = json!({"step": "turn", "until": "it is free", "because": "a holds it", "seconds": 10,
-        "usual": null, "remedy": ""});
-    assert_eq!(
-        waiting(&data),
-        "turn: waiting for 10 s until it is free: a holds it"
-    );
-    (data["usual"], data["remedy"]) = (json!(4), json!("look there"));
-    assert_eq!(
-        waiting(&data),
-        "turn: waiting for 10 s (usually 4 s here) until it is free: a holds it; look there"
-    );
+use super::*;
+use crate::output::Format;
+
+fn id(number: u64) -> JobId {
+    JobId::from_number(number)
 }
 
-fn event(tag: &str, data: Value, last: bool) -> v1::Event {
+fn minion(name: &str) -> MinionId {
+    name.parse().unwrap()
+}
+
+fn event(data: &EventData, last: bool) -> v1::Event {
     v1::Event {
-        tag: tag.into(),
-        data_json: data.to_string(),
+        tag: data.tag().unwrap(),
+        data_json: data.to_text(),
         last,
-        retcode: 0,
         ..v1::Event::default()
     }
 }
 
+fn wait(hosts: &[&str], because: &str) -> StepWait {
+    StepWait {
+        job: Some(id(1)),
+        step: hosts.join(", "),
+        hosts: hosts.iter().map(|host| minion(host)).collect(),
+        until: "it is free".to_owned(),
+        because: because.to_owned(),
+        seconds: 10,
+        ..StepWait::default()
+    }
+}
+
+fn returned(job: u64, retcode: i32, answer: Value, error: Option<&str>) -> PartReturned {
+    let answer = (!answer.is_null()).then_some(MinionAnswer(answer));
+    let state = match error {
+        Some(_) => PartState::Lost,
+        None => PartState::Returned,
+    };
+    let error = error.map(str::to_owned);
+    PartReturned::new((id(job), minion("w")), state, retcode, answer, error)
+}
+
+fn ret(part: PartReturned) -> v1::Event {
+    event(&EventData::PartReturned(Box::new(part)), false)
+}
+
+fn done(job: u64) -> v1::Event {
+    let data = JobEnded {
+        job: id(job),
+        retcode: 0,
+        succeeded: vec![minion("w")],
+        failed: Vec::new(),
+        lost: Vec::new(),
+    };
+    event(&EventData::JobEnded(data), true)
+}
+
+fn state(id: &str, result: bool, is_changed: bool) -> StateReturn {
+    let changes = is_changed.then(|| ("diff".to_owned(), json!("x")));
+    StateReturn {
+        index: 0,
+        id: id.to_owned(),
+        name: id.to_owned(),
+        function: "file.managed".to_owned(),
+        sls: "s".to_owned(),
+        result: Some(result),
+        changes: Map::from_iter(changes),
+        comment: String::new(),
+        start_time: String::new(),
+        duration: 1.0,
+        run_num: 0,
+        ran: true,
+        fail_run: true,
+    }
+}
+
+fn run(states: Vec<StateReturn>) -> Value {
+    serde_json::to_value(RunReturn { states }).unwrap()
+}
+
+#[test]
+fn a_wait_has_its_usual_time_and_a_remedy_if_there_are_any() {
+    let mut turn = StepWait {
+        step: "turn".to_owned(),
+        ..wait(&[], "a holds it")
+    };
+    assert_eq!(
+        waiting(&turn),
+        "turn: waiting for 10 s until it is free: a holds it"
+    );
+    turn.usual = Some(4);
+    turn.remedy = "look there".to_owned();
+    assert_eq!(
+        waiting(&turn),
+        "turn: waiting for 10 s (usually 4 s here) until it is free: a holds it; look there"
+    );
+}
+
 #[test]
 fn a_job_is_collected_from_its_events() {
-    let mut screen = Screen::new(crate::output::Format::Json);
+    let mut screen = Screen::new(Format::Json);
     let mut watch = JobWatch::default();
-    let state = json!({"function": "file.managed", "name": "/etc/x"});
-    let prog = json!({"jid": "1", "minion": "w", "index": 0, "total": 2, "state": state});
-    assert_eq!(progress(&prog), "w  1/2  file.managed /etc/x");
-    assert!(!watch.take(&event("halite/job/1/prog/w", prog, false), &mut screen));
-    let ret =
-        json!({"jid": "1", "minion": "w", "success": true, "return": {"states": []}, "error": ""});
-    assert!(!watch.take(&event("halite/job/1/ret/w", ret, false), &mut screen));
-    assert!(watch.take(
-        &event("halite/job/1/done", json!({"jid": "1"}), true),
-        &mut screen
-    ));
-    let document = job_document(&watch.done);
-    assert_eq!(document["changed"], 0);
-    assert_eq!(document["job"], "1");
-    assert_eq!(document["minions"]["w"]["total"], 0);
+    let data = StateProgress {
+        job: id(1),
+        minion: minion("w"),
+        index: 0,
+        total: 2,
+        state: Some(state("/etc/x", true, false)),
+    };
+    assert_eq!(progress(&data), "w  1/2  file.managed /etc/x");
+    let data = EventData::StateProgress(Box::new(data));
+    assert!(!watch.take(&event(&data, false), &mut screen));
+    let part = returned(1, 0, run(Vec::new()), None);
+    assert!(!watch.take(&ret(part), &mut screen));
+    assert!(watch.take(&done(1), &mut screen));
+    let outcome = job_outcome(&watch.done, true);
+    assert_eq!(outcome.changed, Some(0));
+    assert_eq!(outcome.job, Some(id(1)));
+    assert_eq!(outcome.minions.get("w").unwrap().total, Some(0));
 }
 
 #[test]
 fn a_wait_for_hosts_is_printed_once_for_each_reason() {
     let mut watch = JobWatch::default();
-    let mut is_news = |hosts: &str, because: &str| {
-        watch.is_news(
-            &json!({"jid": "1", "step": hosts, "until": "x", "because": because, "seconds": 10}),
-        )
+    let mut is_news = |host: &str, because: &str| {
+        let wait = StepWait {
+            step: host.to_owned(),
+            ..wait(&[], because)
+        };
+        watch.is_news(&wait)
     };
     assert!(is_news("w1", "the job runs"));
     // The reports of two hosts take turns.
@@ -61,10 +139,7 @@ fn a_wait_for_hosts_is_printed_once_for_each_reason() {
     assert!(is_news("w1", "w1 is not connected"));
     assert!(is_news("w1", "the job runs"));
     // Of hosts that are reported together some return, or their number grows.
-    let mut of_hosts = |hosts: &[&str], because: &str| {
-        let step = hosts.join(", ");
-        watch.is_news(&json!({"jid": "1", "step": step, "hosts": hosts, "because": because}))
-    };
+    let mut of_hosts = |hosts: &[&str], because: &str| watch.is_news(&wait(hosts, because));
     assert!(of_hosts(&["a", "b", "c"], "the job runs"));
     assert!(!of_hosts(&["a", "c"], "the job runs"));
     assert!(of_hosts(&["a", "c", "d"], "the job runs"));
@@ -73,114 +148,100 @@ fn a_wait_for_hosts_is_printed_once_for_each_reason() {
 
 #[test]
 fn a_wait_is_no_part_of_the_document() {
-    let mut screen = Screen::new(crate::output::Format::Json);
+    let mut screen = Screen::new(Format::Json);
     let mut watch = JobWatch::default();
-    let before = job_document(&watch.done);
-    let data = json!({"jid": "", "step": "w", "until": "w has returned", "because": "it hangs", "seconds": 10,
-        "usual": 7, "limit": 3600, "remedy": "`ctl job cancel 1` ends the job"});
-    assert!(!watch.take(&event("halite/job/1/wait", data, false), &mut screen));
-    assert_eq!(job_document(&watch.done), before);
+    let data = EventData::Wait(wait(&["w"], "it hangs"));
+    assert!(!watch.take(&event(&data, false), &mut screen));
+    let empty = JobOutcome {
+        job: Some(id(1)),
+        ..JobOutcome::default()
+    };
+    assert_eq!(job_outcome(&watch.done, false), empty);
 }
 
 #[test]
 fn hosts_that_are_done_side_by_side_are_in_the_report() {
-    let mut screen = Screen::new(crate::output::Format::Json);
+    let mut screen = Screen::new(Format::Json);
     let mut watch = JobWatch::default();
-    assert!(job_document(&watch.done)["sideBySide"].is_null());
-    let data = json!({"jid": "1", "hosts": ["cp-1", "cp-2"], "because": "etcd has no quorum and is repaired, not waited \
-                     for: cp-2 does not answer"});
+    let repair = ParallelRepair {
+        job: id(1),
+        hosts: vec![minion("cp-1"), minion("cp-2")],
+        because: "etcd has no quorum and is repaired, not waited for: cp-2 does not answer"
+            .to_owned(),
+    };
     assert_eq!(
-        side_by_side(&data),
+        parallel_repair(&repair),
         "etcd has no quorum and is repaired, not waited for: cp-2 does not answer; done side by side: cp-1, cp-2"
     );
-    assert!(!watch.take(&event("halite/job/1/repair", data, false), &mut screen));
-    let document = job_document(&watch.done);
-    assert_eq!(
-        document["sideBySide"]["hosts"],
-        json!(["cp-1", "cp-2"]),
-        "{document}"
-    );
+    let data = EventData::ParallelRepair(repair.clone());
+    assert!(!watch.take(&event(&data, false), &mut screen));
+    let outcome = job_outcome(&watch.done, true);
+    assert_eq!(outcome.parallel_repair, Some(repair));
 }
 
 #[test]
 fn a_return_without_states_is_shown_as_it_is() {
-    let mut screen = Screen::new(crate::output::Format::Json);
+    let mut screen = Screen::new(Format::Json);
     let mut watch = JobWatch::default();
-    let data = json!({"jid": "1", "minion": "w", "success": true, "return": true, "error": ""});
-    watch.take(&event("halite/job/1/ret/w", data, false), &mut screen);
-    let done = event("halite/job/1/done", json!({"jid": "1"}), true);
-    assert!(watch.take(&done, &mut screen));
-    assert_eq!(
-        job_document(&watch.done)["minions"]["w"]["return"],
-        json!(true)
-    );
+    watch.take(&ret(returned(1, 0, json!(true), None)), &mut screen);
+    assert!(watch.take(&done(1), &mut screen));
+    let outcome = job_outcome(&watch.done, false);
+    let answer = outcome.minions.get("w").unwrap().answer.clone();
+    assert_eq!(answer, Some(MinionAnswer(json!(true))));
+    assert_eq!(outcome.states, None);
 }
 
 #[test]
 fn what_the_update_of_a_minion_changed_is_in_the_report_of_the_highstate() {
-    let mut screen = Screen::new(crate::output::Format::Json);
+    let mut screen = Screen::new(Format::Json);
     let mut watch = JobWatch::default();
-    let state = |id: &str, result: bool, changes: Value| {
-        json!({"index": 0, "__id__": id, "name": id, "function": "file.managed", "__sls__": "s", "result": result,
-            "changes": changes, "comment": "", "start_time": "", "duration": 1.0, "__run_num__": 0,
-            "__state_ran__": true})
+    let mut ret = |job: u64, states: Vec<StateReturn>| {
+        watch.take(&ret(returned(job, 0, run(states), None)), &mut screen)
     };
-    let mut ret = |jid: &str, states: Value| {
-        let data = json!({"jid": jid, "minion": "w", "success": true, "return": {"states": states}, "error": ""});
-        watch.take(
-            &event(&format!("halite/job/{jid}/ret/w"), data, false),
-            &mut screen,
-        )
-    };
-    let first = json!([
-        state("program", true, json!({"diff": "x"})),
-        state("same", true, json!({})),
-        state("bad", false, json!({"diff": "x"})),
-    ]);
+    let first = vec![
+        state("program", true, true),
+        state("same", true, false),
+        state("bad", false, true),
+    ];
     // Repeated, after the connection broke.
-    assert!(!ret("1", first.clone()) && !ret("1", first));
-    assert!(!ret("2", json!([state("program", true, json!({}))])));
-    let data = json!({"jid": "1", "hosts": ["w"], "because": "it is another program", "then": "it is updated first"});
+    assert!(!ret(1, first.clone()) && !ret(1, first));
+    assert!(!ret(2, vec![state("program", true, false)]));
+    let update = MinionUpdate {
+        job: id(1),
+        hosts: vec![minion("w")],
+        because: "it is another program".to_owned(),
+        then: "it is updated first".to_owned(),
+    };
     assert_eq!(
-        minion_update(&data),
+        minion_update(&update),
         "w: it is another program; it is updated first"
     );
+    let update = EventData::MinionUpdate(update);
     for _ in 0..2 {
-        watch.take(
-            &event("halite/job/1/minion", data.clone(), false),
-            &mut screen,
-        );
+        watch.take(&event(&update, false), &mut screen);
     }
-    watch.take(
-        &event("halite/job/2/done", json!({"jid": "2"}), true),
-        &mut screen,
-    );
-    let document = job_document(&watch.done);
-    assert_eq!(
-        (&document["changed"], &document["failed"]),
-        (&json!(1), &json!(0)),
-        "{document}"
-    );
-    assert_eq!(
-        (&document["states"], &document["job"]),
-        (&json!(2), &json!("2"))
-    );
-    assert_eq!(document["minionUpdates"].as_array().unwrap().len(), 1);
+    watch.take(&done(2), &mut screen);
+    let outcome = job_outcome(&watch.done, true);
+    assert_eq!((outcome.changed, outcome.failed), (Some(1), Some(0)));
+    assert_eq!((outcome.states, outcome.job), (Some(2), Some(id(2))));
+    assert_eq!(outcome.minion_updates.len(), 1);
 }
 
 #[test]
 fn failures_name_the_state_that_failed_itself() {
-    let state = |name: &str, ran: bool, comment: &str| {
-        json!({"index": 0, "__id__": name, "name": name, "function": "pkg.installed", "__sls__": "halite.host.packages",
-            "result": false, "changes": {}, "comment": comment, "start_time": "", "duration": 1.0,
-            "__run_num__": 0, "__state_ran__": ran})
+    let failed = |name: &str, ran: bool, comment: &str| StateReturn {
+        comment: comment.to_owned(),
+        ran,
+        ..state(name, false, false)
     };
-    let data = json!({"minion": "w", "success": false, "error": "",
-        "return": {"states": [state("a", true, "no such package"), state("b", false, "requisite failed")]}});
+    let states = run(vec![
+        failed("a", true, "no such package"),
+        failed("b", false, "requisite failed"),
+    ]);
     assert_eq!(
-        failures(&data),
-        ["w: pkg.installed a (halite.host.packages): no such package"]
+        failures(returned(1, 1, states, None)),
+        ["w: file.managed a (s): no such package"]
     );
-    let lost = json!({"minion": "w", "success": false, "error": "not connected", "return": null});
-    assert_eq!(failures(&lost), ["w: not connected"]);
+    let lost = returned(1, 1, Value::Null, Some("not connected"));
+    assert_eq!(failures(lost), ["w: not connected"]);
 }

@@ -12,7 +12,10 @@ mod client;
 mod commands;
 mod compile;
 mod confirm;
+#[cfg(test)]
+mod contract_tests;
 mod etcd_image;
+mod event_line;
 mod event_stream;
 mod files;
 mod finished_run;

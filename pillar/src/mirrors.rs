@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value, json};
 
 use crate::trust;
 
@@ -32,28 +31,36 @@ fn itself(host: &str) -> String {
     )
 }
 
+/// What the view has of another registry.
+#[derive(Debug, Serialize)]
+pub(crate) struct Mirrors {
+    mirrors: Vec<String>,
+    /// Certificates, one after the other.
+    ca: Option<String>,
+}
+
 /// The part of the view about other registries: mirrors and certificates.
-pub(crate) fn view(registries: &BTreeMap<String, ForeignRegistry>) -> Value {
-    let one = |(host, registry): (&String, &ForeignRegistry)| {
-        let mut mirrors: Vec<String> = registry
-            .mirrors
-            .iter()
+pub(crate) fn view(registries: &BTreeMap<String, ForeignRegistry>) -> BTreeMap<&str, Mirrors> {
+    let mut all = BTreeMap::new();
+    for (host, registry) in registries {
+        let urls = registry.mirrors.iter();
+        let mut mirrors: Vec<String> = urls
             .map(|url| url.trim_end_matches('/').to_owned())
             .collect();
         if mirrors.is_empty() {
             mirrors.push(itself(host));
         }
-        let ca = registry
-            .ca
-            .as_deref()
-            .map(|text| trust::certificates(text).unwrap_or_default().concat());
-        (host.clone(), json!({"mirrors": mirrors, "ca": ca}))
-    };
-    Value::Object(registries.iter().map(one).collect::<Map<_, _>>())
+        let ca = registry.ca.as_deref();
+        let ca = ca.map(|text| trust::certificates(text).unwrap_or_default().concat());
+        all.insert(host.as_str(), Mirrors { mirrors, ca });
+    }
+    all
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]
@@ -75,6 +82,6 @@ mod tests {
             "ghcr.io": {"mirrors": ["https://a/hub", "http://b:5000"], "ca": null},
             "r.corp:5000": {"mirrors": ["https://r.corp:5000"], "ca": null},
         });
-        assert_eq!(view(&declared), wanted);
+        assert_eq!(json!(view(&declared)), wanted);
     }
 }

@@ -6,7 +6,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 use x509_parser::pem::Pem;
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 
@@ -80,9 +80,15 @@ pub(crate) fn encode(label: &str, der: &[u8]) -> String {
     out
 }
 
+/// What the view has of trust.
+#[derive(Debug, Serialize)]
+pub(crate) struct Trusted {
+    certificates: Map<String, Value>,
+}
+
 /// The part of the view about trust: one certificate for each name, because OpenSSL's trust store
 /// reads only the first one of a file.
-pub(crate) fn view(trust: &Trust) -> Value {
+pub(crate) fn view(trust: &Trust) -> Trusted {
     let mut out = Map::new();
     for (name, text) in &trust.certificates {
         let found = certificates(text).unwrap_or_default();
@@ -96,12 +102,14 @@ pub(crate) fn view(trust: &Trust) -> Value {
             out.insert(name, Value::String(certificate));
         }
     }
-    json!({ "certificates": out })
+    Trusted { certificates: out }
 }
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "a test's panic is its report")]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     fn authority(name: &str) -> (String, String) {
@@ -172,6 +180,6 @@ mod tests {
                 .into(),
         };
         let wanted = json!({"certificates": {"corp": &one, "lab.1": &one, "lab.2": &other}});
-        assert_eq!(view(&trust), wanted);
+        assert_eq!(json!(view(&trust)), wanted);
     }
 }

@@ -4,11 +4,12 @@ mod api;
 mod etcd;
 mod proxy;
 mod registry;
+mod shape;
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 
-use halite_names::NodeName;
 use halite_secrets::reference;
 use serde_json::{Map, Value, json};
 
@@ -137,117 +138,130 @@ pub fn view(
     let allowed = allowed_secrets(declaration, minion);
     let api_server = &cluster.api_server;
     let firewall = &cluster.firewall;
+    let sources = &firewall.sources;
     let recorded = declaration.kubernetes_for(minion);
     let kubernetes = if bundle.satisfies(recorded) {
         &bundle.kubernetes
     } else {
         recorded
     };
-    let compiled = json!({
-        "cluster": {"name": cluster.metadata.name, "domain": cluster.dns_domain},
-        "networks": {
-            "controlPlane": {"cidrs": networks.control_plane.cidrs},
-            "workloadPlane": {"cidrs": networks.workload_cidrs()},
-            "pods": networks.pods,
-            "services": networks.services,
-            "apiServiceIP": api,
-            "dnsServiceIP": dns,
+    let compiled = shape::View {
+        cluster: shape::Cluster {
+            name: &cluster.metadata.name,
+            domain: &cluster.dns_domain,
         },
-        "apiServer": {
-            "endpoint": cluster.endpoint(),
-            "address": seen.address,
-            "port": API_PORT,
-            "vip": api_server.vip,
-            "keepalived": api_server.keeps_vip(),
-            "localProxy": seen.proxied,
-            "servers": seen.servers,
-            "certSANs": api_server.cert_sans,
-            "extraArgs": api_server.extra_args,
-        },
-        "controllerManager": {"extraArgs": cluster.controller_manager.extra_args},
-        "scheduler": {"extraArgs": cluster.scheduler.extra_args},
-        "etcd": etcd::view(declaration, |path| allowed.contains(path)),
-        "kubernetes": {"version": kubernetes},
-        "components": bundle.components,
-        "images": bundle.images,
-        "packages": bundle.packages,
-        "rpms": bundle.rpms,
-        "bundle": {
-            "path": bundle.path,
-            "version": bundle.version,
-            "host": first,
-            "url": bundle_url(first, &bundle.version),
-            "servers": servers(declaration, first, &bundle.version),
-            "fallbacks": fallbacks(declaration, first, &bundle.version),
-            "programs": bundle.programs,
-            "charts": bundle.charts,
-        },
-        "bundles": bundle.on_site(),
-        "master": masters(declaration, first),
-        "node": this_node(declaration, node, minion),
-        "nodes": all_nodes(declaration),
-        "pki": pki_view(pki, &allowed),
-        "kubelet": {"config": cluster.kubelet.config},
-        "containerd": {
-            "restrictOomScoreAdj": cluster.containerd.restrict_oom_score_adj,
-            "config": cluster.containerd.config,
-            "registries": mirrors::view(&cluster.containerd.registries),
-        },
-        "kubeProxy": {"mode": cluster.kube_proxy.mode, "config": cluster.kube_proxy.config},
-        "addons": cluster.addons,
-        "charts": cluster.charts,
-        "backup": backup(declaration, minion),
-        "certificates": cluster.certificates,
-        "siteRegistry": registry::view(declaration, |path| allowed.contains(path)),
-        "cni": {"plugin": cluster.cni.plugin, "mtu": cluster.cni.mtu},
-        "trust": trust::view(&cluster.trust),
-        "proxy": proxy::view(cluster),
-        "host": cluster.host,
-        "time": cluster.time,
-        "firewall": {
-            "sources": {
-                "management": firewall.sources.management.as_ref().unwrap_or(&networks.control_plane.cidrs),
-                "loadBalancers": firewall.sources.load_balancers.as_deref().unwrap_or_default(),
+        networks: shape::Networks {
+            control_plane: &networks.control_plane,
+            workload_plane: shape::Cidrs {
+                cidrs: networks.workload_cidrs(),
             },
-            "podsToHosts": firewall.pods_to_hosts,
-            "nodePorts": {"cidrs": firewall.node_ports.cidrs.as_deref().unwrap_or(networks.workload_cidrs())},
+            pods: networks.pods,
+            services: networks.services,
+            api_service_ip: api,
+            dns_service_ip: dns,
         },
-        "secrets": own_secrets(&allowed),
-    });
+        api_server: shape::ApiServer {
+            endpoint: cluster.endpoint(),
+            address: seen.address,
+            port: API_PORT,
+            vip: api_server.vip,
+            keepalived: api_server.keeps_vip(),
+            local_proxy: seen.proxied,
+            servers: seen.servers,
+            cert_sans: &api_server.cert_sans,
+            extra_args: &api_server.extra_args,
+        },
+        controller_manager: &cluster.controller_manager,
+        scheduler: &cluster.scheduler,
+        etcd: etcd::view(declaration, |path| allowed.contains(path)),
+        kubernetes: shape::Kubernetes {
+            version: kubernetes,
+        },
+        components: &bundle.components,
+        images: &bundle.images,
+        packages: &bundle.packages,
+        rpms: &bundle.rpms,
+        bundle: shape::Bundle {
+            path: &bundle.path,
+            version: &bundle.version,
+            host: first,
+            url: bundle_url(first, &bundle.version),
+            servers: servers(declaration, first, &bundle.version),
+            fallbacks: fallbacks(declaration, first, &bundle.version),
+            programs: &bundle.programs,
+            charts: &bundle.charts,
+        },
+        bundles: bundle.on_site(),
+        master: masters(declaration, first),
+        node: this_node(declaration, node, minion),
+        nodes: all_nodes(declaration),
+        pki: pki_view(pki, &allowed),
+        kubelet: &cluster.kubelet,
+        containerd: shape::Containerd {
+            restrict_oom_score_adj: cluster.containerd.restrict_oom_score_adj,
+            config: &cluster.containerd.config,
+            registries: mirrors::view(&cluster.containerd.registries),
+        },
+        kube_proxy: &cluster.kube_proxy,
+        addons: &cluster.addons,
+        charts: &cluster.charts,
+        backup: backup(declaration, minion),
+        certificates: &cluster.certificates,
+        site_registry: registry::view(declaration, |path| allowed.contains(path)),
+        cni: &cluster.cni,
+        trust: trust::view(&cluster.trust),
+        proxy: proxy::view(cluster),
+        host: &cluster.host,
+        time: &cluster.time,
+        firewall: shape::Firewall {
+            sources: shape::Sources {
+                management: (sources.management.as_deref())
+                    .unwrap_or(&networks.control_plane.cidrs),
+                load_balancers: sources.load_balancers.as_deref().unwrap_or_default(),
+            },
+            pods_to_hosts: firewall.pods_to_hosts,
+            node_ports: shape::Cidrs {
+                cidrs: (firewall.node_ports.cidrs.as_deref()).unwrap_or(networks.workload_cidrs()),
+            },
+        },
+        secrets: own_secrets(&allowed),
+    };
     Ok(json!({RESERVED: compiled, "custom": custom(declaration, node)}))
 }
 
-/// The host of the master, its standbys, and the addresses of all of them, the master's first.
-fn masters(declaration: &Declaration, own: Ipv4Addr) -> Value {
-    let name = |node: &Document<Node>| node.metadata.name.clone();
+fn masters(declaration: &Declaration, own: Ipv4Addr) -> shape::Master<'_> {
     let addresses = declaration.master_addresses().into_iter();
-    json!({
-        "node": declaration.master_node().map(name),
-        "standbys": declaration.standbys().into_iter().map(name).collect::<Vec<_>>(),
-        "address": own,
-        "port": MASTER_PORT,
-        "masters": addresses.map(|address| format!("{address}:{MASTER_PORT}")).collect::<Vec<_>>(),
-        "jobs": declaration.cluster.master.jobs,
-    })
+    shape::Master {
+        node: declaration.master_node().map(name),
+        standbys: declaration.standbys().into_iter().map(name).collect(),
+        address: own,
+        port: MASTER_PORT,
+        masters: addresses
+            .map(|address| format!("{address}:{MASTER_PORT}"))
+            .collect(),
+        jobs: &declaration.cluster.master.jobs,
+    }
 }
 
-/// The schedule of backups, with the times of this host. `ctl` gets the recipients from the master
-/// when it makes one.
-fn backup(declaration: &Declaration, minion: &str) -> Value {
+fn name(node: &Document<Node>) -> &str {
+    &node.metadata.name
+}
+
+fn backup<'a>(declaration: &'a Declaration, minion: &str) -> shape::Backup<'a> {
     let backup = &declaration.cluster.backup;
     let hosts = declaration.backup_hosts();
     let turn = match declaration.part(minion) {
         Some(Part::Standby) => Backup::turn_of_standby(minion),
         _ => 0,
     };
-    json!({
-        "isMade": hosts.iter().any(|host| host.metadata.name == minion),
-        "at": backup.times_of(turn),
-        "directory": backup.directory,
-        "verify": backup.verify,
-        "verifyAt": Backup::verified_at(turn),
-        "isVerified": backup.is_verified(),
-    })
+    shape::Backup {
+        is_made: hosts.iter().any(|host| host.metadata.name == minion),
+        at: backup.times_of(turn),
+        directory: &backup.directory,
+        verify: &backup.verify,
+        verify_at: Backup::verified_at(turn),
+        is_verified: backup.is_verified(),
+    }
 }
 
 /// The URL at which a host serves a bundle.
@@ -280,29 +294,30 @@ fn fallbacks(declaration: &Declaration, first: Ipv4Addr, own: &str) -> Vec<Strin
         .collect()
 }
 
-fn this_node(declaration: &Declaration, node: Option<&Document<Node>>, minion: &str) -> Value {
+fn this_node<'a>(
+    declaration: &'a Declaration,
+    node: Option<&'a Document<Node>>,
+    minion: &'a str,
+) -> shape::OwnNode<'a> {
     let Some(node) = node else {
-        return json!({
-            "name": minion, "roles": [], "runs": {"containers": false, "master": false, "standby": false},
-            "controlPlane": null, "workloadPlane": null, "etcd": null, "foundsEtcd": false, "vrrpPriority": null, "labels": {}, "taints": [],
-        });
+        return shape::OwnNode::without_host(minion);
     };
-    json!({
-        "name": minion,
-        "roles": node.roles,
-        "runs": {
-            "containers": node.runs_containers(),
-            "master": declaration.part(minion) == Some(Part::Master),
-            "standby": declaration.part(minion) == Some(Part::Standby),
+    shape::OwnNode {
+        name: minion,
+        roles: &node.roles,
+        runs: shape::OwnPrograms {
+            containers: node.runs_containers(),
+            master: declaration.part(minion) == Some(Part::Master),
+            standby: declaration.part(minion) == Some(Part::Standby),
         },
-        "controlPlane": node.control_plane(),
-        "workloadPlane": workload_plane(node),
-        "etcd": node.resolved.as_ref().and_then(|resolved| resolved.etcd.as_ref()),
-        "foundsEtcd": node.founds_etcd(),
-        "vrrpPriority": declaration.vrrp_priority(minion),
-        "labels": node.labels,
-        "taints": node.effective_taints(),
-    })
+        control_plane: node.control_plane(),
+        workload_plane: workload_plane(node),
+        etcd: (node.resolved.as_ref()).and_then(|resolved| resolved.etcd.as_ref()),
+        founds_etcd: node.founds_etcd(),
+        vrrp_priority: declaration.vrrp_priority(minion),
+        labels: Cow::Borrowed(&node.labels),
+        taints: node.effective_taints(),
+    }
 }
 
 /// Until an address is recorded, the declared one is used for both planes.
@@ -313,57 +328,57 @@ fn workload_plane(node: &Node) -> Option<Ipv4Addr> {
         .or(node.address)
 }
 
-fn all_nodes(declaration: &Declaration) -> Value {
+fn all_nodes(declaration: &Declaration) -> BTreeMap<&str, shape::OtherNode<'_>> {
     let follows = declaration.cluster.control_plane.taint == PlaneTaint::Auto;
-    let each = |(name, node): (&NodeName, &Document<Node>)| {
-        let value = json!({
-            "roles": node.roles,
-            "runs": {"containers": node.runs_containers()},
-            "controlPlane": node.control_plane(),
-            "workloadPlane": workload_plane(node),
-            "labels": node.labels,
-            "taints": node.effective_taints(),
-            "taintFollowsWorkers": follows && node.has_plane_taint(),
-            "bundle": declaration.bundle_for(name.as_str()),
-        });
-        (name.to_string(), value)
-    };
-    Value::Object(declaration.nodes.iter().map(each).collect())
+    let mut all = BTreeMap::new();
+    for (name, node) in &declaration.nodes {
+        let view = shape::OtherNode {
+            roles: &node.roles,
+            runs: shape::Programs {
+                containers: node.runs_containers(),
+            },
+            control_plane: node.control_plane(),
+            workload_plane: workload_plane(node),
+            labels: &node.labels,
+            taints: node.effective_taints(),
+            taint_follows_workers: follows && node.has_plane_taint(),
+            bundle: declaration.bundle_for(name.as_str()),
+        };
+        all.insert(name.as_str(), view);
+    }
+    all
 }
 
-fn pki_view(pki: &Pki, allowed: &BTreeSet<String>) -> Value {
-    let mut out = Map::new();
-    for name in ["kubernetes", "etcd", "front-proxy", "site", "halite"] {
-        let certificate = pki.certificates.get(name).map_or(UNKNOWN, String::as_str);
-        out.insert(name.to_owned(), json!({"cert": certificate}));
-    }
-    let mut sa = Map::new();
-    if allowed.contains("pki.sa.key") {
-        sa.insert(
-            "pub".to_owned(),
-            json!(pki.service_account.as_deref().unwrap_or(UNKNOWN)),
-        );
-    }
-    out.insert("sa".to_owned(), Value::Object(sa));
-    for (name, key, _) in PKI_SECRETS {
+fn pki_view<'a>(pki: &'a Pki, allowed: &BTreeSet<String>) -> shape::Authorities<'a> {
+    let key = |name: &str| {
+        let mut secrets = PKI_SECRETS.iter();
+        let (_, key, _) = secrets.find(|(secret, ..)| *secret == name)?;
         let path = format!("pki.{name}.{key}");
-        if allowed.contains(&path)
-            && let Some(Value::Object(entry)) = out.get_mut(name)
-        {
-            entry.insert(key.to_owned(), json!(reference::for_path(&path)));
-        }
+        allowed.contains(&path).then(|| reference::for_path(&path))
+    };
+    let authority = |name: &str| shape::Authority {
+        cert: pki.certificates.get(name).map_or(UNKNOWN, String::as_str),
+        key: key(name),
+    };
+    let key_pair = key("sa");
+    let public = pki.service_account.as_deref().unwrap_or(UNKNOWN);
+    shape::Authorities {
+        kubernetes: authority("kubernetes"),
+        etcd: authority("etcd"),
+        front_proxy: authority("front-proxy"),
+        site: authority("site"),
+        halite: authority("halite"),
+        sa: shape::ServiceAccounts {
+            public: key_pair.is_some().then_some(public),
+            key: key_pair,
+        },
     }
-    Value::Object(out)
 }
 
-fn own_secrets(allowed: &BTreeSet<String>) -> Value {
-    let each = |path: &String| {
-        Some((
-            path.strip_prefix("secrets.")?.to_owned(),
-            json!(reference::for_path(path)),
-        ))
-    };
-    Value::Object(allowed.iter().filter_map(each).collect())
+fn own_secrets(allowed: &BTreeSet<String>) -> BTreeMap<&str, String> {
+    let own = allowed.iter();
+    own.filter_map(|path| Some((path.strip_prefix("secrets.")?, reference::for_path(path))))
+        .collect()
 }
 
 /// `custom/pillar.yaml`, then the cluster's `custom`, then the node's: the more specific one wins.

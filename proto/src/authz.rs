@@ -42,6 +42,8 @@ pub const TABLE: &[(&str, Caller)] = &[
         "/halite.v1.Operator/ShowJob",
         Caller::Operator(Role::Viewer),
     ),
+    // The master withholds what the role may not see of a job.
+    ("/halite.v1.Operator/Watch", Caller::Operator(Role::Viewer)),
     (
         "/halite.v1.Operator/CancelJob",
         Caller::Operator(Role::Deployer),
@@ -175,7 +177,7 @@ mod tests {
         let granted = [
             (
                 Role::Viewer,
-                "ListJobs ListKeys ListOperators ListTokens ReadAudit Run Show ShowJob Status",
+                "ListJobs ListKeys ListOperators ListTokens ReadAudit Run Show ShowJob Status Watch",
             ),
             (Role::Deployer, "CancelJob CancelRun Orchestrate"),
             (

@@ -29,7 +29,7 @@ pub use damage::Damage;
 pub use delta_export::export as export_delta;
 pub use error::Error;
 pub use inspect::inspect;
-pub use list::{Listing, list};
+pub use list::{ListedImage, ListedPackage, Listing, list};
 pub use pack::{pack, unpack_some};
 pub use store::BundleStore;
 pub use verified::VerifiedImage;

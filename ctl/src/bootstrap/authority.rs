@@ -101,7 +101,7 @@ mod tests {
         std::fs::write(dir.path().join("ca/etcd.crt"), "CERT").unwrap();
         std::fs::write(dir.path().join("ca/etcd.key"), "KEY").unwrap();
         let found = Authority::read(dir.path());
-        assert_eq!(found.pki().certificates["etcd"], "CERT");
-        assert_eq!(found.keys["pki.etcd.key"], "KEY");
+        assert_eq!(found.pki().certificates.get("etcd").unwrap(), "CERT");
+        assert_eq!(found.keys.get("pki.etcd.key").unwrap(), "KEY");
     }
 }

@@ -212,15 +212,16 @@ impl InitialDocuments {
     }
 }
 
-/// A document as JSON; null if it cannot be parsed, which is reported later.
-fn to_json(document: &Text) -> Value {
-    yaml::parse(&document.file, &document.text)
-        .map(|root| root.to_json())
-        .unwrap_or_default()
+/// The value at a path of a document, for example `etcd.placement`; none in one that cannot be parsed.
+fn value_at(document: &Text, path: &str) -> Option<Value> {
+    let root = yaml::parse(&document.file, &document.text).ok()?;
+    let node = path.split('.').try_fold(&root, |node, key| node.get(key))?;
+    Some(node.to_json())
 }
 
-fn is_etcd_external(cluster: &Value) -> bool {
-    let placement = cluster.pointer("/etcd/placement").and_then(Value::as_str);
+fn is_etcd_external(cluster: &Text) -> bool {
+    let placement = value_at(cluster, "etcd.placement");
+    let placement = placement.as_ref().and_then(Value::as_str);
     placement.and_then(Placement::named) == Some(Placement::External)
 }
 
@@ -256,26 +257,18 @@ fn keep_resolved(installed: &str, file: &str, given: String) -> String {
 /// The requirements of a document with problems. Its readable values count, so that they are not
 /// reported as missing.
 fn requirements_of_invalid(document: &Text) -> HostRequirements {
-    let json = to_json(document);
-    let flag = |pointer: &str| {
-        json.pointer(pointer)
-            .and_then(Value::as_bool)
-            .unwrap_or(true)
-    };
+    let at = |path: &str| value_at(document, path);
+    let flag = |path: &str| at(path).and_then(|value| value.as_bool()).unwrap_or(true);
     HostRequirements {
-        manage_swap: flag("/host/manageSwap"),
-        fail_swap_on: flag("/kubelet/config/failSwapOn"),
-        fail_cgroup_v1: flag("/kubelet/config/failCgroupV1"),
-        manage_firewall: flag("/host/manageFirewall"),
-        nftables: json
-            .pointer("/kubeProxy/mode")
-            .is_none_or(|mode| mode != "iptables"),
-        eviction: thresholds(json.pointer("/kubelet/config/evictionHard")),
+        manage_swap: flag("host.manageSwap"),
+        fail_swap_on: flag("kubelet.config.failSwapOn"),
+        fail_cgroup_v1: flag("kubelet.config.failCgroupV1"),
+        manage_firewall: flag("host.manageFirewall"),
+        nftables: at("kubeProxy.mode").is_none_or(|mode| mode != "iptables"),
+        eviction: thresholds(at("kubelet.config.evictionHard").as_ref()),
         vip: None,
-        external_etcd: is_etcd_external(&json),
-        own_pod_network: json
-            .pointer("/cni/plugin")
-            .is_some_and(|plugin| plugin == "none"),
+        external_etcd: is_etcd_external(document),
+        own_pod_network: at("cni.plugin").is_some_and(|plugin| plugin == "none"),
     }
 }
 

@@ -223,7 +223,8 @@ fn a_restored_control_plane_founds_the_etcd_that_was_on_other_hosts() {
     let etcd = "etcd: {placement: dedicated, mode: host-service}\n";
     let dir = backup("cp-2", etcd, &[("cp-2", &own), ("cp-3", &other)]);
     let declared = restored(dir.path(), "cp-2");
-    assert!(declared.declaration.nodes["cp-2"].founds_etcd());
+    let node = declared.declaration.nodes.get("cp-2").unwrap();
+    assert!(node.founds_etcd());
     let (_, text, _) = &declared.files[1];
     assert!(
         text.contains("roles: [bootstrap, registry, etcd, control-plane]")
@@ -251,7 +252,7 @@ fn a_restored_first_host_has_the_master_wherever_it_was() {
             "the node document has nothing new"
         );
         let view = declared.view(&Pki::default(), "cp-2").unwrap();
-        assert_eq!(view["halite"]["node"]["runs"]["master"], true, "{view}");
+        assert!(view.to_string().contains("\"master\":true"), "{view}");
         let changes = declared.changes(in_directory(dir.path()));
         assert_eq!(
             changes.contains("+  master: \"cp-2\""),

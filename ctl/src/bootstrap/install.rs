@@ -4,9 +4,9 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::bail;
+use halite_api::{KeyList, KeyState, MinionKey};
 use halite_proto::v1;
 use halite_states::low::RunReturn;
-use serde_json::Value;
 
 use super::daemon::{Daemon, MASTER, MINION};
 use super::declaration::Declared;
@@ -167,10 +167,9 @@ async fn wait_for_master(global: &Global) -> anyhow::Result<Operator> {
 }
 
 /// The master's record of a minion's key.
-async fn key(operator: &mut Operator, name: &str) -> anyhow::Result<Option<Value>> {
-    let keys = document(operator.list_keys(v1::ListKeysRequest {}).await)?;
-    let keys = keys["keys"].as_array().cloned().unwrap_or_default();
-    Ok(keys.into_iter().find(|key| key["id"] == name))
+async fn key(operator: &mut Operator, name: &str) -> anyhow::Result<Option<MinionKey>> {
+    let keys: KeyList = document(operator.list_keys(v1::ListKeysRequest {}).await)?;
+    Ok(keys.keys.into_iter().find(|key| key.minion == name))
 }
 
 /// Returns true if the minion has an identity and the master has accepted its key. Otherwise the
@@ -178,16 +177,13 @@ async fn key(operator: &mut Operator, name: &str) -> anyhow::Result<Option<Value
 async fn is_enrolled(operator: &mut Operator, name: &str) -> anyhow::Result<bool> {
     let accepted = key(operator, name)
         .await?
-        .is_some_and(|key| key["state"] == "accepted");
+        .is_some_and(|key| key.state == KeyState::Accepted);
     Ok(accepted && Path::new(IDENTITY).exists())
 }
 
 async fn wait_for_minion(operator: &mut Operator, name: &str) -> anyhow::Result<()> {
     let since = Instant::now();
-    while key(operator, name)
-        .await?
-        .is_none_or(|key| key["connected"] != true)
-    {
+    while key(operator, name).await?.is_none_or(|key| !key.connected) {
         if since.elapsed() > START_TIMEOUT {
             bail!(
                 "this host's minion does not connect; see journalctl -u halite-minion, then run the same command again"

@@ -36,9 +36,13 @@ fn compile(sls: &[&str]) -> halite_states::compile::Compiled {
             .packages
             .insert(package.to_owned(), "1-1".to_owned());
     }
-    preparation.grains["os"] = json!("Debian");
-    preparation.grains["os_family"] = json!("Debian");
-    preparation.grains["oscodename"] = json!("bookworm");
+    let os = [
+        ("os", "Debian"),
+        ("os_family", "Debian"),
+        ("oscodename", "bookworm"),
+    ];
+    let os = os.map(|(grain, value)| (grain.to_owned(), json!(value)));
+    preparation.grains.as_object_mut().unwrap().extend(os);
     let declared = InitialDocuments::read(&dir.path().join("etc"), Some(&config), "bootstrap-1")
         .unwrap()
         .load(&preparation);

@@ -32,6 +32,11 @@ pub struct NewRun {
 pub enum Runs {
     /// List the latest runs of orchestrations, those of other commands of ctl, too.
     List,
+    /// Follow a run to its end.
+    Follow {
+        /// The run's id, from `ctl orchestrate list`.
+        run: JobId,
+    },
     /// End a run before its steps are done: a step that waits ends at once, the job of a step as
     /// `ctl job cancel` ends it, and no further step begins. What the run has done stays; the command
     /// that started it goes on from there.

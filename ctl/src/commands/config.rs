@@ -10,7 +10,7 @@ use halite_pillar::declaration::Declaration;
 use halite_pillar::load::{Text, Texts, load};
 use halite_pillar::validate::{Context, warnings};
 use halite_pillar::{example, schema};
-use serde_json::{Map, Value, json};
+use serde_json::{Map, json};
 
 use crate::FAILED;
 use crate::cli::{Config, ConfigPath};
@@ -164,10 +164,11 @@ fn show(path: &ConfigPath, screen: &mut Screen) -> anyhow::Result<u8> {
     for (name, node) in &declaration.nodes {
         nodes.insert(name.to_string(), serde_json::to_value(&node.value)?);
     }
-    let mut document = json!({"cluster": declaration.cluster.value, "nodes": nodes});
-    if !declaration.custom.is_empty() {
-        document["custom"] = Value::Object(declaration.custom.clone());
-    }
+    let (cluster, custom) = (&declaration.cluster.value, &declaration.custom);
+    let document = match custom.is_empty() {
+        true => json!({"cluster": cluster, "nodes": nodes}),
+        false => json!({"cluster": cluster, "nodes": nodes, "custom": custom}),
+    };
     let text = yaml(&document)?;
     screen.answer(&document, |_| text)?;
     Ok(0)

@@ -12,7 +12,6 @@ use serde_json::{Value, json};
 
 use crate::cli::{DestroyCluster, Global};
 use crate::client;
-use crate::client::document;
 use crate::commands::again::Again;
 use crate::identity;
 use crate::orchestration_watch::{print_outcome, run_orchestration};
@@ -40,9 +39,8 @@ pub async fn run(
     let own = Inspected::from_pem(&own.client.certificate_pem).and_then(|own| own.identity());
     let own = own.with_context(|| format!("cannot use {}", global.identity.display()))?;
     if is_root_of_host(own.id()) {
-        let mut operator = client::operator(global).await?;
-        let status = document(operator.status(v1::StatusRequest {}).await)?;
-        check_access(own.id(), status["masters"]["node"].as_str())?;
+        let masters = client::status(global).await?.masters;
+        check_access(own.id(), masters.node.as_deref())?;
     }
     let request = v1::OrchestrateRequest {
         sls: DESTROY.to_owned(),

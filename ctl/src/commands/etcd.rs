@@ -1,31 +1,25 @@
 //! `ctl etcd`: the members of etcd.
 
+use halite_api::{DefragSchedule, EtcdMember, EtcdStatus, to_value};
 use halite_proto::v1;
 use halite_states::shipped::{DEFRAG_ETCD, RECOVER_ETCD};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::cli::{EtcdDefrag, EtcdRecover, Global};
 use crate::client;
-use crate::client::document;
 use crate::commands::again::Again;
 use crate::commands::promotion;
 use crate::orchestration_watch::{print_outcome, run_orchestration};
-use crate::output::{Paint, Screen, table};
+use crate::output::{Paint, Screen, or_dash, table};
 
 /// Runs `ctl etcd status`.
 ///
 /// # Errors
 /// The master does not answer or refuses, or no member answers.
 pub async fn status(global: &Global, screen: &mut Screen) -> anyhow::Result<u8> {
-    let mut operator = client::operator(global).await?;
-    let request = v1::ShowRequest {
-        what: "etcd".into(),
-        ..v1::ShowRequest::default()
-    };
-    let status = document(operator.show(request).await)?;
-    screen.answer(&status, |paint| overview(&status, paint))?;
-    let is_sound = status["problems"].as_array().is_some_and(Vec::is_empty);
-    Ok(u8::from(!is_sound))
+    let status: EtcdStatus = client::show(global, "etcd", "", Vec::new()).await?;
+    screen.answer(&to_value(&status), |paint| overview(&status, paint))?;
+    Ok(u8::from(!status.problems.is_empty()))
 }
 
 /// Runs `ctl etcd defrag`.
@@ -33,10 +27,10 @@ pub async fn status(global: &Global, screen: &mut Screen) -> anyhow::Result<u8> 
 /// # Errors
 /// The master does not answer or refuses.
 pub async fn defrag(global: &Global, args: &EtcdDefrag, screen: &mut Screen) -> anyhow::Result<u8> {
-    let mut pillar = json!({});
-    if let Some(member) = &args.member {
-        pillar["member"] = json!(member);
-    }
+    let pillar = match &args.member {
+        Some(member) => json!({"member": member}),
+        None => json!({}),
+    };
     let again = Again::new("ctl etcd defrag").option("member", args.member.as_ref());
     let request = v1::OrchestrateRequest {
         sls: DEFRAG_ETCD.to_owned(),
@@ -45,7 +39,7 @@ pub async fn defrag(global: &Global, args: &EtcdDefrag, screen: &mut Screen) -> 
     };
     let done = run_orchestration(global, request, "etcd", screen).await?;
     // The room of each member before and after.
-    let freed = said(&done.summary, "defragmented");
+    let freed = done.comment("defragmented");
     print_outcome(&done, freed, &again.text(), screen)
 }
 
@@ -72,116 +66,113 @@ pub async fn recover(
     let done = run_orchestration(global, request, from.as_str(), screen).await?;
     let success = format!(
         "{}; {from} serves alone. Bring back each host that was lost: ctl node replace NAME --force --cluster {cluster}",
-        said(&done.summary, "allowed")
+        done.comment("allowed")
     );
     let again = format!("ctl etcd recover --from {from} --force --cluster {cluster}");
     print_outcome(&done, &success, &again, screen)
 }
 
-/// What a step says about its work.
-fn said<'a>(summary: &'a Value, step: &str) -> &'a str {
-    let mut steps = summary["steps"].as_array().into_iter().flatten();
-    let step = steps.find(|found| found["id"] == step);
-    let comment = step.and_then(|step| step["detail"]["comment"].as_str());
-    comment.unwrap_or_default()
-}
-
 /// Formats the quorum, the members as a table, and all problems.
-fn overview(status: &Value, paint: &Paint) -> String {
-    let external = if status["external"] == true {
+pub fn overview(status: &EtcdStatus, paint: &Paint) -> String {
+    let external = if status.external {
         " (external: not this cluster's to change)"
     } else {
         ""
     };
-    let quorum = table::cell(&status["quorum"]);
+    let quorum = or_dash(status.quorum.as_ref());
     let mut text = format!(
         "{quorum}{external}\n\n{}{}",
         members(status),
-        schedule(status)
+        status.defrag.as_ref().map(schedule).unwrap_or_default()
     );
-    for problem in status["problems"].as_array().into_iter().flatten() {
-        text.push_str(&format!("\n{} {}\n", paint.bad("✗"), table::cell(problem)));
+    for problem in &status.problems {
+        text.push_str(&format!("\n{} {}\n", paint.bad("✗"), table::line(problem)));
     }
     text
 }
 
-/// Formats the line about the defragmentation that the master does by itself, if the members are the cluster's.
-fn schedule(status: &Value) -> String {
-    let declared = &status["defrag"];
-    match (declared["at"].as_str(), declared["above"].as_str()) {
-        (Some("never"), _) => "\ndefragmented by `ctl etcd defrag` only\n".to_owned(),
-        (Some(at), Some(above)) => {
-            let (at, above) = (table::line(at), table::line(above));
-            // A master of an earlier version does not say it.
-            let next = match declared["next"].as_str() {
-                Some(next) => format!(" (next {})", table::line(next)),
-                None => String::new(),
-            };
-            format!("\ndefragmented {at}{next}, where more than {above} of the database is free\n")
-        }
-        _ => String::new(),
+/// Formats the line about the defragmentation that the master does by itself.
+fn schedule(declared: &DefragSchedule) -> String {
+    if declared.at == "never" {
+        return "\ndefragmented by `ctl etcd defrag` only\n".to_owned();
     }
+    let next = match declared.next {
+        Some(next) => format!(" (next {next})"),
+        None => String::new(),
+    };
+    let (at, above) = (table::line(&declared.at), table::line(&declared.above));
+    format!("\ndefragmented {at}{next}, where more than {above} of the database is free\n")
 }
 
 /// Formats the members as a table.
-pub fn members(status: &Value) -> String {
-    let members = status["members"].as_array().into_iter().flatten();
+pub fn members(status: &EtcdStatus) -> String {
     let heading = [
         "member", "id", "role", "lag", "database", "in use", "quota", "version",
     ];
-    let row = |member: &Value| {
+    let row = |member: &EtcdMember| {
         vec![
-            table::cell(&member["name"]),
-            table::cell(&member["id"]),
-            table::cell(&member["role"]),
-            table::cell(&member["lag"]),
-            size(&member["dbSize"]),
-            size(&member["dbInUse"]),
-            size(&member["dbQuota"]),
-            table::cell(&member["version"]),
+            member.name.clone(),
+            member.id.clone(),
+            member.role.to_string(),
+            or_dash(member.lag),
+            size(member.db_size),
+            size(member.db_in_use),
+            size(member.db_quota),
+            or_dash(member.version.as_ref()),
         ]
     };
-    table::rows(&heading, members.map(row))
+    table::rows(&heading, status.members.iter().map(row))
 }
 
 /// Formats bytes as MiB.
-fn size(bytes: &Value) -> String {
-    match bytes.as_u64() {
-        Some(bytes) => format!("{} MiB", bytes.div_ceil(1 << 20)),
-        None => table::cell(bytes),
-    }
+fn size(bytes: Option<u64>) -> String {
+    or_dash(bytes.map(|bytes| format!("{} MiB", bytes.div_ceil(1 << 20))))
 }
 
 #[cfg(test)]
 mod tests {
+    use halite_api::EtcdMemberRole;
+
     use super::*;
 
-    #[test]
-    fn a_step_says_what_it_did() {
-        let step = |id: &str, comment: &str| json!({"id": id, "detail": {"comment": comment}});
-        let steps = [
-            step("turn", "this run holds it"),
-            step("defragmented", "cp-2: 20 MiB → 9 MiB"),
-        ];
-        let summary = json!({"steps": steps});
-        assert_eq!(said(&summary, "defragmented"), "cp-2: 20 MiB → 9 MiB");
-        assert_eq!(said(&Value::Null, "turn"), "");
+    fn member(name: &str, id: &str, role: EtcdMemberRole) -> EtcdMember {
+        EtcdMember {
+            name: name.to_owned(),
+            id: id.to_owned(),
+            role,
+            peer: Vec::new(),
+            client: Vec::new(),
+            version: None,
+            db_size: None,
+            db_in_use: None,
+            db_quota: None,
+            lag: None,
+            fault: None,
+        }
     }
 
     #[test]
     fn members_quorum_and_problems_are_shown() {
-        let status = json!({
-            "quorum": "2 members, 1 of them serves: no quorum, 2 are needed",
-            "members": [
-                {"name": "cp-1", "id": "8e9e05c52164694d", "role": "leader", "lag": 0, "dbSize": 20 << 20,
-                 "dbInUse": (9 << 20) + 1, "dbQuota": 2_147_483_648_u64, "version": "3.6.8"},
-                {"name": "cp-2", "id": "b1", "role": "follower", "lag": null, "dbSize": null, "dbInUse": null,
-                 "dbQuota": null, "version": null},
-            ],
-            "problems": ["cp-2: no answer within 2 s"],
-            "defrag": {"at": "Sun 03:30", "above": "45%", "next": "2026-11-29T03:30:00.000Z"},
-        });
-        let text = overview(&status, &Paint { colour: false });
+        let leader = EtcdMember {
+            version: Some("3.6.8".to_owned()),
+            db_size: Some(20 << 20),
+            db_in_use: Some((9 << 20) + 1),
+            db_quota: Some(2_147_483_648),
+            lag: Some(0),
+            ..member("cp-1", "8e9e05c52164694d", EtcdMemberRole::Leader)
+        };
+        let mut status = EtcdStatus {
+            quorum: Some("2 members, 1 of them serves: no quorum, 2 are needed".to_owned()),
+            members: vec![leader, member("cp-2", "b1", EtcdMemberRole::Follower)],
+            problems: vec!["cp-2: no answer within 2 s".to_owned()],
+            defrag: Some(DefragSchedule {
+                at: "Sun 03:30".to_owned(),
+                above: "45%".to_owned(),
+                next: Some("2026-11-29T03:30:00.000Z".parse().unwrap()),
+            }),
+            ..EtcdStatus::default()
+        };
+        let shown = |status: &EtcdStatus| overview(status, &Paint { colour: false });
         let expected = "\
 2 members, 1 of them serves: no quorum, 2 are needed
 
@@ -193,19 +184,14 @@ defragmented Sun 03:30 (next 2026-11-29T03:30:00.000Z), where more than 45% of t
 
 ✗ cp-2: no answer within 2 s
 ";
-        assert_eq!(text, expected);
-        let mut by_hand = status.clone();
-        by_hand["defrag"]["next"] = Value::Null;
-        let text = overview(&by_hand, &Paint { colour: false });
-        assert!(text.contains("\ndefragmented Sun 03:30, where"), "{text}");
-        by_hand["defrag"]["at"] = json!("never");
-        let wanted = "\ndefragmented by `ctl etcd defrag` only\n";
-        let text = overview(&by_hand, &Paint { colour: false });
-        assert!(text.contains(wanted), "{text}");
-        let mut external = status;
-        external["external"] = json!(true);
-        let text = overview(&external, &Paint { colour: false });
+        assert_eq!(shown(&status), expected);
+        status.external = true;
         let first = "2 members, 1 of them serves: no quorum, 2 are needed (external: not this cluster's to change)\n";
-        assert!(text.starts_with(first), "{text}");
+        assert!(shown(&status).starts_with(first));
+        if let Some(defrag) = &mut status.defrag {
+            defrag.at = "never".to_owned();
+        }
+        let by_hand = "\ndefragmented by `ctl etcd defrag` only\n";
+        assert!(shown(&status).contains(by_hand));
     }
 }

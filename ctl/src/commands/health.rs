@@ -2,11 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use halite_proto::v1;
-use serde_json::{Value, json};
+use halite_api::{CheckResult, CheckState, Health, to_value};
 
-use crate::cli::{Global, Health};
-use crate::client::document;
+use crate::cli;
+use crate::cli::Global;
 use crate::output::{Paint, Screen, count, table};
 use crate::waiting::Waiting;
 use crate::{FAILED, client};
@@ -18,7 +17,7 @@ const PAUSE: Duration = Duration::from_secs(2);
 ///
 /// # Errors
 /// The master does not answer or refuses; while the command waits, only at the end of its time.
-pub async fn run(global: &Global, args: &Health, screen: &mut Screen) -> anyhow::Result<u8> {
+pub async fn run(global: &Global, args: &cli::Health, screen: &mut Screen) -> anyhow::Result<u8> {
     let start = Instant::now();
     let mut said = String::new();
     let mut waiting = Waiting::new(
@@ -29,10 +28,10 @@ pub async fn run(global: &Global, args: &Health, screen: &mut Screen) -> anyhow:
     loop {
         let asked = ask(global).await;
         let waits_until = args.wait.filter(|wait| start.elapsed() < *wait);
-        let healthy = asked.as_ref().is_ok_and(is_healthy);
+        let healthy = asked.as_ref().is_ok_and(|health| health.healthy);
         if healthy || waits_until.is_none() {
             let health = asked?;
-            screen.answer(&health, |paint| report(&health, paint))?;
+            screen.answer(&to_value(&health), |paint| report(&health, paint))?;
             return Ok(if healthy { 0 } else { FAILED });
         }
         let waits = match &asked {
@@ -50,41 +49,23 @@ pub async fn run(global: &Global, args: &Health, screen: &mut Screen) -> anyhow:
     }
 }
 
-async fn ask(global: &Global) -> anyhow::Result<Value> {
-    let mut operator = client::operator(global).await?;
-    let mut status = document(operator.status(v1::StatusRequest {}).await)?;
-    match status["health"].take() {
-        Value::Null => anyhow::bail!(
-            "the master is older than this ctl and knows no checks; `ctl status` shows its problems"
-        ),
-        health => Ok(health),
-    }
-}
-
-/// Returns whether no check of the master has failed.
-pub fn is_healthy(health: &Value) -> bool {
-    health["healthy"] == json!(true)
-}
-
-fn checks(health: &Value) -> impl Iterator<Item = &Value> {
-    health["checks"].as_array().into_iter().flatten()
+async fn ask(global: &Global) -> anyhow::Result<Health> {
+    Ok(client::status(global).await?.health)
 }
 
 /// The names of the checks that failed.
-fn failing(health: &Value) -> Vec<&str> {
-    checks(health)
-        .filter(|check| check["state"] == "failure")
-        .filter_map(|check| check["name"].as_str())
-        .collect()
+fn failing(health: &Health) -> Vec<&str> {
+    let failed = |check: &&CheckResult| check.state == CheckState::Failure;
+    let checks = health.checks.iter().filter(failed);
+    checks.map(|check| check.name.as_str()).collect()
 }
 
 /// Formats all findings, and the number of sound checks.
-fn report(health: &Value, paint: &Paint) -> String {
-    let all = checks(health).count();
-    let good = checks(health)
-        .filter(|check| check["state"] == "good")
-        .count();
-    let mark = if is_healthy(health) {
+pub fn report(health: &Health, paint: &Paint) -> String {
+    let all = health.checks.len();
+    let good = |check: &&CheckResult| check.state == CheckState::Good;
+    let good = health.checks.iter().filter(good).count();
+    let mark = if health.healthy {
         paint.good("✓")
     } else {
         paint.bad("✗")
@@ -93,28 +74,22 @@ fn report(health: &Value, paint: &Paint) -> String {
         true => count(all, "check"),
         false => format!("{good} of {}", count(all, "check")),
     };
-    format!("{}{mark} {number}\n", findings(health, paint))
+    format!("{}{mark} {number}\n", findings_of(health, paint, |_| true))
 }
 
-/// Formats each finding as one line, and its remedy as another.
-pub fn findings(health: &Value, paint: &Paint) -> String {
-    findings_of(health, paint, |_| true)
-}
-
-/// As [`findings`], of the checks whose name is wanted.
-pub fn findings_of(health: &Value, paint: &Paint, wanted: impl Fn(&Value) -> bool) -> String {
+/// Formats each finding of the checks whose name is wanted as one line, and its remedy as another.
+pub fn findings_of(health: &Health, paint: &Paint, wanted: impl Fn(&str) -> bool) -> String {
     let mut text = String::new();
-    for check in checks(health).filter(|check| wanted(&check["name"])) {
-        let mark = match check["state"].as_str() {
-            Some("failure") => paint.bad("✗"),
+    for check in health.checks.iter().filter(|check| wanted(&check.name)) {
+        let mark = match check.state {
+            CheckState::Failure => paint.bad("✗"),
             _ => paint.notable("!"),
         };
-        for finding in check["findings"].as_array().into_iter().flatten() {
-            let name = table::cell(&check["name"]);
-            let message = finding["message"].as_str().unwrap_or_default();
-            let message = message.replace('\n', "\n    ");
+        for finding in &check.findings {
+            let name = table::line(&check.name);
+            let message = finding.message.replace('\n', "\n    ");
             text.push_str(&format!("{mark} {name}: {message}\n"));
-            if let Some(remedy) = finding["remedy"].as_str() {
+            if let Some(remedy) = &finding.remedy {
                 text.push_str(&format!("    {remedy}\n"));
             }
         }
@@ -124,27 +99,50 @@ pub fn findings_of(health: &Value, paint: &Paint, wanted: impl Fn(&Value) -> boo
 
 #[cfg(test)]
 mod tests {
+    use halite_api::HealthFinding;
+
     use super::*;
 
     const PLAIN: Paint = Paint { colour: false };
 
     #[test]
     fn each_finding_has_its_name_and_remedy() {
-        let check = |name: &str, state: &str, findings: Value| json!({"name": name, "state": state, "findings": findings});
-        let good = check("api", "good", json!([]));
-        let health = json!({"healthy": true, "checks": [good]});
+        let check = |name: &str, state: CheckState, found: Option<(&str, Option<&str>)>| {
+            let findings = found.into_iter().map(|(message, remedy)| HealthFinding {
+                message: message.to_owned(),
+                host: None,
+                remedy: remedy.map(str::to_owned),
+            });
+            CheckResult {
+                name: name.to_owned(),
+                title: String::new(),
+                state,
+                findings: findings.collect(),
+            }
+        };
+        let good = check("api", CheckState::Good, None);
+        let health = Health {
+            healthy: true,
+            checks: vec![good.clone()],
+        };
         assert_eq!(report(&health, &PLAIN), "✓ 1 check\n");
-        let health = json!({"healthy": false, "checks": [
-            good,
-            check("nodes", "failure", json!([{"message": "a is not Ready", "remedy": "look there"}])),
-            check("bundle-applied", "warning", json!([{"message": "b is behind", "remedy": null}])),
-        ]});
+        let nodes = Some(("a is not Ready", Some("look there")));
+        let health = Health {
+            healthy: false,
+            checks: vec![
+                good,
+                check("nodes", CheckState::Failure, nodes),
+                check(
+                    "bundle-applied",
+                    CheckState::Warning,
+                    Some(("b is behind", None)),
+                ),
+            ],
+        };
         assert_eq!(
             report(&health, &PLAIN),
             "✗ nodes: a is not Ready\n    look there\n! bundle-applied: b is behind\n✗ 1 of 3 checks\n"
         );
         assert_eq!(failing(&health), ["nodes"]);
-        // An answer of another form is no good news.
-        assert!(!is_healthy(&Value::Null));
     }
 }

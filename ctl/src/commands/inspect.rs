@@ -1,14 +1,16 @@
 //! Commands that only read: status, pillar, render, jobs.
 
+use halite_api::{
+    ClusterBackups, ClusterStatus, JobCancellation, JobList, JobOrRun, KeyState, KubernetesNode,
+    MinionPillar, NodeStatus, RegistryBackups, RenderedFiles, RenderedLow, StandbyState, to_value,
+};
 use halite_proto::v1;
-use halite_states::low::RunReturn;
 use serde_json::Value;
 
-use super::{etcd, health};
+use super::{etcd, events, health, jobs};
 use crate::cli::{Global, Job, Render};
 use crate::client::document;
-use crate::output::returns::View;
-use crate::output::{Paint, Screen, age, returns, table, yaml};
+use crate::output::{Paint, Screen, age, list, or_dash, table, yaml};
 use crate::{FAILED, client};
 
 /// Runs `ctl status`.
@@ -16,58 +18,46 @@ use crate::{FAILED, client};
 /// # Errors
 /// The master does not answer or refuses.
 pub async fn status(global: &Global, screen: &mut Screen) -> anyhow::Result<u8> {
-    let mut operator = client::operator(global).await?;
-    let status = document(operator.status(v1::StatusRequest {}).await)?;
-    screen.answer(&status, |paint| overview(&status, paint))?;
-    let healthy = health::is_healthy(&status["health"]);
-    Ok(if healthy { 0 } else { FAILED })
+    let status = client::status(global).await?;
+    screen.answer(&to_value(&status), |paint| overview(&status, paint))?;
+    Ok(if status.health.healthy { 0 } else { FAILED })
 }
 
 /// Formats the cluster in a few lines, its nodes as a table, and all problems.
-fn overview(status: &Value, paint: &Paint) -> String {
-    let api = match (
-        status["api"]["answers"].as_bool(),
-        status["api"]["error"].as_str(),
-    ) {
-        (Some(true), _) => paint.good("answers"),
-        (_, Some(error)) => format!("{}: {error}", paint.bad("does not answer")),
-        _ => paint.bad("does not answer"),
+pub fn overview(status: &ClusterStatus, paint: &Paint) -> String {
+    let api = match (status.api.answers, &status.api.error) {
+        (true, _) => paint.good("answers"),
+        (false, Some(error)) => format!("{}: {error}", paint.bad("does not answer")),
+        (false, None) => paint.bad("does not answer"),
     };
     // First what explains the rest: the documents that the rest is about are not those on disk.
-    let is_first = |name: &Value| name == "declaration";
-    let mut text = health::findings_of(&status["health"], paint, is_first);
+    let is_first = |name: &str| name == "declaration";
+    let mut text = health::findings_of(&status.health, paint, is_first);
     if !text.is_empty() {
         text.push('\n');
     }
+    let bundle = status.bundle.as_ref();
     text += &format!(
         "cluster     {}\nmaster      {}\nbundle      {}, Kubernetes {}\nAPI         {api}\n{}{}{}\n",
-        table::cell(&status["cluster"]),
+        table::line(&status.cluster),
         master(status, paint),
-        table::cell(&status["bundle"]["version"]),
-        table::cell(&status["bundle"]["kubernetes"]),
+        or_dash(bundle.map(|bundle| &bundle.version)),
+        or_dash(bundle.map(|bundle| &bundle.kubernetes)),
         parts(status, paint),
-        saved(&status["backups"]),
-        registry(&status["registry"]),
+        status.backups.as_ref().map(saved).unwrap_or_default(),
+        status.registry.as_ref().map(registry).unwrap_or_default(),
     );
-    let nodes = status["nodes"].as_array().cloned().unwrap_or_default();
-    let row = |node: &Value| {
-        let minion = match (node["key"].as_str(), node["connected"].as_bool()) {
-            (Some("accepted"), Some(true)) => "connected".to_owned(),
-            (Some("accepted"), _) => "away".to_owned(),
-            (Some("none"), _) => "not enrolled".to_owned(),
-            (key, _) => key.unwrap_or("-").to_owned(),
-        };
-        let highstate = node["highstate"]["result"].as_str().map_or_else(
-            || "-".to_owned(),
-            |result| format!("{result} {}", table::cell(&node["highstate"]["ended"])),
-        );
+    let row = |node: &NodeStatus| {
+        let highstate = node.highstate.as_ref();
+        let highstate =
+            highstate.map(|last| format!("{} {}", last.result, or_dash(last.ended.as_ref())));
         vec![
-            table::cell(&node["name"]),
-            table::cell(&node["roles"]),
-            table::cell(&node["address"]),
-            minion,
-            kubernetes(&node["kubernetes"]),
-            highstate,
+            node.name.clone(),
+            list(&node.roles),
+            or_dash(node.address.as_ref()),
+            minion(node),
+            or_dash(node.kubernetes.as_ref().map(kubernetes)),
+            or_dash(highstate),
         ]
     };
     let heading = [
@@ -78,60 +68,58 @@ fn overview(status: &Value, paint: &Paint) -> String {
         "kubernetes",
         "last highstate",
     ];
-    text.push_str(&table::rows(&heading, nodes.iter().map(row)));
-    if status["etcd"]["members"].is_array() {
-        text.push_str(&format!("\n{}", etcd::members(&status["etcd"])));
+    text.push_str(&table::rows(&heading, status.nodes.iter().map(row)));
+    if let Some(etcd) = status.etcd.as_ref().filter(|etcd| etcd.error.is_none()) {
+        text.push_str(&format!("\n{}", etcd::members(etcd)));
     }
-    let findings = health::findings_of(&status["health"], paint, |name| !is_first(name));
+    let findings = health::findings_of(&status.health, paint, |name| !is_first(name));
     if !findings.is_empty() {
         text.push_str(&format!("\n{findings}"));
     }
     text
 }
 
+/// Formats the state of a host's minion.
+fn minion(node: &NodeStatus) -> String {
+    match (&node.key, node.connected) {
+        (Some(KeyState::Accepted), true) => "connected".to_owned(),
+        (Some(KeyState::Accepted), false) => "away".to_owned(),
+        (None, _) => "not enrolled".to_owned(),
+        (Some(key), _) => key.to_string(),
+    }
+}
+
 /// Formats the lines about API servers, virtual address, etcd and DNS, each if there is one.
-fn parts(status: &Value, paint: &Paint) -> String {
-    let names = |list: &Value| {
-        let names = list.as_array().into_iter().flatten().map(table::cell);
-        names.collect::<Vec<_>>().join(", ")
-    };
+fn parts(status: &ClusterStatus, paint: &Paint) -> String {
     let mut text = standbys(status, paint);
-    let servers = status["api_servers"].as_array().into_iter().flatten();
+    let servers = status.api_servers.iter().flatten();
     let each = servers.map(|server| {
-        let mark = match server["ready"].as_bool() {
-            Some(true) => paint.good("✓"),
-            _ => paint.bad("✗"),
+        let mark = match server.ready {
+            true => paint.good("✓"),
+            false => paint.bad("✗"),
         };
-        format!("{} {mark}", table::cell(&server["host"]))
+        format!("{} {mark}", table::line(&server.host))
     });
     let servers = each.collect::<Vec<_>>().join("  ");
     if !servers.is_empty() {
         text.push_str(&format!("servers     {servers}\n"));
     }
-    if status["vip"].is_object() {
-        let holders = match names(&status["vip"]["holders"]) {
-            none if none.is_empty() => "on no host that answers".to_owned(),
-            holders => format!("on {holders}"),
+    if let Some(vip) = &status.vip {
+        let holders = match vip.holders.as_slice() {
+            [] => "on no host that answers".to_owned(),
+            holders => format!("on {}", holders.join(", ")),
         };
-        let address = table::cell(&status["vip"]["address"]);
-        text.push_str(&format!("VIP         {address} {holders}\n"));
+        text.push_str(&format!("VIP         {} {holders}\n", vip.address));
     }
-    match (
-        status["etcd"]["quorum"].as_str(),
-        status["etcd"]["error"].as_str(),
-    ) {
-        (Some(quorum), _) => text.push_str(&format!("etcd        {quorum}\n")),
-        (None, Some(error)) => text.push_str(&format!(
-            "etcd        {}: {error}\n",
-            paint.bad("does not answer")
-        )),
-        (None, None) => {}
+    if let Some(etcd) = &status.etcd {
+        let line = match (&etcd.error, &etcd.quorum) {
+            (Some(error), _) => format!("{}: {error}", paint.bad("does not answer")),
+            (None, quorum) => or_dash(quorum.as_ref()),
+        };
+        text.push_str(&format!("etcd        {line}\n"));
     }
-    if status["dns"].is_object() {
-        let line = match (
-            names(&status["dns"]["replicas"]),
-            names(&status["dns"]["without"]),
-        ) {
+    if let Some(dns) = &status.dns {
+        let line = match (dns.replicas.join(", "), dns.without.join(", ")) {
             (none, _) if none.is_empty() => paint.bad("no replica is ready"),
             (hosts, without) if without.is_empty() => format!("on {hosts}"),
             (hosts, without) => format!("on {hosts}; no replica on {without}"),
@@ -142,21 +130,19 @@ fn parts(status: &Value, paint: &Paint) -> String {
 }
 
 /// Formats addresses and version of the master, its host and epoch, and since when no standby follows.
-fn master(status: &Value, paint: &Paint) -> String {
+fn master(status: &ClusterStatus, paint: &Paint) -> String {
     let mut text = format!(
         "{} ({})",
-        table::cell(&status["master"]),
-        table::cell(&status["version"])
+        list(&status.master),
+        table::line(&status.version)
     );
-    let masters = &status["masters"];
-    if let Some(node) = masters["node"].as_str() {
+    let masters = &status.masters;
+    if let Some(node) = &masters.node {
         text.push_str(&format!(" on {}", table::line(node)));
     }
-    if let Some(epoch) = masters["epoch"].as_u64() {
-        text.push_str(&format!(", epoch {epoch}"));
-    }
-    if let Some(since) = masters["alone_since"].as_str() {
-        let alone = format!("alone since {}", table::line(since));
+    text.push_str(&format!(", epoch {}", masters.epoch));
+    if let Some(since) = masters.alone_since {
+        let alone = format!("alone since {since}");
         text.push_str(&format!(", {}", paint.bad(&alone)));
     }
     text
@@ -164,16 +150,15 @@ fn master(status: &Value, paint: &Paint) -> String {
 
 /// Formats the line about the standbys of the master, if there are some: those that follow with the bytes
 /// that are on their way, and the others with their state.
-fn standbys(status: &Value, paint: &Paint) -> String {
-    let all = status["masters"]["standbys"].as_array();
-    let each = all.into_iter().flatten().map(|standby| {
-        let name = table::cell(&standby["name"]);
-        match (standby["state"].as_str(), standby["lag"].as_u64()) {
-            (Some("following"), Some(0) | None) => format!("{name} {}", paint.good("✓")),
-            (Some("following"), Some(lag)) => {
+fn standbys(status: &ClusterStatus, paint: &Paint) -> String {
+    let each = status.masters.standbys.iter().map(|standby| {
+        let name = table::line(&standby.name);
+        match (&standby.state, standby.lag.unwrap_or_default()) {
+            (StandbyState::Following, 0) => format!("{name} {}", paint.good("✓")),
+            (StandbyState::Following, lag) => {
                 format!("{name} {} (lag {lag} bytes)", paint.good("✓"))
             }
-            (state, _) => format!("{name} {}", paint.bad(state.unwrap_or("missing"))),
+            (state, _) => format!("{name} {}", paint.bad(state.as_str())),
         }
     });
     match each.collect::<Vec<_>>().join("  ") {
@@ -183,19 +168,12 @@ fn standbys(status: &Value, paint: &Paint) -> String {
 }
 
 /// Formats the line about the hosts with backups of the cluster and their ages, if some make any.
-fn saved(backups: &Value) -> String {
-    let hosts = backups["hosts"].as_array().into_iter().flatten();
-    let each = hosts.map(|host| {
-        let name = table::cell(&host["node"]);
-        let since = |key: &str| {
-            host[key]
-                .as_u64()
-                .map(|seconds| format!("{} ago", age(seconds)))
-        };
-        // A master of before ages were shown has the time alone.
-        let time = || host["newest"].as_str().map(str::to_owned);
-        match (since("newestAge").or_else(time), since("verifiedAge")) {
-            (None, _) => match host["next"].as_str() {
+fn saved(backups: &ClusterBackups) -> String {
+    let each = backups.hosts.iter().map(|host| {
+        let name = table::line(&host.node);
+        let since = |seconds: Option<u64>| seconds.map(|seconds| format!("{} ago", age(seconds)));
+        match (since(host.newest_age), since(host.verified_age)) {
+            (None, _) => match host.next {
                 Some(next) => format!("{name} none yet (next {next})"),
                 None => format!("{name} none yet"),
             },
@@ -211,13 +189,10 @@ fn saved(backups: &Value) -> String {
     }
 }
 
-/// Formats the line about the site registry, if there is one.
-fn registry(registry: &Value) -> String {
-    let Some(node) = registry["node"].as_str() else {
-        return String::new();
-    };
-    let time = |key: &str| registry[key].as_str();
-    match (time("backup_time"), time("verified")) {
+/// Formats the line about the site registry.
+fn registry(registry: &RegistryBackups) -> String {
+    let node = table::line(&registry.node);
+    match (registry.backup_time, registry.verified) {
         (None, _) => format!("registry    on {node}, no backup yet\n"),
         (Some(made), None) => format!("registry    on {node}, last good backup {made}\n"),
         (Some(made), Some(read)) => {
@@ -227,37 +202,12 @@ fn registry(registry: &Value) -> String {
 }
 
 /// Formats the state of a Kubernetes node: `Ready v1.36.3`.
-fn kubernetes(node: &Value) -> String {
-    let Value::Object(map) = node else {
-        return table::cell(node);
+fn kubernetes(node: &KubernetesNode) -> String {
+    let ready = match node.ready {
+        true => "Ready",
+        false => "NotReady",
     };
-    let ready = match map.get("ready") {
-        Some(Value::Bool(true)) => "Ready".to_owned(),
-        Some(Value::Bool(false)) => "NotReady".to_owned(),
-        Some(other) => table::cell(other),
-        None => String::new(),
-    };
-    let version = map
-        .get("version")
-        .or_else(|| map.get("kubelet"))
-        .map(table::cell)
-        .unwrap_or_default();
-    format!("{ready} {version}").trim().to_owned()
-}
-
-async fn show(
-    global: &Global,
-    what: &str,
-    target: &str,
-    sls: Vec<String>,
-) -> anyhow::Result<Value> {
-    let mut operator = client::operator(global).await?;
-    let request = v1::ShowRequest {
-        what: what.to_owned(),
-        target: target.to_owned(),
-        sls,
-    };
-    document(operator.show(request).await)
+    format!("{ready} {}", or_dash(node.kubelet.as_ref()))
 }
 
 /// Runs `ctl pillar`.
@@ -265,9 +215,10 @@ async fn show(
 /// # Errors
 /// The master does not answer or refuses.
 pub async fn pillar(global: &Global, minion: &str, screen: &mut Screen) -> anyhow::Result<u8> {
-    let pillar = show(global, "pillar", minion, Vec::new()).await?;
-    let text = yaml(&pillar)?;
-    screen.answer(&pillar, |_| text)?;
+    let shown: MinionPillar = client::show(global, "pillar", minion, Vec::new()).await?;
+    let document = to_value(&shown);
+    let text = yaml(&Value::Object(shown.pillar))?;
+    screen.answer(&document, |_| text)?;
     Ok(0)
 }
 
@@ -276,45 +227,45 @@ pub async fn pillar(global: &Global, minion: &str, screen: &mut Screen) -> anyho
 /// # Errors
 /// The master does not answer or refuses; the states do not compile.
 pub async fn render(global: &Global, args: Render, screen: &mut Screen) -> anyhow::Result<u8> {
-    let what = if args.low { "low" } else { "files" };
-    let shown = show(global, what, &args.minion, args.sls).await?;
-    let text = if args.low {
-        yaml(&shown)?
+    let (document, text) = if args.low {
+        let shown: RenderedLow = client::show(global, "low", &args.minion, args.sls).await?;
+        let text = yaml(&serde_json::to_value(&shown.low)?)?;
+        (to_value(&shown), text)
     } else {
-        files(&shown)?
+        let shown: RenderedFiles = client::show(global, "files", &args.minion, args.sls).await?;
+        (to_value(&shown), files(&shown)?)
     };
-    screen.answer(&shown, |_| text)?;
+    screen.answer(&document, |_| text)?;
     Ok(0)
 }
 
 /// Formats each file below its path and origin.
-fn files(shown: &Value) -> anyhow::Result<String> {
+pub fn files(shown: &RenderedFiles) -> anyhow::Result<String> {
     let mut text = String::new();
-    for file in shown.as_array().into_iter().flatten() {
-        let source = &file["source"];
+    for file in &shown.files {
         text.push_str(&format!(
             "{}\n  state   {} in {}:{}\n",
-            table::cell(&file["name"]),
-            table::cell(&file["state"]),
-            table::cell(&source["file"]),
-            table::cell(&source["line"])
+            table::line(&file.name),
+            table::line(&file.state),
+            table::line(&file.source.file),
+            file.source.line
         ));
-        for (name, label) in [
-            ("files", "from"),
-            ("pillar", "pillar"),
-            ("mode", "mode"),
-            ("user", "user"),
-            ("group", "group"),
+        let argument = |value: &Option<Value>| value.as_ref().map(table::cell);
+        for (label, value) in [
+            ("from", Some(file.files.join(", "))),
+            ("pillar", Some(file.pillar.join(", "))),
+            ("mode", argument(&file.mode)),
+            ("user", argument(&file.user)),
+            ("group", argument(&file.group)),
         ] {
-            let value = table::cell(&file[name]);
-            if value != "-" {
-                text.push_str(&format!("  {label:7} {}\n", value.replace(',', ", ")));
+            if let Some(value) = value.filter(|value| !value.is_empty()) {
+                text.push_str(&format!("  {label:7} {}\n", table::line(&value)));
             }
         }
-        let content = match &file["content"] {
-            Value::String(content) => content.clone(),
-            Value::Null => String::new(),
-            other => yaml(other)?,
+        let content = match &file.content {
+            Some(Value::String(content)) => content.clone(),
+            None => String::new(),
+            Some(object) => yaml(object)?,
         };
         content
             .lines()
@@ -333,92 +284,31 @@ fn files(shown: &Value) -> anyhow::Result<String> {
 /// # Errors
 /// The master does not answer or refuses.
 pub async fn job(global: &Global, command: Job, screen: &mut Screen) -> anyhow::Result<u8> {
+    if let Job::Follow { job } = &command {
+        return events::follow_job(global, job, screen).await;
+    }
     let mut operator = client::operator(global).await?;
     match command {
+        Job::Follow { .. } => {}
         Job::List { limit } => {
-            let jobs = document(operator.list_jobs(v1::ListJobsRequest { limit }).await)?;
-            screen.answer(&jobs, |_| list(&jobs))?;
+            let jobs: JobList = document(operator.list_jobs(v1::ListJobsRequest { limit }).await)?;
+            screen.answer(&to_value(&jobs), |_| jobs::list(&jobs))?;
         }
         Job::Show { job } => {
             let request = v1::ShowJobRequest { job: job.into() };
-            let job = document(operator.show_job(request).await)?;
-            screen.answer(&job, |paint| one(&job, paint))?;
+            let shown: JobOrRun = document(operator.show_job(request).await)?;
+            screen.answer(&to_value(&shown), |paint| jobs::one(&shown, paint))?;
         }
         Job::Cancel { job, force } => {
             let request = v1::CancelJobRequest {
                 job: job.into(),
                 force,
             };
-            let cancelled = document(operator.cancel_job(request).await)?;
-            screen.answer(&cancelled, |_| cancelled_text(&cancelled))?;
+            let cancelled: JobCancellation = document(operator.cancel_job(request).await)?;
+            screen.answer(&to_value(&cancelled), |_| jobs::cancelled(&cancelled))?;
         }
     }
     Ok(0)
-}
-
-/// Says which minions were asked to end a job, and whose part ended at once.
-fn cancelled_text(answer: &Value) -> String {
-    let jid = table::cell(&answer["jid"]);
-    let mut lines = Vec::new();
-    for (key, text) in [
-        ("ended", "ended at once on"),
-        ("asked", "asked to end it"),
-        ("runs", "cannot be cut off, and ends by itself on"),
-    ] {
-        let minions = answer[key].as_array().cloned().unwrap_or_default();
-        let minions: Vec<String> = minions.iter().map(table::cell).collect();
-        if !minions.is_empty() {
-            lines.push(format!("{text}: {}", minions.join(", ")));
-        }
-    }
-    if lines.is_empty() {
-        lines.push(format!("no minion of job {jid} is connected"));
-    } else {
-        lines.push(format!("`ctl job show {jid}` shows the returns"));
-    }
-    lines.join("\n") + "\n"
-}
-
-fn list(jobs: &Value) -> String {
-    const COLUMNS: [&str; 8] = [
-        "jid", "created", "function", "target", "test", "operator", "status", "retcode",
-    ];
-    let jobs = jobs.as_array().cloned().unwrap_or_default();
-    table::rows(
-        &COLUMNS,
-        jobs.iter()
-            .map(|job| COLUMNS.map(|name| table::cell(&job[name])).to_vec()),
-    )
-}
-
-/// Formats the fields of a job, then its returns: state runs as such, other values as they are.
-fn one(job: &Value, paint: &Paint) -> String {
-    let Value::Object(map) = job else {
-        return table::document(job);
-    };
-    let view = View {
-        test: job["test"].as_bool().unwrap_or(false),
-        verbose: false,
-    };
-    let mut heading = map.clone();
-    let returns = heading.shift_remove("returns").unwrap_or_default();
-    let mut text = table::document(&Value::Object(heading));
-    for row in returns.as_array().into_iter().flatten() {
-        let minion = table::cell(&row["minion"]);
-        text.push('\n');
-        match serde_json::from_value::<RunReturn>(row["return"].clone()) {
-            Ok(run) => text.push_str(&returns::run(&minion, &run, view, paint)),
-            Err(_) => text.push_str(&format!(
-                "{minion}: {} {}\n",
-                table::cell(&row["state"]),
-                table::cell(&row["return"])
-            )),
-        }
-        if let Some(error) = row["error"].as_str().filter(|error| !error.is_empty()) {
-            text.push_str(&format!("  {} {error}\n", paint.bad("✗")));
-        }
-    }
-    text
 }
 
 #[cfg(test)]

@@ -1,13 +1,14 @@
 //! `ctl key` and `ctl token`.
 
 use anyhow::Context as _;
+use halite_api::{KeyChange, KeyList, MinionKey, TokenList, TokenRevocation, to_value};
 use halite_proto::v1;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::cli::{Destroy, Global, Key, Token};
 use crate::client;
 use crate::client::{document, refused};
-use crate::output::{Screen, table};
+use crate::output::{Screen, list, or_dash, table, yes_no};
 
 /// Runs `ctl key`.
 ///
@@ -17,8 +18,8 @@ pub async fn key(global: &Global, command: Key, screen: &mut Screen) -> anyhow::
     let mut operator = client::operator(global).await?;
     let request = match command {
         Key::List => {
-            let keys = document(operator.list_keys(v1::ListKeysRequest {}).await)?;
-            screen.answer(&keys, |_| list(&keys))?;
+            let keys: KeyList = document(operator.list_keys(v1::ListKeysRequest {}).await)?;
+            screen.answer(&to_value(&keys), |_| key_table(&keys))?;
             return Ok(0);
         }
         Key::Accept {
@@ -35,8 +36,8 @@ pub async fn key(global: &Global, command: Key, screen: &mut Screen) -> anyhow::
         Key::Reject(order) => destroy("reject", order),
         Key::Delete(order) => destroy("delete", order),
     };
-    let answer = document(operator.change_key(request).await)?;
-    screen.document(&answer)?;
+    let changed: KeyChange = document(operator.change_key(request).await)?;
+    screen.answer(&to_value(&changed), |_| change(&changed))?;
     Ok(0)
 }
 
@@ -50,9 +51,10 @@ fn destroy(action: &str, order: Destroy) -> v1::ChangeKeyRequest {
     }
 }
 
-fn list(keys: &Value) -> String {
-    const COLUMNS: [&str; 7] = [
-        "id",
+/// Formats keys as a table.
+pub fn key_table(keys: &KeyList) -> String {
+    let heading = [
+        "minion",
         "state",
         "connected",
         "roles",
@@ -60,9 +62,59 @@ fn list(keys: &Value) -> String {
         "os",
         "fingerprint",
     ];
-    let each = |key: &Value| COLUMNS.map(|name| table::cell(&key[name])).to_vec();
-    let keys = keys["keys"].as_array().cloned().unwrap_or_default();
-    table::rows(&COLUMNS, keys.iter().map(each))
+    let row = |key: &MinionKey| {
+        vec![
+            key.minion.to_string(),
+            key.state.to_string(),
+            yes_no(key.connected),
+            list(&key.roles),
+            or_dash(key.host.as_ref()),
+            or_dash(key.os.as_ref()),
+            key.fingerprint.clone(),
+        ]
+    };
+    table::rows(&heading, keys.keys.iter().map(row))
+}
+
+/// Says what became of a key.
+pub fn change(change: &KeyChange) -> String {
+    let KeyChange {
+        minion,
+        state,
+        revoked_tokens,
+    } = change;
+    let tokens = match revoked_tokens.as_slice() {
+        [] => String::new(),
+        tokens => format!("revoked tokens: {}\n", tokens.join(", ")),
+    };
+    format!("the key of {minion} is {state}\n{tokens}")
+}
+
+/// Formats tokens as a table.
+pub fn token_table(tokens: &TokenList) -> String {
+    let heading = [
+        "token",
+        "state",
+        "expires",
+        "uses left",
+        "roles",
+        "minion",
+        "created",
+        "operator",
+    ];
+    let row = |token: &halite_api::Token| {
+        vec![
+            token.token.clone(),
+            token.state.to_string(),
+            token.expires.to_string(),
+            token.uses_left.to_string(),
+            list(&token.roles),
+            or_dash(token.minion.as_ref()),
+            token.created.to_string(),
+            token.operator.clone(),
+        ]
+    };
+    table::rows(&heading, tokens.tokens.iter().map(row))
 }
 
 /// Runs `ctl token`.
@@ -70,7 +122,7 @@ fn list(keys: &Value) -> String {
 /// # Errors
 /// The master does not answer or refuses.
 pub async fn token(global: &Global, command: Token, screen: &mut Screen) -> anyhow::Result<u8> {
-    let answer = match command {
+    match command {
         Token::Create {
             ttl,
             uses,
@@ -90,23 +142,26 @@ pub async fn token(global: &Global, command: Token, screen: &mut Screen) -> anyh
                 .await
                 .map_err(|status| refused(&status))?
                 .into_inner();
-            json!({"token": reply.token, "expires": reply.expires})
+            screen.document(&json!({"token": reply.token, "expires": reply.expires}))?;
         }
         Token::List => {
             let mut operator = client::operator(global).await?;
-            document(operator.list_tokens(v1::ListTokensRequest {}).await)?
+            let tokens: TokenList = document(operator.list_tokens(v1::ListTokensRequest {}).await)?;
+            screen.answer(&to_value(&tokens), |_| token_table(&tokens))?;
         }
         Token::Revoke { token } => {
             let mut operator = client::operator(global).await?;
-            document(
-                operator
-                    .revoke_token(v1::RevokeTokenRequest { token_id: token })
-                    .await,
-            )?
+            let request = v1::RevokeTokenRequest { token_id: token };
+            let revoked: TokenRevocation = document(operator.revoke_token(request).await)?;
+            screen.answer(&to_value(&revoked), |_| revocation(&revoked))?;
         }
-    };
-    screen.document(&answer)?;
+    }
     Ok(0)
+}
+
+/// Says that a token was revoked.
+pub fn revocation(revoked: &TokenRevocation) -> String {
+    format!("the token {} is {}\n", revoked.token, revoked.state)
 }
 
 /// Parses a duration such as `30m`, `24h` or `1h30m`, in jiff's "friendly" format.

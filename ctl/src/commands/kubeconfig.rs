@@ -8,12 +8,13 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, bail};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use halite_api::{KubeconfigList, to_value};
 use halite_proto::pki::PrivateKey;
 use halite_proto::v1;
 use serde_json::{Value, json};
 
 use crate::cli::{Global, IssuedKubeconfigs, Kubeconfig};
-use crate::client::{document, refused};
+use crate::client::refused;
 use crate::output::{Screen, table, yaml};
 use crate::{client, files};
 
@@ -61,19 +62,23 @@ pub async fn run(global: &Global, args: &Kubeconfig, screen: &mut Screen) -> any
 
 /// Lists the kubeconfigs that have not ended.
 async fn list(global: &Global, screen: &mut Screen) -> anyhow::Result<u8> {
-    const COLUMNS: [&str; 4] = ["operator", "created", "expires", "serial"];
-    let request = v1::ShowRequest {
-        what: "kubeconfigs".to_owned(),
-        ..v1::ShowRequest::default()
-    };
-    let mut operator = client::operator(global).await?;
-    let issued = document(operator.show(request).await)?;
-    screen.answer(&issued, |_| {
-        let rows = issued.as_array().map(Vec::as_slice).unwrap_or_default();
-        let row = |row: &Value| COLUMNS.map(|name| table::cell(&row[name])).to_vec();
-        table::rows(&COLUMNS, rows.iter().map(row))
-    })?;
+    let issued: KubeconfigList = client::show(global, "kubeconfigs", "", Vec::new()).await?;
+    screen.answer(&to_value(&issued), |_| issued_table(&issued))?;
     Ok(0)
+}
+
+/// Formats kubeconfigs as a table.
+pub fn issued_table(issued: &KubeconfigList) -> String {
+    let heading = ["operator", "created", "expires", "serial"];
+    let row = |issued: &halite_api::Kubeconfig| {
+        vec![
+            issued.operator.clone(),
+            issued.created.to_string(),
+            issued.expires.to_string(),
+            issued.serial.clone(),
+        ]
+    };
+    table::rows(&heading, issued.kubeconfigs.iter().map(row))
 }
 
 /// The absolute path of a file that does not exist, or that this command wrote.
@@ -99,13 +104,12 @@ fn own_file(path: &Path) -> anyhow::Result<PathBuf> {
 /// The kubeconfig, as `kubectl` reads it.
 fn kubeconfig(reply: &v1::KubeconfigReply, key_pem: &str) -> Value {
     let context = format!("{}@{}", reply.user, reply.cluster);
-    let mut cluster = json!({
-        "certificate-authority-data": STANDARD.encode(&reply.ca_pem),
-        "server": reply.server,
-    });
-    if !reply.tls_server_name.is_empty() {
-        cluster["tls-server-name"] = json!(reply.tls_server_name);
-    }
+    let ca = STANDARD.encode(&reply.ca_pem);
+    let cluster = if reply.tls_server_name.is_empty() {
+        json!({"certificate-authority-data": ca, "server": reply.server})
+    } else {
+        json!({"certificate-authority-data": ca, "server": reply.server, "tls-server-name": reply.tls_server_name})
+    };
     json!({
         "apiVersion": "v1",
         "kind": "Config",
@@ -140,20 +144,28 @@ mod tests {
     #[test]
     fn the_certificate_is_of_the_name_that_the_server_has() {
         let found = kubeconfig(&reply(), "key");
-        let cluster = &found["clusters"][0]["cluster"];
-        assert_eq!(cluster["server"], "https://10.0.0.100:6443");
-        assert_eq!(cluster["tls-server-name"], "api.prod.internal");
-        assert_eq!(cluster["certificate-authority-data"], STANDARD.encode("ca"));
-        let user = &found["users"][0];
-        assert_eq!(user["name"], found["contexts"][0]["context"]["user"]);
-        assert_eq!(user["user"]["client-key-data"], STANDARD.encode("key"));
-        assert_eq!(found["current-context"], found["contexts"][0]["name"]);
+        let (ca, key) = (STANDARD.encode("ca"), STANDARD.encode("key"));
+        let wanted = json!({
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [{"name": "prod", "cluster": {
+                "certificate-authority-data": ca,
+                "server": "https://10.0.0.100:6443",
+                "tls-server-name": "api.prod.internal",
+            }}],
+            "contexts": [{"name": "alice@prod", "context": {"cluster": "prod", "user": "alice@prod"}}],
+            "current-context": "alice@prod",
+            "users": [{"name": "alice@prod", "user": {
+                "client-certificate-data": STANDARD.encode("certificate"), "client-key-data": key,
+            }}],
+        });
+        assert_eq!(found, wanted);
         let by_name = v1::KubeconfigReply {
             tls_server_name: String::new(),
             ..reply()
         };
-        let cluster = &kubeconfig(&by_name, "key")["clusters"][0]["cluster"];
-        assert!(cluster.get("tls-server-name").is_none());
+        let text = kubeconfig(&by_name, "key").to_string();
+        assert!(!text.contains("tls-server-name"), "{text}");
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use anyhow::Context as _;
 use halite_states::tree::DirTree;
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::targets::exit_code;
@@ -12,6 +13,13 @@ use crate::compile::{Source, report};
 use crate::minion::Minion;
 use crate::output::returns::View;
 use crate::output::{Screen, returns, yaml};
+
+/// The grains with the name of the host.
+#[derive(Default, Deserialize)]
+struct HostName {
+    host: Option<String>,
+    id: Option<String>,
+}
 
 /// Runs `ctl local`.
 ///
@@ -28,11 +36,10 @@ pub async fn run(command: Local, screen: &mut Screen) -> anyhow::Result<u8> {
         .pillar
         .as_deref()
         .map_or_else(|| Ok(json!({})), pillar)?;
-    let host = grains["host"]
-        .as_str()
-        .or_else(|| grains["id"].as_str())
-        .unwrap_or("localhost");
-    let id = args.id.clone().unwrap_or_else(|| host.to_owned());
+    let host = HostName::deserialize(&grains).unwrap_or_default();
+    let host = host.host.or(host.id);
+    let host = host.unwrap_or_else(|| "localhost".to_owned());
+    let id = args.id.clone().unwrap_or(host);
     let tree = DirTree::new().root(&args.tree);
     let source = Source {
         tree: &tree,
@@ -70,12 +77,8 @@ fn show(
     };
     let document = json!({"id": id, "changed": done.changed(), "failed": done.failed(), "states": done.states});
     screen.answer(&document, |paint| returns::run(id, done, view, paint))?;
-    let changed = u64::try_from(done.changed()).unwrap_or(u64::MAX);
-    Ok(exit_code(
-        i32::from(!done.succeeded()),
-        changed,
-        &args.applying,
-    ))
+    let retcode = i32::from(!done.succeeded());
+    Ok(exit_code(retcode, done.changed(), &args.applying))
 }
 
 fn pillar(path: &Path) -> anyhow::Result<Value> {

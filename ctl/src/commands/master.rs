@@ -2,16 +2,16 @@
 
 use std::path::Path;
 
+use halite_api::{ClusterStatus, FailedHandOver, MasterList, StandbyHost, to_value};
 use halite_pillar::masters::STANDBY_OF;
-use halite_proto::v1;
-use serde_json::{Value, json};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
 
 use crate::cli::{Global, Master};
 use crate::client;
-use crate::client::document;
 use crate::commands::again::Again;
 use crate::commands::{promotion, retire};
-use crate::output::{Paint, Screen, table};
+use crate::output::{Paint, Screen, list as listed, or_dash, table};
 use crate::paths::STATE_DIR;
 
 /// Runs `ctl master`.
@@ -28,173 +28,218 @@ pub async fn run(global: &Global, command: Master, screen: &mut Screen) -> anyho
 
 /// Shows the masters, by the master or, on a standby without one, by what is on this host.
 async fn list(global: &Global, screen: &mut Screen) -> anyhow::Result<u8> {
-    let asked = async {
-        let mut operator = client::operator(global).await?;
-        document(operator.status(v1::StatusRequest {}).await)
-    };
-    let masters = match asked.await {
+    let masters = match client::status(global).await {
         Ok(status) => masters(&status),
         Err(error) => match local(Path::new(STATE_DIR)) {
             Some(local) => local,
             None => return Err(error),
         },
     };
-    screen.answer(&masters, |paint| overview(&masters, paint))?;
-    Ok(u8::from(
-        !masters["problems"].as_array().is_some_and(Vec::is_empty),
-    ))
+    screen.answer(&to_value(&masters), |paint| overview(&masters, paint))?;
+    Ok(u8::from(!masters.problems.is_empty()))
 }
 
-/// The masters in the answer of `Status`.
-fn masters(status: &Value) -> Value {
+/// The masters in the state of the cluster.
+pub fn masters(status: &ClusterStatus) -> MasterList {
+    let masters = &status.masters;
     let mut problems = Vec::new();
-    if let Some(reason) = status["masters"]["isolated"].as_str() {
+    if let Some(reason) = &masters.isolated {
         problems.push(format!("the master begins nothing: {reason}"));
-    } else if let Some(since) = status["masters"]["alone_since"].as_str() {
+    } else if let Some(since) = masters.alone_since {
         problems.push(format!(
             "the master is alone since {since}: what it does is on no other host"
         ));
     }
-    problems.extend(failed(status));
-    json!({
-        "master": status["master"],
-        "epoch": status["masters"]["epoch"],
-        "standbys": status["masters"]["standbys"],
-        "problems": problems,
-    })
+    let failed = masters.hand_over.as_ref();
+    problems.extend(failed.map(|note| failure(note, &status.cluster)));
+    MasterList {
+        master: status.master.clone(),
+        epoch: Some(masters.epoch),
+        standbys: masters.standbys.clone(),
+        problems,
+    }
 }
 
 /// The text about a hand-over that failed, with what to do.
-fn failed(status: &Value) -> Option<String> {
-    let note = &status["masters"]["hand_over"];
-    let text = |key: &str| note[key].as_str();
-    let (from, to, reason) = (text("from")?, text("to")?, text("reason")?);
-    let since = text("since").unwrap_or_default();
-    let (leaves, cluster) = (note["leaves"] == true, status["cluster"].as_str());
+fn failure(note: &FailedHandOver, cluster: &str) -> String {
+    let FailedHandOver {
+        from,
+        to,
+        leaves,
+        since,
+        reason,
+    } = note;
     let again = Again::new(format!("ctl master retire {from}"))
         .option("to", Some(to))
         .flag(!leaves, "keep")
-        .flag(leaves, "force")
-        .option("cluster", cluster.filter(|_| leaves))
+        .flag(*leaves, "force")
+        .option("cluster", leaves.then_some(cluster))
         .text();
-    Some(format!(
+    format!(
         "the master was not handed over to {to} at {since}: {reason}; it goes on here. `{again}` tries again; this line \
          is gone then, or after a day"
-    ))
+    )
+}
+
+/// What a standby knows of its master, in the file `report.json`.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct StandbyReport {
+    master: Option<String>,
+    since: Option<String>,
+    following: bool,
+    missed: Missed,
+}
+
+/// The reasons why a standby may lack something that the master has answered.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Missed {
+    off: Option<TimeOff>,
+    answered: Option<Answered>,
+}
+
+/// The time in which halite-master did not run on the standby.
+#[derive(Deserialize)]
+struct TimeOff {
+    from: String,
+    to: String,
+}
+
+/// An answer of the master of which the standby has not taken everything.
+#[derive(Deserialize)]
+struct Answered {
+    at: String,
+}
+
+impl Missed {
+    /// The end of a sentence; empty when nothing is missed.
+    fn text(&self) -> String {
+        match (&self.off, &self.answered) {
+            (Some(TimeOff { from, to }), _) => format!(
+                ", and may lack what came after that, because halite-master did not run here from {from} to {to}"
+            ),
+            (None, Some(Answered { at })) => format!(
+                ", and may lack what came after that, because the master answered at {at} and this host has not taken all of it"
+            ),
+            (None, None) => String::new(),
+        }
+    }
 }
 
 /// What a standby, or a host that hands the master over, knows while no master answers; none on another
 /// host.
-fn local(state_dir: &Path) -> Option<Value> {
+fn local(state_dir: &Path) -> Option<MasterList> {
     if let Some(to) = retire::moving_to(state_dir) {
         let problem = format!(
             "this host hands the master over to {to}, which takes it as soon as it has everything; if {to} is dead, `ctl \
              master promote --force --cluster NAME` on this host takes the master back"
         );
-        return Some(json!({"master": null, "epoch": null, "standbys": [], "problems": [problem]}));
+        return Some(MasterList {
+            problems: vec![problem],
+            ..MasterList::default()
+        });
     }
     let of = std::fs::read_to_string(state_dir.join(STANDBY_OF)).ok()?;
-    let read = |name: &str| -> Value {
-        let text = std::fs::read_to_string(state_dir.join("standby").join(name));
-        text.ok()
-            .and_then(|text| serde_json::from_str(&text).ok())
-            .unwrap_or_default()
-    };
-    let report = read("report.json");
-    let problem = match (&report["since"], &report["following"]) {
-        (Value::String(since), Value::Bool(false)) => format!(
-            "no master answers; this host is a standby and had all of {} until {since}{}: `ctl master promote` makes it the \
+    let report: StandbyReport = read(state_dir, "report.json").unwrap_or_default();
+    let master = or_dash(report.master.as_ref());
+    let problem = match (&report.since, report.following) {
+        (Some(since), false) => format!(
+            "no master answers; this host is a standby and had all of {master} until {since}{}: `ctl master promote` makes it the \
              master's, if that one is dead",
-            table::cell(&report["master"]),
-            missed(&report["missed"])
+            report.missed.text()
         ),
-        (Value::String(_), _) => format!(
-            "no master answers, but this host follows {}: name it with --master",
-            table::cell(&report["master"])
-        ),
-        _ => "no master answers; this host is to be a standby and has no copy of the master yet"
-            .to_owned(),
+        (Some(_), true) => {
+            format!("no master answers, but this host follows {master}: name it with --master")
+        }
+        (None, _) => {
+            "no master answers; this host is to be a standby and has no copy of the master yet"
+                .to_owned()
+        }
     };
-    Some(json!({
-        "master": of.lines().collect::<Vec<_>>(),
-        "epoch": read("epoch"),
-        "standbys": [],
-        "problems": [problem],
-    }))
+    Some(MasterList {
+        master: of.lines().map(str::to_owned).collect(),
+        epoch: read(state_dir, "epoch"),
+        standbys: Vec::new(),
+        problems: vec![problem],
+    })
 }
 
-/// The reason why a standby may lack something that the master has answered, as the end of a sentence; empty
-/// when there is none.
-fn missed(missed: &Value) -> String {
-    let time = |reason: &str, key: &str| table::cell(&missed[reason][key]);
-    if missed["off"].is_object() {
-        let (from, to) = (time("off", "from"), time("off", "to"));
-        return format!(
-            ", and may lack what came after that, because halite-master did not run here from {from} to {to}"
-        );
-    }
-    if missed["answered"].is_object() {
-        let at = time("answered", "at");
-        return format!(
-            ", and may lack what came after that, because the master answered at {at} and this host has not taken all of it"
-        );
-    }
-    String::new()
+/// Reads a file of the standby.
+fn read<T: DeserializeOwned>(state_dir: &Path, name: &str) -> Option<T> {
+    let text = std::fs::read_to_string(state_dir.join("standby").join(name));
+    serde_json::from_str(&text.ok()?).ok()
 }
 
-fn overview(masters: &Value, paint: &Paint) -> String {
+/// Formats the masters and what is wrong with them.
+pub fn overview(masters: &MasterList, paint: &Paint) -> String {
     let mut text = format!(
         "master  {}\nepoch   {}\n",
-        table::cell(&masters["master"]),
-        table::cell(&masters["epoch"])
+        table::line(&listed(&masters.master)),
+        or_dash(masters.epoch)
     );
-    let standbys = masters["standbys"].as_array().into_iter().flatten();
-    let row = |standby: &Value| {
+    let row = |standby: &StandbyHost| {
         vec![
-            table::cell(&standby["name"]),
-            table::cell(&standby["state"]),
-            table::cell(&standby["since"]),
-            table::cell(&standby["lag"]),
-            table::cell(&standby["reason"]),
+            standby.name.clone(),
+            standby.state.to_string(),
+            or_dash(standby.since),
+            or_dash(standby.lag),
+            or_dash(standby.reason.as_ref()),
         ]
     };
-    let rows: Vec<Vec<String>> = standbys.map(row).collect();
-    if !rows.is_empty() {
+    if !masters.standbys.is_empty() {
         let heading = ["standby", "state", "since", "lag", "reason"];
-        text.push_str(&format!("\n{}", table::rows(&heading, rows)));
+        let rows = table::rows(&heading, masters.standbys.iter().map(row));
+        text.push_str(&format!("\n{rows}"));
     }
-    for problem in masters["problems"].as_array().into_iter().flatten() {
-        text.push_str(&format!("\n{} {}\n", paint.bad("✗"), table::cell(problem)));
+    for problem in &masters.problems {
+        text.push_str(&format!("\n{} {}\n", paint.bad("✗"), table::line(problem)));
     }
     text
 }
 
 #[cfg(test)]
 mod tests {
+    use halite_api::{StandbyState, Time};
+    use serde_json::json;
+
     use super::*;
 
     #[test]
     fn the_master_its_standbys_and_what_is_wrong_are_shown() {
-        let status = json!({"master": ["10.0.0.1:4550"], "masters": {
-            "epoch": 3,
-            "alone_since": "2026-11-23T10:00:00Z",
-            "standbys": [
-                {"name": "cp-2", "state": "gone", "since": "2026-11-23T10:00:00Z", "lag": 0, "reason": "cut off"},
-                {"name": "cp-3", "state": "missing"},
+        let since = Time::from_millis(0);
+        let standby = |name: &str, state: StandbyState| StandbyHost {
+            name: name.to_owned(),
+            state,
+            since: None,
+            lag: None,
+            reason: None,
+        };
+        let masters = MasterList {
+            master: vec!["10.0.0.1:4550".to_owned()],
+            epoch: Some(3),
+            standbys: vec![
+                StandbyHost {
+                    since: Some(since),
+                    lag: Some(0),
+                    reason: Some("cut off".to_owned()),
+                    ..standby("cp-2", StandbyState::Gone)
+                },
+                standby("cp-3", StandbyState::Missing),
             ],
-        }});
-        let text = overview(&masters(&status), &Paint { colour: false });
+            problems: vec!["the master is alone".to_owned()],
+        };
         let expected = "\
 master  10.0.0.1:4550
 epoch   3
 
-STANDBY  STATE    SINCE                 LAG  REASON
-cp-2     gone     2026-11-23T10:00:00Z  0    cut off
-cp-3     missing  -                     -    -
+STANDBY  STATE    SINCE                     LAG  REASON
+cp-2     gone     1970-01-01T00:00:00.000Z  0    cut off
+cp-3     missing  -                         -    -
 
-✗ the master is alone since 2026-11-23T10:00:00Z: what it does is on no other host
+✗ the master is alone
 ";
-        assert_eq!(text, expected);
+        assert_eq!(overview(&masters, &Paint { colour: false }), expected);
     }
 
     #[test]
@@ -203,7 +248,7 @@ cp-3     missing  -                     -    -
         let note = json!({"to": "cp-2", "phase": "decided"}).to_string();
         std::fs::write(directory.path().join("hand-over.json"), note).unwrap();
         let found = local(directory.path()).unwrap();
-        let text = found["problems"][0].as_str().unwrap();
+        let text = &found.problems[0];
         assert!(text.contains("hands the master over to cp-2"), "{text}");
         for (leaves, again) in [
             (false, "`ctl master retire cp-1 --to cp-2 --keep`"),
@@ -212,10 +257,18 @@ cp-3     missing  -                     -    -
                 "`ctl master retire cp-1 --to cp-2 --force --cluster prod`",
             ),
         ] {
-            let failed = json!({"from": "cp-1", "to": "cp-2", "leaves": leaves, "since": "T1", "reason": "it was off"});
-            let status = json!({"cluster": "prod", "masters": {"hand_over": failed}});
-            let text = masters(&status)["problems"].to_string();
-            for part in ["not handed over to cp-2 at T1: it was off", again] {
+            let note = FailedHandOver {
+                from: "cp-1".to_owned(),
+                to: "cp-2".to_owned(),
+                leaves,
+                since: Time::from_millis(0),
+                reason: "it was off".to_owned(),
+            };
+            let text = failure(&note, "prod");
+            for part in [
+                "not handed over to cp-2 at 1970-01-01T00:00:00.000Z: it was off",
+                again,
+            ] {
                 assert!(text.contains(part), "{part}: {text}");
             }
         }
@@ -227,16 +280,15 @@ cp-3     missing  -                     -    -
         assert_eq!(local(directory.path()), None);
         std::fs::write(directory.path().join(STANDBY_OF), "10.0.0.1:4550\n").unwrap();
         std::fs::create_dir(directory.path().join("standby")).unwrap();
-        let problem = |local: Value| local["problems"][0].as_str().unwrap().to_owned();
-        let text = problem(local(directory.path()).unwrap());
+        let problem = || local(directory.path()).unwrap().problems.remove(0);
+        let text = problem();
         assert!(text.contains("no copy"), "{text}");
         std::fs::write(directory.path().join("standby/epoch"), "4").unwrap();
         let report =
             r#"{"master": "10.0.0.1:4550", "since": "2026-11-23T10:00:00Z", "following": false}"#;
         std::fs::write(directory.path().join("standby/report.json"), report).unwrap();
-        let found = local(directory.path()).unwrap();
-        assert_eq!(found["epoch"], 4);
-        let text = problem(found);
+        assert_eq!(local(directory.path()).unwrap().epoch, Some(4));
+        let text = problem();
         assert!(text.contains("until 2026-11-23T10:00:00Z:"), "{text}");
         for (missed, expected) in [
             (
@@ -247,7 +299,7 @@ cp-3     missing  -                     -    -
         ] {
             let report = format!("{}, \"missed\": {missed}}}", report.trim_end_matches('}'));
             std::fs::write(directory.path().join("standby/report.json"), report).unwrap();
-            let text = problem(local(directory.path()).unwrap());
+            let text = problem();
             assert!(text.contains(expected), "{text}");
         }
     }

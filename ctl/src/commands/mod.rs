@@ -6,8 +6,10 @@ mod bundle;
 mod config;
 mod destroy;
 mod etcd;
+mod events;
 mod health;
 mod inspect;
+mod jobs;
 mod keys;
 mod kubeconfig;
 mod local;
@@ -55,6 +57,7 @@ pub async fn run(cli: Cli, screen: &mut Screen) -> anyhow::Result<u8> {
         Command::Pillar(args) => inspect::pillar(&global, &args.minion, screen).await,
         Command::Render(args) => inspect::render(&global, args, screen).await,
         Command::Job(command) => inspect::job(&global, command, screen).await,
+        Command::Events(args) => events::events(&global, &args, screen).await,
         Command::Key(command) => keys::key(&global, command, screen).await,
         Command::Token(command) => keys::token(&global, command, screen).await,
         Command::Operator(command) => operators::run(&global, command, screen).await,
@@ -83,4 +86,23 @@ async fn node(global: &Global, command: Node, screen: &mut Screen) -> anyhow::Re
         Node::Remove(args) => node_remove::remove(global, &args, screen).await,
         Node::Replace(args) => node_remove::replace(global, &args, screen).await,
     }
+}
+
+#[cfg(test)]
+pub mod printed {
+    //! The printers of the master's documents, for the tests of the contract.
+    pub use super::etcd::overview as etcd;
+    pub use super::health::report as health;
+    pub use super::inspect::{files as rendered_files, overview as status};
+    pub use super::jobs::{cancelled as job_cancellation, list as jobs, one as job};
+    pub use super::keys::{
+        change as key_change, key_table as keys, revocation as token_revocation,
+        token_table as tokens,
+    };
+    pub use super::kubeconfig::issued_table as kubeconfigs;
+    pub use super::operators::{
+        lines as audit, list as operators, revocation as operator_revocation,
+    };
+    pub use super::orchestrate::{cancelled_text as run_cancellation, list as runs};
+    pub use super::upgrade::described as upgrade;
 }

@@ -2,6 +2,7 @@
 
 use halite_proto::v1;
 use halite_states::shipped;
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::cli::{DrainedPods, Global, NodeDrain, OneNode};
@@ -18,6 +19,7 @@ pub async fn cordon(global: &Global, node: &OneNode, screen: &mut Screen) -> any
     let words = words("cordon", node.name.as_str());
     run(
         global,
+        node.name.as_str(),
         "cordon",
         words,
         shipped::CORDON_NODE,
@@ -36,6 +38,7 @@ pub async fn uncordon(global: &Global, node: &OneNode, screen: &mut Screen) -> a
     let words = words("uncordon", node.name.as_str());
     run(
         global,
+        node.name.as_str(),
         "uncordon",
         words,
         shipped::UNCORDON_NODE,
@@ -53,6 +56,7 @@ pub async fn drain(global: &Global, args: &NodeDrain, screen: &mut Screen) -> an
     let pillar = json!({"node": args.name, "drain": options(&args.pods, args.force)});
     run(
         global,
+        args.name.as_str(),
         "drain",
         again(args),
         shipped::DRAIN_NODE,
@@ -63,16 +67,27 @@ pub async fn drain(global: &Global, args: &NodeDrain, screen: &mut Screen) -> an
 }
 
 /// The options of a drain as the orchestrations take them.
-pub fn options(pods: &DrainedPods, force: bool) -> Value {
-    let mut options = json!({
-        "delete_emptydir_data": pods.delete_emptydir_data,
-        "force": force,
-        "timeout": pods.timeout.as_secs(),
-    });
-    if let Some(seconds) = pods.grace_period {
-        options["grace_period"] = json!(seconds);
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct DrainOptions {
+    /// Pods with data in an `emptyDir` are evicted, too.
+    pub delete_emptydir_data: bool,
+    /// Pods without a controller are evicted, too.
+    pub force: bool,
+    /// The time for the eviction, in seconds.
+    pub timeout: u64,
+    /// The time for a pod to end, in seconds; none: its own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub grace_period: Option<u32>,
+}
+
+/// The options of a drain.
+pub fn options(pods: &DrainedPods, force: bool) -> DrainOptions {
+    DrainOptions {
+        delete_emptydir_data: pods.delete_emptydir_data,
+        force,
+        timeout: pods.timeout.as_secs(),
+        grace_period: pods.grace_period,
     }
-    options
 }
 
 /// `ctl node VERB NAME`.
@@ -89,13 +104,13 @@ fn again(args: &NodeDrain) -> Again {
 
 async fn run(
     global: &Global,
+    name: &str,
     verb: &str,
     again: Again,
     sls: &str,
     pillar: &Value,
     screen: &mut Screen,
 ) -> anyhow::Result<u8> {
-    let name = pillar["node"].as_str().unwrap_or_default();
     let request = v1::OrchestrateRequest {
         sls: sls.to_owned(),
         pillar_json: pillar.to_string(),

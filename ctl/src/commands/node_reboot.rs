@@ -50,11 +50,11 @@ fn question(args: &NodeReboot) -> String {
 
 /// The pillar of the orchestration.
 fn pillar(args: &NodeReboot) -> Value {
-    let mut pillar = json!({"node": args.name});
-    if !args.no_drain {
-        pillar["drain"] = node_drain::options(&args.pods, args.force);
+    let drain = (!args.no_drain).then(|| node_drain::options(&args.pods, args.force));
+    match drain {
+        Some(drain) => json!({"node": args.name, "drain": drain}),
+        None => json!({"node": args.name}),
     }
-    pillar
 }
 
 /// The command with the same words.

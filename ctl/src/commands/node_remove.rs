@@ -1,6 +1,7 @@
 //! `ctl node remove` and `ctl node replace`.
 
 use anyhow::{Context as _, bail};
+use halite_api::{DeclaredNode, LeavingHost};
 use halite_pillar::role::Role;
 use halite_proto::identity::root_of;
 use halite_proto::pki::Inspected;
@@ -9,7 +10,6 @@ use halite_states::shipped;
 use serde_json::{Value, json};
 
 use crate::cli::{Global, NodeRemove, NodeReplace};
-use crate::client::document;
 use crate::commands::again::Again;
 use crate::commands::{destroy, node_drain, nodes, promotion};
 use crate::orchestration_watch::{FinishedRun, print_outcome, run_orchestration};
@@ -31,7 +31,7 @@ pub async fn remove(global: &Global, args: &NodeRemove, screen: &mut Screen) -> 
         screen.note("nothing was changed");
         return Ok(1);
     }
-    let success = format!("{name} has left the cluster {}", text(&facts, "cluster"));
+    let success = format!("{name} has left the cluster {}", facts.cluster);
     match carry_out(global, args, &facts, screen).await? {
         Some(done) => print_outcome(&done, &success, &again(args).text(), screen),
         None => own_has_left(&success, screen),
@@ -55,7 +55,7 @@ pub async fn take_out(
 async fn carry_out(
     global: &Global,
     args: &NodeRemove,
-    facts: &Value,
+    facts: &LeavingHost,
     screen: &mut Screen,
 ) -> anyhow::Result<Option<FinishedRun>> {
     let is_own = is_root_of(global, &args.name);
@@ -100,7 +100,7 @@ pub async fn replace(
     let name = args.name.as_str();
     promotion::in_place_of(global, name, &args.cluster, screen).await?;
     let facts = facts(global, name).await?;
-    let declared = declared(name, &facts["declared"])?;
+    let declared = declared(name, facts.declared.as_ref())?;
     show_losses(&facts, screen);
     let pillar = json!({
         "node": name, "dead": true, "keep": true, "force": args.force, "cluster": args.cluster,
@@ -120,14 +120,8 @@ pub async fn replace(
 ///
 /// # Errors
 /// The master does not answer or refuses.
-pub async fn facts(global: &Global, name: &str) -> anyhow::Result<Value> {
-    let mut operator = client::operator(global).await?;
-    let request = v1::ShowRequest {
-        what: "leaving".to_owned(),
-        target: name.to_owned(),
-        ..v1::ShowRequest::default()
-    };
-    document(operator.show(request).await)
+pub async fn facts(global: &Global, name: &str) -> anyhow::Result<LeavingHost> {
+    client::show(global, "leaving", name, Vec::new()).await
 }
 
 async fn run(
@@ -144,35 +138,33 @@ async fn run(
     run_orchestration(global, request, name, screen).await
 }
 
-fn text<'a>(facts: &'a Value, key: &str) -> &'a str {
-    facts[key].as_str().unwrap_or_default()
-}
-
 /// Says what the cluster loses with the host.
-fn show_losses(facts: &Value, screen: &mut Screen) {
-    let losses = facts["losses"].as_array().into_iter().flatten();
-    show(facts, losses, screen);
+fn show_losses(facts: &LeavingHost, screen: &mut Screen) {
+    show(facts, facts.losses.iter(), screen);
 }
 
 /// Says what the cluster loses with roles of a host that stays.
-pub fn show_losses_of(facts: &Value, roles: impl IntoIterator<Item = Role>, screen: &mut Screen) {
+pub fn show_losses_of(
+    facts: &LeavingHost,
+    roles: impl IntoIterator<Item = Role>,
+    screen: &mut Screen,
+) {
     let losses = roles.into_iter();
-    let losses = losses.map(|role| &facts["losses_of"][role.as_str()]);
+    let losses = losses.filter_map(|role| facts.losses_of.get(role.as_str()));
     show(facts, losses, screen);
 }
 
-fn show<'a>(facts: &Value, losses: impl Iterator<Item = &'a Value>, screen: &mut Screen) {
-    for loss in losses.filter_map(Value::as_str) {
-        screen.note(format!("{} takes with it: {loss}", text(facts, "node")));
+fn show<'a>(facts: &LeavingHost, losses: impl Iterator<Item = &'a String>, screen: &mut Screen) {
+    for loss in losses {
+        screen.note(format!("{} takes with it: {loss}", facts.node));
     }
 }
 
-fn confirmed(facts: &Value, screen: &mut Screen) -> anyhow::Result<bool> {
+fn confirmed(facts: &LeavingHost, screen: &mut Screen) -> anyhow::Result<bool> {
     screen.clear();
     let question = format!(
         "Remove {} from the cluster {}? Its pods are evicted, and what Halite put there goes.",
-        text(facts, "node"),
-        text(facts, "cluster")
+        facts.node, facts.cluster
     );
     match confirm::asked(&question)? {
         Some(answer) => Ok(answer),
@@ -181,12 +173,10 @@ fn confirmed(facts: &Value, screen: &mut Screen) -> anyhow::Result<bool> {
 }
 
 /// The pillar of the orchestration. A host that has never enrolled is asked nothing.
-fn pillar(args: &NodeRemove, facts: &Value) -> Value {
-    let never_enrolled = facts["enrolled"] == false && facts["declared"].is_object();
+fn pillar(args: &NodeRemove, facts: &LeavingHost) -> Value {
+    let never_enrolled = !facts.enrolled && facts.declared.is_some();
     let mut drain = node_drain::options(&args.pods, args.force);
-    if args.force {
-        drain["delete_emptydir_data"] = json!(true);
-    }
+    drain.delete_emptydir_data |= args.force;
     json!({
         "node": args.name,
         "dead": args.dead || never_enrolled,
@@ -217,22 +207,21 @@ fn replaced_again(args: &NodeReplace) -> Again {
 
 /// The request that declares the node as it is declared: what was recorded of the lost host has
 /// gone with it.
-fn declared(name: &str, declared: &Value) -> anyhow::Result<v1::AddNodeRequest> {
-    let fields = declared
-        .as_object()
-        .with_context(|| format!("there is no node {name}; `ctl status` shows them"))?;
-    let roles = fields["roles"].as_array().into_iter().flatten();
+fn declared(name: &str, declared: Option<&DeclaredNode>) -> anyhow::Result<v1::AddNodeRequest> {
+    let declared =
+        declared.with_context(|| format!("there is no node {name}; `ctl status` shows them"))?;
     // Only the host that founds a cluster has that role, and this one exists.
+    let roles = declared.roles.iter();
     let roles = roles
-        .filter_map(Value::as_str)
         .filter(|role| *role != Role::Bootstrap.as_str())
-        .map(str::to_owned)
+        .cloned()
         .collect();
-    let mut further = json!({});
-    for key in ["labels", "taints", "custom"] {
-        further[key] = fields.get(key).cloned().unwrap_or_default();
-    }
-    let address = fields["address"].as_str().unwrap_or_default().to_owned();
+    let further = json!({
+        "labels": declared.labels,
+        "taints": declared.taints,
+        "custom": declared.custom,
+    });
+    let address = declared.address.clone().unwrap_or_default();
     Ok(v1::AddNodeRequest {
         nodes: vec![v1::NewNode {
             name: name.to_owned(),
@@ -245,6 +234,8 @@ fn declared(name: &str, declared: &Value) -> anyhow::Result<v1::AddNodeRequest> 
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::*;
     use crate::cli::{Cli, Command, Node};
 
@@ -259,29 +250,37 @@ mod tests {
 
     #[test]
     fn force_ends_pods_that_a_drain_alone_would_refuse() {
-        let enrolled = json!({"enrolled": true, "declared": {}});
-        let plain = pillar(&arguments("a --yes"), &enrolled);
-        assert_eq!(plain["drain"]["delete_emptydir_data"], false);
-        assert_eq!(
-            (&plain["dead"], &plain["force"]),
-            (&json!(false), &json!(false))
-        );
-        let forced = pillar(
-            &arguments("a --force --cluster prod --wipe-data"),
-            &enrolled,
-        );
-        assert_eq!(forced["drain"]["delete_emptydir_data"], true);
-        assert_eq!(forced["drain"]["force"], true);
-        assert_eq!(
-            (&forced["cluster"], &forced["wipe_data"]),
-            (&json!("prod"), &json!(true))
-        );
+        let facts = |enrolled: bool, declared: Option<DeclaredNode>| LeavingHost {
+            node: "a".to_owned(),
+            cluster: "prod".to_owned(),
+            enrolled,
+            connected: false,
+            losses: Vec::new(),
+            losses_of: BTreeMap::new(),
+            declared,
+        };
+        let enrolled = facts(true, Some(DeclaredNode::default()));
+        let drain = json!({"delete_emptydir_data": false, "force": false, "timeout": 900});
+        let expected = json!({
+            "node": "a", "dead": false, "force": false, "cluster": "", "packages": false, "wipe_data": false, "drain": drain,
+        });
+        assert_eq!(pillar(&arguments("a --yes"), &enrolled), expected);
+        let drain = json!({"delete_emptydir_data": true, "force": true, "timeout": 900});
+        let expected = json!({
+            "node": "a", "dead": false, "force": true, "cluster": "prod", "packages": false, "wipe_data": true, "drain": drain,
+        });
+        let forced = arguments("a --force --cluster prod --wipe-data");
+        assert_eq!(pillar(&forced, &enrolled), expected);
 
-        let never = json!({"enrolled": false, "declared": {}});
-        assert_eq!(pillar(&arguments("a --yes"), &never)["dead"], true);
+        let never = facts(false, Some(DeclaredNode::default()));
+        let is_dead = |facts: &LeavingHost| {
+            let pillar = pillar(&arguments("a --yes"), facts).to_string();
+            pillar.contains("\"dead\":true")
+        };
+        assert!(is_dead(&never));
         // Its document has gone, and its key with it: there is nothing to be asked.
-        let unknown = json!({"enrolled": false, "declared": null});
-        assert_eq!(pillar(&arguments("a --yes"), &unknown)["dead"], false);
+        let unknown = facts(false, None);
+        assert!(!is_dead(&unknown));
     }
 
     #[test]
@@ -313,9 +312,13 @@ mod tests {
 
     #[test]
     fn a_replacement_is_declared_as_the_lost_host_was() {
-        let facts = json!({"roles": ["control-plane", "etcd"], "address": "10.0.0.12",
-            "labels": {"a": "b"}, "taints": null, "custom": {}});
-        let request = declared("cp-2", &facts).unwrap();
+        let node = |roles: &[&str]| DeclaredNode {
+            roles: roles.iter().map(|role| (*role).to_owned()).collect(),
+            address: Some("10.0.0.12".to_owned()),
+            labels: json!({"a": "b"}),
+            ..DeclaredNode::default()
+        };
+        let request = declared("cp-2", Some(&node(&["control-plane", "etcd"]))).unwrap();
         assert_eq!(request.roles, ["control-plane", "etcd"]);
         assert_eq!(request.nodes[0].address, "10.0.0.12");
         let further: Value = serde_json::from_str(&request.document_json).unwrap();
@@ -323,13 +326,12 @@ mod tests {
             further,
             json!({"labels": {"a": "b"}, "taints": null, "custom": {}})
         );
-        let first =
-            json!({"roles": ["bootstrap", "registry", "etcd", "control-plane"], "address": null});
+        let first = node(&["bootstrap", "registry", "etcd", "control-plane"]);
         assert_eq!(
-            declared("cp-1", &first).unwrap().roles,
+            declared("cp-1", Some(&first)).unwrap().roles,
             ["registry", "etcd", "control-plane"]
         );
-        let error = declared("cp-2", &Value::Null).unwrap_err();
+        let error = declared("cp-2", None).unwrap_err();
         assert!(error.to_string().contains("there is no node cp-2"));
     }
 }

@@ -1,7 +1,10 @@
 //! `ctl node add`.
 
+use std::collections::BTreeMap;
+
 use anyhow::{Context as _, bail};
 use halite_proto::v1;
+use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use crate::cli::{Global, NodeAdd};
@@ -139,25 +142,31 @@ fn same_words(request: &v1::AddNodeRequest, ignored: &[String]) -> String {
     });
     let hosts = hosts.collect::<Vec<_>>().join(" ");
     let again = Again::new(format!("ctl node add {hosts}")).list("roles", &request.roles);
-    let further: Value = serde_json::from_str(&request.document_json).unwrap_or_default();
-    if let ([node], true) = (request.nodes.as_slice(), has_more_than_labels(&further)) {
+    let further: FurtherFields = serde_json::from_str(&request.document_json).unwrap_or_default();
+    if let ([node], true) = (request.nodes.as_slice(), further.has_more_than_labels()) {
         let pillar = run_pillar(&node.name, ignored);
         return format!("ctl orchestrate {ADD_NODE} --pillar '{pillar}'");
     }
-    let labels = further["labels"].as_object().into_iter().flatten();
-    let again = labels.fold(again, |again, (key, value)| {
-        let value = value.as_str().unwrap_or_default();
+    let again = further.labels.iter().fold(again, |again, (key, value)| {
         again.option("label", Some(format!("{key}={value}")))
     });
     again.list("ignore-preflight", ignored).text()
 }
 
-/// An empty list of taints is more, too: it takes the usual ones away.
-fn has_more_than_labels(further: &Value) -> bool {
-    let has_custom = further["custom"]
-        .as_object()
-        .is_some_and(|custom| !custom.is_empty());
-    !further["taints"].is_null() || has_custom
+/// Further fields of a node document in a request.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct FurtherFields {
+    labels: BTreeMap<String, String>,
+    taints: Option<Value>,
+    custom: Map<String, Value>,
+}
+
+impl FurtherFields {
+    /// An empty list of taints is more, too: it takes the usual ones away.
+    fn has_more_than_labels(&self) -> bool {
+        self.taints.is_some() || !self.custom.is_empty()
+    }
 }
 
 /// What `--no-wait` answers with: node, token and command, or a list of these.
@@ -292,7 +301,10 @@ mod tests {
     #[test]
     fn labels_are_pairs() {
         assert_eq!(
-            labels(&["disk=ssd".to_owned(), "e=".to_owned()]).unwrap()["disk"],
+            labels(&["disk=ssd".to_owned(), "e=".to_owned()])
+                .unwrap()
+                .get("disk")
+                .unwrap(),
             "ssd"
         );
         assert!(labels(&["disk".to_owned()]).is_err());

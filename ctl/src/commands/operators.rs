@@ -1,6 +1,9 @@
 //! `ctl operator` and `ctl audit`.
 
 use anyhow::Context as _;
+use halite_api::{
+    AuditLine, AuditLog, OperatorAccount, OperatorList, OperatorRevocation, to_value,
+};
 use halite_proto::pki::PrivateKey;
 use halite_proto::v1;
 use jiff::{SignedDuration, Timestamp};
@@ -10,7 +13,7 @@ use crate::cli::{Audit, Global, Operator, OperatorCreate};
 use crate::client;
 use crate::client::{document, refused};
 use crate::identity::NewIdentity;
-use crate::output::{Screen, table};
+use crate::output::{Screen, or_dash, table};
 
 /// Runs `ctl operator`.
 ///
@@ -18,19 +21,19 @@ use crate::output::{Screen, table};
 /// The master does not answer or refuses, or the identity cannot be written.
 pub async fn run(global: &Global, command: Operator, screen: &mut Screen) -> anyhow::Result<u8> {
     let mut operator = client::operator(global).await?;
-    let answer = match command {
-        Operator::Create(args) => create(&mut operator, args).await?,
+    match command {
+        Operator::Create(args) => screen.document(&create(&mut operator, args).await?)?,
         Operator::List => {
-            let operators = document(operator.list_operators(v1::ListOperatorsRequest {}).await)?;
-            screen.answer(&operators, |_| list(&operators))?;
-            return Ok(0);
+            let answer = operator.list_operators(v1::ListOperatorsRequest {}).await;
+            let operators: OperatorList = document(answer)?;
+            screen.answer(&to_value(&operators), |_| list(&operators))?;
         }
         Operator::Revoke { name } => {
             let request = v1::RevokeOperatorRequest { name };
-            document(operator.revoke_operator(request).await)?
+            let revoked: OperatorRevocation = document(operator.revoke_operator(request).await)?;
+            screen.answer(&to_value(&revoked), |_| revocation(&revoked))?;
         }
-    };
-    screen.document(&answer)?;
+    }
     Ok(0)
 }
 
@@ -65,9 +68,25 @@ async fn create(operator: &mut client::Operator, args: OperatorCreate) -> anyhow
     }))
 }
 
-fn list(operators: &Value) -> String {
-    const COLUMNS: [&str; 6] = ["name", "role", "state", "expires", "created", "by"];
-    rows(&COLUMNS, &operators["operators"])
+/// Formats operators as a table.
+pub fn list(operators: &OperatorList) -> String {
+    let heading = ["name", "role", "state", "expires", "created", "by"];
+    let row = |operator: &OperatorAccount| {
+        vec![
+            operator.name.clone(),
+            operator.role.clone(),
+            operator.state.to_string(),
+            or_dash(operator.expires),
+            or_dash(operator.created),
+            operator.by.clone(),
+        ]
+    };
+    table::rows(&heading, operators.operators.iter().map(row))
+}
+
+/// Says that an operator was revoked.
+pub fn revocation(revoked: &OperatorRevocation) -> String {
+    format!("the operator {} is {}\n", revoked.name, revoked.state)
 }
 
 /// Runs `ctl audit`.
@@ -87,18 +106,24 @@ pub async fn audit(global: &Global, args: Audit, screen: &mut Screen) -> anyhow:
         action: args.action.unwrap_or_default(),
     };
     let mut operator = client::operator(global).await?;
-    let lines = document(operator.read_audit(request).await)?;
-    screen.answer(&lines, |_| {
-        const COLUMNS: [&str; 5] = ["time", "who", "action", "what", "outcome"];
-        rows(&COLUMNS, &lines["audit"])
-    })?;
+    let log: AuditLog = document(operator.read_audit(request).await)?;
+    screen.answer(&to_value(&log), |_| lines(&log))?;
     Ok(0)
 }
 
-fn rows<const N: usize>(columns: &[&str; N], items: &Value) -> String {
-    let each = |item: &Value| columns.map(|name| table::cell(&item[name])).to_vec();
-    let items = items.as_array().cloned().unwrap_or_default();
-    table::rows(columns, items.iter().map(each))
+/// Formats lines of the audit log as a table.
+pub fn lines(log: &AuditLog) -> String {
+    let heading = ["time", "who", "action", "what", "outcome"];
+    let row = |line: &AuditLine| {
+        vec![
+            line.time.to_string(),
+            line.who.clone(),
+            line.action.clone(),
+            line.what.clone(),
+            line.outcome.clone(),
+        ]
+    };
+    table::rows(&heading, log.audit.iter().map(row))
 }
 
 /// Reads a time: RFC 3339, or a time before now such as `2h` or `1d`.

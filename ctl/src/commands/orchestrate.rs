@@ -1,14 +1,16 @@
 //! `ctl orchestrate`: an orchestration by its name, and the runs of all.
 
 use anyhow::{Context as _, bail};
+use halite_api::{RunCancellation, RunList, RunStatus, RunSummary, to_value};
 use halite_proto::v1;
 use serde_json::{Map, Value};
 
+use super::events;
 use crate::cli::{Global, NewRun, Orchestrate, Runs};
 use crate::client;
 use crate::client::document;
 use crate::orchestration_watch::{print_outcome, run_orchestration};
-use crate::output::{Screen, table};
+use crate::output::{Screen, or_dash, table};
 
 /// Runs `ctl orchestrate`.
 ///
@@ -17,26 +19,22 @@ use crate::output::{Screen, table};
 pub async fn run(global: &Global, args: &Orchestrate, screen: &mut Screen) -> anyhow::Result<u8> {
     match (&args.runs, &args.new) {
         (Some(Runs::List), _) => {
-            let request = v1::ShowRequest {
-                what: "runs".to_owned(),
-                ..v1::ShowRequest::default()
-            };
-            let mut operator = client::operator(global).await?;
-            let runs = document(operator.show(request).await)?;
-            screen.answer(&runs, |_| list(&runs))?;
+            let runs: RunList = client::show(global, "runs", "", Vec::new()).await?;
+            screen.answer(&to_value(&runs), |_| list(&runs))?;
             Ok(0)
         }
+        (Some(Runs::Follow { run }), _) => events::follow_run(global, run, screen).await,
         (Some(Runs::Cancel { run }), _) => {
             let request = v1::CancelRunRequest {
                 run: run.to_string(),
             };
             let mut operator = client::operator(global).await?;
-            let cancelled = document(operator.cancel_run(request).await)?;
-            screen.answer(&cancelled, |_| cancelled_text(&cancelled))?;
+            let cancelled: RunCancellation = document(operator.cancel_run(request).await)?;
+            screen.answer(&to_value(&cancelled), |_| cancelled_text(&cancelled))?;
             Ok(0)
         }
         (None, Some(new)) => start(global, new, screen).await,
-        (None, None) => bail!("name an orchestration, or `list` or `cancel`"),
+        (None, None) => bail!("name an orchestration, or `list`, `follow` or `cancel`"),
     }
 }
 
@@ -52,42 +50,42 @@ async fn start(global: &Global, new: &NewRun, screen: &mut Screen) -> anyhow::Re
     print_outcome(&done, "done", &again, screen)
 }
 
-fn list(runs: &Value) -> String {
-    const COLUMNS: [&str; 7] = ["run", "created", "sls", "on", "operator", "status", "step"];
-    let runs = runs.as_array().cloned().unwrap_or_default();
-    table::rows(
-        &COLUMNS,
-        runs.iter()
-            .map(|run| COLUMNS.map(|name| table::cell(&run[name])).to_vec()),
-    )
+/// Formats runs as a table.
+pub fn list(runs: &RunList) -> String {
+    let heading = ["run", "created", "sls", "on", "operator", "status", "step"];
+    let row = |run: &RunSummary| {
+        vec![
+            run.run.to_string(),
+            run.created.to_string(),
+            run.sls.clone(),
+            or_dash(run.on.as_ref()),
+            run.operator.clone(),
+            run.status.to_string(),
+            or_dash(run.step.as_ref()),
+        ]
+    };
+    table::rows(&heading, runs.runs.iter().map(row))
 }
 
 /// Says how far a cancelled run is with its end.
-fn cancelled_text(answer: &Value) -> String {
-    let text = |key: &str| table::cell(&answer[key]);
-    let (run, sls, by) = (text("run"), text("sls"), text("cancelledBy"));
-    match answer["status"].as_str() {
-        Some("cancelled") => format!(
+pub fn cancelled_text(answer: &RunCancellation) -> String {
+    let RunCancellation { run, sls, .. } = answer;
+    let by = or_dash(answer.cancelled_by.as_ref());
+    match &answer.status {
+        RunStatus::Cancelled => format!(
             "the run {run} ({sls}) was cancelled by {by}, and its locks are free; what it has done stays, and the command that \
              started it goes on from there\n"
         ),
-        Some("running") => {
-            let jobs = answer["jobs"].as_array().into_iter().flatten();
-            let jobs: String = jobs
-                .map(|job| {
-                    let job = table::cell(job);
-                    format!("; `ctl job cancel {job} --force` ends a package transaction of it")
-                })
-                .collect();
+        RunStatus::Running => {
+            let jobs = answer.jobs.iter().map(|job| {
+                format!("; `ctl job cancel {job} --force` ends a package transaction of it")
+            });
+            let (step, jobs) = (or_dash(answer.step.as_ref()), jobs.collect::<String>());
             format!(
-                "the run {run} ({sls}) was cancelled by {by}, and ends with its step {}: `ctl job show {run}` shows it{jobs}\n",
-                text("step")
+                "the run {run} ({sls}) was cancelled by {by}, and ends with its step {step}: `ctl job show {run}` shows it{jobs}\n"
             )
         }
-        _ => format!(
-            "the run {run} ({sls}) ended before that: {}\n",
-            text("status")
-        ),
+        status => format!("the run {run} ({sls}) ended before that: {status}\n"),
     }
 }
 
@@ -113,6 +111,7 @@ fn pillar(texts: &[String]) -> anyhow::Result<Value> {
 
 #[cfg(test)]
 mod tests {
+    use halite_proto::ids::JobId;
     use serde_json::json;
 
     use super::*;
@@ -129,42 +128,30 @@ mod tests {
 
     #[test]
     fn the_answer_to_the_end_of_a_run_says_how_far_it_is() {
-        let mut answer = json!({"run": "1", "sls": "custom.roll", "status": "cancelled", "cancelledBy": "alice"});
-        assert!(
-            cancelled_text(&answer).starts_with(
-                "the run 1 (custom.roll) was cancelled by alice, and its locks are free"
-            )
-        );
-        answer["status"] = json!("running");
-        answer["step"] = json!("images");
-        answer["jobs"] = json!(["2"]);
+        let mut answer = RunCancellation {
+            run: JobId::from_number(1),
+            sls: "custom.roll".to_owned(),
+            status: RunStatus::Cancelled,
+            cancelled_by: Some("alice".to_owned()),
+            step: None,
+            jobs: Vec::new(),
+        };
+        let run = answer.run.clone();
+        assert!(cancelled_text(&answer).starts_with(&format!(
+            "the run {run} (custom.roll) was cancelled by alice, and its locks are free"
+        )));
+        answer.status = RunStatus::Running;
+        answer.step = Some("images".to_owned());
+        answer.jobs = vec![JobId::from_number(2)];
+        let job = &answer.jobs[0];
         assert_eq!(
             cancelled_text(&answer),
-            "the run 1 (custom.roll) was cancelled by alice, and ends with its step images: `ctl job show 1` shows it; \
-             `ctl job cancel 2 --force` ends a package transaction of it\n"
+            format!(
+                "the run {run} (custom.roll) was cancelled by alice, and ends with its step images: `ctl job show {run}` shows it; \
+                 `ctl job cancel {job} --force` ends a package transaction of it\n"
+            )
         );
-        answer["status"] = json!("succeeded");
+        answer.status = RunStatus::Succeeded;
         assert!(cancelled_text(&answer).contains("ended before that: succeeded"));
-    }
-
-    #[test]
-    fn runs_are_listed_with_host_and_step() {
-        let runs = json!([{"run": "1", "created": "T", "sls": "halite.orchestrate.add_node", "on": "w", "operator": "root",
-            "status": "running", "step": "turn"}]);
-        let text = list(&runs);
-        let last = text.lines().last().unwrap_or_default();
-        let cells: Vec<&str> = last.split_whitespace().collect();
-        assert_eq!(
-            cells,
-            [
-                "1",
-                "T",
-                "halite.orchestrate.add_node",
-                "w",
-                "root",
-                "running",
-                "turn"
-            ]
-        );
     }
 }

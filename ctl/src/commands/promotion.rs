@@ -6,18 +6,17 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
+use halite_api::{KeyState, NodeStatus};
 use halite_pillar::declaration::Declaration;
 use halite_pillar::load::{Texts, load};
 use halite_pillar::masters::{STANDBY_OF, WAS_STANDBY_OF};
 use halite_pillar::validate::Context;
 use halite_proto::v1;
 use halite_states::shipped;
-use serde_json::Value;
 use tokio::process::Command;
 
 use crate::bootstrap::daemon::MASTER;
 use crate::cli::{Global, MasterPromote};
-use crate::client::document;
 use crate::orchestration_watch::{FinishedRun, print_outcome, run_orchestration};
 use crate::output::Screen;
 use crate::paths::STATE_DIR;
@@ -137,9 +136,8 @@ async fn wait_for_minions(
     );
     let mut said = Vec::new();
     loop {
-        let mut operator = client::operator(own).await?;
-        let status = document(operator.status(v1::StatusRequest {}).await)?;
-        let missing = missing(&status, before);
+        let status = client::status(own).await?;
+        let missing = missing(&status.nodes, before);
         if missing.is_empty() {
             return Ok(());
         }
@@ -168,14 +166,12 @@ async fn wait_for_minions(
 }
 
 /// The enrolled hosts that are not connected, without the one that had the master.
-fn missing(status: &Value, before: Option<&str>) -> Vec<String> {
-    let nodes = status["nodes"].as_array().into_iter().flatten();
-    let nodes = nodes.filter(|node| {
-        let is_before = before.is_some() && node["address"].as_str() == before;
-        node["key"] == "accepted" && node["connected"] == false && !is_before
+fn missing(nodes: &[NodeStatus], before: Option<&str>) -> Vec<String> {
+    let nodes = nodes.iter().filter(|node| {
+        let is_before = before.is_some() && node.address.as_deref() == before;
+        node.key == Some(KeyState::Accepted) && !node.connected && !is_before
     });
-    let names = nodes.filter_map(|node| node["name"].as_str());
-    names.map(str::to_owned).collect()
+    nodes.map(|node| node.name.clone()).collect()
 }
 
 async fn wait_for_master(own: &Global, screen: &mut Screen) -> anyhow::Result<()> {
@@ -375,7 +371,6 @@ fn newest(copies: &Path) -> anyhow::Result<Option<PathBuf>> {
 mod tests {
     use halite_pillar::node::Node;
     use halite_pillar::role::{BOOTSTRAP_ROLES, Role};
-    use serde_json::json;
 
     use super::*;
 
@@ -427,15 +422,21 @@ mod tests {
         std::fs::write(directory.path().join(STANDBY_OF), mark).unwrap();
         let before = first(directory.path());
         assert_eq!(before.as_deref(), Some("10.0.0.11"));
-        let node = |name: &str, last: u8, key: &str, connected: bool| json!({"name": name, "address": format!("10.0.0.{last}"), "key": key, "connected": connected});
-        let status = json!({"nodes": [
-            node("cp-1", 11, "accepted", false),
-            node("cp-2", 12, "accepted", true),
-            node("cp-3", 13, "accepted", false),
-            node("new", 14, "none", false),
-        ]});
-        assert_eq!(missing(&status, before.as_deref()), ["cp-3"]);
-        assert_eq!(missing(&status, None), ["cp-1", "cp-3"]);
+        let node = |name: &str, last: u8, is_enrolled: bool, connected: bool| NodeStatus {
+            name: name.to_owned(),
+            address: Some(format!("10.0.0.{last}")),
+            key: is_enrolled.then_some(KeyState::Accepted),
+            connected,
+            ..NodeStatus::default()
+        };
+        let nodes = [
+            node("cp-1", 11, true, false),
+            node("cp-2", 12, true, true),
+            node("cp-3", 13, true, false),
+            node("new", 14, false, false),
+        ];
+        assert_eq!(missing(&nodes, before.as_deref()), ["cp-3"]);
+        assert_eq!(missing(&nodes, None), ["cp-1", "cp-3"]);
     }
 
     #[test]

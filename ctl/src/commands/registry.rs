@@ -2,14 +2,15 @@
 
 use std::path::Path;
 
+use halite_api::{RegistryBackupList, RegistryBackupOnDisk, to_value};
 use halite_errors::chain;
 use halite_registry_backup as registry;
-use halite_registry_backup::{Backup, Backups, Damage, Repaired, Reporter};
-use serde_json::{Value, json};
+use halite_registry_backup::{Backup, BackupMetadata, Backups, Damage, Repaired, Reporter};
+use serde_json::json;
 
 use crate::FAILED;
 use crate::cli::{Registry, RegistryBackup};
-use crate::output::{Paint, Screen, count, megabytes, table};
+use crate::output::{Paint, Screen, count, megabytes, or_dash, table, yes_no};
 
 /// Runs `ctl registry`.
 ///
@@ -61,7 +62,7 @@ fn backup(args: &RegistryBackup, screen: &mut Screen) -> anyhow::Result<u8> {
         text.push_str(&format!(
             "{mark} backup {}: {}, {} of it new\n",
             done.path.display(),
-            contents(&document),
+            contents(metadata),
             megabytes(metadata.bytes_new)
         ));
         if !done.pruned.is_empty() {
@@ -95,36 +96,39 @@ fn backup(args: &RegistryBackup, screen: &mut Screen) -> anyhow::Result<u8> {
 fn list(directory: &Path, screen: &mut Screen) -> anyhow::Result<u8> {
     let row = |backup: &Backup| {
         let metadata = backup.metadata.as_ref().ok();
-        json!({
-            "backup": backup.name(),
-            "time": metadata.map(|metadata| metadata.time),
-            "repositories": metadata.map(|metadata| metadata.repositories),
-            "tags": metadata.map(|metadata| metadata.tags),
-            "blobs": metadata.map(|metadata| metadata.blobs),
-            "bytes": metadata.map(|metadata| metadata.bytes),
-            "bytes_new": metadata.map(|metadata| metadata.bytes_new),
-            "complete": backup.is_complete(),
-            "damaged": metadata.map(|metadata| &metadata.damaged),
-            "problem": backup.metadata.as_ref().err().map(|error| chain(error)),
-        })
+        let damaged = metadata.iter().flat_map(|metadata| &metadata.damaged);
+        RegistryBackupOnDisk {
+            backup: backup.name().to_string(),
+            time: metadata.map(|metadata| metadata.time.to_string()),
+            repositories: metadata.map(|metadata| metadata.repositories),
+            tags: metadata.map(|metadata| metadata.tags),
+            blobs: metadata.map(|metadata| metadata.blobs),
+            bytes: metadata.map(|metadata| metadata.bytes),
+            bytes_new: metadata.map(|metadata| metadata.bytes_new),
+            complete: backup.is_complete(),
+            damaged: damaged.map(|damage| damage.what.clone()).collect(),
+            problem: backup.metadata.as_ref().err().map(|error| chain(error)),
+        }
     };
-    let document: Value = Backups::open(directory)?.list()?.iter().map(row).collect();
-    screen.answer(&document, |paint| overview(&document, paint))?;
+    let backups = Backups::open(directory)?.list()?;
+    let document = RegistryBackupList {
+        backups: backups.iter().map(row).collect(),
+    };
+    screen.answer(&to_value(&document), |paint| overview(&document, paint))?;
     Ok(0)
 }
 
-fn overview(document: &Value, paint: &Paint) -> String {
-    let rows = document.as_array().map(Vec::as_slice).unwrap_or_default();
-    let size = |value: &Value| value.as_u64().map_or_else(|| "-".to_owned(), megabytes);
-    let row = |row: &Value| {
+fn overview(document: &RegistryBackupList, paint: &Paint) -> String {
+    let size = |bytes: Option<u64>| or_dash(bytes.map(megabytes));
+    let row = |row: &RegistryBackupOnDisk| {
         vec![
-            table::cell(&row["backup"]),
-            table::cell(&row["time"]),
-            table::cell(&row["repositories"]),
-            table::cell(&row["tags"]),
-            size(&row["bytes"]),
-            size(&row["bytes_new"]),
-            table::cell(&row["complete"]),
+            row.backup.clone(),
+            or_dash(row.time.as_ref()),
+            or_dash(row.repositories),
+            or_dash(row.tags),
+            size(row.bytes),
+            size(row.bytes_new),
+            yes_no(row.complete),
         ]
     };
     let heading = [
@@ -136,13 +140,12 @@ fn overview(document: &Value, paint: &Paint) -> String {
         "new",
         "complete",
     ];
-    let mut text = table::rows(&heading, rows.iter().map(row));
-    for row in rows {
-        let name = table::cell(&row["backup"]);
-        let missing = row["damaged"].as_array().into_iter().flatten();
-        let missing =
-            missing.map(|damage| format!("{} is not in it", table::cell(&damage["what"])));
-        for problem in missing.chain(row["problem"].as_str().map(str::to_owned)) {
+    let mut text = table::rows(&heading, document.backups.iter().map(row));
+    for row in &document.backups {
+        let missing = row.damaged.iter();
+        let missing = missing.map(|what| format!("{} is not in it", table::line(what)));
+        for problem in missing.chain(row.problem.clone()) {
+            let name = table::line(&row.backup);
             text.push_str(&format!("{} {name}: {problem}\n", paint.bad("✗")));
         }
     }
@@ -208,7 +211,7 @@ fn restore(
         "bytes_new": restored.bytes_new, "repaired": restored.repaired, "damaged": restored.damaged, "lost": restored.lost});
     let complete = restored.damaged.is_empty();
     screen.answer(&document, |paint| {
-        let contents = contents(&document);
+        let contents = contents(metadata);
         let copied = format!("{}, {}", count(restored.copied, "blob"), megabytes(restored.bytes_new));
         let repaired: String =
             restored.repaired.iter().map(|digest| format!("{digest} was damaged in the registry and is repaired\n")).collect();
@@ -232,20 +235,15 @@ fn restore(
 }
 
 /// `3 repositories, 5 tags, 40 blobs, 12.3 MB`.
-fn contents(document: &Value) -> String {
-    let number = |key: &str| document[key].as_u64().unwrap_or_default();
-    let counted = |key, one, many| {
-        format!(
-            "{} {}",
-            number(key),
-            if number(key) == 1 { one } else { many }
-        )
+fn contents(metadata: &BackupMetadata) -> String {
+    let counted = |number: usize, one: &str, many: &str| {
+        format!("{number} {}", if number == 1 { one } else { many })
     };
     [
-        counted("repositories", "repository", "repositories"),
-        counted("tags", "tag", "tags"),
-        counted("blobs", "blob", "blobs"),
-        megabytes(number("bytes")),
+        counted(metadata.repositories, "repository", "repositories"),
+        counted(metadata.tags, "tag", "tags"),
+        counted(metadata.blobs, "blob", "blobs"),
+        megabytes(metadata.bytes),
     ]
     .join(", ")
 }

@@ -6,9 +6,10 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::bail;
+use halite_api::{ClusterStatus, FailedHandOver, MasterMove};
 use halite_names::NodeName;
 use halite_proto::v1;
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::time::Instant;
 
 use self::stage::{Stage, Stages};
@@ -44,17 +45,17 @@ pub async fn retire(
     screen: &mut Screen,
 ) -> anyhow::Result<u8> {
     let plan = plan(global, args, screen).await?;
-    let from: NodeName = text(&plan, "from").parse()?;
-    let (from, to) = (&from, text(&plan, "to"));
+    let from: NodeName = plan.from.parse()?;
+    let (from, to) = (&from, plan.to.as_deref().unwrap_or_default());
     let again = again(args, from).text();
-    let mut problems = list(&plan, "problems");
-    if plan["moved"] == false && !to.is_empty() {
+    let mut problems = plan.problems.clone();
+    if !plan.moved && !to.is_empty() {
         problems.extend(bundle_problem(global, to, screen).await?);
     }
     if !problems.is_empty() {
         bail!("cannot retire {from}:\n  {}", problems.join("\n  "));
     }
-    if plan["left"] == true && !args.keep {
+    if plan.left && !args.keep {
         let answer = json!({"retcode": 0, "from": from, "master": to, "left": true});
         screen.answer(&answer, |_| {
             format!("{from} has left the cluster already; the master is on {to}.\n")
@@ -62,20 +63,20 @@ pub async fn retire(
         return Ok(0);
     }
     let next = Global {
-        master: plan["address"].as_str().map(str::to_owned),
+        master: plan.address.clone(),
         ..global.clone()
     };
-    for loss in list(&plan, "losses") {
+    for loss in &plan.losses {
         screen.note(format!("{from} takes with it: {loss}"));
     }
-    if plan["moved"] == false {
-        let before = status(global).await?;
+    if !plan.moved {
+        let before = client::status(global).await?;
         begin(global, args, &plan, screen).await?;
         wait_for_move(&next, &plan, &before, screen).await?;
     } else {
         screen.note(format!("{from} does not have the master: going on at {to}"));
     }
-    let done = match plan["followed"] == true {
+    let done = match plan.followed {
         // Before this command was repeated. Its host may be half removed.
         true => FinishedRun::default(),
         false => promotion::bring(&next, None, screen).await?,
@@ -102,15 +103,6 @@ async fn leave(
     }
 }
 
-fn text<'a>(plan: &'a Value, key: &str) -> &'a str {
-    plan[key].as_str().unwrap_or_default()
-}
-
-fn list(plan: &Value, key: &str) -> Vec<String> {
-    let all = plan[key].as_array().into_iter().flatten();
-    all.filter_map(Value::as_str).map(str::to_owned).collect()
-}
-
 fn request(args: &MasterRetire, host: &str, to: &str, check_only: bool) -> v1::HandOverRequest {
     v1::HandOverRequest {
         host: host.to_owned(),
@@ -124,7 +116,11 @@ fn request(args: &MasterRetire, host: &str, to: &str, check_only: bool) -> v1::H
 
 /// The master's answer to what is meant and what is in its way. While this host hands over, it waits for
 /// the next master.
-async fn plan(global: &Global, args: &MasterRetire, screen: &mut Screen) -> anyhow::Result<Value> {
+async fn plan(
+    global: &Global,
+    args: &MasterRetire,
+    screen: &mut Screen,
+) -> anyhow::Result<MasterMove> {
     let named = |name: &Option<halite_names::NodeName>| {
         name.as_ref().map(ToString::to_string).unwrap_or_default()
     };
@@ -170,8 +166,8 @@ async fn bundle_problem(
     to: &str,
     screen: &mut Screen,
 ) -> anyhow::Result<Option<String>> {
-    let status = status(global).await?;
-    let Some(version) = status["bundle"]["version"].as_str() else {
+    let status = client::status(global).await?;
+    let Some(version) = status.bundle.map(|bundle| bundle.version) else {
         return Ok(Some(
             "the master has no bundle in use: `ctl status` says why".to_owned(),
         ));
@@ -197,10 +193,10 @@ async fn bundle_problem(
 async fn begin(
     global: &Global,
     args: &MasterRetire,
-    plan: &Value,
+    plan: &MasterMove,
     screen: &mut Screen,
 ) -> anyhow::Result<()> {
-    let (from, to) = (text(plan, "from"), text(plan, "to"));
+    let (from, to) = (plan.from.as_str(), plan.to.as_deref().unwrap_or_default());
     let mut said = Vec::new();
     let mut waiting = Waiting::without_limit(
         String::new(),
@@ -213,16 +209,16 @@ async fn begin(
             // It has begun, and stopped before it could say so; or the wait for the next master ends soon.
             return Ok(());
         }
-        let answer = document(answer)?;
-        if answer["begun"] == true {
+        let answer: MasterMove = document(answer)?;
+        if answer.begun {
             screen.note(format!("the master moves from {from} to {to}"));
             return Ok(());
         }
-        let waits = list(&answer, "waits");
+        let waits = answer.waits;
         if waits.is_empty() {
             bail!(
                 "cannot move the master off {from}: it is on {} now",
-                text(&answer, "to")
+                answer.to.unwrap_or_default()
             );
         }
         if waits != said {
@@ -235,30 +231,25 @@ async fn begin(
     }
 }
 
-async fn status(global: &Global) -> anyhow::Result<Value> {
-    let mut operator = client::operator(global).await?;
-    document(operator.status(v1::StatusRequest {}).await)
-}
-
 /// The reason of a hand-over that has failed since the status `before`.
-fn failure<'a>(now: &'a Value, before: &Value) -> Option<&'a str> {
-    let (now, before) = (
-        &now["masters"]["hand_over"],
-        &before["masters"]["hand_over"],
-    );
-    now["reason"].as_str().filter(|_| now != before)
+fn failure<'a>(
+    now: Option<&'a FailedHandOver>,
+    before: Option<&FailedHandOver>,
+) -> Option<&'a str> {
+    now.filter(|_| now != before)
+        .map(|failed| failed.reason.as_str())
 }
 
 /// Waits until the next master serves, or the one before goes on, whose status was `before`.
 async fn wait_for_move(
     next: &Global,
-    plan: &Value,
-    before: &Value,
+    plan: &MasterMove,
+    before: &ClusterStatus,
     screen: &mut Screen,
 ) -> anyhow::Result<()> {
-    let (from, to) = (text(plan, "from"), text(plan, "to"));
+    let (from, to) = (plan.from.as_str(), plan.to.as_deref().unwrap_or_default());
     let old = Global {
-        master: plan["own"].as_str().map(str::to_owned),
+        master: plan.own.clone(),
         ..next.clone()
     };
     let begin = Instant::now();
@@ -266,14 +257,16 @@ async fn wait_for_move(
     let mut serves_since: Option<Instant> = None;
     while !stages.is_over() {
         screen.progress(&format!("waiting for the master on {to}"));
-        if let Ok(now) = status(next).await
-            && now["masters"]["epoch"].as_u64() >= plan["epoch"].as_u64()
+        if let Ok(now) = client::status(next).await
+            && now.masters.epoch >= plan.epoch
         {
             screen.clear();
             return Ok(());
         }
-        let now = status(&old).await;
-        if let Some(reason) = now.as_ref().ok().and_then(|now| failure(now, before)) {
+        let now = client::status(&old).await;
+        let failed = now.as_ref().ok();
+        let failed = failed.and_then(|now| now.masters.hand_over.as_ref());
+        if let Some(reason) = failure(failed, before.masters.hand_over.as_ref()) {
             bail!("cannot hand the master over to {to}: {reason}; {from} has the master still");
         }
         let (is_recent, error) = (begin.elapsed() < LONGEST, now.as_ref().err());
@@ -357,12 +350,18 @@ mod tests {
 
     #[test]
     fn the_failure_of_an_earlier_move_is_not_that_of_this_one() {
-        let status = |since: &str| json!({"masters": {"hand_over": {"since": since, "reason": "it was off"}}});
-        let none = json!({"masters": {"hand_over": null}});
-        assert_eq!(failure(&status("T1"), &none), Some("it was off"));
-        assert_eq!(failure(&status("T1"), &status("T1")), None);
-        assert_eq!(failure(&status("T2"), &status("T1")), Some("it was off"));
-        assert_eq!(failure(&none, &status("T1")), None);
+        let failed = |since: i64| FailedHandOver {
+            from: "cp-1".to_owned(),
+            to: "cp-2".to_owned(),
+            leaves: false,
+            since: halite_api::Time::from_millis(since),
+            reason: "it was off".to_owned(),
+        };
+        let (first, second) = (failed(1), failed(2));
+        assert_eq!(failure(Some(&first), None), Some("it was off"));
+        assert_eq!(failure(Some(&first), Some(&failed(1))), None);
+        assert_eq!(failure(Some(&second), Some(&first)), Some("it was off"));
+        assert_eq!(failure(None, Some(&first)), None);
     }
 
     #[test]

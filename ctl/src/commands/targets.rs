@@ -1,12 +1,14 @@
 //! Commands that run a job on minions.
 
+use halite_api::{JobOutcome, MinionAnswer, to_value};
+use halite_proto::ids::MinionId;
 use halite_proto::v1;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use crate::cli::{Apply, Applying, Cmd, Global, Grains, Highstate, Kind, OnTarget};
-use crate::job_watch::{FinishedJob, MinionReturn, job_document, run_job};
+use crate::job_watch::{FinishedJob, MinionReturn, job_outcome, run_job};
 use crate::output::returns::View;
-use crate::output::{Paint, Screen, count, returns, table, yaml};
+use crate::output::{Paint, Screen, count, or_dash, returns, table, yaml};
 use crate::{FAILED, WOULD_CHANGE};
 
 /// Runs `ctl highstate`.
@@ -68,21 +70,20 @@ async fn run_states(
     screen: &mut Screen,
 ) -> anyhow::Result<u8> {
     let done = run_job(global, request, screen).await?;
-    let document = job_document(&done);
+    let outcome = job_outcome(&done, true);
     let view = View {
         test: applying.test,
         verbose: applying.verbose,
     };
-    screen.answer(&document, |paint| people(&done, &document, view, paint))?;
-    Ok(exit_code(
-        done.retcode,
-        document["changed"].as_u64().unwrap_or(0),
-        applying,
-    ))
+    screen.answer(&to_value(&outcome), |paint| {
+        people(&done, &outcome, view, paint)
+    })?;
+    let changed = outcome.changed.unwrap_or_default();
+    Ok(exit_code(done.retcode, changed, applying))
 }
 
 /// The exit code of a state run.
-pub fn exit_code(retcode: i32, changed: u64, applying: &Applying) -> u8 {
+pub fn exit_code(retcode: i32, changed: usize, applying: &Applying) -> u8 {
     if retcode != 0 {
         FAILED
     } else if applying.exit_code && changed > 0 {
@@ -92,46 +93,45 @@ pub fn exit_code(retcode: i32, changed: u64, applying: &Applying) -> u8 {
     }
 }
 
-fn people(done: &FinishedJob, document: &Value, view: View, paint: &Paint) -> String {
+/// Formats the states of each minion, and the number of all.
+pub fn people(done: &FinishedJob, outcome: &JobOutcome, view: View, paint: &Paint) -> String {
     let mut text = String::new();
     for (minion, returned) in &done.returns {
-        match returned.run() {
+        match &returned.run {
             Some(run) => {
-                text.push_str(&returns::run(minion, &run, view, paint));
-                if !returned.error.is_empty() {
-                    text.push_str(&format!("  {} {}\n", paint.bad("✗"), returned.error));
+                text.push_str(&returns::run(minion, run, view, paint));
+                if let Some(error) = &returned.error {
+                    text.push_str(&format!("  {} {error}\n", paint.bad("✗")));
                 }
             }
             None => text.push_str(&format!("{minion}: {}\n", mark(returned, paint))),
         }
     }
-    let number =
-        |key: &str| usize::try_from(document[key].as_u64().unwrap_or(0)).unwrap_or(usize::MAX);
+    let changed = outcome.changed.unwrap_or_default();
     let changed = if view.test {
-        format!("{} to change", number("changed"))
+        format!("{changed} to change")
     } else {
-        count(number("changed"), "change")
+        count(changed, "change")
     };
-    let failed = if number("failed") > 0 {
-        format!(", {} failed", number("failed"))
-    } else {
-        String::new()
+    let failed = match outcome.failed.unwrap_or_default() {
+        0 => String::new(),
+        failed => format!(", {failed} failed"),
     };
     let minions = count(done.returns.len(), "minion");
-    let states = count(number("states"), "state");
+    let states = count(outcome.states.unwrap_or_default(), "state");
     text.push_str(&format!(
         "\n{minions}, {states}, {changed}{failed}   (job {})\n",
-        done.jid
+        or_dash(done.job.as_ref())
     ));
     text
 }
 
 /// Formats a success as ✓, and a failure as ✗ with its reason.
 fn mark(returned: &MinionReturn, paint: &Paint) -> String {
-    match (returned.success, returned.error.as_str()) {
+    match (returned.success, &returned.error) {
         (true, _) => paint.good("✓"),
-        (false, "") => format!("{} failed", paint.bad("✗")),
-        (false, error) => format!("{} {error}", paint.bad("✗")),
+        (false, None) => format!("{} failed", paint.bad("✗")),
+        (false, Some(error)) => format!("{} {error}", paint.bad("✗")),
     }
 }
 
@@ -142,8 +142,8 @@ fn mark(returned: &MinionReturn, paint: &Paint) -> String {
 pub async fn ping(global: &Global, args: OnTarget, screen: &mut Screen) -> anyhow::Result<u8> {
     let done = run_job(global, asking("test.ping", &json!({}), args), screen).await?;
     show(&done, screen, |done, paint| {
-        let line = |(minion, returned): (&String, &MinionReturn)| {
-            vec![minion.clone(), mark(returned, paint)]
+        let line = |(minion, returned): (&MinionId, &MinionReturn)| {
+            vec![minion.to_string(), mark(returned, paint)]
         };
         table::rows(&["minion", "answer"], done.returns.iter().map(line))
     })
@@ -156,17 +156,15 @@ pub async fn ping(global: &Global, args: OnTarget, screen: &mut Screen) -> anyho
 pub async fn grains(global: &Global, args: Grains, screen: &mut Screen) -> anyhow::Result<u8> {
     let mut done = run_job(global, asking("grains.items", &json!({}), args.on), screen).await?;
     for returned in done.returns.values_mut() {
-        if let Value::Object(map) = &mut returned.value {
+        let grains = returned.answer.as_mut().and_then(MinionAnswer::mapping_mut);
+        if let Some(map) = grains {
             map.retain(|key, _| args.items.is_empty() || args.items.contains(key));
         }
     }
     show(&done, screen, |done, paint| {
-        each(done, |returned| {
-            if returned.success {
-                yaml(&returned.value).unwrap_or_default()
-            } else {
-                mark(returned, paint)
-            }
+        each(done, |returned| match &returned.answer {
+            Some(grains) if returned.success => yaml(&grains.0).unwrap_or_default(),
+            _ => mark(returned, paint),
         })
     })
 }
@@ -190,7 +188,8 @@ pub async fn cmd(global: &Global, args: Cmd, screen: &mut Screen) -> anyhow::Res
             } else {
                 mark(returned, paint)
             };
-            format!("{}{failed}", ended(&output(&returned.value)))
+            let output = returned.answer.as_ref().map(MinionAnswer::command_output);
+            format!("{}{failed}", ended(&output.unwrap_or_default()))
         })
     })
 }
@@ -205,26 +204,6 @@ fn each(done: &FinishedJob, show: impl Fn(&MinionReturn) -> String) -> String {
             .for_each(|line| text.push_str(&format!("  {line}\n")));
     }
     text
-}
-
-/// The output of a command, as text or as a mapping.
-fn output(value: &Value) -> String {
-    match value {
-        Value::String(text) => text.clone(),
-        Value::Object(map) => {
-            let text = |key: &str| map.get(key).and_then(Value::as_str).unwrap_or_default();
-            let code = map
-                .get("retcode")
-                .and_then(Value::as_i64)
-                .filter(|code| *code != 0);
-            let code = code
-                .map(|code| format!("exit code {code}\n"))
-                .unwrap_or_default();
-            format!("{}{}{code}", ended(text("stdout")), ended(text("stderr")))
-        }
-        Value::Null => String::new(),
-        other => other.to_string(),
-    }
 }
 
 fn ended(text: &str) -> String {
@@ -272,21 +251,17 @@ fn show(
     screen: &mut Screen,
     people: impl FnOnce(&FinishedJob, &Paint) -> String,
 ) -> anyhow::Result<u8> {
-    let mut minions = Map::new();
-    for (minion, returned) in &done.returns {
-        let mut entry = json!({"success": returned.success, "return": returned.value});
-        if !returned.error.is_empty() {
-            entry["error"] = json!(returned.error);
-        }
-        minions.insert(minion.clone(), entry);
-    }
-    let document = json!({"job": done.jid, "retcode": done.retcode, "minions": minions});
-    screen.answer(&document, |paint| people(done, paint))?;
+    let outcome = to_value(&job_outcome(done, false));
+    screen.answer(&outcome, |paint| people(done, paint))?;
     Ok(if done.retcode == 0 { 0 } else { FAILED })
 }
 
 #[cfg(test)]
 mod tests {
+    use halite_proto::ids::JobId;
+    use halite_states::low::{RunReturn, StateReturn};
+    use serde_json::Map;
+
     use super::*;
 
     #[test]
@@ -316,62 +291,66 @@ mod tests {
     #[test]
     fn a_handled_failure_does_not_count_and_one_that_is_not_does() {
         for (fail_run, failed) in [(false, 0), (true, 1)] {
-            let state = json!({
-                "index": 0, "__id__": "a", "name": "a", "function": "test.fail_without_changes",
-                "__sls__": "custom", "result": false, "changes": {}, "comment": "Failure!",
-                "start_time": "", "duration": 1.0, "__run_num__": 0, "__state_ran__": true,
-                "fail_run": fail_run,
-            });
+            let state = StateReturn {
+                index: 0,
+                id: "a".to_owned(),
+                name: "a".to_owned(),
+                function: "test.fail_without_changes".to_owned(),
+                sls: "custom".to_owned(),
+                result: Some(false),
+                changes: Map::new(),
+                comment: "Failure!".to_owned(),
+                start_time: String::new(),
+                duration: 1.0,
+                run_num: 0,
+                ran: true,
+                fail_run,
+            };
             let returned = MinionReturn {
                 success: !fail_run,
-                value: json!({"states": [state]}),
-                error: String::new(),
+                run: Some(RunReturn {
+                    states: vec![state],
+                }),
+                ..MinionReturn::default()
             };
             let done = FinishedJob {
                 retcode: i32::from(fail_run),
-                returns: [("a".to_owned(), returned)].into(),
+                returns: [("a".parse().unwrap(), returned)].into(),
                 ..FinishedJob::default()
             };
-            assert_eq!(job_document(&done)["failed"], failed);
+            assert_eq!(job_outcome(&done, true).failed, Some(failed));
         }
-    }
-
-    #[test]
-    fn the_whole_output_of_a_command_is_shown() {
-        let value = json!({"stdout": "a", "stderr": "b\n", "retcode": 3});
-        assert_eq!(output(&value), "a\nb\nexit code 3\n");
-        assert_eq!(output(&json!("x")), "x");
     }
 
     #[test]
     fn the_summary_counts_all_minions() {
         let mut done = FinishedJob {
-            jid: "1".into(),
+            job: Some(JobId::from_number(1)),
             retcode: 1,
             ..FinishedJob::default()
         };
         let good = MinionReturn {
             success: true,
-            value: json!({"states": []}),
-            error: String::new(),
+            run: Some(RunReturn::default()),
+            ..MinionReturn::default()
         };
-        done.returns.insert("a".into(), good);
+        done.returns.insert("a".parse().unwrap(), good);
         done.returns.insert(
-            "b".into(),
+            "b".parse().unwrap(),
             MinionReturn {
-                error: "not connected".into(),
+                error: Some("not connected".to_owned()),
                 ..MinionReturn::default()
             },
         );
         let text = people(
             &done,
-            &job_document(&done),
+            &job_outcome(&done, true),
             View::default(),
             &Paint { colour: false },
         );
         assert_eq!(
             text,
-            "a: 0 states, 0 changes (0.0 s)\nb: ✗ not connected\n\n2 minions, 0 states, 0 changes   (job 1)\n"
+            "a: 0 states, 0 changes (0.0 s)\nb: ✗ not connected\n\n2 minions, 0 states, 0 changes   (job 00000000000000000001)\n"
         );
     }
 }

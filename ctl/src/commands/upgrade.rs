@@ -1,13 +1,14 @@
 //! `ctl upgrade`: the cluster gets another bundle, host by host.
 
+use halite_api::UpgradePlan;
 use halite_proto::v1;
 use halite_states::shipped::UPGRADE;
 use serde_json::{Value, json};
 
 use crate::cli::{Global, Upgrade};
 use crate::client;
-use crate::client::document;
 use crate::commands::again::Again;
+use crate::commands::node_drain::DrainOptions;
 use crate::orchestration_watch::{print_outcome, run_orchestration};
 use crate::output::Screen;
 
@@ -16,64 +17,55 @@ use crate::output::Screen;
 /// # Errors
 /// The master does not answer, or refuses the bundle.
 pub async fn upgrade(global: &Global, args: &Upgrade, screen: &mut Screen) -> anyhow::Result<u8> {
-    let mut operator = client::operator(global).await?;
-    let request = v1::ShowRequest {
-        what: "upgrade".to_owned(),
-        target: args.version.clone(),
-        ..v1::ShowRequest::default()
-    };
-    let plan = document(operator.show(request).await)?;
+    let plan: UpgradePlan = client::show(global, "upgrade", &args.version, Vec::new()).await?;
     screen.note(described(&plan));
-    let bundle = &plan["bundle"];
+    let bundle = plan.bundle.as_str();
     let request = v1::OrchestrateRequest {
         sls: UPGRADE.to_owned(),
         pillar_json: pillar(args, bundle).to_string(),
         test: args.test,
         request_id: String::new(),
     };
-    let label = format!("bundle {}", text(bundle));
+    let label = format!("bundle {bundle}");
     let done = run_orchestration(global, request, &label, screen).await?;
     let success = if args.test {
         "nothing was changed".to_owned()
     } else {
-        format!("the cluster has the bundle {}", text(bundle))
+        format!("the cluster has the bundle {bundle}")
     };
     print_outcome(&done, &success, &again(args).text(), screen)
 }
 
 /// The pillar of the orchestration. What is in an emptyDir goes with its pod: an upgrade does not
 /// stop in the middle to ask for it.
-fn pillar(args: &Upgrade, bundle: &Value) -> Value {
-    let mut pillar = json!({"bundle": bundle, "batch": args.batch, "backup": !args.no_backup});
-    if !args.no_drain {
-        pillar["drain"] = json!({
-            "delete_emptydir_data": true,
-            "force": args.force,
-            "timeout": args.drain_timeout.as_secs(),
-        });
+fn pillar(args: &Upgrade, bundle: &str) -> Value {
+    let drain = (!args.no_drain).then_some(DrainOptions {
+        delete_emptydir_data: true,
+        force: args.force,
+        timeout: args.drain_timeout.as_secs(),
+        grace_period: None,
+    });
+    let (batch, backup) = (&args.batch, !args.no_backup);
+    match drain {
+        Some(drain) => json!({"bundle": bundle, "batch": batch, "backup": backup, "drain": drain}),
+        None => json!({"bundle": bundle, "batch": batch, "backup": backup}),
     }
-    pillar
 }
 
 /// One line about the upgrade.
-fn described(plan: &Value) -> String {
-    let hosts = plan["hosts"].as_array().map_or(0, Vec::len);
+pub fn described(plan: &UpgradePlan) -> String {
     format!(
         "bundle {} with Kubernetes {} → {} with {}; {}",
-        text(&plan["before"]["bundle"]),
-        text(&plan["before"]["kubernetes"]),
-        text(&plan["bundle"]),
-        text(&plan["kubernetes"]),
-        match hosts {
+        plan.before.bundle,
+        plan.before.kubernetes,
+        plan.bundle,
+        plan.kubernetes,
+        match plan.hosts.len() {
             0 => "each host has it".to_owned(),
             1 => "1 host does not have it yet".to_owned(),
             more => format!("{more} hosts do not have it yet"),
         }
     )
-}
-
-fn text(value: &Value) -> &str {
-    value.as_str().unwrap_or_default()
 }
 
 /// The command with the same words.
@@ -95,8 +87,15 @@ mod tests {
 
     #[test]
     fn an_upgrade_is_described_in_one_line() {
-        let plan = json!({"bundle": "1.1", "kubernetes": "v1.36.4",
-            "before": {"bundle": "1.0", "kubernetes": "v1.36.3"}, "hosts": ["cp-1", "worker-1"]});
+        let plan = UpgradePlan {
+            bundle: "1.1".to_owned(),
+            kubernetes: "v1.36.4".to_owned(),
+            before: halite_api::BundleRelease {
+                bundle: "1.0".to_owned(),
+                kubernetes: "v1.36.3".to_owned(),
+            },
+            hosts: ["cp-1", "worker-1"].map(str::to_owned).to_vec(),
+        };
         assert_eq!(
             described(&plan),
             "bundle 1.0 with Kubernetes v1.36.3 → 1.1 with v1.36.4; 2 hosts do not have it yet"
@@ -114,7 +113,7 @@ mod tests {
 
     #[test]
     fn an_upgrade_backs_up_and_drains_unless_it_is_not_to() {
-        let of = |words: &str| pillar(&arguments(words), &json!("1.1"));
+        let of = |words: &str| pillar(&arguments(words), "1.1");
         let drain = json!({"delete_emptydir_data": true, "force": false, "timeout": 900});
         assert_eq!(
             of("1.1"),

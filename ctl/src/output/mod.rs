@@ -4,9 +4,29 @@ pub mod bundle_diff;
 pub mod changes;
 pub mod returns;
 
+use std::fmt::Display;
+
 pub use halite_terminal::{
     Format, Paint, Screen, age, count, megabytes, seconds, table, visible, yaml,
 };
+
+/// A value in a cell of a table; `-` without one.
+pub fn or_dash(value: Option<impl Display>) -> String {
+    let text = value.map(|value| value.to_string());
+    text.filter(|text| !text.is_empty())
+        .unwrap_or_else(|| "-".to_owned())
+}
+
+/// Values in a cell of a table; `-` without any.
+pub fn list<T: Display>(values: &[T]) -> String {
+    let texts: Vec<String> = values.iter().map(ToString::to_string).collect();
+    or_dash(Some(texts.join(",")))
+}
+
+/// `yes` or `no`.
+pub fn yes_no(yes: bool) -> String {
+    if yes { "yes" } else { "no" }.to_owned()
+}
 
 /// A text whose digests of images are cut to the digits that tell two apart: in full, a reference is wider than a
 /// terminal.

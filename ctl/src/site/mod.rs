@@ -13,7 +13,6 @@ use halite_manifest::{InstalledBundle, manifest};
 use halite_names::BundleVersion;
 use halite_pillar::bundle_facts::SiteBundle;
 use halite_secrets::yaml;
-use serde_json::Value;
 
 use crate::paths::CONFIG;
 
@@ -217,8 +216,8 @@ pub fn recorded(text: &str) -> Option<String> {
 /// The bundle that the master's configuration names, for clusters of the first versions.
 fn configured(config: &Path) -> Option<PathBuf> {
     let text = std::fs::read_to_string(config.join("master.yaml")).ok()?;
-    let configuration: Value = serde_saphyr::from_str(&text).ok()?;
-    Some(PathBuf::from(configuration["bundle"].as_str()?))
+    let root = yaml::parse("master.yaml", &text).ok()?;
+    Some(PathBuf::from(root.get("bundle")?.raw.clone()))
 }
 
 #[cfg(test)]

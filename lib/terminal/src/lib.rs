@@ -157,6 +157,28 @@ impl Screen {
             .context("cannot write the answer")
     }
 
+    /// Prints one of many answers, whose number is not known: as JSON on one line, as a YAML document,
+    /// or for people as the line of `people`.
+    ///
+    /// # Errors
+    /// The answer cannot be written.
+    pub fn item(
+        &mut self,
+        value: &Value,
+        people: impl FnOnce(&Paint) -> String,
+    ) -> anyhow::Result<()> {
+        self.clear();
+        let text = match self.format {
+            Format::Json => escape_json(&serde_json::to_string(value)?).into_owned() + "\n",
+            Format::Yaml => format!("---\n{}", visible(&yaml(value)?)),
+            Format::Table => visible(&people(&self.paint())) + "\n",
+        };
+        let mut out = std::io::stdout().lock();
+        out.write_all(text.as_bytes())
+            .and_then(|()| out.flush())
+            .context("cannot write the answer")
+    }
+
     /// Prints the answer as a document; for people, as tables.
     ///
     /// # Errors

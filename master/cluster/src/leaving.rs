@@ -1,5 +1,8 @@
 //! A host that leaves the cluster: the reasons why it may not, and what is lost with it.
 
+use std::collections::BTreeMap;
+
+use halite_api::{DeclaredNode, LeavingHost};
 use halite_core::app::App;
 use halite_core::declared::Snapshot;
 use halite_core::refusal::Refusal;
@@ -11,7 +14,7 @@ use halite_pillar::masters::Part;
 use halite_pillar::role::Role;
 use halite_proto::ids::MinionId;
 use halite_states::shipped;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::kubernetes::access::Clusters;
 use crate::kubernetes::volumes;
@@ -361,32 +364,37 @@ impl Leaving {
     }
 
     /// The losses by the role with which each goes, for a host that keeps some of its roles.
-    fn losses_of(&self) -> Value {
-        json!({
-            Role::Etcd.as_str(): self.lost_vote(),
-            Role::ControlPlane.as_str(): self.lost_keys(),
-        })
+    fn losses_of(&self) -> BTreeMap<String, String> {
+        let losses = [
+            (Role::Etcd, self.lost_vote()),
+            (Role::ControlPlane, self.lost_keys()),
+        ];
+        let lost = losses
+            .into_iter()
+            .filter_map(|(role, loss)| Some((role, loss?)));
+        lost.map(|(role, loss)| (role.as_str().to_owned(), loss))
+            .collect()
     }
 
     /// The facts as a document, with the declared part of the node, for `ctl`.
     #[must_use]
-    pub fn document(&self, declaration: &Declaration) -> Value {
+    pub fn document(&self, declaration: &Declaration) -> LeavingHost {
         let node = declaration.nodes.get(self.name.as_str());
-        json!({
-            "node": self.name,
-            "cluster": self.cluster,
-            "enrolled": self.has_key,
-            "connected": self.is_connected,
-            "losses": self.losses(false),
-            "losses_of": self.losses_of(),
-            "declared": node.map(|node| json!({
-                "roles": node.roles,
-                "address": node.address,
-                "labels": node.labels,
-                "taints": node.taints,
-                "custom": node.custom,
-            })),
-        })
+        LeavingHost {
+            node: self.name.clone(),
+            cluster: self.cluster.clone(),
+            enrolled: self.has_key,
+            connected: self.is_connected,
+            losses: self.losses(false),
+            losses_of: self.losses_of(),
+            declared: node.map(|node| DeclaredNode {
+                roles: node.roles.iter().map(ToString::to_string).collect(),
+                address: node.address.map(|address| address.to_string()),
+                labels: json!(node.labels),
+                taints: json!(node.taints),
+                custom: node.custom.clone(),
+            }),
+        }
     }
 }
 

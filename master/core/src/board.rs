@@ -2,9 +2,9 @@
 
 use std::sync::{Mutex, PoisonError};
 
+use halite_api::{CertificateRenewal, CertificateRenewals, RenewalMode, RenewalState, Time};
 use halite_proto::ids::{JobId, MinionId};
 use halite_store::Millis;
-use serde_json::{Value, json};
 
 use crate::clock::rfc3339;
 
@@ -142,31 +142,32 @@ fn minute(time: Millis) -> String {
 
 /// The document for the status.
 #[must_use]
-pub fn json(seen: &Seen) -> Value {
+pub fn renewals(seen: &Seen) -> CertificateRenewals {
     let host = |note: &Note| {
-        let (state, next) = match &note.renewal {
-            Renewal::Operator => ("reported", None),
-            Renewal::Waits(_) => ("waits", None),
-            Renewal::Runs(_) => ("runs", None),
-            Renewal::Failed { next, .. } => ("failed", Some(rfc3339(*next))),
+        let (state, reason, job, next) = match &note.renewal {
+            Renewal::Operator => (RenewalState::Reported, None, None, None),
+            Renewal::Waits(what) => (RenewalState::Waits, Some(what), None, None),
+            Renewal::Runs(job) => (RenewalState::Runs, None, Some(job), None),
+            Renewal::Failed { why, next } => (RenewalState::Failed, Some(why), None, Some(*next)),
         };
-        let reason = match &note.renewal {
-            Renewal::Waits(what) => Some(what.clone()),
-            Renewal::Failed { why, .. } => Some(why.clone()),
-            Renewal::Operator | Renewal::Runs(_) => None,
-        };
-        let job = match &note.renewal {
-            Renewal::Runs(jid) => Some(jid),
-            _ => None,
-        };
-        json!({"host": note.host, "ends": rfc3339(note.ends), "state": state, "reason": reason, "job": job, "next_trial": next})
+        CertificateRenewal {
+            host: note.host.clone(),
+            ends: Time::from_millis(note.ends),
+            state,
+            reason: reason.cloned(),
+            job: job.cloned(),
+            next_attempt: next.map(Time::from_millis),
+        }
     };
-    json!({
-        "renew": if seen.automatic { "automatic" } else { "report" },
-        "looked": seen.looked.map(rfc3339),
-        "next_look": seen.next.map(rfc3339),
-        "hosts": seen.hosts.iter().map(host).collect::<Vec<_>>(),
-    })
+    CertificateRenewals {
+        renew: match seen.automatic {
+            true => RenewalMode::Automatic,
+            false => RenewalMode::Report,
+        },
+        checked: seen.looked.map(Time::from_millis),
+        next_check: seen.next.map(Time::from_millis),
+        hosts: seen.hosts.iter().map(host).collect(),
+    }
 }
 
 #[cfg(test)]
@@ -200,13 +201,11 @@ mod tests {
             automatic: true,
             hosts: vec![failed],
         };
-        let document = json(&seen);
-        assert_eq!(document["renew"], "automatic");
-        assert_eq!(document["hosts"][0]["state"], "failed");
-        assert_eq!(
-            document["hosts"][0]["next_trial"],
-            "2026-11-30T00:53:20.000Z"
-        );
+        let document = renewals(&seen);
+        assert_eq!(document.renew, RenewalMode::Automatic);
+        assert_eq!(document.hosts[0].state, RenewalState::Failed);
+        let next = "2026-11-30T00:53:20.000Z".parse().unwrap();
+        assert_eq!(document.hosts[0].next_attempt, Some(next));
         let board = Board::default();
         board.put(seen.clone());
         board.put_next(5);

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
+use halite_api::EventData;
 use halite_proto::v1;
-use halite_store::{Event, Store, StoreError};
-use serde_json::Value;
+use halite_store::{Event, Millis, Store, StoreError};
 use tokio::sync::broadcast;
 
 use crate::clock::{Clock, rfc3339};
@@ -37,31 +37,49 @@ impl EventBus {
     ///
     /// # Errors
     /// The store failed; no subscriber has got the event.
-    pub async fn publish(&self, tag: &str, data: &Value) -> Result<Event, StoreError> {
-        self.publish_event(tag, data, None).await
+    pub async fn publish(&self, data: &EventData) -> Result<Event, StoreError> {
+        self.publish_event(data, None).await
     }
 
     /// As [`EventBus::publish`], for the last event of a job or run.
     ///
     /// # Errors
     /// The store failed; no subscriber has got the event.
-    pub async fn publish_last(
+    pub async fn publish_last(&self, data: &EventData, retcode: i32) -> Result<Event, StoreError> {
+        self.publish_event(data, Some(retcode)).await
+    }
+
+    /// As [`EventBus::publish`], with more for those who watch now than the store keeps: `data` is stored,
+    /// and `live` passed on. Both are of the same kind.
+    ///
+    /// # Errors
+    /// The store failed; no subscriber has got the event.
+    pub async fn publish_brief(
         &self,
-        tag: &str,
-        data: &Value,
-        retcode: i32,
+        data: &EventData,
+        live: &EventData,
     ) -> Result<Event, StoreError> {
-        self.publish_event(tag, data, Some(retcode)).await
+        let _order = self.publishing.lock().await;
+        let now = self.clock.now();
+        let seq = self
+            .store
+            .append_event(&Event::unstored(now, data, None))
+            .await?;
+        let event = Event {
+            seq,
+            ..Event::unstored(now, live, None)
+        };
+        self.pass_on(&event);
+        Ok(event)
     }
 
     async fn publish_event(
         &self,
-        tag: &str,
-        data: &Value,
+        data: &EventData,
         last: Option<i32>,
     ) -> Result<Event, StoreError> {
         let _order = self.publishing.lock().await;
-        let mut event = self.event(tag, data, last);
+        let mut event = Event::unstored(self.clock.now(), data, last);
         event.seq = self.store.append_event(&event).await?;
         self.pass_on(&event);
         Ok(event)
@@ -70,8 +88,8 @@ impl EventBus {
     /// Passes an event on to all subscribers without storing it (`seq` 0): progress, which has no
     /// value afterwards, and events that repeat what the rows of a job say. `data` must not contain
     /// a secret.
-    pub fn announce(&self, tag: &str, data: &Value, last: Option<i32>) -> Event {
-        let event = self.event(tag, data, last);
+    pub fn announce(&self, data: &EventData, last: Option<i32>) -> Event {
+        let event = Event::unstored(self.clock.now(), data, last);
         self.pass_on(&event);
         event
     }
@@ -84,20 +102,31 @@ impl EventBus {
         self.events.subscribe()
     }
 
-    fn event(&self, tag: &str, data: &Value, last: Option<i32>) -> Event {
-        Event {
+    fn pass_on(&self, event: &Event) {
+        // A bus without subscribers is not an error.
+        let _ = self.events.send(event.clone());
+    }
+}
+
+impl Event {
+    /// An event that the store has not got, with the return code if it is the last one of a job or run.
+    #[must_use]
+    pub fn unstored(time: Millis, data: &EventData, last: Option<i32>) -> Self {
+        Self {
             seq: 0,
-            tag: tag.to_owned(),
-            time: self.clock.now(),
-            data_json: data.to_string(),
+            // Data without a tag is of another version, and never made here.
+            tag: data.tag().unwrap_or_default(),
+            time,
+            data_json: data.to_text(),
             last: last.is_some(),
             retcode: last.unwrap_or(0),
         }
     }
 
-    fn pass_on(&self, event: &Event) {
-        // A bus without subscribers is not an error.
-        let _ = self.events.send(event.clone());
+    /// The data.
+    #[must_use]
+    pub fn data(&self) -> EventData {
+        EventData::read(&self.tag, &self.data_json)
     }
 }
 
@@ -110,16 +139,18 @@ pub fn message(event: Event) -> v1::Event {
         data_json: event.data_json,
         last: event.last,
         retcode: event.retcode,
+        seq: event.seq,
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use halite_api::{KeyAction, KeyChanged};
     use halite_store::Store;
-    use serde_json::json;
 
     use super::*;
     use crate::clock::ManualClock;
+    use crate::names::minion;
 
     #[tokio::test]
     async fn events_are_stored_and_heard_in_one_order() {
@@ -129,11 +160,19 @@ mod tests {
             .unwrap();
         let bus = EventBus::new(Arc::new(store), Arc::new(ManualClock::at(7)));
         let mut heard = bus.subscribe();
-        let data = [1, 2, 3].map(|number| json!({ "n": number }));
+        let data = ["a", "b", "c"].map(|name| {
+            EventData::KeyChanged(KeyChanged {
+                minion: minion(name),
+                action: KeyAction::Pending,
+                fingerprint: None,
+                token: None,
+                reason: None,
+            })
+        });
         let (a, b, c) = tokio::join!(
-            bus.publish("a", &data[0]),
-            bus.publish("b", &data[1]),
-            bus.publish_last("c", &data[2], 1)
+            bus.publish(&data[0]),
+            bus.publish(&data[1]),
+            bus.publish_last(&data[2], 1)
         );
         let c = c.unwrap();
         assert!(c.last && c.retcode == 1 && c.time == 7 && !a.unwrap().last && !b.unwrap().last);

@@ -46,8 +46,9 @@ fn a_master_that_has_lost_its_standbys_and_most_minions_says_so() {
     assert_eq!(last.retcode, 0, "{}", last.data_json);
 
     let status = life.runtime.block_on(life.backend.status()).unwrap();
+    let status = halite_api::to_value(&status);
     let masters = &status["masters"];
-    assert_eq!(masters["alone_since"], "1970-01-01T00:00:00.003Z");
+    assert_eq!(masters["aloneSince"], "1970-01-01T00:00:00.003Z");
     for standby in masters["standbys"].as_array().unwrap() {
         assert_eq!(
             (&standby["state"], &standby["reason"]),

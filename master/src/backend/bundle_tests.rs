@@ -127,7 +127,7 @@ fn the_recorded_bundle_counts_and_may_change_while_the_master_runs() {
             .clone();
         (bundle, problems)
     };
-    let status = || life.runtime.block_on(life.backend.status()).unwrap();
+    let status = || halite_api::to_value(&life.runtime.block_on(life.backend.status()).unwrap());
     let said = status()["problems"][0].as_str().unwrap().to_owned();
     assert!(
         said.contains("worker-1 still as the bundle 0.2.0 has it, and 0.3.0 is in use"),
@@ -177,7 +177,7 @@ fn a_bundle_that_is_gone_is_told_and_holds_up_only_what_needs_it() {
     let worker = ScriptedMinion::new("worker-1");
     life.connect(&worker);
     assert_eq!(applied(&life, &worker)[0].0, "from-0.2.0");
-    let status = || life.runtime.block_on(life.backend.status()).unwrap();
+    let status = || halite_api::to_value(&life.runtime.block_on(life.backend.status()).unwrap());
     assert_eq!(status()["bundle"]["version"], "0.2.0");
     assert_eq!(status()["problems"], json!([]));
 

@@ -5,6 +5,7 @@ use std::fs;
 use std::sync::Arc;
 use std::time::Duration;
 
+use halite_api::MasterMove;
 use halite_core::names::minion;
 use halite_core::refusal::Refusal;
 use halite_core::roster::State;
@@ -12,7 +13,7 @@ use halite_etcd::fake::FakeCluster;
 use halite_proto::v1::HandOverRequest;
 use halite_standby::hand_over::{Phase, read};
 use halite_store::{Job, JobRow, JobStatus};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::fixture::{Life, Site};
 
@@ -57,7 +58,7 @@ fn running() -> Job {
     }
 }
 
-fn ask(life: &Life, request: &HandOverRequest) -> Result<Value, Refusal> {
+fn ask(life: &Life, request: &HandOverRequest) -> Result<MasterMove, Refusal> {
     life.runtime
         .block_on(life.backend.hand_over(request.clone()))
 }
@@ -86,7 +87,7 @@ fn everything_in_the_way_is_in_one_report_and_nothing_begins() {
         ..request.clone()
     };
     let answer = ask(&life, &question).unwrap();
-    let problems = answer["problems"].to_string();
+    let problems = answer.problems.join("\n");
     for part in [
         "worker-1 is no standby of the master; its standbys are: cp-2, cp-3",
         "--cluster prod is not this cluster, which is test",
@@ -116,15 +117,15 @@ fn it_waits_for_what_runs_and_then_its_note_is_on_disk_before_the_master_stops()
     created.unwrap();
     let keep = HandOverRequest::default();
     let answer = ask(&life, &keep).unwrap();
-    assert_eq!(answer["begun"], false, "{answer}");
-    assert!(answer["waits"][0].as_str().unwrap().contains("cmd.run"));
+    assert!(!answer.begun, "{answer:?}");
+    assert!(answer.waits[0].contains("cmd.run"));
     assert_eq!(read(&life.app.config).unwrap(), None);
     let ended = life.store.finish_job(&job.jid, 0, 1);
     life.runtime.block_on(ended).unwrap();
 
     let answer = ask(&life, &keep).unwrap();
-    assert_eq!(answer["begun"], true, "{answer}");
-    assert_eq!(answer["to"], "cp-3");
+    assert!(answer.begun, "{answer:?}");
+    assert_eq!(answer.to.as_deref(), Some("cp-3"));
     let note = read(&life.app.config).unwrap().unwrap();
     assert_eq!(note.phase, Phase::Offered);
     assert_eq!(
@@ -158,8 +159,8 @@ fn of_two_moves_at_the_same_moment_the_second_is_refused_and_a_repetition_is_the
         (Ok(begun), Err(refused)) | (Err(refused), Ok(begun)) => (begun, refused.message),
         both => panic!("{both:?}"),
     };
-    assert_eq!(begun["begun"], true, "{begun}");
-    let to = begun["to"].as_str().unwrap();
+    assert!(begun.begun, "{begun:?}");
+    let to = begun.to.as_deref().unwrap();
     let text = format!("cannot move the master off bootstrap-1: it moves to {to} already, since ");
     assert!(refused.starts_with(&text), "{refused}");
     let note = || read(&life.app.config).unwrap().unwrap();
@@ -167,7 +168,7 @@ fn of_two_moves_at_the_same_moment_the_second_is_refused_and_a_repetition_is_the
     assert_eq!((first.to.as_str(), first.phase), (to, Phase::Offered));
     // Its answer was lost, and `ctl` asks again.
     let again = ask(&life, &move_to(to)).unwrap();
-    assert_eq!((&again["begun"], &again["to"]), (&json!(true), &json!(to)));
+    assert_eq!((again.begun, again.to.as_deref()), (true, Some(to)));
     assert_eq!(note(), first);
 }
 
@@ -191,25 +192,25 @@ fn a_repetition_at_the_next_master_means_the_same_host_and_no_other() {
     };
     // Without a record a host that has not the master is no host to retire.
     let answer = ask(&life, &named("cp-2")).unwrap();
-    let problems = answer["problems"].to_string();
+    let problems = answer.problems.join("\n");
     assert!(problems.contains("`ctl node remove cp-2`"), "{problems}");
     for leaves in [true, false] {
         record(leaves, life.app.store.epoch());
         let answer = ask(&life, &question).unwrap();
         assert_eq!(
-            (&answer["from"], &answer["moved"], &answer["followed"]),
-            (&json!("cp-2"), &json!(true), &json!(false)),
-            "{answer}"
+            (answer.from.as_str(), answer.moved, answer.followed),
+            ("cp-2", true, false),
+            "{answer:?}"
         );
-        assert_eq!(answer["to"], "bootstrap-1");
-        assert_eq!(answer["address"], "10.10.0.11:4550");
+        assert_eq!(answer.to.as_deref(), Some("bootstrap-1"));
+        assert_eq!(answer.address.as_deref(), Some("10.10.0.11:4550"));
     }
     // That of an earlier master of this host.
     record(true, life.app.store.epoch() + 1);
     let answer = ask(&life, &question).unwrap();
-    assert_eq!(answer["from"], "bootstrap-1");
+    assert_eq!(answer.from, "bootstrap-1");
 
     let answer = ask(&life, &named("cp-9")).unwrap();
-    assert_eq!(answer["left"], true, "{answer}");
-    assert_eq!(answer["problems"], json!([]));
+    assert!(answer.left, "{answer:?}");
+    assert_eq!(answer.problems, [""; 0]);
 }

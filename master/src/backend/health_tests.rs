@@ -58,7 +58,7 @@ fn sound_site() -> Site {
 }
 
 fn status(life: &Life) -> Value {
-    life.runtime.block_on(life.backend.status()).unwrap()
+    halite_api::to_value(&life.runtime.block_on(life.backend.status()).unwrap())
 }
 
 /// The checks of a status that found something, with their first finding; without that of the first

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use halite_api::{ClusterStatus, JobCancellation, JobList, JobOrRun, MasterMove, RunCancellation};
 use halite_cluster::kubernetes::access::Clusters;
 use halite_core::app::App;
 use halite_core::declared::{Declarations, requested};
@@ -168,12 +169,12 @@ impl Backend {
     }
 
     /// `Operator.Status`: the whole document.
-    pub async fn status(&self) -> Result<Value, Refusal> {
+    pub async fn status(&self) -> Result<ClusterStatus, Refusal> {
         status::status(&self.app, &self.jobs).await
     }
 
     /// `Operator.Show`.
-    pub async fn show(&self, request: v1::ShowRequest) -> Result<Value, Refusal> {
+    pub async fn show(&self, request: v1::ShowRequest) -> Result<v1::Document, Refusal> {
         show::show(&self.app, &self.jobs, &request).await
     }
 
@@ -207,28 +208,32 @@ impl Backend {
     }
 
     /// `Operator.ListJobs`.
-    pub async fn list_jobs(&self, limit: u32) -> Result<Value, Refusal> {
+    pub async fn list_jobs(&self, limit: u32) -> Result<JobList, Refusal> {
         history::jobs(&self.app, limit).await
     }
 
     /// `Operator.CancelJob`.
     pub async fn cancel_job(
         &self,
-        jid: &JobId,
+        job: &JobId,
         operator: &str,
         force: bool,
-    ) -> Result<Value, Refusal> {
-        self.jobs.cancel(jid, operator, force).await
+    ) -> Result<JobCancellation, Refusal> {
+        self.jobs.cancel(job, operator, force).await
     }
 
     /// `Operator.CancelRun`.
-    pub async fn cancel_run(&self, run: &JobId, operator: &str) -> Result<Value, Refusal> {
+    pub async fn cancel_run(
+        &self,
+        run: &JobId,
+        operator: &str,
+    ) -> Result<RunCancellation, Refusal> {
         self.orchestrator.cancel(run, operator).await
     }
 
     /// `Operator.ShowJob`.
-    pub async fn show_job(&self, jid: &JobId) -> Result<Value, Refusal> {
-        history::job(&self.app, jid).await
+    pub async fn show_job(&self, id: &JobId) -> Result<JobOrRun, Refusal> {
+        history::job(&self.app, id).await
     }
 
     /// `Operator.AddNode`: validates and writes the node documents (idempotent), and answers with
@@ -312,7 +317,7 @@ impl Backend {
     }
 
     /// `Operator.HandOver`.
-    pub async fn hand_over(&self, request: v1::HandOverRequest) -> Result<Value, Refusal> {
+    pub async fn hand_over(&self, request: v1::HandOverRequest) -> Result<MasterMove, Refusal> {
         hand_over::hand_over(&self.app, &self.jobs, &request).await
     }
 

@@ -10,6 +10,10 @@ mod backup_tests;
 #[cfg(test)]
 mod bundle_tests;
 #[cfg(test)]
+pub(crate) mod contract;
+#[cfg(test)]
+mod contract_tests;
+#[cfg(test)]
 mod etcd_tests;
 #[cfg(test)]
 pub(crate) mod fixture;

@@ -3,10 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use halite_api::EventData;
 use halite_etcd::fake::{FakeCluster, host};
 use halite_proto::v1;
-use serde_json::{Value, json};
+use serde_json::json;
 
+use super::contract::check_event;
 use super::etcd_tests::{last, orchestrate};
 use super::fixture::{Life, ScriptedMinion, Site, refused_again};
 
@@ -48,13 +50,11 @@ fn applied(hosts: &[ScriptedMinion]) -> Vec<usize> {
 }
 
 /// Runs a highstate of all hosts; its exit code, and what it says about hosts side by side.
-fn highstate(life: &Life) -> (i32, Vec<Value>) {
-    let events = life.run("state.highstate", "", json!({}), false);
-    let said = events
-        .iter()
-        .filter(|event| event.tag.ends_with("/repair"))
-        .map(|event| serde_json::from_str(&event.data_json).unwrap());
-    (events.last().unwrap().retcode, said.collect())
+fn highstate(life: &Life) -> (i32, Vec<v1::Event>) {
+    let mut events = life.run("state.highstate", "", json!({}), false);
+    let retcode = events.last().unwrap().retcode;
+    events.retain(|event| event.tag.ends_with("/repair"));
+    (retcode, events)
 }
 
 /// One by one, the first would wait for members whose hosts come after it, and fail: nothing would be
@@ -80,10 +80,14 @@ fn the_hosts_of_a_cluster_without_quorum_are_done_side_by_side_and_the_report_sa
     let (retcode, said) = highstate(&life);
     assert_eq!(retcode, 1);
     assert_eq!(said.len(), 1, "{said:?}");
-    assert_eq!(said[0]["hosts"], json!(PLANES), "{said:?}");
-    let because = said[0]["because"].as_str().unwrap();
+    check_event("event-job-repair", &said[0]);
+    let EventData::ParallelRepair(repair) = EventData::read(&said[0].tag, &said[0].data_json)
+    else {
+        panic!("{said:?}");
+    };
+    assert_eq!(repair.hosts, PLANES);
     for part in ["no quorum", "cp-2", "cp-3"] {
-        assert!(because.contains(part), "{because}");
+        assert!(repair.because.contains(part), "{repair:?}");
     }
     let received = |host: &ScriptedMinion| host.journal.lock().unwrap().received.len();
     // What comes after the control planes does not begin: one of them failed.

@@ -46,7 +46,12 @@ fn progress(jid: &JobId, text: &str) -> Body {
         job: jid.to_string(),
         index: 1,
         total: 1000,
-        state_json: json!({"comment": text}).to_string(),
+        state_json: json!({
+            "index": 0, "__id__": "motd", "name": "/etc/motd", "function": "file.managed", "__sls__": "host",
+            "result": true, "changes": {}, "comment": text, "start_time": "2026-11-21T00:00:00Z", "duration": 1.0,
+            "__run_num__": 0, "__state_ran__": true,
+        })
+        .to_string(),
     })
 }
 

@@ -120,7 +120,7 @@ fn connected(life: &Life) -> (ScriptedMinion, ScriptedMinion) {
 }
 
 fn status(life: &Life) -> Value {
-    life.runtime.block_on(life.backend.status()).unwrap()
+    halite_api::to_value(&life.runtime.block_on(life.backend.status()).unwrap())
 }
 
 fn upgrade(life: &Life, bundle: &str, test: bool) -> (i32, String) {
@@ -313,7 +313,8 @@ fn what_cannot_be_upgraded_to_is_refused_with_the_reason() {
     assert!(first.journal.lock().unwrap().received.is_empty());
     // Equal Kubernetes, and other content.
     let plan = show("0.6.0").unwrap();
-    assert_eq!(plan["hosts"], json!(["bootstrap-1", "worker-1"]));
+    let plan: halite_api::UpgradePlan = halite_api::from_text(&plan.json).unwrap();
+    assert_eq!(plan.hosts, ["bootstrap-1", "worker-1"]);
     let cluster = site.path().join("etc/cluster.yaml");
     let text = fs::read_to_string(&cluster).unwrap();
     put(&site, "0.7.0", "v1.36.5", "2026-03-01");

@@ -191,14 +191,14 @@ fn an_operator_ends_a_job_and_what_waits_behind_it_goes_on() {
         life.runtime.block_on(cancelled)
     };
     // The second was not sent: it ends at once, and is not run later.
-    assert_eq!(cancel(1, false).unwrap()["ended"], json!(["worker-1"]));
+    assert_eq!(cancel(1, false).unwrap().ended, ["worker-1"]);
     let events = life.collect(second);
     assert_eq!(
         error_of(&events, "worker-1"),
         "cancelled by root before it was sent"
     );
     // The first runs: its minion ends it.
-    assert_eq!(cancel(0, false).unwrap()["asked"], json!(["worker-1"]));
+    assert_eq!(cancel(0, false).unwrap().asked, ["worker-1"]);
     let asked = wire.cancel();
     assert_eq!(
         (asked.job, asked.reason),
@@ -213,7 +213,7 @@ fn an_operator_ends_a_job_and_what_waits_behind_it_goes_on() {
     // An ended job is an error, unless its minions are to be asked all the same.
     let refused = cancel(2, false).unwrap_err();
     assert!(refused.message.contains("has ended"), "{refused}");
-    assert_eq!(cancel(2, true).unwrap()["asked"], json!(["worker-1"]));
+    assert_eq!(cancel(2, true).unwrap().asked, ["worker-1"]);
     assert!(wire.cancel().force);
 }
 
@@ -257,8 +257,8 @@ fn a_part_that_is_being_sent_when_it_is_cancelled_is_ended_on_its_minion() {
         (jid, cancelling.await.unwrap().unwrap())
     });
     assert_eq!(
-        (&answer["asked"], &answer["ended"]),
-        (&json!(["worker-1"]), &json!([]))
+        (answer.asked, answer.ended),
+        (vec![minion("worker-1")], Vec::new())
     );
     assert_eq!(wire.job(), jid.as_str());
     assert_eq!(wire.cancel().job, jid.as_str());

@@ -1,6 +1,7 @@
 use std::sync::Arc;
 
 use futures_util::StreamExt;
+use halite_api::{EventData, JobList};
 use halite_core::names::minion;
 use halite_core::refusal::RefusalKind;
 use halite_proto::ids::JobId;
@@ -146,7 +147,7 @@ fn a_return_that_finds_no_room_is_not_acknowledged_and_taken_later() {
         assert!(messages.try_recv().is_err(), "not stored, so not acknowledged");
         let refusal = life.backend.run("root", request(&large)).await.map(|_| ()).unwrap_err();
         assert!(refusal.message.contains("Make room"), "{refusal}");
-        assert!(life.backend.status().await.unwrap()["nodes"].is_array(), "looking still works");
+        assert!(life.backend.status().await.is_ok(), "looking still works");
 
         let asked = messages.try_recv().unwrap().body;
         assert!(matches!(asked, Some(v1::master_message::Body::Job(question)) if question.function == "halite.health"));
@@ -192,7 +193,7 @@ fn a_highstate_of_everybody_goes_in_a_safe_order_and_no_secret_stays_behind() {
             .runtime
             .block_on(life.backend.show(request))
             .unwrap()
-            .to_string();
+            .json;
         assert!(
             !shown.contains(CANARY) && shown.contains("halite-secret::secrets.canary::"),
             "{what}"
@@ -226,7 +227,7 @@ fn a_job_that_does_not_compile_is_not_sent() {
     assert!(worker.journal.lock().unwrap().received.is_empty());
     assert_eq!(
         life.runtime.block_on(life.backend.list_jobs(10)).unwrap(),
-        json!([])
+        JobList::default()
     );
 }
 
@@ -372,8 +373,10 @@ fn a_job_goes_on_after_the_master_was_killed() {
         };
         let mut stream = life.backend.run("root", request).await.unwrap();
         let new = stream.next().await.unwrap().unwrap();
-        let jid = &serde_json::from_str::<Value>(&new.data_json).unwrap()["jid"];
-        jid.as_str().unwrap().parse::<JobId>().unwrap()
+        match EventData::read(&new.tag, &new.data_json) {
+            EventData::JobCreated(created) => created.job,
+            other => panic!("{other:?}"),
+        }
     });
     life.kill();
     let life = site.live();
@@ -408,7 +411,6 @@ fn a_stop_waits_for_the_states_of_the_master_itself_and_begins_no_others() {
     let silent_for = &site.api.silent_for;
     silent_for.store(u32::MAX, SeqCst);
     let comes_back = async { silent_for.store(0, SeqCst) };
-    let status = |jobs: &Value, index: usize| jobs[index]["status"].clone();
     life.runtime.block_on(async {
         let _events = life.backend.run("root", request()).await.unwrap();
         while life.app.store.open_rows(&minion("master")).await.unwrap()[0].state
@@ -416,17 +418,12 @@ fn a_stop_waits_for_the_states_of_the_master_itself_and_begins_no_others() {
         {
             tokio::task::yield_now().await;
         }
-        assert_eq!(
-            status(&life.backend.list_jobs(1).await.unwrap(), 0),
-            "running"
-        );
+        let job = life.backend.list_jobs(1).await.unwrap().jobs.remove(0);
+        assert_eq!(job.status.as_str(), "running");
         // The stop is polled first, and waits.
         tokio::join!(biased; life.backend.finish(), comes_back);
-        let job = &life.backend.list_jobs(1).await.unwrap()[0];
-        assert_eq!(
-            (&job["status"], &job["retcode"]),
-            (&json!("finished"), &json!(0))
-        );
+        let job = life.backend.list_jobs(1).await.unwrap().jobs.remove(0);
+        assert_eq!((job.status.as_str(), job.retcode), ("finished", Some(0)));
         let _events = life.backend.run("root", request()).await.unwrap();
         let rows = life.app.store.open_rows(&minion("master")).await.unwrap();
         assert_eq!(rows[0].state, RowState::Queued, "left for the next life");
@@ -485,13 +482,9 @@ fn a_node_is_declared_once_and_its_addresses_are_recorded_when_it_comes() {
     );
 
     let status = life.runtime.block_on(life.backend.status()).unwrap();
-    let names: Vec<&str> = status["nodes"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|n| n["name"].as_str().unwrap())
-        .collect();
+    let nodes = &status.nodes;
+    let names: Vec<&str> = nodes.iter().map(|node| node.name.as_str()).collect();
     assert_eq!(names, ["bootstrap-1", "worker-1", "worker-2"]);
-    assert_eq!(status["nodes"][0]["connected"], true);
-    assert_eq!(status["nodes"][2]["key"], "none");
+    assert!(nodes[0].connected);
+    assert_eq!(nodes[2].key, None);
 }

@@ -1,33 +1,32 @@
 //! `ctl audit`: the audit log, filtered.
 
+use halite_api::{AuditLine, AuditLog, Time};
 use halite_core::app::App;
-use halite_core::clock::rfc3339;
 use halite_core::refusal::Refusal;
 use halite_proto::v1::ReadAuditRequest;
 use halite_store::AuditFilter;
-use serde_json::{Value, json};
 
 /// The number of lines: default and maximum.
 const LINES: (u32, u32) = (50, 10_000);
 /// Lines that are of no call.
 const OTHERS: [&str; 3] = ["handshake", "summary", "upkeep"];
 
-/// The audit lines that an operator asks for, the newest first, as a document.
+/// The audit lines that an operator asks for, the newest first.
 ///
 /// # Errors
 /// There is no such action, or the store failed.
-pub async fn read(app: &App, request: &ReadAuditRequest) -> Result<Value, Refusal> {
+pub async fn read(app: &App, request: &ReadAuditRequest) -> Result<AuditLog, Refusal> {
     let lines = app.store.audit(&filter(request)?).await?;
-    let shown = lines.iter().map(|line| {
-        json!({
-            "time": rfc3339(line.time),
-            "who": line.who,
-            "action": line.method,
-            "what": line.what,
-            "outcome": line.outcome,
-        })
+    let lines = lines.into_iter().map(|line| AuditLine {
+        time: Time::from_millis(line.time),
+        who: line.who,
+        action: line.method,
+        what: line.what,
+        outcome: line.outcome,
     });
-    Ok(json!({ "audit": shown.collect::<Vec<_>>() }))
+    Ok(AuditLog {
+        audit: lines.collect(),
+    })
 }
 
 fn filter(request: &ReadAuditRequest) -> Result<AuditFilter, Refusal> {

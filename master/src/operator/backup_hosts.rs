@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 
+use halite_api::{BackupHost, ClusterBackups, Time};
 use halite_core::clock::rfc3339;
 use halite_host_reports::{BACKUP, BACKUP_VERIFY, GRAIN, Report};
 use halite_pillar::backup::Backup;
@@ -11,7 +12,7 @@ use halite_pillar::declaration::Declaration;
 use halite_proto::ids::MinionId;
 use halite_store::{Facts, Millis};
 use jiff::tz::TimeZone;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::upkeep::calendar;
 
@@ -72,7 +73,7 @@ pub(super) fn inspect(
     newest: Newest,
     made: Millis,
     (now, zone): (Millis, &TimeZone),
-) -> (Value, Findings) {
+) -> (ClusterBackups, Findings) {
     let backup = &declaration.cluster.backup;
     let hosts = declaration.backup_hosts().into_iter();
     let holders: Vec<Holder> = hosts
@@ -97,10 +98,11 @@ pub(super) fn inspect(
             holder
         })
         .collect();
-    let document = json!({
-        "copies": backup.copies,
-        "hosts": holders.iter().map(|holder| holder.document(now)).collect::<Vec<_>>(),
-    });
+    let hosts = holders.iter().map(|holder| holder.document(now));
+    let document = ClusterBackups {
+        copies: backup.copies,
+        hosts: hosts.collect(),
+    };
     (document, judge(backup, &holders, now))
 }
 
@@ -142,18 +144,18 @@ impl Holder {
     }
 
     /// The times for `ctl status`, with the ages in seconds of the newest backup and of its last verification.
-    fn document(&self, now: Millis) -> Value {
-        let age = |time: Millis| (now - time).max(0) / 1000;
+    fn document(&self, now: Millis) -> BackupHost {
+        let age = |time: Millis| u64::try_from((now - time) / 1000).unwrap_or_default();
         let good = self.verified.as_ref().filter(|last| last.failure.is_none());
-        json!({
-            "node": self.name,
-            "newest": self.newest().map(rfc3339),
-            "newestAge": self.newest().map(age),
-            "next": self.next.map(rfc3339),
-            "verified": good.map(|last| rfc3339(last.ended)),
-            "verifiedAge": good.map(|last| age(last.ended)),
-            "keys": good.and_then(|last| last.good.as_ref()?.keys),
-        })
+        BackupHost {
+            node: self.name.clone(),
+            newest: self.newest().map(Time::from_millis),
+            newest_age: self.newest().map(age),
+            next: self.next.map(Time::from_millis),
+            verified: good.map(|last| Time::from_millis(last.ended)),
+            verified_age: good.map(|last| age(last.ended)),
+            keys: good.and_then(|last| last.good.as_ref()?.keys),
+        }
     }
 }
 

@@ -1,4 +1,5 @@
 use halite_host_reports::Good;
+use serde_json::json;
 
 use super::*;
 
@@ -264,15 +265,16 @@ fn only_verified_backups_count_as_copies() {
 #[test]
 fn the_status_has_each_host_with_its_newest_backup() {
     let shown = fresh("cp-2").document(NOW);
-    assert_eq!(shown["newest"], "2027-01-15T07:00:00.000Z");
-    assert_eq!(shown["verified"], "2027-01-14T08:00:00.000Z");
-    assert_eq!(shown["newestAge"], 60 * 60);
-    assert_eq!(shown["verifiedAge"], 24 * 60 * 60);
-    assert_eq!(shown["keys"], 700);
-    assert_eq!(shown["next"], Value::Null);
+    let at = |text: &str| Some(text.parse().unwrap());
+    assert_eq!(shown.newest, at("2027-01-15T07:00:00.000Z"));
+    assert_eq!(shown.verified, at("2027-01-14T08:00:00.000Z"));
+    assert_eq!(shown.newest_age, Some(60 * 60));
+    assert_eq!(shown.verified_age, Some(24 * 60 * 60));
+    assert_eq!(shown.keys, Some(700));
+    assert_eq!(shown.next, None);
     let failed = verified(fresh("cp-2"), NOW, Some("damaged")).document(NOW);
     assert_eq!(
-        (&failed["verified"], &failed["verifiedAge"], &failed["keys"]),
-        (&Value::Null, &Value::Null, &Value::Null)
+        (failed.verified, failed.verified_age, failed.keys),
+        (None, None, None)
     );
 }

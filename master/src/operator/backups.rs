@@ -3,12 +3,13 @@
 
 use std::collections::BTreeMap;
 
+use halite_api::{RegistryBackups, Time};
 use halite_host_reports::{GRAIN, REGISTRY_BACKUP, REGISTRY_VERIFY, Report};
 use halite_pillar::declaration::Declaration;
 use halite_pillar::registry::{BACKUP_PERIOD, RegistryBackup};
 use halite_proto::ids::MinionId;
 use halite_store::{Facts, Millis};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 /// The time after its due date within which the first backup must be made.
 const FIRST: Millis = 60 * 60 * 1000;
@@ -21,16 +22,20 @@ pub(super) fn inspect(
     declaration: &Declaration,
     facts: &BTreeMap<MinionId, Facts>,
     now: Millis,
-) -> (Value, Vec<String>) {
+) -> (Option<RegistryBackups>, Vec<String>) {
     let Some(host) = declaration
         .registry_host()
         .map(|host| host.metadata.name.as_str())
     else {
-        return (Value::Null, Vec::new());
+        return (None, Vec::new());
     };
     // The table of nodes shows that this host has never connected.
     let Some(facts) = facts.get(host) else {
-        return (json!({"node": host}), Vec::new());
+        let unknown = RegistryBackups {
+            node: host.to_owned(),
+            ..RegistryBackups::default()
+        };
+        return (Some(unknown), Vec::new());
     };
     let grains: Value = serde_json::from_str(&facts.grains_json).unwrap_or_default();
     let known = Known {
@@ -38,7 +43,7 @@ pub(super) fn inspect(
         backup: &declaration.cluster.site_registry.backup,
         reports: &grains[GRAIN],
     };
-    (known.document(), known.problems(now))
+    (Some(known.document()), known.problems(now))
 }
 
 struct Known<'a> {
@@ -49,16 +54,16 @@ struct Known<'a> {
 }
 
 impl Known<'_> {
-    fn document(&self) -> Value {
+    fn document(&self) -> RegistryBackups {
         let (backup, verify) = (self.report(REGISTRY_BACKUP), self.report(REGISTRY_VERIFY));
         let good = backup.and_then(|report| report.good);
         let verified = verify.filter(|report| report.failure.is_none());
-        json!({
-            "node": self.host,
-            "backup": good.as_ref().map(|good| good.name.as_str()),
-            "backup_time": good.as_ref().map(|good| time(good.time)),
-            "verified": verified.map(|report| time(report.ended)),
-        })
+        RegistryBackups {
+            node: self.host.to_owned(),
+            backup_time: good.as_ref().map(|good| Time::from_millis(good.time)),
+            backup: good.map(|good| good.name),
+            verified: verified.map(|report| Time::from_millis(report.ended)),
+        }
     }
 
     fn problems(&self, now: Millis) -> Vec<String> {

@@ -155,7 +155,7 @@ fn the_status_tells_of_the_registrys_own_host() {
     let text = std::fs::read_to_string(&document).unwrap();
     let life = site.live();
     life.accept("worker-1");
-    let status = || life.runtime.block_on(life.backend.status()).unwrap();
+    let status = || halite_api::to_value(&life.runtime.block_on(life.backend.status()).unwrap());
     assert_eq!(
         (&status()["registry"], &status()["problems"]),
         (&Value::Null, &json!([]))
@@ -181,8 +181,8 @@ fn the_status_tells_of_the_registrys_own_host() {
         .block_on(say(&life, json!({"reports": reports(None)})));
     let told = status();
     assert_eq!(told["problems"], json!([]));
-    let at = |time| format!("{:.0}", jiff::Timestamp::from_millisecond(time).unwrap());
-    let wanted = json!({"node": "worker-1", "backup": "20261121T023000Z", "backup_time": at(now - MINUTE), "verified": at(now)});
+    let at = Time::from_millis;
+    let wanted = json!({"node": "worker-1", "backup": "20261121T023000Z", "backupTime": at(now - MINUTE), "verified": at(now)});
     assert_eq!(told["registry"], wanted);
     life.runtime
         .block_on(say(&life, json!({"reports": reports(Some("no room"))})));

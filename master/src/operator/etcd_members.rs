@@ -1,6 +1,6 @@
 //! `ctl etcd status`: the members of etcd.
 
-use halite_core::clock::rfc3339;
+use halite_api::{Alarm, DefragSchedule, EtcdMember, EtcdMemberRole, EtcdStatus, Time};
 use halite_core::declared::Snapshot;
 use halite_core::refusal::{Refusal, RefusalKind};
 use halite_errors::chain;
@@ -9,7 +9,6 @@ use halite_fleet::jobs::Jobs;
 use halite_pillar::etcd::Defrag;
 use halite_store::Millis;
 use jiff::tz::TimeZone;
-use serde_json::{Value, json};
 
 use crate::upkeep::calendar;
 
@@ -17,21 +16,24 @@ use crate::upkeep::calendar;
 ///
 /// # Errors
 /// No member answers.
-pub(super) async fn document(jobs: &Jobs, snapshot: &Snapshot) -> Result<Value, Refusal> {
+pub(super) async fn document(jobs: &Jobs, snapshot: &Snapshot) -> Result<EtcdStatus, Refusal> {
     let members = jobs.clusters().etcd().members(snapshot).await?;
     let overview = Overview::take(members.as_ref()).await;
     let overview =
         overview.map_err(|error| Refusal::new(RefusalKind::Unavailable, chain(&error)))?;
     let cluster = &snapshot.declaration().cluster;
     let is_external = cluster.external_etcd().is_some();
-    let mut document = json(&overview, is_external);
+    let mut document = status(&overview, is_external);
     if !is_external {
         let defrag = &cluster.etcd.defrag;
         let app = jobs.app();
         let trial = app.upkeep.trouble().map(|trouble| trouble.next);
         let next = next(defrag, trial, app.clock.now(), &calendar::local());
-        document["defrag"] = json!(defrag);
-        document["defrag"]["next"] = json!(next.map(rfc3339));
+        document.defrag = Some(DefragSchedule {
+            at: defrag.at.clone(),
+            above: defrag.above.clone(),
+            next: next.map(Time::from_millis),
+        });
     }
     Ok(document)
 }
@@ -45,56 +47,54 @@ fn next(defrag: &Defrag, trial: Option<Millis>, now: Millis, zone: &TimeZone) ->
 }
 
 /// The members as a document.
-pub(super) fn json(overview: &Overview, is_external: bool) -> Value {
-    let alarms = || {
-        overview
-            .alarms
-            .iter()
-            .map(|alarm| (owner(overview, alarm.member), alarm.kind))
-    };
-    json!({
-        "external": is_external,
-        "quorum": overview.quorum_line(),
-        "voters": overview.voters.all,
-        "serving": overview.voters.serving,
-        "members": overview.members.iter().map(member).collect::<Vec<_>>(),
-        "alarms": alarms().map(|(name, kind)| json!({"member": name, "alarm": text(kind)})).collect::<Vec<_>>(),
-        "problems": problems(overview),
-    })
+pub(super) fn status(overview: &Overview, is_external: bool) -> EtcdStatus {
+    let alarms = overview.alarms.iter().map(|alarm| Alarm {
+        member: owner(overview, alarm.member),
+        alarm: match alarm.kind {
+            AlarmKind::NoSpace => halite_api::AlarmKind::NoSpace,
+            AlarmKind::Corrupt => halite_api::AlarmKind::Corrupt,
+        },
+    });
+    EtcdStatus {
+        error: None,
+        external: is_external,
+        quorum: Some(overview.quorum_line()),
+        voters: overview.voters.all,
+        serving: overview.voters.serving,
+        members: overview.members.iter().map(member).collect(),
+        alarms: alarms.collect(),
+        problems: problems(overview),
+        defrag: None,
+    }
 }
 
-fn member(own: &MemberOverview) -> Value {
+fn member(own: &MemberOverview) -> EtcdMember {
     let role = match (own.member.is_learner, own.leads) {
-        (true, _) => "learner",
-        (false, true) => "leader",
-        (false, false) => "follower",
+        (true, _) => EtcdMemberRole::Learner,
+        (false, true) => EtcdMemberRole::Leader,
+        (false, false) => EtcdMemberRole::Follower,
     };
     let status = own.status.as_ref();
-    json!({
-        "name": own.member.title(),
-        "id": own.member.id.to_string(),
-        "role": role,
-        "peer": own.member.peer_urls,
-        "client": own.member.client_urls,
-        "version": status.map(|status| &status.version),
-        "dbSize": status.map(|status| status.db_size),
-        "dbInUse": status.map(|status| status.db_in_use),
-        "dbQuota": status.map(|status| status.db_quota).filter(|quota| *quota > 0),
-        "lag": own.lag,
-        "fault": own.fault,
-    })
+    EtcdMember {
+        name: own.member.title(),
+        id: own.member.id.to_string(),
+        role,
+        peer: own.member.peer_urls.clone(),
+        client: own.member.client_urls.clone(),
+        version: status.map(|status| status.version.clone()),
+        db_size: status.map(|status| status.db_size),
+        db_in_use: status.map(|status| status.db_in_use),
+        db_quota: status
+            .map(|status| status.db_quota)
+            .filter(|quota| *quota > 0),
+        lag: own.lag,
+        fault: own.fault.clone(),
+    }
 }
 
 fn owner(overview: &Overview, id: halite_etcd::MemberId) -> String {
     let own = overview.members.iter().find(|own| own.member.id == id);
     own.map_or_else(|| id.to_string(), |own| own.member.title())
-}
-
-fn text(kind: AlarmKind) -> &'static str {
-    match kind {
-        AlarmKind::NoSpace => "NOSPACE",
-        AlarmKind::Corrupt => "CORRUPT",
-    }
 }
 
 fn problems(overview: &Overview) -> Vec<String> {
@@ -115,7 +115,7 @@ fn problems(overview: &Overview) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use halite_core::clock::millis;
+    use halite_core::clock::{millis, rfc3339};
 
     use super::*;
 

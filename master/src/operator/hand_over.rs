@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use halite_api::MasterMove;
 use halite_cluster::leaving::{Confirmed, Leaving};
 use halite_core::app::App;
 use halite_core::clock::rfc3339;
@@ -22,7 +23,7 @@ use halite_standby::take_over::{Order, taken};
 use halite_states::shipped::{PROMOTED, REMOVE_NODE};
 use halite_store::RunStatus;
 use halite_store::epoch;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::masters::declared;
 
@@ -49,7 +50,7 @@ pub async fn hand_over(
     app: &App,
     jobs: &Jobs,
     request: &HandOverRequest,
-) -> Result<Value, Refusal> {
+) -> Result<MasterMove, Refusal> {
     let snapshot = jobs.declarations().load().await?;
     let declaration = snapshot.declaration();
     let Some(own) = declaration.master_node() else {
@@ -95,11 +96,19 @@ pub async fn hand_over(
             problems.join("\n")
         )));
     }
-    Ok(json!({
-        "from": host, "own": app.config.endpoints().first(), "to": to, "moved": false, "left": false, "begun": begins,
-        "address": note.masters.first(), "epoch": note.epoch, "cluster": app.config.cluster,
-        "problems": problems, "waits": waits, "losses": losses,
-    }))
+    Ok(MasterMove {
+        from: host,
+        own: app.config.endpoints().into_iter().next(),
+        to: Some(to).filter(|to| !to.is_empty()),
+        begun: begins,
+        address: note.masters.into_iter().next(),
+        epoch: note.epoch,
+        cluster: app.config.cluster.clone(),
+        problems,
+        waits,
+        losses,
+        ..MasterMove::default()
+    })
 }
 
 /// Begins the move; answers with what is in its way, which is another move. The same one, asked for
@@ -140,7 +149,7 @@ async fn moved(
     request: &HandOverRequest,
     host: &str,
     own: &str,
-) -> Result<Value, Refusal> {
+) -> Result<MasterMove, Refusal> {
     let declaration = snapshot.declaration();
     let has_left = !is_there(app, declaration, host).await?;
     let mut problems = Vec::new();
@@ -171,12 +180,19 @@ async fn moved(
     let node = declaration.nodes.get(own);
     let address = node.and_then(|node| node.control_plane());
     let address = address.map(|address| format!("{address}:{MASTER_PORT}"));
-    Ok(json!({
-        "from": host, "to": own, "moved": true, "left": has_left, "followed": followed, "begun": false,
-        "address": address,
-        "epoch": app.store.epoch(), "cluster": app.config.cluster,
-        "problems": problems, "waits": [], "losses": losses,
-    }))
+    Ok(MasterMove {
+        from: host.to_owned(),
+        to: Some(own.to_owned()),
+        moved: true,
+        left: has_left,
+        followed,
+        address,
+        epoch: app.store.epoch(),
+        cluster: app.config.cluster.clone(),
+        problems,
+        losses,
+        ..MasterMove::default()
+    })
 }
 
 /// An orchestration that removes the host is under way.

@@ -1,11 +1,13 @@
 //! `ctl job`: documents about past and present jobs and runs.
 
+use halite_api::{Job, JobList, JobOrRun, JobPart, MinionAnswer, Run, RunList, RunSummary, Time};
 use halite_core::app::App;
-use halite_core::clock::rfc3339;
 use halite_core::refusal::Refusal;
 use halite_proto::ids::JobId;
-use halite_store::{Job, JobRow, Millis, Run, RunStatus, Step};
-use serde_json::{Value, json};
+use halite_store::{JobRow, RunStatus, Step};
+use serde_json::Value;
+
+use crate::orchestrate::step;
 
 /// The number of listed orchestrations.
 const RUNS: u32 = 20;
@@ -16,16 +18,18 @@ const SHIPPED: &str = "halite.orchestrate.";
 ///
 /// # Errors
 /// The store failed.
-pub async fn jobs(app: &App, limit: u32) -> Result<Value, Refusal> {
+pub async fn jobs(app: &App, limit: u32) -> Result<JobList, Refusal> {
     let jobs = app.store.jobs(limit).await?;
-    Ok(Value::Array(jobs.iter().map(summary).collect()))
+    Ok(JobList {
+        jobs: jobs.iter().map(without_returns).collect(),
+    })
 }
 
 /// The newest orchestrations, newest first, each with the step that it is at until it has ended.
 ///
 /// # Errors
 /// The store failed.
-pub async fn runs(app: &App) -> Result<Value, Refusal> {
+pub async fn runs(app: &App) -> Result<RunList, Refusal> {
     let mut listed = Vec::new();
     for run in app.store.runs(RUNS).await? {
         let step = match run.status {
@@ -37,16 +41,23 @@ pub async fn runs(app: &App) -> Result<Value, Refusal> {
             }
             _ => None,
         };
-        listed.push(json!({
-            "run": run.id, "created": rfc3339(run.created), "sls": run.sls, "on": host(&run), "test": run.test,
-            "operator": run.operator, "status": run.status.as_str(), "step": step, "cancelledBy": run.cancelled_by,
-        }));
+        listed.push(RunSummary {
+            on: host(&run),
+            run: run.id,
+            created: Time::from_millis(run.created),
+            sls: run.sls,
+            test: run.test,
+            operator: run.operator,
+            status: run.status.as_str().into(),
+            step,
+            cancelled_by: run.cancelled_by,
+        });
     }
-    Ok(Value::Array(listed))
+    Ok(RunList { runs: listed })
 }
 
 /// The host that a shipped orchestration is about. Other values of the pillar are not for each reader.
-fn host(run: &Run) -> Option<String> {
+fn host(run: &store::Run) -> Option<String> {
     let pillar = parsed(&run.pillar_json);
     let host = pillar["node"]
         .as_str()
@@ -59,55 +70,72 @@ fn host(run: &Run) -> Option<String> {
 ///
 /// # Errors
 /// There is neither a job nor a run with this id, or the store failed.
-pub async fn job(app: &App, id: &JobId) -> Result<Value, Refusal> {
+pub async fn job(app: &App, id: &JobId) -> Result<JobOrRun, Refusal> {
     if let Some(job) = app.store.job(id).await? {
-        let mut document = summary(&job);
         let rows = app.store.returns(id, &job.minions).await?;
-        document["returns"] = Value::Array(rows.iter().map(row).collect());
-        return Ok(document);
+        return Ok(JobOrRun::Job(Box::new(Job {
+            returns: Some(rows.into_iter().map(part).collect()),
+            ..without_returns(&job)
+        })));
     }
     if let Some(run) = app.store.run(id).await? {
         let steps = app.store.steps(id).await?;
-        return Ok(orchestration(&run, &steps));
+        return Ok(JobOrRun::Run(Box::new(orchestration(run, &steps))));
     }
     Err(Refusal::not_found(format!(
         "there is no job {id}; `ctl job list` shows the newest"
     )))
 }
 
-fn summary(job: &Job) -> Value {
-    json!({
-        "jid": job.jid, "function": job.function, "args": parsed(&job.args_json), "test": job.test,
-        "operator": job.operator, "target": job.target, "minions": job.minions, "order": job.order, "created": rfc3339(job.created),
-        "status": job.status.as_str(), "retcode": job.retcode, "finished": when(job.finished), "bundle": job.bundle,
-    })
+fn without_returns(job: &store::Job) -> Job {
+    Job {
+        job: job.jid.clone(),
+        function: job.function.clone(),
+        args: Some(parsed(&job.args_json)),
+        test: job.test,
+        operator: job.operator.clone(),
+        target: job.target.clone(),
+        minions: job.minions.clone(),
+        order: job.order.clone(),
+        created: Time::from_millis(job.created),
+        status: job.status.as_str().into(),
+        retcode: job.retcode,
+        finished: job.finished.map(Time::from_millis),
+        bundle: job.bundle.as_ref().map(ToString::to_string),
+        withheld: None,
+        returns: None,
+    }
 }
 
-fn row(row: &JobRow) -> Value {
-    json!({
-        "minion": row.minion, "state": row.state.as_str(), "retcode": row.retcode, "error": row.error,
-        "return": row.return_json.as_deref().map(parsed), "sent": when(row.sent), "started": when(row.started),
-        "ended": when(row.ended),
-    })
+fn part(row: JobRow) -> JobPart {
+    JobPart {
+        minion: row.minion,
+        state: row.state.as_str().into(),
+        retcode: row.retcode,
+        error: Some(row.error).filter(|error| !error.is_empty()),
+        answer: row.return_json.as_deref().and_then(MinionAnswer::from_json),
+        sent: row.sent.map(Time::from_millis),
+        started: row.started.map(Time::from_millis),
+        ended: row.ended.map(Time::from_millis),
+    }
 }
 
-fn orchestration(run: &Run, steps: &[Step]) -> Value {
-    let step = |step: &Step| {
-        json!({"index": step.index, "id": step.name, "status": step.status.as_str(), "detail": parsed(&step.detail_json),
-            "started": when(step.started), "ended": when(step.ended)})
-    };
-    json!({
-        "run": run.id, "sls": run.sls, "pillar": parsed(&run.pillar_json), "test": run.test, "operator": run.operator,
-        "status": run.status.as_str(), "cancelledBy": run.cancelled_by, "created": rfc3339(run.created),
-        "changed": rfc3339(run.changed),
-        "steps": steps.iter().map(step).collect::<Vec<_>>(),
-    })
+fn orchestration(run: store::Run, steps: &[Step]) -> Run {
+    Run {
+        run: run.id,
+        sls: run.sls,
+        pillar: Some(parsed(&run.pillar_json)),
+        test: run.test,
+        operator: run.operator,
+        status: run.status.as_str().into(),
+        cancelled_by: run.cancelled_by,
+        created: Time::from_millis(run.created),
+        changed: Time::from_millis(run.changed),
+        withheld: None,
+        steps: steps.iter().map(step).collect(),
+    }
 }
 
 fn parsed(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_default()
-}
-
-fn when(time: Option<Millis>) -> Option<String> {
-    time.map(rfc3339)
 }

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
+use halite_api::{Kubeconfig, KubeconfigList, Time};
 use halite_core::app::App;
 use halite_core::ca::{Issued, KUBERNETES, Profile};
 use halite_core::clock::rfc3339;
@@ -21,7 +22,7 @@ use halite_proto::ids::MinionId;
 use halite_states::low::Chunk;
 use halite_states::shipped::{API_SERVER_CERTIFICATE, CONTROL_PLANE_CERTIFICATES};
 use halite_store::{Certificate, KUBECONFIG};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 /// The group of kubeadm's `admin.conf`.
 const GROUP: &str = "kubeadm:cluster-admins";
@@ -164,19 +165,22 @@ pub async fn sign(app: &App, operator: &str, wanted: Wanted<'_>) -> Result<Issue
 ///
 /// # Errors
 /// The store fails.
-pub async fn list(app: &App) -> Result<Value, Refusal> {
+pub async fn list(app: &App) -> Result<KubeconfigList, Refusal> {
     let now = app.clock.now();
     let issued = app.store.kubeconfigs().await?;
     let valid = issued.iter().filter(|issued| issued.not_after > now);
-    let row = |issued: &Certificate| {
-        json!({
-            "operator": issued.owner.strip_prefix("operator:").unwrap_or(&issued.owner),
-            "created": rfc3339(issued.created),
-            "expires": rfc3339(issued.not_after),
-            "serial": issued.serial,
-        })
+    let kubeconfig = |issued: &Certificate| {
+        let operator = issued.owner.strip_prefix("operator:");
+        Kubeconfig {
+            operator: operator.unwrap_or(&issued.owner).to_owned(),
+            created: Time::from_millis(issued.created),
+            expires: Time::from_millis(issued.not_after),
+            serial: issued.serial.clone(),
+        }
     };
-    Ok(valid.map(row).collect())
+    Ok(KubeconfigList {
+        kubeconfigs: valid.map(kubeconfig).collect(),
+    })
 }
 
 fn url(host: &str, port: u16) -> String {

@@ -174,15 +174,15 @@ fn what_was_issued_and_has_not_ended_is_listed() {
     }
     let listed = || {
         let found = life.runtime.block_on(list(&life.app)).unwrap();
-        let rows = found.as_array().unwrap().iter();
+        let rows = found.kubeconfigs.iter();
         let mut rows: Vec<String> = rows
-            .map(|row| format!("{} {}", row["operator"], row["expires"]))
+            .map(|row| format!("{} {}", row.operator, row.expires))
             .collect();
         rows.sort();
         rows
     };
     let end = |seconds: i64| rfc3339(NOW + seconds * 1000);
-    let row = |operator: &str, seconds| format!("\"{operator}\" \"{}\"", end(seconds));
+    let row = |operator: &str, seconds| format!("{operator} {}", end(seconds));
     assert_eq!(
         listed(),
         [row("alice", 60), row("alice", 7200), row("bob", 3600)]

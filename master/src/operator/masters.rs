@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use halite_api::{FailedHandOver, Masters, StandbyHost, StandbyState, Time};
 use halite_core::app::App;
 use halite_core::clock::{millis, rfc3339};
 use halite_core::roster::{Seen, State};
@@ -9,7 +10,6 @@ use halite_pillar::declaration::Declaration;
 use halite_standby::hand_over;
 use halite_standby::hand_over::{HandOver, Phase};
 use halite_store::Millis;
-use serde_json::{Value, json};
 
 /// The time for which a hand-over that failed is shown.
 const FAILED: Millis = 24 * 60 * 60 * 1000;
@@ -24,39 +24,49 @@ pub fn declared(declaration: &Declaration) -> Vec<String> {
 }
 
 /// The masters: the host of this one, the epoch, each standby, and since when none follows.
-pub fn json(app: &App, declaration: Option<&Declaration>) -> Value {
+pub fn masters(app: &App, declaration: Option<&Declaration>) -> Masters {
     let seen = app.standbys.seen();
     let names = declaration.map(declared);
     let names = names.unwrap_or_else(|| seen.keys().cloned().collect());
     let standby = |name: &String| match seen.get(name) {
-        Some(seen) => json!({
-            "name": name,
-            "state": seen.state.as_str(),
-            "since": rfc3339(seen.since),
-            "lag": seen.lag,
-            "reason": seen.reason,
-        }),
-        None => json!({"name": name, "state": "missing"}),
+        Some(seen) => StandbyHost {
+            name: name.clone(),
+            state: seen.state.as_str().into(),
+            since: Some(Time::from_millis(seen.since)),
+            lag: Some(seen.lag),
+            reason: Some(seen.reason.clone()).filter(|reason| !reason.is_empty()),
+        },
+        None => StandbyHost {
+            name: name.clone(),
+            state: StandbyState::Missing,
+            since: None,
+            lag: None,
+            reason: None,
+        },
     };
     let alone = app.standbys.alone_since().filter(|_| !names.is_empty());
     let node = declaration.and_then(Declaration::master_node);
     let note = hand_over::read(&app.config).ok().flatten();
-    json!({
-        "node": node.map(|node| &node.metadata.name),
-        "epoch": app.store.epoch(),
-        "standbys": names.iter().map(standby).collect::<Vec<_>>(),
-        "alone_since": alone.map(rfc3339),
-        "isolated": app.isolation.reason(),
-        "hand_over": note.and_then(|note| failed_move(&note, &names, app.clock.now())),
-    })
+    Masters {
+        node: node.map(|node| node.metadata.name.to_string()),
+        epoch: app.store.epoch(),
+        standbys: names.iter().map(standby).collect(),
+        alone_since: alone.map(Time::from_millis),
+        isolated: app.isolation.reason(),
+        hand_over: note.and_then(|note| failed_move(&note, &names, app.clock.now())),
+    }
 }
 
 /// The last hand-over from this host, when it failed, for a day, and while it can be tried again.
-fn failed_move(note: &HandOver, standbys: &[String], now: Millis) -> Option<Value> {
-    let is_recent = millis(&note.since).is_some_and(|since| now - since < FAILED);
-    let is_news = note.phase == Phase::Failed && is_recent && standbys.contains(&note.to);
-    is_news.then(|| {
-        json!({"from": note.from, "to": note.to, "leaves": note.leaves, "since": note.since, "reason": note.reason})
+fn failed_move(note: &HandOver, standbys: &[String], now: Millis) -> Option<FailedHandOver> {
+    let since = millis(&note.since).filter(|since| now - since < FAILED)?;
+    let is_news = note.phase == Phase::Failed && standbys.contains(&note.to);
+    is_news.then(|| FailedHandOver {
+        from: note.from.clone(),
+        to: note.to.clone(),
+        leaves: note.leaves,
+        since: Time::from_millis(since),
+        reason: note.reason.clone(),
     })
 }
 
@@ -123,8 +133,8 @@ mod tests {
         let failed = note(Phase::Failed);
         let standbys = ["cp-2".to_owned()];
         let shown = failed_move(&failed, &standbys, FAILED).unwrap();
-        assert_eq!(shown["since"], "1970-01-01T00:00:01.000Z");
-        assert_eq!(shown["reason"], "it was off");
+        assert_eq!(shown.since, Time::from_millis(1_000));
+        assert_eq!(shown.reason, "it was off");
         assert_eq!(failed_move(&failed, &standbys, FAILED + 1_000), None);
         assert_eq!(failed_move(&failed, &["cp-3".to_owned()], FAILED), None);
         for phase in [Phase::Offered, Phase::Decided] {

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures_util::{StreamExt as _, future, stream};
+use halite_api::{EventData, MinionUpdate, StepWait};
 use halite_core::due::{Due, SAY};
 use halite_core::event_bus::message;
 use halite_core::event_stream::EventStream;
@@ -154,34 +155,33 @@ async fn made_before(jobs: &Jobs, new: &NewJob) -> Result<Option<JobId>, Refusal
 /// The report on hosts: the reason, and what follows.
 fn report(jobs: &Jobs, jid: &JobId, hosts: &[MinionId], because: &str, then: &str) -> v1::Event {
     tracing::info!(job = %jid, ?hosts, because, then, "minions ahead of a highstate");
-    let data = json!({"jid": jid, "hosts": hosts, "because": because, "then": then});
-    event(jobs, jid, "minion", &data)
+    let update = EventData::MinionUpdate(MinionUpdate {
+        job: jid.clone(),
+        hosts: hosts.to_vec(),
+        because: because.to_owned(),
+        then: then.to_owned(),
+    });
+    event(jobs, &update)
 }
 
 /// An event for the watcher of this request alone.
-fn event(jobs: &Jobs, jid: &JobId, kind: &str, data: &Value) -> v1::Event {
-    let event = Event {
-        seq: 0,
-        tag: format!("halite/job/{jid}/{kind}"),
-        time: jobs.app().clock.now(),
-        data_json: data.to_string(),
-        last: false,
-        retcode: 0,
-    };
-    message(event)
+fn event(jobs: &Jobs, data: &EventData) -> v1::Event {
+    message(Event::unstored(jobs.app().clock.now(), data, None))
 }
 
 /// The wait for these hosts, in the form of a step that waits.
-fn waiting_for(jid: &JobId, hosts: &str, since: Duration) -> Value {
-    json!({
-        "jid": jid,
-        "step": hosts,
-        "until": "the new minion has connected",
-        "because": "the minion restarts with the program of the bundle",
-        "seconds": since.as_secs(),
-        "limit": LIMIT.as_secs(),
-        "remedy": "`journalctl -u halite-minion` on the host shows it; after a minute without the master the one before runs again",
-    })
+fn waiting_for(jid: &JobId, hosts: &str, since: Duration) -> StepWait {
+    StepWait {
+        job: Some(jid.clone()),
+        step: hosts.to_owned(),
+        until: "the new minion has connected".to_owned(),
+        because: "the minion restarts with the program of the bundle".to_owned(),
+        seconds: since.as_secs(),
+        limit: Some(LIMIT.as_secs()),
+        remedy: "`journalctl -u halite-minion` on the host shows it; after a minute without the master the one before runs again"
+            .to_owned(),
+        ..StepWait::default()
+    }
 }
 
 /// Returns whether the minion restarts after this return. One whose file was that of the bundle
@@ -359,8 +359,8 @@ impl Update {
             }
             if due.take(since) {
                 let names = waiting.keys().cloned().collect::<Vec<_>>().join(", ");
-                let wait = waiting_for(jid, &names, since);
-                self.send(Some(event(&self.jobs, jid, "wait", &wait))).await;
+                let wait = EventData::Wait(waiting_for(jid, &names, since));
+                self.send(Some(event(&self.jobs, &wait))).await;
             }
             tokio::select! {
                 _ = joins.changed() => {}

@@ -3,6 +3,7 @@ use halite_states::low::LowState;
 use halite_store::Facts;
 
 use super::*;
+use crate::backend::contract::check_event;
 use crate::backend::fixture::{Life, ScriptedMinion, Site, WATCHDOG};
 
 const OLD: &str = "the minion of before";
@@ -207,6 +208,8 @@ fn another_program_is_replaced_before_any_other_state_is_sent() {
             (last.as_slice(), events.last().unwrap().last),
             ([0].as_slice(), true)
         );
+        let mut updates = events.iter().filter(|event| event.tag.ends_with("/minion"));
+        check_event("event-job-minion", updates.next().unwrap());
         let said = said(&events);
         assert_eq!((said.len(), said[0].0.as_str()), (1, DIFFERS), "{said:?}");
         let returned = events.iter().filter(|event| event.tag.contains("/ret/"));

@@ -22,3 +22,14 @@ mod silent_hosts;
 pub mod status;
 mod updates;
 mod upgrade;
+
+use halite_api::Document;
+use halite_proto::v1;
+
+/// A document as an answer of the master.
+#[must_use]
+pub fn document(document: &impl Document) -> v1::Document {
+    v1::Document {
+        json: halite_api::to_text(document),
+    }
+}

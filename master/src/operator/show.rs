@@ -4,23 +4,24 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use halite_api::{Grains, MinionPillar, RenderedFile, RenderedFiles, RenderedLow, TopStates};
 use halite_cluster::leaving::Leaving;
 use halite_core::app::App;
 use halite_core::declared::{Declarations, Snapshot, in_background};
 use halite_core::refusal::Refusal;
-use halite_errors::chain;
 use halite_fleet::compile;
 use halite_fleet::compile::Wanted;
 use halite_fleet::jobs::target::Target;
 use halite_fleet::jobs::{Jobs, target};
 use halite_names::MASTER;
 use halite_proto::ids::MinionId;
+use halite_proto::v1;
 use halite_proto::v1::ShowRequest;
 use halite_states::compile::{Compiled, Provenance};
 use halite_states::low::Chunk;
 use serde_json::{Map, Value, json};
 
-use super::{etcd_members, history, kubeconfig, upgrade};
+use super::{document, etcd_members, history, kubeconfig, upgrade};
 
 /// Texts larger than this are named by their digest.
 const SHOWN: usize = 256 * 1024;
@@ -29,61 +30,77 @@ const SHOWN: usize = 256 * 1024;
 ///
 /// # Errors
 /// The request is wrong, nothing compiles from it, or the store failed.
-pub async fn show(app: &App, jobs: &Jobs, request: &ShowRequest) -> Result<Value, Refusal> {
+pub async fn show(app: &App, jobs: &Jobs, request: &ShowRequest) -> Result<v1::Document, Refusal> {
     if request.what == "grains" {
-        return grains(app, jobs.declarations(), &request.target).await;
+        let shown = grains(app, jobs.declarations(), &request.target).await?;
+        return Ok(document(&shown));
     }
     if request.what == "runs" {
-        return history::runs(app).await;
+        return Ok(document(&history::runs(app).await?));
     }
     if request.what == "kubeconfigs" {
-        return kubeconfig::list(app).await;
+        return Ok(document(&kubeconfig::list(app).await?));
     }
     let snapshot = jobs.declarations().load().await?;
-    match request.what.as_str() {
-        "pillar" => snapshot.pillar(&request.target.parse()?),
+    Ok(match request.what.as_str() {
+        "pillar" => {
+            let minion: MinionId = request.target.parse()?;
+            let pillar = as_mapping(snapshot.pillar(&minion)?);
+            document(&MinionPillar { minion, pillar })
+        }
         "top" => {
-            let minion = request.target.parse()?;
+            let minion: MinionId = request.target.parse()?;
             let grains = target::grains(app, &minion).await?;
-            let top = move || compile::top(&snapshot, &minion, &grains);
-            Ok(json!(in_background(top).await?))
+            let of = minion.clone();
+            let sls = in_background(move || compile::top(&snapshot, &of, &grains)).await?;
+            document(&TopStates { minion, sls })
         }
         "leaving" => {
             let leaving = Leaving::gather(app, jobs.clusters(), &snapshot, &request.target);
-            Ok(leaving.await?.document(snapshot.declaration()))
+            document(&leaving.await?.document(snapshot.declaration()))
         }
-        "etcd" => etcd_members::document(jobs, &snapshot).await,
-        "upgrade" => upgrade::document(jobs.declarations(), &snapshot, &request.target).await,
+        "etcd" => document(&etcd_members::document(jobs, &snapshot).await?),
+        "upgrade" => {
+            let plan = upgrade::document(jobs.declarations(), &snapshot, &request.target);
+            document(&plan.await?)
+        }
         "low" => {
-            let compiled = compiled(app, &snapshot, request).await?;
-            serde_json::to_value(&compiled.low).map_err(|error| Refusal::internal(chain(&error)))
+            let low = compiled(app, &snapshot, request).await?.low;
+            document(&RenderedLow { low })
         }
-        "files" => {
-            let compiled = compiled(app, &snapshot, request).await?;
-            Ok(files(&compiled))
+        "files" => document(&files(&compiled(app, &snapshot, request).await?)),
+        other => {
+            return Err(Refusal::invalid(format!(
+                "cannot show {other:?}; there are low, files, pillar, grains, top, leaving, etcd, upgrade, runs and kubeconfigs"
+            )));
         }
-        other => Err(Refusal::invalid(format!(
-            "cannot show {other:?}; there are low, files, pillar, grains, top, leaving, etcd, upgrade, runs and kubeconfigs"
-        ))),
-    }
+    })
 }
 
 async fn grains(
     app: &App,
     declarations: &Declarations,
     expression: &str,
-) -> Result<Value, Refusal> {
+) -> Result<Grains, Refusal> {
     let target = Target {
         kind: "glob",
         expression,
         also_master: false,
     };
-    let mut all = Map::new();
+    let mut all = Grains::default();
     for minion in target::resolve(app, declarations, target).await? {
         let grains = target::grains(app, &minion).await?;
-        all.insert(minion.into(), grains);
+        all.grains.insert(minion, as_mapping(grains));
     }
-    Ok(Value::Object(all))
+    Ok(all)
+}
+
+/// A value that is a mapping; an empty one for another value.
+fn as_mapping(value: Value) -> Map<String, Value> {
+    match value {
+        Value::Object(map) => map,
+        _ => Map::new(),
+    }
 }
 
 async fn compiled(
@@ -108,29 +125,30 @@ async fn compiled(
 
 /// Every file and every Kubernetes object that the states declare, each with its content and
 /// provenance.
-fn files(compiled: &Compiled) -> Value {
+fn files(compiled: &Compiled) -> RenderedFiles {
     let nowhere = Provenance::default();
-    let mut entries = Vec::new();
+    let mut files = Vec::new();
     for (index, chunk) in compiled.low.chunks.iter().enumerate() {
         let provenance = compiled.provenance.get(index).unwrap_or(&nowhere);
+        let argument = |name: &str| chunk.args.get(name).cloned();
         for (name, content) in contents(chunk, &compiled.blobs) {
-            entries.push(json!({
-                "name": name,
-                "state": chunk.function(),
-                "id": chunk.id,
-                "sls": chunk.sls,
-                "source": chunk.source,
-                "files": provenance.files,
-                "pillar": provenance.pillar,
-                "sensitive": chunk.sensitive,
-                "mode": chunk.args.get("mode"),
-                "user": chunk.args.get("user"),
-                "group": chunk.args.get("group"),
-                "content": content,
-            }));
+            files.push(RenderedFile {
+                name,
+                state: chunk.function(),
+                id: chunk.id.clone(),
+                sls: chunk.sls.clone(),
+                source: chunk.source.clone(),
+                files: provenance.files.clone(),
+                pillar: provenance.pillar.clone(),
+                sensitive: chunk.sensitive,
+                mode: argument("mode"),
+                user: argument("user"),
+                group: argument("group"),
+                content: Some(content).filter(|content| !content.is_null()),
+            });
         }
     }
-    Value::Array(entries)
+    RenderedFiles { files }
 }
 
 /// The files or objects of a chunk: name and content. The text of a sensitive chunk is shown as it

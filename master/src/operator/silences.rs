@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use halite_api::{EventData, EventTag};
 use halite_core::clock::Steady;
 use halite_core::due::Due;
 use halite_proto::ids::MinionId;
 use halite_proto::v1;
-use serde_json::Value;
 
 /// The times at which the hosts of a job were heard of last.
 pub(super) struct Silences {
@@ -37,18 +37,15 @@ impl Silences {
 
     /// Takes an event of the job; those of a host end its silence.
     pub(super) fn hear(&mut self, event: &v1::Event, now: Steady) {
-        let mut parts = event.tag.split('/').skip(3);
-        let kind = parts.next().unwrap_or_default();
-        let Some(host) = parts.next().and_then(|host| host.parse().ok()) else {
+        let EventTag::Job {
+            minion: Some(host), ..
+        } = EventTag::parse(&event.tag)
+        else {
             return;
         };
-        let next = match kind {
-            "start" => Some(0),
-            "prog" => {
-                let data: Value = serde_json::from_str(&event.data_json).unwrap_or_default();
-                let index = data["index"].as_u64();
-                index.and_then(|index| usize::try_from(index + 1).ok())
-            }
+        let next = match EventData::read(&event.tag, &event.data_json) {
+            EventData::PartStarted(_) => Some(0),
+            EventData::StateProgress(progress) => usize::try_from(progress.index + 1).ok(),
             _ => None,
         };
         let host: &mut Host = self.hosts.entry(host).or_default();
@@ -82,18 +79,23 @@ impl Silences {
 #[cfg(test)]
 mod tests {
     use halite_core::names::minion;
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
 
+    const JOB: &str = "20261121000000123000";
     const HOST: &str = "worker-1";
 
     fn event(kind: &str, host: &str, data: &Value) -> v1::Event {
         v1::Event {
-            tag: format!("halite/job/1/{kind}/{host}"),
+            tag: format!("halite/job/{JOB}/{kind}/{host}"),
             data_json: data.to_string(),
             ..v1::Event::default()
         }
+    }
+
+    fn progress(index: u64) -> Value {
+        json!({"job": JOB, "minion": HOST, "index": index, "total": 9})
     }
 
     /// The seconds at which a host is reported that is ready at once, and reports at these seconds.
@@ -104,7 +106,7 @@ mod tests {
         for second in 0..45 {
             let now = Steady(1_000 + second * 1_000);
             if reports.contains(&second) {
-                silences.hear(&event("prog", HOST, &json!({"index": 0})), now);
+                silences.hear(&event("prog", HOST, &progress(0)), now);
             }
             if !silences.due(&waited_for, now).is_empty() {
                 said.push(second);
@@ -138,7 +140,7 @@ mod tests {
         let host = minion(HOST);
         assert_eq!(silences.next_state(&host), None);
         let mut next = |kind: &str, index: u64| {
-            let heard = event(kind, HOST, &json!({"index": index}));
+            let heard = event(kind, HOST, &progress(index));
             silences.hear(&heard, Steady(1));
             silences.next_state(&host)
         };

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::{StreamExt as _, stream};
+use halite_api::{EventData, StepWait};
 use halite_core::event_bus::message;
 use halite_core::event_stream::EventStream;
 use halite_core::refusal::Refusal;
@@ -15,7 +16,7 @@ use halite_proto::ids::{JobId, MinionId};
 use halite_proto::v1;
 use halite_states::low::{Chunk, LowState};
 use halite_store::{Event, Job, JobRow, Millis, RowState};
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::sync::broadcast::Receiver;
 use tokio::time::{Instant, Interval, MissedTickBehavior};
 
@@ -124,15 +125,8 @@ impl Watch {
                 Some(first) => self.usual(&job, first).await?,
                 None => None,
             };
-            let data = waiting(&job, &hosts, &stall, longest, usual);
-            let event = Event {
-                seq: 0,
-                tag: format!("halite/job/{}/wait", self.jid),
-                time: self.jobs.app().clock.now(),
-                data_json: data.to_string(),
-                last: false,
-                retcode: 0,
-            };
+            let wait = EventData::Wait(waiting(&job, hosts, stall, longest, usual));
+            let event = Event::unstored(self.jobs.app().clock.now(), &wait, None);
             self.reports.push_back(message(event));
         }
         Ok(())
@@ -252,24 +246,25 @@ fn named(chunk: &Chunk) -> String {
 /// of a step.
 fn waiting(
     job: &Job,
-    hosts: &[MinionId],
-    stall: &Stall,
+    hosts: Vec<MinionId>,
+    stall: Stall,
     since: Millis,
     usual: Option<Duration>,
-) -> Value {
+) -> StepWait {
     let names = hosts.join(", ");
-    let limit = job.deadline.map(|deadline| (deadline - job.created) / 1000);
-    json!({
-        "jid": job.jid,
-        "step": names,
-        "hosts": hosts,
-        "until": format!("{names} has returned"),
-        "because": stall.because,
-        "seconds": since / 1000,
-        "usual": usual.map(|usual| usual.as_secs()),
-        "limit": limit,
-        "remedy": stall.remedy,
-    })
+    let seconds = |time: Millis| u64::try_from(time / 1000).unwrap_or_default();
+    StepWait {
+        job: Some(job.jid.clone()),
+        hosts,
+        until: format!("{names} has returned"),
+        step: names,
+        because: stall.because,
+        seconds: seconds(since),
+        usual: usual.map(|usual| usual.as_secs()),
+        limit: job.deadline.map(|deadline| seconds(deadline - job.created)),
+        remedy: stall.remedy,
+        ..StepWait::default()
+    }
 }
 
 #[cfg(test)]

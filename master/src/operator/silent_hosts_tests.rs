@@ -5,6 +5,7 @@ use halite_core::connections::ConnectionGuard;
 use halite_core::names::minion;
 use halite_proto::v1::master_message::Body as ToMinion;
 use halite_proto::v1::minion_message::Body;
+use serde_json::Value;
 use tokio::sync::mpsc;
 
 use super::*;
@@ -214,7 +215,7 @@ fn a_job_behind_another_one_names_that() {
         let comes_first = format!("the job {first} comes first there");
         assert!(because.starts_with(&comes_first), "{said}");
         let remedy = said["remedy"].as_str().unwrap();
-        let own = said["jid"].as_str().unwrap();
+        let own = said["job"].as_str().unwrap();
         let cancel = format!("`ctl job cancel {own}` ends this job");
         assert!(own != first && remedy.ends_with(&cancel), "{said}");
     });

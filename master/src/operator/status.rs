@@ -4,19 +4,22 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
+use halite_api::{
+    ApiServer, ApiState, BundleInUse, BundleOfSite, ClusterDns, ClusterStatus, EtcdStatus,
+    HighstateResult, LastHighstate, NodeStatus, RecentRun, Time, VirtualAddress,
+};
 use halite_core::app::App;
 use halite_core::board;
-use halite_core::clock::rfc3339;
 use halite_core::declared::Snapshot;
 use halite_core::names::MASTER;
 use halite_core::refusal::Refusal;
 use halite_errors::chain;
 use halite_fleet::jobs::Jobs;
 use halite_names::NodeName;
+use halite_pillar::bundle_facts::BundleFacts;
 use halite_pillar::validate::warnings;
 use halite_proto::ids::MinionId;
 use halite_store::{Facts, Key, KeyState, MinionBundle, RowState, Run};
-use serde_json::{Value, json};
 
 use super::health::{Host, Picture, Seen, observe};
 use super::{backup_hosts, backups, cluster_backups, etcd, etcd_members, health, masters, updates};
@@ -37,7 +40,7 @@ const RUNS: u32 = 5;
 ///
 /// # Errors
 /// The store failed.
-pub async fn status(app: &App, jobs: &Jobs) -> Result<Value, Refusal> {
+pub async fn status(app: &App, jobs: &Jobs) -> Result<ClusterStatus, Refusal> {
     let mut problems = Problems::default();
     let mut on_master = None;
     let declarations = jobs.declarations();
@@ -94,7 +97,7 @@ pub async fn status(app: &App, jobs: &Jobs) -> Result<Value, Refusal> {
         .map(|facts| (facts.minion.clone(), facts))
         .collect();
     let connected: BTreeSet<MinionId> = app.connections.connected().into_iter().collect();
-    let mut saved = Value::Null;
+    let mut saved = None;
     if let (Some(snapshot), Some((newest, made))) = (&snapshot, on_master) {
         let (declaration, now) = (snapshot.declaration(), app.clock.now());
         let when = (now, &calendar::local());
@@ -104,7 +107,7 @@ pub async fn status(app: &App, jobs: &Jobs) -> Result<Value, Refusal> {
         problems.add("backup", found.overdue);
         problems.add("backup-verified", found.unverified);
         problems.warnings("backup-copies", found.few);
-        saved = hosts;
+        saved = Some(hosts);
     }
     let registry = snapshot
         .as_ref()
@@ -135,7 +138,7 @@ pub async fn status(app: &App, jobs: &Jobs) -> Result<Value, Refusal> {
             runs_containers: declared.is_some_and(|node| node.runs_containers()),
             accepted: (keys.get(*name)).is_some_and(|key| key.state == KeyState::Accepted),
             connected: connected.contains(*name),
-            highstate: last.and_then(|last| last["result"].as_str().map(str::to_owned)),
+            highstate: last.map(|last| last.result.clone()),
             node: seen
                 .as_ref()
                 .and_then(|seen| seen.nodes.get(*name).cloned()),
@@ -152,51 +155,76 @@ pub async fn status(app: &App, jobs: &Jobs) -> Result<Value, Refusal> {
         seen,
     };
     let node = |name: &str| {
-        let declared = snapshot
-            .as_ref()
-            .and_then(|snapshot| snapshot.declaration().nodes.get(name));
+        let declared = declaration.and_then(|declaration| declaration.nodes.get(name));
         let facts = facts.get(name);
-        json!({
-            "name": name,
-            "declared": declared.is_some(),
-            "roles": declared.map(|node| node.roles.clone()),
-            "address": declared.and_then(|node| node.control_plane()),
-            "key": keys.get(name).map_or("none", |key| key.state.as_str()),
-            "connected": connected.contains(name),
-            "version": facts.map(|facts| facts.version.as_str()),
-            "last_seen": facts.map(|facts| rfc3339(facts.last_seen)),
-            "kubernetes": picture.seen.as_ref().and_then(|seen| seen.nodes.get(name)),
-            "highstate": highstates.get(name),
-            "uses": snapshot.as_ref().and_then(|snapshot| snapshot.declaration().bundle_for(name)),
-            "bundle": bundles.last.get(name),
-            "bundles": bundles.all.get(name),
-        })
+        let roles = declared.map(|node| node.roles.iter().map(ToString::to_string).collect());
+        let address = declared.and_then(|node| node.control_plane());
+        let seen = picture.seen.as_ref();
+        let uses = declaration.and_then(|declaration| declaration.bundle_for(name));
+        NodeStatus {
+            name: name.to_owned(),
+            declared: declared.is_some(),
+            roles: roles.unwrap_or_default(),
+            address: address.map(|address| address.to_string()),
+            key: keys.get(name).map(|key| key.state.as_str().into()),
+            connected: connected.contains(name),
+            version: facts.map(|facts| facts.version.clone()),
+            last_seen: facts.map(|facts| Time::from_millis(facts.last_seen)),
+            kubernetes: seen.and_then(|seen| seen.nodes.get(name).cloned()),
+            highstate: highstates.get(name).cloned(),
+            uses: uses.map(ToString::to_string),
+            bundle: bundles.last.get(name).map(|bundle| (*bundle).to_owned()),
+            bundles: bundles
+                .all
+                .get(name)
+                .map(|all| all.iter().map(|one| (*one).to_owned()).collect()),
+        }
     };
-    let runs = app.store.runs(RUNS).await?;
-    let run = |run: &Run| json!({"id": run.id, "sls": run.sls, "status": run.status.as_str(), "changed": rfc3339(run.changed)});
-    Ok(json!({
-        "cluster": app.config.cluster,
-        "version": env!("CARGO_PKG_VERSION"),
-        "master": app.config.endpoints(),
-        "masters": masters::json(app, declaration),
-        "bundle": in_use.and_then(Result::ok).map(|bundle| json!({
-            "version": bundle.version, "kubernetes": bundle.kubernetes, "path": bundle.path,
-            "site": bundle.on_site(),
-        })),
-        "api": api(picture.seen.as_ref()),
-        "api_servers": picture.seen.as_ref().map(servers),
-        "vip": picture.vip.map(|vip| json!({"address": vip, "holders": picture.holders()})),
-        "etcd": picture.seen.as_ref().map(members),
-        "dns": picture.seen.as_ref().map(dns),
-        "registry": registry,
-        "backups": saved,
-        "certificates": board::json(&upkeep),
-        "nodes": names.iter().copied().map(node).collect::<Vec<_>>(),
-        "master_highstate": highstates.get(MASTER.as_str()),
-        "runs": runs.iter().map(run).collect::<Vec<_>>(),
-        "problems": problems.all,
-        "health": health::report(&picture),
-    }))
+    let run = |run: Run| RecentRun {
+        run: run.id,
+        sls: run.sls,
+        status: run.status.as_str().into(),
+        changed: Time::from_millis(run.changed),
+    };
+    let seen = picture.seen.as_ref();
+    Ok(ClusterStatus {
+        cluster: app.config.cluster.clone(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        master: app.config.endpoints(),
+        masters: masters::masters(app, declaration),
+        bundle: in_use.and_then(Result::ok).map(bundle),
+        api: api(seen),
+        api_servers: seen.map(servers),
+        vip: picture.vip.map(|vip| VirtualAddress {
+            address: vip.to_string(),
+            holders: picture.holders().into_iter().map(str::to_owned).collect(),
+        }),
+        etcd: seen.and_then(members),
+        dns: seen.and_then(dns),
+        registry,
+        backups: saved,
+        certificates: board::renewals(&upkeep),
+        nodes: names.iter().copied().map(node).collect(),
+        master_highstate: highstates.get(MASTER.as_str()).cloned(),
+        runs: app.store.runs(RUNS).await?.into_iter().map(run).collect(),
+        health: health::report(&picture),
+        problems: problems.all,
+    })
+}
+
+fn bundle(facts: &BundleFacts) -> BundleInUse {
+    let site = facts.on_site().into_iter().map(|held| BundleOfSite {
+        version: held.version,
+        kubernetes: held.kubernetes,
+        path: held.path,
+        manifest: held.manifest,
+    });
+    BundleInUse {
+        version: facts.version.to_string(),
+        kubernetes: facts.kubernetes.clone(),
+        path: facts.path.clone(),
+        site: site.collect(),
+    }
 }
 
 /// The problems that the master's own modules find.
@@ -221,36 +249,42 @@ impl Problems {
     }
 }
 
-fn api(seen: Option<&Seen>) -> Value {
-    match seen.map(|seen| &seen.api_fault) {
-        Some(None) => json!({"answers": true}),
-        Some(Some(error)) => json!({"answers": false, "error": chain(error)}),
-        None => json!({"answers": false}),
+fn api(seen: Option<&Seen>) -> ApiState {
+    let fault = seen.map(|seen| &seen.api_fault);
+    ApiState {
+        answers: matches!(fault, Some(None)),
+        error: fault.and_then(Option::as_ref).map(|error| chain(error)),
     }
 }
 
-fn servers(seen: &Seen) -> Value {
-    let server = |(host, fault): &(NodeName, Option<String>)| json!({"host": host, "ready": fault.is_none(), "error": fault});
-    seen.servers.iter().map(server).collect()
+fn servers(seen: &Seen) -> Vec<ApiServer> {
+    let servers = seen.servers.iter().map(|(host, fault)| ApiServer {
+        host: host.to_string(),
+        ready: fault.is_none(),
+        error: fault.clone(),
+    });
+    servers.collect()
 }
 
-fn members(seen: &Seen) -> Value {
-    match &seen.etcd {
-        Some(Ok(overview)) => etcd_members::json(overview, seen.etcd_is_external),
-        Some(Err(error)) => json!({"error": chain(error)}),
-        None => Value::Null,
+fn members(seen: &Seen) -> Option<EtcdStatus> {
+    match seen.etcd.as_ref()? {
+        Ok(overview) => Some(etcd_members::status(overview, seen.etcd_is_external)),
+        Err(error) => Some(EtcdStatus {
+            error: Some(chain(error)),
+            external: seen.etcd_is_external,
+            ..EtcdStatus::default()
+        }),
     }
 }
 
 /// The hosts with a ready replica of the cluster's DNS, and the others.
-fn dns(seen: &Seen) -> Value {
-    let Some(replicas) = &seen.dns else {
-        return Value::Null;
-    };
-    let without: Vec<&String> = (seen.nodes.keys())
-        .filter(|host| !replicas.contains(*host))
-        .collect();
-    json!({"replicas": replicas, "without": without})
+fn dns(seen: &Seen) -> Option<ClusterDns> {
+    let replicas = seen.dns.as_ref()?;
+    let without = seen.nodes.keys().filter(|host| !replicas.contains(*host));
+    Some(ClusterDns {
+        replicas: replicas.iter().cloned().collect(),
+        without: without.cloned().collect(),
+    })
 }
 
 /// The free bytes on the file system of the store; `None` where the kernel does not tell.
@@ -271,25 +305,27 @@ fn little_space(state_dir: &Path, free: Option<u64>) -> Option<String> {
 }
 
 /// The last highstate of each minion among the newest jobs, without test runs.
-async fn last_highstates(app: &App) -> Result<BTreeMap<MinionId, Value>, Refusal> {
-    let mut last: BTreeMap<MinionId, Value> = BTreeMap::new();
+async fn last_highstates(app: &App) -> Result<BTreeMap<MinionId, LastHighstate>, Refusal> {
+    let mut last: BTreeMap<MinionId, LastHighstate> = BTreeMap::new();
     for job in app.store.jobs(JOBS).await? {
         let known = |minion: &MinionId| last.contains_key(minion);
         if job.test || job.function != "state.highstate" || job.minions.iter().all(known) {
             continue;
         }
         for row in app.store.parts(&job.jid).await? {
-            let state = match (row.state, row.retcode) {
-                (RowState::Returned, Some(0)) => "succeeded",
-                (RowState::Returned, Some(2)) => "interrupted",
-                (RowState::Returned, _) => "failed",
-                (RowState::Lost, _) => "lost",
-                _ => "running",
+            let result = match (row.state, row.retcode) {
+                (RowState::Returned, Some(0)) => HighstateResult::Succeeded,
+                (RowState::Returned, Some(2)) => HighstateResult::Interrupted,
+                (RowState::Returned, _) => HighstateResult::Failed,
+                (RowState::Lost, _) => HighstateResult::Lost,
+                _ => HighstateResult::Running,
             };
-            let ended = row.ended.map(rfc3339);
-            last.entry(row.minion).or_insert_with(
-                || json!({"jid": job.jid, "result": state, "ended": ended, "error": row.error}),
-            );
+            last.entry(row.minion).or_insert_with(|| LastHighstate {
+                job: job.jid.clone(),
+                result,
+                ended: row.ended.map(Time::from_millis),
+                error: Some(row.error).filter(|error| !error.is_empty()),
+            });
         }
     }
     Ok(last)

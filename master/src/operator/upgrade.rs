@@ -1,12 +1,12 @@
 //! `ctl upgrade`: the bundle that a cluster can be upgraded to, before anything is done.
 
+use halite_api::{BundleRelease, UpgradePlan};
 use halite_core::declared::{Declarations, Snapshot};
 use halite_core::refusal::Refusal;
 use halite_errors::chain;
-use halite_names::{BundleVersion, BundleVersionError};
+use halite_names::{BundleVersion, BundleVersionError, NodeName};
 use halite_pillar::bundle_facts::SiteBundle;
 use halite_pillar::release::order;
-use serde_json::{Value, json};
 
 /// The bundle that `wanted` names (its version, or that of its Kubernetes), and the hosts that do
 /// not have it yet.
@@ -18,23 +18,22 @@ pub(super) async fn document(
     declarations: &Declarations,
     snapshot: &Snapshot,
     wanted: &str,
-) -> Result<Value, Refusal> {
+) -> Result<UpgradePlan, Refusal> {
     let in_use = snapshot.bundle()?;
     let bundle = find(&in_use.on_site(), wanted)?;
     let release = declarations.allowed(snapshot, &bundle).await?;
     let declaration = snapshot.declaration();
-    let hosts: Vec<&str> = declaration
-        .nodes
-        .keys()
-        .map(halite_names::NodeName::as_str)
-        .filter(|name| declaration.bundle_for(name) != Some(&bundle))
-        .collect();
-    Ok(json!({
-        "bundle": release.bundle,
-        "kubernetes": release.kubernetes,
-        "before": {"bundle": in_use.version, "kubernetes": in_use.kubernetes},
-        "hosts": hosts,
-    }))
+    let lacks = |name: &&NodeName| declaration.bundle_for(name) != Some(&bundle);
+    let hosts = declaration.nodes.keys().filter(lacks);
+    Ok(UpgradePlan {
+        hosts: hosts.map(ToString::to_string).collect(),
+        bundle: release.bundle.to_string(),
+        kubernetes: release.kubernetes.clone(),
+        before: BundleRelease {
+            bundle: in_use.version.to_string(),
+            kubernetes: in_use.kubernetes.clone(),
+        },
+    })
 }
 
 fn find(site: &[SiteBundle], wanted: &str) -> Result<BundleVersion, Refusal> {

@@ -90,7 +90,7 @@ fn a_host_that_is_still_bare_is_changed_by_no_run_of_another_host() {
     let left_out = "still bare, so left out: worker-2";
     assert_eq!(data.matches(left_out).count(), 2, "{data}");
     // It is not a host that is away.
-    assert!(!data.contains("left_out\""), "{data}");
+    assert!(!data.contains("leftOut\""), "{data}");
 }
 
 #[test]

@@ -8,14 +8,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use halite_api::{EventData, RunCancellation, RunCancelled};
 use halite_core::refusal::Refusal;
 use halite_proto::ids::JobId;
 use halite_states::engine::Failure;
 use halite_store::{Run, RunStatus, Step, StepStatus};
-use serde_json::{Value, json};
 use tokio::sync::watch;
 
 use super::Orchestrator;
+use super::step_detail::detail;
 
 /// The time for which an answer waits for the end of the run.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -76,7 +77,11 @@ impl Orchestrator {
     ///
     /// # Errors
     /// There is no such run, it has ended, or the store failed.
-    pub async fn cancel(self: &Arc<Self>, id: &JobId, operator: &str) -> Result<Value, Refusal> {
+    pub async fn cancel(
+        self: &Arc<Self>,
+        id: &JobId,
+        operator: &str,
+    ) -> Result<RunCancellation, Refusal> {
         let (app, store) = (self.jobs.app(), &self.jobs.app().store);
         {
             // No run begins between the record and the notice.
@@ -95,9 +100,11 @@ impl Orchestrator {
             }
         }
         tracing::info!(run = %id, operator, "orchestration cancelled");
-        let event = json!({"id": id, "operator": operator});
-        app.events
-            .announce(&format!("halite/run/{id}/cancel"), &event, None);
+        let cancelled = EventData::RunCancelled(RunCancelled {
+            run: id.clone(),
+            operator: operator.to_owned(),
+        });
+        app.events.announce(&cancelled, None);
         let mut active = self.active.subscribe();
         let ended = active.wait_for(|active| !active.contains_key(id));
         // What is left of it after that is in the answer.
@@ -105,24 +112,23 @@ impl Orchestrator {
         let run = store.run(id).await?;
         let run = run.ok_or_else(|| Refusal::not_found(format!("there is no run {id}")))?;
         let steps = store.steps(id).await?;
-        Ok(self.report(&run, &steps))
+        Ok(self.report(run, &steps))
     }
 
     /// The answer to the wish: how far the run is with its end.
-    fn report(&self, run: &Run, steps: &[Step]) -> Value {
-        let mut document = json!({"run": run.id, "sls": run.sls, "status": run.status.as_str(), "cancelledBy": run.cancelled_by});
+    fn report(&self, run: Run, steps: &[Step]) -> RunCancellation {
         let last = steps.iter().find(|step| step.status == StepStatus::Running);
-        if let Some(step) = last.filter(|_| run.status == RunStatus::Running) {
-            let detail: Value = serde_json::from_str(&step.detail_json).unwrap_or_default();
-            let jobs = detail["jobs"].as_array().into_iter().flatten();
-            let jobs = jobs.filter_map(|jid| jid.as_str()?.parse::<JobId>().ok());
-            let open: Vec<JobId> = jobs
-                .filter(|jid| !self.jobs.pending(jid).is_empty())
-                .collect();
-            document["step"] = json!(step.name);
-            document["jobs"] = json!(open);
+        let last = last.filter(|_| run.status == RunStatus::Running);
+        let jobs = last.map(|step| detail(step).jobs).unwrap_or_default();
+        let is_open = |job: &JobId| !self.jobs.pending(job).is_empty();
+        RunCancellation {
+            run: run.id,
+            sls: run.sls,
+            status: run.status.as_str().into(),
+            cancelled_by: run.cancelled_by,
+            step: last.map(|step| step.name.clone()),
+            jobs: jobs.into_iter().filter(is_open).collect(),
         }
-        document
     }
 
     /// The refusal for an id that is of no open run.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use futures_util::StreamExt as _;
+use halite_api::{RunCancellation, RunList, RunStatus as RunEnd};
 use halite_core::event_stream::EventStream;
 use halite_core::refusal::{Refusal, RefusalKind};
 use halite_proto::ids::JobId;
@@ -17,12 +18,12 @@ use super::stall_fixture::{begin, site};
 use crate::backend::fixture::{Life, ScriptedMinion};
 use crate::backend::wire::Wire;
 
-fn cancel(life: &Life, run: &JobId) -> Result<Value, Refusal> {
+fn cancel(life: &Life, run: &JobId) -> Result<RunCancellation, Refusal> {
     life.runtime.block_on(life.backend.cancel_run(run, "alice"))
 }
 
 /// The same, in the background: it waits for the end of the run.
-fn cancelling(life: &Life, run: &JobId) -> JoinHandle<Result<Value, Refusal>> {
+fn cancelling(life: &Life, run: &JobId) -> JoinHandle<Result<RunCancellation, Refusal>> {
     let (backend, run) = (Arc::clone(&life.backend), run.clone());
     life.runtime
         .spawn(async move { backend.cancel_run(&run, "alice").await })
@@ -40,7 +41,7 @@ fn assert_cancelled(data: &Value, step: &str) {
     assert_eq!(data["status"], "cancelled", "{data}");
     assert_eq!(data["cancelledBy"], "alice", "{data}");
     let steps = data["steps"].as_array().unwrap();
-    let own = steps.iter().find(|own| own["id"] == step).unwrap();
+    let own = steps.iter().find(|own| own["name"] == step).unwrap();
     assert_eq!(own["status"], "failed", "{data}");
     assert_eq!(own["detail"]["error"], "cancelled by alice", "{data}");
 }
@@ -57,7 +58,7 @@ fn each_wait_ends_when_its_run_is_cancelled() {
     for sls in ["disk", "dns", "quorum", "enrol", "pdb"] {
         let (run, events) = life.runtime.block_on(begin(&life, sls));
         let answer = cancel(&life, &run).unwrap();
-        assert_eq!(answer["status"], "cancelled", "{sls}: {answer}");
+        assert_eq!(answer.status, RunEnd::Cancelled, "{sls}: {answer:?}");
         let (retcode, data) = end(&life, events);
         assert_eq!(retcode, 1, "{sls}: {data}");
         assert_cancelled(&data, "step");
@@ -86,13 +87,13 @@ fn a_step_is_not_tried_again_when_its_run_is_cancelled() {
         loop {
             let event = events.next().await.expect("it waits").unwrap();
             let data: Value = serde_json::from_str(&event.data_json).unwrap();
-            if data["status"] == "failed" {
+            if data["step"]["status"] == "failed" {
                 return (run, events);
             }
         }
     });
     let answer = cancel(&life, &run).unwrap();
-    assert_eq!(answer["status"], "cancelled", "{answer}");
+    assert_eq!(answer.status, RunEnd::Cancelled, "{answer:?}");
     let (retcode, data) = end(&life, events);
     assert_eq!(retcode, 1, "{data}");
     life.kill();
@@ -142,7 +143,7 @@ fn the_job_of_a_step_is_cancelled_and_no_further_step_begins() {
         assert_eq!(data["steps"][0]["status"], wanted, "{data}");
         assert_eq!(data["steps"][1]["status"], "skipped", "{data}");
         let answer = life.runtime.block_on(cancelling).unwrap().unwrap();
-        assert_eq!(answer["status"], "cancelled", "{answer}");
+        assert_eq!(answer.status, RunEnd::Cancelled, "{answer:?}");
         let jobs = life.runtime.block_on(life.store.jobs(9)).unwrap();
         assert_eq!(jobs.len(), 1, "{jobs:?}");
         life.kill();
@@ -158,7 +159,7 @@ fn the_job_of_a_host_that_is_away_ends_at_once() {
     wire.job();
     drop(wire);
     let answer = cancel(&life, &run).unwrap();
-    assert_eq!(answer["status"], "cancelled", "{answer}");
+    assert_eq!(answer.status, RunEnd::Cancelled, "{answer:?}");
     let (_, data) = end(&life, events);
     let error = data["steps"][0]["detail"]["error"].as_str().unwrap();
     assert!(error.contains("worker-1: cancelled by alice"), "{data}");
@@ -211,7 +212,7 @@ fn a_run_on_which_no_task_works_ends_when_it_is_cancelled() {
     let opened = life.store.update_run(&run, RunStatus::Running, 0, 1);
     life.runtime.block_on(opened).unwrap();
     let answer = cancel(&life, &run).unwrap();
-    assert_eq!(answer["status"], "cancelled", "{answer}");
+    assert_eq!(answer.status, RunEnd::Cancelled, "{answer:?}");
     life.kill();
 }
 
@@ -301,15 +302,16 @@ fn runs_are_listed_with_their_step_and_who_cancelled_them() {
         ..v1::ShowRequest::default()
     };
     let listed = life.runtime.block_on(life.backend.show(request)).unwrap();
-    assert_eq!(newest_run(&life).id.as_str(), listed[0]["run"]);
+    let listed = halite_api::from_text::<RunList>(&listed.json).unwrap().runs;
+    assert_eq!(newest_run(&life).id, listed[0].run);
     assert_eq!(
-        (&listed[0]["status"], &listed[0]["step"]),
-        (&json!("running"), &json!("step"))
+        (&listed[0].status, listed[0].step.as_deref()),
+        (&RunEnd::Running, Some("step"))
     );
     assert_eq!(
-        (&listed[1]["status"], &listed[1]["cancelledBy"]),
-        (&json!("cancelled"), &json!("alice"))
+        (&listed[1].status, listed[1].cancelled_by.as_deref()),
+        (&RunEnd::Cancelled, Some("alice"))
     );
-    assert_eq!(listed[1]["step"], Value::Null);
+    assert_eq!(listed[1].step, None);
     life.kill();
 }

@@ -83,7 +83,7 @@ fn a_run_that_waits_for_the_end_of_the_isolation_can_be_cancelled() {
     life.runtime.block_on(waits(&mut events));
     let cancelled = life.backend.cancel_run(&run, "alice");
     let answer = life.runtime.block_on(cancelled).unwrap();
-    assert_eq!(answer["status"], "cancelled", "{answer}");
+    assert_eq!(answer.status, halite_api::RunStatus::Cancelled);
     life.kill();
 }
 

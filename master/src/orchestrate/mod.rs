@@ -51,6 +51,7 @@ mod stall_fixture;
 #[cfg(test)]
 mod stall_tests;
 mod state_step;
+mod step_detail;
 mod step_options;
 mod step_runner;
 mod steps_watch;
@@ -66,6 +67,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use halite_api::EventData;
 use halite_cluster::kubernetes::compare::merge;
 use halite_core::event_stream::EventStream;
 use halite_core::names::MASTER;
@@ -89,6 +91,7 @@ use self::record::Recorder;
 use self::step_runner::StepRunner;
 
 pub(crate) use self::preflight::ignored;
+pub(crate) use self::record::document as step;
 
 /// The pauses before a run continues that could not be recorded.
 const AGAIN: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(8));
@@ -237,11 +240,9 @@ impl Orchestrator {
         if let Created::Existing(run) = store.create_run(&run, &steps).await? {
             return Ok(run.id);
         }
-        let event = json!({"id": run.id, "sls": run.sls, "test": run.test, "operator": run.operator,
-            "steps": steps.iter().map(|step| step.name.as_str()).collect::<Vec<_>>()});
-        let tag = format!("halite/run/{}/new", run.id);
+        let created = EventData::RunCreated(steps_watch::created(&run, &steps));
         // The run is stored: it begins, and those who watch it read the store.
-        if let Err(error) = self.jobs.app().events.publish(&tag, &event).await {
+        if let Err(error) = self.jobs.app().events.publish(&created).await {
             tracing::error!(run = %run.id, error = chain(&error), "cannot store the event of a run");
         }
         tracing::info!(run = %run.id, sls = %run.sls, operator = %run.operator, "orchestration started");
@@ -361,13 +362,10 @@ impl Orchestrator {
             cancelled_by,
             ..run
         };
-        let summary = steps_watch::summary(&ended, &store.steps(&ended.id).await?);
-        let tag = format!("halite/run/{}/done", ended.id);
-        self.jobs
-            .app()
-            .events
-            .publish_last(&tag, &summary, i32::from(!succeeded))
-            .await?;
+        let steps = store.steps(&ended.id).await?;
+        let ended = EventData::RunEnded(Box::new(steps_watch::summary(&ended, &steps)));
+        let events = &self.jobs.app().events;
+        events.publish_last(&ended, i32::from(!succeeded)).await?;
         Ok(())
     }
 }

@@ -167,7 +167,7 @@ impl StepRunner<'_> {
         if !skips_offline(chunk)? || self.is_reachable(node).await? {
             return Ok(None);
         }
-        self.recorder.note(index, "left_out", json!([node])).await?;
+        self.recorder.note(index, "leftOut", json!([node])).await?;
         let comment = format!("{node} is not connected, so it is left out");
         Ok(Some((Map::new(), comment)))
     }

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use halite_api::{EventData, RunJob, RunStep, StepWait, Time};
 use halite_core::refusal::Refusal;
 use halite_etcd::Wait;
 use halite_fleet::jobs::Jobs;
@@ -14,6 +15,7 @@ use halite_store::{Run, RunStatus, Step, StepStatus};
 use serde_json::{Map, Value, json};
 
 use super::cancel::Cancellation;
+use super::step_detail::detail;
 use super::usual::usual;
 
 /// Records the steps of one run.
@@ -117,11 +119,13 @@ impl Recorder {
         self.change(index, false, |step| step.detail_json = text)
             .await?;
         let name = self.step(index).map(|step| step.name).unwrap_or_default();
-        let event = json!({"id": self.run.id, "jid": jid, "step": name, "index": index});
-        self.jobs
-            .app()
-            .events
-            .announce(&format!("halite/run/{}/job", self.run.id), &event, None);
+        let made = EventData::RunJob(RunJob {
+            run: self.run.id.clone(),
+            job: jid.clone(),
+            step: name,
+            index: u32::try_from(index).unwrap_or(u32::MAX),
+        });
+        self.jobs.app().events.announce(&made, None);
         Ok(())
     }
 
@@ -155,11 +159,18 @@ impl Recorder {
     ) -> Result<(), Failure> {
         self.note(index, "waits", json!(wait.to_string())).await?;
         let name = self.step(index).map(|step| step.name).unwrap_or_default();
-        let event = json!({"id": self.run.id, "step": name, "until": wait.until, "because": wait.because,
-            "seconds": wait.since.as_secs(), "usual": usual.map(|usual| usual.as_secs()), "limit": wait.limit.as_secs(),
-            "remedy": self.with_abort(remedy)});
-        let tag = format!("halite/run/{}/wait", self.run.id);
-        self.jobs.app().events.announce(&tag, &event, None);
+        let wait = EventData::Wait(StepWait {
+            run: Some(self.run.id.clone()),
+            step: name,
+            until: wait.until.clone(),
+            because: wait.because.clone(),
+            seconds: wait.since.as_secs(),
+            usual: usual.map(|usual| usual.as_secs()),
+            limit: Some(wait.limit.as_secs()),
+            remedy: self.with_abort(remedy),
+            ..StepWait::default()
+        });
+        self.jobs.app().events.announce(&wait, None);
         Ok(())
     }
 
@@ -269,13 +280,8 @@ impl Recorder {
                 .map_err(Refusal::from),
         )?;
         if publish {
-            let tag = format!("halite/run/{}/step", self.run.id);
-            let published = self
-                .jobs
-                .app()
-                .events
-                .publish(&tag, &step_data(&step, total))
-                .await;
+            let data = EventData::RunStep(Box::new(step_data(&step, total)));
+            let published = self.jobs.app().events.publish(&data).await;
             self.checked(published.map(|_| ()).map_err(Refusal::from))?;
         }
         Ok(())
@@ -290,14 +296,29 @@ impl Recorder {
     }
 }
 
-/// The data of a `step` event. Statuses are `running`, `succeeded`, `failed`, `skipped`.
-pub(super) fn step_data(step: &Step, total: usize) -> Value {
-    let detail: Value = serde_json::from_str(&step.detail_json).unwrap_or_default();
+/// The data of a `step` event.
+pub(super) fn step_data(step: &Step, total: usize) -> RunStep {
+    RunStep {
+        run: step.run.clone(),
+        total,
+        step: document(step),
+    }
+}
+
+/// A step as documents and events have it.
+pub(crate) fn document(step: &Step) -> halite_api::Step {
     #[expect(clippy::cast_precision_loss, reason = "a step takes less than 2^52 ms")]
     let seconds = match (step.started, step.ended) {
         (Some(started), Some(ended)) => Some((ended - started) as f64 / 1000.0),
         _ => None,
     };
-    json!({"run": step.run, "index": step.index, "total": total, "id": step.name, "status": step.status.as_str(),
-        "seconds": seconds, "detail": detail})
+    halite_api::Step {
+        index: step.index,
+        name: step.name.clone(),
+        status: step.status.as_str().into(),
+        started: step.started.map(Time::from_millis),
+        ended: step.ended.map(Time::from_millis),
+        seconds,
+        detail: detail(step),
+    }
 }

@@ -109,7 +109,7 @@ pub(super) async fn begin(life: &Life, sls: &str) -> (JobId, EventStream) {
         let event = events.next().await.expect("it waits").unwrap();
         assert!(!event.last, "{sls} ended: {}", event.data_json);
         let data: Value = serde_json::from_str(&event.data_json).unwrap();
-        if data["status"] == "running" && data["id"] != "turn" {
+        if data["step"]["status"] == "running" && data["step"]["name"] != "turn" {
             let run = data["run"].as_str().unwrap().parse();
             return (run.unwrap(), events);
         }

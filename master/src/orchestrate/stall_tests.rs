@@ -121,7 +121,7 @@ fn each_stall_is_reported_after_ten_seconds_with_its_text_and_a_verb() {
         }
         let abort = format!(
             "`ctl orchestrate cancel {}` ends this run",
-            report["id"].as_str().unwrap()
+            report["run"].as_str().unwrap()
         );
         assert!(!verbs.is_empty() && remedy.ends_with(&abort), "{report}");
         let seconds = report["seconds"].as_u64().unwrap();

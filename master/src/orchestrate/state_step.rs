@@ -169,7 +169,7 @@ impl StepRunner<'_> {
         });
         if missing.is_some() {
             self.recorder
-                .note(index, "left_out", json!(left_out))
+                .note(index, "leftOut", json!(left_out))
                 .await?;
             tracing::warn!(run = %self.run.id, step = %chunk.id, ?left_out, "minions are not connected and left out");
         }

@@ -3,16 +3,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use halite_api::{EventData, EventTag, RunCreated, RunEnded, RunStep};
 use halite_core::event_stream;
 use halite_core::event_stream::{EventStream, Stop, Watched, Watcher};
 use halite_core::refusal::Refusal;
 use halite_fleet::jobs::Jobs;
 use halite_proto::ids::JobId;
-use halite_store::{Event, Millis, Run, RunStatus, Step, StepStatus};
-use serde_json::{Value, json};
+use halite_store::{Event, Run, RunStatus, Step, StepStatus};
 use tokio::sync::broadcast::Receiver;
 
-use super::record::step_data;
+use super::record::{document, step_data};
 
 /// The events of a run. `bus` must have been subscribed to before the run was started or found.
 pub(super) fn follow(jobs: Arc<Jobs>, run: JobId, bus: Receiver<Event>) -> EventStream {
@@ -37,7 +37,7 @@ struct WatchedRun {
     /// The prefix of the tags of its events.
     prefix: String,
     /// The last reported status of each step.
-    reported: BTreeMap<u64, String>,
+    reported: BTreeMap<u32, halite_api::StepStatus>,
     /// The jobs of the run.
     jids: BTreeSet<JobId>,
     introduced: bool,
@@ -46,27 +46,25 @@ struct WatchedRun {
 impl WatchedRun {
     /// Notes jobs of the run; false for an event that repeats what the store reported already.
     fn is_news(&mut self, event: &Event) -> bool {
-        let data: Value = serde_json::from_str(&event.data_json).unwrap_or_default();
-        if event.tag.ends_with("/job") {
-            self.jids.extend(data.get("jid").and_then(id));
-            return true;
-        }
-        match (
-            data.get("index").and_then(Value::as_u64),
-            data.get("status").and_then(Value::as_str),
-        ) {
-            (Some(index), Some(status)) => {
-                self.reported.insert(index, status.to_owned()).as_deref() != Some(status)
+        match event.data() {
+            EventData::RunJob(made) => {
+                self.jids.insert(made.job);
+                true
             }
-            _ => !event.tag.ends_with("/new"),
+            EventData::RunStep(step) => self.is_new_status(&step),
+            EventData::RunCreated(_) => false,
+            _ => true,
         }
     }
 
+    /// Notes the status of a step; false for one that was reported already.
+    fn is_new_status(&mut self, step: &RunStep) -> bool {
+        let status = step.step.status.clone();
+        self.reported.insert(step.step.index, status.clone()) != Some(status)
+    }
+
     fn is_of_our_jobs(&self, tag: &str) -> bool {
-        let jid = tag
-            .strip_prefix("halite/job/")
-            .and_then(|rest| rest.split('/').next());
-        jid.is_some_and(|jid| self.jids.contains(jid))
+        matches!(EventTag::parse(tag), EventTag::Job { job, .. } if self.jids.contains(&job))
     }
 }
 
@@ -78,10 +76,9 @@ impl Watched for WatchedRun {
         let steps = store.steps(&self.run).await.map_err(Refusal::from)?;
         if !self.introduced {
             self.introduced = true;
-            let names: Vec<&str> = steps.iter().map(|step| step.name.as_str()).collect();
-            let data = json!({"id": run.id, "sls": run.sls, "test": run.test, "operator": run.operator, "steps": names});
+            let data = EventData::RunCreated(created(&run, &steps));
             watcher
-                .report(event(&run.id, "new", run.created, &data, None))
+                .report(Event::unstored(run.created, &data, None))
                 .await?;
         }
         for step in steps
@@ -89,23 +86,11 @@ impl Watched for WatchedRun {
             .filter(|step| step.status != StepStatus::Waiting)
         {
             let data = step_data(step, steps.len());
-            let jobs = data
-                .pointer("/detail/jobs")
-                .and_then(Value::as_array)
-                .cloned()
-                .unwrap_or_default();
-            self.jids.extend(jobs.iter().filter_map(id));
-            let status = step.status.as_str().to_owned();
-            if self
-                .reported
-                .insert(u64::from(step.index), status.clone())
-                .as_deref()
-                != Some(status.as_str())
-            {
+            self.jids.extend(data.step.detail.jobs.iter().cloned());
+            if self.is_new_status(&data) {
                 let at = step.ended.or(step.started).unwrap_or(run.created);
-                watcher
-                    .report(event(&run.id, "step", at, &data, None))
-                    .await?;
+                let data = EventData::RunStep(Box::new(data));
+                watcher.report(Event::unstored(at, &data, None)).await?;
             }
         }
         if run.status != RunStatus::Running {
@@ -125,38 +110,31 @@ impl Watched for WatchedRun {
     }
 }
 
-/// The id of a job in an event or a step.
-fn id(value: &Value) -> Option<JobId> {
-    value.as_str()?.parse().ok()
+fn conclusion(run: &Run, steps: &[Step]) -> Event {
+    let retcode = i32::from(run.status != RunStatus::Succeeded);
+    let data = EventData::RunEnded(Box::new(summary(run, steps)));
+    Event::unstored(run.changed, &data, Some(retcode))
 }
 
-fn event(run: &JobId, what: &str, time: Millis, data: &Value, last: Option<i32>) -> Event {
-    Event {
-        seq: 0,
-        tag: format!("halite/run/{run}/{what}"),
-        time,
-        data_json: data.to_string(),
-        last: last.is_some(),
-        retcode: last.unwrap_or(0),
+/// The data of a `new` event.
+pub(super) fn created(run: &Run, steps: &[Step]) -> RunCreated {
+    RunCreated {
+        run: run.id.clone(),
+        sls: run.sls.clone(),
+        test: run.test,
+        operator: run.operator.clone(),
+        steps: steps.iter().map(|step| step.name.clone()).collect(),
     }
 }
 
-fn conclusion(run: &Run, steps: &[Step]) -> Event {
-    let retcode = i32::from(run.status != RunStatus::Succeeded);
-    event(
-        &run.id,
-        "done",
-        run.changed,
-        &summary(run, steps),
-        Some(retcode),
-    )
-}
-
 /// The data of a `done` event.
-pub(super) fn summary(run: &Run, steps: &[Step]) -> Value {
-    let (total, status) = (steps.len(), run.status);
-    let by = run.cancelled_by.as_deref();
-    let by = by.filter(|_| status == RunStatus::Cancelled);
-    json!({"id": run.id, "status": status.as_str(), "cancelledBy": by, "retcode": i32::from(status != RunStatus::Succeeded),
-        "steps": steps.iter().map(|step| step_data(step, total)).collect::<Vec<_>>()})
+pub(super) fn summary(run: &Run, steps: &[Step]) -> RunEnded {
+    let by = run.cancelled_by.clone();
+    RunEnded {
+        run: run.id.clone(),
+        status: run.status.as_str().into(),
+        cancelled_by: by.filter(|_| run.status == RunStatus::Cancelled),
+        retcode: i32::from(run.status != RunStatus::Succeeded),
+        steps: steps.iter().map(document).collect(),
+    }
 }

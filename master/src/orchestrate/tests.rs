@@ -80,7 +80,7 @@ fn statuses(events: &[v1::Event]) -> Vec<(String, String)> {
         .as_array()
         .unwrap()
         .iter()
-        .map(|step| (text(&step["id"]), text(&step["status"])))
+        .map(|step| (text(&step["name"]), text(&step["status"])))
         .collect()
 }
 
@@ -222,7 +222,7 @@ fn a_host_that_is_down_does_not_hold_up_another() {
     let done: Value = serde_json::from_str(&events.last().unwrap().data_json).unwrap();
     assert_eq!(events.last().unwrap().retcode, 0, "{done}");
     assert_eq!(
-        done["steps"][0]["detail"]["left_out"],
+        done["steps"][0]["detail"]["leftOut"],
         json!(["bootstrap-1"])
     );
     let comment = done["steps"][0]["detail"]["comment"].as_str().unwrap();
@@ -363,7 +363,7 @@ fn a_failed_step_is_not_repeated_while_the_end_of_its_run_cannot_be_recorded() {
             loop {
                 let event = stream.next().await.unwrap().unwrap();
                 let data: Value = serde_json::from_str(&event.data_json).unwrap();
-                if data["status"] == "failed" {
+                if data["step"]["status"] == "failed" {
                     break;
                 }
             }
@@ -473,7 +473,7 @@ fn those_who_watch_a_run_hear_what_a_step_waits_for() {
             &json!(4),
             &json!(format!(
                 "enrol it; `ctl orchestrate cancel {}` ends this run",
-                waits["id"].as_str().unwrap()
+                waits["run"].as_str().unwrap()
             ))
         )
     );

@@ -9,6 +9,7 @@ mod operator;
 mod roles;
 mod shares;
 mod standby;
+mod watch;
 
 use std::future::Future;
 use std::sync::Arc;

@@ -22,14 +22,14 @@ use halite_proto::v1::{
     CreateTokenReply, CreateTokenRequest, Document, Event, HandOverRequest, KubeconfigReply,
     KubeconfigRequest, ListJobsRequest, ListKeysRequest, ListOperatorsRequest, ListTokensRequest,
     OrchestrateRequest, ReadAuditRequest, RevokeOperatorRequest, RevokeTokenRequest, RunRequest,
-    ShowJobRequest, ShowRequest, StatusRequest,
+    ShowJobRequest, ShowRequest, StatusRequest, WatchRequest,
 };
-use serde_json::Value;
 
 use super::added::{command, named};
 use super::roles::{check_function, check_pillar, withhold};
+use super::watch::watch;
 use super::{Call, Services, caller_id, status};
-use crate::operator::{audit, hand_over, kubeconfig};
+use crate::operator::{audit, document, hand_over, kubeconfig};
 use crate::orchestrate::ignored;
 
 /// The number of listed jobs: default and maximum.
@@ -37,12 +37,6 @@ const JOBS: (u32, u32) = (20, 1000);
 
 type Parts = Pin<Box<dyn Stream<Item = Result<BackupPart, Status>> + Send>>;
 type Events = Pin<Box<dyn Stream<Item = Result<Event, Status>> + Send>>;
-
-fn document(value: &Value) -> Document {
-    Document {
-        json: value.to_string(),
-    }
-}
 
 fn events(stream: EventStream) -> Events {
     Box::pin(stream.map(|event| event.map_err(status)))
@@ -68,11 +62,8 @@ impl Operator for Services {
             format!("{} {}", request.what, request.target),
         );
         let backend = Arc::clone(&self.backend);
-        self.audited(
-            call,
-            async move { Ok(document(&backend.show(request).await?)) },
-        )
-        .await
+        self.audited(call, async move { backend.show(request).await })
+            .await
     }
 
     type RunStream = Events;
@@ -196,6 +187,21 @@ impl Operator for Services {
         .await
     }
 
+    type WatchStream = Events;
+
+    async fn watch(
+        &self,
+        request: Request<WatchRequest>,
+    ) -> Result<Response<Self::WatchStream>, Status> {
+        let peer = Peer::of(&request)?;
+        let request = request.get_ref().clone();
+        let call = Call::new(peer, "Operator/Watch", request.prefix.clone());
+        self.counted(call, async {
+            Ok(events(watch(&self.app, peer.role, request)))
+        })
+        .await
+    }
+
     async fn list_jobs(
         &self,
         request: Request<ListJobsRequest>,
@@ -208,7 +214,7 @@ impl Operator for Services {
         let call = Call::new(peer, "Operator/ListJobs", String::new());
         self.counted(call, async {
             let jobs = self.backend.list_jobs(limit).await?;
-            Ok(document(&withhold(peer, jobs)))
+            Ok(document(&withhold(peer.role, jobs)))
         })
         .await
     }
@@ -222,7 +228,7 @@ impl Operator for Services {
         let call = Call::new(peer, "Operator/ShowJob", job.clone());
         self.counted(call, async {
             let job = self.backend.show_job(&job.parse()?).await?;
-            Ok(document(&withhold(peer, job)))
+            Ok(document(&withhold(peer.role, job)))
         })
         .await
     }

@@ -1,11 +1,12 @@
 //! Roles where the table of methods does not say enough: by function, and in what is shown of past
 //! jobs.
 
+use halite_api::{EventData, Job, JobList, JobOrRun, Run};
 use halite_fleet::jobs::function::Function;
 use halite_proto::role::Role;
 use halite_proto::tonic::Status;
 use halite_proto::transport::Peer;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 /// Refuses a function that the operator's role does not allow. One that does not exist is refused
 /// with its name later.
@@ -44,50 +45,107 @@ fn require(peer: &Peer, least: Role, what: &str) -> Result<(), Status> {
     }
 }
 
-/// Takes out of documents about jobs and runs what only an administrator may see: arguments and
-/// returns of commands, and pillar values of orchestrations. Both may have secrets that no
-/// declaration names.
-pub(super) fn withhold(peer: &Peer, mut document: Value) -> Value {
-    if peer.role == Some(Role::Admin) {
-        return document;
-    }
-    match &mut document {
-        Value::Array(jobs) => jobs.iter_mut().for_each(withhold_one),
-        job => withhold_one(job),
+/// The reason that a document names where it withholds something.
+fn withheld() -> String {
+    format!(
+        "arguments, returns and pillar values take the role {}",
+        Role::Admin
+    )
+}
+
+/// Returns whether what a function gets and returns is for administrators only. A function of another
+/// version may be anything.
+pub(super) fn is_confidential(function: &str) -> bool {
+    Function::find(function).map_or(true, |function| function.role == Role::Admin)
+}
+
+/// A record about jobs or runs, of which only an administrator may see everything: arguments and
+/// returns of commands and pillar values of orchestrations may have secrets that no declaration names.
+pub(super) trait Withhold: Sized {
+    /// Takes out what only an administrator may see.
+    fn withhold(&mut self);
+}
+
+/// The document as a caller with this role may see it.
+pub(super) fn withhold<T: Withhold>(role: Option<Role>, mut document: T) -> T {
+    if role != Some(Role::Admin) {
+        document.withhold();
     }
     document
 }
 
-fn withhold_one(job: &mut Value) {
-    let function = job["function"].as_str();
-    let is_command = function.is_some_and(|name| {
-        // A function of another version may be anything.
-        Function::find(name).map_or(true, |function| function.role == Role::Admin)
-    });
-    if is_command {
-        job["args"] = Value::Null;
-        let returns = job.get_mut("returns").and_then(Value::as_array_mut);
-        for part in returns.into_iter().flatten() {
-            part["return"] = Value::Null;
-            if part["error"].as_str().is_some_and(|text| !text.is_empty()) {
-                part["error"] = json!("withheld");
+impl Withhold for Job {
+    fn withhold(&mut self) {
+        if !is_confidential(&self.function) {
+            return;
+        }
+        self.args = None;
+        for part in self.returns.iter_mut().flatten() {
+            part.answer = None;
+            if part.error.is_some() {
+                part.error = Some("withheld".to_owned());
             }
         }
+        self.withheld = Some(withheld());
     }
-    if job.get("pillar").is_some() {
-        job["pillar"] = Value::Null;
+}
+
+impl Withhold for Run {
+    fn withhold(&mut self) {
+        self.pillar = None;
+        self.withheld = Some(withheld());
     }
-    if is_command || job.get("pillar").is_some() {
-        job["withheld"] = json!(format!(
-            "arguments, returns and pillar values take the role {}",
-            Role::Admin
-        ));
+}
+
+/// An event, with the function of the job that it is about, if that is known.
+pub(super) struct News {
+    /// The function; none for an event that is about no job, or about one that the store has not got any more.
+    pub function: Option<String>,
+    /// The data.
+    pub data: EventData,
+}
+
+impl Withhold for News {
+    fn withhold(&mut self) {
+        let function = self.function.as_deref();
+        let is_confidential = function.is_none_or(is_confidential);
+        match &mut self.data {
+            // A short output can be guessed by its digest.
+            EventData::PartReturned(part) if is_confidential => {
+                part.answer = None;
+                part.error = None;
+                part.digest = None;
+            }
+            EventData::StateProgress(progress) if is_confidential => progress.state = None,
+            // Of another version: it may be anything.
+            EventData::Other(value) => *value = Value::Null,
+            _ => {}
+        }
+    }
+}
+
+impl Withhold for JobList {
+    fn withhold(&mut self) {
+        self.jobs.iter_mut().for_each(Withhold::withhold);
+    }
+}
+
+impl Withhold for JobOrRun {
+    fn withhold(&mut self) {
+        match self {
+            Self::Job(job) => job.withhold(),
+            Self::Run(run) => run.withhold(),
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use std::net::{Ipv4Addr, SocketAddr};
+
+    use halite_api::{JobPart, JobStatus, MinionAnswer, PartState, RunStatus, Time, to_text};
+    use halite_proto::ids::JobId;
+    use serde_json::json;
 
     use super::*;
 
@@ -121,27 +179,70 @@ mod tests {
 
     #[test]
     fn what_a_command_was_and_printed_is_for_administrators() {
-        let command = json!({
-            "function": "cmd.run", "args": ["echo pw"],
-            "returns": [{"minion": "a", "retcode": 0, "return": "pw", "error": "pw"}],
-        });
-        let ping = json!({"function": "test.ping", "args": {}, "returns": [{"return": true}]});
-        let run = json!({"run": "1", "pillar": {"password": "pw"}, "steps": []});
-        for document in [
-            command.clone(),
-            json!([ping.clone(), command.clone()]),
-            run.clone(),
-        ] {
-            for role in [Role::Viewer, Role::Deployer] {
-                let shown = withhold(&peer(Some(role)), document.clone()).to_string();
-                assert!(!shown.contains("pw"), "{shown}");
-                assert!(shown.contains("take the role admin"), "{shown}");
+        let part = |answer: Value, error: Option<&str>| JobPart {
+            minion: "a".parse().unwrap(),
+            state: PartState::Returned,
+            retcode: Some(0),
+            error: error.map(str::to_owned),
+            answer: Some(MinionAnswer(answer)),
+            sent: None,
+            started: None,
+            ended: None,
+        };
+        let job = |function: &str, args: Value, part: JobPart| Job {
+            job: JobId::from_number(1),
+            function: function.to_owned(),
+            args: Some(args),
+            test: false,
+            operator: "root".to_owned(),
+            target: "*".to_owned(),
+            minions: Vec::new(),
+            order: Vec::new(),
+            created: Time::from_millis(0),
+            status: JobStatus::Finished,
+            retcode: Some(0),
+            finished: None,
+            bundle: None,
+            withheld: None,
+            returns: Some(vec![part]),
+        };
+        let command = job("cmd.run", json!(["echo pw"]), part(json!("pw"), Some("pw")));
+        let ping = job("test.ping", json!({}), part(json!(true), None));
+        let run = Run {
+            run: JobId::from_number(1),
+            sls: "custom".to_owned(),
+            pillar: Some(json!({"password": "pw"})),
+            test: false,
+            operator: "root".to_owned(),
+            status: RunStatus::Running,
+            cancelled_by: None,
+            created: Time::from_millis(0),
+            changed: Time::from_millis(0),
+            withheld: None,
+            steps: Vec::new(),
+        };
+        let one = JobOrRun::Job(Box::new(command.clone()));
+        let run = JobOrRun::Run(Box::new(run));
+        let list = JobList {
+            jobs: vec![ping.clone(), command],
+        };
+        for role in Role::ALL {
+            let seen = |document: &JobOrRun| to_text(&withhold(Some(role), document.clone()));
+            let shown = [
+                seen(&one),
+                seen(&run),
+                to_text(&withhold(Some(role), list.clone())),
+            ];
+            for shown in shown {
+                let is_admin = role == Role::Admin;
+                assert_eq!(shown.contains("pw"), is_admin, "{role}: {shown}");
+                assert_eq!(
+                    shown.contains("take the role admin"),
+                    !is_admin,
+                    "{role}: {shown}"
+                );
             }
-            assert_eq!(
-                withhold(&peer(Some(Role::Admin)), document.clone()),
-                document
-            );
         }
-        assert_eq!(withhold(&peer(Some(Role::Viewer)), ping.clone()), ping);
+        assert_eq!(withhold(Some(Role::Viewer), ping.clone()), ping);
     }
 }

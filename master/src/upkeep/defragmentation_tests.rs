@@ -15,7 +15,6 @@ use halite_states::shipped::DEFRAG_ETCD;
 use halite_store::{AuditFilter, Job, JobStatus, Millis, Run};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
-use serde_json::Value;
 
 use super::defragmentation::{Defragmentation, LOOK, SETTLE};
 use super::history::OPERATOR;
@@ -159,11 +158,10 @@ impl World {
     fn findings(&self) -> Vec<String> {
         let status = self.life.runtime.block_on(self.life.backend.status());
         let status = status.unwrap();
-        let checks = status["health"]["checks"].as_array().unwrap();
-        let own = checks.iter().find(|check| check["name"] == "etcd-defrag");
-        let findings = own.unwrap()["findings"].as_array().unwrap();
-        let text = |finding: &Value| finding["message"].as_str().unwrap().to_owned();
-        findings.iter().map(text).collect()
+        let mut checks = status.health.checks.into_iter();
+        let own = checks.find(|check| check.name == "etcd-defrag");
+        let findings = own.unwrap().findings.into_iter();
+        findings.map(|finding| finding.message).collect()
     }
 }
 

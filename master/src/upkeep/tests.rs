@@ -9,7 +9,7 @@ use halite_fleet::jobs::NewJob;
 use halite_fleet::jobs::function::RENEW;
 use halite_proto::ids::MinionId;
 use halite_store::{AuditFilter, Job, Millis};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::history::{self, OPERATOR};
 use super::schedule::{AGAIN, BUSY, LOOK, SETTLE, SETTLING, SOON, Trial};
@@ -124,13 +124,10 @@ impl World {
     fn findings(&self) -> Vec<String> {
         let status = self.life.runtime.block_on(self.life.backend.status());
         let status = status.unwrap();
-        let checks = status["health"]["checks"].as_array().unwrap();
-        let own = checks
-            .iter()
-            .find(|check| check["name"] == "certificates-renewed");
-        let findings = own.unwrap()["findings"].as_array().unwrap();
-        let text = |finding: &Value| finding["message"].as_str().unwrap().to_owned();
-        findings.iter().map(text).collect()
+        let mut checks = status.health.checks.into_iter();
+        let own = checks.find(|check| check.name == "certificates-renewed");
+        let findings = own.unwrap().findings.into_iter();
+        findings.map(|finding| finding.message).collect()
     }
 }
 

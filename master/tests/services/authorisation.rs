@@ -171,6 +171,7 @@ async fn call(method: &str, channel: Channel, key: &PrivateKey, id: &str) -> Res
             while parts.message().await?.is_some() {}
             Ok(())
         }
+        "Operator/Watch" => operator.watch(v1::WatchRequest::default()).await.map(drop),
         other => panic!("this test cannot call {other}: add it here"),
     }
 }

@@ -1,11 +1,13 @@
 //! etcd in a minion's view, and the secrets of the way to an external one.
 
+use std::collections::BTreeMap;
+
 use halite_secrets::reference;
-use serde_json::{Value, json};
+use serde::Serialize;
 
 use crate::cluster::Cluster;
 use crate::declaration::Declaration;
-use crate::etcd::{CLIENT_KEY, Placement};
+use crate::etcd::{CLIENT_KEY, Defrag, Mode, Placement};
 use crate::node::Node;
 use crate::role::Role;
 
@@ -24,25 +26,46 @@ pub(super) fn secret(cluster: &Cluster, path: &str) -> Option<String> {
     Some(client?.key)
 }
 
-/// The part of the view about etcd. A host that may not see the key has no use for its certificate.
-pub(super) fn view(declaration: &Declaration, allowed: impl Fn(&str) -> bool) -> Value {
+/// The part of the view about etcd.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct View<'a> {
+    placement: Placement,
+    mode: Mode,
+    external: Option<External<'a>>,
+    /// Those that the API servers use where members are on hosts of their own.
+    servers: Option<Vec<String>>,
+    extra_args: &'a BTreeMap<String, String>,
+    defrag: &'a Defrag,
+}
+
+#[derive(Debug, Serialize)]
+struct External<'a> {
+    endpoints: &'a [String],
+    ca: &'a str,
+    certificate: Option<String>,
+    key: Option<String>,
+}
+
+/// Returns the part of the view. A host that may not see the key has no use for its certificate.
+pub(super) fn view(declaration: &Declaration, allowed: impl Fn(&str) -> bool) -> View<'_> {
     let cluster = &declaration.cluster;
     let etcd = &cluster.etcd;
     let is_client = allowed(CLIENT_KEY);
     let client = cluster.external_client().filter(|_| is_client);
-    json!({
-        "placement": etcd.placement,
-        "mode": etcd.mode,
-        "external": cluster.external_etcd().map(|external| json!({
-            "endpoints": external.endpoints,
-            "ca": external.ca,
-            "certificate": client.map(|client| client.certificate),
-            "key": is_client.then(|| reference::for_path(CLIENT_KEY)),
-        })),
-        "servers": (etcd.placement == Placement::Dedicated).then(|| servers(declaration)),
-        "extraArgs": etcd.extra_args,
-        "defrag": etcd.defrag,
-    })
+    View {
+        placement: etcd.placement,
+        mode: etcd.mode,
+        external: cluster.external_etcd().map(|external| External {
+            endpoints: &external.endpoints,
+            ca: &external.ca,
+            certificate: client.map(|client| client.certificate),
+            key: is_client.then(|| reference::for_path(CLIENT_KEY)),
+        }),
+        servers: (etcd.placement == Placement::Dedicated).then(|| servers(declaration)),
+        extra_args: &etcd.extra_args,
+        defrag: &etcd.defrag,
+    }
 }
 
 /// The URLs that the API servers use where members are on hosts of their own: those of the members

@@ -1,6 +1,6 @@
 //! The proxy in a minion's view.
 
-use serde_json::{Value, json};
+use serde::Serialize;
 
 use crate::cluster::Cluster;
 
@@ -31,21 +31,33 @@ fn without(cluster: &Cluster) -> Vec<String> {
 }
 
 /// The part of the view about the proxy.
-pub(super) fn view(cluster: &Cluster) -> Value {
-    let bare = |url: &Option<String>| {
-        url.as_deref()
-            .map(|url| url.trim_end_matches('/').to_owned())
-    };
-    json!({
-        "http": bare(&cluster.proxy.http),
-        "https": bare(&cluster.proxy.https),
-        "noProxy": without(cluster),
-    })
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct View<'a> {
+    http: Option<&'a str>,
+    https: Option<&'a str>,
+    no_proxy: Vec<String>,
+}
+
+/// Returns the part of the view.
+pub(super) fn view(cluster: &Cluster) -> View<'_> {
+    View {
+        http: bare(cluster.proxy.http.as_ref()),
+        https: bare(cluster.proxy.https.as_ref()),
+        no_proxy: without(cluster),
+    }
+}
+
+/// A URL without the slash at its end.
+fn bare(url: Option<&String>) -> Option<&str> {
+    url.map(|url| url.trim_end_matches('/'))
 }
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "a test's panic is its report")]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]
@@ -58,8 +70,10 @@ mod tests {
         }))
         .unwrap();
         let view = view(&cluster);
-        assert_eq!(view["http"], Value::Null);
-        assert_eq!(view["https"], "http://proxy.corp:3128");
+        assert_eq!(
+            (view.http, view.https),
+            (None, Some("http://proxy.corp:3128"))
+        );
         let wanted = [
             "localhost",
             "127.0.0.0/8",
@@ -74,6 +88,6 @@ mod tests {
             ".k8s.corp",
             ".corp",
         ];
-        assert_eq!(view["noProxy"], json!(wanted));
+        assert_eq!(view.no_proxy, wanted);
     }
 }

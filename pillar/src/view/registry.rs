@@ -1,15 +1,17 @@
 //! The site registry in a minion's view, and the texts with its passwords.
 
+use std::net::Ipv4Addr;
+
 use base64::engine::general_purpose::{GeneralPurpose, NO_PAD, STANDARD};
 use base64::{Engine as _, alphabet};
 use halite_secrets::reference;
-use serde_json::{Value, json};
+use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 
 use crate::cluster::Cluster;
 use crate::declaration::Declaration;
 use crate::node::Node;
-use crate::registry::{DATA, HTPASSWD, LONGEST_PASSWORD, PORT, PULL};
+use crate::registry::{DATA, HTPASSWD, LONGEST_PASSWORD, PORT, PULL, RegistryBackup};
 
 /// The cost factor of bcrypt. The registry computes it at every request, which takes 10 ms with
 /// this cost.
@@ -83,27 +85,45 @@ fn hash(cluster: &Cluster, user: &str, password: &str) -> Option<String> {
 }
 
 /// The part of the view about the site registry.
-pub(super) fn view(declaration: &Declaration, allowed: impl Fn(&str) -> bool) -> Value {
+#[derive(Debug, Serialize)]
+pub(super) struct View<'a> {
+    enabled: bool,
+    node: Option<&'a str>,
+    address: Option<Ipv4Addr>,
+    name: String,
+    port: u16,
+    data: &'static str,
+    /// A reference to the file of users.
+    htpasswd: Option<String>,
+    /// A reference to the name and password with which hosts pull.
+    pull: Option<String>,
+    backup: &'a RegistryBackup,
+}
+
+/// Returns the part of the view.
+pub(super) fn view(declaration: &Declaration, allowed: impl Fn(&str) -> bool) -> View<'_> {
     let cluster = &declaration.cluster.value;
     let registry = &cluster.site_registry;
     let host = declaration.registry_host();
     let secret = |path: &str| allowed(path).then(|| reference::for_path(path));
-    json!({
-        "enabled": registry.enabled,
-        "node": host.map(|node| &node.metadata.name),
-        "address": host.and_then(|node| node.control_plane()),
-        "name": cluster.registry_name(),
-        "port": PORT,
-        "data": DATA,
-        "htpasswd": secret(HTPASSWD),
-        "pull": secret(PULL),
-        "backup": registry.backup,
-    })
+    View {
+        enabled: registry.enabled,
+        node: host.map(|node| node.metadata.name.as_str()),
+        address: host.and_then(|node| node.control_plane()),
+        name: cluster.registry_name(),
+        port: PORT,
+        data: DATA,
+        htpasswd: secret(HTPASSWD),
+        pull: secret(PULL),
+        backup: &registry.backup,
+    }
 }
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "a test's panic is its report")]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     fn cluster(password: &str) -> Cluster {

@@ -162,6 +162,21 @@ impl Site {
         )
     }
 
+    /// Sets a key of the recipe.
+    pub fn set(&mut self, key: &str, value: Value) {
+        self.recipe[key] = value;
+    }
+
+    /// Gives each image of the recipe another reference, by its component; `None` leaves it as it is.
+    pub fn rename_images(&mut self, mut reference: impl FnMut(&str) -> Option<String>) {
+        for image in self.recipe["images"].as_array_mut().into_iter().flatten() {
+            let component = image["component"].as_str().unwrap_or_default().to_owned();
+            if let Some(reference) = reference(&component) {
+                image["reference"] = reference.into();
+            }
+        }
+    }
+
     /// Records what the recipe asks for and the lock does not have.
     ///
     /// # Errors

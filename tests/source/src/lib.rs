@@ -13,6 +13,8 @@ mod dates;
 #[cfg(test)]
 mod decisions;
 #[cfg(test)]
+mod documents;
+#[cfg(test)]
 mod findings;
 #[cfg(test)]
 mod imports;

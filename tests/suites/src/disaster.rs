@@ -9,12 +9,14 @@ mod store;
 use std::fs;
 
 use anyhow::{Context as _, Result, bail, ensure};
+use halite_api::{BackupList, EtcdStatus, from_text};
 use halite_lab::cluster::{BOOTSTRAP, CTL, Cluster, DOCUMENT};
 use halite_lab::host::Host;
 use halite_lab::wait;
-use restoring::{BACK, DIRECTORY, KEY, ctl, declare, recipient};
-use serde_json::Value;
+use restoring::{BACK, DIRECTORY, KEY, MadeBackup, declare, recipient};
+use serde::Deserialize;
 
+use crate::ctl_answer;
 use crate::test::{Counts, Test};
 use crate::{etcd, guide, repair};
 
@@ -59,13 +61,11 @@ fn killed_backups(cluster: &Cluster) -> Result<Counts> {
     let host = &cluster.bootstrap;
     host.sh(&format!("rm -rf {DIRECTORY} && mkdir {DIRECTORY}"))?;
     let whole = || -> Result<usize> {
-        let list = ctl(host, &["backup", "list", DIRECTORY])?;
-        let all = list.as_array().context("no list")?;
-        for found in all {
-            let name = found["backup"].as_str().context("no name")?;
-            ctl(host, &["backup", "verify", &format!("{DIRECTORY}/{name}")])?;
+        let list: BackupList = ctl_answer::of(host, &["backup", "list", DIRECTORY])?;
+        for found in &list.backups {
+            verified(host, &format!("{DIRECTORY}/{}", found.backup))?;
         }
-        Ok(all.len())
+        Ok(list.backups.len())
     };
     for moment in 1..=10 {
         let milliseconds = 40 * moment;
@@ -73,7 +73,7 @@ fn killed_backups(cluster: &Cluster) -> Result<Counts> {
             format!("timeout -s KILL 0.{milliseconds:03} {CTL} backup create --to {DIRECTORY}");
         host.sh(&format!("{line} >/dev/null 2>&1 || true"))?;
         let before = whole()?;
-        ctl(host, &["backup", "create", "--to", DIRECTORY])?;
+        restoring::make(host)?;
         let now = whole()?;
         ensure!(
             now == before + 1,
@@ -87,6 +87,26 @@ fn killed_backups(cluster: &Cluster) -> Result<Counts> {
     })
 }
 
+/// The answer of `ctl backup verify`. The number of files is absent where the file is encrypted and
+/// no key is there.
+#[derive(Debug, Deserialize)]
+pub(crate) struct VerifiedBackup {
+    pub(crate) files: Option<u64>,
+    started: Option<StartedBackup>,
+}
+
+/// What an etcd said that was started from a backup: the backup that was made for it, if any.
+#[derive(Debug, Deserialize)]
+struct StartedBackup {
+    made: Option<String>,
+    compared: bool,
+}
+
+/// Verifies a backup.
+fn verified(host: &Host, path: &str) -> Result<VerifiedBackup> {
+    ctl_answer::plain(host, &["backup", "verify", path])
+}
+
 /// Runs ctl, which has to fail; everything that it said.
 fn refused<S: AsRef<str>>(host: &Host, words: &[S]) -> Result<String> {
     let words: Vec<&str> = words.iter().map(AsRef::as_ref).collect();
@@ -98,21 +118,20 @@ fn refused<S: AsRef<str>>(host: &Host, words: &[S]) -> Result<String> {
 }
 
 /// Runs a command of the guide about backups, with further words and its answer as JSON.
-fn of_the_guide(host: &Host, begin: &str, more: &[&str]) -> Result<Value> {
+fn of_the_guide(host: &Host, begin: &str, more: &[&str]) -> Result<String> {
     let mut words = guide::command("disaster.md", BACKUPS, begin)?;
     words.extend(more.iter().chain(&["-o", "json"]).map(ToString::to_string));
-    let text = host.run(&words)?;
-    serde_json::from_str(&text).with_context(|| format!("{}: {text}", words.join(" ")))
+    host.run(&words)
 }
 
 /// Verifies a backup by the command of the guide that has a key.
-fn verified_with_key(host: &Host, path: &str) -> Result<Value> {
+fn verified_with_key(host: &Host, path: &str) -> Result<VerifiedBackup> {
     let mut words = guide::command("disaster.md", BACKUPS, "ctl backup verify /")?;
     for (word, own) in words.iter_mut().skip(3).step_by(2).zip([path, KEY]) {
         own.clone_into(word);
     }
     let words: Vec<&str> = words.iter().skip(1).map(String::as_str).collect();
-    ctl(host, &words)
+    ctl_answer::plain(host, &words)
 }
 
 /// Unpacks a backup that is not encrypted by the line of the guide, which names no program of Halite.
@@ -135,46 +154,46 @@ fn backups(cluster: &Cluster) -> Result<Counts> {
     host.run(&["systemctl", "is-enabled", "halite-backup.timer"])?;
     host.run(&["systemctl", "start", UNIT])?;
     let list = of_the_guide(host, "ctl backup list", &[])?;
-    let newest = list.as_array().and_then(|all| all.last());
+    let list: BackupList = from_text(&list)?;
+    let newest = list.backups.last();
     let newest = newest.context("no backup in the declared directory")?;
     ensure!(
-        newest["encrypted"] == false && newest["problem"].is_null(),
-        "{list}"
+        newest.encrypted == Some(false) && newest.problem.is_none(),
+        "{list:?}"
     );
-    let verified = of_the_guide(host, "ctl backup verify", &[])?;
-    ensure!(verified["files"].as_u64() > Some(10), "{verified}");
+    let answer = of_the_guide(host, "ctl backup verify", &[])?;
+    let answer: VerifiedBackup = serde_json::from_str(&answer)?;
+    ensure!(answer.files > Some(10), "{answer:?}");
     host.run(&["systemctl", "start", "halite-backup-verify.service"])?;
-    let name = newest["backup"].as_str().context("no name")?;
-    unpacked_without_halite(host, &format!("/var/lib/halite/backup/{name}"))?;
+    let path = format!("/var/lib/halite/backup/{}", newest.backup);
+    unpacked_without_halite(host, &path)?;
 
     let before = declare(host)?;
     let made = of_the_guide(host, "ctl backup create", &["--to", DIRECTORY]);
     // What is encrypted cannot be opened here: a new backup's snapshot is started before it is.
     let encrypted = made.and_then(|made| {
-        let path = made["path"].as_str().context("no path")?;
-        let started = of_the_guide(host, "ctl backup verify --start", &[path])?;
+        let made: MadeBackup = serde_json::from_str(&made)?;
+        let started = of_the_guide(host, "ctl backup verify --start", &[&made.path])?;
+        let started: VerifiedBackup = serde_json::from_str(&started)?;
         Ok((made, started))
     });
     fs::write(host.file(DOCUMENT), before)?;
     let (made, started) = encrypted?;
-    let started = &started["started"];
-    ensure!(
-        started["made"].is_string() && started["compared"] == true,
-        "{started}"
-    );
-    let path = made["path"].as_str().context("no path")?;
-    ensure!(made["encrypted"] == true, "{made}");
+    let started = started.started.context("nothing was started")?;
+    ensure!(started.made.is_some() && started.compared, "{started:?}");
+    let path = made.path.as_str();
+    ensure!(made.encrypted, "{made:?}");
     let bytes = fs::read(host.file(path))?;
     ensure!(
         !bytes.windows(11).any(|part| part == b"PRIVATE KEY"),
         "a key can be read in the encrypted backup"
     );
     // Without the key only the digest is compared; with it, all that is in the file.
-    let verified = ctl(host, &["backup", "verify", path])?;
-    ensure!(verified["files"].is_null(), "{verified}");
+    let without = verified(host, path)?;
+    ensure!(without.files.is_none(), "{without:?}");
     restoring::put_key(host)?;
-    let verified = verified_with_key(host, path)?;
-    ensure!(verified["files"].as_u64() > Some(10), "{verified}");
+    let with = verified_with_key(host, path)?;
+    ensure!(with.files > Some(10), "{with:?}");
     host.run(&["rm", "-f", restoring::FILE])?;
     of_the_guide(host, "ctl backup get", &[path])?;
     ensure!(
@@ -197,12 +216,9 @@ fn backups(cluster: &Cluster) -> Result<Counts> {
     host.sh(&format!(
         "timeout -s KILL 0.2 {CTL} backup create --to {DIRECTORY} || true"
     ))?;
-    for found in ctl(host, &["backup", "list", DIRECTORY])?
-        .as_array()
-        .context("no list")?
-    {
-        let name = found["backup"].as_str().context("no name")?;
-        ctl(host, &["backup", "verify", &format!("{DIRECTORY}/{name}")])?;
+    let list: BackupList = ctl_answer::of(host, &["backup", "list", DIRECTORY])?;
+    for found in list.backups {
+        verified(host, &format!("{DIRECTORY}/{}", found.backup))?;
     }
     Ok(Counts::ONE)
 }
@@ -254,11 +270,8 @@ fn keeps_one(host: &Host) -> Result<()> {
 
 /// The names of the backups in the declared directory.
 fn names(host: &Host) -> Result<Vec<String>> {
-    let list = ctl(host, &["backup", "list"])?;
-    let all = list.as_array().context("no list")?.iter();
-    Ok(all
-        .filter_map(|found| found["backup"].as_str().map(str::to_owned))
-        .collect())
+    let list: BackupList = ctl_answer::of(host, &["backup", "list"])?;
+    Ok(list.backups.into_iter().map(|found| found.backup).collect())
 }
 
 fn first_host_lost(cluster: &Cluster) -> Result<Counts> {
@@ -283,8 +296,8 @@ fn first_host_lost(cluster: &Cluster) -> Result<Counts> {
     ensure!(text.contains("this host has a cluster"), "{text}");
     // A member that is silent for a moment is a problem of that moment.
     wait::until("etcd without a problem", etcd::ANSWER, || {
-        let status = ctl(host, &["etcd", "status"])?;
-        ensure!(status["problems"] == serde_json::json!([]), "{status}");
+        let (_, status): (_, EtcdStatus) = ctl_answer::in_any_case(host, &["etcd", "status"])?;
+        ensure!(status.problems.is_empty(), "{status:?}");
         Ok(())
     })?;
     repair::settled(cluster, repair::pods(cluster)?)?;

@@ -5,12 +5,14 @@ use std::process::Child;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
+use halite_api::{JobOutcome, KeyList, KeyState, MinionKey};
 use halite_lab::cluster::{BOOTSTRAP, CTL, Cluster, WORKER};
 use halite_lab::wait;
-use serde_json::Value;
+use serde::Deserialize;
 
 use super::repair;
 use crate::checks::wait_until_worker_is_away;
+use crate::ctl_answer;
 use crate::test::{Counts, Test};
 
 pub(super) const TESTS: &[Test<Cluster>] = &[
@@ -84,17 +86,17 @@ fn start_worker(cluster: &Cluster) -> Result<()> {
     })
 }
 
+/// The answer of `ctl token create`.
+#[derive(Deserialize)]
+struct MadeToken {
+    token: String,
+}
+
 /// A new token of the worker's: id, secret, hash of the CA.
 fn token(cluster: &Cluster) -> Result<[String; 3]> {
-    let answer = ctl(
-        cluster,
-        &[
-            "token", "create", "--id", WORKER, "--ttl", "10m", "-o", "json",
-        ],
-    )?;
-    let answer: Value = serde_json::from_str(&answer)?;
-    let token = answer["token"].as_str().context("no token")?;
-    let parts: Vec<String> = token.split('.').map(str::to_owned).collect();
+    let words = ["token", "create", "--id", WORKER, "--ttl", "10m"];
+    let made: MadeToken = ctl_answer::plain(&cluster.bootstrap, &words)?;
+    let parts: Vec<String> = made.token.split('.').map(str::to_owned).collect();
     <[String; 3]>::try_from(parts).map_err(|_| anyhow::Error::msg("not ID.SECRET.CAHASH"))
 }
 
@@ -153,15 +155,11 @@ fn enrol(cluster: &Cluster, hash: &str) -> Result<Child> {
 /// The fingerprint of the worker's key, which waits.
 fn waiting(cluster: &Cluster) -> Result<String> {
     wait::until("the key of the worker to wait", LIMIT, || {
-        let keys: Value = serde_json::from_str(&ctl(cluster, &["key", "list", "-o", "json"])?)?;
-        keys["keys"]
-            .as_array()
-            .into_iter()
-            .flatten()
-            .find(|key| key["id"] == WORKER && key["state"] == "pending")
-            .and_then(|key| key["fingerprint"].as_str())
-            .map(str::to_owned)
-            .with_context(|| keys.to_string())
+        let keys: KeyList = ctl_answer::of(&cluster.bootstrap, &["key", "list"])?;
+        let waits = |key: &&MinionKey| key.minion == WORKER && key.state == KeyState::Pending;
+        let key = keys.keys.iter().find(waits);
+        key.map(|key| key.fingerprint.clone())
+            .with_context(|| format!("{keys:?}"))
     })
 }
 
@@ -220,10 +218,13 @@ fn targets(cluster: &Cluster) -> Result<Counts> {
         (&["-C", "G@os:Debian and E@boot.*"], &[BOOTSTRAP]),
     ];
     for (target, hosts) in expected {
-        let args = [&["ping", "-o", "json"], target].concat();
-        let answer: Value = serde_json::from_str(&ctl(cluster, &args)?)?;
-        let minions = answer["minions"].as_object().context("no minions")?;
-        let found: Vec<&str> = minions.keys().map(String::as_str).collect();
+        let words = [&["ping"], target].concat();
+        let answer: JobOutcome = ctl_answer::of(&cluster.bootstrap, &words)?;
+        let found: Vec<&str> = answer
+            .minions
+            .keys()
+            .map(|minion| minion.as_str())
+            .collect();
         ensure!(found == hosts, "{target:?} found {found:?}, not {hosts:?}");
     }
     refused(cluster, &["ping", "no-such-*"], "no-such-*")?;

@@ -38,16 +38,13 @@ pub(crate) fn is_named(cluster: &Cluster, host: &Host) -> Result<()> {
     let text = format!("MiB are free on the file system of {DATA} on {name}");
     let remedy = format!("free space there, or make it larger, on {name}");
     wait::until("the health to name the disk", NAMED, || {
-        let (code, health) = health::document(cluster, &["health"])?;
+        let (code, health) = health::health(cluster)?;
         let found = health::finding(&health, "etcd-disk");
-        let found = found.with_context(|| format!("not found: {health:#}"))?;
-        let says = |key: &str, part: &str| {
-            let said = found[key].as_str().unwrap_or_default();
-            said.contains(part)
-        };
+        let found = found.with_context(|| format!("not found: {health:#?}"))?;
+        let advice = found.remedy.as_deref().unwrap_or_default();
         ensure!(
-            code == Some(1) && says("message", &text) && says("remedy", &remedy),
-            "exit code {code:?}: {found:#}"
+            code == Some(1) && found.message.contains(&text) && advice.contains(&remedy),
+            "exit code {code:?}: {found:#?}"
         );
         let output = cluster.bootstrap.output(&[CTL, "status"])?;
         let status = String::from_utf8_lossy(&output.stdout).into_owned();

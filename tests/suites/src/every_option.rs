@@ -264,18 +264,13 @@ fn settled(cluster: &Cluster) -> Result<Counts> {
         reported.is_empty(),
         "ctl status complains about {reported:?}"
     );
-    let nodes = health::status(cluster)?;
-    let worker = nodes["nodes"]
-        .as_array()
-        .into_iter()
-        .flatten()
-        .find(|node| node["name"] == WORKER);
-    let roles = worker.map(|node| node["roles"].clone()).unwrap_or_default();
+    let status = health::status(cluster)?;
+    let worker = status.nodes.iter().find(|node| node.name == WORKER);
+    let roles = worker.map(|node| node.roles.clone()).unwrap_or_default();
+    let has = |role: &str| roles.iter().any(|own| *own == *role);
     ensure!(
-        ROLES
-            .split(',')
-            .all(|role| roles.to_string().contains(role)),
-        "{WORKER} has the roles {roles}"
+        ROLES.split(',').all(has),
+        "{WORKER} has the roles {roles:?}"
     );
     Ok(Counts::ONE)
 }

@@ -5,10 +5,11 @@ mod pod_network;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
+use halite_api::{ClusterStatus, Health, HealthFinding, NodeStatus};
 use halite_lab::cluster::{BOOTSTRAP, CTL, Cluster};
 use halite_lab::wait;
-use serde_json::Value;
 
+use crate::ctl_answer;
 use crate::test::{Counts, Test};
 
 pub(super) const TESTS: &[Test<Cluster>] = &[
@@ -64,20 +65,14 @@ const MANIFEST: &str = "/etc/kubernetes/manifests/kube-scheduler.yaml";
 /// The end of the message once the kubelet has ended the pod.
 const LAST: &str = "it has no pod: no manifest, or a kubelet that does not run";
 
-/// The status as a document, whether all is well or not.
-pub(super) fn status(cluster: &Cluster) -> Result<Value> {
-    document(cluster, &["status"]).map(|(_, status)| status)
+/// The status, whether all is well or not.
+pub(super) fn status(cluster: &Cluster) -> Result<ClusterStatus> {
+    ctl_answer::in_any_case(&cluster.bootstrap, &["status"]).map(|(_, status)| status)
 }
 
-/// The exit code and the document of a command that has one in any case.
-pub(super) fn document(cluster: &Cluster, words: &[&str]) -> Result<(Option<i32>, Value)> {
-    let all = [&[CTL], words, &["-o", "json"]].concat();
-    let output = cluster.bootstrap.output(&all)?;
-    let document = serde_json::from_slice(&output.stdout).with_context(|| {
-        let said = String::from_utf8_lossy(&output.stderr);
-        format!("{} printed no JSON: {said}", all.join(" "))
-    })?;
-    Ok((output.status.code(), document))
+/// The exit code and the answer of `ctl health`.
+pub(super) fn health(cluster: &Cluster) -> Result<(Option<i32>, Health)> {
+    ctl_answer::in_any_case(&cluster.bootstrap, &["health"])
 }
 
 /// Waits until all is well. The tests before may have taken the API away, and the kubelet waits up
@@ -92,12 +87,13 @@ pub(super) fn is_well(cluster: &Cluster) -> Result<()> {
 pub(super) fn all_answer(cluster: &Cluster) -> Result<()> {
     wait::until("the status to show that all answer", LIMIT, || {
         let status = status(cluster)?;
-        let nodes = status["nodes"].as_array();
-        let nodes = nodes.context("a status without nodes")?;
-        let well = |node: &Value| node["connected"] == true && node["kubernetes"]["ready"] == true;
+        let well = |node: &NodeStatus| {
+            let is_ready = node.kubernetes.as_ref().is_some_and(|node| node.ready);
+            node.connected && is_ready
+        };
         ensure!(
-            status["api"]["answers"] == true && nodes.iter().all(well),
-            "ctl status: {status:#}"
+            status.api.answers && status.nodes.iter().all(well),
+            "ctl status: {status:#?}"
         );
         Ok(())
     })
@@ -108,24 +104,23 @@ fn lost_scheduler(cluster: &Cluster) -> Result<Counts> {
     is_well(cluster)?;
     // An API that answers late is a finding of its own, and hides others.
     wait::until("a health without a finding", LIMIT, || {
-        let (code, health) = document(cluster, &["health"])?;
-        ensure!(code == Some(0), "exit code {code:?}: {health:#}");
+        let (code, health) = health(cluster)?;
+        ensure!(code == Some(0), "exit code {code:?}: {health:#?}");
         Ok(())
     })?;
     let aside = "/root/kube-scheduler.yaml";
     host.run(&["mv", MANIFEST, aside])?;
     let found = wait::until("the health to name the scheduler", LIMIT, || {
-        let (code, health) = document(cluster, &["health"])?;
+        let (code, health) = health(cluster)?;
         let finding = finding(&health, "control-plane-pods");
-        let finding = finding.with_context(|| format!("not found: {health:#}"))?;
-        ensure!(code == Some(1), "exit code {code:?}: {health:#}");
+        let finding = finding.with_context(|| format!("not found: {health:#?}"))?;
+        ensure!(code == Some(1), "exit code {code:?}: {health:#?}");
         // While it ends, its pod is there and not ready, and another message says so.
-        let message = finding["message"].as_str().unwrap_or_default();
+        let message = &finding.message;
         ensure!(message.ends_with(LAST), "not at its end: {message}");
         Ok(finding)
     })?;
-    let text = |key: &str| found[key].as_str().unwrap_or_default().to_owned();
-    let (message, remedy) = (text("message"), text("remedy"));
+    let (message, remedy) = (found.message, found.remedy.unwrap_or_default());
     ensure!(
         message.starts_with(&format!("kube-scheduler on {BOOTSTRAP} does not run")),
         "{message}"
@@ -153,14 +148,14 @@ fn lost_scheduler(cluster: &Cluster) -> Result<Counts> {
 }
 
 /// The first finding of a check.
-pub(super) fn finding(health: &Value, name: &str) -> Option<Value> {
+pub(super) fn finding(health: &Health, name: &str) -> Option<HealthFinding> {
     findings(health, name).first().cloned()
 }
 
 /// All findings of a check.
-fn findings(health: &Value, name: &str) -> Vec<Value> {
-    let mut checks = health["checks"].as_array().into_iter().flatten();
-    let check = checks.find(|check| check["name"] == name);
-    let findings = check.and_then(|check| check["findings"].as_array());
-    findings.cloned().unwrap_or_default()
+fn findings(health: &Health, name: &str) -> Vec<HealthFinding> {
+    let check = health.checks.iter().find(|check| check.name == name);
+    check
+        .map(|check| check.findings.clone())
+        .unwrap_or_default()
 }

@@ -8,6 +8,7 @@ mod bundle;
 mod bundles;
 mod checks;
 mod cluster;
+mod ctl_answer;
 mod declare;
 mod default_run;
 mod destroy;

@@ -10,14 +10,17 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use anyhow::{Context, Result, anyhow, ensure};
+use anyhow::{Context as _, Result, anyhow, ensure};
+use halite_api::{JobList, JobOutcome};
 use halite_lab::cluster::{BOOTSTRAP, CTL, Cluster, WORKER};
 use halite_lab::host::Host;
 use halite_lab::wait;
+use halite_states::low::StateReturn;
 use serde_json::Value;
 
 use super::health::is_well;
 use super::repair;
+use crate::ctl_answer;
 use crate::test::{Counts, Test};
 
 pub(super) const TESTS: &[Test<Cluster>] = &[
@@ -242,15 +245,14 @@ fn secrets(cluster: &Cluster) -> Result<Counts> {
             look(cluster, words)?.as_bytes(),
         )?;
     }
-    let jobs: Value = serde_json::from_str(&ctl(
-        cluster,
-        &["job", "list", "--limit", "2", "-o", "json"],
-    )?)?;
-    for job in jobs.as_array().context("no list of jobs")? {
-        let jid = job["jid"].as_str().context("a job without an id")?;
+    let words = ["job", "list", "--limit", "2"];
+    let jobs: JobList = ctl_answer::of(&cluster.bootstrap, &words)?;
+    ensure!(!jobs.jobs.is_empty(), "there is no job");
+    for job in jobs.jobs {
+        let job = job.job.as_str();
         clean(
-            &format!("job {jid}"),
-            ctl(cluster, &["job", "show", jid, "-o", "json"])?.as_bytes(),
+            &format!("job {job}"),
+            ctl(cluster, &["job", "show", job, "-o", "json"])?.as_bytes(),
         )?;
     }
     for host in cluster.hosts() {
@@ -315,14 +317,14 @@ fn own_states(cluster: &Cluster) -> Result<Counts> {
 }
 
 /// The answer of a highstate in which a state fails.
-fn failing_highstate(cluster: &Cluster, args: &[&str]) -> Result<Value> {
-    let all = [&[CTL, "highstate", "-o", "json"], args].concat();
-    let output = cluster.bootstrap.output(&all)?;
+fn failing_highstate(cluster: &Cluster, args: &[&str]) -> Result<JobOutcome> {
+    let words = [&["highstate"], args].concat();
+    let (code, outcome) = ctl_answer::in_any_case(&cluster.bootstrap, &words)?;
     ensure!(
-        output.status.code() == Some(1),
+        code == Some(1),
         "a failing state of the operator went unnoticed"
     );
-    Ok(serde_json::from_slice(&output.stdout)?)
+    Ok(outcome)
 }
 
 fn own_states_in(cluster: &Cluster, custom: &Path) -> Result<()> {
@@ -332,7 +334,8 @@ fn own_states_in(cluster: &Cluster, custom: &Path) -> Result<()> {
     fs::write(custom.join("init.sls"), OWN)?;
     // Everybody's highstate stops at the first host that fails, and says what was not started.
     let answer = failing_highstate(cluster, &[])?;
-    let error = answer["minions"][&cluster.worker.spec.name]["error"].as_str();
+    let part = answer.minions.get(cluster.worker.spec.name.as_str());
+    let error = part.and_then(|part| part.error.as_deref());
     let expected = format!(
         "not started, because {} failed",
         cluster.bootstrap.spec.name
@@ -343,33 +346,29 @@ fn own_states_in(cluster: &Cluster, custom: &Path) -> Result<()> {
     );
     for host in cluster.hosts() {
         let answer = failing_highstate(cluster, &[&host.spec.name])?;
-        let states = answer["minions"][&host.spec.name]["states"]
-            .as_array()
-            .context("no states")?;
-        let failed: Vec<&Value> = states
+        let part = answer.minions.get(host.spec.name.as_str());
+        let states = part.and_then(|part| part.states.as_ref());
+        let states = states.context("no states")?;
+        let failed: Vec<&StateReturn> = states
             .iter()
-            .filter(|state| state["result"] == false)
+            .filter(|state| state.result == Some(false))
             .collect();
         ensure!(
-            failed.len() == 1 && failed[0]["__id__"] == "fails",
+            failed.len() == 1 && failed[0].id == "fails",
             "{}: {failed:?}",
             host.spec.name
         );
-        let own = |state: &Value| {
-            state["__sls__"]
-                .as_str()
-                .is_some_and(|sls| sls.starts_with("custom"))
-        };
+        let own = |state: &StateReturn| state.sls.starts_with("custom");
         let first = states
             .iter()
             .position(own)
             .context("the operator's states are not there")?;
         // The state that requests the minion's own restart is always last.
-        let after = |state: &&Value| !own(state) && state["__id__"] != "halite-minion-restart";
-        let wrong: Vec<&Value> = states[first..]
+        let after = |state: &&StateReturn| !own(state) && state.id != "halite-minion-restart";
+        let wrong: Vec<&StateReturn> = states[first..]
             .iter()
             .filter(after)
-            .filter(|s| s["__id__"] != "halite-master-restart")
+            .filter(|state| state.id != "halite-master-restart")
             .collect();
         ensure!(
             wrong.is_empty(),

@@ -10,6 +10,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
+use halite_api::JobOutcome;
 use halite_lab::cluster::{BUNDLE, CTL, Cluster, WORKER};
 use halite_lab::host::Host;
 use halite_lab::wait;
@@ -18,6 +19,7 @@ use serde_json::Value;
 use self::failures::{Dead, Silent, Slow, Swapped};
 pub(crate) use self::pod::Pod;
 use super::repair;
+use crate::ctl_answer;
 use crate::test::{Counts, Test};
 
 pub(super) const TESTS: &[Test<Cluster>] = &[
@@ -301,20 +303,17 @@ fn repaired(cluster: &Cluster) -> Result<Counts> {
     // Truncate a new inode: hard links to the old one stay whole.
     fs::remove_file(worker.root().join(&damaged))?;
     fs::write(worker.root().join(&damaged), &whole[..whole.len() / 2])?;
-    let answer = cluster.bootstrap.run(&[CTL, "highstate", "-o", "json"])?;
+    let answer: JobOutcome = ctl_answer::of(&cluster.bootstrap, &["highstate"])?;
     ensure!(
         fs::read(worker.root().join(&damaged))? == whole,
         "{} was not repaired",
         damaged.display()
     );
-    let answer: Value = serde_json::from_str(&answer)?;
-    let states = answer["minions"][WORKER]["states"]
-        .as_array()
-        .context("no states")?;
-    let copy = states
-        .iter()
-        .find(|state| state["__id__"] == format!("bundle-{}", version()));
-    let said = copy.context("no such state")?["changes"].to_string();
+    let outcome = answer.minions.get(WORKER).context("no answer")?;
+    let mut states = outcome.states.iter().flatten();
+    let copy = states.find(|state| state.id == format!("bundle-{}", version()));
+    let said = &copy.context("no such state")?.changes;
+    let said = serde_json::to_string(said)?;
     let fetched = format!("\\\"fetched\\\":{}", whole.len());
     let shown = said.replace(' ', "");
     ensure!(

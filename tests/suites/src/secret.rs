@@ -3,14 +3,15 @@
 
 use std::fs;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Result, ensure};
+use halite_api::JobList;
 use halite_lab::cluster::{BOOTSTRAP, CTL, Cluster, DOCUMENT};
 use halite_lab::host::Host;
-use serde_json::Value;
 
 use super::cluster::delete;
 use super::guide;
 use super::repair::{highstate, quiet};
+use crate::ctl_answer;
 use crate::test::{Counts, Test};
 
 pub(super) const TESTS: &[Test<Cluster>] = &[Test {
@@ -86,14 +87,15 @@ fn made(cluster: &Cluster) -> Result<()> {
     quiet(cluster)?;
 
     let ctl = |args: &[&str]| cluster.bootstrap.run(&[&[CTL], args].concat());
-    let jobs: Value = serde_json::from_str(&ctl(&["job", "list", "--limit", "10", "-o", "json"])?)?;
+    let words = ["job", "list", "--limit", "10"];
+    let jobs: JobList = ctl_answer::of(&cluster.bootstrap, &words)?;
     let mut mentioned = false;
-    for job in jobs.as_array().context("no list of jobs")? {
-        let jid = job["jid"].as_str().context("a job without an id")?;
-        let shown = ctl(&["job", "show", jid, "-o", "json"])?;
+    for job in jobs.jobs {
+        let job = job.job.as_str();
+        let shown = ctl(&["job", "show", job, "-o", "json"])?;
         ensure!(
             !shown.contains(VALUE),
-            "the job {jid} holds the secret: {shown}"
+            "the job {job} holds the secret: {shown}"
         );
         mentioned |= shown.contains(NAME);
     }

@@ -1,6 +1,7 @@
 //! `ctl support` while the API does not answer and a host is away: one archive with what the hosts
 //! say that can be reached, and no secret.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 use std::time::Duration;
@@ -8,11 +9,14 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use halite_lab::cluster::{BOOTSTRAP, CTL, Cluster, DOCUMENT, WORKER};
+use halite_api::{ClusterStatus, from_text};
+use halite_lab::cluster::{BOOTSTRAP, Cluster, DOCUMENT, WORKER};
 use halite_lab::wait;
-use serde_json::{Value, json};
+use serde::Deserialize;
+use serde_json::json;
 
 use super::health;
+use crate::ctl_answer;
 use crate::kills::while_off;
 use crate::test::{Counts, Test};
 
@@ -121,9 +125,9 @@ fn wait_until_lost(cluster: &Cluster) -> Result<()> {
         NOTICED,
         || {
             let status = health::status(cluster)?;
-            let mut nodes = status["nodes"].as_array().into_iter().flatten();
-            let lost = nodes.any(|node| node["name"] == WORKER && node["connected"] == false);
-            ensure!(lost, "it is connected: {}", status["nodes"]);
+            let mut nodes = status.nodes.iter();
+            let lost = nodes.any(|node| node.name == WORKER && !node.connected);
+            ensure!(lost, "it is connected: {:?}", status.nodes);
             Ok(())
         },
     )
@@ -160,16 +164,21 @@ fn take_away(cluster: &Cluster) -> Result<()> {
     })
 }
 
+/// The answer of `ctl support`.
+#[derive(Debug, Deserialize)]
+struct MadeArchive {
+    hosts: usize,
+    missing: BTreeMap<String, String>,
+}
+
 /// Makes the archive and unpacks it.
 fn collected(cluster: &Cluster) -> Result<()> {
     let host = &cluster.bootstrap;
     host.run(&["rm", "-rf", ARCHIVE, UNPACKED])?;
-    let answer = host.run(&[CTL, "support", "-f", ARCHIVE, "-o", "json"])?;
-    let answer: Value = serde_json::from_str(&answer).with_context(|| answer.clone())?;
-    let missing = answer["missing"].as_object().context("no list")?;
+    let made: MadeArchive = ctl_answer::plain(host, &["support", "-f", ARCHIVE])?;
     ensure!(
-        answer["hosts"] == 1 && missing.keys().eq([WORKER]),
-        "not {BOOTSTRAP} alone: {answer}"
+        made.hosts == 1 && made.missing.keys().eq([WORKER]),
+        "not {BOOTSTRAP} alone: {made:?}"
     );
     let mode = host.run(&["stat", "-c", "%a", ARCHIVE])?;
     ensure!(mode.trim() == "600", "the mode of the archive is {mode}");
@@ -202,8 +211,7 @@ fn judge(directory: &Path) -> Result<()> {
         missing.lines().count() == 1 && missing.starts_with(&format!("{WORKER}: ")),
         "missing are {missing}"
     );
-    let status: Value = serde_json::from_str(&read("status.json")?)?;
-    ensure!(status["nodes"].is_array(), "{status}");
+    from_text::<ClusterStatus>(&read("status.json")?)?;
     let encoded = STANDARD.encode(OF_KUBERNETES);
     let canaries = [OF_SITE, OF_FORM, OF_KEY, OF_KUBERNETES, encoded.as_str()];
     let all = ["status.json", "jobs.json", "grains.json"].map(read);

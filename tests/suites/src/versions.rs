@@ -7,6 +7,7 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::{Context as _, Result, ensure};
+use halite_api::BundleList;
 use halite_lab::cluster::{BOOTSTRAP, CLUSTER, CTL, Cluster, ISO_DIRECTORY, NEWER, WORKER};
 use halite_lab::host::Host;
 use halite_lab::layout::{Layout, TWO};
@@ -20,6 +21,7 @@ use super::cluster::{PODS, nothing_left};
 use super::repair::highstate;
 use super::{every_option, external, images, kubeadm};
 use crate::checks::{only_served, refused};
+use crate::ctl_answer;
 use crate::site::Site;
 use crate::test::{Counts, Test, cases, sequence};
 
@@ -280,20 +282,19 @@ fn recorded(host: &Host) -> Result<String> {
 /// Checks that `ctl bundle list` shows these releases' bundles as complete, and which of them is in
 /// use.
 fn listed(host: &Host, wanted: &[(&Release, bool)]) -> Result<()> {
-    let printed = host.run(&[CTL, "bundle", "list", "-o", "json"])?;
-    let list: Value = serde_json::from_str(&printed).context("ctl bundle list printed no JSON")?;
-    let rows = list.as_array().context("ctl bundle list printed no list")?;
+    let list: BundleList = ctl_answer::of(host, &["bundle", "list"])?;
+    let rows = &list.bundles;
     let right = |(release, in_use): &(&Release, bool)| {
         rows.iter().any(|row| {
-            row["version"] == release.bundle()
-                && row["kubernetes"] == release.kubernetes
-                && row["in_use"] == *in_use
-                && row["problem"].is_null()
+            row.version.as_str() == release.bundle()
+                && row.kubernetes.as_deref() == Some(release.kubernetes)
+                && row.in_use == *in_use
+                && row.problem.is_none()
         })
     };
     ensure!(
         rows.len() == wanted.len() && wanted.iter().all(right),
-        "ctl bundle list: {printed}"
+        "ctl bundle list: {rows:?}"
     );
     Ok(())
 }

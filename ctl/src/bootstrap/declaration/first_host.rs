@@ -9,7 +9,7 @@ use halite_pillar::resolve::record;
 use halite_pillar::role::{BOOTSTRAP_ROLES, Role};
 use halite_pillar::roles::with_roles;
 
-use super::{is_etcd_external, to_json};
+use super::{is_etcd_external, value_at};
 
 /// Makes a host the first one where the documents in a directory have none: those of a new cluster, and
 /// those of a backup from which the first host had left before. A document that the host has keeps what it
@@ -54,21 +54,22 @@ pub(super) fn declare(texts: &mut Texts, directory: &Path, name: &str) -> anyhow
 
 /// Returns true if the document is that of a first host.
 fn is_first(text: &Text) -> bool {
-    let document = to_json(text);
-    let roles = document["roles"].as_array();
-    roles.is_some_and(|roles| roles.iter().any(|role| role == Role::Bootstrap.as_str()))
+    named_roles(text).is_some_and(|roles| roles.iter().any(|role| role == Role::Bootstrap.as_str()))
+}
+
+fn named_roles(text: &Text) -> Option<Vec<String>> {
+    serde_json::from_value(value_at(text, "roles")?).ok()
 }
 
 /// The roles in a document; none if one of them is unknown.
 fn roles(text: &Text) -> Option<Vec<Role>> {
-    let document = to_json(text);
-    let roles = document["roles"].as_array()?.iter();
-    roles.map(|role| Role::named(role.as_str()?)).collect()
+    let roles = named_roles(text)?;
+    roles.iter().map(|role| Role::named(role)).collect()
 }
 
 /// The record in a document of a host that has joined the cluster.
 fn joined(text: &Text) -> Option<ResolvedNode> {
-    let resolved = to_json(text).get_mut("resolved")?.take();
+    let resolved = value_at(text, "resolved")?;
     let resolved: ResolvedNode = serde_json::from_value(resolved).ok()?;
     resolved.joined.then_some(resolved)
 }
@@ -76,7 +77,7 @@ fn joined(text: &Text) -> Option<ResolvedNode> {
 /// Returns true if the first host has to found etcd: no host is a member yet. The records of members are
 /// not in the documents of a backup any more when its cluster is restored.
 fn founds_etcd(texts: &Texts) -> bool {
-    let is_member = |text: &Text| to_json(text).pointer("/resolved/etcd").is_some();
-    let is_external = is_etcd_external(&to_json(&texts.cluster));
+    let is_member = |text: &Text| value_at(text, "resolved.etcd").is_some();
+    let is_external = is_etcd_external(&texts.cluster);
     !is_external && !texts.nodes.iter().any(is_member)
 }

@@ -18,7 +18,7 @@ use halite_pillar::backup::Backup;
 use halite_proto::v1::backup_part::Part;
 use jiff::Timestamp;
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use tokio::sync::mpsc;
 
 use super::outcome::Outcome;
@@ -38,7 +38,7 @@ const QUEUE: usize = 4;
 #[derive(Deserialize)]
 struct Head {
     #[serde(flatten)]
-    facts: Value,
+    facts: Map<String, Value>,
     /// The declaration about backups.
     backup: Backup,
     /// The standby whose copy it is.
@@ -173,9 +173,10 @@ fn header(head: &Head) -> anyhow::Result<Header> {
     let recipients = head.backup.recipients.iter();
     let recipients: Result<Vec<AgeRecipient>, _> = recipients.map(|key| key.parse()).collect();
     let mut facts = head.facts.clone();
-    facts["recipients"] = serde_json::to_value(recipients?)?;
+    let recipients = serde_json::to_value(recipients?)?;
+    facts.insert("recipients".to_owned(), recipients);
     let mut header: Header =
-        serde_json::from_value(facts).context("cannot read the master's answer")?;
+        serde_json::from_value(Value::Object(facts)).context("cannot read the master's answer")?;
     // Names have whole seconds.
     header.created = Timestamp::from_second(header.created.as_second())?;
     Ok(header)
@@ -187,7 +188,7 @@ fn document(created: &Created) -> Value {
         "backup": created.path.file_name().map(|name| name.to_string_lossy()),
         "path": created.path,
         "cluster": header.cluster,
-        "ca_hash": header.cluster_id,
+        "caHash": header.cluster_id,
         "signed": created.is_signed,
         "created": header.created,
         "bytes": created.size,
@@ -195,7 +196,7 @@ fn document(created: &Created) -> Value {
         "member": header.etcd.member,
         "encrypted": !header.recipients.is_empty(),
         "removed": created.pruned.removed,
-        "not_followed_since": created.behind,
+        "notFollowedSince": created.behind,
         "problems": problems(created),
     })
 }

@@ -4,17 +4,18 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::bail;
+use halite_api::{BackupList, BackupOnDisk, to_value};
 use halite_backup::{BackupFile, Directory, Found};
 use halite_durable::files;
 use halite_errors::chain;
 use halite_host_reports::{BACKUP_VERIFY, DIRECTORY as REPORTS};
 use halite_proto::pki;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::outcome;
 use crate::FAILED;
 use crate::backup_file::open_whole;
-use crate::output::{Paint, Screen, megabytes, table};
+use crate::output::{Paint, Screen, megabytes, or_dash, table, yes_no};
 
 /// The certificate of the CA by which a cluster is known, on its master's host.
 const CA: &str = "/var/lib/halite/master/ca/halite.crt";
@@ -52,41 +53,45 @@ pub fn list(directory: &Path, screen: &mut Screen) -> anyhow::Result<u8> {
     let row = |found: &Found| match &found.file {
         Ok(file) => {
             let header = file.header();
-            json!({
-                "backup": found.name,
-                "cluster": header.cluster,
-                "cluster_id": header.cluster_id,
-                "created": header.created,
-                "bytes": file.size(),
-                "kubernetes": header.kubernetes,
-                "bundle": header.bundle,
-                "encrypted": !header.recipients.is_empty(),
-                "recipients": header.recipients,
-                "started_keys": keys(&found.name),
-                "problem": Value::Null,
-            })
+            let recipients = header.recipients.iter();
+            BackupOnDisk {
+                backup: found.name.clone(),
+                cluster: Some(header.cluster.clone()),
+                cluster_id: Some(header.cluster_id.clone()),
+                created: Some(header.created.to_string()),
+                bytes: Some(file.size()),
+                kubernetes: Some(header.kubernetes.clone()),
+                bundle: header.bundle.clone(),
+                encrypted: Some(!header.recipients.is_empty()),
+                recipients: recipients.map(ToString::to_string).collect(),
+                started_keys: keys(&found.name),
+                problem: None,
+            }
         }
-        Err(error) => json!({"backup": found.name, "problem": chain(error)}),
+        Err(error) => BackupOnDisk {
+            backup: found.name.clone(),
+            problem: Some(chain(error)),
+            ..BackupOnDisk::default()
+        },
     };
     let found = Directory::new(directory).list()?;
-    let document: Value = found.iter().map(row).collect();
-    screen.answer(&document, |paint| overview(&document, paint))?;
+    let document = BackupList {
+        backups: found.iter().map(row).collect(),
+    };
+    screen.answer(&to_value(&document), |paint| overview(&document, paint))?;
     Ok(0)
 }
 
-fn overview(document: &Value, paint: &Paint) -> String {
-    let rows = document.as_array().map(Vec::as_slice).unwrap_or_default();
-    let row = |row: &Value| {
+fn overview(document: &BackupList, paint: &Paint) -> String {
+    let row = |row: &BackupOnDisk| {
         vec![
-            table::cell(&row["backup"]),
-            table::cell(&row["cluster"]),
-            table::cell(&row["created"]),
-            row["bytes"]
-                .as_u64()
-                .map_or_else(|| "-".to_owned(), megabytes),
-            table::cell(&row["bundle"]),
-            table::cell(&row["encrypted"]),
-            table::cell(&row["started_keys"]),
+            row.backup.clone(),
+            or_dash(row.cluster.as_ref()),
+            or_dash(row.created.as_ref()),
+            or_dash(row.bytes.map(megabytes)),
+            or_dash(row.bundle.as_ref()),
+            or_dash(row.encrypted.map(yes_no)),
+            or_dash(row.started_keys),
         ]
     };
     let heading = [
@@ -98,11 +103,13 @@ fn overview(document: &Value, paint: &Paint) -> String {
         "encrypted",
         "keys, started",
     ];
-    let mut text = table::rows(&heading, rows.iter().map(row));
-    for row in rows {
-        if let Some(problem) = row["problem"].as_str() {
-            text.push_str(&format!("{} {problem}\n", paint.bad("✗")));
-        }
+    let mut text = table::rows(&heading, document.backups.iter().map(row));
+    for problem in document
+        .backups
+        .iter()
+        .filter_map(|row| row.problem.as_ref())
+    {
+        text.push_str(&format!("{} {problem}\n", paint.bad("✗")));
     }
     text
 }

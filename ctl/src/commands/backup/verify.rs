@@ -187,7 +187,7 @@ fn answer(found: &Found, screen: &mut Screen) -> anyhow::Result<()> {
             "made": started.made.as_ref().map(|made| &made.name)})
     });
     let document = json!({"path": file.path(), "cluster": header.cluster, "created": header.created, "bytes": file.size(),
-        "digest": file.digest(), "files": files, "ca_hash": header.cluster_id, "signed": signed, "sound": true, "started": started_document});
+        "digest": file.digest(), "files": files, "caHash": header.cluster_id, "signed": signed, "sound": true, "started": started_document});
     screen.answer(&document, |paint| {
         let good = paint.good("✓");
         let begin = format!(

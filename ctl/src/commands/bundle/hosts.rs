@@ -2,8 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use halite_proto::v1;
-use serde_json::Value;
+use halite_api::{KeyState, NodeStatus};
 
 use crate::cli::Global;
 use crate::client;
@@ -24,35 +23,21 @@ pub struct Hosts {
 /// # Errors
 /// The master does not answer.
 pub async fn hosts(global: &Global) -> anyhow::Result<Hosts> {
-    let mut operator = client::operator(global).await?;
-    let status = client::document(operator.status(v1::StatusRequest {}).await)?;
-    Ok(from_status(&status))
+    Ok(from_nodes(client::status(global).await?.nodes))
 }
 
-/// Reads the hosts' bundles from the answer to `ctl status`.
-pub fn from_status(status: &Value) -> Hosts {
-    let nodes = status["nodes"]
-        .as_array()
-        .map(Vec::as_slice)
-        .unwrap_or_default();
+/// Reads the hosts' bundles from the state of the hosts.
+pub fn from_nodes(nodes: Vec<NodeStatus>) -> Hosts {
     let mut hosts = Hosts::default();
     for node in nodes {
-        let Some(name) = node["name"].as_str() else {
-            continue;
-        };
-        if let Some(bundle) = node["bundle"].as_str() {
-            hosts.last.insert(name.to_owned(), bundle.to_owned());
+        if let Some(bundle) = node.bundle {
+            hosts.last.insert(node.name.clone(), bundle);
         }
-        match node["bundles"].as_array() {
+        match node.bundles {
             Some(any) => {
-                let any = any
-                    .iter()
-                    .filter_map(Value::as_str)
-                    .map(str::to_owned)
-                    .collect();
-                hosts.any.insert(name.to_owned(), any);
+                hosts.any.insert(node.name, any);
             }
-            None if node["key"] == "accepted" => hosts.unknown.push(name.to_owned()),
+            None if node.key == Some(KeyState::Accepted) => hosts.unknown.push(node.name),
             None => {}
         }
     }

@@ -1,12 +1,12 @@
 //! `ctl bundle list`: the bundles of the site.
 
+use halite_api::{BundleList, BundleOnSite, to_value};
 use halite_manifest::{InstalledBundle, Unusable, manifest};
-use serde_json::{Value, json};
 
 use super::hosts;
 use super::hosts::Hosts;
 use crate::cli::Global;
-use crate::output::{Paint, Screen, megabytes, table};
+use crate::output::{Paint, Screen, list as names, megabytes, or_dash, table};
 use crate::site::Site;
 
 /// Runs `ctl bundle list`.
@@ -17,12 +17,12 @@ pub async fn list(site: &Site, global: &Global, screen: &mut Screen) -> anyhow::
     // Without an answer of the master, the list lacks only the hosts.
     let hosts = hosts::hosts(global).await.ok();
     let document = document(site, hosts.as_ref())?;
-    screen.answer(&document, |paint| overview(&document, paint))?;
+    screen.answer(&to_value(&document), |paint| overview(&document, paint))?;
     Ok(0)
 }
 
 /// The site's bundles, as a document.
-pub(super) fn document(site: &Site, hosts: Option<&Hosts>) -> anyhow::Result<Value> {
+pub(super) fn document(site: &Site, hosts: Option<&Hosts>) -> anyhow::Result<BundleList> {
     let in_use = site.in_use()?;
     let by_hosts = site.used_by_hosts()?;
     let mut all = site.bundles.list()?;
@@ -49,60 +49,64 @@ pub(super) fn document(site: &Site, hosts: Option<&Hosts>) -> anyhow::Result<Val
         let manifest = held.manifest.as_ref().ok();
         let size =
             manifest.map(|manifest| manifest.files.values().map(|entry| entry.size).sum::<u64>());
-        json!({
-            "version": held.version,
-            "kubernetes": manifest.map(|manifest| &manifest.kubernetes),
-            "built": manifest.map(|manifest| &manifest.built),
-            "size": size,
-            "hosts": hosts.map(|hosts| hosts.with(&held.version)),
-            "in_use": in_use.as_ref().is_some_and(|in_use| in_use.path == held.path),
-            "used_by": by_hosts.get(held.version.as_str()),
-            "path": held.path,
-            "elsewhere": held.link_target,
-            "problem": held.trouble(),
-        })
+        let named = |hosts: &Hosts| {
+            let with = hosts.with(&held.version).into_iter();
+            with.map(str::to_owned).collect()
+        };
+        let target = held.link_target.as_ref();
+        BundleOnSite {
+            version: held.version.clone(),
+            kubernetes: manifest.map(|manifest| manifest.kubernetes.clone()),
+            built: manifest.map(|manifest| manifest.built.clone()),
+            size,
+            hosts: hosts.map(named),
+            in_use: in_use
+                .as_ref()
+                .is_some_and(|in_use| in_use.path == held.path),
+            used_by: by_hosts
+                .get(held.version.as_str())
+                .cloned()
+                .unwrap_or_default(),
+            path: held.path.display().to_string(),
+            elsewhere: target.map(|target| target.display().to_string()),
+            problem: held.trouble(),
+        }
     };
-    Ok(all.iter().map(each).collect())
+    Ok(BundleList {
+        bundles: all.iter().map(each).collect(),
+    })
 }
 
 /// Formats the site's bundles as a table, and their problems.
-pub(super) fn overview(document: &Value, paint: &Paint) -> String {
-    let rows = document.as_array().cloned().unwrap_or_default();
-    let row = |row: &Value| {
-        let place = if row["elsewhere"].is_null() {
-            &row["path"]
-        } else {
-            &row["elsewhere"]
-        };
+pub(super) fn overview(document: &BundleList, paint: &Paint) -> String {
+    let row = |row: &BundleOnSite| {
         vec![
-            table::cell(&row["version"]),
-            table::cell(&row["kubernetes"]),
-            table::cell(&row["built"]),
-            row["size"]
-                .as_u64()
-                .map_or_else(|| "-".to_owned(), megabytes),
-            match (&row["in_use"], &row["used_by"]) {
-                (Value::Bool(true), _) => "yes".to_owned(),
-                (_, Value::Null) => "-".to_owned(),
-                (_, names) => table::cell(names),
+            row.version.to_string(),
+            or_dash(row.kubernetes.as_ref()),
+            or_dash(row.built.as_ref()),
+            or_dash(row.size.map(megabytes)),
+            match row.in_use {
+                true => "yes".to_owned(),
+                false => names(&row.used_by),
             },
-            table::cell(&row["hosts"]),
-            table::cell(place),
+            row.hosts.as_deref().map_or_else(|| "-".to_owned(), names),
+            row.elsewhere.as_ref().unwrap_or(&row.path).clone(),
         ]
     };
-    let mut text = table::rows(
-        &[
-            "version",
-            "kubernetes",
-            "built",
-            "size",
-            "in use",
-            "hosts",
-            "where",
-        ],
-        rows.iter().map(row),
-    );
-    let problems = rows.iter().filter_map(|row| row["problem"].as_str());
+    let heading = [
+        "version",
+        "kubernetes",
+        "built",
+        "size",
+        "in use",
+        "hosts",
+        "where",
+    ];
+    let mut text = table::rows(&heading, document.bundles.iter().map(row));
+    let problems = document
+        .bundles
+        .iter()
+        .filter_map(|row| row.problem.as_ref());
     text.extend(problems.map(|problem| format!("{} {problem}\n", paint.bad("✗"))));
     text
 }

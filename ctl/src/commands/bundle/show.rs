@@ -2,10 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-use serde_json::Value;
+use halite_bundle::{ListedImage, ListedPackage, Listing};
 
 use super::is_image;
-use crate::output::{Screen, megabytes, table};
+use crate::output::{Screen, megabytes, or_dash, table};
 use crate::site::Site;
 
 /// Runs `ctl bundle show`.
@@ -13,8 +13,8 @@ use crate::site::Site;
 /// # Errors
 /// The bundle cannot be read.
 pub fn show(site: &Site, bundle: Option<PathBuf>, screen: &mut Screen) -> anyhow::Result<u8> {
-    let listing = serde_json::to_value(halite_bundle::list(&directory_or_version(site, bundle)?)?)?;
-    screen.answer(&listing, |_| tables(&listing))?;
+    let listing = halite_bundle::list(&directory_or_version(site, bundle)?)?;
+    screen.answer(&serde_json::to_value(&listing)?, |_| tables(&listing))?;
     Ok(0)
 }
 
@@ -30,41 +30,47 @@ fn directory_or_version(site: &Site, given: Option<PathBuf>) -> anyhow::Result<P
     }
 }
 
-fn tables(listing: &Value) -> String {
-    let plain = |key: &str| table::cell(&listing[key]);
+fn tables(listing: &Listing) -> String {
     let mut text = format!(
         "bundle {}, Kubernetes {}, built {}: {} files, {}\n\n",
-        plain("version"),
-        plain("kubernetes"),
-        plain("built"),
-        plain("files"),
-        megabytes(listing["size"].as_u64().unwrap_or(0)),
+        listing.version,
+        table::line(&listing.kubernetes),
+        table::line(&listing.built),
+        listing.files,
+        megabytes(listing.size),
     );
-    for (heading, columns) in [
-        ("images", &["reference", "component", "size", "digest"][..]),
-        ("packages", &["name", "version", "size"][..]),
-        ("rpms", &["name", "version", "size"][..]),
-    ] {
-        let rows = listing[heading].as_array().cloned().unwrap_or_default();
-        if rows.is_empty() {
-            continue;
-        }
-        let cell = |row: &Value, column: &&str| match (*column, row[*column].as_u64()) {
-            ("size", Some(size)) => megabytes(size),
-            _ => table::cell(&row[*column]),
-        };
-        let row = |row: &Value| columns.iter().map(|column| cell(row, column)).collect();
-        text.push_str(&format!("{}\n", table::rows(columns, rows.iter().map(row))));
+    let image = |image: &ListedImage| {
+        vec![
+            image.reference.clone(),
+            or_dash(image.component.as_ref()),
+            megabytes(image.size),
+            image.digest.clone(),
+        ]
+    };
+    if !listing.images.is_empty() {
+        let heading = ["reference", "component", "size", "digest"];
+        let rows = table::rows(&heading, listing.images.iter().map(image));
+        text.push_str(&format!("{rows}\n"));
     }
-    let charts = listing["charts"].as_object().into_iter().flatten();
-    let charts: Vec<_> = charts
-        .map(|(name, version)| vec![name.clone(), table::cell(version)])
-        .collect();
-    if !charts.is_empty() {
-        text.push_str(&format!(
-            "{}\n",
-            table::rows(&["charts", "version"], charts.into_iter())
-        ));
+    let package = |package: &ListedPackage| {
+        vec![
+            package.name.clone(),
+            package.version.clone(),
+            megabytes(package.size),
+        ]
+    };
+    for packages in [&listing.packages, &listing.rpms] {
+        if !packages.is_empty() {
+            let heading = ["name", "version", "size"];
+            let rows = table::rows(&heading, packages.iter().map(package));
+            text.push_str(&format!("{rows}\n"));
+        }
+    }
+    if !listing.charts.is_empty() {
+        let charts = listing.charts.iter();
+        let charts = charts.map(|(name, version)| vec![name.clone(), version.clone()]);
+        let rows = table::rows(&["charts", "version"], charts);
+        text.push_str(&format!("{rows}\n"));
     }
     text
 }

@@ -4,13 +4,14 @@ mod of_hosts;
 
 use std::fs;
 
+use halite_api::{BundleList, KeyState, NodeStatus};
 use halite_bundle::{BundleStore, pack};
 use halite_seal::keys::{PublicKey, SecretKey, generate};
 use halite_testkit::{layout, put, version};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::add::add;
-use super::hosts::{Hosts, from_status};
+use super::hosts::{Hosts, from_nodes};
 use super::list::{document, overview};
 use super::remove::remove_unused;
 use super::switch::{Checked, record, switch};
@@ -25,7 +26,18 @@ const CLUSTER: &str = "apiVersion: halite/v1\nkind: Cluster\nmetadata: {name: pr
 const NODE: &str = "apiVersion: halite/v1\nkind: Node\nmetadata: {name: a}\n\
     roles: [bootstrap, registry, etcd, control-plane]\naddress: 10.0.0.11\n";
 
-/// A site whose cluster uses the bundle 0.1.0.
+/// An enrolled host with these bundles.
+fn host(name: &str, bundle: Option<&str>, bundles: Option<&[&str]>) -> NodeStatus {
+    NodeStatus {
+        name: name.to_owned(),
+        key: Some(KeyState::Accepted),
+        connected: true,
+        bundle: bundle.map(str::to_owned),
+        bundles: bundles.map(|all| all.iter().map(|one| (*one).to_owned()).collect()),
+        ..NodeStatus::default()
+    }
+}
+
 struct Here {
     made: halite_testkit::Site,
     site: Site,
@@ -49,7 +61,7 @@ impl Here {
 
     /// Builds a bundle of the recipe as it is now, as a directory and as an ISO.
     fn build(&mut self, version: &str, built: &str) {
-        self.made.recipe["version"] = version.into();
+        self.made.set("version", version.into());
         self.made.record(built);
         self.made.build(version).unwrap();
         let key = SecretKey::load(&self.made.path("builder.key"), &mut |_| unreachable!()).unwrap();
@@ -146,10 +158,15 @@ fn the_cluster_changes_to_a_newer_bundle_and_the_old_one_goes() {
         "again is nothing new"
     );
     // A host that has not had its highstate since then would find nothing any more.
-    let hosts = from_status(
-        &json!({"nodes": [{"name": "a", "bundle": "0.1.0", "bundles": ["0.1.0"]},
-        {"name": "b", "bundle": "0.2.0", "bundles": ["0.2.0"]}, {"name": "c", "key": "pending", "bundles": null}]}),
-    );
+    let pending = NodeStatus {
+        key: Some(KeyState::Pending),
+        ..host("c", None, None)
+    };
+    let hosts = from_nodes(vec![
+        host("a", Some("0.1.0"), Some(&["0.1.0"])),
+        host("b", Some("0.2.0"), Some(&["0.2.0"])),
+        pending,
+    ]);
     let refused = |hosts| {
         remove_unused(
             &here.site,
@@ -166,15 +183,14 @@ fn the_cluster_changes_to_a_newer_bundle_and_the_old_one_goes() {
     );
     // One that has half of another since then, and one that nothing is known of: of an earlier
     // master, for example.
-    let half =
-        json!({"name": "b", "key": "accepted", "bundle": "0.2.0", "bundles": ["0.1.0", "0.2.0"]});
-    let error = refused(Ok(from_status(&json!({"nodes": [half]})))).to_string();
+    let half = host("b", Some("0.2.0"), Some(&["0.1.0", "0.2.0"]));
+    let error = refused(Ok(from_nodes(vec![half]))).to_string();
     assert!(
         error.contains("still use") && error.contains("removed: b. "),
         "{error}"
     );
-    let unknown = json!({"name": "c", "key": "accepted", "bundle": "0.2.0"});
-    let error = refused(Ok(from_status(&json!({"nodes": [unknown]})))).to_string();
+    let unknown = host("c", Some("0.2.0"), None);
+    let error = refused(Ok(from_nodes(vec![unknown]))).to_string();
     assert!(
         error.contains("not known")
             && error.contains("removed: c ")
@@ -212,21 +228,17 @@ fn a_change_by_another_program_is_not_undone() {
 #[test]
 fn a_bundle_that_the_cluster_cannot_use_is_refused_with_every_reason() {
     let mut here = Here::new();
-    here.made.recipe["kubernetes"] = "v1.36.4".into();
-    here.made.recipe["options"] = json!({"cni.plugin": ["none"]});
-    for image in here.made.recipe["images"].as_array_mut().unwrap() {
-        let component = image["component"].as_str().unwrap().to_owned();
+    here.made.set("kubernetes", "v1.36.4".into());
+    here.made.set("options", json!({"cni.plugin": ["none"]}));
+    let images = here.made.dir.path().join("images");
+    here.made.rename_images(|component| {
         if !component.starts_with("kube-") {
-            continue;
+            return None;
         }
         let reference = format!("registry.k8s.io/{component}:v1.36.4");
-        layout(
-            &here.made.dir.path().join("images").join(&component),
-            &reference,
-            component.as_bytes(),
-        );
-        image["reference"] = reference.into();
-    }
+        layout(&images.join(component), &reference, component.as_bytes());
+        Some(reference)
+    });
     here.build("0.0.9", "2025-01-01T00:00:00Z");
     here.add("0.0.9.iso").unwrap();
     put(
@@ -408,28 +420,20 @@ fn the_list_says_what_is_in_use_and_what_is_gone() {
     let mut here = Here::new();
     here.build("0.2.0", "2026-02-01T00:00:00Z");
     here.add("0.2.0.iso").unwrap();
-    let hosts = from_status(
-        &json!({"nodes": [{"name": "a", "bundle": "0.1.0", "bundles": ["0.1.0", "0.2.0"]}]}),
-    );
+    let hosts = from_nodes(vec![host("a", Some("0.1.0"), Some(&["0.1.0", "0.2.0"]))]);
     let document = document(&here.site, Some(&hosts)).unwrap();
-    assert_eq!(
-        (&document[0]["hosts"], &document[1]["hosts"]),
-        (&json!(["a"]), &json!([]))
-    );
+    let hosts_of = |index: usize| document.bundles[index].hosts.clone().unwrap();
+    assert_eq!(hosts_of(0), ["a"]);
+    assert_eq!(hosts_of(1), [""; 0]);
     let text = overview(&document, &Paint { colour: false });
     assert!(
         text.contains("0.1.0") && text.contains("v1.36.3") && text.contains("2026-02-01T00:00:00Z"),
         "{text}"
     );
-    let in_use = |document: &Value| -> Vec<(String, bool)> {
-        let rows = document.as_array().unwrap().iter();
-        rows.map(|row| {
-            (
-                row["version"].as_str().unwrap().to_owned(),
-                row["in_use"].as_bool().unwrap(),
-            )
-        })
-        .collect()
+    let in_use = |document: &BundleList| -> Vec<(String, bool)> {
+        let rows = document.bundles.iter();
+        rows.map(|row| (row.version.to_string(), row.in_use))
+            .collect()
     };
     assert_eq!(
         in_use(&document),
@@ -451,6 +455,6 @@ fn the_list_says_what_is_in_use_and_what_is_gone() {
     );
     assert!(
         overview(&document, &Paint { colour: false }).contains("✗ "),
-        "{document}"
+        "{document:?}"
     );
 }

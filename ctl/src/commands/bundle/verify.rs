@@ -4,13 +4,32 @@ use std::path::Path;
 
 use halite_bundle::Damage;
 use halite_seal::Signer;
-use serde_json::json;
+use serde::Serialize;
 
 use super::builder;
 use crate::FAILED;
 use crate::cli::TrustArgs;
 use crate::output::{Screen, count, megabytes};
 use crate::site::{Site, trusted_keys, verify_manifest_with_known_keys};
+
+/// The outcome for a directory, as a document.
+#[derive(Serialize)]
+struct VerifiedDirectory<'a> {
+    #[serde(flatten)]
+    report: &'a halite_bundle::Report,
+    sound: bool,
+    signers: &'a Option<Vec<Signer>>,
+    completeness_checked: bool,
+}
+
+/// The outcome for an image, as a document.
+#[derive(Serialize)]
+struct VerifiedFile<'a> {
+    #[serde(flatten)]
+    report: &'a halite_seal::Report,
+    sound: bool,
+    delta: &'a Option<halite_bundle::delta::Delta>,
+}
 
 /// Runs `ctl bundle verify` for a directory.
 ///
@@ -43,10 +62,12 @@ pub fn directory(
         }
     }
     let signers = signed.map(|signed| signed.signers);
-    let mut document = serde_json::to_value(&report)?;
-    document["sound"] = json!(report.is_sound());
-    document["signers"] = json!(signers);
-    document["completeness_checked"] = json!(is_complete_checked && report.is_sound());
+    let document = serde_json::to_value(VerifiedDirectory {
+        report: &report,
+        sound: report.is_sound(),
+        signers: &signers,
+        completeness_checked: is_complete_checked && report.is_sound(),
+    })?;
     screen.answer(&document, |paint| {
         let mut text: String = report
             .problems
@@ -99,9 +120,11 @@ pub fn image(
     } else {
         None
     };
-    let mut document = serde_json::to_value(&report)?;
-    document["sound"] = json!(report.is_sound());
-    document["delta"] = json!(delta);
+    let document = serde_json::to_value(VerifiedFile {
+        report: &report,
+        sound: report.is_sound(),
+        delta: &delta,
+    })?;
     screen.answer(&document, |paint| {
         let mut text: String =
             report.problems.iter().map(|problem| format!("{} {problem}\n", paint.bad("✗"))).collect();

@@ -12,6 +12,8 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 use flate2::Compression;
 use flate2::write::GzEncoder;
+use halite_api::{ClusterStatus, JobList, MinionAnswer, to_value};
+use halite_proto::ids::MinionId;
 use halite_proto::v1;
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -40,18 +42,17 @@ pub async fn run(global: &Global, args: &Support, screen: &mut Screen) -> anyhow
     let file = create(&path)?;
     let mut files = BTreeMap::new();
     let mut operator = client::operator(global).await?;
-    let status = document(operator.status(v1::StatusRequest {}).await)?;
-    let nodes = status["nodes"].as_array().cloned().unwrap_or_default();
-    let names = nodes.iter().filter_map(|node| node["name"].as_str());
-    let names: Vec<String> = names.map(str::to_owned).collect();
-    files.insert("status.json".to_owned(), pretty(&status));
+    let status: ClusterStatus = document(operator.status(v1::StatusRequest {}).await)?;
+    files.insert("status.json".to_owned(), pretty(&to_value(&status)));
+    let names: Vec<String> = status.nodes.into_iter().map(|node| node.name).collect();
     let jobs = operator
         .list_jobs(v1::ListJobsRequest { limit: JOBS })
         .await;
-    files.insert("jobs.json".to_owned(), pretty(&document(jobs)?));
+    let jobs: JobList = document(jobs)?;
+    files.insert("jobs.json".to_owned(), pretty(&to_value(&jobs)));
     let grains = job(global, "grains.items", &json!({}), screen).await?;
-    let grains: BTreeMap<&String, &Value> = (grains.returns.iter())
-        .map(|(minion, returned)| (minion, &returned.value))
+    let grains: BTreeMap<&MinionId, &Option<MinionAnswer>> = (grains.returns.iter())
+        .map(|(minion, returned)| (minion, &returned.answer))
         .collect();
     files.insert("grains.json".to_owned(), pretty(&json!(grains)));
     let done = job(global, "cmd.run", &json!({"cmd": PROGRAM}), screen).await?;
@@ -98,19 +99,15 @@ fn hosts(
 ) -> BTreeMap<String, String> {
     let mut silent = BTreeMap::new();
     for name in names {
-        let returned = done.returns.get(name);
-        let text = returned.and_then(|returned| output(&returned.value));
-        match text {
+        let returned = done.returns.get(name.as_str());
+        let answer = returned.and_then(|returned| returned.answer.as_ref());
+        match answer.and_then(MinionAnswer::stdout) {
             Some(text) => {
-                files.insert(format!("hosts/{name}.txt"), text.to_owned());
+                files.insert(format!("hosts/{name}.txt"), text);
             }
             None => {
-                let reason = returned.map_or("", |returned| returned.error.as_str());
-                let reason = if reason.is_empty() {
-                    "it has not enrolled, or is not connected"
-                } else {
-                    reason
-                };
+                let reason = returned.and_then(|returned| returned.error.as_deref());
+                let reason = reason.unwrap_or("it has not enrolled, or is not connected");
                 silent.insert(name.clone(), reason.to_owned());
             }
         }
@@ -121,12 +118,6 @@ fn hosts(
         .collect();
     files.insert("missing.txt".to_owned(), missing);
     silent
-}
-
-/// What a command printed.
-fn output(value: &Value) -> Option<&str> {
-    let text = value.as_str().or_else(|| value["stdout"].as_str())?;
-    (!text.is_empty()).then_some(text)
 }
 
 fn pretty(value: &Value) -> String {
@@ -182,16 +173,20 @@ mod tests {
 
     #[test]
     fn the_archive_has_each_host_that_answered_and_names_the_others() {
-        let returned = |value: Value, error: &str| MinionReturn {
-            success: error.is_empty(),
-            value,
-            error: error.to_owned(),
+        let returned = |name: &str, answer: Option<Value>, error: Option<&str>| {
+            let returned = MinionReturn {
+                success: error.is_none(),
+                answer: answer.map(MinionAnswer),
+                run: None,
+                error: error.map(str::to_owned),
+            };
+            (name.parse().unwrap(), returned)
         };
         let done = FinishedJob {
             returns: BTreeMap::from([
-                ("a".to_owned(), returned(json!("up\ntoken=x y"), "")),
-                ("b".to_owned(), returned(json!({"stdout": "well"}), "")),
-                ("c".to_owned(), returned(Value::Null, "c is not connected")),
+                returned("a", Some(json!("up\ntoken=x y")), None),
+                returned("b", Some(json!({"stdout": "well"})), None),
+                returned("c", None, Some("c is not connected")),
             ]),
             ..FinishedJob::default()
         };
@@ -213,12 +208,10 @@ mod tests {
             entry.read_to_string(&mut text).unwrap();
             found.insert(name, text);
         }
-        assert_eq!(
-            found["halite-support/hosts/a.txt"],
-            "up\ntoken=[redacted] y\n"
-        );
-        assert_eq!(found["halite-support/hosts/b.txt"], "well\n");
-        let missing = &found["halite-support/missing.txt"];
+        let file = |name: &str| found.get(&format!("halite-support/{name}")).unwrap();
+        assert_eq!(file("hosts/a.txt"), "up\ntoken=[redacted] y\n");
+        assert_eq!(file("hosts/b.txt"), "well\n");
+        let missing = file("missing.txt");
         assert!(
             missing.contains("c: c is not connected\nd: it has not"),
             "{missing}"

@@ -1,6 +1,9 @@
 //! Nodes: labels and taints that we set, and readiness as people need it told.
 
-use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
+
+use halite_api::KubernetesNode;
+use serde_json::{Map, Value};
 
 use super::{Api, ApiError, ObjectRef};
 
@@ -294,24 +297,25 @@ pub async fn last_events(api: &dyn Api, name: &str, count: usize) -> Result<Vec<
 ///
 /// # Errors
 /// What the API said.
-pub async fn overview(api: &dyn Api) -> Result<Map<String, Value>, ApiError> {
+pub async fn overview(api: &dyn Api) -> Result<BTreeMap<String, KubernetesNode>, ApiError> {
     let nodes = api.list("v1", "Node", "", "").await?;
     let entry = |node: &Value| {
         let name = node
             .pointer("/metadata/name")
             .and_then(Value::as_str)?
             .to_owned();
-        let state = match readiness(Some(node)) {
-            Readiness::Ready => json!({"ready": true}),
-            Readiness::UnderPressure(reasons) => json!({"ready": true, "reasons": reasons}),
-            Readiness::NotReady(reasons) => json!({"ready": false, "reasons": reasons}),
+        let (ready, reasons) = match readiness(Some(node)) {
+            Readiness::Ready => (true, Vec::new()),
+            Readiness::UnderPressure(reasons) => (true, reasons),
+            Readiness::NotReady(reasons) => (false, reasons),
             Readiness::Missing => return None,
         };
-        let mut state = state;
-        state["kubelet"] = node
-            .pointer("/status/nodeInfo/kubeletVersion")
-            .cloned()
-            .unwrap_or_default();
+        let kubelet = node.pointer("/status/nodeInfo/kubeletVersion");
+        let state = KubernetesNode {
+            ready,
+            reasons,
+            kubelet: kubelet.and_then(Value::as_str).map(str::to_owned),
+        };
         Some((name, state))
     };
     Ok(nodes.iter().filter_map(entry).collect())
@@ -319,6 +323,8 @@ pub async fn overview(api: &dyn Api) -> Result<Map<String, Value>, ApiError> {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     fn live() -> Value {

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
+use halite_api::JobCancellation;
 use halite_core::refusal::Refusal;
 use halite_proto::ids::{JobId, MinionId};
 use halite_proto::v1;
 use halite_proto::v1::master_message::Body;
 use halite_store::{JobRow, Part, RowState};
-use serde_json::{Value, json};
 
 use super::Jobs;
 use super::failure::succeeded;
@@ -35,7 +35,7 @@ impl Jobs {
         jid: &JobId,
         operator: &str,
         force: bool,
-    ) -> Result<Value, Refusal> {
+    ) -> Result<JobCancellation, Refusal> {
         let reason = format!("{CANCELLED} {operator}");
         let Some(job) = self.app.store.job(jid).await? else {
             if self.app.store.run(jid).await?.is_some() {
@@ -58,10 +58,15 @@ impl Jobs {
             let mut asked = Vec::new();
             for minion in job.minions.iter().filter(|minion| !minion.is_master()) {
                 if self.send_cancel(jid, minion, &reason, true).await {
-                    asked.push(minion);
+                    asked.push(minion.clone());
                 }
             }
-            return Ok(json!({"jid": jid, "asked": asked}));
+            return Ok(JobCancellation {
+                job: jid.clone(),
+                asked,
+                ended: Vec::new(),
+                runs: Vec::new(),
+            });
         };
         let (mut asked, mut ended, mut runs) = (Vec::new(), Vec::new(), Vec::new());
         let parts = self.app.store.parts(jid).await?;
@@ -81,25 +86,30 @@ impl Jobs {
                 .end_unsent(jid, &part.minion, &text, PartEnd::NotStarted)
                 .await?
             {
-                ended.push(&part.minion);
+                ended.push(part.minion.clone());
             } else {
                 sent.push(part);
             }
         }
         for part in sent {
             if part.minion.is_master() {
-                runs.push(&part.minion);
+                runs.push(part.minion.clone());
             } else if self.send_cancel(jid, &part.minion, &reason, force).await {
-                asked.push(&part.minion);
+                asked.push(part.minion.clone());
             } else {
                 let text = format!(
                     "{reason} while the minion was not connected: if it still works on the job, that ends by itself"
                 );
                 self.lost(jid, &part.minion, &text).await?;
-                ended.push(&part.minion);
+                ended.push(part.minion.clone());
             }
         }
-        Ok(json!({"jid": jid, "asked": asked, "ended": ended, "runs": runs}))
+        Ok(JobCancellation {
+            job: jid.clone(),
+            asked,
+            ended,
+            runs,
+        })
     }
 
     /// Ends the parts that wait for a minion whose key is no longer its id's. They were made for

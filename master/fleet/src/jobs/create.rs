@@ -3,15 +3,17 @@
 use std::sync::Arc;
 
 use futures_util::{StreamExt as _, stream};
+use halite_api::EventData;
 use halite_core::declared::Snapshot;
 use halite_core::refusal::Refusal;
 use halite_names::BundleVersion;
 use halite_proto::ids::{JobId, MinionId};
 use halite_store::{Answer, Created, Job, JobRow, JobStatus, Millis, Part, SteadyDeadline};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::function::{Function, Place, RENEW, sls_of};
 use super::open_job::OpenJob;
+use super::returns::created;
 use super::{Jobs, SIDE_BY_SIDE, target};
 use crate::compile;
 use crate::compile::Wanted;
@@ -167,10 +169,9 @@ impl Jobs {
             self.open_jobs().insert(jid.clone(), open);
             ready
         };
-        let event = json!({"jid": jid, "function": job.function, "target": job.target, "minions": job.minions,
-            "order": job.order, "test": job.test, "operator": job.operator});
+        let created = EventData::JobCreated(created(&job));
         // The job is stored: it is sent, and those who watch it read the store.
-        if let Err(error) = self.publish(function, &jid, "new", &event, None).await {
+        if let Err(error) = self.publish(function, &created, None).await {
             tracing::error!(job = %jid, %error, "cannot store the event of a job");
         }
         // Side by side: one minion that does not read must not keep the job from the others.

@@ -5,16 +5,15 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use halite_api::{EventData, ParallelRepair, StepWait};
 use halite_core::refusal::Refusal;
 use halite_etcd::{Gate, Wait};
 use halite_proto::ids::{JobId, MinionId};
 use halite_store::Job;
-use serde_json::{Value, json};
 
 use super::Jobs;
 use super::local::AGAIN;
 use super::open_job::{OpenJob, PartEnd};
-use super::returns::tag;
 
 impl Jobs {
     /// The hosts of a job of which etcd has to be asked. A prediction changes nothing.
@@ -73,10 +72,13 @@ impl Jobs {
         let ready = ready.unwrap_or_default();
         if let Some(gate) = without_quorum.filter(|_| !ready.is_empty()) {
             tracing::warn!(job = %jid, hosts = ?ready, %gate, "hosts are done side by side");
-            let report = side_by_side(jid, &ready, gate);
-            self.app
-                .events
-                .announce(&tag(jid, "repair", None), &report, None);
+            let report = ParallelRepair {
+                job: jid.clone(),
+                hosts: ready.clone(),
+                because: gate.to_string(),
+            };
+            let report = EventData::ParallelRepair(report);
+            self.app.events.announce(&report, None);
         }
         let mut outcome = Ok(());
         for minion in ready {
@@ -108,10 +110,8 @@ impl Jobs {
         }
         let report = |wait: &Wait| {
             tracing::info!(job = %jid, %host, %wait, "a job waits for etcd");
-            let tag = tag(jid, "wait", Some(host));
-            self.app
-                .events
-                .announce(&tag, &waiting(jid, host, wait), None);
+            let wait = EventData::Wait(waiting(jid, host, wait));
+            self.app.events.announce(&wait, None);
         };
         let gate = etcd.allow_missing(&snapshot, host, &report).await?;
         tracing::info!(%host, %gate, "the members of etcd were asked about the host");
@@ -119,25 +119,22 @@ impl Jobs {
     }
 }
 
-/// The hosts that are done side by side, and the reason, for those who watch the job.
-fn side_by_side(jid: &JobId, hosts: &[MinionId], gate: &Gate) -> Value {
-    json!({"jid": jid, "hosts": hosts, "because": gate.to_string()})
-}
-
 /// The wait before a host, for those who watch the job, in the form of a step that waits.
-fn waiting(jid: &JobId, host: &MinionId, wait: &Wait) -> Value {
-    json!({
-        "jid": jid,
-        "step": host,
-        "until": wait.until,
-        "because": wait.because,
-        "seconds": wait.since.as_secs(),
-        "limit": wait.limit.as_secs(),
-        "remedy": format!(
+fn waiting(jid: &JobId, host: &MinionId, wait: &Wait) -> StepWait {
+    StepWait {
+        job: Some(jid.clone()),
+        minion: Some(host.clone()),
+        step: host.to_string(),
+        until: wait.until.clone(),
+        because: wait.because.clone(),
+        seconds: wait.since.as_secs(),
+        limit: Some(wait.limit.as_secs()),
+        remedy: format!(
             "`ctl etcd status` shows the members: switch on the hosts of those that are missing; `ctl job cancel {jid}` leaves \
              the hosts out that have not begun"
         ),
-    })
+        ..StepWait::default()
+    }
 }
 
 #[cfg(test)]
@@ -156,11 +153,8 @@ mod tests {
         };
         let jid = "20261121000000123000".parse().unwrap();
         let said = waiting(&jid, &"cp-2".parse().unwrap(), &wait);
-        assert_eq!(
-            (&said["step"], &said["seconds"]),
-            (&json!("cp-2"), &json!(10))
-        );
-        let remedy = said["remedy"].as_str().unwrap();
+        assert_eq!((said.step.as_str(), said.seconds), ("cp-2", 10));
+        let remedy = said.remedy;
         for verb in [
             "ctl etcd status",
             "switch on",

@@ -3,17 +3,17 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use halite_api::EventData;
 use halite_core::event_stream;
 use halite_core::event_stream::{EventStream, Stop, Watched, Watcher};
 use halite_core::refusal::Refusal;
 use halite_proto::ids::{JobId, MinionId};
-use halite_store::{Event, Job, JobStatus, Millis, Part};
-use serde_json::json;
+use halite_store::{Event, Job, JobStatus, Part};
 use tokio::sync::broadcast::Receiver;
 
 use super::Jobs;
 use super::open_job::ended;
-use super::returns::{ended_row, overall, summary, tag};
+use super::returns::{created, overall, returned, summary};
 
 impl Jobs {
     /// The events of a job. `bus` must have been subscribed to before the job was made; for an
@@ -65,10 +65,8 @@ impl Watched for WatchedJob {
             let rows = store.returns(&self.jid, &news).await;
             for row in rows.map_err(Refusal::from)? {
                 let at = row.ended.unwrap_or(job.created);
-                let tag = tag(&job.jid, "ret", Some(&row.minion));
-                watcher
-                    .report(event(tag, at, &ended_row(&row), None))
-                    .await?;
+                let data = EventData::PartReturned(Box::new(returned(&row)));
+                watcher.report(Event::unstored(at, &data, None)).await?;
             }
         }
         if job.status == JobStatus::Finished {
@@ -91,29 +89,12 @@ impl Watched for WatchedJob {
     }
 }
 
-fn event(tag: String, time: Millis, data: &serde_json::Value, last: Option<i32>) -> Event {
-    Event {
-        seq: 0,
-        tag,
-        time,
-        data_json: data.to_string(),
-        last: last.is_some(),
-        retcode: last.unwrap_or(0),
-    }
-}
-
 fn introduction(job: &Job) -> Event {
-    let data = json!({"jid": job.jid, "function": job.function, "target": job.target, "minions": job.minions,
-        "order": job.order, "test": job.test, "operator": job.operator});
-    event(tag(&job.jid, "new", None), job.created, &data, None)
+    Event::unstored(job.created, &EventData::JobCreated(created(job)), None)
 }
 
 fn conclusion(job: &Job, parts: &[Part]) -> Event {
     let retcode = job.retcode.unwrap_or_else(|| overall(parts));
-    event(
-        tag(&job.jid, "done", None),
-        job.finished.unwrap_or(job.created),
-        &summary(&job.jid, parts),
-        Some(retcode),
-    )
+    let data = EventData::JobEnded(summary(&job.jid, parts));
+    Event::unstored(job.finished.unwrap_or(job.created), &data, Some(retcode))
 }

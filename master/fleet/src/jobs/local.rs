@@ -140,8 +140,8 @@ impl Jobs {
         let options = RunOptions { test: message.test };
         let run = halite_states::run::run(&low, &cluster, options, |state| {
             let shown = serde_json::to_string(state).unwrap_or_default();
-            let state = serde_json::from_str(&redactor.json(&shown)).unwrap_or_default();
-            self.progressed(jid, &MASTER, index, total, state);
+            let state = serde_json::from_str(&redactor.json(&shown)).ok();
+            self.progressed(jid, &MASTER, (index, total), state);
             index += 1;
         })
         .await;

@@ -4,13 +4,16 @@
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
+use halite_api::{
+    EventData, JobCreated, JobEnded, MinionAnswer, PartReturned, PartStarted, StateProgress,
+};
 use halite_core::refusal::Refusal;
 use halite_proto::ids::{JobId, MinionId};
 use halite_proto::v1;
 use halite_proto::v1::master_message::Body as ToMinion;
 use halite_proto::v1::minion_message::Body;
-use halite_store::{Answer, JobRow, JobStatus, Part, RowState};
-use serde_json::{Value, json};
+use halite_states::low::StateReturn;
+use halite_store::{Answer, Job, JobRow, JobStatus, Part, RowState};
 
 use super::Jobs;
 use super::function::{Function, Place};
@@ -106,10 +109,11 @@ impl Jobs {
                 .mark_started(jid, minion, self.app.clock.now())
                 .await?;
         }
-        let event = json!({"jid": jid, "minion": minion});
-        self.app
-            .events
-            .announce(&tag(jid, "start", Some(minion)), &event, None);
+        let started = EventData::PartStarted(PartStarted {
+            job: jid.clone(),
+            minion: minion.clone(),
+        });
+        self.app.events.announce(&started, None);
         Ok(())
     }
 
@@ -126,24 +130,26 @@ impl Jobs {
             return;
         };
         let clean = redactor.json(&progress.state_json);
-        let state: Value = serde_json::from_str(&clean).unwrap_or_default();
-        self.progressed(jid, minion, progress.index, progress.total, state);
+        let state = serde_json::from_str(&clean).ok();
+        self.progressed(jid, minion, (progress.index, progress.total), state);
     }
 
-    /// Announces that one state of a job is done.
+    /// Announces that one state of a job is done: its position, and the number of all.
     pub(super) fn progressed(
         &self,
         jid: &JobId,
         minion: &MinionId,
-        index: u32,
-        total: u32,
-        state: Value,
+        (index, total): (u32, u32),
+        state: Option<StateReturn>,
     ) {
-        let event =
-            json!({"jid": jid, "minion": minion, "index": index, "total": total, "state": state});
-        self.app
-            .events
-            .announce(&tag(jid, "prog", Some(minion)), &event, None);
+        let progress = EventData::StateProgress(Box::new(StateProgress {
+            job: jid.clone(),
+            minion: minion.clone(),
+            index,
+            total,
+            state,
+        }));
+        self.app.events.announce(&progress, None);
     }
 
     /// Stores a return; the first one counts. Then the parts that waited for it continue.
@@ -184,9 +190,7 @@ impl Jobs {
             ended: Some(answer.when),
             ..JobRow::queued(jid, minion, None)
         };
-        self.app
-            .events
-            .announce(&tag(jid, "ret", Some(minion)), &ended_row(&row), None);
+        self.announce_end(&row).await;
         self.end_part(jid, minion, end).await
     }
 
@@ -261,9 +265,7 @@ impl Jobs {
             ended: Some(self.app.clock.now()),
             ..JobRow::queued(jid, minion, None)
         };
-        self.app
-            .events
-            .announce(&tag(jid, "ret", Some(minion)), &ended_row(&row), None);
+        self.announce_end(&row).await;
         self.end_part(jid, minion, end).await
     }
 
@@ -365,40 +367,48 @@ impl Jobs {
             self.app.store.finish_job(jid, retcode, now).await?;
         }
         tracing::info!(job = %jid, retcode, "job finished");
-        self.publish(function, jid, "done", &summary(jid, &parts), Some(retcode))
-            .await
+        let ended = EventData::JobEnded(summary(jid, &parts));
+        self.publish(function, &ended, Some(retcode)).await
+    }
+
+    /// Announces the end of a part. What was returned is in the row: the event that is stored, for jobs that apply
+    /// states, has the outcome only.
+    async fn announce_end(&self, row: &JobRow) {
+        let returned = returned(row);
+        let place = self.open_jobs().get(&row.jid).map(|job| job.function.place);
+        let stored = EventData::PartReturned(Box::new(returned.announcement()));
+        let live = EventData::PartReturned(Box::new(returned));
+        if place == Some(Place::States) {
+            match self.app.events.publish_brief(&stored, &live).await {
+                Ok(_) => return,
+                // The row is stored, so the part has ended.
+                Err(error) => {
+                    tracing::error!(job = %row.jid, %error, "cannot store the event of a return");
+                }
+            }
+        }
+        self.app.events.announce(&live, None);
     }
 
     /// Publishes an event of a whole job; it is stored only for jobs that apply states.
     pub(super) async fn publish(
         &self,
         function: &Function,
-        jid: &JobId,
-        what: &str,
-        event: &Value,
+        event: &EventData,
         last: Option<i32>,
     ) -> Result<(), Refusal> {
-        let tag = tag(jid, what, None);
         match (function.place, last) {
             (Place::States, Some(retcode)) => {
-                self.app.events.publish_last(&tag, event, retcode).await?;
+                self.app.events.publish_last(event, retcode).await?;
             }
             (Place::States, None) => {
-                self.app.events.publish(&tag, event).await?;
+                self.app.events.publish(event).await?;
             }
             (Place::Minion | Place::Here, last) => {
-                self.app.events.announce(&tag, event, last);
+                self.app.events.announce(event, last);
             }
         }
         Ok(())
-    }
-}
-
-/// `halite/job/JID/WHAT[/MINION]`, after Salt's `salt/job/JID/ret/MINION`.
-pub(super) fn tag(jid: &JobId, what: &str, minion: Option<&MinionId>) -> String {
-    match minion {
-        Some(minion) => format!("halite/job/{jid}/{what}/{minion}"),
-        None => format!("halite/job/{jid}/{what}"),
     }
 }
 
@@ -411,28 +421,41 @@ fn succeeded(part: &Part) -> bool {
     part.state == RowState::Returned && part.retcode == Some(0)
 }
 
+/// The data of a `new` event.
+pub(super) fn created(job: &Job) -> JobCreated {
+    JobCreated {
+        job: job.jid.clone(),
+        function: job.function.clone(),
+        target: job.target.clone(),
+        minions: job.minions.clone(),
+        order: job.order.clone(),
+        test: job.test,
+        operator: job.operator.clone(),
+    }
+}
+
 /// The data of a `ret` event.
-pub(super) fn ended_row(row: &JobRow) -> Value {
-    let value: Value = row
-        .return_json
-        .as_deref()
-        .and_then(|text| serde_json::from_str(text).ok())
-        .unwrap_or_default();
-    json!({"jid": row.jid, "minion": row.minion, "state": row.state.as_str(), "retcode": row.retcode.unwrap_or(1),
-        "success": row.state == RowState::Returned && row.retcode == Some(0), "return": value, "error": row.error})
+pub(super) fn returned(row: &JobRow) -> PartReturned {
+    PartReturned::new(
+        (row.jid.clone(), row.minion.clone()),
+        row.state.as_str().into(),
+        row.retcode.unwrap_or(1),
+        row.return_json.as_deref().and_then(MinionAnswer::from_json),
+        Some(row.error.clone()).filter(|error| !error.is_empty()),
+    )
 }
 
 /// The data of a `done` event.
-pub(super) fn summary(jid: &JobId, parts: &[Part]) -> Value {
-    let named = |keep: &dyn Fn(&Part) -> bool| -> Vec<&str> {
-        parts
-            .iter()
-            .filter(|part| keep(part))
-            .map(|part| part.minion.as_str())
-            .collect()
+pub(super) fn summary(jid: &JobId, parts: &[Part]) -> JobEnded {
+    let named = |keep: &dyn Fn(&Part) -> bool| {
+        let kept = parts.iter().filter(|part| keep(part));
+        kept.map(|part| part.minion.clone()).collect()
     };
-    json!({"jid": jid, "retcode": overall(parts),
-        "succeeded": named(&succeeded),
-        "failed": named(&|part| part.state == RowState::Returned && part.retcode != Some(0)),
-        "lost": named(&|part| part.state == RowState::Lost)})
+    JobEnded {
+        job: jid.clone(),
+        retcode: overall(parts),
+        succeeded: named(&succeeded),
+        failed: named(&|part| part.state == RowState::Returned && part.retcode != Some(0)),
+        lost: named(&|part| part.state == RowState::Lost),
+    }
 }

@@ -3,6 +3,7 @@
 //! Repeat-safe: the same key asking again gets the same answer and uses up nothing, so that a
 //! minion or master killed at any point just asks again.
 
+use halite_api::{EventData, KeyAction, KeyChanged};
 use halite_core::app::App;
 use halite_core::ca;
 use halite_core::ca::{HALITE, Issued, Profile};
@@ -12,7 +13,6 @@ use halite_proto::identity::{Identity, Kind};
 use halite_proto::ids::MinionId;
 use halite_proto::pki::Inspected;
 use halite_store::{Certificate, Key, KeyState, Millis, Revocation, Token};
-use serde_json::json;
 
 use super::declared_roles::check_roles;
 use super::token::TokenText;
@@ -103,11 +103,14 @@ pub async fn enrol(app: &App, newcomer: &EnrolmentRequest) -> Result<Answer, Ref
     };
     if let Some(reason) = refusal(known.as_ref(), &fingerprint, token.as_ref(), is_later) {
         // Not stored: a stranger can cause any number of them.
-        app.events.announce(
-            &format!("halite/key/{id}"),
-            &json!({ "act": "refused", "id": id, "fingerprint": fingerprint, "reason": reason }),
-            None,
-        );
+        let refused = KeyChanged {
+            minion: id.clone(),
+            action: KeyAction::Refused,
+            fingerprint: Some(fingerprint.clone()),
+            token: None,
+            reason: Some(reason.clone()),
+        };
+        app.events.announce(&EventData::KeyChanged(refused), None);
         return Ok(Answer::Rejected {
             fingerprint,
             reason,
@@ -152,10 +155,13 @@ pub async fn enrol(app: &App, newcomer: &EnrolmentRequest) -> Result<Answer, Ref
         "minion enrolled"
     );
     app.events
-        .publish(
-            &format!("halite/key/{id}"),
-            &json!({ "act": "accepted", "id": id, "fingerprint": fingerprint, "token": token.id }),
-        )
+        .publish(&EventData::KeyChanged(KeyChanged {
+            minion: id.clone(),
+            action: KeyAction::Accepted,
+            fingerprint: Some(fingerprint.clone()),
+            token: Some(token.id.clone()),
+            reason: None,
+        }))
         .await?;
     Ok(Answer::Accepted {
         certificate_pem: issued.certificate_pem,

@@ -1,11 +1,11 @@
 //! What an operator does with keys: list, accept, reject, delete.
 
+use halite_api::{EventData, KeyAction, KeyChange, KeyChanged, KeyList, MinionKey, Time};
 use halite_core::app::App;
-use halite_core::clock::rfc3339;
 use halite_core::refusal::Refusal;
 use halite_proto::ids::MinionId;
 use halite_store::{Key, KeyState};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::enrol::{is_cut_off, issue, revoke_certificate};
 use super::{host_root, pending};
@@ -27,36 +27,37 @@ pub struct Change {
 
 /// A key as it is shown.
 #[must_use]
-pub fn status_of(key: &Key, connected: bool) -> Value {
+pub fn status_of(key: &Key, connected: bool) -> MinionKey {
     let facts: Value = serde_json::from_str(&key.grains_json).unwrap_or_default();
-    let fact = |name: &str| facts.get(name).cloned().unwrap_or_default();
-    json!({
-        "id": key.id,
-        "state": key.state.as_str(),
-        "fingerprint": key.fingerprint,
-        "connected": connected,
-        "serial": key.serial,
-        "roles": key.roles,
-        "host": fact("fqdn"),
-        "os": fact("osfinger"),
-        "source": fact("source"),
-        "created": rfc3339(key.created),
-        "changed": rfc3339(key.changed),
-    })
+    let fact = |name: &str| facts.get(name)?.as_str().map(str::to_owned);
+    MinionKey {
+        minion: key.id.clone(),
+        state: key.state.as_str().into(),
+        fingerprint: key.fingerprint.clone(),
+        connected,
+        serial: key.serial.clone(),
+        roles: key.roles.clone(),
+        host: fact("fqdn"),
+        os: fact("osfinger"),
+        source: fact("source").filter(|source| !source.is_empty()),
+        created: Time::from_millis(key.created),
+        changed: Time::from_millis(key.changed),
+    }
 }
 
-/// All keys, as a document.
+/// All keys.
 ///
 /// # Errors
 /// The store fails.
-pub async fn list(app: &App) -> Result<Value, Refusal> {
+pub async fn list(app: &App) -> Result<KeyList, Refusal> {
     pending::expire(app).await?;
     let keys = app.store.keys().await?;
-    let shown: Vec<Value> = keys
+    let keys = keys
         .iter()
-        .map(|key| status_of(key, app.connections.is_connected(&key.id)))
-        .collect();
-    Ok(json!({ "keys": shown }))
+        .map(|key| status_of(key, app.connections.is_connected(&key.id)));
+    Ok(KeyList {
+        keys: keys.collect(),
+    })
 }
 
 /// Carries out an operator's order.
@@ -64,7 +65,7 @@ pub async fn list(app: &App) -> Result<Value, Refusal> {
 /// # Errors
 /// There is no such key, the fingerprint is another, the order is unknown or needs confirmation, or
 /// the store fails.
-pub async fn change(app: &App, order: &Change) -> Result<Value, Refusal> {
+pub async fn change(app: &App, order: &Change) -> Result<KeyChange, Refusal> {
     let id: MinionId = order.id.parse()?;
     if matches!(order.action.as_str(), "reject" | "delete") {
         let key = find(app, &id).await?;
@@ -97,17 +98,20 @@ pub async fn change(app: &App, order: &Change) -> Result<Value, Refusal> {
         }
     };
     app.events
-        .publish(
-            &format!("halite/key/{id}"),
-            &json!({ "act": state, "id": id }),
-        )
+        .publish(&EventData::KeyChanged(KeyChanged {
+            minion: id.clone(),
+            action: KeyAction::from(state),
+            fingerprint: None,
+            token: None,
+            reason: None,
+        }))
         .await?;
     tracing::info!(minion = %id, state, "key changed");
-    let mut answer = json!({ "id": id, "state": state });
-    if !tokens.is_empty() {
-        answer["revoked_tokens"] = json!(tokens);
-    }
-    Ok(answer)
+    Ok(KeyChange {
+        minion: id,
+        state: state.into(),
+        revoked_tokens: tokens,
+    })
 }
 
 async fn find(app: &App, id: &MinionId) -> Result<Key, Refusal> {

@@ -1,9 +1,9 @@
 //! Operators: made, listed, revoked. The certificate has the name; the store has the role and the
 //! one key that the name may have, and the gate asks for both at each connection.
 
+use halite_api::{OperatorAccount, OperatorList, OperatorRevocation, OperatorState, Time};
 use halite_core::app::App;
 use halite_core::ca::{HALITE, Profile};
-use halite_core::clock::rfc3339;
 use halite_core::gate::Removal;
 use halite_core::own_operator;
 use halite_core::refusal::Refusal;
@@ -11,7 +11,6 @@ use halite_errors::chain;
 use halite_proto::identity::{Identity, Kind, is_root_of_host};
 use halite_proto::role::Role;
 use halite_store::{Certificate, Millis, Operator};
-use serde_json::{Value, json};
 
 /// The validity of an operator's certificate in days: default and most.
 const DAYS: (u32, u32) = (90, 365);
@@ -118,34 +117,33 @@ pub(super) async fn find(app: &App, name: &str) -> Result<Option<Operator>, Refu
     Ok(all.into_iter().find(|operator| operator.name == name))
 }
 
-/// All operators, as a document.
+/// All operators.
 ///
 /// # Errors
 /// The store fails.
-pub async fn list_operators(app: &App) -> Result<Value, Refusal> {
+pub async fn list_operators(app: &App) -> Result<OperatorList, Refusal> {
     let now = app.clock.now();
     let operators = app.store.operators().await?;
-    let shown = operators.iter().map(|operator| {
-        let state = match operator {
+    let shown = operators.into_iter().map(|operator| OperatorAccount {
+        state: match &operator {
             Operator {
                 revoked: Some(_), ..
-            } => "revoked",
-            operator if operator.is_valid(now) => "valid",
-            _ => "expired",
-        };
-        json!({
-            "name": operator.name,
-            "role": operator.role.as_str(),
-            "state": state,
-            "expires": operator.expires.map(rfc3339),
-            "revoked": operator.revoked.map(rfc3339),
-            // Not known of the operator of a new store.
-            "created": (operator.created > 0).then(|| rfc3339(operator.created)),
-            "by": operator.creator,
-            "fingerprint": operator.fingerprint,
-        })
+            } => OperatorState::Revoked,
+            operator if operator.is_valid(now) => OperatorState::Valid,
+            _ => OperatorState::Expired,
+        },
+        name: operator.name,
+        role: operator.role.to_string(),
+        expires: operator.expires.map(Time::from_millis),
+        revoked: operator.revoked.map(Time::from_millis),
+        // Not known of the operator of a new store.
+        created: (operator.created > 0).then(|| Time::from_millis(operator.created)),
+        by: operator.creator,
+        fingerprint: operator.fingerprint,
     });
-    Ok(json!({ "operators": shown.collect::<Vec<_>>() }))
+    Ok(OperatorList {
+        operators: shown.collect(),
+    })
 }
 
 /// Ends an operator's access and cuts the connections that they opened. Repeating it changes
@@ -154,7 +152,7 @@ pub async fn list_operators(app: &App) -> Result<Value, Refusal> {
 /// # Errors
 /// There is no such operator, it is `by` themselves, no administrator would be left, or the store
 /// fails: then the operator is out until the master restarts.
-pub async fn revoke(app: &App, by: &str, name: &str) -> Result<Value, Refusal> {
+pub async fn revoke(app: &App, by: &str, name: &str) -> Result<OperatorRevocation, Refusal> {
     let now = app.clock.now();
     if by == name && app.gate.has_other_admin(name, now) {
         return Err(Refusal::conflict(format!(
@@ -181,7 +179,10 @@ pub async fn revoke(app: &App, by: &str, name: &str) -> Result<Value, Refusal> {
         )
     })?;
     tracing::info!(operator = name, by, "operator revoked");
-    Ok(json!({ "name": name, "state": "revoked" }))
+    Ok(OperatorRevocation {
+        name: name.to_owned(),
+        state: OperatorState::Revoked,
+    })
 }
 
 /// Stores a revocation.

@@ -1,10 +1,10 @@
 //! Keys that wait for an operator. Every host that reaches the port can make one, so they are few,
 //! small, and go away.
 
+use halite_api::{EventData, KeyAction, KeyChanged};
 use halite_core::app::App;
 use halite_core::refusal::{Refusal, RefusalKind};
 use halite_store::{Key, KeyState, Millis};
-use serde_json::json;
 
 use super::host_facts;
 
@@ -52,10 +52,14 @@ pub(super) async fn wait_for_operator(
         }
         app.store.put_key(&key).await?;
         tracing::info!(minion = %key.id, fingerprint, "key waits for an operator");
-        let data = json!({ "act": "pending", "id": key.id, "fingerprint": fingerprint });
-        app.events
-            .publish(&format!("halite/key/{}", key.id), &data)
-            .await?;
+        let pending = KeyChanged {
+            minion: key.id.clone(),
+            action: KeyAction::Pending,
+            fingerprint: Some(fingerprint.clone()),
+            token: None,
+            reason: None,
+        };
+        app.events.publish(&EventData::KeyChanged(pending)).await?;
     }
     Ok(new)
 }

@@ -103,7 +103,7 @@ impl Site {
         &self,
         id: &str,
         action: &str,
-    ) -> Result<serde_json::Value, halite_core::refusal::Refusal> {
+    ) -> Result<halite_api::KeyChange, halite_core::refusal::Refusal> {
         change(
             &self.app,
             &Change {
@@ -203,7 +203,7 @@ async fn a_token_brings_a_certificate_that_opens_the_gate() {
         .await
         .unwrap();
     assert!(
-        events[0].data_json.contains("\"act\":\"accepted\""),
+        events[0].data_json.contains("\"action\":\"accepted\""),
         "{events:?}"
     );
     let recorded = site.app.store.certificates(9).await.unwrap();
@@ -317,7 +317,7 @@ async fn the_store_holds_no_secret_of_a_token() {
     let site = site().await;
     let token = site.token(Wanted::default()).await;
     let secret = token.split('.').nth(1).unwrap();
-    let shown = list_tokens(&site.app).await.unwrap().to_string();
+    let shown = halite_api::to_text(&list_tokens(&site.app).await.unwrap());
     assert!(!shown.contains(secret));
     assert!(!format!("{:?}", TokenText::parse(&token).unwrap()).contains(secret));
     for file in std::fs::read_dir(site.directory.path().join("state")).unwrap() {
@@ -375,9 +375,9 @@ async fn a_key_without_token_waits_for_an_operator() {
         );
     }
     let shown = list(&site.app).await.unwrap();
-    assert_eq!(shown["keys"][0]["state"], "pending");
-    assert_eq!(shown["keys"][0]["fingerprint"], host.key.fingerprint());
-    assert_eq!(shown["keys"][0]["host"], "host.example");
+    assert_eq!(shown.keys[0].state, halite_api::KeyState::Pending);
+    assert_eq!(shown.keys[0].fingerprint, host.key.fingerprint());
+    assert_eq!(shown.keys[0].host.as_deref(), Some("host.example"));
 
     let wrong = Change {
         id: "worker-1".to_owned(),

@@ -3,15 +3,14 @@
 
 use std::fmt;
 
+use halite_api::{Time, TokenList, TokenRevocation, TokenState};
 use halite_core::app::App;
 use halite_core::ca::HALITE;
-use halite_core::clock::rfc3339;
 use halite_core::refusal::Refusal;
 use halite_errors::chain;
 use halite_proto::ids::MinionId;
 use halite_proto::pki;
 use halite_store::{Millis, Token};
-use serde_json::{Value, json};
 
 use super::declared_roles::declared_roles;
 
@@ -154,40 +153,42 @@ pub async fn create_token(
     Ok((text.text(), token.expires))
 }
 
-/// All tokens, as a document; no secrets.
+/// All tokens; no secrets.
 ///
 /// # Errors
 /// The store fails.
-pub async fn list_tokens(app: &App) -> Result<Value, Refusal> {
+pub async fn list_tokens(app: &App) -> Result<TokenList, Refusal> {
     let now = app.clock.now();
     let tokens = app.store.tokens().await?;
-    let shown = tokens.iter().map(|token| {
-        let state = match token {
-            Token { expires, .. } if *expires <= now => "expired",
-            Token { uses_left: 0, .. } => "used up",
-            _ => "valid",
-        };
-        json!({
-            "id": token.id,
-            "state": state,
-            "expires": rfc3339(token.expires),
-            "uses_left": token.uses_left,
-            "roles": token.roles,
-            "bound_id": token.bound_id,
-            "created": rfc3339(token.created),
-            "operator": token.operator,
-        })
+    let shown = tokens.into_iter().map(|token| halite_api::Token {
+        state: match token {
+            Token { expires, .. } if expires <= now => TokenState::Expired,
+            Token { uses_left: 0, .. } => TokenState::UsedUp,
+            _ => TokenState::Valid,
+        },
+        token: token.id,
+        expires: Time::from_millis(token.expires),
+        uses_left: token.uses_left,
+        roles: token.roles,
+        minion: token.bound_id,
+        created: Time::from_millis(token.created),
+        operator: token.operator,
     });
-    Ok(json!({ "tokens": shown.collect::<Vec<_>>() }))
+    Ok(TokenList {
+        tokens: shown.collect(),
+    })
 }
 
 /// Takes a token out of use.
 ///
 /// # Errors
 /// There is no such token, or the store fails.
-pub async fn revoke_token(app: &App, id: &str) -> Result<Value, Refusal> {
+pub async fn revoke_token(app: &App, id: &str) -> Result<TokenRevocation, Refusal> {
     if app.store.delete_token(id).await? {
-        Ok(json!({ "id": id, "state": "revoked" }))
+        Ok(TokenRevocation {
+            token: id.to_owned(),
+            state: TokenState::Revoked,
+        })
     } else {
         Err(Refusal::not_found(format!(
             "there is no token {id:?}; `ctl token list` shows them"

@@ -1,6 +1,6 @@
 //! Checks of the hosts: minions, highstates, Kubernetes nodes.
 
-use serde_json::Value;
+use halite_api::HighstateResult;
 
 use super::Finding;
 use super::picture::{Host, Picture};
@@ -33,11 +33,10 @@ pub(super) fn enrolment(picture: &Picture) -> Vec<Finding> {
 
 pub(super) fn highstate(picture: &Picture) -> Vec<Finding> {
     let one = |host: &Host| {
-        let result = host.highstate.as_deref()?;
-        let what = match result {
-            "failed" => "failed",
-            "interrupted" => "was interrupted",
-            "lost" => "has no return",
+        let what = match host.highstate.as_ref()? {
+            HighstateResult::Failed => "failed",
+            HighstateResult::Interrupted => "was interrupted",
+            HighstateResult::Lost => "has no return",
             _ => return None,
         };
         let message = format!("the last highstate of {} {what}", host.name);
@@ -65,16 +64,14 @@ pub(super) fn nodes(picture: &Picture) -> Vec<Finding> {
                 )
             });
         };
-        let reasons = node["reasons"].as_array().into_iter().flatten();
-        let reasons: Vec<&str> = reasons.filter_map(Value::as_str).collect();
-        let reasons = reasons.join("; ");
-        match node["ready"].as_bool() {
-            Some(true) if reasons.is_empty() => None,
-            Some(true) => Some(Finding::on(
+        let reasons = node.reasons.join("; ");
+        match node.ready {
+            true if reasons.is_empty() => None,
+            true => Some(Finding::on(
                 name,
                 format!("{name} accepts no pods: {reasons}"),
             )),
-            _ => Some(Finding::on(name, format!("{name} is not Ready: {reasons}"))),
+            false => Some(Finding::on(name, format!("{name} is not Ready: {reasons}"))),
         }
     };
     picture.hosts.iter().filter_map(one).collect()

@@ -15,7 +15,7 @@ mod picture;
 #[cfg(test)]
 mod tests;
 
-use serde_json::{Value, json};
+use halite_api::{CheckResult, CheckState, Health, HealthFinding};
 
 pub(super) use observe::{Seen, observe};
 pub(super) use picture::{Host, Picture};
@@ -27,15 +27,6 @@ pub(super) enum Severity {
     Failure,
     /// Something will be wrong, or could be better.
     Warning,
-}
-
-impl Severity {
-    fn as_str(self) -> &'static str {
-        match self {
-            Self::Failure => "failure",
-            Self::Warning => "warning",
-        }
-    }
 }
 
 /// One thing that a check has found.
@@ -368,7 +359,7 @@ pub(super) const CHECKS: &[Check] = &[
 ];
 
 /// Runs all checks; answers with `healthy`, and one entry for each check.
-pub(super) fn report(picture: &Picture) -> Value {
+pub(super) fn report(picture: &Picture) -> Health {
     let judged: Vec<(&Check, Vec<Finding>)> = CHECKS
         .iter()
         .map(|check| (check, (check.judge)(picture)))
@@ -376,28 +367,33 @@ pub(super) fn report(picture: &Picture) -> Value {
     let failed = |(check, found): &(&Check, Vec<Finding>)| {
         check.severity == Severity::Failure && !found.is_empty()
     };
-    json!({
-        "healthy": !judged.iter().any(failed),
-        "checks": judged.iter().map(|(check, found)| entry(check, found)).collect::<Vec<_>>(),
-    })
+    Health {
+        healthy: !judged.iter().any(failed),
+        checks: (judged.iter())
+            .map(|(check, found)| result(check, found))
+            .collect(),
+    }
 }
 
-fn entry(check: &Check, found: &[Finding]) -> Value {
+fn result(check: &Check, found: &[Finding]) -> CheckResult {
     let finding = |one: &Finding| {
         let own = one.remedy.clone();
-        let remedy = own.or_else(|| one.host.as_ref().map(|host| remedy(check, host)));
-        json!({"message": one.message, "host": one.host, "remedy": remedy})
+        HealthFinding {
+            message: one.message.clone(),
+            host: one.host.clone(),
+            remedy: own.or_else(|| one.host.as_ref().map(|host| remedy(check, host))),
+        }
     };
-    let state = match found {
-        [] => "good",
-        _ => check.severity.as_str(),
-    };
-    json!({
-        "name": check.name,
-        "title": check.title,
-        "state": state,
-        "findings": found.iter().map(finding).collect::<Vec<_>>(),
-    })
+    CheckResult {
+        name: check.name.to_owned(),
+        title: check.title.to_owned(),
+        state: match (found, check.severity) {
+            ([], _) => CheckState::Good,
+            (_, Severity::Failure) => CheckState::Failure,
+            (_, Severity::Warning) => CheckState::Warning,
+        },
+        findings: found.iter().map(finding).collect(),
+    }
 }
 
 fn remedy(check: &Check, host: &str) -> String {

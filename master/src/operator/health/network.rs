@@ -55,7 +55,7 @@ fn is_ready(picture: &Picture, host: &str) -> bool {
     let mut hosts = picture.hosts.iter();
     let node = hosts.find(|known| known.name == host);
     node.and_then(|known| known.node.as_ref())
-        .is_some_and(|node| node["ready"] == true)
+        .is_some_and(|node| node.ready)
 }
 
 /// The hosts on which a pod of kube-proxy or of the network does not run.

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use futures_util::future::join_all;
+use halite_api::KubernetesNode;
 use halite_cluster::kubernetes::access::ApiServer;
 use halite_cluster::kubernetes::node::overview;
 use halite_cluster::kubernetes::{Api, ApiError, ObjectRef};
@@ -22,7 +23,7 @@ use halite_host_reports::pod_network::{Answer, Question};
 use halite_names::NodeName;
 use halite_pillar::cluster::CniPlugin;
 use halite_pillar::etcd::Mode;
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 /// The time that each of the asked has.
 pub(in crate::operator) const LIMIT: Duration = Duration::from_secs(3);
@@ -60,7 +61,7 @@ pub(in crate::operator) struct Seen {
     /// The reason why the API does not answer.
     pub api_fault: Option<Silence>,
     /// The Kubernetes nodes by name.
-    pub nodes: Map<String, Value>,
+    pub nodes: BTreeMap<String, KubernetesNode>,
     /// The hosts with a ready replica of the cluster's DNS; `None` if the API did not say.
     pub dns: Option<BTreeSet<String>>,
     /// The components of the control planes.
@@ -160,7 +161,7 @@ async fn limited<T>(
 /// Objects of the API.
 #[derive(Default)]
 struct Objects {
-    nodes: Map<String, Value>,
+    nodes: BTreeMap<String, KubernetesNode>,
     dns: Option<Vec<Replica>>,
     components: Vec<Component>,
     daemons: Vec<Fault>,
@@ -172,7 +173,7 @@ async fn objects(jobs: &Jobs, snapshot: &Snapshot) -> Result<Objects, Silence> {
         let api = jobs.clusters().api(snapshot).await?;
         let api = api.as_ref();
         let nodes = overview(api).await?;
-        let ready = nodes.iter().filter(|(_, node)| node["ready"] == true);
+        let ready = nodes.iter().filter(|(_, node)| node.ready);
         let ready: BTreeSet<&str> = ready.map(|(name, _)| name.as_str()).collect();
         let (dns, components, daemons) = tokio::join!(
             ready_replicas(api),

@@ -3,12 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 
+use halite_api::{HighstateResult, KubernetesNode};
 use halite_core::board::Note;
 use halite_etcd::Overview;
 use halite_host_reports::health::HostHealth;
 use halite_names::NodeName;
 use halite_store::Millis;
-use serde_json::Value;
 
 use super::observe::Seen;
 
@@ -42,10 +42,10 @@ pub(in crate::operator) struct Host {
     pub accepted: bool,
     /// Its minion is connected.
     pub connected: bool,
-    /// The result of its last highstate: `succeeded`, `failed`, …
-    pub highstate: Option<String>,
-    /// The state of its Kubernetes node: `ready`, `reasons`.
-    pub node: Option<Value>,
+    /// The result of its last highstate.
+    pub highstate: Option<HighstateResult>,
+    /// The state of its Kubernetes node.
+    pub node: Option<KubernetesNode>,
 }
 
 impl Picture {

@@ -8,6 +8,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use futures_util::FutureExt as _;
+use halite_api::{HighstateResult, KubernetesNode};
 use halite_cluster::pod_network::Fault;
 use halite_core::refusal::Refusal;
 use halite_etcd::Overview;
@@ -46,8 +47,8 @@ fn sound() -> Picture {
         runs_containers: true,
         accepted: true,
         connected: true,
-        highstate: Some("succeeded".to_owned()),
-        node: Some(json!({"ready": true})),
+        highstate: Some(HighstateResult::Succeeded),
+        node: Some(node(true, &[])),
     };
     let answer = |index: u8| HostHealth {
         boot: String::new(),
@@ -72,7 +73,7 @@ fn sound() -> Picture {
     let seen = Seen {
         nodes: names
             .iter()
-            .map(|name| ((*name).to_owned(), json!({"ready": true})))
+            .map(|name| ((*name).to_owned(), node(true, &[])))
             .collect(),
         dns: Some(["cp-1", "cp-2"].map(str::to_owned).into()),
         components: names
@@ -153,29 +154,36 @@ fn etcd(picture: &mut Picture) -> &mut Overview {
 
 /// The checks with findings: name, state, first message, first remedy.
 fn found(picture: &Picture) -> Vec<[String; 4]> {
-    let report = report(picture);
-    let checks = report["checks"].as_array().unwrap();
-    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let failing = checks.iter().filter(|check| check["state"] != "good");
+    let checks = report(picture).checks.into_iter();
+    let failing = checks.filter(|check| check.state != CheckState::Good);
     failing
-        .map(|check| {
-            let first = &check["findings"][0];
+        .map(|mut check| {
+            let first = check.findings.remove(0);
             [
-                text(&check["name"]),
-                text(&check["state"]),
-                text(&first["message"]),
-                text(&first["remedy"]),
+                check.name,
+                check.state.to_string(),
+                first.message,
+                first.remedy.unwrap_or_default(),
             ]
         })
         .collect()
 }
 
+/// A Kubernetes node with these conditions that are not as they should be.
+fn node(ready: bool, reasons: &[&str]) -> KubernetesNode {
+    KubernetesNode {
+        ready,
+        reasons: reasons.iter().map(|reason| (*reason).to_owned()).collect(),
+        kubelet: None,
+    }
+}
+
 #[test]
 fn a_sound_cluster_is_healthy() {
     assert_eq!(found(&sound()), Vec::<[String; 4]>::new());
-    assert_eq!(report(&sound())["healthy"], true);
+    assert!(report(&sound()).healthy);
     // Before anything is declared there is nothing to find, either.
-    assert_eq!(report(&Picture::default())["healthy"], true);
+    assert!(report(&Picture::default()).healthy);
 }
 
 #[test]
@@ -191,7 +199,7 @@ fn each_damage_is_found_by_its_check_and_has_a_remedy() {
         assert!(said.starts_with(message), "{name}: {said}");
         assert!(advice.contains(remedy), "{name}: {advice}");
         assert_eq!(advice.is_empty(), remedy.is_empty(), "{name}: {advice}");
-        assert_eq!(report(&picture)["healthy"], *state == "warning", "{name}");
+        assert_eq!(report(&picture).healthy, *state == "warning", "{name}");
     }
 }
 
@@ -254,7 +262,7 @@ fn what_follows_from_another_part_of_the_network_is_no_finding() {
         (1, 0)
     );
     seen(&mut picture).daemons.clear();
-    picture.hosts[0].node = Some(json!({"ready": false}));
+    picture.hosts[0].node = Some(node(false, &[]));
     assert_eq!(
         (
             network::setup(&picture).len(),
@@ -311,7 +319,11 @@ fn reference() -> String {
          | name | sound when | otherwise | what to do |\n|---|---|---|---|\n",
     );
     for check in CHECKS {
-        let (severity, remedy) = (check.severity.as_str(), check.remedy);
+        let severity = match check.severity {
+            Severity::Failure => CheckState::Failure,
+            Severity::Warning => CheckState::Warning,
+        };
+        let remedy = check.remedy;
         let _ = writeln!(
             text,
             "| `{}` | {} | {severity} | {remedy} |",

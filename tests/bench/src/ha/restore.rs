@@ -34,7 +34,7 @@ pub(super) fn measure(cluster: &Cluster, one: Duration, table: &mut Table) -> Re
         "json",
     ])?;
     let made: Value = serde_json::from_str(&made)?;
-    let ca_hash = made["ca_hash"]
+    let ca_hash = made["caHash"]
         .as_str()
         .context("no hash of the CA")?
         .to_owned();

@@ -1,6 +1,6 @@
 //! A chart of the bundle in use, from its declaration to answering pods, and its removal.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::time::Duration;
 
@@ -8,13 +8,15 @@ use anyhow::{Context as _, Result, anyhow, ensure};
 use halite_lab::cluster::{CTL, Cluster};
 use halite_lab::wait;
 use halite_upstream::chart;
+use serde::Deserialize;
 use serde_json::Value;
 
-use super::answers::{FIRST, ctl};
+use super::first::FIRST;
 use super::second;
 use crate::addons;
 use crate::checks::refused;
 use crate::declare::declare;
+use crate::ctl_answer;
 use crate::repair::{highstate, pods, quiet, settled};
 use crate::test::Counts;
 
@@ -23,6 +25,12 @@ const OBJECTS: usize = 4;
 
 /// Limit for pods to start.
 const READY: Duration = Duration::from_secs(120);
+
+/// The answer of `ctl bundle show`: the charts with their versions.
+#[derive(Deserialize)]
+struct ShownBundle {
+    charts: BTreeMap<String, String>,
+}
 
 fn kubectl(cluster: &Cluster, args: &[&str]) -> Result<String> {
     cluster.kubectl(&[&["-n", chart::NAME], args].concat())
@@ -172,11 +180,13 @@ fn from_the_bundle(cluster: &Cluster) -> Result<()> {
         );
         Ok(())
     })?;
-    let installed = ctl(cluster, &["bundle", "show", second::VERSION])?;
+    let words = ["bundle", "show", second::VERSION];
+    let shown: ShownBundle = ctl_answer::plain(&cluster.bootstrap, &words)?;
+    let version = shown.charts.get(chart::NAME).map(String::as_str);
     ensure!(
-        installed["charts"][chart::NAME] == "1.0.0",
-        "ctl bundle show: {}",
-        installed["charts"]
+        version == Some("1.0.0"),
+        "ctl bundle show: {:?}",
+        shown.charts
     );
     cluster.nothing_tried_to_leave()
 }

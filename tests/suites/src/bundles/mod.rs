@@ -3,8 +3,8 @@
 //! has. A bundle that is missing for a while does no harm. A bundle with another Halite restarts
 //! only Halite.
 
-mod answers;
 pub(super) mod chart;
+mod first;
 mod newer;
 mod removed;
 mod second;
@@ -13,14 +13,17 @@ use std::collections::BTreeSet;
 use std::fs;
 
 use anyhow::{Context as _, Result, ensure};
+use halite_api::{BundleList, BundleOnSite};
 use halite_lab::cluster::{BOOTSTRAP, CTL, Cluster, DOCUMENT, WORKER};
 use halite_lab::host::Host;
 use halite_upstream::versions::NEWEST;
+use serde::Deserialize;
 use serde_json::Value;
 
-use self::answers::{FIRST, ctl};
+use self::first::FIRST;
 use super::repair::{highstate, quiet, running, still};
 use crate::checks::{only_served, refused};
+use crate::ctl_answer;
 use crate::health;
 use crate::test::{Counts, Test};
 
@@ -87,41 +90,38 @@ fn document(cluster: &Cluster) -> Result<String> {
     Ok(fs::read_to_string(cluster.bootstrap.file(DOCUMENT))?)
 }
 
+/// The answer of `ctl bundle use`.
+#[derive(Debug, Deserialize)]
+struct UsedBundle {
+    changed: bool,
+    before: Option<String>,
+    #[serde(default)]
+    changes: Value,
+}
+
 /// The row of a bundle in `ctl bundle list`.
-fn row(cluster: &Cluster, version: &str) -> Result<Value> {
-    let list = ctl(cluster, &["bundle", "list"])?;
-    let row = list
-        .as_array()
-        .into_iter()
-        .flatten()
-        .find(|row| row["version"] == version);
+fn row(cluster: &Cluster, version: &str) -> Result<BundleOnSite> {
+    let list: BundleList = ctl_answer::of(&cluster.bootstrap, &["bundle", "list"])?;
+    let row = list.bundles.iter().find(|row| row.version == version);
     row.cloned()
-        .with_context(|| format!("ctl bundle list does not name {version}: {list}"))
+        .with_context(|| format!("ctl bundle list does not name {version}: {list:?}"))
 }
 
 /// Checks that the list shows a bundle as complete, whether it is in use, and the number of hosts
 /// that are configured from it.
 fn listed(cluster: &Cluster, version: &str, in_use: bool, hosts: usize) -> Result<()> {
     let row = row(cluster, version)?;
-    let users = row["hosts"].as_array().map(Vec::len);
+    let users = row.hosts.as_ref().map(Vec::len);
     ensure!(
-        row["in_use"] == in_use && row["problem"].is_null() && users == Some(hosts),
-        "should be whole, in use: {in_use}, and of {hosts} hosts, and ctl bundle list says {row}"
+        row.in_use == in_use && row.problem.is_none() && users == Some(hosts),
+        "should be whole, in use: {in_use}, and of {hosts} hosts, and ctl bundle list says {row:?}"
     );
     Ok(())
 }
 
 /// The problems that `ctl status` reports.
 pub(super) fn problems(cluster: &Cluster) -> Result<Vec<String>> {
-    let status = health::status(cluster)?;
-    let problems = status["problems"]
-        .as_array()
-        .context("a status without problems")?;
-    Ok(problems
-        .iter()
-        .filter_map(Value::as_str)
-        .map(str::to_owned)
-        .collect())
+    Ok(health::status(cluster)?.problems)
 }
 
 /// Runs a highstate that does what `--test` predicted, changes nothing but addresses, and restarts
@@ -215,24 +215,26 @@ fn there(cluster: &Cluster) -> Result<Counts> {
     listed(cluster, second::VERSION, false, 0)?;
     only_served(cluster)?;
 
-    let tried = ctl(cluster, &["bundle", "use", second::VERSION, "--test"])?;
-    let changes = tried["changes"].to_string();
+    let words = ["bundle", "use", second::VERSION, "--test"];
+    let tried: UsedBundle = ctl_answer::plain(host, &words)?;
+    let changes = format!("{:?}", tried.changes);
     ensure!(
-        tried["changed"] == false
+        !tried.changed
             && [halite_upstream::chart::NAME, second::WITHOUT]
                 .iter()
                 .all(|part| changes.contains(part)),
-        "ctl bundle use --test: {tried}"
+        "ctl bundle use --test: {tried:?}"
     );
     ensure!(
         document(cluster)? == before,
         "ctl bundle use --test wrote into the cluster document"
     );
     quiet(cluster)?;
-    let used = ctl(cluster, &["bundle", "use", second::VERSION])?;
+    let words = ["bundle", "use", second::VERSION];
+    let used: UsedBundle = ctl_answer::plain(host, &words)?;
     ensure!(
-        used["changed"] == true && used["before"] == FIRST,
-        "ctl bundle use: {used}"
+        used.changed && used.before.as_deref() == Some(FIRST),
+        "ctl bundle use: {used:?}"
     );
     let reported = problems(cluster)?;
     let behind = format!(
@@ -268,7 +270,7 @@ fn back(cluster: &Cluster) -> Result<Counts> {
         document(cluster)? == recorded,
         "what was refused wrote into the cluster document"
     );
-    ctl(cluster, &["bundle", "use", FIRST, "--allow-downgrade"])?;
+    host.run(&[CTL, "bundle", "use", FIRST, "--allow-downgrade"])?;
     refused(
         host,
         &[CTL, "bundle", "remove", second::VERSION],

@@ -154,13 +154,12 @@ fn minions_say(cluster: &Cluster, bundle: &str) -> Result<()> {
     let end = if bundle == VERSION { build::OTHER } else { "" };
     let wanted = format!("{FIRST}{end}");
     let status = health::status(cluster)?;
-    let nodes = status["nodes"].as_array();
-    let nodes = nodes.context("a status without nodes")?;
+    let nodes = status.nodes;
     for host in cluster.hosts() {
-        let node = nodes.iter().find(|node| node["name"] == *host.spec.name);
-        let said = node.map(|node| &node["version"]);
+        let node = nodes.iter().find(|node| node.name == host.spec.name);
+        let said = node.and_then(|node| node.version.as_deref());
         ensure!(
-            said.is_some_and(|said| *said == *wanted),
+            said == Some(wanted.as_str()),
             "the minion of {} should be of version {wanted}: {said:?}",
             host.spec.name
         );

@@ -138,8 +138,8 @@ fn reported(cluster: &Cluster, way: &Way) -> Result<()> {
     let says = |text: &str| way.message.iter().all(|part| text.contains(part));
     let row = row(cluster, way.version)?;
     ensure!(
-        row["in_use"] == true && row["problem"].as_str().is_some_and(says),
-        "ctl bundle list should say {:?} and says {row}",
+        row.in_use && row.problem.as_deref().is_some_and(says),
+        "ctl bundle list should say {:?} and says {row:?}",
         way.message
     );
     let problems = problems(cluster)?;

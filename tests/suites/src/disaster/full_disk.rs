@@ -8,12 +8,11 @@ use halite_lab::cluster::{BOOTSTRAP, CTL, Cluster};
 use halite_lab::host::Host;
 use halite_lab::wait;
 
-use super::restoring::ctl;
-use super::{UNIT, names};
+use super::{UNIT, VerifiedBackup, names};
 use crate::checks::refused;
-use crate::health;
 use crate::small_disk::SmallDisk;
 use crate::test::Counts;
+use crate::{ctl_answer, health};
 
 const DECLARED: &str = "/var/lib/halite/backup";
 /// The room in MiB before it is filled: enough for a backup without its snapshot, and less than it leaves for others.
@@ -66,8 +65,8 @@ fn while_full(cluster: &Cluster, disk: &SmallDisk) -> Result<()> {
 fn are_there(host: &Host, good: &[String]) -> Result<()> {
     let now = names(host)?;
     ensure!(now == good, "{good:?} is now {now:?}");
-    let verified = ctl(host, &["backup", "verify"])?;
-    ensure!(verified["files"].as_u64() > Some(10), "{verified}");
+    let verified: VerifiedBackup = ctl_answer::plain(host, &["backup", "verify"])?;
+    ensure!(verified.files > Some(10), "{verified:?}");
     let partial = format!("! ls -A {DECLARED} | grep '[.]new$'");
     host.sh(&partial).map(drop)
 }
@@ -78,9 +77,9 @@ fn warns(cluster: &Cluster, parts: &[&str]) -> Result<()> {
     cluster.bootstrap.run(&[CTL, "grains", BOOTSTRAP])?;
     let what = format!("the health to say {parts:?} of the last backup");
     wait::until(&what, REPORTED, || {
-        let (_, health) = health::document(cluster, &["health"])?;
+        let (_, health) = health::health(cluster)?;
         let found = health::finding(&health, "backup-run");
-        let message = found.as_ref().and_then(|found| found["message"].as_str());
+        let message = found.as_ref().map(|found| found.message.as_str());
         let is_so = match message {
             None => parts.is_empty(),
             Some(said) => !parts.is_empty() && parts.iter().all(|part| said.contains(part)),

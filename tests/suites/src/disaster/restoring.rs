@@ -9,10 +9,10 @@ use anyhow::{Context as _, Result, bail, ensure};
 use halite_lab::cluster::{CTL, Cluster, DOCUMENT, INSTALL, WORKER};
 use halite_lab::host::Host;
 use halite_lab::wait;
-use serde_json::Value;
+use serde::Deserialize;
 
 use self::objects::Objects;
-use crate::guide;
+use crate::{ctl_answer, guide};
 
 /// Limit for the worker, and the pods of all hosts, to be back: the kubelet waits up to five minutes before it starts a
 /// program again that has ended several times.
@@ -48,11 +48,10 @@ pub(crate) fn back_up(cluster: &Cluster) -> Result<Kept> {
     declare(host)?;
     host.sh(&format!("rm -rf {DIRECTORY}"))?;
     let (objects, (backup, ca_hash)) = Objects::around(cluster, || {
-        let made = ctl(host, &["backup", "create", "--to", DIRECTORY])?;
-        ensure!(made["signed"] == true, "it is not signed: {made}");
-        let backup = fs::read(host.file(made["path"].as_str().context("no path")?))?;
-        let ca_hash = made["ca_hash"].as_str().context("no hash of the CA")?;
-        Ok((backup, ca_hash.to_owned()))
+        let made = make(host)?;
+        ensure!(made.signed, "it is not signed: {made:?}");
+        let backup = fs::read(host.file(&made.path))?;
+        Ok((backup, made.ca_hash))
     })?;
     cluster.kubectl(&["create", "configmap", "later", "-n", NAMESPACE])?;
     Ok(Kept {
@@ -153,11 +152,19 @@ impl Kept {
     }
 }
 
-/// Runs ctl on the first host, with its answer as JSON.
-pub(crate) fn ctl(host: &Host, words: &[&str]) -> Result<Value> {
-    let command = [&[CTL][..], words, &["-o", "json"]].concat();
-    let text = host.run(&command)?;
-    serde_json::from_str(&text).with_context(|| format!("ctl {}: {text}", words.join(" ")))
+/// The answer of `ctl backup create`.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct MadeBackup {
+    pub(super) path: String,
+    pub(super) signed: bool,
+    pub(super) encrypted: bool,
+    ca_hash: String,
+}
+
+/// Makes a backup in the directory of the tests.
+pub(super) fn make(host: &Host) -> Result<MadeBackup> {
+    ctl_answer::plain(host, &["backup", "create", "--to", DIRECTORY])
 }
 
 /// The public half of the key.

@@ -5,14 +5,17 @@ use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, ensure};
+use halite_api::{BackupHost, BackupList, ClusterStatus};
 use halite_lab::cluster::Cluster;
 use halite_lab::host::Host;
 use halite_lab::wait;
 use serde_json::Value;
 
 use super::BACK;
-use super::standbys::{STANDBYS, answer, document, wait_for_followers};
+use super::standbys::{STANDBYS, wait_for_followers};
 use crate::checks::refused;
+use crate::ctl_answer::{self, in_any_case};
+use crate::disaster::VerifiedBackup;
 use crate::test::Counts;
 
 const DIRECTORY: &str = "/var/lib/halite/backup";
@@ -22,12 +25,11 @@ const VERIFY: &str = "halite-backup-verify.service";
 
 /// The newest backup on a host.
 fn newest(host: &Host) -> Result<PathBuf> {
-    let list = answer(host, &["backup", "list", DIRECTORY])?;
-    let newest = list.as_array().and_then(|all| all.last());
+    let list: BackupList = ctl_answer::of(host, &["backup", "list", DIRECTORY])?;
+    let newest = list.backups.last();
     let newest = newest.with_context(|| format!("no backup on {}", host.spec.name))?;
-    ensure!(newest["problem"].is_null(), "{list}");
-    let name = newest["backup"].as_str().context("no name")?;
-    Ok(host.file(&format!("{DIRECTORY}/{name}")))
+    ensure!(newest.problem.is_none(), "{list:?}");
+    Ok(host.file(&format!("{DIRECTORY}/{}", newest.backup)))
 }
 
 /// Lets the master know at once what a minion would report within half a minute.
@@ -39,24 +41,21 @@ fn report(first: &Host, name: &str) -> Result<()> {
 }
 
 /// The row of a host among those with backups in the status of the master.
-fn row(first: &Host, name: &str) -> Result<Value> {
-    let (_, status) = document(first, &["status"])?;
-    let hosts = status["backups"]["hosts"].as_array().cloned();
-    let mut hosts = hosts.unwrap_or_default().into_iter();
-    let own = hosts.find(|host| host["node"] == name);
-    own.with_context(|| format!("{name} is not in {}", status["backups"]))
+fn row(first: &Host, name: &str) -> Result<BackupHost> {
+    let (_, status): (_, ClusterStatus) = in_any_case(first, &["status"])?;
+    let mut hosts = status.backups.iter().flat_map(|backups| &backups.hosts);
+    let own = hosts.find(|host| host.node == name);
+    own.cloned()
+        .with_context(|| format!("{name} is not in {:?}", status.backups))
 }
 
 /// The problems in the status of the master that name a host's verification.
 fn unverified(first: &Host, name: &str) -> Result<Vec<String>> {
-    let (_, status) = document(first, &["status"])?;
-    let problems = status["problems"].as_array().context("no problems")?;
+    let (_, status): (_, ClusterStatus) = in_any_case(first, &["status"])?;
     let text = format!("on {name} is not verified");
-    let texts = problems.iter().filter_map(Value::as_str);
-    Ok(texts
-        .filter(|problem| problem.contains(&text))
-        .map(str::to_owned)
-        .collect())
+    let mut problems = status.problems;
+    problems.retain(|problem| problem.contains(&text));
+    Ok(problems)
 }
 
 /// Each standby makes a whole backup while no master runs; the master hears of it afterwards.
@@ -77,8 +76,8 @@ pub(super) fn of_standbys(cluster: &Cluster) -> Result<Counts> {
             "{header}"
         );
         // Without a name: the directory of the last run.
-        let verified = answer(host, &["backup", "verify"])?;
-        ensure!(verified["files"].as_u64() > Some(10), "{verified}");
+        let verified: VerifiedBackup = ctl_answer::plain(host, &["backup", "verify"])?;
+        ensure!(verified.files > Some(10), "{verified:?}");
         // It is its own master's work to answer; the timer's command does not ask.
         refused(host, &["ctl", "backup", "create"], &["master"])
     });
@@ -89,7 +88,7 @@ pub(super) fn of_standbys(cluster: &Cluster) -> Result<Counts> {
         report(first, name)?;
         wait::until("the report of the standby's backup", BACK, || {
             let row = row(first, name)?;
-            ensure!(row["newest"].is_string(), "{row}");
+            ensure!(row.newest.is_some(), "{row:?}");
             Ok(())
         })?;
     }
@@ -107,7 +106,7 @@ pub(super) fn started(cluster: &Cluster) -> Result<Counts> {
     report(first, "cp-2")?;
     wait::until("the keys that were counted", BACK, || {
         let row = row(first, "cp-2")?;
-        ensure!(row["keys"].as_u64() > Some(100), "{row}");
+        ensure!(row.keys > Some(100), "{row:?}");
         Ok(())
     })?;
 

@@ -8,18 +8,19 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, anyhow, ensure};
+use halite_api::{MasterList, TokenList};
 use halite_lab::cluster::Cluster;
 use halite_lab::host::Host;
 use halite_lab::wait;
-use serde_json::Value;
+use serde::Deserialize;
 
 use super::losses::while_written;
 use super::standbys::{
-    STANDBYS, answer, answers, document, nothing_to_do, promote, wait_for_followers,
-    wait_until_noticed,
+    STANDBYS, answers, nothing_to_do, promote, wait_for_followers, wait_until_noticed,
 };
 use super::{BACK, is_complete, same_content};
 use crate::checks::refused;
+use crate::ctl_answer::{self, in_any_case};
 use crate::test::{Counts, Test};
 
 /// Each leaves the master where it was.
@@ -64,9 +65,15 @@ fn with_cuts<T>(
     done
 }
 
+/// The answer of `ctl token create`; a master that cannot make one says why.
+#[derive(Deserialize)]
+struct MadeToken {
+    token: Option<String>,
+}
+
 fn epoch(master: &Host) -> Result<u64> {
-    let (_, masters) = document(master, &["master", "list"])?;
-    masters["epoch"].as_u64().context("no epoch")
+    let (_, masters): (_, MasterList) = in_any_case(master, &["master", "list"])?;
+    masters.epoch.context("no epoch")
 }
 
 /// Has the master make tokens, one after the other, while something is done; answers with the ids of those that
@@ -77,11 +84,10 @@ fn while_ordered(master: &Host, act: impl FnOnce() -> Result<()>) -> Result<BTre
         let orders = scope.spawn(|| {
             let mut made = BTreeSet::new();
             while !ended.load(Ordering::Relaxed) {
-                let (succeeded, token) = document(master, &["token", "create"])?;
-                let id = token["token"]
-                    .as_str()
-                    .and_then(|token| token.split('.').next());
-                if let Some(id) = id.filter(|_| succeeded) {
+                let (code, answer): (_, MadeToken) =
+                    ctl_answer::plain_in_any_case(master, &["token", "create"])?;
+                let token = answer.token.filter(|_| code == Some(0));
+                if let Some((id, _)) = token.as_deref().and_then(|token| token.split_once('.')) {
                     made.insert(id.to_owned());
                 }
             }
@@ -99,10 +105,10 @@ fn while_ordered(master: &Host, act: impl FnOnce() -> Result<()>) -> Result<BTre
 fn has_tokens(master: &Host, made: &BTreeSet<String>) -> Result<()> {
     println!("  {} tokens acknowledged", made.len());
     ensure!(made.len() > 3, "only {made:?}");
-    let listed = answer(master, &["token", "list"])?;
-    let listed = listed["tokens"].as_array().context("no list")?.iter();
-    let listed: BTreeSet<&str> = listed.filter_map(|token| token["id"].as_str()).collect();
-    let lost = made.iter().filter(|id| !listed.contains(id.as_str()));
+    let listed: TokenList = ctl_answer::of(master, &["token", "list"])?;
+    let listed = listed.tokens.into_iter();
+    let listed: BTreeSet<String> = listed.map(|token| token.token).collect();
+    let lost = made.iter().filter(|id| !listed.contains(*id));
     let lost: Vec<&String> = lost.collect();
     ensure!(lost.is_empty(), "acknowledged and not there: {lost:?}");
     for id in made {
@@ -232,8 +238,8 @@ fn returns(cluster: &Cluster, old: &Host, next: &Host) -> Result<()> {
     next.run(&["ctl", "highstate", own])?;
     wait_for_followers(next, &[own, "cp-3"])?;
     next.run(&["ctl", "master", "retire", "--to", own, "--keep"])?;
-    let masters: Value = wait_for_followers(old, &STANDBYS)?;
-    println!("  {masters}");
+    let masters = wait_for_followers(old, &STANDBYS)?;
+    println!("  {masters:?}");
     same_content(cluster)?;
     nothing_to_do(old, &["cp-1", "cp-2", "cp-3", "worker-1", "master"])
 }

@@ -1,12 +1,14 @@
 //! A run that waits, and an operator who ends it: its lock is free, and what it had done stays.
 
 use anyhow::{Context as _, Result, ensure};
+use halite_api::{RunList, RunStatus, RunSummary};
 use halite_lab::cluster::Cluster;
 use halite_lab::host::Host;
 use halite_lab::wait;
 use serde_json::Value;
 
 use super::BACK;
+use crate::ctl_answer;
 use crate::interrupted::Running;
 
 /// The removal of the worker, which a budget holds, is ended. The worker is as it was, but takes no new pods.
@@ -26,11 +28,13 @@ pub(super) fn removal(cluster: &Cluster) -> Result<()> {
         "{status}: {said}"
     );
     let runs = runs(first)?;
-    let own = runs.iter().find(|own| own["run"] == run.as_str());
+    let own = runs.iter().find(|own| own.run.as_str() == run);
     let own = own.with_context(|| format!("{run} is not listed"))?;
     ensure!(
-        own["status"] == "cancelled" && own["cancelledBy"].is_string() && own["on"] == name,
-        "{own}"
+        own.status == RunStatus::Cancelled
+            && own.cancelled_by.is_some()
+            && own.on.as_deref() == Some(name),
+        "{own:?}"
     );
     // It needs the lock that the removal had.
     first.run(&["timeout", "120", "ctl", "etcd", "defrag"])?;
@@ -41,17 +45,18 @@ pub(super) fn removal(cluster: &Cluster) -> Result<()> {
 }
 
 /// The newest runs of orchestrations.
-pub(super) fn runs(first: &Host) -> Result<Vec<Value>> {
-    let text = first.run(&["ctl", "orchestrate", "list", "-o", "json"])?;
-    serde_json::from_str(&text).context("no list of runs")
+pub(super) fn runs(first: &Host) -> Result<Vec<RunSummary>> {
+    let list: RunList = ctl_answer::of(first, &["orchestrate", "list"])?;
+    Ok(list.runs)
 }
 
 /// The id of the run that drains.
 fn draining(first: &Host) -> Result<String> {
     let runs = runs(first)?;
-    let drains = |run: &&Value| run["status"] == "running" && run["step"] == "drained";
+    let drains = |run: &&RunSummary| {
+        run.status == RunStatus::Running && run.step.as_deref() == Some("drained")
+    };
     let run = runs.iter().find(drains);
-    let id = run.and_then(|run| run["run"].as_str());
-    id.map(str::to_owned)
-        .with_context(|| format!("no run drains: {}", Value::from(runs.clone())))
+    let id = run.map(|run| run.run.to_string());
+    id.with_context(|| format!("no run drains: {runs:?}"))
 }

@@ -6,6 +6,7 @@ use std::iter;
 use std::process::ExitStatus;
 
 use anyhow::{Result, ensure};
+use halite_api::{RunStatus, RunSummary};
 use halite_lab::cluster::Cluster;
 use halite_lab::layout::HA;
 use halite_lab::wait;
@@ -230,12 +231,11 @@ fn end_the_run(cluster: &Cluster, name: &str) -> Result<()> {
     let first = &cluster.bootstrap;
     let runs = runs(first)?;
     // An upgrade is about all hosts.
-    let is_own = |run: &Value| run["on"] == name || run["sls"] == UPGRADE;
+    let is_own = |run: &RunSummary| run.on.as_deref() == Some(name) || run.sls == UPGRADE;
     let mut own = runs
         .iter()
-        .filter(|run| is_own(run) && run["status"] == "running")
-        .filter_map(|run| run["run"].as_str());
-    own.try_for_each(|run| end(first, &["ctl", "orchestrate", "cancel", run]))
+        .filter(|run| is_own(run) && run.status == RunStatus::Running);
+    own.try_for_each(|run| end(first, &["ctl", "orchestrate", "cancel", &run.run]))
 }
 
 #[cfg(test)]

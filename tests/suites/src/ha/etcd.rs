@@ -2,10 +2,10 @@
 //! master and on a standby.
 
 use anyhow::{Context as _, Result, ensure};
+use halite_api::{EtcdStatus, RunOutcome};
 use halite_lab::cluster::Cluster;
 use halite_lab::host::Host;
 use halite_lab::wait;
-use serde_json::Value;
 
 use super::retiring::retire;
 use super::standbys::{
@@ -13,6 +13,7 @@ use super::standbys::{
 };
 use super::{BACK, is_complete, same_content};
 use crate::checks::refused;
+use crate::ctl_answer;
 use crate::guide;
 use crate::test::Counts;
 
@@ -22,21 +23,14 @@ const LEFT: &str = "## One member of etcd is left";
 /// An object that the last member must have.
 const KEPT: &str = "before-the-loss";
 
-/// Runs `ctl etcd` on the first host, with the answer as JSON.
-fn ctl_etcd(cluster: &Cluster, words: &[&str]) -> Result<Value> {
-    let command = [&["ctl", "etcd"], words, &["-o", "json"]].concat();
-    let text = cluster.bootstrap.run(&command)?;
-    serde_json::from_str(&text).with_context(|| format!("ctl etcd {}: {text}", words.join(" ")))
-}
-
 /// The bytes in use and the size of each member's database.
 fn databases(cluster: &Cluster) -> Result<Vec<(u64, u64)>> {
-    let status = ctl_etcd(cluster, &["status"])?;
-    let members = status["members"].as_array().context("no members")?;
-    let number = |member: &Value, key: &str| member[key].as_u64().context("no size");
-    (members.iter())
-        .map(|member| Ok((number(member, "dbInUse")?, number(member, "dbSize")?)))
-        .collect()
+    let status: EtcdStatus = ctl_answer::of(&cluster.bootstrap, &["etcd", "status"])?;
+    let sizes = status.members.iter().map(|member| {
+        let (in_use, size) = (member.db_in_use, member.db_size);
+        Ok((in_use.context("no size")?, size.context("no size")?))
+    });
+    sizes.collect()
 }
 
 /// Free pages of each member are given back, one member after the other.
@@ -45,9 +39,11 @@ pub(super) fn defragmented(cluster: &Cluster) -> Result<Counts> {
         .bootstrap
         .output(&["ctl", "etcd", "defrag", "--member", "absent"])?;
     ensure!(!unknown.status.success(), "an unknown member was accepted");
-    ctl_etcd(cluster, &["defrag", "--member", "cp-2"])?;
-    let done = ctl_etcd(cluster, &["defrag"])?;
-    ensure!(done["retcode"] == 0, "{done}");
+    let first = &cluster.bootstrap;
+    let words = ["etcd", "defrag", "--member", "cp-2"];
+    let _: RunOutcome = ctl_answer::of(first, &words)?;
+    let done: RunOutcome = ctl_answer::of(first, &["etcd", "defrag"])?;
+    ensure!(done.retcode == 0, "{done:?}");
     wait::until("small databases, and all hosts to serve", BACK, || {
         for (in_use, size) in databases(cluster)? {
             // It is written to in the meantime.

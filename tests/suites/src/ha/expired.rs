@@ -4,14 +4,15 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use halite_lab::cluster::{CTL, Cluster};
+use halite_api::{Job, JobList};
+use halite_lab::cluster::Cluster;
 use halite_lab::host::Host;
 use halite_lab::wait;
-use serde_json::Value;
 
 use super::fewer::as_before;
 use super::losses::{GAP, at_the_vip, wait_for_one_holder};
 use super::{is_complete, same_content};
+use crate::ctl_answer;
 use crate::declare::declare;
 use crate::guide;
 use crate::health;
@@ -151,12 +152,10 @@ fn is_of_certificates(error: &str) -> bool {
 
 /// The ids of all renewals.
 fn renewals(first: &Host) -> Result<Vec<String>> {
-    let jobs = first.run(&[CTL, "job", "list", "--limit", "200", "-o", "json"])?;
-    let jobs: Vec<Value> = serde_json::from_str(&jobs)?;
-    Ok((jobs.iter())
-        .filter(|job| job["function"] == "state.certificates")
-        .filter_map(|job| Some(job["jid"].as_str()?.to_owned()))
-        .collect())
+    let jobs: JobList = ctl_answer::of(first, &["job", "list", "--limit", "200"])?;
+    let renewals = jobs.jobs.iter();
+    let renewals = renewals.filter(|job| job.function == "state.certificates");
+    Ok(renewals.map(|job| job.job.to_string()).collect())
 }
 
 /// The time in which a control plane was worked on; by its start.
@@ -169,23 +168,20 @@ struct Turn {
 
 /// The control planes of a job, with the times of their parts.
 fn turns_of(cluster: &Cluster, job: &str) -> Result<Vec<Turn>> {
-    let shown = (cluster.bootstrap).run(&[CTL, "job", "show", job, "-o", "json"])?;
-    let shown: Value = serde_json::from_str(&shown)?;
-    let parts = shown["returns"].as_array().context("a job without parts")?;
+    let shown: Job = ctl_answer::of(&cluster.bootstrap, &["job", "show", job])?;
+    let parts = shown.returns.context("a job without parts")?;
     let planes = cluster.control_planes();
     let mut turns = Vec::new();
     // One that was not sent was tried again in another job.
-    for part in parts.iter().filter(|part| part["started"].is_string()) {
-        let text = |key: &str| -> Result<String> {
-            let text = part[key].as_str();
-            Ok(text
-                .with_context(|| format!("no {key}: {part}"))?
-                .to_owned())
+    for part in parts {
+        let Some(started) = part.started else {
+            continue;
         };
+        let ended = part.ended.context("a part that has not ended")?;
         let turn = Turn {
-            started: text("started")?,
-            ended: text("ended")?,
-            host: text("minion")?,
+            started: started.to_string(),
+            ended: ended.to_string(),
+            host: part.minion.to_string(),
         };
         if planes.iter().any(|plane| plane.spec.name == turn.host) {
             turns.push(turn);

@@ -319,9 +319,9 @@ pub(super) fn enrolled_again(cluster: &Cluster, name: &str, roles: &str) -> Resu
 pub(super) fn wait_until_lost(cluster: &Cluster, name: &str) -> Result<()> {
     wait::until("the master to notice the loss", BACK, || {
         let status = health::status(cluster)?;
-        let mut nodes = status["nodes"].as_array().into_iter().flatten();
-        let lost = nodes.any(|node| node["name"] == name && node["connected"] == false);
-        ensure!(lost, "{name} is connected: {}", status["nodes"]);
+        let mut nodes = status.nodes.iter();
+        let lost = nodes.any(|node| node.name == name && !node.connected);
+        ensure!(lost, "{name} is connected: {:?}", status.nodes);
         Ok(())
     })
 }

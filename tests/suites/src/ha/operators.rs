@@ -1,9 +1,10 @@
 //! Root on each control plane works with `ctl` and `kubectl`, under a name of its own.
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Result, ensure};
+use halite_api::AuditLog;
 use halite_lab::cluster::Cluster;
-use serde_json::Value;
 
+use crate::ctl_answer;
 use crate::test::Counts;
 
 /// `ctl` and `kubectl` on each control plane; the audit log says on which of them it was.
@@ -19,19 +20,9 @@ pub(super) fn on_each(cluster: &Cluster) -> Result<Counts> {
             format!("root@{name}")
         };
         host.run(&["ctl", "cmd", name, "--", "true"])?;
-        let audit = host.run(&[
-            "ctl",
-            "audit",
-            "--operator",
-            &operator,
-            "--action",
-            "Run",
-            "-o",
-            "json",
-        ])?;
-        let audit: Value = serde_json::from_str(&audit)?;
-        let lines = audit["audit"].as_array().context("no audit log")?;
-        ensure!(!lines.is_empty(), "nothing was done as {operator}");
+        let words = ["audit", "--operator", &operator, "--action", "Run"];
+        let log: AuditLog = ctl_answer::of(host, &words)?;
+        ensure!(!log.audit.is_empty(), "nothing was done as {operator}");
         let key = host.run(&["stat", "-c", "%a %U", "/etc/halite/operator/operator.key"])?;
         ensure!(key.trim() == "600 root", "{name}: {key}");
     }

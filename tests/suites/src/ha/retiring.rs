@@ -3,14 +3,16 @@
 use std::collections::BTreeSet;
 
 use anyhow::{Context as _, Result, ensure};
+use halite_api::{Job, JobOutcome};
 use halite_lab::cluster::Cluster;
 use halite_lab::host::Host;
 
 use super::losses::{GAP, Measured, VIP, Way, under_writes};
-use super::standbys::{answer, answers, keys, nothing_to_do, stands_by, wait_for_followers};
+use super::standbys::{answers, keys, nothing_to_do, stands_by, wait_for_followers};
 use super::{etcdctl, same_content_of};
 use crate::bare::{has_no_data, is_bare, wait_until_bare};
 use crate::checks::refused;
+use crate::ctl_answer;
 use crate::firewall;
 use crate::test::Counts;
 
@@ -30,8 +32,9 @@ pub(super) fn retire(on: &Host, words: &[&str]) -> Result<String> {
 pub(super) fn moves_and_returns(cluster: &Cluster) -> Result<Counts> {
     let (first, next) = (&cluster.bootstrap, cluster.host("cp-2")?);
     wait_for_followers(first, &["cp-2", "cp-3"])?;
-    let job = answer(first, &["cmd", "worker-1", "--", "echo", "acknowledged"])?;
-    let job = job["job"].as_str().context("no job")?.to_owned();
+    let words = ["cmd", "worker-1", "--", "echo", "acknowledged"];
+    let done: JobOutcome = ctl_answer::of(first, &words)?;
+    let job = done.job.context("no job")?.to_string();
     let before = keys(first)?;
     let there = ["--to", "cp-2", "--keep"];
     let measured = under_writes(cluster, Way::Vip, "moved", |_| {
@@ -41,11 +44,12 @@ pub(super) fn moves_and_returns(cluster: &Cluster) -> Result<Counts> {
     })?;
     measured.check("the master moves", GAP)?;
     let masters = wait_for_followers(next, &["cp-1", "cp-3"])?;
-    let epoch = masters["epoch"].as_u64().context("no epoch")?;
-    let shown = answer(next, &["job", "show", &job])?.to_string();
+    let epoch = masters.epoch.context("no epoch")?;
+    let shown: Job = ctl_answer::of(next, &["job", "show", &job])?;
+    let shown = halite_api::to_text(&shown);
     ensure!(shown.contains("acknowledged"), "{shown}");
     let now = keys(next)?;
-    ensure!(now == before, "{before}, then {now}");
+    ensure!(now == before, "{before:?}, then {now:?}");
     // The host that had it stands by, and takes no order.
     stands_by(first)?;
     let again = ["ctl", "bootstrap", "--yes"];
@@ -57,7 +61,7 @@ pub(super) fn moves_and_returns(cluster: &Cluster) -> Result<Counts> {
 
     retire(first, &["cp-2", "--to", "cp-1", "--keep"])?;
     let masters = wait_for_followers(first, &["cp-2", "cp-3"])?;
-    ensure!(masters["epoch"] == epoch + 1, "{masters}");
+    ensure!(masters.epoch == Some(epoch + 1), "{masters:?}");
     nothing_to_do(first, &["cp-1", "cp-2", "worker-1"])?;
     Ok(Counts::ONE)
 }

@@ -78,7 +78,7 @@ fn watched(cluster: &Cluster, old: &Host, next: &Host) -> Result<()> {
         }
         let now = keys(next)?;
         if now != accepted {
-            wrong.insert(format!("the keys were {accepted}, and are {now}"));
+            wrong.insert(format!("the keys were {accepted:?}, and are {now:?}"));
         }
         wrong.extend(serves(cluster, old)?);
         has_tried(old)?;

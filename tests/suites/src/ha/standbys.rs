@@ -4,14 +4,17 @@
 use std::collections::BTreeSet;
 
 use anyhow::{Context as _, Result, ensure};
+use halite_api::{
+    ClusterStatus, Job, JobOutcome, KeyList, KeyState, MasterList, OperatorList, StandbyState,
+};
 use halite_lab::cluster::Cluster;
 use halite_lab::host::Host;
 use halite_lab::wait;
-use serde_json::Value;
 
 use super::losses::{GAP, at_the_vip};
 use super::{BACK, is_complete, pod, same_content};
 use crate::checks::{QUIET, refused};
+use crate::ctl_answer::{self, in_any_case};
 use crate::guide;
 use crate::interrupted::Running;
 use crate::kills::{master_answers, moments};
@@ -33,39 +36,15 @@ fn list() -> Result<Vec<String>> {
     guide::command("disaster.md", LOST, "ctl master list")
 }
 
-/// The document of a command on a host, whatever its exit code.
-pub(super) fn document(host: &Host, words: &[&str]) -> Result<(bool, Value)> {
-    // First, because what follows `--` is the command of the hosts.
-    let all = [&["ctl", "-o", "json"], words].concat();
-    let output = host.output(&all)?;
-    let document = serde_json::from_slice(&output.stdout).with_context(|| {
-        format!(
-            "{} on {}: {}{}",
-            all.join(" "),
-            host.spec.name,
-            String::from_utf8_lossy(&output.stdout),
-            String::from_utf8_lossy(&output.stderr)
-        )
-    })?;
-    Ok((output.status.success(), document))
-}
-
-/// The answer of a command on a host, which must succeed.
-pub(super) fn answer(host: &Host, words: &[&str]) -> Result<Value> {
-    let (succeeded, document) = document(host, words)?;
-    ensure!(succeeded, "ctl {}: {document}", words.join(" "));
-    Ok(document)
-}
-
 /// Waits until exactly these hosts follow the master of a host.
-pub(super) fn wait_for_followers(master: &Host, wanted: &[&str]) -> Result<Value> {
+pub(super) fn wait_for_followers(master: &Host, wanted: &[&str]) -> Result<MasterList> {
     wait::until("the standbys to follow", BACK, || {
-        let (_, masters) = document(master, &["master", "list"])?;
-        let all = masters["standbys"].as_array().context("no list")?;
-        let following = all.iter().filter(|one| one["state"] == "following");
-        let names: BTreeSet<&str> = following.filter_map(|one| one["name"].as_str()).collect();
+        let (_, masters): (_, MasterList) = in_any_case(master, &["master", "list"])?;
+        let following = masters.standbys.iter();
+        let following = following.filter(|one| one.state == StandbyState::Following);
+        let names: BTreeSet<&str> = following.map(|one| one.name.as_str()).collect();
         let all_wanted = wanted.iter().copied().collect::<BTreeSet<_>>();
-        ensure!(names == all_wanted, "{masters}");
+        ensure!(names == all_wanted, "{masters:?}");
         Ok(masters)
     })
 }
@@ -76,7 +55,7 @@ pub(super) fn answers(cluster: &Cluster, on: &Host, without: &str) -> Result<()>
     for host in hosts.filter(|host| host.spec.name != without) {
         let name = host.spec.name.as_str();
         wait::until("the minion to call the master", BACK, || {
-            answer(on, &["ping", name]).map(|_| ())
+            ctl_answer::of::<JobOutcome>(on, &["ping", name]).map(drop)
         })?;
     }
     Ok(())
@@ -86,8 +65,8 @@ pub(super) fn answers(cluster: &Cluster, on: &Host, without: &str) -> Result<()>
 pub(super) fn nothing_to_do(on: &Host, names: &[&str]) -> Result<()> {
     for name in names {
         wait::until(&format!("nothing to do for {name}"), QUIET, || {
-            let planned = answer(on, &["highstate", name, "--test"])?;
-            ensure!(planned["changed"] == 0, "{name}: {planned}");
+            let planned: JobOutcome = ctl_answer::of(on, &["highstate", name, "--test"])?;
+            ensure!(planned.changed == Some(0), "{name}: {planned:?}");
             Ok(())
         })?;
     }
@@ -98,8 +77,7 @@ pub(super) fn nothing_to_do(on: &Host, names: &[&str]) -> Result<()> {
 pub(super) fn follow(cluster: &Cluster) -> Result<Counts> {
     let first = &cluster.bootstrap;
     let masters = wait_for_followers(first, &["cp-2", "cp-3"])?;
-    let problems = masters["problems"].as_array();
-    ensure!(problems.is_some_and(Vec::is_empty), "{masters}");
+    ensure!(masters.problems.is_empty(), "{masters:?}");
     let version = bundle_in_use(first)?;
     for name in ["cp-2", "cp-3"] {
         let host = cluster.host(name)?;
@@ -127,13 +105,12 @@ pub(super) fn stands_by(host: &Host) -> Result<()> {
 
 /// The version of the bundle in use, as the master of a host says.
 fn bundle_in_use(master: &Host) -> Result<String> {
-    let (_, status) = document(master, &["status"])?;
-    let version = status["bundle"]["version"].as_str().context("no bundle")?;
-    Ok(version.to_owned())
+    let (_, status): (_, ClusterStatus) = in_any_case(master, &["status"])?;
+    Ok(status.bundle.context("no bundle")?.version)
 }
 
 /// What the master has answered: an operator, a job, and the keys.
-fn acknowledged(first: &Host) -> Result<(String, Value)> {
+fn acknowledged(first: &Host) -> Result<(String, Vec<KnownKey>)> {
     // They may be there from an earlier loss.
     first.sh("rm -f /root/kept.pem; ctl operator revoke kept 2>&1 || true")?;
     let operator = [
@@ -146,19 +123,22 @@ fn acknowledged(first: &Host) -> Result<(String, Value)> {
         "/root/kept.pem",
     ];
     first.run(&[&["ctl"], &operator[..]].concat())?;
-    let job = answer(first, &["cmd", "worker-1", "--", "echo", "acknowledged"])?;
-    let job = job["job"].as_str().context("no job")?.to_owned();
+    let words = ["cmd", "worker-1", "--", "echo", "acknowledged"];
+    let done: JobOutcome = ctl_answer::of(first, &words)?;
+    let job = done.job.context("no job")?.to_string();
     Ok((job, keys(first)?))
 }
 
+/// A key without what changes by itself: minion, state, fingerprint.
+pub(super) type KnownKey = (String, KeyState, String);
+
 /// The keys without what changes by itself.
-pub(super) fn keys(host: &Host) -> Result<Value> {
-    let mut keys = answer(host, &["key", "list"])?;
-    for key in keys["keys"].as_array_mut().into_iter().flatten() {
-        let key = key.as_object_mut().context("no key")?;
-        key.retain(|name, _| ["id", "state", "fingerprint"].contains(&name.as_str()));
-    }
-    Ok(keys)
+pub(super) fn keys(host: &Host) -> Result<Vec<KnownKey>> {
+    let keys: KeyList = ctl_answer::of(host, &["key", "list"])?;
+    let keys = keys.keys.into_iter();
+    Ok(keys
+        .map(|key| (key.minion.to_string(), key.state, key.fingerprint))
+        .collect())
 }
 
 /// Cuts the power of a host, and destroys its disks.
@@ -269,18 +249,21 @@ pub(super) fn master_lost(
     })?;
     pulled.context("while the first host was gone")?;
 
-    let shown = answer(next, &["job", "show", &job])?.to_string();
+    let shown: Job = ctl_answer::of(next, &["job", "show", &job])?;
+    let shown = halite_api::to_text(&shown);
     ensure!(shown.contains("acknowledged"), "{shown}");
-    let operators = answer(next, &["operator", "list"])?.to_string();
-    ensure!(operators.contains("\"kept\""), "{operators}");
-    let without = |keys: &Value| -> Vec<Value> {
-        let all = keys["keys"].as_array().cloned().unwrap_or_default();
-        all.into_iter()
-            .filter(|key| key["id"] != lost.as_str())
-            .collect()
+    let operators: OperatorList = ctl_answer::of(next, &["operator", "list"])?;
+    let mut names = operators.operators.iter();
+    ensure!(names.any(|one| one.name == "kept"), "{operators:?}");
+    let without = |keys: &[KnownKey]| -> Vec<KnownKey> {
+        let kept = keys.iter().filter(|(minion, ..)| *minion != lost);
+        kept.cloned().collect()
     };
     let now = keys(next)?;
-    ensure!(without(&now) == without(&before), "{before}, then {now}");
+    ensure!(
+        without(&now) == without(&before),
+        "{before:?}, then {now:?}"
+    );
     answers(cluster, next, "")?;
     wait_for_followers(next, &["cp-1", "cp-3"])?;
     wait::until("the new host to serve", BACK, || is_complete(cluster))?;
@@ -389,9 +372,12 @@ fn two_masters(cluster: &Cluster, old: &Host, next: &Host) -> Result<()> {
     answers(cluster, next, &old.spec.name)?;
     nothing_to_do(next, &["cp-2", "cp-3", "worker-1"])?;
     wait::until("the old master to notice", BACK, || {
-        let (_, masters) = document(old, &["master", "list"])?;
-        let problems = masters["problems"].to_string();
-        ensure!(problems.contains("the master begins nothing"), "{masters}");
+        let (_, masters): (_, MasterList) = in_any_case(old, &["master", "list"])?;
+        let problems = masters.problems.join("\n");
+        ensure!(
+            problems.contains("the master begins nothing"),
+            "{masters:?}"
+        );
         Ok(())
     })?;
     let reasons = [
@@ -411,5 +397,5 @@ fn two_masters(cluster: &Cluster, old: &Host, next: &Host) -> Result<()> {
         &["another host may have taken its place"],
     )?;
     // Questions change nothing.
-    answer(old, &["ping", "cp-1"]).map(drop)
+    ctl_answer::of::<JobOutcome>(old, &["ping", "cp-1"]).map(drop)
 }

@@ -56,8 +56,8 @@ pub(super) fn by_a_standby(cluster: &Cluster) -> Result<Counts> {
     let nodes = next.run(&["kubectl", "get", "nodes", "-o", "name"])?;
     ensure!(!nodes.contains(name), "{nodes}");
     let accepted = keys(next)?;
-    let mut of_hosts = accepted["keys"].as_array().into_iter().flatten();
-    ensure!(of_hosts.all(|key| key["id"] != name), "{accepted}");
+    let mut of_hosts = accepted.iter();
+    ensure!(of_hosts.all(|(minion, ..)| minion != name), "{accepted:?}");
     answers(cluster, next, name)?;
     wait_for_followers(next, &STANDBYS[1..])?;
     nothing_to_do(next, &["cp-2", "cp-3", "worker-1", "master"])?;

@@ -6,6 +6,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use halite_lab::cluster::Cluster;
 use halite_lab::host::Host;
+use halite_states::low::RunReturn;
 use serde_json::{Map, Value};
 
 use crate::kills::jobs;
@@ -35,18 +36,17 @@ impl<'a> Since<'a> {
     }
 
     /// What hosts have returned to orchestrations since then: minion and run.
-    fn returned(&self) -> Result<Vec<(String, Value)>> {
+    fn returned(&self) -> Result<Vec<(String, RunReturn)>> {
         let mut all = Vec::new();
         for job in jobs::list(self.first)? {
-            let jid = jobs::jid(&job);
-            let of_a_run = (job["operator"].as_str()).is_some_and(|of| of.starts_with("run:"));
-            if jid <= self.newest || !of_a_run || job["test"] == true {
+            let of_a_run = job.operator.starts_with("run:");
+            if job.job.as_str() <= self.newest.as_str() || !of_a_run || job.test {
                 continue;
             }
-            let mut job = jobs::show(self.first, &jid)?;
-            for row in job["returns"].as_array_mut().context("no returns")? {
-                let minion = row["minion"].as_str().context("no minion")?.to_owned();
-                all.push((minion, row["return"].take()));
+            let job = jobs::show(self.first, &job.job)?;
+            for part in job.returns.context("no returns")? {
+                let run = part.answer.and_then(|answer| answer.states());
+                all.push((part.minion.to_string(), run.unwrap_or_default()));
             }
         }
         Ok(all)
@@ -69,7 +69,7 @@ impl<'a> Since<'a> {
     pub fn work(&self) -> Result<BTreeMap<String, Duration>> {
         let mut work = BTreeMap::new();
         for (minion, run) in self.returned()? {
-            *work.entry(minion).or_default() += spent(&run)?;
+            *work.entry(minion).or_default() += spent(&run);
         }
         Ok(work)
     }
@@ -115,23 +115,18 @@ impl<'a> Since<'a> {
 }
 
 /// The time that the states of a run took, whose durations are in milliseconds.
-fn spent(run: &Value) -> Result<Duration> {
-    let mut spent = Duration::ZERO;
-    for state in run["states"].as_array().into_iter().flatten() {
-        let time = state["duration"].as_f64().context("no duration")?;
-        spent += Duration::from_secs_f64(time / 1000.0);
-    }
-    Ok(spent)
+fn spent(run: &RunReturn) -> Duration {
+    let states = run.states.iter();
+    states
+        .map(|state| Duration::from_secs_f64(state.duration / 1000.0))
+        .sum()
 }
 
 /// Adds the states of a run that changed something.
-fn note(changed: &mut BTreeMap<String, Map<String, Value>>, run: &Value) {
-    for state in run["states"].as_array().into_iter().flatten() {
-        let changes = state["changes"].as_object().cloned().unwrap_or_default();
-        if !changes.is_empty() {
-            let id = state["__id__"].as_str().unwrap_or_default();
-            changed.entry(id.to_owned()).or_default().extend(changes);
-        }
+fn note(changed: &mut BTreeMap<String, Map<String, Value>>, run: &RunReturn) {
+    for state in run.states.iter().filter(|state| !state.changes.is_empty()) {
+        let own = changed.entry(state.id.clone()).or_default();
+        own.extend(state.changes.clone());
     }
 }
 
@@ -157,26 +152,38 @@ fn only_adds(sets: &Map<String, Value>, addresses: &[String]) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use halite_states::low::StateReturn;
     use serde_json::json;
 
     use super::*;
 
+    fn state(id: &str, changes: &Value, duration: f64) -> StateReturn {
+        serde_json::from_value(json!({
+            "index": 0, "__id__": id, "name": id, "function": "f", "__sls__": "s", "result": true, "changes": changes,
+            "comment": "", "start_time": "", "duration": duration, "__run_num__": 0, "__state_ran__": true,
+        }))
+        .unwrap()
+    }
+
     #[test]
-    fn the_durations_of_a_run_are_added_and_none_may_be_missing() {
-        let run = json!({"states": [{"duration": 1.5}, {"duration": 1000.0}]});
-        assert_eq!(spent(&run).unwrap(), Duration::from_micros(1_001_500));
-        assert_eq!(spent(&Value::Null).unwrap(), Duration::ZERO);
-        spent(&json!({"states": [{"duration": 1.0}, {}]})).unwrap_err();
+    fn the_durations_of_a_run_are_added() {
+        let none = json!({});
+        let states = vec![state("a", &none, 1.5), state("b", &none, 1000.0)];
+        let run = RunReturn { states };
+        assert_eq!(spent(&run), Duration::from_micros(1_001_500));
+        assert_eq!(spent(&RunReturn::default()), Duration::ZERO);
     }
 
     #[test]
     fn states_that_changed_nothing_are_left_out_and_sets_may_only_grow_by_the_new_host() {
         let grown = json!({"halite-nodes": {"permanent": {"added": ["10.10.0.14"]}, "runtime": {"added": ["10.10.0.14"]}}});
         let mut changed = BTreeMap::new();
-        let state = |id: &str, changes: &Value| json!({"__id__": id, "changes": changes});
-        let run = json!({"states": [state("firewalld", &json!({})), state(SETS, &grown)]});
-        note(&mut changed, &run);
-        note(&mut changed, &Value::Null);
+        let states = vec![
+            state("firewalld", &json!({}), 0.0),
+            state(SETS, &grown, 0.0),
+        ];
+        note(&mut changed, &RunReturn { states });
+        note(&mut changed, &RunReturn::default());
         assert_eq!(changed.keys().collect::<Vec<_>>(), [SETS]);
         let own = ["10.10.0.14".to_owned(), "10.20.0.14".to_owned()];
         only_adds(&changed[SETS], &own).unwrap();

@@ -3,6 +3,7 @@
 use std::fs;
 
 use anyhow::{Context as _, Result, ensure};
+use halite_api::ClusterStatus;
 use halite_lab::cluster::Cluster;
 use halite_lab::host::Host;
 use halite_lab::wait;
@@ -10,8 +11,9 @@ use serde_json::Value;
 
 use super::losses::{GAP, at_the_vip};
 use super::release::Release;
-use super::standbys::{STANDBYS, document, nothing_to_do, wait_for_followers};
+use super::standbys::{STANDBYS, nothing_to_do, wait_for_followers};
 use super::{BACK, is_complete};
+use crate::ctl_answer::in_any_case;
 use crate::images;
 use crate::interrupted::Running;
 use crate::test::Counts;
@@ -107,9 +109,8 @@ pub(super) fn has_ended(
 
 /// The version of the bundle in use.
 pub(super) fn in_use(first: &Host) -> Result<String> {
-    let (_, status) = document(first, &["status"])?;
-    let version = status["bundle"]["version"].as_str();
-    version.map(str::to_owned).context("no bundle")
+    let (_, status): (_, ClusterStatus) = in_any_case(first, &["status"])?;
+    Ok(status.bundle.context("no bundle")?.version)
 }
 
 /// The image in the scheduler's pod of a host, and whether it is ready.

@@ -4,7 +4,7 @@ use anyhow::{Context as _, Result, ensure};
 use halite_lab::cluster::{Cluster, WORKER};
 use halite_lab::wait;
 
-use super::{LIMIT, document, findings, is_well};
+use super::{LIMIT, findings, health, is_well};
 use crate::reboots::reboot;
 use crate::test::Counts;
 
@@ -18,18 +18,16 @@ const NAMES: &str = "/etc/hosts";
 /// Waits until a check names the worker with these words; answers with the remedy.
 fn named(cluster: &Cluster, check: &str, words: &str) -> Result<String> {
     wait::until(&format!("{check} to name {WORKER}"), LIMIT, || {
-        let (code, health) = document(cluster, &["health"])?;
+        let (code, health) = health(cluster)?;
         let found = findings(&health, check);
-        let mut own = found.iter().filter(|finding| finding["host"] == WORKER);
+        let mut own = found
+            .iter()
+            .filter(|finding| finding.host.as_deref() == Some(WORKER));
         let own = own
-            .find(|finding| {
-                finding["message"]
-                    .as_str()
-                    .is_some_and(|said| said.contains(words))
-            })
-            .with_context(|| format!("{words:?} is not found: {health:#}"))?;
-        ensure!(code == Some(1), "exit code {code:?}: {health:#}");
-        Ok(own["remedy"].as_str().unwrap_or_default().to_owned())
+            .find(|finding| finding.message.contains(words))
+            .with_context(|| format!("{words:?} is not found: {health:#?}"))?;
+        ensure!(code == Some(1), "exit code {code:?}: {health:#?}");
+        Ok(own.remedy.clone().unwrap_or_default())
     })
 }
 
@@ -275,12 +273,12 @@ pub(super) fn dns(cluster: &Cluster) -> Result<Counts> {
     ];
     let found = cluster.kubectl(&delete).and_then(|_| {
         wait::until("the check of the DNS to fail", LIMIT, || {
-            let (_, health) = document(cluster, &["health"])?;
+            let (_, health) = health(cluster)?;
             let found = findings(&health, "dns");
             let found = found
                 .first()
-                .with_context(|| format!("not found: {health:#}"))?;
-            let remedy = found["remedy"].as_str().unwrap_or_default();
+                .with_context(|| format!("not found: {health:#?}"))?;
+            let remedy = found.remedy.as_deref().unwrap_or_default();
             let command = "kubectl -n kube-system logs -l k8s-app=kube-dns";
             ensure!(remedy.contains(&format!("`{command}`")), "{remedy}");
             let said = cluster.bootstrap.sh(command)?;

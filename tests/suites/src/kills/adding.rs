@@ -109,7 +109,7 @@ fn bare_worker(cluster: &Cluster) -> Result<usize> {
     ])?;
     if registered::keys(&cluster.bootstrap)?
         .iter()
-        .any(|key| key["id"] == WORKER)
+        .any(|key| key.minion == WORKER)
     {
         let name = cluster_name(cluster)?;
         cluster
@@ -128,10 +128,7 @@ fn bare_worker(cluster: &Cluster) -> Result<usize> {
 
 fn cluster_name(cluster: &Cluster) -> Result<String> {
     let status = health::status(cluster)?;
-    Ok(status["cluster"]
-        .as_str()
-        .context("`ctl status` names no cluster")?
-        .to_owned())
+    Ok(status.cluster)
 }
 
 /// Starts to add the worker, kills the victim at the moment, and runs the printed command to its

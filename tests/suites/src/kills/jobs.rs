@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use anyhow::{Context, Result, ensure};
-use halite_lab::cluster::CTL;
+use anyhow::{Context as _, Result, ensure};
+use halite_api::{Job, JobList, JobStatus, PartState};
 use halite_lab::host::Host;
-use serde_json::Value;
+
+use crate::ctl_answer;
 
 /// Limit of listed jobs, higher than the number that one kill ever makes.
 const LIMIT: &str = "100";
@@ -13,28 +14,21 @@ const LIMIT: &str = "100";
 const PING: &str = "test.ping";
 
 /// The newest jobs, newest first.
-pub fn list(bootstrap: &Host) -> Result<Vec<Value>> {
-    let text = bootstrap.run(&[CTL, "job", "list", "--limit", LIMIT, "-o", "json"])?;
-    let list: Value = serde_json::from_str(&text).context("`ctl job list` did not print JSON")?;
-    list.as_array()
-        .cloned()
-        .context("`ctl job list` did not print a list")
-}
-
-/// The id of a job; ids increase.
-pub fn jid(job: &Value) -> String {
-    job["jid"].as_str().unwrap_or_default().to_owned()
+pub fn list(bootstrap: &Host) -> Result<Vec<Job>> {
+    let list: JobList = ctl_answer::of(bootstrap, &["job", "list", "--limit", LIMIT])?;
+    Ok(list.jobs)
 }
 
 /// A job with the returns of its minions.
-pub fn show(bootstrap: &Host, jid: &str) -> Result<Value> {
-    let text = bootstrap.run(&[CTL, "job", "show", jid, "-o", "json"])?;
-    serde_json::from_str(&text).context("`ctl job show` did not print JSON")
+pub fn show(bootstrap: &Host, job: &str) -> Result<Job> {
+    ctl_answer::of(bootstrap, &["job", "show", job])
 }
 
-/// The id of the newest job.
+/// The id of the newest job; ids increase.
 pub fn newest(bootstrap: &Host) -> Result<String> {
-    Ok(list(bootstrap)?.first().map(jid).unwrap_or_default())
+    let jobs = list(bootstrap)?;
+    let newest = jobs.first().map(|job| job.job.to_string());
+    Ok(newest.unwrap_or_default())
 }
 
 /// Checks that every job after `newest` has ended, that each minion has answered it or was not sent
@@ -45,24 +39,26 @@ pub fn sound(hosts: &[&Host], newest: &str) -> Result<()> {
     let bootstrap = hosts.first().context("no host")?;
     for job in list(bootstrap)?
         .iter()
-        .filter(|job| jid(job).as_str() > newest)
-        .filter(|job| job["function"] != PING)
+        .filter(|job| job.job.as_str() > newest)
+        .filter(|job| job.function != PING)
     {
-        let jid = jid(job);
-        ensure!(job["status"] != "running", "job {jid} never ended: {job:#}");
-        let shown = show(bootstrap, &jid)?;
-        let rows = shown["returns"].as_array().cloned().unwrap_or_default();
-        let interrupted = rows
+        let id = &job.job;
+        ensure!(
+            job.status != JobStatus::Running,
+            "job {id} never ended: {job:#?}"
+        );
+        let parts = show(bootstrap, id)?.returns.unwrap_or_default();
+        let interrupted = parts
             .iter()
-            .any(|row| row["state"] == "returned" && row["retcode"] != 0);
-        for row in rows {
-            let error = row["error"].as_str().unwrap_or_default();
+            .any(|part| part.state == PartState::Returned && part.retcode != Some(0));
+        for part in parts {
+            let error = part.error.as_deref().unwrap_or_default();
             // An ordered run ends behind the host whose part was cut off.
             let not_started = interrupted && error.starts_with("not started, because ");
             ensure!(
-                row["state"] == "returned" || not_started,
-                "{} never answered job {jid}: {error}",
-                row["minion"]
+                part.state == PartState::Returned || not_started,
+                "{} never answered job {id}: {error}",
+                part.minion
             );
         }
     }

@@ -3,10 +3,12 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use halite_lab::cluster::CTL;
+use halite_api::{KeyList, KeyState, MinionKey};
 use halite_lab::host::Host;
 use halite_lab::wait;
 use serde_json::Value;
+
+use crate::ctl_answer;
 
 /// Limit for systemd to restart a killed program, and for that program to answer.
 const ANSWER: Duration = Duration::from_secs(180);
@@ -19,13 +21,9 @@ pub fn items(bootstrap: &Host, args: &[&str]) -> Result<Vec<Value>> {
 }
 
 /// All keys that the master has.
-pub fn keys(bootstrap: &Host) -> Result<Vec<Value>> {
-    let text = bootstrap.run(&[CTL, "key", "list", "-o", "json"])?;
-    let list: Value = serde_json::from_str(&text).context("`ctl key list` did not print JSON")?;
-    list["keys"]
-        .as_array()
-        .cloned()
-        .context("`ctl key list` did not print keys")
+pub fn keys(bootstrap: &Host) -> Result<Vec<MinionKey>> {
+    let list: KeyList = ctl_answer::of(bootstrap, &["key", "list"])?;
+    Ok(list.keys)
 }
 
 /// Waits until the master answers, even if the minions do not.
@@ -43,11 +41,11 @@ pub fn once(bootstrap: &Host, hosts: &[&str]) -> Result<()> {
 
 fn is_once(bootstrap: &Host, hosts: &[&str]) -> Result<()> {
     let keys = keys(bootstrap)?;
-    let good = |key: &&Value| key["state"] == "accepted" && key["connected"] == true;
+    let good = |key: &&MinionKey| key.state == KeyState::Accepted && key.connected;
     let mut names: Vec<&str> = keys
         .iter()
         .filter(good)
-        .filter_map(|key| key["id"].as_str())
+        .map(|key| key.minion.as_str())
         .collect();
     names.sort_unstable();
     ensure!(

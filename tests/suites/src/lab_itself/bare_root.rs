@@ -8,11 +8,14 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
+use halite_api::JobOutcome;
 use halite_lab::build::Programs;
 use halite_lab::command::run;
 use halite_lab::wait;
+use halite_states::low::StateReturn;
 use halite_states::tree::sha256;
-use serde_json::{Value, json};
+use serde::Deserialize;
+use serde_json::json;
 
 use super::root::{Root, succeeded};
 use crate::shipped_tree;
@@ -113,7 +116,7 @@ fn site(root: &mut Root) -> Result<()> {
     wait::until("the master to answer", Duration::from_secs(90), || {
         root.run("ctl", &["key", "list"]).map(drop)
     })?;
-    let added = root.json(&[
+    let added: AddedNode = root.plain(&[
         "node",
         "add",
         "bootstrap-1",
@@ -123,8 +126,8 @@ fn site(root: &mut Root) -> Result<()> {
         "bootstrap,registry,etcd,control-plane",
         "--no-wait",
     ])?;
-    ensure!(added["token"].is_string(), "no token: {added}");
-    let added = root.json(&[
+    ensure!(!added.token.is_empty(), "no token");
+    let added: AddedNode = root.plain(&[
         "node",
         "add",
         "worker-1",
@@ -134,9 +137,7 @@ fn site(root: &mut Root) -> Result<()> {
         "worker",
         "--no-wait",
     ])?;
-    let token = added["token"]
-        .as_str()
-        .context("`ctl node add` printed no token")?;
+    let token = added.token.as_str();
     let enrol = |token: &str| {
         let mut command = root.command(
             "halite-minion",
@@ -170,12 +171,12 @@ fn site(root: &mut Root) -> Result<()> {
     })?;
     let apply = ["apply", "motd", "--target", "worker-1"];
     ensure!(
-        changes(&root.json(&apply)?["minions"]["worker-1"])? == 3,
+        changes(&of_worker(root, &apply)?)? == 3,
         "not three states changed something"
     );
     are_there(root, "worker-1 of bare")?;
     ensure!(
-        changes(&root.json(&apply)?["minions"]["worker-1"])? == 0,
+        changes(&of_worker(root, &apply)?)? == 0,
         "a second run changed something"
     );
     Ok(())
@@ -195,7 +196,7 @@ fn without_master(root: &Root) -> Result<()> {
         "alone",
     ];
     ensure!(
-        changes(&root.json(&apply)?)? == 1,
+        changes(&root.plain::<AppliedHere>(&apply)?.states)? == 1,
         "not one state changed something"
     );
     let greeting = fs::read_to_string(root.path("srv/greeting"))?;
@@ -204,33 +205,45 @@ fn without_master(root: &Root) -> Result<()> {
         "the greeting is {greeting:?}"
     );
     ensure!(
-        changes(&root.json(&apply)?)? == 0,
+        changes(&root.plain::<AppliedHere>(&apply)?.states)? == 0,
         "a second run changed something"
     );
     Ok(())
 }
 
+/// The answer of `ctl node add`.
+#[derive(Deserialize)]
+struct AddedNode {
+    token: String,
+}
+
+/// The answer of `ctl local apply`.
+#[derive(Deserialize)]
+struct AppliedHere {
+    states: Vec<StateReturn>,
+}
+
+/// The states of the worker in the answer of `ctl apply`.
+fn of_worker(root: &Root, apply: &[&str]) -> Result<Vec<StateReturn>> {
+    let outcome: JobOutcome = root.document(apply)?;
+    let part = outcome.minions.get("worker-1").context("no answer")?;
+    part.states.clone().context("no states")
+}
+
 /// The number of states that changed something; an error if any failed.
-fn changes(answer: &Value) -> Result<usize> {
-    let states = answer["states"]
-        .as_array()
-        .with_context(|| format!("no states in {answer:#}"))?;
+fn changes(states: &[StateReturn]) -> Result<usize> {
     ensure!(
         states.len() == 4,
-        "{} states instead of 4: {answer:#}",
+        "{} states instead of 4: {states:#?}",
         states.len()
     );
-    let failed: Vec<&Value> = states
+    let failed: Vec<&StateReturn> = states
         .iter()
-        .filter(|state| state["result"] != true)
+        .filter(|state| state.result != Some(true))
         .collect();
     ensure!(failed.is_empty(), "failed: {failed:#?}");
-    let changed = |state: &&Value| {
-        state["changes"]
-            .as_object()
-            .is_some_and(|changes| !changes.is_empty())
-    };
-    Ok(states.iter().filter(changed).count())
+    let changed = states.iter().filter(|state| !state.changes.is_empty());
+    Ok(changed.count())
 }
 
 fn are_there(root: &Root, greeting: &str) -> Result<()> {

@@ -5,10 +5,11 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 
 use anyhow::{Context as _, Result, bail};
+use halite_api::{Document, from_text};
 use halite_lab::build::Programs;
 use halite_lab::command::{output, run};
 use halite_lab::progress::Board;
-use serde_json::Value;
+use serde::de::DeserializeOwned;
 use tempfile::TempDir;
 
 /// Directory of the programs, in the root as on a host.
@@ -114,11 +115,17 @@ impl Root {
         succeeded(&format!("{program} {}", args.join(" ")), &output)
     }
 
-    /// Runs `ctl` and parses the document that it prints.
-    pub fn json(&self, args: &[&str]) -> Result<Value> {
+    /// Runs `ctl` and reads the document of `halite-api` that it prints.
+    pub fn document<T: Document>(&self, args: &[&str]) -> Result<T> {
+        let text = self.run("ctl", &[args, ["-o", "json"].as_slice()].concat())?;
+        from_text(&text).with_context(|| format!("the answer of ctl {}", args.join(" ")))
+    }
+
+    /// Runs `ctl` and reads another document that it prints.
+    pub fn plain<T: DeserializeOwned>(&self, args: &[&str]) -> Result<T> {
         let text = self.run("ctl", &[args, ["-o", "json"].as_slice()].concat())?;
         serde_json::from_str(&text)
-            .with_context(|| format!("ctl {} printed no JSON", args.join(" ")))
+            .with_context(|| format!("ctl {} printed no such document", args.join(" ")))
     }
 
     /// Starts a daemon; its log goes to a file beside the root.

@@ -5,10 +5,12 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use halite_lab::cluster::{CTL, Cluster};
+use halite_api::{AuditLog, CheckState, Health};
+use halite_lab::cluster::Cluster;
 use halite_lab::host::Host;
 use halite_lab::wait;
-use serde_json::Value;
+
+use crate::ctl_answer;
 
 /// The script that signs, and its directory on a host.
 const SCRIPT: &str = include_str!("resign.sh");
@@ -73,18 +75,9 @@ pub(super) fn wait_until_renewed(cluster: &Cluster, limit: Duration) -> Result<(
         for host in cluster.hosts() {
             all_renewed(host)?;
         }
-        let health = cluster
-            .bootstrap
-            .output(&[CTL, "health", "-o", "json"])
-            .context("ctl health")?;
-        let health: Value = serde_json::from_slice(&health.stdout).with_context(|| {
-            let said = String::from_utf8_lossy(&health.stderr);
-            format!("ctl health printed no JSON: {said}")
-        })?;
-        let checks = health["checks"].as_array().context("no checks")?;
-        let bad = checks.iter().find(|check| {
-            let name = check["name"].as_str().unwrap_or_default();
-            name.starts_with("certificates-") && check["state"] != "good"
+        let (_, health): (_, Health) = ctl_answer::in_any_case(&cluster.bootstrap, &["health"])?;
+        let bad = health.checks.iter().find(|check| {
+            check.name.starts_with("certificates-") && check.state != CheckState::Good
         });
         ensure!(bad.is_none(), "{bad:?}");
         Ok(())
@@ -132,15 +125,10 @@ pub(super) fn is_served(host: &Host) -> Result<()> {
 /// # Errors
 /// The audit log cannot be read.
 pub(super) fn outcomes(cluster: &Cluster) -> Result<Vec<String>> {
-    let words = [CTL, "audit", "--action", "upkeep", "-o", "json"];
-    let audit: Value = serde_json::from_str(&cluster.bootstrap.run(&words)?)?;
-    let lines = audit["audit"].as_array().context("no audit")?;
-    let text = |line: &Value| {
-        format!(
-            "{}: {}",
-            line["what"].as_str().unwrap_or_default(),
-            line["outcome"].as_str().unwrap_or_default()
-        )
-    };
-    Ok(lines.iter().map(text).collect())
+    let words = ["audit", "--action", "upkeep"];
+    let log: AuditLog = ctl_answer::of(&cluster.bootstrap, &words)?;
+    let lines = log.audit.iter();
+    Ok(lines
+        .map(|line| format!("{}: {}", line.what, line.outcome))
+        .collect())
 }

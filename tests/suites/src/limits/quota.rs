@@ -4,11 +4,12 @@ use std::fs;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
+use halite_api::{AuditLine, AuditLog, EtcdStatus};
 use halite_lab::cluster::{BOOTSTRAP, CTL, Cluster, DOCUMENT};
 use halite_lab::wait;
-use serde_json::Value;
 
 use super::large_object;
+use crate::ctl_answer;
 use crate::test::Counts;
 use crate::{etcd, guide, health};
 
@@ -42,22 +43,18 @@ pub(super) fn resolved(cluster: &Cluster) -> Result<Counts> {
 fn database(cluster: &Cluster) -> Result<u64> {
     let host = &cluster.bootstrap;
     wait::until("the size of the database", etcd::ANSWER, || {
-        let status: Value =
-            serde_json::from_str(&host.run(&[CTL, "etcd", "status", "-o", "json"])?)?;
-        let size = status["members"][0]["dbSize"].as_u64();
-        size.with_context(|| format!("no size: {status}"))
+        let (_, status): (_, EtcdStatus) = ctl_answer::in_any_case(host, &["etcd", "status"])?;
+        let size = status.members.first().and_then(|member| member.db_size);
+        size.with_context(|| format!("no size: {status:?}"))
     })
 }
 
 /// The number of trials to make room that ended well.
 fn trials(cluster: &Cluster) -> Result<usize> {
-    let audit = [
-        CTL, "audit", "--action", "upkeep", "--limit", "200", "-o", "json",
-    ];
-    let audit: Value = serde_json::from_str(&cluster.bootstrap.run(&audit)?)?;
-    let lines = audit["audit"].as_array().context("no lines")?;
-    let good = |line: &&Value| line["what"] == "room in etcd" && line["outcome"] == "ok";
-    Ok(lines.iter().filter(good).count())
+    let words = ["audit", "--action", "upkeep", "--limit", "200"];
+    let log: AuditLog = ctl_answer::of(&cluster.bootstrap, &words)?;
+    let good = |line: &&AuditLine| line.what == "room in etcd" && line.outcome == "ok";
+    Ok(log.audit.iter().filter(good).count())
 }
 
 fn reached(cluster: &Cluster, before: usize) -> Result<()> {

@@ -5,11 +5,13 @@ use std::fs;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
+use halite_api::AuditLog;
 use halite_lab::cluster::{CTL, Cluster, run_kubectl};
 use halite_lab::wait;
 use serde_json::Value;
 
 use super::ctl;
+use crate::ctl_answer;
 use crate::test::{Counts, Test};
 
 /// The file, on both hosts.
@@ -100,12 +102,12 @@ fn works_until_its_end(cluster: &Cluster) -> Result<Counts> {
         ensure!(is_refused || said.contains("must be logged in"), "{said}");
         Ok(())
     })?;
-    let audit = ctl(cluster, &["audit", "--action", "Kubeconfig", "-o", "json"])?;
-    let audit: Value = serde_json::from_str(&audit)?;
-    let mut lines = audit["audit"].as_array().into_iter().flatten();
+    let words = ["audit", "--action", "Kubeconfig"];
+    let log: AuditLog = ctl_answer::of(&cluster.bootstrap, &words)?;
+    let mut lines = log.audit.iter();
     ensure!(
-        lines.any(|line| line["what"] == "for 60 s" && line["outcome"] == "ok"),
-        "{audit}"
+        lines.any(|line| line.what == "for 60 s" && line.outcome == "ok"),
+        "{log:?}"
     );
     for host in cluster.hosts() {
         host.sh(&format!("rm -f {FILE} {KUBECTL}"))?;

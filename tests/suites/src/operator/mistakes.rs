@@ -6,13 +6,14 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
+use halite_api::{Job, JobList, JobPart, JobStatus, PartState};
 use halite_lab::cluster::{CTL, Cluster};
 use halite_lab::wait;
-use serde_json::Value;
 
 use super::super::health::is_well;
 use super::super::repair;
 use super::ctl;
+use crate::ctl_answer;
 use crate::test::{Counts, Test};
 
 pub(super) const RESTART: Test<Cluster> = Test {
@@ -47,8 +48,7 @@ fn restart_with_mistake(cluster: &Cluster) -> Result<()> {
     let first = &cluster.bootstrap;
     first.sh("systemctl restart halite-master")?;
     let all = || {
-        let answers: Value = serde_json::from_str(&ctl(cluster, &["ping", "-o", "json"])?)?;
-        let text = answers.to_string();
+        let text = ctl(cluster, &["ping", "-o", "json"])?;
         for host in cluster.hosts() {
             ensure!(
                 text.contains(&host.spec.name),
@@ -95,6 +95,13 @@ fn retry(cluster: &Cluster) -> Result<Counts> {
     Ok(Counts::ONE)
 }
 
+/// The status of a job, and its first part.
+fn part(cluster: &Cluster, job: &str) -> Result<(JobStatus, JobPart)> {
+    let shown: Job = ctl_answer::of(&cluster.bootstrap, &["job", "show", job])?;
+    let part = shown.returns.and_then(|parts| parts.into_iter().next());
+    Ok((shown.status, part.context("a job without parts")?))
+}
+
 fn cancelled(cluster: &Cluster) -> Result<()> {
     let worker = &cluster.worker.spec.name;
     let mut command = cluster
@@ -105,24 +112,21 @@ fn cancelled(cluster: &Cluster) -> Result<()> {
         .stderr(Stdio::null())
         .spawn()?;
     let running = || {
-        let jobs: Value = serde_json::from_str(&ctl(cluster, &["job", "list", "-o", "json"])?)?;
-        let jobs = jobs.as_array().context("no list of jobs")?;
-        let ours = |job: &&Value| job["function"] == "state.apply" && job["status"] == "running";
-        let jid = jobs.iter().find(ours).and_then(|job| job["jid"].as_str());
-        let jid = jid.context("the job does not run")?.to_owned();
-        let shown: Value =
-            serde_json::from_str(&ctl(cluster, &["job", "show", &jid, "-o", "json"])?)?;
-        ensure!(shown["returns"][0]["state"] == "started", "{shown}");
-        Ok(jid)
+        let jobs: JobList = ctl_answer::of(&cluster.bootstrap, &["job", "list"])?;
+        let ours = |job: &&Job| job.function == "state.apply" && job.status == JobStatus::Running;
+        let job = jobs.jobs.iter().find(ours);
+        let job = job.context("the job does not run")?.job.to_string();
+        let shown = part(cluster, &job)?;
+        ensure!(shown.1.state == PartState::Started, "{shown:?}");
+        Ok(job)
     };
     let jid = wait::until("the states to run", SOON, running);
     let ended = jid.and_then(|jid| {
         ctl(cluster, &["job", "cancel", &jid])?;
         let ended = || {
-            let shown: Value =
-                serde_json::from_str(&ctl(cluster, &["job", "show", &jid, "-o", "json"])?)?;
-            ensure!(shown["status"] != "running", "{shown}");
-            let part = shown["returns"][0].to_string();
+            let (status, part) = part(cluster, &jid)?;
+            ensure!(status != JobStatus::Running, "{part:?}");
+            let part = format!("{part:?}");
             ensure!(
                 part.contains("not tried again"),
                 "the minion did not end it: {part}"

@@ -1,11 +1,12 @@
 //! Operators with roles: made, tried with the real programs, revoked, refused.
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Result, ensure};
+use halite_api::{AuditLine, AuditLog};
 use halite_lab::cluster::{CTL, Cluster, WORKER};
 use halite_lab::wait;
-use serde_json::Value;
 
 use super::{ctl, patience};
+use crate::ctl_answer;
 use crate::test::Counts;
 
 /// The directory of the operators' files, on the bootstrap host.
@@ -162,17 +163,16 @@ fn audit(cluster: &Cluster, operators: &[Operator]) -> Result<()> {
             (["--action", "RevokeOperator"], "ok"),
             (["--operator", &operator.name], "refused"),
         ] {
-            let args = [["audit", "-o", "json"].as_slice(), &filter].concat();
-            let found: Value = serde_json::from_str(&ctl(cluster, &args)?)?;
-            let lines = found["audit"].as_array().context("no audit")?;
-            let is_named = |line: &&Value| {
-                let text = |key: &str| line[key].as_str().unwrap_or_default();
-                (text("what").starts_with(&operator.name) || text("who").ends_with(&operator.name))
-                    && text("outcome").starts_with(wanted)
+            let words = [["audit"].as_slice(), &filter].concat();
+            let found: AuditLog = ctl_answer::of(&cluster.bootstrap, &words)?;
+            let is_named = |line: &AuditLine| {
+                let name = &operator.name;
+                (line.what.starts_with(name) || line.who.ends_with(name))
+                    && line.outcome.starts_with(wanted)
             };
             ensure!(
-                lines.iter().any(|line| is_named(&line)),
-                "{filter:?} of {} is not in the audit: {found}",
+                found.audit.iter().any(is_named),
+                "{filter:?} of {} is not in the audit: {found:?}",
                 operator.name
             );
         }

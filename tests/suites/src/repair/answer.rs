@@ -2,9 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context as _, Result, bail};
+use halite_api::{JobOutcome, from_text};
 use halite_lab::cluster::{CTL, Cluster};
-use serde_json::Value;
+use halite_states::low::StateReturn;
 
 use super::low::{Tag, tag};
 
@@ -24,50 +25,42 @@ pub struct Answer {
 impl Answer {
     /// Parses the document that `ctl highstate -o json` prints.
     pub fn parse(text: &str) -> Result<Self> {
-        let document: Value =
-            serde_json::from_str(text).context("`ctl highstate -o json` did not print JSON")?;
+        let document: JobOutcome =
+            from_text(text).context("cannot read the answer of `ctl highstate -o json`")?;
         let mut answer = Self::default();
-        for (minion, part) in document["minions"]
-            .as_object()
-            .context("an answer without minions")?
-        {
-            if let Some(error) = part["error"].as_str() {
+        for (minion, part) in document.minions {
+            if let Some(error) = part.error {
                 answer.failed.push(format!("{minion}: {error}"));
             }
-            let states = part["states"].as_array().cloned().unwrap_or_default();
+            let states = part.states.unwrap_or_default();
             if states.is_empty() {
                 answer
                     .failed
-                    .push(format!("{minion} returned no states: {}", part["return"]));
+                    .push(format!("{minion} returned no states: {:?}", part.answer));
             }
             for state in &states {
-                answer.take(minion, state);
+                answer.take(&minion, state);
             }
         }
-        for update in document["minionUpdates"].as_array().into_iter().flatten() {
-            let hosts = update["hosts"].as_array().into_iter().flatten();
-            let hosts = hosts.filter_map(Value::as_str).map(str::to_owned);
+        for update in document.minion_updates {
+            let hosts = update.hosts.into_iter().map(String::from);
             answer.updated_first.extend(hosts);
         }
-        if document["retcode"] != 0 && answer.failed.is_empty() {
+        if document.retcode != 0 && answer.failed.is_empty() {
             answer
                 .failed
-                .push(format!("return code {}", document["retcode"]));
+                .push(format!("return code {}", document.retcode));
         }
         Ok(answer)
     }
 
-    fn take(&mut self, minion: &str, state: &Value) {
-        let text = |key: &str| state[key].as_str().unwrap_or_default();
-        let tag = tag(minion, text("function"), text("name"), text("__id__"));
-        if state["result"] == false {
-            self.failed.push(format!("{tag}: {}", text("comment")));
+    fn take(&mut self, minion: &str, state: &StateReturn) {
+        let tag = tag(minion, &state.function, &state.name, &state.id);
+        if state.result == Some(false) {
+            self.failed.push(format!("{tag}: {}", state.comment));
         }
-        let changes = state["changes"]
-            .as_object()
-            .is_some_and(|changes| !changes.is_empty());
-        if changes || state["result"].is_null() {
-            if state.to_string().contains("known after apply") {
+        if !state.changes.is_empty() || state.result.is_none() {
+            if format!("{state:?}").contains("known after apply") {
                 self.open.insert(tag.clone());
             }
             self.changed.insert(tag);
@@ -106,17 +99,58 @@ pub fn highstate_by(cluster: &Cluster, ctl: &str, args: &[&str]) -> Result<Answe
 
 #[cfg(test)]
 mod tests {
+    use halite_api::{MinionOutcome, MinionUpdate, to_text};
+
     use super::*;
 
     #[test]
     fn changes_and_failures_are_distinguished() {
-        let text = r#"{"retcode": 1, "minionUpdates": [{"hosts": ["a"], "because": "", "then": ""}], "minions": {
-            "a": {"states": [
-                {"function": "file.managed", "name": "/x", "__id__": "/x", "result": true, "changes": {"diff": "d"}, "comment": ""},
-                {"function": "file.managed", "name": "/y", "__id__": "/y", "result": true, "changes": {}, "comment": ""},
-                {"function": "image.present", "name": "i", "__id__": "i", "result": null, "changes": {"i": 1}, "comment": "would: known after apply"},
-                {"function": "pkg.installed", "name": "p", "__id__": "p", "result": false, "changes": {}, "comment": "no"}]},
-            "b": {"error": "not connected", "return": null}}}"#;
+        let state = |function: &str, id: &str, result: Option<bool>, is_changed: bool| {
+            let changes = is_changed.then(|| ("diff".to_owned(), "d".into()));
+            StateReturn {
+                index: 0,
+                id: id.to_owned(),
+                name: id.to_owned(),
+                function: function.to_owned(),
+                sls: "s".to_owned(),
+                result,
+                changes: changes.into_iter().collect(),
+                comment: match result {
+                    None => "would: known after apply".to_owned(),
+                    Some(_) => "no".to_owned(),
+                },
+                start_time: String::new(),
+                duration: 0.0,
+                run_num: 0,
+                ran: true,
+                fail_run: true,
+            }
+        };
+        let a = MinionOutcome {
+            states: Some(vec![
+                state("file.managed", "/x", Some(true), true),
+                state("file.managed", "/y", Some(true), false),
+                state("image.present", "i", None, true),
+                state("pkg.installed", "p", Some(false), false),
+            ]),
+            ..MinionOutcome::default()
+        };
+        let b = MinionOutcome {
+            error: Some("not connected".to_owned()),
+            ..MinionOutcome::default()
+        };
+        let outcome = JobOutcome {
+            retcode: 1,
+            minions: [("a".parse().unwrap(), a), ("b".parse().unwrap(), b)].into(),
+            minion_updates: vec![MinionUpdate {
+                job: "20261121000000123000".parse().unwrap(),
+                hosts: vec!["a".parse().unwrap()],
+                because: String::new(),
+                then: String::new(),
+            }],
+            ..JobOutcome::default()
+        };
+        let text = &to_text(&outcome);
         let answer = Answer::parse(text).unwrap();
         assert!(answer.updated_first.iter().eq(["a"]));
         assert_eq!(answer.changed.len(), 2);

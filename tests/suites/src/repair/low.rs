@@ -3,9 +3,13 @@
 
 use std::collections::BTreeSet;
 
-use anyhow::{Context, Result};
-use halite_lab::cluster::{BOOTSTRAP, CTL, Cluster, WORKER};
+use anyhow::Result;
+use halite_api::RenderedLow;
+use halite_lab::cluster::{BOOTSTRAP, Cluster, WORKER};
+use halite_states::low::{Chunk, Requisites};
 use serde_json::{Map, Value};
+
+use crate::ctl_answer;
 
 /// The target whose states are Kubernetes objects.
 pub const MASTER: &str = "master";
@@ -60,17 +64,13 @@ impl Low {
     pub fn read(cluster: &Cluster) -> Result<Self> {
         let mut states = Vec::new();
         for minion in [BOOTSTRAP, WORKER, MASTER] {
-            let text = cluster
-                .bootstrap
-                .run(&[CTL, "render", minion, "--low", "-o", "json"])?;
-            let low: Value =
-                serde_json::from_str(&text).context("`ctl render --low` did not print JSON")?;
-            let chunks = low["chunks"]
-                .as_array()
-                .context("a low state without chunks")?;
+            let words = ["render", minion, "--low"];
+            let rendered: RenderedLow = ctl_answer::of(&cluster.bootstrap, &words)?;
             states.extend(
-                chunks
-                    .iter()
+                rendered
+                    .low
+                    .chunks
+                    .into_iter()
                     .enumerate()
                     .map(|(index, chunk)| state(minion, index, chunk)),
             );
@@ -104,27 +104,24 @@ impl Low {
     }
 }
 
-fn state(minion: &str, index: usize, chunk: &Value) -> State {
-    let text = |key: &str| chunk[key].as_str().unwrap_or_default();
-    let function = format!("{}.{}", text("state"), text("fun"));
-    let follows = |kinds: &[&str]| -> Vec<usize> {
-        let lists = kinds
-            .iter()
-            .filter_map(|kind| chunk["requisites"][kind].as_array())
-            .flatten();
-        lists
-            .filter_map(Value::as_u64)
-            .filter_map(|index| usize::try_from(index).ok())
-            .collect()
-    };
+fn state(minion: &str, index: usize, chunk: Chunk) -> State {
+    let Requisites {
+        watch,
+        watch_any,
+        onchanges,
+        onchanges_any,
+        listen,
+        ..
+    } = chunk.requisites.clone();
+    let only_follows = !onchanges.is_empty() || !onchanges_any.is_empty();
     State {
         minion: minion.to_owned(),
         index,
-        name: text("name").to_owned(),
-        tag: tag(minion, &function, text("name"), text("id")),
-        function,
-        args: chunk["args"].as_object().cloned().unwrap_or_default(),
-        follows: follows(&["watch", "watch_any", "onchanges", "onchanges_any", "listen"]),
-        only_follows: !follows(&["onchanges", "onchanges_any"]).is_empty(),
+        tag: tag(minion, &chunk.function(), &chunk.name, &chunk.id),
+        function: chunk.function(),
+        name: chunk.name,
+        args: chunk.args,
+        follows: [watch, watch_any, onchanges, onchanges_any, listen].concat(),
+        only_follows,
     }
 }

@@ -3,12 +3,13 @@
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use halite_lab::cluster::{CTL, Cluster, WORKER};
+use halite_api::{Job, JobList};
+use halite_lab::cluster::{Cluster, WORKER};
 use halite_lab::wait;
-use serde_json::Value;
 
 use super::renewal::{HOLDERS, modified, others, process};
 use super::{quiet, wait_ready};
+use crate::ctl_answer;
 use crate::health;
 use crate::lifetimes::{self, Lifetimes};
 use crate::test::Counts;
@@ -27,12 +28,11 @@ pub(super) fn without_an_operator(cluster: &Cluster) -> Result<Counts> {
         old.push(process(cluster, name)?.id);
     }
     lifetimes::set(cluster, Lifetimes::EndSoon)?;
-    let jobs = || -> Result<Vec<Value>> {
-        let jobs = host.run(&[CTL, "job", "list", "-o", "json"])?;
-        Ok(serde_json::from_str(&jobs)?)
+    let jobs = || -> Result<Vec<Job>> {
+        let list: JobList = ctl_answer::of(host, &["job", "list"])?;
+        Ok(list.jobs)
     };
-    let id = |job: &Value| job["jid"].as_str().unwrap_or_default().to_owned();
-    let newest = jobs()?.iter().map(id).max().unwrap_or_default();
+    let newest = jobs()?.into_iter().map(|job| job.job).max();
     host.run(&["systemctl", "restart", "halite-master"])?;
     lifetimes::wait_until_renewed(cluster, LIMIT)?;
     for ((name, file), old) in HOLDERS.into_iter().zip(old) {
@@ -50,12 +50,9 @@ pub(super) fn without_an_operator(cluster: &Cluster) -> Result<Counts> {
     let after = others(cluster)?;
     ensure!(before == after, "restarted: was {before:?}, is {after:?}");
     let mut new = jobs()?;
-    new.retain(|job| id(job) > newest);
+    new.retain(|job| Some(&job.job) > newest.as_ref());
     ensure!(
-        new.len() >= 2
-            && new
-                .iter()
-                .all(|job| job["function"] == "state.certificates"),
+        new.len() >= 2 && new.iter().all(|job| job.function == "state.certificates"),
         "not only renewals: {new:#?}"
     );
     let outcomes = lifetimes::outcomes(cluster)?;

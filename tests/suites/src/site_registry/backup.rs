@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use anyhow::{Context as _, Error, Result, anyhow, ensure};
+use anyhow::{Context as _, Result, anyhow, ensure};
+use halite_api::ClusterStatus;
 use halite_lab::cluster::{BOOTSTRAP, CTL, Cluster, WORKER};
 use halite_lab::host::Host;
 use halite_lab::wait;
-use serde_json::Value;
 
 use super::{BACKUPS, DATA, NAME, PASSWORD, asked, forget, push, run_pod};
 use crate::health;
@@ -89,25 +89,19 @@ fn start(host: &Host, units: &str) -> Result<String> {
 
 /// As [`problem`], without the half minute that a minion may take until its next check: a request
 /// for its grains returns current ones.
-fn problem_now(cluster: &Cluster, parts: &[&str]) -> Result<Value> {
+fn problem_now(cluster: &Cluster, parts: &[&str]) -> Result<ClusterStatus> {
     cluster.bootstrap.run(&[CTL, "grains", WORKER])?;
     problem(cluster, parts)
 }
 
 /// Waits until `ctl status` shows one problem of the registry with each of these parts, and no
 /// other; without parts, no problem.
-fn problem(cluster: &Cluster, parts: &[&str]) -> Result<Value> {
+fn problem(cluster: &Cluster, parts: &[&str]) -> Result<ClusterStatus> {
     let what = format!("the status to say {parts:?} of the registry");
     wait::until(&what, REPORTED, || {
         let status = health::status(cluster)?;
-        let all = status["problems"]
-            .as_array()
-            .into_iter()
-            .flatten()
-            .filter_map(Value::as_str);
-        let own: Vec<&str> = all
-            .filter(|problem| problem.contains("site registry"))
-            .collect();
+        let mut own = status.problems.clone();
+        own.retain(|problem| problem.contains("site registry"));
         match own.as_slice() {
             [] if parts.is_empty() => Ok(status),
             [one] if !parts.is_empty() && parts.iter().all(|part| one.contains(part)) => Ok(status),
@@ -139,15 +133,12 @@ pub(super) fn reported(cluster: &Cluster) -> Result<Counts> {
     cluster.bootstrap.run(&[CTL, "grains", WORKER])?;
     wait::until("the status to know the last backup", REPORTED, || {
         let status = problem(cluster, &[])?;
-        let known = &status["registry"];
-        let good = known["node"] == WORKER
-            && known["backup"] == last.as_str()
-            && known["verified"].is_string();
-        if good {
-            Ok(())
-        } else {
-            Err(Error::msg(known.to_string()))
-        }
+        let known = status.registry.unwrap_or_default();
+        let good = known.node == WORKER
+            && known.backup.as_deref() == Some(last.as_str())
+            && known.verified.is_some();
+        ensure!(good, "{known:?}");
+        Ok(())
     })?;
     // The disk for backups is not mounted.
     worker.sh(&format!("mv {BACKUPS} {BACKUPS}.away"))?;

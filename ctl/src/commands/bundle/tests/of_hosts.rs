@@ -22,12 +22,8 @@ fn a_bundle_that_a_host_records_stays_and_is_shown() {
         "{reasons}"
     );
     let list = self::document(&here.site, None).unwrap();
-    let row = list
-        .as_array()
-        .unwrap()
-        .iter()
-        .find(|row| row["version"] == "0.2.0");
-    assert_eq!(row.unwrap()["used_by"], json!(["a"]));
+    let row = list.bundles.iter().find(|row| row.version == "0.2.0");
+    assert_eq!(row.unwrap().used_by, ["a"]);
     let text = overview(&list, &Paint { colour: false });
     let line = text.lines().find(|line| line.starts_with("0.2.0")).unwrap();
     assert!(line.contains("  a  "), "{text}");

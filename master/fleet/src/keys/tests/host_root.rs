@@ -114,7 +114,7 @@ async fn root_is_out_with_its_host_and_in_again_with_the_host_that_replaces_it()
         let pem = sign(&site, &key).await.unwrap();
         site.order("cp-2", action).await.unwrap();
         assert_eq!(role_of(&site, &pem), None, "{action}");
-        let all = list_operators(&site.app).await.unwrap().to_string();
+        let all = halite_api::to_text(&list_operators(&site.app).await.unwrap());
         assert!(all.contains("\"state\":\"revoked\""), "{all}");
         // The old host's key stays out, also of a master that starts again.
         let refused = sign(&site, &key).await.unwrap_err();
@@ -142,7 +142,7 @@ async fn root_is_out_with_the_control_plane_and_in_again_with_another_key() {
     for _ in 0..2 {
         host_root::end(&site.app, &host).await.unwrap();
         assert_eq!(role_of(&site, &pem), None);
-        let all = list_operators(&site.app).await.unwrap().to_string();
+        let all = halite_api::to_text(&list_operators(&site.app).await.unwrap());
         assert!(all.contains("\"state\":\"expired\""), "{all}");
         site.clock.advance(1000);
     }

@@ -3,7 +3,6 @@
 use halite_core::refusal::Refusal;
 use halite_proto::role::Role;
 use halite_store::AuditFilter;
-use serde_json::Value;
 
 use super::*;
 
@@ -71,11 +70,10 @@ async fn fill_operators(site: &Site) {
     }
 }
 
-async fn state(site: &Site, name: &str) -> Value {
-    let all = list_operators(&site.app).await.unwrap();
-    let all = all["operators"].as_array().unwrap();
-    let one = all.iter().find(|operator| operator["name"] == name);
-    one.unwrap()["state"].clone()
+async fn state(site: &Site, name: &str) -> String {
+    let all = list_operators(&site.app).await.unwrap().operators;
+    let one = all.into_iter().find(|operator| operator.name == name);
+    one.unwrap().state.to_string()
 }
 
 #[tokio::test]

@@ -85,8 +85,8 @@ async fn a_waiting_key_is_small_whatever_the_host_says() {
         .unwrap();
     assert!(key.grains_json.len() + key.csr_pem.len() < 4096);
     let shown = list(&site.app).await.unwrap();
-    assert_eq!(shown["keys"][0]["os"], "Debian-12");
-    assert_eq!(shown["keys"][0]["source"], "10.0.0.7");
+    assert_eq!(shown.keys[0].os.as_deref(), Some("Debian-12"));
+    assert_eq!(shown.keys[0].source.as_deref(), Some("10.0.0.7"));
 }
 
 #[tokio::test]

@@ -2,14 +2,14 @@
 
 use std::collections::BTreeSet;
 
+use halite_api::HighstateResult;
 use halite_cluster::pod_network::Fault;
 use halite_core::board::{Note, Renewal};
 use halite_core::names::minion;
 use halite_etcd::{Alarm, AlarmKind};
-use serde_json::json;
 
 use super::super::picture::Picture;
-use super::{DAY, etcd, missed, overview, pods, seen, silent};
+use super::{DAY, etcd, missed, node, overview, pods, seen, silent};
 
 /// A damage, the name and state of the only check that finds it, its message, and a part of its
 /// remedy.
@@ -37,7 +37,7 @@ pub(super) const CASES: &[Case] = &[
         "`ctl node add cp-3`",
     ),
     (
-        |p| p.hosts[0].highstate = Some("failed".to_owned()),
+        |p| p.hosts[0].highstate = Some(HighstateResult::Failed),
         "highstate",
         "warning",
         "the last highstate of cp-1 failed",
@@ -161,14 +161,14 @@ pub(super) const CASES: &[Case] = &[
         "keepalived",
     ),
     (
-        |p| p.hosts[1].node = Some(json!({"ready": false, "reasons": ["Ready=False (x: y)"]})),
+        |p| p.hosts[1].node = Some(node(false, &["Ready=False (x: y)"])),
         "nodes",
         "failure",
         "cp-2 is not Ready: Ready=False (x: y)",
         "`kubectl describe node cp-2`",
     ),
     (
-        |p| p.hosts[1].node = Some(json!({"ready": true, "reasons": ["DiskPressure=True"]})),
+        |p| p.hosts[1].node = Some(node(true, &["DiskPressure=True"])),
         "nodes",
         "failure",
         "cp-2 accepts no pods: DiskPressure=True",

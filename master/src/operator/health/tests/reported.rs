@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use halite_api::CheckState;
+
 use super::{report, sound};
 
 /// A check, its state when something is reported under its name, and that problem.
@@ -82,21 +84,22 @@ fn each_reported_problem_is_a_finding_of_its_check_alone() {
         let problems = vec![(*problem).to_owned()];
         picture.reported.insert(name, problems);
         let report = report(&picture);
-        assert_eq!(report["healthy"], *state == "warning", "{name}");
-        let checks = report["checks"].as_array().unwrap();
-        let found: Vec<_> = (checks.iter())
-            .filter(|check| check["state"] != "good")
+        assert_eq!(report.healthy, *state == "warning", "{name}");
+        let checks = report.checks.iter();
+        let found: Vec<_> = checks
+            .filter(|check| check.state != CheckState::Good)
             .collect();
         let [check] = found.as_slice() else {
             panic!("{name}: {found:?}");
         };
-        assert_eq!(check["name"], *name);
-        assert_eq!(check["state"], *state, "{name}");
-        let findings = check["findings"].as_array().unwrap();
-        assert_eq!(findings.len(), 1, "{name}");
-        assert_eq!(findings[0]["message"], *problem, "{name}");
+        assert_eq!(check.name, *name);
+        assert_eq!(check.state.as_str(), *state, "{name}");
+        let [finding] = check.findings.as_slice() else {
+            panic!("{name}: {check:?}");
+        };
+        assert_eq!(finding.message, *problem, "{name}");
         // Its text has the remedy.
-        assert!(findings[0]["remedy"].is_null(), "{name}");
+        assert_eq!(finding.remedy, None, "{name}");
     }
 }
 

@@ -6,17 +6,20 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
+use halite_api::MasterList;
 use halite_lab::cluster::Cluster;
 use halite_lab::host::Host;
 use halite_lab::layout::HA;
 use halite_lab::wait;
 use halite_states::shipped::PROMOTED;
-use serde_json::{Value, json};
+use serde::Deserialize;
+use serde_json::json;
 
 use super::super::retiring::retire;
-use super::super::standbys::{STANDBYS, answers, document, stands_by, wait_for_followers};
+use super::super::standbys::{STANDBYS, answers, stands_by, wait_for_followers};
 use super::super::{BACK, is_complete};
 use super::{AGAIN, is_as_before, picture};
+use crate::ctl_answer::in_any_case;
 use crate::interrupted::{Running, kill_ctl, steps};
 use crate::kills::{master_answers, moments};
 use crate::test::Counts;
@@ -145,7 +148,7 @@ pub(super) fn one(cluster: &Cluster, boundary: &Boundary) -> Result<Counts> {
     let sides = Sides::new(cluster)?;
     let before = picture(cluster)?;
     let masters = wait_for_followers(sides.from, &STANDBYS)?;
-    let epoch = masters["epoch"].as_u64().context("no epoch")?;
+    let epoch = masters.epoch.context("no epoch")?;
     let off = [sides.from.spec.name.clone()];
     if boundary.command == Move::Promote {
         cluster.lab.power_off(&off, false)?;
@@ -218,15 +221,21 @@ struct Notes {
     to_follows: bool,
 }
 
+/// The note of a master that hands over.
+#[derive(Deserialize)]
+struct HandOverNote {
+    phase: String,
+}
+
 impl Notes {
     fn read(sides: &Sides<'_>) -> Self {
         let state =
             |host: &Host, name: &str| -> PathBuf { host.file("/var/lib/halite/master").join(name) };
         let follows = |host: &Host| state(host, "standby-of").exists();
         let note = std::fs::read(state(sides.from, "hand-over.json")).ok();
-        let note = note.and_then(|text| serde_json::from_slice::<Value>(&text).ok());
+        let note = note.and_then(|text| serde_json::from_slice::<HandOverNote>(&text).ok());
         Self {
-            phase: note.and_then(|note| note["phase"].as_str().map(str::to_owned)),
+            phase: note.map(|note| note.phase),
             promotion: state(sides.to, "promotion.json").exists(),
             from_follows: follows(sides.from),
             to_follows: follows(sides.to),
@@ -288,15 +297,14 @@ fn has_moved(cluster: &Cluster, command: Move, sides: &Sides<'_>, epoch: u64) ->
     answers(cluster, to, "")?;
     let masters = wait_for_followers(to, &[own, STANDBYS[1]])?;
     ensure!(
-        masters["epoch"].as_u64().is_some_and(|now| now > epoch),
-        "the epoch was {epoch}: {masters}"
+        masters.epoch.is_some_and(|now| now > epoch),
+        "the epoch was {epoch}: {masters:?}"
     );
     // The host that had it stands by.
     stands_by(from)?;
     wait::until("a cluster without problems of its masters", BACK, || {
-        let (_, masters) = document(to, &["master", "list"])?;
-        let problems = masters["problems"].as_array();
-        ensure!(problems.is_some_and(Vec::is_empty), "{masters}");
+        let (_, masters): (_, MasterList) = in_any_case(to, &["master", "list"])?;
+        ensure!(masters.problems.is_empty(), "{masters:?}");
         Ok(())
     })
 }

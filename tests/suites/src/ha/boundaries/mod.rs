@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use commands::{COMMANDS, Command, Victim};
+use halite_api::KeyList;
 use halite_lab::cluster::Cluster;
 use halite_lab::host::Host;
 use halite_lab::layout::HA;
@@ -22,6 +23,7 @@ use serde_json::Value;
 use super::taints::lasting;
 use super::{BACK, is_complete, leader, same_content};
 use crate::checks::nothing_to_do;
+use crate::ctl_answer;
 use crate::interrupted::{Running, kill_ctl, steps};
 use crate::kills::{master_answers, moments};
 use crate::test::{Case, Counts};
@@ -211,13 +213,10 @@ fn picture(cluster: &Cluster) -> Result<Value> {
             (name.to_owned(), seen)
         })
         .collect();
-    let text = cluster
-        .bootstrap
-        .run(&["ctl", "key", "list", "-o", "json"])?;
-    let keys: Value = serde_json::from_str(&text)?;
-    let keys = keys["keys"].as_array().into_iter().flatten();
+    let keys: KeyList = ctl_answer::of(&cluster.bootstrap, &["key", "list"])?;
+    let keys = keys.keys.iter();
     let mut keys: Vec<String> = keys
-        .map(|key| format!("{} {}", key["id"], key["state"]))
+        .map(|key| format!("{} {}", key.minion, key.state))
         .collect();
     keys.sort();
     let roles = "grep -H '^roles:' /etc/halite/nodes/*.yaml | sort";

@@ -1,0 +1,148 @@
+//! `ctl events`, `ctl job follow` and `ctl orchestrate follow`: the master's events as they come.
+
+use std::cell::Cell;
+
+use anyhow::bail;
+use halite_api::{Event, JobOrRun, to_value};
+use halite_proto::ids::JobId;
+use halite_proto::tonic::{Status, Streaming};
+use halite_proto::v1;
+
+use super::jobs;
+use crate::FAILED;
+use crate::cli::{Events, Global};
+use crate::client;
+use crate::client::{Operator, document};
+use crate::event_line::line;
+use crate::event_stream::{Heard, follow};
+use crate::orchestration_watch::{print_outcome, watch_run};
+use crate::output::Screen;
+
+/// Where a reader of events is. After a lost connection it continues there, so that each stored event comes once.
+struct Reader {
+    prefix: String,
+    after: Cell<Option<i64>>,
+}
+
+impl Reader {
+    /// A reader that begins with the oldest stored event.
+    fn from_the_oldest(prefix: String) -> Self {
+        Self {
+            prefix,
+            after: Cell::new(Some(0)),
+        }
+    }
+
+    async fn open(&self, mut operator: Operator) -> Result<Option<Streaming<v1::Event>>, Status> {
+        let request = v1::WatchRequest {
+            after: self.after.get(),
+            prefix: self.prefix.clone(),
+        };
+        Ok(Some(operator.watch(request).await?.into_inner()))
+    }
+
+    /// Notes an event that was read.
+    fn read(&self, event: &v1::Event) {
+        if event.seq > 0 {
+            self.after.set(Some(event.seq));
+        }
+    }
+}
+
+/// Runs `ctl events`.
+///
+/// # Errors
+/// The master does not answer or refuses, or the events cannot be written.
+pub async fn events(global: &Global, args: &Events, screen: &mut Screen) -> anyhow::Result<u8> {
+    let reader = Reader {
+        prefix: args.prefix.clone(),
+        after: Cell::new(args.after.map(i64::from)),
+    };
+    let mut failed = None;
+    let start = async |operator: Operator| reader.open(operator).await;
+    let followed = follow(global, start, |heard| match heard {
+        Heard::Event(event) => {
+            reader.read(event);
+            let document = to_value(&Event::from(event.clone()));
+            failed = screen.item(&document, |_| line(event)).err();
+            failed.is_some()
+        }
+        Heard::Silence(text) => {
+            screen.note(text);
+            false
+        }
+    });
+    followed.await?;
+    failed.map_or(Ok(0), Err)
+}
+
+/// Runs `ctl job follow`: shows the events of a job to its end, then the job.
+///
+/// # Errors
+/// The master does not answer or refuses, or there is no such job.
+pub async fn follow_job(global: &Global, job: &JobId, screen: &mut Screen) -> anyhow::Result<u8> {
+    let reader = Reader::from_the_oldest(format!("halite/job/{job}/"));
+    // After the events: what ends between both questions is not missed.
+    let start = async |operator: Operator| {
+        let events = reader.open(operator.clone()).await?;
+        let request = v1::ShowJobRequest {
+            job: job.to_string(),
+        };
+        let answer = { operator }.show_job(request).await;
+        let is_running = document::<JobOrRun>(answer).is_ok_and(|shown| is_running(&shown));
+        Ok(events.filter(|_| is_running))
+    };
+    let followed = follow(global, start, |heard| match heard {
+        Heard::Event(event) => {
+            reader.read(event);
+            screen.line(line(event));
+            event.last
+        }
+        Heard::Silence(text) => {
+            screen.note(text);
+            false
+        }
+    });
+    followed.await?;
+    let shown = show(client::operator(global).await?, job).await?;
+    let JobOrRun::Job(record) = &shown else {
+        bail!("{job} is an orchestration and no job; `ctl orchestrate follow {job}` follows it");
+    };
+    let retcode = record.retcode;
+    screen.answer(&to_value(&shown), |paint| jobs::one(&shown, paint))?;
+    Ok(if retcode == Some(0) { 0 } else { FAILED })
+}
+
+fn is_running(shown: &JobOrRun) -> bool {
+    matches!(shown, JobOrRun::Job(job) if job.finished.is_none())
+}
+
+async fn show(mut operator: Operator, job: &JobId) -> anyhow::Result<JobOrRun> {
+    let request = v1::ShowJobRequest {
+        job: job.to_string(),
+    };
+    document(operator.show_job(request).await)
+}
+
+/// Runs `ctl orchestrate follow`: shows the steps of a run to its end.
+///
+/// # Errors
+/// The master does not answer or refuses, or there is no such run.
+pub async fn follow_run(global: &Global, run: &JobId, screen: &mut Screen) -> anyhow::Result<u8> {
+    let shown = show(client::operator(global).await?, run).await?;
+    let JobOrRun::Run(record) = shown else {
+        bail!("{run} is a job and no orchestration; `ctl job follow {run}` follows it");
+    };
+    let reader = Reader::from_the_oldest(format!("halite/run/{run}/"));
+    let start = async |operator: Operator| reader.open(operator).await;
+    let done = watch_run(
+        global,
+        start,
+        |event| reader.read(event),
+        &record.sls,
+        screen,
+    )
+    .await?;
+    let again = format!("ctl orchestrate {}", record.sls);
+    print_outcome(&done, "done", &again, screen)
+}

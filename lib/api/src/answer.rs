@@ -1,0 +1,116 @@
+//! What a function returned on a minion.
+
+use halite_proto::pki::sha256_hex;
+use halite_states::low::RunReturn;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+/// The value that a function returned on a minion: the states of a run as Salt returns them, the grains, or
+/// the output of a command.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(transparent)]
+pub struct MinionAnswer(pub Value);
+
+/// The output of a command.
+#[derive(Deserialize)]
+struct CommandOutput {
+    #[serde(default)]
+    stdout: String,
+    #[serde(default)]
+    stderr: String,
+    #[serde(default)]
+    retcode: i64,
+}
+
+impl MinionAnswer {
+    /// Reads the JSON of a return; `None` for `null`, and for text that is not JSON.
+    #[must_use]
+    pub fn from_json(text: &str) -> Option<Self> {
+        let value: Value = serde_json::from_str(text).ok()?;
+        (!value.is_null()).then_some(Self(value))
+    }
+
+    /// The states, if the function was a run of states.
+    #[must_use]
+    pub fn states(&self) -> Option<RunReturn> {
+        RunReturn::deserialize(&self.0).ok()
+    }
+
+    /// The grains or another mapping; `None` for other values.
+    #[must_use]
+    pub fn mapping_mut(&mut self) -> Option<&mut Map<String, Value>> {
+        self.0.as_object_mut()
+    }
+
+    /// What a command wrote to standard output, if that is known and not empty.
+    #[must_use]
+    pub fn stdout(&self) -> Option<String> {
+        let text = match &self.0 {
+            Value::String(text) => text.clone(),
+            other => CommandOutput::deserialize(other).ok()?.stdout,
+        };
+        (!text.is_empty()).then_some(text)
+    }
+
+    /// What a command wrote, for people: standard output, standard error, and an exit code that is not zero.
+    #[must_use]
+    pub fn command_output(&self) -> String {
+        match &self.0 {
+            Value::String(text) => text.clone(),
+            Value::Null => String::new(),
+            other => match CommandOutput::deserialize(other) {
+                Ok(output) => {
+                    let code = match output.retcode {
+                        0 => String::new(),
+                        code => format!("exit code {code}\n"),
+                    };
+                    format!("{}{}{code}", ended(&output.stdout), ended(&output.stderr))
+                }
+                Err(_) => other.to_string(),
+            },
+        }
+    }
+
+    /// SHA-256 of the value as JSON without spaces, in 64 hexadecimal digits.
+    #[must_use]
+    pub fn digest(&self) -> String {
+        sha256_hex(self.0.to_string().as_bytes())
+    }
+}
+
+/// A text with the end of its last line.
+fn ended(text: &str) -> String {
+    if text.is_empty() || text.ends_with('\n') {
+        text.to_owned()
+    } else {
+        format!("{text}\n")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn output_of_commands_is_text_or_a_mapping() {
+        let output = |value: Value| MinionAnswer(value).command_output();
+        assert_eq!(output(json!("a")), "a");
+        let mapping = json!({"stdout": "a", "stderr": "b\n", "retcode": 3});
+        assert_eq!(output(mapping.clone()), "a\nb\nexit code 3\n");
+        assert_eq!(output(Value::Null), "");
+        assert_eq!(output(json!(7)), "7");
+        assert_eq!(MinionAnswer(mapping).stdout().as_deref(), Some("a"));
+        assert_eq!(MinionAnswer(json!({"stdout": ""})).stdout(), None);
+    }
+
+    #[test]
+    fn only_a_run_has_states() {
+        assert!(MinionAnswer(json!({"states": []})).states().is_some());
+        for other in [json!(true), json!("states"), json!({"a": 1})] {
+            assert!(MinionAnswer(other).states().is_none());
+        }
+    }
+}

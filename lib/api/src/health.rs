@@ -1,0 +1,60 @@
+//! The checks of the cluster.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::document::document;
+use crate::word::words;
+
+words! {
+    /// The result of a check.
+    CheckState {
+        /// Nothing was found.
+        Good = "good",
+        /// Something will be wrong, or could be better.
+        Warning = "warning",
+        /// Something is wrong.
+        Failure = "failure",
+    }
+}
+
+/// The results of all checks (`ctl health`).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Health {
+    /// Whether no check has failed. Warnings do not count.
+    pub healthy: bool,
+    /// The checks; [health.md](health.md) describes them.
+    pub checks: Vec<CheckResult>,
+}
+
+document!(Health);
+
+/// The result of a check.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct CheckResult {
+    /// The name of the check, for example `etcd-quorum`.
+    pub name: String,
+    /// The sound state, as a heading.
+    pub title: String,
+    /// The result: `good`, `warning` or `failure`.
+    pub state: CheckState,
+    /// The findings; empty if the state is `good`.
+    pub findings: Vec<HealthFinding>,
+}
+
+/// A finding of a check.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct HealthFinding {
+    /// The finding, in one sentence.
+    pub message: String,
+    /// The host that it is about; empty if it is about the whole cluster. Absent if the message names the
+    /// remedy itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub host: Option<String>,
+    /// The next step of the operator. Absent if the message names it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub remedy: Option<String>,
+}

@@ -1,0 +1,227 @@
+//! Who may call the master: keys of minions, tokens, operators, kubeconfigs.
+
+use halite_proto::ids::MinionId;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::Time;
+use crate::document::document;
+use crate::word::words;
+
+words! {
+    /// The state of a minion's key.
+    KeyState {
+        /// It waits for an operator.
+        Pending = "pending",
+        /// Its minion may connect.
+        Accepted = "accepted",
+        /// An operator has refused it.
+        Rejected = "rejected",
+        /// It was deleted.
+        Deleted = "deleted",
+    }
+}
+
+/// The keys of all minions (`ctl key list`).
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct KeyList {
+    /// The keys, by minion.
+    pub keys: Vec<MinionKey>,
+}
+
+document!(KeyList);
+
+/// The key of a minion. What the host says of itself is not verified before the key is accepted.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct MinionKey {
+    /// The minion.
+    #[schemars(with = "String")]
+    pub minion: MinionId,
+    /// The state: `pending`, `accepted` or `rejected`.
+    pub state: KeyState,
+    /// SHA-256 of the public key, in pairs of hexadecimal digits with colons.
+    pub fingerprint: String,
+    /// Whether the minion is connected.
+    pub connected: bool,
+    /// The serial number of its newest certificate. Absent while the key is pending.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub serial: Option<String>,
+    /// The roles that its token allows; empty without a token.
+    pub roles: Vec<String>,
+    /// The host's full name. Absent if the host did not say.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub host: Option<String>,
+    /// The host's distribution, for example `Debian-12`. Absent if the host did not say.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub os: Option<String>,
+    /// The address from which the key came. Absent if it is not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub source: Option<String>,
+    /// The time at which the key came first.
+    pub created: Time,
+    /// The time of its last change.
+    pub changed: Time,
+}
+
+/// The answer to a change of a key (`ctl key accept`, `reject`, `delete`).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct KeyChange {
+    /// The minion.
+    #[schemars(with = "String")]
+    pub minion: MinionId,
+    /// The new state: `accepted`, `rejected` or `deleted`.
+    pub state: KeyState,
+    /// The tokens of this minion that were revoked with the key; left out if there were none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub revoked_tokens: Vec<String>,
+}
+
+document!(KeyChange);
+
+words! {
+    /// The state of a token.
+    TokenState {
+        /// It can be used.
+        Valid = "valid",
+        /// Its time is over.
+        Expired = "expired",
+        /// It was used as often as it may be.
+        UsedUp = "used up",
+        /// It was revoked.
+        Revoked = "revoked",
+    }
+}
+
+/// The tokens for enrolment (`ctl token list`), without their secrets.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct TokenList {
+    /// The tokens.
+    pub tokens: Vec<Token>,
+}
+
+document!(TokenList);
+
+/// A token for enrolment.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Token {
+    /// The public part of the token, which names it.
+    pub token: String,
+    /// The state: `valid`, `expired` or `used up`.
+    pub state: TokenState,
+    /// The time at which it ends.
+    pub expires: Time,
+    /// The number of enrolments that are left.
+    pub uses_left: u32,
+    /// The roles that a host may have which enrols with it; empty: those of its document.
+    pub roles: Vec<String>,
+    /// The only minion that may use it. Absent if each may.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>")]
+    pub minion: Option<MinionId>,
+    /// The time at which it was made.
+    pub created: Time,
+    /// The operator who made it.
+    pub operator: String,
+}
+
+/// The answer to `ctl token revoke`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct TokenRevocation {
+    /// The public part of the token.
+    pub token: String,
+    /// The state: `revoked`.
+    pub state: TokenState,
+}
+
+document!(TokenRevocation);
+
+words! {
+    /// The state of an operator.
+    OperatorState {
+        /// The operator may call the master.
+        Valid = "valid",
+        /// The certificate's time is over.
+        Expired = "expired",
+        /// The operator was revoked.
+        Revoked = "revoked",
+    }
+}
+
+/// The operators (`ctl operator list`).
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct OperatorList {
+    /// The operators.
+    pub operators: Vec<OperatorAccount>,
+}
+
+document!(OperatorList);
+
+/// An operator: a person or program that calls the master.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct OperatorAccount {
+    /// The name in the certificate.
+    pub name: String,
+    /// The role: `viewer`, `deployer` or `admin`.
+    pub role: String,
+    /// The state: `valid`, `expired` or `revoked`.
+    pub state: OperatorState,
+    /// The end of the certificate. Absent for the operator of a host, whose certificate is renewed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub expires: Option<Time>,
+    /// The time of the revocation. Absent if there was none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub revoked: Option<Time>,
+    /// The time at which the operator was made. Absent for the operator of a new store.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub created: Option<Time>,
+    /// The operator who made this one.
+    pub by: String,
+    /// SHA-256 of the public key. Absent if any key with a certificate of this name may be used.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fingerprint: Option<String>,
+}
+
+/// The answer to `ctl operator revoke`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct OperatorRevocation {
+    /// The operator.
+    pub name: String,
+    /// The state: `revoked`.
+    pub state: OperatorState,
+}
+
+document!(OperatorRevocation);
+
+/// The kubeconfigs that have not ended, the newest first (`ctl kubeconfig list`). None of them can be taken
+/// back.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct KubeconfigList {
+    /// The kubeconfigs.
+    pub kubeconfigs: Vec<Kubeconfig>,
+}
+
+document!(KubeconfigList);
+
+/// A certificate for the Kubernetes API.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Kubeconfig {
+    /// The operator who has it.
+    pub operator: String,
+    /// The time at which it was made.
+    pub created: Time,
+    /// Its end.
+    pub expires: Time,
+    /// The serial number of the certificate.
+    pub serial: String,
+}

@@ -1,0 +1,68 @@
+//! The documents and events that the master sends to operators.
+//!
+//! The master builds these types, `ctl` prints them, and other programs read them as JSON. A document
+//! is one JSON object with `apiVersion` and `kind`; a field without a value is left out. Keys are in
+//! camelCase. A reader ignores fields that it does not know, and keeps the text of a word that it does
+//! not know, so that both sides may be of different versions.
+//!
+//! `docs/reference/output.md` is generated from these types.
+
+mod answer;
+mod audit;
+mod backups;
+mod certificates;
+mod document;
+mod etcd;
+mod event;
+mod event_data;
+mod hand_over;
+mod health;
+mod job;
+mod keys;
+mod leaving;
+mod local;
+mod masters;
+mod outcome;
+#[cfg(test)]
+mod reference_tests;
+mod render;
+mod run;
+mod status;
+mod time;
+mod word;
+
+pub use answer::MinionAnswer;
+pub use audit::{AuditLine, AuditLog};
+pub use backups::{BackupHost, ClusterBackups, RegistryBackups};
+pub use certificates::{CertificateRenewal, CertificateRenewals, RenewalMode, RenewalState};
+pub use document::{API_VERSION, Document, ReadError, from_text, to_text, to_value};
+pub use etcd::{Alarm, AlarmKind, DefragSchedule, EtcdMember, EtcdMemberRole, EtcdStatus};
+pub use event::{Event, EventTag};
+pub use event_data::{
+    EventData, JobCreated, JobEnded, KeyAction, KeyChanged, MinionUpdate, ParallelRepair,
+    PartReturned, PartStarted, RunCancelled, RunCreated, RunEnded, RunJob, RunStep, StateProgress,
+    StepWait,
+};
+pub use hand_over::MasterMove;
+pub use health::{CheckResult, CheckState, Health, HealthFinding};
+pub use job::{Job, JobCancellation, JobList, JobPart, JobStatus, PartState};
+pub use keys::{
+    KeyChange, KeyList, KeyState, Kubeconfig, KubeconfigList, MinionKey, OperatorAccount,
+    OperatorList, OperatorRevocation, OperatorState, Token, TokenList, TokenRevocation, TokenState,
+};
+pub use leaving::{DeclaredNode, LeavingHost};
+pub use local::{
+    BackupList, BackupOnDisk, BundleList, BundleOnSite, RegistryBackupList, RegistryBackupOnDisk,
+};
+pub use masters::{FailedHandOver, MasterList, Masters, StandbyHost, StandbyState};
+pub use outcome::{JobOutcome, MinionOutcome, RunOutcome, RunOutcomes};
+pub use render::{Grains, MinionPillar, RenderedFile, RenderedFiles, RenderedLow, TopStates};
+pub use run::{
+    JobOrRun, Run, RunCancellation, RunList, RunStatus, RunSummary, Step, StepDetail, StepStatus,
+};
+pub use status::{
+    ApiServer, ApiState, BundleInUse, BundleOfSite, BundleRelease, ClusterDns, ClusterStatus,
+    HighstateResult, KubernetesNode, LastHighstate, NodeStatus, RecentRun, UpgradePlan,
+    VirtualAddress,
+};
+pub use time::Time;

@@ -1,0 +1,389 @@
+//! The master's documents and events, as `ctl` gets them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::StreamExt as _;
+use halite_etcd::fake::FakeCluster;
+use halite_proto::pki::PrivateKey;
+use halite_proto::v1;
+use halite_proto::v1::HandOverRequest;
+use halite_proto::v1::minion_message::Body;
+use halite_states::low::StateReturn;
+use serde_json::{Map, json};
+
+use super::contract::{check_answer, check_document, check_event};
+use super::fixture::{Life, ScriptedMinion, Site};
+use super::wire::Wire;
+use crate::backend::Backend as _;
+use crate::clock::ManualClock;
+use crate::keys;
+use crate::keys::{Change, NewOperator, Wanted};
+use crate::names::minion;
+use crate::operator::{audit, kubeconfig};
+use crate::standby::roster::State;
+use crate::store::{Audit, KeyState, Store as _};
+
+const NOW: i64 = 1_800_000_000_000;
+
+const TREE: &[(&str, &str)] = &[
+    ("top.sls", "base:\n  '*-1':\n    - host\n"),
+    (
+        "host.sls",
+        "motd:\n  file.managed:\n    - name: /etc/motd\n    - contents: welcome\n    - mode: '0644'\n",
+    ),
+    (
+        "custom/enrolled.sls",
+        "enrolled:\n  halite.wait_for_minion:\n    - id: worker-1\n    - timeout: 600\n",
+    ),
+    (
+        "custom/roll.sls",
+        "first:\n  halite.state:\n    - tgt: worker-1\n    - sls: [host]\n",
+    ),
+];
+
+/// Longest wait for an event.
+const SOON: Duration = Duration::from_secs(30);
+
+fn site() -> Site {
+    let mut site = Site::new(TREE);
+    let members = Arc::new(FakeCluster::new(&["bootstrap-1"]));
+    site.etcd = Some((members, Duration::from_secs(1)));
+    site.servers = vec!["bootstrap-1"];
+    site.api.put(json!({
+        "apiVersion": "v1", "kind": "Node", "metadata": {"name": "bootstrap-1"},
+        "status": {"conditions": [{"type": "Ready", "status": "True"}], "nodeInfo": {"kubeletVersion": "v1.36.3"}},
+    }));
+    site
+}
+
+fn life(site: &Site) -> Life {
+    site.live_at(Arc::new(ManualClock::at(NOW)))
+}
+
+fn show(life: &Life, what: &str, target: &str) -> v1::Document {
+    let request = v1::ShowRequest {
+        what: what.to_owned(),
+        target: target.to_owned(),
+        sls: Vec::new(),
+    };
+    life.runtime.block_on(life.backend.show(request)).unwrap()
+}
+
+/// The event of a kind.
+fn of_kind<'a>(events: &'a [v1::Event], kind: &str) -> &'a v1::Event {
+    let mut events = events.iter();
+    let found = events.find(|event| event.tag.split('/').nth(3) == Some(kind));
+    found.unwrap_or_else(|| panic!("there is no event of the kind {kind}"))
+}
+
+#[test]
+fn jobs_and_their_events() {
+    let site = site();
+    let life = life(&site);
+    let worker = ScriptedMinion::new("worker-1");
+    life.connect(&worker);
+    let events = life.run("state.highstate", "worker-1", json!({}), false);
+    for kind in ["new", "start", "ret", "done"] {
+        check_event(&format!("event-job-{kind}"), of_kind(&events, kind));
+    }
+    let jobs = life.runtime.block_on(life.backend.list_jobs(10)).unwrap();
+    check_document("jobs", &jobs);
+    let job = jobs.jobs[0].job.clone();
+    let job = life.runtime.block_on(life.backend.show_job(&job)).unwrap();
+    check_document("job", &job);
+    check_document(
+        "status",
+        &life.runtime.block_on(life.backend.status()).unwrap(),
+    );
+    life.kill();
+}
+
+#[test]
+fn progress_and_waits() {
+    let site = site();
+    let clock = Arc::new(ManualClock::at(NOW));
+    let life = site.live_at(clock.clone());
+    let mut wire = Wire::connect(&life, "worker-1");
+    let request = v1::RunRequest {
+        target: "worker-1".to_owned(),
+        function: "state.highstate".to_owned(),
+        ..v1::RunRequest::default()
+    };
+    let mut events = life
+        .runtime
+        .block_on(life.backend.run("root", request))
+        .unwrap();
+    let mut next = |kind: &str| {
+        let found = async {
+            loop {
+                let event = events.next().await.unwrap().unwrap();
+                if event.tag.contains(kind) {
+                    return event;
+                }
+            }
+        };
+        let found = life
+            .runtime
+            .block_on(async { tokio::time::timeout(SOON, found).await });
+        found.unwrap_or_else(|_| panic!("there is no event {kind}"))
+    };
+    let job = wire.job();
+    let state = StateReturn {
+        index: 0,
+        id: "motd".to_owned(),
+        name: "/etc/motd".to_owned(),
+        function: "file.managed".to_owned(),
+        sls: "host".to_owned(),
+        result: Some(true),
+        changes: Map::from_iter([(
+            "diff".to_owned(),
+            json!("--- \n+++ \n@@ -0,0 +1 @@\n+welcome\n"),
+        )]),
+        comment: "/etc/motd was written".to_owned(),
+        start_time: "2027-01-15T08:00:00.000Z".to_owned(),
+        duration: 3.5,
+        run_num: 0,
+        ran: true,
+        fail_run: true,
+    };
+    wire.say(Body::Progress(v1::JobProgress {
+        job: job.clone(),
+        index: 0,
+        total: 1,
+        state_json: serde_json::to_string(&state).unwrap(),
+    }));
+    check_event("event-job-prog", &next("/prog/"));
+    clock.advance(10_000);
+    check_event("event-job-wait", &next("/wait"));
+    wire.returns(&job, "halite-minion was stopped");
+    check_event("event-job-ret-failed", &next("/ret/"));
+    life.kill();
+}
+
+#[test]
+fn a_run_that_waits_and_is_cancelled() {
+    let site = site();
+    let clock = Arc::new(ManualClock::at(NOW));
+    let life = site.live_at(clock.clone());
+    life.accept("worker-1");
+    let request = v1::OrchestrateRequest {
+        sls: "custom.enrolled".to_owned(),
+        ..v1::OrchestrateRequest::default()
+    };
+    life.runtime.block_on(async {
+        let mut events = life.backend.orchestrate("root", request).await.unwrap();
+        let run = life.store.runs(1).await.unwrap()[0].id.clone();
+        let cancelled = life.backend.cancel_run(&run, "alice").await.unwrap();
+        check_document("run-cancellation", &cancelled);
+        loop {
+            let event = events.next().await.unwrap().unwrap();
+            if event.tag.ends_with("/cancel") {
+                break check_event("event-run-cancel", &event);
+            }
+        }
+    });
+    life.kill();
+}
+
+#[test]
+fn a_job_that_is_cancelled() {
+    let site = site();
+    let life = life(&site);
+    life.accept("worker-1");
+    let request = v1::RunRequest {
+        target: "worker-1".to_owned(),
+        function: "state.highstate".to_owned(),
+        ..v1::RunRequest::default()
+    };
+    let cancelled = life.runtime.block_on(async {
+        let _events = life.backend.run("root", request).await.unwrap();
+        let job = life.store.jobs(1).await.unwrap()[0].jid.clone();
+        life.backend.cancel_job(&job, "alice", false).await.unwrap()
+    });
+    check_document("job-cancellation", &cancelled);
+    life.kill();
+}
+
+#[test]
+fn runs_and_their_events() {
+    let site = site();
+    let life = life(&site);
+    let worker = ScriptedMinion::new("worker-1");
+    life.connect(&worker);
+    let request = || v1::OrchestrateRequest {
+        sls: "custom.roll".to_owned(),
+        ..v1::OrchestrateRequest::default()
+    };
+    let stream = life.backend.orchestrate("root", request());
+    let stream = life.runtime.block_on(stream).unwrap();
+    let events = life.collect(stream);
+    let of_run: Vec<v1::Event> = events
+        .into_iter()
+        .filter(|event| event.tag.starts_with("halite/run/"))
+        .collect();
+    for kind in ["new", "job", "done"] {
+        check_event(&format!("event-run-{kind}"), of_kind(&of_run, kind));
+    }
+    let steps: Vec<v1::Event> = of_run
+        .into_iter()
+        .filter(|event| event.tag.ends_with("/step"))
+        .collect();
+    check_event("event-run-step", steps.last().unwrap());
+    check_answer("runs", &show(&life, "runs", ""));
+    let run = life
+        .runtime
+        .block_on(life.store.runs(1))
+        .unwrap()
+        .remove(0)
+        .id;
+    let run = life.runtime.block_on(life.backend.show_job(&run)).unwrap();
+    check_document("run", &run);
+    life.kill();
+}
+
+#[test]
+fn who_may_call_the_master() {
+    let site = site();
+    let life = life(&site);
+    let app = &life.app;
+    life.accept("worker-1");
+    life.runtime.block_on(async {
+        let mut pending = life.store.key(&minion("worker-1")).await.unwrap().unwrap();
+        pending.id = minion("worker-2");
+        pending.state = KeyState::Pending;
+        pending.grains_json =
+            json!({"fqdn": "worker-2.example", "osfinger": "Debian-12", "source": "10.10.1.13"})
+                .to_string();
+        life.store.put_key(&pending).await.unwrap();
+        check_document("keys", &keys::list(app).await.unwrap());
+
+        let bound = Wanted {
+            id: "worker-1".to_owned(),
+            roles: vec!["worker".to_owned()],
+            ..Wanted::default()
+        };
+        let (token, _) = keys::create_token(app, "root", bound).await.unwrap();
+        check_document("tokens", &keys::list_tokens(app).await.unwrap());
+        let id = token.split('.').next().unwrap();
+        check_document(
+            "token-revocation",
+            &keys::revoke_token(app, id).await.unwrap(),
+        );
+
+        let mut events = app.events.subscribe();
+        let order = Change {
+            id: "worker-1".to_owned(),
+            action: "delete".to_owned(),
+            cluster: "test".to_owned(),
+            force: true,
+            ..Change::default()
+        };
+        check_document("key-change", &keys::change(app, &order).await.unwrap());
+        check_event("event-key", &events.recv().await.unwrap().into());
+
+        let csr_pem = PrivateKey::generate().unwrap().request("alice").unwrap();
+        let alice = NewOperator {
+            name: "alice".to_owned(),
+            role: "viewer".to_owned(),
+            days: 0,
+            csr_pem: csr_pem.clone(),
+        };
+        keys::create_operator(app, "root", &alice).await.unwrap();
+        let mut operators = keys::list_operators(app).await.unwrap();
+        operators
+            .operators
+            .retain(|operator| operator.name == "alice");
+        check_document("operators", &operators);
+        check_document(
+            "operator-revocation",
+            &keys::revoke_operator(app, "root", "alice").await.unwrap(),
+        );
+
+        let wanted = kubeconfig::Wanted {
+            csr_pem: &csr_pem,
+            ttl_seconds: 3600,
+            force: false,
+        };
+        kubeconfig::sign(app, "alice", wanted).await.unwrap();
+        check_answer(
+            "kubeconfigs",
+            &life
+                .backend
+                .show(v1::ShowRequest {
+                    what: "kubeconfigs".to_owned(),
+                    ..v1::ShowRequest::default()
+                })
+                .await
+                .unwrap(),
+        );
+
+        let line = Audit {
+            time: NOW,
+            who: "operator:alice".to_owned(),
+            method: "Operator/Run".to_owned(),
+            what: "test.ping on *".to_owned(),
+            outcome: "ok".to_owned(),
+        };
+        life.store.append_audit(&line).await.unwrap();
+        let request = v1::ReadAuditRequest::default();
+        check_document("audit", &audit::read(app, &request).await.unwrap());
+    });
+    life.kill();
+}
+
+#[test]
+fn what_the_master_shows_of_a_host() {
+    let site = site();
+    let life = life(&site);
+    life.accept("worker-1");
+    for (name, what, target) in [
+        ("pillar", "pillar", "worker-1"),
+        ("grains", "grains", "*"),
+        ("top", "top", "worker-1"),
+        ("files", "files", "worker-1"),
+        ("low", "low", "worker-1"),
+        ("leaving", "leaving", "worker-1"),
+        ("etcd", "etcd", ""),
+    ] {
+        check_answer(name, &show(&life, what, target));
+    }
+    life.kill();
+}
+
+#[test]
+fn an_upgrade() {
+    let site = site();
+    for version in ["0.1.0", "0.2.0"] {
+        site.bundle(&format!("bundles/{version}"), version, TREE);
+    }
+    let path = site.path().join("etc/cluster.yaml");
+    let text = std::fs::read_to_string(&path).unwrap();
+    let resolved = "resolved: {kubernetes: v1.36.3, bundle: 0.1.0}\n";
+    std::fs::write(&path, format!("{text}{resolved}")).unwrap();
+    let life = life(&site);
+    check_answer("upgrade", &show(&life, "upgrade", "0.2.0"));
+    life.kill();
+}
+
+#[test]
+fn a_move_of_the_master() {
+    let site = site();
+    let node = "apiVersion: halite/v1\nkind: Node\nmetadata: {name: cp-2}\nroles: [etcd, control-plane]\naddress: 10.10.0.12\n";
+    std::fs::write(site.path().join("etc/nodes/cp-2.yaml"), node).unwrap();
+    let life = life(&site);
+    let number = life.app.standbys.enter("cp-2", Arc::default(), NOW);
+    life.app
+        .standbys
+        .set("cp-2", number, State::Following, "", NOW);
+    let request = HandOverRequest {
+        check_only: true,
+        ..HandOverRequest::default()
+    };
+    let plan = life
+        .runtime
+        .block_on(life.backend.hand_over(request))
+        .unwrap();
+    check_document("master-move", &plan);
+    life.kill();
+}

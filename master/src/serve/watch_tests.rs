@@ -1,0 +1,202 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::StreamExt as _;
+use halite_api::{KeyAction, KeyChanged};
+use serde_json::json;
+
+use super::*;
+use crate::backend::fixture::{Life, ScriptedMinion, Site};
+use crate::names::minion;
+use crate::store::Store as _;
+
+const TREE: &[(&str, &str)] = &[
+    ("top.sls", "base:\n  '*-1':\n    - host\n"),
+    (
+        "host.sls",
+        "motd:\n  file.managed:\n    - name: /etc/motd\n    - contents: welcome\n",
+    ),
+];
+/// The longest wait for an event.
+const SOON: Duration = Duration::from_secs(30);
+
+fn all(after: Option<i64>) -> v1::WatchRequest {
+    v1::WatchRequest {
+        after,
+        prefix: String::new(),
+    }
+}
+
+/// The next events, to the first with this part of a tag.
+fn until(life: &Life, events: &mut EventStream, tag: &str) -> Vec<v1::Event> {
+    let read = async {
+        let mut read = Vec::new();
+        loop {
+            let event = events.next().await.unwrap().unwrap();
+            let is_last = event.tag.contains(tag);
+            read.push(event);
+            if is_last {
+                return read;
+            }
+        }
+    };
+    let read = async { tokio::time::timeout(SOON, read).await };
+    life.runtime.block_on(read).expect("the event must come")
+}
+
+fn start(life: &Life, role: Role, request: v1::WatchRequest) -> EventStream {
+    life.runtime
+        .block_on(async { watch(&life.app, Some(role), request) })
+}
+
+fn key(name: &str) -> EventData {
+    EventData::KeyChanged(KeyChanged {
+        minion: minion(name),
+        action: KeyAction::Pending,
+        fingerprint: None,
+        token: None,
+        reason: None,
+    })
+}
+
+#[test]
+fn only_an_administrator_sees_more_of_a_command_than_that_it_ran() {
+    let site = Site::new(TREE);
+    let life = site.live();
+    let worker = ScriptedMinion::new("worker-1");
+    life.connect(&worker);
+    for role in Role::ALL {
+        let mut events = start(&life, role, all(None));
+        life.run("cmd.run", "worker-1", json!({"cmd": "echo CANARY"}), false);
+        let seen = until(&life, &mut events, "/done");
+        let text: Vec<&str> = seen.iter().map(|event| event.data_json.as_str()).collect();
+        let text = text.join("\n");
+        // The arguments and what the command printed are read by `ShowJob`, which withholds both.
+        assert!(!text.contains("CANARY"), "{role}: {text}");
+        let returned = seen
+            .iter()
+            .find(|event| event.tag.contains("/ret/"))
+            .unwrap();
+        let EventData::PartReturned(part) = EventData::read(&returned.tag, &returned.data_json)
+        else {
+            panic!("{returned:?}");
+        };
+        assert!(part.success && part.retcode == 0, "{part:?}");
+        assert_eq!(part.digest.is_some(), role == Role::Admin, "{role}");
+    }
+    life.kill();
+}
+
+#[test]
+fn a_return_of_states_is_announced_by_outcome_counts_and_digest_for_each_role() {
+    let site = Site::new(TREE);
+    let life = site.live();
+    let worker = ScriptedMinion::new("worker-1");
+    life.connect(&worker);
+    for role in Role::ALL {
+        let mut events = start(&life, role, all(None));
+        life.run("state.highstate", "worker-1", json!({}), false);
+        let seen = until(&life, &mut events, "/ret/");
+        let returned = seen.last().unwrap();
+        assert!(returned.seq > 0, "it is stored");
+        let EventData::PartReturned(part) = EventData::read(&returned.tag, &returned.data_json)
+        else {
+            panic!("{returned:?}");
+        };
+        assert_eq!(
+            (part.states, part.changed, part.failed),
+            (Some(1), Some(1), Some(0))
+        );
+        assert!(part.digest.is_some() && part.answer.is_none() && part.error.is_none());
+    }
+    life.kill();
+}
+
+#[test]
+fn a_reader_that_comes_back_gets_each_stored_event_once() {
+    let site = Site::new(TREE);
+    let life = site.live();
+    let publish = |name: &str| {
+        let data = key(name);
+        let published = life.app.events.publish(&data);
+        life.runtime.block_on(published).unwrap().seq
+    };
+    let (first, _) = (publish("a"), publish("b"));
+    let mut events = start(&life, Role::Viewer, all(Some(first)));
+    let read = until(&life, &mut events, "/b");
+    assert_eq!(read.len(), 1, "{read:?}");
+    let last = read[0].seq;
+    drop(events);
+    publish("c");
+    let mut events = start(&life, Role::Viewer, all(Some(last)));
+    publish("d");
+    let tags = |read: &[v1::Event]| -> Vec<String> {
+        read.iter().map(|event| event.tag.clone()).collect()
+    };
+    let read = until(&life, &mut events, "/d");
+    assert_eq!(tags(&read), ["halite/key/c", "halite/key/d"]);
+    // Only news, of one kind.
+    let request = v1::WatchRequest {
+        after: None,
+        prefix: "halite/key/f".to_owned(),
+    };
+    let mut events = start(&life, Role::Viewer, request);
+    publish("e");
+    publish("f");
+    let read = until(&life, &mut events, "/f");
+    assert_eq!(tags(&read), ["halite/key/f"]);
+    life.kill();
+}
+
+#[test]
+fn a_reader_that_lags_gets_each_stored_event_once() {
+    /// More than the bus and the queue of a reader hold.
+    const EVENTS: usize = 2_000;
+    let site = Site::new(TREE);
+    let life = site.live();
+    let mut events = start(&life, Role::Viewer, all(Some(0)));
+    let app = Arc::clone(&life.app);
+    life.runtime.block_on(async {
+        for number in 0..EVENTS {
+            app.events
+                .publish(&key(&format!("h{number}")))
+                .await
+                .unwrap();
+        }
+    });
+    let last = format!("/h{}", EVENTS - 1);
+    let read = until(&life, &mut events, &last);
+    let stored = life
+        .runtime
+        .block_on(life.store.events("", 0, 10_000))
+        .unwrap();
+    let stored: Vec<i64> = stored.iter().map(|event| event.seq).collect();
+    let read: Vec<i64> = read.iter().map(|event| event.seq).collect();
+    assert_eq!(read, stored);
+    life.kill();
+}
+
+#[test]
+fn an_event_of_another_version_is_for_administrators() {
+    let site = Site::new(TREE);
+    let life = site.live();
+    let old = Event {
+        tag: "halite/job/20261121000000123000/new".to_owned(),
+        data_json: json!({"jid": "20261121000000123000", "args": "CANARY"}).to_string(),
+        ..Event::unstored(1, &key("a"), None)
+    };
+    life.runtime
+        .block_on(life.store.append_event(&old))
+        .unwrap();
+    for role in Role::ALL {
+        let mut events = start(&life, role, all(Some(0)));
+        let read = until(&life, &mut events, "/new");
+        let text = &read.last().unwrap().data_json;
+        assert_eq!(
+            text.contains("CANARY"),
+            role == Role::Admin,
+            "{role}: {text}"
+        );
+    }
+    life.kill();
+}
