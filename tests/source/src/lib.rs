@@ -21,6 +21,10 @@ mod imports;
 #[cfg(test)]
 mod modules;
 #[cfg(test)]
+mod names;
+#[cfg(test)]
+mod phrases;
+#[cfg(test)]
 mod profiles;
 #[cfg(test)]
 mod security;
