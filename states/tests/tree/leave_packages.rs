@@ -15,6 +15,7 @@ const STAYS: &[&str] = &[
     "firewalld",
     "iptables",
     "iptables-nft",
+    "netbase",
     "nftables",
     "socat",
 ];

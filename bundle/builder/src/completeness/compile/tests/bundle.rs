@@ -60,6 +60,7 @@ const PACKAGES: &[(&str, &str)] = &[
     ("kubelet", "kubernetes-cni"),
     ("kubernetes-cni", ""),
     ("libcurl4", "libc6"),
+    ("netbase", ""),
     ("nftables", "libc6"),
     ("nginx-light", "libc6"),
     ("python3-nftables", "libc6"),
