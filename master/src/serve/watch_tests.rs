@@ -3,12 +3,12 @@ use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use halite_api::{KeyAction, KeyChanged};
+use halite_core::event_bus::unstored;
+use halite_core::names::minion;
 use serde_json::json;
 
 use super::*;
 use crate::backend::fixture::{Life, ScriptedMinion, Site};
-use crate::names::minion;
-use crate::store::Store as _;
 
 const TREE: &[(&str, &str)] = &[
     ("top.sls", "base:\n  '*-1':\n    - host\n"),
@@ -183,7 +183,7 @@ fn an_event_of_another_version_is_for_administrators() {
     let old = Event {
         tag: "halite/job/20261121000000123000/new".to_owned(),
         data_json: json!({"jid": "20261121000000123000", "args": "CANARY"}).to_string(),
-        ..Event::unstored(1, &key("a"), None)
+        ..unstored(1, &key("a"), None)
     };
     life.runtime
         .block_on(life.store.append_event(&old))
