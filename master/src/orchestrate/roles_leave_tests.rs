@@ -143,7 +143,7 @@ fn a_control_plane_leaves_a_host_that_stays_as_a_worker() {
     for (roles, confirmed, wanted) in [
         (&["worker"][..], false, "private keys of the cluster's CAs"),
         (&["worker", "control-plane"], true, "leave a host together"),
-        (&["registry"], true, "no Kubernetes node any more"),
+        (&["registry"], true, "no longer be a Kubernetes node"),
     ] {
         let (retcode, data) = change(&life, roles, confirmed);
         assert_eq!(retcode, 1, "{data}");
