@@ -399,7 +399,7 @@ async fn without_room_nothing_is_stored_by_halves_and_later_all_goes_on() {
         .await
         .unwrap_err();
     assert!(matches!(error, StoreError::Full(_)), "{error:?}");
-    assert!(error.to_string().contains("Make room"), "{error}");
+    assert!(error.to_string().contains("Free space"), "{error}");
     assert_eq!(store.job(&jid(2)).await.unwrap(), None);
     let answer = Answer {
         retcode: 0,
