@@ -77,7 +77,7 @@ fn a_claim_without_evidence_ends_no_master() {
     assert!(matches!(refused, Claimed::Unproven { .. }), "{refused}");
     assert!(refused.to_string().contains("minion:a"), "{refused}");
     own.hear_claim(3, None, "minion:a").unwrap();
-    // An epoch that is not higher changes nothing, whoever has signed it.
+    // An epoch that is not higher changes nothing, no matter which master signed it.
     own.hear_claim(0, Some(&changed(2, "cp-9")), "minion:a")
         .unwrap();
     check(directory.path(), 3).unwrap();

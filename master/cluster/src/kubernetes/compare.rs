@@ -159,7 +159,7 @@ pub fn replaced(live: &Value, wanted: &Value) -> Value {
     Value::Object(result)
 }
 
-/// Merges `over` into `under`: mappings are merged, everything else is replaced. Stands in for
+/// Merges `over` into `under`: mappings are merged, everything else is replaced. A substitute for
 /// server-side apply where no server can be queried.
 pub fn merge(under: &mut Value, over: &Value) {
     match (under, over) {

@@ -1,6 +1,7 @@
 //! The `master` target: Kubernetes objects are states that the master itself runs, so that minions
 //! need no Kubernetes client and `ctl highstate` repairs objects like files (docs/decisions, "the
 //! master is a target too").
+//!
 //! [`modules::KubernetesModules`] implements the state functions over the narrow [`Api`];
 //! [`client::KubeApi`] is the real one. [`compare`] computes differences from JSON alone.
 

@@ -121,7 +121,7 @@ impl KubernetesModules {
     }
 }
 
-/// If an object's kind is gone, so is the object.
+/// Treats an object whose kind is gone as gone.
 fn gone_kind(error: ApiError) -> Result<Option<Value>, ApiError> {
     if matches!(error, ApiError::NoSuchKind { .. }) {
         Ok(None)

@@ -219,8 +219,8 @@ fn a_host_that_stays_is_asked_for_what_it_loses_only() {
     );
 }
 
-/// Where an API server uses all members, a control plane may give up its own, by the rules of a
-/// removal.
+/// A control plane may give up its own member, by the rules of a removal, where an API server uses
+/// all members.
 #[test]
 fn a_control_plane_that_gives_its_member_away_is_asked_for_the_vote_only() {
     let gives = |leaving: Leaving| leaving.staying(&[Role::ControlPlane]);

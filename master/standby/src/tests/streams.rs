@@ -40,7 +40,7 @@ async fn a_master_of_a_lower_epoch_is_refused_also_after_a_restart() {
         "{error}"
     );
     let error = receiver.take(record(2, true, Body::Base(vec![1]))).await;
-    assert!(error.is_err(), "nothing of it is taken");
+    assert!(error.is_err(), "no part of it is accepted");
     let mut heard = Receiver::open(&directory(&standby.config), 9).unwrap();
     assert!(heard.take(start(8, true)).await.is_err());
 }

@@ -16,10 +16,7 @@ mod row_changes;
 mod rows;
 mod runs;
 #[cfg(any(test, feature = "testing"))]
-#[allow(
-    clippy::unwrap_used,
-    reason = "for tests, also those of the crates above"
-)]
+#[allow(clippy::unwrap_used, reason = "for tests, also in the crates above")]
 mod testing;
 #[cfg(test)]
 mod tests;
