@@ -1,4 +1,4 @@
-//! The way to etcd: a client with a certificate that the etcd CA signs in memory, and the hosts that
+//! Access to etcd: a client with a certificate that the etcd CA signs in memory, and the hosts that
 //! may be members; or the endpoints of an external etcd, with the operator's certificate.
 
 use std::sync::Arc;
@@ -21,24 +21,24 @@ use tokio::sync::Mutex;
 /// The port of clients, and the port of the other members.
 const CLIENT_PORT: u16 = 2379;
 const PEER_PORT: u16 = 2380;
-/// How long a certificate is used; it is valid for a day.
+/// The time for which a certificate is used; it is valid for a day.
 const RENEW_AFTER: Millis = 12 * 60 * 60 * 1000;
 
 /// The default prefix of Kubernetes' keys, and the key below it whose value has the cluster's CA.
 const PREFIX: &str = "/registry";
 const ROOT_CA: &str = "configmaps/kube-system/kube-root-ca.crt";
-/// The begin of a value that the API server has encrypted.
+/// The prefix of a value that the API server has encrypted.
 const ENCRYPTED: &[u8] = b"k8s:enc:";
 
-/// Declared members from which on etcd is asked before a host is worked on: one or two cannot miss
-/// one.
+/// The number of declared members from which etcd is asked before work on a host: with one or two,
+/// no member may be missing.
 const GATE_FROM: usize = 3;
-/// Time that an ordered job waits until etcd can miss its next host.
+/// The timeout of an ordered job that waits until etcd can do without its next host.
 const GATE_LIMIT: Duration = Duration::from_secs(300);
-/// The pause between two questions.
+/// The interval between two queries.
 const GATE_PAUSE: Duration = Duration::from_millis(250);
 
-/// Makes and keeps the client.
+/// Creates the client and caches it.
 pub struct Etcd {
     app: Arc<App>,
     current: Mutex<Option<Current>>,
@@ -47,14 +47,14 @@ pub struct Etcd {
 }
 
 struct Current {
-    /// Digest of what the client was made for: other members or another CA need another client.
+    /// Digest of the client's configuration: other members or another CA need another client.
     made_for: [u8; 32],
     made: Millis,
     members: Arc<dyn Members>,
 }
 
 impl Etcd {
-    /// No client yet.
+    /// Creates the access without a client.
     #[must_use]
     pub fn new(app: Arc<App>) -> Self {
         Self {
@@ -65,7 +65,7 @@ impl Etcd {
         }
     }
 
-    /// Uses these members, whatever is declared, and asks them before each host with the role: for
+    /// Uses these members, whatever is declared, and asks them before each host with the role. For
     /// tests.
     #[cfg(any(test, feature = "testing"))]
     pub fn of_members(app: Arc<App>, members: Arc<dyn Members>, gate_limit: Duration) -> Self {
@@ -82,7 +82,7 @@ impl Etcd {
         }
     }
 
-    /// Uses these members, whatever is declared, and lets no job wait for them: for tests.
+    /// Uses these members, whatever is declared, and lets no job wait for them. For tests.
     #[cfg(any(test, feature = "testing"))]
     pub fn without_gate(app: Arc<App>, members: Arc<dyn Members>) -> Self {
         Self {
@@ -91,8 +91,8 @@ impl Etcd {
         }
     }
 
-    /// True when the work on this host can cost etcd its quorum: it has a member or an API server,
-    /// and three or more hosts have the role.
+    /// Returns whether work on this host can cost etcd its quorum: it has a member or an API
+    /// server, and three or more hosts have the role.
     #[must_use]
     pub fn needs_gate(&self, declaration: &Declaration, name: &str) -> bool {
         let node = declaration.nodes.get(name);
@@ -101,17 +101,18 @@ impl Etcd {
         works_on && self.can_miss_one(declaration)
     }
 
-    /// Returns whether so many members are declared that one of them may be missing.
+    /// Returns whether enough members are declared that one of them may be missing.
     #[must_use]
     pub fn can_miss_one(&self, declaration: &Declaration) -> bool {
         let nodes = declaration.nodes.values();
         nodes.filter(|node| node.has(Role::Etcd)).count() >= self.gate_from
     }
 
-    /// Waits until the members can miss that of a host, and reports every ten seconds that it does.
+    /// Waits until the members can do without a host's member, and reports the wait every ten
+    /// seconds.
     ///
     /// # Errors
-    /// They cannot within the limit, or the client cannot be made.
+    /// The members cannot within the limit, or the client cannot be created.
     pub async fn allow_missing(
         &self,
         snapshot: &Snapshot,
@@ -134,23 +135,24 @@ impl Etcd {
         gate.map_err(|error| Refusal::internal(chain(&error)))
     }
 
-    /// The members of the declared cluster, to change them.
+    /// The members of the declared cluster, for changing them.
     ///
     /// # Errors
     /// etcd is external, or the certificate cannot be made.
     pub async fn own_members(&self, snapshot: &Snapshot) -> Result<Arc<dyn Members>, Refusal> {
         if snapshot.declaration().cluster.external_etcd().is_some() {
             return Err(Refusal::conflict(
-                "etcd is external (etcd.placement), so its members are not this cluster's to change; do it where they run",
+                "etcd is external (etcd.placement), so this cluster cannot change its members; change them where they run",
             ));
         }
         self.members(snapshot).await
     }
 
-    /// Asks each endpoint of an external etcd who its members are, which takes a quorum of them.
+    /// Asks each endpoint of an external etcd for its members, which requires a quorum.
     ///
     /// # Errors
-    /// Those that do not answer, all in one report; or it has the data of another cluster.
+    /// The endpoints that do not answer, all in one report; or etcd has the data of another
+    /// cluster.
     pub async fn external_answers(&self, snapshot: &Snapshot) -> Result<String, Refusal> {
         let way = Way::to(snapshot.declaration(), &self.app.cas, None)?;
         let Some(access) = way.external else {
@@ -168,7 +170,7 @@ impl Etcd {
             return Err(Refusal::new(
                 RefusalKind::Unavailable,
                 format!(
-                    "cannot use the external etcd: {} of its {} endpoints do not answer, or not to the certificate of \
+                    "cannot use the external etcd: {} of its {} endpoints do not answer, or refuse the certificate of \
                      etcd.external.clientSecret:\n{}\nbring them up, or correct etcd.external of the cluster document",
                     problems.len(),
                     way.urls.len(),
@@ -182,8 +184,8 @@ impl Etcd {
         Ok(format!("{count} endpoints of the external etcd answer"))
     }
 
-    /// Refuses an etcd in which another Kubernetes cluster keeps its objects: both would take those
-    /// of the other for their own.
+    /// Refuses an etcd in which another Kubernetes cluster stores its objects: each cluster would
+    /// take the other's objects for its own.
     async fn refuse_another(&self, snapshot: &Snapshot, client: &Client) -> Result<(), Refusal> {
         let arguments = &snapshot.declaration().cluster.api_server.extra_args;
         let prefix = arguments.get("etcd-prefix").map_or(PREFIX, String::as_str);
@@ -204,8 +206,8 @@ impl Etcd {
             return Ok(());
         }
         Err(Refusal::conflict(format!(
-            "cannot use the external etcd: below /{prefix} are the objects of a Kubernetes cluster with another CA; take an \
-             etcd of its own, or a part of it: `apiServer: {{extraArgs: {{etcd-prefix: /{}}}}}`",
+            "cannot use the external etcd: /{prefix} contains the objects of a Kubernetes cluster with another CA; use a separate \
+             etcd, or a separate prefix: `apiServer: {{extraArgs: {{etcd-prefix: /{}}}}}`",
             snapshot.cluster()
         )))
     }
@@ -213,7 +215,7 @@ impl Etcd {
     /// The members of the declared cluster.
     ///
     /// # Errors
-    /// The certificate cannot be made. Whether a member answers is another matter.
+    /// The certificate cannot be created. Unreachable members are not an error here.
     pub async fn members(&self, snapshot: &Snapshot) -> Result<Arc<dyn Members>, Refusal> {
         let mut way = Way::to(snapshot.declaration(), &self.app.cas, None)?;
         let made_for = way.digest();
@@ -240,7 +242,7 @@ impl Etcd {
     }
 }
 
-/// The real time; a wait is reported every ten seconds.
+/// Uses the real time; a wait is reported every ten seconds.
 struct GatePace<'a> {
     real: RealPace,
     due: Due,
@@ -268,12 +270,12 @@ fn no_client(error: &dyn std::error::Error) -> Refusal {
     Refusal::internal(format!("cannot make the client of etcd: {}", chain(error)))
 }
 
-/// The addresses of the members, and what is needed to ask them.
+/// The addresses of the members, and the parameters of the connection.
 struct Way {
     urls: Vec<String>,
     /// The CA of the members.
     ca: String,
-    /// The client that the operator gave for an external etcd.
+    /// The client that the operator provided for an external etcd.
     external: Option<Access>,
 }
 
@@ -290,7 +292,7 @@ impl Way {
         };
         let client = cluster.external_client().ok_or_else(|| {
             Refusal::invalid(format!(
-                "the secret {} has no client's certificate and key for the external etcd",
+                "the secret {} has no client certificate and key for the external etcd",
                 external.client_secret
             ))
         })?;
@@ -305,7 +307,7 @@ impl Way {
         })
     }
 
-    /// A digest of everything that the client depends on.
+    /// A digest of everything on which the client depends.
     fn digest(&self) -> [u8; 32] {
         let mut digest = Sha256::new();
         digest.update(format!("{:?}\n{}\n", self.urls, self.ca));
@@ -327,10 +329,11 @@ impl Way {
     }
 }
 
-/// A client for one use, without the master: of the declared members, that of one host first.
+/// A client for one use, without the master, of the declared members, starting with one host's
+/// member.
 ///
 /// # Errors
-/// The certificate cannot be made. Whether a member answers is another matter.
+/// The certificate cannot be created. Unreachable members are not an error here.
 pub fn client(
     declaration: &Declaration,
     cas: &Cas,
@@ -342,7 +345,8 @@ pub fn client(
     Client::new(way.urls, &access).map_err(|error| no_client(&error))
 }
 
-/// A certificate without names: etcd compares those that a client's has with where it comes from.
+/// Creates a certificate without names, because etcd compares a client certificate's names with the
+/// client's address.
 fn access(cas: &Cas, ca: String, now: Millis) -> Result<Access, Refusal> {
     let failed = |error: &dyn std::error::Error| {
         Refusal::internal(format!(
@@ -369,7 +373,8 @@ fn access(cas: &Cas, ca: String, now: Millis) -> Result<Access, Refusal> {
     })
 }
 
-/// The addresses of all hosts that may have a member, those first that have one, before them one host.
+/// The addresses of all hosts that may have a member: first the host `first`, then those with a
+/// member.
 fn client_urls(declaration: &Declaration, first: Option<&str>) -> Vec<String> {
     let mut hosts: Vec<((bool, bool), String)> = Vec::new();
     for node in declaration
@@ -393,12 +398,14 @@ fn client_urls(declaration: &Declaration, first: Option<&str>) -> Vec<String> {
 /// The declared host of this name, as a member.
 ///
 /// # Errors
-/// It is not declared, has not the role, or has no address yet.
+/// The host is not declared, does not have the role, or has no address yet.
 pub fn member_host(declaration: &Declaration, name: &str) -> Result<Host, Refusal> {
     let node = declaration.nodes.get(name);
     let node = node.ok_or_else(|| Refusal::not_found(format!("{name} is not declared")))?;
     if !node.has(Role::Etcd) {
-        return Err(Refusal::invalid(format!("{name} has not the role etcd")));
+        return Err(Refusal::invalid(format!(
+            "{name} does not have the role etcd"
+        )));
     }
     let address = node.control_plane().ok_or_else(|| {
         Refusal::invalid(format!(

@@ -1,4 +1,4 @@
-//! A host that leaves the cluster: the reasons why it may not, and what is lost with it.
+//! A host that leaves the cluster: the reasons to refuse, and the losses.
 
 use std::collections::BTreeMap;
 
@@ -19,39 +19,39 @@ use serde_json::json;
 use crate::kubernetes::access::Clusters;
 use crate::kubernetes::volumes;
 
-/// What an operator has confirmed.
+/// An operator's confirmations.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Confirmed {
     /// The host is gone for good.
     pub dead: bool,
     /// Data or a member may be lost.
     pub force: bool,
-    /// The cluster's name, to confirm `force`.
+    /// The cluster's name, which confirms `force`.
     pub cluster: String,
 }
 
-/// The facts about a host that is to leave.
+/// The facts about a host that will leave.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Leaving {
     /// Its name.
     pub name: String,
     /// The cluster's name.
     pub cluster: String,
-    /// Its declared roles; none for a host that is not declared.
+    /// Its declared roles; `None` if it is not declared.
     pub roles: Option<Vec<Role>>,
-    /// The roles that it is to have as a host that stays; none for one that leaves the cluster.
+    /// The roles that it keeps as a host that stays; `None` if it leaves the cluster.
     pub stays: Option<Vec<Role>>,
     /// Other hosts with the role `control-plane`.
     pub other_control_planes: usize,
     /// Other hosts that serve packages and images.
     pub other_registries: usize,
-    /// It has the master.
+    /// `true` if it has the master.
     pub has_master: bool,
-    /// It runs the site registry.
+    /// `true` if it runs the site registry.
     pub has_site_registry: bool,
-    /// It has a key: it has enrolled.
+    /// `true` if it has a key, that is, has enrolled.
     pub has_key: bool,
-    /// Its minion is connected.
+    /// `true` if its minion is connected.
     pub is_connected: bool,
     /// Its vote in etcd.
     pub vote: Vote,
@@ -67,7 +67,7 @@ const NAMED: usize = 10;
 pub enum Claims {
     /// `namespace/name` of each.
     Known(Vec<String>),
-    /// The API does not say it.
+    /// The API does not report the claims.
     Unknown {
         /// Its reason.
         because: String,
@@ -77,16 +77,16 @@ pub enum Claims {
 /// The vote of a host in etcd.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Vote {
-    /// It has none: no member, or a learner.
+    /// It has no vote: no member, or a learner.
     None,
     /// It is a voting member.
     Voting {
         /// All voting members.
         voters: Voters,
-        /// This one serves.
+        /// `true` if this member serves.
         serves: bool,
     },
-    /// etcd does not say who its members are.
+    /// etcd does not report its members.
     Unknown {
         /// Its reason.
         because: String,
@@ -97,7 +97,7 @@ impl Leaving {
     /// Collects the facts.
     ///
     /// # Errors
-    /// The name is none, or the store or the client of etcd fails.
+    /// The name is invalid, or the store or the client of etcd fails.
     pub async fn gather(
         app: &App,
         clusters: &Clusters,
@@ -139,7 +139,7 @@ impl Leaving {
         })
     }
 
-    /// What the declaration says of a host that has never enrolled.
+    /// The declared facts about a host that has never enrolled.
     fn declared(declaration: &Declaration, name: &str) -> Self {
         let others = |role: Role| {
             let nodes = declaration.nodes.iter();
@@ -148,7 +148,7 @@ impl Leaving {
                 .count()
         };
         let registry = declaration.registry_host();
-        // The host of the master serves them in any case.
+        // The master's host serves them in any case.
         let serves_without_the_role = declaration
             .master_node()
             .is_some_and(|node| node.metadata.name != name && !node.has(Role::Registry));
@@ -168,10 +168,11 @@ impl Leaving {
         }
     }
 
-    /// The facts as they are once that other host has the master; any other one, when it is not known.
+    /// The facts after the master has moved to the host `to`, or to any other host if `to` is
+    /// unknown.
     #[must_use]
     pub fn once_moved(self, declaration: &Declaration, to: &str) -> Self {
-        // A host of the master serves packages and images, with the role or without it.
+        // The master's host serves packages and images, with or without the role.
         let node = declaration.nodes.get(to);
         let serves_newly = node.is_none_or(|node| !node.has(Role::Registry));
         Self {
@@ -181,7 +182,7 @@ impl Leaving {
         }
     }
 
-    /// The facts of a host that stays, with these roles.
+    /// The facts for a host that stays, with these roles.
     #[must_use]
     pub fn staying(self, roles: &[Role]) -> Self {
         Self {
@@ -190,20 +191,20 @@ impl Leaving {
         }
     }
 
-    /// Returns whether a role goes: all do with the host.
+    /// Returns whether the host loses a role: if the host leaves, it loses all.
     fn loses(&self, role: Role) -> bool {
         let contains = |roles: &Option<Vec<Role>>| roles.as_ref().map(|all| all.contains(&role));
         contains(&self.roles) == Some(true) && contains(&self.stays) != Some(true)
     }
 
-    /// All reasons why it may not leave, each with the flag that forces it, or with the word that
-    /// nothing does.
+    /// All reasons why it may not leave, each with the flag that overrides it, or a note that none
+    /// does.
     #[must_use]
     pub fn refusals(&self, confirmed: &Confirmed) -> Vec<String> {
         let (name, cluster) = (&self.name, &self.cluster);
         if self.roles.is_none() {
-            // A removal that was interrupted after its document went has a key still.
-            let unknown = format!("there is no node {name}; `ctl status` shows them");
+            // An interrupted removal whose document is already gone still has a key.
+            let unknown = format!("there is no node {name}; `ctl status` shows all nodes");
             return if self.has_key {
                 Vec::new()
             } else {
@@ -213,8 +214,8 @@ impl Leaving {
         let mut reasons = self.indispensable();
         if confirmed.dead && self.is_connected {
             reasons.push(format!(
-                "its minion is connected, so its host is not dead: leave out --dead; if it is a new host in the place of a dead \
-                 one, `ctl orchestrate {} --pillar node={name}` goes on with it",
+                "its minion is connected, so its host is not dead: leave out --dead; if it is a new host that replaces a dead \
+                 one, `ctl orchestrate {} --pillar node={name}` continues with it",
                 shipped::ADD_NODE
             ));
         }
@@ -247,48 +248,48 @@ impl Leaving {
         reasons
     }
 
-    /// What nothing forces.
+    /// The refusals that `--force` does not override.
     fn indispensable(&self) -> Vec<String> {
         let mut reasons = Vec::new();
         if self.has_master && (self.stays.is_none() || self.loses(Role::ControlPlane)) {
             reasons.push(
-                "it has the master: move that to a standby first (ctl master retire); nothing forces it".to_owned(),
+                "it has the master: move the master to a standby first (ctl master retire); --force does not override this".to_owned(),
             );
         }
         if self.loses(Role::ControlPlane) && self.other_control_planes == 0 {
             reasons.push(
-                "it is the only control plane: all objects of the cluster would be lost; nothing forces it".to_owned(),
+                "it is the only control plane: all objects of the cluster would be lost; --force does not override this".to_owned(),
             );
         }
         if self.loses(Role::Registry) && self.other_registries == 0 {
             reasons.push(
                 "only it serves packages and images: give another host the role registry first (ctl node roles, ctl node add); \
-                 nothing forces it"
+                 --force does not override this"
                     .to_owned(),
             );
         }
         if self.has_site_registry && self.stays.is_none() {
             reasons.push(
                 "it runs the site registry, whose images would be lost: move siteRegistry.node in the cluster document first; \
-                 nothing forces it"
+                 --force does not override this"
                     .to_owned(),
             );
         }
         match &self.vote {
             Vote::Unknown { .. } | Vote::Voting { .. } if !self.loses(Role::Etcd) => {}
             Vote::Unknown { because } => reasons.push(format!(
-                "etcd does not say who its members are ({because}): bring its quorum back first; nothing forces it"
+                "etcd does not report its members ({because}): restore its quorum first; --force does not override this"
             )),
             Vote::Voting { voters, .. } if voters.all == 1 => reasons.push(
                 "it has the only member of etcd: all objects of the cluster would be lost; give another host the role etcd \
-                 first (ctl node add); nothing forces it"
+                 first (ctl node add); --force does not override this"
                     .to_owned(),
             ),
             Vote::Voting { voters, serves } if !voters.keep_quorum_without_one(*serves) => {
                 let Voters { all, serving } = voters;
                 reasons.push(format!(
                     "etcd would lose its quorum: {serving} of {all} voting members serve, and {} of the {} that remain would \
-                     be needed; bring the others back first; nothing forces it",
+                     be needed; repair the other members first; --force does not override this",
                     quorum(all.saturating_sub(1)),
                     all.saturating_sub(1)
                 ));
@@ -298,10 +299,10 @@ impl Leaving {
         reasons
     }
 
-    /// What the cluster loses with it, for people.
+    /// The cluster's losses, for people.
     #[must_use]
     pub fn losses(&self, dead: bool) -> Vec<String> {
-        let pods = dead.then(|| "the data of its pods on its disks is given up".to_owned());
+        let pods = dead.then(|| "the data of its pods on its disks is lost".to_owned());
         let parts = [self.lost_claims(), self.lost_vote(), self.lost_keys()];
         pods.into_iter()
             .chain(parts.into_iter().flatten())
@@ -323,7 +324,7 @@ impl Leaving {
                     more => format!(" and {more} more"),
                 };
                 Some(format!(
-                    "volumes that no other host can use, of the claims {named}{more}: copy what is in them elsewhere, then \
+                    "volumes that no other host can use, of the claims {named}{more}: copy their content elsewhere, then \
                      delete the claims, or pods that need them stay Pending"
                 ))
             }
@@ -333,7 +334,7 @@ impl Leaving {
         }
     }
 
-    /// What the cluster loses with its member of etcd.
+    /// The cluster's loss of an etcd member.
     fn lost_vote(&self) -> Option<String> {
         let Vote::Voting { voters, .. } = &self.vote else {
             return None;
@@ -354,16 +355,16 @@ impl Leaving {
         Some(format!("its vote in etcd: {left} {members} left, {loss}"))
     }
 
-    /// What the cluster loses with its control plane.
+    /// The cluster's loss of a control plane.
     fn lost_keys(&self) -> Option<String> {
         self.loses(Role::ControlPlane).then(|| {
-            "it held the private keys of the cluster's CAs and of the service accounts: who has its disks has the cluster, \
+            "it held the private keys of the cluster's CAs and of the service accounts: anyone with its disks controls the cluster, \
              so erase them"
                 .to_owned()
         })
     }
 
-    /// The losses by the role with which each goes, for a host that keeps some of its roles.
+    /// The losses by role, for a host that keeps some of its roles.
     fn losses_of(&self) -> BTreeMap<String, String> {
         let losses = [
             (Role::Etcd, self.lost_vote()),

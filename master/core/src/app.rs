@@ -1,7 +1,7 @@
 //! The shared parts of the master: configuration, clock, store, CAs, connections and events.
 //!
-//! The daemon opens the store ([`Store::open`]), then an [`App`] over it, then its backend over the
-//! app, and serves both.
+//! The daemon opens the store ([`Store::open`]), creates an [`App`] over it and its backend over
+//! the app, and serves both.
 
 use std::sync::Arc;
 
@@ -40,11 +40,11 @@ pub struct App {
     pub metrics: Arc<Metrics>,
     /// The standbys.
     pub standbys: Roster,
-    /// Whether standbys and most minions are lost.
+    /// `true` while standbys and most minions are lost.
     pub isolation: Isolation,
-    /// What this master has heard of other masters.
+    /// News of other masters.
     pub succession: Succession,
-    /// What the upkeep has found.
+    /// The findings of the upkeep.
     pub upkeep: Board,
     /// Held while a key changes hands: two requests for one id must not both find it free.
     pub enrolling: tokio::sync::Mutex<()>,
@@ -62,8 +62,8 @@ pub enum OpenError {
 }
 
 impl App {
-    /// Opens the shared parts over an open store: loads the CAs, which `halite-master init` made,
-    /// then the identities that may connect.
+    /// Opens the shared parts over an open store: loads the CAs, which `halite-master init`
+    /// creates, and then the identities that may connect.
     ///
     /// # Errors
     /// A CA cannot be used, or the store fails.

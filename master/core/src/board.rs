@@ -1,4 +1,4 @@
-//! What the upkeep has found, for `ctl health` and `ctl status`.
+//! The findings of the upkeep, for `ctl health` and `ctl status`.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -8,27 +8,27 @@ use halite_store::Millis;
 
 use crate::clock::rfc3339;
 
-/// The last look at the hosts.
+/// The result of the last check of the hosts.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Seen {
-    /// Its time; none until the first one.
+    /// The time of the check; `None` before the first one.
     pub looked: Option<Millis>,
-    /// The time of the next one.
+    /// The time of the next check.
     pub next: Option<Millis>,
-    /// The master renews by itself.
+    /// `true` if the master renews certificates by itself.
     pub automatic: bool,
-    /// The hosts with certificates that are to be renewed.
+    /// The hosts with certificates that are due for renewal.
     pub hosts: Vec<Note>,
 }
 
-/// A host with certificates that are to be renewed.
+/// A host with certificates that are due for renewal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Note {
     /// The host.
     pub host: MinionId,
-    /// The end of the certificate that ends first.
+    /// The end of the certificate that expires first.
     pub ends: Millis,
-    /// What becomes of it.
+    /// The state of the renewal.
     pub renewal: Renewal,
 }
 
@@ -37,15 +37,15 @@ pub struct Note {
 pub enum Renewal {
     /// An operator renews it.
     Operator,
-    /// It begins when this is over.
+    /// The renewal starts when this is over.
     Waits(String),
-    /// This job does it.
+    /// This job renews them.
     Runs(JobId),
-    /// The last trial failed, or left it as it was.
+    /// The last attempt failed, or changed nothing.
     Failed {
         /// The reason.
         why: String,
-        /// The time of the next trial.
+        /// The time of the next attempt.
         next: Millis,
     },
 }
@@ -55,19 +55,19 @@ pub enum Renewal {
 pub struct Trouble {
     /// The reason, with its remedy.
     pub why: String,
-    /// The time of the next trial.
+    /// The time of the next attempt.
     pub next: Millis,
 }
 
 impl Trouble {
-    /// One sentence.
+    /// The failure as one sentence.
     #[must_use]
     pub fn text(&self) -> String {
-        format!("{}; next trial {}", self.why, minute(self.next))
+        format!("{}; next attempt {}", self.why, minute(self.next))
     }
 }
 
-/// The place of the last look, which the upkeep writes and the status reads.
+/// The result of the last check, which the upkeep writes and the status reads.
 #[derive(Debug, Default)]
 pub struct Board {
     seen: Mutex<Seen>,
@@ -75,7 +75,7 @@ pub struct Board {
 }
 
 impl Board {
-    /// The last look.
+    /// The result of the last check.
     #[must_use]
     pub fn seen(&self) -> Seen {
         self.seen
@@ -84,24 +84,24 @@ impl Board {
             .clone()
     }
 
-    /// Replaces it.
+    /// Replaces the result of the last check.
     pub fn put(&self, seen: Seen) {
         *self.seen.lock().unwrap_or_else(PoisonError::into_inner) = seen;
     }
 
-    /// The defragmentation of etcd whose last trial failed.
+    /// The defragmentation of etcd whose last attempt failed.
     #[must_use]
     pub fn trouble(&self) -> Option<Trouble> {
         let trouble = self.trouble.lock();
         trouble.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Replaces it.
+    /// Replaces the failed defragmentation.
     pub fn put_trouble(&self, trouble: Option<Trouble>) {
         *self.trouble.lock().unwrap_or_else(PoisonError::into_inner) = trouble;
     }
 
-    /// Sets the time of the next look.
+    /// Sets the time of the next check.
     pub fn put_next(&self, next: Millis) {
         self.seen
             .lock()
@@ -111,7 +111,7 @@ impl Board {
 }
 
 impl Note {
-    /// One sentence.
+    /// The note as one sentence.
     #[must_use]
     pub fn text(&self, now: Millis) -> String {
         let end = if self.ends <= now { "ended" } else { "end" };
@@ -122,7 +122,7 @@ impl Note {
             Renewal::Waits(what) => format!("their renewal waits: {what}"),
             Renewal::Runs(jid) => format!("job {jid} renews them"),
             Renewal::Failed { why, next } => {
-                format!("renewal failed: {why}; next trial {}", minute(*next))
+                format!("renewal failed: {why}; next attempt {}", minute(*next))
             }
         };
         let (host, day) = (&self.host, rfc3339(self.ends));
@@ -140,7 +140,7 @@ fn minute(time: Millis) -> String {
     }
 }
 
-/// The document for the status.
+/// Converts the result of a check to the status document.
 #[must_use]
 pub fn renewals(seen: &Seen) -> CertificateRenewals {
     let host = |note: &Note| {
@@ -188,7 +188,7 @@ mod tests {
         });
         assert_eq!(
             failed.text(0),
-            "certificates of worker-1 end on 2026-12-01; renewal failed: worker-1: no space left; next trial 2026-11-30T00:53Z"
+            "certificates of worker-1 end on 2026-12-01; renewal failed: worker-1: no space left; next attempt 2026-11-30T00:53Z"
         );
         let reported = note(Renewal::Operator).text(1_796_083_200_000);
         assert_eq!(

@@ -8,8 +8,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use halite_store::Millis;
 use tokio::time::Instant;
 
-/// A point in the time since the host started. The wall clock may be set at any moment, and the
-/// first highstate of a host does so; this one only goes on.
+/// A point in the time since the host started. The wall clock may be set at any moment, and a
+/// host's first highstate sets it; this clock never jumps.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Steady(pub Millis);
 
@@ -31,12 +31,12 @@ impl Sub for Steady {
 
 /// A source of time.
 pub trait Clock: Send + Sync {
-    /// The present time of day, for records, certificates and tokens.
+    /// The current time of day, for records, certificates and tokens.
     fn now(&self) -> Millis;
     /// The time since the host started, for durations.
     fn steady(&self) -> Steady;
-    /// The id of this start of the host: times since another one cannot be compared. Empty when it
-    /// is not known.
+    /// The id of this boot of the host: times of different boots cannot be compared. Empty if it is
+    /// unknown.
     fn boot(&self) -> &str;
 }
 
@@ -48,7 +48,7 @@ impl Clock for SystemClock {
     fn now(&self) -> Millis {
         #[expect(
             clippy::disallowed_methods,
-            reason = "the one place that reads the wall clock"
+            reason = "the only place that reads the wall clock"
         )]
         let since = SystemTime::now()
             .duration_since(UNIX_EPOCH)
@@ -66,7 +66,7 @@ impl Clock for SystemClock {
     }
 }
 
-/// The first question for the time since the host started.
+/// The first reading of the time since the host started.
 struct Start {
     at: Instant,
     steady: Steady,
@@ -96,7 +96,7 @@ fn uptime(text: &str) -> Option<Steady> {
     Some(Steady(seconds.checked_mul(1000)? + hundredths * 10))
 }
 
-/// A clock that moves only when a test moves it.
+/// A clock that a test sets.
 #[derive(Debug, Default)]
 pub struct ManualClock {
     now: AtomicI64,
@@ -104,7 +104,7 @@ pub struct ManualClock {
 }
 
 impl ManualClock {
-    /// A clock that shows `now`.
+    /// Returns a clock that shows `now`.
     #[must_use]
     pub fn at(now: Millis) -> Self {
         Self {
@@ -119,7 +119,7 @@ impl ManualClock {
         self.steady.fetch_add(millis, Ordering::SeqCst);
     }
 
-    /// Sets the time of day forward or back, without any time passing.
+    /// Steps the time of day forward or back without letting any time pass.
     pub fn step(&self, millis: Millis) {
         self.now.fetch_add(millis, Ordering::SeqCst);
     }
@@ -139,13 +139,13 @@ impl Clock for ManualClock {
     }
 }
 
-/// The form of a time in events and documents: RFC 3339 in UTC with milliseconds.
+/// Formats a time as in events and documents: RFC 3339 in UTC with milliseconds.
 #[must_use]
 pub fn rfc3339(time: Millis) -> String {
     jiff::Timestamp::from_millisecond(time).map_or_else(|_| time.to_string(), |t| format!("{t:.3}"))
 }
 
-/// The time of a text of [`rfc3339`]; none of another one.
+/// Parses a text of [`rfc3339`]; `None` if it is invalid.
 #[must_use]
 pub fn millis(text: &str) -> Option<Millis> {
     let time: jiff::Timestamp = text.parse().ok()?;

@@ -15,7 +15,7 @@ pub struct Config {
     /// The address on which minions and operators connect.
     #[serde(default = "default_listen")]
     pub listen: SocketAddr,
-    /// The directory of the daemon's own files: store, CAs, its identity.
+    /// The directory of the daemon's own files: store, CAs, identity.
     #[serde(default = "default_state_dir")]
     pub state_dir: PathBuf,
     /// The directory of the operator's documents: `cluster.yaml`, `nodes/`, `custom/`.
@@ -25,7 +25,7 @@ pub struct Config {
     /// cluster document records which one is in use.
     #[serde(default = "default_bundles")]
     pub bundles: PathBuf,
-    /// The bundle of a cluster whose document records none.
+    /// The bundle of a cluster whose document does not record one.
     #[serde(default)]
     pub bundle: Option<PathBuf>,
     /// The addresses at which hosts reach this master; enrolment commands name the first one.
@@ -38,16 +38,17 @@ pub struct Config {
     pub jobs: KeptJobs,
 }
 
-/// The finished jobs and orchestrations that the store retains: those that at least one of the two
-/// fields names.
+/// The retention of finished jobs and orchestrations: the store retains those to which at least one
+/// of the first two fields applies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct KeptJobs {
-    /// Those that ended within this number of days (Salt: `keep_jobs_seconds`).
+    /// Retain those that ended within this number of days (Salt: `keep_jobs_seconds`).
     pub keep_days: u32,
-    /// This number of the newest, whatever their age.
+    /// Retain this number of the newest, whatever their age.
     pub keep_last: u32,
-    /// The size of the store in MiB above which older ones go all the same, but the newest.
+    /// The size of the store in MiB above which older ones are removed nevertheless, except the
+    /// newest.
     pub keep_mib: u32,
 }
 
@@ -92,7 +93,7 @@ pub enum ConfigError {
         /// The reason of the operating system.
         source: std::io::Error,
     },
-    /// The content of the file is wrong.
+    /// The content of the file is invalid.
     #[error("cannot use the configuration {path}")]
     Content {
         /// The path of the file.
@@ -105,7 +106,7 @@ pub enum ConfigError {
 /// A mistake in the content of the configuration file.
 #[derive(Debug, thiserror::Error)]
 pub enum ContentError {
-    /// The text is no YAML mapping with exactly the known keys; the cause has line and column.
+    /// The text is not a YAML mapping with exactly the known keys; the cause has line and column.
     #[error(transparent)]
     Yaml(Box<serde_saphyr::Error>),
     /// The name of the cluster is malformed.
@@ -123,8 +124,8 @@ impl Config {
     /// Reads and checks the file.
     ///
     /// # Errors
-    /// The file cannot be read, has unknown or missing keys, a malformed cluster name, or no
-    /// address to advertise.
+    /// The file cannot be read, has unknown or missing keys or a malformed cluster name, or
+    /// advertises no address.
     pub fn read(path: &Path) -> Result<Self, ConfigError> {
         let shown = path.display().to_string();
         let text = std::fs::read_to_string(path).map_err(|source| ConfigError::Read {

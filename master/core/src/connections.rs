@@ -1,4 +1,4 @@
-//! The connected minions and the way to each of them.
+//! The connected minions and their streams.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -10,11 +10,12 @@ use halite_proto::v1;
 use tokio::sync::mpsc::error::SendTimeoutError;
 use tokio::sync::{mpsc, watch};
 
-/// Messages that may wait for one minion's stream.
+/// Capacity of the queue of one minion's stream.
 const QUEUE: usize = 64;
 
-/// Longest wait for room in that queue. A minion that reads nothing for so long is cut: it
-/// reconnects when it works again, and is sent what is due. Those who wait are other minions' jobs.
+/// Timeout for space in that queue. A minion that reads nothing for so long is disconnected,
+/// because the jobs of other minions wait for it: it reconnects when it works again, and then
+/// receives what is due.
 const ROOM: Duration = Duration::from_secs(2);
 
 /// The minion has no open stream.
@@ -22,8 +23,8 @@ const ROOM: Duration = Duration::from_secs(2);
 #[error("minion {0:?} is not connected")]
 pub struct NotConnected(pub MinionId);
 
-/// Keeps one minion connected; its stream holds it. Dropping it disconnects the minion, unless a
-/// newer stream of the same minion has replaced it.
+/// Keeps one minion connected; its stream owns the guard. Dropping it disconnects the minion,
+/// unless a newer stream of the same minion has replaced it.
 pub struct ConnectionGuard {
     connections: Arc<Connections>,
     minion: MinionId,
@@ -40,11 +41,11 @@ impl Drop for ConnectionGuard {
 struct Connection {
     number: u64,
     sender: mpsc::Sender<v1::MasterMessage>,
-    /// The address that the stream comes from.
+    /// The address from which the stream comes.
     address: IpAddr,
-    /// The masters that the minion was sent last, as `HOST:PORT`.
+    /// The masters, as `HOST:PORT`, that were last sent to the minion.
     masters: Vec<String>,
-    /// The protocol that the minion speaks.
+    /// The minion's protocol version.
     protocol: u32,
 }
 
@@ -52,12 +53,12 @@ struct Connection {
 #[derive(Default)]
 pub struct Connections {
     open: Mutex<BTreeMap<MinionId, Connection>>,
-    /// The number of the newest connection; those who wait for a minion watch it.
+    /// The number of the newest connection, watched by callers that wait for a minion.
     newest: watch::Sender<u64>,
 }
 
 impl Connections {
-    /// Registers the new stream of a minion of this version.
+    /// Registers a minion's new stream, with the protocol of this version.
     #[cfg(any(test, feature = "testing"))]
     pub fn join(
         self: &Arc<Self>,
@@ -67,8 +68,8 @@ impl Connections {
         self.join_speaking(minion, address, halite_proto::PROTOCOL)
     }
 
-    /// Registers a minion's new stream from an address, with the protocol of its hello. An older stream of the same minion ends: its
-    /// receiver closes.
+    /// Registers a minion's new stream from an address, with the protocol of its hello. An older
+    /// stream of the same minion ends: its receiver closes.
     pub fn join_speaking(
         self: &Arc<Self>,
         minion: &MinionId,
@@ -86,7 +87,7 @@ impl Connections {
             protocol,
         };
         open.insert(minion.clone(), connection);
-        // Inside the lock: two joins must not get one number.
+        // Inside the lock: two streams must not get the same number.
         self.newest.send_replace(number);
         drop(open);
         (
@@ -99,21 +100,21 @@ impl Connections {
         )
     }
 
-    /// Ends a minion's stream from the master's side; true when it was connected.
+    /// Ends a minion's stream from the master's side; returns `true` if it was connected.
     pub fn disconnect(&self, minion: &MinionId) -> bool {
         self.open().remove(minion).is_some()
     }
 
-    /// Ends exactly the stream of this guard; a newer one of the same minion stays.
+    /// Ends exactly the stream of this guard; a newer stream of the same minion stays.
     pub fn leave(&self, guard: &ConnectionGuard) {
         self.end(&guard.minion, guard.number);
     }
 
-    /// Queues a message on a minion's stream, waiting a little while its queue is full. Success
+    /// Queues a message on a minion's stream, waiting briefly while its queue is full. Success
     /// means queued, not received.
     ///
     /// # Errors
-    /// The minion has no open stream, or its stream ended while this waited, or was ended because
+    /// The minion has no open stream, or the stream ended during the wait: by itself, or because
     /// the minion does not read.
     pub async fn send(
         &self,
@@ -132,7 +133,7 @@ impl Connections {
             Err(SendTimeoutError::Timeout(_)) => {
                 tracing::warn!(
                     %minion,
-                    "cut: it has read nothing for {} s; `systemctl status halite-minion` on the host shows its state",
+                    "disconnected: it has read nothing for {} s; `systemctl status halite-minion` on the host shows its state",
                     ROOM.as_secs()
                 );
                 self.end(minion, number);
@@ -141,7 +142,7 @@ impl Connections {
         }
     }
 
-    /// Ends the stream of this number; a newer one of the same minion stays.
+    /// Ends the stream of this number; a newer stream of the same minion stays.
     fn end(&self, minion: &MinionId, number: u64) {
         let mut open = self.open();
         if open
@@ -152,14 +153,14 @@ impl Connections {
         }
     }
 
-    /// Notes the masters, as `HOST:PORT`, that a connected minion was sent.
+    /// Records the masters, as `HOST:PORT`, that were sent to a connected minion.
     pub fn knows(&self, minion: &MinionId, masters: Vec<String>) {
         if let Some(connection) = self.open().get_mut(minion) {
             connection.masters = masters;
         }
     }
 
-    /// Notes the protocol that a connected minion speaks.
+    /// Records the protocol version of a connected minion.
     #[cfg(any(test, feature = "testing"))]
     pub fn speaks(&self, minion: &MinionId, protocol: u32) {
         if let Some(connection) = self.open().get_mut(minion) {
@@ -167,13 +168,13 @@ impl Connections {
         }
     }
 
-    /// The protocol that a minion speaks; none if it is not connected.
+    /// The protocol version of a minion; `None` if it is not connected.
     #[must_use]
     pub fn protocol(&self, minion: &MinionId) -> Option<u32> {
         self.open().get(minion).map(|open| open.protocol)
     }
 
-    /// Ids of the connected minions that were last sent other masters than these, sorted.
+    /// Ids of the connected minions to which other masters than these were sent last, sorted.
     #[must_use]
     pub fn unaware_of(&self, masters: &[String]) -> Vec<MinionId> {
         let open = self.open();
@@ -189,25 +190,25 @@ impl Connections {
         self.open().keys().cloned().collect()
     }
 
-    /// The address that a minion's open stream comes from.
+    /// The address from which a minion's open stream comes.
     #[must_use]
     pub fn address(&self, minion: &MinionId) -> Option<IpAddr> {
         self.open().get(minion).map(|connection| connection.address)
     }
 
-    /// Whether a minion has an open stream.
+    /// Returns whether a minion has an open stream.
     #[must_use]
     pub fn is_connected(&self, minion: &MinionId) -> bool {
         self.open().contains_key(minion)
     }
 
-    /// The number of the newest connection: it changes when a minion connects.
+    /// The number of the newest connection, which changes when a minion connects.
     #[must_use]
     pub fn joins(&self) -> watch::Receiver<u64> {
         self.newest.subscribe()
     }
 
-    /// Waits until a minion is connected; false when `timeout` passed first.
+    /// Waits until a minion is connected; returns `false` if `timeout` passes first.
     pub async fn wait_connected(&self, minion: &MinionId, timeout: Duration) -> bool {
         let mut newest = self.newest.subscribe();
         let wait = async {
@@ -225,7 +226,7 @@ impl Connections {
     }
 
     fn open(&self) -> MutexGuard<'_, BTreeMap<MinionId, Connection>> {
-        // Nothing panics while holding the lock; a poisoned one still holds a valid map.
+        // No code panics while it holds the lock; a poisoned lock still holds a valid map.
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -293,7 +294,7 @@ mod tests {
                 .unaware_of(std::slice::from_ref(&one))
                 .is_empty()
         );
-        // Another one was declared while it connected.
+        // A different list was declared while this minion connected.
         let both = [one, two];
         assert_eq!(connections.unaware_of(&both), ["a"]);
         connections.knows(&minion("a"), both.to_vec());

@@ -1,15 +1,16 @@
-//! The file descriptors of the process: as many as the system allows, and some kept for the store.
+//! The file descriptors of the process: as many as the system allows, with some reserved for the
+//! store.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Descriptors that connections do not get: those of the store with its log and temporary files, of
-/// documents and bundles, of the Kubernetes API and of metrics.
+/// Descriptors reserved from connections: for the store with its log and temporary files, documents
+/// and bundles, the Kubernetes API and metrics.
 const RESERVED: u64 = 256;
-/// The connections that are served however few descriptors there are.
+/// The minimum number of connections, however few descriptors there are.
 const LEAST: u64 = 64;
 
-/// Raises the soft limit of descriptors to the hard one. systemd starts services with a soft limit
-/// of 1,024, which a fleet of as many minions would use up.
+/// Raises the soft limit of descriptors to the hard limit. systemd starts services with a soft
+/// limit of 1,024, which a fleet of as many minions would exhaust.
 pub fn raise() {
     let limit = getrlimit(Resource::Nofile);
     let raised = Rlimit {
@@ -32,7 +33,7 @@ pub fn for_connections() -> usize {
 }
 
 fn connections(limit: Option<u64>) -> usize {
-    // No limit is rarely true: a system-wide one remains.
+    // An unlimited hard limit still leaves a system-wide one.
     let limit = limit.unwrap_or(1 << 20);
     let free = limit.saturating_sub(RESERVED).max(LEAST.min(limit / 2));
     usize::try_from(free).unwrap_or(usize::MAX)

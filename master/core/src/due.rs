@@ -1,9 +1,9 @@
-//! The moments at which a wait is reported.
+//! The times at which a wait is reported.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-/// The time after which a wait is reported, and then again.
+/// The interval between two reports of a wait, and before the first one.
 pub const SAY: Duration = Duration::from_secs(10);
 
 /// The time of the next report of a wait.
@@ -14,7 +14,7 @@ pub struct Due {
 }
 
 impl Due {
-    /// Returns whether a wait that lasts for this time is reported now, and notes that it is.
+    /// Returns whether a wait of this length is due for a report, and records the report.
     pub fn take(&self, since: Duration) -> bool {
         let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
         let is_due = since >= *said + SAY;

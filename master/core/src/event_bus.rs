@@ -1,4 +1,4 @@
-//! The event bus: events of jobs and runs, stored and passed on to all subscribers.
+//! The event bus, which stores the events of jobs and runs and passes them on to all subscribers.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use tokio::sync::broadcast;
 
 use crate::clock::{Clock, rfc3339};
 
-/// Events that a slow reader may lag behind before it has to read the store.
+/// The number of events that a slow reader may lag behind before it must read the store.
 const EVENTS: usize = 1024;
 
 /// The event bus.
@@ -17,12 +17,12 @@ pub struct EventBus {
     store: Arc<Store>,
     clock: Arc<dyn Clock>,
     events: broadcast::Sender<Event>,
-    /// Keeps the order on the bus equal to the order in the store.
+    /// Keeps the order on the bus the same as in the store.
     publishing: tokio::sync::Mutex<()>,
 }
 
 impl EventBus {
-    /// A bus without subscribers whose events go to `store`.
+    /// Creates a bus without subscribers that stores its events in `store`.
     #[must_use]
     pub fn new(store: Arc<Store>, clock: Arc<dyn Clock>) -> Self {
         Self {
@@ -36,24 +36,24 @@ impl EventBus {
     /// Stores an event and passes it on to all subscribers. `data` must not contain a secret.
     ///
     /// # Errors
-    /// The store failed; no subscriber has got the event.
+    /// The store failed; no subscriber received the event.
     pub async fn publish(&self, data: &EventData) -> Result<Event, StoreError> {
         self.publish_event(data, None).await
     }
 
-    /// As [`EventBus::publish`], for the last event of a job or run.
+    /// Like [`EventBus::publish`], for the last event of a job or run.
     ///
     /// # Errors
-    /// The store failed; no subscriber has got the event.
+    /// The store failed; no subscriber received the event.
     pub async fn publish_last(&self, data: &EventData, retcode: i32) -> Result<Event, StoreError> {
         self.publish_event(data, Some(retcode)).await
     }
 
-    /// As [`EventBus::publish`], with more for those who watch now than the store keeps: `data` is stored,
-    /// and `live` passed on. Both are of the same kind.
+    /// Like [`EventBus::publish`], but subscribers receive more than the store retains: `data` is
+    /// stored, and `live` passed on. Both have the same kind.
     ///
     /// # Errors
-    /// The store failed; no subscriber has got the event.
+    /// The store failed; no subscriber received the event.
     pub async fn publish_brief(
         &self,
         data: &EventData,
@@ -83,17 +83,17 @@ impl EventBus {
     }
 
     /// Passes an event on to all subscribers without storing it (`seq` 0): progress, which has no
-    /// value afterwards, and events that repeat what the rows of a job say. `data` must not contain
-    /// a secret.
+    /// value afterwards, and events that repeat the rows of a job. `data` must not contain a
+    /// secret.
     pub fn announce(&self, data: &EventData, last: Option<i32>) -> Event {
         let event = unstored(self.clock.now(), data, last);
         self.pass_on(&event);
         event
     }
 
-    /// All events from now on. To follow a job from its beginning: subscribe, then read
-    /// [`Store::events`], then skip what arrives with a `seq` already seen; after a `Lagged`, read
-    /// the store again from the last `seq`.
+    /// Subscribes to all events from now on. To follow a job from its start: subscribe, read
+    /// [`Store::events`], and skip received events with a `seq` already seen; after a `Lagged`,
+    /// read the store again from the last `seq`.
     #[must_use]
     pub fn subscribe(&self) -> broadcast::Receiver<Event> {
         self.events.subscribe()
@@ -105,12 +105,12 @@ impl EventBus {
     }
 }
 
-/// An event that the store has not got, with the return code if it is the last one of a job or run.
+/// Creates an event that is not stored, with the return code if it is the last one of a job or run.
 #[must_use]
 pub fn unstored(time: Millis, data: &EventData, last: Option<i32>) -> Event {
     Event {
         seq: 0,
-        // Data without a tag is of another version, and never made here.
+        // Only data of another version lacks a tag, and this version never creates such data.
         tag: data.tag().unwrap_or_default(),
         time,
         data_json: data.to_text(),
@@ -125,7 +125,7 @@ pub fn data(event: &Event) -> EventData {
     EventData::read(&event.tag, &event.data_json)
 }
 
-/// An event as operators receive it.
+/// Converts an event to the message for operators.
 #[must_use]
 pub fn message(event: Event) -> v1::Event {
     v1::Event {

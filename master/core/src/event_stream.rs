@@ -1,5 +1,6 @@
-//! The events of one job or run as a stream: first what the store has recorded, then what happens,
-//! at last how it ended. The parts of the master that know jobs and runs implement [`Watched`].
+//! The events of one job or run as a stream: first the recorded events of the store, then live
+//! events, and finally the end. The parts of the master that know jobs and runs implement
+//! [`Watched`].
 
 use std::future::Future;
 use std::pin::Pin;
@@ -15,11 +16,11 @@ use tokio_stream::wrappers::ReceiverStream;
 use crate::event_bus::message;
 use crate::refusal::Refusal;
 
-/// Events that may wait for a slow watcher.
+/// Capacity of the queue of a slow watcher.
 const QUEUE: usize = 256;
 
-/// Events of one job or run; ends after the one with `last`. Dropping it stops watching, never the
-/// job.
+/// Events of one job or run; ends after the event with `last`. Dropping it stops the watching,
+/// never the job.
 pub type EventStream = Pin<Box<dyn Stream<Item = Result<v1::Event, Refusal>> + Send>>;
 
 /// The reason why watching ends early.
@@ -55,17 +56,17 @@ impl Watcher {
 
 /// A job or run that can be watched. It remembers what it has reported to its watcher.
 pub trait Watched: Send + 'static {
-    /// Reports everything that the store has recorded and that was not reported before; true when
-    /// nothing more will follow.
+    /// Reports everything that the store has recorded and that was not reported before; returns
+    /// `true` if nothing more will follow.
     fn catch_up(&mut self, watcher: &Watcher) -> impl Future<Output = Result<bool, Stop>> + Send;
 
-    /// The event as the watcher gets it; `None` for an event of another job, and for one that was
-    /// reported before. Watching ends after an event with `last`.
+    /// The event for the watcher; `None` if it belongs to another job or was already reported.
+    /// Watching ends after an event with `last`.
     fn accept(&mut self, event: Event) -> Option<Event>;
 }
 
 /// The events of a job or run. `bus` must have been subscribed to before the job or run was made;
-/// for one that exists already, any subscription will do.
+/// for an existing one, any subscription works.
 pub fn follow(mut watched: impl Watched, mut bus: Receiver<Event>) -> EventStream {
     let (sender, receiver) = mpsc::channel(QUEUE);
     let watcher = Watcher(sender);
@@ -101,7 +102,7 @@ async fn watch(
                     }
                 }
             }
-            // Missed events are in the store, except progress, which has no value afterwards.
+            // The store has the missed events, except progress, which has no value afterwards.
             Err(RecvError::Lagged(_)) => {
                 if watched.catch_up(watcher).await? {
                     return Ok(());

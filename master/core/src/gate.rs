@@ -1,5 +1,5 @@
-//! The gate: which verified identities are welcome now. In memory, because every handshake asks it;
-//! the store is behind it.
+//! The gate, which knows the verified identities that may connect now. It is in memory, because
+//! every handshake queries it; the store is behind it.
 
 mod budget;
 
@@ -20,33 +20,33 @@ use self::budget::Budget;
 use crate::clock::Clock;
 use crate::metrics::Metrics;
 
-/// Refusals that may wait for the store.
+/// Capacity of the queue of refusals for the store.
 const WAITING: usize = 256;
 /// The interval at which summaries are written.
 const SUMMARY_CHECK: Duration = Duration::from_secs(10);
 
-/// What became of the order to remove an operator.
+/// The result of removing an operator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Removal {
-    /// Out, or was not in.
+    /// The operator is removed, or was unknown.
     Out,
-    /// Nothing changed: no other administrator is left.
+    /// Nothing changed: the operator is the last administrator.
     LastAdmin,
 }
 
 #[derive(Default)]
 struct Welcome {
-    /// Accepted minions and the fingerprint of the one key of each.
+    /// Accepted minions with the fingerprint of the only key of each.
     minions: BTreeMap<MinionId, String>,
     /// Operators that are not revoked, by name.
     operators: BTreeMap<String, Operator>,
-    /// Serial numbers of identities that are not valid any more.
+    /// Serial numbers of revoked identities.
     revoked: BTreeSet<String>,
 }
 
 impl Welcome {
-    /// The role of a caller who is an operator, has the key of that name, and is not revoked. Its
-    /// certificate ends by itself.
+    /// The role of a caller who is an operator, has the key of that name, and is not revoked. The
+    /// expiry is not checked, because the certificate ends by itself.
     fn role(&self, caller: &Caller) -> Option<Role> {
         if caller.identity.kind() != Kind::Operator {
             return None;
@@ -64,7 +64,7 @@ impl Welcome {
     }
 }
 
-/// Which identities may come in.
+/// The identities that may connect.
 pub struct Gate {
     welcome: RwLock<Welcome>,
     changes: watch::Sender<u64>,
@@ -75,8 +75,7 @@ pub struct Gate {
 }
 
 impl Gate {
-    /// The gate as the store has it. Refusals are written to the store by a task that ends with the
-    /// gate.
+    /// Loads the gate from the store. A task that ends with the gate writes refusals to the store.
     ///
     /// # Errors
     /// The store fails.
@@ -91,7 +90,7 @@ impl Gate {
                 welcome.minions.insert(key.id, key.fingerprint);
             }
         }
-        // One may have ended before its certificate does.
+        // An operator may have expired before its certificate does.
         let now = clock.now();
         for operator in store.operators().await? {
             if operator.is_valid(now) {
@@ -122,8 +121,8 @@ impl Gate {
         }))
     }
 
-    /// Lets a minion in with this key, and only this one. Does nothing when it may come in already,
-    /// so that each answer that says so can open the gate.
+    /// Admits a minion with this key, and only this one. Does nothing if it is admitted already, so
+    /// that every answer that accepts a minion can call this.
     pub fn open(&self, minion: &MinionId, fingerprint: &str) {
         let is_open = {
             let welcome = self.welcome.read().unwrap_or_else(PoisonError::into_inner);
@@ -139,7 +138,7 @@ impl Gate {
         });
     }
 
-    /// Lets a minion in no more, and cuts it off. `serial` of its certificate counts as revoked
+    /// Stops admitting a minion, and disconnects it. `serial` of its certificate counts as revoked
     /// from now on.
     pub fn close(&self, minion: &MinionId, serial: Option<&str>) {
         self.change(|welcome| {
@@ -148,7 +147,7 @@ impl Gate {
         });
     }
 
-    /// Lets an operator in with this key and role, and no other key of that name.
+    /// Admits an operator with this key and role, and no other key of that name.
     pub fn open_for_operator(&self, operator: &Operator) {
         self.change(|welcome| {
             welcome
@@ -157,8 +156,8 @@ impl Gate {
         });
     }
 
-    /// Lets an operator in no more, and cuts off who came in with that name. The last administrator
-    /// stays: two who remove each other at once are one too many.
+    /// Stops admitting an operator, and disconnects its callers. The last administrator stays, also
+    /// when two administrators remove each other at once.
     pub fn remove_operator(&self, name: &str, now: Millis) -> Removal {
         self.change(|welcome| {
             let is_admin = welcome
@@ -173,19 +172,19 @@ impl Gate {
         })
     }
 
-    /// Lets the operator of a host in no more that has lost its key, the last administrator too:
+    /// Stops admitting the operator of a host that has lost its key, even the last administrator:
     /// the host is gone.
     pub fn remove_host_root(&self, name: &str) {
         self.change(|welcome| welcome.operators.remove(name));
     }
 
-    /// True when another operator than this one is a valid administrator.
+    /// Returns whether another operator than this one is a valid administrator.
     pub fn has_other_admin(&self, name: &str, now: Millis) -> bool {
         let welcome = self.welcome.read().unwrap_or_else(PoisonError::into_inner);
         welcome.has_other_admin(name, now)
     }
 
-    /// Refuses certificates with this serial number from now on, and cuts off who came in with one.
+    /// Refuses certificates with this serial number from now on, and disconnects their callers.
     pub fn revoke(&self, serial: &str) {
         self.change(|welcome| welcome.revoked.insert(serial.to_owned()));
     }
@@ -196,19 +195,19 @@ impl Gate {
         result
     }
 
-    /// Whether a certificate with this serial number is refused.
+    /// Returns whether a certificate with this serial number is refused.
     pub fn is_revoked(&self, serial: &str) -> bool {
         let welcome = self.welcome.read().unwrap_or_else(PoisonError::into_inner);
         welcome.revoked.contains(serial)
     }
 
-    /// Whether so many refusals of a source were noted in this minute that further ones are only
-    /// counted.
+    /// Returns whether so many refusals of a source were noted in this minute that further ones are
+    /// only counted.
     pub fn is_tired_of(&self, source: &str) -> bool {
         self.budget.is_used_up(source)
     }
 
-    /// Notes a refusal in the audit, within the budget of its source: an address, or the name of a
+    /// Writes a refusal to the audit, within the budget of its source: an address, or the name of a
     /// caller with a certificate. Does not block.
     pub fn note(&self, source: &str, line: Audit) {
         self.metrics.refusals.inc();
@@ -238,7 +237,7 @@ impl Gate {
     }
 }
 
-/// Writes refusals, and the summaries of those over the budget, until the gate is gone.
+/// Writes refusals, and the summaries of refusals over the budget, until the gate is dropped.
 async fn write_refusals(
     store: Arc<Store>,
     clock: Arc<dyn Clock>,
@@ -268,10 +267,7 @@ async fn write_refusals(
             }
         };
         if let Err(error) = store.append_audit(&line).await {
-            tracing::error!(
-                error = chain(&error),
-                "a refusal could not be written to the audit"
-            );
+            tracing::error!(error = chain(&error), "cannot write a refusal to the audit");
         }
     }
 }
@@ -283,7 +279,7 @@ impl PeerPolicy for Gate {
             return Err(NotAdmitted::Revoked);
         }
         match caller.identity.kind() {
-            // Its certificate comes from the holder of the CA's key.
+            // Only the holder of the CA's key can issue its certificate.
             Kind::Master => Ok(()),
             Kind::Operator => match welcome.role(caller) {
                 Some(_) => Ok(()),
@@ -308,7 +304,7 @@ impl PeerPolicy for Gate {
 
     fn refused(&self, peer: &Peer, path: &str, reason: &str) {
         let method = path.trim_start_matches("/halite.v1.");
-        // A path is what the caller wrote: cut it, and never let it break a line.
+        // The caller controls the path: truncate it, and never let it break a line.
         let method: String = method
             .chars()
             .filter(|c| !c.is_control())

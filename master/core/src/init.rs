@@ -1,5 +1,5 @@
-//! `halite-master init`: makes the CAs and identities that the daemon needs before its first start.
-//! It may be repeated at any time; valid files stay as they are.
+//! `halite-master init`, which creates the CAs and identities that the daemon needs before its
+//! first start. It may be repeated at any time; valid files stay unchanged.
 
 use std::path::{Path, PathBuf};
 
@@ -10,7 +10,7 @@ use halite_store::Millis;
 use crate::ca::{CaError, Cas, HALITE, Profile, files};
 use crate::config::Config;
 
-/// The name of the operator that init makes: root on the bootstrap host.
+/// The name of the operator that init creates: root on the bootstrap host.
 const OPERATOR: &str = "root";
 
 /// The result of init, for the command's output.
@@ -22,8 +22,8 @@ pub struct Initialised {
     pub operator: PathBuf,
 }
 
-/// Makes the CAs, the key pair of service accounts, the master's identity and the operator's
-/// identity, as far as they are missing, due for renewal, or signed by another CA.
+/// Creates the CAs, the key pair of service accounts, the master's identity and the operator's
+/// identity, if they are missing, due for renewal, or signed by another CA.
 ///
 /// # Errors
 /// A file cannot be read or written, or an existing one cannot be used.
@@ -44,7 +44,7 @@ pub fn init(config: &Config, now: Millis) -> Result<Initialised, CaError> {
     })
 }
 
-/// The operator that root on this host has been since before it had the master, `root@HOST`. The
+/// The operator `root@HOST` that root on this host already was before the host had the master. The
 /// master knows its key by that name alone.
 fn operator_on_disk(config: &Config, directory: &Path) -> Option<String> {
     let [certificate, _] = files::pair(directory, "operator");
@@ -56,8 +56,8 @@ fn operator_on_disk(config: &Config, directory: &Path) -> Option<String> {
     is_own.then(|| identity.id().to_owned())
 }
 
-/// The master's certificate and key (PEM). They are made again when they are missing, due for
-/// renewal, signed by another CA, or when the advertised addresses have changed.
+/// The master's certificate and key (PEM). They are created again if they are missing, due for
+/// renewal or signed by another CA, or if the advertised addresses have changed.
 ///
 /// # Errors
 /// A file cannot be read or written.
@@ -66,7 +66,7 @@ pub fn master_identity(
     cas: &Cas,
     now: Millis,
 ) -> Result<(String, String), CaError> {
-    // There is only one master; its id only has to be a valid name.
+    // There is only one master, so its id only has to be a valid name.
     let mut profile = Profile::identity(&identity(config, Kind::Master, "master")?);
     profile.addresses.clone_from(&config.advertise);
     identity_files(&config.state_dir, "identity", &profile, cas, now)
@@ -76,8 +76,8 @@ fn identity(config: &Config, kind: Kind, id: &str) -> Result<Identity, CaError> 
     Ok(Identity::new(&config.cluster, kind, id)?)
 }
 
-/// Reads an identity from its two files, and makes what is missing or due. The key is written
-/// first, so that a crash between the two only costs another certificate.
+/// Reads an identity from its two files, and creates them if they are missing or due. The key is
+/// written first, so that a crash between the two only costs another certificate.
 fn identity_files(
     directory: &Path,
     name: &str,
@@ -105,7 +105,8 @@ fn identity_files(
     Ok((issued.certificate_pem, key.to_pem()))
 }
 
-/// True when a certificate matches profile, key and CA and has more than a third of its life left.
+/// Returns whether a certificate matches profile, key and CA and has more than a third of its life
+/// left.
 fn is_valid(pem: &str, profile: &Profile, key: &PrivateKey, cas: &Cas, now: Millis) -> bool {
     let ca = cas
         .certificate_pem(HALITE)

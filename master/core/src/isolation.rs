@@ -1,13 +1,16 @@
-//! A master that does not know whether it is alone in acting: another host may have taken its place, and would
-//! command the hosts that this one does not reach. It begins nothing until it knows.
+//! The isolation of a master that does not know whether it is the only acting one: another host may
+//! have taken its place, and would command the hosts that this one does not reach. An isolated
+//! master starts nothing.
 //!
-//! A master with declared standbys that starts does not know it, and one that has lost its standbys and most
-//! hosts no longer does. It knows it when a standby follows, when half of the hosts are connected, when all
-//! other hosts of masters answer that they stand by, or when an operator has said so (`ctl master promote`).
+//! A master with declared standbys is isolated after its start, and again once it has lost its
+//! standbys and most hosts. The isolation ends when a standby follows, when half of the hosts are
+//! connected, when all other hosts of masters answer that they stand by, or when an operator
+//! confirms that it acts alone (`ctl master promote`).
 //!
-//! Two files in the master's directory go with it. `isolated` is there while the master is in this state,
-//! for a promotion of the same host, which asks no running master. `acts-alone` is the operator's word:
-//! a promotion and a restore write it, and it goes when a standby follows.
+//! Two files in the master's directory belong to it. `isolated` exists while the master is
+//! isolated, for a promotion of the same host, which does not contact a running master.
+//! `acts-alone` is the operator's confirmation: a promotion and a restore write it, and it is
+//! removed when a standby follows.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,64 +26,65 @@ use tokio::time::Instant;
 use crate::clock::{Steady, rfc3339};
 use crate::refusal::Refusal;
 
-/// The time without a standby after which a master counts as isolated: after a power cut of all hosts
-/// minions and standbys call it within that.
+/// The time without a standby after which a master counts as isolated: after a power cut of all
+/// hosts, minions and standbys reconnect within that time.
 pub const AFTER: Millis = 60_000;
-/// The time since the start within which minions and standbys usually call. Until then an order waits
-/// rather than being refused.
+/// The time since the start within which minions and standbys usually connect. Until then an order
+/// waits instead of being refused.
 const CALLS: Duration = Duration::from_secs(20);
 
 const ISOLATED: &str = "isolated";
-/// The mode of the marks: for root only.
+/// The mode of both files: for root only.
 const PRIVATE: u32 = 0o600;
-/// The reason of a master that has just started and has not looked yet.
+/// The reason of a master that has just started and has not checked yet.
 const STARTED: &str =
     "this master has just started and does not know yet whether another host has taken its place";
 
-/// What a master sees of the others.
+/// The master's view of standbys and minions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Surroundings {
     /// The declared standbys.
     pub standbys: usize,
-    /// Since when none of them follows, by the time of day; none while one does.
+    /// The time of day since which no standby follows; `None` while one does.
     pub alone_since: Option<Millis>,
-    /// The accepted minions of declared hosts, this one's among them.
+    /// The accepted minions of declared hosts, including this host's.
     pub accepted: usize,
-    /// Those of them that are connected.
+    /// The connected minions among them.
     pub connected: usize,
 }
 
 impl Surroundings {
-    /// No standby follows, and most minions are not connected.
+    /// Returns whether no standby follows and most minions are not connected.
     fn are_lost(&self, is_long: bool) -> bool {
         let is_alone = self.alone_since.is_some() && is_long;
         self.standbys > 0 && is_alone && self.connected * 2 < self.accepted
     }
 }
 
-/// What the looks have found.
+/// The findings of the checks.
 struct Found {
-    /// Why the master begins nothing.
+    /// The reason why the master starts nothing.
     reason: Option<String>,
-    /// No look since the start has found that it may act.
+    /// `true` until a check since the start finds that the master may act.
     is_new: bool,
 }
 
-/// Whether this master is isolated, since the last look.
+/// The isolation of this master, as of the last check.
 pub struct Isolation {
     directory: PathBuf,
     found: Mutex<Found>,
-    /// The time of day from which no standby follows, and the first look since, by the clock that no one sets.
+    /// The time of day since which no standby follows, and the first check since, by the steady
+    /// clock.
     alone: Mutex<Option<(Millis, Steady)>>,
-    /// All other hosts of masters answer that they stand by.
+    /// `true` if all other hosts of masters answer that they stand by.
     have_answered: AtomicBool,
-    /// The time at which the others could begin to call.
+    /// The time since which minions and standbys can connect.
     serves: Mutex<Instant>,
 }
 
 impl Isolation {
-    /// The isolation of the master with this directory: it is isolated until a look, unless an operator has said
-    /// that it acts alone.
+    /// The isolation of the master with this directory: isolated until a check, unless an operator
+    /// has confirmed that it acts alone.
     #[must_use]
     pub fn new(state_dir: &Path) -> Self {
         let is_new = !state_dir.join(ACTS_ALONE).exists();
@@ -100,7 +104,7 @@ impl Isolation {
         self.found.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The time since the first look at which no standby followed, without one that did since.
+    /// The time since the first check at which no standby followed, if none has followed since.
     fn alone_for(&self, now: Steady, since: Option<Millis>) -> Millis {
         let mut held = self.alone.lock().unwrap_or_else(PoisonError::into_inner);
         let same = held.filter(|(began, _)| since == Some(*began));
@@ -108,13 +112,14 @@ impl Isolation {
         held.map_or(0, |(_, first)| now - first)
     }
 
-    /// Notes whether all other hosts of masters have said that no other one acts, when they were asked last.
+    /// Records whether all other hosts of masters answered the last query that no other master
+    /// acts.
     pub fn all_have_answered(&self, have: bool) {
         self.have_answered.store(have, Ordering::Relaxed);
     }
 
-    /// Notes that it cannot be seen what is declared and connected. A master that has just started begins
-    /// nothing; for another one the last look counts.
+    /// Records that declarations and connections cannot be determined. A master that has just
+    /// started starts nothing; for any other master the last check counts.
     pub fn unknown(&self, cause: &str) {
         let mut found = self.found();
         if found.is_new {
@@ -122,7 +127,7 @@ impl Isolation {
         }
     }
 
-    /// Takes what the master sees now.
+    /// Checks the master's current surroundings.
     pub fn look(&self, now: Steady, seen: Surroundings) {
         let alone_for = self.alone_for(now, seen.alone_since);
         let acts_alone = self.directory.join(ACTS_ALONE).exists();
@@ -142,7 +147,7 @@ impl Isolation {
         if let Err(error) = self.note(is_lost, seen.alone_since.is_none()) {
             tracing::error!(
                 error = chain(&error),
-                "cannot note whether this master is isolated"
+                "cannot record whether this master is isolated"
             );
         }
     }
@@ -163,37 +168,37 @@ impl Isolation {
         }
     }
 
-    /// Why this master begins nothing; none while it may.
+    /// The reason why this master starts nothing; `None` while it may act.
     #[must_use]
     pub fn reason(&self) -> Option<String> {
         self.found().reason.clone()
     }
 
-    /// Returns whether no look since the start has found that this master may act.
+    /// Returns whether no check since the start has found that this master may act.
     #[must_use]
     pub fn is_new(&self) -> bool {
         self.found().is_new
     }
 
-    /// Returns whether the others usually have called by now.
+    /// Returns whether the time within which minions and standbys usually connect has passed.
     #[must_use]
     pub fn is_settled(&self) -> bool {
         self.settles_in().is_zero()
     }
 
-    /// The rest of the time within which the others usually call.
+    /// The rest of the time within which minions and standbys usually connect.
     #[must_use]
     pub fn settles_in(&self) -> Duration {
         let serves = self.serves.lock().unwrap_or_else(PoisonError::into_inner);
         CALLS.saturating_sub(serves.elapsed())
     }
 
-    /// Notes that minions and standbys can call from now on.
+    /// Records that minions and standbys can connect from now on.
     pub fn serves(&self) {
         *self.serves.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
     }
 
-    /// Refuses to begin something that changes a host or the cluster.
+    /// Refuses to start something that changes a host or the cluster.
     ///
     /// # Errors
     /// This master is isolated.
@@ -219,13 +224,14 @@ fn reason(seen: &Surroundings, is_new: bool) -> String {
     )
 }
 
-/// True while the master of this directory is isolated, as far as it has noted.
+/// Returns whether the master of this directory has recorded that it is isolated.
 #[must_use]
 pub fn is_noted(state_dir: &Path) -> bool {
     state_dir.join(ISOLATED).exists()
 }
 
-/// Notes the operator's word that there is no other master, which counts until a standby follows.
+/// Records the operator's confirmation that there is no other master, which counts until a standby
+/// follows.
 ///
 /// # Errors
 /// The file system's reason.
@@ -274,7 +280,7 @@ mod tests {
             assert!(refused.contains(part), "{refused}");
         }
         assert!(is_noted(directory.path()));
-        // One comes back.
+        // One minion reconnects.
         isolation.look(Steady(5 + AFTER), seen(Some(1000), 4, 2));
         isolation.check("a highstate").unwrap();
         assert!(!is_noted(directory.path()));
@@ -290,7 +296,8 @@ mod tests {
             standbys: 0,
             ..seen(Some(0), 4, 1)
         };
-        // Half of the minions; a standby; a cluster without standbys; the first host of one that is made.
+        // Half of the minions; a standby; a cluster without standbys; the first host of a new
+        // cluster.
         for seen in [
             seen(Some(0), 4, 2),
             seen(None, 4, 1),
@@ -316,7 +323,7 @@ mod tests {
         assert!(!is_noted(directory.path()));
         isolation.look(now, lost);
         isolation.check("a highstate").unwrap();
-        // Also after a restart of the master.
+        // The same after a restart of the master.
         let isolation = Isolation::new(directory.path());
         isolation.look(Steady(0), lost);
         isolation.look(now, lost);
@@ -350,7 +357,7 @@ mod tests {
             isolation.look(Steady(1), back);
             isolation.check("a highstate").unwrap();
             assert!(!is_noted(directory.path()) && !isolation.is_new());
-            // What it knows it knows for a minute.
+            // The finding stays valid for a minute.
             isolation.look(Steady(2), lost);
             isolation.check("a highstate").unwrap();
         }
@@ -363,7 +370,7 @@ mod tests {
         isolation.all_have_answered(false);
         isolation.look(Steady(1 + AFTER), lost);
         isolation.check("a highstate").unwrap_err();
-        // The operator's word.
+        // The operator's confirmation.
         new();
         act_alone(directory.path()).unwrap();
         let isolation = Isolation::new(directory.path());

@@ -1,9 +1,9 @@
 //! The shared parts of the master: configuration, clock, store, certificate authorities, declared
-//! state, connections and events, over which the other crates of the master do their work.
+//! state, connections and events, on which the other crates of the master are built.
 //!
 //! - Inputs: the configuration, the operator's documents in `/etc/halite`, the open store.
 //! - Outputs: an [`app::App`], and the declared state as a [`declared::Snapshot`].
-//! - It knows nothing of jobs, Kubernetes, orchestration or the services.
+//! - It does not depend on jobs, Kubernetes, orchestration or the services.
 
 pub mod app;
 pub mod board;

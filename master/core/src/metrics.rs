@@ -63,7 +63,7 @@ impl Metrics {
         registry.register("returns", "Returns of minions stored", self.returns.clone());
         let mut out = String::new();
         // Writing to a String fails only if a metric cannot be encoded; the metrics before it are
-        // still right.
+        // still correct.
         if let Err(error) = text::encode(&mut out, &registry) {
             tracing::error!(%error, "cannot encode the metrics");
         }
@@ -80,7 +80,7 @@ pub async fn serve(address: SocketAddr, metrics: Arc<Metrics>) -> std::io::Resul
     serve_on(listener, metrics).await
 }
 
-/// As [`serve`], on an open port.
+/// Like [`serve`], on an open port.
 ///
 /// # Errors
 /// The port fails.

@@ -1,6 +1,5 @@
-//! The operator that `halite-master init` makes on the master's host: root, who
-//! holds the CAs there. So a new key in that place is the way back in when all administrators are
-//! lost.
+//! The operator that `halite-master init` creates on the master's host: root, who has the CAs
+//! there. So a new key in that place restores access when all administrators are lost.
 
 use halite_errors::chain;
 use halite_proto::identity::Kind;
@@ -10,11 +9,11 @@ use halite_store::{Audit, Millis, Operator, Store, StoreError};
 
 use crate::config::Config;
 
-/// The certificate, below the directory of the configuration.
+/// The certificate, below the configuration directory.
 const CERTIFICATE: &str = "operator/operator.crt";
 
-/// The fingerprint of the key that `halite-master init` made for this operator; none when it made
-/// none.
+/// The fingerprint of the key that `halite-master init` created for this operator; `None` if it
+/// created none.
 pub fn fingerprint(config: &Config, name: &str) -> Option<String> {
     let (own, fingerprint) = read(config)?;
     (own == name).then_some(fingerprint)
@@ -29,14 +28,14 @@ fn read(config: &Config) -> Option<(String, String)> {
     (identity.kind() == Kind::Operator).then_some((name, found.fingerprint))
 }
 
-/// Makes an administrator of the operator that `halite-master init` made, when it is unknown, or
-/// was revoked with another key. A revoked key stays out.
+/// Makes the operator of `halite-master init` an administrator if it is unknown, or was revoked
+/// with another key. A revoked key stays out.
 pub async fn admit_own_operator(config: &Config, store: &Store, now: Millis) {
     let Some((name, fingerprint)) = read(config) else {
         return;
     };
     if let Err(error) = admit(store, &name, fingerprint, now).await {
-        // The master must run all the more: the others may come in.
+        // The master must run all the more: the other administrators may still connect.
         tracing::error!(
             operator = name,
             error = chain(&error),

@@ -1,4 +1,4 @@
-//! The answer to a request that is not fulfilled: its kind, for programs, and its text, for people.
+//! The answer to a request that is not fulfilled, with a kind for programs and a text for people.
 
 use halite_document::Problem;
 use halite_errors::chain;
@@ -10,14 +10,14 @@ use halite_store::StoreError;
 /// The kind of a refusal; it decides the gRPC status and the exit code of `ctl`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RefusalKind {
-    /// The request is wrong in itself, whatever the state of the cluster.
+    /// The request itself is wrong, whatever the state of the cluster.
     Invalid,
     /// The named object does not exist.
     NotFound,
     /// The caller may not do this.
     Denied,
-    /// The request contradicts the present state: the object exists already, is busy, or `--force`
-    /// is missing.
+    /// The request contradicts the current state: the object already exists or is busy, or
+    /// `--force` is missing.
     Conflict,
     /// The same request may succeed later.
     Unavailable,
@@ -25,7 +25,7 @@ pub enum RefusalKind {
     Internal,
 }
 
-/// A refused request: what is wrong, where, and the remedy.
+/// A refused request with the problem, its place and the remedy.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct Refusal {
@@ -36,7 +36,7 @@ pub struct Refusal {
 }
 
 impl Refusal {
-    /// A refusal of this kind.
+    /// Creates a refusal of this kind.
     pub fn new(kind: RefusalKind, message: impl Into<String>) -> Self {
         Self {
             kind,
@@ -44,32 +44,33 @@ impl Refusal {
         }
     }
 
-    /// A refusal of kind [`RefusalKind::Invalid`].
+    /// Creates a refusal of kind [`RefusalKind::Invalid`].
     pub fn invalid(message: impl Into<String>) -> Self {
         Self::new(RefusalKind::Invalid, message)
     }
 
-    /// A refusal of kind [`RefusalKind::NotFound`].
+    /// Creates a refusal of kind [`RefusalKind::NotFound`].
     pub fn not_found(message: impl Into<String>) -> Self {
         Self::new(RefusalKind::NotFound, message)
     }
 
-    /// A refusal of kind [`RefusalKind::Denied`].
+    /// Creates a refusal of kind [`RefusalKind::Denied`].
     pub fn denied(message: impl Into<String>) -> Self {
         Self::new(RefusalKind::Denied, message)
     }
 
-    /// A refusal of kind [`RefusalKind::Conflict`].
+    /// Creates a refusal of kind [`RefusalKind::Conflict`].
     pub fn conflict(message: impl Into<String>) -> Self {
         Self::new(RefusalKind::Conflict, message)
     }
 
-    /// A refusal of kind [`RefusalKind::Internal`].
+    /// Creates a refusal of kind [`RefusalKind::Internal`].
     pub fn internal(message: impl Into<String>) -> Self {
         Self::new(RefusalKind::Internal, message)
     }
 
-    /// One refusal with all problems of the operator's documents or of the state tree, a line each.
+    /// Creates one refusal with all problems of the operator's documents or of the state tree, one
+    /// on each line.
     #[must_use]
     pub fn from_problems(problems: &[Problem]) -> Self {
         let texts: Vec<String> = problems.iter().map(ToString::to_string).collect();

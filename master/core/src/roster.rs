@@ -1,5 +1,5 @@
-//! The standbys as the master sees them: who has all of it, who is behind, and since when the master
-//! is alone.
+//! The standbys from the master's point of view: their state and lag, and the time since which the
+//! master is alone.
 
 pub mod budget;
 
@@ -15,7 +15,7 @@ use self::budget::Budget;
 /// The state of a standby.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum State {
-    /// It is taking a base, or what it missed: no commit waits for it yet.
+    /// It is copying a base, or the changes that it missed: no commit waits for it yet.
     Copying,
     /// Each commit is on its disk before it is answered.
     Following,
@@ -24,7 +24,7 @@ pub enum State {
 }
 
 impl State {
-    /// The word for operators.
+    /// The word for this state in output.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -40,11 +40,11 @@ impl State {
 pub struct Seen {
     /// The state.
     pub state: State,
-    /// The time at which it got into this state.
+    /// The time of the last change of the state.
     pub since: Millis,
-    /// Bytes that were sent and are not known to be on its disk.
+    /// Bytes that were sent but are not yet known to be on its disk.
     pub lag: u64,
-    /// Why it is gone; otherwise empty.
+    /// The reason why it is gone; otherwise empty.
     pub reason: String,
 }
 
@@ -61,7 +61,7 @@ struct Inner {
     /// The budgets of standbys, which outlive their streams.
     budgets: BTreeMap<String, Arc<Mutex<Budget>>>,
     numbers: u64,
-    /// Since when no standby follows; none while one does.
+    /// The time since which no standby follows; `None` while one does.
     alone_since: Option<Millis>,
 }
 
@@ -85,7 +85,7 @@ impl Roster {
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {
-        // Nothing panics while holding the lock.
+        // No code panics while it holds the lock.
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -108,26 +108,26 @@ impl Roster {
             .collect()
     }
 
-    /// The time at which the master has started.
+    /// The time of the master's start.
     #[must_use]
     pub fn started(&self) -> Millis {
         self.started
     }
 
-    /// Since when no standby follows; none while one does.
+    /// The time since which no standby follows; `None` while one does.
     #[must_use]
     pub fn alone_since(&self) -> Option<Millis> {
         self.inner().alone_since
     }
 
-    /// The time for which a standby may delay commits.
+    /// The budget of time for which a standby may delay commits.
     pub fn budget(&self, name: &str) -> Arc<Mutex<Budget>> {
         let mut inner = self.inner();
         Arc::clone(inner.budgets.entry(name.to_owned()).or_default())
     }
 
-    /// Adds a stream of a standby, which counts its lag; answers with its number. An older stream
-    /// of it ends.
+    /// Adds a stream of a standby, which counts its lag; returns its number. An older stream of the
+    /// same standby ends.
     pub fn enter(&self, name: &str, lag: Arc<AtomicU64>, now: Millis) -> u64 {
         let mut inner = self.inner();
         inner.numbers += 1;
@@ -152,12 +152,12 @@ impl Roster {
         number
     }
 
-    /// Notes the task of a stream, which ends when a newer stream of the standby enters.
+    /// Records the task of a stream, which ends when a newer stream of the standby enters.
     pub fn set_task(&self, name: &str, number: u64, task: AbortHandle) {
         self.change(name, number, |entry| entry.task = Some(task));
     }
 
-    /// Ends all streams, because this master hands over: each standby calls again.
+    /// Ends all streams because this master hands over: each standby connects again.
     pub fn end_streams(&self) {
         for entry in self.inner().entries.values_mut() {
             if let Some(task) = entry.task.take() {
@@ -166,7 +166,7 @@ impl Roster {
         }
     }
 
-    /// Notes the state of a stream, unless a newer one has replaced it.
+    /// Records the state of a stream, unless a newer stream has replaced it.
     pub fn set(&self, name: &str, number: u64, state: State, reason: &str, now: Millis) {
         self.change(name, number, |entry| {
             entry.seen = Seen {
@@ -210,7 +210,11 @@ mod tests {
         let roster = Roster::new(1);
         assert_eq!(roster.alone_since(), Some(1));
         let first = roster.enter("cp-2", Arc::default(), 2);
-        assert_eq!(roster.alone_since(), Some(1), "it has not all of it yet");
+        assert_eq!(
+            roster.alone_since(),
+            Some(1),
+            "it does not have everything yet"
+        );
         roster.set("cp-2", first, State::Following, "", 3);
         assert_eq!(roster.alone_since(), None);
         let other = roster.enter("cp-3", Arc::default(), 4);

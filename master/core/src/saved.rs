@@ -1,5 +1,5 @@
 //! The files that another host needs to become the master, in addition to the store: the operator's
-//! documents and states, CAs and keys, trust, revocations. Backups and standbys have them.
+//! documents and states, CAs and keys, trust, revocations. Backups and standbys contain them.
 
 use std::path::{Path, PathBuf};
 use std::{fs, io};
@@ -7,7 +7,7 @@ use std::{fs, io};
 use crate::config::Config;
 use crate::refusal::Refusal;
 
-/// Names in the operator's directory that each host makes by itself.
+/// Names in the operator's directory that each host creates by itself.
 pub const MADE_AGAIN: [&str; 5] = [
     "master.yaml",
     "masters",
@@ -21,17 +21,17 @@ const STATE: [&str; 5] = ["ca", "sa.key", "sa.pub", REVOKED, LAST_VALID];
 pub const REVOKED: &str = "store.db.revoked";
 /// The directory of the last valid documents.
 pub const LAST_VALID: &str = "last-valid";
-/// The place of the operator's directory among the saved files.
+/// The operator's directory among the saved files.
 pub const CONFIG_PLACE: &str = "config";
-/// The place of the master's directory among them.
+/// The master's directory among the saved files.
 pub const STATE_PLACE: &str = "state";
-/// Directories in directories: a link may lead to one above it.
+/// Maximum nesting of directories: a link may lead to a parent directory.
 const DEEPEST: usize = 32;
 
-/// Files by their place among the saved ones: `config/…` or `state/…`.
+/// Files by their path among the saved ones: `config/…` or `state/…`.
 pub type Files = Vec<(String, PathBuf)>;
 
-/// The files, and the directories in which they were looked for.
+/// The files, and the directories that were searched for them.
 #[derive(Debug, Default)]
 pub struct Listing {
     /// The files.
@@ -48,7 +48,7 @@ pub fn files(config: &Config) -> Result<Files, Refusal> {
     Ok(list(config)?.files)
 }
 
-/// Lists the files, and the directories in which they were looked for.
+/// Lists the files, and the directories that were searched for them.
 ///
 /// # Errors
 /// A directory cannot be read.
@@ -73,7 +73,7 @@ fn collect(
     let cannot = |error: io::Error| unreadable(directory, &error);
     if depth > DEEPEST {
         return Err(Refusal::invalid(format!(
-            "cannot save {}: more than {DEEPEST} directories are in each other; is there a link to one above it?",
+            "cannot save {}: more than {DEEPEST} nested directories; is there a link to a parent directory?",
             directory.display()
         )));
     }
@@ -103,21 +103,21 @@ fn collect(
     Ok(())
 }
 
-/// Adds a file, or the files in a directory. What is neither is left out: a lock or a pipe has no
+/// Adds a file, or the files in a directory. Everything else is skipped: a lock or a pipe has no
 /// content.
 fn add(path: &Path, name: String, depth: usize, listing: &mut Listing) -> Result<(), Refusal> {
     match fs::metadata(path) {
         Ok(found) if found.is_dir() => collect(path, &name, &[], depth + 1, listing)?,
         Ok(found) if found.is_file() => listing.files.push((name, path.to_owned())),
         Ok(_) => {}
-        // Gone since it was listed, or a link that leads nowhere.
+        // Removed since it was listed, or a dangling link.
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         Err(error) => return Err(unreadable(path, &error)),
     }
     Ok(())
 }
 
-/// The error of a file that cannot be read.
+/// Creates the error of an unreadable file.
 pub fn unreadable(path: &Path, error: &io::Error) -> Refusal {
     Refusal::internal(format!("cannot save {}: {error}", path.display()))
 }

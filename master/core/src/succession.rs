@@ -1,5 +1,5 @@
-//! The end of a master that was replaced: it hears of a higher epoch than its own, notes that on
-//! disk, and serves no longer.
+//! The end of a replaced master: it hears of a higher epoch than its own, records that on disk, and
+//! stops serving.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -11,36 +11,36 @@ use tokio::sync::watch;
 
 use crate::ca::files;
 
-/// A master that was replaced by another one.
+/// A master that another one replaced.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "this master has the epoch {own} and was replaced: {witness} has heard of a master with the epoch {heard}. It serves no \
-     longer, so that no host gets two orders. `ctl master list` on another control plane shows the master; this host becomes \
+    "this master has the epoch {own} and was replaced: {witness} has heard of a master with the epoch {heard}. It no longer \
+     serves, so that no host gets two orders. `ctl master list` on another control plane shows the master; this host becomes \
      a standby with its next highstate. If there is no such master, `ctl master promote --force --cluster NAME` makes this \
      host the master's again"
 )]
 pub struct Replaced {
     /// The epoch of this master.
     pub own: u64,
-    /// The other one: higher, or the same with another holder.
+    /// The other epoch: higher, or equal with another holder.
     pub heard: u64,
-    /// The minion or standby that said so.
+    /// The minion or standby that reported it.
     pub witness: String,
 }
 
 /// The reason why a master does not serve a host that claims a higher epoch.
 #[derive(Debug, thiserror::Error)]
 pub enum Claimed {
-    /// The claim is believed: the master stops.
+    /// The claim is proven: the master stops.
     #[error(transparent)]
     Replaced(#[from] Replaced),
-    /// It is not believed, because anyone could have said it.
+    /// The claim is not proven, because any host could make it.
     #[error(
         "cannot believe that {witness} has heard of a master with the epoch {heard}: it does not show a signature of this \
          cluster's CA; if the host is trusted, enrol it again (halite-minion enrol --force), otherwise reject its key"
     )]
     Unproven {
-        /// The epoch that it claims.
+        /// The claimed epoch.
         heard: u64,
         /// The minion or standby.
         witness: String,
@@ -50,7 +50,7 @@ pub enum Claimed {
 /// The reason why a master does not start.
 #[derive(Debug, thiserror::Error)]
 pub enum NotStarted {
-    /// It was replaced before.
+    /// The master was replaced before.
     #[error(transparent)]
     Replaced(#[from] Replaced),
     /// The record cannot be read.
@@ -64,7 +64,7 @@ pub enum NotStarted {
         /// The reason.
         source: io::Error,
     },
-    /// The record has something else than an epoch and a witness.
+    /// The content of the record is not an epoch and a witness.
     #[error(
         "cannot parse {}, so it is not known whether another master has replaced this one; if none has (`ctl master list` on \
          the other control planes), remove the file", .0.display()
@@ -72,14 +72,14 @@ pub enum NotStarted {
     Damaged(PathBuf),
 }
 
-/// What this master has heard of others.
+/// The news of other masters.
 pub struct Succession {
     own: Epoch,
     /// The certificate of the CA that signs epochs, PEM.
     ca_pem: String,
     mark: PathBuf,
     replaced: watch::Sender<Option<Replaced>>,
-    /// This master hands over: it is to stop.
+    /// `true` once this master hands over and must stop.
     hands_over: watch::Sender<bool>,
 }
 
@@ -87,10 +87,10 @@ fn mark(state_dir: &Path) -> PathBuf {
     state_dir.join("replaced")
 }
 
-/// Refuses the start of a master that was replaced before.
+/// Refuses the start of a master that was already replaced.
 ///
 /// # Errors
-/// It was replaced by one of a higher epoch, or it is not known whether.
+/// A master with a higher epoch replaced it, or the record is unreadable.
 pub fn check(state_dir: &Path, own: u64) -> Result<(), NotStarted> {
     let mark = mark(state_dir);
     let text = match std::fs::read_to_string(&mark) {
@@ -101,7 +101,7 @@ pub fn check(state_dir: &Path, own: u64) -> Result<(), NotStarted> {
     let parts = text.trim().split_once(' ');
     let noted = parts.and_then(|(heard, witness)| Some((heard.parse::<u64>().ok()?, witness)));
     let (heard, witness) = noted.ok_or(NotStarted::Damaged(mark))?;
-    // The same number with another holder ends it, too.
+    // The same number with another holder also ends it.
     if heard < own {
         return Ok(());
     }
@@ -112,7 +112,7 @@ pub fn check(state_dir: &Path, own: u64) -> Result<(), NotStarted> {
     }))
 }
 
-/// Forgets that the master of this host was replaced: it is the master again.
+/// Removes the record of a replacement, because this host has the master again.
 ///
 /// # Errors
 /// The record cannot be removed.
@@ -131,7 +131,7 @@ fn unproven(heard: u64, witness: &str) -> Claimed {
 }
 
 impl Succession {
-    /// A master with this epoch, in a cluster whose epochs this CA signs.
+    /// Creates the record of a master with this epoch, in a cluster whose epochs this CA signs.
     #[must_use]
     pub fn new(state_dir: &Path, own: Epoch, ca_pem: &str) -> Self {
         Self {
@@ -143,11 +143,12 @@ impl Succession {
         }
     }
 
-    /// Begins the only hand-over of this life of the master: `write` puts its note on the disk, and then
-    /// the master stops. Answers false, and writes nothing, when one has begun.
+    /// Starts the only hand-over in this life of the master: `write` stores its record on disk, and
+    /// then the master stops. Returns `false`, and writes nothing, if a hand-over has already
+    /// started.
     ///
     /// # Errors
-    /// The note cannot be written; then none has begun.
+    /// The record cannot be written; then no hand-over has started.
     pub fn hand_over<E>(&self, write: impl FnOnce() -> Result<(), E>) -> Result<bool, E> {
         let mut written = Ok(false);
         self.hands_over.send_if_modified(|begun| {
@@ -162,7 +163,7 @@ impl Succession {
 
     /// Waits until this master hands over.
     pub async fn hands_over(&self) {
-        // The sender is in `self`.
+        // `self` owns the sender.
         let _ = self.hands_over.subscribe().wait_for(|begun| *begun).await;
     }
 
@@ -172,11 +173,12 @@ impl Succession {
         &self.own
     }
 
-    /// Takes what a minion or standby says of the highest epoch of which it has heard: a number in protocol 1, and the evidence.
+    /// Checks a minion's or standby's claim of the highest known epoch: a number in protocol 1, and
+    /// the evidence.
     ///
     /// # Errors
-    /// The evidence is for a master that takes this one's place: it stops. Or a higher epoch is claimed without
-    /// evidence: then only the caller is refused.
+    /// The evidence proves a master that takes this one's place, which therefore stops. Or a higher
+    /// epoch is claimed without evidence: then only the caller is refused.
     pub fn hear_claim(
         &self,
         number: u64,
@@ -189,14 +191,14 @@ impl Succession {
         if claimed.rank() <= self.own.rank() {
             return Ok(());
         }
-        // The store of no master has a higher one.
+        // No master's store has a higher epoch.
         if claimed.number > HIGHEST || !claimed.is_proven(&self.ca_pem) {
             return Err(unproven(claimed.number, witness));
         }
         Ok(self.hear(claimed.number, &claimed.holder, witness)?)
     }
 
-    /// What a host of protocol 1 says, which has no evidence.
+    /// Checks the claim of a host with protocol 1, which has no evidence.
     fn check_number(&self, number: u64, witness: &str) -> Result<(), Claimed> {
         if number <= self.own.number {
             return Ok(());
@@ -204,10 +206,10 @@ impl Succession {
         Err(unproven(number, witness))
     }
 
-    /// Takes the epoch of a master that has answered this one, or that was proven.
+    /// Handles the epoch of another master that has answered this one, or that was proven.
     ///
     /// # Errors
-    /// It is higher than this master's: the master stops.
+    /// The epoch is higher than this master's, which therefore stops.
     pub fn hear(&self, heard: u64, holder: &str, witness: &str) -> Result<(), Replaced> {
         if (heard, holder) <= self.own.rank() {
             return Ok(());
@@ -219,10 +221,10 @@ impl Succession {
         };
         if self.replaced.borrow().is_none() {
             if let Err(error) = files::write(&self.mark, &format!("{heard} {witness}\n"), 0o600) {
-                // It stops all the same; after a start it hears of the epoch again.
+                // The master stops anyway; after a restart it hears of the epoch again.
                 tracing::error!(
                     error = chain(&error),
-                    "cannot note that this master was replaced"
+                    "cannot record that this master was replaced"
                 );
             }
             self.replaced.send_replace(Some(replaced.clone()));
@@ -236,7 +238,7 @@ impl Succession {
         let found = replaced.wait_for(Option::is_some).await;
         match found.ok().and_then(|found| found.clone()) {
             Some(found) => found,
-            // The sender is in `self`.
+            // `self` owns the sender.
             None => std::future::pending().await,
         }
     }

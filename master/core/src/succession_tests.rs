@@ -1,15 +1,15 @@
-//! Of two masters one stops, and no host stops one by what it says alone.
+//! Of two masters one stops, and no host can stop one by its mere claim.
 
 use super::*;
 use crate::ca::{Cas, HALITE};
 use crate::clock::{Clock as _, SystemClock};
 
-/// The CAs of a cluster.
+/// Creates the CAs of a cluster.
 fn cas(directory: &Path) -> Cas {
     Cas::create_or_load(directory, "prod", SystemClock.now()).unwrap()
 }
 
-/// What a master with the epoch 3 has heard.
+/// A master with the epoch 3.
 fn third(directory: &Path, cas: &Cas) -> Succession {
     let own = cas.sign_epoch(3, "cp-1-11").unwrap();
     Succession::new(directory, own, cas.certificate_pem(HALITE).unwrap())
@@ -72,12 +72,12 @@ fn a_claim_without_evidence_ends_no_master() {
         let refused = refused.unwrap_err();
         assert!(matches!(refused, Claimed::Unproven { .. }), "{refused}");
     }
-    // As a minion of protocol 1 says it.
+    // The claim as a minion of protocol 1 makes it.
     let refused = own.hear_claim(4, None, "minion:a").unwrap_err();
     assert!(matches!(refused, Claimed::Unproven { .. }), "{refused}");
     assert!(refused.to_string().contains("minion:a"), "{refused}");
     own.hear_claim(3, None, "minion:a").unwrap();
-    // What is not higher says nothing, whoever has signed it.
+    // An epoch that is not higher changes nothing, no matter which master signed it.
     own.hear_claim(0, Some(&changed(2, "cp-9")), "minion:a")
         .unwrap();
     check(directory.path(), 3).unwrap();
@@ -100,7 +100,7 @@ fn a_claim_of_an_impossible_epoch_ends_no_master() {
 
 #[test]
 fn evidence_of_any_epoch_that_a_store_can_have_ends_the_master() {
-    // A promotion, a restore, and one with a clock that was far ahead.
+    // A promotion, a restore, and a master whose clock was far ahead.
     for heard in [4, 1_800_000_000, 1 << 40] {
         let directory = tempfile::tempdir().unwrap();
         let cas = cas(directory.path());
@@ -124,7 +124,7 @@ fn of_two_masters_with_the_same_epoch_the_same_one_stops_on_each_side() {
     there.hear(low.number, &low.holder, "the other").unwrap();
     let here = Succession::new(directory.path(), low, ca_pem);
     here.hear_claim(0, Some(&high), "standby:cp-3").unwrap_err();
-    // It stays so after a restart, until a promotion raises the epoch.
+    // The refusal survives a restart, until a promotion raises the epoch.
     check(directory.path(), 3).unwrap_err();
     check(directory.path(), 4).unwrap();
 }

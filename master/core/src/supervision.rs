@@ -1,4 +1,4 @@
-//! Background tasks that go on whatever happens in them.
+//! Background tasks that continue after any failure.
 
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
@@ -6,16 +6,16 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 
-/// The pause before a task starts again.
+/// The pause before a task restarts.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Runs a task that has no end. One that panics or ends all the same is logged and started again.
+/// Runs an endless task. If it panics or ends nevertheless, it is logged and restarted.
 pub async fn supervise<F: Future>(name: &str, start: impl Fn() -> F) {
     loop {
         match AssertUnwindSafe(start()).catch_unwind().await {
-            Ok(_) => tracing::error!(task = name, "a background task ended: starting it again"),
+            Ok(_) => tracing::error!(task = name, "a background task ended: restarting it"),
             // The panic itself is on standard error.
-            Err(_) => tracing::error!(task = name, "a background task panicked: starting it again"),
+            Err(_) => tracing::error!(task = name, "a background task panicked: restarting it"),
         }
         tokio::time::sleep(PAUSE).await;
     }
@@ -43,7 +43,7 @@ mod tests {
             }
         };
         tokio::select! {
-            () = supervise("test", start) => unreachable!("it has no end"),
+            () = supervise("test", start) => unreachable!("the task never ends"),
             () = works.notified() => {}
         }
         assert_eq!(starts.load(Ordering::SeqCst), 3);

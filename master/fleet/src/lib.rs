@@ -1,4 +1,4 @@
-//! The minions of the master: the keys by which they come in, the low states that are compiled for
+//! The minions of the master: the keys with which they enrol, the low states that are compiled for
 //! them, the jobs that they run, and the files that a job may fetch.
 //!
 //! - Inputs: requests for jobs and keys, messages of minions.

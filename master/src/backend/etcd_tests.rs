@@ -227,7 +227,10 @@ fn steps_ask_and_change_the_members_and_only_one_run_holds_the_lock() {
     // Only a host with the role becomes a member.
     let (retcode, data) = orchestrate(&life, "orchestrate.join", &json!({"node": "worker-1"}));
     assert_eq!(retcode, 1, "{data}");
-    assert!(data.contains("worker-1 has not the role etcd"), "{data}");
+    assert!(
+        data.contains("worker-1 does not have the role etcd"),
+        "{data}"
+    );
 }
 
 #[test]

@@ -292,7 +292,7 @@ fn what_cannot_be_upgraded_to_is_refused_with_the_reason() {
     for (wanted, reason) in [
         (
             "0.4.0",
-            "it has Kubernetes v1.37.0, and this cluster v1.36.4",
+            "it has Kubernetes v1.37.0, and this cluster has v1.36.4",
         ),
         ("1.37.0", "upgrades within 1.36"),
         ("0.2.0", "Kubernetes v1.36.3 is older than v1.36.4"),

@@ -143,10 +143,10 @@ fn a_return_that_finds_no_room_is_not_acknowledged_and_taken_later() {
         };
         let limit = life.store.limit_pages(None).await;
         let refusal = hand_in().await.unwrap_err();
-        assert!(refusal.message.contains("no room"), "{refusal}");
+        assert!(refusal.message.contains("out of space"), "{refusal}");
         assert!(messages.try_recv().is_err(), "not stored, so not acknowledged");
         let refusal = life.backend.run("root", request(&large)).await.map(|_| ()).unwrap_err();
-        assert!(refusal.message.contains("Make room"), "{refusal}");
+        assert!(refusal.message.contains("Free space"), "{refusal}");
         assert!(life.backend.status().await.is_ok(), "looking still works");
 
         let asked = messages.try_recv().unwrap().body;

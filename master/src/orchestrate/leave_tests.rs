@@ -162,7 +162,7 @@ fn a_control_plane_leaves_etcd_before_its_host_is_touched() {
         &json!({"node": "cp-3", "dead": true, "force": true, "cluster": "test"}),
     );
     assert_eq!(retcode, 1, "{data}");
-    assert!(data.contains("nothing forces it"), "{data}");
+    assert!(data.contains("--force does not override this"), "{data}");
 }
 
 /// Its host is on, and the member's data are lost.

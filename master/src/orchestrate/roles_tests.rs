@@ -60,7 +60,7 @@ fn the_document_has_the_new_roles_and_all_else_that_it_had() {
             &["worker", "etcd"],
             "`etcd` without `control-plane`",
         ),
-        ("worker-1", &["frontend"], "no Kubernetes node any more"),
+        ("worker-1", &["frontend"], "no longer be a Kubernetes node"),
         ("worker-9", &["worker"], "there is no node worker-9"),
         (
             "bootstrap-1",

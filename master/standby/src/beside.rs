@@ -1,7 +1,8 @@
 //! The files beside the store that have changed since they were sent.
 //!
-//! A commit is answered when the standby has the documents that were written before it. So each commit asks
-//! the kernel if one has changed, which costs one call; only then each file is inspected.
+//! A commit is answered once the standby has the documents that were written before it. So each
+//! commit asks the kernel whether one has changed, which costs one call; only then is each file
+//! inspected.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
@@ -15,37 +16,37 @@ use halite_core::saved;
 use halite_core::saved::{Listing, REVOKED, STATE_PLACE};
 use halite_proto::v1::StandbyFile;
 
-/// The largest file: a message has a limit, and documents are small.
+/// Size limit of a file: messages have a limit, and documents are small.
 const LARGEST: u64 = 32 << 20;
 
 /// A file beside the store that cannot be sent.
 #[derive(Debug, thiserror::Error)]
 pub enum BesideError {
-    /// It cannot be read.
+    /// The file cannot be read.
     #[error(transparent)]
     File(#[from] Refusal),
-    /// It is no document.
+    /// The file is too large for a document.
     #[error("{} is too large for a standby: at most 32 MiB", .0.display())]
     Large(PathBuf),
 }
 
-/// What a file looked like when it was sent.
+/// Size, times and mode of a file when it was sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Stamp(u64, u64, i64, i64, u32);
 
-/// The files beside the store, as they were sent.
+/// The files beside the store, as last sent.
 pub struct Beside {
     config: Config,
     sent: BTreeMap<String, Stamp>,
-    /// The kernel's list of changes in these directories, as they were found last.
+    /// The kernel's list of changes in the directories found last.
     watch: Changes,
     directories: Vec<PathBuf>,
-    /// The generation of the directories that was sent; none when a change of theirs might be missed.
+    /// The generation of the directories that was sent; `None` if a change might be missed.
     as_of: Option<Generation>,
 }
 
 impl Beside {
-    /// No file was sent yet.
+    /// Creates the list without any sent file.
     pub fn new(config: Config) -> Self {
         Self {
             directories: directories(&config, &[]),
@@ -56,13 +57,14 @@ impl Beside {
         }
     }
 
-    /// The files that have changed since the last call, whole, and those that are gone.
+    /// The files that have changed since the last call, with their whole content, and the removed
+    /// ones.
     ///
     /// # Errors
     /// A file or directory cannot be read.
     pub fn changes(&mut self) -> Result<Vec<StandbyFile>, BesideError> {
-        // In this order: what changes after the question is of a later generation, and what changed before
-        // is found. A directory that was replaced is watched again.
+        // In this order: changes after the query belong to a later generation, and changes before
+        // it are found. A directory that was replaced is watched again.
         self.watch.watch(&self.directories);
         let as_of = self.watch.generation();
         let Listing { files, directories } = saved::list(&self.config)?;
@@ -90,8 +92,8 @@ impl Beside {
         Ok(changes)
     }
 
-    /// The files that a commit may follow, as far as they have changed: documents and CAs, and the record of
-    /// revocations, which must be on a standby before the store has what it says.
+    /// The changed files that a commit may depend on: documents and CAs, and the record of
+    /// revocations, which must be on a standby before the store has the revocations.
     ///
     /// # Errors
     /// A file or directory cannot be read.
@@ -120,7 +122,7 @@ impl Beside {
         let unreadable = |error: io::Error| BesideError::from(saved::unreadable(path, &error));
         let found = match fs::metadata(path) {
             Ok(found) => found,
-            // Gone since it was listed: the next call says so.
+            // Removed since it was listed: the next call reports it.
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
             Err(error) => return Err(unreadable(error)),
         };
@@ -153,12 +155,13 @@ impl Beside {
     }
 }
 
-/// The directories in which documents and CAs are or may be, the operator's first, from those that were
-/// listed: also one without a file, whose first file may come before the next commit.
+/// The directories that contain or may contain documents and CAs, the operator's first, chosen from
+/// the listed ones. Includes directories without a file, whose first file may arrive before the
+/// next commit.
 fn directories(config: &Config, listed: &[PathBuf]) -> Vec<PathBuf> {
     let documents = config.config_dir.as_path();
     let cas = config.state_dir.join("ca");
-    // Not the master's own directory: it changes with each commit, and the keys in it do not.
+    // Not the master's own directory: each commit changes it, but the keys in it never change.
     let is_watched =
         |directory: &Path| directory.starts_with(documents) || directory.starts_with(&cas);
     let mut found: BTreeSet<&Path> = listed
@@ -183,7 +186,7 @@ mod tests {
         files.iter().map(|file| file.path.as_str()).collect()
     }
 
-    /// The configuration of a master with these directories.
+    /// Creates the configuration of a master with these directories.
     fn config(directory: &Path) -> Config {
         let shown = directory.display();
         let text = format!(
@@ -203,7 +206,7 @@ mod tests {
         let mut beside = Beside::new(config);
         assert!(beside.changes().unwrap().is_empty());
         for (new, place) in [("a/b", "b"), ("a", "a"), ("", "top")] {
-            // One that has just been made is watched from the next commit on.
+            // A new directory is watched from the next commit on.
             for _ in 0..2 {
                 assert!(beside.before_commit().unwrap().is_empty());
             }
@@ -239,7 +242,7 @@ mod tests {
             paths(&beside.changes().unwrap()),
             ["config/cluster.yaml", "config/states/a/b/init.sls"]
         );
-        // The directories of the states are known now, and watched.
+        // The directories of the states are now known and watched.
         assert!(beside.before_commit().unwrap().is_empty());
         fs::write(state.join("sa.pub"), "a").unwrap();
         fs::write(state.join("store.db-wal"), "a").unwrap();

@@ -1,8 +1,8 @@
-//! The question of a host to the other hosts that are declared for the master: does one of them have it?
+//! Queries the other declared hosts of masters for another master.
 //!
-//! A master asks it that may have been off or is alone, a standby asks it every ten seconds, and a promotion
-//! before it changes anything. A master and a standby show different certificates, so neither is taken for
-//! the other one.
+//! A master that may have been off or is alone sends the query, a standby sends it every ten
+//! seconds, and a promotion before it changes anything. A master and a standby present different
+//! certificates, so neither is mistaken for the other.
 
 use std::io::ErrorKind;
 use std::path::Path;
@@ -20,10 +20,10 @@ use halite_store::epoch::HIGHEST;
 
 use super::session::{SessionError, identity};
 
-/// The longest wait for an answer: the start of the master waits for it.
+/// The timeout of an answer: the start of the master waits for it.
 const LIMIT: Duration = Duration::from_secs(3);
-/// The time since its master answered a standby until which that master counts as alive. A standby asks
-/// every ten seconds, and waits three for the answer.
+/// The time since a master's last answer to a standby until which it counts as alive. A standby
+/// asks every ten seconds, and waits three for the answer.
 pub const HEARD: Duration = Duration::from_secs(15);
 
 /// Another master.
@@ -31,38 +31,38 @@ pub const HEARD: Duration = Duration::from_secs(15);
 pub struct Other {
     /// Its address.
     pub address: String,
-    /// Its epoch, or the lowest that makes this master stop.
+    /// Its epoch, or the lowest epoch that makes this master stop.
     pub epoch: u64,
-    /// The holder of that epoch; empty if it does not count.
+    /// The holder of that epoch; empty if it is irrelevant.
     pub holder: String,
 }
 
-/// The master of which a standby has heard.
+/// The master that a standby follows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Followed {
     /// Its address.
     pub master: String,
-    /// The time since it answered the standby.
+    /// The time since its last answer to the standby.
     pub silent: Duration,
 }
 
 /// The answer of a standby.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StandsBy {
-    /// The address at which it was asked.
+    /// The address at which it was queried.
     pub address: String,
-    /// The name of its host, by its certificate.
+    /// The name of its host, from its certificate.
     pub host: String,
-    /// The highest epoch of which it has heard; without a signature where it has only the number.
+    /// The highest epoch of which it has heard; unsigned if it knows only the number.
     pub epoch: Epoch,
-    /// The master that has answered it; none since it started.
+    /// The master that answered it last; `None` if none has since its start.
     pub followed: Option<Followed>,
-    /// The time until which its copy is known to have everything (RFC 3339); empty without a copy.
+    /// The time up to which its copy is known to be complete (RFC 3339); empty without a copy.
     pub until: String,
 }
 
 impl StandsBy {
-    /// The master that acts as far as this standby knows.
+    /// The acting master according to this standby.
     #[must_use]
     pub fn hears(&self) -> Option<&Followed> {
         self.followed
@@ -71,14 +71,14 @@ impl StandsBy {
     }
 }
 
-/// What the other hosts have said.
+/// The answers of the other hosts.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Heard {
-    /// The master of the highest epoch, if one takes the place of this one.
+    /// The master with the highest epoch, if it replaces this one.
     pub other: Option<Other>,
     /// The hosts that stand by.
     pub standbys: Vec<StandsBy>,
-    /// The addresses of hosts that have said nothing: they are off, or the network is.
+    /// The addresses of hosts that did not answer: the host or the network is down.
     pub silent: Vec<String>,
 }
 
@@ -98,23 +98,23 @@ impl Heard {
 /// The answer of one host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Answer {
-    /// It has a master of this epoch.
+    /// The host has a master of this epoch.
     Master(Epoch),
-    /// A master that does not say its epoch to this host.
+    /// The host has a master that does not tell this host its epoch.
     Refused,
-    /// It hands its master over, and serves no more.
+    /// The host hands its master over, and no longer serves.
     Moved,
-    /// It stands by.
+    /// The host is a standby.
     Standby(StandsBy),
-    /// Nothing listens there.
+    /// No program listens on the port.
     NoMaster,
-    /// Nothing.
+    /// The host does not answer.
     Silent,
 }
 
-/// Asks the hosts at these addresses, all at once; answers with what each has said. `own` is the epoch of
-/// this master, or the highest of which this host has heard, and `minion` the directory of the identity of
-/// this host's minion.
+/// Queries the hosts at these addresses, all in parallel, and returns the answer of each. `own` is
+/// the epoch of this master, or the highest of which this host has heard, and `minion` the
+/// directory of the identity of this host's minion.
 ///
 /// # Errors
 /// This host's minion has no identity.
@@ -135,7 +135,8 @@ pub async fn answers(
     Ok(join_all(asked).await)
 }
 
-/// Asks the hosts at these addresses for masters that this one, of the epoch `own`, must not act beside.
+/// Queries the hosts at these addresses for masters beside which this one, with the epoch `own`,
+/// must not act.
 ///
 /// # Errors
 /// This host's minion has no identity.
@@ -150,9 +151,9 @@ pub async fn others(
             Answer::Refused | Answer::Moved => {
                 heard.note(address, own.number.saturating_add(1), String::new());
             }
-            // A master whose record of its epoch is damaged acts all the same: its number is not taken. Of two masters with
-            // the same epoch the holder decides, unless it is the same, as in a copy, or protocol 1 has none: then neither
-            // knows what the other has done.
+            // A master with a damaged epoch record acts nevertheless: its number is ignored. Of two
+            // masters with the same epoch the holder decides, unless the holders are equal, as in a
+            // copy, or protocol 1 has none: then neither knows what the other has done.
             Answer::Master(other) if other.number > HIGHEST || is_double(&other, own) => {
                 heard.note(address, own.number.saturating_add(1), String::new());
             }
@@ -167,12 +168,13 @@ pub async fn others(
     Ok(heard)
 }
 
-/// Returns whether another master has this one's epoch, and nothing says which of the two acts.
+/// Returns whether another master has this one's epoch, and the holder does not decide between
+/// them.
 fn is_double(other: &Epoch, own: &Epoch) -> bool {
     other.number == own.number && (other.holder.is_empty() || other.holder == own.holder)
 }
 
-/// The epoch in an answer: with its signature, or only the number.
+/// The epoch in an answer, with its signature or as a mere number.
 fn shown(reply: &mut CompareReply, ca: &str) -> Epoch {
     let evidence = reply.evidence.take();
     let proven = evidence.filter(|evidence| evidence.is_proven(ca));
@@ -198,14 +200,14 @@ async fn ask(address: &str, own: &Epoch, ca: &str, identity: &ClientIdentity) ->
             let mut reply = reply.into_inner();
             let epoch = shown(&mut reply, ca);
             if is_master {
-                // Its certificate shows that it is one, also of protocol 1.
+                // Its certificate proves that it is a master, also with protocol 1.
                 Answer::Master(epoch)
             } else {
                 Answer::Standby(stands_by(address, server.id(), epoch, reply))
             }
         }
-        // It has shown the certificate of a master of this cluster: it has cut this host off, or knows
-        // no such question.
+        // The host has presented the certificate of a master of this cluster: it has cut this host
+        // off, or does not know this call.
         Err(status) if is_master => {
             let reason = status.message();
             tracing::warn!(address, reason, "another master does not answer this host");
@@ -245,7 +247,7 @@ fn cuts_off(error: &ConnectError) -> bool {
     )
 }
 
-/// What the failure of a connection says.
+/// The answer that a failed connection implies.
 fn of_no_connection(error: &ConnectError) -> Answer {
     match error {
         ConnectError::Unreachable { source, .. }
@@ -275,7 +277,7 @@ mod tests {
         for (alert, lives) in [
             (MasterAlert::NotAdmitted, true),
             (MasterAlert::Expired, true),
-            // The host has had the master, and serves no more.
+            // The host had the master, and no longer serves.
             (MasterAlert::Moved, false),
             (MasterAlert::OtherCa, false),
         ] {

@@ -1,9 +1,9 @@
-//! A standby's copy of what the master has, on disk: the store's file, its log byte for byte, and the
+//! A standby's copy of the master's data on disk: the store's file, its log byte for byte, and the
 //! files beside it, all for root only.
 //!
-//! Each copy is a directory with a number. It counts from the moment in which it has `copy.json`,
-//! which is written last; the newest that has it is the copy, and the others are removed. So a base
-//! that was interrupted leaves the copy before it as it was.
+//! Each copy is a numbered directory. It is complete once it contains `copy.json`, which is written
+//! last; the newest complete one is the copy, and the others are removed. So an interrupted base
+//! leaves the previous copy unchanged.
 
 mod acknowledged;
 mod files;
@@ -29,7 +29,7 @@ use super::disk::{
 const STORE: &str = "store.db";
 const LOG: &str = "store.db-wal";
 const FACTS: &str = "copy.json";
-/// The mark of a copy that a promotion has begun to change.
+/// The mark of a copy that a promotion has started to change.
 const TOUCHED: &str = "promoted";
 
 /// The facts about a copy.
@@ -37,7 +37,7 @@ const TOUCHED: &str = "promoted";
 struct Facts {
     /// The epoch of the master that sent it.
     epoch: u64,
-    /// The end of the log that went into the store's file; it counts while there is no other log.
+    /// The end of the log that was written to the store's file; valid while there is no other log.
     #[serde(default)]
     log: Option<Place>,
 }
@@ -48,20 +48,22 @@ pub struct Copy {
     directory: PathBuf,
     facts: Facts,
     files: Files,
-    /// The place that was acknowledged last.
+    /// The position that was acknowledged last.
     acknowledged: Option<Place>,
     damage: Vec<Damage>,
-    /// The log as far as it is written; none while there is none.
+    /// The log as far as it is written; `None` while there is no log.
     chain: Option<Chain>,
-    /// The store's file, while a base comes.
+    /// The store's file, while a base is received.
     base: Option<Large>,
     log: Option<File>,
-    /// A promotion has begun to change it: it is no longer what a master had.
+    /// `true` once a promotion has started to change the copy, so that it no longer equals a
+    /// master's data.
     touched: bool,
 }
 
 impl Copy {
-    /// Says whether there is a whole copy. It changes nothing, so a standby may follow.
+    /// Returns whether there is a whole copy. It changes nothing, so a standby may follow at the
+    /// same time.
     ///
     /// # Errors
     /// The directory cannot be read.
@@ -72,8 +74,8 @@ impl Copy {
             .any(|number| name(root, *number).join(FACTS).exists()))
     }
 
-    /// The newest whole copy that no promotion has begun to change, as it is at this moment, while
-    /// the daemon goes on with it. Nothing is changed, and its log is not read.
+    /// The current state of the newest whole copy, unless a promotion has started to change it,
+    /// while the daemon continues to use it. Changes nothing, and does not read its log.
     ///
     /// # Errors
     /// A file cannot be read.
@@ -99,8 +101,8 @@ impl Copy {
         Ok(None)
     }
 
-    /// Opens the newest whole copy, and removes the others. One that is damaged is opened too, but cannot
-    /// be continued: see [`Copy::damage`].
+    /// Opens the newest whole copy, and removes the others. A damaged copy is opened too, but
+    /// cannot be continued: see [`Copy::damage`].
     ///
     /// # Errors
     /// A file cannot be read or removed.
@@ -127,7 +129,7 @@ impl Copy {
             touched: directory.join(TOUCHED).exists(),
             directory,
         };
-        // What is in the log of a touched one comes from the promotion.
+        // The content of a touched copy's log comes from the promotion.
         if !copy.touched {
             copy.read_log()?;
             copy.damage.extend(copy.files.damage());
@@ -140,7 +142,7 @@ impl Copy {
         let (acknowledged, folded) = (self.acknowledged.as_ref(), self.facts.log.as_ref());
         let (chain, damage) = acknowledged::compare(&path, acknowledged, folded);
         if let Some(chain) = chain.as_ref().filter(|_| damage.is_none()) {
-            // What is behind the last commit was on its way when this process ended.
+            // The data after the last commit was being received when this process ended.
             let file = OpenOptions::new().write(true).open(&path);
             file.and_then(|file| file.set_len(chain.offset()))
                 .map_err(file_error("write", &path))?;
@@ -150,24 +152,24 @@ impl Copy {
         Ok(())
     }
 
-    /// The parts of the copy that are not as this standby has acknowledged them.
+    /// The parts of the copy that differ from what this standby has acknowledged.
     #[must_use]
     pub fn damage(&self) -> &[Damage] {
         &self.damage
     }
 
-    /// Compares the log of this copy, as it was taken out to this place, with what this standby had
-    /// acknowledged when the copy was opened.
+    /// Compares the exported log of this copy at this path with what this standby had acknowledged
+    /// when the copy was opened.
     #[must_use]
     pub fn damage_of_log(&self, log: &Path) -> Option<Damage> {
         let (acknowledged, folded) = (self.acknowledged.as_ref(), self.facts.log.as_ref());
         acknowledged::compare(log, acknowledged, folded).1
     }
 
-    /// Begins a base beside the copies that there are.
+    /// Starts a base beside the existing copies.
     ///
     /// # Errors
-    /// A file cannot be made.
+    /// A file cannot be created.
     pub fn begin(root: &Path, epoch: u64) -> Result<Self, CopyError> {
         let number = numbers(root)?.last().map_or(1, |last| last + 1);
         let directory = name(root, number);
@@ -190,7 +192,7 @@ impl Copy {
     /// Removes all other copies.
     ///
     /// # Errors
-    /// One cannot be removed.
+    /// A copy cannot be removed.
     pub fn remove_others(&self) -> Result<(), CopyError> {
         let root = self.directory.parent().unwrap_or(Path::new("."));
         for number in numbers(root)? {
@@ -202,10 +204,11 @@ impl Copy {
         Ok(())
     }
 
-    /// Notes that a promotion changes the copy from now on: no master's log continues it any more.
+    /// Records that a promotion changes the copy from now on, so that no master's log can continue
+    /// it.
     ///
     /// # Errors
-    /// The note cannot be written.
+    /// The record cannot be written.
     pub fn touch(&mut self) -> Result<(), CopyError> {
         write_private(&self.directory.join(TOUCHED), b"")?;
         self.touched = true;
@@ -213,7 +216,7 @@ impl Copy {
         Ok(())
     }
 
-    /// The place in the master's log up to which this copy has everything; none when it cannot be
+    /// The position in the master's log up to which this copy is complete; `None` if it cannot be
     /// continued.
     #[must_use]
     pub fn position(&self) -> Option<Position> {
@@ -224,7 +227,7 @@ impl Copy {
         self.chain.as_ref().and_then(Chain::committed).or(log)
     }
 
-    /// The epoch of the master that sent it.
+    /// The epoch of the master that sent the copy.
     #[must_use]
     pub fn epoch(&self) -> u64 {
         self.facts.epoch
@@ -242,28 +245,28 @@ impl Copy {
         self.directory.join(LOG)
     }
 
-    /// The file with the facts about the copy, which is written before a log goes into the store's
-    /// file.
+    /// The file with the facts about the copy, which is written before a log is written into the
+    /// store's file.
     #[must_use]
     pub fn facts_file(&self) -> PathBuf {
         self.directory.join(FACTS)
     }
 
-    /// Takes the next bytes of the store's file.
+    /// Appends bytes to the store's file.
     ///
     /// # Errors
     /// No base is under way, or the file cannot be written.
     pub fn take_base(&mut self, bytes: &[u8]) -> Result<(), CopyError> {
         let path = self.store();
         let base = self.base.as_mut();
-        let base = base.ok_or(CopyError::Unexpected("a base that it has not announced"))?;
+        let base = base.ok_or(CopyError::Unexpected("an unannounced base"))?;
         base.write(bytes).map_err(file_error("write", &path))
     }
 
-    /// Takes a piece of the log, which must follow what is there.
+    /// Appends a piece of the log, which must follow the existing one.
     ///
     /// # Errors
-    /// It does not follow, or cannot be written.
+    /// The piece does not follow, or cannot be written.
     pub async fn take_log(&mut self, piece: &LogPiece) -> Result<(), CopyError> {
         let mut frames = piece.data.as_slice();
         let path = self.directory.join(LOG);
@@ -291,12 +294,12 @@ impl Copy {
         Ok(())
     }
 
-    /// Writes a log that is complete into the store's file.
+    /// Writes a complete log into the store's file.
     async fn finish_log(&mut self) -> Result<(), CopyError> {
         self.log = None;
         let path = self.directory.join(LOG);
         let Some(chain) = self.chain.take() else {
-            // A part of a log that has no commit yet.
+            // This is a part of a log that has no commit yet.
             return match fs::remove_file(&path) {
                 Err(error) if error.kind() != ErrorKind::NotFound => {
                     Err(file_error("remove", &path)(error))
@@ -309,17 +312,17 @@ impl Copy {
                 "another log before the end of a commit",
             ));
         }
-        // Noted first: afterwards the log is gone.
+        // Recorded first: afterwards the log is gone.
         self.facts.log = chain.committed().map(Place::from);
         write_json(&self.directory.join(FACTS), &self.facts)?;
         Ok(fold_log(&self.store()).await?)
     }
 
-    /// Takes a file beside the store. It is on disk when this returns; one that is removed goes with
+    /// Stores a file beside the store. It is on disk when this returns; a removal takes effect with
     /// [`Copy::sync`].
     ///
     /// # Errors
-    /// Its place is not among those that a master sends, or it cannot be written.
+    /// Its path is not one that a master sends, or it cannot be written.
     pub fn take_file(&mut self, file: &StandbyFile) -> Result<(), CopyError> {
         self.files.take(file)
     }
@@ -329,7 +332,7 @@ impl Copy {
         self.files.remove(place);
     }
 
-    /// The files beside the store, with the modes that they have on the master.
+    /// The files beside the store, with their modes on the master.
     pub fn files(&self) -> impl Iterator<Item = (&str, PathBuf, u32)> {
         self.files.iter()
     }
@@ -340,21 +343,21 @@ impl Copy {
         self.files.root()
     }
 
-    /// Has all that was taken on disk, and the record of it, so that it may be acknowledged. A base is
-    /// whole then: it is the copy from now on.
+    /// Syncs all received data and their record to disk, so that they may be acknowledged. A base
+    /// is complete then: it is the copy from now on.
     ///
     /// # Errors
-    /// It cannot be written, or it ends within a commit.
+    /// The data cannot be written, or ends within a commit.
     pub fn sync(&mut self) -> Result<(), CopyError> {
         if self.chain.as_ref().is_some_and(|chain| !chain.is_whole()) {
-            return Err(CopyError::Unexpected("a part of a commit"));
+            return Err(CopyError::Unexpected("an incomplete commit"));
         }
         self.files.sync()?;
         if let Some(log) = &self.log {
             let path = self.directory.join(LOG);
             sync_file(log, &path).map_err(file_error("write", &path))?;
         }
-        // After the log: a record of more than the log has would be damage.
+        // After the log: a record beyond the end of the log would count as damage.
         let end = self.position().map(Place::from);
         if let Some(end) = end.filter(|end| self.acknowledged.as_ref() != Some(end)) {
             acknowledged::write(&self.directory, &end)?;
@@ -369,10 +372,10 @@ impl Copy {
         Ok(())
     }
 
-    /// Notes the epoch of the master that continues the copy.
+    /// Records the epoch of the master that continues the copy.
     ///
     /// # Errors
-    /// It cannot be written.
+    /// The epoch cannot be written.
     pub fn set_epoch(&mut self, epoch: u64) -> Result<(), CopyError> {
         if self.facts.epoch != epoch {
             self.facts.epoch = epoch;
@@ -386,7 +389,7 @@ fn name(root: &Path, number: u64) -> PathBuf {
     root.join(format!("copy-{number}"))
 }
 
-/// The numbers of all copies, whole or not.
+/// The numbers of all copies, complete or not.
 fn numbers(root: &Path) -> Result<Vec<u64>, CopyError> {
     let entries = match fs::read_dir(root) {
         Ok(entries) => entries,

@@ -1,4 +1,4 @@
-//! What is declared, by the documents in a standby's copy.
+//! The declaration in the documents of a standby's copy.
 
 use std::net::IpAddr;
 use std::path::Path;
@@ -11,11 +11,11 @@ use halite_pillar::declaration::Declaration;
 use halite_pillar::load::{Texts, load};
 use halite_pillar::validate::Context;
 
-/// Reads the declaration in force from the files of a copy below this directory: that of the documents, or
-/// the last valid one. A mistake in a document stops no backup.
+/// Reads the declaration in force from the files of a copy below this directory: from the
+/// documents, or from the last valid ones. So a mistake in a document prevents no backup.
 ///
 /// # Errors
-/// The documents are invalid, and none were valid before.
+/// The documents are invalid, and no valid ones are stored.
 pub fn declaration(saved: &Path) -> Result<Declaration, Refusal> {
     let config = saved.join(CONFIG_PLACE);
     let read = Texts::from_dir(&config).and_then(|texts| load(&texts, &Context::default()));
@@ -26,7 +26,7 @@ pub fn declaration(saved: &Path) -> Result<Declaration, Refusal> {
     })
 }
 
-/// The name of this host: that of the declared one which has its address.
+/// The name of this host, that is, of the declared node with one of its addresses.
 #[must_use]
 pub fn own_name<'a>(config: &Config, declaration: &'a Declaration) -> Option<&'a str> {
     let is_own = |address| config.advertise.contains(&IpAddr::V4(address));

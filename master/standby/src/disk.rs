@@ -1,4 +1,5 @@
-//! The files of a standby: whole or not at all, for root only, on disk before the next step.
+//! The files of a standby, which are written atomically, for root only, and on disk before the next
+//! step.
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{ErrorKind, Write as _};
@@ -12,21 +13,21 @@ use halite_store::wal::WalError;
 use serde::{Deserialize, Serialize};
 
 pub(super) const PRIVATE: u32 = 0o600;
-/// Bytes of a large file that are not on disk yet. A sync of so many ends before the master gives the next
-/// piece up, also on a slow disk.
+/// The most bytes of a large file that are not synced yet. A sync of this size ends before the
+/// master's timeout for the next piece, even on a slow disk.
 const PART: usize = 8 << 20;
 
-/// A large file that is written from its begin. It goes to the disk in parts: gigabytes at its end would
-/// take longer than the master waits.
+/// A large file that is written sequentially. It is synced in parts: syncing gigabytes at its end
+/// would take longer than the master waits.
 #[derive(Debug)]
 pub(super) struct Large {
     file: File,
-    /// Bytes that were written since the last sync.
+    /// The number of bytes written since the last sync.
     unsynced: usize,
 }
 
 impl Large {
-    /// The file, which is empty.
+    /// Wraps an empty file.
     pub(super) fn new(file: File) -> Self {
         Self { file, unsynced: 0 }
     }
@@ -42,19 +43,19 @@ impl Large {
         Ok(())
     }
 
-    /// Has all of it on disk.
+    /// Syncs all of the file to disk.
     pub(super) fn end(self, path: &Path) -> io::Result<()> {
         sync_file(&self.file, path)
     }
 }
 
-/// A copy that cannot be kept.
+/// An error of a copy.
 #[derive(Debug, thiserror::Error)]
 pub enum CopyError {
-    /// A file.
+    /// A file operation failed.
     #[error("cannot {action} {}", path.display())]
     File {
-        /// A verb.
+        /// The verb.
         action: &'static str,
         /// The file.
         path: PathBuf,
@@ -64,40 +65,40 @@ pub enum CopyError {
     /// A file or directory cannot be removed.
     #[error(transparent)]
     Durable(#[from] halite_durable::Error),
-    /// What came does not follow what is there.
+    /// The received data do not follow the existing ones.
     #[error(transparent)]
     Log(#[from] WalError),
-    /// The copy's database.
+    /// The copy's database failed.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The master shows an epoch that anyone could have made.
+    /// The master presents an epoch that any host could have made.
     #[error(
         "cannot follow this master: its epoch {0} has no signature of this cluster's CA; if it is the right one, enrol this host \
          again (halite-minion enrol --force)"
     )]
     Unproven(u64),
     /// There is no copy.
-    #[error("there is no whole copy of the master in {}: it comes when this standby follows", .0.display())]
+    #[error("there is no whole copy of the master in {}: it arrives once this standby follows", .0.display())]
     None(PathBuf),
-    /// The copy is not what this standby has acknowledged.
+    /// The copy differs from what this standby has acknowledged.
     #[error(
-        "the copy of the master in {} is damaged; while the master answers, `systemctl restart halite-master` on this host takes \
-         another one", root.display()
+        "the copy of the master in {} is damaged; while the master answers, `systemctl restart halite-master` on this host fetches \
+         a new one", root.display()
     )]
     Damaged {
         /// The directory.
         root: PathBuf,
-        /// What is wrong with it.
+        /// The damage.
         #[source]
         damage: Box<Damage>,
     },
-    /// The copy changes all the time.
-    #[error("the copy of the master in {} changes faster than it can be read; try again", .0.display())]
+    /// The copy keeps changing.
+    #[error("the copy of the master in {} changes faster than it can be read; retry later", .0.display())]
     Busy(PathBuf),
-    /// A file of another place.
-    #[error("a standby takes no file {0:?}")]
+    /// The file has an invalid path.
+    #[error("a standby does not accept the file {0:?}")]
     Place(String),
-    /// A record that does not fit.
+    /// An unexpected record.
     #[error("the master sent {0}")]
     Unexpected(&'static str),
     /// A record of the copy cannot be read.
@@ -105,22 +106,22 @@ pub enum CopyError {
     Facts {
         /// The file.
         path: PathBuf,
-        /// The mistake.
+        /// The syntax error.
         source: serde_json::Error,
     },
-    /// A master that was replaced.
+    /// The master was replaced.
     #[error(
         "the master has the epoch {master}, and this host has heard of {seen}: that master was replaced"
     )]
     Epoch {
-        /// The master's.
+        /// The epoch of the master.
         master: u64,
-        /// The highest that this host has heard of.
+        /// The highest epoch of which this host has heard.
         seen: u64,
     },
 }
 
-/// A part of a copy that is not as this standby has acknowledged it.
+/// A part of a copy that differs from what this standby has acknowledged.
 #[derive(Debug, thiserror::Error)]
 pub enum Damage {
     /// The log ends too early.
@@ -128,23 +129,23 @@ pub enum Damage {
         "the log of the store can be used up to frame {found} of the {acknowledged} that this standby has acknowledged"
     )]
     Log {
-        /// Frames that follow each other.
+        /// The number of valid frames.
         found: u32,
-        /// Frames that were acknowledged.
+        /// The number of acknowledged frames.
         acknowledged: u32,
     },
-    /// A file beside the store is not there.
-    #[error("{0} is gone")]
+    /// A file beside the store is missing.
+    #[error("{0} is missing")]
     Gone(String),
-    /// A file beside the store has another content.
-    #[error("{0} has another content than the master sent")]
+    /// A file beside the store has different content.
+    #[error("{0} differs from the file that the master sent")]
     Changed(String),
     /// A file cannot be read.
     #[error(transparent)]
     Unreadable(CopyError),
 }
 
-/// Has a file on disk.
+/// Syncs a file to disk.
 pub(super) fn sync_file(file: &File, path: &Path) -> io::Result<()> {
     file.sync_all()?;
     #[cfg(test)]
@@ -154,7 +155,7 @@ pub(super) fn sync_file(file: &File, path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// The error of an action on a file.
+/// Creates the error of a failed action on a file.
 pub fn file_error(
     action: &'static str,
     path: &Path,
@@ -167,7 +168,7 @@ pub fn file_error(
     }
 }
 
-/// Makes a file for root only, empty.
+/// Creates an empty file for root only.
 pub(super) fn new_file(path: &Path) -> Result<File, CopyError> {
     OpenOptions::new()
         .write(true)
@@ -178,7 +179,7 @@ pub(super) fn new_file(path: &Path) -> Result<File, CopyError> {
         .map_err(file_error("write", path))
 }
 
-/// Opens the log as it is; a new one is in its directory when this returns.
+/// Opens the log without changes; the directory entry of a new one is on disk when this returns.
 pub(super) fn open_log(path: &Path) -> Result<File, CopyError> {
     let is_new = !path.exists();
     let file = OpenOptions::new()
@@ -194,7 +195,7 @@ pub(super) fn open_log(path: &Path) -> Result<File, CopyError> {
     Ok(file)
 }
 
-/// Makes a directory for root only, with those above it.
+/// Creates a directory and its parents for root only.
 pub fn make_directory(path: &Path) -> Result<(), CopyError> {
     DirBuilder::new()
         .recursive(true)
@@ -203,7 +204,7 @@ pub fn make_directory(path: &Path) -> Result<(), CopyError> {
         .map_err(file_error("make", path))
 }
 
-/// Removes a file or directory, if it is there; also across a power cut.
+/// Removes a file or directory durably, if it exists.
 pub(super) fn remove(path: &Path) -> Result<(), CopyError> {
     Ok(files::remove(path)?)
 }
@@ -214,17 +215,17 @@ pub(super) fn sync_directory(path: &Path) -> Result<(), CopyError> {
         .map_err(file_error("write", path))
 }
 
-/// Writes a file for root only, whole or not at all.
+/// Writes a file atomically, for root only.
 pub(super) fn write_private(path: &Path, bytes: &[u8]) -> Result<(), CopyError> {
     write(path, bytes, PRIVATE)
 }
 
-/// Writes a file whole or not at all; it is on disk when this returns.
+/// Writes a file atomically; it is on disk when this returns.
 pub(super) fn write(path: &Path, bytes: &[u8], mode: u32) -> Result<(), CopyError> {
     write_by(&files::sibling(path, "new"), path, bytes, mode)
 }
 
-/// As [`write`], with the name that the file has until it is whole.
+/// Like [`write`], with the name of the temporary file.
 pub(super) fn write_by(new: &Path, path: &Path, bytes: &[u8], mode: u32) -> Result<(), CopyError> {
     files::remove_any(new)?;
     files::write(new, mode, bytes)?;
@@ -234,7 +235,7 @@ pub(super) fn write_by(new: &Path, path: &Path, bytes: &[u8], mode: u32) -> Resu
     Ok(())
 }
 
-/// Reads a record; none when there is none.
+/// Reads a record; `None` if it does not exist.
 pub(super) fn read_json<T: for<'a> Deserialize<'a>>(path: &Path) -> Result<Option<T>, CopyError> {
     let text = match fs::read(path) {
         Ok(text) => text,
@@ -248,7 +249,7 @@ pub(super) fn read_json<T: for<'a> Deserialize<'a>>(path: &Path) -> Result<Optio
     })
 }
 
-/// Writes a record, whole or not at all.
+/// Writes a record atomically.
 pub(super) fn write_json<T: Serialize>(path: &Path, value: &T) -> Result<(), CopyError> {
     let text = serde_json::to_vec(value).map_err(|source| CopyError::Facts {
         path: path.to_owned(),

@@ -1,9 +1,10 @@
-//! A standby's copy, taken out of its directory while the daemon goes on with it: for a backup.
+//! Exports a standby's copy for a backup, while the daemon continues to use it.
 //!
-//! No lock keeps the daemon from anything: commits of the master wait for it. It appends to the log
-//! of the store, and writes into the store's file only what a complete log has, after it has noted
-//! so beside it ([`super::copy`]). So a log and a file that were read between two equal states of
-//! these belong together: what the daemon may have been writing into the file is in the log as well.
+//! No lock delays the daemon, because commits of the master wait for it. The daemon appends to the
+//! log of the store, and writes only complete logs into the store's file, after recording that
+//! beside it ([`super::copy`]). So a log and a file that were read between two equal states of
+//! these belong together: anything that the daemon may have been writing into the file is in the
+//! log as well.
 
 use std::fs;
 use std::fs::File;
@@ -18,31 +19,31 @@ use halite_store::finish_copy;
 use super::copy::Copy;
 use super::disk::{CopyError, file_error, make_directory, new_file};
 
-/// Times that the copy is read again because the daemon has changed it in between.
+/// The number of attempts to read a copy that the daemon keeps changing.
 const TRIALS: u32 = 20;
-/// The pause before the next time.
+/// The pause between two attempts.
 const PAUSE: Duration = Duration::from_millis(500);
-/// Bytes at the begin of a log that are different in each log.
+/// The length of a log's header, which differs for each log.
 const HEADER: u64 = 32;
 
-/// What was taken out.
+/// The exported copy.
 #[derive(Debug)]
 pub struct Exported {
-    /// The store, which knows that it is a copy.
+    /// The store, marked as a copy.
     pub store: PathBuf,
-    /// The files beside it, with the modes that they have on the master.
+    /// The files beside it, with their modes on the master.
     pub files: Files,
     /// The directory of these files.
     pub root: PathBuf,
-    /// The epoch of the master that sent it.
+    /// The epoch of the master that sent the copy.
     pub epoch: u64,
 }
 
-/// Takes the newest whole copy below a standby's directory out, into an empty directory.
+/// Exports the newest whole copy below a standby's directory into an empty directory.
 ///
 /// # Errors
-/// There is none, it is damaged, it changes faster than it can be read, or a file cannot be read or
-/// written.
+/// There is no copy, it is damaged or changes faster than it can be read, or a file cannot be read
+/// or written.
 pub async fn export(root: &Path, to: &Path) -> Result<Exported, CopyError> {
     for _ in 0..TRIALS {
         clear(to)?;
@@ -55,9 +56,9 @@ pub async fn export(root: &Path, to: &Path) -> Result<Exported, CopyError> {
     Err(CopyError::Busy(root.to_owned()))
 }
 
-/// Reads the copy once; none when it has changed in between.
+/// Reads the copy once; `None` if it has changed in the meantime.
 fn once(root: &Path, to: &Path) -> Result<Option<Exported>, CopyError> {
-    // Another one may have taken the place of the newest while they were listed.
+    // A newer copy may have replaced the newest one while they were listed.
     let found = match Copy::peek(root)? {
         None => Copy::peek(root)?,
         found => found,
@@ -66,12 +67,13 @@ fn once(root: &Path, to: &Path) -> Result<Option<Exported>, CopyError> {
     let Some(before) = state(&listed)? else {
         return Ok(None);
     };
-    // Between the two equal states: what is acknowledged in it is in its log, or noted as in the file.
+    // Between the two equal states: acknowledged data are in the log, or recorded as being in the
+    // file.
     let copy = Copy::peek(root)?.filter(|copy| copy.store() == listed.store());
     let Some(copy) = copy else {
         return Ok(None);
     };
-    // The log first: all that comes into the file afterwards is in it, or is noted.
+    // The log first: all data that the file receives afterwards are in the log, or recorded.
     let store = to.join("store.db");
     let mut gone = false;
     for (from, to) in [
@@ -84,7 +86,7 @@ fn once(root: &Path, to: &Path) -> Result<Option<Exported>, CopyError> {
     for (place, from, mode) in copy.files() {
         let path = root_of_files.join(place);
         make_directory(path.parent().unwrap_or(to))?;
-        // One that is gone was removed on the master.
+        // A file that is gone was removed on the master.
         if read_into(&from, &path)? {
             let permissions = fs::Permissions::from_mode(mode);
             fs::set_permissions(&path, permissions).map_err(file_error("write", &path))?;
@@ -113,14 +115,14 @@ fn once(root: &Path, to: &Path) -> Result<Option<Exported>, CopyError> {
     }))
 }
 
-/// What changes before the store's file does, and when a log ends.
+/// The state that changes before the store's file does, and when a log ends.
 #[derive(Debug, PartialEq, Eq)]
 struct State {
     facts: Vec<u8>,
     header: Vec<u8>,
 }
 
-/// The state of a copy; none of one that is gone.
+/// The state of a copy; `None` if the copy is gone.
 fn state(copy: &Copy) -> Result<Option<State>, CopyError> {
     let facts = copy.facts_file();
     let facts = match fs::read(&facts) {
@@ -140,7 +142,7 @@ fn state(copy: &Copy) -> Result<Option<State>, CopyError> {
     Ok(Some(State { facts, header }))
 }
 
-/// Copies a file for root only; false when it is not there.
+/// Copies a file for root only; returns `false` if it does not exist.
 fn read_into(from: &Path, to: &Path) -> Result<bool, CopyError> {
     let mut source = match File::open(from) {
         Ok(file) => file,
@@ -152,10 +154,10 @@ fn read_into(from: &Path, to: &Path) -> Result<bool, CopyError> {
     Ok(true)
 }
 
-/// Removes everything in a directory, which is made if it is not there.
+/// Empties a directory, or creates it.
 ///
 /// # Errors
-/// Something cannot be removed.
+/// An entry cannot be removed.
 pub fn clear(directory: &Path) -> Result<(), CopyError> {
     make_directory(directory)?;
     let list = |error| file_error("read", directory)(error);

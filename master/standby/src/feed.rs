@@ -1,9 +1,9 @@
 //! The master's side of one standby: a base if its copy cannot be continued, then the log of each
 //! commit and the files that change.
 //!
-//! It goes in rounds: send what is new, and wait until the standby has it on its disk. Commits that
-//! wait together share a round. A round that takes too long ends the stream, and the master goes on
-//! without this standby.
+//! It works in rounds: it sends the news, and waits until the standby has them on disk. Commits
+//! that wait at the same time share a round. A round that takes too long ends the stream, and the
+//! master continues without this standby.
 
 use std::convert::Infallible;
 use std::fs::File;
@@ -28,22 +28,23 @@ use tokio::time::{Instant, sleep_until, timeout};
 use super::beside::{Beside, BesideError};
 use super::disk::CopyError;
 
-/// Bytes of one piece of the log or the base, well below the limit of a message.
+/// The size of a piece of the log or the base, well below the limit of a message.
 const PIECE: usize = 1 << 20;
 /// The size that the log may reach while a base is copied.
 const LARGEST_LOG: u64 = 1 << 30;
-/// The feeds' threads that wait for a file system: each stream that ends because it hangs leaves one, and
-/// there must be some for everything else.
+/// The feeds' threads that wait for a file system: each stream that ends because the file system
+/// hangs leaves a thread behind, so their number is limited.
 static READERS: Semaphore = Semaphore::const_new(8);
 
-/// The times that a feed waits.
+/// The timeouts and intervals of a feed.
 #[derive(Debug, Clone, Copy)]
 pub struct Times {
-    /// For the acknowledgement of a round, for room in the stream, and for the master's own files.
+    /// The timeout of a round's acknowledgement, of space in the stream, and of the master's own
+    /// files.
     pub round: Duration,
-    /// For that of a base.
+    /// The timeout of a base's acknowledgement.
     pub base: Duration,
-    /// Between two inspections of all files beside the store.
+    /// The interval between two inspections of all files beside the store.
     pub files: Duration,
 }
 
@@ -60,13 +61,13 @@ impl Default for Times {
 /// The reason why a feed has ended.
 #[derive(Debug, thiserror::Error)]
 pub enum FeedError {
-    /// The store's log.
+    /// The store's log cannot be read.
     #[error(transparent)]
     Log(#[from] WalError),
-    /// A file beside the store.
+    /// A file beside the store cannot be sent.
     #[error(transparent)]
     File(#[from] BesideError),
-    /// The store's file.
+    /// The store's file cannot be read.
     #[error("cannot read {}", path.display())]
     Store {
         /// The file.
@@ -75,12 +76,12 @@ pub enum FeedError {
         source: io::Error,
     },
     /// The stream has ended.
-    #[error("the standby has ended the stream")]
+    #[error("the standby ended the stream")]
     Gone,
-    /// The standby takes too long.
-    #[error("the standby did not store it within {} s", .0.as_secs())]
+    /// The standby exceeded a timeout.
+    #[error("the standby did not store the changes within {} s", .0.as_secs())]
     Slow(Duration),
-    /// The standby takes too long again and again.
+    /// The standby is repeatedly slow.
     #[error(transparent)]
     Overspent(#[from] Overspent),
     /// The files of the master cannot be read in time.
@@ -89,11 +90,11 @@ pub enum FeedError {
          mounts below /etc/halite and /var/lib/halite there", .0.as_secs()
     )]
     Hung(Duration),
-    /// The hand-over cannot be decided.
+    /// The decision of the hand-over failed.
     #[error("cannot hand the master over")]
     HandOver(#[source] CopyError),
-    /// The log has begun again without this standby.
-    #[error("the standby has missed a part of the log and takes a base")]
+    /// The log started again without this standby.
+    #[error("the standby missed a part of the log and needs a new base")]
     Missed,
 }
 
@@ -101,11 +102,11 @@ pub enum FeedError {
 pub struct Line {
     /// Records for the standby.
     pub records: mpsc::Sender<StandbyRecord>,
-    /// The last record that the standby has on its disk. It ends with the stream.
+    /// The number of the last record that the standby has on disk. It ends with the stream.
     pub stored: watch::Receiver<u64>,
 }
 
-/// The place of a copy in the log, from the wire.
+/// Converts a copy's position in the log from the wire format.
 #[must_use]
 pub fn position(wire: &LogPosition) -> Option<Position> {
     Some(Position {
@@ -115,7 +116,7 @@ pub fn position(wire: &LogPosition) -> Option<Position> {
     })
 }
 
-/// The place of a copy in the log, for the wire.
+/// Converts a copy's position in the log to the wire format.
 #[must_use]
 pub fn wire(position: &Position) -> LogPosition {
     LogPosition {
@@ -134,18 +135,18 @@ pub struct Feed {
     budget: Arc<Mutex<Budget>>,
     line: Line,
     times: Times,
-    /// The last record that was sent.
+    /// The number of the last record that was sent.
     number: u64,
-    /// The end of the standby's copy; none before its first frame.
+    /// The end of the standby's copy; `None` before its first frame.
     at: Option<Position>,
-    /// Bytes that were sent and are not known to be stored.
+    /// The number of bytes that were sent but are not known to be stored.
     lag: Arc<AtomicU64>,
     /// The time of the last inspection of all files.
     inspected: Instant,
 }
 
 impl Feed {
-    /// A feed of what a master has.
+    /// Creates a feed of a master's data.
     #[must_use]
     pub fn new(
         log: Arc<Log>,
@@ -167,23 +168,23 @@ impl Feed {
         }
     }
 
-    /// Uses the budget of the standby, which its streams of before have spent from as well.
+    /// Uses the existing budget of the standby, from which its previous streams have also spent.
     #[must_use]
     pub fn with_budget(self, budget: Arc<Mutex<Budget>>) -> Self {
         Self { budget, ..self }
     }
 
-    /// The files, which a test can hold as a file system that hangs does.
+    /// The files, which a test can lock to simulate a hanging file system.
     #[cfg(test)]
     pub(super) fn beside(&self) -> Arc<Mutex<Beside>> {
         Arc::clone(&self.beside)
     }
 
-    /// Feeds the standby until it is gone or too slow; answers with the reason. It calls `following`
-    /// when each commit waits for this standby.
+    /// Feeds the standby until it is gone or too slow; returns the reason. Calls `following` once
+    /// each commit waits for this standby.
     ///
     /// # Errors
-    /// Always: it has no other end.
+    /// Always, because it has no other end.
     pub async fn run(
         mut self,
         epoch: &Epoch,
@@ -207,12 +208,12 @@ impl Feed {
         }
     }
 
-    /// Feeds the standby until it has everything, then gives it the master. `decide` notes durably that
-    /// this host does not serve again.
+    /// Feeds the standby until it has everything, then hands the master over to it. `decide`
+    /// durably records that this host does not serve again.
     ///
     /// # Errors
-    /// The standby is gone or too slow, or the decision cannot be noted: then the standby is given
-    /// nothing.
+    /// The standby is gone or too slow, or the decision cannot be recorded: then nothing is handed
+    /// over.
     pub async fn hand_over(
         mut self,
         epoch: &Epoch,
@@ -220,21 +221,21 @@ impl Feed {
         decide: impl FnOnce() -> Result<TakeOver, CopyError>,
     ) -> Result<(), FeedError> {
         let (follower, _still) = self.catch_up(epoch, hello).await?;
-        // No commit waits for it: nothing that this host writes now is an answer to a caller.
+        // No commit waits for the standby: nothing that this host writes now answers a caller.
         drop(follower);
         let order = decide().map_err(FeedError::HandOver)?;
         self.send(false, Some(Body::TakeOver(order))).await?;
         self.end_round(self.times.base).await
     }
 
-    /// Sends everything, and waits until the standby has it. From then on each commit waits for it;
-    /// while the guard is held the store's file stays as it is.
+    /// Sends everything, and waits until the standby has it. From then on each commit waits for the
+    /// standby; while the guard is held, the store's file does not change.
     async fn catch_up(
         &mut self,
         epoch: &Epoch,
         hello: &StandbyHello,
     ) -> Result<(Follower, OwnedMutexGuard<()>), FeedError> {
-        // The file of the store stays as it is until the standby follows.
+        // The store's file does not change until the standby follows.
         let held = self.log.hold().await;
         let own = hello.position.as_ref().and_then(position);
         let log = Arc::clone(&self.log);
@@ -258,11 +259,11 @@ impl Feed {
         if known.is_none() {
             self.send_base().await?;
         }
-        // Also without news: the standby learns which files are gone, and that it has all.
+        // Even without news: the standby learns which files are gone, and that it has everything.
         self.send_news(true).await?;
         self.end_round(self.times.base).await?;
         let follower = self.log.join();
-        // What was committed in between asked no one.
+        // Commits in between did not ask for a round.
         self.round(false, self.times.round).await?;
         Ok((follower, held))
     }
@@ -291,7 +292,7 @@ impl Feed {
         }
     }
 
-    /// Sends what is new, and waits until the standby has it.
+    /// Sends the news, and waits until the standby has them.
     async fn round(&mut self, all_files: bool, limit: Duration) -> Result<(), FeedError> {
         let before = self.number;
         self.send_news(all_files).await?;
@@ -301,11 +302,11 @@ impl Feed {
         self.end_round(limit).await
     }
 
-    /// A round for which commits wait, at the cost of the standby's budget.
+    /// Runs a round for which commits wait, at the cost of the standby's budget.
     async fn spending_round(&mut self, all_files: bool) -> Result<(), FeedError> {
         let began = Instant::now();
         let done = self.round(all_files, self.times.round).await;
-        // The master's own file system is not at the standby's cost.
+        // A hang of the master's own file system does not cost the standby.
         if !matches!(done, Err(FeedError::Hung(_))) {
             let mut budget = self.budget.lock().unwrap_or_else(PoisonError::into_inner);
             let now = Instant::now();
@@ -317,8 +318,8 @@ impl Feed {
     }
 
     async fn send_news(&mut self, all_files: bool) -> Result<(), FeedError> {
-        // Files first: a revocation is in its file before it is in the store, and a document before the
-        // commit that answers for it.
+        // Files first: a revocation must be in its file before it is in the store, and a document
+        // before the commit that depends on it.
         let news = self.news(all_files).await?;
         for file in news.files {
             self.send(false, Some(Body::File(file))).await?;
@@ -354,8 +355,8 @@ impl Feed {
         Ok(())
     }
 
-    /// The end of the log and the files that have changed; of all of them also when it is time for that:
-    /// commits may leave no pause for a round of their own.
+    /// The end of the log and the changed files. Inspects all files when it is time for that:
+    /// commits may leave no pause for a separate round.
     async fn news(&mut self, all_files: bool) -> Result<News, FeedError> {
         let all = all_files || self.inspected.elapsed() >= self.times.files;
         if all {
@@ -363,7 +364,8 @@ impl Feed {
         }
         let (log, beside, at) = (Arc::clone(&self.log), Arc::clone(&self.beside), self.at);
         let news = self.blocking(move || {
-            // The end of the log is read before the files, so that each commit in it has its files.
+            // Read the end of the log before the files, so that the files of each commit in it are
+            // included.
             let end = log.end()?;
             let mut beside = beside.lock().unwrap_or_else(PoisonError::into_inner);
             let files = if all {
@@ -380,7 +382,7 @@ impl Feed {
         news.await
     }
 
-    /// Does work on files where it delays no stream, and waits for it as long as for a round.
+    /// Runs work on files where it delays no stream, with the timeout of a round.
     async fn blocking<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> Result<T, FeedError> + Send + 'static,
@@ -393,7 +395,7 @@ impl Feed {
                 let _reader = reader;
                 work()
             };
-            // A task that was cancelled: the master is stopping.
+            // The task was cancelled: the master is stopping.
             let done = tokio::task::spawn_blocking(work).await;
             done.unwrap_or(Err(FeedError::Gone))
         };
@@ -422,11 +424,11 @@ impl Feed {
     }
 }
 
-/// The state of the master that is sent next.
+/// The changes of the master that are sent next.
 struct News {
     end: Option<End>,
     files: Vec<StandbyFile>,
-    /// The frames of the log that the standby has; none when its copy cannot be continued.
+    /// The number of the log's frames that the standby has; `None` if its copy cannot be continued.
     known: Option<u32>,
 }
 

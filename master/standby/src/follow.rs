@@ -1,5 +1,5 @@
-//! The daemon of a standby: it follows the first master that answers, for as long as the host is a
-//! standby.
+//! The daemon of a standby, which follows the first master that answers for as long as the host is
+//! a standby.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -25,23 +25,23 @@ use super::report::Diary;
 use super::session::{SessionError, identity};
 use super::{directory, mark, masters};
 
-/// The time after which a stream that ends had worked.
+/// The duration after which a stream counts as having worked.
 const STABLE: Duration = Duration::from_secs(5);
-/// The pauses after all masters were asked.
+/// The pauses after a round through all masters.
 const PAUSES: Backoff = Backoff::new(Duration::from_millis(500), Duration::from_secs(4));
-/// The largest record: a file beside the store.
+/// Size limit of a record, that is, of a file beside the store.
 const LARGEST: usize = 40 << 20;
 
-/// A standby that cannot go on.
+/// An error that stops a standby.
 #[derive(Debug, thiserror::Error)]
 pub enum StandbyError {
-    /// The copy.
+    /// The copy cannot be used.
     #[error(transparent)]
     Copy(#[from] CopyError),
-    /// The record of the epoch beside an older store of this host.
+    /// The record of the epoch beside an older store of this host cannot be read.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The file with the addresses of the masters.
+    /// The file with the addresses of the masters cannot be read.
     #[error("cannot read {}", path.display())]
     Masters {
         /// The file.
@@ -51,17 +51,17 @@ pub enum StandbyError {
     },
 }
 
-/// Opens what this host has as a standby.
+/// Opens the data of this host as a standby.
 ///
 /// # Errors
-/// It cannot be used.
+/// The data cannot be used.
 pub fn open(config: &Config) -> Result<Receiver, StandbyError> {
     let heard = noted_epoch(&config.state_dir.join("store.db"))?;
     Ok(Receiver::open(&directory(config), heard)?)
 }
 
-/// Follows masters until the file that makes this host a standby is gone, or a master has handed over
-/// to this host, which takes over with its next start.
+/// Follows masters until the file that makes this host a standby is removed, or a master has handed
+/// over to this host, which takes over with its next start.
 ///
 /// # Errors
 /// The copy on this host cannot be used.
@@ -81,7 +81,7 @@ async fn follow_all(
     diary: &Diary<'_>,
 ) -> Result<(), StandbyError> {
     let config = knowledge.config();
-    // Each master is tried every second: a reason that stays the same is logged once.
+    // Each master is tried every second: log an unchanged reason only once.
     let mut logged: BTreeMap<String, String> = BTreeMap::new();
     let mut pauses = PAUSES;
     loop {
@@ -141,8 +141,8 @@ async fn follow(
     ended
 }
 
-/// Takes what a master sends until the stream ends. Calls `following` when all of it is here for the
-/// first time. `ca_pem` is the CA of masters.
+/// Receives a master's records until the stream ends. Calls `following` when all of its data have
+/// arrived for the first time. `ca_pem` is the CA of masters.
 ///
 /// # Errors
 /// The reason of the end, unless the master ended the stream without one.
@@ -156,8 +156,8 @@ pub async fn session(
     session_until(receiver, channel, ca_pem, |_| following(), replaced).await
 }
 
-/// As [`session`], until `replaced` says that another master has a higher epoch than the one that is
-/// followed. It is asked between two records, never while one is written.
+/// Like [`session`], but also ends when `replaced` reports that another master has a higher epoch
+/// than the followed one. It is polled between two records, never while one is written.
 async fn session_until<F: Future<Output = ()>>(
     receiver: &mut Receiver,
     channel: Channel,
@@ -169,7 +169,7 @@ async fn session_until<F: Future<Output = ()>>(
     let (sender, messages) = mpsc::channel(8);
     let say = async |body: standby_message::Body| {
         let message = StandbyMessage { body: Some(body) };
-        // When the stream is gone, its other direction says why.
+        // If the stream is gone, its other direction has the reason.
         let _ = sender.send(message).await;
     };
     say(standby_message::Body::Hello(receiver.hello())).await;

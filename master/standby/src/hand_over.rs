@@ -1,9 +1,10 @@
-//! The hand-over of the master to a standby, on the host that has the master.
+//! The hand-over of the master to a standby, on the master's host.
 //!
-//! One note on its disk decides. With the note `offered` the daemon starts again and serves nothing
-//! but its standbys; so nothing changes the store any more. When the standby has everything, the note
-//! is `decided`, and only then the standby is given the master: this host does not serve again. An
-//! offer that is not taken in time has `failed`, and the host goes on as the master.
+//! One record on its disk decides. With the phase `offered` the daemon restarts and serves only its
+//! standbys, so nothing changes the store any more. Once the standby has everything, the phase is
+//! `decided`, and only then does the standby receive the master: this host does not serve again. If
+//! no standby accepts the offer in time, the phase is `failed`, and the host continues as the
+//! master.
 
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -14,38 +15,38 @@ use serde::{Deserialize, Serialize};
 
 use super::disk::{CopyError, read_json, remove, write_json};
 
-/// How far a hand-over is.
+/// The progress of a hand-over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Phase {
-    /// The standby is brought up to date.
+    /// The standby is being brought up to date.
     Offered,
     /// The standby has everything and is the next master.
     Decided,
-    /// The standby was not there in time, or made no progress: this host has the master still.
+    /// The standby did not connect in time, or made no progress: this host still has the master.
     Failed,
 }
 
-/// The note of a hand-over.
+/// The record of a hand-over.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HandOver {
-    /// The host that has the master.
+    /// The master's current host.
     pub from: String,
     /// The standby.
     pub to: String,
-    /// `from` leaves the cluster afterwards.
+    /// `true` if `from` leaves the cluster afterwards.
     pub leaves: bool,
     /// The epoch of the next master.
     pub epoch: u64,
-    /// The addresses of the other masters, that of `to` first.
+    /// The addresses of the other masters, starting with the address of `to`.
     pub masters: Vec<String>,
     /// The names of their hosts.
     pub hosts: Vec<String>,
-    /// The time at which it began.
+    /// The time at which it started.
     pub since: String,
-    /// How far it is.
+    /// Its progress.
     pub phase: Phase,
-    /// Why it failed; otherwise empty.
+    /// The reason of the failure; otherwise empty.
     #[serde(default)]
     pub reason: String,
 }
@@ -54,47 +55,47 @@ fn path(config: &Config) -> PathBuf {
     config.state_dir.join("hand-over.json")
 }
 
-/// The note; none while the master was never handed over since this host has it.
+/// Reads the record; `None` if this host has not handed the master over since it became the master.
 ///
 /// # Errors
-/// It cannot be read.
+/// The record cannot be read.
 pub fn read(config: &Config) -> Result<Option<HandOver>, CopyError> {
     read_json(&path(config))
 }
 
-/// The note of a hand-over that is under way: this host serves nothing but its standbys.
+/// Reads the record of a hand-over that is under way: this host serves only its standbys.
 ///
 /// # Errors
-/// It cannot be read.
+/// The record cannot be read.
 pub fn under_way(config: &Config) -> Result<Option<HandOver>, CopyError> {
     Ok(read(config)?.filter(|note| note.phase != Phase::Failed))
 }
 
-/// Writes the note; it is on disk when this returns.
+/// Writes the record; it is on disk when this returns.
 ///
 /// # Errors
-/// It cannot be written.
+/// The record cannot be written.
 pub fn write(config: &Config, note: &HandOver) -> Result<(), CopyError> {
     write_json(&path(config), note)
 }
 
-/// Removes the note: this host is a standby now, or the master again.
+/// Removes the record, because this host is now a standby, or the master again.
 ///
 /// # Errors
-/// It cannot be removed.
+/// The record cannot be removed.
 pub fn forget(config: &Config) -> Result<(), CopyError> {
     remove(&path(config))
 }
 
-/// A hand-over that is under way. Between the standby that has everything and the end of the time for
-/// it only one decides.
+/// A hand-over that is under way. Exactly one of two events decides it: the standby has everything,
+/// or its time is up.
 pub struct Decision {
     config: Config,
     note: Mutex<HandOver>,
 }
 
 impl Decision {
-    /// The hand-over of this note.
+    /// Creates the hand-over of this record.
     #[must_use]
     pub fn new(config: Config, note: HandOver) -> Self {
         Self {
@@ -107,7 +108,7 @@ impl Decision {
         self.note.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The note as it is now.
+    /// The current record.
     #[must_use]
     pub fn note(&self) -> HandOver {
         self.lock().clone()
@@ -116,11 +117,13 @@ impl Decision {
     /// Decides that the standby, which has everything, is the next master.
     ///
     /// # Errors
-    /// The hand-over has failed before, or the note cannot be written.
+    /// The hand-over has already failed, or the record cannot be written.
     pub fn decide(&self) -> Result<TakeOver, CopyError> {
         let mut note = self.lock();
         match note.phase {
-            Phase::Failed => return Err(CopyError::Unexpected("a standby that comes too late")),
+            Phase::Failed => {
+                return Err(CopyError::Unexpected("a hand-over that has already failed"));
+            }
             Phase::Decided => {}
             Phase::Offered => {
                 let decided = HandOver {
@@ -138,11 +141,10 @@ impl Decision {
         })
     }
 
-    /// Gives the hand-over up, unless it is decided; answers with whether this host has the master
-    /// still.
+    /// Cancels the hand-over, unless it is decided; returns whether this host still has the master.
     ///
     /// # Errors
-    /// The note cannot be written.
+    /// The record cannot be written.
     pub fn give_up(&self, reason: &str) -> Result<bool, CopyError> {
         let mut note = self.lock();
         if note.phase == Phase::Offered {

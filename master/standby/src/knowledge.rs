@@ -1,4 +1,4 @@
-//! What a standby knows of the masters: the highest epoch, and which of them has answered it when.
+//! A standby's knowledge of the masters: the highest epoch, and which master answered it last.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -27,19 +27,19 @@ struct Heard {
     at: Steady,
 }
 
-/// What the daemon of a standby knows, shared by its parts.
+/// The knowledge of a standby's daemon, shared by its parts.
 pub struct Knowledge {
     config: Config,
     /// The directory of the identity of this host's minion.
     minion: PathBuf,
     clock: Arc<dyn Clock>,
-    /// The highest epoch of which this host has heard; it is on disk.
+    /// The highest epoch of which this host has heard, which is also on disk.
     epoch: watch::Sender<Epoch>,
     heard: Mutex<Option<Heard>>,
 }
 
 impl Knowledge {
-    /// The knowledge of a standby that has heard of this epoch before.
+    /// Creates the knowledge of a standby that has already heard of this epoch.
     #[must_use]
     pub fn new(config: &Config, minion: PathBuf, clock: Arc<dyn Clock>, epoch: Epoch) -> Self {
         Self {
@@ -52,7 +52,7 @@ impl Knowledge {
     }
 
     fn heard(&self) -> MutexGuard<'_, Option<Heard>> {
-        // Nothing panics while holding the lock.
+        // No code panics while it holds the lock.
         self.heard.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -80,14 +80,14 @@ impl Knowledge {
         &self.config
     }
 
-    /// Waits until this host has heard of a higher epoch than that.
+    /// Waits until this host has heard of a higher epoch than this one.
     pub async fn is_above(&self, epoch: Epoch) {
         let mut changes = self.epoch.subscribe();
-        // The sender is in `self`.
+        // `self` owns the sender.
         let _ = changes.wait_for(|heard| heard.rank() > epoch.rank()).await;
     }
 
-    /// Takes the epoch of a master that this standby follows, which has it on disk.
+    /// Records the epoch of a master that this standby follows, which is already on disk.
     pub(super) fn follows(&self, epoch: &Epoch) {
         self.epoch.send_if_modified(|known| {
             let is_new = epoch.rank() > known.rank();
@@ -98,26 +98,27 @@ impl Knowledge {
         });
     }
 
-    /// Takes the answer of a master. Its certificate has shown that it is one.
+    /// Handles the answer of a master. Its certificate has proven that it is one.
     ///
     /// # Errors
     /// The epoch cannot be written.
     fn hear(&self, master: &str, epoch: &Epoch) -> Result<(), CopyError> {
         let known = self.epoch();
-        // A signature that this host cannot check, as of another CA, leaves the number alone.
+        // Without a signature that this host can verify, for example of another CA, only the number
+        // counts.
         let is_lower = match epoch.holder.is_empty() {
             true => epoch.number < known.number,
             false => epoch.rank() < known.rank(),
         };
         if is_lower {
-            // It was replaced, and has heard so by this question.
+            // The master was replaced, and this query has informed it.
             return Ok(());
         }
         *self.heard() = Some(Heard {
             master: master.to_owned(),
             at: self.clock.steady(),
         });
-        // A record that no master can have is damaged: it is not taken over.
+        // No master can have a higher number: the record is damaged and ignored.
         if epoch.rank() > known.rank() && epoch.number <= HIGHEST {
             note_heard(&directory(&self.config), epoch)?;
             let epoch_number = epoch.number;
@@ -131,7 +132,7 @@ impl Knowledge {
         Ok(())
     }
 
-    /// What this standby says of its master.
+    /// The report of this standby about its master.
     #[must_use]
     pub fn standing(&self) -> Standing {
         let report = report(&self.config).ok().flatten();
@@ -149,8 +150,9 @@ impl Knowledge {
         }
     }
 
-    /// Asks the masters once, and tells each the highest epoch: one with a lower epoch stops. The other
-    /// standbys are not believed, because a minion's certificate is all that they show.
+    /// Queries the masters once, and gives each the highest epoch: a master with a lower epoch
+    /// stops. The epochs of other standbys are not trusted, because they present only a minion's
+    /// certificate.
     ///
     /// # Errors
     /// This host's minion has no identity.
@@ -158,7 +160,7 @@ impl Knowledge {
         let addresses = masters(&mark(&self.config)).ok().flatten();
         let addresses = addresses.unwrap_or_default();
         let before = self.epoch();
-        // The highest last: it is the one that counts.
+        // The highest epoch last, because it decides.
         let mut found = Vec::new();
         for (address, answer) in answers(&addresses, &before, &self.minion).await? {
             match answer {
@@ -173,13 +175,13 @@ impl Knowledge {
         }
         let now = self.epoch();
         if now.rank() > before.rank() {
-            // The master before need not wait for the next round.
+            // The previous master must not have to wait for the next round.
             answers(&addresses, &now, &self.minion).await?;
         }
         Ok(())
     }
 
-    /// Asks the masters again and again. It has no end.
+    /// Queries the masters periodically. Never returns.
     pub async fn watch(&self) {
         let mut ticks = tokio::time::interval(EVERY);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);

@@ -1,9 +1,9 @@
-//! Standbys: hosts that have what the master has, and can take its place.
+//! Standbys, that is, hosts that have the master's data and can replace it.
 //!
 //! The master feeds each of them ([`feed`]) with the write-ahead log of its store and the files
 //! beside it; a standby keeps a copy ([`copy`]), which it follows ([`follow`]) until an operator
-//! makes it the master ([`promote`]), or the master hands over to it ([`hand_over`], [`take_over`]). What it
-//! knows of the masters ([`knowledge`]) it tells each host that asks ([`listener`]). See
+//! promotes it ([`promote`]), or the master hands over to it ([`hand_over`], [`take_over`]). It
+//! shares its knowledge of the masters ([`knowledge`]) with each host that asks ([`listener`]). See
 //! docs/decisions/0021-standby-masters.md and 0036-the-master-is-handed-over.md.
 
 mod beside;
@@ -36,8 +36,8 @@ pub fn mark(config: &Config) -> PathBuf {
     config.state_dir.join(STANDBY_OF)
 }
 
-/// The file with the addresses of the masters before, which a promotion has left: `ctl` does not wait for the
-/// minion of a host that is gone.
+/// The file with the addresses of the previous masters, which a promotion leaves: `ctl` does not
+/// wait for the minion of a host that is gone.
 #[must_use]
 pub fn mark_before(config: &Config) -> PathBuf {
     config.state_dir.join(WAS_STANDBY_OF)
@@ -49,10 +49,10 @@ pub fn directory(config: &Config) -> PathBuf {
     config.state_dir.join("standby")
 }
 
-/// The addresses in the file that makes this host a standby; none when it is the master's.
+/// The addresses in the file that makes this host a standby; `None` if this is the master's host.
 ///
 /// # Errors
-/// The file is there and cannot be read.
+/// The file exists but cannot be read.
 pub fn masters(mark: &Path) -> std::io::Result<Option<Vec<String>>> {
     match std::fs::read_to_string(mark) {
         Ok(text) => Ok(Some(

@@ -1,5 +1,5 @@
-//! The port of a standby. It answers one question, the one which master the host follows, and shows the
-//! certificate of its minion: no client takes it for a master.
+//! The port of a standby. It answers one query, which master the host follows, and presents the
+//! certificate of its minion, so that no client mistakes it for a master.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -26,21 +26,21 @@ use tokio::sync::watch;
 use super::knowledge::Knowledge;
 use super::session::{SessionError, identity};
 
-/// The pauses after the port could not be opened.
+/// The pauses after a failure to open the port.
 const PAUSES: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(10));
-/// The pause between two looks at the minion's certificate.
+/// The interval between two inspections of the minion's certificate.
 const LOOK: Duration = Duration::from_secs(10);
 
-/// A standby that cannot be asked.
+/// An error of the port.
 #[derive(Debug, thiserror::Error)]
 pub enum ListenError {
     /// The identity of this host's minion cannot be read.
     #[error(transparent)]
     Identity(#[from] SessionError),
-    /// It cannot be used.
+    /// The identity cannot be used.
     #[error(transparent)]
     Tls(#[from] TlsError),
-    /// The port.
+    /// The port cannot be opened.
     #[error("cannot listen on {address}")]
     Port {
         /// The address.
@@ -50,8 +50,8 @@ pub enum ListenError {
     },
 }
 
-/// Every identity of the cluster may ask. A standby does not know which keys are accepted at this moment, and what it
-/// answers is no secret.
+/// Every identity of the cluster may query. A standby does not know which keys are currently
+/// accepted, and its answer is no secret.
 struct Everyone(watch::Sender<u64>);
 
 impl PeerPolicy for Everyone {
@@ -76,7 +76,7 @@ impl PeerPolicy for Everyone {
     }
 }
 
-/// The service.
+/// The service of a standby.
 struct StandsBy(Arc<Knowledge>);
 
 #[tonic::async_trait]
@@ -99,7 +99,7 @@ impl Standby for StandsBy {
         _request: Request<CompareRequest>,
     ) -> Result<Response<CompareReply>, Status> {
         let knowledge = Arc::clone(&self.0);
-        // It reads a file.
+        // It reads a file, so it runs on a thread of its own.
         let standing = tokio::task::spawn_blocking(move || knowledge.standing()).await;
         let standing = standing.map_err(|error| Status::internal(error.to_string()))?;
         let epoch = self.0.epoch();
@@ -111,8 +111,8 @@ impl Standby for StandsBy {
     }
 }
 
-/// Answers on the port of the master for as long as the host stands by. A port that cannot be opened does
-/// not keep the standby from its copy.
+/// Answers on the port of the master for as long as the host is a standby. A port that cannot be
+/// opened does not prevent the standby from copying.
 pub async fn listen(knowledge: Arc<Knowledge>) {
     let address = knowledge.config().listen;
     let mut pauses = PAUSES;
@@ -131,10 +131,10 @@ pub async fn listen(knowledge: Arc<Knowledge>) {
     }
 }
 
-/// Answers on an open port. It has no end, unless the identity of this host's minion cannot be used.
+/// Answers on an open port. Returns only if the identity of this host's minion cannot be used.
 ///
 /// # Errors
-/// That identity cannot be read or used.
+/// The identity cannot be read or used.
 pub async fn answer(knowledge: Arc<Knowledge>, listener: TcpListener) -> Result<(), ListenError> {
     let minion = knowledge.minion().to_owned();
     let (own, ca) = identity(&minion)?;
@@ -151,7 +151,7 @@ pub async fn answer(knowledge: Arc<Knowledge>, listener: TcpListener) -> Result<
     Ok(())
 }
 
-/// Takes the minion's certificate whenever it is renewed. It has no end.
+/// Reloads the minion's certificate after each renewal. Never returns.
 async fn renew(server: &Server, minion: PathBuf, mut shown: ClientIdentity) {
     loop {
         tokio::time::sleep(LOOK).await;
@@ -163,7 +163,7 @@ async fn renew(server: &Server, minion: PathBuf, mut shown: ClientIdentity) {
         }
         match server.replace_certificate(&own.certificate_pem, &own.key_pem) {
             Ok(()) => shown = own,
-            // Certificate and key are two files: the next look finds both.
+            // Certificate and key are two files: the next inspection finds both.
             Err(error) => tracing::warn!(reason = chain(&error), "cannot use the certificate"),
         }
     }

@@ -1,9 +1,9 @@
-//! `halite-master promote`: this standby's host becomes the master's.
+//! `halite-master promote`, which makes this standby's host the master's.
 //!
-//! Each step may be repeated, and what was done is found on disk: a promotion that was interrupted
-//! anywhere goes on when it is started again. The note of the promotion is written before the first
-//! change and removed after the last; the file that makes this host a standby goes only when
-//! everything is in place.
+//! Each step may be repeated, and its result is found on disk: a promotion that was interrupted
+//! anywhere resumes when it is started again. The record of the promotion is written before the
+//! first change and removed after the last; the file that makes this host a standby is removed only
+//! once everything is in place.
 
 mod boundary;
 mod copy_check;
@@ -40,31 +40,31 @@ pub use self::error::{CheckError, PromoteError};
 
 /// The store's file in the master's directory.
 const STORE: &str = "store.db";
-/// What belongs to a store of before.
+/// Files left by the previous store.
 const OF_STORE: [&str; 7] = [
     "", "-wal", "-shm", ".epoch", ".backup", ".suspect", ".revoked",
 ];
 
 /// The daemon's unit.
 pub trait Unit {
-    /// Stops it, and waits until it has stopped.
+    /// Stops the unit, and waits until it has stopped.
     ///
     /// # Errors
-    /// It runs on.
+    /// The unit is still running.
     fn stop(&self) -> io::Result<()>;
-    /// Starts it.
+    /// Starts the unit.
     ///
     /// # Errors
-    /// It does not start.
+    /// The unit does not start.
     fn start(&self) -> io::Result<()>;
 }
 
-/// The operator's words.
+/// The options of the operator.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Wanted {
-    /// Promote while a master answers.
+    /// `true` to promote even while a master answers.
     pub force: bool,
-    /// The name of the cluster, with `force`.
+    /// The name of the cluster, which `force` requires.
     pub cluster: Option<String>,
 }
 
@@ -73,11 +73,11 @@ pub struct Wanted {
 pub enum Promoted {
     /// This host is the master's, with this epoch.
     Done(u64),
-    /// It was before.
+    /// This host already was the master's.
     WasMaster,
 }
 
-/// The note of a promotion that is under way.
+/// The record of a promotion that is under way.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Note {
     epoch: u64,
@@ -89,16 +89,16 @@ pub struct Promotion<'a> {
     minion: &'a Path,
     clock: &'a dyn Clock,
     unit: &'a dyn Unit,
-    /// Tells the operator what the promotion waits for, and whom it does not reach.
+    /// Notifies the operator of waits and of unreachable hosts.
     note: fn(&str),
-    /// The boundary at which a test ends it.
+    /// The boundary at which a test interrupts the promotion.
     #[cfg(test)]
     pub(super) end_at: Option<Boundary>,
 }
 
 impl<'a> Promotion<'a> {
-    /// A promotion of the host with this configuration of a master. `minion` is the directory of the
-    /// identity of its minion.
+    /// Creates the promotion of the host with this configuration of a master. `minion` is the
+    /// directory of the identity of its minion.
     #[must_use]
     pub fn new(
         config: &'a Config,
@@ -117,7 +117,7 @@ impl<'a> Promotion<'a> {
         }
     }
 
-    /// The same, with a way to tell the operator what it waits for.
+    /// Sets the function that notifies the operator.
     #[must_use]
     pub fn with_notes(self, note: fn(&str)) -> Self {
         Self { note, ..self }
@@ -126,7 +126,7 @@ impl<'a> Promotion<'a> {
     /// Makes this host the master's.
     ///
     /// # Errors
-    /// A master answers, there is no copy, or a step fails: then the next start goes on.
+    /// A master answers, there is no copy, or a step fails: then the next start resumes.
     pub async fn run(&self, wanted: &Wanted) -> Result<Promoted, PromoteError> {
         let note = self.note_file();
         let mark = mark(self.config);
@@ -140,7 +140,8 @@ impl<'a> Promotion<'a> {
             (_, Some(addresses)) => {
                 let standbys = self.check_masters(addresses, wanted).await?;
                 self.hear(&standbys)?;
-                // A standby that is not promoted goes on: it is asked nothing that changes its copy.
+                // A standby that is not promoted continues: nothing queries its copy in a way that
+                // changes it.
                 if !Copy::is_there(&directory(self.config))? {
                     return Err(PromoteError::NoCopy);
                 }
@@ -149,7 +150,8 @@ impl<'a> Promotion<'a> {
                 }
             }
             (Some(_), None) if self.obstacle()?.is_some() => {
-                // The master of this host has started since that promotion: only this is left of it.
+                // The master of this host has started since that promotion: only this is left of
+                // it.
                 remove(&directory(self.config))?;
                 remove(&note)?;
                 return self.take_back(wanted).await;
@@ -166,7 +168,7 @@ impl<'a> Promotion<'a> {
         let epoch = match epoch {
             Ok(epoch) => epoch,
             Err(error) => {
-                // Nothing has changed yet: it follows again.
+                // Nothing has changed yet: the standby follows again.
                 self.start()?;
                 return Err(error);
             }
@@ -180,17 +182,17 @@ impl<'a> Promotion<'a> {
         self.reach(Boundary::Removed)?;
         self.start()?;
         self.reach(Boundary::Started)?;
-        // Last: until then another start goes on.
+        // Last: until then another start resumes.
         remove(&note)?;
         Ok(Promoted::Done(epoch))
     }
 
-    /// The note of a promotion that is under way.
+    /// The file with the record of a promotion that is under way.
     fn note_file(&self) -> PathBuf {
         self.config.state_dir.join("promotion.json")
     }
 
-    /// The epoch of this promotion, which is noted when this returns.
+    /// The epoch of this promotion, which is recorded when this returns.
     fn epoch(
         &self,
         found: Option<Note>,
@@ -198,8 +200,8 @@ impl<'a> Promotion<'a> {
         note: &Path,
     ) -> Result<u64, PromoteError> {
         match found {
-            // A promotion that was left, and whose host became the standby of a later master, begins
-            // again.
+            // A promotion that was abandoned, and whose host became the standby of a later master,
+            // starts again.
             Some(found) if !is_standby || found.epoch > self.heard()? => Ok(found.epoch),
             _ => self.note(note),
         }
@@ -221,11 +223,11 @@ impl<'a> Promotion<'a> {
         })
     }
 
-    /// Makes a master that was replaced the master again, and one that is isolated act alone; one that is
-    /// neither is the master already.
+    /// Makes a replaced master the master again, and an isolated one act alone; in any other case
+    /// the host already has the acting master.
     async fn take_back(&self, wanted: &Wanted) -> Result<Promoted, PromoteError> {
         let Some((heard, reason)) = self.obstacle()? else {
-            // A start before this one may have ended before its last step.
+            // A previous start may have ended before its last step.
             self.start()?;
             return Ok(Promoted::WasMaster);
         };
@@ -239,8 +241,8 @@ impl<'a> Promotion<'a> {
         let epoch = next(heard)?;
         let starts = raise_epoch(&store, epoch).await?;
         self.reach(Boundary::Raised)?;
-        // Before the epoch is noted: from then on the host is the master's, and another start only starts
-        // the unit.
+        // Before the epoch is recorded: from then on the host is the master's, and another start
+        // only starts the unit.
         isolation::act_alone(&self.config.state_dir)?;
         note_epoch(&store, epoch, starts)?;
         self.reach(Boundary::Epoch)?;
@@ -291,7 +293,8 @@ impl<'a> Promotion<'a> {
         Ok(copy.epoch().max(heard.number))
     }
 
-    /// Notes the highest epoch of which another standby has evidence: this promotion goes above it.
+    /// Records the highest epoch of which another standby has evidence, so that this promotion
+    /// exceeds it.
     fn hear(&self, standbys: &[StandsBy]) -> Result<(), PromoteError> {
         let shown = standbys
             .iter()
@@ -303,7 +306,7 @@ impl<'a> Promotion<'a> {
         Ok(())
     }
 
-    /// Chooses the epoch: higher than each that this host has heard of.
+    /// Chooses an epoch above each that this host has heard of.
     fn note(&self, note: &Path) -> Result<u64, PromoteError> {
         let own = noted_epoch(&self.config.state_dir.join(STORE))?;
         let epoch = next(self.heard()?.max(own))?;
@@ -311,13 +314,13 @@ impl<'a> Promotion<'a> {
         Ok(epoch)
     }
 
-    /// Puts everything in its place.
+    /// Puts the copy in the master's place.
     async fn install(&self, epoch: u64) -> Result<(), PromoteError> {
         let mut copy = Copy::open(&directory(self.config))?.ok_or(PromoteError::NoCopy)?;
-        // First: a standby that starts before this promotion goes on takes a base.
+        // First: a standby that starts before this promotion resumes needs a new base.
         copy.touch()?;
         let (from, to) = (copy.store(), self.config.state_dir.join(STORE));
-        // Once the store is in its place, the copy has none.
+        // Once the store is in place, the copy no longer contains it.
         if from.exists() {
             fold_log(&from).await?;
             let starts = raise_epoch(&from, epoch).await?;
@@ -335,7 +338,7 @@ impl<'a> Promotion<'a> {
         let starts: Option<i64> = read_json(&directory(self.config).join("starts"))?;
         note_epoch(&to, epoch, starts.unwrap_or_default())?;
         self.reach(Boundary::Epoch)?;
-        // No other standby may be there to follow this master.
+        // There may be no other standby to follow this master.
         isolation::act_alone(&self.config.state_dir)?;
         init(self.config, self.clock.now())?;
         self.reach(Boundary::Identities)?;
@@ -349,7 +352,7 @@ impl<'a> Promotion<'a> {
         Ok(())
     }
 
-    /// Writes the files beside the store, and sets those aside that the master has not.
+    /// Writes the files beside the store, and sets aside those that the master did not have.
     fn install_files(&self, copy: &Copy, epoch: u64) -> Result<(), PromoteError> {
         let files: Vec<(String, PathBuf, u32)> = copy
             .files()
@@ -363,7 +366,7 @@ impl<'a> Promotion<'a> {
             let to = self.place(place);
             make_directory(to.parent().unwrap_or(Path::new("/")))?;
             let content = match fs::read(path) {
-                // A damaged copy, which the operator promotes all the same.
+                // A damaged copy that the operator promotes nevertheless may lack the file.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
                 read => read.map_err(file_error("read", path))?,
             };
@@ -384,7 +387,7 @@ impl<'a> Promotion<'a> {
         Ok(())
     }
 
-    /// The record of revocations goes with its store.
+    /// Installs the record of revocations, which belongs to its store.
     fn install_revocations(&self, copy: &Copy) -> Result<(), PromoteError> {
         let place = format!("{STATE_PLACE}/{}", saved::REVOKED);
         let found = copy.files().find(|(other, _, _)| *other == place);
@@ -404,7 +407,7 @@ impl<'a> Promotion<'a> {
         }
     }
 
-    /// Removes the store of an earlier master of this host: the copy has what came after it.
+    /// Removes the store of an earlier master of this host: the copy is newer.
     fn clear_store(&self) -> Result<(), PromoteError> {
         for suffix in OF_STORE {
             remove(&self.config.state_dir.join(format!("{STORE}{suffix}")))?;
@@ -424,7 +427,7 @@ impl<'a> Promotion<'a> {
     #[expect(
         clippy::unused_self,
         clippy::unnecessary_wraps,
-        reason = "a test ends a promotion here"
+        reason = "a test interrupts a promotion here"
     )]
     fn reach(&self, boundary: Boundary) -> Result<(), PromoteError> {
         tracing::debug!(number = boundary as u32, "{boundary:?}");

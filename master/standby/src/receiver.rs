@@ -1,4 +1,5 @@
-//! A standby's side of the stream, without the network: the records of a master become its copy.
+//! A standby's side of the stream, without the network, which turns the records of a master into
+//! its copy.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -15,10 +16,10 @@ use super::take_over::write_order;
 
 /// The number of the highest epoch, which `ctl master list` and earlier versions read.
 const NUMBER: &str = "epoch";
-/// That epoch with its signature.
+/// The highest epoch with its signature.
 const EVIDENCE: &str = "evidence.json";
 
-/// The highest epoch of which the standby of this directory has heard; 0 if of none.
+/// The highest epoch of which the standby in this directory has heard; 0 if there is none.
 ///
 /// # Errors
 /// The record cannot be read.
@@ -33,10 +34,11 @@ pub(super) fn heard_epoch(root: &Path) -> Result<Epoch, CopyError> {
     })
 }
 
-/// One writer at a time: the stream and the questions to other masters both hear of epochs.
+/// Serialises writers: the stream and the queries to other masters both learn of epochs.
 static WRITER: Mutex<()> = Mutex::new(());
 
-/// Notes an epoch, unless the standby of this directory has heard of a higher one; it is on disk when this returns.
+/// Records an epoch, unless the standby in this directory has heard of a higher one; it is on disk
+/// when this returns.
 pub(super) fn note_heard(root: &Path, epoch: &Epoch) -> Result<(), CopyError> {
     let _one = WRITER.lock().unwrap_or_else(PoisonError::into_inner);
     if epoch.rank() <= heard_epoch(root)?.rank() {
@@ -51,27 +53,28 @@ pub(super) fn note_heard(root: &Path, epoch: &Epoch) -> Result<(), CopyError> {
 /// A standby.
 pub struct Receiver {
     root: PathBuf,
-    /// The highest epoch that this host has heard of.
+    /// The highest epoch of which this host has heard.
     epoch: Epoch,
     /// The certificates of the CA that signs epochs, PEM.
     ca_pem: String,
-    /// The copy that counts.
+    /// The current copy.
     copy: Option<Copy>,
     /// A base that is under way.
     base: Option<Copy>,
-    /// The files that this stream has named, until the first state of the master is complete: those
-    /// that it has not named then are gone.
+    /// The files that this stream has named, until the first state of the master is complete: all
+    /// other files are removed then.
     named: Option<BTreeSet<String>>,
     started: bool,
-    /// The master has given this host its place.
+    /// `true` once the master has handed over to this host.
     is_ordered: bool,
 }
 
 impl Receiver {
-    /// Opens what a standby has in a directory. `heard` is an epoch that this host knows otherwise.
+    /// Opens the data of a standby in a directory. `heard` is an epoch that this host knows from
+    /// elsewhere.
     ///
     /// # Errors
-    /// A file cannot be read or made.
+    /// A file cannot be read or created.
     pub fn open(root: &Path, heard: u64) -> Result<Self, CopyError> {
         make_directory(root)?;
         let noted = heard_epoch(root)?;
@@ -94,26 +97,27 @@ impl Receiver {
         })
     }
 
-    /// The highest epoch that this host has heard of.
+    /// The highest epoch of which this host has heard.
     #[must_use]
     pub fn epoch(&self) -> &Epoch {
         &self.epoch
     }
 
-    /// Takes an epoch that this host knows otherwise: a master of a lower one is not followed.
+    /// Records an epoch that this host knows from elsewhere: a master with a lower epoch is not
+    /// followed.
     pub fn hear(&mut self, epoch: Epoch) {
         if epoch.rank() > self.epoch.rank() {
             self.epoch = epoch;
         }
     }
 
-    /// The copy; none before the first base.
+    /// The copy; `None` before the first base.
     #[must_use]
     pub fn copy(&self) -> Option<&Copy> {
         self.copy.as_ref()
     }
 
-    /// Returns whether the master has given this host its place: it follows no longer.
+    /// Returns whether the master has handed over to this host, which therefore no longer follows.
     #[must_use]
     pub fn is_ordered(&self) -> bool {
         self.is_ordered
@@ -127,12 +131,13 @@ impl Receiver {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             epoch: self.epoch.number,
             position: (self.copy.as_ref()).and_then(|copy| copy.position().as_ref().map(wire)),
-            // One without a signature is a number of protocol 1.
+            // An epoch without a signature is a number of protocol 1.
             heard: self.epoch.evidence(),
         }
     }
 
-    /// Begins a stream of a master whose epoch is signed by this CA (PEM): what the one before left unfinished is dropped.
+    /// Starts a stream of a master whose epoch is signed by this CA (PEM); drops the unfinished
+    /// data of the previous stream.
     ///
     /// # Errors
     /// A file cannot be read.
@@ -145,16 +150,17 @@ impl Receiver {
         for damage in self.copy.iter().flat_map(Copy::damage) {
             tracing::error!(
                 damage = chain(damage),
-                "the copy of the master on this host is damaged: this standby takes another one"
+                "the copy of the master on this host is damaged: this standby fetches a new one"
             );
         }
         Ok(())
     }
 
-    /// Takes a record; answers with its number when all up to it is to be acknowledged.
+    /// Handles a record; returns its number if everything up to it must be acknowledged.
     ///
     /// # Errors
-    /// It does not follow what is there, the master has a lower epoch, or a file cannot be written.
+    /// The record does not follow the existing data, the master has a lower epoch, or a file cannot
+    /// be written.
     pub async fn take(&mut self, record: StandbyRecord) -> Result<Option<u64>, CopyError> {
         match record.body {
             Some(Body::Start(start)) => self.start(&start)?,
@@ -177,7 +183,7 @@ impl Receiver {
         Ok(Some(record.number))
     }
 
-    /// Takes the order to be the master. It counts from the moment in which it is on disk.
+    /// Accepts the order to become the master. It takes effect once it is on disk.
     fn take_order(&mut self, order: &TakeOver) -> Result<(), CopyError> {
         if order.epoch <= self.epoch.number {
             return Err(CopyError::Unexpected("a hand-over without a new epoch"));
@@ -189,7 +195,7 @@ impl Receiver {
     }
 
     fn start(&mut self, start: &FollowStart) -> Result<(), CopyError> {
-        // One of protocol 1 shows only a number. Its certificate shows that it is a master.
+        // A master of protocol 1 shows only a number. Its certificate proves that it is a master.
         let epoch = match &start.evidence {
             Some(shown) if !shown.is_proven(&self.ca_pem) => {
                 return Err(CopyError::Unproven(shown.number));
@@ -220,7 +226,7 @@ impl Receiver {
 
     fn target(&mut self) -> Result<&mut Copy, CopyError> {
         let target = self.base.as_mut().or(self.copy.as_mut());
-        target.ok_or(CopyError::Unexpected("a continuation of no copy"))
+        target.ok_or(CopyError::Unexpected("a continuation of a missing copy"))
     }
 
     fn sync(&mut self) -> Result<(), CopyError> {

@@ -1,7 +1,8 @@
-//! The record of a standby's streams on its disk: until when it had everything of the master, and whether
-//! the master may have gone on without it since.
+//! The record of a standby's streams on its disk: the time until which it had everything of the
+//! master, and whether the master may have continued without it since.
 //!
-//! A copy alone says what is in it, not what is missing. A promotion and `ctl master list` read this.
+//! A copy alone shows its content, not what is missing. A promotion and `ctl master list` read
+//! this.
 
 use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -16,9 +17,9 @@ use serde::{Deserialize, Serialize};
 use super::directory;
 use super::disk::{CopyError, read_json, write_json};
 
-/// Between two marks that the daemon runs.
+/// The interval between two marks that the daemon runs.
 const MARK: Duration = Duration::from_secs(10);
-/// The age of the last mark after which the daemon does not run; a restart of it takes less.
+/// The age of the last mark after which the daemon counts as stopped; a restart takes less.
 const DEAD: Millis = 60_000;
 
 /// The state of a standby's stream.
@@ -26,19 +27,20 @@ const DEAD: Millis = 60_000;
 pub struct Report {
     /// The address of the master.
     pub master: String,
-    /// The time at which the stream began or ended.
+    /// The time at which the stream started or ended.
     pub since: String,
-    /// Whether the master's commits wait for this standby.
+    /// `true` if the master's commits wait for this standby.
     pub following: bool,
-    /// The last mark of the daemon that it runs; none from an earlier version.
+    /// The last mark that the daemon runs; `None` from an earlier version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub alive: Option<String>,
-    /// Why the master may have answered something since that is not here; none while it follows.
+    /// The reason why the master may have answered requests since that this host lacks; `None`
+    /// while it follows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub missed: Option<Missed>,
 }
 
-/// The reason why a copy may lack something that the master has answered.
+/// The reason why a copy may lack data that the master has answered.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Missed {
@@ -49,7 +51,7 @@ pub enum Missed {
         /// Its start, or now.
         to: String,
     },
-    /// A master has answered, and not all of it came.
+    /// A master has answered, but not all of its data arrived.
     Answered {
         /// The time of its answer.
         at: String,
@@ -85,13 +87,13 @@ impl Report {
         }
     }
 
-    /// The reason why the copy may lack something at this moment.
+    /// The reason why the copy may lack data at this moment.
     #[must_use]
     pub fn missed(&self, now: Millis) -> Option<Missed> {
         self.missed.clone().or_else(|| self.off(now, DEAD))
     }
 
-    /// The time without a mark, if it is this long.
+    /// The time without a mark, if it is at least this long.
     fn off(&self, now: Millis, least: Millis) -> Option<Missed> {
         let alive = self.alive.as_ref()?;
         let is_long = millis(alive).is_none_or(|alive| now - alive >= least);
@@ -102,7 +104,7 @@ impl Report {
     }
 }
 
-/// The text for so many milliseconds: `2 h 5 min`, in its two largest units.
+/// Formats a duration in its two largest units: `2 h 5 min`.
 #[must_use]
 pub fn age(millis: Millis) -> String {
     let seconds = millis.max(0) / 1000;
@@ -115,7 +117,7 @@ pub fn age(millis: Millis) -> String {
     }
 }
 
-/// The last state of the stream; none before the first.
+/// The last state of the stream; `None` before the first one.
 ///
 /// # Errors
 /// The record cannot be read.
@@ -131,7 +133,7 @@ pub(super) struct Diary<'a> {
 }
 
 impl<'a> Diary<'a> {
-    /// Begins with what the daemon has left that ran before.
+    /// Starts from the record that the previous daemon has left.
     pub(super) fn open(config: &'a Config, clock: &'a dyn Clock) -> Result<Self, CopyError> {
         let diary = Self {
             config,
@@ -140,7 +142,7 @@ impl<'a> Diary<'a> {
         };
         let now = clock.now();
         diary.change(|report| {
-            // What the master did after it had ended the stream was already missed.
+            // Changes of the master after it had ended the stream were already missed.
             let least = if report.following { 0 } else { DEAD };
             let off = report.off(now, least);
             report.missed = report.missed.take().or(off);
@@ -152,7 +154,7 @@ impl<'a> Diary<'a> {
     }
 
     fn report(&self) -> MutexGuard<'_, Option<Report>> {
-        // Nothing panics while holding the lock.
+        // No code panics while it holds the lock.
         self.report.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -166,13 +168,13 @@ impl<'a> Diary<'a> {
         write_json(&directory(self.config).join("report.json"), report)
     }
 
-    /// A master has answered.
+    /// Records that a master has answered.
     pub(super) fn answered(&self) -> Result<(), CopyError> {
         let at = rfc3339(self.clock.now());
         self.change(|report| report.missed = Some(Missed::Answered { at }))
     }
 
-    /// Everything of the master at this address is here, and each commit comes.
+    /// Records that all data of the master at this address have arrived, and each commit follows.
     pub(super) fn following(&self, master: &str) -> Result<(), CopyError> {
         let now = rfc3339(self.clock.now());
         *self.report() = Some(Report {
@@ -185,7 +187,7 @@ impl<'a> Diary<'a> {
         self.change(|_| {})
     }
 
-    /// The stream has ended.
+    /// Records that the stream has ended.
     pub(super) fn ended(&self) -> Result<(), CopyError> {
         let now = rfc3339(self.clock.now());
         self.change(|report| {
@@ -195,7 +197,7 @@ impl<'a> Diary<'a> {
         })
     }
 
-    /// Marks again and again that the daemon runs. It has no end.
+    /// Marks periodically that the daemon runs. Never returns.
     pub(super) async fn mark(&self) {
         loop {
             tokio::time::sleep(MARK).await;
@@ -242,7 +244,7 @@ mod tests {
         assert_eq!(read(&host).until(), rfc3339(5 * MINUTE));
         clock.advance(MINUTE);
         diary.ended().unwrap();
-        // The daemon is started again, as by a promotion that was refused.
+        // The daemon restarts, as after a refused promotion.
         clock.advance(20_000);
         drop(diary);
         let _diary = Diary::open(&host.config, &clock).unwrap();
@@ -257,7 +259,7 @@ mod tests {
         let diary = Diary::open(&host.config, &clock).unwrap();
         diary.following("m").unwrap();
         drop(diary);
-        // It was killed while it followed: the master went on without it, if only for a moment.
+        // It was killed while it followed: the master continued without it, if only for a moment.
         clock.advance(5_000);
         let diary = Diary::open(&host.config, &clock).unwrap();
         let missed = read(&host).missed(clock.now()).unwrap();

@@ -1,4 +1,5 @@
-//! The connection of this host to a master or standby: the identity that it shows, and why it ends.
+//! The connection of this host to a master or standby: the identity that it presents, and the
+//! reason of its end.
 
 use std::path::{Path, PathBuf};
 
@@ -10,7 +11,7 @@ use super::disk::CopyError;
 /// The reason why a stream has ended.
 #[derive(Debug, thiserror::Error)]
 pub enum SessionError {
-    /// The identity of this host's minion.
+    /// The identity of this host's minion cannot be read.
     #[error("cannot read {}: has the minion of this host enrolled?", path.display())]
     Identity {
         /// The file.
@@ -18,7 +19,7 @@ pub enum SessionError {
         /// The system's reason.
         source: std::io::Error,
     },
-    /// There is no connection.
+    /// The connection failed.
     #[error(transparent)]
     Connect(#[from] ConnectError),
     /// The master ended the stream.
@@ -30,7 +31,7 @@ pub enum SessionError {
     /// The master refuses this host.
     #[error("the master refuses this standby: {0}")]
     Refused(String),
-    /// What came cannot be kept.
+    /// The received data cannot be stored.
     #[error(transparent)]
     Copy(#[from] CopyError),
 }

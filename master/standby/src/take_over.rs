@@ -1,8 +1,8 @@
 //! The order of a master to one of its standbys to take its place, on the standby's host.
 //!
 //! It is on disk before the standby acknowledges it. The next start of the daemon carries it out
-//! ([`super::promote::Promotion::take_over`]), and the order becomes a record of where the master came
-//! from, by which `ctl master retire` goes on.
+//! ([`super::promote::Promotion::take_over`]), and the order becomes a record of the master's
+//! previous host, with which `ctl master retire` continues.
 
 use std::path::{Path, PathBuf};
 
@@ -21,9 +21,9 @@ pub struct Order {
     pub epoch: u64,
     /// The host that had the master.
     pub from: String,
-    /// That host leaves the cluster next.
+    /// `true` if that host leaves the cluster next.
     pub leaves: bool,
-    /// The time at which this host took over; 0 before.
+    /// The time at which this host took over; 0 before that.
     #[serde(default)]
     pub taken: Millis,
 }
@@ -47,15 +47,15 @@ pub(super) fn write_order(root: &Path, wire: &TakeOver) -> Result<(), CopyError>
     write_json(&order(root), &wanted)
 }
 
-/// The order that is not carried out yet.
+/// The order that was not carried out yet.
 ///
 /// # Errors
-/// It cannot be read.
+/// The order cannot be read.
 pub fn waiting(config: &Config) -> Result<Option<Order>, CopyError> {
     read_json(&order(&directory(config)))
 }
 
-/// Notes that this host has taken over.
+/// Records that this host has taken over.
 pub(super) fn write_record(config: &Config, taken: &Order) -> Result<(), CopyError> {
     write_json(&record(config), taken)
 }
@@ -63,12 +63,12 @@ pub(super) fn write_record(config: &Config, taken: &Order) -> Result<(), CopyErr
 /// The record of the master's last hand-over to this host.
 ///
 /// # Errors
-/// It cannot be read.
+/// The record cannot be read.
 pub fn taken(config: &Config) -> Result<Option<Order>, CopyError> {
     read_json(&record(config))
 }
 
-/// Forgets the hand-over from this host: it has left, or is declared again.
+/// Removes the record of the hand-over from this host: it has left, or is declared again.
 ///
 /// # Errors
 /// The record cannot be read or removed.

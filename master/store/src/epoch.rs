@@ -1,24 +1,24 @@
-//! Epochs: the order of the masters of a cluster. Each new master has a higher one than every master
-//! before it, so the numbers only grow, and none of them may be used up by what one host claims.
+//! Epochs, the order of the masters of a cluster. Each new master has a higher epoch than every
+//! previous master, so the numbers only grow, and no host's mere claim may use any of them up.
 
-/// The highest epoch that a master can have: the store counts in 64 bits with a sign.
+/// The highest epoch that a master can have: the store counts in signed 64-bit integers.
 pub const HIGHEST: u64 = i64::MAX.unsigned_abs() - 1;
 
-/// The reason why an epoch is not used.
+/// The reason why no epoch can be chosen.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum EpochError {
-    /// No epoch is left above it.
+    /// There is no epoch above this one.
     #[error(
-        "cannot choose an epoch above {0}: no master can have had that one, so its record is damaged; restore a backup with \
+        "cannot choose an epoch above {0}: no master can have had that epoch, so its record is damaged; restore a backup with \
          `ctl bootstrap --restore`"
     )]
     UsedUp(u64),
 }
 
-/// The epoch of the master after those of which `heard` is the highest.
+/// The epoch of a new master after `heard`, the highest known epoch.
 ///
 /// # Errors
-/// None is left.
+/// There is no higher epoch.
 pub fn next(heard: u64) -> Result<u64, EpochError> {
     let next = heard.checked_add(1).filter(|next| *next <= HIGHEST);
     next.ok_or(EpochError::UsedUp(heard))

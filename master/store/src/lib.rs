@@ -1,8 +1,8 @@
-//! The store: what happened. What is *wanted* (cluster and node documents) stays in files and is
-//! never kept here.
+//! The store, which records the past. The *desired* state (cluster and node documents) stays in
+//! files and is never stored here.
 //!
-//! All times are milliseconds since the Unix epoch ([`Millis`]); JSON fields are text and are not
-//! interpreted.
+//! All times are milliseconds since the Unix epoch ([`Millis`]); JSON fields are text that the
+//! store does not interpret.
 
 #[cfg(test)]
 mod cases;
@@ -22,16 +22,16 @@ pub use sqlite::{Store, finish_copy, fold_log, keep_good, note_epoch, noted_epoc
 /// Milliseconds since the Unix epoch, UTC.
 pub type Millis = i64;
 
-/// Why the store could not do something.
+/// An error of the store.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// The database refused or failed.
     #[error("the store failed")]
     Database(#[source] sqlx::Error),
-    /// There is no room for what should be stored; nothing of it was. Reading goes on.
+    /// The file system is full; nothing was stored. Reading continues.
     #[error(
-        "the master's store has no room ({0}): nothing was stored. Make room on its file system (by default the one of \
-         /var/lib/halite/master); minions keep their answers and hand them in then"
+        "the master's store is out of space ({0}): nothing was stored. Free space on its file system (by default the one of \
+         /var/lib/halite/master); minions keep their answers and deliver them afterwards"
     )]
     Full(String),
     /// The database's schema could not be brought up to date.
@@ -50,33 +50,32 @@ pub enum StoreError {
     /// A file beside the database could not be replaced.
     #[error(transparent)]
     Durable(#[from] halite_durable::Error),
-    /// The write-ahead log of the store.
+    /// The write-ahead log of the store failed.
     #[error("cannot follow the store's log")]
     Log(#[from] wal::WalError),
-    /// No epoch is left.
+    /// No higher epoch exists.
     #[error(transparent)]
     Epoch(#[from] EpochError),
-    /// The file is not a sound database. The text says how to go back to the last good copy.
+    /// The file is not a valid database. The text contains the commands that restore the last good
+    /// copy.
     #[error("{0}")]
     Corrupt(String),
-    /// A setting that durability rests on is not in force.
-    #[error("the store runs with {setting} = {found}, {wanted} is needed: {why}")]
+    /// A setting on which durability depends is not in force.
+    #[error("the store runs with {setting} = {found}, but {wanted} is required: {why}")]
     Unsafe {
         /// The pragma.
         setting: &'static str,
-        /// What it reads back as.
+        /// The value that SQLite reports.
         found: String,
-        /// What it must be.
+        /// The required value.
         wanted: &'static str,
-        /// What would be lost.
+        /// The consequence of the wrong value.
         why: &'static str,
     },
-    /// A row holds a value that this version does not know.
-    #[error(
-        "the store holds {value:?} as {what}, which this version does not know; it was written by a newer one"
-    )]
+    /// A row contains a value that this version does not know.
+    #[error("the store contains the unknown {what} {value:?}; a newer version wrote it")]
     Unknown {
-        /// Which column.
+        /// The name of the column.
         what: &'static str,
         /// The value.
         value: String,
@@ -85,7 +84,7 @@ pub enum StoreError {
 
 impl From<sqlx::Error> for StoreError {
     fn from(error: sqlx::Error) -> Self {
-        // SQLite's primary result code SQLITE_FULL.
+        // This is SQLite's primary result code SQLITE_FULL.
         let full = |code: &str| code.parse::<u32>().is_ok_and(|code| code & 0xff == 13);
         match &error {
             sqlx::Error::Database(inner) if inner.code().is_some_and(|code| full(&code)) => {
@@ -96,11 +95,11 @@ impl From<sqlx::Error> for StoreError {
     }
 }
 
-/// Result of a create with a request id.
+/// The result of a create with a request id.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Created<T> {
-    /// It was stored now.
+    /// The record is new and was stored.
     New,
-    /// A record with the same request id was there; nothing was stored.
+    /// A record with the same request id existed already; nothing was stored.
     Existing(T),
 }

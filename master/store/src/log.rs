@@ -1,10 +1,10 @@
-//! The store's log as standbys follow it: its end, its pieces, and the followers for which a commit
-//! waits.
+//! The store's log as standbys follow it: its end, its pieces, and the followers that a commit
+//! waits for.
 //!
-//! A follower reads the log by itself, in rounds. A commit asks each follower for a round that
-//! begins after it, so commits that wait together share one. The log is checkpointed only by the
-//! store itself, while no transaction is open and each follower has all of it: only then may SQLite
-//! begin the next log over it.
+//! Each follower reads the log by itself, in rounds. A commit asks each follower for a round that
+//! starts after it, so commits that wait together share one. Only the store itself checkpoints the
+//! log, while no transaction is open and each follower has all of it: only then may SQLite start
+//! the next log over it.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -19,8 +19,8 @@ use super::wal::{End, Piece, Position, WalError};
 pub struct Log {
     store: PathBuf,
     followers: Mutex<Vec<Arc<Rounds>>>,
-    /// The end of the log that was checkpointed last: the next one follows it. None while a
-    /// checkpoint is under way, and when it is not known how one ended.
+    /// The end of the log that was checkpointed last: the next log follows it. `None` while a
+    /// checkpoint is under way, and while the result of the last one is unknown.
     complete: Mutex<Option<Position>>,
     /// Held while the store's file must not change.
     still: Arc<AsyncMutex<()>>,
@@ -57,7 +57,7 @@ impl Log {
         name.into()
     }
 
-    /// The end: the last commit; none while the log has no frames.
+    /// The end of the log, that is, the last commit; `None` while the log has no frames.
     ///
     /// # Errors
     /// The index of the log cannot be read.
@@ -65,16 +65,16 @@ impl Log {
         wal::end(&self.beside("-shm"))
     }
 
-    /// The next piece of the log behind so many frames.
+    /// The next piece of the log after `behind` frames.
     ///
     /// # Errors
-    /// The log cannot be read, or it is another one by now.
+    /// The log cannot be read, or another log has replaced it.
     pub fn piece(&self, behind: u32, end: &End, most: usize) -> Result<Option<Piece>, WalError> {
         wal::piece(&self.beside("-wal"), behind, end, most)
     }
 
-    /// The frames of the log that a copy with this end has already: all up to there, or none when
-    /// the log follows it. None when the copy cannot be continued.
+    /// The number of this log's frames that a copy with this end already has: all up to that end,
+    /// or 0 if the log follows the copy. `None` if the copy cannot be continued.
     ///
     /// # Errors
     /// The log cannot be read.
@@ -90,23 +90,23 @@ impl Log {
         self.complete.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until no checkpoint is under way, and begins none while the answer is held.
+    /// Waits for the end of a running checkpoint, and prevents new ones while the guard is held.
     pub async fn hold(&self) -> OwnedMutexGuard<()> {
         Arc::clone(&self.still).lock_owned().await
     }
 
-    /// As [`Log::hold`]; none when it is held already.
+    /// Like [`Log::hold`]; `None` if it is already held.
     pub(super) fn try_hold(&self) -> Option<OwnedMutexGuard<()>> {
         Arc::clone(&self.still).try_lock_owned().ok()
     }
 
-    /// Notes the end of the log that went into the store's file last; none when that is not known.
-    /// Answers with the one before.
+    /// Records the end of the log that was last written to the store's file; `None` if it is
+    /// unknown. Returns the previous record.
     pub(super) fn note_complete(&self, end: Option<Position>) -> Option<Position> {
         std::mem::replace(&mut *self.complete(), end)
     }
 
-    /// Adds a follower: from now on each commit waits for a round of it.
+    /// Adds a follower: from now on each commit waits for one of its rounds.
     #[must_use]
     pub fn join(self: &Arc<Self>) -> Follower {
         let rounds = Arc::new(Rounds {
@@ -127,7 +127,7 @@ impl Log {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until each follower has what is committed now. A follower that takes too long leaves.
+    /// Waits until each follower has the current commit. A follower that takes too long is removed.
     pub async fn reach_followers(&self) {
         let followers = self.followers().clone();
         let asked: Vec<(Arc<Rounds>, u64)> = followers
@@ -142,7 +142,7 @@ impl Log {
             })
             .collect();
         for (rounds, number) in asked {
-            // The sender is in `rounds`, so it cannot be gone.
+            // The sender is in `rounds`, so it still exists.
             let _ = rounds
                 .done
                 .subscribe()
@@ -161,14 +161,15 @@ pub struct Follower {
 }
 
 impl Follower {
-    /// Waits until a commit asks for a round; answers with its number.
+    /// Waits until a commit asks for a round; returns its number.
     pub async fn asked(&mut self) -> u64 {
-        // The sender is in `rounds`, so it cannot be gone.
+        // The sender is in `rounds`, so it still exists.
         let _ = self.asked.changed().await;
         *self.asked.borrow_and_update()
     }
 
-    /// Notes that a round has ended: what was committed when it was asked for is with the follower.
+    /// Records the end of a round: the follower has everything that was committed before its
+    /// request.
     pub fn done(&self, round: u64) {
         self.rounds.done.send_replace(round);
     }
@@ -180,7 +181,7 @@ impl Drop for Follower {
         self.log
             .followers()
             .retain(|rounds| !Arc::ptr_eq(rounds, own));
-        // The commits that wait for it go on.
+        // The commits that wait for it continue.
         own.done.send_replace(u64::MAX);
     }
 }

@@ -1,4 +1,5 @@
-//! The log of a store in use: its end, what a copy has of it, and the commits that wait for followers.
+//! The log of a store in use: its end, the part that a copy has, and the commits that wait for
+//! followers.
 
 use std::pin::pin;
 
@@ -87,7 +88,7 @@ async fn a_round_that_was_asked_for_before_a_commit_is_not_enough_for_it() {
     let mut first = pin!(log.reach_followers());
     assert!(first.as_mut().now_or_never().is_none());
     let round = follower.asked().await;
-    // While the round is under way.
+    // The first round is still under way.
     let mut second = pin!(log.reach_followers());
     assert!(second.as_mut().now_or_never().is_none());
     follower.done(round);

@@ -1,4 +1,4 @@
-//! The records of the store: plain data, one type a table.
+//! The records of the store, as plain data with one type for each table.
 
 use halite_proto::ids::{JobId, MinionId};
 use halite_proto::role::Role;
@@ -19,10 +19,10 @@ macro_rules! stored_as_text {
                 match self { $(Self::$variant => $text),+ }
             }
 
-            /// Reads the text back.
+            /// Parses the text.
             ///
             /// # Errors
-            /// The text is of a newer version.
+            /// The text belongs to a newer version.
             pub fn parse(text: &str) -> Result<Self, StoreError> {
                 match text {
                     $($text => Ok(Self::$variant),)+
@@ -36,9 +36,9 @@ macro_rules! stored_as_text {
 stored_as_text! {
     /// State of a minion's key.
     KeyState, "key state" {
-        /// Handed in without a token; waits for an operator.
+        /// Submitted without a token; an operator must decide.
         Pending = "pending",
-        /// May connect.
+        /// The minion may connect.
         Accepted = "accepted",
         /// Refused by an operator; stays known so that it stays refused.
         Rejected = "rejected",
@@ -56,14 +56,14 @@ stored_as_text! {
 }
 
 stored_as_text! {
-    /// State of one minion's part of a job. It only moves down this list (a late answer turns
-    /// lost to returned).
+    /// State of one minion's part of a job. It only moves down this list, except that a late answer
+    /// turns lost into returned.
     RowState, "job row state" {
-        /// Stored, not sent.
+        /// Stored, but not sent.
         Queued = "queued",
-        /// Given to the minion's stream.
+        /// Handed to the minion's stream.
         Sent = "sent",
-        /// The minion's journal holds it.
+        /// Recorded in the minion's journal.
         Started = "started",
         /// Answered.
         Returned = "returned",
@@ -75,7 +75,7 @@ stored_as_text! {
 stored_as_text! {
     /// State of an orchestration.
     RunStatus, "run status" {
-        /// In work, or to be taken up again after a restart.
+        /// Running, or resumed after a restart.
         Running = "running",
         /// All steps done.
         Succeeded = "succeeded",
@@ -89,9 +89,9 @@ stored_as_text! {
 stored_as_text! {
     /// State of a step of an orchestration.
     StepStatus, "step status" {
-        /// Not begun.
+        /// Not started.
         Waiting = "waiting",
-        /// Begun.
+        /// Started.
         Running = "running",
         /// Done.
         Succeeded = "succeeded",
@@ -111,21 +111,21 @@ pub struct Key {
     pub state: KeyState,
     /// SHA-256 of the public key (SPKI DER), lower-case hex in pairs with colons.
     pub fingerprint: String,
-    /// The CSR in PEM: what an acceptance signs.
+    /// The CSR in PEM, which an acceptance signs.
     pub csr_pem: String,
-    /// Serial number of the newest certificate, lower-case hex; none while pending.
+    /// Serial number of the newest certificate, in lower-case hex; `None` while pending.
     pub serial: Option<String>,
     /// The newest certificate, PEM.
     pub certificate_pem: Option<String>,
-    /// Roles that the token allowed; empty without one.
+    /// Roles that the token allowed; empty without a token.
     pub roles: Vec<String>,
-    /// What the host said of itself at enrolment. Never used to authorise.
+    /// The host's own report at enrolment. Never used to authorise.
     pub grains_json: String,
-    /// The id of the token that it came in with; none when an operator accepted it.
+    /// The id of the token with which it enrolled; `None` if an operator accepted it.
     pub token: Option<String>,
-    /// First handed in.
+    /// Time of the first request.
     pub created: Millis,
-    /// Last change.
+    /// Time of the last change.
     pub changed: Millis,
 }
 
@@ -136,46 +136,47 @@ pub struct Operator {
     pub name: String,
     /// The role.
     pub role: Role,
-    /// The fingerprint of the one key that the name may have; none: any key with a certificate of
-    /// this name.
+    /// The fingerprint of the only key that the name may have; `None` allows any key with a
+    /// certificate of this name.
     pub fingerprint: Option<String>,
-    /// When it was made.
+    /// Time of creation.
     pub created: Millis,
     /// The operator who made it.
     pub creator: String,
-    /// End of the certificate's validity; none for the operator of `halite-master init`, which
+    /// End of the certificate's validity; `None` for the operator of `halite-master init`, which
     /// renews it.
     pub expires: Option<Millis>,
-    /// When it was revoked.
+    /// Time of the revocation.
     pub revoked: Option<Millis>,
 }
 
 impl Operator {
-    /// True when the operator is neither revoked nor expired.
+    /// Returns whether the operator is neither revoked nor expired.
     #[must_use]
     pub fn is_valid(&self, now: Millis) -> bool {
         self.revoked.is_none() && self.expires.is_none_or(|end| end > now)
     }
 }
 
-/// An enrolment token. Its secret is not here, only a hash of it.
+/// An enrolment token. It contains only a hash of its secret.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Token {
     /// The public part of the token's text.
     pub id: String,
     /// SHA-256 of the secret, lower-case hex.
     pub secret_sha256: String,
-    /// Not valid from then on.
+    /// Time from which the token is invalid.
     pub expires: Millis,
-    /// How many enrolments it is still good for.
+    /// Number of remaining enrolments.
     pub uses_left: u32,
     /// Roles that an enrolled node may have; empty: any.
     pub roles: Vec<String>,
-    /// The only minion id that may use it; such a token also lets that id come back with a new key.
+    /// The only minion id that may use it; such a token also allows that id to enrol again with a
+    /// new key.
     pub bound_id: Option<MinionId>,
-    /// When it was made.
+    /// Time of creation.
     pub created: Millis,
-    /// By whom.
+    /// The operator who made it.
     pub operator: String,
 }
 
@@ -187,17 +188,17 @@ pub const KUBECONFIG: &str = "kubeconfig";
 pub struct Certificate {
     /// Serial number, lower-case hex.
     pub serial: String,
-    /// Which of our CAs signed.
+    /// The CA that signed it.
     pub ca: String,
     /// Subject, for people.
     pub subject: String,
-    /// For whom: a minion id, `operator:NAME` or `master`.
+    /// The owner: a minion id, `operator:NAME` or `master`.
     pub owner: String,
-    /// The job whose low state asked for it; none for identities.
+    /// The job whose low state requested it; `None` for identities.
     pub job: Option<JobId>,
-    /// The asking chunk's tag; empty for identities.
+    /// The requesting chunk's tag; empty for identities.
     pub tag: String,
-    /// Issued at.
+    /// Time of issue.
     pub created: Millis,
     /// End of validity.
     pub not_after: Millis,
@@ -205,75 +206,75 @@ pub struct Certificate {
     pub pem: String,
 }
 
-/// A serial number of the `halite` CA that is not valid any more.
+/// A revoked serial number of the `halite` CA.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Revocation {
     /// Serial number, lower-case hex.
     pub serial: String,
-    /// Whose it was.
+    /// The owner of the certificate.
     pub owner: String,
-    /// Since when.
+    /// Time of the revocation.
     pub when: Millis,
-    /// Why, for people.
+    /// The reason, for people.
     pub reason: String,
 }
 
 /// A moment in the time since the host started.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SteadyDeadline {
-    /// The id of that start of the host.
+    /// The id of that boot of the host.
     pub boot: String,
-    /// Milliseconds since then.
+    /// Milliseconds since that boot.
     pub millis: Millis,
 }
 
 /// One function sent to a set of minions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Job {
-    /// The job's id: grows with time.
+    /// The job's id, which grows with time.
     pub jid: JobId,
     /// `state.apply`, `test.ping`, …
     pub function: String,
     /// Its arguments, JSON.
     pub args_json: String,
-    /// Whether it is a test run.
+    /// `true` for a test run.
     pub test: bool,
-    /// Who asked for it; `run:ID` for a step of an orchestration.
+    /// The operator who requested it; `run:ID` for a step of an orchestration.
     pub operator: String,
-    /// The target expression as it was asked for.
+    /// The requested target expression.
     pub target: String,
-    /// The minions that it resolved to, sorted.
+    /// The minions that the target resolved to, sorted.
     pub minions: Vec<MinionId>,
-    /// Groups of minions that run one after the other; empty: all at once.
+    /// Groups of minions that run one after the other; if empty, all run at once.
     pub order: Vec<Vec<MinionId>>,
-    /// Made at.
+    /// Time of creation.
     pub created: Millis,
-    /// Deadline; none: no time-out.
+    /// Deadline; `None` for no timeout.
     pub deadline: Option<Millis>,
-    /// The same in the time since the host started, which is the one that counts.
+    /// The same deadline in time since boot, which takes precedence.
     pub steady_deadline: Option<SteadyDeadline>,
-    /// The asker's id for this request, unique over all jobs.
+    /// The client's id for this request, unique among all jobs.
     pub request_id: Option<String>,
-    /// Its state.
+    /// Its status.
     pub status: JobStatus,
     /// Overall return code, once finished.
     pub retcode: Option<i32>,
-    /// When it finished.
+    /// Time of its end.
     pub finished: Option<Millis>,
-    /// The version of the bundle that it was made from; none where it needs none.
+    /// The version of the bundle that it was made from; `None` if it needs none.
     pub bundle: Option<String>,
 }
 
-/// That a minion may have something of a bundle: packages, images, addresses to fetch from.
+/// A bundle of which a minion may have something: packages, images, addresses to fetch from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MinionBundle {
     /// The minion.
     pub minion: MinionId,
     /// The bundle's version.
     pub bundle: String,
-    /// The last job for the minion that was made from it, test runs aside.
+    /// The last job for the minion that was made from the bundle, except test runs.
     pub jid: JobId,
-    /// The last highstate from it that succeeded there.
+    /// The last highstate from the bundle that succeeded on the minion.
     pub highstate: Option<JobId>,
 }
 
@@ -284,28 +285,28 @@ pub struct JobRow {
     pub jid: JobId,
     /// The minion.
     pub minion: MinionId,
-    /// The low state for this minion with placeholders for secrets; none for plain functions.
+    /// The low state for this minion with placeholders for secrets; `None` for plain functions.
     pub low_json: Option<String>,
     /// Its state.
     pub state: RowState,
-    /// What the minion answered, JSON.
+    /// The minion's answer, JSON.
     pub return_json: Option<String>,
-    /// 0 done, 1 failed, 2 interrupted.
+    /// 0 success, 1 failure, 2 interruption.
     pub retcode: Option<i32>,
-    /// Why it failed or timed out; empty otherwise.
+    /// The reason of a failure or timeout; otherwise empty.
     pub error: String,
-    /// Sent at.
+    /// Time of sending.
     pub sent: Option<Millis>,
-    /// Started at.
+    /// Time of the start.
     pub started: Option<Millis>,
-    /// Time of the return or of the time-out.
+    /// Time of the return or of the timeout.
     pub ended: Option<Millis>,
-    /// The version of the bundle that it was compiled from; none: that of the job.
+    /// The version of the bundle that it was compiled from; `None` for the job's bundle.
     pub bundle: Option<String>,
 }
 
 impl JobRow {
-    /// A row that is stored and not yet sent.
+    /// Creates a row that is not sent yet.
     #[must_use]
     pub fn queued(jid: &JobId, minion: &MinionId, low_json: Option<String>) -> Self {
         Self {
@@ -324,7 +325,7 @@ impl JobRow {
     }
 }
 
-/// One minion's part of a job as it stands, without what was sent and what came back: both may be
+/// The progress of one minion's part of a job, without the sent and returned data: both may be
 /// megabytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Part {
@@ -332,11 +333,11 @@ pub struct Part {
     pub minion: MinionId,
     /// Its state.
     pub state: RowState,
-    /// 0 done, 1 failed, 2 interrupted.
+    /// 0 success, 1 failure, 2 interruption.
     pub retcode: Option<i32>,
-    /// Why it failed or timed out; empty otherwise.
+    /// The reason of a failure or timeout; otherwise empty.
     pub error: String,
-    /// Time of the return or of the time-out.
+    /// Time of the return or of the timeout.
     pub ended: Option<Millis>,
 }
 
@@ -355,42 +356,42 @@ impl From<&JobRow> for Part {
 /// A minion's answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Answer {
-    /// 0 done, 1 failed, 2 interrupted.
+    /// 0 success, 1 failure, 2 interruption.
     pub retcode: i32,
-    /// JSON.
+    /// The answer, JSON.
     pub return_json: String,
-    /// Empty unless it failed as a whole.
+    /// The error, if the function failed as a whole; otherwise empty.
     pub error: String,
-    /// When it arrived.
+    /// Time of arrival.
     pub when: Millis,
 }
 
-/// An orchestration. It is compiled once; the compiled form is what is stored and resumed.
+/// An orchestration. It is compiled once; its compiled form is stored and resumed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Run {
-    /// Its id, of the same form as that of a job.
+    /// Its id, of the same form as a job's id.
     pub id: JobId,
     /// The SLS, dotted.
     pub sls: String,
-    /// Overrides of the pillar for this run, JSON.
+    /// Pillar overrides for this run, JSON.
     pub pillar_json: String,
-    /// Whether it is a test run.
+    /// `true` for a test run.
     pub test: bool,
-    /// Who asked for it.
+    /// The operator who requested it.
     pub operator: String,
-    /// The asker's id for this request, unique over all runs.
+    /// The client's id for this request, unique among all runs.
     pub request_id: Option<String>,
     /// The compiled low state, JSON.
     pub low_json: String,
     /// Its state.
     pub status: RunStatus,
-    /// Index of the step in work.
+    /// Index of the current step.
     pub current: u32,
-    /// The operator who wants it to end before its steps are done.
+    /// The operator who cancelled it, if any.
     pub cancelled_by: Option<String>,
-    /// Made at.
+    /// Time of creation.
     pub created: Millis,
-    /// Last change.
+    /// Time of the last change.
     pub changed: Millis,
 }
 
@@ -405,63 +406,63 @@ pub struct Step {
     pub name: String,
     /// Its state.
     pub status: StepStatus,
-    /// What came of it, JSON (jobs that it started, why it failed).
+    /// The result, JSON: its jobs, the reason of a failure.
     pub detail_json: String,
-    /// Begun at.
+    /// Time of the start.
     pub started: Option<Millis>,
-    /// Ended at.
+    /// Time of the end.
     pub ended: Option<Millis>,
 }
 
-/// Something that happened.
+/// A recorded event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Event {
-    /// Position; given by the store.
+    /// Sequence number, assigned by the store.
     pub seq: i64,
     /// `halite/job/JID/new`, `halite/job/JID/ret/MINION`, `halite/run/ID/step`, `halite/key/ID`, …
     pub tag: String,
-    /// When.
+    /// Time of the event.
     pub time: Millis,
-    /// JSON. Never a secret.
+    /// The data, JSON. Never contains a secret.
     pub data_json: String,
-    /// The last event of a job or run.
+    /// `true` for the last event of a job or run.
     pub last: bool,
-    /// Return code of the whole, on the last event.
+    /// Overall return code, on the last event.
     pub retcode: i32,
 }
 
-/// Who called what.
+/// An audit line, that is, a caller and its call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Audit {
-    /// When.
+    /// Time of the call.
     pub time: Millis,
     /// `operator:root`, `minion:worker-1`, or the address of a caller without identity.
     pub who: String,
     /// Service and method, for example `Operator/Run`.
     pub method: String,
-    /// What was asked, in a few words. Never a secret.
+    /// The request in a few words. Never contains a secret.
     pub what: String,
     /// `ok` or the reason of the refusal.
     pub outcome: String,
 }
 
-/// The audit lines to read: those that fulfil every condition, the newest first.
+/// A filter for audit lines: all conditions must match; the newest lines come first.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct AuditFilter {
-    /// Not before this time.
+    /// Only lines at or after this time.
     pub since: Option<Millis>,
-    /// Before this time.
+    /// Only lines before this time.
     pub until: Option<Millis>,
     /// The caller, as in [`Audit::who`].
     pub who: Option<String>,
     /// Service and method, as in [`Audit::method`].
     pub method: Option<String>,
-    /// At most so many lines.
+    /// The maximum number of lines.
     pub limit: u32,
 }
 
 impl AuditFilter {
-    /// The newest lines of all callers.
+    /// Creates a filter for the newest lines of all callers.
     #[must_use]
     pub fn newest(limit: u32) -> Self {
         Self {
@@ -471,7 +472,7 @@ impl AuditFilter {
     }
 }
 
-/// What a minion says of itself.
+/// A minion's report about itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Facts {
     /// The minion.
@@ -480,6 +481,6 @@ pub struct Facts {
     pub grains_json: String,
     /// Its version.
     pub version: String,
-    /// When it was last heard of.
+    /// Time of its last message.
     pub last_seen: Millis,
 }

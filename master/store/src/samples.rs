@@ -1,11 +1,11 @@
-//! Records for tests.
+//! Sample records for tests.
 
 use halite_proto::ids::{JobId, MinionId};
 use tempfile::TempDir;
 
 use super::*;
 
-/// An empty store, and the directory that it is in.
+/// Creates an empty store and its directory.
 pub(super) async fn fresh() -> (Store, TempDir) {
     let directory = TempDir::new().unwrap();
     let store = Store::open(&directory.path().join("store.db"))
@@ -14,12 +14,12 @@ pub(super) async fn fresh() -> (Store, TempDir) {
     (store, directory)
 }
 
-/// A minion's id that is short to write.
+/// Creates a minion's id, for short tests.
 pub(crate) fn minion(text: &str) -> MinionId {
     text.parse().unwrap()
 }
 
-/// A job id that is short to write.
+/// Creates a job id, for short tests.
 pub(super) fn jid(number: u64) -> JobId {
     JobId::from_number(number)
 }

@@ -1,8 +1,8 @@
-//! The write-ahead log of SQLite, by its published format (<https://www.sqlite.org/walformat.html>):
-//! where it ends, its bytes up to there, and the proof that bytes follow what was before.
+//! The write-ahead log of SQLite in its published format (<https://www.sqlite.org/walformat.html>):
+//! its end, its bytes up to there, and the proof that bytes continue the previous ones.
 //!
-//! The end is in the index beside the log (`-shm`): what is behind it in the file is of an earlier
-//! log, or of a transaction that was not committed.
+//! The end is in the index beside the log (`-shm`): anything behind it in the file belongs to an
+//! earlier log, or to a transaction that was not committed.
 
 use std::fs::File;
 use std::io::ErrorKind;
@@ -16,9 +16,9 @@ pub const HEADER: usize = 32;
 pub const FRAME_HEADER: usize = 24;
 /// Bytes of one copy of the index's header.
 const INDEX: usize = 48;
-/// Reads of the index, of which one must not meet a commit that is being noted.
+/// Number of attempts to read the index while no commit is changing it.
 const ATTEMPTS: usize = 10_000;
-/// The two magic numbers: the checksums take words with the first or the last byte first.
+/// The two magic numbers for the byte order of the checksums.
 const LITTLE: u32 = 0x377f_0682;
 const BIG: u32 = 0x377f_0683;
 /// The version of the format.
@@ -35,14 +35,14 @@ pub enum WalError {
         /// The system's reason.
         source: io::Error,
     },
-    /// The index does not hold still.
-    #[error("the index of the store's log does not hold still")]
+    /// The index keeps changing.
+    #[error("the index of the store's log kept changing while it was read")]
     Busy,
-    /// The bytes are no log of this format.
-    #[error("the store's log has an unknown form: {0}")]
+    /// The bytes are not a log of this format.
+    #[error("the store's log has an unknown format: {0}")]
     Format(&'static str),
-    /// The bytes do not follow those before.
-    #[error("frame {0} of the store's log does not follow the one before")]
+    /// The bytes do not follow the previous ones.
+    #[error("frame {0} of the store's log does not follow the previous one")]
     Chain(u32),
 }
 
@@ -51,38 +51,38 @@ fn cannot_read(path: &Path) -> impl FnOnce(io::Error) -> WalError + use<> {
     move |source| WalError::File { path, source }
 }
 
-/// A place in a log: after so many frames, of which the checksum is that of all up to there.
+/// A position in a log, after this number of frames and with the checksum of all of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Position {
-    /// The log, as its header names it.
+    /// The id of the log in its header.
     pub salt: [u8; 8],
-    /// Frames up to here.
+    /// The number of frames up to here.
     pub frames: u32,
-    /// The checksum of the last of them.
+    /// The checksum of the last frame.
     pub checksum: [u8; 8],
 }
 
-/// The end of a log: the last commit.
+/// The end of a log, that is, its last commit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct End {
-    /// The place.
+    /// The position.
     pub position: Position,
     /// Bytes of a page.
     pub page: usize,
 }
 
-/// Bytes of a log that begin and end with a frame; at the offset 0 they begin with the header.
+/// Whole frames of a log; at the offset 0 they include the header.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Piece {
-    /// The first byte's place in the log.
+    /// The position of the first byte in the log.
     pub offset: u64,
     /// The bytes.
     pub data: Vec<u8>,
-    /// Frames of the log up to the end of the bytes.
+    /// The number of the log's frames up to the end of the bytes.
     pub frames: u32,
 }
 
-/// The place of the first byte behind so many frames.
+/// The position of the first byte after this number of frames.
 #[must_use]
 pub fn offset(frames: u32, page: usize) -> u64 {
     HEADER as u64 + u64::from(frames) * (FRAME_HEADER + page) as u64
@@ -117,7 +117,7 @@ impl Sum {
     }
 }
 
-/// The first bytes of a slice; zeros where it is shorter.
+/// Copies the first bytes of a slice; pads a shorter slice with zeros.
 fn array<const N: usize>(bytes: &[u8]) -> [u8; N] {
     let mut array = [0; N];
     for (to, from) in array.iter_mut().zip(bytes) {
@@ -126,7 +126,7 @@ fn array<const N: usize>(bytes: &[u8]) -> [u8; N] {
     array
 }
 
-/// Fills a buffer; false when the file ends before.
+/// Fills a buffer; returns `false` if the file ends first.
 fn read_whole(file: &mut impl io::Read, buffer: &mut [u8]) -> io::Result<bool> {
     match file.read_exact(buffer) {
         Ok(()) => Ok(true),
@@ -135,10 +135,10 @@ fn read_whole(file: &mut impl io::Read, buffer: &mut [u8]) -> io::Result<bool> {
     }
 }
 
-/// The end of the log, by its index; none while it has no frames.
+/// The end of the log according to its index; `None` while the log has no frames.
 ///
 /// # Errors
-/// The index cannot be read, or has another form.
+/// The index cannot be read, or has another format.
 pub fn end(index: &Path) -> Result<Option<End>, WalError> {
     let file = match File::open(index) {
         Ok(file) => file,
@@ -182,7 +182,7 @@ fn parse_index(header: &[u8]) -> Result<Option<End>, WalError> {
     Ok(Some(End { position, page }))
 }
 
-/// Says whether a log has this place, after a commit.
+/// Returns whether a log has this position, at the end of a commit.
 ///
 /// # Errors
 /// The log cannot be read.
@@ -198,11 +198,11 @@ pub fn has(log: &Path, end: &End, place: &Position) -> Result<bool, WalError> {
     Ok(commit && header[8..16] == place.salt && header[16..] == place.checksum)
 }
 
-/// The next bytes of the log behind so many frames and up to its end, at most about `most`; none
-/// when there are none.
+/// The next bytes of the log after `behind` frames and up to its end, at most about `most`; `None`
+/// if there are none.
 ///
 /// # Errors
-/// The log cannot be read, or it is another one by now.
+/// The log cannot be read, or another log has replaced it.
 pub fn piece(log: &Path, behind: u32, end: &End, most: usize) -> Result<Option<Piece>, WalError> {
     let left = end.position.frames.saturating_sub(behind);
     if left == 0 {
@@ -223,7 +223,7 @@ pub fn piece(log: &Path, behind: u32, end: &End, most: usize) -> Result<Option<P
         .map_err(cannot_read(log))?;
     let last = &data[length - frame..];
     let ends = frames != end.position.frames || last[16..FRAME_HEADER] == end.position.checksum;
-    // The next log is written over this one from the begin: its last frames are the last to go.
+    // The next log overwrites this one from the start: its last frames are overwritten last.
     let first = if behind == 0 { HEADER } else { 0 };
     let is_same = |salt: &[u8]| *salt == end.position.salt;
     let is_begin = behind > 0 || is_same(&data[16..24]);
@@ -237,7 +237,7 @@ pub fn piece(log: &Path, behind: u32, end: &End, most: usize) -> Result<Option<P
     }))
 }
 
-/// A log that is read from its begin: each frame must follow the one before.
+/// A log that is read from its start: each frame must follow the previous one.
 #[derive(Debug, Clone)]
 pub struct Chain {
     salt: [u8; 8],
@@ -250,10 +250,10 @@ pub struct Chain {
 }
 
 impl Chain {
-    /// Begins a log with its header.
+    /// Starts a log with its header.
     ///
     /// # Errors
-    /// It is no header of a log.
+    /// The bytes are not a log's header.
     pub fn begin(header: &[u8]) -> Result<Self, WalError> {
         if header.len() < HEADER {
             return Err(WalError::Format("a short header"));
@@ -270,7 +270,7 @@ impl Chain {
         }
         let page = usize::try_from(number(8)).unwrap_or_default();
         if !(512..=65536).contains(&page) || !page.is_power_of_two() {
-            return Err(WalError::Format("its size of a page"));
+            return Err(WalError::Format("its page size"));
         }
         Ok(Self {
             salt: array(&header[16..]),
@@ -282,8 +282,8 @@ impl Chain {
         })
     }
 
-    /// Reads a log up to its last commit; none when there is no log with a commit. A damaged frame
-    /// looks like the end: the caller knows up to where the log must reach.
+    /// Reads a log up to its last commit; `None` if there is no log with a commit. A damaged frame
+    /// looks like the end: the caller knows how far the log must reach.
     ///
     /// # Errors
     /// The file cannot be read.
@@ -302,7 +302,7 @@ impl Chain {
             return Ok(None);
         };
         let mut frame = vec![0; FRAME_HEADER + chain.page];
-        // What does not follow is of no commit.
+        // Frames that do not follow belong to no commit.
         while read_whole(&mut file, &mut frame).map_err(cannot_read(log))?
             && chain.add(&frame).is_ok()
         {}
@@ -310,15 +310,15 @@ impl Chain {
         Ok((chain.frames > 0).then_some(chain))
     }
 
-    /// Adds frames. None of them counts when one does not follow.
+    /// Adds frames, or none of them if one does not follow.
     ///
     /// # Errors
-    /// They are no whole frames, or one does not follow the one before.
+    /// The bytes are not whole frames, or a frame does not follow the previous one.
     pub fn add(&mut self, frames: &[u8]) -> Result<(), WalError> {
         let mut next = self.clone();
         let frame = FRAME_HEADER + self.page;
         if !frames.len().is_multiple_of(frame) {
-            return Err(WalError::Format("a part of a frame"));
+            return Err(WalError::Format("an incomplete frame"));
         }
         for frame in frames.chunks_exact(frame) {
             let (header, page) = frame.split_at(FRAME_HEADER);
@@ -341,19 +341,19 @@ impl Chain {
         (self.frames, self.sum) = self.committed;
     }
 
-    /// The log, as its header names it.
+    /// The id of the log in its header.
     #[must_use]
     pub fn salt(&self) -> [u8; 8] {
         self.salt
     }
 
-    /// The place of the next byte.
+    /// The position of the next byte.
     #[must_use]
     pub fn offset(&self) -> u64 {
         offset(self.frames, self.page)
     }
 
-    /// The last commit; none before the first.
+    /// The last commit; `None` before the first.
     #[must_use]
     pub fn committed(&self) -> Option<Position> {
         let (frames, sum) = self.committed;
@@ -364,7 +364,7 @@ impl Chain {
         })
     }
 
-    /// True when the last frame ends a commit.
+    /// Returns whether the last frame ends a commit.
     #[must_use]
     pub fn is_whole(&self) -> bool {
         self.frames > 0 && self.committed.0 == self.frames

@@ -1,4 +1,5 @@
-//! The reader of the log against logs that SQLite itself wrote, and SQLite against what the reader takes.
+//! Checks the reader of the log against logs that SQLite wrote, and SQLite against logs that the
+//! reader accepts.
 
 use std::fs;
 use std::os::unix::fs::FileExt as _;
@@ -9,7 +10,7 @@ use tempfile::TempDir;
 
 use super::*;
 
-/// A database with a log, which SQLite has open.
+/// A database with a log, opened by SQLite.
 struct Database {
     directory: TempDir,
     connection: SqliteConnection,
@@ -52,7 +53,7 @@ impl Database {
             .await;
     }
 
-    /// Writes all of the log into the file, so that the next commit begins another one.
+    /// Writes all of the log into the file, so that the next commit starts another one.
     async fn checkpoint(&mut self) {
         self.execute("PRAGMA wal_checkpoint(PASSIVE)").await;
     }
@@ -65,13 +66,13 @@ impl Database {
         end(&self.directory.path().join("db-shm")).unwrap().unwrap()
     }
 
-    /// The bytes of the log in the file, also those behind its end.
+    /// The bytes of the log in the file, including those behind its end.
     fn bytes(&self) -> Vec<u8> {
         fs::read(self.log()).unwrap()
     }
 }
 
-/// The chain of these bytes, by way of a file.
+/// Reads the chain of these bytes through a file.
 fn read(bytes: &[u8]) -> Option<Chain> {
     let directory = TempDir::new().unwrap();
     let path = directory.path().join("log");
@@ -85,7 +86,7 @@ fn committed(bytes: &[u8]) -> u32 {
     position.map_or(0, |position| position.frames)
 }
 
-/// The rows that SQLite finds in a database without a file, with this log.
+/// The number of rows that SQLite finds in a database with this log.
 async fn rows_by_sqlite(database: &[u8], log: &[u8]) -> i64 {
     let directory = TempDir::new().unwrap();
     let path = directory.path().join("db");
@@ -99,7 +100,7 @@ async fn rows_by_sqlite(database: &[u8], log: &[u8]) -> i64 {
     row.try_get(0).unwrap()
 }
 
-/// The log with the checksums of the other byte order, as a machine of that order writes it.
+/// The log with the checksums of the other byte order, as a machine with that byte order writes it.
 fn in_other_order(log: &[u8], page: usize) -> Vec<u8> {
     let mut log = log.to_vec();
     let magic = u32::from_be_bytes(array(&log));
@@ -146,7 +147,7 @@ async fn a_log_of_the_other_byte_order_is_read_as_sqlite_reads_it() {
     let file = fs::read(database.directory.path().join("db")).unwrap();
     assert_eq!(rows_by_sqlite(&file, &other).await, 9);
     assert_eq!(committed(&other), database.end().position.frames);
-    // A bit of it counts in this order too.
+    // A damaged bit is detected in this byte order too.
     let mut damaged = other.clone();
     let last = damaged.len() - 100;
     damaged[last] ^= 4;
@@ -221,7 +222,7 @@ async fn each_flipped_bit_ends_the_log_before_its_frame() {
         };
         assert_eq!(chain.map_or(0, |end| end.frames), expected, "byte {byte}");
     }
-    // A part of a log that is added at once counts whole or not at all.
+    // Frames that are added at once count completely or not at all.
     let mut chain = Chain::begin(&bytes).unwrap();
     let mut damaged = bytes[HEADER..].to_vec();
     *damaged.last_mut().unwrap() ^= 1;
@@ -240,12 +241,12 @@ async fn frames_of_the_log_before_are_behind_the_end_and_of_another_salt() {
     let before = database.end();
     let length = database.bytes().len();
     database.checkpoint().await;
-    assert_eq!(database.end(), before, "the log begins again with a commit");
+    assert_eq!(database.end(), before, "the log starts again with a commit");
     database.commit(10).await;
     let after = database.end();
     assert_ne!(after.position.salt, before.position.salt);
     assert!(after.position.frames < before.position.frames);
-    // SQLite writes over the file: the rest of it is of the log before.
+    // SQLite overwrites the file: the rest of it belongs to the previous log.
     assert_eq!(database.bytes().len(), length);
     let chain = Chain::read(&database.log()).unwrap().unwrap();
     assert_eq!(chain.committed(), Some(after.position));
@@ -311,10 +312,10 @@ async fn pieces_are_the_bytes_of_the_log_and_follow_each_other() {
         assert_eq!(joined, bytes[..joined.len()], "{most}");
         assert_eq!(chain.committed(), Some(end.position), "{most}");
     }
-    // Another log is there by now.
+    // Another log has replaced it.
     database.checkpoint().await;
     database.commit(10).await;
-    // Its first frames are there, and the last ones of the log before.
+    // The file has the first frames of the new log, and the last ones of the previous log.
     for (behind, most) in [(0, 1 << 20), (0, 1)] {
         let refused = piece(&log, behind, &end, most);
         assert!(
@@ -334,7 +335,7 @@ async fn an_index_that_does_not_hold_still_or_is_damaged_is_no_end() {
     fs::copy(database.directory.path().join("db-shm"), &index).unwrap();
     assert_eq!(end(&index).unwrap(), Some(database.end()));
     let file = fs::OpenOptions::new().write(true).open(&index).unwrap();
-    // One of the two copies of its header, as in the middle of a commit.
+    // Damage one of the two copies of its header, as in the middle of a commit.
     file.write_all_at(&[9], 16).unwrap();
     assert!(matches!(end(&index), Err(WalError::Busy)));
     file.write_all_at(&[9], 16 + 48).unwrap();
@@ -353,7 +354,7 @@ fn what_is_no_log_is_refused_or_none() {
             .unwrap()
             .is_none()
     );
-    // A log that cannot be read is no short log.
+    // An unreadable log is not a short log.
     let error = Chain::read(directory.path()).unwrap_err();
     assert!(matches!(error, WalError::File { .. }), "{error}");
 }

@@ -123,7 +123,7 @@ fn a_damaged_store_stops_the_start_and_the_advice_helps() {
     assert!(said.contains("is damaged"), "{said}");
 
     // What it says to do, done by a shell; systemd is not here.
-    let advice = said.split_once("to go back to it: ").unwrap().1.trim();
+    let advice = said.split_once("to restore it: ").unwrap().1.trim();
     let advice = advice
         .replace("systemctl stop halite-master", "true")
         .replace("systemctl start halite-master", "true");

@@ -331,7 +331,7 @@ async fn a_token_for_any_host_makes_no_control_plane() {
     assert!(
         refused
             .message()
-            .ends_with("but cp-2 is declared with control-plane; use one that was made for this host: ctl token create --id cp-2"),
+            .ends_with("but cp-2 is declared with control-plane; use a token for this host: ctl token create --id cp-2"),
         "{refused}"
     );
     // The remedy is one.

@@ -1,4 +1,4 @@
-//! The way to the API: a client with administrator certificates that the kubernetes CA signs in
+//! Access to the API: a client with administrator certificates that the kubernetes CA signs in
 //! memory.
 
 use std::net::Ipv4Addr;
@@ -22,10 +22,10 @@ use super::client::{Access, Identity, KubeApi};
 use super::{Api, ApiError};
 use crate::etcd::Etcd;
 
-/// How long an administrator certificate is used; it is valid for a day.
+/// The time for which an administrator certificate is used; it is valid for a day.
 const RENEW_AFTER: Millis = 12 * 60 * 60 * 1000;
 
-/// Makes and keeps the client.
+/// Creates the client and caches it.
 pub struct Clusters {
     app: Arc<App>,
     etcd: Etcd,
@@ -33,24 +33,24 @@ pub struct Clusters {
 }
 
 struct Current {
-    /// Digest of what the client was made for: other addresses or another CA need another client.
+    /// Digest of the client's configuration: other addresses or another CA need another client.
     made_for: [u8; 32],
     made: Millis,
     api: Arc<dyn Api>,
     servers: Vec<ApiServer>,
 }
 
-/// The API server of one host, asked at the host's own address.
+/// The API server of one host, at the host's own address.
 #[derive(Clone)]
 pub struct ApiServer {
     /// The host.
     pub host: NodeName,
-    /// The way to it.
+    /// The client for it.
     pub api: Arc<dyn Api>,
 }
 
 impl Clusters {
-    /// No client yet.
+    /// Creates the access without a client.
     #[must_use]
     pub fn new(app: Arc<App>) -> Self {
         Self {
@@ -60,7 +60,7 @@ impl Clusters {
         }
     }
 
-    /// Uses this API from now on, whatever is declared: for tests.
+    /// Uses this API from now on, whatever is declared. For tests.
     #[cfg(any(test, feature = "testing"))]
     pub fn with_api(app: Arc<App>, api: Arc<dyn Api>) -> Self {
         let current = Current {
@@ -76,7 +76,7 @@ impl Clusters {
         }
     }
 
-    /// The same with this API as the API server of each of these hosts: for tests.
+    /// Uses this API as the API server of each of these hosts. For tests.
     #[cfg(any(test, feature = "testing"))]
     pub fn with_servers(mut self, hosts: &[&str]) -> Self {
         if let Some(current) = self.current.get_mut() {
@@ -89,7 +89,7 @@ impl Clusters {
         self
     }
 
-    /// The same with these members of etcd: for tests.
+    /// Uses these members of etcd. For tests.
     #[cfg(any(test, feature = "testing"))]
     pub fn with_etcd(mut self, etcd: Etcd) -> Self {
         self.etcd = etcd;
@@ -102,11 +102,11 @@ impl Clusters {
         &self.etcd
     }
 
-    /// The API of the declared cluster, whatever bundle is there.
+    /// The API of the declared cluster, whatever bundle is in use.
     ///
     /// # Errors
-    /// The declaration names no first host, or the certificates cannot be made. Whether the API
-    /// answers is another matter.
+    /// The declaration names no first host, or the certificates cannot be created. An unreachable
+    /// API is not an error here.
     pub async fn api(&self, snapshot: &Snapshot) -> Result<Arc<dyn Api>, Refusal> {
         self.with_current(snapshot, |current| Arc::clone(&current.api))
             .await
@@ -115,7 +115,7 @@ impl Clusters {
     /// The API server of each control plane that has joined.
     ///
     /// # Errors
-    /// As [`Clusters::api`].
+    /// The same as for [`Clusters::api`].
     pub async fn servers(&self, snapshot: &Snapshot) -> Result<Vec<ApiServer>, Refusal> {
         self.with_current(snapshot, |current| current.servers.clone())
             .await
@@ -152,7 +152,7 @@ impl Clusters {
                 port,
                 server_name,
                 ca,
-                // kubeadm's admin.conf and super-admin.conf.
+                // These are kubeadm's admin.conf and super-admin.conf.
                 admin: identity(&cas, "kubernetes-admin", "kubeadm:cluster-admins", now)?,
                 super_admin: identity(&cas, "kubernetes-super-admin", "system:masters", now)?,
             };
@@ -176,7 +176,7 @@ impl Clusters {
     }
 }
 
-/// The hosts with an API server, and their own addresses.
+/// The hosts with an API server, with their own addresses.
 fn server_addresses(declaration: &Declaration) -> Vec<(NodeName, Ipv4Addr)> {
     let planes = (declaration.nodes.iter()).filter(|(_, node)| node.serves_api());
     planes
@@ -184,7 +184,7 @@ fn server_addresses(declaration: &Declaration) -> Vec<(NodeName, Ipv4Addr)> {
         .collect()
 }
 
-/// One client of all addresses.
+/// Creates one client for all addresses.
 fn each_address(access: &Access, addresses: &[Ipv4Addr]) -> Result<Addresses<KubeApi>, ApiError> {
     let one = |address: &Ipv4Addr| {
         let api = KubeApi::new(access, *address)?;
@@ -198,7 +198,7 @@ fn each_address(access: &Access, addresses: &[Ipv4Addr]) -> Result<Addresses<Kub
 fn identity(cas: &Cas, user: &str, group: &str, now: Millis) -> Result<Identity, Refusal> {
     let failed = |error: &dyn std::fmt::Display| {
         Refusal::internal(format!(
-            "the administrator certificate for the Kubernetes API cannot be made: {error}"
+            "cannot make the administrator certificate for the Kubernetes API: {error}"
         ))
     };
     let key = PrivateKey::generate().map_err(|e| failed(&e))?;

@@ -1,4 +1,4 @@
-//! One API at several addresses: the one that answered last is asked first.
+//! One API at several addresses; the address that answered last is tried first.
 
 use std::error::Error;
 use std::fmt;
@@ -9,8 +9,8 @@ use serde_json::Value;
 
 use super::{Api, ApiError, ApiFuture, Cause, ObjectRef, Served};
 
-/// The way to an API that has several addresses, best first. A request goes to the address that
-/// answered last, and to the next one when that one does not answer.
+/// An API with several addresses, best first. A request goes to the address that answered last, and
+/// to the next one if that does not answer.
 pub struct Addresses<A> {
     apis: Vec<Address<A>>,
     /// The address that answered last.
@@ -21,22 +21,21 @@ pub struct Addresses<A> {
 pub struct Address<A> {
     /// Address and port, for messages.
     pub endpoint: String,
-    /// The client that asks there.
+    /// The client for this address.
     pub api: A,
 }
 
-/// The effect of sending a request a second time, after the connection to the first address broke.
+/// The effect of sending a request a second time, after the connection to the first address failed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Again {
-    /// None: it reads, or it declares the same once more.
+    /// No effect: the request reads, or it declares the same state again.
     Harmless,
-    /// The answer would be another one, so only a request that was never sent goes to the next
-    /// address.
+    /// The answer would differ, so only a request that was never sent goes to the next address.
     Differs,
 }
 
 impl<A: Api> Addresses<A> {
-    /// The addresses in the order in which they are asked at first.
+    /// Creates the API from its addresses in their initial order.
     #[must_use]
     pub fn new(apis: Vec<Address<A>>) -> Self {
         Self {
@@ -63,7 +62,7 @@ impl<A: Api> Addresses<A> {
                     sent,
                     source,
                 }) => {
-                    // The next request begins behind it, also that of another caller.
+                    // The next request starts after it, also another caller's.
                     let next = (at + 1) % count;
                     let _ = self.current.compare_exchange(
                         at,
@@ -93,8 +92,8 @@ struct Silent {
     source: Cause,
 }
 
-/// The causes of several addresses that do not answer. It has no source of its own: each cause is
-/// in its text, beside the address.
+/// The causes of several addresses that do not answer. It has no source of its own: its text
+/// contains each cause, beside the address.
 #[derive(Debug)]
 struct EachSilent(Vec<Silent>);
 
@@ -155,14 +154,14 @@ impl<A: Api> Api for Addresses<A> {
         uid: &'a str,
         grace: Option<u64>,
     ) -> ApiFuture<'a, ()> {
-        // The uid makes it harmless: a pod that was evicted is not there a second time.
+        // The uid makes a repetition harmless: an evicted pod does not exist a second time.
         Box::pin(self.ask(Again::Harmless, move |address| {
             address.api.evict(pod, uid, grace)
         }))
     }
 
     /// Of several servers, one that answers that it is not ready counts like one that does not
-    /// answer: the requests that follow go to one that is.
+    /// answer: later requests go to one that is.
     fn ready(&self) -> ApiFuture<'_, ()> {
         let several = self.apis.len() > 1;
         Box::pin(self.ask(Again::Harmless, move |address| {

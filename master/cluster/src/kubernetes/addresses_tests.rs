@@ -67,7 +67,7 @@ impl Pki {
     }
 }
 
-/// A server on one address; it is gone when the value is dropped.
+/// A server on one address, which stops when the value is dropped.
 struct Server {
     asked: Arc<AtomicUsize>,
     task: tokio::task::JoinHandle<()>,
@@ -99,7 +99,7 @@ async fn listen(address: &str, port: u16) -> TcpListener {
 }
 
 /// Serves `/readyz`, the resources of `v1`, and every Node. One request per connection, so that a
-/// server that is gone takes no request over an old connection.
+/// stopped server accepts no request over an old connection.
 fn serve(listener: TcpListener, tls: TlsAcceptor, answer: Answer) -> Server {
     let asked = Arc::new(AtomicUsize::new(0));
     let counter = Arc::clone(&asked);
@@ -185,8 +185,8 @@ async fn the_next_address_is_asked_and_the_one_that_answered_is_remembered() {
     let api = client(&pki.access(port), &["127.0.0.2", "127.0.0.3", "127.0.0.4"]);
     api.ready().await.unwrap();
     assert!(api.get(&node()).await.unwrap().is_some());
-    assert_eq!(third.asked(), 0, "an address that answers is left");
-    // The first one is back: nothing changes, for the second still answers.
+    assert_eq!(third.asked(), 0, "the client left an address that answers");
+    // The first one is back: nothing changes, because the second one still answers.
     let first = serve(
         listen("127.0.0.2", port).await,
         pki.acceptor(),
@@ -210,7 +210,7 @@ async fn an_address_of_another_cluster_and_one_that_never_speaks_tls_are_passed_
         Answer::Ready,
     );
     let api = client(&pki.access(port), &["127.0.0.2", "127.0.0.3", "127.0.0.4"]);
-    // A deletion too: no connection was made, so it was never sent.
+    // This also works for a deletion: no connection was made, so it was never sent.
     assert!(api.delete(&node()).await.unwrap());
     assert_eq!(good.asked(), 2);
 }
@@ -285,7 +285,7 @@ async fn a_deletion_whose_answer_is_lost_is_not_sent_again_but_a_question_is() {
         "{error:?}"
     );
     assert_eq!(second.asked(), 0);
-    // The next request begins at the address behind it.
+    // The next request starts at the next address.
     assert!(api.delete(&node()).await.unwrap());
     let api = client(&access, &["127.0.0.2", "127.0.0.3"]);
     assert!(api.get(&node()).await.unwrap().is_some());

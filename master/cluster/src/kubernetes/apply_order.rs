@@ -1,4 +1,4 @@
-//! In which order the objects of a manifest are made and removed.
+//! The order in which the objects of a manifest are created and removed.
 
 use std::collections::BTreeSet;
 
@@ -6,10 +6,10 @@ use serde_json::Value;
 
 use super::{ObjectRef, group};
 
-/// The wave of a kind of a group; a lower one is made first. What others live in or are described
-/// by comes first; what is between the API and a program of the same manifest comes last,
-/// because it would refuse everything until that runs. A kind of another group is none of these,
-/// whatever its name.
+/// The wave of a kind of a group; lower waves are created first. Objects that contain or define
+/// others come first. Objects between the API and a program of the same manifest come last, because
+/// they would refuse everything until that program runs. A kind of another group belongs to
+/// neither, whatever its name.
 fn wave(group: &str, kind: &str) -> u8 {
     match (group, kind) {
         ("", "Namespace") => 0,
@@ -29,7 +29,7 @@ pub fn wave_of(reference: &ObjectRef) -> u8 {
     wave(reference.group(), &reference.kind)
 }
 
-/// In the order in which they are made; within a wave as they were written.
+/// Sorts objects for creation; within a wave they keep their written order.
 #[must_use]
 pub fn in_order(mut documents: Vec<Value>) -> Vec<Value> {
     let text = |document: &Value, field| {
@@ -48,24 +48,25 @@ pub fn in_order(mut documents: Vec<Value>) -> Vec<Value> {
     documents
 }
 
-/// The step in which custom resources go.
+/// The step in which custom resources are removed.
 pub const CUSTOM: u8 = 1;
 
-/// An object that is to go.
+/// An object that will be removed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Removal {
     /// Its name.
     pub reference: ObjectRef,
-    /// What is of one step has gone before the next one begins.
+    /// The step; all objects of a step are gone before the next one starts.
     pub step: u8,
-    /// It is on its way out already: it is only waited for.
+    /// `true` if it is already being deleted, so that only its end is awaited.
     pub ends: bool,
 }
 
 impl Removal {
-    /// Places an object; `custom` are the groups of custom resources. An APIService whose server
-    /// has gone would keep namespaces from ending, and a custom resource whose controller has gone
-    /// would keep its definition: its finalizers are that controller's.
+    /// Assigns the step of an object; `custom` contains the groups of custom resources. An
+    /// APIService without its server would prevent namespaces from ending, and a custom resource
+    /// without its controller would keep its definition, because that controller owns its
+    /// finalizers.
     #[must_use]
     pub fn new(reference: ObjectRef, ends: bool, custom: &BTreeSet<String>) -> Self {
         let step = match wave_of(&reference) {
@@ -81,7 +82,7 @@ impl Removal {
     }
 }
 
-/// In the order in which they are removed.
+/// Sorts objects for removal.
 pub fn for_removal(removals: &mut [Removal]) {
     removals.sort_by(|a, b| {
         a.step
@@ -108,7 +109,7 @@ mod tests {
             ("apiextensions.k8s.io/v1", "CustomResourceDefinition"),
             ("v1", "Role"),
             ("x.io/v1", "Widget"),
-            // Custom resources that are called like something of Kubernetes' own.
+            // Custom resources with names of Kubernetes' own kinds.
             ("x.io/v1", "APIService"),
             ("x.io/v1", "CustomResourceDefinition"),
             ("x.io/v1", "Namespace"),

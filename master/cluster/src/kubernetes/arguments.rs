@@ -1,4 +1,4 @@
-//! Reading a chunk's arguments, and the trivial states.
+//! Reads a chunk's arguments, and runs the trivial states.
 
 use halite_states::args::Args;
 use halite_states::engine::{Checked, Failure};
@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use super::operation::Operation;
 
-/// The members of `kind: List` count one by one.
+/// Replaces each `kind: List` with its members.
 pub(super) fn flattened(documents: Vec<Value>) -> Vec<Value> {
     let mut flat = Vec::with_capacity(documents.len());
     for document in documents {
@@ -47,7 +47,7 @@ pub(super) fn check_test(chunk: &Chunk, fun: &str) -> Result<Checked<Vec<Operati
                 .unwrap_or_else(|| "Failure!".into()),
         )),
         _ => Err(Failure::new(format!(
-            "{} is not there on the target `master`",
+            "{} is not available on the target `master`",
             chunk.function()
         ))),
     }

@@ -1,4 +1,4 @@
-//! The PodDisruptionBudgets that hold a pod, for the report of a drain that waits.
+//! The PodDisruptionBudgets that block the eviction of a pod, for the report of a waiting drain.
 
 use halite_errors::chain;
 use serde_json::{Map, Value};
@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 use super::Api;
 use super::drain_pods::Pod;
 
-/// Says which budgets hold a pod that the server does not evict.
+/// Describes the budgets of a pod that the server refuses to evict.
 pub(super) async fn held_by(api: &dyn Api, pod: &Pod) -> String {
     let namespace = &pod.reference.namespace;
     let listed = api.list("policy/v1", "PodDisruptionBudget", namespace, "");
@@ -17,7 +17,7 @@ pub(super) async fn held_by(api: &dyn Api, pod: &Pod) -> String {
     let of_pod = budgets.iter().filter(|budget| selects(budget, &pod.labels));
     let texts: Vec<String> = of_pod.map(|budget| text(namespace, budget)).collect();
     if texts.is_empty() {
-        return "the server does not evict it now".to_owned();
+        return "the server currently refuses to evict it".to_owned();
     }
     texts.join(", ")
 }
@@ -37,8 +37,8 @@ fn text(namespace: &str, budget: &Value) -> String {
     )
 }
 
-/// Whether a budget's selector matches these labels. In policy/v1 an empty selector matches every
-/// pod of the namespace.
+/// Returns whether a budget's selector matches these labels. In policy/v1 an empty selector matches
+/// every pod of the namespace.
 fn selects(budget: &Value, labels: &Map<String, Value>) -> bool {
     let Some(selector) = budget.pointer("/spec/selector") else {
         return false;
@@ -51,7 +51,7 @@ fn selects(budget: &Value, labels: &Map<String, Value>) -> bool {
         && expressions.all(|expression| is_met(expression, labels))
 }
 
-/// Whether labels meet one of `matchExpressions`.
+/// Returns whether labels match one of `matchExpressions`.
 fn is_met(expression: &Value, labels: &Map<String, Value>) -> bool {
     let key = expression.get("key").and_then(Value::as_str);
     let label = key.and_then(|key| labels.get(key));

@@ -1,5 +1,5 @@
-//! The checks of the state functions `kubernetes.*`: what is live, what would be, and what is
-//! between.
+//! The checks of the state functions `kubernetes.*`: the live state, the desired state, and their
+//! difference.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -16,13 +16,13 @@ use super::modules::{KubernetesModules, fail, fail_at, provides};
 use super::operation::Operation;
 use super::{ApiError, ObjectRef, apply_order, compare, node, sets};
 
-/// Default of `api_ready`'s timeout, in seconds: a cold start with etcd's election and the images
-/// at hand.
+/// Default timeout of `api_ready`, in seconds: enough for a cold start with etcd's election if the
+/// images are present.
 const READY_TIMEOUT: u64 = 300;
-/// Objects, or kinds, that are asked for at the same time.
+/// The number of objects, or kinds, that are queried concurrently.
 pub(super) const AT_ONCE: usize = 8;
 
-/// What a check found for one object.
+/// The result of the check of one object.
 enum Found {
     Same,
     Differs { diff: String, operation: Operation },
@@ -51,8 +51,8 @@ impl KubernetesModules {
             all.push((ObjectRef::of(document).map_err(fail)?, document));
         }
         let mut results = Vec::with_capacity(all.len());
-        // What others live in comes first: while that is being removed, the server takes nothing
-        // into it.
+        // Objects that contain others come first: while such an object is being removed, the server
+        // accepts nothing into it.
         let waves =
             all.chunk_by(|(a, _), (b, _)| apply_order::wave_of(a) == apply_order::wave_of(b));
         for some in waves.flat_map(|wave| wave.chunks(AT_ONCE)) {
@@ -60,7 +60,7 @@ impl KubernetesModules {
                 self.check_one(reference, wanted, whole, set.as_deref(), documents)
             });
             results.extend(join_all(checks).await);
-            // Each may have waited for long.
+            // Each check may have waited for long.
             let passes =
                 |error: &ApiError| self.test && matches!(error, ApiError::Unreachable { .. });
             if results
@@ -72,7 +72,7 @@ impl KubernetesModules {
         }
         for ((reference, document), result) in all.iter().zip(results) {
             let found = match result {
-                // What is not there cannot be compared: all of it would be made.
+                // Missing objects cannot be compared: all of them would be created.
                 Err(ApiError::Unreachable { .. }) if self.test => {
                     after_apply = true;
                     Found::Differs {
@@ -95,8 +95,8 @@ impl KubernetesModules {
             }
         }
         checked.comment = match (checked.diff.len(), documents.len()) {
-            (0, 1) => "The object is as wanted".into(),
-            (0, all) => format!("All {all} objects are as wanted"),
+            (0, 1) => "The object is up to date".into(),
+            (0, all) => format!("All {all} objects are up to date"),
             (some, all) if after_apply => {
                 format!(
                     "{some} of {all} objects would be applied; the Kubernetes API does not answer yet: known after apply"
@@ -111,7 +111,7 @@ impl KubernetesModules {
             };
             let stays = |member: &sets::Member| member.set != set || named(member);
             match self.surplus(stays).await {
-                // Then nothing is known of the objects either.
+                // Then nothing is known about the objects either.
                 Err(ApiError::Unreachable { .. }) if self.test => {}
                 other => {
                     let surplus = other.map_err(fail)?;
@@ -126,8 +126,8 @@ impl KubernetesModules {
         Ok(checked)
     }
 
-    /// Compares one object; `beside` are the objects of the same manifest, of which one may be the
-    /// namespace or the definition of another. `set` is theirs, if they are one.
+    /// Compares one object; `beside` contains the objects of the same manifest, one of which may be
+    /// the namespace or the definition of another. `set` is their set, if any.
     async fn check_one(
         &self,
         reference: &ObjectRef,
@@ -162,7 +162,7 @@ impl KubernetesModules {
             other => other?,
         };
         if live.as_ref().is_some_and(sets::ends) {
-            // A plan does not wait.
+            // A test run does not wait.
             if self.test {
                 return Ok(self.compared(None, wanted, Operation::Apply(wanted.clone())));
             }
@@ -171,7 +171,7 @@ impl KubernetesModules {
             return Box::pin(self.check_one(reference, wanted, whole, set, beside)).await;
         }
         let Some(live) = live else {
-            // The dry run finds what the server would refuse; the diff shows what was written,
+            // The dry run reveals refusals of the server; the diff shows the written content,
             // without the server's defaults.
             let applied = match applied {
                 Some(applied) => applied,
@@ -232,13 +232,13 @@ impl KubernetesModules {
         let live = match self.prediction(&reference) {
             Some(predicted) => predicted,
             None => match self.patiently(|| self.api.get(&reference)).await {
-                // Without the kind, or in a plan without any API, there is nothing to remove.
+                // Without the kind, or in a test run without any API, there is nothing to remove.
                 Err(ApiError::NoSuchKind { .. }) => None,
                 Err(ApiError::Unreachable { .. }) if self.test => None,
                 other => other.map_err(|error| fail_at(chunk, &reference, error))?,
             },
         };
-        // What is on its way out needs no second request.
+        // An object that is already being deleted needs no second request.
         let live = live.filter(|object| !sets::ends(object));
         let Some(live) = live else {
             return Ok(Checked {
@@ -253,12 +253,12 @@ impl KubernetesModules {
         };
         Ok(Checked {
             changes: Map::from_iter([(reference.to_string(), Value::from(shown))]),
-            comment: format!("{reference} is to be removed"),
+            comment: format!("{reference} will be removed"),
             diff: vec![Operation::Delete(reference)],
         })
     }
 
-    /// `api_ready` is a check that waits: it changes nothing. A test run looks once.
+    /// `api_ready` is a check that waits: it changes nothing. A test run checks once.
     pub(super) async fn check_ready(
         &self,
         chunk: &Chunk,
@@ -287,7 +287,7 @@ impl KubernetesModules {
                 Err(error) if Instant::now() >= deadline => {
                     self.silent.store(true, Ordering::Relaxed);
                     return Err(Failure::new(format!(
-                        "{}; waited {seconds} s. Look at the logs of the static pods under /var/log/pods on a control-plane node",
+                        "{}; waited {seconds} s. Check the logs of the static pods under /var/log/pods on a control-plane node",
                         chain(&error)
                     )));
                 }
@@ -331,14 +331,14 @@ impl KubernetesModules {
                 ..Checked::default()
             });
         }
-        // A plan for a node that is about to register: everything is still to be set.
+        // In a test run for a node that is about to register, everything is still to be set.
         let after = wanted.laid_over(live.as_ref().unwrap_or(&Value::Object(Map::new())));
         if live
             .as_ref()
             .is_some_and(|live| compare::same(live, &after))
         {
             return Ok(Checked {
-                comment: format!("{reference} is as wanted"),
+                comment: format!("{reference} is up to date"),
                 ..Checked::default()
             });
         }
@@ -358,9 +358,9 @@ impl KubernetesModules {
         })
     }
 
-    /// A node as it is. A kubelet that was just started needs a moment to register its node, so one
-    /// whose host has joined is waited for, once in a run; of one that is only declared, or whose
-    /// host is at something else, nothing can be set.
+    /// The live node. A kubelet that was just started needs a moment to register its node, so for a
+    /// host that has joined, this waits once in a run. Nothing can be set on a node that is only
+    /// declared, or whose host is not at that point.
     async fn registered(
         &self,
         chunk: &Chunk,

@@ -1,8 +1,8 @@
 //! The Kubernetes API over kube, as cluster administrator.
 //!
-//! The identity is kubeadm's: first `O=kubeadm:cluster-admins` (its `admin.conf`), and where the
-//! server forbids that, because the ClusterRoleBinding of that group is not there yet or was
-//! damaged, `O=system:masters` (`super-admin.conf`).
+//! The identity is kubeadm's: first `O=kubeadm:cluster-admins` (its `admin.conf`), and if the
+//! server forbids that, because the ClusterRoleBinding of that group is missing or damaged,
+//! `O=system:masters` (`super-admin.conf`).
 
 use std::collections::HashMap;
 use std::net::Ipv4Addr;
@@ -24,7 +24,7 @@ use serde_json::{Value, json};
 use super::no_answer::{NoAnswer, READY, REQUEST, never_connected, unless_gone, within};
 use super::{Api, ApiError, ApiFuture, FIELD_MANAGER, ObjectRef, Served};
 
-/// Objects of one answer to a list, as of kubectl.
+/// The page size of a list, like kubectl's.
 const PAGE: u32 = 500;
 
 /// A client certificate with its key, both PEM.
@@ -36,18 +36,18 @@ pub struct Identity {
     pub key: String,
 }
 
-/// The master's identities at the API, and how it knows the server.
+/// The master's identities for the API, and the parameters that identify the server.
 #[derive(Clone)]
 pub struct Access {
     /// Port.
     pub port: u16,
-    /// Name that the server's certificate must carry: the endpoint.
+    /// The name that the server's certificate must contain: the endpoint.
     pub server_name: String,
     /// The Kubernetes CA, PEM.
     pub ca: String,
     /// Administrator like kubeadm's `admin.conf`.
     pub admin: Identity,
-    /// Administrator like kubeadm's `super-admin.conf`, asked only where the other is forbidden.
+    /// Administrator like kubeadm's `super-admin.conf`, used only where the other is forbidden.
     pub super_admin: Identity,
 }
 
@@ -60,10 +60,10 @@ pub struct KubeApi {
 }
 
 impl KubeApi {
-    /// Prepares a client of the server at one address; nothing is dialled yet.
+    /// Creates a client of the server at one address; makes no connection yet.
     ///
     /// # Errors
-    /// When the CA or an identity is malformed.
+    /// The CA or an identity is malformed.
     pub fn new(access: &Access, address: Ipv4Addr) -> Result<Self, ApiError> {
         let endpoint = format!("{address}:{}", access.port);
         Ok(Self {
@@ -74,7 +74,7 @@ impl KubeApi {
         })
     }
 
-    /// The address and port that it dials.
+    /// The address and port of the server.
     #[must_use]
     pub fn endpoint(&self) -> &str {
         &self.endpoint
@@ -98,7 +98,7 @@ impl KubeApi {
         }
     }
 
-    /// The resource of a kind and whether it lives in namespaces; asked of the server once.
+    /// The resource of a kind, and whether it is namespaced; the server is asked once.
     async fn resource(
         &self,
         client: &Client,
@@ -143,7 +143,7 @@ impl KubeApi {
     ) -> Result<KubeTyped<DynamicObject>, ApiError> {
         let (resource, namespaced) = self.resource(client, api_version, kind).await?;
         Ok(if namespaced {
-            // As kubectl: an object without a namespace goes to `default`.
+            // Like kubectl: an object without a namespace goes to `default`.
             let namespace = if namespace.is_empty() {
                 "default"
             } else {
@@ -155,7 +155,7 @@ impl KubeApi {
         })
     }
 
-    /// Runs a call as administrator and, where that is forbidden, as super-administrator.
+    /// Makes a call as administrator and, where that is forbidden, as super-administrator.
     async fn call<T, F, R>(&self, run: F) -> Result<T, ApiError>
     where
         F: Fn(Client) -> R,
@@ -210,16 +210,16 @@ fn client(access: &Access, endpoint: &str, identity: &Identity) -> Result<Client
             .collect(),
     );
     config.tls_server_name = Some(access.server_name.clone());
-    // An API server that is just starting answers soon or never: callers wait with a deadline of
-    // their own. Longer than one lost packet (sent again after 1 s), shorter than the search for an
-    // address that no host holds yet (3 s): a virtual address that comes up then is found at
-    // the next attempt.
+    // A starting API server answers soon or never: callers wait with a deadline of their own. The
+    // timeout is longer than one lost packet (sent again after 1 s), and shorter than the search
+    // for an address that no host has yet (3 s), so a virtual address that comes up in the meantime
+    // is found at the next attempt.
     config.connect_timeout = Some(Duration::from_secs(2));
     config.read_timeout = Some(Duration::from_secs(30));
     config.reset_reader_on_write = true;
     config.default_retry = false;
-    // The field's type comes from a crate that we do not name; a kubeconfig's form leads to the
-    // same.
+    // The field's type comes from a crate that is not a dependency; deserialising a kubeconfig's
+    // form yields the same.
     config.auth_info = serde_json::from_value(json!({
         "client-certificate-data": STANDARD.encode(&identity.certificate),
         "client-key-data": STANDARD.encode(&identity.key),
@@ -313,7 +313,7 @@ impl Api for KubeApi {
                 "metadata": {"name": pod.name, "namespace": pod.namespace},
                 "deleteOptions": options,
             });
-            // kube's own request names the options `delete_options`, which no server reads.
+            // kube's own request calls the options `delete_options`, which no server reads.
             let path = format!(
                 "/api/v1/namespaces/{}/pods/{}/eviction",
                 pod.namespace, pod.name
@@ -388,8 +388,8 @@ impl Api for KubeApi {
                 .list(&ListParams::default())
                 .await
                 .map_err(|e| self.explain(e))?;
-            // A group that no server of ours holds; while its own server is down, every question
-            // about it fails.
+            // A group that is served by an aggregated server; while that server is down, every
+            // query about the group fails.
             let foreign: Vec<String> = services
                 .items
                 .iter()

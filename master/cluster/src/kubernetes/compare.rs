@@ -1,7 +1,7 @@
-//! What differs between an object as it is and as it would be: pure functions over JSON.
+//! The differences between a live object and the desired one, as pure functions over JSON.
 //!
-//! The server itself says what would be (a dry run), so defaults and conversions never look like
-//! drift; what the server keeps for itself is left out of the comparison.
+//! The server itself computes the desired object (a dry run), so defaults and conversions never
+//! look like drift; fields that belong to the server are excluded from the comparison.
 
 use halite_diff::{CONTEXT, Side, unified};
 use serde_json::{Map, Value};
@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 /// Replacement of a value that must not be displayed.
 pub const REDACTED: &str = "<redacted>";
 
-/// Replacement of such a value where it would change.
+/// Replacement of such a value if it would change.
 pub const REDACTED_CHANGED: &str = "<redacted, changes>";
 
 /// Metadata that belongs to the server.
@@ -23,8 +23,8 @@ const SERVER_METADATA: [&str; 7] = [
     "deletionTimestamp",
 ];
 
-/// The comparable form: without status and the server's own metadata, keys sorted, empty metadata
-/// maps left out.
+/// The comparable form of an object: without status and the server's own metadata, with sorted
+/// keys, and without empty metadata maps.
 #[must_use]
 pub fn normalised(object: &Value) -> Value {
     let mut object = sorted(object);
@@ -42,7 +42,7 @@ pub fn normalised(object: &Value) -> Value {
     object
 }
 
-/// Sorts the keys of all mappings, so that the order in which a file was written is no difference.
+/// Sorts the keys of all mappings, so that the order in a file does not count as a difference.
 fn sorted(value: &Value) -> Value {
     match value {
         Value::Object(fields) => {
@@ -59,14 +59,14 @@ fn sorted(value: &Value) -> Value {
     }
 }
 
-/// Whether the two are the same but for what the server keeps for itself.
+/// Returns whether two objects are equal except for the server's own fields.
 #[must_use]
 pub fn same(live: &Value, wanted: &Value) -> bool {
     normalised(live) == normalised(wanted)
 }
 
-/// A unified diff of the two as YAML, three lines of context; `None` means an object that is
-/// not there. Data of Secrets is redacted, and still shown as changing where it does.
+/// A unified diff of two objects as YAML, with three lines of context; `None` means a missing
+/// object. Data of Secrets is redacted, but changes of it are still shown as such.
 #[must_use]
 pub fn diff(live: Option<&Value>, wanted: Option<&Value>) -> String {
     let mut before = live.map(normalised);
@@ -78,13 +78,13 @@ pub fn diff(live: Option<&Value>, wanted: Option<&Value>) -> String {
     unified(side("live", &before), side("wanted", &after), CONTEXT)
 }
 
-/// YAML for people.
+/// Formats a value as YAML for people.
 #[must_use]
 pub fn yaml(value: &Value) -> String {
     serde_saphyr::to_string(value).unwrap_or_else(|_| format!("{value:#}\n"))
 }
 
-/// Replaces what Secrets hold, `stringData` included.
+/// Redacts the data of Secrets, including `stringData`.
 fn redact(mut before: Option<&mut Value>, mut after: Option<&mut Value>) {
     let is_secret = |object: &Option<&mut Value>| {
         object
@@ -112,7 +112,7 @@ fn redact(mut before: Option<&mut Value>, mut after: Option<&mut Value>) {
             *value = Value::from(REDACTED);
         }
     }
-    // What kubectl keeps in this annotation is the whole Secret.
+    // kubectl stores the whole Secret in this annotation.
     for object in [before, after].into_iter().flatten() {
         let annotations = object
             .pointer_mut("/metadata/annotations")
@@ -125,10 +125,10 @@ fn redact(mut before: Option<&mut Value>, mut after: Option<&mut Value>) {
     }
 }
 
-/// The live object with the content of `wanted` put in whole: every field but metadata and status
-/// is exactly as declared, whichever manager set it; labels and annotations are laid over those that are there.
-/// This is how kubeadm's ConfigMaps and RBAC objects are kept (`whole: true`): kubeadm reads and
-/// rewrites them as one.
+/// The live object with the whole content of `wanted`: every field except metadata and status is
+/// exactly as declared, whichever manager set it; labels and annotations are merged into the
+/// existing ones. kubeadm's ConfigMaps and RBAC objects are managed in this way (`whole: true`),
+/// because kubeadm reads and rewrites them as a whole.
 #[must_use]
 pub fn replaced(live: &Value, wanted: &Value) -> Value {
     let (Some(live_fields), Some(wanted_fields)) = (live.as_object(), wanted.as_object()) else {
@@ -159,8 +159,8 @@ pub fn replaced(live: &Value, wanted: &Value) -> Value {
     Value::Object(result)
 }
 
-/// Lays `over` over `under`: mappings are merged, everything else replaced. A stand-in for
-/// server-side apply where no server can be asked.
+/// Merges `over` into `under`: mappings are merged, everything else is replaced. A substitute for
+/// server-side apply where no server can be queried.
 pub fn merge(under: &mut Value, over: &Value) {
     match (under, over) {
         (Value::Object(under), Value::Object(over)) => {
@@ -172,7 +172,8 @@ pub fn merge(under: &mut Value, over: &Value) {
     }
 }
 
-/// Whether the two bind to different roles: `roleRef` cannot be changed, only made again.
+/// Returns whether two bindings have different roles: `roleRef` is immutable, so the object must be
+/// recreated.
 #[must_use]
 pub fn role_reference_differs(live: &Value, wanted: &Value) -> bool {
     let role = |object: &Value| {

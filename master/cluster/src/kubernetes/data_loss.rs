@@ -1,4 +1,5 @@
-//! What would be lost, or cut off, with objects that are to be removed: reasons not to.
+//! The data that would be lost or orphaned with the removal of objects, which is a reason to refuse
+//! it.
 
 use serde_json::Value;
 
@@ -9,7 +10,8 @@ use super::sets::{ends, same};
 use super::waits::condition;
 use super::{ApiError, ObjectRef, Served};
 
-/// What is in every namespace, or made and remade by controllers: no reason to keep one.
+/// Objects that exist in every namespace, or that controllers recreate: no reason to keep a
+/// namespace.
 const ALWAYS_THERE: [(&str, &str); 2] = [
     ("ConfigMap", "kube-root-ca.crt"),
     ("ServiceAccount", "default"),
@@ -19,12 +21,12 @@ const PASSING: [(&str, &str); 3] = [
     ("discovery.k8s.io", "EndpointSlice"),
     ("coordination.k8s.io", "Lease"),
 ];
-/// So many reasons are named at most, of each kind of loss.
+/// The maximum number of reasons that are named for each kind of loss.
 const NAMED: usize = 5;
 
 impl KubernetesModules {
-    /// What would be lost, or cut off, with these objects. With those that are on their way out it
-    /// is lost already.
+    /// The data that would be lost or orphaned with these objects. Data of objects that are already
+    /// being deleted is lost anyway.
     pub(super) async fn losses(&self, removals: &[Removal]) -> Result<Vec<String>, ApiError> {
         let mut losses = Vec::new();
         let references = |removals: &mut dyn Iterator<Item = &Removal>| {
@@ -63,7 +65,7 @@ impl KubernetesModules {
         Ok(losses)
     }
 
-    /// The kinds of which nothing can be any more, as the definitions among these objects say.
+    /// The kinds that would cease to exist with the definitions among these objects.
     pub(super) async fn defined_by(&self, remove: &[ObjectRef]) -> Result<Vec<Defined>, ApiError> {
         let mut all = Vec::new();
         for reference in remove.iter().filter(|reference| reference.is_definition()) {
@@ -87,7 +89,7 @@ impl KubernetesModules {
         Ok(all)
     }
 
-    /// Claims of a storage class, and volumes of it that no such claim is bound to.
+    /// The claims of a storage class, and its volumes without such a claim.
     async fn volumes_of(&self, class: &str) -> Result<Vec<String>, ApiError> {
         let of_class = |object: &Value| {
             object
@@ -123,7 +125,7 @@ impl KubernetesModules {
             .collect()
     }
 
-    /// Objects of a definition that do not go with it anyway.
+    /// The objects of a definition that would not be removed anyway.
     async fn objects_of(
         &self,
         of: &Defined,
@@ -135,13 +137,13 @@ impl KubernetesModules {
         let kinds: Vec<Served> = members.kinds.iter().filter(is_it).cloned().collect();
         if kinds.is_empty() && of.established {
             return Ok(vec![format!(
-                "the API does not serve {} of {}, so what there is of it cannot be seen",
+                "the API does not serve {} of {}, so its objects cannot be listed",
                 of.kind, of.group
             )]);
         }
         let mut objects = Vec::new();
         for (reference, object) in self.others(&kinds, "", remove).await? {
-            // What belongs to something that stays would be cut off from it.
+            // An object whose owner stays would be orphaned.
             if owners.taker(&object).await?.is_none() {
                 objects.push(reference.to_string());
             }
@@ -149,7 +151,7 @@ impl KubernetesModules {
         Ok(objects)
     }
 
-    /// What lives in a namespace and does not go anyway.
+    /// The objects in a namespace that would not be removed anyway.
     async fn inhabitants(
         &self,
         namespace: &str,
@@ -162,7 +164,8 @@ impl KubernetesModules {
         let inside = |kind: &&Served| kind.namespaced && !passing(kind);
         let kinds: Vec<Served> = members.kinds.iter().filter(inside).cloned().collect();
         let others = self.others(&kinds, namespace, remove).await?;
-        // What has an owner is not counted beside it; but data is, whichever controller made the claim.
+        // An object with an owner is not counted separately; but data is, whichever controller
+        // created the claim.
         let counts =
             |(reference, object): &&(ObjectRef, Value)| is_data(reference) || !has_owner(object);
         Ok(others
@@ -203,7 +206,7 @@ fn has_owner(object: &Value) -> bool {
     owners.is_some_and(|owners| !owners.is_empty())
 }
 
-/// True for an object that holds data.
+/// Returns whether an object contains data.
 fn is_data(reference: &ObjectRef) -> bool {
     reference.group().is_empty()
         && matches!(
@@ -212,7 +215,7 @@ fn is_data(reference: &ObjectRef) -> bool {
         )
 }
 
-/// Members of a list do not say themselves what they are.
+/// Adds the type to the members of a list, which lack it.
 fn typed(mut objects: Vec<Value>, kind: &str) -> Vec<Value> {
     for object in objects.iter_mut().filter_map(Value::as_object_mut) {
         object.insert("apiVersion".into(), Value::from("v1"));

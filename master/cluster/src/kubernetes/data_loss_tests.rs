@@ -1,8 +1,8 @@
-//! What is not removed because of what would go with it.
+//! Objects that are not removed because data would be lost with them.
 
 use super::*;
 
-/// A claim that a controller made for an owner; the uid in memory is the reference's text.
+/// A claim that a controller created for an owner; in the fake API the uid is the reference's text.
 fn claim_of(namespace: &str, name: &str, owner: &Value, uid: &str) -> Value {
     let mut claim = object("PersistentVolumeClaim", namespace, name);
     claim["metadata"]["ownerReferences"] = json!([{"apiVersion": owner["apiVersion"],
@@ -62,7 +62,7 @@ async fn nothing_is_removed_that_would_take_data_with_it() {
         "{told}"
     );
     assert!(api.writes.lock().unwrap().is_empty(), "all or nothing");
-    // The same where a set only gets smaller.
+    // The same if a set only gets smaller.
     assert!(
         refusal(&api, &set("a", json!([])))
             .await
@@ -91,7 +91,7 @@ async fn claims_keep_the_owner_that_would_take_them() {
     let mut child = object("Widget", "kube-system", "child");
     child["metadata"]["ownerReferences"] = json!([{"apiVersion": "x.io/v1", "kind": "Widget", "name": "ours",
         "uid": "Widget kube-system/ours"}]);
-    // Of a version that is not served any more only the name is known.
+    // Of a version that is no longer served only the name is known.
     let mut former = widget.clone();
     former["apiVersion"] = json!("x.io/v1beta1");
     api.unknown_kinds
@@ -109,7 +109,7 @@ async fn claims_keep_the_owner_that_would_take_them() {
         claim_of("kube-system", "main-1", &widget, "Widget kube-system/ours"),
         claim_of("kube-system", "main-2", &child, "Widget kube-system/child"),
         claim_of("kube-system", "main-3", &former, "Widget kube-system/ours"),
-        // A pod's scratch space, and one whose owner was another by that name.
+        // A pod's scratch space, and one whose owner was a different object of the same name.
         claim_of("kube-system", "db-0-scratch", &pod, "Pod kube-system/db-0"),
         claim_of("kube-system", "former", &database, "another"),
         pod,
@@ -134,7 +134,7 @@ async fn claims_keep_the_owner_that_would_take_them() {
         !told.contains("Widget kube-system/child"),
         "it goes with its owner: {told}"
     );
-    // The same where the set only gets smaller.
+    // The same if the set only gets smaller.
     assert!(
         refusal(&api, &set("a", json!([])))
             .await
@@ -174,7 +174,7 @@ async fn a_definition_whose_objects_cannot_be_seen_stays() {
     ] {
         assert!(told.contains(part), "{part} in {told}");
     }
-    // Of what was never served there is nothing.
+    // A kind that was never served has no objects.
     let reference = ObjectRef::of(&object("CustomResourceDefinition", "", "widgets.x.io")).unwrap();
     api.objects.lock().unwrap().get_mut(&reference).unwrap()["status"] =
         json!({"conditions": [{"type": "Established", "status": "False"}]});

@@ -1,8 +1,8 @@
-//! Cordon, drain and uncordon, as kubectl does them (`pkg/drain`).
+//! Cordons, drains and uncordons nodes, like kubectl (`pkg/drain`).
 //!
-//! A drain is a loop, like a change of etcd's members: it lists the pods that have to leave the
-//! node, asks for the eviction of each, and lists them again. It keeps nothing between two rounds,
-//! so a killed drain is repaired by running it again.
+//! A drain is a loop, like a change of etcd's members: it lists the pods that must leave the node,
+//! requests the eviction of each, and lists them again. It keeps no state between two rounds, so
+//! running it again repairs a killed drain.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -25,13 +25,13 @@ const NAMED: usize = 5;
 const MAINTENANCE: &str = "halite/maintenance";
 /// The taint of a cordoned node.
 const UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
-/// How often an update that lost a race against another writer is made again from the new object.
+/// The number of retries of an update that lost a race against another writer.
 const CONFLICTS: u32 = 5;
 
 /// The reason why a node is not drained.
 #[derive(Debug, thiserror::Error)]
 pub enum DrainError {
-    /// Pods that a drain ends only with an option that says so; none was touched.
+    /// Pods that a drain evicts only with an explicit option; nothing was changed.
     #[error("cannot drain {node}: it has {pods}")]
     Refused {
         /// The node.
@@ -39,21 +39,21 @@ pub enum DrainError {
         /// Pods by reason.
         pods: String,
     },
-    /// Pods are still there.
+    /// Some pods are still there.
     #[error(
         "cannot drain {node} within {} s: {left}; scale up the owner, change the budget, or give it more time \
-         (--timeout), then run this again; the node takes no new pods until `ctl node uncordon {node}`",
+         (--timeout), then run this again; the node stays unschedulable until `ctl node uncordon {node}`",
         limit.as_secs()
     )]
     Late {
         /// The node.
         node: String,
-        /// Pods with owner and reason.
+        /// The remaining pods with owner and reason.
         left: String,
-        /// Time that it took.
+        /// The time limit.
         limit: Duration,
     },
-    /// The API refuses.
+    /// The API refuses a request.
     #[error("cannot drain {node}")]
     Api {
         /// The node.
@@ -70,18 +70,18 @@ pub struct Drained {
     pub is_registered: bool,
     /// Pods that were evicted, `namespace/name`.
     pub evicted: BTreeSet<String>,
-    /// Pods that are still ending, and are not waited for.
+    /// Pods that are still ending, whose end is not awaited.
     pub not_waited_for: BTreeSet<String>,
 }
 
 impl Drained {
-    /// Names the pods that are not waited for; none if there are none.
+    /// Names the pods whose end is not awaited; `None` if there are none.
     #[must_use]
     pub fn remark(&self) -> Option<String> {
         let pods: Vec<String> = self.not_waited_for.iter().cloned().collect();
         (!pods.is_empty()).then(|| {
             format!(
-                "not waited for, because the node is not Ready and they end with the host: {}",
+                "not awaited, because the node is not Ready and they end with the host: {}",
                 some(&pods)
             )
         })
@@ -96,33 +96,33 @@ pub struct Drain<'a> {
     pub pace: &'a dyn Pace,
     /// The node's name.
     pub node: &'a str,
-    /// Pods that it may end.
+    /// The pods that it may evict.
     pub options: Options,
     /// Time until it fails.
     pub limit: Duration,
-    /// The cordon ends with the work on the host, unless an operator set it before.
+    /// `true` if the cordon ends with the work on the host, unless an operator set it before.
     pub maintenance: bool,
-    /// The time of day, where the host is cleaned after the drain, which ends all containers there:
-    /// while the node is not Ready, pods are not waited for beyond their grace period.
+    /// The clock, if the host is cleaned after the drain, which ends all its containers: while the
+    /// node is not Ready, the drain then waits for pods only for their grace period.
     pub cleaned: Option<&'a dyn Clock>,
 }
 
-/// A change of a node that takes new pods, or none.
+/// A change of a node's schedulability.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cordon {
-    /// No new pods, until an operator says otherwise.
+    /// Unschedulable until an operator uncordons the node.
     On,
-    /// No new pods until the work on the host has ended. The mark is on the node, so that a run
-    /// after an interrupted one knows that no operator has cordoned it.
+    /// Unschedulable until the work on the host has ended. The node is marked, so that a run after
+    /// an interrupted one knows that no operator has cordoned it.
     Maintenance,
-    /// New pods.
+    /// Schedulable.
     Off,
-    /// New pods, unless an operator wants none.
+    /// Schedulable, unless an operator has cordoned the node.
     AfterMaintenance,
 }
 
 impl Cordon {
-    /// Whether the node is cordoned, and marked, after the change.
+    /// Returns whether the node is cordoned, and marked, after the change.
     fn wanted(self, cordoned: bool, marked: bool) -> (bool, bool) {
         match self {
             Self::On => (true, false),
@@ -134,13 +134,12 @@ impl Cordon {
 }
 
 impl Drain<'_> {
-    /// Keeps new pods away from the node, and evicts those that are there. Pods of DaemonSets and
-    /// those of the kubelet's manifests stay; so do those that no kubelet ends, where the host is
-    /// cleaned next.
+    /// Cordons the node, and evicts its pods. Pods of DaemonSets and of the kubelet's manifests
+    /// stay; so do pods that no kubelet ends, if the host is cleaned next.
     ///
     /// # Errors
-    /// Pods that need a flag, in which case nothing was changed; pods that have not left in time;
-    /// or what the API said.
+    /// Some pods require a flag, in which case nothing was changed; some pods have not left in
+    /// time; or the API failed.
     pub async fn run(&self) -> Result<Drained, DrainError> {
         let node = self.node.to_owned();
         let mut drained = Drained::default();
@@ -169,7 +168,7 @@ impl Drain<'_> {
         }
     }
 
-    /// Asks once for the eviction of each pod; answers with those that are still there.
+    /// Requests the eviction of each pod once; returns the remaining pods.
     async fn round(&self, drained: &mut Drained) -> Result<Vec<String>, DrainError> {
         let node = self.api.get(&reference(self.node)).await;
         let Some(node) = node.map_err(|error| self.failed(error))? else {
@@ -183,11 +182,11 @@ impl Drain<'_> {
             Cordon::On
         };
         let (is, marked) = (is_cordoned(&node), is_marked(&node));
-        // A cordoned node has the mark of a maintenance that was interrupted, perhaps.
+        // A cordoned node may have the mark of an interrupted maintenance.
         if cordon.wanted(is, marked) != (is, marked) {
             let cordoned = set_cordon(self.api, self.node, cordon).await;
             cordoned.map_err(|error| self.failed(error))?;
-            // A pod may have come before that.
+            // A pod may have arrived before the cordon.
             plan = self.plan().await?;
         }
         let patience = Patience::on(&node, self.cleaned);
@@ -204,7 +203,7 @@ impl Drain<'_> {
             left.insert(&pod.uid, format!("{} ({owner}): {why}", pod.name()));
         }
         if drained.evicted.len() > before {
-            // Some end at once.
+            // Some end immediately.
             let there = self.plan().await?.leave;
             left.retain(|uid, _| there.iter().any(|pod| pod.uid == **uid));
         }
@@ -225,7 +224,7 @@ impl Drain<'_> {
         })
     }
 
-    /// Asks for the eviction of a pod; answers with the reason why it is still there.
+    /// Requests the eviction of a pod; returns the reason why it is still there.
     async fn end(
         &self,
         pod: &Pod,
@@ -242,13 +241,13 @@ impl Drain<'_> {
                 drained.evicted.insert(pod.name());
                 Ok(ends)
             }
-            // It has gone, or another one has its name by now.
+            // The pod is gone, or a different one has its name now.
             Err(ApiError::Refused {
                 code: 404 | 409, ..
             }) => Ok(ends),
             Err(ApiError::Refused { code: 429, .. }) => Ok(budgets::held_by(self.api, pod).await),
-            // The server cannot decide between two budgets, and ends nothing in a namespace that is
-            // being removed: an operator or a controller does.
+            // The server cannot decide between two budgets, and evicts nothing from a namespace
+            // that is being removed: an operator or a controller must act.
             Err(ApiError::Refused {
                 code: 403 | 500,
                 message,
@@ -266,7 +265,7 @@ impl Drain<'_> {
     }
 }
 
-/// The first of several texts, and how many follow.
+/// The first few of several texts, and the number of the others.
 fn some(texts: &[String]) -> String {
     let named = texts.iter().take(NAMED).cloned().collect::<Vec<_>>();
     match texts.len() - named.len() {
@@ -275,7 +274,7 @@ fn some(texts: &[String]) -> String {
     }
 }
 
-/// Whether a node takes no new pods.
+/// Returns whether a node is unschedulable.
 fn is_cordoned(node: &Value) -> bool {
     node.pointer("/spec/unschedulable") == Some(&Value::Bool(true))
 }
@@ -297,9 +296,9 @@ fn put(mapping: &mut Value, key: &str, value: Option<Value>) {
 
 /// Removes the taint that the controller manager puts on a cordoned node.
 ///
-/// The controller manager removes it too, but tries once only: one refused request, as in a change of
-/// its leader, leaves the taint until the node changes again, which takes up to five minutes
-/// (`doNodeProcessingPassWorker` in `pkg/controller/nodelifecycle`).
+/// The controller manager removes it too, but tries only once: a single refused request, as during
+/// a change of its leader, leaves the taint until the node changes again, which takes up to five
+/// minutes (`doNodeProcessingPassWorker` in `pkg/controller/nodelifecycle`).
 fn remove_taint(node: &mut Value) {
     let taints = node.pointer_mut("/spec/taints");
     let Some(taints) = taints.and_then(Value::as_array_mut) else {
@@ -311,10 +310,10 @@ fn remove_taint(node: &mut Value) {
     }
 }
 
-/// Lets a node take new pods, or not; answers whether that changed something.
+/// Cordons or uncordons a node; returns whether this changed anything.
 ///
 /// # Errors
-/// The node is not registered, or what the API said.
+/// The node is not registered, or the API failed.
 pub async fn set_cordon(api: &dyn Api, node: &str, cordon: Cordon) -> Result<bool, ApiError> {
     let mut attempts = 0;
     loop {
@@ -322,7 +321,7 @@ pub async fn set_cordon(api: &dyn Api, node: &str, cordon: Cordon) -> Result<boo
         let live = api.get(&reference(node)).await?;
         let mut wanted = match (live, cordon) {
             (Some(live), _) => live,
-            // No cordon is left where no node is.
+            // Without a node there is no cordon.
             (None, Cordon::AfterMaintenance) => return Ok(false),
             (None, _) => return Err(missing(node)),
         };

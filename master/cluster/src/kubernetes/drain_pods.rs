@@ -1,4 +1,4 @@
-//! The pods of a node, and what a drain does with each: kubectl's rules (`pkg/drain/filters.go`).
+//! The pods of a node, and a drain's action for each, by kubectl's rules (`pkg/drain/filters.go`).
 
 use std::collections::BTreeMap;
 
@@ -8,17 +8,17 @@ use serde_json::{Map, Value};
 
 use super::{Api, ApiError, ObjectRef};
 
-/// The kubelet marks the pods of its manifests so: the API cannot end them.
+/// The kubelet's mark on the pods of its manifests: the API cannot end them.
 const MIRROR: &str = "/metadata/annotations/kubernetes.io~1config.mirror";
 
-/// Pods that a drain does not end by itself.
+/// The pods that a drain does not evict by default.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Options {
-    /// End pods with an emptyDir, whose content is lost.
+    /// Evict pods with an emptyDir, whose content is lost.
     pub delete_emptydir_data: bool,
-    /// End pods that no controller makes again.
+    /// Also evict pods that no controller would recreate.
     pub force: bool,
-    /// Seconds in place of each pod's own grace period.
+    /// Seconds that replace each pod's own grace period.
     pub grace_period: Option<u64>,
 }
 
@@ -30,10 +30,11 @@ pub(super) struct Pod {
     pub(super) labels: Map<String, Value>,
     /// Kind and name of its controller.
     pub(super) controller: Option<ObjectRef>,
-    /// Its removal has begun.
+    /// `true` once its deletion has started.
     pub(super) ends: bool,
-    /// The time of day at which its grace period is over, once its removal has begun: the API server
-    /// adds the period to the time of the request (`BeforeDelete` in `apiserver/pkg/registry/rest`).
+    /// The time of day at which its grace period is over, once its deletion has started: the API
+    /// server adds the period to the time of the request (`BeforeDelete` in
+    /// `apiserver/pkg/registry/rest`).
     pub(super) ends_by: Option<Millis>,
     is_finished: bool,
     is_mirror: bool,
@@ -43,7 +44,7 @@ pub(super) struct Pod {
 impl Pod {
     fn new(object: &Value) -> Result<Self, ApiError> {
         let mut object = object.clone();
-        // The items of a list have neither.
+        // The items of a list have neither field.
         object["apiVersion"] = Value::from("v1");
         object["kind"] = Value::from("Pod");
         let reference = ObjectRef::of(&object)?;
@@ -83,7 +84,7 @@ impl Pod {
         format!("{}/{}", self.reference.namespace, self.reference.name)
     }
 
-    /// Kind and name of the object that makes the pod, a Deployment in the place of its ReplicaSet.
+    /// Kind and name of the object that creates the pod; for a ReplicaSet, its Deployment.
     pub(super) async fn owner(&self, api: &dyn Api) -> String {
         let Some(controller) = &self.controller else {
             return "no controller".to_owned();
@@ -101,19 +102,19 @@ impl Pod {
     }
 }
 
-/// What a drain does with the pods of a node.
+/// The actions of a drain for the pods of a node.
 #[derive(Debug, Default)]
 pub(super) struct Plan {
-    /// Pods to end.
+    /// Pods to evict.
     pub(super) leave: Vec<Pod>,
-    /// Pods that need a flag, by kubectl's reason.
+    /// Pods that require a flag, by kubectl's reason.
     pub(super) refused: BTreeMap<&'static str, Vec<String>>,
 }
 
-/// Sorts the pods of a node.
+/// Plans the actions for the pods of a node.
 ///
 /// # Errors
-/// What the API said.
+/// The API failed.
 pub(super) async fn plan(api: &dyn Api, node: &str, options: &Options) -> Result<Plan, ApiError> {
     let fields = format!("spec.nodeName={node}");
     let mut plan = Plan::default();
@@ -124,7 +125,7 @@ pub(super) async fn plan(api: &dyn Api, node: &str, options: &Options) -> Result
         }
         let mut controller = pod.controller.as_ref();
         if let Some(set) = controller.filter(|set| set.kind == "DaemonSet" && !pod.is_finished) {
-            // Its controller makes the pod again on a node that takes none.
+            // Its controller recreates the pod even on an unschedulable node.
             if api.get(set).await?.is_some() {
                 continue;
             }
@@ -133,7 +134,7 @@ pub(super) async fn plan(api: &dyn Api, node: &str, options: &Options) -> Result
         let alone = controller.is_none() && !options.force;
         let local = pod.has_emptydir && !options.delete_emptydir_data;
         let reason = match (pod.is_finished, alone, local) {
-            (false, true, _) => "pods that no controller makes again (--force ends them)",
+            (false, true, _) => "pods that no controller would recreate (--force ends them)",
             (false, _, true) => {
                 "pods with data in an emptyDir, which is lost (--delete-emptydir-data ends them)"
             }

@@ -1,4 +1,4 @@
-//! Drains of a node on the API in memory.
+//! Drains of a node on the fake API.
 
 mod unready;
 
@@ -15,7 +15,7 @@ use super::drain::{Cordon, Drain, DrainError, Drained, Options, set_cordon};
 use super::fake::FakeApi;
 use super::{Api, ApiError, ApiFuture, ObjectRef, Served};
 
-/// Time that passes in pauses only, each a second.
+/// Time that passes only in pauses of one second each.
 #[derive(Default)]
 pub(super) struct Virtual(Mutex<(Duration, Vec<String>)>);
 
@@ -33,7 +33,7 @@ impl Pace for Virtual {
     }
 }
 
-/// A pod on `worker-1`, made by a controller of this kind.
+/// A pod on `worker-1`, created by a controller of this kind.
 fn pod(name: &str, controller: &str) -> Value {
     let mut pod = json!({"apiVersion": "v1", "kind": "Pod",
         "metadata": {"name": name, "namespace": "default", "labels": {"app": name}},
@@ -44,7 +44,7 @@ fn pod(name: &str, controller: &str) -> Value {
     pod
 }
 
-/// Two nodes, and pods of each kind on the first.
+/// An API with two nodes, and pods of each kind on the first.
 fn api() -> FakeApi {
     let api = FakeApi::default();
     for name in ["worker-1", "worker-2"] {
@@ -122,7 +122,7 @@ fn pods_leave_and_those_of_daemon_sets_and_manifests_stay() {
     let node = api.object("Node", "worker-1").unwrap();
     assert_eq!(node["spec"]["unschedulable"], true);
 
-    // A drained node has nothing to do, one that is not registered neither.
+    // A drained node needs no work, and neither does an unregistered one.
     let again = drain(&api).0.unwrap();
     assert!(again.evicted.is_empty() && again.is_registered);
     assert_eq!(writes(&api).len(), WHOLE.len());
@@ -360,8 +360,8 @@ fn the_cordon_of_a_maintenance_ends_with_it_and_that_of_an_operator_does_not() {
     }
 }
 
-/// The mark of a maintenance that was interrupted goes with the drain of an operator, and stays with that of
-/// the next maintenance.
+/// An operator's drain removes the mark of an interrupted maintenance; the next maintenance keeps
+/// it.
 #[test]
 fn a_drain_makes_the_cordon_of_an_interrupted_maintenance_its_own() {
     for (maintenance, cordoned) in [(false, true), (true, false)] {
@@ -390,7 +390,8 @@ fn a_drain_makes_the_cordon_of_an_interrupted_maintenance_its_own() {
     }
 }
 
-/// The controller manager may leave its taint for minutes, and no pod comes until it has gone.
+/// The controller manager may leave its taint for minutes, and no pod is scheduled until it is
+/// gone.
 #[test]
 fn the_taint_of_a_cordon_goes_with_it_and_other_taints_stay() {
     let own = json!({"key": "dedicated", "value": "gpu", "effect": "NoSchedule"});
@@ -445,7 +446,7 @@ fn a_drain_that_was_killed_at_any_write_ends_like_one_that_was_not() {
             };
             assert!(
                 finish(killed.run()).is_none(),
-                "it went on after write {at}"
+                "it continued after write {at}"
             );
             assert_eq!(writes(&api).len(), at + usize::from(after));
             drain(&api).0.unwrap();

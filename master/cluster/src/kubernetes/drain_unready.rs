@@ -1,9 +1,10 @@
-//! Pods that are ending on a node that is not Ready: there may be no kubelet that ends their containers and
-//! then removes them from the API, and a drain would wait for them until its limit.
+//! Pods that are ending on a node that is not Ready: there may be no kubelet that ends their
+//! containers and then removes them from the API, and a drain would wait for them until its limit.
 //!
-//! The drain of a host that is cleaned next goes on without them, as kubectl's does with
-//! `--skip-wait-for-delete-timeout`. Their containers end with the host; when its Node object has gone
-//! after that, kube-controller-manager removes the pods (`gcOrphaned` in `pkg/controller/podgc`).
+//! The drain of a host that is cleaned next continues without them, like kubectl's with
+//! `--skip-wait-for-delete-timeout`. Their containers end with the host; once its Node object is
+//! deleted after that, kube-controller-manager removes the pods (`gcOrphaned` in
+//! `pkg/controller/podgc`).
 
 use halite_core::clock::Clock;
 use halite_store::Millis;
@@ -12,19 +13,20 @@ use serde_json::Value;
 use super::drain_pods::Pod;
 use super::node::{Readiness, readiness};
 
-/// The time after a pod's grace period in which a kubelet that works kills the containers, unmounts the
-/// volumes and removes the pod, in milliseconds.
+/// The time after a pod's grace period in which a working kubelet kills the containers, unmounts
+/// the volumes and removes the pod, in milliseconds.
 const MARGIN: Millis = 30_000;
 
-/// The patience of one round of a drain with the pods that are ending.
+/// The patience of one round of a drain with pods that are ending.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Patience {
-    /// The time of day; none where each pod is waited for until it has gone.
+    /// The time of day; `None` if the drain waits for each pod without a limit of its own.
     now: Option<Millis>,
 }
 
 impl Patience {
-    /// The patience with the pods of this node. There is a clock if the host is cleaned after the drain.
+    /// The patience with the pods of this node. There is a clock if the host is cleaned after the
+    /// drain.
     pub(super) fn on(node: &Value, cleaned: Option<&dyn Clock>) -> Self {
         let is_ready = matches!(
             readiness(Some(node)),
@@ -37,23 +39,23 @@ impl Patience {
         Self { now }
     }
 
-    /// Returns true if the drain goes on without the end of a pod.
+    /// Returns whether the drain continues without the end of a pod.
     pub(super) fn is_over(self, pod: &Pod) -> bool {
         self.left(pod).is_some_and(|left| left <= 0)
     }
 
-    /// Says that a pod is ending, and for how long it is waited for, where that is not until it has gone.
+    /// Reports that a pod is ending, and the rest of the wait for it, if that is limited.
     pub(super) fn ending(self, pod: &Pod) -> String {
         match self.left(pod) {
             Some(left) => format!(
-                "it is ending, and the node is not Ready: it is waited for at most {} s more",
+                "it is ending, and the node is not Ready: waiting at most {} s more",
                 left / 1000 + 1
             ),
             None => "it is ending".to_owned(),
         }
     }
 
-    /// The milliseconds until the drain goes on without a pod.
+    /// The milliseconds until the drain continues without a pod.
     fn left(self, pod: &Pod) -> Option<Millis> {
         let until = pod.ends_by?.saturating_add(MARGIN);
         Some(until.saturating_sub(self.now?))

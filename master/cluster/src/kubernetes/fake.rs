@@ -1,4 +1,5 @@
-//! An API in memory, for tests: keeps objects, adds what a server adds, fails when told to.
+//! A fake API in memory, for tests: it stores objects, adds a server's fields, and fails on
+//! request.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -9,46 +10,46 @@ use tokio::sync::Notify;
 
 use super::{Api, ApiError, ApiFuture, FIELD_MANAGER, ObjectRef, Served, compare};
 
-/// The API in memory.
+/// The fake API.
 #[derive(Default)]
 pub struct FakeApi {
-    /// What is there.
+    /// The stored objects.
     pub objects: Mutex<BTreeMap<ObjectRef, Value>>,
     /// Writes that were not dry runs, as `verb object`.
     pub writes: Mutex<Vec<String>>,
-    /// So many calls fail before the first one is answered; `u32::MAX` is for ever.
+    /// The number of calls that fail before the first one is answered; `u32::MAX` for all.
     pub silent_for: AtomicU32,
-    /// Kinds, or versions with all their kinds, that are not known.
+    /// Unknown kinds, or versions with all their kinds.
     pub unknown_kinds: Mutex<Vec<String>>,
     /// Kinds that cannot be listed.
     pub broken_kinds: Mutex<Vec<String>>,
-    /// Objects that stay when they are removed, as one with a finalizer does.
+    /// Objects that stay when they are deleted, as if they had a finalizer.
     pub stubborn: Mutex<Vec<String>>,
-    /// Objects that are gone once they were read so many times.
+    /// Objects that are gone after this number of reads.
     pub passing: Mutex<BTreeMap<String, u32>>,
-    /// Pods that a budget holds for so many attempts to evict them; `u32::MAX` is for ever.
+    /// Pods with the number of eviction attempts that a budget refuses; `u32::MAX` for all.
     pub held: Mutex<BTreeMap<String, u32>>,
-    /// The last of these pods is put when one is evicted, as a controller and the scheduler would.
+    /// The last of these pods is added after an eviction, as a controller and the scheduler would.
     pub successors: Mutex<Vec<Value>>,
-    /// So many updates lose a race.
+    /// The number of updates that lose a race.
     pub conflicts: AtomicU32,
-    /// Questions for an object hang.
+    /// The reads of objects that hang.
     pub hung: Hung,
     version: AtomicU32,
 }
 
-/// A server that takes questions and does not answer them.
+/// A server that accepts requests but does not answer them.
 #[derive(Default)]
 pub struct Hung {
-    /// Set while it hangs.
+    /// `true` while it hangs.
     pub on: AtomicBool,
-    /// Frees those that hang.
+    /// Releases the hanging requests.
     pub free: Notify,
-    /// So many questions have come.
+    /// The number of requests received.
     pub came: AtomicU32,
-    /// So many hang now.
+    /// The number of requests that hang now.
     pub inside: AtomicU32,
-    /// The most that hung at once.
+    /// The highest number of requests that hung at the same time.
     pub most: AtomicU32,
 }
 
@@ -101,7 +102,7 @@ impl FakeApi {
         if reference.kind == "CustomResourceDefinition" && object.get("status").is_none() {
             object["status"] = json!({"conditions": [{"type": "Established", "status": "True"}]});
         }
-        // As the kubelet of its node would.
+        // Its node's kubelet would set this.
         if reference.kind == "Pod" && object.get("status").is_none() {
             object["status"] = json!({"phase": "Running", "podIP": "10.233.0.9"});
         }
@@ -174,7 +175,7 @@ impl FakeApi {
     }
 }
 
-/// A refusal of the server.
+/// Creates a refusal of the server.
 pub fn refused(code: u16, reason: &str, message: &str) -> ApiError {
     ApiError::Refused {
         code,

@@ -1,9 +1,9 @@
 //! The `master` target: Kubernetes objects are states that the master itself runs, so that minions
-//! carry no Kubernetes client and `ctl highstate` repairs objects as it repairs files
-//! (docs/decisions, "the master is a target too").
+//! need no Kubernetes client and `ctl highstate` repairs objects like files (docs/decisions, "the
+//! master is a target too").
 //!
 //! [`modules::KubernetesModules`] implements the state functions over the narrow [`Api`];
-//! [`client::KubeApi`] is the real one. What differs is computed in [`compare`], from JSON alone.
+//! [`client::KubeApi`] is the real one. [`compare`] computes differences from JSON alone.
 
 pub mod access;
 mod addresses;
@@ -43,21 +43,21 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-/// The field manager of everything that we apply.
+/// The field manager of everything that Halite applies.
 pub const FIELD_MANAGER: &str = "halite";
 
 /// A boxed answer of the API.
 pub type ApiFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, ApiError>> + Send + 'a>>;
 
-/// Why the API did not do what was asked.
+/// An error of the API.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum ApiError {
-    /// The API does not answer, or answers that it will be ready in a moment.
+    /// The API does not answer, or answers that it is not ready yet.
     #[error("the Kubernetes API at {endpoint} does not answer")]
     Unreachable {
-        /// Address that was tried, or several.
+        /// The address that was tried, or several.
         endpoint: String,
-        /// Set when the request may have reached a server: the connection was made.
+        /// `true` if the request may have reached a server, because the connection was made.
         sent: bool,
         /// The system's or the server's reason.
         source: Cause,
@@ -65,7 +65,7 @@ pub enum ApiError {
     /// The server does not know the kind: a custom resource definition is missing, or not yet
     /// established.
     #[error(
-        "the Kubernetes API knows no kind {kind} in {api_version}: is its CustomResourceDefinition applied before it?"
+        "the Kubernetes API does not know the kind {kind} in {api_version}: is its CustomResourceDefinition applied before it?"
     )]
     NoSuchKind {
         /// `apiVersion` of the object.
@@ -73,45 +73,45 @@ pub enum ApiError {
         /// `kind` of the object.
         kind: String,
     },
-    /// The server refused; `message` is its own.
+    /// The server refused the request with its own `message`.
     #[error("the Kubernetes API refuses: {message} ({code}){}", advice(message))]
     Refused {
         /// HTTP status.
         code: u16,
         /// Kubernetes' machine-readable reason, for example `Invalid`.
         reason: String,
-        /// Kubernetes' sentence.
+        /// Kubernetes' message.
         message: String,
     },
-    /// The object in the state is not one.
+    /// The object in the state is malformed.
     #[error("{0}")]
     Malformed(String),
-    /// Something cannot be made from what was given or answered.
+    /// Input or an answer cannot be used.
     #[error("{failed}")]
     Unusable {
         /// The failed action.
         failed: String,
-        /// The reason of the library that refused.
+        /// The error of the library.
         source: Cause,
     },
 }
 
-/// The cause of an error. One error can answer several requests.
+/// The cause of an error, which several requests can share.
 pub type Cause = Arc<dyn Error + Send + Sync>;
 
-/// What to do where the server's own sentence does not say it.
+/// The remedy for a message of the server that lacks one.
 fn advice(message: &str) -> &'static str {
-    // etcd's ErrNoSpace: its quota is used up (2 GiB by default), and it takes no writes until that
-    // is repaired.
+    // etcd's ErrNoSpace: its quota is used up (2 GiB by default), and it accepts no writes until
+    // that is repaired.
     if message.contains("database space exceeded") {
-        return ": etcd has no space left and takes no writes: `ctl etcd defrag` removes the past, gives free pages back and ends the \
-                alarm; a larger `quota-backend-bytes` goes into etcd.extraArgs of the cluster document";
+        return ": etcd has no space left and accepts no writes: `ctl etcd defrag` compacts the history, releases free pages and clears the \
+                alarm; set a larger `quota-backend-bytes` in etcd.extraArgs of the cluster document";
     }
     ""
 }
 
 impl ApiError {
-    /// Makes the error of an API that does not answer.
+    /// Creates the error of an API that does not answer.
     pub fn unreachable(
         endpoint: impl Into<String>,
         source: impl Into<Box<dyn Error + Send + Sync>>,
@@ -123,7 +123,7 @@ impl ApiError {
         }
     }
 
-    /// Makes the error of an API to which no connection was made.
+    /// Creates the error of a failed connection.
     pub(crate) fn not_connected(
         endpoint: impl Into<String>,
         source: impl Into<Box<dyn Error + Send + Sync>>,
@@ -135,7 +135,7 @@ impl ApiError {
         }
     }
 
-    /// Makes the error of something that cannot be used, for `map_err`.
+    /// Creates the error of something that cannot be used, for `map_err`.
     pub(crate) fn unusable<E>(failed: impl Into<String>) -> impl FnOnce(E) -> Self
     where
         E: Into<Box<dyn Error + Send + Sync>>,
@@ -147,13 +147,13 @@ impl ApiError {
         }
     }
 
-    /// Whether trying again in a moment can help.
+    /// Returns whether a retry may succeed soon.
     #[must_use]
     pub fn is_transient(&self) -> bool {
         match self {
             Self::Unreachable { .. } => true,
-            // What cannot be merged is an untyped error for the server, and so a 500 like a change
-            // of etcd's leader.
+            // A merge failure is an untyped error of the server, and so a 500, like a change of
+            // etcd's leader.
             Self::Refused {
                 code: 500, message, ..
             } => !message.contains("typed patch object"),
@@ -162,8 +162,7 @@ impl ApiError {
         }
     }
 
-    /// Whether the server answered that the thing, or the namespace that should hold it, is not
-    /// there.
+    /// Returns whether the server answered that the object, or its namespace, does not exist.
     #[must_use]
     pub fn is_not_found(&self) -> bool {
         matches!(self, Self::Refused { code: 404, .. })
@@ -175,19 +174,19 @@ impl ApiError {
 pub struct ObjectRef {
     /// `group/version`, or `v1`.
     pub api_version: String,
-    /// Kind.
+    /// The kind.
     pub kind: String,
-    /// Empty for objects of the cluster.
+    /// The namespace; empty for cluster-scoped objects.
     pub namespace: String,
-    /// Name.
+    /// The name.
     pub name: String,
 }
 
 impl ObjectRef {
-    /// Reads it from an object.
+    /// Reads the name of an object.
     ///
     /// # Errors
-    /// When `apiVersion`, `kind` or `metadata.name` is missing.
+    /// `apiVersion`, `kind` or `metadata.name` is missing.
     pub fn of(object: &Value) -> Result<Self, ApiError> {
         let field = |pointer: &str| {
             object
@@ -222,13 +221,13 @@ impl ObjectRef {
         group(&self.api_version)
     }
 
-    /// Whether it names a namespace. Others may have kinds of the same name.
+    /// Returns whether it names a namespace. Other groups may have kinds of the same name.
     #[must_use]
     pub fn is_namespace(&self) -> bool {
         (self.group(), self.kind.as_str()) == ("", "Namespace")
     }
 
-    /// Whether it names the definition of a custom resource.
+    /// Returns whether it names the definition of a custom resource.
     #[must_use]
     pub fn is_definition(&self) -> bool {
         (self.group(), self.kind.as_str()) == ("apiextensions.k8s.io", "CustomResourceDefinition")
@@ -254,9 +253,9 @@ impl fmt::Display for ObjectRef {
 pub struct Served {
     /// `group/version`, or `v1`; of several versions the most stable one.
     pub api_version: String,
-    /// Kind.
+    /// The kind.
     pub kind: String,
-    /// Whether its objects live in namespaces.
+    /// `true` if its objects are namespaced.
     pub namespaced: bool,
 }
 
@@ -267,30 +266,31 @@ impl Served {
         group(&self.api_version)
     }
 
-    /// Whether its objects are Kubernetes' events, which tell and are nothing.
+    /// Returns whether its objects are Kubernetes' events, which only report.
     #[must_use]
     pub fn is_event(&self) -> bool {
         self.kind == "Event" && matches!(self.group(), "" | "events.k8s.io")
     }
 }
 
-/// What the states need from a Kubernetes API; objects are JSON.
+/// The part of the Kubernetes API that the states need; objects are JSON.
 pub trait Api: Send + Sync {
-    /// Reads one object; `None` when it, or its namespace, is not there.
+    /// Reads one object; `None` if it or its namespace does not exist.
     fn get<'a>(&'a self, reference: &'a ObjectRef) -> ApiFuture<'a, Option<Value>>;
 
-    /// Server-side apply by [`FIELD_MANAGER`], taking over fields of others. Answers with the
-    /// object as it is, or would be, afterwards.
+    /// Applies an object as [`FIELD_MANAGER`] (server-side apply), taking over fields of others.
+    /// Returns the resulting object, or with `dry_run` the object that would result.
     fn apply<'a>(&'a self, object: &'a Value, dry_run: bool) -> ApiFuture<'a, Value>;
 
-    /// Replaces an object that exists (PUT).
+    /// Replaces an existing object (PUT).
     fn replace<'a>(&'a self, object: &'a Value, dry_run: bool) -> ApiFuture<'a, Value>;
 
-    /// Removes an object, its dependents in the background; `false` when it was not there.
+    /// Deletes an object, and its dependents in the background; returns `false` if it did not
+    /// exist.
     fn delete<'a>(&'a self, reference: &'a ObjectRef) -> ApiFuture<'a, bool>;
 
-    /// Asks the server to end a pod gracefully, as its budgets allow (eviction API). `uid` is that
-    /// of the pod that is meant; `grace` replaces the pod's own grace period, in seconds.
+    /// Requests a graceful end of a pod, as its budgets allow (eviction API). `uid` identifies the
+    /// intended pod; `grace` replaces the pod's own grace period, in seconds.
     fn evict<'a>(
         &'a self,
         pod: &'a ObjectRef,
@@ -301,8 +301,8 @@ pub trait Api: Send + Sync {
     /// `GET /readyz`.
     fn ready(&self) -> ApiFuture<'_, ()>;
 
-    /// All objects of a kind in a namespace (empty: everywhere), narrowed by a field selector
-    /// (empty: none).
+    /// All objects of a kind in a namespace (all namespaces if empty), filtered by a field selector
+    /// (none if empty).
     fn list<'a>(
         &'a self,
         api_version: &'a str,
@@ -311,12 +311,12 @@ pub trait Api: Send + Sync {
         fields: &'a str,
     ) -> ApiFuture<'a, Vec<Value>>;
 
-    /// Every kind whose objects can be listed and removed. Left out are events, and what
-    /// another server answers for (the aggregation layer): nothing that we apply is kept there.
+    /// Every kind whose objects can be listed and deleted, except events and kinds of another
+    /// server (the aggregation layer): objects that Halite applies are never stored there.
     fn kinds(&self) -> ApiFuture<'_, Vec<Served>>;
 
-    /// The metadata of all objects of a kind in a namespace (empty: everywhere), narrowed by a
-    /// label selector (empty: none). Each has `apiVersion`, `kind` and `metadata`.
+    /// The metadata of all objects of a kind in a namespace (all namespaces if empty), filtered by
+    /// a label selector (none if empty). Each has `apiVersion`, `kind` and `metadata`.
     fn metadata<'a>(
         &'a self,
         kind: &'a Served,

@@ -17,15 +17,15 @@ use super::operation::Operation;
 use super::sets::{Declared, Members};
 use super::{Api, ApiError, ObjectRef};
 
-/// How a run waits.
+/// The waiting times of a run.
 #[derive(Debug, Clone, Copy)]
 pub struct Patience {
-    /// For how long a state tries again when the API stops answering (its static pod was just
+    /// The time for which a state retries when the API stops answering (its static pod was just
     /// changed).
     pub total: Duration,
-    /// For how long a run waits for a kubelet to register its node.
+    /// The time for which a run waits for a kubelet to register its node.
     pub node: Duration,
-    /// Between two attempts.
+    /// The pause between two attempts.
     pub pause: Duration,
 }
 
@@ -44,27 +44,27 @@ pub struct KubernetesModules {
     pub(super) api: Arc<dyn Api>,
     pub(super) test: bool,
     pub(super) patience: Patience,
-    /// Test mode: what later checks see; `None` is an object that would be gone.
+    /// In test mode, the objects that later checks see; `None` for an object that would be removed.
     predicted: Mutex<BTreeMap<ObjectRef, Option<Value>>>,
-    /// Groups and kinds of the definitions that this run applied: they need a moment until they are
-    /// served.
+    /// Groups and kinds of the definitions that this run applied: the server needs a moment until
+    /// it serves them.
     defined: Mutex<BTreeSet<(String, String)>>,
-    /// What there is of sets, once it was looked for.
+    /// The objects of all sets, after the first search.
     members: Mutex<Option<Arc<Members>>>,
-    /// The sets that are declared, once `kubernetes.owned` has said so.
+    /// The declared sets, once a `kubernetes.owned` state has named them.
     declared: Mutex<Option<Declared>>,
-    /// Which state keeps which set, by its id.
+    /// The id of the state that manages each set.
     keepers: Mutex<BTreeMap<String, String>>,
-    /// The API did not answer within its patience: later states do not wait for it again.
+    /// `true` if the API did not answer within its patience: later states do not wait for it again.
     pub(super) silent: AtomicBool,
     /// Nodes whose hosts have joined.
     pub(super) expected: BTreeSet<String>,
-    /// A node was waited for, to no avail.
+    /// `true` after a wait for a node in vain.
     pub(super) waited: AtomicBool,
 }
 
 impl KubernetesModules {
-    /// `test` says that nothing will be applied, so that nothing is waited for either.
+    /// With `test` nothing is applied, so nothing waits either.
     #[must_use]
     pub fn new(api: Arc<dyn Api>, test: bool, patience: Patience) -> Self {
         Self {
@@ -82,7 +82,7 @@ impl KubernetesModules {
         }
     }
 
-    /// Names the nodes whose hosts have joined, so that their registration is worth a wait.
+    /// Names the nodes whose hosts have joined, so that a wait for their registration makes sense.
     #[must_use]
     pub fn expecting(mut self, nodes: impl IntoIterator<Item = String>) -> Self {
         self.expected.extend(nodes);
@@ -119,13 +119,13 @@ impl KubernetesModules {
         *self.declared.lock().unwrap_or_else(PoisonError::into_inner) = Some(declared);
     }
 
-    /// Whether a set is declared. A set that this run cannot judge counts as declared.
+    /// Returns whether a set is declared. A set that this run cannot judge counts as declared.
     pub(super) fn is_declared(&self, set: &str) -> bool {
         let declared = self.declared.lock().unwrap_or_else(PoisonError::into_inner);
         declared.as_ref().is_none_or(|declared| declared.stays(set))
     }
 
-    /// Notes that a state keeps a set. Two would remove each other's objects.
+    /// Records that a state manages a set. Two states would remove each other's objects.
     pub(super) fn keeps(&self, chunk: &Chunk, set: &str) -> Result<(), Failure> {
         let mut keepers = self.keepers.lock().unwrap_or_else(PoisonError::into_inner);
         let keeper = keepers.entry(set.to_owned()).or_insert_with(|| chunk.tag());
@@ -133,12 +133,12 @@ impl KubernetesModules {
             return Ok(());
         }
         Err(Failure::new(format!(
-            "{keeper} keeps the set `{set}` already, and each would remove the other's objects: give one of them another name"
+            "{keeper} already manages the set `{set}`, and each would remove the other's objects: give one of them another name"
         )))
     }
 
-    /// Whether something that this run would make explains that the API does not know the kind or
-    /// namespace yet.
+    /// Returns whether this run would create an object that explains why the API does not know the
+    /// kind or namespace yet.
     pub(super) fn comes_with_this_run(&self, reference: &ObjectRef) -> bool {
         let predicted = self
             .predicted
@@ -150,7 +150,7 @@ impl KubernetesModules {
             .any(|object| provides(object, reference))
     }
 
-    /// Whether an error may be gone in a moment.
+    /// Returns whether an error may be transient.
     fn may_pass(&self, error: &ApiError) -> bool {
         match error {
             ApiError::NoSuchKind { api_version, kind } => {
@@ -162,8 +162,8 @@ impl KubernetesModules {
         }
     }
 
-    /// Repeats what fails for the moment until the patience is used up. A test run has none: it
-    /// must not wait.
+    /// Retries transient errors until the patience is used up. A test run has none: it must not
+    /// wait.
     pub(super) async fn patiently<T, F, R>(&self, call: F) -> Result<T, ApiError>
     where
         F: Fn() -> R,
@@ -283,8 +283,8 @@ impl Modules for KubernetesModules {
                 }
                 Operation::Delete(reference) => self.foresee(reference.clone(), None),
                 Operation::Remove(removal) => self.foresee(removal.reference.clone(), None),
-                // Others' labels and taints stay, and a second state on the node adds to the first;
-                // the live node is the better ground for its check.
+                // Labels and taints of others stay, and a second state for the node adds to the
+                // first; the live node is the better base for its check.
                 Operation::Node(_) => {}
             }
         }
@@ -324,20 +324,22 @@ pub(super) fn fail_at(chunk: &Chunk, reference: &ObjectRef, error: ApiError) -> 
     Failure::new(format!("{reference}: {}", chain(&shown(chunk, error))))
 }
 
-/// The server quotes what it refuses, so of an object that holds a secret only the kind of refusal
-/// is shown.
+/// Reduces a refusal for an object with a secret to its kind, because the server quotes the refused
+/// content.
 fn shown(chunk: &Chunk, error: ApiError) -> ApiError {
     match error {
         ApiError::Refused { code, reason, .. } if chunk.sensitive => ApiError::Refused {
             code,
-            message: format!("{reason}; its words are not shown, the object holds a secret"),
+            message: format!(
+                "{reason}; the server's message is hidden, because the object contains a secret"
+            ),
             reason,
         },
         other => other,
     }
 }
 
-/// Whether an object is the namespace or the definition of another.
+/// Returns whether an object is the namespace or the definition of another.
 pub(super) fn provides(object: &Value, reference: &ObjectRef) -> bool {
     let text = |pointer: &str| {
         object

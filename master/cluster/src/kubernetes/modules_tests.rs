@@ -36,7 +36,7 @@ fn cluster(test: bool) -> (Arc<FakeApi>, KubernetesModules) {
     )
 }
 
-/// The law of every module: check, apply, check again finds nothing.
+/// The rule for every module: after check and apply, a second check finds nothing.
 async fn apply_and_check_again(
     cluster: &KubernetesModules,
     chunk: &Chunk,
@@ -186,8 +186,8 @@ async fn node_labels_and_taints() {
         json!({"theirs": "1", "ours": "true"})
     );
 
-    // A label that leaves the document leaves the node; those of others stay, also one that was there
-    // before and is only recorded by its own state.
+    // A label that is removed from the document is removed from the node; labels of others stay,
+    // even one that existed before and is only recorded by its own state.
     let recorded = |labels: Value| {
         chunk(
             "node",
@@ -225,7 +225,7 @@ async fn node_labels_and_taints() {
 #[tokio::test]
 async fn a_run_waits_for_an_api_that_restarts_and_says_so_when_it_never_comes() {
     let (api, mut cluster) = cluster(false);
-    // Only a failure waits so long.
+    // Only a failure waits for so long.
     cluster.patience.total = Duration::from_secs(60);
     api.silent_for.store(5, Ordering::SeqCst);
     let state = chunk("object", json!({"manifest": config_map(json!({"a": "1"}))}));
@@ -242,7 +242,7 @@ async fn a_run_waits_for_an_api_that_restarts_and_says_so_when_it_never_comes() 
     );
     assert!(
         cluster.silent.load(Ordering::SeqCst),
-        "the wait was had: the next state fails at once"
+        "the run has already waited: the next state fails at once"
     );
     assert!(
         cluster

@@ -1,4 +1,4 @@
-//! Calls without an answer: how long one is waited for, and what is said of it.
+//! Calls without an answer: their timeouts, and their messages.
 
 use std::error::Error;
 use std::fmt;
@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use super::ApiError;
 
-/// The time for one answer to whether the API is ready: a connection to an address that has gone would
-/// be held for half a minute.
+/// The timeout of a readiness check: a connection to an address that is gone would be held for half
+/// a minute.
 pub(super) const READY: Duration = Duration::from_secs(5);
-/// The time for one object, a page of a list, or an eviction, for the same reason: another address is asked then,
-/// where that does no harm. An API server that is busy may take some seconds.
+/// The timeout for one object, a page of a list, or an eviction, for the same reason: then another
+/// address is tried, if that does no harm. A busy API server may take some seconds.
 pub(super) const REQUEST: Duration = Duration::from_secs(10);
 
-/// The answer, or the error that it did not come in time from this address.
+/// Returns the answer, or an error if it did not arrive from this address in time.
 pub(super) async fn within<T>(
     endpoint: &str,
     limit: Duration,
@@ -26,9 +26,9 @@ pub(super) async fn within<T>(
     })
 }
 
-/// The answer to a request that may take long, of a webhook for example, or the error that its address has
-/// gone: one that has not answered within `limit` is asked whether it is `ready`, and any answer to that
-/// has the request waited for.
+/// Returns the answer to a request that may take long, for example because of a webhook, or an
+/// error if its address is gone: after `limit` the address is asked whether it is `ready`, and with
+/// any answer to that, the request continues to wait.
 pub(super) async fn unless_gone<T>(
     endpoint: &str,
     limit: Duration,
@@ -43,9 +43,10 @@ pub(super) async fn unless_gone<T>(
         answer = &mut answer => return answer,
         ready = ready => {
             if let Err(ApiError::Unreachable { .. }) = ready {
-                // The request may have reached a server, whatever that question did.
+                // The request may have reached a server, whatever the result of the readiness
+                // check.
                 let cause = format!(
-                    "no answer within {} s, and none to whether it is ready",
+                    "no answer within {} s, and none to the readiness check",
                     limit.as_secs()
                 );
                 return Err(ApiError::unreachable(endpoint, cause));
@@ -71,8 +72,8 @@ pub(super) fn never_connected(error: &kube::Error) -> bool {
     false
 }
 
-/// A call without an answer. It is displayed by the last of its causes: those before it name layers
-/// of the client.
+/// A call without an answer. Its text is the last of its causes, because the earlier ones name
+/// layers of the client.
 #[derive(Debug)]
 pub(super) struct NoAnswer(pub(super) kube::Error);
 
@@ -126,7 +127,7 @@ mod tests {
             })
         };
         assert_eq!(unless_gone(at, limit, slow(), busy).await.unwrap(), 1);
-        // It comes in time: the address is not asked.
+        // The answer arrives in time: the address is not asked.
         let asked = async { panic!("it was asked") };
         let soon = unless_gone(at, REQUEST, async { Ok(2) }, asked).await;
         assert_eq!(soon.unwrap(), 2);

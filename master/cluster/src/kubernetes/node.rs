@@ -1,4 +1,4 @@
-//! Nodes: labels and taints that we set, and readiness as people need it told.
+//! Nodes: the labels and taints that Halite sets, and a readable report of their readiness.
 
 use std::collections::BTreeMap;
 
@@ -7,30 +7,30 @@ use serde_json::{Map, Value};
 
 use super::{Api, ApiError, ObjectRef};
 
-/// What a `kubernetes.node` state asks for. Whatever it does not name stays: taints such as
-/// `node.kubernetes.io/not-ready` belong to the controllers, so server-side apply, for which the
-/// list of taints is one value, is not used here.
+/// The content of a `kubernetes.node` state. Everything that it does not name stays: taints such as
+/// `node.kubernetes.io/not-ready` belong to the controllers, so it does not use server-side apply,
+/// for which the list of taints is one value.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Wanted {
     /// The node.
     pub name: String,
-    /// Labels; `null` removes one.
+    /// The labels; `null` removes one.
     pub labels: Map<String, Value>,
-    /// Annotations; `null` removes one.
+    /// The annotations; `null` removes one.
     pub annotations: Map<String, Value>,
-    /// The taints `{key, value, effect}`, all of them but for those that Kubernetes' controllers
-    /// set and lift; `None` leaves taints alone.
+    /// All taints `{key, value, effect}`, except those that Kubernetes' controllers set and remove;
+    /// `None` leaves taints alone.
     pub taints: Option<Vec<Value>>,
-    /// The annotation in which the keys of these labels are recorded, so that a label that is no
-    /// longer wanted is known as the state's own and is removed.
+    /// The annotation that records the keys of these labels, so that a label that is no longer
+    /// wanted is recognised as the state's own and removed.
     pub record: Option<String>,
 }
 
-/// Taints with these prefixes are set and lifted by Kubernetes' controllers.
+/// Taints with these prefixes are set and removed by Kubernetes' controllers.
 const CONTROLLERS_TAINTS: [&str; 2] = ["node.kubernetes.io/", "node.cloudprovider.kubernetes.io/"];
 
 impl Wanted {
-    /// The node as it should be.
+    /// The desired node.
     #[must_use]
     pub fn laid_over(&self, live: &Value) -> Value {
         let mut node = live.clone();
@@ -85,8 +85,8 @@ impl Wanted {
 }
 
 impl Wanted {
-    /// Removes the labels that the state set before and no longer wants, and records those that it
-    /// sets now.
+    /// Removes the labels that the state set before and that are no longer wanted, and records the
+    /// current ones.
     fn forget_labels(&self, node: &mut Value) {
         let Some(record) = &self.record else { return };
         let recorded: Vec<String> = node
@@ -110,8 +110,8 @@ impl Wanted {
     }
 }
 
-/// The controllers' taints as they are, then the wanted ones; one that is there already is kept as
-/// it is.
+/// The controllers' taints unchanged, then the wanted ones; an existing wanted taint stays as it
+/// is.
 fn merged_taints(before: &[Value], wanted: &[Value]) -> Vec<Value> {
     let wanted: Vec<Value> = wanted.iter().map(normal_taint).collect();
     let key = |taint: &Value| {
@@ -153,7 +153,7 @@ fn object_at<'a>(
         .as_object_mut()
 }
 
-/// Key, value (when not empty) and effect, without the time at which a controller added it.
+/// Key, value (if not empty) and effect, without the time at which a controller added it.
 fn normal_taint(taint: &Value) -> Value {
     let mut fields = Map::new();
     for key in ["key", "value", "effect"] {
@@ -181,7 +181,7 @@ pub fn reference(name: &str) -> ObjectRef {
     }
 }
 
-/// The error for a node that never registered.
+/// Creates the error of a node that never registered.
 #[must_use]
 pub fn missing(name: &str) -> ApiError {
     ApiError::Malformed(format!(
@@ -189,17 +189,17 @@ pub fn missing(name: &str) -> ApiError {
     ))
 }
 
-/// What is known of a node's readiness.
+/// The known readiness of a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Readiness {
-    /// The condition `Ready` is true, and nothing keeps pods away.
+    /// The condition `Ready` is true, and nothing prevents new pods.
     Ready,
-    /// `Ready` is true, but the kubelet is short of something and takes no new pods; the sentences
-    /// say of what.
+    /// `Ready` is true, but the kubelet lacks a resource and accepts no new pods; the sentences
+    /// name the resource.
     UnderPressure(Vec<String>),
-    /// It is not; the sentences say why, as far as the API knows.
+    /// `Ready` is not true; the sentences contain the reasons that the API knows.
     NotReady(Vec<String>),
-    /// No such node.
+    /// There is no such node.
     Missing,
 }
 
@@ -207,8 +207,8 @@ pub enum Readiness {
 /// (kubelet's eviction manager).
 const PRESSURES: [&str; 3] = ["DiskPressure", "MemoryPressure", "PIDPressure"];
 
-/// Reads the condition `Ready` of a node, and what other conditions say when it is not true, or
-/// though it is.
+/// Reads the condition `Ready` of a node, and the other conditions that explain it or that restrict
+/// a ready node.
 #[must_use]
 pub fn readiness(node: Option<&Value>) -> Readiness {
     let Some(node) = node else {
@@ -266,10 +266,10 @@ pub fn readiness(node: Option<&Value>) -> Readiness {
     Readiness::NotReady(reasons)
 }
 
-/// The newest events of a node, one line each, for the report of a wait that failed.
+/// The newest events of a node, one line each, for the report of a failed wait.
 ///
 /// # Errors
-/// What the API said.
+/// The API failed.
 pub async fn last_events(api: &dyn Api, name: &str, count: usize) -> Result<Vec<String>, ApiError> {
     let fields = format!("involvedObject.kind=Node,involvedObject.name={name}");
     let mut events = api.list("v1", "Event", "", &fields).await?;
@@ -296,7 +296,7 @@ pub async fn last_events(api: &dyn Api, name: &str, count: usize) -> Result<Vec<
 /// Readiness and kubelet version of every node, for `ctl status`.
 ///
 /// # Errors
-/// What the API said.
+/// The API failed.
 pub async fn overview(api: &dyn Api) -> Result<BTreeMap<String, KubernetesNode>, ApiError> {
     let nodes = api.list("v1", "Node", "", "").await?;
     let entry = |node: &Value| {

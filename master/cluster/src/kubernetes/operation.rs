@@ -1,11 +1,11 @@
-//! What a check hands to an apply: operations on the API, each safe to repeat.
+//! The operations on the API that a check passes to an apply, each safe to repeat.
 
 use serde_json::Value;
 
 use super::apply_order::Removal;
 use super::{Api, ApiError, ObjectRef, compare, node};
 
-/// How often an update that lost a race against another writer is made again from the new object.
+/// The number of retries of an update that lost a race against another writer.
 const CONFLICTS: u32 = 5;
 
 /// One change to the API.
@@ -13,25 +13,25 @@ const CONFLICTS: u32 = 5;
 pub enum Operation {
     /// Server-side apply.
     Apply(Value),
-    /// Content exactly as given, foreign fields removed (`whole: true`).
+    /// Replace the whole content, foreign fields included (`whole: true`).
     Replace(Value),
-    /// Delete and make again: something in it cannot be changed (`roleRef`).
+    /// Delete and create again, because a changed field is immutable (`roleRef`).
     Recreate(Value),
     /// Delete.
     Delete(ObjectRef),
-    /// Delete what a set no longer has, or wait for what is on its way out; the run waits until it
-    /// has gone.
+    /// Delete an object that a set no longer has, or wait for one that is already being deleted;
+    /// the run waits until it is gone.
     Remove(Removal),
     /// Labels, annotations and taints of a node.
     Node(node::Wanted),
 }
 
 impl Operation {
-    /// Carries it out. Another controller may write between our read and our update; the server
-    /// says so with 409 and asks to read again.
+    /// Runs the operation. Another controller may write between the read and the update; then the
+    /// server answers 409, and the object is read again.
     ///
     /// # Errors
-    /// What the API said.
+    /// The API failed.
     pub async fn run(&self, api: &dyn Api) -> Result<(), ApiError> {
         for _ in 1..CONFLICTS {
             match self.once(api).await {
@@ -42,7 +42,7 @@ impl Operation {
         self.once(api).await
     }
 
-    /// Group and kind that it makes known, if it applies a CustomResourceDefinition.
+    /// The group and kind that it defines, if it applies a CustomResourceDefinition.
     #[must_use]
     pub fn defines(&self) -> Option<(String, String)> {
         let Self::Apply(object) = self else {
@@ -75,7 +75,7 @@ impl Operation {
                 api.apply(wanted, false).await.map(|_| ())
             }
             Self::Delete(reference) => api.delete(reference).await.map(|_| ()),
-            // A second request would lay its own rules for dependents over those of the first.
+            // A second request would override the first one's rules for dependents.
             Self::Remove(removal) if removal.ends => Ok(()),
             Self::Remove(removal) => api.delete(&removal.reference).await.map(|_| ()),
             Self::Node(wanted) => match api.get(&node::reference(&wanted.name)).await? {

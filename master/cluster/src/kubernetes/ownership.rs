@@ -1,5 +1,5 @@
-//! What the garbage collector takes with an object: whatever names it as its owner, directly or
-//! through others.
+//! The objects that the garbage collector removes with an object: every object that names it as its
+//! owner, directly or through others.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,17 +9,17 @@ use super::modules::KubernetesModules;
 use super::sets::{ends, same};
 use super::{ApiError, ObjectRef, Served};
 
-/// A kind that is to go with its definition, and so all objects of it.
+/// A kind that is removed with its definition, and with it all its objects.
 #[derive(Debug)]
 pub(super) struct Defined {
     pub group: String,
     pub kind: String,
     pub definition: ObjectRef,
-    /// It was served at some time, so that there may be objects.
+    /// `true` if it was served at some time, so that there may be objects.
     pub established: bool,
 }
 
-/// What is to go, to ask what goes with it; each owner is read once.
+/// The objects to remove, for queries about their dependents; each owner is read once.
 pub(super) struct Owners<'a> {
     cluster: &'a KubernetesModules,
     remove: &'a [ObjectRef],
@@ -27,17 +27,18 @@ pub(super) struct Owners<'a> {
     known: BTreeMap<String, Owner>,
 }
 
-/// An owner as it was found.
+/// The state of an owner.
 #[derive(Debug, Clone)]
 enum Owner {
-    /// There is no such object, or another one by that name.
+    /// The object does not exist, or a different one has its name.
     Gone,
     /// Its kind is not served: only its name is known.
     Unseen,
     There(Value),
 }
 
-/// An entry of `ownerReferences`. An owner lives in the namespace of what it owns, or in none.
+/// An entry of `ownerReferences`. An owner is in the namespace of the owned object, or
+/// cluster-scoped.
 struct Named {
     reference: ObjectRef,
     uid: String,
@@ -57,8 +58,7 @@ impl<'a> Owners<'a> {
         }
     }
 
-    /// Claims and volumes that do not go by their own name but with something that does, by what
-    /// takes them.
+    /// The claims and volumes that are not removed directly but with an owner, by that owner.
     pub async fn data(&mut self) -> Result<BTreeMap<ObjectRef, Vec<String>>, ApiError> {
         let kinds = [("PersistentVolumeClaim", true), ("PersistentVolume", false)].map(
             |(kind, namespaced)| Served {
@@ -82,7 +82,7 @@ impl<'a> Owners<'a> {
         Ok(taken)
     }
 
-    /// What is to go and owns an object, at however many removes.
+    /// The object to remove that owns an object, directly or through others.
     pub async fn taker(&mut self, object: &Value) -> Result<Option<ObjectRef>, ApiError> {
         let mut left = owners(object);
         let mut seen = BTreeSet::new();
@@ -109,7 +109,7 @@ impl<'a> Owners<'a> {
         Ok(None)
     }
 
-    /// What says that an object is to go: itself, or its definition.
+    /// The object to remove that removes this one: itself, or its definition.
     fn going(&self, reference: &ObjectRef) -> Option<ObjectRef> {
         let itself = self
             .remove
@@ -160,8 +160,8 @@ fn owners(object: &Value) -> Vec<Named> {
     entries.into_iter().flatten().map(named).collect()
 }
 
-/// Whether a claim is a pod's ephemeral volume: what is in it is lost with every restart of the
-/// pod, and meant to be.
+/// Returns whether a claim is a pod's ephemeral volume: its content is lost with every restart of
+/// the pod, by design.
 fn is_scratch(claim: &Value, owner: &Value) -> bool {
     let volumes = owner.pointer("/spec/volumes").and_then(Value::as_array);
     text(owner, "/kind") == "Pod"

@@ -1,7 +1,8 @@
-//! `kubernetes.owned`, and what a manifest that is a set no longer names: removing what is ours,
-//! and only as a whole.
+//! `kubernetes.owned`, and the surplus objects of a manifest that is a set: removes Halite's own
+//! objects, and either all of them or none.
 //!
-//! What would take data with it is refused before anything is removed (see [`super::losses`]).
+//! A removal that would take data with it is refused before anything is removed (see
+//! [`super::losses`]).
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -20,17 +21,17 @@ use super::operation::Operation;
 use super::sets::{Declared, Member, Members, SET};
 use super::{ApiError, ObjectRef, Served, apply_order};
 
-/// What of one or more sets is to go.
+/// The objects of one or more sets that will be removed.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Surplus {
-    /// In the order of removal.
+    /// The removals in order.
     pub remove: Vec<Removal>,
-    /// What stays because it says so, and kinds that could not be looked at.
+    /// Notes about objects that stay by their own policy, and about kinds that cannot be listed.
     remarks: Vec<String>,
 }
 
 impl KubernetesModules {
-    /// `owned`: no object of a set of ours that is not named.
+    /// Checks `owned`: no object of an unnamed set of Halite's exists.
     pub(super) async fn check_owned(
         &self,
         chunk: &Chunk,
@@ -62,7 +63,7 @@ impl KubernetesModules {
         };
         let mut comment = surplus.remarks("of other sets");
         if surplus.remove.is_empty() {
-            comment.insert(0, "Nothing of other sets is there".to_owned());
+            comment.insert(0, "No objects of other sets exist".to_owned());
         }
         let mut checked = Checked {
             comment: comment.join("; "),
@@ -72,7 +73,7 @@ impl KubernetesModules {
         Ok(checked)
     }
 
-    /// Adds removals to what a check found.
+    /// Adds removals to the result of a check.
     pub(super) async fn to_remove(
         &self,
         surplus: Surplus,
@@ -81,7 +82,7 @@ impl KubernetesModules {
         let losses = self.losses(&surplus.remove).await.map_err(fail)?;
         if !losses.is_empty() {
             return Err(Failure::new(format!(
-                "nothing was removed, because this would be lost or cut off with it:\n  {}\nRemove it first, or declare again what it needs, or take what it needs out of its set: kubectl label KIND NAME {SET}-",
+                "nothing was removed, because this would be lost or orphaned:\n  {}\nRemove it first, declare again the objects that it needs, or take those objects out of their set: kubectl label KIND NAME {SET}-",
                 losses.join("\n  ")
             )));
         }
@@ -99,7 +100,7 @@ impl KubernetesModules {
         Ok(())
     }
 
-    /// The members that are not to stay.
+    /// The members that do not stay.
     pub(super) async fn surplus(
         &self,
         stays: impl Fn(&Member) -> bool,
@@ -118,10 +119,10 @@ impl KubernetesModules {
                 continue;
             }
             match (member.stays, member.ends) {
-                // Who removes it himself may.
+                // An operator may delete it.
                 (true, true) => {}
                 (true, false) => surplus.remarks.push(format!(
-                    "{} stays: its resource policy says so",
+                    "{} stays because of its resource policy",
                     member.reference
                 )),
                 (false, _) => going.push(member),
@@ -131,7 +132,7 @@ impl KubernetesModules {
             return Ok(surplus);
         }
         let custom = self.custom_groups().await?;
-        // A namespace goes with the last set that lives in it.
+        // A namespace is removed with the last set that it contains.
         let lives_on = |place: &ObjectRef| {
             let inside = |member: &&Member| {
                 place.is_namespace()
@@ -146,7 +147,7 @@ impl KubernetesModules {
         {
             match lives_on(reference).filter(|_| !ends) {
                 Some(member) => surplus.remarks.push(format!(
-                    "{reference} stays: the set `{}` lives in it",
+                    "{reference} stays: it contains the set `{}`",
                     member.set
                 )),
                 None => surplus
@@ -158,8 +159,7 @@ impl KubernetesModules {
         Ok(surplus)
     }
 
-    /// The groups of custom resources. A definition has its group in its name, which starts with
-    /// the plural.
+    /// The groups of custom resources. A definition's name contains its group after the plural.
     async fn custom_groups(&self) -> Result<BTreeSet<String>, ApiError> {
         let definitions = Served {
             api_version: "apiextensions.k8s.io/v1".into(),
@@ -176,7 +176,7 @@ impl KubernetesModules {
         Ok(groups)
     }
 
-    /// All members of all sets; looked for once, and again after anything was changed.
+    /// All members of all sets; searched once, and again after any change.
     pub(super) async fn members(&self) -> Result<Arc<Members>, ApiError> {
         if let Some(known) = self.known_members() {
             return Ok(known);
@@ -189,7 +189,7 @@ impl KubernetesModules {
                 Err(error @ ApiError::Unreachable { .. }) => return Err(error),
                 Err(error) => {
                     members.unseen.push(format!(
-                        "{} of {} could not be looked at: {}",
+                        "cannot list {} of {}: {}",
                         kind.kind,
                         kind.api_version,
                         chain(&error)
@@ -203,7 +203,8 @@ impl KubernetesModules {
         Ok(members)
     }
 
-    /// The metadata of the objects of some kinds; none of a kind that has gone meanwhile.
+    /// The metadata of the objects of some kinds; empty for a kind that has disappeared in the
+    /// meantime.
     pub(super) async fn of_kinds(
         &self,
         kinds: &[Served],
@@ -230,12 +231,12 @@ impl KubernetesModules {
 }
 
 impl Surplus {
-    /// For the answer of a state.
+    /// Formats the remarks for the result of a state.
     pub(super) fn remarks(&self, which: &str) -> Vec<String> {
         let removed = match self.remove.len() {
             0 => None,
-            1 => Some(format!("one object {which} is to be removed")),
-            count => Some(format!("{count} objects {which} are to be removed")),
+            1 => Some(format!("one object {which} will be removed")),
+            count => Some(format!("{count} objects {which} will be removed")),
         };
         removed
             .into_iter()

@@ -1,4 +1,4 @@
-//! The order of removal, and what a run waits for.
+//! The order of removal, and the waits of a run.
 
 use super::*;
 
@@ -21,7 +21,7 @@ async fn a_run_waits_until_it_is_gone_and_says_what_holds_it() {
             && told.contains("x.io/hold"),
         "{told}"
     );
-    // On its way out it needs no second request, and is not gone either.
+    // An object that is already being deleted needs no second request, but is not gone either.
     let cluster = run(&api, false);
     let checked = cluster.check(&owned(&[])).await.unwrap();
     assert_eq!(
@@ -73,7 +73,7 @@ async fn custom_resources_go_before_what_handles_them() {
         assert_eq!(
             *api.writes.lock().unwrap(),
             ["delete Widget n/ours"],
-            "who handles it is left"
+            "its controller is left alone"
         );
     }
     api.stubborn.lock().unwrap().clear();
@@ -104,7 +104,7 @@ async fn what_custom_resources_own_ends_before_who_handles_it_goes() {
             "name": name, "uid": format!("{kind} kube-system/{name}")}]);
         child
     };
-    // What belongs to something that stays would be cut off from it.
+    // An object whose owner stays would be orphaned.
     api.put(object("Ingress", "kube-system", "theirs"));
     api.put(owned_by("Ingress", "theirs"));
     let told = refusal(&api, &owned(&[])).await;
@@ -128,7 +128,7 @@ async fn what_custom_resources_own_ends_before_who_handles_it_goes() {
     assert_eq!(
         *api.writes.lock().unwrap(),
         ["delete Widget kube-system/ours"],
-        "who handles it is left"
+        "its controller is left alone"
     );
     api.objects
         .lock()
@@ -162,7 +162,7 @@ async fn what_is_still_being_removed_is_not_as_wanted() {
     for part in ["Namespace n: ", "still being removed", "x.io/hold"] {
         assert!(told.contains(part), "{part} in {told}");
     }
-    // A plan does not wait.
+    // A test run does not wait.
     let lone = set("b", json!([object("Namespace", "", "n")]));
     let plan = run(&api, true).check(&lone).await.unwrap();
     assert_eq!(plan.changes.keys().collect::<Vec<_>>(), ["Namespace n"]);

@@ -63,7 +63,7 @@ fn object(kind: &str, namespace: &str, name: &str) -> Value {
     object
 }
 
-/// Each run is a process's own view of the cluster, as each job's is.
+/// Each run has its own view of the cluster, as each job does.
 fn run(api: &Arc<FakeApi>, test: bool) -> KubernetesModules {
     let patience = Patience {
         total: Duration::from_secs(2),
@@ -135,10 +135,11 @@ async fn a_set_comes_is_kept_and_goes_without_a_trace() {
     assert_eq!(
         applied(&api, &states).await,
         Vec::<String>::new(),
-        "twice is once"
+        "a second apply changes nothing"
     );
 
-    // An object that is taken away comes back; copies that controllers and people make of it are left alone.
+    // A deleted object is created again; copies that controllers and people make of it are left
+    // alone.
     let reference = ObjectRef::of(&object("Service", "n", "a")).unwrap();
     api.objects.lock().unwrap().remove(&reference);
     assert_eq!(applied(&api, &states).await, ["apply Service n/a"]);
@@ -184,7 +185,7 @@ async fn what_a_later_version_no_longer_has_goes_also_whole_kinds() {
     );
     assert!(
         plan.comment
-            .contains("one object that `a` no longer names is to be removed"),
+            .contains("one object that `a` no longer names will be removed"),
         "{}",
         plan.comment
     );
@@ -204,7 +205,7 @@ async fn an_object_that_somebody_else_made_is_not_taken_over() {
         told.contains("Service kube-system/a") && told.contains("halite/set=a"),
         "{told}"
     );
-    // Two sets with the same object.
+    // Two sets contain the same object.
     let api = Arc::new(FakeApi::default());
     applied(&api, std::slice::from_ref(&state)).await;
     let mut other = state.clone();
@@ -214,7 +215,7 @@ async fn an_object_that_somebody_else_made_is_not_taken_over() {
             .await
             .contains("belongs to the set `a`")
     );
-    // Two states for one set.
+    // Two states manage one set.
     let cluster = run(&api, false);
     cluster.check(&state).await.unwrap();
     other.args["set"] = json!("a");
@@ -224,7 +225,7 @@ async fn an_object_that_somebody_else_made_is_not_taken_over() {
             .await
             .unwrap_err()
             .text()
-            .contains("keeps the set `a` already")
+            .contains("already manages the set `a`")
     );
 }
 
@@ -245,11 +246,11 @@ async fn a_namespace_is_shared_and_goes_with_the_last_that_lives_in_it() {
     assert!(
         checked
             .comment
-            .contains("Namespace n stays: the set `b` lives in it"),
+            .contains("Namespace n stays: it contains the set `b`"),
         "{}",
         checked.comment
     );
-    // The one that stays takes it over.
+    // The remaining set takes over the namespace.
     let one = [owned(&["b"]), chart("b")];
     assert_eq!(
         applied(&api, &one).await,
@@ -260,13 +261,13 @@ async fn a_namespace_is_shared_and_goes_with_the_last_that_lives_in_it() {
         applied(&api, &[owned(&[])]).await,
         ["delete Role n/b", "delete Namespace n"]
     );
-    // An object of another owner is in its namespace.
+    // An object of another owner is in the set's namespace.
     api.put(object("Namespace", "", "n"));
     assert_eq!(applied(&api, &one).await, ["apply Role n/b"]);
     assert_eq!(applied(&api, &[owned(&[])]).await, ["delete Role n/b"]);
 }
 
-/// As when an operator's own flannel takes the place of Halite's, and is called the same.
+/// For example, when an operator's own flannel with the same names replaces Halite's.
 #[tokio::test]
 async fn a_set_of_the_same_names_follows_the_one_that_goes() {
     let api = Arc::new(FakeApi::default());
@@ -274,7 +275,9 @@ async fn a_set_of_the_same_names_follows_the_one_that_goes() {
     applied(&api, &[owned(&["a"]), set("a", objects.clone())]).await;
     let other = set("chart-a", objects);
     assert!(
-        refusal(&api, &other).await.contains("`a` already"),
+        refusal(&api, &other)
+            .await
+            .contains("already belongs to the set `a`"),
         "it is not removed yet"
     );
     assert_eq!(
@@ -307,7 +310,7 @@ async fn what_says_that_it_stays_and_what_cannot_be_looked_at_is_told() {
     );
     for part in [
         "widgets.x.io stays",
-        "Gadget of v1 could not be looked at",
+        "cannot list Gadget of v1",
         "conversion webhook failed",
     ] {
         assert!(
@@ -337,7 +340,7 @@ async fn sets_that_are_not_ours_are_not_judged() {
         applied(&api, &states).await,
         ["delete Role kube-system/demo", "apply Role kube-system/a"]
     );
-    // Nor is it anybody's who comes along.
+    // Nor may any other set take it over.
     let cluster = run(&api, false);
     cluster.check(&owned(&["b"])).await.unwrap();
     let taken = set("b", json!([object("Role", "kube-system", "mine")]));
@@ -374,7 +377,7 @@ async fn a_definition_that_is_not_served_is_named() {
     );
     assert!(
         api.object("Widget", "w").is_none(),
-        "what follows was not tried"
+        "later objects were not applied"
     );
 }
 

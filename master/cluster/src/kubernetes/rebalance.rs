@@ -1,7 +1,7 @@
-//! The spread of a Deployment's pods over nodes that came after them.
+//! Spreads a Deployment's pods over nodes that joined after the pods were created.
 //!
-//! The scheduler looks at a pod once, when it places it: the replicas of a Deployment that were made
-//! while there was one node stay on that node.
+//! The scheduler considers a pod only once, when it places it: the replicas of a Deployment that
+//! were created while there was one node stay on that node.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -12,11 +12,11 @@ use serde_json::Value;
 
 use super::{Api, ApiError, ObjectRef};
 
-/// Time for the pods of DaemonSets on a new node, its network among them, to be ready. One that never
-/// is does not keep the others from being spread.
+/// The time for the pods of DaemonSets on a new node, including its network, to become ready. One
+/// that never does must not prevent the spread.
 const NETWORK: Duration = Duration::from_secs(60);
 
-/// The reason why pods are not spread.
+/// The error of a spread.
 #[derive(Debug, thiserror::Error)]
 pub enum RebalanceError {
     /// The successor of an evicted pod is not ready.
@@ -29,12 +29,12 @@ pub enum RebalanceError {
         namespace: String,
         /// The Deployment.
         deployment: String,
-        /// What is missing.
+        /// The missing parts.
         left: String,
-        /// Time that it took.
+        /// The time limit.
         limit: Duration,
     },
-    /// The API refuses.
+    /// The API refuses a request.
     #[error("cannot spread deployment/{deployment}")]
     Api {
         /// The Deployment.
@@ -54,26 +54,26 @@ pub struct Rebalance<'a> {
     pub namespace: &'a str,
     /// The Deployment.
     pub deployment: &'a str,
-    /// Time until it fails.
+    /// The time limit.
     pub limit: Duration,
 }
 
 /// The pods of the Deployment.
 #[derive(Debug, Default)]
 struct Pods {
-    /// Pods that are ready, by node: name and uid.
+    /// The ready pods by node, with name and uid.
     ready: BTreeMap<String, BTreeSet<(String, String)>>,
-    /// Replicas that are not ready.
+    /// The number of replicas that are not ready.
     missing: u64,
 }
 
 impl Rebalance<'_> {
-    /// Evicts one pod of a node that has several, while another node that takes pods has none, and
-    /// waits for its successor. Pods that are not all ready at the beginning are left alone.
-    /// Answers with the pods that were evicted.
+    /// Evicts one pod of a node that has several, while another schedulable node has none, and
+    /// waits for its successor. If some pods are not ready at the start, nothing is evicted.
+    /// Returns the evicted pods.
     ///
     /// # Errors
-    /// A successor that is not ready in time, or what the API said.
+    /// A successor is not ready in time, or the API failed.
     pub async fn run(&self) -> Result<Vec<String>, RebalanceError> {
         let mut evicted = Vec::new();
         loop {
@@ -108,7 +108,7 @@ impl Rebalance<'_> {
         }
     }
 
-    /// Evicts at most one pod; answers with what is waited for.
+    /// Evicts at most one pod; returns the reason to wait, if any.
     async fn round(&self, evicted: &mut Vec<String>) -> Result<Option<String>, ApiError> {
         let Some(pods) = self.pods().await? else {
             return Ok(None);
@@ -125,7 +125,7 @@ impl Rebalance<'_> {
         else {
             return Ok(None);
         };
-        // The scheduler may have its reasons to put the successor where the pod was.
+        // The scheduler may have reasons to place the successor on the same node.
         if evicted.len() >= count {
             return Ok(None);
         }
@@ -145,17 +145,19 @@ impl Rebalance<'_> {
         };
         match self.api.evict(&reference, uid, None).await {
             Ok(()) => evicted.push(format!("{}/{name}", self.namespace)),
-            // It has gone by itself, or a budget holds it.
+            // The pod is gone already, or a budget blocks its eviction.
             Err(ApiError::Refused {
                 code: 404 | 409 | 429,
                 ..
             }) => {}
             Err(error) => return Err(error),
         }
-        Ok(Some(format!("{name} makes room for a pod on another node")))
+        Ok(Some(format!(
+            "{name} was evicted to move a pod to another node"
+        )))
     }
 
-    /// The pods of the Deployment; `None` without it.
+    /// The pods of the Deployment; `None` if it does not exist.
     async fn pods(&self) -> Result<Option<Pods>, ApiError> {
         let reference = ObjectRef {
             api_version: "apps/v1".to_owned(),
@@ -198,9 +200,9 @@ impl Rebalance<'_> {
         Ok(Some(pods))
     }
 
-    /// The pod of a DaemonSet that is not ready on a node, in words. A node is Ready as soon as a
-    /// network is configured there, before the network's own pod runs: the kubelet would try a new pod
-    /// in vain, and again only after ten seconds and more.
+    /// A description of a DaemonSet's pod that is not ready on a node. A node is Ready as soon as a
+    /// network is configured there, before the network's own pod runs: the kubelet would try a new
+    /// pod in vain, and again only after ten seconds or more.
     async fn starting(&self, node: &str) -> Result<Option<String>, ApiError> {
         let fields = format!("spec.nodeName={node}");
         let pods = self.api.list("v1", "Pod", "", &fields).await?;
@@ -215,7 +217,7 @@ impl Rebalance<'_> {
         Ok(name.map(|name| format!("{name} is not ready on {node}")))
     }
 
-    /// The names of the nodes that are Ready and take pods.
+    /// The names of the nodes that are Ready and schedulable.
     async fn nodes(&self) -> Result<Vec<String>, ApiError> {
         let nodes = self.api.list("v1", "Node", "", "").await?;
         let take = nodes.iter().filter(|node| {

@@ -1,4 +1,4 @@
-//! Spreads of a Deployment on the API in memory.
+//! Spreads of a Deployment on the fake API.
 
 use std::time::Duration;
 
@@ -48,7 +48,7 @@ fn rebalance(api: &FakeApi) -> Result<Vec<String>, RebalanceError> {
     finish_on(api).expect("the fake never waits")
 }
 
-/// Spreads the pods; none when the caller of the API has died.
+/// Spreads the pods; `None` if the caller of the API has died.
 fn finish_on(api: &dyn Api) -> Option<Result<Vec<String>, RebalanceError>> {
     let pace = Virtual::default();
     let rebalance = Rebalance {
@@ -64,11 +64,11 @@ fn finish_on(api: &dyn Api) -> Option<Result<Vec<String>, RebalanceError>> {
 #[test]
 fn one_pod_makes_room_and_its_successor_is_waited_for() {
     let api = api();
-    // Nothing makes the successor here.
+    // Nothing creates the successor here.
     let text = rebalance(&api).unwrap_err().to_string();
     assert!(text.contains("1 of its pods are not ready"), "{text}");
     assert_eq!(writes(&api), ["evict Pod kube-system/dns-b"]);
-    // Run again, as after a kill, with the successor.
+    // A second run with the successor, as after a kill.
     api.put(pod("dns-c", "worker-1"));
     assert!(rebalance(&api).unwrap().is_empty());
     assert_eq!(writes(&api).len(), 1);
@@ -111,7 +111,7 @@ fn pods_stay_where_no_other_node_takes_them_or_they_are_not_ready() {
     assert!(rebalance(&FakeApi::default()).unwrap().is_empty());
 }
 
-/// Three replicas on the first of three nodes, each of the others takes one.
+/// Three replicas on the first of three nodes; each of the others gets one.
 fn three() -> FakeApi {
     let api = api();
     api.put(node("worker-2"));
@@ -146,7 +146,7 @@ fn a_spread_that_was_killed_at_any_eviction_ends_like_one_that_was_not() {
         for after in [false, true] {
             let api = three();
             let killed = finish_on(&Stopped::new(&api, at, after));
-            assert!(killed.is_none(), "it went on after write {at}");
+            assert!(killed.is_none(), "it continued after write {at}");
             assert_eq!(writes(&api).len(), at + usize::from(after));
             rebalance(&api).unwrap();
             assert_eq!(writes(&api), all, "killed at {at}, after: {after}");
@@ -157,7 +157,7 @@ fn a_spread_that_was_killed_at_any_eviction_ends_like_one_that_was_not() {
             );
         }
     }
-    // Once more, by a process that was killed after its last write and before it knew.
+    // Another run, by a process that was killed after its last write and before it knew.
     assert!(rebalance(&whole).unwrap().is_empty());
     assert_eq!(writes(&whole), all);
 }

@@ -1,8 +1,8 @@
-//! Sets of objects that come and go together: an addon, a chart.
+//! Sets of objects that are created and removed together: an addon, a chart.
 //!
-//! Each object of a set has the set's name in a label, by which it is found again in any kind, whatever
-//! made it; and its own name in an annotation, because controllers copy labels (a Service's are on
-//! its Endpoints) and people copy objects (docs/decisions/0012-sets-of-objects.md).
+//! Each object of a set has the set's name in a label, by which it is found in any kind, whatever
+//! created it; and its own name in an annotation, because controllers copy labels (a Service's
+//! labels are on its Endpoints) and people copy objects (docs/decisions/0012-sets-of-objects.md).
 
 use std::collections::BTreeSet;
 
@@ -12,28 +12,28 @@ use super::{ApiError, FIELD_MANAGER, ObjectRef, Served};
 
 /// The label with the name of an object's set.
 pub const SET: &str = "halite/set";
-/// The annotation with the object's own name, as [`ObjectRef`] is shown; a custom resource's kind
-/// with its group, because it may be called like one of Kubernetes' own and be copied to that
-/// (`Service` of Knative).
+/// The annotation with the object's own name, in [`ObjectRef`]'s display form; for a custom
+/// resource with the group of its kind, because it may have the name of one of Kubernetes' own
+/// kinds and be copied to that (`Service` of Knative).
 pub const OBJECT: &str = "halite/object";
-/// Helm's annotation; `keep` says that an object stays when its chart goes.
+/// Helm's annotation; `keep` means that an object stays when its chart is removed.
 const POLICY: &str = "helm.sh/resource-policy";
 
-/// An object of a set, as it is found.
+/// An object of a set.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Member {
     /// Its name.
     pub reference: ObjectRef,
     /// Its set.
     pub set: String,
-    /// It stays when its set goes.
+    /// `true` if it stays when its set is removed.
     pub stays: bool,
-    /// It is on its way out.
+    /// `true` if it is already being deleted.
     pub ends: bool,
 }
 
 impl Member {
-    /// Reads it from an object's metadata; `None` for what is of no set.
+    /// Reads the member from an object's metadata; `None` if it belongs to no set.
     #[must_use]
     pub fn of(object: &Value) -> Option<Self> {
         let reference = ObjectRef::of(object).ok()?;
@@ -50,7 +50,7 @@ impl Member {
     }
 }
 
-/// Everything of any set, as it was found.
+/// All objects of all sets.
 #[derive(Debug, Default)]
 pub(super) struct Members {
     pub found: Vec<Member>,
@@ -59,7 +59,7 @@ pub(super) struct Members {
     pub unseen: Vec<String>,
 }
 
-/// Whether an object is on its way out.
+/// Returns whether an object is already being deleted.
 #[must_use]
 pub fn ends(object: &Value) -> bool {
     object
@@ -67,10 +67,10 @@ pub fn ends(object: &Value) -> bool {
         .is_some_and(|time| !time.is_null())
 }
 
-/// An object with the marks of a set.
+/// Adds the marks of a set to an object.
 ///
 /// # Errors
-/// It has no name.
+/// The object has no name.
 pub fn marked(object: &Value, set: &str) -> Result<Value, ApiError> {
     let name = own_name(&ObjectRef::of(object)?);
     let mut object = object.clone();
@@ -93,18 +93,18 @@ pub fn marked(object: &Value, set: &str) -> Result<Value, ApiError> {
     Ok(object)
 }
 
-/// Which sets are declared, and of which that can be said at all.
+/// The declared sets, and the names for which the declaration decides.
 #[derive(Debug, Clone, Default)]
 pub struct Declared {
-    /// The names of those that stay.
+    /// The names of the sets that stay.
     pub sets: BTreeSet<String>,
-    /// Names of those that are judged; a `*` at the end stands for anything. All others
-    /// belong to others.
+    /// The names for which the declaration decides; a `*` at the end stands for anything. All other
+    /// sets belong to others.
     pub among: Vec<String>,
 }
 
 impl Declared {
-    /// Whether a set stays: it is declared, or not ours to judge.
+    /// Returns whether a set stays: it is declared, or the declaration does not decide for it.
     #[must_use]
     pub fn stays(&self, set: &str) -> bool {
         let fits = |pattern: &String| match pattern.strip_suffix('*') {
@@ -115,18 +115,18 @@ impl Declared {
     }
 }
 
-/// Whether an object that is there becomes one of a set.
+/// The relation of an existing object to a set.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Ownership {
-    /// It is one, or becomes one.
+    /// The object belongs to the set, or will.
     Ours,
-    /// It is a namespace of others, in which the set lives as a guest: it stays as it is.
+    /// A namespace of others, in which the set is a guest: it stays unchanged.
     Theirs,
-    /// Another owner made it, and it would go when the set goes; the reason.
+    /// Another owner created it, and it would be removed with the set; with the reason.
     Refused(String),
 }
 
-/// Judges an object that is there. `kept` says whether another set is still declared.
+/// Decides about an existing object. `kept` returns whether another set is still declared.
 #[must_use]
 pub fn ownership(live: &Value, set: &str, kept: impl Fn(&str) -> bool) -> Ownership {
     let is_namespace = ObjectRef::of(live).is_ok_and(|reference| reference.is_namespace());
@@ -134,13 +134,13 @@ pub fn ownership(live: &Value, set: &str, kept: impl Fn(&str) -> bool) -> Owners
         Some(own) if own == set || !kept(own) => return Ownership::Ours,
         Some(own) => {
             format!(
-                "it belongs to the set `{own}` already, and `{set}` names it too: leave one of them out"
+                "it already belongs to the set `{own}`, and `{set}` names it too: remove it from one of them"
             )
         }
-        // Who removes the label does not take the object over.
+        // Removing the label does not take the object over.
         None if is_ours(live) => return Ownership::Ours,
         None => format!(
-            "it is there already, made by something else, and would be removed together with `{set}`: remove it, or hand it over with the label {SET}={set}"
+            "it already exists, created by something else, and would be removed together with `{set}`: remove it, or hand it over with the label {SET}={set}"
         ),
     };
     if is_namespace {
@@ -150,7 +150,7 @@ pub fn ownership(live: &Value, set: &str, kept: impl Fn(&str) -> bool) -> Owners
     }
 }
 
-/// Whether we have applied it before.
+/// Returns whether Halite has applied it before.
 fn is_ours(live: &Value) -> bool {
     let fields = live
         .pointer("/metadata/managedFields")
@@ -165,8 +165,8 @@ fn set_of(object: &Value) -> Option<&str> {
     object.pointer("/metadata/labels")?.get(SET)?.as_str()
 }
 
-/// Whether the objects that two references name are one: `wanted` as an author wrote it, `live` as
-/// the server has it.
+/// Returns whether two references name the same object: `wanted` as its author wrote it, `live` as
+/// the server returns it.
 #[must_use]
 pub fn same(wanted: &ObjectRef, live: &ObjectRef) -> bool {
     wanted.group() == live.group()
@@ -176,7 +176,7 @@ pub fn same(wanted: &ObjectRef, live: &ObjectRef) -> bool {
 }
 
 fn own_name(reference: &ObjectRef) -> String {
-    // Kubernetes' own groups are one word, or end so.
+    // Kubernetes' own groups are a single word, or end in this way.
     let group = reference.group();
     if !group.contains('.') || group.ends_with(".k8s.io") {
         return reference.to_string();
@@ -198,8 +198,8 @@ fn names(text: &str, live: &ObjectRef) -> bool {
     kind == own_kind && name == live.name && lives_in(namespace, &live.namespace)
 }
 
-/// The server puts what names no namespace into `default`, and takes the namespace off what lives
-/// in none.
+/// The server puts namespaced objects without a namespace into `default`, and removes the namespace
+/// from cluster-scoped ones.
 fn lives_in(wanted: &str, live: &str) -> bool {
     wanted == live || live.is_empty() || (wanted.is_empty() && live == "default")
 }
@@ -296,7 +296,7 @@ mod tests {
             assert_eq!(judged(kind, of("s")), Ownership::Ours);
             assert_eq!(judged(kind, of("gone")), Ownership::Ours);
         }
-        // Several live in one namespace.
+        // Several sets are in one namespace.
         assert_eq!(
             judged("Namespace", managed(&["kubectl"])),
             Ownership::Theirs

@@ -4,11 +4,11 @@ use serde_json::Value;
 
 use super::{Api, ApiError};
 
-/// Names the claims, `namespace/name`, of the volumes that this node can use and no other: what is in
-/// them leaves with its host. A volume that was released counts for the claim that it had.
+/// Names the claims, `namespace/name`, of the volumes that only this node can use: their data
+/// leaves with its host. A released volume counts for its former claim.
 ///
 /// # Errors
-/// What the API said.
+/// The API failed.
 pub async fn claims_only_on(api: &dyn Api, node: &str) -> Result<Vec<String>, ApiError> {
     let volumes = api.list("v1", "PersistentVolume", "", "").await?;
     let mut pinned: Vec<(String, &Value)> = volumes
@@ -21,7 +21,7 @@ pub async fn claims_only_on(api: &dyn Api, node: &str) -> Result<Vec<String>, Ap
     let nodes = api.list("v1", "Node", "", "").await?;
     let (own, others): (Vec<&Value>, Vec<&Value>) =
         nodes.iter().partition(|other| name(other) == node);
-    // A removal that was interrupted may have deleted the node already.
+    // An interrupted removal may have deleted the node already.
     let gone = serde_json::json!({
         "metadata": {"name": node, "labels": {"kubernetes.io/hostname": node}}
     });
@@ -47,7 +47,7 @@ fn claim(volume: &Value) -> Option<String> {
     ))
 }
 
-/// The nodes that can use a volume; none if all can.
+/// The node selector of a volume; `None` if all nodes can use it.
 fn required(volume: &Value) -> Option<&Value> {
     volume.pointer("/spec/nodeAffinity/required/nodeSelectorTerms")
 }
@@ -68,7 +68,7 @@ fn is_selected(terms: &Value, node: &Value) -> bool {
     })
 }
 
-/// Returns whether a requirement is met by the value that a node has for its key.
+/// Returns whether the node's value for the key meets a requirement.
 fn meets<'a>(requirement: &Value, of: impl Fn(&str) -> Option<&'a str>) -> bool {
     let found = of(requirement["key"].as_str().unwrap_or_default());
     let values = requirement["values"].as_array();
@@ -111,7 +111,7 @@ mod tests {
                 "nodeAffinity": {"required": {"nodeSelectorTerms": terms}}}})
     }
 
-    /// The terms of a volume of local-path.
+    /// The node selector terms of a local-path volume.
     fn on(nodes: &[&str]) -> Value {
         json!([{"matchExpressions": [
             {"key": "kubernetes.io/hostname", "operator": "In", "values": nodes}]}])
@@ -137,7 +137,7 @@ mod tests {
         let mut network = volume("network", &Value::Null);
         network["spec"]["nodeAffinity"] = Value::Null;
         api.put(network);
-        // Nothing was stored in it.
+        // It contains no data.
         let mut unclaimed = volume("unclaimed", &on(&["worker-1"]));
         unclaimed["spec"]["claimRef"] = Value::Null;
         api.put(unclaimed);
@@ -154,7 +154,7 @@ mod tests {
         assert_eq!(claims_only_on(&api, "worker-3").await.unwrap(), [""; 0]);
     }
 
-    /// Its labels are not known any more, but for the one that each kubelet sets.
+    /// Its labels are no longer known, except the one that each kubelet sets.
     #[tokio::test]
     async fn claims_of_a_node_that_was_deleted_are_named() {
         let api = api();

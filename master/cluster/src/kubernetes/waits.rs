@@ -1,4 +1,4 @@
-//! What a run waits for before it goes on: definitions that are served, objects that have gone.
+//! The waits of a run: until definitions are served, and until objects are gone.
 
 use halite_errors::chain;
 use halite_states::engine::Failure;
@@ -10,8 +10,8 @@ use super::sets::ends;
 use super::{ApiError, ObjectRef};
 
 impl KubernetesModules {
-    /// Waits until the API serves the kinds of definitions that were just applied, so that what
-    /// follows can be of them; takes them off the list.
+    /// Waits until the API serves the kinds of definitions that were just applied, so that later
+    /// objects can use them; empties the list.
     pub(super) async fn established(
         &self,
         definitions: &mut Vec<ObjectRef>,
@@ -46,7 +46,7 @@ impl KubernetesModules {
         Ok(())
     }
 
-    /// Waits until removed objects have gone: a set that is switched on again next must not meet
+    /// Waits until removed objects are gone: a set that is switched on again next must not meet
     /// them.
     pub(super) async fn gone(&self, removed: &[ObjectRef]) -> Result<(), Failure> {
         let deadline = Instant::now() + self.patience.total;
@@ -57,8 +57,8 @@ impl KubernetesModules {
         Ok(())
     }
 
-    /// Waits until an object that is on its way out has gone. One that is not was made
-    /// again by another.
+    /// Waits until an object that is already being deleted is gone. An object that is not being
+    /// deleted was created again by someone else.
     pub(super) async fn ended(
         &self,
         reference: &ObjectRef,
@@ -78,8 +78,8 @@ impl KubernetesModules {
         Ok(())
     }
 
-    /// Waits until nothing is left of definitions that are to go: what a custom resource owns ends
-    /// after it, and who lets go of that is removed next.
+    /// Waits until no objects of definitions that will be removed are left: a custom resource's
+    /// dependents end after it, and the controller that must release them is removed next.
     pub(super) async fn released(&self, definitions: &[ObjectRef]) -> Result<(), Failure> {
         if definitions.is_empty() {
             return Ok(());
@@ -108,20 +108,20 @@ impl KubernetesModules {
         }
     }
 
-    /// Says what holds an object.
+    /// Describes the finalizers that hold an object.
     fn held(&self, object: &Value) -> ApiError {
         let holders = object
             .pointer("/metadata/finalizers")
             .or_else(|| object.pointer("/spec/finalizers"));
         ApiError::Malformed(format!(
-            "it is still being removed after {} s; its finalizers: {}. What they wait for has to end, then run this again",
+            "it is still being removed after {} s; its finalizers: {}. Resolve what they wait for, then run this again",
             self.patience.total.as_secs(),
             holders.unwrap_or(&Value::Null)
         ))
     }
 }
 
-/// An object whose kind has gone is gone too.
+/// Treats an object whose kind is gone as gone.
 fn gone_kind(error: ApiError) -> Result<Option<Value>, ApiError> {
     if matches!(error, ApiError::NoSuchKind { .. }) {
         Ok(None)
@@ -130,7 +130,7 @@ fn gone_kind(error: ApiError) -> Result<Option<Value>, ApiError> {
     }
 }
 
-/// Whether a condition is true, and what its server says of it; `None` while it says nothing.
+/// Returns the status of a condition, and its message; `None` if the condition is absent.
 pub(super) fn condition(object: &Value, name: &str) -> Option<(bool, String)> {
     let conditions = object
         .pointer("/status/conditions")

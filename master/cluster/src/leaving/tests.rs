@@ -33,7 +33,7 @@ fn confirmed(dead: bool, cluster: &str) -> Confirmed {
     }
 }
 
-/// The only reason.
+/// The only reason to refuse.
 fn reason(leaving: &Leaving, confirmed: &Confirmed) -> String {
     let reasons = leaving.refusals(confirmed);
     assert_eq!(reasons.len(), 1, "{reasons:?}");
@@ -65,7 +65,7 @@ fn a_live_worker_leaves_without_a_flag_and_a_dead_one_with_the_clusters_name() {
     let goes_on = "`ctl orchestrate halite.orchestrate.add_node --pillar node=cp-2`";
     assert!(alive.contains(goes_on), "{alive}");
 
-    // Declared, and never enrolled: there is nothing to lose.
+    // Declared, but never enrolled: there is nothing to lose.
     let never = Leaving {
         has_key: false,
         ..gone
@@ -89,7 +89,7 @@ fn claims_of_volumes_that_only_this_host_has_are_named_and_need_force() {
     assert!(text.starts_with(named), "{text}");
     let forced = confirmed(false, "prod");
     assert!(with(2).refusals(&forced).is_empty());
-    // It is said before a host is replaced, which takes the flag in any case.
+    // It is named before a host is replaced, which requires the flag in any case.
     let losses = with(12).losses(true);
     assert!(
         losses[1].contains("default/data-db-9 and 2 more:"),
@@ -110,7 +110,7 @@ fn claims_of_volumes_that_only_this_host_has_are_named_and_need_force() {
         "{text}"
     );
     assert!(unknown.refusals(&forced).is_empty());
-    // What has never enrolled has no disks of the cluster.
+    // A host that has never enrolled has no data of the cluster on its disks.
     let never = Leaving {
         has_key: false,
         is_connected: false,
@@ -153,7 +153,7 @@ fn a_control_plane_says_that_it_held_keys_and_wants_the_clusters_name() {
 
 #[test]
 fn what_would_break_the_quorum_is_not_forced() {
-    // One of three is away: that one may leave, another one may not.
+    // One of three members is down: its host may leave, another one may not.
     assert!(
         plane(3, 2, false)
             .refusals(&confirmed(false, "prod"))
@@ -164,7 +164,7 @@ fn what_would_break_the_quorum_is_not_forced() {
         text.contains("2 of 3 voting members serve, and 2 of the 2 that remain"),
         "{text}"
     );
-    assert!(text.ends_with("nothing forces it"), "{text}");
+    assert!(text.ends_with("--force does not override this"), "{text}");
     let silent = Leaving {
         vote: Vote::Unknown {
             because: "no leader".to_owned(),
@@ -184,7 +184,7 @@ fn a_host_that_stays_is_asked_for_what_it_loses_only() {
         has_site_registry: true,
         ..plane(3, 2, true)
     };
-    // It keeps all of that.
+    // It keeps all of these roles.
     let more = [Role::ControlPlane, Role::Etcd, Role::Worker];
     assert!(
         stays(last.clone(), &more)
@@ -219,7 +219,8 @@ fn a_host_that_stays_is_asked_for_what_it_loses_only() {
     );
 }
 
-/// Where an API server uses all members, a control plane gives its own away, by the rules of a removal.
+/// A control plane may give up its own member, by the rules of a removal, where an API server uses
+/// all members.
 #[test]
 fn a_control_plane_that_gives_its_member_away_is_asked_for_the_vote_only() {
     let gives = |leaving: Leaving| leaving.staying(&[Role::ControlPlane]);
@@ -230,7 +231,7 @@ fn a_control_plane_that_gives_its_member_away_is_asked_for_the_vote_only() {
     );
     assert!(!text.contains("private keys"), "{text}");
     let prod = confirmed(false, "prod");
-    // Also the host of the master, and the only control plane: both stay.
+    // The same for the master's host, and the only control plane: both stay.
     let first = Leaving {
         other_control_planes: 0,
         has_master: true,
@@ -241,7 +242,7 @@ fn a_control_plane_that_gives_its_member_away_is_asked_for_the_vote_only() {
     assert!(text.starts_with("etcd would lose its quorum"), "{text}");
     let text = reason(&gives(plane(1, 1, true)), &prod);
     assert!(text.starts_with("it has the only member of etcd"), "{text}");
-    // The other way round no vote goes, whatever etcd says.
+    // In the reverse case no vote is lost, whatever etcd reports.
     let keeps = plane(3, 2, true).staying(&[Role::Etcd, Role::Worker]);
     let text = reason(&keeps, &Confirmed::default());
     assert!(
@@ -281,7 +282,7 @@ fn a_host_of_etcd_alone_takes_a_vote_with_it() {
     assert!(member(3).refusals(&confirmed(false, "prod")).is_empty());
     let last = reason(&member(1), &confirmed(false, "prod"));
     assert!(last.starts_with("it has the only member of etcd"), "{last}");
-    // A learner has none.
+    // A learner has no vote.
     let learner = host(&[Role::Etcd]);
     assert!(learner.refusals(&Confirmed::default()).is_empty());
 }
@@ -289,7 +290,7 @@ fn a_host_of_etcd_alone_takes_a_vote_with_it() {
 #[test]
 fn the_host_of_the_master_and_the_last_of_a_kind_stay() {
     let all = [Role::Bootstrap, Role::ControlPlane, Role::Registry];
-    // Another host has the master: the first one is as any other.
+    // Another host has the master, so the first one is like any other.
     assert!(host(&all).refusals(&confirmed(false, "prod")).is_empty());
     let only = Leaving {
         other_control_planes: 0,
@@ -303,6 +304,6 @@ fn the_host_of_the_master_and_the_last_of_a_kind_stay() {
     assert!(
         reasons
             .iter()
-            .all(|reason| reason.ends_with("nothing forces it"))
+            .all(|reason| reason.ends_with("--force does not override this"))
     );
 }

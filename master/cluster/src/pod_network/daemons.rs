@@ -1,5 +1,5 @@
-//! The pods that a node needs for pods and Services: of DaemonSets that are critical for the node, as kube-proxy and all
-//! pod networks are.
+//! The pods that a node needs for pods and Services: they belong to DaemonSets that are critical
+//! for the node, like kube-proxy and all pod networks.
 
 use std::collections::BTreeSet;
 
@@ -9,16 +9,17 @@ use serde_json::Value;
 use super::Fault;
 use crate::kubernetes::{Api, ApiError};
 
-/// The priority of what a node needs.
+/// The priority class of pods that are critical for a node.
 const CRITICAL: &str = "system-node-critical";
-/// kube-proxy, and Halite's pod network: by namespace and name.
+/// kube-proxy, and Halite's pod network, by namespace and name.
 const PROXY: (&str, &str) = ("kube-system", "kube-proxy");
 const FLANNEL: (&str, &str) = ("kube-flannel", "kube-flannel-ds");
 
-/// The pods that do not run on these nodes, which are Ready. Only DaemonSets are listed while all of their pods are ready.
+/// The pods that do not run on these nodes, which are Ready. If all pods of the DaemonSets are
+/// ready, only the DaemonSets are listed.
 ///
 /// # Errors
-/// The API's answer.
+/// The API failed.
 pub async fn inspect(
     api: &dyn Api,
     plugin: CniPlugin,
@@ -60,10 +61,10 @@ pub async fn inspect(
                     );
                     (format!("{pod} does not run on {node}: {why}"), remedy)
                 }),
-                // A DaemonSet of an operator may leave nodes out.
+                // A DaemonSet of an operator may skip nodes.
                 None => own.contains(&(namespace, name)).then(|| {
                     let events = format!("kubectl -n {namespace} describe daemonset {name}");
-                    let remedy = format!("`{events}` says why; its pod comes by itself when that is gone");
+                    let remedy = format!("`{events}` shows why; its pod starts by itself once the cause is gone");
                     (format!("{namespace}/{name} has no pod on {node}"), remedy)
                 }),
             };

@@ -1,4 +1,4 @@
-//! The meaning of a minion's answer.
+//! The interpretation of a minion's answer.
 
 use halite_host_reports::pod_network::{Answer, Configuration, Question, Setup, What};
 use halite_pillar::cluster::CniPlugin;
@@ -8,7 +8,7 @@ use super::Fault;
 /// The interface of flannel's tunnels.
 const TUNNEL: &str = "flannel.1";
 
-/// The reason why a new pod on a host gets no network, or another one than the declared one.
+/// The reason why a new pod on a host gets no network, or a different one than the declared one.
 #[must_use]
 pub fn setup(host: &str, plugin: CniPlugin, setup: &Setup) -> Option<Fault> {
     if !setup.forwards {
@@ -40,7 +40,7 @@ pub fn setup(host: &str, plugin: CniPlugin, setup: &Setup) -> Option<Fault> {
         return Some(Fault::on(
             host,
             format!(
-                "new pods on {host} get the network {name:?} of {path}, and not the declared one"
+                "new pods on {host} get the network {name:?} of {path} instead of the declared one"
             ),
             format!(
                 "`ctl cmd {host} -- 'rm {path}'`, then `ctl node reboot {host}`, which starts its pods again, in the declared network"
@@ -60,24 +60,25 @@ pub fn setup(host: &str, plugin: CniPlugin, setup: &Setup) -> Option<Fault> {
         return Some(Fault::on(
             host,
             format!(
-                "cni0 on {host} has the address {other} and not {gateway}: no pod can start there"
+                "cni0 on {host} has the address {other} instead of {gateway}: no pod can start there"
             ),
             format!(
-                "`ctl cmd {host} -- 'ip link delete cni0'`: the next pod makes it again; if pods run there, `ctl node reboot {host}` \
-                 connects them again"
+                "`ctl cmd {host} -- 'ip link delete cni0'`: the next pod creates it again; if pods run there, `ctl node reboot {host}` \
+                 reconnects them"
             ),
         ));
     }
     None
 }
 
-/// True for Halite's network, also by a plugin that calls it as one of several.
+/// Returns whether it is Halite's network, even if a plugin calls it as one of several.
 fn is_flannels(configuration: &Configuration) -> bool {
     let mut plugins = configuration.plugins.iter();
     plugins.any(|plugin| plugin == "flannel" || plugin.starts_with("multus"))
 }
 
-/// The first target that pods of a host do not reach, without those on hosts that are known to be broken.
+/// The first target that pods of a host do not reach, except targets on hosts that are known to be
+/// broken.
 #[must_use]
 pub fn traffic(
     host: &str,
@@ -94,7 +95,8 @@ pub fn traffic(
             What::Pod(other) => {
                 Some(between(host, other, plugin, &at, reason, &fault.interface))
             }
-            // Packets of the host itself need a route before a Service is looked up; those of a pod do not.
+            // The host's own packets need a route before a Service is looked up; a pod's packets do
+            // not.
             _ if answer.source.is_none() && fault.no_route => None,
             What::Service => Some(Fault::on(
                 host,
@@ -140,12 +142,10 @@ fn between(
     }
     Fault::on(
         host,
+        format!("{message}; the route exists, but the VXLAN packets or their answers are lost"),
         format!(
-            "{message}; the route is there, and the packets of VXLAN, or the answers, are lost"
-        ),
-        format!(
-            "let UDP port 8472 pass between {host} and {other}, both ways: `ctl highstate` repairs Halite's firewall, `nft list \
-             ruleset` on both shows what else drops it"
+            "allow UDP port 8472 between {host} and {other}, in both directions: `ctl highstate` repairs Halite's firewall, `nft list \
+             ruleset` on both shows other rules that drop it"
         ),
     )
 }

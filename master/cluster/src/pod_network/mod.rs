@@ -1,6 +1,7 @@
-//! The pod network of each node, from below: the pods of the node's daemons, what a new pod gets, what pods reach. The
-//! minion of each host looks and tries; what its answer means is decided here, for `ctl health` and for the last step of
-//! `ctl bootstrap` and `ctl node add`.
+//! The pod network of each node, from below: the pods of the node's daemons, the network of a new
+//! pod, and the targets that pods reach. The minion of each host inspects and tests; this module
+//! interprets its answer, for `ctl health` and for the last step of `ctl bootstrap` and `ctl node
+//! add`.
 
 pub mod daemons;
 pub mod judge;
@@ -15,9 +16,9 @@ use std::net::Ipv4Addr;
 pub struct Fault {
     /// The host; empty for the cluster as a whole.
     pub host: String,
-    /// One sentence.
+    /// The problem in one sentence.
     pub message: String,
-    /// The next step of the operator.
+    /// The operator's next step.
     pub remedy: String,
 }
 

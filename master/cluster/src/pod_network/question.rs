@@ -1,4 +1,4 @@
-//! The question to the minion of a node.
+//! The query to a node's minion.
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -15,16 +15,16 @@ use crate::kubernetes::{Api, ApiError};
 const API: u16 = 443;
 /// The port of DNS.
 const DNS: u16 = 53;
-/// The number of pods on other nodes that are tried.
+/// The number of pods on other nodes that are tested.
 const PODS: usize = 2;
-/// The label of a slice with the name of its Service, and the Service of the cluster's DNS.
+/// The label with the Service's name on an EndpointSlice, and the Service of the cluster's DNS.
 const SERVICE_LABEL: &str = "kubernetes.io/service-name";
 const DNS_SERVICE: &str = "kube-dns";
 
-/// The ready replicas of the cluster's DNS, by the endpoints of its Service.
+/// The ready replicas of the cluster's DNS, from the endpoints of its Service.
 ///
 /// # Errors
-/// The API's answer.
+/// The API failed.
 pub async fn ready_replicas(api: &dyn Api) -> Result<Vec<Replica>, ApiError> {
     let version = "discovery.k8s.io/v1";
     let slices = api
@@ -44,7 +44,7 @@ pub async fn ready_replicas(api: &dyn Api) -> Result<Vec<Replica>, ApiError> {
     Ok(replicas.collect())
 }
 
-/// Replicas that another network has given their addresses, one for each host.
+/// Replicas whose addresses come from another network, one for each host.
 #[must_use]
 pub fn strangers(cluster: &Cluster, replicas: &[Replica]) -> Vec<Fault> {
     let pods = cluster.networks.pods;
@@ -64,8 +64,9 @@ pub fn strangers(cluster: &Cluster, replicas: &[Replica]) -> Vec<Fault> {
     by_host.into_iter().map(fault).collect()
 }
 
-/// Asks from these pods of the host, or else from a replica of the DNS there, for replicas on other nodes, the API's
-/// Service, and the DNS. Only these pods are known to be reached, and to reach others, whatever a network forbids.
+/// Tests from these pods of the host, or otherwise from a replica of the DNS there, the connections
+/// to replicas on other nodes, the API's Service, and the DNS. Only these pods are known to be
+/// reachable, and to reach others, whatever a network forbids.
 #[must_use]
 pub fn question(
     cluster: &Cluster,
@@ -89,7 +90,7 @@ pub fn question(
         address,
         port: API,
     });
-    // Without a replica there is nothing to ask, and a finding of its own.
+    // Without a replica there is nothing to test, and a separate finding reports it.
     let dns = dns_service(networks.services).filter(|_| !replicas.is_empty());
     let dns = dns.map(|address| Target {
         what: What::Dns(format!("kubernetes.default.svc.{}", cluster.dns_domain)),

@@ -1,4 +1,4 @@
-//! The meaning of answers, and the pods of daemons.
+//! The interpretation of answers, and the pods of daemons.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +14,7 @@ use crate::kubernetes::fake::FakeApi;
 
 const FLANNEL: CniPlugin = CniPlugin::Flannel;
 
-/// A change of a sound host.
+/// A change of a healthy host.
 type Damage<'a> = &'a dyn Fn(&mut Setup);
 
 fn cluster(plugin: CniPlugin) -> Cluster {
@@ -86,15 +86,15 @@ fn pods_are_asked_for_those_of_other_nodes_a_service_and_the_dns() {
             (format!("Dns({name:?}) 10.96.0.10"), 53),
         ]
     );
-    // The pod that was started for it, then the replica of this host.
+    // The pod that was started for the test, then the replica of this host.
     assert_eq!(
         asked.sources,
         [[10, 233, 2, 9], [10, 233, 2, 2]].map(std::net::Ipv4Addr::from)
     );
     assert!(asked.any && asked.pods == "10.233.0.0/16");
-    // Another network may forbid other pods what these reach.
+    // Another network may forbid to other pods what these pods reach.
     assert!(!of(CniPlugin::None, &[], &replicas).any);
-    // There is nothing to ask without a replica.
+    // There is nothing to test without a replica.
     let left = of(FLANNEL, &[], &[]).targets;
     assert!(
         matches!(left.as_slice(), [only] if only.what == What::Service),
@@ -102,7 +102,7 @@ fn pods_are_asked_for_those_of_other_nodes_a_service_and_the_dns() {
     );
 }
 
-/// The file of that network may be gone, and its pods run on.
+/// The file of that network may be gone while its pods still run.
 #[test]
 fn a_pod_of_another_network_is_named_and_asked_for_nothing() {
     let foreign = Replica {
@@ -154,7 +154,7 @@ fn what_is_in_the_way_of_a_new_pod_is_named_with_its_remedy() {
             &|host| {
                 host.configuration = configuration("/etc/cni/net.d/05-old.conflist", &["bridge"])
             },
-            "of /etc/cni/net.d/05-old.conflist, and not the declared one",
+            "of /etc/cni/net.d/05-old.conflist instead of the declared one",
             "`ctl cmd worker-1 -- 'rm /etc/cni/net.d/05-old.conflist'`, then `ctl node reboot worker-1`",
         ),
         (
@@ -164,7 +164,7 @@ fn what_is_in_the_way_of_a_new_pod_is_named_with_its_remedy() {
         ),
         (
             &|host| host.bridge = vec![[10, 244, 0, 1].into()],
-            "cni0 on worker-1 has the address 10.244.0.1 and not 10.233.1.1",
+            "cni0 on worker-1 has the address 10.244.0.1 instead of 10.233.1.1",
             "`ctl cmd worker-1 -- 'ip link delete cni0'`",
         ),
     ];
@@ -247,8 +247,8 @@ fn what_pods_do_not_reach_is_named_by_its_layer() {
             FLANNEL,
             0,
             "flannel.1",
-            "the packets of VXLAN, or the answers, are lost",
-            "UDP port 8472 pass between worker-1 and cp-1",
+            "the VXLAN packets or their answers are lost",
+            "UDP port 8472 between worker-1 and cp-1",
         ),
         (
             CniPlugin::None,
@@ -297,7 +297,7 @@ fn what_pods_do_not_reach_is_named_by_its_layer() {
         traffic("worker-1", FLANNEL, &asked, &answer, |host| host == "cp-1"),
         None
     );
-    // Without a default route the host itself reaches no Service, and its pods do.
+    // Without a default route the host itself reaches no Service, but its pods do.
     let from_the_host = Answer {
         source: None,
         ..missed(1, "none")
@@ -357,7 +357,8 @@ fn a_daemon_that_does_not_run_on_a_ready_node_is_named() {
         [("worker-1".to_owned(), message.to_owned())]
     );
 
-    // A network of the operator is known by its priority; what else runs on nodes is not the network.
+    // An operator's network is recognised by its priority; other DaemonSets on the nodes do not
+    // belong to the network.
     api.put(daemon_set("kube-system", "kube-proxy", 2, critical));
     api.put(daemon_set("kube-system", "calico-node", 1, critical));
     api.put(daemon_set("kube-system", "logs", 0, ""));
@@ -368,7 +369,7 @@ fn a_daemon_that_does_not_run_on_a_ready_node_is_named() {
         [("cp-1".to_owned(), message.to_owned())]
     );
 
-    // A webhook may keep the pods of a node away.
+    // A webhook may prevent the pods of a node.
     api.put(daemon_set("kube-flannel", "kube-flannel-ds", 1, critical));
     api.put(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "kube-flannel"}}));
     let found = inspect(FLANNEL);

@@ -1,4 +1,4 @@
-//! Making the CAs and the key pair of service accounts, as kubeadm makes them.
+//! Creates the CAs and the key pair of service accounts, like kubeadm.
 
 use std::path::Path;
 
@@ -15,8 +15,8 @@ use super::{BACKDATE_SECONDS, CaError, HALITE, NAMES, SITE, files};
 /// Ten years of 365 days: kubeadm's `CACertificateValidityPeriod`.
 const CA_SECONDS: i64 = 10 * 365 * 24 * 60 * 60;
 
-/// Makes what is missing. The key is written first: a crash between key and certificate leaves a
-/// key, and the next call makes the certificate for it.
+/// Creates missing files. The key is written first: a crash between key and certificate leaves a
+/// key, and the next call creates the certificate for it.
 pub(super) fn missing(state_dir: &Path, cluster: &str, now: Millis) -> Result<(), CaError> {
     let directory = state_dir.join("ca");
     files::directory(&directory, 0o700)?;
@@ -71,14 +71,15 @@ fn self_signed(
     let begin = now / 1000 - BACKDATE_SECONDS;
     set_validity(&mut params, begin, begin + CA_SECONDS);
     if ours {
-        // They sign nothing but leaves.
+        // These CAs sign only leaf certificates.
         params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
         params.key_usages = vec![
             KeyUsagePurpose::DigitalSignature,
             KeyUsagePurpose::KeyCertSign,
         ];
     } else {
-        // As kubeadm's NewSelfSignedCACert: no path length, these usages, its own name as DNS name.
+        // Like kubeadm's NewSelfSignedCACert: no path length, these usages, its own name as DNS
+        // name.
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         params.key_usages = vec![
             KeyUsagePurpose::DigitalSignature,

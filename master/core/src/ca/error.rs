@@ -6,11 +6,11 @@ use std::path::PathBuf;
 use halite_proto::identity::IdentityError;
 use halite_proto::pki::PkiError;
 
-/// What is wrong with a CA, a request or a profile.
+/// An error of a CA, a request or a profile.
 #[derive(Debug, thiserror::Error)]
 pub enum CaError {
-    /// There is no CA of that name.
-    #[error("there is no CA {0:?}; there are halite, kubernetes, etcd, front-proxy and site")]
+    /// No CA has that name.
+    #[error("unknown CA {0:?}; the CAs are halite, kubernetes, etcd, front-proxy and site")]
     Unknown(String),
     /// A file or directory cannot be read or written.
     #[error("cannot {action} {}", path.display())]
@@ -26,14 +26,14 @@ pub enum CaError {
     #[error(transparent)]
     Durable(#[from] halite_durable::Error),
     /// A file is missing.
-    #[error("{} is missing; `halite-master init` makes what is missing", path.display())]
+    #[error("{} is missing; `halite-master init` creates missing files", path.display())]
     Missing {
         /// The file.
         path: PathBuf,
     },
     /// A certificate without its key.
     #[error(
-        "{} is there but {} is not; put the key beside it, or move the certificate away to get a new CA",
+        "{} exists but {} does not; put the key beside it, or move the certificate away to get a new CA",
         certificate.display(),
         key.display()
     )]
@@ -43,21 +43,21 @@ pub enum CaError {
         /// The key's file.
         key: PathBuf,
     },
-    /// A file does not hold what it should.
+    /// A file has invalid content.
     #[error("cannot use {}", path.display())]
     Unusable {
         /// The file.
         path: PathBuf,
-        /// What is wrong with its content.
+        /// The problem of its content.
         source: ContentError,
     },
-    /// The request is larger than any real one.
+    /// The request is larger than any legitimate one.
     #[error("cannot use the certificate request: it has more than {limit} bytes")]
     LargeRequest {
         /// The limit.
         limit: usize,
     },
-    /// The request is malformed, or its proof of the key is wrong.
+    /// The request is malformed, or its proof of possession is wrong.
     #[error("cannot use the certificate request")]
     Request(#[source] rcgen::Error),
     /// A certificate cannot contain a name of the profile.
@@ -79,27 +79,27 @@ pub enum CaError {
     /// A certificate cannot contain the requested identity.
     #[error("cannot make the certificate")]
     Identity(#[from] IdentityError),
-    /// Keys and randomness.
+    /// An error of keys or randomness.
     #[error(transparent)]
     Pki(#[from] PkiError),
 }
 
-/// The reason why the content of a CA's file is not usable.
+/// The reason why the content of a CA's file is invalid.
 #[derive(Debug, thiserror::Error)]
 pub enum ContentError {
-    /// It is no certificate or key.
+    /// The content is not a certificate or key.
     #[error(transparent)]
     Pki(#[from] PkiError),
-    /// It is the certificate of a leaf.
+    /// The certificate belongs to a leaf.
     #[error("this is not the certificate of a CA")]
     NotCa,
     /// The CA has expired.
-    #[error("this CA has expired on {0}; put a valid one there")]
+    #[error("this CA expired on {0}; replace it with a valid one")]
     Expired(String),
-    /// The key is not that of the certificate.
+    /// The key does not belong to the certificate.
     #[error("this is not the key of {}", .0.display())]
     OtherKey(PathBuf),
-    /// The public key is not that of the private one.
+    /// The public key does not belong to the private one.
     #[error("this is not the public half of {}", .0.display())]
     OtherHalf(PathBuf),
     /// The CA cannot sign.
@@ -108,7 +108,7 @@ pub enum ContentError {
 }
 
 impl CaError {
-    /// Makes the error of a file or directory that cannot be used as `action` says, for `map_err`.
+    /// Creates the error of a failed `action` on a file or directory, for `map_err`.
     pub(super) fn file(
         action: &'static str,
         path: impl Into<PathBuf>,
@@ -121,7 +121,7 @@ impl CaError {
         }
     }
 
-    /// Makes the error of a file with unusable content, for `map_err`.
+    /// Creates the error of a file with invalid content, for `map_err`.
     pub fn unusable<E: Into<ContentError>>(path: impl Into<PathBuf>) -> impl FnOnce(E) -> Self {
         let path = path.into();
         move |source| Self::Unusable {

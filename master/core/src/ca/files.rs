@@ -1,5 +1,5 @@
-//! Files of keys and certificates: written whole or not at all, on disk before the next step,
-//! private where they must be.
+//! Files of keys and certificates: written atomically, on disk before the next step, and private
+//! where necessary.
 
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
@@ -20,7 +20,7 @@ pub fn pair(directory: &Path, name: &str) -> [PathBuf; 2] {
 /// Reads a text file.
 ///
 /// # Errors
-/// It is missing or cannot be read.
+/// The file is missing or cannot be read.
 pub fn read(path: &Path) -> Result<String, CaError> {
     std::fs::read_to_string(path).map_err(|source| match source.kind() {
         std::io::ErrorKind::NotFound => CaError::Missing {
@@ -30,10 +30,10 @@ pub fn read(path: &Path) -> Result<String, CaError> {
     })
 }
 
-/// Makes a directory and those above it; `mode` is for those that are new.
+/// Creates a directory and its parents; `mode` applies to new ones only.
 ///
 /// # Errors
-/// It cannot be made.
+/// The directory cannot be created.
 pub fn directory(path: &Path, mode: u32) -> Result<(), CaError> {
     std::fs::DirBuilder::new()
         .recursive(true)
@@ -42,18 +42,18 @@ pub fn directory(path: &Path, mode: u32) -> Result<(), CaError> {
         .map_err(CaError::file("make", path))
 }
 
-/// Writes a file whole or not at all, with this mode; it is on disk when this returns.
+/// Writes a file atomically, with this mode; it is on disk when this returns.
 ///
 /// # Errors
-/// It cannot be written; the old content stays.
+/// The file cannot be written; the old content stays.
 pub fn write(path: &Path, content: &str, mode: u32) -> Result<(), CaError> {
     Ok(files::replace(path, mode, content.as_bytes())?)
 }
 
-/// Removes a file, also across a power cut.
+/// Removes a file durably.
 ///
 /// # Errors
-/// It cannot be removed.
+/// The file cannot be removed.
 pub fn remove(path: &Path) -> Result<(), CaError> {
     Ok(files::remove(path)?)
 }

@@ -1,10 +1,10 @@
-//! The certificate authorities: kept as files, signing exactly what a profile says.
+//! The certificate authorities, which are stored as files and sign exactly what a profile says.
 //!
-//! `kubernetes`, `etcd` and `front-proxy` are kubeadm's three, alike in subject, usages and
-//! lifetime (kubeadm's `certlist.go` and `pki_helpers.go`); `halite` signs identities and `site`
-//! the bundle's web server. All that a request brings along is its public key and the proof of
-//! holding the private one: names, usages and lifetime come from the [`Profile`], which comes from
-//! what the master compiled.
+//! `kubernetes`, `etcd` and `front-proxy` equal kubeadm's three in subject, usages and lifetime
+//! (kubeadm's `certlist.go` and `pki_helpers.go`); `halite` signs identities and `site` the
+//! bundle's web server. A request contributes only its public key and the proof of possession:
+//! names, usages and lifetime come from the [`Profile`], which comes from the master's own
+//! compilation.
 
 mod create;
 mod error;
@@ -39,9 +39,9 @@ pub const KUBERNETES: &str = "kubernetes";
 pub const SITE: &str = "site";
 /// All CAs.
 pub const NAMES: [&str; 5] = [HALITE, KUBERNETES, "etcd", "front-proxy", SITE];
-/// How far certificates begin in the past, so that a host whose clock is behind believes them. As
-/// long as an hour, because a clock without daylight saving is set wrong by that; kubeadm's
-/// `CertificateBackdate` is five minutes.
+/// Time before the signing at which a certificate's validity starts, so that a host whose clock is
+/// behind accepts it. One hour, because a clock without daylight saving time is wrong by that much;
+/// kubeadm's `CertificateBackdate` is five minutes.
 pub const BACKDATE_SECONDS: i64 = 60 * 60;
 
 /// One certificate authority.
@@ -63,11 +63,11 @@ impl fmt::Debug for Ca {
 }
 
 impl Ca {
-    /// Reads a CA and checks that it can sign: the certificate is one of a CA, the key is its key,
+    /// Reads a CA and checks that it can sign: the certificate is a CA's, the key belongs to it,
     /// and it has not expired.
     ///
     /// # Errors
-    /// What is wrong, with the file that it is in.
+    /// The first problem, with the file that has it.
     fn read(name: &str, directory: &Path, now: Millis) -> Result<Self, CaError> {
         let [certificate_path, key_path] = files::pair(directory, name);
         let certificate_pem = files::read(&certificate_path)?;
@@ -123,20 +123,20 @@ impl fmt::Debug for ServiceAccounts {
 }
 
 impl Cas {
-    /// Makes what is missing under `state_dir` (`ca/NAME.{crt,key}`, `sa.{key,pub}`), keeps what is
-    /// there, then loads all. May be repeated at any time, also after a crash half-way.
+    /// Creates missing files under `state_dir` (`ca/NAME.{crt,key}`, `sa.{key,pub}`), keeps
+    /// existing ones, and loads all. May be repeated at any time, also after a crash half-way.
     ///
     /// # Errors
-    /// A file cannot be read or written, or one that is there cannot be used.
+    /// A file cannot be read or written, or an existing file is invalid.
     pub fn create_or_load(state_dir: &Path, cluster: &str, now: Millis) -> Result<Self, CaError> {
         create::missing(state_dir, cluster, now)?;
         Self::load(state_dir, now)
     }
 
-    /// Loads all; makes nothing.
+    /// Loads all files; creates none.
     ///
     /// # Errors
-    /// A file is missing or cannot be used.
+    /// A file is missing or invalid.
     pub fn load(state_dir: &Path, now: Millis) -> Result<Self, CaError> {
         let directory = state_dir.join("ca");
         let mut cas = BTreeMap::new();
@@ -171,15 +171,16 @@ impl Cas {
     /// A CA's certificate, PEM.
     ///
     /// # Errors
-    /// There is no such CA.
+    /// No CA has this name.
     pub fn certificate_pem(&self, name: &str) -> Result<&str, CaError> {
         Ok(&self.ca(name)?.certificate_pem)
     }
 
-    /// The end of a CA's validity, in seconds since the epoch. What it signs ends by then.
+    /// The end of a CA's validity, in seconds since the epoch. No certificate that it signs
+    /// outlives it.
     ///
     /// # Errors
-    /// There is no such CA.
+    /// No CA has this name.
     pub fn not_after(&self, name: &str) -> Result<i64, CaError> {
         Ok(self.ca(name)?.not_after)
     }
@@ -187,24 +188,24 @@ impl Cas {
     /// A CA's private key, PEM: a secret, for the pillar of the hosts that need it.
     ///
     /// # Errors
-    /// There is no such CA.
+    /// No CA has this name.
     pub fn key_pem(&self, name: &str) -> Result<&str, CaError> {
         Ok(&self.ca(name)?.key_pem)
     }
 
-    /// SHA-256 of a CA certificate's DER, lower-case hex: what a token carries.
+    /// SHA-256 of a CA certificate's DER, in lower-case hex, as in a token.
     ///
     /// # Errors
-    /// There is no such CA.
+    /// No CA has this name.
     pub fn certificate_sha256(&self, name: &str) -> Result<String, CaError> {
         Ok(pki::sha256_hex(&self.ca(name)?.certificate_der))
     }
 
-    /// Signs a text with the key of a CA. It must be one that cannot be taken for the content of a
-    /// certificate: it begins with another byte.
+    /// Signs a text with the key of a CA. The text must start with another byte than the content of
+    /// a certificate, so that it cannot be mistaken for one.
     ///
     /// # Errors
-    /// There is no such CA, or its key cannot sign.
+    /// No CA has this name, or its key cannot sign.
     pub fn sign_statement(&self, ca: &str, statement: &str) -> Result<Vec<u8>, CaError> {
         let key = self.ca(ca)?.issuer.key();
         key.sign(statement.as_bytes()).map_err(CaError::Statement)
@@ -240,8 +241,8 @@ impl Cas {
     /// Signs a request (PEM) with a CA: the key is the request's, everything else the profile's.
     ///
     /// # Errors
-    /// There is no such CA, the request is malformed or does not prove possession of its key, or
-    /// a certificate cannot contain the profile's values.
+    /// No CA has this name, the request is malformed or does not prove possession of its key, or a
+    /// certificate cannot contain the profile's values.
     pub fn sign(
         &self,
         ca: &str,

@@ -6,8 +6,9 @@ use halite_proto::identity::{Identity, Kind};
 use halite_states::low::Chunk;
 use serde_json::Value;
 
-/// The CAs that a state may ask. Certificates of `halite` are identities: they come from enrolment,
-/// and for root on a control plane from [`halite_fleet::keys::host_root`].
+/// The CAs from which a state may request certificates. Certificates of `halite` are identities:
+/// they come from enrolment, and for root on a control plane from
+/// [`halite_fleet::keys::host_root`].
 pub const CHUNK_CAS: [&str; 4] = ["kubernetes", "etcd", "front-proxy", "site"];
 /// A year: kubeadm's `CertificateValidityPeriod`.
 const DEFAULT_DAYS: u32 = 365;
@@ -17,15 +18,15 @@ const MOST_DAYS: u32 = 3650;
 /// The reason why a state gets no certificate.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ProfileError {
-    /// A state function that has no certificate.
-    #[error("{0} asks for no certificate")]
+    /// The state function has no certificate.
+    #[error("{0} does not request a certificate")]
     NoCertificate(String),
-    /// An argument of the state.
+    /// An argument of the state is invalid.
     #[error("{name}: {reason}")]
     Argument {
         /// The argument.
         name: &'static str,
-        /// What is wrong with it.
+        /// The problem of its value.
         reason: String,
     },
 }
@@ -37,7 +38,7 @@ fn wrong(name: &'static str, reason: impl Into<String>) -> ProfileError {
     }
 }
 
-/// Everything in a certificate but its key.
+/// The content of a certificate except its key.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Profile {
     /// Subject's common name.
@@ -50,18 +51,18 @@ pub struct Profile {
     pub addresses: Vec<IpAddr>,
     /// The identity, for certificates of the `halite` CA.
     pub identity: Option<Identity>,
-    /// May act as a TLS server.
+    /// `true` if the holder may act as a TLS server.
     pub server_auth: bool,
-    /// May act as a TLS client.
+    /// `true` if the holder may act as a TLS client.
     pub client_auth: bool,
-    /// Validity in days, from now; cut at the CA's own end.
+    /// Validity in days from now, limited by the CA's own end.
     pub days: u32,
-    /// End of validity in the place of `days`, in seconds since the epoch; cut as that is.
+    /// End of validity that replaces `days`, in seconds since the epoch; limited in the same way.
     pub ends: Option<i64>,
 }
 
 impl Profile {
-    /// The certificate of a minion or operator.
+    /// The profile of a minion or operator.
     #[must_use]
     pub fn identity(identity: &Identity) -> Self {
         Self {
@@ -75,11 +76,11 @@ impl Profile {
         }
     }
 
-    /// The certificate that a compiled state asks for, and the CA that is to sign it. Only
-    /// `x509.certificate` and `kubeconfig.managed` ask for one.
+    /// The certificate that a compiled state requests, and the CA that signs it. Only
+    /// `x509.certificate` and `kubeconfig.managed` request one.
     ///
     /// # Errors
-    /// The state asks for none, or for one that no state may have.
+    /// The state requests no certificate, or one that no state may have.
     pub fn of_chunk(chunk: &Chunk) -> Result<(String, Self), ProfileError> {
         let kubeconfig = match chunk.function().as_str() {
             "x509.certificate" => false,
@@ -94,7 +95,7 @@ impl Profile {
             let known = CHUNK_CAS.join(", ");
             return Err(wrong(
                 "ca",
-                format!("a state cannot ask {ca:?}; it can ask {known}"),
+                format!("a state cannot use the CA {ca:?}; it can use {known}"),
             ));
         }
         let common_name = arguments
@@ -147,7 +148,7 @@ impl Profile {
     }
 }
 
-/// Typed reading of a chunk's arguments.
+/// Typed access to a chunk's arguments.
 struct Arguments<'a>(&'a Chunk);
 
 impl Arguments<'_> {
@@ -164,7 +165,7 @@ impl Arguments<'_> {
         }
     }
 
-    /// A list of texts; one text is a list of one.
+    /// A list of texts; a single text counts as a list of one.
     fn list(&self, name: &'static str) -> Result<Vec<String>, ProfileError> {
         let not_texts = || wrong(name, "it must be a list of texts");
         match self.get(name) {

@@ -1,4 +1,4 @@
-//! Signing.
+//! Signing of certificate requests.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use rcgen::{
 
 use super::{BACKDATE_SECONDS, Ca, CaError, Profile};
 
-/// Longest request that is read; real ones have about 1 KiB.
+/// Size limit of a request; legitimate ones have about 1 KiB.
 const REQUEST_MAX: usize = 16 * 1024;
 const DAY: i64 = 24 * 60 * 60;
 
@@ -47,10 +47,10 @@ pub(super) fn new_serial() -> Result<[u8; 16], CaError> {
     Ok(serial)
 }
 
-/// What a request (PEM) brings: the fingerprint of the key that it proves to hold.
+/// The fingerprint of the key of which a request (PEM) proves possession.
 ///
 /// # Errors
-/// It is malformed, too large, or the proof is wrong.
+/// The request is malformed or too large, or its proof is wrong.
 pub fn request_fingerprint(csr_pem: &str) -> Result<String, CaError> {
     use rcgen::PublicKeyData as _;
     Ok(pki::fingerprint(
@@ -62,7 +62,7 @@ fn request(csr_pem: &str) -> Result<CertificateSigningRequestParams, CaError> {
     if csr_pem.len() > REQUEST_MAX {
         return Err(CaError::LargeRequest { limit: REQUEST_MAX });
     }
-    // Parsing verifies the signature, which proves possession; ring takes no RSA key under 2048
+    // Parsing verifies the signature, which proves possession; ring rejects RSA keys below 2048
     // bits.
     CertificateSigningRequestParams::from_pem(csr_pem).map_err(CaError::Request)
 }
@@ -96,10 +96,10 @@ pub(super) fn sign(
     })
 }
 
-/// The profile as rcgen wants it: nothing of the request is left.
+/// Converts the profile to rcgen's parameters, without anything from the request.
 fn params(profile: &Profile) -> Result<CertificateParams, CaError> {
     let text = |what: &'static str, value: &str| {
-        // The library's reason only repeats the name.
+        // The library's error only repeats the name.
         rcgen::string::Ia5String::try_from(value).map_err(|_| CaError::Name {
             what,
             value: value.to_owned(),
@@ -129,7 +129,7 @@ fn params(profile: &Profile) -> Result<CertificateParams, CaError> {
             .push(SanType::URI(text("identity", &identity.to_string())?));
     }
     params.is_ca = IsCa::ExplicitNoCa;
-    // kubeadm's NewSignedCert gives these two to every leaf, whatever the key.
+    // kubeadm's NewSignedCert sets these two on every leaf, whatever the key.
     params.key_usages = vec![
         KeyUsagePurpose::DigitalSignature,
         KeyUsagePurpose::KeyEncipherment,

@@ -1,4 +1,4 @@
-//! Making, keeping, importing, signing.
+//! Tests of creating, keeping, importing and signing.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
@@ -112,7 +112,8 @@ fn a_crash_at_any_file_is_repaired_by_making_again() {
         let lost = directory
             .path()
             .join(Path::new(lost).strip_prefix(whole.path()).unwrap());
-        // Written key first: a key can be alone, a certificate never is after a crash.
+        // The key is written first: a crash can leave a key without certificate, but never the
+        // reverse.
         if lost.extension().is_some_and(|e| e == "key") {
             std::fs::remove_file(&lost).unwrap();
             let other = lost.with_extension(if lost.ends_with("sa.key") {
@@ -124,7 +125,7 @@ fn a_crash_at_any_file_is_repaired_by_making_again() {
         } else {
             std::fs::remove_file(&lost).unwrap();
         }
-        // And the leftover of a write that did not get to its rename.
+        // Also leave the temporary file of a write that did not reach its rename.
         let name = lost.file_name().unwrap().to_str().unwrap();
         std::fs::write(lost.with_file_name(format!(".{name}.new")), "half").unwrap();
         Cas::create_or_load(directory.path(), "prod", NOW).unwrap();
@@ -145,7 +146,7 @@ fn a_certificate_without_its_key_is_not_replaced() {
         .unwrap_err()
         .to_string();
     assert!(
-        error.contains("kubernetes.key is not; put the key beside it"),
+        error.contains("kubernetes.key does not; put the key beside it"),
         "{error}"
     );
 }
@@ -229,7 +230,7 @@ fn what_cannot_be_a_ca_is_named() {
     }
     let (_, directory) = made();
     let error = chain(&Cas::load(directory.path(), NOW + 11 * YEAR * 1000).unwrap_err());
-    assert!(error.contains("has expired on 2037-"), "{error}");
+    assert!(error.contains("expired on 2037-"), "{error}");
 }
 
 fn request() -> String {
@@ -312,7 +313,7 @@ fn a_request_without_a_good_proof_is_refused() {
     let der = rustls_pki_types::pem::PemObject::from_pem_slice(good.as_bytes());
     let der: rustls_pki_types::CertificateSigningRequestDer<'_> = der.unwrap();
     let mut forged = der.to_vec();
-    // The last byte is of the signature.
+    // The last byte belongs to the signature.
     *forged.last_mut().unwrap() ^= 1;
     for bad in [
         pki::pem("CERTIFICATE REQUEST", &forged),
@@ -408,8 +409,8 @@ fn what_no_state_may_ask_for_is_refused() {
     };
     assert!(Profile::of_chunk(&with(json!({}))).is_ok());
     for (change, wanted) in [
-        (json!({ "ca": "halite" }), "cannot ask \"halite\""),
-        (json!({ "ca": "../site" }), "cannot ask"),
+        (json!({ "ca": "halite" }), "cannot use the CA \"halite\""),
+        (json!({ "ca": "../site" }), "cannot use the CA"),
         (json!({ "common_name": null }), "common_name"),
         (json!({ "common_name": "" }), "common_name"),
         (json!({ "common_name": "x".repeat(65) }), "common_name"),
@@ -434,5 +435,5 @@ fn what_no_state_may_ask_for_is_refused() {
     let error = Profile::of_chunk(&chunk("file.managed", json!({})))
         .unwrap_err()
         .to_string();
-    assert!(error.contains("asks for no certificate"), "{error}");
+    assert!(error.contains("does not request a certificate"), "{error}");
 }

@@ -1,5 +1,5 @@
-//! A bundle in use: one of the site's bundles that the cluster document or a node document records,
-//! and its content.
+//! A bundle in use, that is, a bundle of the site that the cluster document or a node document
+//! records, and its content.
 
 use std::collections::HashMap;
 use std::os::unix::fs::PermissionsExt as _;
@@ -22,17 +22,17 @@ pub struct InUse {
 }
 
 impl InUse {
-    /// The path of a file, by its digest.
+    /// The path of a file with this digest.
     pub fn file(&self, sha256: &str) -> Option<PathBuf> {
         self.by_hash.get(sha256).cloned()
     }
 }
 
-/// The directory of the bundle that a cluster uses: the one that its document records, else the
-/// configured one.
+/// The directory of the bundle that a cluster uses: the recorded bundle of its document, otherwise
+/// the configured one.
 ///
 /// # Errors
-/// There is neither.
+/// The document records no bundle and none is configured.
 pub fn directory(
     cluster: &Cluster,
     bundles: &Bundles,
@@ -46,27 +46,27 @@ pub fn directory(
         (Some(version), _) => Ok(bundles.path(version)),
         (None, Some(path)) => Ok(path.to_owned()),
         (None, None) => Err(Refusal::invalid(
-            "the cluster document records no bundle: `ctl bundle list` shows those of this site, `ctl bundle use` records one",
+            "the cluster document records no bundle: `ctl bundle list` shows the bundles of this site, `ctl bundle use` records one",
         )),
     }
 }
 
-/// Reads a bundle: the facts and the state tree that the compiler needs, and the list of the site's
-/// other bundles.
+/// Reads a bundle: the facts and the state tree for the compiler, and the list of the site's other
+/// bundles.
 ///
 /// The owner of a linked directory may change its files after they were checked, and a disk may
-/// damage any other. So each file of the state tree is compared with the manifest, and exactly the
-/// bytes that were compared are compiled.
+/// damage any file. So each file of the state tree is compared with the manifest, and exactly the
+/// compared bytes are compiled.
 ///
 /// # Errors
-/// The bundle is missing or damaged; the text says where it should be, and the remedy.
+/// The bundle is missing or damaged; the text has its expected directory and the remedy.
 pub fn read(directory: &Path, bundles: &Bundles) -> Result<(InUse, MemoryTree), Refusal> {
     let all = bundles
         .list()
         .map_err(|error| Refusal::internal(chain(&error)))?;
     let held = all.iter().find(|held| held.path == directory);
-    // Running services go on; only requests that need the bundle fail. An operator has to act, so
-    // this is no `Unavailable`, which callers try again by themselves.
+    // Running services continue; only requests that need the bundle fail. An operator has to act,
+    // so this is not `Unavailable`, after which callers retry by themselves.
     let unusable = |why: &str| {
         Refusal::conflict(match held {
             Some(held) => held.unusable(why),
@@ -81,7 +81,7 @@ pub fn read(directory: &Path, bundles: &Bundles) -> Result<(InUse, MemoryTree), 
         return Err(unusable(&chain(why)));
     }
     let recorded = held.and_then(|held| held.recorded.as_deref());
-    // The text itself, because other hosts know the bundle by its digest.
+    // The text itself is needed, because other hosts know the bundle by its digest.
     let (manifest, text) =
         load_text(directory, recorded).map_err(|error| unusable(&chain(&error)))?;
     let tree = tree(directory, &manifest).map_err(|error| unusable(&chain(&error)))?;
@@ -107,7 +107,7 @@ pub fn read(directory: &Path, bundles: &Bundles) -> Result<(InUse, MemoryTree), 
     ))
 }
 
-/// The state tree of a bundle and its charts, each file compared with the manifest.
+/// Reads the state tree of a bundle and its charts, and compares each file with the manifest.
 fn tree(directory: &Path, manifest: &Manifest) -> Result<MemoryTree, halite_manifest::Error> {
     let mut tree = MemoryTree::new();
     for (path, _) in manifest

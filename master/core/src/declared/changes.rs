@@ -1,7 +1,7 @@
-//! Notices changes of the operator's documents without a look at each of them.
+//! Detects changes of the operator's documents without inspecting each file.
 //!
-//! The kernel lists each change in a watched directory (inotify). The list is read when it is
-//! needed, not by a thread that may be late: what was changed before the question is in it.
+//! The kernel lists each change in a watched directory (inotify). The list is read on demand, not
+//! by a thread that may be late, so it contains every change before the query.
 
 use std::collections::BTreeSet;
 use std::mem::MaybeUninit;
@@ -13,8 +13,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use rustix::fs::inotify::{CreateFlags, WatchFlags, add_watch, init, remove_watch};
 use rustix::io::{Errno, read};
 
-/// Every change of a file's content, time, mode or name, and of the directory itself. Reading is
-/// none.
+/// Every change of a file's content, time, mode or name, and of the directory itself. Reads do not
+/// count.
 const EVENTS: WatchFlags = WatchFlags::MODIFY
     .union(WatchFlags::ATTRIB)
     .union(WatchFlags::CLOSE_WRITE)
@@ -25,7 +25,7 @@ const EVENTS: WatchFlags = WatchFlags::MODIFY
     .union(WatchFlags::MOVE_SELF)
     .union(WatchFlags::ONLYDIR);
 
-/// Room for many events at once.
+/// Buffer size for many events at once.
 const BUFFER: usize = 4096;
 
 /// The number of times that watched directories have changed.
@@ -34,7 +34,7 @@ pub struct Generation(u64);
 
 /// The changes in a set of directories.
 pub struct Changes {
-    /// None when the kernel refused one: it limits them for each user.
+    /// `None` if the kernel refused an inotify instance: it limits them for each user.
     inotify: Option<OwnedFd>,
     watched: Mutex<Watched>,
 }
@@ -43,17 +43,17 @@ pub struct Changes {
 struct Watched {
     generation: u64,
     directories: BTreeSet<i32>,
-    /// True when nothing that matters can change without an event.
+    /// `true` if every relevant change causes an event.
     complete: bool,
 }
 
 impl Changes {
-    /// A watch over no directory yet. Without inotify nothing is ever known to be unchanged.
+    /// Creates a watch without directories. Without inotify no directory ever counts as unchanged.
     #[must_use]
     pub fn new() -> Self {
         let inotify = init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK);
         if let Err(error) = &inotify {
-            tracing::warn!(%error, "cannot watch the documents: they are read each time that they matter; fs.inotify.max_user_instances may be too low");
+            tracing::warn!(%error, "cannot watch the documents, so they are read for each request; fs.inotify.max_user_instances may be too low");
         }
         Self {
             inotify: inotify.ok(),
@@ -62,12 +62,12 @@ impl Changes {
     }
 
     fn watched(&self) -> MutexGuard<'_, Watched> {
-        // Nothing panics while holding the lock.
+        // No code panics while it holds the lock.
         self.watched.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The generation of the directories now; none when a change might be missed, so that the files
-    /// themselves have to be looked at.
+    /// The current generation of the directories; `None` if a change might be missed, so that the
+    /// files themselves must be inspected.
     pub fn generation(&self) -> Option<Generation> {
         let inotify = self.inotify.as_ref()?;
         let mut watched = self.watched();
@@ -77,8 +77,8 @@ impl Changes {
         watched.complete.then_some(Generation(watched.generation))
     }
 
-    /// Watches directories from now on, and no others. One that is not there is noticed when it
-    /// appears in another one. May hang with the file system.
+    /// Watches these directories from now on, and no others. A missing directory is noticed when it
+    /// appears in a watched one. May hang with the file system.
     pub fn watch(&self, directories: &[PathBuf]) {
         let Some(inotify) = &self.inotify else { return };
         let mut complete = true;
@@ -91,19 +91,19 @@ impl Changes {
                 Err(Errno::NOENT) if at > 0 => {}
                 Err(_) => complete = false,
             }
-            // A link leads to files that change without an event here.
+            // The target of a link can change without an event here.
             complete &= !is_reached_by_links(directory);
         }
         let mut watched = self.watched();
         for gone in watched.directories.difference(&now) {
-            // The kernel has removed that of a directory which is gone.
+            // The kernel has already removed the watch of a deleted directory.
             let _ = remove_watch(inotify, *gone);
         }
         watched.directories = now;
         watched.complete = complete;
     }
 
-    /// Notes files that were found: one with several names may change without an event.
+    /// Records the files that were found: a file with several names may change without an event.
     pub fn found<'a>(&self, mut files: impl Iterator<Item = &'a Path>) {
         if files.any(has_other_names) {
             self.watched().complete = false;
@@ -122,7 +122,7 @@ fn is_reached_by_links(directory: &Path) -> bool {
     matches!((absolute, real), (Ok(absolute), Ok(real)) if absolute != real)
 }
 
-/// Empties the kernel's list; true when something was in it. An overflow is an event, too.
+/// Empties the kernel's list; returns `true` if it had an entry. An overflow is an event, too.
 fn has_events(inotify: &OwnedFd) -> bool {
     let mut buffer = [MaybeUninit::<u8>::uninit(); BUFFER];
     let mut found = false;
@@ -131,7 +131,7 @@ fn has_events(inotify: &OwnedFd) -> bool {
             Ok(_) => found = true,
             Err(Errno::INTR) => {}
             Err(Errno::AGAIN) => return found,
-            // Unknown is changed.
+            // Without an answer, assume a change.
             Err(_) => return true,
         }
     }
@@ -172,7 +172,7 @@ mod tests {
             self.changes.watch(&[directory, self.path("nodes")]);
         }
 
-        /// Whether this work changes the generation, once.
+        /// Returns whether this work changes the generation exactly once.
         fn notices(&self, work: impl FnOnce(&Self)) -> bool {
             let before = self.changes.generation().unwrap();
             work(self);
@@ -194,7 +194,7 @@ mod tests {
             let file = fs::OpenOptions::new()
                 .append(true)
                 .open(site.path("cluster.yaml"));
-            // Still open: an editor may leave it so.
+            // The file stays open: an editor may leave it open as well.
             let mut file = file.unwrap();
             file.write_all(b"c").unwrap();
             assert!(site.notices(|_| file.write_all(b"d").unwrap()));
@@ -222,7 +222,7 @@ mod tests {
         assert!(site.notices(|site| fs::write(site.path("nodes/a.yaml"), "b").unwrap()));
         assert!(
             !site.notices(|site| fs::write(site.path("before/a.yaml"), "c").unwrap()),
-            "what was moved away counts no more"
+            "a file that was moved away no longer counts"
         );
     }
 

@@ -1,4 +1,4 @@
-//! The bundles that a cluster uses: its own, and those that node documents record.
+//! The bundles that a cluster uses: its own, and the bundles that node documents record.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -11,10 +11,10 @@ use halite_states::tree::{DirTree, MemoryTree};
 use super::bundle::InUse;
 use crate::refusal::Refusal;
 
-/// Name, time and size of every file that something was read from.
+/// Name, time and size of every file that was read.
 pub type Fingerprint = Vec<(PathBuf, Option<(SystemTime, u64)>)>;
 
-/// A bundle in use as it was read.
+/// A bundle in use with the fingerprint of its reading.
 pub(super) struct ReadBundle {
     pub(super) files: Fingerprint,
     pub(super) in_use: InUse,
@@ -23,9 +23,9 @@ pub(super) struct ReadBundle {
 
 /// One bundle, and the tree that is compiled with it.
 pub(super) struct Content {
-    /// The bundle, or why it cannot be read now.
+    /// The bundle, or the reason why it cannot be read now.
     bundle: Result<Arc<ReadBundle>, Refusal>,
-    /// Its state tree, the operator's own states mounted at `custom/`.
+    /// Its state tree, with the operator's own states mounted at `custom/`.
     pub(super) tree: DirTree,
 }
 
@@ -44,7 +44,7 @@ impl Content {
         bundle.map(|bundle| &bundle.in_use).map_err(Clone::clone)
     }
 
-    /// True when both are of the same reading. What could not be read is never the same.
+    /// Returns whether both come from the same reading. Two failed readings are never the same.
     fn is(&self, other: &Self) -> bool {
         let both = self.bundle.as_ref().ok().zip(other.bundle.as_ref().ok());
         both.is_some_and(|(one, other)| Arc::ptr_eq(one, other))
@@ -53,14 +53,14 @@ impl Content {
 
 /// The bundles of one declaration.
 pub(super) struct Contents {
-    /// The one of the cluster document.
+    /// The bundle of the cluster document.
     pub(super) cluster: Content,
-    /// Those that only node documents record.
+    /// The bundles that only node documents record.
     pub(super) others: BTreeMap<BundleVersion, Content>,
 }
 
 impl Contents {
-    /// The bundle of a version that is recorded; the cluster's where none is.
+    /// The bundle of a recorded version; without one, the cluster's bundle.
     pub(super) fn get(&self, version: Option<&BundleVersion>) -> &Content {
         let other = version.and_then(|version| self.others.get(version));
         other.unwrap_or(&self.cluster)

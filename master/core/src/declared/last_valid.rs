@@ -1,9 +1,9 @@
-//! The last valid documents on disk, for a master that starts while an operator's mistake is in the
-//! documents.
+//! The last valid documents on disk, for a master that starts while the documents contain a
+//! mistake.
 //!
-//! The file is private to root like the CAs' keys beside it: documents may have secrets. It is one
-//! of the saved files, so that a standby that takes over and a restored master have it, too. It is
-//! in a directory of its own, which a standby's feed watches.
+//! The file is private to root like the CAs' keys beside it, because documents may contain secrets.
+//! It is one of the saved files, so that a promoted standby and a restored master have it, too. It
+//! has a directory of its own, which a standby's feed watches.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -19,12 +19,12 @@ use crate::saved::LAST_VALID;
 
 /// The file in its directory.
 const FILE: &str = "documents.json";
-/// The document of the cluster, below the operator's directory.
+/// The cluster document, below the operator's directory.
 const CLUSTER: &str = "cluster.yaml";
-/// The operator's own values, below it.
+/// The operator's own values, below the operator's directory.
 const CUSTOM: &str = "custom/pillar.yaml";
 
-/// Documents by their place below the operator's directory.
+/// Documents by their path below the operator's directory.
 #[derive(Serialize, Deserialize)]
 struct Kept {
     documents: BTreeMap<String, String>,
@@ -38,7 +38,7 @@ pub struct LastValid {
 }
 
 impl LastValid {
-    /// Those of the master with these directories.
+    /// The last valid documents of the master with these directories.
     pub fn new(state_dir: &Path, config_dir: &Path) -> Self {
         Self {
             directory: state_dir.join(LAST_VALID),
@@ -46,22 +46,26 @@ impl LastValid {
         }
     }
 
-    /// Makes the directory, so that a standby's feed watches it before the first documents are in it.
+    /// Creates the directory, so that a standby's feed watches it before it contains the first
+    /// documents.
     pub fn make_directory(&self) {
         if let Err(error) = files::directory(&self.directory, 0o700) {
             let error = chain(&error);
-            tracing::warn!(error, "cannot make the place of the last valid documents");
+            tracing::warn!(
+                error,
+                "cannot create the directory of the last valid documents"
+            );
         }
     }
 
-    /// Has these documents on disk. Without room for them the master works on, and a later restart
+    /// Stores these documents on disk. If that fails, the master continues, and a later restart
     /// does without them.
     pub fn store(&self, texts: &Texts) {
         if let Err(error) = self.write(texts) {
             let error = chain(&error);
             tracing::warn!(
                 error,
-                "the valid documents are not kept for a restart with invalid ones"
+                "cannot store the valid documents for a restart with invalid ones"
             );
         }
     }
@@ -73,7 +77,7 @@ impl LastValid {
         let kept = Kept {
             documents: documents.collect(),
         };
-        // Maps of texts are JSON in any case.
+        // Maps of texts always convert to JSON.
         let content = serde_json::to_string(&kept).unwrap_or_default();
         let path = self.directory.join(FILE);
         if std::fs::read_to_string(&path).is_ok_and(|before| before == content) {
@@ -88,13 +92,14 @@ impl LastValid {
         below.map_or_else(|_| file.to_owned(), |below| below.display().to_string())
     }
 
-    /// The declaration in them; none if there are none, or none that this version can use.
+    /// The declaration of these documents; `None` if no documents are stored, or this version
+    /// cannot use them.
     pub fn declaration(&self) -> Option<Declaration> {
         let text = std::fs::read_to_string(self.directory.join(FILE)).ok()?;
         let kept: Kept = serde_json::from_str(&text).ok()?;
         let declaration = load(&self.texts(kept)?, &Context::default());
         if declaration.is_err() {
-            tracing::warn!("the kept documents are not valid for this version of the master");
+            tracing::warn!("the stored documents are not valid for this version of the master");
         }
         declaration.ok()
     }
@@ -160,7 +165,7 @@ mod tests {
         let before = stamp();
         last_valid.store(&texts);
         assert_eq!(stamp(), before, "the same documents are not written again");
-        // Moved by a restore: the place of the operator's directory is that of the reader.
+        // Moved by a restore: the reader's operator directory counts.
         let moved = LastValid::new(&state, Path::new("/elsewhere"));
         let cluster = moved.declaration().unwrap().cluster;
         assert_eq!(cluster.source.file, "/elsewhere/cluster.yaml");

@@ -1,4 +1,4 @@
-//! Removes the documents of nodes that leave the cluster.
+//! Removal of the documents of nodes that leave the cluster.
 
 use std::path::Path;
 
@@ -14,9 +14,9 @@ use crate::ca::files;
 use crate::refusal::Refusal;
 
 impl Declarations {
-    /// Removes the document of a node. With `keep`, only what Halite recorded in it is removed, and
-    /// what the operator declared stays for a host that replaces it. Answers whether anything was
-    /// there.
+    /// Removes the document of a node. With `keep`, removes only Halite's record in it; the
+    /// operator's declaration stays for a replacement host. Returns whether there was anything to
+    /// remove.
     ///
     /// # Errors
     /// The other documents need this one, in which case it stays; or it cannot be removed.

@@ -1,4 +1,4 @@
-//! The record of the host that has the master.
+//! The record of the master's host.
 
 use std::net::IpAddr;
 use std::path::Path;
@@ -15,9 +15,9 @@ use super::{Declarations, Snapshot};
 use crate::refusal::Refusal;
 
 impl Declarations {
-    /// Records that the host with one of these addresses has the master, if the documents say
-    /// another one: a standby has taken the master's place, or a bare host a backup. Answers with
-    /// its name when it is new.
+    /// Records that the host with one of these addresses runs the master, if the documents name
+    /// another host: after a promotion of a standby, or a restore of a backup on a bare host.
+    /// Returns its name if it is new.
     ///
     /// # Errors
     /// The documents cannot be read, or would not be valid with this record.
@@ -36,7 +36,7 @@ impl Declarations {
     }
 }
 
-/// The node with one of these addresses, if it is not the one that has the master by the documents.
+/// The node with one of these addresses, unless the documents already name it as the master's host.
 pub(super) fn other_master(declaration: &Declaration, own: &[IpAddr]) -> Option<String> {
     let mut nodes = declaration.nodes.values();
     let node = nodes.find(|node| {
@@ -50,7 +50,7 @@ pub(super) fn other_master(declaration: &Declaration, own: &[IpAddr]) -> Option<
 fn write_master(snapshot: &Snapshot, config_dir: &Path, name: &str) -> Result<(), Refusal> {
     let Some(mut resolved) = snapshot.declaration().cluster.resolved.clone() else {
         return Err(Refusal::conflict(
-            "cannot record the host of the master: the cluster document has no `resolved`; run ctl bootstrap",
+            "cannot record the master's host: the cluster document has no `resolved`; run ctl bootstrap",
         ));
     };
     resolved.master = Some(name.to_owned());

@@ -1,11 +1,11 @@
 //! The declared state: the operator's documents, the bundle in use and the public halves of the
 //! CAs, and from these the pillar of one minion.
 //!
-//! The files decide and may change at any time. Each job looks at all of them when it is made
-//! ([`Declarations::load`]); its messages only ask the kernel if a document has changed since
+//! The files are authoritative and may change at any time. Each new job inspects all of them
+//! ([`Declarations::load`]); its messages only ask the kernel whether a document has changed since
 //! ([`Declarations::current`]). Nothing is parsed again while name, time and size of every file
 //! stay the same. Files are read on threads of their own: the disk of a bundle may hang, and then
-//! only what needs the bundle fails.
+//! only requests that need the bundle fail.
 
 mod bundle;
 mod changes;
@@ -53,7 +53,7 @@ pub use reader::{Look, look};
 pub use roles::Stage;
 pub use slow::in_background;
 
-/// Reads the declared state and caches the last [`Snapshot`] of it.
+/// Reads the declared state and caches its last [`Snapshot`].
 pub struct Declarations {
     config_dir: PathBuf,
     reader: Reader,
@@ -69,7 +69,7 @@ impl Declarations {
         Self::with_look(app, Arc::new(look))
     }
 
-    /// As [`Declarations::new`], with another look at the documents.
+    /// Like [`Declarations::new`], with a custom inspection of the documents.
     pub fn with_look(app: &App, look: Look) -> Self {
         Self {
             config_dir: app.config.config_dir.clone(),
@@ -79,19 +79,19 @@ impl Declarations {
         }
     }
 
-    /// The present snapshot. Looks at each file: once for a job, not for each of its minions and
-    /// messages.
+    /// The current snapshot. Inspects each file, so it is called once for a job, not for each of
+    /// its minions and messages.
     ///
     /// # Errors
     /// All problems of all documents. A bundle that cannot be read, or whose disk does not answer,
-    /// is an error of the methods that need it.
+    /// is an error of the methods that need the bundle.
     pub async fn load(&self) -> Result<Arc<Snapshot>, Refusal> {
         self.reader.load().await
     }
 
-    /// The snapshot with the present documents, and with the bundle as the last
-    /// [`load`](Self::load) found it. No file is looked at while no document has changed, however
-    /// many ask.
+    /// The snapshot with the current documents, and with the bundle that the last
+    /// [`load`](Self::load) found. No file is inspected while no document has changed, however many
+    /// callers ask.
     ///
     /// # Errors
     /// All problems of all documents.
@@ -99,29 +99,31 @@ impl Declarations {
         self.reader.current().await
     }
 
-    /// The declaration in force: the present documents, or the last valid ones while these are
-    /// refused, also when the master has restarted since. It is for what must go on in spite of a
-    /// mistake: what is stored and displayed of a minion, what has begun, the other masters. What an
-    /// operator orders is refused, so that it is not done by other documents than those on disk.
+    /// The declaration in force: the current documents, or the last valid ones while the current
+    /// ones are refused, also after a restart of the master. It is for everything that must
+    /// continue in spite of a mistake: stored and displayed data of a minion, work that has
+    /// started, the other masters. An operator's orders are refused instead, so that they are never
+    /// carried out with other documents than those on disk.
     ///
     /// # Errors
-    /// All problems of all documents, when no valid ones are known.
+    /// All problems of all documents, if no valid documents are known.
     pub async fn in_force(&self) -> Result<Arc<Snapshot>, Refusal> {
         self.reader.in_force().await
     }
 
-    /// The redactor for the returns of one minion. It removes the secrets of earlier declarations,
-    /// too: a return may come after the secret was changed, or while the documents cannot be read.
+    /// The redactor for the returns of one minion. It also removes the secrets of earlier
+    /// declarations: a return may arrive after the secret was changed, or while the documents
+    /// cannot be read.
     ///
     /// # Errors
-    /// The declaration cannot be read, and no valid one is known. Nothing of the minion that may have
-    /// a secret is stored or displayed then.
+    /// The declaration cannot be read, and no valid one is known. Then no data of the minion that
+    /// may contain a secret is stored or displayed.
     pub async fn redactor(&self, minion: &MinionId) -> Result<Arc<Redactor>, Refusal> {
         let snapshot = self.reader.in_force().await.map_err(|refusal| {
             Refusal::new(
                 RefusalKind::Unavailable,
                 format!(
-                    "cannot store a return of {minion}: its secrets are not known while the declaration cannot be read: {}",
+                    "cannot store a return of {minion}: its secrets are unknown while the declaration cannot be read: {}",
                     refusal.message
                 ),
             )
@@ -129,8 +131,8 @@ impl Declarations {
         Ok(self.redactors.get(minion, &snapshot))
     }
 
-    /// Replaces the references to secrets in a value that is sent to a minion; its returns lose
-    /// these secrets from now on.
+    /// Replaces the references to secrets in a value that is sent to a minion; from now on these
+    /// secrets are removed from its returns.
     ///
     /// # Errors
     /// No declaration is in force, or the value refers to a secret that this minion may not
@@ -141,7 +143,7 @@ impl Declarations {
         snapshot.fill(minion, value)
     }
 
-    /// The number of bundles that are in memory.
+    /// The number of bundles in memory.
     #[cfg(any(test, feature = "testing"))]
     pub fn bundles_in_memory(&self) -> usize {
         self.reader.bundles_in_memory()
@@ -182,12 +184,12 @@ impl Snapshot {
     /// The facts of the cluster's bundle.
     ///
     /// # Errors
-    /// The bundle cannot be read now; for example, its disk is not mounted.
+    /// The bundle cannot be read now, for example because its disk is not mounted.
     pub fn bundle(&self) -> Result<&BundleFacts, Refusal> {
         self.in_use().map(|in_use| &in_use.facts)
     }
 
-    /// The facts of the bundle that a minion is compiled from.
+    /// The facts of the bundle from which a minion is compiled.
     ///
     /// # Errors
     /// The bundle cannot be read now.
@@ -203,23 +205,23 @@ impl Snapshot {
         self.contents.get(self.declaration().bundle_for(minion))
     }
 
-    /// The state tree that a minion is compiled from, the operator's own states mounted at
+    /// The state tree from which a minion is compiled, with the operator's own states mounted at
     /// `custom/`.
     #[must_use]
     pub fn tree(&self, minion: &MinionId) -> &DirTree {
         &self.content(minion).tree
     }
 
-    /// The pillar of one minion, with references in the place of secrets.
+    /// The pillar of one minion, with references instead of secrets.
     ///
     /// # Errors
-    /// The minion is not declared, the bundle cannot be read now, or the documents say that another host
-    /// has the master: their states would stop it here.
+    /// The minion is not declared, the bundle cannot be read now, or the documents name another
+    /// host as the master's host: their states would stop the master here.
     pub fn pillar(&self, minion: &MinionId) -> Result<Value, Refusal> {
         if let Some(host) = masters::other_master(self.declaration(), &self.own) {
             return Err(Refusal::conflict(format!(
-                "cannot compile for {minion}: the cluster document names another host of the master than {host}, where it \
-                 is; `systemctl restart halite-master` there records {host}"
+                "cannot compile for {minion}: the master runs on {host}, but the cluster document names another \
+                 host; `systemctl restart halite-master` there records {host}"
             )));
         }
         let bundle = self.bundle_for(minion)?;
@@ -227,23 +229,23 @@ impl Snapshot {
             .map_err(|error| Refusal::not_found(format!("{minion}: {}", chain(&error))))
     }
 
-    /// As [`Snapshot::pillar`]; an empty mapping for a minion that is not declared.
+    /// Like [`Snapshot::pillar`]; an empty mapping for a minion that is not declared.
     #[must_use]
     pub fn pillar_or_empty(&self, minion: &MinionId) -> Value {
         self.pillar(minion)
             .unwrap_or_else(|_| Value::Object(Map::new()))
     }
 
-    /// The digest of a file of a minion's bundle, by its path in the bundle.
+    /// The digest of a file of a minion's bundle with this path in the bundle.
     #[must_use]
     pub fn bundle_hash(&self, minion: &MinionId, path: &str) -> Option<String> {
         let in_use = self.content(minion).in_use().ok()?;
         in_use.manifest.sha256(path).map(str::to_owned)
     }
 
-    /// The path of a file of the bundle, by its digest. A job that was made from another bundle of
-    /// the site, before the present one came into use, still gets its files. May read the manifests
-    /// of other bundles, so it is not called where a disk that hangs would delay others.
+    /// The path of a bundle's file with this digest. A job that was made from another bundle of the
+    /// site, before the current one came into use, still gets its files. May read the manifests of
+    /// other bundles, so it must not be called where a hanging disk would delay others.
     #[must_use]
     pub fn bundle_file(&self, sha256: &str) -> Option<PathBuf> {
         let mut used = self
@@ -288,10 +290,10 @@ impl Snapshot {
             .filter_map(move |path| self.secret(minion, &path))
     }
 
-    /// The groups of minions in which a highstate of all of them is safe: first each host of the
-    /// bundle, of etcd or of the control plane by itself (so that never two members of a quorum
-    /// restart at once), then the Kubernetes objects, then all other hosts together. Declared nodes
-    /// that are not in `accepted` are left out.
+    /// The groups of minions for which a highstate of the whole cluster is safe: first each host
+    /// with a bundle, etcd or a control plane by itself (so that two members of a quorum never
+    /// restart at once), then the Kubernetes objects, then all other hosts together. Leaves out
+    /// declared nodes that are not in `accepted`.
     #[must_use]
     pub fn safe_order(&self, accepted: &[MinionId]) -> Vec<Vec<MinionId>> {
         let mut first: Vec<(bool, &MinionId)> = Vec::new();

@@ -1,4 +1,4 @@
-//! Writes node documents: those of new nodes, and the addresses that were chosen for a node.
+//! Writes node documents for new nodes, and the addresses that are chosen for a node.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
@@ -31,18 +31,19 @@ const FURTHER: [&str; 3] = ["labels", "taints", "custom"];
 pub struct NodeRequest {
     /// The name of the node.
     pub name: NodeName,
-    /// The address in a control-plane network; empty: chosen when the minion first connects.
+    /// The address in a control-plane network; if empty, it is chosen when the minion first
+    /// connects.
     pub address: String,
-    /// The roles; empty: worker.
+    /// The roles; if empty, worker.
     pub roles: Vec<String>,
     /// JSON mapping with `labels`, `taints` and `custom`; may be empty.
     pub further: String,
 }
 
-/// The nodes that a request of an operator names, each once.
+/// The nodes that an operator's request names, each once.
 ///
 /// # Errors
-/// A name that no node can have, a name given twice, or no name.
+/// A name is invalid or given twice, or there is no name.
 pub fn requested(request: &v1::AddNodeRequest) -> Result<Vec<NodeRequest>, Refusal> {
     let mut nodes: Vec<NodeRequest> = Vec::new();
     for node in &request.nodes {
@@ -69,15 +70,16 @@ pub fn requested(request: &v1::AddNodeRequest) -> Result<Vec<NodeRequest>, Refus
 
 impl Declarations {
     /// Declares nodes: validates the whole declaration with all of them, then writes their
-    /// documents. The same request may be repeated, also after it was interrupted between two
-    /// documents; a different one for a declared name is refused.
+    /// documents. The same request may be repeated, also after an interruption between two
+    /// documents; a different request for a declared name is refused.
     ///
     /// # Errors
-    /// All problems of the request, in which case nothing is written; or a file cannot be written.
+    /// All problems of the request, in which case nothing is written; or a file that cannot be
+    /// written.
     pub async fn add_nodes(&self, requests: &[NodeRequest]) -> Result<(), Refusal> {
         let _one_at_a_time = self.writing.lock().await;
         let snapshot = self.load().await?;
-        // Without a bundle no host can become a node, not even a declared one.
+        // Without a bundle no host can become a node, even a declared one.
         snapshot.bundle()?;
         let (mut new, mut refused) = (Vec::new(), Vec::new());
         for request in requests {
@@ -90,7 +92,7 @@ impl Declarations {
             declared.resolved = None;
             if declared != node {
                 refused.push(format!(
-                    "{} already declares the node {}, with other values; edit that file, or choose another name",
+                    "{} already declares the node {}, with different values; edit that file, or choose another name",
                     there.source.file, request.name
                 ));
             }
@@ -107,11 +109,11 @@ impl Declarations {
 
     /// Chooses the addresses of a node from the grains of its host and records them in its
     /// document, with its priority if it competes for the virtual address. `peer` is the address
-    /// that the host's connection comes from. Does nothing for a node that has all of it already,
-    /// or that is not declared.
+    /// from which the host's connection comes. Does nothing for a node that already has all of
+    /// this, or that is not declared.
     ///
-    /// The host says what its addresses are, so the whole declaration is validated with them before
-    /// anything is written: one host must not make it unreadable for all.
+    /// The host reports its addresses itself, so the whole declaration is validated with them
+    /// before anything is written: one host must not make it unreadable for all.
     ///
     /// # Errors
     /// The host has no suitable address, the address does not fit the declaration, or the document
@@ -122,7 +124,7 @@ impl Declarations {
         grains: &Value,
         peer: Option<IpAddr>,
     ) -> Result<(), Refusal> {
-        // A node that had its record has it still: most hosts connect without reading any file.
+        // A recorded node stays recorded, so most hosts connect without any file being read.
         let newest = self.reader.newest();
         if newest.is_some_and(|newest| is_recorded(&newest, name) == Some(true)) {
             return Ok(());
@@ -140,7 +142,8 @@ impl Declarations {
         in_background(move || resolve_node(&snapshot, &config_dir, &name, &host, peer)).await
     }
 
-    /// Records the etcd member of a node that joins running ones, before its first start.
+    /// Records the etcd member of a node that joins a running cluster, before the member's first
+    /// start.
     ///
     /// # Errors
     /// The node is not declared or has no addresses yet, or its document cannot be written.
@@ -150,8 +153,8 @@ impl Declarations {
         in_background(move || record_member(&snapshot, &name, &member)).await
     }
 
-    /// Records that the control plane of a node runs, where no member of etcd on it says so; or, of a
-    /// node without a control plane, that its member of etcd has its vote.
+    /// Records that the control plane of a node runs, for a node without an etcd member that shows
+    /// it; or, for a node without a control plane, that its etcd member has its vote.
     ///
     /// # Errors
     /// The node is not declared or has no addresses yet, or its document cannot be written.
@@ -213,8 +216,8 @@ fn write_record(
     }
 }
 
-/// Whether a node's addresses are recorded, and its priority where it competes for the virtual
-/// address; none for one that is not declared.
+/// Returns whether a node's addresses are recorded, and its priority if it competes for the virtual
+/// address; `None` if the node is not declared.
 fn is_recorded(snapshot: &Snapshot, name: &str) -> Option<bool> {
     let declaration = snapshot.declaration();
     let resolved = declaration.nodes.get(name)?.resolved.as_ref();
@@ -248,7 +251,7 @@ fn resolve_node(
         Texts::from_dir(config_dir).map_err(|problems| Refusal::from_problems(&problems))?;
     match texts.nodes.iter_mut().find(|text| text.file == *file) {
         Some(document) => document.text.clone_from(&text),
-        // It was removed or renamed a moment ago: the next hello finds what is there then.
+        // The node was removed or renamed a moment ago: the next hello uses the new documents.
         None => return Ok(()),
     }
     load(&texts, &Context::default()).map_err(|problems| Refusal::from_problems(&problems))?;
@@ -260,7 +263,7 @@ fn resolve_node(
 fn node_file(config_dir: &Path, name: &NodeName) -> Result<PathBuf, Refusal> {
     let directory = config_dir.join("nodes");
     std::fs::create_dir_all(&directory).map_err(|error| {
-        Refusal::internal(format!("cannot make {}: {error}", directory.display()))
+        Refusal::internal(format!("cannot create {}: {error}", directory.display()))
     })?;
     Ok(directory.join(format!("{name}.yaml")))
 }
@@ -279,7 +282,7 @@ fn document(request: &NodeRequest) -> Result<Node, Refusal> {
         Role::named(text).ok_or_else(|| {
             let known: Vec<&str> = Role::ALL.iter().map(|role| role.as_str()).collect();
             Refusal::invalid(format!(
-                "there is no role {text:?}; there are {}",
+                "unknown role {text:?}; the roles are {}",
                 known.join(", ")
             ))
         })
@@ -325,7 +328,7 @@ fn further(text: &str) -> Result<Map<String, Value>, Refusal> {
     match value {
         Ok(Value::Object(fields)) => {
             match fields.keys().find(|key| !FURTHER.contains(&key.as_str())) {
-                Some(key) => Err(bad(&format!("`{key}` is not one of them"))),
+                Some(key) => Err(bad(&format!("`{key}` is unknown"))),
                 None => Ok(fields),
             }
         }

@@ -1,4 +1,4 @@
-//! Reads documents and bundle.
+//! Reads the documents and the bundle.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -24,10 +24,10 @@ use crate::ca;
 use crate::ca::Cas;
 use crate::refusal::{Refusal, RefusalKind};
 
-/// A look at each of the documents in a directory.
+/// A function that inspects each of the documents in a directory.
 pub type Look = Arc<dyn Fn(&Path) -> Fingerprint + Send + Sync>;
 
-/// The operator's documents as they were read.
+/// The operator's documents after parsing.
 pub(super) struct Documents {
     pub(super) declaration: Declaration,
 }
@@ -38,40 +38,40 @@ struct Reading {
     files: Fingerprint,
     as_of: Option<Generation>,
     outcome: Result<Arc<Documents>, Refusal>,
-    /// False for files that could not be read: that may end without a change of any file.
+    /// `false` if files could not be read: that may end without a change of any file.
     is_whole: bool,
 }
 
 /// The readings of one bundle.
 type Readings = Arc<Slow<(), Result<Arc<ReadBundle>, Refusal>>>;
 
-/// The last snapshot, and the moments of which it is known to be true.
+/// The last snapshot, and the generations for which it is known to be valid.
 #[derive(Default)]
 struct Newest {
     snapshot: Option<Arc<Snapshot>>,
-    /// The generation whose documents it has.
+    /// The generation of the snapshot's documents.
     has: Option<Generation>,
-    /// The generation whose documents were read last, even if they were refused.
+    /// The generation of the documents that were read last, even if they were refused.
     tried: Option<Generation>,
-    /// The refusal of these documents, when nothing is known to take their place.
+    /// The refusal of these documents, if no valid documents are known.
     refused: Option<Refusal>,
 }
 
-/// Reads the files when they have changed.
+/// Reads the files after each change.
 pub(super) struct Reader {
     config_dir: PathBuf,
     look: Look,
     changes: Arc<Changes>,
     bundles: Bundles,
-    /// The bundle of a cluster whose document records none.
+    /// The bundle of a cluster whose document does not record one.
     configured: Option<PathBuf>,
     /// The addresses of this master.
     own: Vec<IpAddr>,
     cas: Arc<Cas>,
     last_valid: LastValid,
     documents: Slow<(), Reading>,
-    /// By directory. Those that are not in use any more are dropped with the next look at all
-    /// files: a bundle takes megabytes.
+    /// The readings by directory. Unused ones are dropped at the next inspection of all files,
+    /// because a bundle takes megabytes.
     read: Mutex<BTreeMap<PathBuf, Readings>>,
     newest: Mutex<Newest>,
 }
@@ -95,17 +95,17 @@ impl Reader {
         }
     }
 
-    /// The last snapshot that was read, whatever the files contain now.
+    /// The last snapshot, whatever the files contain now.
     pub(super) fn newest(&self) -> Option<Arc<Snapshot>> {
         self.kept().snapshot.clone()
     }
 
     fn kept(&self) -> MutexGuard<'_, Newest> {
-        // Nothing panics while holding the lock.
+        // No code panics while it holds the lock.
         self.newest.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The present snapshot. Looks at each file.
+    /// The current snapshot. Inspects each file.
     ///
     /// # Errors
     /// All problems of all documents.
@@ -115,8 +115,8 @@ impl Reader {
         Ok(self.keep(documents, contents, as_of))
     }
 
-    /// The snapshot with the present documents, and with the bundle as it was when it was last
-    /// looked at. Costs one question to the kernel while no document has changed.
+    /// The snapshot with the current documents, and with the bundle that the last inspection found.
+    /// Costs one query to the kernel while no document has changed.
     ///
     /// # Errors
     /// All problems of all documents.
@@ -138,12 +138,12 @@ impl Reader {
         Ok(self.keep(documents, contents, as_of))
     }
 
-    /// The declaration in force: as [`Reader::current`], and while documents are refused, the last
-    /// valid ones, also those of before the master started. The documents are not read again until
+    /// The declaration in force: like [`Reader::current`], but while the documents are refused, the
+    /// last valid ones, even from before the master's start. The documents are not read again until
     /// one of them changes.
     ///
     /// # Errors
-    /// All problems of all documents, and no valid ones are known.
+    /// All problems of all documents, if no valid documents are known.
     pub(super) async fn in_force(&self) -> Result<Arc<Snapshot>, Refusal> {
         let now = self.changes.generation();
         {
@@ -165,8 +165,8 @@ impl Reader {
         }
     }
 
-    /// The snapshot of the documents that were valid before the master started, in the place of
-    /// those that were refused.
+    /// Returns the snapshot of the documents that were valid before the master's start, instead of
+    /// the refused documents.
     async fn take_last_valid(&self, refusal: Refusal) -> Result<Arc<Snapshot>, Refusal> {
         let last_valid = self.last_valid.clone();
         let kept = in_background(move || Ok(last_valid.declaration())).await?;
@@ -192,7 +192,7 @@ impl Reader {
         newest.snapshot.clone().filter(|_| wanted)
     }
 
-    /// Keeps what was read as the newest snapshot.
+    /// Stores a reading as the newest snapshot.
     fn keep(
         &self,
         documents: Arc<Documents>,
@@ -224,20 +224,21 @@ impl Reader {
         })
     }
 
-    /// A snapshot of another declaration than the one on disk, with the bundles that it uses.
+    /// Builds the snapshot of a declaration that is not on disk, with the bundles that it uses.
     pub(super) async fn of(&self, declaration: Declaration) -> Arc<Snapshot> {
         let contents = self.contents(&declaration).await;
         self.snapshot(Arc::new(Documents { declaration }), contents)
     }
 
-    /// The documents, and a generation that they are not older than.
+    /// The documents, and a generation that is not newer than them.
     async fn read_documents(&self) -> Result<(Arc<Documents>, Option<Generation>), Refusal> {
-        // Before the look at the files: what changes from now on is of a later one.
+        // Query this before inspecting the files, so that later changes belong to a later
+        // generation.
         let as_of = self.changes.generation();
         {
             let mut newest = self.kept();
             if newest.tried != as_of {
-                // The refusal of other documents.
+                // This refusal belongs to other documents.
                 newest.refused = None;
             }
             newest.tried = as_of;
@@ -253,8 +254,8 @@ impl Reader {
             changes.watch(&directories(&directory));
             let files = look(&directory);
             changes.found(files.iter().map(|(path, _)| path.as_path()));
-            // Time and size are those of before, too, when a file is written twice in one tick of
-            // the kernel's clock.
+            // If a file is written twice in one tick of the kernel's clock, time and size can stay
+            // the same.
             let same = |read: &Reading| {
                 read.is_whole && read.files == files && (as_of.is_none() || read.as_of == as_of)
             };
@@ -282,7 +283,7 @@ impl Reader {
         self.documents.read((), read, hung).await?.outcome
     }
 
-    /// The bundles of the present documents. What is no more in use is dropped.
+    /// The bundles of the current documents. Unused bundles are dropped.
     async fn in_use(&self, declaration: &Declaration) -> Contents {
         let contents = self.contents(declaration).await;
         let used: BTreeSet<PathBuf> = (declaration.bundles_in_use().into_iter())
@@ -323,16 +324,16 @@ impl Reader {
         bundle::directory(&declaration.cluster, &self.bundles, configured)
     }
 
-    /// One of the site's bundles.
+    /// A bundle of the site.
     ///
     /// # Errors
-    /// It is missing or damaged, or its disk does not answer.
+    /// The bundle is missing or damaged, or its disk does not answer.
     pub(super) async fn bundle(&self, version: &BundleVersion) -> Result<Arc<ReadBundle>, Refusal> {
         self.read_bundle(self.bundles.path(version)).await
     }
 
     fn readings(&self) -> MutexGuard<'_, BTreeMap<PathBuf, Readings>> {
-        // Nothing panics while holding the lock.
+        // No code panics while it holds the lock.
         self.read.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -344,7 +345,7 @@ impl Reader {
             let mut manifests = bundles.manifests();
             manifests.extend(configured.map(|bundle| bundle.join(FILE)));
             let files = fingerprint(manifests);
-            // One that could not be read may return without a change of any file.
+            // An unreadable bundle may become readable without a change of any file.
             if let Some(Ok(before)) = before
                 && before.files == files
             {
@@ -371,13 +372,13 @@ fn does_not_answer(what: &str, place: &Path) -> Refusal {
     ))
 }
 
-/// The directories of the documents, the one with the others in it first.
+/// The directories of the documents; the first one contains the others.
 fn directories(directory: &Path) -> [PathBuf; 3] {
     let below = |name| directory.join(name);
     [directory.to_owned(), below("nodes"), below("custom")]
 }
 
-/// Looks at each of the documents in a directory.
+/// Inspects each of the documents in a directory.
 pub fn look(directory: &Path) -> Fingerprint {
     let mut files = vec![
         directory.join("cluster.yaml"),

@@ -1,4 +1,4 @@
-//! The redactors of minions' returns, which outlive the declaration that they were made from.
+//! The redactors of minions' returns, which outlive the declarations from which they were made.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -10,20 +10,20 @@ use crate::redact::Redactor;
 
 /// One minion's redactor.
 struct Known {
-    /// The newest snapshot whose secrets it has.
+    /// The newest snapshot whose secrets it contains.
     newest: Weak<Snapshot>,
     secrets: BTreeSet<String>,
     redactor: Arc<Redactor>,
 }
 
-/// For each minion a redactor for all secrets that it could have had since the master started.
+/// Redactors by minion, for all secrets that each minion could have had since the master's start.
 #[derive(Default)]
 pub(super) struct Redactors(Mutex<BTreeMap<MinionId, Known>>);
 
 impl Redactors {
-    /// The redactor of a minion, with the secrets of a snapshot and of earlier ones.
+    /// The redactor of a minion, with the secrets of this snapshot and of earlier ones.
     pub(super) fn get(&self, minion: &MinionId, snapshot: &Arc<Snapshot>) -> Arc<Redactor> {
-        // Nothing panics while holding the lock.
+        // No code panics while it holds the lock.
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let known = known.entry(minion.clone()).or_insert_with(|| Known {
             newest: Weak::new(),

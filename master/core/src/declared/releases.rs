@@ -1,5 +1,5 @@
-//! The bundle of each host: a minion compiled from another bundle than the recorded one, and the
-//! record that it has it.
+//! The bundle of each host: compiles a minion from another bundle than the recorded one, and
+//! records the change.
 
 use std::cmp::Ordering;
 use std::os::unix::fs::PermissionsExt as _;
@@ -24,11 +24,11 @@ use crate::ca::files;
 use crate::refusal::Refusal;
 
 impl Declarations {
-    /// The present snapshot, in which one minion has another bundle of the site already.
+    /// The current snapshot, but with another bundle of the site for one minion.
     ///
     /// # Errors
-    /// All problems of all documents, the bundle cannot be read, or the cluster cannot be upgraded
-    /// to it.
+    /// All problems of all documents; or the bundle cannot be read, or the cluster cannot be
+    /// upgraded to it.
     pub async fn with_bundle(
         &self,
         minion: &MinionId,
@@ -44,7 +44,7 @@ impl Declarations {
     /// The release of a bundle to which the cluster can be upgraded.
     ///
     /// # Errors
-    /// The bundle cannot be read, or the reasons why the cluster cannot be upgraded to it.
+    /// The bundle cannot be read, or the cluster cannot be upgraded to it.
     pub async fn allowed(
         &self,
         snapshot: &Snapshot,
@@ -55,7 +55,7 @@ impl Declarations {
     }
 
     /// Records that a minion has a bundle. For `master`, the cluster document records it as the one
-    /// in use, and each host stays with the bundle that it has.
+    /// in use, and each host keeps the bundle that it has.
     ///
     /// # Errors
     /// The bundle or a document cannot be read, or a document cannot be written.
@@ -92,7 +92,7 @@ fn allowed(declaration: &Declaration, from: &InUse, to: &InUse) -> Result<Releas
     };
     if declaration.cluster_release().is_none() {
         return refuse(
-            "the cluster document records no bundle; `ctl bundle use` records the one that the hosts have"
+            "the cluster document records no bundle; `ctl bundle use` records the hosts' current one"
                 .to_owned(),
         );
     }
@@ -105,14 +105,14 @@ fn allowed(declaration: &Declaration, from: &InUse, to: &InUse) -> Result<Releas
     let (has, gets) = (minor(newest), minor(&release.kubernetes));
     if has != gets {
         return refuse(format!(
-            "it has Kubernetes {}, and this cluster {newest}; this version of Halite upgrades within {has}, to a newer patch \
+            "it has Kubernetes {}, and this cluster has {newest}; this version of Halite upgrades within {has}, to a newer patch \
              release",
             release.kubernetes
         ));
     }
     if order(&release.kubernetes, newest) == Ordering::Less {
         return refuse(format!(
-            "its Kubernetes {} is older than {newest}, which this cluster has; Kubernetes does not go back",
+            "its Kubernetes {} is older than {newest}, which this cluster has; Kubernetes cannot be downgraded",
             release.kubernetes
         ));
     }
@@ -126,7 +126,7 @@ fn allowed(declaration: &Declaration, from: &InUse, to: &InUse) -> Result<Releas
     let declared = &declaration.cluster.kubernetes.version;
     if !to.facts.satisfies(declared) {
         return refuse(format!(
-            "the cluster document declares kubernetes.version {declared}, and it has {}; declare {gets}, which allows each of \
+            "the cluster document declares kubernetes.version {declared}, and the bundle has {}; declare {gets}, which allows each of \
              its patch releases",
             release.kubernetes
         ));
@@ -149,9 +149,9 @@ fn allowed(declaration: &Declaration, from: &InUse, to: &InUse) -> Result<Releas
     }
 }
 
-/// Writes the documents that change when a minion gets a release. A host has at any moment what the
-/// documents say: hosts that stay behind are recorded before the cluster moves on, and a record
-/// that says no more than the cluster's goes last.
+/// Writes the documents that change when a minion gets a release. At any moment the documents match
+/// the hosts: hosts that stay behind are recorded before the cluster moves on, and records that
+/// only repeat the cluster's are written last.
 fn write_release(config_dir: &Path, minion: &MinionId, release: &Release) -> Result<(), Refusal> {
     let refused = |problems: Vec<Problem>| Refusal::from_problems(&problems);
     let mut texts = Texts::from_dir(config_dir).map_err(refused)?;

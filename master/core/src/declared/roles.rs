@@ -15,21 +15,22 @@ use super::slow::in_background;
 use super::{Declarations, Snapshot};
 use crate::refusal::Refusal;
 
-/// The state in which a host is when its roles change.
+/// The progress of a host whose roles change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stage {
-    /// Nothing has left the host yet: its document says what it has.
+    /// Before: the host still has everything that its document declares.
     Before,
-    /// Its member of etcd and its control plane have left, as far as it does not keep them.
+    /// After its etcd member and its control plane have left, unless it keeps them.
     Left,
 }
 
 impl Declarations {
-    /// Gives a host other roles in its document; answers whether that changed something.
+    /// Gives a host other roles in its document; returns whether this changed anything.
     ///
     /// # Errors
-    /// There is no such node, a role cannot be given or taken from a host that stays, the
-    /// declaration would not be valid, or the document cannot be written. Then it is as before.
+    /// No node has this name, a role cannot be given to or taken from a host that stays, the
+    /// declaration would not be valid, or the document cannot be written. Then the document is
+    /// unchanged.
     pub async fn set_roles(
         &self,
         name: &str,
@@ -42,11 +43,11 @@ impl Declarations {
         in_background(move || set_roles(&snapshot, &config_dir, &name, &roles, stage)).await
     }
 
-    /// Validates other roles of a host, as they will be written when it has taken and left what they
-    /// need. Answers with the warnings that the declaration has then and does not have now.
+    /// Validates other roles of a host, in the form in which they are written at the end of the
+    /// change. Returns the warnings that only the new declaration has.
     ///
     /// # Errors
-    /// As for [`Declarations::set_roles`]; nothing is written.
+    /// The same as for [`Declarations::set_roles`]; nothing is written.
     pub async fn allow_roles(&self, name: &str, roles: &[Role]) -> Result<Vec<String>, Refusal> {
         let (snapshot, name, roles) = (self.load().await?, name.to_owned(), roles.to_vec());
         let config_dir = self.config_dir().to_owned();
@@ -69,7 +70,7 @@ impl Declarations {
 struct Planned {
     file: PathBuf,
     text: String,
-    /// The declaration with it.
+    /// The declaration with this document.
     after: Declaration,
 }
 
@@ -88,7 +89,7 @@ fn set_roles(
     Ok(true)
 }
 
-/// The document with these roles, validated with all others; none when it has them.
+/// The document with these roles, validated with all others; `None` if it already has them.
 fn planned(
     snapshot: &Snapshot,
     config_dir: &Path,
@@ -99,7 +100,7 @@ fn planned(
     let declaration = snapshot.declaration();
     let Some(node) = declaration.nodes.get(name) else {
         return Err(Refusal::not_found(format!(
-            "there is no node {name}; `ctl status` shows them"
+            "there is no node {name}; `ctl status` shows all nodes"
         )));
     };
     let same = |role: &Role| roles.contains(role) == node.has(*role);
@@ -128,7 +129,8 @@ fn planned(
         load(&texts, &context).map_err(refused)
     };
     let mut after = put(&text)?;
-    // Recorded with the role: the priorities of the others do not depend on the order of hosts.
+    // Recorded together with the role, so that the other hosts' priorities do not depend on the
+    // order.
     if let Some(with_priority) = resolve::priority(&after, name).map_err(invalid)? {
         after = put(&with_priority)?;
         text = with_priority;
@@ -151,26 +153,26 @@ fn refusals(node: &Node, roles: &[Role], stage: Stage, placement: Placement) -> 
     let parts = [
         (
             node.is_member() && loses(member),
-            "its member of etcd is there still",
+            "its etcd member still exists",
         ),
         (
             node.serves_api() && loses(plane),
-            "its control plane is there still",
+            "its control plane still exists",
         ),
     ];
     let there = parts.iter().filter(|(there, _)| *there);
     let there: Vec<&str> = there.map(|(_, part)| *part).collect();
     if !there.is_empty() && stage == Stage::Before {
         reasons.push(format!(
-            "{}: `ctl node roles` takes from a host first what it loses",
+            "{}: `ctl node roles` removes the parts of a lost role first",
             there.join(" and ")
         ));
     }
     let keeps_one = roles.contains(&plane) || roles.contains(&member);
-    // Of an external etcd no host is a member; elsewhere an API server uses all members.
+    // With an external etcd no host is a member; otherwise an API server uses all members.
     if !there.is_empty() && keeps_one && placement == Placement::Stacked {
         reasons.push(
-            "with `etcd.placement: stacked` the API server of a host uses the member of etcd beside it, so control-plane and \
+            "with `etcd.placement: stacked` the API server of a host uses that host's etcd member, so control-plane and \
              etcd leave a host together: leave out both, or neither"
                 .to_owned(),
         );
@@ -178,7 +180,7 @@ fn refusals(node: &Node, roles: &[Role], stage: Stage, placement: Placement) -> 
     let after = Node::new(&node.metadata.name, node.address, roles);
     if node.runs_containers() && !after.runs_containers() {
         reasons.push(
-            "it would be no Kubernetes node any more: `ctl node remove`, then `ctl node add` with the roles that it is to have"
+            "it would no longer be a Kubernetes node; run `ctl node remove`, then `ctl node add` with the new roles"
                 .to_owned(),
         );
     }
@@ -200,7 +202,7 @@ mod tests {
             (&[Worker][..], &[Worker, Infra][..]),
             (&[Worker, Infra], &[Infra]),
             (&[Worker], &[ControlPlane, Etcd]),
-            // Declared, and not a member yet.
+            // A declared host that is not a member yet.
             (&[Worker, ControlPlane, Etcd], &[Worker]),
             (&[Worker, Registry], &[Worker]),
             (&[Registry], &[Registry, Worker]),
@@ -209,17 +211,17 @@ mod tests {
         }
         let first = [Bootstrap, Registry, Etcd, ControlPlane];
         assert!(of(&first, &[Registry, Etcd, ControlPlane]).contains("keeps it"));
-        // Of an external etcd no host is a member.
+        // With an external etcd no host is a member.
         let alone = [Bootstrap, Registry, ControlPlane];
-        assert!(of(&alone, &[Bootstrap, Registry, Worker]).contains("there still"));
+        assert!(of(&alone, &[Bootstrap, Registry, Worker]).contains("still exists"));
         assert!(of(&[Worker], &[Worker, Bootstrap]).contains("only the first host"));
-        assert!(of(&first, &[Bootstrap, Registry, Worker]).contains("there still"));
+        assert!(of(&first, &[Bootstrap, Registry, Worker]).contains("still exists"));
         let left = |after: &[Role], placement: Placement| {
             let node = Node::new("a", None, &first);
             refusals(&node, after, Stage::Left, placement).join("\n")
         };
         assert_eq!(left(&[Bootstrap, Registry, Worker], Placement::Stacked), "");
-        // Neither of the two leaves alone, but where an API server uses all members.
+        // Neither of the two can leave alone, except where an API server uses all members.
         for after in [
             &[Bootstrap, Registry, ControlPlane][..],
             &[Bootstrap, Registry, Etcd, Worker],
@@ -235,7 +237,7 @@ mod tests {
             Placement::Dedicated,
         );
         assert_eq!(alone.len(), 1, "{alone:?}");
-        assert!(alone[0].starts_with("its member of etcd is there still"));
-        assert!(of(&[Worker, Registry], &[Registry]).contains("no Kubernetes node any more"));
+        assert!(alone[0].starts_with("its etcd member still exists"));
+        assert!(of(&[Worker, Registry], &[Registry]).contains("no longer be a Kubernetes node"));
     }
 }

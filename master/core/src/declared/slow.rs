@@ -1,5 +1,4 @@
-//! Reading of files whose file system may hang: on threads of their own, and with an end to the
-//! wait.
+//! Reads files whose file system may hang, on threads of their own and with a timeout.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,15 +9,15 @@ use tokio::time::Instant;
 
 use crate::refusal::Refusal;
 
-/// Longest wait for a file system.
+/// The timeout of a file system.
 pub(super) const LIMIT: Duration = Duration::from_secs(5);
 
-/// Something that is read again and again. One reading is under way at a time, so that a file system
-/// that hangs takes one thread; those who asked before it began share its result.
+/// A value that is read repeatedly. At most one reading is under way, so that a hanging file system
+/// blocks one thread; all callers that asked before the reading started share its result.
 pub(super) struct Slow<K, T> {
     limit: Duration,
     last: Arc<Mutex<Option<Reading<K, T>>>>,
-    /// True since a reading did not end in time, until it ends.
+    /// `true` from the timeout of a reading until that reading ends.
     hung: Arc<AtomicBool>,
 }
 
@@ -43,10 +42,10 @@ where
     K: PartialEq + Send + 'static,
     T: Clone + Send + 'static,
 {
-    /// Reads what `key` names. `read` gets the result of the last reading with this key.
+    /// Reads the value of `key`. `read` gets the result of the last reading with this key.
     ///
     /// # Errors
-    /// `hung`, when the file system does not answer.
+    /// `hung`, if the file system does not answer.
     pub(super) async fn read(
         &self,
         key: K,
@@ -89,10 +88,10 @@ where
     }
 }
 
-/// Does work that blocks on a thread where it delays no stream.
+/// Runs blocking work on a thread where it does not delay any stream.
 ///
 /// # Errors
-/// Those of the work.
+/// The errors of the work.
 pub async fn in_background<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Refusal> + Send + 'static,
 ) -> Result<T, Refusal> {
@@ -159,12 +158,16 @@ mod tests {
             }
         });
         let mut all = pin!(futures_util::future::join_all(all));
-        // The first reading lasts until all have asked, however slow this thread is.
+        // The first reading lasts until all callers have asked, however slow this thread is.
         assert!(all.as_mut().now_or_never().is_none());
         have_asked.store(true, Ordering::SeqCst);
         all.await;
         assert!(readings.load(Ordering::SeqCst) <= 2);
         let other = slow.read("b", |before| u32::from(before.is_some()), hung);
-        assert_eq!(other.await.unwrap(), 0, "what another key named is no base");
+        assert_eq!(
+            other.await.unwrap(),
+            0,
+            "the value of another key is not reused"
+        );
     }
 }

@@ -1,5 +1,6 @@
 //! The budget of audit lines about refused strangers: every host that reaches the port can cause
-//! them, and must not fill the disk. What is over the budget is counted, and summarised in one line.
+//! them, and must not fill the disk. Refusals over the budget are counted and summarised in one
+//! line.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -8,11 +9,11 @@ use halite_store::Millis;
 
 /// The length of a period.
 const PERIOD: Millis = 60_000;
-/// Lines of one period, in all.
+/// Total lines of one period.
 const TOTAL: u32 = 120;
-/// Lines of one period about one address.
+/// Lines of one period for one address.
 const EACH: u32 = 30;
-/// Addresses that are counted by themselves; further ones are counted together.
+/// Addresses that are counted separately; further ones are counted together.
 const ADDRESSES: usize = 1024;
 /// Addresses that a summary names.
 const NAMED: usize = 3;
@@ -30,12 +31,12 @@ struct State {
     counts: BTreeMap<String, Count>,
 }
 
-/// The budget, with its present period.
+/// The budget, with its current period.
 #[derive(Debug, Default)]
 pub(super) struct Budget(Mutex<State>);
 
 impl Budget {
-    /// Takes one line about a source; false when its budget or that of all is used up.
+    /// Takes one line for a source; returns `false` if its own or the total budget is used up.
     pub(super) fn take(&self, source: &str, now: Millis) -> bool {
         let mut state = self.state();
         let all = state.written >= TOTAL;
@@ -54,7 +55,7 @@ impl Budget {
         true
     }
 
-    /// Whether the budget of a source is used up.
+    /// Returns whether the budget of a source is used up.
     pub(super) fn is_used_up(&self, source: &str) -> bool {
         let state = self.state();
         state
@@ -63,7 +64,7 @@ impl Budget {
             .is_some_and(|count| count.written >= EACH)
     }
 
-    /// Ends the period when its time is over; answers with the summary of what was not written.
+    /// Ends the period after its time; returns the summary of the lines that were not written.
     pub(super) fn summary(&self, now: Millis) -> Option<String> {
         let mut state = self.state();
         // A clock that was set back must not keep the budget used up.
@@ -95,7 +96,7 @@ impl Budget {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // Nothing panics while holding the lock.
+        // No code panics while it holds the lock.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,7 +1,7 @@
 //! The time for which a standby may delay the master's commits: a rolling budget over all its streams.
 //!
-//! A commit waits for each standby that follows. One that stores each change just within the limit of a
-//! round would slow the master for as long as it lives, and no round alone shows that.
+//! A commit waits for each standby that follows. A standby that stores each change just within the
+//! limit of a round would slow the master down permanently, although no single round shows it.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -12,18 +12,18 @@ use tokio::time::Instant;
 #[derive(Debug)]
 pub struct Budget {
     limits: Limits,
-    /// The slow rounds of the window, by their ends.
+    /// The slow rounds of the window, by end time.
     spent: VecDeque<(Instant, Duration)>,
 }
 
 /// The limits of a budget.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// A round that takes less is free.
+    /// The duration below which a round is free.
     pub free: Duration,
-    /// The time of all slow rounds in the window.
+    /// The total of all slow rounds in the window.
     pub most: Duration,
-    /// The window.
+    /// The length of the window.
     pub window: Duration,
 }
 
@@ -37,7 +37,7 @@ impl Default for Budget {
     }
 }
 
-/// A budget that is spent.
+/// The error of a standby that has used up its budget.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(
     "it took {} s of the last {} s to store changes, and each answer of the master waited for it: its disk or its network is \
@@ -47,12 +47,12 @@ impl Default for Budget {
 pub struct Overspent {
     spent: Duration,
     window: Duration,
-    /// The time until it is below its limit.
+    /// The time until the budget is below its limit again.
     pub again: Duration,
 }
 
 impl Budget {
-    /// A budget of which nothing is spent.
+    /// Creates an unused budget.
     #[must_use]
     pub fn new(limits: Limits) -> Self {
         Self {
@@ -69,10 +69,10 @@ impl Budget {
         }
     }
 
-    /// Refuses a standby that has spent its budget.
+    /// Refuses a standby that has used up its budget.
     ///
     /// # Errors
-    /// It has: the error says until when.
+    /// The budget is used up; the error contains the time until it is available again.
     pub fn check(&mut self, now: Instant) -> Result<(), Overspent> {
         let Limits { most, window, .. } = self.limits;
         let age = |at: Instant| now.saturating_duration_since(at);

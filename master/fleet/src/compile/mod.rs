@@ -1,5 +1,5 @@
-//! Compiling for one minion: its view of the pillar, its grains, and the bundle's state tree with
-//! the operator's own states mounted at `custom/`.
+//! Compilation for one minion from its view of the pillar, its grains, and the bundle's state tree
+//! with the operator's own states mounted at `custom/`.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -19,19 +19,19 @@ use serde_json::Value;
 pub enum Wanted {
     /// Everything that `top.sls` assigns.
     Highstate,
-    /// The part of that which renews certificates and loads them.
+    /// The part of the highstate that renews certificates and loads them.
     Certificates,
-    /// These SLS, named by an operator or an own orchestration.
+    /// These SLS, named by an operator or a site's own orchestration.
     Sls(Vec<String>),
-    /// These SLS, named by a step of a shipped orchestration, or only to be shown.
+    /// These SLS, named by a step of a shipped orchestration, or for display only.
     Step(Vec<String>),
 }
 
-/// Compiles for one minion. A state that belongs to another place (a host's state for the target
-/// `master`, a Kubernetes object for a host) is refused here, before anything is sent.
+/// Compiles for one minion. A state that belongs elsewhere (a host's state for the target `master`,
+/// a Kubernetes object for a host) is refused here, before anything is sent.
 ///
 /// # Errors
-/// All problems that were found, each with file and line.
+/// All problems, each with file and line.
 pub fn compile(
     snapshot: &Snapshot,
     minion: &MinionId,
@@ -47,10 +47,10 @@ pub fn compile(
     with_pillar(snapshot, minion, &pillar, grains, wanted, place)
 }
 
-/// As [`compile`], with a given pillar, for a given place.
+/// Like [`compile`], with a given pillar, for a given place.
 ///
 /// # Errors
-/// As [`compile`].
+/// The same as for [`compile`].
 pub fn with_pillar(
     snapshot: &Snapshot,
     minion: &MinionId,
@@ -97,7 +97,7 @@ pub fn with_pillar(
     })
 }
 
-/// The part of a compiled highstate that renews certificates, with the files that it names.
+/// The part of a compiled highstate that renews certificates, with the files that it references.
 fn renewal(compiled: Compiled) -> Compiled {
     let low = certificates::renewal(&compiled.low);
     let names: BTreeSet<String> = low.chunks.iter().map(Chunk::tag).collect();
@@ -122,17 +122,17 @@ fn place_name(place: RunsOn) -> &'static str {
             "on a host; it belongs in an SLS for the target `master` or in an orchestration"
         }
         RunsOn::Master => {
-            "on the target `master`, whose states are `kubernetes.*`; it belongs in an SLS of hosts"
+            "on the target `master`, whose states are `kubernetes.*`; it belongs in an SLS for hosts"
         }
         RunsOn::Orchestration => "as a step of an orchestration, whose states are `halite.*`",
     }
 }
 
-/// As [`compile`], on a thread of its own, because compiling takes a while and must not delay
+/// Like [`compile`], on a thread of its own, because compilation takes a while and must not delay
 /// streams.
 ///
 /// # Errors
-/// As [`compile`].
+/// The same as for [`compile`].
 pub async fn in_background(
     snapshot: Arc<Snapshot>,
     minion: MinionId,
@@ -148,7 +148,7 @@ pub async fn in_background(
 /// The SLS that `top.sls` assigns to a minion.
 ///
 /// # Errors
-/// As [`compile`].
+/// The same as for [`compile`].
 pub fn top(snapshot: &Snapshot, minion: &MinionId, grains: &Value) -> Result<Vec<String>, Refusal> {
     let pillar = snapshot.pillar(minion)?;
     let bundle = |path: &str| snapshot.bundle_hash(minion, path);

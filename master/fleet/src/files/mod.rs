@@ -1,9 +1,8 @@
-//! The files and certificates that a minion may request: those that its own open job names, and no
-//! others.
+//! The files and certificates that a minion may request: only those that its own open job names.
 //!
-//! The stored low state decides both. A file was either rendered when the job was made (then it is
-//! in the store) or belongs to the bundle (then it is read from its directory and checked while it
-//! is read).
+//! The stored low state decides in both cases. A file was either rendered when the job was made
+//! (then it is in the store) or belongs to the bundle (then it is read from the bundle's directory
+//! and checked at the same time).
 
 mod stream;
 
@@ -25,7 +24,7 @@ const BLOB: &str = "blob:";
 /// The chunk with this tag in an open job of this minion, if it requests a certificate.
 ///
 /// # Errors
-/// There is no such job, it has ended or is a test run, or the chunk requests no certificate.
+/// The job does not exist, has ended or is a test run, or the chunk requests no certificate.
 pub async fn certificate_chunk(
     app: &App,
     minion: &MinionId,
@@ -51,16 +50,16 @@ pub async fn certificate_chunk(
 fn requests_certificate(chunk: &Chunk) -> bool {
     match (chunk.state.as_str(), chunk.fun.as_str()) {
         ("x509", "certificate") => true,
-        // A kubeconfig that names the files of another certificate requests none.
+        // A kubeconfig that refers to the files of another certificate requests none.
         ("kubeconfig", "managed") => !chunk.args.contains_key("client_certificate_file"),
         _ => false,
     }
 }
 
-/// A file that this minion's part of a job names.
+/// Opens a file that this minion's part of a job names.
 ///
 /// # Errors
-/// The job does not name it, has ended, or the file is gone.
+/// The job does not name the file or has ended, or the file is missing.
 pub async fn fetch(
     app: &App,
     snapshot: &Arc<Snapshot>,
@@ -105,7 +104,7 @@ async fn open_low(app: &App, minion: &MinionId, job: &JobId) -> Result<LowState,
         .map_err(|e| Refusal::internal(format!("cannot read the stored low state: {e}")))
 }
 
-/// True when a value contains `blob:SHA256` as a whole text.
+/// Returns whether a value contains `blob:SHA256` as a whole text.
 fn names_blob(value: &Value, sha256: &str) -> bool {
     match value {
         Value::String(text) => text.strip_prefix(BLOB) == Some(sha256),

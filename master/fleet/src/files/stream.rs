@@ -1,4 +1,4 @@
-//! Files as streams of pieces, checked while they are read.
+//! Files as streams of pieces, which are checked while they are read.
 
 use std::path::PathBuf;
 use std::pin::Pin;
@@ -16,30 +16,30 @@ use tokio_stream::wrappers::ReceiverStream;
 /// Pieces of a file.
 pub type ByteStream = Pin<Box<dyn Stream<Item = Result<Vec<u8>, Refusal>> + Send>>;
 
-/// Bytes in one piece: well below the limit of a message.
+/// The size of a piece: well below the limit of a message.
 const PIECE: usize = 256 * 1024;
-/// Files that are read at a time. Each takes a thread while its file system does not answer; the
-/// others are for the rest of the master.
+/// The number of files that are read concurrently. Each blocks a thread while its file system does
+/// not answer; the other threads are for the rest of the master.
 static READERS: LazyLock<Arc<Semaphore>> = LazyLock::new(|| Arc::new(Semaphore::new(64)));
-/// Longest wait for such a turn and for the file.
+/// The timeout for a turn and for opening the file.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Pieces that may wait for a slow reader.
+/// Capacity of the queue of a slow reader.
 const QUEUE: usize = 4;
 
-/// The pieces of bytes in memory.
+/// Splits bytes in memory into pieces.
 pub(super) fn of_bytes(content: Vec<u8>) -> ByteStream {
     let mut pieces: Vec<Result<Vec<u8>, Refusal>> = content
         .chunks(PIECE)
         .map(|piece| Ok(piece.to_vec()))
         .collect();
     if pieces.is_empty() {
-        // An empty file is a file.
+        // An empty file needs a piece too.
         pieces.push(Ok(Vec::new()));
     }
     Box::pin(tokio_stream::iter(pieces))
 }
 
-/// The pieces of a file of the bundle. The last item is a refusal when the content does not have
+/// Reads a file of the bundle in pieces. The last item is a refusal if the content does not have
 /// this digest; the minion checks it too, and then discards the file.
 pub(super) async fn of_file(path: PathBuf, sha256: String) -> Result<ByteStream, Refusal> {
     of_file_by(Arc::clone(&READERS), PATIENCE, path, sha256).await
@@ -58,8 +58,8 @@ async fn of_file_by(
     let opening = async {
         let reader = readers.acquire_owned().await;
         let reader = reader.map_err(std::io::Error::other)?;
-        // A task of its own, because the thread that opens may hang for longer than the caller
-        // waits, and is a reader until then.
+        // A separate task, because the thread that opens the file may hang for longer than the
+        // caller waits, and counts as a reader until then.
         let opened = tokio::spawn(async move { (File::open(&path).await, reader) }).await;
         let (file, reader) = opened.map_err(std::io::Error::other)?;
         file.map(|file| (file, reader))
@@ -163,7 +163,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let (pipe, sound) = (directory.path().join("pipe"), directory.path().join("file"));
         std::fs::write(&sound, b"x").unwrap();
-        // To open it is to wait for a writer.
+        // Opening it waits for a writer.
         let made = std::process::Command::new("mkfifo").arg(&pipe).status();
         assert!(made.unwrap().success());
         let readers = Arc::new(Semaphore::new(1));

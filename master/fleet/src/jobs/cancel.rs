@@ -1,4 +1,4 @@
-//! Ends jobs early, for the operator and at their time limit.
+//! Ends jobs early, for an operator and at their time limit.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use super::Jobs;
 use super::failure::succeeded;
 use super::open_job::PartEnd;
 
-/// The beginning of the reason with which parts of a cancelled job end.
+/// The start of the reason with which parts of a cancelled job end.
 const CANCELLED: &str = "cancelled by";
 
 /// Returns whether a part failed because an operator cancelled its job.
@@ -23,13 +23,12 @@ pub fn was_cancelled(row: &JobRow) -> bool {
 }
 
 impl Jobs {
-    /// Ends a job: parts that were not sent end at once, and the minions of the others are asked to
-    /// end theirs; by force, a package transaction, too, which a job that was given up may have
-    /// left behind. Answers with the minions of each kind. The parts that were asked end with their
-    /// returns.
+    /// Cancels a job: unsent parts end immediately, and the minions of the others are asked to end
+    /// theirs; with `force`, also a package transaction, which an expired job may have left behind.
+    /// Returns the minions of each kind. The requested parts end with their returns.
     ///
     /// # Errors
-    /// There is no such job, it has ended and `force` is not given, or the store failed.
+    /// The job does not exist, has ended and `force` is not given, or the store failed.
     pub async fn cancel(
         self: &Arc<Self>,
         jid: &JobId,
@@ -40,19 +39,19 @@ impl Jobs {
         let Some(job) = self.app.store.job(jid).await? else {
             if self.app.store.run(jid).await?.is_some() {
                 return Err(Refusal::invalid(format!(
-                    "{jid} is an orchestration and no job; `ctl orchestrate cancel {jid}` ends it"
+                    "{jid} is an orchestration, not a job; `ctl orchestrate cancel {jid}` ends it"
                 )));
             }
             return Err(Refusal::not_found(format!(
-                "there is no job {jid}; `ctl job list` shows the newest ones"
+                "there is no job {jid}; `ctl job list` shows the newest jobs"
             )));
         };
         let pending = self.open_jobs().get(jid).map(|open| open.pending.clone());
-        // Without an open part it has ended, although that is perhaps not recorded yet.
+        // Without an open part the job has ended, even if that is not recorded yet.
         let Some(pending) = pending.filter(|pending| !pending.is_empty()) else {
             if !force {
                 return Err(Refusal::conflict(format!(
-                    "job {jid} has ended; with --force its minions are asked all the same, for one that works on"
+                    "job {jid} has ended; --force asks its minions nevertheless, in case one is still working on it"
                 )));
             }
             let mut asked = Vec::new();
@@ -73,7 +72,7 @@ impl Jobs {
         let open = parts.iter().filter(|part| pending.contains(&part.minion));
         let (mut waiting, mut sent): (Vec<_>, Vec<_>) =
             open.partition(|part| part.state == RowState::Queued);
-        // Those that wait for another part come first: its end must not release them.
+        // Parts that wait for another part come first: its end must not release them.
         let blocked = |part: &&Part| {
             let open = self.open_jobs();
             open.get(jid)
@@ -98,7 +97,7 @@ impl Jobs {
                 asked.push(part.minion.clone());
             } else {
                 let text = format!(
-                    "{reason} while the minion was not connected: if it still works on the job, that ends by itself"
+                    "{reason} while the minion was not connected: if it is still working on the job, that ends by itself"
                 );
                 self.lost(jid, &part.minion, &text).await?;
                 ended.push(part.minion.clone());
@@ -112,8 +111,8 @@ impl Jobs {
         })
     }
 
-    /// Ends the parts that wait for a minion whose key is no longer its id's. They were made for
-    /// that host, with what it may know.
+    /// Ends the parts that wait for a minion whose key has been deleted or replaced. They were made
+    /// for the old host, with the secrets that it may know.
     ///
     /// # Errors
     /// The store failed.
@@ -125,8 +124,8 @@ impl Jobs {
         Ok(())
     }
 
-    /// Ends a part that was not sent; false when it has been sent, or has ended. The lane is held
-    /// from the question to the record, so that dispatch cannot send the part in between.
+    /// Ends an unsent part; returns `false` if it has been sent or has ended. The lane is held from
+    /// the check to the record, so that dispatch cannot send the part in between.
     ///
     /// # Errors
     /// The store failed.
@@ -154,7 +153,7 @@ impl Jobs {
         Ok(true)
     }
 
-    /// Asks a minion to end a job; false when it is not connected.
+    /// Asks a minion to end a job; returns `false` if the minion is not connected.
     pub(super) async fn send_cancel(
         &self,
         jid: &JobId,

@@ -1,15 +1,16 @@
-//! The decisions about jobs, without any I/O: what to send to a minion now, and what has expired.
+//! The decisions about jobs, without any I/O: the parts that are due for a minion, and the expired
+//! ones.
 //!
 //! Rows are durable and only move forward (queued, sent, started, then returned or lost). A session
 //! is one stream of a minion and is forgotten with it. The rules:
 //!
-//! - A row goes into a session at most once. A new session sends again each row that is not known
-//!   to have started: the minion's journal answers a repeated id with the return it still holds, or
-//!   not at all, and never starts it again.
-//! - A row that is known to have started is never sent again. The hello of its minion names it: as
+//! - A row is sent at most once in a session. A new session sends each row again that is not known
+//!   to have started: the minion's journal answers a repeated id with the return that it still has,
+//!   or not at all, and never starts it again.
+//! - A row that is known to have started is never sent again. The hello of its minion names it as
 //!   running, or as returned and not known to be stored, and then its return follows. A minion that
 //!   names it as neither has lost its journal, and the row is interrupted.
-//! - One state job at a time for each minion; others wait in the order of their ids. Other
+//! - One state job at a time runs on each minion; others wait in the order of their ids. Other
 //!   functions do not wait.
 
 use std::collections::BTreeSet;
@@ -18,20 +19,20 @@ use halite_core::clock::Steady;
 use halite_proto::ids::JobId;
 use halite_store::{Millis, RowState};
 
-/// The time after the deadline of a job within which the minion must end it: ten seconds between
-/// SIGTERM and SIGKILL, and some for the return. Later the part is given up.
+/// The time after a job's deadline within which the minion must end it: ten seconds between SIGTERM
+/// and SIGKILL, and some for the return. After that the part is given up.
 pub const STOP_GRACE: Millis = 15_000;
 
-/// One stream of one minion, as dispatch sees it.
+/// One stream of one minion, from dispatch's point of view.
 #[derive(Debug, Clone, Default)]
 pub struct Session {
-    /// Whether the stream is open.
+    /// `true` while the stream is open.
     pub connected: bool,
     /// The time at which the stream was opened or closed.
     pub since: Steady,
-    /// The jobs that the hello named as running, or that have started since.
+    /// The jobs that the hello named as running, or that have started since then.
     pub running: BTreeSet<JobId>,
-    /// The jobs whose return the hello announced; none of a minion that does not say.
+    /// The jobs whose return the hello announced; `None` for a minion that does not report them.
     pub unstored: Option<BTreeSet<JobId>>,
     /// The jobs that were sent since the stream was opened.
     pub sent: BTreeSet<JobId>,
@@ -40,7 +41,7 @@ pub struct Session {
 }
 
 impl Session {
-    /// Begins a session with a minion's hello.
+    /// Starts a session with a minion's hello.
     pub fn connect(
         &mut self,
         running: impl IntoIterator<Item = JobId>,
@@ -73,17 +74,17 @@ impl Session {
 pub struct OpenRow {
     /// The job.
     pub jid: JobId,
-    /// True for a job that applies states: no other such job may run at the same time.
+    /// `true` for a job that applies states: no other such job may run at the same time.
     pub exclusive: bool,
     /// The state of the row in the store.
     pub state: RowState,
-    /// True while a part of another minion must end first.
+    /// `true` while a part of another minion must end first.
     pub blocked: bool,
-    /// True if the minion can be asked to end the job; a query just ends.
+    /// `true` if the minion can be asked to end the job; a query just ends.
     pub stoppable: bool,
 }
 
-/// The ids of the jobs to send to a minion now. `rows` are its open rows, oldest first.
+/// The ids of the jobs that are due for a minion. `rows` are its open rows, oldest first.
 #[must_use]
 pub fn due(rows: &[OpenRow], session: &Session) -> Vec<JobId> {
     if !session.connected {
@@ -111,11 +112,11 @@ pub fn due(rows: &[OpenRow], session: &Session) -> Vec<JobId> {
 /// The reason why a row has expired.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Expiry {
-    /// The minion has no stream, and the job was never sent or its time is over.
+    /// The minion has no stream, and the job was never sent or its deadline has passed.
     NotConnected,
     /// The stream broke after the job was sent, and the minion did not reconnect.
     Disconnected,
-    /// The deadline of the job has passed: the minion is to be asked to end it.
+    /// The deadline of the job has passed: the minion must be asked to end it.
     OverTime,
     /// The deadline of the job has passed, and the minion has not ended it.
     TimedOut,
@@ -123,17 +124,17 @@ pub enum Expiry {
     Interrupted,
 }
 
-/// The times that dispatch waits.
+/// The time limits of dispatch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// For a minion that is not connected when a job is made for it.
+    /// The wait for a minion that is not connected when a job is made for it.
     pub connect: Millis,
-    /// For a minion that disconnects during a job.
+    /// The wait for a minion that disconnects during a job.
     pub reconnect: Millis,
 }
 
 /// The reason why a row has expired; `None` while it has not. `queued_since` is the time at which
-/// the row could have been sent for the first time; `deadline` is that of the job.
+/// the row could have been sent for the first time; `deadline` is the job's.
 #[must_use]
 pub fn expired(
     row: &OpenRow,
@@ -291,7 +292,7 @@ mod tests {
             expired_at(&queued, &over, 0, Some(5000), limits, 5000),
             Some(Expiry::TimedOut)
         );
-        // A minion that says what it still has to hand in has lost what it does not name.
+        // A minion that reports its pending returns has lost every job that it does not name.
         let mut says = session(&[]);
         assert_eq!(
             expired_at(&started, &says, 0, None, limits, i64::MAX / 2),

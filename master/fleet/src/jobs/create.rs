@@ -1,4 +1,4 @@
-//! Makes jobs: everything is compiled and stored before anything is sent.
+//! Creates jobs: everything is compiled and stored before anything is sent.
 
 use std::sync::Arc;
 
@@ -18,14 +18,14 @@ use super::{Jobs, SIDE_BY_SIDE, target};
 use crate::compile;
 use crate::compile::Wanted;
 
-/// The request to make a job.
+/// A request for a new job.
 #[derive(Debug, Clone, Default)]
 pub struct NewJob {
     /// `state.apply`, `test.ping`, …
     pub function: String,
     /// The arguments of the function.
     pub args: Value,
-    /// Test mode: the minions only predict.
+    /// `true` for test mode, in which the minions only predict.
     pub test: bool,
     /// The name of the operator.
     pub operator: String,
@@ -33,35 +33,36 @@ pub struct NewJob {
     pub target: String,
     /// The minions that the target resolved to.
     pub minions: Vec<MinionId>,
-    /// Groups of minions that run one after the other; empty: all at once.
+    /// Groups of minions that run one after the other; if empty, all run at once.
     pub order: Vec<Vec<MinionId>>,
-    /// The bundle of the site from which the minions are compiled; none: the one that each has.
+    /// The site's bundle from which the minions are compiled; `None` for each minion's own bundle.
     pub bundle: Option<BundleVersion>,
     /// The timeout in seconds; 0 for the function's default.
     pub timeout: u32,
     /// The caller's id of this request.
     pub request_id: Option<String>,
-    /// The id of the job, where the caller has to know it beforehand ([`Jobs::next_jid`]).
+    /// The id of the job, if the caller must know it beforehand ([`Jobs::next_jid`]).
     pub jid: Option<JobId>,
-    /// True for a step of a shipped orchestration, which may apply the SLS that are reserved for it.
+    /// `true` for a step of a shipped orchestration, which may apply the SLS that are reserved for
+    /// it.
     pub is_shipped_step: bool,
 }
 
 impl Jobs {
-    /// An id for a job that will be made.
+    /// Returns an id for a future job.
     #[must_use]
     pub fn next_jid(&self) -> JobId {
         self.jids.next(self.app.clock.now())
     }
 
-    /// Makes a job and sends it; answers with its id. For a repeated `request_id` it answers with
-    /// the existing job.
+    /// Creates a job and sends it; returns its id. For a repeated `request_id` it returns the
+    /// existing job.
     ///
     /// # Errors
     /// The job does not compile for one of the minions (then nothing is stored or sent), or the
     /// store failed.
     pub async fn create(self: &Arc<Self>, new: NewJob) -> Result<JobId, Refusal> {
-        // A task of its own: a caller that goes away must not cut it off between store and
+        // A separate task: a caller that disconnects must not interrupt it between store and
         // dispatch.
         let jobs = Arc::clone(self);
         let made = tokio::spawn(async move { jobs.create_now(new).await });
@@ -69,10 +70,10 @@ impl Jobs {
             .map_err(|error| Refusal::internal(format!("cannot make the job: {error}")))?
     }
 
-    /// Compiles a job that applies states without making it.
+    /// Compiles a job that applies states without creating it.
     ///
     /// # Errors
-    /// It cannot be made now: the same refusal as of [`Jobs::create`].
+    /// The job cannot be created now: the same refusal as from [`Jobs::create`].
     pub async fn check(&self, new: &NewJob) -> Result<(), Refusal> {
         let function = Function::find(&new.function)?;
         self.check_may_act(function.name).await?;
@@ -96,7 +97,7 @@ impl Jobs {
         let jid = new.jid.clone().unwrap_or_else(|| self.jids.next(now));
         let (rows, bundle) = match function.place {
             Place::States => {
-                // Reported once, not for each minion.
+                // Report problems once, not for each minion.
                 let snapshot = self.declarations.load().await?;
                 let version = match &new.bundle {
                     None => snapshot.bundle()?.version.clone(),
@@ -112,10 +113,10 @@ impl Jobs {
             }
             Place::Minion | Place::Here => {
                 if function.place == Place::Here {
-                    // Looked at once, not for each minion.
+                    // Inspect the files once, not for each minion.
                     self.declarations.load().await?;
                 } else if !function.is_query() {
-                    // The output may have secrets of the host, which must be known.
+                    // The output may contain secrets of the host, which must be known.
                     self.declarations.in_force().await?;
                 }
                 let rows = new
@@ -170,11 +171,11 @@ impl Jobs {
             ready
         };
         let created = EventData::JobCreated(created(&job));
-        // The job is stored: it is sent, and those who watch it read the store.
+        // The job is stored, so it is sent anyway, and its watchers read the store.
         if let Err(error) = self.publish(function, &created, None).await {
             tracing::error!(job = %jid, %error, "cannot store the event of a job");
         }
-        // Side by side: one minion that does not read must not keep the job from the others.
+        // In parallel: one minion that does not read must not keep the job from the others.
         let (jobs, id) = (self, &jid);
         let sent: Vec<Result<(), Refusal>> = stream::iter(ready)
             .map(|minion| async move {
@@ -182,7 +183,8 @@ impl Jobs {
                     Place::Here => jobs.answer_here(id, &minion).await,
                     Place::Minion if function.is_query() => jobs.dispatch_query(id, &minion).await,
                     Place::States | Place::Minion => {
-                        // The job is stored, and what the store did not let be sent is sent later.
+                        // The job is stored; a part that the store did not allow to be sent is sent
+                        // later.
                         if let Err(error) = jobs.dispatch(&minion).await {
                             tracing::error!(job = %id, %minion, %error, "cannot send a part; trying again");
                         }
@@ -198,7 +200,7 @@ impl Jobs {
         Ok(jid)
     }
 
-    /// The compiled rows of all minions; one refusal has the problems of all of them.
+    /// Compiles the rows of all minions; one refusal contains the problems of all.
     async fn compiled_rows(
         &self,
         new: &NewJob,
@@ -259,7 +261,7 @@ impl Jobs {
         }
     }
 
-    /// The grains of a minion, which templates need: without any, the result would not fit the
+    /// The grains of a minion, which templates need: without them, the result would not fit the
     /// host.
     async fn grains_for_compile(&self, minion: &MinionId) -> Result<Value, Refusal> {
         let grains = target::grains(&self.app, minion).await?;
@@ -275,7 +277,7 @@ impl Jobs {
         ))
     }
 
-    /// Answers `pillar.items`: the minion's pillar, with references in the place of secrets.
+    /// Answers `pillar.items` with the minion's pillar, with references instead of secrets.
     async fn answer_here(self: &Arc<Self>, jid: &JobId, minion: &MinionId) -> Result<(), Refusal> {
         let snapshot: Arc<Snapshot> = self.declarations.current().await?;
         let when = self.app.clock.now();

@@ -1,4 +1,4 @@
-//! Sends jobs: [`super::core::due`] decides which; secrets are in the message only.
+//! Sends jobs: [`super::core::due`] selects them; only the message contains secrets.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, MutexGuard, PoisonError};
@@ -17,18 +17,18 @@ use super::Jobs;
 use super::core::{OpenRow, Session, due};
 use super::function::{Function, MINION_SLS, Place, RENEW};
 
-/// The pause between two checks whether the target `master` has finished.
+/// The interval between two checks whether the target `master` has finished.
 const OWN_PART: Duration = Duration::from_millis(50);
 
-/// Returns whether a job only brings a host its minion.
+/// Returns whether a job only installs a host's minion.
 fn is_update_of_minion(job: &Job) -> bool {
     let args: Value = serde_json::from_str(&job.args_json).unwrap_or_default();
     job.function == "state.apply" && args["sls"] == json!([MINION_SLS])
 }
 
 impl Jobs {
-    /// Takes the hello of a minion: notes what it runs and which returns it will hand in, and sends
-    /// what is due.
+    /// Handles the hello of a minion: records its running jobs and its announced returns, and sends
+    /// the due jobs.
     ///
     /// # Errors
     /// The store failed.
@@ -53,7 +53,7 @@ impl Jobs {
         self.dispatch(minion).await
     }
 
-    /// Those of the jobs in which a part of this minion is open, each once.
+    /// Selects the jobs in which a part of this minion is open, each once.
     fn open_of(&self, minion: &MinionId, named: &[JobId]) -> BTreeSet<JobId> {
         let open = self.open_jobs();
         named
@@ -66,7 +66,7 @@ impl Jobs {
             .collect()
     }
 
-    /// Notes that a stream of a minion ended, unless a newer one has replaced it.
+    /// Records that a stream of a minion ended, unless a newer one has replaced it.
     pub async fn disconnected(&self, minion: &MinionId) {
         let lane = self.lane(minion);
         let mut session = lane.lock().await;
@@ -75,8 +75,8 @@ impl Jobs {
         }
     }
 
-    /// Starts no more parts of the target `master`, which ends with this process, and waits for the
-    /// running ones. The next process finds the others in the store.
+    /// Starts no more parts of the target `master`, whose work ends with this process, and waits
+    /// for the running ones. The next process finds the others in the store.
     pub async fn finish_own(&self) {
         let lane = self.lane(&MASTER);
         lane.lock().await.connected = false;
@@ -85,10 +85,10 @@ impl Jobs {
         }
     }
 
-    /// Sends a minion the jobs that are due.
+    /// Sends a minion its due jobs.
     ///
     /// # Errors
-    /// The store failed. The check of open jobs tries again.
+    /// The store failed. The check of open jobs retries.
     pub async fn dispatch(self: &Arc<Self>, minion: &MinionId) -> Result<(), Refusal> {
         let sent = self.send_due(minion).await;
         if sent.is_err() {
@@ -97,10 +97,10 @@ impl Jobs {
         sent
     }
 
-    /// Sends again what the store has kept from being sent.
+    /// Sends the parts that could not be sent before because the store failed.
     ///
     /// # Errors
-    /// The store failed once more.
+    /// The store failed again.
     pub(super) async fn dispatch_unsent(self: &Arc<Self>) -> Result<(), Refusal> {
         let minions = std::mem::take(&mut *self.unsent());
         let mut outcome = Ok(());
@@ -111,16 +111,16 @@ impl Jobs {
     }
 
     fn unsent(&self) -> MutexGuard<'_, BTreeSet<MinionId>> {
-        // Nothing panics while holding the lock; a poisoned one still holds a valid set.
+        // No code panics while it holds the lock; a poisoned lock still holds a valid set.
         self.unsent.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     async fn send_due(self: &Arc<Self>, minion: &MinionId) -> Result<(), Refusal> {
-        // The lane is held until all is queued on the stream, so that nothing is sent twice in one
-        // session.
+        // The lane is held until all parts are queued on the stream, so that nothing is sent twice
+        // in one session.
         let lane = self.lane(minion);
         let mut session = lane.lock().await;
-        // Most returns leave nothing to send: the store need not be asked for that.
+        // Most returns leave nothing to send: avoid a query to the store.
         if !session.connected || !self.has_open_part(minion) {
             return Ok(());
         }
@@ -128,7 +128,7 @@ impl Jobs {
         let mut known = self.known_rows(&rows);
         for row in &mut known {
             if row.state == RowState::Queued && self.is_withheld(&row.jid) {
-                // It keeps no place from a prediction. The check of open jobs tries again.
+                // It must not block a test run. The check of open jobs retries.
                 row.blocked = true;
                 self.unsent().insert(minion.clone());
             }
@@ -144,8 +144,8 @@ impl Jobs {
         Ok(())
     }
 
-    /// Returns whether parts of a job that were never sent wait, because this master is isolated. What was sent may have
-    /// begun, and is sent again as ever.
+    /// Returns whether unsent parts of a job wait because this master is isolated. Sent parts may
+    /// have started, and are sent again as usual.
     fn is_withheld(&self, jid: &JobId) -> bool {
         let open = self.open_jobs();
         let changes = open
@@ -154,9 +154,9 @@ impl Jobs {
         changes && self.app.isolation.reason().is_some()
     }
 
-    /// Sends a minion its part of a query that was made just now. Memory knows all of it: a query
-    /// waits for no other job, and its row has nothing but its name. So the store is not asked,
-    /// which would be once for each minion.
+    /// Sends a minion its part of a query that was just created. All of it is known in memory: a
+    /// query waits for no other job, and its row contains only its name. So the store is not read,
+    /// which would happen once for each minion.
     ///
     /// # Errors
     /// The store failed.
@@ -179,7 +179,8 @@ impl Jobs {
         Ok(())
     }
 
-    /// Queues a part on the stream of its minion; false if the minion is not connected any more.
+    /// Queues a part on the stream of its minion; returns `false` if the minion is no longer
+    /// connected.
     async fn send_part(
         self: &Arc<Self>,
         session: &mut Session,
@@ -192,7 +193,8 @@ impl Jobs {
             Ok(message) => message,
             Err(refusal) => {
                 session.sent.insert(jid.clone());
-                // Not sent, and trying again would change nothing: the refusal is the return.
+                // The part cannot be sent, and a retry would change nothing: the refusal becomes
+                // the return.
                 let when = self.app.clock.now();
                 let answer = Answer {
                     retcode: 1,
@@ -202,12 +204,12 @@ impl Jobs {
                 };
                 let jobs = Arc::clone(self);
                 let (jid, minion) = (jid.clone(), minion.clone());
-                // In a task of its own, because it takes the lane.
+                // A separate task, because it takes the lane.
                 tokio::spawn(async move { jobs.store_answer(&jid, &minion, answer).await });
                 return Ok(true);
             }
         };
-        // A query is sent again when it has no return, so the store need not know that it was
+        // A query is sent again while it has no return, so the store need not record that it was
         // sent.
         if !Function::find(&job.function)?.is_query() {
             self.app
@@ -215,7 +217,7 @@ impl Jobs {
                 .mark_sent(jid, minion, self.app.clock.now())
                 .await?;
         }
-        // Only now: what the store could not note is sent later.
+        // Only now: a part that the store could not record is sent later.
         session.sent.insert(jid.clone());
         tracing::debug!(job = %jid, %minion, "sending");
         if minion.is_master() {
@@ -232,9 +234,10 @@ impl Jobs {
         Ok(true)
     }
 
-    /// Refuses a change by a minion of an earlier protocol, other than its own update: it knows an epoch as a number alone, so
-    /// it would obey two masters that have the same one. A step of an upgrade that takes its host to another bundle is that
-    /// update, too: no other bundle has the new minion.
+    /// Refuses a change by a minion of an earlier protocol, except its own update: it knows an
+    /// epoch as a mere number, so it would obey two masters with the same one. A step of an upgrade
+    /// that moves its host to another bundle counts as that update, because no other bundle has the
+    /// new minion.
     async fn check_protocol(&self, job: &Job, row: &JobRow) -> Result<(), Refusal> {
         let minion = &row.minion;
         let protocol = self.app.connections.protocol(minion).unwrap_or(PROTOCOL);
@@ -260,7 +263,7 @@ impl Jobs {
         open.values().any(|job| job.pending.contains(minion))
     }
 
-    /// The rows of jobs that are open in memory; the others are being made or ended right now.
+    /// The rows of jobs that are open in memory; other jobs are being created or ended right now.
     pub(super) fn known_rows(&self, rows: &[JobRow]) -> Vec<OpenRow> {
         let open = self.open_jobs();
         let known = |row: &JobRow| {
@@ -276,7 +279,7 @@ impl Jobs {
         rows.iter().filter_map(known).collect()
     }
 
-    /// The message to a minion; the only form of a job that contains secrets.
+    /// The message to a minion, which is the only form of a job that contains secrets.
     async fn message(&self, job: &Job, row: &JobRow) -> Result<v1::Job, Refusal> {
         self.check_protocol(job, row).await?;
         let mut low_json = String::new();
@@ -287,7 +290,7 @@ impl Jobs {
             self.declarations.fill(&row.minion, &mut low).await?;
             low_json = low.to_string();
         }
-        // A minion applies a low state, whatever it was compiled from.
+        // A minion applies a low state, whatever its source.
         let function = match job.function.as_str() {
             "state.highstate" | RENEW => "state.apply",
             other => other,

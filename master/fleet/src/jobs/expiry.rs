@@ -1,4 +1,4 @@
-//! Ends the parts of jobs that have expired.
+//! Ends expired parts of jobs.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Weak};
@@ -15,14 +15,14 @@ use super::core::{Expiry, expired};
 use super::open_job::{OpenJob, PartEnd};
 use super::{Jobs, SIDE_BY_SIDE};
 
-/// The reason that the return of a job has when its time was over.
+/// The error in the return of a job that exceeded its time limit.
 const TIME_LIMIT: &str = "the job's time limit has passed";
 
-/// The interval at which open jobs are checked. The store is not read while there are none.
+/// The interval at which open jobs are checked. Without open jobs the store is not read.
 const EVERY: Duration = Duration::from_millis(500);
 
 impl Jobs {
-    /// Checks open jobs in the background for as long as the jobs exist.
+    /// Checks open jobs in the background for as long as `Jobs` exists.
     pub(super) fn watch_expiry(self: &Arc<Self>) {
         let jobs: Weak<Self> = Arc::downgrade(self);
         tokio::spawn(async move {
@@ -35,14 +35,14 @@ impl Jobs {
                     Ok(Ok(())) => {}
                     Ok(Err(error)) => tracing::error!(%error, "cannot check open jobs"),
                     // The panic itself is on standard error.
-                    Err(_) => tracing::error!("the check of open jobs panicked; it goes on"),
+                    Err(_) => tracing::error!("the check of open jobs panicked; it continues"),
                 }
                 jobs.rounds.send_modify(|rounds| *rounds += 1);
             }
         });
     }
 
-    /// Answers when dispatch has looked at the jobs of the target `master` and a round of the check
+    /// Returns once dispatch has inspected the jobs of the target `master` and a round of the check
     /// of open jobs has ended.
     ///
     /// # Errors
@@ -56,12 +56,13 @@ impl Jobs {
             .map_err(|_| Refusal::internal("the master is stopping"))
     }
 
-    /// Ends the expired parts of all open jobs, once, and does what the store has kept from being done.
+    /// Ends the expired parts of all open jobs, once, and retries everything that failed with the
+    /// store.
     ///
     /// # Errors
     /// The store failed.
     pub async fn expire_parts(self: &Arc<Self>) -> Result<(), Refusal> {
-        // What it cannot see is in the reason for which the master begins nothing.
+        // If it cannot look, the reason is in the isolation of this master.
         let _ = self.look_if_new().await;
         self.ask_for_held().await;
         let ended = self.end_what_is_over().await;
@@ -72,7 +73,7 @@ impl Jobs {
             .values()
             .flat_map(|job| job.ready_since.keys().cloned())
             .collect();
-        // Side by side: one minion that does not read must not hold up the others.
+        // In parallel: one minion that does not read must not delay the others.
         let checked: Vec<Result<(), Refusal>> = stream::iter(minions)
             .map(|minion| async move { self.expire_parts_of(&minion, now).await })
             .buffer_unordered(SIDE_BY_SIDE)
@@ -82,8 +83,8 @@ impl Jobs {
         ended.and(sent).and(checked)
     }
 
-    /// Ends parts that will not start, and jobs without an open part. Usually the end of a part does this; here it is
-    /// done when the store failed then.
+    /// Ends parts that will not start, and jobs without an open part. Usually the end of a part
+    /// does this; here it is retried after the store failed.
     async fn end_what_is_over(self: &Arc<Self>) -> Result<(), Refusal> {
         let jids: Vec<JobId> = {
             let open = self.open_jobs();
@@ -111,7 +112,7 @@ impl Jobs {
             }
             let text = self.reason(&row, why).await?;
             if unsent {
-                // One that is sent at this moment is checked again soon.
+                // A part that is being sent at this moment is checked again soon.
                 self.end_unsent(&row.jid, minion, &text, PartEnd::Failed)
                     .await?;
                 continue;
@@ -125,16 +126,16 @@ impl Jobs {
         Ok(())
     }
 
-    /// Asks the minion to end a part whose time is over.
+    /// Asks the minion to end a part that exceeded its time limit.
     async fn end_over_time(&self, row: &JobRow) {
         let lane = self.lane(&row.minion);
         lane.lock().await.cancelled.insert(row.jid.clone());
-        tracing::info!(job = %row.jid, minion = %row.minion, "its time is over: asking the minion to end it");
+        tracing::info!(job = %row.jid, minion = %row.minion, "a part exceeded its time limit: asking the minion to end it");
         self.send_cancel(&row.jid, &row.minion, TIME_LIMIT, false)
             .await;
     }
 
-    /// The expired parts of a minion, and whether they were not sent.
+    /// The expired parts of a minion, and whether each is unsent.
     async fn expired_rows(
         &self,
         minion: &MinionId,
@@ -165,7 +166,8 @@ impl Jobs {
         Ok(found)
     }
 
-    /// False while a connected minion works within its time; saves a query of the store.
+    /// Returns `false` while a connected minion works within its time limit, which saves a query of
+    /// the store.
     async fn might_be_expired(&self, minion: &MinionId, now: Steady) -> bool {
         let lane = self.lane(minion);
         let session = lane.lock().await.clone();
@@ -178,7 +180,7 @@ impl Jobs {
         })
     }
 
-    /// The reason, for people: the minion, what happened, and the remedy.
+    /// The reason, for people: the minion, the event and the remedy.
     async fn reason(&self, row: &JobRow, why: Expiry) -> Result<String, Refusal> {
         let minion = &row.minion;
         let seen = match self.app.store.facts(minion).await? {

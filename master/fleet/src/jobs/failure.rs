@@ -1,4 +1,4 @@
-//! Success of a minion's part of a job, and its failure for people.
+//! Success of a minion's part of a job, and a description of its failure for people.
 
 use halite_states::low::RunReturn;
 use halite_store::{JobRow, RowState};
@@ -7,13 +7,13 @@ use serde_json::Value;
 /// The number of failed states of one minion that a message names.
 const NAMED: usize = 3;
 
-/// Returns whether a part has returned with success.
+/// Returns whether a part has returned successfully.
 #[must_use]
 pub fn succeeded(row: &JobRow) -> bool {
     row.state == RowState::Returned && row.retcode == Some(0)
 }
 
-/// The failure of a part: minion, state and comment.
+/// Describes the failure of a part: minion, state and comment.
 #[must_use]
 pub fn failure(row: &JobRow) -> String {
     if !row.error.is_empty() {
@@ -36,7 +36,7 @@ pub fn failure(row: &JobRow) -> String {
         .iter()
         .filter(|state| state.result == Some(false) && state.fail_run)
         .collect();
-    // States that failed only because another one failed add nothing.
+    // Skip states that failed only because another one failed.
     let causes: Vec<_> = bad.iter().filter(|state| state.ran).collect();
     let shown = if causes.is_empty() {
         bad.iter().collect()

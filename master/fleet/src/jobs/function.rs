@@ -1,4 +1,4 @@
-//! The functions that a job can carry.
+//! The functions of jobs.
 
 use halite_core::refusal::Refusal;
 use halite_proto::role::Role;
@@ -9,29 +9,30 @@ use super::core::Limits;
 /// The place where a function runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Place {
-    /// Compiled by the master, run by the minion (or by the master, for the target `master`); never
-    /// two at a time on one minion.
+    /// Compiled by the master and run by the minion (or by the master, for the target `master`);
+    /// never two at a time on one minion.
     States,
     /// The minion.
     Minion,
-    /// The master, from its own data.
+    /// The master, with its own data.
     Here,
 }
 
-/// A function that a job can carry.
+/// A function of jobs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Function {
     /// The name, as in Salt.
     pub name: &'static str,
     /// The place where it runs.
     pub place: Place,
-    /// The least role of an operator who may run it.
+    /// The lowest role of an operator who may run it.
     pub role: Role,
     /// The default timeout in seconds, after which a minion's part expires.
     pub timeout: u32,
 }
 
-/// The SLS that brings a host its minion: the only change that a minion of an earlier protocol makes.
+/// The SLS that installs a host's minion: the only change that a minion of an earlier protocol
+/// makes.
 pub const MINION_SLS: &str = "halite.services.minion";
 
 /// The part of a highstate that renews certificates and loads them.
@@ -77,7 +78,7 @@ const FUNCTIONS: [Function; 8] = [
     Function {
         name: "cmd.run",
         place: Place::Minion,
-        // A command reads every secret of its host.
+        // A command can read every secret of its host.
         role: Role::Admin,
         timeout: 300,
     },
@@ -90,10 +91,10 @@ const FUNCTIONS: [Function; 8] = [
 ];
 
 impl Function {
-    /// The function of this name; `state.sls` is Salt's older name of `state.apply`.
+    /// Finds the function of this name; `state.sls` is Salt's older name of `state.apply`.
     ///
     /// # Errors
-    /// There is no such function.
+    /// No function has this name.
     pub fn find(name: &str) -> Result<&'static Self, Refusal> {
         let wanted = if name == "state.sls" {
             "state.apply"
@@ -106,27 +107,27 @@ impl Function {
             .ok_or_else(|| {
                 let known: Vec<&str> = FUNCTIONS.iter().map(|function| function.name).collect();
                 Refusal::invalid(format!(
-                    "there is no function {name:?}; there are {}",
+                    "unknown function {name:?}; the functions are {}",
                     known.join(", ")
                 ))
             })
     }
 
-    /// True for functions that may be run in test mode; a command would simply run.
+    /// Returns whether the function may run in test mode; a command would simply run.
     #[must_use]
     pub fn has_test_mode(&self) -> bool {
         self.name != "cmd.run"
     }
 
-    /// True for functions that only read from a minion: repeated or lost they do no harm, and the
-    /// record of the job names operator, function and target. So the answer need not wait until the
-    /// store has written that they were sent, or an audit line.
+    /// Returns whether the function only reads from a minion: repeated or lost queries do no harm,
+    /// and the record of the job names operator, function and target. So the answer need not wait
+    /// until the store has recorded that they were sent, or an audit line.
     #[must_use]
     pub fn is_query(&self) -> bool {
         self.place == Place::Minion && self.name != "cmd.run"
     }
 
-    /// True for functions that may change a host or the cluster.
+    /// Returns whether the function may change a host or the cluster.
     #[must_use]
     pub fn changes(&self) -> bool {
         match self.place {
@@ -136,7 +137,7 @@ impl Function {
         }
     }
 
-    /// The times that a minion may be disconnected before its part expires.
+    /// The time limits for a disconnected minion before its part expires.
     #[must_use]
     pub fn limits(&self) -> Limits {
         match self.place {
@@ -154,11 +155,11 @@ impl Function {
     }
 }
 
-/// The SLS in the arguments of `state.apply`: `{"sls": ["a", "b"]}`, or `"a,b"` as on Salt's
+/// Reads the SLS in the arguments of `state.apply`: `{"sls": ["a", "b"]}`, or `"a,b"` as on Salt's
 /// command line.
 ///
 /// # Errors
-/// The arguments name none, or are neither text nor list.
+/// The arguments name no SLS, or are neither text nor list.
 pub fn sls_of(args: &Value) -> Result<Vec<String>, Refusal> {
     let bad = || {
         Refusal::invalid(
@@ -203,7 +204,7 @@ mod tests {
         );
     }
 
-    /// By hand: a function that is added needs a role here, too.
+    /// Written by hand, so that an added function needs a role here, too.
     #[test]
     fn each_role_has_its_functions() {
         let of = |role: Role| {

@@ -1,6 +1,6 @@
 //! The gate of ordered jobs: before each host of etcd or of the control plane the master asks the
-//! members of etcd. While one more missing would cost the quorum, the job waits; then it fails. Where
-//! there is no quorum, the hosts are repaired side by side.
+//! members of etcd. While the loss of one more member would cost the quorum, the job waits; then it
+//! fails. Without a quorum, the hosts are repaired in parallel.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use super::local::AGAIN;
 use super::open_job::{OpenJob, PartEnd};
 
 impl Jobs {
-    /// The hosts of a job of which etcd has to be asked. A prediction changes nothing.
+    /// The hosts of a job for which etcd must be asked. A test run changes nothing.
     pub(super) async fn gates(&self, job: &Job) -> BTreeSet<MinionId> {
         if job.order.is_empty() || job.test {
             return BTreeSet::new();
@@ -31,7 +31,8 @@ impl Jobs {
                     .cloned()
                     .collect()
             }
-            // Each is asked for; by then the documents can be read, or its part fails.
+            // Etcd is asked about every host; by then the documents are readable, or its part
+            // fails.
             Err(_) => hosts.cloned().collect(),
         }
     }
@@ -44,7 +45,7 @@ impl Jobs {
         let (jobs, jid) = (Arc::clone(self), jid.clone());
         tokio::spawn(async move {
             if let Err(error) = jobs.pass(&jid, &host).await {
-                tracing::error!(job = %jid, %host, %error, "cannot go on after the gate");
+                tracing::error!(job = %jid, %host, %error, "cannot continue after the gate");
             }
         });
     }
@@ -71,7 +72,7 @@ impl Jobs {
         };
         let ready = ready.unwrap_or_default();
         if let Some(gate) = without_quorum.filter(|_| !ready.is_empty()) {
-            tracing::warn!(job = %jid, hosts = ?ready, %gate, "hosts are done side by side");
+            tracing::warn!(job = %jid, hosts = ?ready, %gate, "hosts are repaired in parallel");
             let report = ParallelRepair {
                 job: jid.clone(),
                 hosts: ready.clone(),
@@ -88,8 +89,8 @@ impl Jobs {
         outcome
     }
 
-    /// Ends the part of a host that must not be missed. No deadline counts before the gate, so it is tried
-    /// until the store takes it.
+    /// Ends the part of a host whose loss etcd cannot tolerate. No deadline applies before the
+    /// gate, so this is retried until the store accepts it.
     async fn end_at_gate(self: &Arc<Self>, jid: &JobId, host: &MinionId, why: &str) {
         let mut again = AGAIN;
         while let Err(error) = self
@@ -101,7 +102,7 @@ impl Jobs {
         }
     }
 
-    /// Waits for the answer of the members; none where they need not be asked any more.
+    /// Waits for the answer of the members; `None` if they need not be asked any more.
     async fn may_miss(&self, jid: &JobId, host: &MinionId) -> Result<Option<Gate>, Refusal> {
         let snapshot = self.declarations.in_force().await?;
         let etcd = self.clusters.etcd();
@@ -119,7 +120,7 @@ impl Jobs {
     }
 }
 
-/// The wait before a host, for those who watch the job, in the form of a step that waits.
+/// The wait before a host, for the watchers of the job, in the form of a waiting step.
 fn waiting(jid: &JobId, host: &MinionId, wait: &Wait) -> StepWait {
     StepWait {
         job: Some(jid.clone()),
@@ -130,8 +131,8 @@ fn waiting(jid: &JobId, host: &MinionId, wait: &Wait) -> StepWait {
         seconds: wait.since.as_secs(),
         limit: Some(wait.limit.as_secs()),
         remedy: format!(
-            "`ctl etcd status` shows the members: switch on the hosts of those that are missing; `ctl job cancel {jid}` leaves \
-             the hosts out that have not begun"
+            "`ctl etcd status` shows the members: switch on the hosts of missing members; `ctl job cancel {jid}` skips \
+             the hosts that have not started"
         ),
         ..StepWait::default()
     }

@@ -1,6 +1,6 @@
-//! Returns that cannot be stored, because the secrets in them are not known: the documents are not
-//! valid, and have never been since this master exists. The minion keeps such a return, and its
-//! stream stays open; it is asked for the return once the secrets are known.
+//! Returns that cannot be stored because the secrets in them are unknown: the documents are
+//! invalid, and no valid ones were ever known to this master. The minion keeps such a return, and
+//! its stream stays open; the master asks for the return once the secrets are known.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,7 +17,7 @@ pub(super) struct Held(Mutex<BTreeSet<MinionId>>);
 
 impl Held {
     fn minions(&self) -> MutexGuard<'_, BTreeSet<MinionId>> {
-        // Nothing panics while holding the lock.
+        // No code panics while it holds the lock.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -26,7 +26,7 @@ impl Jobs {
     /// The redactor for the return of a part.
     ///
     /// # Errors
-    /// The secrets of the minion are not known, and the return may contain some.
+    /// The secrets of the minion are unknown, and the return may contain some.
     pub(super) async fn redactor(
         &self,
         jid: &JobId,
@@ -34,22 +34,22 @@ impl Jobs {
     ) -> Result<Arc<Redactor>, Refusal> {
         let redactor = self.declarations.redactor(minion).await;
         let is_query = |refusal| match self.open_jobs().get(jid) {
-            // Whether a host answers, and its grains, which its hello has as well.
+            // It contains only the host's liveness and grains, which its hello contains as well.
             Some(job) if job.function.is_query() => Ok(Arc::default()),
             _ => Err(refusal),
         };
         redactor.or_else(is_query)
     }
 
-    /// Notes that a minion keeps a return.
+    /// Records that a minion keeps a return.
     pub(super) fn hold(&self, minion: &MinionId, refusal: &Refusal) {
         if self.held.minions().insert(minion.clone()) {
             tracing::error!(%minion, error = %refusal, "the minion keeps a return");
         }
     }
 
-    /// Has the minions that keep returns connect again, with which they send them, once their
-    /// secrets are known.
+    /// Makes the minions with kept returns reconnect, upon which they send them, once their secrets
+    /// are known.
     pub(super) async fn ask_for_held(&self) {
         if self.held.minions().is_empty() || self.declarations.in_force().await.is_err() {
             return;

@@ -1,4 +1,4 @@
-//! The questions for the health of hosts and for their pod networks, which only their minions know.
+//! The queries about the health of hosts and their pod networks, which only their minions know.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -15,8 +15,8 @@ use serde_json::{Value, json};
 use super::Jobs;
 
 impl Jobs {
-    /// The answers of the connected minions of declared hosts, which are asked side by side. A minion
-    /// of an earlier version knows no answer.
+    /// The answers of the connected minions of declared hosts, which are asked in parallel. A
+    /// minion of an earlier version does not answer.
     pub async fn host_health(
         &self,
         declaration: &Declaration,
@@ -27,7 +27,7 @@ impl Jobs {
             .await
     }
 
-    /// The answers of the connected minions to questions for their pod networks.
+    /// The answers of the connected minions to the queries about their pod networks.
     pub async fn pod_networks(
         &self,
         questions: &BTreeMap<NodeName, Question>,

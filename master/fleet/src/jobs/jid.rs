@@ -1,12 +1,11 @@
-//! Job ids, as Salt makes them: the time in UTC, `%Y%m%d%H%M%S%6f`. They sort by age and are
-//! unique.
+//! Job ids in Salt's format: the time in UTC, `%Y%m%d%H%M%S%6f`. They sort by age and are unique.
 
 use std::sync::Mutex;
 
 use halite_proto::ids::JobId;
 use halite_store::Millis;
 
-/// Makes job ids that only grow, even when the clock stops or goes back.
+/// Generates job ids that only grow, even if the clock stops or is set back.
 pub struct Jids {
     /// The last id, in microseconds since the epoch.
     last: Mutex<i64>,
@@ -38,7 +37,7 @@ fn id(micros: i64) -> JobId {
         let time = time.to_zoned(jiff::tz::TimeZone::UTC);
         time.strftime("%Y%m%d%H%M%S%6f").to_string()
     });
-    // A clock that shows no year of four digits still gives ids that are unique and grow.
+    // A clock whose year does not have four digits still yields ids that are unique and grow.
     dated
         .and_then(|text| text.parse().ok())
         .unwrap_or_else(|| JobId::from_number(micros.unsigned_abs()))

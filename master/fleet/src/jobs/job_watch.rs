@@ -1,4 +1,4 @@
-//! The events of a job from its beginning, even for a watcher that connects later.
+//! The events of a job from its start, even for a watcher that connects later.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -17,8 +17,8 @@ use super::open_job::ended;
 use super::returns::{created, overall, returned, summary};
 
 impl Jobs {
-    /// The events of a job. `bus` must have been subscribed to before the job was made; for an
-    /// existing job, any subscription will do.
+    /// The events of a job. `bus` must have been subscribed to before the job was created; for an
+    /// existing job, any subscription works.
     #[must_use]
     pub fn follow(self: &Arc<Self>, jid: JobId, bus: Receiver<Event>) -> EventStream {
         let prefix = format!("halite/job/{jid}/");
@@ -41,7 +41,7 @@ struct WatchedJob {
     jid: JobId,
     /// The prefix of the tags of its events.
     prefix: String,
-    /// The minions whose return was reported.
+    /// The minions whose return was already reported.
     reported: BTreeSet<MinionId>,
     introduced: bool,
 }

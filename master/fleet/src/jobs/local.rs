@@ -20,11 +20,11 @@ use tokio::sync::Notify;
 
 use super::{Jobs, target};
 
-/// The pauses before the end of a part that the store did not take is stored again.
+/// The pauses before the retries of a result that the store did not accept.
 pub(super) const AGAIN: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(8));
 
 impl Jobs {
-    /// Starts a job of the target `master`; its return is stored like that of a minion.
+    /// Starts a job of the target `master`; its return is stored like a minion's.
     pub(super) fn run_here(self: &Arc<Self>, jid: JobId, message: v1::Job) {
         let jobs = Arc::clone(self);
         let stop = Arc::new(Notify::new());
@@ -48,7 +48,8 @@ impl Jobs {
             let redactor = match jobs.redactor(&jid, &MASTER).await {
                 Ok(redactor) => redactor,
                 Err(refusal) => {
-                    // The return goes, and only the reason stays: it may contain a secret.
+                    // The return is dropped, and only the reason stays: the return may contain a
+                    // secret.
                     let answer = Answer {
                         retcode: 1,
                         return_json: "null".into(),
@@ -76,8 +77,8 @@ impl Jobs {
         });
     }
 
-    /// Ends the work of a part of the target `master` whose time is over. The last call to the API
-    /// may still take effect; nothing follows it.
+    /// Stops the work of a part of the target `master` that exceeded its time limit. The last call
+    /// to the API may still take effect; nothing follows it.
     pub(super) fn stop_here(&self, jid: &JobId) {
         let open = self.open_jobs();
         if let Some(stop) = open.get(jid).and_then(|job| job.stop_here.as_ref()) {
@@ -85,8 +86,9 @@ impl Jobs {
         }
     }
 
-    /// Stores the return of a part whose work was in this process, which knows it only here: no minion sends it
-    /// again. So it is tried until the store takes it, or a restarted master ends the part.
+    /// Stores the return of a part that ran in this process, which alone knows it: no minion sends
+    /// it again. So this is retried until the store accepts it, or a restarted master ends the
+    /// part.
     pub(super) async fn store_answer(
         self: &Arc<Self>,
         jid: &JobId,
@@ -120,7 +122,7 @@ impl Jobs {
         jid: &JobId,
         message: &v1::Job,
     ) -> Result<(i32, Value), Refusal> {
-        // One at a time: the part before, whose time is over, must have ended.
+        // One at a time: the previous part, which exceeded its time limit, must have ended.
         let _alone = self.applying.lock().await;
         let low: LowState = serde_json::from_str(&message.low_json)
             .map_err(|error| Refusal::internal(format!("cannot read the low state: {error}")))?;
@@ -152,9 +154,9 @@ impl Jobs {
     }
 }
 
-/// Whether a host that has an identity has a kubelet which registers its node now. That of a further
-/// control plane does so through its own API server, which may need a member of etcd, and members
-/// join one after the other.
+/// Returns whether an enrolled host's kubelet can register already. On an additional control plane
+/// it registers through the host's own API server, which may need an etcd member, and members join
+/// one after the other.
 fn registers(declaration: &Declaration, name: &str) -> bool {
     let node = declaration.nodes.get(name);
     let registers =

@@ -1,9 +1,9 @@
-//! Jobs: one function, sent to a set of minions, and their returns.
+//! Jobs, that is, one function that is sent to a set of minions, and their returns.
 //!
 //! A job and its rows (one for each minion) are on disk before anything is sent. [`core`] decides,
-//! without any I/O, what to send, what to send again and what has expired; this module carries it
-//! out over the store and the connections. Low states are stored with references to secrets, which
-//! are replaced only in the message that is sent.
+//! without any I/O, which parts to send, to send again or to expire; this module carries the
+//! decisions out over the store and the connections. Low states are stored with references to
+//! secrets, which are replaced only in the message that is sent.
 
 pub mod cancel;
 pub mod core;
@@ -48,7 +48,7 @@ use self::questions::Questions;
 pub use create::NewJob;
 pub use questions::Unanswered;
 
-/// The number of minions to which the master sends, or whose parts it checks, at the same time.
+/// The number of minions to which the master sends, or whose parts it checks, concurrently.
 const SIDE_BY_SIDE: usize = 64;
 
 /// The jobs of this master.
@@ -74,7 +74,7 @@ pub struct Jobs {
 }
 
 impl Jobs {
-    /// Reads the open jobs from the store. [`Jobs::resume`] sends what waits.
+    /// Reads the open jobs from the store. [`Jobs::resume`] sends the waiting parts.
     ///
     /// # Errors
     /// The store cannot be read.
@@ -111,16 +111,16 @@ impl Jobs {
                     let open = OpenJob::new(function, &job, &parts, gates, jobs.app.clock.as_ref());
                     jobs.open_jobs().insert(job.jid.clone(), open);
                 }
-                // A newer master has made this job; this one cannot finish it.
+                // A newer master has created this job; this one cannot finish it.
                 Err(_) => jobs.app.store.finish_job(&job.jid, 1, now).await?,
             }
         }
         Ok(jobs)
     }
 
-    /// Resumes work after a restart: parts of the target `master` that ran are interrupted, jobs
-    /// with all their returns are finished, waiting parts of the target `master` are started.
-    /// Minions report what they are running when they connect.
+    /// Resumes work after a restart: running parts of the target `master` are interrupted, jobs
+    /// with all their returns are finished, and waiting parts of the target `master` are started.
+    /// Minions report their running jobs when they connect.
     ///
     /// # Errors
     /// The store failed.
@@ -147,20 +147,20 @@ impl Jobs {
     }
 
     fn open_jobs(&self) -> MutexGuard<'_, BTreeMap<JobId, OpenJob>> {
-        // Nothing panics while holding the lock; a poisoned one still holds a valid map.
+        // No code panics while it holds the lock; a poisoned lock still holds a valid map.
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The session of a minion: what is sent to it and heard from it goes one after the other.
+    /// The session of a minion, whose lock serialises the messages to and from it.
     pub fn lane(&self, minion: &MinionId) -> Arc<tokio::sync::Mutex<Session>> {
         let mut lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
         Arc::clone(lanes.entry(minion.clone()).or_default())
     }
 
-    /// Waits until the job has ended; answers with the job and its rows.
+    /// Waits until the job has ended; returns the job and its rows.
     ///
     /// # Errors
-    /// There is no such job, or the store failed.
+    /// The job does not exist, or the store failed.
     pub async fn wait(&self, jid: &JobId) -> Result<(Job, Vec<JobRow>), Refusal> {
         let mut ends = self.ends.subscribe();
         loop {
@@ -187,8 +187,8 @@ impl Jobs {
         pending.into_iter().flatten().collect()
     }
 
-    /// The minions that are waited for now, each with the time since which it is: those that have not
-    /// returned, without those whose turn has not come.
+    /// The minions for which the job waits now, each with the start of that wait: those that have
+    /// not returned, except those whose turn has not come.
     #[must_use]
     pub fn waited_for(&self, jid: &JobId) -> Vec<(MinionId, Steady)> {
         let open = self.open_jobs();
@@ -208,7 +208,7 @@ impl Jobs {
         &self.app
     }
 
-    /// The turn of a highstate that updates minions ahead of it.
+    /// The lock of a highstate that updates minions ahead of it.
     pub fn minion_updates(&self) -> &tokio::sync::Mutex<()> {
         &self.minion_updates
     }

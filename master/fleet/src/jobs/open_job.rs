@@ -12,9 +12,9 @@ use tokio::sync::Notify;
 use super::core::Limits;
 use super::function::Function;
 
-/// An open job in memory. All of it can be read from the store again.
+/// An open job in memory, all of which can be read from the store again.
 pub(super) struct OpenJob {
-    /// As it was stored.
+    /// The stored job.
     pub(super) job: Arc<Job>,
     pub(super) function: &'static Function,
     pub(super) deadline: Option<Steady>,
@@ -23,18 +23,18 @@ pub(super) struct OpenJob {
     pub(super) pending: BTreeSet<MinionId>,
     /// The first minion whose part failed.
     failed: Option<MinionId>,
-    /// Hosts of which etcd is asked before their part is sent.
+    /// Hosts before whose parts etcd is asked.
     gates: BTreeSet<MinionId>,
-    /// The host about which a task has to ask now, and those about which one asks.
+    /// The host about which a task must ask now, and all hosts about which a task is asking.
     at_gate: Option<MinionId>,
     asking: BTreeSet<MinionId>,
-    /// Hosts that are done side by side: etcd had no quorum that could be lost.
+    /// Hosts that are repaired in parallel, because etcd had no quorum to lose.
     together: BTreeSet<MinionId>,
-    /// The time from which a minion's part may be sent.
+    /// The time from which each minion's part may be sent.
     pub(super) ready_since: BTreeMap<MinionId, Steady>,
-    /// Ends the work of the part of the target `master`, once it has started.
+    /// Stops the work of the part of the target `master`, once it has started.
     pub(super) stop_here: Option<Arc<Notify>>,
-    /// True while a task records that the job has ended.
+    /// `true` while a task records that the job has ended.
     is_ending: bool,
 }
 
@@ -46,7 +46,7 @@ impl OpenJob {
         gates: BTreeSet<MinionId>,
         clock: &dyn Clock,
     ) -> Self {
-        // Where work has begun, it goes on: a restarted master finds such parts.
+        // Work that has started continues: a restarted master finds such parts.
         let begun = |part: &&Part| part.state != RowState::Queued;
         let begun: BTreeSet<&MinionId> = parts
             .iter()
@@ -84,12 +84,12 @@ impl OpenJob {
         open
     }
 
-    /// True while a minion's part waits for another group.
+    /// Returns whether a minion's part waits for another group.
     pub(super) fn is_blocked(&self, minion: &MinionId) -> bool {
         !self.ready_since.contains_key(minion)
     }
 
-    /// Returns true once if no part is open: its caller records that the job has ended, and calls
+    /// Returns `true` once if no part is open: its caller records that the job has ended, and calls
     /// [`OpenJob::has_not_ended`] if it cannot.
     pub(super) fn begin_end(&mut self) -> bool {
         let begins = self.pending.is_empty() && !self.is_ending;
@@ -97,12 +97,12 @@ impl OpenJob {
         begins
     }
 
-    /// Notes that the end could not be recorded, so that another task does it.
+    /// Records that the end could not be stored, so that another task retries.
     pub(super) fn has_not_ended(&mut self) {
         self.is_ending = false;
     }
 
-    /// Notes the end of a minion's part.
+    /// Records the end of a minion's part.
     pub(super) fn end(&mut self, minion: &MinionId, end: PartEnd) {
         self.pending.remove(minion);
         if end == PartEnd::Failed && self.failed.is_none() {
@@ -110,15 +110,16 @@ impl OpenJob {
         }
     }
 
-    /// The minion whose failure keeps the groups after its own from starting. An ordered job exists
-    /// because its hosts must not be down together: what broke the first would break the next.
+    /// The minion whose failure prevents later groups from starting. A job is ordered because its
+    /// hosts must not be down together: whatever broke the first would break the next.
     fn stopped_by(&self) -> Option<&MinionId> {
-        // A prediction changes nothing, so that a failure is no reason to stop.
+        // A test run changes nothing, so a failure is no reason to stop.
         let stops = !self.job.order.is_empty() && !self.job.test;
         self.failed.as_ref().filter(|_| stops)
     }
 
-    /// The minions whose part will not start because another's failed, with that one's name.
+    /// The minions whose part will not start because another one failed, each with the failed
+    /// minion.
     pub(super) fn not_started(&self) -> Vec<(MinionId, MinionId)> {
         let Some(failed) = self.stopped_by() else {
             return Vec::new();
@@ -129,30 +130,31 @@ impl OpenJob {
             .collect()
     }
 
-    /// The host about which the caller has to ask etcd now, once.
+    /// Returns, only once, the host about which the caller must ask etcd now.
     pub(super) fn begin_gate(&mut self) -> Option<MinionId> {
         let host = self.at_gate.take()?;
         self.asking.insert(host.clone());
         Some(host)
     }
 
-    /// Notes that etcd can miss a host; answers as [`OpenJob::make_ready`].
+    /// Records that etcd can do without a host; returns the same as [`OpenJob::make_ready`].
     pub(super) fn pass_gate(&mut self, host: &MinionId, now: Steady) -> Vec<MinionId> {
         self.gates.remove(host);
         self.asking.remove(host);
         self.make_ready(now)
     }
 
-    /// Notes that etcd has no quorum: releases all hosts of which it would have been asked; answers as
-    /// [`OpenJob::make_ready`]. One after the other each would wait for members that the next ones have.
+    /// Records that etcd has no quorum: releases all hosts for which it would have been asked;
+    /// returns the same as [`OpenJob::make_ready`]. One at a time, each host would wait for the
+    /// members on the next ones.
     pub(super) fn repair(&mut self, now: Steady) -> Vec<MinionId> {
         self.asking.clear();
         self.together.append(&mut self.gates);
         self.make_ready(now)
     }
 
-    /// Releases the first group that has not ended; answers with the minions whose part may be sent
-    /// now for the first time.
+    /// Releases the first group that has not ended; returns the minions whose part may now be sent
+    /// for the first time.
     pub(super) fn make_ready(&mut self, now: Steady) -> Vec<MinionId> {
         let mut ready: Vec<MinionId> = Vec::new();
         if self.stopped_by().is_some() {
@@ -179,7 +181,7 @@ impl OpenJob {
                 break;
             }
         }
-        // One of a group may be among those that are done side by side, too.
+        // A member of a group may also be among the hosts that are repaired in parallel.
         ready.retain(|minion| match self.ready_since.entry(minion.clone()) {
             Entry::Vacant(new) => {
                 new.insert(now);
@@ -191,8 +193,8 @@ impl OpenJob {
     }
 }
 
-/// The deadline of a job, whatever the time of day has become since. After a start of the host only
-/// that one is known; a job does not get more time than it had.
+/// The deadline of a job in steady time. After a reboot of the host only the time of day is known;
+/// a job never gets more time than it had.
 fn deadline(job: &Job, clock: &dyn Clock) -> Option<Steady> {
     match &job.steady_deadline {
         Some(known) if known.boot == clock.boot() && !known.boot.is_empty() => {
@@ -206,12 +208,12 @@ fn deadline(job: &Job, clock: &dyn Clock) -> Option<Steady> {
     }
 }
 
-/// The way in which a minion's part of a job ended.
+/// The result of a minion's part of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum PartEnd {
-    /// With return code 0.
+    /// It returned the code 0.
     Succeeded,
-    /// With another return code, or without a return.
+    /// It returned another code, or nothing.
     Failed,
     /// It was never sent.
     NotStarted,
@@ -221,7 +223,7 @@ fn failed(part: &Part) -> bool {
     part.state == RowState::Lost || (part.state == RowState::Returned && part.retcode != Some(0))
 }
 
-/// True for the states of a part that has ended.
+/// Returns whether the state belongs to a part that has ended.
 pub(super) fn ended(state: RowState) -> bool {
     matches!(state, RowState::Returned | RowState::Lost)
 }

@@ -1,5 +1,5 @@
-//! Questions to a minion beside the jobs: nothing of them is stored, nothing is sent again, and an
-//! answer that is late is dropped. So a question may be asked as often as an operator looks.
+//! Queries to a minion outside of jobs: they are neither stored nor sent again, and late answers
+//! are dropped. So an operator may repeat them as often as desired.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -14,30 +14,30 @@ use tokio::sync::oneshot;
 
 use super::Jobs;
 
-/// A question without an answer.
+/// A query without an answer.
 #[derive(Debug, thiserror::Error)]
 pub enum Unanswered {
-    /// The minion cannot be asked.
+    /// The minion is not connected.
     #[error(transparent)]
     NotConnected(#[from] NotConnected),
-    /// No answer came in time.
+    /// No answer arrived in time.
     #[error(
         "the minion did not answer within {0} s; `systemctl status halite-minion` on the host shows its state"
     )]
     Late(u64),
-    /// The minion answered with an error, or knows no such question.
+    /// The minion answered with an error, or does not know the query.
     #[error("the minion answered: {0}")]
     Refused(String),
-    /// The answer has another form.
+    /// The answer has an unexpected form.
     #[error("cannot read the minion's answer")]
     Malformed(#[from] serde_json::Error),
 }
 
-/// The questions that wait for their answers.
+/// The queries that wait for their answers.
 #[derive(Default)]
 pub(super) struct Questions(Mutex<BTreeMap<(JobId, MinionId), oneshot::Sender<v1::JobReturn>>>);
 
-/// Forgets a question when its asker goes away.
+/// Removes a query when its caller goes away.
 struct Asked<'a> {
     questions: &'a Questions,
     key: (JobId, MinionId),
@@ -54,7 +54,7 @@ impl Questions {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes a return if it answers a question of this minion; answers with it otherwise.
+    /// Consumes a return that answers a query of this minion; otherwise returns it.
     pub(super) fn take(
         &self,
         jid: &JobId,
@@ -65,14 +65,14 @@ impl Questions {
         let Some(asker) = asker else {
             return Some(returned);
         };
-        // An asker that has just gone away needs no answer.
+        // A caller that has just gone away needs no answer.
         let _ = asker.send(returned);
         None
     }
 }
 
 impl Jobs {
-    /// Asks a connected minion, and waits for its answer.
+    /// Queries a connected minion, and waits for its answer.
     ///
     /// # Errors
     /// The minion is not connected, does not answer in time, or answers with an error.

@@ -19,8 +19,8 @@ use super::Jobs;
 use super::function::{Function, Place};
 use super::open_job::{OpenJob, PartEnd};
 
-/// The end of a job that is being recorded. A job that is open after it has not ended: the store failed, or the
-/// task was dropped.
+/// The end of a job that is being recorded. If the job is still open afterwards, it has not ended:
+/// the store failed, or the task was dropped.
 struct Ending<'a> {
     jobs: &'a Jobs,
     jid: &'a JobId,
@@ -35,11 +35,12 @@ impl Drop for Ending<'_> {
 }
 
 impl Jobs {
-    /// Takes a message of a minion other than its hello and its grains.
+    /// Handles a message of a minion other than its hello and its grains.
     ///
     /// # Errors
-    /// The store failed: then the return is not acknowledged, and the minion sends it again. One whose
-    /// secrets are not known is no error; the minion keeps it until it is asked for it.
+    /// The store failed: then the return is not acknowledged, and the minion sends it again. A
+    /// return with unknown secrets is not an error; the minion keeps it until the master asks for
+    /// it.
     pub async fn message_from(
         self: &Arc<Self>,
         minion: &MinionId,
@@ -80,7 +81,7 @@ impl Jobs {
                     return Ok(());
                 }
                 let stored = ToMinion::Stored(v1::ReturnStored { job: returned.job });
-                // A minion that has disconnected sends it again and is answered then.
+                // A disconnected minion sends the return again and gets the answer then.
                 let _ = self
                     .app
                     .connections
@@ -92,7 +93,7 @@ impl Jobs {
         }
     }
 
-    /// Notes that a minion has started the job: its journal has it.
+    /// Records that a minion has started the job, which is in its journal.
     pub(super) async fn started(&self, jid: &JobId, minion: &MinionId) -> Result<(), Refusal> {
         let place = self.open_jobs().get(jid).map(|job| job.function.place);
         let Some(place) = place else { return Ok(()) };
@@ -101,8 +102,8 @@ impl Jobs {
             let mut session = lane.lock().await;
             session.running.insert(jid.clone());
         }
-        // The start of a query need not be written: its return follows at once, and sending it
-        // twice does no harm.
+        // The start of a query need not be stored: its return follows at once, and sending it twice
+        // does no harm.
         if place == Place::States {
             self.app
                 .store
@@ -125,7 +126,7 @@ impl Jobs {
         if !ours {
             return;
         }
-        // Without a redactor there is no progress to display; the return says the same later.
+        // Without a redactor no progress can be displayed; the return contains it later.
         let Ok(redactor) = self.declarations.redactor(minion).await else {
             return;
         };
@@ -134,7 +135,7 @@ impl Jobs {
         self.progressed(jid, minion, (progress.index, progress.total), state);
     }
 
-    /// Announces that one state of a job is done: its position, and the number of all.
+    /// Announces that one state of a job is done, with its position and the number of all states.
     pub(super) fn progressed(
         &self,
         jid: &JobId,
@@ -173,7 +174,7 @@ impl Jobs {
             store.record_return(jid, minion, &answer).await?
         };
         if !first {
-            tracing::debug!(job = %jid, %minion, "ignored a return that is stored already, or of no job of this minion");
+            tracing::debug!(job = %jid, %minion, "ignored a return that is already stored or belongs to no job of this minion");
             return Ok(());
         }
         self.app.metrics.returns.inc();
@@ -194,7 +195,7 @@ impl Jobs {
         self.end_part(jid, minion, end).await
     }
 
-    /// Ends a part whose return did not come.
+    /// Ends a part whose return did not arrive.
     ///
     /// # Errors
     /// The store failed.
@@ -227,7 +228,7 @@ impl Jobs {
     }
 
     /// Ends a part that its minion no longer knows. It is lost with the return code of an
-    /// interrupted job: should a return come after all, that one counts.
+    /// interrupted job; if a return arrives after all, it counts instead.
     ///
     /// # Errors
     /// The store failed.
@@ -269,7 +270,7 @@ impl Jobs {
         self.end_part(jid, minion, end).await
     }
 
-    /// Ends the parts of a job that will not start because one of an earlier group failed.
+    /// Ends the parts of a job that will not start because a part of an earlier group failed.
     ///
     /// # Errors
     /// The store failed.
@@ -285,8 +286,8 @@ impl Jobs {
         Ok(())
     }
 
-    /// Continues after the end of a part: sends what waits behind it on this minion, and the parts
-    /// of the next group of the job.
+    /// Continues after the end of a part: sends the parts that wait behind it on this minion, and
+    /// the parts of the job's next group.
     fn end_part<'a>(
         self: &'a Arc<Self>,
         jid: &'a JobId,
@@ -311,15 +312,15 @@ impl Jobs {
             }
             outcome = outcome.and(self.finish_if_done(jid).await);
             {
-                // Last, because a stop of the master waits for this and must not cut off the steps
-                // above.
+                // Last, because a stop of the master waits for this and must not interrupt the
+                // steps above.
                 let lane = self.lane(minion);
                 let mut session = lane.lock().await;
                 session.running.remove(jid);
             }
             self.guard(jid);
-            // What waits behind the part goes on, also when the store has failed before: no other message
-            // would begin it.
+            // Send the parts behind this one even if the store has failed before: no other message
+            // would start them.
             for other in next.iter().chain([minion]) {
                 outcome = outcome.and(self.dispatch(other).await);
             }
@@ -330,7 +331,7 @@ impl Jobs {
     /// Finishes a job that has no open part.
     ///
     /// # Errors
-    /// The store failed. The job stays open, and the check of open jobs tries again.
+    /// The store failed. The job stays open, and the check of open jobs retries.
     pub(super) async fn finish_if_done(&self, jid: &JobId) -> Result<(), Refusal> {
         let function = {
             let mut open = self.open_jobs();
@@ -345,13 +346,13 @@ impl Jobs {
         self.open_jobs().remove(jid);
         self.ends.send_modify(|count| *count += 1);
         if function.place == Place::States {
-            // What was compiled and what came back took megabytes.
+            // The compiled data and the returns took megabytes.
             halite_heap::give_back();
         }
         Ok(())
     }
 
-    /// Records that a job has ended, and tells those who watch it. May be repeated.
+    /// Records that a job has ended, and notifies its watchers. May be repeated.
     async fn finish(&self, function: &Function, jid: &JobId) -> Result<(), Refusal> {
         let parts = self.app.store.parts(jid).await?;
         let now = self.app.clock.now();
@@ -371,8 +372,8 @@ impl Jobs {
         self.publish(function, &ended, Some(retcode)).await
     }
 
-    /// Announces the end of a part. What was returned is in the row: the event that is stored, for jobs that apply
-    /// states, has the outcome only.
+    /// Announces the end of a part. The row contains the return: the event that is stored, for jobs
+    /// that apply states, contains only the outcome.
     async fn announce_end(&self, row: &JobRow) {
         let returned = returned(row);
         let place = self.open_jobs().get(&row.jid).map(|job| job.function.place);
@@ -412,7 +413,7 @@ impl Jobs {
     }
 }
 
-/// 0 when each minion returned 0, otherwise 1.
+/// Returns 0 if each minion returned 0, otherwise 1.
 pub(super) fn overall(parts: &[Part]) -> i32 {
     i32::from(!parts.iter().all(succeeded))
 }

@@ -2,8 +2,8 @@
 //! over a network that loses, repeats and reorders messages, with crashes of both sides. A seed
 //! determines each run; nothing sleeps.
 //!
-//! The laws: a job's effect happens at most once, no two state jobs run on one minion at the same
-//! time, no part is called interrupted whose return still comes, and once the network is repaired
+//! The rules: a job's effect happens at most once, no two state jobs run on one minion at the same
+//! time, no part counts as interrupted whose return still arrives, and once the network is repaired
 //! each job has a return.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,7 +14,7 @@ use halite_store::RowState;
 
 use super::core::{Limits, OpenRow, Session, due, expired};
 
-/// A small generator of pseudo-random numbers (xorshift): a seed determines a whole run.
+/// A small pseudo-random number generator (xorshift): a seed determines a whole run.
 struct Dice(u64);
 
 impl Dice {
@@ -57,7 +57,7 @@ enum ToMaster {
 enum Entry {
     Started,
     Returned,
-    /// Acknowledged; the id is remembered so that a late repetition starts nothing.
+    /// Acknowledged; the id is retained so that a late repetition starts nothing.
     Done,
 }
 
@@ -71,7 +71,7 @@ struct Minion {
 
 struct Simulation {
     dice: Dice,
-    /// The store: survives a crash of the master.
+    /// The store, which survives a crash of the master.
     rows: Vec<(RowState, bool)>,
     session: Session,
     minion: Minion,
@@ -107,7 +107,7 @@ impl Simulation {
             })
             .collect();
         for row in &rows {
-            // However late, a return that is under way is waited for.
+            // However late it is, a return that is under way does not expire.
             let now = Steady(i64::MAX / 2);
             let end = expired(row, &self.session, Steady(1), None, NO_LIMITS, now);
             assert_eq!(end, None, "{row:?}");
@@ -258,7 +258,7 @@ impl Simulation {
                 self.up.push(again);
             }
             9 if self.dice.one_in(3) => {
-                // Lost without the stream breaking.
+                // A message is lost although the stream stays open.
                 if !self.down.is_empty() {
                     let at = self.dice.below(self.down.len());
                     self.down.remove(at);
@@ -268,7 +268,7 @@ impl Simulation {
                 }
             }
             10 if self.dice.one_in(4) => self.minion_crashes(),
-            // The master crashes: all that it kept in memory is the session.
+            // The master crashes: only the session was in memory.
             11 if self.dice.one_in(4) => {
                 self.disconnect();
                 self.session = Session::default();

@@ -1,4 +1,4 @@
-//! What the master sees of its standbys and minions, before it begins something.
+//! The master's view of its standbys and minions, before it starts something.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use halite_store::KeyState;
 
 use super::Jobs;
 
-/// The pause between two looks of an order that waits.
+/// The interval between two checks for a waiting order.
 const PAUSE: Duration = Duration::from_millis(250);
 
 impl Jobs {
@@ -36,8 +36,8 @@ impl Jobs {
         })
     }
 
-    /// Looks again, while no look since the start has found that this master may act. Later looks are those
-    /// of the watch for other masters.
+    /// Checks again, while no check since the start has found that this master may act. Later
+    /// checks are made by the watch for other masters.
     ///
     /// # Errors
     /// The documents or the store cannot be read: then it may not act.
@@ -53,11 +53,11 @@ impl Jobs {
         Ok(())
     }
 
-    /// Refuses to begin something that changes a host or the cluster while this master is isolated. Shortly after its
-    /// start it waits for minions and standbys first, which are about to call.
+    /// Refuses to start something that changes a host or the cluster while this master is isolated.
+    /// Shortly after its start it first waits for minions and standbys, which are about to connect.
     ///
     /// # Errors
-    /// This master is isolated, or cannot see whether it is.
+    /// This master is isolated, or cannot determine whether it is.
     pub async fn check_may_act(&self, what: &str) -> Result<(), Refusal> {
         let isolation = &self.app.isolation;
         loop {

@@ -19,7 +19,7 @@ pub struct Target<'a> {
     pub kind: &'a str,
     /// The expression.
     pub expression: &'a str,
-    /// The target `master` is among them, where the expression has its name.
+    /// `true` if the target `master` is included when the expression is its name.
     pub also_master: bool,
 }
 
@@ -58,7 +58,7 @@ pub async fn resolve(
     Ok(found)
 }
 
-/// The accepted minions that a target matches, as for [`resolve`]; it may match none.
+/// The accepted minions that a target matches, like [`resolve`], but possibly none.
 ///
 /// # Errors
 /// The expression is empty or malformed.
@@ -113,7 +113,7 @@ pub async fn matching(
     Ok(found)
 }
 
-/// True when an expression has the name of the target `master`; a pattern never matches it.
+/// Returns whether an expression is the name of the target `master`; a pattern never matches it.
 fn names_master(kind: &str, expression: &str) -> bool {
     match kind {
         "glob" => expression == MASTER.as_str(),
@@ -137,7 +137,7 @@ pub async fn accepted(app: &App) -> Result<Vec<MinionId>, Refusal> {
         .collect())
 }
 
-/// The grains of a minion; an empty mapping when it has never connected.
+/// The grains of a minion; an empty mapping if it has never connected.
 ///
 /// # Errors
 /// The store failed.

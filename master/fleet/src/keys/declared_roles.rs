@@ -1,4 +1,4 @@
-//! The roles with which a host is declared, and the tokens that let it in.
+//! The roles with which a host is declared, and the tokens that admit it.
 
 use std::io::ErrorKind;
 
@@ -16,8 +16,9 @@ struct Declared {
     roles: Vec<String>,
 }
 
-/// The roles with which a host gets keys of CAs, data of etcd, or the site's images. A token has to name
-/// them: any holder of one could otherwise become the host that is declared with them and has not come yet.
+/// The roles with which a host gets keys of CAs, data of etcd, or the site's images. A token must
+/// name them: otherwise any holder of a token could become a declared host with these roles that
+/// has not enrolled yet.
 const NAMED: [Role; 4] = [
     Role::Bootstrap,
     Role::ControlPlane,
@@ -25,7 +26,7 @@ const NAMED: [Role; 4] = [
     Role::Registry,
 ];
 
-/// The roles with which a host is declared; none if it is not.
+/// The roles with which a host is declared; empty if it is not declared.
 pub(super) fn declared_roles(app: &App, id: &MinionId) -> Result<Vec<String>, Refusal> {
     let path = app
         .config
@@ -34,7 +35,7 @@ pub(super) fn declared_roles(app: &App, id: &MinionId) -> Result<Vec<String>, Re
         .join(format!("{id}.yaml"));
     let text = match std::fs::read_to_string(&path) {
         Ok(text) => text,
-        // Not declared: no roles, nothing assigned.
+        // An undeclared host has no roles.
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
         Err(error) => return Err(Refusal::internal(format!("{}: {error}", path.display()))),
     };
@@ -43,8 +44,8 @@ pub(super) fn declared_roles(app: &App, id: &MinionId) -> Result<Vec<String>, Re
     Ok(declared.roles)
 }
 
-/// A token lets in a node whose declared roles it names; one without roles, a node without
-/// [`NAMED`] ones.
+/// Checks that a token admits a node: the token must name the node's declared roles; a token
+/// without roles admits a node without [`NAMED`] roles.
 pub(super) fn check_roles(app: &App, id: &MinionId, token: &Token) -> Result<(), Refusal> {
     let declared = declared_roles(app, id)?;
     let is_open = token.roles.is_empty();
@@ -64,6 +65,6 @@ pub(super) fn check_roles(app: &App, id: &MinionId, token: &Token) -> Result<(),
         format!("is for the roles {}", token.roles.join(", "))
     };
     Err(Refusal::denied(format!(
-        "cannot enrol {id}: the token {allows}, but {id} is declared with {role}; use one that was made for this host: ctl token create --id {id}"
+        "cannot enrol {id}: the token {allows}, but {id} is declared with {role}; use a token for this host: ctl token create --id {id}"
     )))
 }

@@ -1,7 +1,7 @@
-//! Enrolment and renewal: from a key that proves itself to a certificate.
+//! Enrolment and renewal, that is, certificates for keys with a proof of possession.
 //!
-//! Repeat-safe: the same key asking again gets the same answer and uses up nothing, so that a
-//! minion or master killed at any point just asks again.
+//! Requests may be repeated: the same key gets the same answer and uses up nothing, so that a
+//! minion or master that was killed at any point just asks again.
 
 use halite_api::{EventData, KeyAction, KeyChanged};
 use halite_core::app::App;
@@ -18,56 +18,56 @@ use super::declared_roles::check_roles;
 use super::token::TokenText;
 use super::{host_facts, pending};
 
-/// Largest certificate request that is stored: one with an RSA key of 4096 bits has 2 KB.
+/// Size limit of a stored certificate request: one with an RSA key of 4096 bits has 2 KB.
 const REQUEST_MAX: usize = 4096;
 
 /// A request for enrolment.
 #[derive(Debug, Clone, Default)]
 pub struct EnrolmentRequest {
-    /// The id that the host wants.
+    /// The id that the host requests.
     pub id: String,
     /// Certificate request, PEM.
     pub csr_pem: String,
-    /// The token's text; empty: wait for an operator.
+    /// The token's text; if empty, an operator must decide.
     pub token: String,
     /// Grains, JSON.
     pub grains_json: String,
-    /// The owner of the address that asks, for limits.
+    /// The owner of the requesting address, for limits.
     pub source: String,
 }
 
-/// What became of a request.
+/// The result of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Answer {
-    /// Welcome: the certificate, PEM.
+    /// The host is accepted.
     Accepted {
         /// The certificate, PEM.
         certificate_pem: String,
         /// Fingerprint of the key.
         fingerprint: String,
-        /// True when the key is accepted with this answer, false when it was before.
+        /// `true` if this request accepted the key, `false` if it already was accepted.
         new: bool,
     },
-    /// An operator has to compare this fingerprint.
+    /// An operator must compare this fingerprint.
     Pending {
         /// Fingerprint of the key.
         fingerprint: String,
-        /// True when the key was stored with this answer, false when it waits already.
+        /// `true` if this request stored the key, `false` if it was already pending.
         new: bool,
     },
-    /// Not welcome.
+    /// The host is refused.
     Rejected {
         /// Fingerprint of the key.
         fingerprint: String,
-        /// Why, and what can be done.
+        /// The reason and the remedy.
         reason: String,
     },
 }
 
-/// Judges a request for enrolment.
+/// Decides a request for enrolment.
 ///
 /// # Errors
-/// The request is malformed or its token is not good; nothing was stored.
+/// The request is malformed or its token is invalid; nothing was stored.
 pub async fn enrol(app: &App, newcomer: &EnrolmentRequest) -> Result<Answer, Refusal> {
     let id = &MinionId::for_host(&newcomer.id)?;
     if newcomer.csr_pem.len() > REQUEST_MAX {
@@ -91,18 +91,18 @@ pub async fn enrol(app: &App, newcomer: &EnrolmentRequest) -> Result<Answer, Ref
         "" => None,
         text => match valid_token(app, text, id, now).await {
             Ok(token) => Some(token),
-            // Its token was taken back with it; the rejection says more.
+            // Its token was revoked with it; the rejection is the better answer.
             Err(_) if known.as_ref().is_some_and(rejected) => None,
             Err(error) => return Err(error),
         },
     };
-    // A token from before the rejection says nothing about the time after it.
+    // A token from before the rejection does not override it.
     let is_later = match &token {
         Some(token) => app.store.is_token_newer(&token.id, id).await?,
         None => false,
     };
     if let Some(reason) = refusal(known.as_ref(), &fingerprint, token.as_ref(), is_later) {
-        // Not stored: a stranger can cause any number of them.
+        // Not stored: a stranger can cause any number of these events.
         let refused = KeyChanged {
             minion: id.clone(),
             action: KeyAction::Refused,
@@ -170,8 +170,8 @@ pub async fn enrol(app: &App, newcomer: &EnrolmentRequest) -> Result<Answer, Ref
     })
 }
 
-/// The reason to refuse a request, whatever else it has; `is_later`: its token was made after the last
-/// change of the known key.
+/// The reason to refuse a request, whatever else it contains. `is_later` is `true` if its token was
+/// made after the last change of the known key.
 fn refusal(
     known: Option<&Key>,
     fingerprint: &str,
@@ -183,16 +183,16 @@ fn refusal(
     let bound = token.is_some_and(|token| token.bound_id.is_some());
     match known.state {
         KeyState::Rejected if same && !(bound && is_later) => Some(rejection(&known.id)),
-        // An operator who binds a token to an id says that this id may come (back), whatever was
-        // before.
+        // An operator who binds a token to an id confirms that this id may enrol, also again,
+        // whatever its history.
         _ if bound => None,
         KeyState::Pending if same || token.is_some() => None,
         KeyState::Pending => Some(format!(
-            "another key waits under the id {:?}; use a token, or delete it: ctl key delete {0}",
+            "another key with the id {:?} is pending; use a token, or delete it: ctl key delete {0}",
             known.id
         )),
         KeyState::Accepted | KeyState::Rejected => Some(format!(
-            "the id {:?} belongs to another key; if this host replaces that one: ctl key delete {0}, or a token bound to \
+            "the id {:?} belongs to another key; if this host replaces the old one: ctl key delete {0}, or use a token bound to \
              the id: ctl token create --id {0}",
             known.id
         )),
@@ -201,11 +201,11 @@ fn refusal(
 
 fn rejection(id: &str) -> String {
     format!(
-        "an operator rejected this key; to let it in after all: ctl key accept {id} --fingerprint FINGERPRINT"
+        "an operator rejected this key; to accept it after all: ctl key accept {id} --fingerprint FINGERPRINT"
     )
 }
 
-/// True for a key that was cut off by an order that the store had no room for.
+/// Returns whether a key was cut off by an order that the store had no space to record.
 pub(super) fn is_cut_off(app: &App, key: &Key) -> bool {
     let serial = key.serial.as_ref();
     serial.is_some_and(|serial| app.gate.is_revoked(serial))
@@ -232,7 +232,7 @@ async fn accepted_before(app: &App, key: &Key, now: Millis) -> Result<Answer, Re
     })
 }
 
-/// Whether more than a third of a certificate's life is left.
+/// Returns whether more than a third of a certificate's life is left.
 fn fresh(pem: &str, now: Millis) -> bool {
     Inspected::from_pem(pem).is_ok_and(|found| {
         let life = found.not_after - found.not_before;
@@ -241,7 +241,7 @@ fn fresh(pem: &str, now: Millis) -> bool {
 }
 
 fn bad_token() -> Refusal {
-    // One text for all cases: a stranger learns nothing about which tokens exist.
+    // One text for all cases: a stranger must not learn which tokens exist.
     Refusal::denied(
         "the token is not valid: unknown, expired, used up, or not for this id; `ctl token create` makes one",
     )
@@ -291,7 +291,7 @@ async fn reissue(app: &App, mut key: Key, now: Millis) -> Result<String, Refusal
     Ok(issued.certificate_pem)
 }
 
-/// Takes back the certificates of a key that is no longer its id's.
+/// Revokes the certificate of a deleted, rejected or replaced key.
 pub(super) async fn revoke_certificate(
     app: &App,
     key: &Key,
@@ -301,7 +301,7 @@ pub(super) async fn revoke_certificate(
     let Some(serial) = &key.serial else {
         return Ok(());
     };
-    // Memory first: a full disk must not keep a key in.
+    // Memory first: a full disk must not keep a key admitted.
     app.gate.revoke(serial);
     let revocation = Revocation {
         serial: serial.clone(),
@@ -313,11 +313,12 @@ pub(super) async fn revoke_certificate(
     Ok(())
 }
 
-/// Renews a minion's own certificate. The key stays: another key would have to enrol again, because
-/// only one key at a time is a minion's, and a crash between the two would lock it out.
+/// Renews a minion's own certificate. The key stays the same: another key would have to enrol
+/// again, because a minion has only one key at a time, and a crash between the two would lock it
+/// out.
 ///
 /// # Errors
-/// The request is malformed or of another key.
+/// The request is malformed or belongs to another key.
 pub async fn renew(app: &App, minion: &MinionId, csr_pem: &str) -> Result<String, Refusal> {
     let fingerprint =
         ca::request_fingerprint(csr_pem).map_err(|error| Refusal::invalid(chain(&error)))?;
@@ -326,10 +327,10 @@ pub async fn renew(app: &App, minion: &MinionId, csr_pem: &str) -> Result<String
         .store
         .key(minion)
         .await?
-        .ok_or_else(|| Refusal::denied("the key is not accepted any more"))?;
+        .ok_or_else(|| Refusal::denied("the key is no longer accepted"))?;
     if key.state != KeyState::Accepted || key.fingerprint != fingerprint {
         return Err(Refusal::denied(
-            "a certificate is renewed with the key that it has; for a new key delete the old one and enrol again",
+            "a certificate is renewed with its existing key; for a new key, delete the old one and enrol again",
         ));
     }
     csr_pem.clone_into(&mut key.csr_pem);

@@ -1,17 +1,17 @@
-//! The facts about a host that are stored with its key: those that an operator compares. The host
-//! is not trusted yet, so they are few and short.
+//! The facts about a host that are stored with its key, for an operator to compare. The host is not
+//! trusted yet, so they are few and short.
 
 use halite_core::refusal::Refusal;
 use halite_document::text::is_deceptive;
 use serde_json::{Value, json};
 
-/// The longest of these texts, in characters: a host name has at most 253.
+/// The maximum length of these texts in characters: a host name has at most 253.
 const LONGEST: usize = 253;
 
-/// The facts in the grains of a host that asks from `source`, as JSON.
+/// The facts in the grains of a host that connects from `source`, as JSON.
 ///
 /// # Errors
-/// The grains are not JSON, or contain characters that a terminal obeys.
+/// The grains are not JSON, or contain control characters that a terminal interprets.
 pub(super) fn brief(grains_json: &str, source: &str) -> Result<String, Refusal> {
     let grains = match grains_json {
         "" => Value::Null,
@@ -29,16 +29,16 @@ pub(super) fn brief(grains_json: &str, source: &str) -> Result<String, Refusal> 
     Ok(facts.to_string())
 }
 
-/// The address that the key came from; empty when it is not known.
+/// The address from which the key came; empty if unknown.
 pub(super) fn source(facts_json: &str) -> String {
     let facts: Value = serde_json::from_str(facts_json).unwrap_or_default();
     facts["source"].as_str().unwrap_or_default().to_owned()
 }
 
-/// Parses the grains of a host; refuses those with characters that a terminal obeys.
+/// Parses the grains of a host; refuses control characters that a terminal interprets.
 ///
 /// # Errors
-/// The grains are not JSON, or contain such a character; the text names the grain.
+/// The grains are not JSON, or contain such a character; the error names the grain.
 pub fn parse(grains_json: &str) -> Result<Value, Refusal> {
     let grains: Value = serde_json::from_str(grains_json)
         .map_err(|_| Refusal::invalid("the grains are not JSON"))?;
@@ -51,7 +51,7 @@ pub fn parse(grains_json: &str) -> Result<Value, Refusal> {
     }
 }
 
-/// The path of the first value or key with a deceptive character.
+/// The path of the first value or key with a control character.
 fn deceptive(value: &Value) -> Option<String> {
     let below = |name: String, value: &Value| {
         deceptive(value).map(|path| match path.as_str() {

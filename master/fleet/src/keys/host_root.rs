@@ -1,5 +1,5 @@
-//! The operator that each control-plane host has: root there, as `root@HOST`, with a key that was
-//! made on that host. Its state asks for the certificate as for others, by a chunk of a job.
+//! The operator of each control-plane host: root there, as `root@HOST`, with a key that was
+//! generated on that host. A state requests the certificate like any other, by a chunk of a job.
 
 use halite_core::app::App;
 use halite_core::ca::{HALITE, Issued, Profile};
@@ -17,29 +17,29 @@ use serde_json::Value;
 
 use super::operators::find;
 
-/// Returns whether a chunk asks for the certificate of an operator.
+/// Returns whether a chunk requests the certificate of an operator.
 #[must_use]
 pub fn is_asked_for(chunk: &Chunk) -> bool {
     chunk.function() == "x509.certificate" && chunk.args.get("ca").is_some_and(|ca| ca == HALITE)
 }
 
-/// Refuses a host that may have no operator.
+/// Refuses a host that may not have an operator.
 ///
 /// # Errors
-/// The host is no control plane, whose root has the CAs of the cluster in any case.
+/// The host is not a control plane, whose root has the CAs of the cluster in any case.
 pub fn check_host(declaration: &Declaration, host: &MinionId) -> Result<(), Refusal> {
     let node = declaration.nodes.get(host.as_str());
     if node.is_some_and(|node| node.has(HostRole::ControlPlane)) {
         return Ok(());
     }
     Err(Refusal::denied(format!(
-        "{host} gets no operator's certificate: only hosts with the role {} have one",
+        "{host} cannot have an operator's certificate: only hosts with the role {} can",
         HostRole::ControlPlane
     )))
 }
 
-/// Signs the certificate of root on this host, whatever subject the chunk has, and lets that key in
-/// as administrator. The host's earlier key is out then.
+/// Signs the certificate of root on this host, whatever subject the chunk has, and admits that key
+/// as administrator. The host's previous key is no longer admitted.
 ///
 /// # Errors
 /// The chunk names another identity, the request is invalid, the operator was revoked since the
@@ -55,7 +55,7 @@ pub async fn sign(
         .map_err(|error| Refusal::invalid(chain(&error)))?;
     if !names_only(chunk, &identity) {
         return Err(Refusal::denied(format!(
-            "sans_uri: a state on {host} can ask the CA {HALITE:?} for [{identity}] alone"
+            "sans_uri: a state on {host} can request only [{identity}] from the CA {HALITE:?}"
         )));
     }
     let _turn = app.enrolling.lock().await;
@@ -69,7 +69,7 @@ pub async fn sign(
         && !app.store.is_key_newer(host, &name).await?
     {
         return Err(Refusal::denied(format!(
-            "cannot sign a certificate for the operator {name}: it was revoked on {}; replace the host to make it again (ctl node replace {host})",
+            "cannot sign a certificate for the operator {name}: it was revoked on {}; replace the host to create it again (ctl node replace {host})",
             rfc3339(revoked)
         )));
     }
@@ -104,7 +104,7 @@ async fn admit(
         fingerprint: Some(fingerprint),
         created: now,
         creator: host.to_string(),
-        // Its certificate ends, and is renewed by the host's highstate.
+        // Its certificate expires by itself, and the host's highstate renews it.
         expires: None,
         revoked: None,
     };
@@ -114,8 +114,9 @@ async fn admit(
     Ok(())
 }
 
-/// Ends the operator of a host that stays without a control plane: its key lets no caller in any more,
-/// and with the control plane the host gets another one. Does nothing when it has ended.
+/// Removes the operator of a host that stays without a control plane: its key no longer admits a
+/// caller, and with a new control plane the host gets another key. Does nothing if it is already
+/// removed.
 ///
 /// # Errors
 /// The store fails.
@@ -147,7 +148,7 @@ fn names_only(chunk: &Chunk, identity: &Identity) -> bool {
     }
 }
 
-/// Cuts off the operator of a host whose key is rejected or deleted: in memory only, before
+/// Cuts off the operator of a host whose key is rejected or deleted: only in memory, before
 /// anything that can fail.
 pub(super) fn cut_off(app: &App, key: &Key) {
     if key.state != KeyState::Pending {
@@ -155,7 +156,7 @@ pub(super) fn cut_off(app: &App, key: &Key) {
     }
 }
 
-/// Stores that the operator of such a host is revoked.
+/// Records that the operator of such a host is revoked.
 ///
 /// # Errors
 /// The store fails.

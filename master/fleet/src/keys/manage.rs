@@ -1,4 +1,4 @@
-//! What an operator does with keys: list, accept, reject, delete.
+//! An operator's actions on keys: list, accept, reject, delete.
 
 use halite_api::{EventData, KeyAction, KeyChange, KeyChanged, KeyList, MinionKey, Time};
 use halite_core::app::App;
@@ -17,15 +17,15 @@ pub struct Change {
     pub id: String,
     /// `accept`, `reject` or `delete`.
     pub action: String,
-    /// For accept: must be the key's; may be empty with `force`.
+    /// The key's fingerprint, for `accept`; may be empty with `force`.
     pub fingerprint: String,
-    /// The cluster's name, to confirm a destructive order.
+    /// The cluster's name, which confirms a destructive order.
     pub cluster: String,
-    /// Confirms a destructive order, or an acceptance without a fingerprint.
+    /// `true` to confirm a destructive order, or an acceptance without a fingerprint.
     pub force: bool,
 }
 
-/// A key as it is shown.
+/// Converts a key for display.
 #[must_use]
 pub fn status_of(key: &Key, connected: bool) -> MinionKey {
     let facts: Value = serde_json::from_str(&key.grains_json).unwrap_or_default();
@@ -63,7 +63,7 @@ pub async fn list(app: &App) -> Result<KeyList, Refusal> {
 /// Carries out an operator's order.
 ///
 /// # Errors
-/// There is no such key, the fingerprint is another, the order is unknown or needs confirmation, or
+/// The key does not exist, the fingerprint differs, the order is unknown or needs confirmation, or
 /// the store fails.
 pub async fn change(app: &App, order: &Change) -> Result<KeyChange, Refusal> {
     let id: MinionId = order.id.parse()?;
@@ -93,7 +93,7 @@ pub async fn change(app: &App, order: &Change) -> Result<KeyChange, Refusal> {
         }
         other => {
             return Err(Refusal::invalid(format!(
-                "{other:?} is not one of accept, reject, delete"
+                "unknown action {other:?}; the actions are accept, reject and delete"
             )));
         }
     };
@@ -122,7 +122,7 @@ async fn find(app: &App, id: &MinionId) -> Result<Key, Refusal> {
     })
 }
 
-/// The refusal of an order that shut the gate and could not be stored.
+/// The refusal of an order that closed the gate but could not be stored.
 fn half_done(id: &MinionId, error: &Refusal) -> Refusal {
     Refusal::new(
         error.kind,
@@ -133,13 +133,13 @@ fn half_done(id: &MinionId, error: &Refusal) -> Refusal {
     )
 }
 
-/// A live minion is disconnected only when the operator names the cluster.
+/// Refuses to disconnect a live minion unless the operator names the cluster.
 fn confirm(app: &App, id: &MinionId, order: &Change) -> Result<(), Refusal> {
     if !app.connections.is_connected(id) || (order.force && order.cluster == app.config.cluster) {
         return Ok(());
     }
     Err(Refusal::conflict(format!(
-        "{0} is connected and would be cut off; to do it all the same: ctl key {1} {0} --force --cluster {2}",
+        "{0} is connected and would be cut off; to do it anyway: ctl key {1} {0} --force --cluster {2}",
         order.id,
         order.action,
         if order.force {
@@ -150,20 +150,20 @@ fn confirm(app: &App, id: &MinionId, order: &Change) -> Result<(), Refusal> {
     )))
 }
 
-/// Accepts a key; one that is accepted stays so.
+/// Accepts a key; does nothing if it already is accepted.
 async fn accept(app: &App, mut key: Key, order: &Change) -> Result<&'static str, Refusal> {
     let plain = |text: &str| text.to_ascii_lowercase().replace(':', "");
     if order.fingerprint.is_empty() && !order.force {
-        // Without the fingerprint: the operator has to read it on the host.
+        // The error omits the fingerprint: the operator must read it on the host.
         return Err(Refusal::conflict(format!(
-            "cannot accept the key of {0}: its fingerprint was not given; compare `ctl key list` with what the host shows, \
+            "cannot accept the key of {0}: its fingerprint was not given; compare `ctl key list` with the output on the host, \
              then: ctl key accept {0} --fingerprint FINGERPRINT (or --force, which trusts the network)",
             key.id
         )));
     }
     if !order.fingerprint.is_empty() && plain(&order.fingerprint) != plain(&key.fingerprint) {
         return Err(Refusal::conflict(format!(
-            "the key of {} has the fingerprint {}, not the one given; compare it with what the host shows",
+            "the key of {} has the fingerprint {}, not the given one; compare it with the output on the host",
             key.id, key.fingerprint
         )));
     }
@@ -176,12 +176,12 @@ async fn accept(app: &App, mut key: Key, order: &Change) -> Result<&'static str,
         key.changed = now;
         app.store.put_key(&key).await?;
     }
-    // Also for a key that is accepted: the process may have ended between the store and the gate.
+    // Also for an accepted key: the process may have ended between the store and the gate.
     app.gate.open(&key.id, &key.fingerprint);
     Ok(KeyState::Accepted.as_str())
 }
 
-/// Rejects a key; answers with the ids of the tokens that were taken back with it.
+/// Rejects a key; returns the ids of the tokens that were revoked with it.
 async fn reject(app: &App, mut key: Key) -> Result<Vec<String>, Refusal> {
     let now = app.clock.now();
     host_root::revoke(app, &key, now).await?;
@@ -195,7 +195,7 @@ async fn reject(app: &App, mut key: Key) -> Result<Vec<String>, Refusal> {
     Ok(tokens)
 }
 
-/// Deletes a key; answers with the ids of the tokens that were taken back with it.
+/// Deletes a key; returns the ids of the tokens that were revoked with it.
 async fn delete(app: &App, key: &Key) -> Result<Vec<String>, Refusal> {
     let now = app.clock.now();
     host_root::revoke(app, key, now).await?;
@@ -205,8 +205,8 @@ async fn delete(app: &App, key: &Key) -> Result<Vec<String>, Refusal> {
     Ok(tokens)
 }
 
-/// Takes back the token that an accepted key came in with, which its host knows, and those for its
-/// id. A key that only waited is a stranger's: a token for that id is meant for another.
+/// Revokes the token with which an accepted key enrolled, because its host knows it, and the tokens
+/// for its id. A pending key is a stranger's: a token for that id is meant for another host.
 async fn take_tokens(app: &App, key: &Key) -> Result<Vec<String>, Refusal> {
     if key.state != KeyState::Accepted {
         return Ok(Vec::new());
@@ -214,7 +214,7 @@ async fn take_tokens(app: &App, key: &Key) -> Result<Vec<String>, Refusal> {
     Ok(app.store.take_tokens(&key.id, key.token.as_deref()).await?)
 }
 
-/// Shuts the gate for a key, and for the operator of its host, and ends the connections that it opened.
+/// Closes the gate for a key and for the operator of its host, and ends their connections.
 fn cut_off(app: &App, key: &Key) {
     host_root::cut_off(app, key);
     app.gate.close(&key.id, key.serial.as_deref());

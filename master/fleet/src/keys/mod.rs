@@ -1,5 +1,5 @@
-//! Who may come in: enrolment tokens, minions' keys, operators, and the gate that opens and closes
-//! with them.
+//! Access: enrolment tokens, minions' keys, operators, and the gate that opens and closes with
+//! them.
 
 mod declared_roles;
 mod enrol;

@@ -1,5 +1,5 @@
-//! Operators: made, listed, revoked. The certificate has the name; the store has the role and the
-//! one key that the name may have, and the gate asks for both at each connection.
+//! Creates, lists and revokes operators. The certificate contains the name; the store has the role
+//! and the only key that the name may have, and the gate checks both for each connection.
 
 use halite_api::{OperatorAccount, OperatorList, OperatorRevocation, OperatorState, Time};
 use halite_core::app::App;
@@ -12,7 +12,7 @@ use halite_proto::identity::{Identity, Kind, is_root_of_host};
 use halite_proto::role::Role;
 use halite_store::{Certificate, Millis, Operator};
 
-/// The validity of an operator's certificate in days: default and most.
+/// The validity of an operator's certificate in days: default and maximum.
 const DAYS: (u32, u32) = (90, 365);
 
 /// A request for a new operator.
@@ -22,13 +22,13 @@ pub struct NewOperator {
     pub name: String,
     /// The name of the role.
     pub role: String,
-    /// Validity in days; 0 is the default.
+    /// Validity in days; 0 for the default.
     pub days: u32,
     /// Certificate request, PEM.
     pub csr_pem: String,
 }
 
-/// Makes an operator; returns the certificate, PEM, and its end.
+/// Creates an operator; returns the certificate, PEM, and its end.
 ///
 /// # Errors
 /// The name, role, validity or request is invalid, the name belongs to a valid operator, or the
@@ -43,7 +43,7 @@ pub async fn create(
         .map_err(|error| Refusal::invalid(chain(&error)))?;
     if is_root_of_host(name) {
         return Err(Refusal::invalid(format!(
-            "cannot make {name}: operators of that form are made by the states of their hosts; take another name"
+            "cannot create {name}: operators of that form are created by the states of their hosts; use another name"
         )));
     }
     let role = role(&wanted.role)?;
@@ -52,7 +52,7 @@ pub async fn create(
         days if days <= DAYS.1 => days,
         days => {
             return Err(Refusal::invalid(format!(
-                "cannot make an operator for {days} days: the most is {}; make the operator again when that time is over",
+                "cannot create an operator for {days} days: the maximum is {}; create the operator again after that time",
                 DAYS.1
             )));
         }
@@ -62,7 +62,7 @@ pub async fn create(
     let known = find(app, name).await?;
     if known.is_some_and(|known| known.is_valid(now)) {
         return Err(Refusal::conflict(format!(
-            "there is an operator {name} already; for another key or role: ctl operator revoke {name}, then create it again"
+            "the operator {name} already exists; for another key or role: ctl operator revoke {name}, then create it again"
         )));
     }
     let profile = Profile {
@@ -106,7 +106,7 @@ fn role(name: &str) -> Result<Role, Refusal> {
     Role::find(name).ok_or_else(|| {
         let known: Vec<&str> = Role::ALL.iter().map(|role| role.as_str()).collect();
         Refusal::invalid(format!(
-            "there is no role {name:?}; there are {}",
+            "unknown role {name:?}; the roles are {}",
             known.join(", ")
         ))
     })
@@ -136,7 +136,7 @@ pub async fn list_operators(app: &App) -> Result<OperatorList, Refusal> {
         role: operator.role.to_string(),
         expires: operator.expires.map(Time::from_millis),
         revoked: operator.revoked.map(Time::from_millis),
-        // Not known of the operator of a new store.
+        // Unknown for the operator of a new store.
         created: (operator.created > 0).then(|| Time::from_millis(operator.created)),
         by: operator.creator,
         fingerprint: operator.fingerprint,
@@ -146,12 +146,11 @@ pub async fn list_operators(app: &App) -> Result<OperatorList, Refusal> {
     })
 }
 
-/// Ends an operator's access and cuts the connections that they opened. Repeating it changes
-/// nothing.
+/// Ends an operator's access and connections. Does nothing if the operator is already revoked.
 ///
 /// # Errors
-/// There is no such operator, it is `by` themselves, no administrator would be left, or the store
-/// fails: then the operator is out until the master restarts.
+/// The operator does not exist, is `by` themselves or the last administrator, or the store fails:
+/// then the operator is cut off until the master restarts.
 pub async fn revoke(app: &App, by: &str, name: &str) -> Result<OperatorRevocation, Refusal> {
     let now = app.clock.now();
     if by == name && app.gate.has_other_admin(name, now) {
@@ -166,7 +165,7 @@ pub async fn revoke(app: &App, by: &str, name: &str) -> Result<OperatorRevocatio
         )));
     }
     record(app, name, now).await.map_err(|error| {
-        // The kind of a missing operator says that nothing was cut off.
+        // For a missing operator, nothing was cut off.
         if error.kind == halite_core::refusal::RefusalKind::NotFound {
             return error;
         }
@@ -198,7 +197,7 @@ async fn record(app: &App, name: &str, now: Millis) -> Result<(), Refusal> {
     }
     operator.revoked = Some(now);
     if operator.fingerprint.is_none() {
-        // With it a key that root makes later is known to be another one.
+        // It identifies a key that root makes later as a different one.
         operator.fingerprint = own_operator::fingerprint(&app.config, name);
     }
     app.store.put_operator(&operator).await?;

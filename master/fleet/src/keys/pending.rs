@@ -1,5 +1,5 @@
-//! Keys that wait for an operator. Every host that reaches the port can make one, so they are few,
-//! small, and go away.
+//! Pending keys, which wait for an operator. Every host that reaches the port can create one, so
+//! they are few and small, and expire.
 
 use halite_api::{EventData, KeyAction, KeyChanged};
 use halite_core::app::App;
@@ -8,19 +8,19 @@ use halite_store::{Key, KeyState, Millis};
 
 use super::host_facts;
 
-/// Keys that may wait.
+/// The maximum number of pending keys.
 const PENDING_MAX: usize = 256;
-/// Keys that may wait from one address.
+/// The maximum number of pending keys from one address.
 const PENDING_EACH: usize = 16;
-/// The time after which a waiting key is removed. A host that still waits asks again and gets a new
+/// The time after which a pending key is removed. A host that still waits asks again and gets a new
 /// place.
 const PENDING_LIFE: Millis = 24 * 60 * 60 * 1000;
 
-/// Stores a new key that no token accepts; true when it is new. `known` is the key of that id, if
-/// there is one.
+/// Stores a new key that no token accepts; returns whether it is new. `known` is the key of that
+/// id, if any.
 ///
 /// # Errors
-/// Too many keys wait, or the store fails.
+/// Too many keys are pending, or the store fails.
 pub(super) async fn wait_for_operator(
     app: &App,
     key: Key,
@@ -64,7 +64,7 @@ pub(super) async fn wait_for_operator(
     Ok(new)
 }
 
-/// Removes the keys that have waited too long.
+/// Removes the keys that have been pending too long.
 ///
 /// # Errors
 /// The store fails.

@@ -1,4 +1,5 @@
-//! Enrolment from both sides: who comes in, who waits, who does not, and that asking again is safe.
+//! Enrolment from both sides: accepted, pending and refused hosts, and the safety of repeated
+//! requests.
 
 mod host_root;
 mod operators;
@@ -139,7 +140,7 @@ impl Site {
     }
 }
 
-/// Fills the store until neither audit nor revocations find room; answers with the limit of before.
+/// Fills the store until neither audit nor revocations find space; returns the previous limit.
 async fn fill_disk(site: &Site) -> i64 {
     let limit = site.store.limit_pages(None).await;
     let line = halite_store::Audit {
@@ -228,7 +229,7 @@ async fn asking_again_gets_the_same_answer_and_uses_nothing_up() {
         assert_eq!(certificate(site.enrol(&host, token).await), first);
     }
     assert_eq!(site.uses(&token).await, 1);
-    // Near its end the answer is a new certificate, also long after the token is gone.
+    // Near its end the answer is a new certificate, even long after the token is gone.
     site.clock.advance(300 * DAY);
     assert_ne!(certificate(site.enrol(&host, "").await), first);
 }
@@ -444,8 +445,8 @@ async fn a_forged_name_does_not_come_in() {
         "a stranger fills the store: {stored:?}"
     );
 
-    // A host that was installed again comes back with a token for exactly its id; the old key is
-    // out at once.
+    // A reinstalled host enrols again with a token for exactly its id; the old key is refused at
+    // once.
     let bound = site
         .token(Wanted {
             id: "worker-1".to_owned(),
@@ -465,7 +466,7 @@ async fn a_squatter_on_a_name_does_not_stop_a_token() {
     let honest = Host::new("worker-1");
     site.enrol(&squatter, "").await;
     let why = reason(site.enrol(&honest, "").await);
-    assert!(why.contains("another key waits"), "{why}");
+    assert!(why.contains("is pending"), "{why}");
     certificate(
         site.enrol(&honest, &site.token(Wanted::default()).await)
             .await,

@@ -1,5 +1,5 @@
-//! Enrolment tokens: `ID.SECRET.CAHASH`. The id is public, of the secret only a hash is kept, and
-//! the CA's hash lets a newcomer know the master at first contact.
+//! Enrolment tokens: `ID.SECRET.CAHASH`. The id is public, only a hash of the secret is stored, and
+//! the CA's hash lets a new host verify the master at first contact.
 
 use std::fmt;
 
@@ -41,10 +41,11 @@ impl fmt::Debug for TokenText {
 }
 
 impl TokenText {
-    /// Takes a token's text apart.
+    /// Parses a token's text.
     ///
     /// # Errors
-    /// It has not three parts of hex of the right lengths. The text itself is not repeated.
+    /// The text does not have three hexadecimal parts of the right lengths. The error does not
+    /// repeat the text.
     pub fn parse(text: &str) -> Result<Self, Refusal> {
         let hex = |part: &str, length: usize| {
             part.len() == length
@@ -59,7 +60,7 @@ impl TokenText {
                 ca_sha256: ca.to_owned(),
             }),
             _ => Err(Refusal::invalid(
-                "this is not a token: ID.SECRET.CAHASH is, as `ctl token create` prints it",
+                "invalid token; it must have the form ID.SECRET.CAHASH, as `ctl token create` prints it",
             )),
         }
     }
@@ -68,11 +69,11 @@ impl TokenText {
         format!("{}.{}.{}", self.id, self.secret, self.ca_sha256)
     }
 
-    /// Whether the secret is the one of a stored token.
+    /// Returns whether the secret belongs to a stored token.
     #[must_use]
     pub fn matches(&self, token: &Token) -> bool {
         let found = pki::sha256_hex(self.secret.as_bytes());
-        // Hashes are compared whole, so that the time taken tells nothing.
+        // Hashes are compared as a whole, so that the time reveals nothing.
         let same = found
             .bytes()
             .zip(token.secret_sha256.bytes())
@@ -81,24 +82,24 @@ impl TokenText {
     }
 }
 
-/// What a new token is to allow.
+/// The properties of a new token.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Wanted {
-    /// Seconds; 0: a day.
+    /// Validity in seconds; 0 for a day.
     pub ttl_seconds: u32,
-    /// Enrolments; 0: one.
+    /// Number of enrolments; 0 for one.
     pub uses: u32,
-    /// Roles that an enrolled node may have; empty: those that the document of its id has, and
-    /// without an id any that need not be named.
+    /// Roles that an enrolled node may have; if empty, the roles in the document of its id, and
+    /// without an id any role that need not be named.
     pub roles: Vec<String>,
-    /// The only id that may use it; empty: any.
+    /// The only id that may use it; empty for any.
     pub id: String,
 }
 
-/// Makes and stores a token; answers its text, which is never seen again, and its end.
+/// Creates and stores a token; returns its text, which is never shown again, and its end.
 ///
 /// # Errors
-/// The limits are broken, the id is no minion's, or the store fails.
+/// The limits are exceeded, the id is not a valid minion id, or the store fails.
 pub async fn create_token(
     app: &App,
     operator: &str,
@@ -112,12 +113,12 @@ pub async fn create_token(
     let uses = wanted.uses.max(1);
     if ttl > LONGEST_TTL_SECONDS {
         return Err(Refusal::invalid(format!(
-            "a token lives at most {LONGEST_TTL_SECONDS} seconds (30 days)"
+            "a token is valid for at most {LONGEST_TTL_SECONDS} seconds (30 days)"
         )));
     }
     if uses > MOST_USES {
         return Err(Refusal::invalid(format!(
-            "a token is good for at most {MOST_USES} enrolments"
+            "a token allows at most {MOST_USES} enrolments"
         )));
     }
     let bound_id = if wanted.id.is_empty() {
@@ -153,7 +154,7 @@ pub async fn create_token(
     Ok((text.text(), token.expires))
 }
 
-/// All tokens; no secrets.
+/// All tokens, without secrets.
 ///
 /// # Errors
 /// The store fails.
@@ -179,10 +180,10 @@ pub async fn list_tokens(app: &App) -> Result<TokenList, Refusal> {
     })
 }
 
-/// Takes a token out of use.
+/// Revokes a token.
 ///
 /// # Errors
-/// There is no such token, or the store fails.
+/// The token does not exist, or the store fails.
 pub async fn revoke_token(app: &App, id: &str) -> Result<TokenRevocation, Refusal> {
     if app.store.delete_token(id).await? {
         Ok(TokenRevocation {

@@ -1,5 +1,5 @@
-//! The record of the place in the master's log that this standby has acknowledged last. Without it a log
-//! that is damaged or cut short looks like one that ends there.
+//! The record of the position in the master's log that this standby has acknowledged last. Without
+//! it a damaged or truncated log would look complete.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use super::super::disk::{CopyError, Damage, file_error, read_json, write_json};
 
 const RECORD: &str = "acknowledged.json";
 
-/// A place in the master's log.
+/// A position in the master's log.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Place {
     salt: [u8; 8],
@@ -38,18 +38,19 @@ impl From<&Place> for Position {
     }
 }
 
-/// The place that was acknowledged last; none before the first, or of an earlier version.
+/// The position that was acknowledged last; `None` before the first one, or from an earlier
+/// version.
 pub(super) fn read(directory: &Path) -> Result<Option<Place>, CopyError> {
     read_json(&directory.join(RECORD))
 }
 
-/// Records the place that is acknowledged next. The log must be on disk up to it.
+/// Records the position that is acknowledged next. The log must be on disk up to it.
 pub(super) fn write(directory: &Path, place: &Place) -> Result<(), CopyError> {
     write_json(&directory.join(RECORD), place)
 }
 
-/// Reads a log, and compares it with what was acknowledged. `folded` is the end of the log that is in the
-/// store's file.
+/// Reads a log and compares it with the acknowledged position. `folded` is the end of the log that
+/// is in the store's file.
 pub(super) fn compare(
     log: &Path,
     acknowledged: Option<&Place>,
@@ -67,7 +68,7 @@ pub(super) fn compare(
         return (chain, None);
     };
     let end = chain.as_ref().and_then(Chain::committed).map(Place::from);
-    // The log first: until it is folded, both are of the same one.
+    // The log first: until it is folded, both belong to the same one.
     let found = [end.as_ref(), folded].into_iter().flatten();
     let found = found
         .into_iter()

@@ -1,7 +1,7 @@
 //! The files beside the store in a copy, with a record of their modes and digests.
 //!
-//! The record is written when a state of the master is complete; a file that the master has removed goes
-//! after that. So each file of the record is there, wherever this process ends.
+//! The record is written when a state of the master is complete; files that the master has removed
+//! are deleted after that. So each file of the record exists, wherever this process ends.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -19,18 +19,18 @@ use super::super::disk::{
 
 /// The record.
 const RECORD: &str = "files.json";
-/// The record of an earlier version: only the modes.
+/// The record of an earlier version, which contains only the modes.
 const MODES: &str = "modes.json";
-/// A file beside the store while it is written: beside the others it could have the name of one.
+/// A file beside the store while it is being written: among the others its name could collide.
 const COMING: &str = "file.new";
 const FILES: &str = "files";
 
 /// A file of the record.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Kept {
-    /// The mode that it has on the master.
+    /// Its mode on the master.
     mode: u32,
-    /// The digest of its content; none from an earlier version.
+    /// The digest of its content; `None` from an earlier version.
     #[serde(default)]
     sha256: Option<String>,
 }
@@ -40,14 +40,14 @@ struct Kept {
 pub(super) struct Files {
     directory: PathBuf,
     kept: BTreeMap<String, Kept>,
-    /// Files that the master has removed and that are still there.
+    /// Files that the master has removed but that still exist.
     gone: BTreeSet<String>,
-    /// The record on disk is of an earlier state.
+    /// `true` if the record on disk has an earlier state.
     is_changed: bool,
 }
 
 impl Files {
-    /// No file yet.
+    /// Creates the list without any file.
     pub(super) fn new(directory: &Path) -> Self {
         Self {
             directory: directory.to_owned(),
@@ -57,7 +57,7 @@ impl Files {
         }
     }
 
-    /// The files of the record in this directory of a copy.
+    /// Reads the record in this directory of a copy.
     pub(super) fn read(directory: &Path) -> Result<Self, CopyError> {
         let kept = match read_json(&directory.join(RECORD))? {
             Some(kept) => kept,
@@ -70,7 +70,7 @@ impl Files {
         })
     }
 
-    /// Takes a file. It is on disk when this returns, or, if it is removed, goes with [`Files::sync`].
+    /// Stores a file. It is on disk when this returns; a removal takes effect with [`Files::sync`].
     pub(super) fn take(&mut self, file: &StandbyFile) -> Result<(), CopyError> {
         let path = self.path(&file.path)?;
         if file.removed {
@@ -97,7 +97,7 @@ impl Files {
         }
     }
 
-    /// Has the record on disk, and no file that is not in it.
+    /// Writes the record to disk, and deletes the files that are not in it.
     pub(super) fn sync(&mut self) -> Result<(), CopyError> {
         if self.is_changed {
             write_json(&self.directory.join(RECORD), &self.kept)?;
@@ -109,7 +109,7 @@ impl Files {
         Ok(())
     }
 
-    /// The place of a file in this copy.
+    /// The path of a file in this copy.
     fn path(&self, place: &str) -> Result<PathBuf, CopyError> {
         let mut parts = Path::new(place).components();
         let first = parts.next();
@@ -126,7 +126,7 @@ impl Files {
         }
     }
 
-    /// The files by place, with their paths and modes.
+    /// The files by path in the record, with their paths on disk and modes.
     pub(super) fn iter(&self) -> impl Iterator<Item = (&str, PathBuf, u32)> {
         let root = self.directory.join(FILES);
         self.kept
@@ -134,12 +134,12 @@ impl Files {
             .map(move |(place, kept)| (place.as_str(), root.join(place), kept.mode))
     }
 
-    /// The directory of all of them.
+    /// The directory of all files.
     pub(super) fn root(&self) -> PathBuf {
         self.directory.join(FILES)
     }
 
-    /// The files that are not as the master has sent them.
+    /// The files that differ from those that the master sent.
     pub(super) fn damage(&self) -> Vec<Damage> {
         let found = self.kept.iter().filter_map(|(place, kept)| {
             let path = self.directory.join(FILES).join(place);

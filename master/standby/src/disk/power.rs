@@ -1,4 +1,5 @@
-//! A power cut in a test: of each file that this module writes, only what was synced is left.
+//! Simulates a power cut in a test: of each file that this crate writes, only the synced part
+//! remains.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -6,18 +7,18 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 thread_local! {
-    /// The contents of files when they were synced last, in this test.
+    /// The contents of files at their last sync in this test.
     static SYNCED: RefCell<BTreeMap<PathBuf, Vec<u8>>> = const { RefCell::new(BTreeMap::new()) };
 }
 
-/// Notes that a file is on disk as it is now.
+/// Records that the current content of a file is on disk.
 pub(super) fn synced(path: &Path) {
     let content = fs::read(path).unwrap();
     SYNCED.with_borrow_mut(|synced| synced.insert(path.to_owned(), content));
 }
 
-/// Makes the files below a directory what a power cut leaves of them. Those of SQLite, which syncs them
-/// itself, are left as they are.
+/// Reduces the files below a directory to their state after a power cut. SQLite's files, which it
+/// syncs itself, stay unchanged.
 pub fn cut(directory: &Path, by_sqlite: &[&str]) {
     for entry in fs::read_dir(directory).unwrap() {
         let path = entry.unwrap().path();

@@ -1,26 +1,26 @@
-//! The boundaries of a promotion, at which a test ends it.
+//! The boundaries of a promotion at which a test can interrupt it.
 
-/// The boundaries between the steps, in their order: a promotion that ends at any of them goes on
-/// later.
+/// The boundaries between the steps, in order: a promotion that is interrupted at any of them
+/// resumes later.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Boundary {
     /// The daemon is stopped.
     Stopped = 1,
-    /// The promotion is noted with its epoch.
+    /// The promotion is recorded with its epoch.
     Noted = 2,
     /// The copy has the epoch, and no log.
     Raised = 3,
     /// The documents, CAs and keys are in place.
     Files = 4,
-    /// What the host had of an older master is out of the way.
+    /// The host's files of an older master are removed.
     Cleared = 5,
     /// The store is in place.
     Store = 6,
-    /// The store's epoch is noted beside it.
+    /// The store's epoch is recorded beside it.
     Epoch = 7,
     /// The host has its certificates.
     Identities = 8,
-    /// The host is no standby.
+    /// The host is no longer a standby.
     Master = 9,
     /// The copy is gone.
     Removed = 10,

@@ -1,5 +1,5 @@
-//! The checks of the copy before it becomes the master's: one that is damaged, and one that may be older than
-//! that of another standby, is promoted by force only.
+//! The checks of the copy before a promotion: a damaged copy, and one that may be older than
+//! another standby's, is promoted only with `--force`.
 
 use halite_core::clock::millis;
 use halite_errors::chain;
@@ -13,12 +13,13 @@ use super::super::report::{age, report};
 use super::error::{CheckError, PromoteError};
 use super::{Promotion, Wanted};
 
-/// The least difference by which another copy is newer: standbys notice the end of a master at different times.
+/// The least difference that makes another copy newer: standbys notice the end of a master at
+/// different times.
 const NEWER: Millis = 60_000;
 
 impl Promotion<'_> {
-    /// Refuses a copy that is not what this standby has acknowledged. Nothing is changed; the daemon must
-    /// not run.
+    /// Refuses a copy that differs from what this standby has acknowledged. Changes nothing; the
+    /// daemon must not run.
     pub(super) fn check_copy(&self, wanted: &Wanted) -> Result<(), PromoteError> {
         let copy = Copy::open(&directory(self.config))?.ok_or(PromoteError::NoCopy)?;
         let damage: Vec<String> = copy.damage().iter().map(|damage| chain(damage)).collect();
@@ -32,8 +33,8 @@ impl Promotion<'_> {
         .into())
     }
 
-    /// Refuses a copy when another standby that has answered has a newer one, or when the master may have gone on
-    /// without this standby and one that is declared does not answer.
+    /// Refuses a copy if another standby has answered and has a newer one, or if the master may
+    /// have continued without this standby and a declared standby does not answer.
     pub(super) fn check_age(
         &self,
         wanted: &Wanted,
@@ -62,11 +63,12 @@ impl Promotion<'_> {
         let Some(missed) = missed else { return Ok(()) };
         let copy = Copy::peek(&directory(self.config))?;
         let files = copy.as_ref().map(Copy::root_of_files);
-        // Documents that cannot be read name no other standby; its copy would have the same.
+        // Unreadable documents name no other standby; the copies of others would contain the same
+        // documents.
         let declared = files.and_then(|files| declaration(&files).ok());
         let others = declared.map(|declared| other_standbys(self.config, &declared));
         let mut others = others.unwrap_or_default();
-        // Those that have answered have no newer copy, unless they do not know how old it is.
+        // Standbys that have answered have no newer copy, unless they do not know its age.
         let known = |standby: &&StandsBy| millis(&standby.until).is_some();
         others.retain(|name| {
             let mut answered = standbys.iter().filter(known);
@@ -113,7 +115,7 @@ mod tests {
         }
     }
 
-    /// The check of a copy of an hour ago, when another standby has one that is so much newer.
+    /// Checks a copy that is an hour old, while another standby has one that is newer by `newer`.
     fn check(is_behind: bool, newer: Option<Millis>, force: bool) -> Result<(), PromoteError> {
         let host = Host::new();
         let until = NOW - 3_600_000;
@@ -147,7 +149,7 @@ mod tests {
     #[test]
     fn the_older_of_two_copies_is_promoted_by_force_only() {
         for (is_behind, newer, is_refused) in [
-            // Both followed to the end, of which they have heard at different times.
+            // Both followed to the end, and noticed it at different times.
             (false, Some(NEWER), false),
             (false, Some(NEWER + 1), true),
             (false, Some(-3_600_000), false),

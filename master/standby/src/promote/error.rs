@@ -1,4 +1,4 @@
-//! The reasons for which a promotion cannot be done.
+//! The reasons why a promotion fails.
 
 use std::io;
 use std::path::PathBuf;
@@ -15,47 +15,47 @@ use super::super::session::SessionError;
 #[cfg(test)]
 use super::boundary::Boundary;
 
-/// A copy that is promoted by force only.
+/// A copy that is promoted only with `--force`.
 #[derive(Debug, thiserror::Error)]
 pub enum CheckError {
-    /// The copy is not what this standby has acknowledged.
+    /// The copy differs from what this standby has acknowledged.
     #[error(
         "the copy of the master on this standby is damaged: {damage}; promote another standby, or restore a backup with `ctl \
-         bootstrap --restore`; with --force --cluster {cluster} this host takes what is left, and the rest is lost"
+         bootstrap --restore`; with --force --cluster {cluster} this host uses the rest of the copy, and the damaged part is lost"
     )]
     Damaged {
-        /// The parts that are damaged.
+        /// The damaged parts.
         damage: String,
         /// The name of the cluster.
         cluster: String,
     },
-    /// Another standby has more.
+    /// Another standby has a newer copy.
     #[error(
         "cannot promote this standby: its copy of the master is from {until}, and {other} had everything until {newer}; \
          promote {other} instead, or this one with --force --cluster {cluster}"
     )]
     Older {
-        /// The time until which this one had everything.
+        /// The time until which this standby had everything.
         until: String,
         /// The other standby.
         other: String,
-        /// The time until which that one had everything.
+        /// The time until which the other standby had everything.
         newer: String,
         /// The name of the cluster.
         cluster: String,
     },
-    /// Another standby may have more.
+    /// Another standby may have a newer copy.
     #[error(
-        "the copy of the master on this standby is of {until}, {age} ago, and the master may have gone on since: {missed}; `ctl \
-         master list` on {others} says until when it followed: promote the one with the later time, and this one only with \
+        "the copy of the master on this standby is from {until}, {age} ago, and the master may have continued since: {missed}; `ctl \
+         master list` on {others} shows until when it followed: promote the standby with the later time, and this one only with \
          --force --cluster {cluster}"
     )]
     Behind {
-        /// The time until which it had everything.
+        /// The time until which this standby had everything.
         until: String,
         /// The time since then.
         age: String,
-        /// Why there may be more.
+        /// The reason why there may be newer data.
         missed: Missed,
         /// The other standbys.
         others: String,
@@ -64,34 +64,34 @@ pub enum CheckError {
     },
 }
 
-/// A promotion that cannot be done.
+/// An error of a promotion.
 #[derive(Debug, thiserror::Error)]
 pub enum PromoteError {
     /// The host had the master, which was replaced.
     #[error(transparent)]
     Replaced(#[from] Replaced),
-    /// The host has the master, and hands it over.
+    /// The host has the master, and is handing it over.
     #[error(
-        "this host hands the master over to {0}, which takes it as soon as it is there: `ctl master list` there shows it. If \
+        "this host hands the master over to {0}, which takes over as soon as it is up: `ctl master list` there shows it. If \
          {0} is dead, `ctl master promote --force --cluster NAME` makes this host the master's again"
     )]
     HandedOver(String),
-    /// The host has the master, which begins nothing.
+    /// The host has the master, which is isolated.
     #[error(
-        "this host has the master, which reaches no standby and fewer than half of the minions, and begins nothing: another \
-         host may have taken its place. If none has, `ctl master promote --force --cluster NAME` has it act alone"
+        "this host has the master, which reaches no standby and fewer than half of the minions, and starts nothing: another \
+         host may have taken its place. If none has, `ctl master promote --force --cluster NAME` makes it act alone"
     )]
     Isolated,
-    /// The host is neither a standby nor was its promotion interrupted.
-    #[error("this host is no standby: {} is not there", .0.display())]
+    /// The host is neither a standby nor has it an interrupted promotion.
+    #[error("this host is not a standby: {} does not exist", .0.display())]
     NoStandby(PathBuf),
     /// There is no copy.
     #[error(
-        "this standby has no whole copy of the master yet: promote another one, or restore a backup with `ctl bootstrap \
+        "this standby has no whole copy of the master yet: promote another standby, or restore a backup with `ctl bootstrap \
          --restore`"
     )]
     NoCopy,
-    /// The copy is damaged, or another standby may have more.
+    /// The copy is damaged, or another standby may have a newer one.
     #[error(transparent)]
     Check(#[from] CheckError),
     /// A master answers.
@@ -114,43 +114,45 @@ pub enum PromoteError {
         /// The address of the master.
         master: String,
     },
-    /// The name of the cluster is missing or another one.
-    #[error("--force needs --cluster {0}: what the other master does from now on is lost")]
+    /// The name of the cluster is missing or wrong.
+    #[error(
+        "--force requires --cluster {0}: changes that the other master makes from now on are lost"
+    )]
     Cluster(String),
-    /// The minion's identity.
+    /// The minion's identity cannot be read.
     #[error(transparent)]
     Identity(#[from] SessionError),
-    /// A file.
+    /// A file operation failed.
     #[error(transparent)]
     File(#[from] halite_durable::Error),
-    /// The copy.
+    /// The copy cannot be used.
     #[error(transparent)]
     Copy(#[from] CopyError),
-    /// The store.
+    /// The store cannot be used.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The epoch.
+    /// No epoch can be chosen.
     #[error(transparent)]
     Epoch(#[from] EpochError),
-    /// The record of another master.
+    /// The record of another master is unreadable.
     #[error(transparent)]
     NotStarted(#[from] NotStarted),
-    /// The CAs, or the identities of this host.
+    /// The CAs, or the identities of this host, cannot be used.
     #[error(transparent)]
     Ca(#[from] CaError),
-    /// The files that are there.
+    /// The existing files cannot be listed.
     #[error(transparent)]
     Saved(#[from] Refusal),
-    /// The daemon.
+    /// The unit of the daemon failed.
     #[error("cannot {action} the unit halite-master")]
     Unit {
-        /// A verb.
+        /// The verb.
         action: &'static str,
         /// The reason.
         source: io::Error,
     },
-    /// A test ended it.
+    /// A test interrupted the promotion.
     #[cfg(test)]
-    #[error("ended at {0:?}")]
+    #[error("interrupted at {0:?}")]
     Ended(Boundary),
 }

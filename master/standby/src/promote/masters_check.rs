@@ -1,5 +1,6 @@
-//! The check that no master acts, before a promotion changes anything: this host and the other standbys must all
-//! hear none. A link that is cut to the master alone is no reason for a second one.
+//! The check that no master acts, before a promotion changes anything: neither this host nor any
+//! other standby may hear one. A link that is cut to the master alone does not justify a second
+//! master.
 
 use std::time::Duration;
 
@@ -10,13 +11,14 @@ use super::super::compare::{Answer, StandsBy, answers};
 use super::error::PromoteError;
 use super::{Promotion, Wanted};
 
-/// The pause between two questions.
+/// The pause between two queries.
 const PAUSE: Duration = Duration::from_secs(1);
 
 impl Promotion<'_> {
-    /// Refuses while a master answers this host, or another standby. One that has answered a standby shortly before the
-    /// first question may be dead since: then this waits until it either answers the standby again or has been silent for
-    /// long enough. Answers with the standbys that were reached.
+    /// Refuses while a master answers this host or another standby. A master that answered a
+    /// standby shortly before the first query may have died since: then this waits until the master
+    /// either answers the standby again or has been silent for long enough. Returns the standbys
+    /// that were reached.
     pub(super) async fn check_masters(
         &self,
         addresses: &[String],
@@ -42,7 +44,9 @@ impl Promotion<'_> {
             }
             let Some((standby, master)) = heard_of(&standbys, began.elapsed())? else {
                 for address in silent {
-                    (self.note)(&format!("{address} does not answer: it is off, or cut off"));
+                    (self.note)(&format!(
+                        "{address} does not answer: it is switched off or disconnected"
+                    ));
                 }
                 return Ok(standbys);
             };
@@ -57,11 +61,11 @@ impl Promotion<'_> {
     }
 }
 
-/// The standby, and its master, of which it is not yet known whether it is dead. `since` is the time since the first
-/// question.
+/// A standby and its master, if it is not known yet whether that master is dead. `since` is the
+/// time since the first query.
 ///
 /// # Errors
-/// A master has answered a standby after that question.
+/// A master has answered a standby after that query.
 fn heard_of(
     standbys: &[StandsBy],
     since: Duration,
@@ -71,7 +75,7 @@ fn heard_of(
         let Some(followed) = standby.hears() else {
             continue;
         };
-        // Whole seconds are reported: the answer may be older by one.
+        // Only whole seconds are reported: the answer may be older by up to one.
         if followed.silent + Duration::from_secs(1) <= since {
             return Err(PromoteError::Heard {
                 standby: standby.host.clone(),

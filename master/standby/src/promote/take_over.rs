@@ -1,5 +1,5 @@
-//! A promotion by the order of the master itself: it has noted that it does not serve again, so it is
-//! not asked whether it answers.
+//! A promotion by order of the master itself: it has recorded that it does not serve again, so it
+//! is not queried.
 
 use super::super::copy::Copy;
 use super::super::disk::{file_error, read_json, remove, write_json};
@@ -8,11 +8,11 @@ use super::super::{directory, mark, masters};
 use super::{Boundary, Note, PromoteError, Promotion, Wanted};
 
 impl Promotion<'_> {
-    /// Carries out the order of a master to take its place, if there is one; answers with the epoch.
-    /// Called before the daemon serves or follows; the unit is neither stopped nor started.
+    /// Carries out a master's order to take its place, if there is one; returns the epoch. Called
+    /// before the daemon serves or follows; the unit is neither stopped nor started.
     ///
     /// # Errors
-    /// A step fails: then the next start goes on.
+    /// A step fails: then the next start resumes.
     pub async fn take_over(&self) -> Result<Option<u64>, PromoteError> {
         let Some(order) = self.order()? else {
             return Ok(None);
@@ -39,12 +39,12 @@ impl Promotion<'_> {
         write_record(self.config, &Order { taken, ..order })?;
         remove(&root)?;
         self.reach(Boundary::Removed)?;
-        // Last: until then another start goes on.
+        // Last: until then another start resumes.
         remove(&note)?;
         Ok(Some(epoch))
     }
 
-    /// The order that waits; or the one whose copy is gone already, while its note is there.
+    /// The pending order, or the order whose copy is already gone while its record exists.
     fn order(&self) -> Result<Option<Order>, PromoteError> {
         if let Some(order) = waiting(self.config)? {
             return Ok(Some(order));

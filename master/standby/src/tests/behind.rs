@@ -1,4 +1,5 @@
-//! Of two standbys the one that may lack something is promoted by force only, and names the other.
+//! Of two standbys, the one that may lack data is promoted only with `--force`, and names the
+//! other.
 
 use std::fs;
 
@@ -11,7 +12,7 @@ use crate::report::{Missed, Report};
 
 const MINUTE: i64 = 60_000;
 
-/// A cluster of these control planes, of which the first has the master.
+/// Declares a cluster of these control planes, the first of which has the master.
 fn declare(host: &Host, nodes: &[&str]) {
     let etc = &host.config.config_dir;
     fs::create_dir_all(etc.join("nodes")).unwrap();
@@ -37,7 +38,7 @@ fn declare(host: &Host, nodes: &[&str]) {
     }
 }
 
-/// A standby with a copy of this declaration, and this report.
+/// Creates a standby with a copy of this declaration, and this report.
 async fn standby(nodes: &[&str], report: impl FnOnce(i64) -> Report) -> (Arc<Store>, Host) {
     let (master, store, mut standby) = pair().await;
     standby.config.advertise = vec![[10, 0, 0, 12].into()];
@@ -93,7 +94,7 @@ async fn a_standby_that_was_off_names_the_other_one_and_the_age_of_its_copy() {
             "{error}"
         );
         let text = error.to_string();
-        for part in ["1 h 0 min ago", "on cp-3 says", "--force --cluster prod"] {
+        for part in ["1 h 0 min ago", "on cp-3 shows", "--force --cluster prod"] {
             assert!(text.contains(part), "{part}: {text}");
         }
         let done = promote(&host, &forced(), None).await.unwrap();

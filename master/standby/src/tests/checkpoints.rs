@@ -1,10 +1,11 @@
-//! Checkpoints of the master's store while standbys follow: one that is partial, and one whose caller is gone.
+//! Checkpoints of the master's store while standbys follow: a partial one, and one whose caller is
+//! gone.
 
 use sqlx::{Connection as _, SqliteConnection};
 
 use super::*;
 
-/// Another connection to the store's file.
+/// Opens another connection to the store's file.
 async fn connection(host: &Host) -> SqliteConnection {
     let path = host.config.state_dir.join("store.db");
     SqliteConnection::connect(&format!("sqlite://{}", path.display()))
@@ -30,13 +31,13 @@ async fn a_reader_over_a_checkpoint_opens_no_gap_in_a_copy() {
         write(&store, number, 3000).await;
     }
     let receiver = first.cut().await;
-    // The reader needs the commit that it sees: the log goes only partly into the file.
+    // The reader needs the commit that it sees: the log is only partly written into the file.
     store.checkpoint().await.unwrap();
     for number in 17..=20 {
         write(&store, number, 3000).await;
     }
     execute(&mut reader, "COMMIT").await;
-    // Of this one the master has no note, as of one whose caller was gone.
+    // The master has no record of this checkpoint, like of one whose caller is gone.
     execute(&mut reader, "PRAGMA wal_checkpoint(PASSIVE)").await;
     for number in 21..=27 {
         write(&store, number, 3000).await;
@@ -95,14 +96,14 @@ async fn a_checkpoint_is_noted_although_its_caller_is_gone() {
         let store = Arc::clone(&store);
         async move { store.checkpoint().await }
     });
-    // It has the writer, and waits for the follower.
+    // The checkpoint has the writer, and waits for the follower.
     let round = follower.asked().await;
     let end = log.end().unwrap().unwrap();
     caller.abort();
     assert!(caller.await.unwrap_err().is_cancelled());
     follower.done(round);
     drop(follower);
-    // The writer is free when the checkpoint has ended.
+    // The writer is free once the checkpoint has ended.
     write(&store, 1, 10).await;
     let next = log.end().unwrap().unwrap();
     assert_ne!(next.position.salt, end.position.salt, "the next log");

@@ -1,4 +1,5 @@
-//! A copy that is not what its standby has acknowledged: it is neither promoted nor saved nor continued.
+//! A copy that differs from what its standby has acknowledged is neither promoted nor saved nor
+//! continued.
 
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::FileExt as _;
@@ -13,7 +14,7 @@ use crate::promote::{CheckError, PromoteError, Promoted, Wanted};
 
 const ROWS: i64 = 50;
 
-/// A standby that has acknowledged many rows, and its master.
+/// Creates a standby that has acknowledged many rows, and its master.
 async fn acknowledged() -> (Host, Arc<Store>, Host) {
     let (master, store, standby) = pair().await;
     fs::write(master.config.config_dir.join("cluster.yaml"), "declared").unwrap();
@@ -42,7 +43,7 @@ fn flip(path: &Path, at: u64) {
     file.write_all_at(&byte, at).unwrap();
 }
 
-/// A damage, and a part of the text about it.
+/// A damage, and a part of its message.
 type Case = (&'static str, fn(&Host), &'static str);
 
 const CASES: [Case; 6] = [
@@ -78,14 +79,14 @@ const CASES: [Case; 6] = [
         "frame 0 of the",
     ),
     (
-        "a file that is gone",
+        "a missing file",
         |standby| fs::remove_file(in_copy(standby, "files/state/ca/halite.key")).unwrap(),
-        "state/ca/halite.key is gone",
+        "state/ca/halite.key is missing",
     ),
     (
-        "a file that has changed",
+        "a changed file",
         |standby| flip(&in_copy(standby, "files/config/cluster.yaml"), 0),
-        "config/cluster.yaml has another content",
+        "config/cluster.yaml differs from the file",
     ),
 ];
 
@@ -106,7 +107,7 @@ async fn a_damaged_copy_is_refused_and_taken_again() {
         assert!(said.contains(text), "{name}: {said}");
         assert!(said.contains("--force --cluster prod"), "{name}: {said}");
         assert_eq!(fs::read(&log).ok(), before, "{name}: nothing is changed");
-        // The standby itself does not go on with it.
+        // The standby itself does not continue it.
         let receiver = standby.receiver();
         assert_eq!(receiver.hello().position, None, "{name}");
         let mut link = link(&master, &store, receiver, PATIENT, None);
@@ -123,7 +124,7 @@ async fn a_damaged_copy_is_refused_and_taken_again() {
 
 #[tokio::test]
 async fn what_is_left_of_a_damaged_copy_is_promoted_by_force() {
-    // Of the others nothing is left that could be a master.
+    // The other damages leave nothing that could become a master.
     for (name, damage, _) in [CASES[0], CASES[1], CASES[5]] {
         let (_master, store, standby) = acknowledged().await;
         damage(&standby);
@@ -167,7 +168,7 @@ async fn a_file_that_the_master_removes_blocks_no_promotion_wherever_it_dies() {
         let done = promote(&standby, &Wanted::default(), None).await.unwrap();
         assert_eq!(done, Promoted::Done(2));
         let file = standby.config.config_dir.join("cluster.yaml");
-        // Until its removal is complete, the state before it counts.
+        // Until its removal is complete, the previous state counts.
         assert_eq!(file.exists(), !is_complete);
         store.close().await;
     }

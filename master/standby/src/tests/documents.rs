@@ -1,4 +1,4 @@
-//! The files beside the store: a change is on the standby before the commit behind it is answered.
+//! The files beside the store: a change is on the standby before the next commit is answered.
 
 use std::path::PathBuf;
 use std::sync::atomic::AtomicU64;
@@ -9,13 +9,13 @@ use tokio::sync::Semaphore;
 
 use super::*;
 
-/// No look at all files comes in the time of a test.
+/// Prevents any inspection of all files during a test.
 const SELDOM: Times = Times {
     files: Duration::from_secs(3600),
     ..PATIENT
 };
 
-/// The place of a file in the first copy of a standby.
+/// The path of a file in the first copy of a standby.
 fn copied(standby: &Host, place: &str) -> PathBuf {
     let root = directory(&standby.config).join("copy-1/files");
     root.join(place)
@@ -28,7 +28,7 @@ async fn a_document_is_on_the_standby_when_the_commit_behind_it_is_answered() {
     let store = master.store().await;
     let mut link = link(&master, &store, standby.receiver(), SELDOM, None);
     assert!(link.following().await);
-    // The first document of a node makes the directory, too.
+    // The first document of a node also creates the directory.
     files::directory(&nodes, 0o755).unwrap();
     let copy = copied(&standby, "config/nodes/cp-2.yaml");
     for (number, text) in (1..).zip(["declared", "joined", "promoted"]) {
@@ -53,7 +53,7 @@ async fn a_document_with_a_second_name_is_on_the_standby_as_well() {
     let mut link = link(&master, &store, standby.receiver(), SELDOM, None);
     assert!(link.following().await);
     write(&store, 1, 10).await;
-    // The kernel lists no change of the link.
+    // The kernel reports no change of the link.
     files::write(&other, "second", 0o600).unwrap();
     write(&store, 2, 10).await;
     let copy = copied(&standby, "config/cluster.yaml");
@@ -92,7 +92,7 @@ async fn commits_without_a_pause_do_not_keep_the_other_files_back() {
         };
         feed.run(&epoch, &hello, begun).await.unwrap_err()
     });
-    // A round takes so long that another commit waits for the next one when it ends.
+    // A round takes so long that another commit already waits when it ends.
     let rounds = Arc::new(AtomicU64::new(0));
     let count = Arc::clone(&rounds);
     let taken = tokio::spawn(async move {
@@ -110,7 +110,7 @@ async fn commits_without_a_pause_do_not_keep_the_other_files_back() {
         panic!("the stream has ended");
     });
     following.await.unwrap();
-    // A permit for each writer that has written, and goes on.
+    // A permit for each writer that has written, and continues.
     let writing = Arc::new(Semaphore::new(0));
     let writers: Vec<JoinHandle<()>> = (0..3)
         .map(|number| {
@@ -129,7 +129,8 @@ async fn commits_without_a_pause_do_not_keep_the_other_files_back() {
     files::write(&key, "second", 0o600).unwrap();
     let before = rounds.load(Ordering::SeqCst);
     let taken = tokio::time::timeout(Duration::from_secs(60), taken).await;
-    // Without that a checkpoint, which stops the commits, would be the next pause: after hundreds.
+    // Otherwise the next pause would be a checkpoint, which stops the commits, after hundreds of
+    // rounds.
     let rounds = rounds.load(Ordering::SeqCst) - before;
     for writer in writers {
         writer.abort();

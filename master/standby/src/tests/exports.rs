@@ -1,15 +1,15 @@
-//! A copy that is taken out while the standby goes on with it.
+//! A copy that is exported while the standby continues it.
 
 use super::*;
 use crate::copy::Copy;
 use crate::export::export;
 
-/// The store as it was taken out, with the numbers of its lines.
+/// Exports the store and returns the numbers of its lines.
 async fn exported(standby: &Host) -> Vec<i64> {
     let scratch = TempDir::new().unwrap();
     let taken = export(&directory(&standby.config), scratch.path()).await;
     let taken = taken.unwrap();
-    // It knows that it is a copy: a master that begins with it raises the epoch.
+    // It is marked as a copy: a master that starts with it raises the epoch.
     let numbers = numbers(&taken.store).await;
     let store = Store::open(&taken.store).await.unwrap();
     assert!(store.epoch() > taken.epoch);
@@ -17,8 +17,8 @@ async fn exported(standby: &Host) -> Vec<i64> {
     numbers
 }
 
-/// Logs end and go into the store's file again and again; each time all that was answered before
-/// is there, and nothing is missing in between.
+/// Logs repeatedly end and are written into the store's file; each time all previously answered
+/// lines are present, without gaps.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_copy_is_whole_while_the_master_writes() {
     let (master, standby) = (Host::new(), Host::new());
@@ -50,7 +50,7 @@ async fn a_copy_is_whole_while_the_master_writes() {
     }
     stop.store(true, Ordering::SeqCst);
     writer.await.unwrap();
-    // The standby lost nothing by it.
+    // The standby lost nothing by the export.
     first.cut().await;
     let (_scratch, path) = taken_over(&standby).await;
     let last = answered.load(Ordering::SeqCst);
@@ -79,7 +79,7 @@ async fn files_have_the_masters_modes_and_no_copy_is_an_error() {
     assert_eq!(std::fs::read_to_string(path).unwrap(), "first");
     let mode = std::fs::metadata(path).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o640);
-    // One that a promotion has begun to change is none.
+    // A copy that a promotion has started to change does not count.
     first.cut().await;
     Copy::open(&root).unwrap().unwrap().touch().unwrap();
     assert!(export(&root, scratch.path()).await.is_err());

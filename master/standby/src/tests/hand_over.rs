@@ -1,5 +1,5 @@
-//! The master is handed over, however often either side is killed: one of both has it, with everything
-//! that was answered.
+//! The master is handed over, however often either side is killed: exactly one of them has it, with
+//! everything that was answered.
 
 use halite_core::ca::Cas;
 use halite_core::clock::{Clock as _, SystemClock};
@@ -11,7 +11,7 @@ use crate::mark;
 use crate::promote::{Boundary, PromoteError, Promoted, Promotion, Unit, Wanted};
 use crate::take_over::{forget, taken, waiting};
 
-/// A unit that may be neither stopped nor started: the promotion is a part of its start.
+/// A unit that must be neither stopped nor started: the promotion is a part of its start.
 struct Untouched;
 
 impl Unit for Untouched {
@@ -51,7 +51,7 @@ pub(super) fn note() -> HandOver {
     }
 }
 
-/// A master with a document and lines in its store, which is offered to a standby.
+/// Creates a master with a document and lines in its store, which is offered to a standby.
 async fn offered() -> (Host, Host, String) {
     let (master, standby) = (Host::new(), Host::new());
     let made = init(&master.config, SystemClock.now()).unwrap();
@@ -65,7 +65,7 @@ async fn offered() -> (Host, Host, String) {
     (master, standby, made.ca_sha256)
 }
 
-/// One life of the master's daemon that hands over; says whether the standby has acknowledged.
+/// Runs the master's daemon once for the hand-over; returns whether the standby has acknowledged.
 async fn life(master: &Host, standby: &Host, killed_at: Option<u64>) -> bool {
     let store = master.store().await;
     let found = under_way(&master.config).unwrap().unwrap();
@@ -88,7 +88,7 @@ async fn take_over(host: &Host, end_at: Option<Boundary>) -> Result<Option<u64>,
     promotion.take_over().await
 }
 
-/// The standby has the master, with everything.
+/// Checks that the standby has the master, with everything.
 async fn check(host: &Host, ca: &str, case: &str) {
     assert!(!mark(&host.config).exists(), "{case}");
     assert!(!directory(&host.config).exists(), "{case}");
@@ -139,7 +139,7 @@ async fn wherever_either_side_is_killed_one_of_both_has_the_master_and_in_the_en
         let done = life(&master, &standby, Some(killed_at)).await;
         let phase = read(&master.config).unwrap().unwrap().phase;
         let ordered = waiting(&standby.config).unwrap().is_some();
-        // The standby is never the master before this host has noted that it is it no longer.
+        // The standby is never the master before this host has recorded that it no longer is.
         assert!(!ordered || phase == Phase::Decided, "{case}");
         assert!(!done || ordered, "{case}");
         decided_before_it_was_known += usize::from(phase == Phase::Decided && !ordered);
@@ -156,7 +156,7 @@ async fn wherever_either_side_is_killed_one_of_both_has_the_master_and_in_the_en
             return;
         }
     }
-    panic!("more records than were thought");
+    panic!("more records than expected");
 }
 
 #[test]
@@ -171,14 +171,18 @@ fn an_offer_that_has_failed_is_not_taken_and_a_decision_is_not_given_up() {
         (found.phase, found.reason.as_str()),
         (Phase::Failed, "it was off")
     );
-    assert_eq!(under_way(&host.config).unwrap(), None, "it is the master");
+    assert_eq!(
+        under_way(&host.config).unwrap(),
+        None,
+        "it is still the master"
+    );
 
     let taken = Decision::new(host.config.clone(), note());
     assert_eq!(taken.decide().unwrap().epoch, 2);
     assert!(!taken.give_up("it was off").unwrap());
     let found = under_way(&host.config).unwrap().unwrap();
     assert_eq!(found.phase, Phase::Decided);
-    // Another life of the daemon decides the same.
+    // Another start of the daemon decides the same.
     assert_eq!(
         Decision::new(host.config.clone(), found)
             .decide()
@@ -203,7 +207,7 @@ async fn a_master_that_was_handed_over_is_taken_back_by_force_only() {
         force: true,
         cluster: Some("prod".to_owned()),
     };
-    // Higher than that of the standby, which may be back.
+    // Higher than the standby's epoch, because the standby may return.
     assert_eq!(promotion.run(&forced).await.unwrap(), Promoted::Done(3));
     assert_eq!(under_way(&master.config).unwrap(), None);
     let store = master.store().await;

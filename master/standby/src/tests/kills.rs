@@ -1,4 +1,5 @@
-//! Kills of either side: what the master answered while a standby followed is in its copy.
+//! Kills of either side: everything that the master answered while a standby followed is in its
+//! copy.
 
 use std::sync::atomic::Ordering;
 
@@ -9,7 +10,7 @@ struct Dice(u64);
 
 impl Dice {
     fn roll(&mut self, sides: u64) -> u64 {
-        // Knuth's MMIX.
+        // These are the constants of Knuth's MMIX.
         self.0 = self
             .0
             .wrapping_mul(6_364_136_223_846_793_005)
@@ -32,7 +33,7 @@ async fn an_answered_change_is_in_the_copy_wherever_the_standby_is_killed() {
             Some(killed_at),
         );
         if !link.following().await {
-            // Killed in the base: the host has no copy, and the master goes on without it.
+            // Killed during the base: the host has no copy, and the master continues without it.
             write(&store, 1, 10).await;
             assert!(standby.receiver().copy().is_none() || killed_at > 4);
             continue;
@@ -52,7 +53,7 @@ async fn an_answered_change_is_in_the_copy_wherever_the_standby_is_killed() {
             answered.iter().all(|number| found.contains(number)),
             "{killed_at}: {answered:?} in {found:?}"
         );
-        // None is missing in between.
+        // There are no gaps.
         let expected: Vec<i64> = (0..).take(found.len()).collect();
         assert_eq!(found, expected);
     }
@@ -77,7 +78,7 @@ async fn life(seed: u64) {
         let mut answered = Vec::new();
         for _ in 0..dice.roll(40) {
             last += 1;
-            // Some are larger than the cache of the connection, so that they get into the log before
+            // Some are larger than the cache of the connection, so that they reach the log before
             // their commit; some are enough for a checkpoint.
             let size = [10, 3000, 30_000, 400_000][usize::try_from(dice.roll(4)).unwrap()];
             write(&store, last, size).await;
@@ -110,7 +111,7 @@ async fn life(seed: u64) {
     assert!(link.following().await);
     write(&store, last + 1, 10).await;
     link.cut().await;
-    // The log of both goes into the file: then both are the same bytes.
+    // After both logs are written into the files, the bytes must be equal.
     store.close().await;
     let (_scratch, copy) = taken_over(&standby).await;
     let original = std::fs::read(master.config.state_dir.join("store.db")).unwrap();
@@ -157,7 +158,7 @@ async fn commits_go_on_without_a_standby_that_does_not_answer_and_it_returns_wit
     assert!(first.following().await);
     let receiver = first.cut().await;
     let position = receiver.copy().unwrap().position();
-    // It takes the records and acknowledges none.
+    // It receives the records and acknowledges none.
     let (records, mut incoming) = mpsc::channel(100);
     let (stored, stored_receiver) = watch::channel(0);
     let line = Line {
@@ -184,7 +185,7 @@ async fn commits_go_on_without_a_standby_that_does_not_answer_and_it_returns_wit
         };
         feed.run(&epoch, &hello, begun).await.unwrap_err()
     });
-    // The round with the files is acknowledged, so that it follows.
+    // The round with the files is acknowledged, so that the standby follows.
     while let Some(record) = incoming.recv().await {
         if record.sync {
             stored.send_replace(record.number);
@@ -221,7 +222,7 @@ async fn a_log_that_began_again_without_the_standby_takes_a_base_and_otherwise_n
     assert!(link_1.following().await);
     let receiver = link_1.cut().await;
     let first = receiver.copy().unwrap().store();
-    // The end of the log that was checkpointed is the end of the copy: the next log follows it.
+    // The end of the checkpointed log is the end of the copy: the next log follows it.
     store.checkpoint().await.unwrap();
     write(&store, 1, 10).await;
     let mut link_2 = link(&master, &store, receiver, PATIENT, None);
@@ -235,7 +236,7 @@ async fn a_log_that_began_again_without_the_standby_takes_a_base_and_otherwise_n
     assert!(link_3.following().await);
     let receiver = link_3.cut().await;
     assert_ne!(receiver.copy().unwrap().store(), first);
-    assert!(!first.exists(), "the copy of before is removed");
+    assert!(!first.exists(), "the previous copy is removed");
     let (_scratch, copy) = taken_over(&standby).await;
     assert_eq!(numbers(&copy).await, [1, 2, 3]);
 }

@@ -1,4 +1,4 @@
-//! A master's store, its feed and a standby's copy, with everything but the network.
+//! A master's store, its feed and a standby's copy, with everything except the network.
 
 mod behind;
 mod checkpoints;
@@ -58,13 +58,13 @@ impl Host {
         Arc::new(Store::open(&path).await.unwrap())
     }
 
-    /// What this host has as a standby.
+    /// The data of this host as a standby.
     pub fn receiver(&self) -> Receiver {
         Receiver::open(&directory(&self.config), 0).unwrap()
     }
 }
 
-/// Times of which no test depends.
+/// Timeouts that no test reaches.
 pub const PATIENT: Times = Times {
     round: Duration::from_secs(60),
     base: Duration::from_secs(60),
@@ -75,18 +75,18 @@ pub const PATIENT: Times = Times {
 pub struct Link {
     pub feed: JoinHandle<FeedError>,
     pub standby: JoinHandle<(Receiver, Option<CopyError>)>,
-    /// True until the standby is killed.
+    /// `true` until the standby is killed.
     pub alive: Arc<AtomicBool>,
     following: Option<oneshot::Receiver<()>>,
 }
 
 impl Link {
-    /// Waits until each commit waits for the standby; false when the stream ended before.
+    /// Waits until each commit waits for the standby; returns `false` if the stream ends first.
     pub async fn following(&mut self) -> bool {
         self.following.take().unwrap().await.is_ok()
     }
 
-    /// Ends the stream; answers with the standby.
+    /// Ends the stream; returns the standby.
     pub async fn cut(self) -> Receiver {
         self.feed.abort();
         self.standby.await.unwrap().0
@@ -98,7 +98,7 @@ pub struct Ends {
     pub feed: Feed,
     pub hello: StandbyHello,
     pub standby: JoinHandle<(Receiver, Option<CopyError>)>,
-    /// True until the standby is killed.
+    /// `true` until the standby is killed.
     pub alive: Arc<AtomicBool>,
 }
 
@@ -141,7 +141,7 @@ pub fn ends(
                 }
             }
         }
-        // Before the master notices.
+        // Before the master notices the end.
         mark.store(false, Ordering::SeqCst);
         (receiver, None)
     });
@@ -177,7 +177,7 @@ pub fn epoch(store: &Store) -> Epoch {
     CAS.sign_epoch(store.epoch(), store.holder()).unwrap()
 }
 
-/// Connects a standby, as [`ends`], and feeds it.
+/// Connects a standby, like [`ends`], and feeds it.
 pub fn link(
     master: &Host,
     store: &Store,
@@ -210,7 +210,7 @@ pub fn link(
     }
 }
 
-/// A line of the audit with a number, and a text of some size.
+/// Writes an audit line with a number, and a text of some size.
 pub async fn write(store: &Store, number: i64, size: usize) {
     let line = Audit {
         time: number,
@@ -222,7 +222,7 @@ pub async fn write(store: &Store, number: i64, size: usize) {
     store.append_audit(&line).await.unwrap();
 }
 
-/// A file of the store as a new master would have it, in a directory of its own.
+/// Copies the store's file as a new master would have it into a directory of its own.
 pub async fn taken_over(host: &Host) -> (TempDir, PathBuf) {
     let receiver = host.receiver();
     let from = receiver.copy().expect("a whole copy").store();
@@ -238,7 +238,7 @@ pub async fn taken_over(host: &Host) -> (TempDir, PathBuf) {
     (scratch, to)
 }
 
-/// The numbers of the lines in a store's file, after SQLite's own check of it.
+/// Returns the numbers of the lines in a store's file, after SQLite's own check of it.
 pub async fn numbers(path: &Path) -> Vec<i64> {
     let store = Store::open(path).await.unwrap();
     store.check().await.unwrap();
@@ -253,7 +253,7 @@ pub async fn numbers(path: &Path) -> Vec<i64> {
     numbers
 }
 
-/// A minion with a key, so that the copy has something of other tables too.
+/// Accepts a minion with a key, so that the copy also has rows of other tables.
 pub async fn accept(store: &Store, id: &str) {
     let key = halite_store::Key {
         id: minion(id),

@@ -1,4 +1,4 @@
-//! A power cut of the standby's host: what was acknowledged is on its disk.
+//! A power cut of the standby's host: acknowledged data are on its disk.
 
 use super::*;
 use crate::disk::power::cut;
@@ -18,7 +18,7 @@ async fn what_was_acknowledged_is_there_after_a_power_cut() {
             write(&store, last, size).await;
         }
         if round % 2 == 0 {
-            // The next log begins, and the one before goes into the standby's file.
+            // The next log starts, and the previous one is written into the standby's file.
             store.checkpoint().await.unwrap();
             last += 1;
             write(&store, last, 10).await;
@@ -28,7 +28,7 @@ async fn what_was_acknowledged_is_there_after_a_power_cut() {
         last += 1;
         write(&store, last, 10).await;
         drop(link.cut().await);
-        // The file of the store is written by SQLite after the base.
+        // After the base, SQLite writes the file of the store.
         let by_sqlite: &[&str] = if round == 1 { &[] } else { &["store.db"] };
         cut(&directory(&standby.config), by_sqlite);
         receiver = standby.receiver();

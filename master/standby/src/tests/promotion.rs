@@ -1,4 +1,4 @@
-//! A standby becomes the master, however often that is interrupted.
+//! A standby becomes the master, however often the promotion is interrupted.
 
 use std::io;
 use std::sync::Mutex;
@@ -68,8 +68,8 @@ fn job() -> Job {
     }
 }
 
-/// A standby that has everything of a master with a job under way, and which had a store and
-/// documents of its own before.
+/// Creates a standby that has everything of a master with a job under way, and that previously had
+/// a store and documents of its own.
 async fn standby() -> (Host, String) {
     let (master, standby) = (Host::new(), Host::new());
     let made = init(&master.config, SystemClock.now()).unwrap();
@@ -130,11 +130,7 @@ async fn check(host: &Host, ca: &str, case: Option<Boundary>) {
     store.check().await.unwrap();
     assert_eq!(store.epoch(), 2, "{case:?}: raised once");
     let row = store.row(&job().jid, &minion("a")).await.unwrap().unwrap();
-    assert_eq!(
-        row.state,
-        RowState::Sent,
-        "its minion says what became of it"
-    );
+    assert_eq!(row.state, RowState::Sent, "its minion reports the result");
     assert_eq!(store.tokens().await.unwrap(), []);
     assert_eq!(store.keys().await.unwrap().len(), 1);
     store.close().await;
@@ -166,7 +162,11 @@ async fn what_cannot_be_promoted_is_refused_with_the_reason() {
     let promotion = Promotion::new(&host.config, host.directory.path(), &SystemClock, &unit);
     let error = promotion.run(&forced()).await.unwrap_err();
     assert!(matches!(error, PromoteError::NoCopy), "{error}");
-    assert_eq!(unit.0.lock().unwrap().as_slice(), &[""; 0], "it follows on");
+    assert_eq!(
+        unit.0.lock().unwrap().as_slice(),
+        &[""; 0],
+        "it continues to follow"
+    );
 }
 
 #[tokio::test]
@@ -189,7 +189,7 @@ async fn a_replaced_master_is_taken_back_by_force_only() {
     store.close().await;
 }
 
-/// A standby of a master that goes on.
+/// Creates a standby of a master that continues.
 pub(super) async fn pair() -> (Host, Arc<Store>, Host) {
     let (master, standby) = (Host::new(), Host::new());
     init(&master.config, SystemClock.now()).unwrap();
@@ -199,7 +199,8 @@ pub(super) async fn pair() -> (Host, Arc<Store>, Host) {
     write(&store, 1, 3000).await;
     link.cut().await;
     std::fs::write(mark(&standby.config), "127.0.0.1:1\n").unwrap();
-    // The identity of the standby's minion: with it the master is asked, and does not answer.
+    // The identity of the standby's minion, with which it queries the master, which does not
+    // answer.
     halite_proto::transport::install_crypto();
     let state = &master.config.state_dir;
     for (from, to) in [
@@ -226,7 +227,7 @@ async fn a_copy_that_a_promotion_has_touched_is_taken_again_and_not_continued() 
         promote(&standby, &forced(), Some(boundary))
             .await
             .unwrap_err();
-        // The daemon starts again while the master answers still.
+        // The daemon restarts while the master still answers.
         let receiver = standby.receiver();
         assert_eq!(receiver.hello().position, None, "{boundary:?}");
         let mut link = link(&master, &store, receiver, PATIENT, None);
@@ -278,7 +279,7 @@ async fn a_refused_promotion_leaves_the_standby_and_its_log_as_they_are() {
     let (_master, store, standby) = pair().await;
     let log = standby.receiver().copy().unwrap().store();
     let log = log.with_file_name("store.db-wal");
-    // A commit that is on its way.
+    // Append a commit that is not complete yet.
     let mut bytes = std::fs::read(&log).unwrap();
     bytes.extend_from_slice(&[7; 500]);
     std::fs::write(&log, &bytes).unwrap();

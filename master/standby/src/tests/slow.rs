@@ -1,4 +1,4 @@
-//! A standby that is slow, and files of the master that cannot be read: neither stops the master.
+//! A slow standby, or unreadable files of the master, do not stop the master.
 
 use std::sync::{Mutex, mpsc as threads};
 
@@ -6,7 +6,7 @@ use halite_core::roster::budget::{Budget, Limits};
 
 use super::*;
 
-/// Feeds until the stream ends.
+/// Runs the feed until the stream ends.
 fn feed(
     feed: Feed,
     hello: StandbyHello,
@@ -35,7 +35,7 @@ async fn a_directory_of_documents_that_hangs_stops_no_task_and_no_commit() {
     let files = ends.feed.beside();
     let (feed, following) = feed(ends.feed, ends.hello, super::epoch(&store));
     following.await.unwrap();
-    // A thread has the files and does not go on, as one that waits for a file system.
+    // A thread holds the files and hangs, as if it waited for a file system.
     let (free, hangs) = threads::channel::<()>();
     let (locked, is_locked) = oneshot::channel();
     let hung = std::thread::spawn(move || {
@@ -44,7 +44,8 @@ async fn a_directory_of_documents_that_hangs_stops_no_task_and_no_commit() {
         let _ = hangs.recv();
     });
     is_locked.await.unwrap();
-    // This runtime has one thread: the test itself stops if the feed waits for the files there.
+    // This runtime has one thread, so the test itself would stop if the feed waited for the files
+    // on it.
     write(&store, 1, 10).await;
     let error = feed.await.unwrap();
     assert!(matches!(error, FeedError::Hung(_)), "{error}");

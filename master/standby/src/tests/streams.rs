@@ -1,4 +1,4 @@
-//! What a standby takes, and what it refuses.
+//! The records that a standby accepts and refuses.
 
 use std::os::unix::fs::PermissionsExt as _;
 
@@ -40,7 +40,7 @@ async fn a_master_of_a_lower_epoch_is_refused_also_after_a_restart() {
         "{error}"
     );
     let error = receiver.take(record(2, true, Body::Base(vec![1]))).await;
-    assert!(error.is_err(), "nothing of it is taken");
+    assert!(error.is_err(), "no part of it is accepted");
     let mut heard = Receiver::open(&directory(&standby.config), 9).unwrap();
     assert!(heard.take(start(8, true)).await.is_err());
 }
@@ -59,7 +59,7 @@ async fn of_two_masters_with_the_same_epoch_one_is_followed() {
         record(1, false, Body::Start(start))
     };
     let shown = |holder: &str| by(CAS.sign_epoch(4, holder).unwrap());
-    // What an earlier version has noted is only the number.
+    // An earlier version recorded only the number.
     std::fs::create_dir_all(directory(&standby.config)).unwrap();
     let number = directory(&standby.config).join("epoch");
     std::fs::write(&number, "4").unwrap();
@@ -82,7 +82,7 @@ async fn of_two_masters_with_the_same_epoch_one_is_followed() {
         assert!(matches!(refused, CopyError::Unproven(5)), "{refused}");
         receiver.take(shown("cp-2-22")).await.unwrap();
     }
-    // An earlier version reads it, and `ctl master list`.
+    // An earlier version and `ctl master list` read it.
     assert_eq!(std::fs::read_to_string(number).unwrap().trim(), "4");
 }
 
@@ -134,7 +134,7 @@ async fn files_are_private_and_are_those_of_the_master() {
             ("state/store.db.revoked", "certificate 0a\n"),
         ])
     );
-    // While the standby is away, and then while it follows.
+    // First while the standby is away, and then while it follows.
     std::fs::remove_file(etc.join("nodes/cp-1.yaml")).unwrap();
     let mut second = link(&master, &store, receiver, PATIENT, None);
     assert!(second.following().await);

@@ -65,7 +65,7 @@ const LOST: Surroundings = Surroundings {
     connected: 1,
 };
 
-/// A host whose master does not act; each is taken back with the epoch 3 at least.
+/// Creates a host whose master does not act; each is taken back with an epoch of at least 3.
 async fn host(why: Why) -> Host {
     let host = Host::new();
     let store = host.store().await;
@@ -102,7 +102,7 @@ async fn take_back(
     promotion.run(&forced()).await
 }
 
-/// The host has the master, which acts.
+/// Checks that the host has the master, and that it acts.
 async fn check_acts(host: &Host, case: &str) {
     assert_eq!(under_way(&host.config).unwrap(), None, "{case}");
     let isolation = Isolation::new(&host.config.state_dir);

@@ -24,7 +24,7 @@ async fn operators_are_kept_and_replaced() {
     let mut found = store.operators().await.unwrap();
     let root = found.remove(1);
     assert_eq!(found, [operator("alice", None), operator("zoe", Some(5))]);
-    // A new store has the operator of `halite-master init`, with any key.
+    // A new store contains the operator of `halite-master init`, with any key.
     assert_eq!(
         (root.name.as_str(), root.role, root.fingerprint),
         ("root", Role::Admin, None)

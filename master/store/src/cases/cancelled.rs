@@ -1,4 +1,4 @@
-//! Runs that an operator ends.
+//! Runs that an operator cancels.
 
 use super::{fresh, jid, run};
 use crate::{Run, RunStatus};
@@ -13,13 +13,13 @@ async fn a_cancelled_run_names_the_first_operator() {
     };
     assert!(cancel(11, "alice").await);
     assert!(cancel(11, "bob").await, "it has not ended");
-    assert!(!cancel(12, "alice").await, "there is none");
+    assert!(!cancel(12, "alice").await, "there is no such run");
     let wanted = Run {
         cancelled_by: Some("alice".to_owned()),
         changed: 7,
         ..run(11, None)
     };
-    // Until its step has ended it runs, and holds its locks.
+    // Until its step has ended, the run stays open and holds its locks.
     assert_eq!(store.open_runs().await.unwrap(), [wanted]);
     let end = store.update_run(&jid(11), RunStatus::Cancelled, 1, 8).await;
     end.unwrap();

@@ -1,4 +1,4 @@
-//! Laws of jobs and their rows.
+//! Rules of jobs and their rows.
 
 use super::*;
 use crate::samples::minion;
@@ -111,7 +111,7 @@ async fn a_row_only_moves_forward() {
         (row.return_json.as_deref(), row.ended),
         (Some("{\"a\":1}"), Some(50))
     );
-    // What the master has concluded from a minion's silence gives way to the true return.
+    // The true return replaces the master's conclusion from the minion's silence.
     store
         .create_job(
             &job(7, None),
@@ -136,7 +136,7 @@ async fn a_row_only_moves_forward() {
     );
     let finished = store.job(&jid(7)).await.unwrap().unwrap();
     assert_eq!(finished.retcode, Some(0));
-    // Started without a record that it was sent; expired; answered all the same.
+    // Started without a record that it was sent; expired; answered nevertheless.
     assert!(store.mark_started(&jid(1), &minion("b"), 30).await.unwrap());
     assert!(
         store
@@ -325,7 +325,8 @@ async fn old_jobs_go_and_what_is_open_stays() {
     // Never sent, so that no answer comes.
     made(2, "root", "a").await;
     lost(2, "a").await;
-    // Not finished; expired, though its minion may still answer; expired for good; not old.
+    // Not finished; expired, though its minion may still answer; expired with no answer possible;
+    // not old.
     made(5, "root", "a").await;
     for (number, name) in [(6, "a"), (7, "gone")] {
         made(number, "root", name).await;
@@ -375,7 +376,7 @@ async fn old_jobs_go_and_what_is_open_stays() {
     );
     assert_eq!(store.run(&jid(92)).await.unwrap(), Some(run(92, None)));
 
-    // What held them back is over.
+    // The reasons that held them back are gone.
     store
         .update_run(&jid(92), RunStatus::Failed, 1, 20)
         .await
@@ -437,7 +438,7 @@ async fn of_which_bundles_a_minion_has_something_outlives_its_jobs() {
     assert_eq!(
         known().await,
         "",
-        "what needs no bundle and test runs leave nothing"
+        "test runs and jobs without a bundle leave no record"
     );
     made(2, "state.highstate", "A", false).await;
     assert_eq!(known().await, "A:02:", "before anything is sent");
@@ -454,7 +455,7 @@ async fn of_which_bundles_a_minion_has_something_outlives_its_jobs() {
             .unwrap()
     );
     assert_eq!(known().await, "A:02:02 B:03: C:04:");
-    // What is under way while a highstate succeeds stays.
+    // Jobs under way stay while a highstate succeeds.
     made(5, "state.highstate", "B", false).await;
     made(6, "state.apply", "A", false).await;
     assert!(

@@ -1,4 +1,5 @@
-//! Each record is stored, found and removed as the store's methods say. Each test has an empty store.
+//! Tests that each record is stored, found and removed as the store's methods promise. Each test
+//! has an empty store.
 
 mod access;
 mod cancelled;
@@ -44,7 +45,7 @@ async fn a_token_is_taken_together_with_the_key_or_not_at_all() {
             .unwrap()
     );
     assert_eq!(store.token("t").await.unwrap().unwrap().uses_left, 1);
-    // At its end it is no longer good.
+    // At the end of its validity it no longer works.
     assert!(
         !store
             .put_key_with_token(&key("b", KeyState::Accepted), "t", 1000)
@@ -246,7 +247,7 @@ async fn events_have_growing_numbers_and_are_found_by_prefix() {
     assert_eq!(store.prune(100).await.unwrap(), 3);
     assert!(
         store.append_event(&event("x", 101)).await.unwrap() > next,
-        "a number is never given twice"
+        "a number is never reused"
     );
 }
 

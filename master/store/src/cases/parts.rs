@@ -1,4 +1,4 @@
-//! Laws of a job's parts, which are read without what was sent.
+//! Rules of a job's parts, which are read without the sent data.
 
 use super::*;
 use crate::samples::minion;

@@ -1,4 +1,4 @@
-//! What no record needs any more.
+//! Data that no record needs any more.
 
 use super::super::*;
 use super::{answer, fresh, jid, job, token};
@@ -37,7 +37,7 @@ async fn what_no_record_needs_goes() {
         ("newer", "a", "t2", 1, 1),
         ("newer too", "a", "t3", 1, 1),
         ("old", "a", "t4", 100, 1),
-        // Not replaced by the next one: each works until its end.
+        // The next kubeconfig does not replace it: each works until it expires.
         ("kubeconfig", admin, KUBECONFIG, 100, 1),
         ("later kubeconfig", admin, KUBECONFIG, 1, 1),
         ("ended kubeconfig", admin, KUBECONFIG, 100, -1),

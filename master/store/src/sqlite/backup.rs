@@ -1,4 +1,4 @@
-//! The backup of the store: `store.db.backup` beside it, written whole or not at all.
+//! The backup of the store, `store.db.backup` beside it, which is written atomically.
 
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
@@ -20,14 +20,14 @@ pub(super) fn backup_path(path: &Path) -> PathBuf {
     beside(path, ".backup")
 }
 
-/// What to do about a store that cannot be used.
+/// The remedy for an unusable store.
 pub(super) fn advice(path: &Path) -> String {
     let shown = path.display();
     let good = backup_path(path);
     let Ok(found) = std::fs::metadata(&good) else {
         return format!(
-            "There is no backup beside it. Put back a copy of {shown}, or move the file away to begin with an empty \
-             store: accepted minions then have to be accepted again"
+            "There is no backup beside it. Restore a copy of {shown}, or move the file away to start with an empty \
+             store: all minions must then be accepted again"
         );
     };
     let age = found
@@ -36,25 +36,25 @@ pub(super) fn advice(path: &Path) -> String {
         .and_then(|time| jiff::Timestamp::try_from(time).ok());
     let when = age.map_or_else(|| "an unknown time".to_owned(), |time| format!("{time:.0}"));
     format!(
-        "The last backup is of {when}; to go back to it: systemctl stop halite-master; mkdir -p {shown}.damaged; \
+        "The last backup was made at {when}; to restore it: systemctl stop halite-master; mkdir -p {shown}.damaged; \
          mv {shown} {shown}-wal {shown}-shm {shown}.damaged/; cp -p {} {shown}; systemctl start halite-master",
         good.display()
     )
 }
 
-/// The mark of a store in which damage was found while it was in use: the next start reads it
-/// whole.
+/// The mark of a store in which damage was found while it was in use: the next start reads all of
+/// it.
 fn suspect(path: &Path) -> PathBuf {
     beside(path, ".suspect")
 }
 
 impl Store {
     /// Reads the whole file on a connection of its own: pages, indexes, constraints. Writers and
-    /// readers go on.
+    /// readers continue.
     ///
     /// # Errors
-    /// The file is damaged: the text says how to go back to the copy, and the next start refuses
-    /// it. Or it cannot be read.
+    /// The file is damaged, or cannot be read. For a damaged file, the text contains the commands
+    /// that restore the copy, and the next start refuses the file.
     pub async fn check(&self) -> Result<(), StoreError> {
         let options = options(&self.path).pragma("query_only", "on");
         let checked = check_whole(&options).await;
@@ -66,35 +66,37 @@ impl Store {
         checked
     }
 
-    /// Copies the store as it is now, and answers with the file of the copy. A store that is opened
-    /// from it has gone back to an earlier state. The file is replaced as a whole by the next copy.
+    /// Copies the store in its current state, and returns the path of the copy. A store that is
+    /// opened from the copy has gone back to an earlier state. The next copy replaces the file
+    /// atomically.
     ///
     /// # Errors
-    /// The copy could not be written; the one before stays.
+    /// The copy could not be written; the previous copy stays.
     pub async fn copy(&self) -> Result<PathBuf, StoreError> {
         self.write_backup().await?;
         Ok(backup_path(&self.path))
     }
 
-    /// Copies the store as it is now to `store.db.backup`, replacing the copy before only when the
-    /// new one is complete, sound and on disk. Writers and readers go on.
+    /// Copies the store in its current state to `store.db.backup`. Replaces the previous copy only
+    /// once the new one is complete, valid and on disk. Writers and readers continue.
     ///
     /// # Errors
-    /// The copy could not be written; the one before stays.
+    /// The copy could not be written; the previous copy stays.
     pub async fn write_backup(&self) -> Result<(), StoreError> {
-        // The daily copy and that of an operator have one file.
+        // The daily copy and an operator's copy use the same file.
         let _one_at_a_time = self.copying.lock().await;
         let new = beside(&self.path, ".backup.new");
         let copied = self.copy_to(&new).await;
         if copied.is_err() {
-            // Half a copy must not hold the room that the store needs.
+            // Half a copy must not take up the space that the store needs.
             let _ = std::fs::remove_file(&new);
         }
         copied
     }
 
     async fn copy_to(&self, new: &Path) -> Result<(), StoreError> {
-        // SQLite vacuums only into an absent or empty file; made here to be private from the start.
+        // SQLite vacuums only into an absent or empty file; create it here, so that it is private
+        // from the start.
         std::fs::OpenOptions::new()
             .create(true)
             .write(true)
@@ -102,7 +104,7 @@ impl Store {
             .mode(0o600)
             .open(new)
             .map_err(file_error("write", new))?;
-        // On a connection of its own: it reads one snapshot, and stops no writer.
+        // On a connection of its own: it reads one snapshot and blocks no writer.
         let mut source = SqliteConnection::connect_with(&options(&self.path)).await?;
         let copied = sqlx::query("VACUUM INTO ?")
             .bind(new.display().to_string())
@@ -117,12 +119,12 @@ impl Store {
         check_whole(&alone).await?;
         let (new, good) = (new.to_owned(), backup_path(&self.path));
         let placed = tokio::task::spawn_blocking(move || Ok(files::publish(&new, &good)?));
-        // The runtime is ending: the copy before stays.
+        // The runtime is ending: the previous copy stays.
         placed.await.unwrap_or(Ok(()))
     }
 }
 
-/// Checks a store in which damage was found before: it may have been replaced since.
+/// Checks a store in which damage was found earlier: it may have been replaced since.
 pub(super) async fn check_suspect(path: &Path) -> Result<(), StoreError> {
     let mark = suspect(path);
     if !mark.exists() {
@@ -132,7 +134,7 @@ pub(super) async fn check_suspect(path: &Path) -> Result<(), StoreError> {
     std::fs::remove_file(&mark).map_err(file_error("remove", &mark))
 }
 
-/// SQLite's own check of a whole file.
+/// Runs SQLite's own check of a whole file.
 pub(super) async fn check_whole(options: &SqliteConnectOptions) -> Result<(), StoreError> {
     let mut connection = SqliteConnection::connect_with(options).await?;
     let rows = sqlx::query("PRAGMA integrity_check(3)")
@@ -150,8 +152,8 @@ pub(super) async fn check_whole(options: &SqliteConnectOptions) -> Result<(), St
     }
 }
 
-/// Checks the store and keeps a good copy, at once and every day; ends when the store is damaged. A
-/// copy that cannot be made is logged and tried again the next day.
+/// Checks the store and makes a good copy, immediately and then every day; ends when the store is
+/// damaged. A failed copy is logged and retried the next day.
 pub async fn keep_good(store: Arc<Store>) -> StoreError {
     let mut days = tokio::time::interval(EVERY);
     loop {
@@ -163,10 +165,10 @@ pub async fn keep_good(store: Arc<Store>) -> StoreError {
             other => other,
         };
         match kept {
-            Ok(()) => tracing::info!("kept a good copy of the store"),
+            Ok(()) => tracing::info!("made a good copy of the store"),
             Err(error) => tracing::error!(
                 error = chain(&error),
-                "could not keep a good copy of the store"
+                "cannot make a good copy of the store"
             ),
         }
     }

@@ -10,7 +10,8 @@ use crate::{Millis, StoreError};
 type Outcome<T> = Result<T, StoreError>;
 
 impl Store {
-    /// Appends an event; its `seq` is ignored, the new one is returned. Sequence numbers only grow.
+    /// Appends an event; its `seq` is ignored, and the new one returned. Sequence numbers only
+    /// grow.
     pub async fn append_event(&self, event: &Event) -> Outcome<i64> {
         let mut write = self.writer.begin().await?;
         let done = sqlx::query(
@@ -27,10 +28,10 @@ impl Store {
         Ok(done.last_insert_rowid())
     }
 
-    /// Events with a sequence number above `after` whose tag begins with `prefix`, oldest first, at
+    /// Events with a sequence number above `after` whose tag starts with `prefix`, oldest first, at
     /// most `limit`.
     pub async fn events(&self, prefix: &str, after: i64, limit: u32) -> Outcome<Vec<Event>> {
-        // Compared as text, not with LIKE or GLOB: a prefix may hold their wildcards.
+        // Compared as text, not with LIKE or GLOB: a prefix may contain their wildcards.
         Ok(sqlx::query_as(
             "SELECT * FROM events WHERE seq > ? AND substr(tag, 1, length(?)) = ? ORDER BY seq LIMIT ?",
         )
@@ -42,7 +43,7 @@ impl Store {
         .await?)
     }
 
-    /// Removes events and audit lines older than `before`; how many.
+    /// Removes events and audit lines older than `before`; returns their number.
     pub async fn prune(&self, before: Millis) -> Outcome<u64> {
         let mut write = self.writer.begin().await?;
         let events = sqlx::query("DELETE FROM events WHERE time < ?").bind(before);
@@ -83,7 +84,7 @@ impl Store {
         .await?)
     }
 
-    /// Stores what a minion says of itself.
+    /// Stores a minion's report about itself.
     pub async fn put_facts(&self, facts: &Facts) -> Outcome<()> {
         let mut write = self.writer.begin().await?;
         sqlx::query(
@@ -99,7 +100,7 @@ impl Store {
         Ok(())
     }
 
-    /// Sets when a minion was last heard of; without facts this does nothing.
+    /// Sets the time of a minion's last message; without facts this does nothing.
     pub async fn touch(&self, minion: &MinionId, now: Millis) -> Outcome<()> {
         let mut write = self.writer.begin().await?;
         sqlx::query("UPDATE facts SET last_seen = ? WHERE minion = ?")
@@ -111,7 +112,7 @@ impl Store {
         Ok(())
     }
 
-    /// What a minion last said of itself.
+    /// A minion's last report about itself.
     pub async fn facts(&self, minion: &MinionId) -> Outcome<Option<Facts>> {
         Ok(sqlx::query_as("SELECT * FROM facts WHERE minion = ?")
             .bind(minion.as_str())
@@ -126,8 +127,8 @@ impl Store {
             .await?)
     }
 
-    /// Keeps, or keeps on, a rendered file by the SHA-256 (hex) of its content, so that a stored
-    /// job can be sent again.
+    /// Stores a rendered file under the SHA-256 (hex) of its content, or renews its retention, so
+    /// that a stored job can be sent again.
     pub async fn put_blob(&self, sha256: &str, content: &[u8], now: Millis) -> Outcome<()> {
         let mut write = self.writer.begin().await?;
         sqlx::query(
@@ -143,7 +144,7 @@ impl Store {
         Ok(())
     }
 
-    /// A kept file.
+    /// A stored file.
     pub async fn blob(&self, sha256: &str) -> Outcome<Option<Vec<u8>>> {
         let row = sqlx::query("SELECT content FROM blobs WHERE sha256 = ?")
             .bind(sha256)

@@ -11,14 +11,14 @@ use super::StoreError;
 /// The mode of the files: for root only.
 pub(super) const PRIVATE: u32 = 0o600;
 
-/// The file of the store with this suffix.
+/// The path of the store's file with this suffix.
 pub(super) fn beside(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(OsStr::new(suffix));
     PathBuf::from(name)
 }
 
-/// The error of an action on a file.
+/// Creates the error of a failed action on a file.
 pub(super) fn file_error(
     action: &'static str,
     path: &Path,
@@ -31,7 +31,7 @@ pub(super) fn file_error(
     }
 }
 
-/// The text of a file; none when there is no such file.
+/// Reads the text of a file; `None` if it does not exist.
 pub(super) fn read(path: &Path) -> Result<Option<String>, StoreError> {
     match std::fs::read_to_string(path) {
         Ok(text) => Ok(Some(text)),

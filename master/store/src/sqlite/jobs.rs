@@ -33,7 +33,7 @@ pub(super) async fn write_return(
     .await?;
     let first = done.rows_affected() > 0;
     if first {
-        // A late answer: what was said of the job without it no longer holds.
+        // For a late answer, update the job's return code.
         sqlx::query(
             "UPDATE jobs SET retcode = EXISTS ( \
                SELECT 1 FROM job_rows WHERE job_rows.jid = jobs.jid AND (state <> 'returned' OR retcode <> 0)) \
@@ -49,7 +49,7 @@ pub(super) async fn write_return(
     Ok(first)
 }
 
-/// Finishes a job whose last answer is there.
+/// Finishes a job once all answers have arrived.
 pub(super) async fn finish_job(to: &mut SqliteConnection, jid: &JobId, now: Millis) -> Outcome<()> {
     sqlx::query(
         "UPDATE jobs SET status = 'finished', finished = ?, retcode = EXISTS ( \
@@ -64,7 +64,7 @@ pub(super) async fn finish_job(to: &mut SqliteConnection, jid: &JobId, now: Mill
     Ok(())
 }
 
-/// What succeeded as a whole leaves nothing of the bundles before.
+/// A successful highstate leaves nothing of the previous bundles on the minion.
 async fn note_highstate(to: &mut SqliteConnection, jid: &JobId, minion: &MinionId) -> Outcome<()> {
     let bundle: Option<Option<String>> = sqlx::query_scalar(
         "SELECT coalesce(job_rows.bundle, jobs.bundle) FROM jobs JOIN job_rows ON job_rows.jid = jobs.jid \
@@ -82,7 +82,7 @@ async fn note_highstate(to: &mut SqliteConnection, jid: &JobId, minion: &MinionI
         .bind(jid.as_str())
         .execute(&mut *to)
         .await?;
-    // One that expired may answer after its successor did.
+    // A highstate that expired may be answered after its successor.
     sqlx::query(
         "UPDATE minion_bundles SET highstate = ?1 \
          WHERE minion = ?2 AND bundle = ?3 AND coalesce(highstate, '') < ?1",
@@ -96,8 +96,8 @@ async fn note_highstate(to: &mut SqliteConnection, jid: &JobId, minion: &MinionI
 }
 
 impl Store {
-    /// Stores a job and its rows, all or nothing, before anything is sent. With a request id that
-    /// is there already, nothing is stored and the job of that id is returned.
+    /// Stores a job and its rows in one transaction, before anything is sent. If the request id
+    /// exists already, nothing is stored and the job with that id is returned.
     pub async fn create_job(&self, job: &Job, rows: &[JobRow]) -> Outcome<Created<Job>> {
         let mut write = self.writer.begin().await?;
         if let Some(id) = &job.request_id {
@@ -187,7 +187,7 @@ impl Store {
         )
     }
 
-    /// Jobs that are not finished, oldest first: what a restarted master takes up again.
+    /// Jobs that are not finished, oldest first, which a restarted master resumes.
     pub async fn open_jobs(&self) -> Outcome<Vec<Job>> {
         Ok(
             sqlx::query_as("SELECT * FROM jobs WHERE status = 'running' ORDER BY jid")
@@ -206,7 +206,8 @@ impl Store {
         .await?)
     }
 
-    /// A job's rows of these minions, by minion, with their returns; their low states are not read.
+    /// A job's rows of these minions, sorted by minion, with their returns; their low states are
+    /// not read.
     pub async fn returns(&self, jid: &JobId, of: &[MinionId]) -> Outcome<Vec<JobRow>> {
         Ok(sqlx::query_as(
             "SELECT jid, minion, NULL AS low_json, state, return_json, retcode, error, sent, started, ended, bundle \
@@ -229,8 +230,8 @@ impl Store {
         )
     }
 
-    /// A minion's rows that are queued, sent or started, oldest job first: what a reconnected
-    /// minion is sent again.
+    /// A minion's rows that are queued, sent or started, oldest job first, which are sent again
+    /// after a reconnect.
     pub async fn open_rows(&self, minion: &MinionId) -> Outcome<Vec<JobRow>> {
         Ok(sqlx::query_as(
             "SELECT * FROM job_rows WHERE minion = ? AND state IN ('queued', 'sent', 'started') ORDER BY jid",
@@ -240,10 +241,10 @@ impl Store {
         .await?)
     }
 
-    /// Of which bundles minions may have something, by minion and bundle: of the one of a minion's
-    /// last highstate that succeeded, and of each that a job since then was made from, from the
-    /// moment in which that job is stored. Neither the age of a job nor the removal of a key takes
-    /// it away.
+    /// The bundles of which minions may have something, by minion and bundle: the bundle of a
+    /// minion's last successful highstate, and each bundle from which a later job was made, from
+    /// the moment in which that job is stored. Neither the age of a job nor the removal of a key
+    /// removes an entry.
     pub async fn minion_bundles(&self) -> Outcome<Vec<MinionBundle>> {
         Ok(
             sqlx::query_as("SELECT * FROM minion_bundles ORDER BY minion, bundle")
@@ -252,7 +253,8 @@ impl Store {
         )
     }
 
-    /// Queued, sent or started → lost, with the reason as error; false when it was past that.
+    /// Marks a queued, sent or started row as lost, with the reason as its error; returns `false`
+    /// if the row has already ended.
     pub async fn mark_lost(
         &self,
         jid: &JobId,
@@ -263,8 +265,8 @@ impl Store {
         self.set_lost(jid, minion, why, None, now).await
     }
 
-    /// As [`Store::mark_lost`], with the return code of an interrupted job: its minion no longer
-    /// knows it.
+    /// Like [`Store::mark_lost`], with the return code of an interrupted job: its minion no longer
+    /// knows the job.
     pub async fn mark_interrupted(
         &self,
         jid: &JobId,
@@ -313,16 +315,16 @@ impl Store {
         Ok(())
     }
 
-    /// Removes finished jobs and ended runs, oldest first, at most `limit` of each; how many. All
-    /// of these stay:
+    /// Removes finished jobs and ended runs, oldest first, at most `limit` of each; returns their
+    /// number. These stay:
     ///
-    /// - what ended at `before` or later, and the last `keep` of each however old;
-    /// - what has not ended, and the jobs of a run that has not;
+    /// - those that ended at `before` or later, and the last `keep` of each whatever their age;
+    /// - those that have not ended, and the jobs of a run that has not ended;
     /// - a job of which an answer may still come: a part has not ended, or was sent and has timed
     ///   out while its minion is accepted.
     pub async fn prune_jobs(&self, before: Millis, keep: u32, limit: u32) -> Outcome<u64> {
         let mut write = self.writer.begin().await?;
-        // Rows and steps go with their job and run (ON DELETE CASCADE).
+        // The rows and steps of a job or run are removed with it (ON DELETE CASCADE).
         let jobs = sqlx::query(
             "DELETE FROM jobs WHERE jid IN ( \
                SELECT jid FROM jobs AS old WHERE status = 'finished' AND finished < ? \

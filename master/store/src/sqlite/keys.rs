@@ -38,7 +38,7 @@ async fn write_key(to: &mut SqliteConnection, key: &Key) -> Outcome<()> {
 }
 
 impl Store {
-    /// The key of a minion id, in whatever state.
+    /// The key of a minion id, in any state.
     pub async fn key(&self, id: &MinionId) -> Outcome<Option<Key>> {
         Ok(sqlx::query_as("SELECT * FROM keys WHERE id = ?")
             .bind(id.as_str())
@@ -53,7 +53,7 @@ impl Store {
             .await?)
     }
 
-    /// Stores a key, replacing the one with the same id.
+    /// Stores a key, replacing any key with the same id.
     pub async fn put_key(&self, key: &Key) -> Outcome<()> {
         let before = self.key(&key.id).await?;
         self.note_keys(before.as_ref(), Some(key)).await?;
@@ -63,8 +63,8 @@ impl Store {
         Ok(())
     }
 
-    /// Stores a key and takes one use of a token, both or neither. False, and nothing stored, when
-    /// the token is gone, used up or expired at `now`.
+    /// Stores a key and takes one use of a token in one transaction. Returns `false`, with nothing
+    /// stored, if the token is missing, used up or expired at `now`.
     pub async fn put_key_with_token(&self, key: &Key, token: &str, now: Millis) -> Outcome<bool> {
         let before = self.key(&key.id).await?;
         let mut write = self.writer.begin().await?;
@@ -85,7 +85,7 @@ impl Store {
         Ok(true)
     }
 
-    /// Removes a key and its minion's facts; false when there was none.
+    /// Removes a key and its minion's facts; returns `false` if there was no key.
     pub async fn delete_key(&self, id: &MinionId) -> Outcome<bool> {
         let before = self.key(id).await?;
         self.note_keys(before.as_ref(), None).await?;
@@ -143,7 +143,7 @@ impl Store {
         )
     }
 
-    /// Removes a token; false when there was none.
+    /// Removes a token; returns `false` if there was none.
     pub async fn delete_token(&self, id: &str) -> Outcome<bool> {
         let mut write = self.writer.begin().await?;
         let gone = sqlx::query("DELETE FROM tokens WHERE id = ?")
@@ -154,8 +154,8 @@ impl Store {
         Ok(gone.rows_affected() > 0)
     }
 
-    /// Removes the tokens that are not used up and that only this minion id may use, and the one
-    /// named; answers with the ids of all that were removed.
+    /// Removes the named token, and all tokens with remaining uses that only this minion id may
+    /// use; returns the ids of all removed tokens.
     pub async fn take_tokens(
         &self,
         minion: &MinionId,
@@ -215,7 +215,7 @@ impl Store {
         )
     }
 
-    /// Marks a serial number as revoked; repeating it changes nothing.
+    /// Marks a serial number as revoked; does nothing if it already is.
     pub async fn revoke(&self, revocation: &Revocation) -> Outcome<()> {
         self.note_certificate(&revocation.serial).await?;
         let mut write = self.writer.begin().await?;

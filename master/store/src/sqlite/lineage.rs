@@ -1,8 +1,8 @@
-//! The epoch of the store, and what follows when the store has gone back to an earlier state.
+//! The epoch of the store, and the consequences of a store that has gone back to an earlier state.
 //!
-//! A file beside the store has the epoch and the number of starts that the store had last. A store
-//! that has less, or that says that it is a copy, has gone back: minions and keys may have changed
-//! since in ways that it does not know. The epoch grows then, and nothing is done again.
+//! A file beside the store records the store's last epoch and number of starts. A store with lower
+//! numbers, or that is marked as a copy, has gone back: minions and keys may have changed since
+//! without its knowledge. Then the epoch grows, and nothing is repeated.
 
 use std::path::{Path, PathBuf};
 
@@ -14,11 +14,11 @@ use super::files::{PRIVATE, beside, read};
 use super::{StoreError, revoked};
 use crate::epoch::EpochError;
 
-/// The reason of each part of a job that had not ended.
-const WENT_BACK: &str = "the master's store went back to an earlier state: whether this part ran since then is not known; run it again";
+/// The error of each part of a job that had not ended.
+const WENT_BACK: &str = "the master's store went back to an earlier state: it is unknown whether this part has run since; run it again";
 
-/// What a store that has gone back must not do again. The times are those of the job, because the
-/// copy does not know when it was put back.
+/// Statements that end all open work of a store that has gone back. They use the times of the jobs,
+/// because the copy does not know when it was restored.
 const SETTLE: [&str; 6] = [
     "UPDATE job_rows SET state = 'lost', error = ?1, \
        ended = (SELECT created FROM jobs WHERE jobs.jid = job_rows.jid) \
@@ -29,11 +29,11 @@ const SETTLE: [&str; 6] = [
     "UPDATE steps SET status = 'skipped' \
      WHERE status = 'waiting' AND run IN (SELECT id FROM runs WHERE status = 'running')",
     "UPDATE runs SET status = 'failed' WHERE status = 'running'",
-    // Their uses may have been taken since.
+    // Their uses may have been taken since then.
     "DELETE FROM tokens",
 ];
 
-/// The holder of an epoch that begins now, by the name that the host has now.
+/// Creates the holder of an epoch that starts now, from the current name of the host.
 fn new_holder(random: &str) -> String {
     let system = rustix::system::uname();
     format!("{}-{random}", system.nodename().to_string_lossy())
@@ -43,8 +43,7 @@ fn noted(path: &Path) -> PathBuf {
     beside(path, ".epoch")
 }
 
-/// The epoch and the number of starts that a store of this place had last; none when that is not
-/// known.
+/// The last recorded epoch and number of starts of the store at this path; `None` if unknown.
 pub(super) fn last(path: &Path) -> Result<Option<(i64, i64)>, StoreError> {
     let Some(text) = read(&noted(path))? else {
         return Ok(None);
@@ -54,13 +53,13 @@ pub(super) fn last(path: &Path) -> Result<Option<(i64, i64)>, StoreError> {
     if numbers.is_none() {
         tracing::error!(
             file = %noted(path).display(),
-            "this is no record of the store's epoch: a store that went back is recognised only if it is the master's own copy"
+            "invalid record of the store's epoch: a store that went back is recognised only if it is the master's own copy"
         );
     }
     Ok(numbers)
 }
 
-/// Notes in a copy of the store that it is one.
+/// Marks a copy of the store as a copy.
 pub(super) async fn mark_copy(options: &SqliteConnectOptions) -> Result<(), StoreError> {
     let mut copy = SqliteConnection::connect_with(options).await?;
     sqlx::query("UPDATE lineage SET is_copy = 1")
@@ -69,11 +68,11 @@ pub(super) async fn mark_copy(options: &SqliteConnectOptions) -> Result<(), Stor
     Ok(copy.close().await?)
 }
 
-/// Counts this start, and settles what is open when the store has gone back. What was revoked is
-/// revoked in any case. Returns the epoch and its holder.
+/// Counts this start, and ends all open work if the store has gone back. Recorded revocations apply
+/// in any case. Returns the epoch and its holder.
 pub(super) async fn begin(path: &Path, writer: &SqlitePool) -> Result<(i64, String), StoreError> {
-    // With the lock from the start: the master before may still write, and a transaction that
-    // has read already does not wait for it.
+    // Take the lock from the start: the previous master may still write, and a transaction that has
+    // already read does not wait for it.
     let mut transaction = writer.begin_with("BEGIN IMMEDIATE").await?;
     let row = sqlx::query(
             "SELECT epoch, starts, is_copy, holder, holder_epoch, lower(hex(randomblob(8))) FROM lineage",
@@ -110,13 +109,14 @@ pub(super) async fn begin(path: &Path, writer: &SqlitePool) -> Result<(i64, Stri
         }
         tracing::warn!(
             epoch,
-            "the store went back to an earlier state: jobs that were open in it have ended, tokens are void, keys that \
-                 were accepted since are not known"
+            "the store went back to an earlier state: its open jobs have ended, tokens are void, keys that \
+                 were accepted since are unknown"
         );
     }
     revoked::merge(path, &mut transaction).await?;
     transaction.commit().await?;
-    // After the store: a start that ends in between must not look like a way back.
+    // After the store: if the process ends in between, it must not look as if the store had gone
+    // back.
     files::replace(
         &noted(path),
         PRIVATE,

@@ -11,7 +11,7 @@ use crate::samples::jid;
 use crate::samples::minion;
 use crate::{JobRow, samples};
 
-/// Puts the good copy in the place of the store, as its advice says.
+/// Replaces the store with the good copy, as its advice says.
 async fn go_back(store: Store, directory: &TempDir) -> Store {
     store.close().await;
     let path = directory.path().join("store.db");
@@ -46,7 +46,7 @@ async fn a_store_that_goes_back_raises_the_epoch_and_does_nothing_again() {
     assert_eq!(store.epoch(), 1);
     store.write_backup().await.unwrap();
     store.close().await;
-    // A start, also after a kill, is no way back.
+    // A start, also after a kill, does not count as going back.
     let path = directory.path().join("store.db");
     let store = Store::open(&path).await.unwrap();
     assert_eq!(
@@ -70,7 +70,7 @@ async fn a_store_that_goes_back_raises_the_epoch_and_does_nothing_again() {
             .await
             .unwrap()
     );
-    // The same copy once more, and a store without the mark that has seen less.
+    // The same copy again, and a store without the mark and with lower numbers.
     let store = go_back(store, &directory).await;
     assert_eq!(store.epoch(), 3);
     store.close().await;
@@ -126,7 +126,7 @@ async fn a_store_that_goes_back_lets_no_revoked_key_in() {
     let revocations = store.revocations().await.unwrap();
     assert_eq!(revocations[0].serial, "01");
     assert!(store.operators().await.unwrap()[0].revoked.is_some());
-    // As if it had been revoked now: a key that was there before is no newer, and the next one is.
+    // The revocation counts as made now: an existing key is not newer, and the next one is.
     let good = minion("good");
     assert!(!store.is_key_newer(&good, "eve").await.unwrap());
     store.delete_key(&good).await.unwrap();
@@ -137,7 +137,7 @@ async fn a_store_that_goes_back_lets_no_revoked_key_in() {
     assert!(store.is_key_newer(&good, "eve").await.unwrap());
 }
 
-/// Makes a closed store as that of an earlier version, which knew no holder.
+/// Turns a closed store into one of an earlier version without a holder.
 async fn make_earlier(path: &std::path::Path) {
     let options = sqlx::sqlite::SqliteConnectOptions::new().filename(path);
     let mut store = sqlx::SqliteConnection::connect_with(&options)
@@ -163,10 +163,10 @@ async fn the_holder_changes_with_the_epoch_and_only_with_it() {
     let store = Store::open(&path).await.unwrap();
     assert_eq!(store.holder(), first, "a restart");
     let store = go_back(store, &directory).await;
-    assert_ne!(store.holder(), first, "a way back");
+    assert_ne!(store.holder(), first, "the store went back");
     let second = store.holder().to_owned();
     store.close().await;
-    // A promotion that was interrupted and is repeated, with a start in between.
+    // A promotion that is interrupted by a start and repeated.
     let mut held = Vec::new();
     for _ in 0..2 {
         raise_epoch(&path, 7).await.unwrap();

@@ -1,5 +1,5 @@
-//! [`Store`]: one SQLite file, write-ahead log, every commit on disk and on the standbys before it is
-//! answered.
+//! [`Store`], one SQLite file with a write-ahead log; every commit is on disk and on the standbys
+//! before it is answered.
 
 mod backup;
 mod events;
@@ -16,10 +16,7 @@ mod row_changes;
 mod rows;
 mod runs;
 #[cfg(any(test, feature = "testing"))]
-#[allow(
-    clippy::unwrap_used,
-    reason = "for tests, also those of the crates above"
-)]
+#[allow(clippy::unwrap_used, reason = "for tests, also in the crates above")]
 mod testing;
 #[cfg(test)]
 mod tests;
@@ -48,7 +45,7 @@ use super::log::Log;
 pub use backup::keep_good;
 pub use promotion::{finish_copy, fold_log, note_epoch, noted_epoch, raise_epoch};
 
-/// The schema's history. A released file never changes; a change is a new file.
+/// The schema's history. Released files never change; each change is a new file.
 const MIGRATIONS: &[(i64, &str, &str)] = &[
     (1, "first", include_str!("../../migrations/0001_first.sql")),
     (
@@ -92,13 +89,12 @@ const MIGRATIONS: &[(i64, &str, &str)] = &[
     (12, "turns", include_str!("../../migrations/0012_turns.sql")),
 ];
 
-/// The pages that each of the three connections retains: 256 KiB. The page cache of the kernel has
-/// the same pages, and a job of a thousand states would fill any cache for as long as the master
-/// runs.
+/// The page cache of each of the three connections: 256 KiB. The kernel's page cache has the same
+/// pages, and a job of a thousand states would fill any cache for as long as the master runs.
 const CACHE: &str = "-256";
 
-/// Everything that the master remembers, in one SQLite file. Each method is one transaction: when it
-/// returns, it is on disk and on each standby that follows.
+/// The master's whole memory in one SQLite file. Each method is one transaction: when it returns,
+/// the data is on disk and on each standby that follows.
 pub struct Store {
     path: PathBuf,
     writer: Writer,
@@ -106,7 +102,7 @@ pub struct Store {
     reader: SqlitePool,
     epoch: i64,
     holder: String,
-    /// Changes of rows that wait for the writer.
+    /// Row changes that wait for the writer.
     row_changes: Arc<RowChanges>,
     /// The write-ahead log, which standbys follow.
     log: Arc<Log>,
@@ -115,17 +111,19 @@ pub struct Store {
 }
 
 impl Store {
-    /// Opens the store, makes it when there is none, and brings its schema up to date. That takes
-    /// as long for a large store as for a small one: [`keep_good`] reads it whole later.
+    /// Opens the store, creates it if it does not exist, and brings its schema up to date. This
+    /// takes as long for a large store as for a small one: [`keep_good`] reads the whole store
+    /// later.
     ///
     /// # Errors
-    /// The file is damaged, or gone while its good copy is there: the text says how to go back to
-    /// the copy. Or the settings that durability rests on are not in force.
+    /// The file is damaged, or missing although its good copy exists: the text contains the
+    /// commands that restore the copy. Or the settings on which durability depends are not in
+    /// force.
     pub async fn open(path: &Path) -> Result<Self, StoreError> {
         let fresh = std::fs::metadata(path).map_or(true, |found| found.len() == 0);
         if fresh && backup_path(path).exists() {
             return Err(StoreError::Corrupt(format!(
-                "{} is gone, but a copy of it is there. {}",
+                "{} is missing, but a copy of it exists. {}",
                 path.display(),
                 advice(path)
             )));
@@ -144,9 +142,9 @@ impl Store {
         Ok(Self {
             path: path.to_owned(),
             writer: Writer::new(writer, Arc::clone(&log)),
-            // After the migrations: a connection prepares statements by the schema that it read when
-            // it was opened, and with one from before, `SELECT *` finds no rows once a column was
-            // added.
+            // After the migrations: a connection prepares statements for the schema that it read
+            // when it was opened, and with an old schema, `SELECT *` finds no rows once a column
+            // was added.
             reader: pool(2, options(path).pragma("query_only", "on")).await?,
             epoch,
             holder,
@@ -156,28 +154,29 @@ impl Store {
         })
     }
 
-    /// The epoch: it grows whenever the store goes back to an earlier state.
+    /// The epoch, which grows whenever the store goes back to an earlier state.
     #[must_use]
     pub fn epoch(&self) -> u64 {
         self.epoch.unsigned_abs()
     }
 
-    /// Which of two masters with the same epoch this one is: it changes with the epoch only.
+    /// The id that distinguishes two masters with the same epoch; it changes only with the epoch.
     #[must_use]
     pub fn holder(&self) -> &str {
         &self.holder
     }
 
-    /// The write-ahead log, which standbys follow: each change waits for them before it is answered.
+    /// The write-ahead log, which standbys follow: each change waits for them before it is
+    /// answered.
     #[must_use]
     pub fn log(&self) -> Arc<Log> {
         Arc::clone(&self.log)
     }
 
-    /// Answers when the store can be read and takes changes; changes nothing.
+    /// Returns once the store is readable and writable; changes nothing.
     ///
     /// # Errors
-    /// It cannot be read, or takes no changes.
+    /// The store cannot be read or written.
     pub async fn probe(&self) -> Result<(), StoreError> {
         sqlx::query("SELECT epoch FROM lineage")
             .fetch_one(&self.reader)
@@ -185,8 +184,8 @@ impl Store {
         self.writer.begin().await.map(drop)
     }
 
-    /// Closes all connections; the write-ahead log goes into the file. So a master that has ended leaves
-    /// its store in one file, which an operator may copy or replace.
+    /// Closes all connections and writes the write-ahead log into the file. So a stopped master
+    /// leaves its store in one file, which an operator may copy or replace.
     pub async fn close(&self) {
         self.reader.close().await;
         self.writer.close().await;
@@ -207,8 +206,8 @@ async fn pool(connections: u32, options: SqliteConnectOptions) -> Result<SqliteP
     SqlitePoolOptions::new()
         .max_connections(connections)
         .min_connections(1)
-        // As long as the store is open: SQLite ends the log with the last connection, and then each
-        // standby takes a base.
+        // Keep connections as long as the store is open: SQLite ends the log with the last
+        // connection, and then each standby needs a new base.
         .max_lifetime(None)
         .idle_timeout(None)
         .connect_with(options)
@@ -217,11 +216,11 @@ async fn pool(connections: u32, options: SqliteConnectOptions) -> Result<SqliteP
 
 /// Opens the connection that writes.
 async fn connect(path: &Path) -> Result<SqlitePool, sqlx::Error> {
-    // The log is checkpointed by the store itself: see `writer`.
+    // The store checkpoints the log itself: see `writer`.
     pool(1, options(path).pragma("wal_autocheckpoint", "0")).await
 }
 
-/// Reads back what was asked for: a file system or an old library may have said no in silence.
+/// Reads the settings back: a file system or an old library may have ignored them silently.
 async fn assert_durable(writer: &SqlitePool) -> Result<(), StoreError> {
     let synchronous: i64 = sqlx::query("PRAGMA synchronous")
         .fetch_one(writer)
@@ -245,7 +244,7 @@ async fn assert_durable(writer: &SqlitePool) -> Result<(), StoreError> {
             setting: "journal_mode",
             found: journal,
             wanted: "wal",
-            why: "readers would stop writers",
+            why: "readers would block writers",
         });
     }
     Ok(())
@@ -264,8 +263,8 @@ fn migrator(migrations: &[(i64, &'static str, &'static str)]) -> Migrator {
     Migrator::with_migrations(migrations.collect())
 }
 
-/// The store holds what hosts said and who did what: for root only. SQLite gives its side files the
-/// same mode.
+/// Creates the store's file for root only, because it records the reports of hosts and the actions
+/// of operators. SQLite gives its side files the same mode.
 fn create_private(path: &Path) -> Result<(), StoreError> {
     let file = std::fs::OpenOptions::new()
         .create(true)
@@ -279,7 +278,7 @@ fn create_private(path: &Path) -> Result<(), StoreError> {
     })
 }
 
-/// Turns SQLite's "malformed" and "not a database" into words that lead on.
+/// Turns SQLite's "malformed" and "not a database" into messages with a remedy.
 fn explain(path: &Path, error: StoreError) -> StoreError {
     let reason = match &error {
         StoreError::Corrupt(reason) => reason.clone(),

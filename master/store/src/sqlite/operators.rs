@@ -15,7 +15,7 @@ impl Store {
             .await?)
     }
 
-    /// Stores an operator, replacing the one with the same name.
+    /// Stores an operator, replacing any operator with the same name.
     pub async fn put_operator(&self, operator: &Operator) -> Outcome<()> {
         let all = self.operators().await?;
         let before = all.iter().find(|other| other.name == operator.name);

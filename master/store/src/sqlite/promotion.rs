@@ -12,10 +12,10 @@ use super::{explain, lineage, options};
 use crate::StoreError;
 use crate::epoch::EpochError;
 
-/// Writes the log of a store that no process uses into its file; the log is gone then.
+/// Writes the log of a store that no process uses into its file, and removes the log.
 ///
 /// # Errors
-/// It cannot be written; the log stays.
+/// The log cannot be written into the file; the log stays.
 pub async fn fold_log(path: &Path) -> Result<(), StoreError> {
     let mut store = SqliteConnection::connect_with(&options(path)).await?;
     let row = sqlx::query("PRAGMA wal_checkpoint(TRUNCATE)")
@@ -32,11 +32,11 @@ pub async fn fold_log(path: &Path) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Makes a store of the copies of another one's file and log, and checks all of it. It knows that it
-/// is a copy. No other process may use it.
+/// Creates a store from copies of another store's file and log, checks all of it, and marks it as a
+/// copy. No other process may use it.
 ///
 /// # Errors
-/// They do not fit together, or a file cannot be written.
+/// The copies do not match, or a file cannot be written.
 pub async fn finish_copy(path: &Path) -> Result<(), StoreError> {
     fold_log(path).await?;
     let alone = SqliteConnectOptions::new()
@@ -46,9 +46,9 @@ pub async fn finish_copy(path: &Path) -> Result<(), StoreError> {
     check_whole(&alone).await
 }
 
-/// Makes a standby's copy the store of a new master: checks all of it and raises its epoch; answers
-/// with the number of its starts. Jobs stay open: their minions say what became of them. Tokens are
-/// void: the master before may have taken their uses. It may be repeated.
+/// Makes a standby's copy the store of a new master: checks all of it and raises its epoch; returns
+/// the number of its starts. Jobs stay open: their minions report their state. Tokens become void,
+/// because the previous master may have taken their uses. It may be repeated.
 ///
 /// # Errors
 /// The copy is damaged or cannot be written, or the store cannot count to this epoch.
@@ -75,7 +75,7 @@ pub async fn raise_epoch(path: &Path, epoch: u64) -> Result<i64, StoreError> {
     Ok(starts)
 }
 
-/// Notes beside a store which epoch and number of starts it has: it has not gone back.
+/// Records beside a store its epoch and number of starts, so that it does not count as gone back.
 ///
 /// # Errors
 /// The file cannot be written.
@@ -88,7 +88,7 @@ pub fn note_epoch(store: &Path, epoch: u64, starts: i64) -> Result<(), StoreErro
     )?)
 }
 
-/// The epoch that a store of this place had last; 0 when there was none.
+/// The last recorded epoch of the store at this path; 0 if there is no record.
 ///
 /// # Errors
 /// The file cannot be read.

@@ -1,8 +1,8 @@
-//! Revocations beside the store. Whatever store is opened, also an older copy, what was revoked stays
-//! revoked: the line is on disk before the store has it.
+//! Revocations beside the store. Revocations survive the opening of any store, even of an older
+//! copy: a line is on disk before the store has the revocation.
 //!
-//! A line is `certificate SERIAL`, `key FINGERPRINT` (of a minion or an operator: it may not come in)
-//! or `back FINGERPRINT` (it was accepted again). The last line of a key counts.
+//! A line is `certificate SERIAL`, `key FINGERPRINT` (of a minion or an operator, which may not
+//! connect) or `back FINGERPRINT` (which was accepted again). The last line of a key counts.
 
 use std::collections::BTreeSet;
 use std::future::pending;
@@ -15,7 +15,7 @@ use super::turns::next_turn;
 use super::{Store, StoreError};
 use crate::records::{Key, KeyState, Operator};
 
-/// The place of the fingerprint of an operator who may have any key, before the name.
+/// The prefix of the name of an operator who may have any key, instead of a fingerprint.
 const ANY_KEY: &str = "operator:";
 
 fn file(path: &Path) -> PathBuf {
@@ -36,14 +36,14 @@ fn revoked(path: &Path) -> Result<Revoked, StoreError> {
             Some(("certificate", serial)) => drop(revoked.certificates.insert(serial.to_owned())),
             Some(("key", fingerprint)) => drop(revoked.keys.insert(fingerprint.to_owned())),
             Some(("back", fingerprint)) => drop(revoked.keys.remove(fingerprint)),
-            // The last line of a write that a power cut ended: the store has not had it.
+            // The last line of a write that a power cut interrupted: the store never had it.
             _ => {}
         }
     }
     Ok(revoked)
 }
 
-/// Revokes in the store what the file says.
+/// Revokes the certificates and keys of the file in the store.
 pub(super) async fn merge(path: &Path, store: &mut SqliteConnection) -> Result<(), StoreError> {
     let revoked = revoked(path)?;
     for serial in revoked.certificates {
@@ -55,7 +55,7 @@ pub(super) async fn merge(path: &Path, store: &mut SqliteConnection) -> Result<(
         .execute(&mut *store)
         .await?;
     }
-    // After all that the store knows: no token of it undoes a rejection.
+    // Newer than everything that the store knows, so that no token of it undoes a rejection.
     let turn = next_turn(store).await?;
     for fingerprint in revoked.keys {
         sqlx::query(
@@ -83,7 +83,7 @@ impl Store {
         self.note(vec![format!("certificate {serial}")]).await
     }
 
-    /// Notes what becomes of keys with the change of a record: `before` gives its place to `after`.
+    /// Records the keys that a change from the record `before` to `after` revokes or accepts again.
     pub(super) async fn note_keys(
         &self,
         before: Option<&Key>,
@@ -109,7 +109,7 @@ impl Store {
         self.note(lines).await
     }
 
-    /// As [`Store::note_keys`], for an operator's record.
+    /// Like [`Store::note_keys`], for an operator's record.
     pub(super) async fn note_operator(
         &self,
         before: Option<&Operator>,
@@ -155,10 +155,10 @@ impl Store {
         });
         match noted.await {
             Ok(noted) => noted,
-            // The program ends: what waits for this goes on in the next life, and has not failed.
+            // The process ends: callers resume after the next start, and have not failed.
             Err(error) if error.is_cancelled() => pending().await,
             Err(_) => Err(StoreError::Corrupt(
-                "the record of revocations was not written".to_owned(),
+                "cannot write the record of revocations".to_owned(),
             )),
         }
     }

@@ -1,6 +1,6 @@
-//! Changes of a job's rows, written together: what arrives while a commit is under way shares the
-//! next one. A hundred minions that answer a ping at once would else wait for a hundred commits, one
-//! after the other.
+//! Changes of a job's rows, written in batches: changes that arrive during a commit share the next
+//! one. A hundred minions that answer a ping at once would otherwise wait for a hundred commits,
+//! one after the other.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -24,7 +24,7 @@ const STARTED: &str = "UPDATE job_rows SET state = 'started', started = ? \
 /// A change of one row.
 #[derive(Debug, Clone)]
 enum Change {
-    /// It was sent.
+    /// The row was sent.
     Sent(Millis),
     /// The minion started it.
     Started(Millis),
@@ -34,7 +34,7 @@ enum Change {
     LastReturned(Answer),
 }
 
-/// A change that waits to be written, and its caller.
+/// A change that waits to be written, with its caller.
 struct Waiting {
     jid: JobId,
     minion: MinionId,
@@ -42,7 +42,7 @@ struct Waiting {
     caller: oneshot::Sender<Outcome<bool>>,
 }
 
-/// The changes that wait, in the order in which they came.
+/// The waiting changes, in order of arrival.
 #[derive(Default)]
 pub(super) struct RowChanges(Mutex<Vec<Waiting>>);
 
@@ -51,7 +51,7 @@ impl RowChanges {
         std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Adds a change; true when it is the first one that waits.
+    /// Adds a change; returns `true` if no other change waits.
     fn add(&self, waiting: Waiting) -> bool {
         let mut changes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         changes.push(waiting);
@@ -65,19 +65,19 @@ impl RowChanges {
 }
 
 impl Store {
-    /// Queued → sent; false when it was past that.
+    /// Marks a queued row as sent; returns `false` if it was already past that state.
     pub async fn mark_sent(&self, jid: &JobId, minion: &MinionId, now: Millis) -> Outcome<bool> {
         self.change_row(jid, minion, Change::Sent(now)).await
     }
 
-    /// Queued or sent → started; false when it was past that.
+    /// Marks a queued or sent row as started; returns `false` if it was already past that state.
     pub async fn mark_started(&self, jid: &JobId, minion: &MinionId, now: Millis) -> Outcome<bool> {
         self.change_row(jid, minion, Change::Started(now)).await
     }
 
-    /// Queued, sent, started or lost → returned, with the answer; false, and nothing stored, when
-    /// an answer is there already (a repeated return) or the row does not exist. The return code of
-    /// a finished job follows the late answer.
+    /// Stores the answer of a queued, sent, started or lost row; returns `false`, with nothing
+    /// stored, if the row already has an answer (a repeated return) or does not exist. A late
+    /// answer updates the return code of a finished job.
     pub async fn record_return(
         &self,
         jid: &JobId,
@@ -88,9 +88,9 @@ impl Store {
         self.change_row(jid, minion, change).await
     }
 
-    /// As [`Store::record_return`], and in the same transaction the job is finished, as by
-    /// [`Store::finish_job`], when no part of it is open any more: its return code is 0 when every
-    /// part was returned with 0, otherwise 1.
+    /// Like [`Store::record_return`], but also finishes the job in the same transaction, like
+    /// [`Store::finish_job`], if no part of it remains open: its return code is 0 if every part was
+    /// returned with 0, otherwise 1.
     pub async fn record_last_return(
         &self,
         jid: &JobId,
@@ -101,8 +101,8 @@ impl Store {
         self.change_row(jid, minion, change).await
     }
 
-    /// Changes a row, and returns when that is stored. False: the row was not in a state that the
-    /// change follows.
+    /// Changes a row, and returns when the change is stored. `false` means that the row's state did
+    /// not allow the change.
     async fn change_row(&self, jid: &JobId, minion: &MinionId, change: Change) -> Outcome<bool> {
         let (caller, written) = oneshot::channel();
         let is_first = self.row_changes.add(Waiting {
@@ -112,8 +112,8 @@ impl Store {
             caller,
         });
         if is_first {
-            // A task of its own: a caller that is cut off must not take the changes of others with
-            // it. It also writes what comes until it has the writer.
+            // A separate task, because a caller that is cancelled must not cancel the changes of
+            // others. It also writes the changes that arrive until it has the writer.
             let (writer, changes) = (self.writer.clone(), Arc::clone(&self.row_changes));
             tokio::spawn(async move { write_waiting(&writer, &changes).await });
         }
@@ -123,14 +123,14 @@ impl Store {
     }
 }
 
-/// Writes all changes that wait, as soon as the writer is free.
+/// Writes all waiting changes, as soon as the writer is free.
 async fn write_waiting(writer: &Writer, changes: &RowChanges) {
     let write = writer.begin().await;
     let batch = changes.take();
     let write = match write {
         Ok(write) => write,
         Err(error) => {
-            // The writer is gone or busy for too long: what waits has to be repeated.
+            // The writer is gone or busy for too long: the waiting changes must be repeated.
             let mut waiting = batch.into_iter();
             if let Some(first) = waiting.next() {
                 first.caller.send(Err(error)).ok();
@@ -148,7 +148,8 @@ async fn write_waiting(writer: &Writer, changes: &RowChanges) {
                 waiting.caller.send(Ok(written)).ok();
             }
         }
-        // One of them cannot be stored, for example because it is too large: each for itself.
+        // One of the changes cannot be stored, for example because it is too large: store each
+        // separately.
         Err(_) => {
             for waiting in batch {
                 let written = write_alone(writer, &waiting).await;
@@ -189,7 +190,8 @@ async fn write_batch(mut write: Write, batch: &[Waiting]) -> Outcome<Vec<bool>> 
     Ok(written)
 }
 
-/// Moves a row on by one of the statements above, unless it is past that; true when it was not.
+/// Advances a row with one of the statements above; returns `false` if it was already past that
+/// state.
 async fn advance(
     to: &mut SqliteConnection,
     statement: &'static str,
@@ -250,7 +252,7 @@ mod tests {
         }
     }
 
-    /// Hands in all answers while the writer is held, and counts the commits that store them.
+    /// Submits all answers while the writer is held, and counts the commits that store them.
     async fn hand_in(
         store: &Store,
         minions: &[MinionId],

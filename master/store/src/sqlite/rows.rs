@@ -1,4 +1,4 @@
-//! From rows to records.
+//! Conversion of rows to records.
 
 use std::str::FromStr;
 
@@ -35,7 +35,7 @@ where
     text.parse().map_err(|error| Error::Decode(Box::new(error)))
 }
 
-/// An identifier.
+/// Parses an identifier.
 fn id<T: FromStr>(row: &SqliteRow, column: &str) -> Result<T, Error>
 where
     T::Err: std::error::Error + Send + Sync + 'static,
@@ -43,7 +43,7 @@ where
     parsed(row.try_get(column)?)
 }
 
-/// An identifier, unless the column is null or empty.
+/// Parses an identifier; `None` if the column is null or empty.
 fn optional_id<T: FromStr>(row: &SqliteRow, column: &str) -> Result<Option<T>, Error>
 where
     T::Err: std::error::Error + Send + Sync + 'static,
@@ -52,7 +52,7 @@ where
     text.filter(|text| !text.is_empty()).map(parsed).transpose()
 }
 
-/// A list as it is stored.
+/// Serialises a list for its column.
 pub(super) fn json<T: Serialize>(list: &[T]) -> Result<String, Error> {
     serde_json::to_string(list).map_err(|error| Error::Encode(Box::new(error)))
 }

@@ -27,7 +27,8 @@ async fn write_step(to: &mut SqliteConnection, step: &Step) -> Outcome<()> {
 }
 
 impl Store {
-    /// Stores a run and its steps, all or nothing; by request id as [`Store::create_job`].
+    /// Stores a run and its steps in one transaction; handles the request id like
+    /// [`Store::create_job`].
     pub async fn create_run(&self, run: &Run, steps: &[Step]) -> Outcome<Created<Run>> {
         let mut write = self.writer.begin().await?;
         if let Some(id) = &run.request_id {
@@ -94,8 +95,8 @@ impl Store {
         )
     }
 
-    /// The creation of the oldest run or job; none in an empty store. Nothing is known of the time
-    /// before it.
+    /// The creation time of the oldest run or job; `None` in an empty store. Nothing is known about
+    /// the time before it.
     pub async fn oldest(&self) -> Outcome<Option<Millis>> {
         // Ids sort by age. The times themselves have no index.
         Ok(sqlx::query_scalar(
@@ -135,8 +136,8 @@ impl Store {
         Ok(())
     }
 
-    /// Records who wants a run to end before its steps are done; the first one counts. False, and
-    /// nothing stored, when it has ended or does not exist.
+    /// Records the operator who cancels a run; the first one counts. Returns `false`, with nothing
+    /// stored, if the run has ended or does not exist.
     pub async fn cancel_run(&self, id: &JobId, operator: &str, now: Millis) -> Outcome<bool> {
         let mut write = self.writer.begin().await?;
         let done = sqlx::query(
@@ -151,7 +152,7 @@ impl Store {
         Ok(done.rows_affected() > 0)
     }
 
-    /// Stores one step, replacing the one with the same index.
+    /// Stores one step, replacing any step with the same index.
     pub async fn put_step(&self, step: &Step) -> Outcome<()> {
         let mut write = self.writer.begin().await?;
         write_step(&mut write, step).await?;
@@ -168,8 +169,8 @@ impl Store {
         )
     }
 
-    /// Takes a lock for a run, unless another run holds it that has not ended; answers with that
-    /// one. A run that has it already keeps it. A lock whose run has ended is taken over.
+    /// Takes a lock for a run, unless another run that has not ended holds it; then returns that
+    /// run. A run keeps a lock that it already holds. A lock whose run has ended is taken over.
     pub async fn take_lock(&self, name: &str, run: &JobId, now: Millis) -> Outcome<Option<Run>> {
         let mut write = self.writer.begin().await?;
         let holder = sqlx::query_as(
@@ -197,8 +198,7 @@ impl Store {
         Ok(None)
     }
 
-    /// Releases a lock that a run holds, before it has ended. Does nothing when it holds none of that
-    /// name.
+    /// Releases a run's lock before the run has ended. Does nothing if the run does not hold it.
     pub async fn release_lock(&self, name: &str, run: &JobId) -> Outcome<()> {
         let mut write = self.writer.begin().await?;
         sqlx::query("DELETE FROM locks WHERE name = ? AND run = ?")

@@ -1,12 +1,12 @@
-//! What tests do to a store: they hold its writer, leave it no room, and have it refuse writes.
+//! Operations of tests on a store: they hold its writer, limit its size, and make it refuse writes.
 
 use sqlx::Row as _;
 
 use super::{Store, StoreError};
 
 impl Store {
-    /// A file system that is full: the file may not grow beyond what it has now, or again up to so
-    /// many pages. Answers with the limit of before.
+    /// Simulates a full file system: the file may not grow beyond its current size, or, with
+    /// `pages`, beyond that many pages. Returns the previous limit.
     pub async fn limit_pages(&self, pages: Option<i64>) -> i64 {
         let number = async |sql: String| -> i64 {
             let row = sqlx::query(sqlx::AssertSqlSafe(sql))
@@ -21,8 +21,9 @@ impl Store {
         before
     }
 
-    /// Refuses writes, as for want of room: those of which SQLite's `CREATE TRIGGER` speaks with this event, its
-    /// table and its condition. Answers with the number of writes that were refused so far.
+    /// Refuses writes, as if the disk were full: those that `what`, the event, table and condition
+    /// of SQLite's `CREATE TRIGGER`, describes. Returns a receiver of the number of refused writes
+    /// so far.
     pub async fn refuse(&self, what: &str) -> tokio::sync::watch::Receiver<u32> {
         let (count, refused) = tokio::sync::watch::channel(0);
         let mut writer = self.writer.pool().acquire().await.unwrap();
@@ -35,7 +36,7 @@ impl Store {
             let done = sqlx::query(sqlx::AssertSqlSafe(statement)).execute(&mut *writer);
             done.await.unwrap();
         }
-        // The row goes with the transaction that is refused; the hook has seen it.
+        // The row is rolled back with the refused transaction; the hook has seen it.
         let mut handle = writer.lock_handle().await.unwrap();
         handle.set_update_hook(move |change| {
             if change.table == "refused" {
@@ -45,7 +46,7 @@ impl Store {
         refused
     }
 
-    /// Takes again what it refuses.
+    /// Ends the refusal of writes.
     pub async fn refuse_no_more(&self) {
         let mut writer = self.writer.pool().acquire().await.unwrap();
         for statement in ["DROP TRIGGER refuse", "DROP TABLE refused"] {
@@ -54,8 +55,7 @@ impl Store {
         }
     }
 
-    /// Makes texts unreadable, so that an answer which does not need them is told from one that
-    /// reads them all the same.
+    /// Makes texts unreadable, so that a test notices a query that reads them without need.
     pub async fn spoil(&self, table_and_columns: &[(&str, &[&str])]) {
         for (table, columns) in table_and_columns {
             for column in *columns {
@@ -66,7 +66,7 @@ impl Store {
         }
     }
 
-    /// Writes the log into the store's file, as a large one is after a commit.
+    /// Writes the log into the store's file, as happens with a large log after a commit.
     pub async fn checkpoint(&self) -> Result<(), StoreError> {
         self.writer.checkpoint().await
     }

@@ -1,4 +1,4 @@
-//! What only a file can suffer.
+//! Tests of failures that only a file can have.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::{JobRow, samples};
 
 pub(super) use crate::samples::fresh;
 
-/// An empty store as the version that had so many migrations left it.
+/// Creates an empty store in the state of the version that had this number of migrations.
 pub(super) async fn of_version(migrations: usize) -> (SqlitePool, TempDir) {
     let directory = TempDir::new().unwrap();
     let path = directory.path().join("store.db");
@@ -38,7 +38,7 @@ async fn what_was_answered_is_there_after_a_restart() {
         .await
         .unwrap();
     store.mark_sent(&jid(1), &minion("a"), 3).await.unwrap();
-    // Not closed: as after a kill.
+    // Not closed, like after a kill.
     drop(store);
     let store = Store::open(&directory.path().join("store.db"))
         .await
@@ -142,7 +142,7 @@ async fn a_store_of_an_earlier_version_has_the_order_of_its_highstates() {
     for (number, function, args) in [
         (1, "state.highstate", ordered),
         (2, "state.highstate", "{}"),
-        // Another function's argument of this name, and what no master wrote.
+        // Another function's argument of this name, and a value that no master wrote.
         (3, "cmd.run", r#"{"order":"first"}"#),
         (4, "state.highstate", "nonsense"),
     ] {
@@ -202,7 +202,7 @@ async fn commits_are_on_disk_before_they_are_answered() {
     assert!(
         error
             .to_string()
-            .contains("synchronous = 1, 2 (FULL) is needed"),
+            .contains("synchronous = 1, but 2 (FULL) is required"),
         "{error}"
     );
 }
@@ -257,21 +257,21 @@ async fn damage_is_found_beside_the_work_and_the_copy_brings_the_store_back() {
 
     let mut bytes = std::fs::read(&path).unwrap();
     let sound = bytes.clone();
-    // With its log out of the way, as the advice says.
+    // Remove the log first, as the advice says.
     let put = |content: &[u8]| {
         for suffix in ["-wal", "-shm"] {
             let _ = std::fs::remove_file(files::beside(&path, suffix));
         }
         std::fs::write(&path, content).unwrap();
     };
-    // The pages with keys: a start reads others.
+    // Damage the pages with keys: a start reads others.
     let of_keys = |page: &&mut [u8]| page.windows(5).any(|text| text == b"fp-m1");
     for page in bytes.chunks_mut(4096).filter(of_keys) {
         page[..512].fill(0x5a);
     }
     put(&bytes);
-    // However large a store is, its start does not read it; what is behind the first pages is found
-    // when it serves already, and then the next start refuses it.
+    // However large a store is, its start does not read all of it; damage behind the first pages is
+    // found while it already serves, and then the next start refuses it.
     let store = Store::open(&path).await.unwrap();
     let store = Arc::new(store);
     let found = keep_good(Arc::clone(&store)).await.to_string();
@@ -310,7 +310,7 @@ async fn a_lost_store_is_not_replaced_by_an_empty_one_in_silence() {
     std::fs::remove_file(&path).unwrap();
     let error = Store::open(&path).await.err().unwrap().to_string();
     assert!(
-        error.contains("is gone") && error.contains("cp -p"),
+        error.contains("is missing") && error.contains("cp -p"),
         "{error}"
     );
     std::fs::remove_file(directory.path().join("store.db.backup")).unwrap();
@@ -399,7 +399,7 @@ async fn without_room_nothing_is_stored_by_halves_and_later_all_goes_on() {
         .await
         .unwrap_err();
     assert!(matches!(error, StoreError::Full(_)), "{error:?}");
-    assert!(error.to_string().contains("Make room"), "{error}");
+    assert!(error.to_string().contains("Free space"), "{error}");
     assert_eq!(store.job(&jid(2)).await.unwrap(), None);
     let answer = Answer {
         retcode: 0,

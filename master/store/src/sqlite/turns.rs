@@ -1,5 +1,5 @@
-//! The order of what happens to keys, tokens and operators. Their times are for people: a clock that is
-//! set back makes what comes later look earlier.
+//! The order of changes of keys, tokens and operators. Their times are for people: after a clock is
+//! set back, later changes look earlier.
 
 use halite_proto::ids::MinionId;
 use sqlx::SqliteConnection;
@@ -9,7 +9,7 @@ use crate::StoreError;
 
 type Outcome<T> = Result<T, StoreError>;
 
-/// The number of the next change; larger than all before it.
+/// The number of the next change, which is larger than all before it.
 pub(super) async fn next_turn(store: &mut SqliteConnection) -> Outcome<i64> {
     let turn = sqlx::query_scalar("UPDATE turns SET last = last + 1 RETURNING last");
     Ok(turn.fetch_one(store).await?)
@@ -46,7 +46,7 @@ mod tests {
     use crate::sqlite::tests::of_version;
     use crate::{Store, samples};
 
-    /// The order of times counted until then, and what comes next is later.
+    /// Until the migration the order of the times counts; later changes are later in any case.
     #[tokio::test]
     async fn a_store_of_an_earlier_version_keeps_the_order_that_its_times_say() {
         let (earlier, directory) = of_version(10).await;
@@ -85,7 +85,7 @@ mod tests {
         // Later than all of them, whatever its time.
         store.put_token(&samples::token("next", 1)).await.unwrap();
         assert!(store.is_token_newer("next", &b).await.unwrap());
-        // A key that changes was first there as before.
+        // The first turn of a key stays when the key changes.
         let key = samples::key("a", KeyState::Accepted);
         store.put_key(&key).await.unwrap();
         assert!(!store.is_key_newer(&a, "eve").await.unwrap());

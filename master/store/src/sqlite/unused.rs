@@ -1,4 +1,4 @@
-//! Removal of what no record needs any more.
+//! Removal of data that no record needs any more.
 
 use sqlx::Row as _;
 
@@ -6,16 +6,16 @@ use super::Store;
 use crate::{Millis, StoreError};
 
 const DAY: Millis = 24 * 60 * 60 * 1000;
-/// A rendered file that no open job names is kept for the next job, which often names it again.
+/// Retention of a rendered file that no open job names: the next job often names it again.
 const FILES: Millis = 7 * DAY;
-/// A low state is needed while its part may be sent; a day more for the operator who looks.
+/// Retention of a low state after its part has ended, for operators who inspect it.
 const LOW_STATES: Millis = DAY;
-/// A certificate that has a successor is kept for the record.
+/// Retention of a certificate that has a successor, for the record.
 const CERTIFICATES: Millis = 90 * DAY;
-/// So is a token that admits no host.
+/// Retention of a token that admits no host, for the record.
 const TOKENS: Millis = 30 * DAY;
 
-/// Each statement has the moment before which something is old, the present, and a limit.
+/// The statements; their parameters are the cutoff time, the current time and a limit.
 const STATEMENTS: [(Millis, &str); 4] = [
     (
         FILES,
@@ -48,12 +48,13 @@ const STATEMENTS: [(Millis, &str); 4] = [
 ];
 
 impl Store {
-    /// Removes what no record needs any more, at most `limit` of each kind; how many. These go:
+    /// Removes data that no record needs any more, at most `limit` items of each kind; returns
+    /// their number. These are removed:
     ///
     /// - rendered files that no open part of a job names and no job has named for a week;
     /// - low states a day after their part has ended;
-    /// - certificates that have ended, and those of which there is a newer one after 90 days;
-    /// - tokens 30 days after they have ended, or were used up.
+    /// - certificates that have expired, and replaced ones after 90 days;
+    /// - tokens 30 days after they have expired or were used up.
     pub async fn prune_unused(&self, now: Millis, limit: u32) -> Result<u64, StoreError> {
         let mut removed = 0;
         for (age, statement) in STATEMENTS {
@@ -70,8 +71,8 @@ impl Store {
         Ok(removed)
     }
 
-    /// The bytes that the records take. What was removed is not given back to the file system; new
-    /// records take its place.
+    /// The bytes that the records take. Removed records do not shrink the file; new records reuse
+    /// their space.
     pub async fn size(&self) -> Result<u64, StoreError> {
         let row = sqlx::query(
             "SELECT (page_count - freelist_count) * page_size \

@@ -1,8 +1,8 @@
-//! The one way to change the store. What is committed is on each standby that follows before the
-//! caller hears of it, so no answer of the master is lost with its host.
+//! The only writer of the store. A commit is on each standby that follows before its caller is
+//! notified, so no answer of the master is lost with its host.
 //!
-//! Checkpoints: the log goes into the store's file when it is large, and when each standby has all
-//! of it. SQLite's own would lose what a standby has not read.
+//! Checkpoints: the log is written into the store's file once it is large and each standby has all
+//! of it. SQLite's own checkpoint would lose the part that a standby has not read.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use sqlx::{Row as _, Sqlite, SqliteConnection, Transaction};
 use crate::StoreError;
 use crate::log::Log;
 
-/// The frames of a large log: SQLite's own limit.
+/// The number of frames of a large log: SQLite's own limit.
 const LARGE: u32 = 1000;
 
 /// The connection that writes. Writers queue for it instead of failing with "busy".
@@ -25,12 +25,12 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    /// A writer over the only connection of this pool.
+    /// Creates a writer over the only connection of this pool.
     pub(super) fn new(pool: SqlitePool, log: Arc<Log>) -> Self {
         Self { pool, log }
     }
 
-    /// Begins a change, once the changes before it have ended.
+    /// Starts a change, once the previous changes have ended.
     pub(super) async fn begin(&self) -> Result<Write, StoreError> {
         Ok(Write {
             transaction: self.pool.begin().await?,
@@ -43,12 +43,12 @@ impl Writer {
         self.pool.close().await;
     }
 
-    /// Writes the log into the store's file, unless a standby is copying that. It ends also when its
-    /// caller is gone: a standby can continue its copy only over a checkpoint that was noted.
+    /// Writes the log into the store's file, unless a standby is copying that file. It ends even if
+    /// its caller is gone: a standby can continue its copy only over a recorded checkpoint.
     pub(super) async fn checkpoint(&self) -> Result<(), StoreError> {
         let writer = self.clone();
         let done = tokio::spawn(async move { checkpoint(&writer.log, &writer.pool).await });
-        // Cancelled: the master is stopping.
+        // The task was cancelled: the master is stopping.
         done.await.unwrap_or(Ok(()))
     }
 
@@ -57,7 +57,7 @@ impl Writer {
         match self.log.end() {
             Ok(Some(end)) if end.position.frames >= LARGE => {
                 if let Err(error) = self.checkpoint().await {
-                    // The log grows; the next write tries again.
+                    // The log grows; the next write retries.
                     tracing::error!(error = chain(&error), "cannot checkpoint the store's log");
                 }
             }
@@ -77,7 +77,7 @@ impl Writer {
     }
 }
 
-/// A change that is not stored yet. Dropped without a commit, it leaves nothing.
+/// A change that is not stored yet. Dropping it without a commit rolls it back.
 #[must_use = "nothing is stored without a commit"]
 pub(super) struct Write {
     transaction: Transaction<'static, Sqlite>,
@@ -85,8 +85,9 @@ pub(super) struct Write {
 }
 
 impl Write {
-    /// Commits, and returns when the change is on disk and on each standby that follows. One that
-    /// changed nothing waits as well: what it read may be a commit that a standby does not have yet.
+    /// Commits, and returns when the change is on disk and on each standby that follows. A
+    /// transaction that changed nothing waits as well: it may have read a commit that a standby
+    /// does not have yet.
     pub(super) async fn commit(self) -> Result<(), StoreError> {
         let committed = self.transaction.commit().await;
         self.writer.log.reach_followers().await;
@@ -113,21 +114,21 @@ async fn checkpoint(log: &Log, writer: &SqlitePool) -> Result<(), StoreError> {
     let Some(_still) = log.try_hold() else {
         return Ok(());
     };
-    // Nothing is committed while this has the writer.
+    // Nothing is committed while this holds the writer.
     let mut writer = writer.acquire().await?;
     log.reach_followers().await;
     let Some(end) = log.end()? else {
         return Ok(());
     };
-    // Until the answer is there, SQLite may begin the next log over one that no note describes.
+    // Until the result is known, SQLite may start the next log over one whose end is not recorded.
     let before = log.note_complete(None);
     let row = sqlx::query("PRAGMA wal_checkpoint(PASSIVE)")
         .fetch_one(&mut *writer)
         .await?;
     let (busy, frames, written): (i64, i64, i64) =
         (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
-    // A reader of an earlier commit leaves a part of the log for the next checkpoint; so the log goes
-    // on, and is still the one that follows the end before.
+    // A reader of an earlier commit leaves a part of the log for the next checkpoint; then the log
+    // continues, and still follows the previous end.
     let is_whole = busy == 0 && written == frames && frames == i64::from(end.position.frames);
     log.note_complete(if is_whole { Some(end.position) } else { before });
     Ok(())

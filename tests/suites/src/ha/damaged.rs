@@ -40,7 +40,7 @@ pub(super) fn copy(cluster: &Cluster) -> Result<Counts> {
     host.run(&["systemctl", "start", "halite-master"])?;
     wait_for_followers(first, &STANDBYS)?;
     let said = journal("halite-master")?;
-    ensure!(said.contains("this standby takes another one"), "{said}");
+    ensure!(said.contains("this standby fetches a new one"), "{said}");
     ensure!(!copy.exists(), "the damaged copy is still there");
     host.run(&["systemctl", "start", UNIT])?;
     Ok(Counts::ONE)

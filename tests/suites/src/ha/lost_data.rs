@@ -22,7 +22,7 @@ const HEADING: &str = "## A member of etcd has lost its data";
 const NAMESPACE: &str = "lost-data";
 /// The remark of the removal on the pods that are still there when it goes on, before their names.
 const NOT_WAITED_FOR: &str =
-    "drained: not waited for, because the node is not Ready and they end with the host: ";
+    "drained: not awaited, because the node is not Ready and they end with the host: ";
 
 /// The host is removed alive, although its member does not serve, and joins again with a new member.
 pub(super) fn removed_and_added_again(cluster: &Cluster) -> Result<Counts> {

@@ -143,15 +143,15 @@ pub(super) fn tunnel(cluster: &Cluster) -> Result<Counts> {
     let remedy = named(
         cluster,
         "pod-network",
-        "the packets of VXLAN, or the answers, are lost",
+        "the VXLAN packets or their answers are lost",
     )?;
     let added = cluster.bootstrap.output(&cluster.add_command())?;
     cluster.worker.sh(UNDROP)?;
-    ensure!(remedy.contains("let UDP port 8472 pass"), "{remedy}");
+    ensure!(remedy.contains("allow UDP port 8472 between"), "{remedy}");
     let said = [added.stdout, added.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
     let said = said.concat();
     ensure!(
-        added.status.code() == Some(1) && said.contains("let UDP port 8472 pass"),
+        added.status.code() == Some(1) && said.contains("allow UDP port 8472 between"),
         "ctl node add ended with {}: {said}",
         added.status
     );

@@ -51,7 +51,7 @@ fn while_full(cluster: &Cluster, disk: &SmallDisk) -> Result<()> {
     let text = String::from_utf8_lossy(&output.stdout).into_owned()
         + &String::from_utf8_lossy(&output.stderr);
     ensure!(
-        !output.status.success() && text.contains("the master's store has no room"),
+        !output.status.success() && text.contains("the master's store is out of space"),
         "ctl highstate ended with {}: {text}",
         output.status
     );

@@ -5,10 +5,10 @@ use halite_store::Millis;
 
 use super::*;
 
-/// The time at which the API in memory says that the grace period of a stubborn pod is over.
+/// The end of the grace period of a stubborn pod in the fake API.
 const OVER: Millis = 1_767_225_600_000;
 
-/// The time of day of a drain that begins ten seconds before that.
+/// The time of day of a drain that starts ten seconds before that.
 struct Day<'a>(&'a Virtual);
 
 impl Clock for Day<'_> {
@@ -23,7 +23,7 @@ impl Clock for Day<'_> {
     }
 }
 
-/// The API whose first node has this condition `Ready`, and where the pod `web` does not end.
+/// An API whose first node has this condition `Ready`, and where the pod `web` does not end.
 fn api_with(ready: &str) -> FakeApi {
     let api = api();
     let mut node = api.object("Node", "worker-1").unwrap();
@@ -33,7 +33,7 @@ fn api_with(ready: &str) -> FakeApi {
     api
 }
 
-/// Drains the first node; the reports, and the seconds that passed.
+/// Drains the first node; returns the reports, and the seconds that passed.
 fn drain_before(
     api: &dyn Api,
     is_cleaned: bool,
@@ -70,7 +70,7 @@ fn a_host_that_is_cleaned_is_not_held_up_by_pods_that_no_kubelet_ends() {
             remark.contains("the node is not Ready") && remark.ends_with(": default/web"),
             "{remark}"
         );
-        let wanted = "default/web (StatefulSet web): it is ending, and the node is not Ready: it is waited for at most 31 s more";
+        let wanted = "default/web (StatefulSet web): it is ending, and the node is not Ready: waiting at most 31 s more";
         assert!(reports[10].contains(wanted), "{reports:?}");
         assert!(api.object("Pod", "web").is_some());
         let evictions = writes(&api);
@@ -99,14 +99,14 @@ fn each_pod_has_its_own_grace_period_also_when_it_was_ending_before() {
         ["default/long", "default/past", "default/web"]
     );
     assert!(!drained.evicted.contains("default/past"), "{drained:?}");
-    // As long as it waits for one, it names the other, too.
+    // While it waits for one pod, it also names the other.
     assert!(
         reports[0].contains("they end with the host: default/past"),
         "{reports:?}"
     );
 }
 
-/// A kubelet that works ends them, and a host that stays keeps their containers.
+/// A working kubelet ends them, and a host that stays keeps their containers.
 #[test]
 fn elsewhere_each_pod_is_waited_for_until_it_has_gone() {
     for (ready, is_cleaned) in [("True", true), ("Unknown", false), ("False", false)] {

@@ -1,4 +1,4 @@
-//! Root on a control-plane host, as operator: from its first certificate to the end of its host.
+//! Root on a control-plane host as operator, from its first certificate to the end of its host.
 
 use halite_core::refusal::Refusal;
 use halite_proto::role::Role;
@@ -11,7 +11,7 @@ use crate::keys::host_root;
 
 const URI: &str = "halite://prod/operator/root@cp-2";
 
-/// The chunk as `halite.services.operator` has it, with this URI.
+/// The chunk of `halite.services.operator`, with this URI.
 fn chunk(uri: serde_json::Value) -> Chunk {
     serde_json::from_value(json!({
         "state": "x509", "fun": "certificate", "id": "operator", "name": "/etc/halite/operator/operator.crt",
@@ -21,7 +21,7 @@ fn chunk(uri: serde_json::Value) -> Chunk {
     .unwrap()
 }
 
-/// Has the master sign a key's request for the operator of `cp-2`.
+/// Makes the master sign a key's request for the operator of `cp-2`.
 async fn sign(site: &Site, key: &PrivateKey) -> Result<String, Refusal> {
     let request = key.request("any").unwrap();
     let (host, chunk) = (minion("cp-2"), chunk(json!([URI])));
@@ -53,7 +53,7 @@ async fn root_on_a_host_is_an_administrator_with_the_newest_key_and_the_audit_na
     assert_eq!(found.identity().unwrap().to_string(), URI);
     assert_eq!(found.fingerprint, first.fingerprint());
     assert_eq!(role_of(&site, &pem), Some(Role::Admin));
-    // A renewal is no new operator; a new key puts the old one out.
+    // A renewal does not create a new operator; a new key replaces the old one.
     let renewed = sign(&site, &first).await.unwrap();
     assert_eq!(role_of(&site, &renewed), Some(Role::Admin));
     assert_eq!(role_of(&site, &pem), Some(Role::Admin));
@@ -116,7 +116,7 @@ async fn root_is_out_with_its_host_and_in_again_with_the_host_that_replaces_it()
         assert_eq!(role_of(&site, &pem), None, "{action}");
         let all = halite_api::to_text(&list_operators(&site.app).await.unwrap());
         assert!(all.contains("\"state\":\"revoked\""), "{all}");
-        // The old host's key stays out, also of a master that starts again.
+        // The old host's key stays refused, also by a restarted master.
         let refused = sign(&site, &key).await.unwrap_err();
         assert!(refused.message.contains("was revoked on"), "{refused}");
 
@@ -136,7 +136,7 @@ async fn root_is_out_with_the_control_plane_and_in_again_with_another_key() {
     let site = site().await;
     joined(&site).await;
     let host = minion("cp-2");
-    // A host that never had one.
+    // A host that never had an operator.
     host_root::end(&site.app, &host).await.unwrap();
     let pem = sign(&site, &PrivateKey::generate().unwrap()).await.unwrap();
     for _ in 0..2 {

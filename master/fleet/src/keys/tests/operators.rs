@@ -1,4 +1,4 @@
-//! Operators: who may come in, with which role, and who no longer.
+//! Operators with their roles: admitted and refused.
 
 use halite_core::refusal::Refusal;
 use halite_proto::role::Role;
@@ -6,7 +6,7 @@ use halite_store::AuditFilter;
 
 use super::*;
 
-/// The certificate of a new operator.
+/// Creates an operator and returns its certificate.
 async fn made(site: &Site, name: &str, role: &str) -> Result<String, Refusal> {
     let wanted = NewOperator {
         name: name.to_owned(),
@@ -29,13 +29,13 @@ fn role_of(site: &Site, pem: &str) -> Option<Role> {
     role
 }
 
-/// The certificate that init made for root.
+/// The certificate that init created for root.
 fn root(site: &Site) -> String {
     let path = site.directory.path().join("etc/operator/operator.crt");
     std::fs::read_to_string(path).unwrap()
 }
 
-/// The same site after a restart of its master.
+/// Returns the same site after a restart of its master.
 async fn restarted(site: Site) -> Site {
     let app = App::open(
         site.app.config.clone(),
@@ -48,7 +48,7 @@ async fn restarted(site: Site) -> Site {
     }
 }
 
-/// Fills the page that operators are on to the last byte: a row that grows finds no room.
+/// Fills the page with the operators to the last byte, so that a growing row finds no space.
 async fn fill_operators(site: &Site) {
     let mut length = 0;
     for step in [500, 20, 1] {
@@ -90,14 +90,14 @@ async fn an_operator_has_a_role_until_it_is_revoked_and_a_restart_forgets_neithe
     revoke_operator(&site.app, "root", "alice").await.unwrap();
     assert!(
         changes.has_changed().unwrap(),
-        "open connections are looked at again"
+        "open connections are checked again"
     );
     assert_eq!(role_of(&site, &alice), None);
     let site = restarted(site).await;
     assert_eq!(role_of(&site, &alice), None);
     assert_eq!(role_of(&site, &bob), Some(Role::Deployer));
     assert_eq!(state(&site, "alice").await, "revoked");
-    // Again is no error, and a new key of that name is not the old one.
+    // A repetition is not an error, and a new key of that name is not the old one.
     revoke_operator(&site.app, "root", "alice").await.unwrap();
     let second = made(&site, "alice", "deployer").await.unwrap();
     assert_eq!(role_of(&site, &second), Some(Role::Deployer));
@@ -153,7 +153,7 @@ async fn what_is_no_operator_is_refused_with_the_remedy() {
         csr_pem: PrivateKey::generate().unwrap().request("bob").unwrap(),
     };
     let refused = create_operator(&site.app, "root", &long).await.unwrap_err();
-    assert!(refused.message.contains("the most is 365"), "{refused}");
+    assert!(refused.message.contains("the maximum is 365"), "{refused}");
     let bad = NewOperator {
         days: 1,
         csr_pem: "x".to_owned(),
@@ -175,7 +175,7 @@ async fn an_operator_expires_and_can_be_made_again() {
     assert_eq!(state(&site, "alice").await, "valid");
     site.clock.advance(91 * DAY);
     assert_eq!(state(&site, "alice").await, "expired");
-    // An administrator whose time is over cannot take the place of the last one.
+    // An expired administrator cannot take the place of the last one.
     let refused = revoke_operator(&site.app, "alice", "root").await;
     assert!(refused.unwrap_err().message.contains("last administrator"));
     let second = made(&site, "alice", "admin").await.unwrap();
@@ -216,7 +216,7 @@ async fn a_full_disk_does_not_keep_a_revoked_operator_in() {
     let refused = revoke_operator(&site.app, "root", "alice").await;
     let refused = refused.unwrap_err();
     assert!(refused.message.contains("is cut off"), "{refused}");
-    assert!(refused.message.contains("Make room"), "{refused}");
+    assert!(refused.message.contains("Free space"), "{refused}");
     assert_eq!(role_of(&site, &alice), None);
     site.store.limit_pages(Some(limit)).await;
     revoke_operator(&site.app, "root", "alice").await.unwrap();
@@ -230,7 +230,7 @@ async fn a_revoked_root_comes_back_with_a_new_key_only() {
     let old = root(&site);
     made(&site, "alice", "admin").await.unwrap();
     revoke_operator(&site.app, "alice", "root").await.unwrap();
-    // A renewal, as a highstate makes it, has the same key.
+    // A renewal by a highstate has the same key.
     site.clock.advance(300 * DAY);
     halite_core::init::init(&site.app.config, NOW + 300 * DAY).unwrap();
     let renewed = root(&site);

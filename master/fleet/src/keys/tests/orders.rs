@@ -20,7 +20,7 @@ async fn a_rejected_or_deleted_key_is_out_at_once() {
     site.order("worker-1", "reject").await.unwrap();
     assert!(
         changes.has_changed().unwrap(),
-        "open connections are looked at again"
+        "open connections are checked again"
     );
     assert!(!site.admits(&pem));
     let why = reason(site.enrol(&host, &token).await);
@@ -30,12 +30,12 @@ async fn a_rejected_or_deleted_key_is_out_at_once() {
     let second = certificate(site.enrol(&host, "").await);
     assert!(
         site.admits(&second) && !site.admits(&pem),
-        "what was revoked stays so"
+        "a revoked certificate stays revoked"
     );
     site.order("worker-1", "delete").await.unwrap();
     assert!(!site.admits(&second));
     assert_eq!(site.state("worker-1").await, None);
-    // A restart forgets nothing of it.
+    // A restart preserves all of this.
     let again = App::open(
         site.app.config.clone(),
         Arc::clone(&site.clock) as Arc<_>,
@@ -82,15 +82,15 @@ async fn a_rejected_or_deleted_key_does_not_return_with_an_older_token() {
                 matches!(&answer, Err(_) | Ok(Answer::Rejected { .. })),
                 "{action}: {answer:?}"
             );
-            // Nor under another name: the host knows the token.
+            // The same under another name: the host knows the token.
             let renamed = EnrolmentRequest {
                 id: "worker-9".to_owned(),
                 ..host.asks(token)
             };
             enrol(&site.app, &renamed).await.unwrap_err();
         }
-        assert_eq!(site.uses(&other).await, 9, "it was of no use here");
-        // A token from after the order is the operator's word that it may come back.
+        assert_eq!(site.uses(&other).await, 9, "it was not used");
+        // A token from after the order is the operator's confirmation that it may enrol again.
         site.clock.advance(1);
         let later = site.token(bound).await;
         certificate(site.enrol(&host, &later).await);
@@ -110,13 +110,14 @@ async fn a_rejected_squatter_costs_the_true_host_no_token() {
     site.enrol(&squatter, "").await;
     site.clock.advance(1);
     site.order("worker-1", "reject").await.unwrap();
-    // Also when it has learned the token, which is older than the rejection.
+    // Even if it has learned the token, which is older than the rejection.
     let why = reason(site.enrol(&squatter, &token).await);
     assert!(why.contains("an operator rejected this key"), "{why}");
     certificate(site.enrol(&honest, &token).await);
 }
 
-/// A token for a host that was rejected while it waited is still good for another host of that name.
+/// A token for a host that was rejected while it was pending still works for another host of that
+/// name.
 #[tokio::test]
 async fn a_clock_that_is_set_makes_no_token_older_or_newer_than_a_rejection() {
     for step in [-DAY, DAY] {
@@ -149,10 +150,10 @@ async fn a_full_disk_does_not_keep_a_rejected_key_in() {
         let limit = fill_disk(&site).await;
         let refused = site.order("worker-1", action).await.unwrap_err();
         assert!(refused.message.contains("is cut off"), "{refused}");
-        assert!(refused.message.contains("Make room"), "{refused}");
+        assert!(refused.message.contains("Free space"), "{refused}");
         assert!(!site.admits(&pem), "{action}");
-        // With room again the key does not return before the order is repeated; then it can come
-        // back with a new certificate only.
+        // Once there is space again, the key stays out until the order is repeated; then it can
+        // return only with a new certificate.
         site.store.limit_pages(Some(limit)).await;
         let why = reason(site.enrol(&host, "").await);
         assert!(why.contains("an operator rejected this key"), "{why}");
@@ -319,8 +320,8 @@ async fn a_token_for_roles_lets_in_only_those_declared_with_them() {
     );
 }
 
-/// Any holder of a token could otherwise be a control plane that is declared and not there yet, and
-/// get the keys of the CAs.
+/// Otherwise any holder of a token could become a control plane that is declared but has not
+/// enrolled, and get the keys of the CAs.
 #[tokio::test]
 async fn a_token_without_roles_makes_no_control_plane() {
     let site = site().await;
@@ -343,7 +344,7 @@ async fn a_token_without_roles_makes_no_control_plane() {
         );
         assert_eq!(site.uses(&token).await, 1);
     }
-    // The remedy; and a token for a worker makes no control plane of it later.
+    // This is the remedy; and a token for a worker does not make it a control plane later.
     let bound = || Wanted {
         id: "n".to_owned(),
         ..Wanted::default()
@@ -354,7 +355,7 @@ async fn a_token_without_roles_makes_no_control_plane() {
     site.refused(&Host::new("n"), &early).await;
     let token = site.token(bound()).await;
     certificate(site.enrol(&Host::new("n"), &token).await);
-    // Hosts that get nothing of that kind need no roles in a token.
+    // Hosts that get no such secrets need no roles in a token.
     declare("w", "worker, infra");
     for name in ["w", "undeclared"] {
         let token = site.token(Wanted::default()).await;

@@ -1,4 +1,5 @@
-//! Hosts that no operator knows: what they may leave in the store, and what they learn.
+//! Hosts that no operator knows: the data that they may leave in the store, and the answers that
+//! they get.
 
 use std::time::Duration;
 
@@ -7,7 +8,7 @@ use halite_store::{Audit, AuditFilter};
 
 use super::*;
 
-/// Longer than any work here takes: its end is a failure.
+/// Longer than any work here takes: reaching it is a failure.
 const SOON: Duration = Duration::from_secs(60);
 
 fn from(host: &Host, id: &str, source: &str) -> EnrolmentRequest {
@@ -55,7 +56,7 @@ async fn a_key_that_no_operator_accepts_goes_away_after_a_day() {
     list(&site.app).await.unwrap();
     assert_eq!(site.state("worker-1").await, Some(KeyState::Pending));
     site.clock.advance(1);
-    // Another host takes the name; the operator sees its key, and only its.
+    // Another host takes the name; the operator sees its key, and only that one.
     let other = Host::new("worker-1");
     reason(site.enrol(&other, "").await);
     list(&site.app).await.unwrap();
@@ -99,7 +100,7 @@ async fn refused_strangers_fill_neither_audit_nor_events() {
         what: "x without token".to_owned(),
         outcome: "refused: no".to_owned(),
     };
-    // 10,000 refusals from one address, 1,000 from many: within one minute.
+    // 10,000 refusals from one address, and 1,000 from many, within one minute.
     for number in 0..10_000 {
         site.app.gate.note("10.0.0.7", line(number));
     }
@@ -109,7 +110,7 @@ async fn refused_strangers_fill_neither_audit_nor_events() {
         let source = format!("10.1.0.{}", number % 200);
         site.app.gate.note(&source, line(number));
     }
-    // Beside them the store answers.
+    // The store still answers.
     let honest = Host::new("honest");
     let enrolled = tokio::time::timeout(SOON, site.enrol(&honest, ""));
     enrolled.await.unwrap();

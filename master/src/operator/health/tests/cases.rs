@@ -219,7 +219,7 @@ pub(super) const CASES: &[Case] = &[
         "pod-network",
         "failure",
         "pods of cp-3 do not reach those of cp-1 at 10.233.7.2:53: no answer within 2 s",
-        "let UDP port 8472 pass between cp-3 and cp-1",
+        "allow UDP port 8472 between cp-3 and cp-1",
     ),
     (
         |p| seen(p).dns = Some(BTreeSet::new()),

@@ -45,7 +45,7 @@ pub(super) const REPORTED: &[Case] = &[
     (
         "etcd-defrag",
         "warning",
-        "the etcd member cp-1 did not answer; next trial 1970-07-20T02:30Z",
+        "the etcd member cp-1 did not answer; next attempt 1970-07-20T02:30Z",
     ),
     ("backup", "failure", "the last backup is of 1970-07-01"),
     (
