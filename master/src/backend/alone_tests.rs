@@ -67,7 +67,7 @@ fn a_master_that_has_lost_its_standbys_and_most_minions_says_so() {
             "warning",
             &[
                 "the master begins nothing: ",
-                "the master is alone since",
+                "the master has had no standby since",
                 "cp-2 is gone",
                 "cp-3 is gone",
             ][..],

@@ -130,7 +130,7 @@ fn the_recorded_bundle_counts_and_may_change_while_the_master_runs() {
     let status = || halite_api::to_value(&life.runtime.block_on(life.backend.status()).unwrap());
     let said = status()["problems"][0].as_str().unwrap().to_owned();
     assert!(
-        said.contains("worker-1 still as the bundle 0.2.0 has it, and 0.3.0 is in use"),
+        said.contains("worker-1: still in the state of bundle 0.2.0, but 0.3.0 is in use"),
         "{said}"
     );
     worker

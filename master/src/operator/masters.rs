@@ -93,14 +93,14 @@ fn faults(
     let counts = has_followed || is_settled && !names.is_empty();
     if let Some(since) = alone_since.filter(|_| counts) {
         problems.push(format!(
-            "the master is alone since {}: what it does from then on is on no other host",
+            "the master has had no standby since {}: its later changes are on no other host",
             rfc3339(since)
         ));
     }
     for name in names {
         match seen.get(name) {
             Some(seen) if seen.state == State::Gone => problems.push(format!(
-                "the standby {name} is gone since {}: {}",
+                "the standby {name} has been gone since {}: {}",
                 rfc3339(seen.since),
                 seen.reason
             )),
@@ -150,7 +150,7 @@ mod tests {
         assert_eq!(faults(&[], &none, Some(0), true), Vec::<String>::new());
         let found = faults(&names, &none, Some(0), true);
         assert_eq!(found.len(), 3, "{found:?}");
-        assert!(found[0].contains("alone since"), "{found:?}");
+        assert!(found[0].contains("has had no standby since"), "{found:?}");
         assert!(
             found[1].contains("cp-2 has not connected since"),
             "{found:?}"
@@ -167,6 +167,6 @@ mod tests {
         ]);
         let found = faults(&names, &seen, None, true);
         assert_eq!(found.len(), 1, "{found:?}");
-        assert!(found[0].contains("cp-3 is gone"), "{found:?}");
+        assert!(found[0].contains("cp-3 has been gone"), "{found:?}");
     }
 }

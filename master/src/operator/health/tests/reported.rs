@@ -28,7 +28,7 @@ pub(super) const REPORTED: &[Case] = &[
     (
         "bundle-applied",
         "warning",
-        "cp-2 still as the bundle 0.1.0 has it, and 0.2.0 is in use",
+        "cp-2: still in the state of bundle 0.1.0, but 0.2.0 is in use",
     ),
     ("store-space", "failure", "only 3 MiB are free"),
     ("standbys", "warning", "cp-3 does not follow: it is away"),
