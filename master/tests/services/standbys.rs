@@ -139,7 +139,7 @@ async fn only_the_minion_of_a_declared_standby_is_fed() {
     };
     assert_eq!(status.code(), Code::PermissionDenied);
     assert!(
-        status.message().contains("worker-2 is no standby"),
+        status.message().contains("worker-2 is not a standby"),
         "{status}"
     );
     assert!(receiver.copy().is_none());
