@@ -19,7 +19,7 @@ pub(super) fn problems(facts: &BTreeMap<MinionId, Facts>) -> Vec<String> {
 fn problem(host: &MinionId) -> String {
     format!(
         "the etcd member on {host} has lost its data: {DATA}/{LOG} has no log; it is not started empty. `ctl highstate {host}` \
-         changes nothing there, and names the way back"
+         changes nothing there, and shows how to recover it"
     )
 }
 

@@ -47,7 +47,7 @@ const READ: Duration = Duration::from_secs(5);
 /// The newest jobs among which the job of a repeated request is searched.
 const NEWEST: u32 = 50;
 
-const DIFFERS: &str = "the minion is another program than that of the bundle";
+const DIFFERS: &str = "the minion differs from the bundle's program";
 
 /// A host whose minion differs from its bundle's program.
 #[derive(Debug, Clone, PartialEq, Eq)]

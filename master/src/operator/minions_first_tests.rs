@@ -6,7 +6,7 @@ use super::*;
 use crate::backend::contract::check_event;
 use crate::backend::fixture::{Life, ScriptedMinion, Site, WATCHDOG};
 
-const OLD: &str = "the minion of before";
+const OLD: &str = "the previous minion";
 const NEW: &str = "the minion of the bundle";
 const HOST: &str = "worker-1";
 

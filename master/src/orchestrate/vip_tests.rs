@@ -238,7 +238,7 @@ fn a_host_that_no_other_can_relieve_keeps_the_address() {
     let (retcode, data) = move_off(&life, "bootstrap-1", 0);
     assert_eq!(retcode, 1, "{data}");
     assert!(
-        data.contains("no API server but that of bootstrap-1 is ready"),
+        data.contains("no API server except the one on bootstrap-1 is ready"),
         "{data}"
     );
     assert_eq!(applied(&first), 0);

@@ -128,7 +128,7 @@ impl Upkeep {
         app.upkeep.put(
             look.seen(None, |host| match trial.hosts.contains(&host.host) {
                 true => Renewal::Runs(jid.clone()),
-                false => waits(&format!("job {jid} renews those of other hosts first")),
+                false => waits(&format!("job {jid} renews the certificates of other hosts first")),
             }),
         );
         if self.begin(&jid, &trial).await? {

@@ -105,7 +105,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "bundle-applied",
-        title: "Each host is as the bundle in use has it",
+        title: "Each host matches the bundle in use",
         severity: Severity::Warning,
         remedy: "`ctl highstate` updates the hosts",
         judge: |picture| reported(picture, "bundle-applied"),
@@ -120,7 +120,7 @@ pub(super) const CHECKS: &[Check] = &[
     // The masters: standbys and their epoch.
     Check {
         name: "standbys",
-        title: "Each standby has what the master has",
+        title: "Each standby is up to date with the master",
         severity: Severity::Warning,
         remedy: "`journalctl -u halite-master` on the standby says why; `ctl highstate` for it starts it again",
         judge: |picture| reported(picture, "standbys"),
@@ -201,7 +201,7 @@ pub(super) const CHECKS: &[Check] = &[
         name: "etcd-data",
         title: "Each member of etcd has its data",
         severity: Severity::Failure,
-        remedy: "`ctl highstate` for the host names the way back",
+        remedy: "`ctl highstate` for the host shows how to recover it",
         judge: |picture| reported(picture, "etcd-data"),
     },
     Check {
@@ -258,7 +258,7 @@ pub(super) const CHECKS: &[Check] = &[
         name: "nodes",
         title: "Each Kubernetes node is Ready",
         severity: Severity::Failure,
-        remedy: "`kubectl describe node HOST`, `journalctl -u kubelet` there; `ctl highstate HOST` restores what is declared there, and starts it",
+        remedy: "`kubectl describe node HOST`, `journalctl -u kubelet` there; `ctl highstate HOST` restores its declared configuration, and starts it",
         judge: hosts::nodes,
     },
     Check {
@@ -273,14 +273,14 @@ pub(super) const CHECKS: &[Check] = &[
         name: "pod-network-setup",
         title: "A new pod on each node gets the declared network",
         severity: Severity::Failure,
-        remedy: "the finding names what is in the way; `ctl highstate HOST` repairs what flannel and Halite have written",
+        remedy: "the finding names the obstacle; `ctl highstate HOST` repairs what flannel and Halite have written",
         judge: network::setup,
     },
     Check {
         name: "pod-network",
         title: "Pods of each node reach those of other nodes, the API's Service and the cluster's DNS",
         severity: Severity::Failure,
-        remedy: "the finding names what is not reached; `ctl highstate HOST` writes lost routes and rules of the firewall again",
+        remedy: "the finding names the unreachable target; `ctl highstate HOST` writes lost routes and rules of the firewall again",
         judge: network::traffic,
     },
     Check {
@@ -346,7 +346,7 @@ pub(super) const CHECKS: &[Check] = &[
         name: "backup-encrypted",
         title: "Backups of the cluster are encrypted",
         severity: Severity::Warning,
-        remedy: "declare the public keys of who may read them as `backup.recipients`",
+        remedy: "declare the public keys of their readers as `backup.recipients`",
         judge: |picture| reported(picture, "backup-encrypted"),
     },
     Check {
