@@ -34,7 +34,7 @@ pub enum LowStateError {
 /// Without `minion`, a low state for any minion is accepted.
 ///
 /// # Errors
-/// As [`LowStateError`].
+/// Like [`LowStateError`].
 pub fn parse(json: &str, minion: Option<&MinionId>) -> Result<LowState, LowStateError> {
     let low: LowState = serde_json::from_str(json).map_err(|e| LowStateError::Malformed {
         line: e.line(),

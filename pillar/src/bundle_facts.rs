@@ -72,7 +72,7 @@ pub struct BundleFacts {
     pub site: Vec<SiteBundle>,
 }
 
-/// A bundle among those of a site.
+/// A bundle of a site.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SiteBundle {
     /// Its version.

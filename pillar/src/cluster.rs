@@ -135,8 +135,8 @@ pub struct Metadata {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Networks {
-    /// Networks in which hosts reach the API, etcd and the master. A host's address is looked for
-    /// in this order.
+    /// Networks in which hosts reach the API, etcd and the master. A host's address is chosen in
+    /// this order.
     pub control_plane: HostNetworks,
     /// Networks of the traffic between pods of different hosts, and of NodePorts. Default: those of
     /// the control plane.

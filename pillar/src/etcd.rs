@@ -22,7 +22,7 @@ pub struct Etcd {
     /// which need no control plane (`dedicated`), or none of this cluster (`external`). A cluster
     /// cannot change between an external etcd and its own members once it has been made.
     pub placement: Placement,
-    /// How a member runs: as a pod of the kubelet, or as a unit of systemd.
+    /// The way in which a member runs: as a pod of the kubelet, or as a systemd unit.
     pub mode: Mode,
     /// The etcd of `placement: external`.
     pub external: Option<ExternalEtcd>,

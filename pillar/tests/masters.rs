@@ -28,7 +28,7 @@ fn declaration(further: &str) -> Declaration {
     with_members(further, &[])
 }
 
-/// As [`declaration`], after these additional hosts have joined.
+/// Like [`declaration`], after these additional hosts have joined.
 fn with_members(further: &str, members: &[&str]) -> Declaration {
     let plane = [Role::ControlPlane, Role::Etcd];
     let hosts = [

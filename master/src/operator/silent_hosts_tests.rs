@@ -232,7 +232,7 @@ fn a_job_whose_turn_on_a_host_has_not_come_holds_up_nothing_there() {
     life.runtime.block_on(async {
         let (mut other, _other) = Hand::connect_as(&life, "bootstrap-1").await;
         let (mut hand, _connection) = Hand::connect(&life).await;
-        // Of both hosts, one after the other: the second one has it queued.
+        // One report for each host in turn: the job is queued on the second one.
         let _ordered = highstate_of(&life, "*").await;
         let ordered = other.start().await;
         let _first = highstate(&life).await;

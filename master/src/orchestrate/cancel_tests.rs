@@ -202,7 +202,7 @@ fn a_master_that_restarts_does_not_go_on_with_a_cancelled_run() {
     life.kill();
 }
 
-/// As after a panic in a step.
+/// The state after a panic in a step.
 #[test]
 fn a_run_on_which_no_task_works_ends_when_it_is_cancelled() {
     let site = site();

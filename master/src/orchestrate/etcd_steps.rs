@@ -344,7 +344,7 @@ async fn forgotten(members: &dyn Members, name: &str) -> String {
     format!("etcd forgets {}", others.join(", "))
 }
 
-/// Returns whether a member has reached its quota. A silent member is waited for later.
+/// Returns whether a member has reached its quota. The step waits for a silent member later.
 async fn is_full(members: &dyn Members) -> bool {
     let overview = Overview::take(members).await;
     overview.is_ok_and(|overview| overview.has_reached_quota())

@@ -278,7 +278,7 @@ impl Orchestrator {
             .low)
     }
 
-    /// Works on a run in the background, unless this process does so already.
+    /// Works on a run in the background, unless this process already does.
     fn begin(self: &Arc<Self>, run: Run) {
         let cancellation = Arc::new(Cancellation::new(run.cancelled_by.clone()));
         let is_new = self.active.send_if_modified(|active| {

@@ -96,7 +96,7 @@ fn the_only_host_of_a_cluster_gets_another_role() {
     let (retcode, data) = orchestrate(&life, request("halite.orchestrate.add_node", &pillar));
     assert_eq!(retcode, 0, "{data}");
     let nothing = "no accepted minion matches";
-    // Its peers, the clients of its API server, and those of its bundles.
+    // Its peers, and the clients of its API server and of its bundles.
     assert_eq!(data.matches(nothing).count(), 3, "{data}");
     assert_eq!(applied(&only).first().unwrap(), "host");
     let document = site.path().join("etc/nodes/bootstrap-1.yaml");

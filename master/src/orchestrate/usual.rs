@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use halite_store::{Run, Step, StepStatus, Store, StoreError};
 
-/// The number of newest runs among which those of the same orchestration are searched.
+/// The number of newest runs that are searched for runs of the same orchestration.
 const RUNS: u32 = 20;
 /// The number of samples that are enough.
 const ENOUGH: usize = 5;

@@ -211,7 +211,7 @@ pub async fn outcome(
     }
 }
 
-/// As [`outcome`], for an admitted caller: the result of its work does not matter.
+/// Like [`outcome`], for an admitted caller: the result of its work does not matter.
 pub async fn verdict(
     site: &Site,
     method: &str,

@@ -147,7 +147,7 @@ impl Disk {
         }
     }
 
-    /// As [`halite_minion::host::Host::stat`].
+    /// Like [`halite_minion::host::Host::stat`].
     #[must_use]
     pub fn stat(&self, path: &str) -> Option<Stat> {
         let node = self.node(path)?;

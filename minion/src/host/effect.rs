@@ -85,7 +85,7 @@ pub enum Effect {
     Sysctl {
         /// Dotted, for example `net.ipv4.ip_forward`.
         key: String,
-        /// As the kernel prints it.
+        /// The value in the kernel's form.
         value: String,
     },
     /// Load a kernel module.
@@ -111,7 +111,7 @@ pub enum Effect {
     },
     /// Turn one swap device or file off.
     SwapOff {
-        /// As in `/proc/swaps`.
+        /// The name in `/proc/swaps`.
         device: String,
     },
     /// Change firewalld's permanent and runtime configuration.

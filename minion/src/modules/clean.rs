@@ -85,7 +85,7 @@ fn surplus(found: &[Found], own: impl Fn(&str) -> bool, keep: &Keep) -> Vec<Stri
     removed
 }
 
-/// As [`surplus`], below `root`, as full paths; with a remark that names the mounted file systems
+/// Like [`surplus`], below `root`, as full paths; with a remark that names the mounted file systems
 /// that stay (empty without any). `own` are the state's own paths, `mounts` all mounts of the host.
 pub(super) fn surplus_below(
     mounts: &[MountPoint],

@@ -9,7 +9,7 @@ use crate::host::{FileKind, Host, HostError, HostResult, Stat};
 /// [`not_a_file`].
 ///
 /// # Errors
-/// As [`not_a_file`].
+/// Like [`not_a_file`].
 pub(super) async fn read(
     host: &dyn Host,
     path: &str,
@@ -51,10 +51,10 @@ pub(super) async fn not_a_file(host: &dyn Host, path: &str) -> Result<Option<Rem
     }
 }
 
-/// As [`not_a_file`], for a path where even a link to a file must go.
+/// Like [`not_a_file`], for a path where even a link to a file must go.
 ///
 /// # Errors
-/// As [`not_a_file`].
+/// Like [`not_a_file`].
 pub(super) async fn not_a_file_itself(
     host: &dyn Host,
     path: &str,
@@ -69,7 +69,7 @@ pub(super) async fn not_a_file_itself(
 /// The removal of the entry at `path`, if it is not a directory and does not lead to one.
 ///
 /// # Errors
-/// As [`not_a_file`].
+/// Like [`not_a_file`].
 pub(super) async fn not_a_directory(
     host: &dyn Host,
     path: &str,

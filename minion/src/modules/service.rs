@@ -84,7 +84,7 @@ fn change(chunk: &Chunk, effects: Vec<Effect>, comment: String, done: String) ->
     )
 }
 
-/// Directories of unit files that rank above those of packages.
+/// Directories of unit files that rank above the packages' directories.
 const OWN_UNITS: [&str; 2] = ["/etc/systemd/system", "/run/systemd/system"];
 
 /// Directories of packages' unit files (one may be a link to the other).

@@ -142,7 +142,7 @@ mod tests {
         assert!(!of("", [10, 0, 0, 1]) && !of("10.0.0.0/33", [10, 0, 0, 1]));
     }
 
-    /// As root, which the minion is.
+    /// Runs as root, like the minion.
     #[tokio::test]
     async fn a_thread_enters_the_network_of_another_process_and_the_others_stay() {
         if !rustix::process::geteuid().is_root() {

@@ -34,7 +34,7 @@ pub(super) fn check(check: &mut Check<'_>) {
     }
 }
 
-/// The recorded host of the master.
+/// The master's recorded host.
 fn host(check: &mut Check<'_>) {
     let resolved = check.declaration.cluster.resolved.as_ref();
     if let Some(name) = resolved.and_then(|resolved| resolved.master.as_deref()) {

@@ -145,10 +145,10 @@ pub async fn connect(
     connect_over(stream, endpoint, ca_pem, identity).await
 }
 
-/// As [`connect`], to one of several masters: a silent host delays the others only briefly.
+/// Like [`connect`], to one of several masters: a silent host delays the others only briefly.
 ///
 /// # Errors
-/// As [`connect`].
+/// Like [`connect`].
 pub async fn connect_among(
     endpoint: &str,
     ca_pem: &str,
@@ -158,10 +158,10 @@ pub async fn connect_among(
     connect_over(stream, endpoint, ca_pem, identity).await
 }
 
-/// As [`connect`], to a master or a standby; [`Channel::server`] tells which one answered.
+/// Like [`connect`], to a master or a standby; [`Channel::server`] tells which one answered.
 ///
 /// # Errors
-/// As [`connect`].
+/// Like [`connect`].
 pub async fn connect_any(
     endpoint: &str,
     ca_pem: &str,
@@ -173,10 +173,10 @@ pub async fn connect_any(
     Ok(channel)
 }
 
-/// As [`connect`], over an existing byte stream.
+/// Like [`connect`], over an existing byte stream.
 ///
 /// # Errors
-/// As [`connect`].
+/// Like [`connect`].
 pub async fn connect_over<S>(
     stream: S,
     endpoint: &str,
@@ -217,10 +217,10 @@ pub async fn connect_pinned(endpoint: &str, ca_sha256: &str) -> Result<Pinned, C
     pinned_over(stream, endpoint, ca_sha256).await
 }
 
-/// As [`connect_pinned`], over an existing byte stream.
+/// Like [`connect_pinned`], over an existing byte stream.
 ///
 /// # Errors
-/// As [`connect_pinned`].
+/// Like [`connect_pinned`].
 pub async fn pinned_over<S>(
     stream: S,
     endpoint: &str,

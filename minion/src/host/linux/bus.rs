@@ -129,7 +129,7 @@ impl Bus {
     /// Calls a method; the service's own error is an error too.
     ///
     /// # Errors
-    /// As [`Bus::try_call`], and the service's own errors.
+    /// Like [`Bus::try_call`], and the service's own errors.
     pub async fn call<B: Serialize + DynamicType>(
         &self,
         object: Object<'_>,

@@ -57,11 +57,11 @@ pub async fn run(command: &Command, deadline: Option<Duration>) -> HostResult<Ou
     run_until(command, deadline, &Stop::default()).await
 }
 
-/// As [`run`]; a request of `stop` ends the program: SIGTERM, and SIGKILL if it still runs after
+/// Like [`run`]; a request of `stop` ends the program: SIGTERM, and SIGKILL if it still runs after
 /// ten seconds.
 ///
 /// # Errors
-/// As [`run`], and the end by `stop`.
+/// Like [`run`], and the end by `stop`.
 pub async fn run_until(
     command: &Command,
     deadline: Option<Duration>,
@@ -223,7 +223,7 @@ async fn capture(stream: Option<impl AsyncRead + Unpin>, into: &mut Vec<u8>) {
 /// Runs one of the host's own programs; any exit code but 0 is an error with the program's output.
 ///
 /// # Errors
-/// As [`run`], and a failure of the program.
+/// Like [`run`], and a failure of the program.
 pub async fn run_checked(
     argv: &[&str],
     environment: &[(&str, &str)],
@@ -232,10 +232,10 @@ pub async fn run_checked(
     run_checked_until(argv, environment, deadline, &Stop::default()).await
 }
 
-/// As [`run_checked`]; a request of `stop` ends the program.
+/// Like [`run_checked`]; a request of `stop` ends the program.
 ///
 /// # Errors
-/// As [`run_checked`], and the end by `stop`.
+/// Like [`run_checked`], and the end by `stop`.
 pub async fn run_checked_until(
     argv: &[&str],
     environment: &[(&str, &str)],

@@ -22,7 +22,7 @@ pub struct Images {
 
 #[derive(Debug, Default)]
 struct Known {
-    /// Counts invalidations, so that an answer from before one is not stored.
+    /// Counts invalidations, so that an older answer is not stored.
     forgotten: u64,
     references: Option<BTreeSet<String>>,
 }

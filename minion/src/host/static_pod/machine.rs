@@ -404,7 +404,7 @@ mod tests {
             restarts: Some(("new".to_owned(), number)),
             ..nothing()
         };
-        // Restarts from before the wait do not count.
+        // Restarts before the wait do not count.
         let table = [(0, ended(5)), (2, ended(6)), (12, ended(7)), (32, ended(8))];
         assert_eq!(
             last(machine(true, None), &table),

@@ -199,7 +199,7 @@ pub(super) async fn probe(host: &dyn Host, pod: &StaticPod) -> HostResult<Probe>
     })
 }
 
-/// As the kubelet's probes: `pkg/probe/http/http.go`.
+/// The kubelet's rule for its probes: `pkg/probe/http/http.go`.
 pub(super) fn is_success(status: u16) -> bool {
     (200..400).contains(&status)
 }

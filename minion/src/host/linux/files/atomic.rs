@@ -129,10 +129,10 @@ pub fn write(path: &Path, content: &[u8], owner: Owner) -> HostResult<()> {
     })
 }
 
-/// As [`write`], without making it durable: for files that can be recreated.
+/// Like [`write`], without making it durable: for files that can be recreated.
 ///
 /// # Errors
-/// As [`write`].
+/// Like [`write`].
 pub fn write_unsynced(path: &Path, content: &[u8], owner: Owner) -> HostResult<()> {
     Target::at(&Place::of_target(path)?, path)?.write(&mut &*content, owner, false)
 }

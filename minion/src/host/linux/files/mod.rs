@@ -31,7 +31,7 @@ pub struct Owner {
     pub mode: Option<u32>,
 }
 
-/// As [`crate::host::Stat`], owners as numbers.
+/// Like [`crate::host::Stat`], owners as numbers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RawStat {
     /// Kind.
@@ -97,7 +97,7 @@ pub fn read(path: &Path) -> HostResult<Option<Vec<u8>>> {
 /// The first bytes of a file, at most `bytes`, following links; `None` if it does not exist.
 ///
 /// # Errors
-/// As [`read`].
+/// Like [`read`].
 pub fn head(path: &Path, bytes: u64) -> HostResult<Option<Vec<u8>>> {
     let failed = |e: Errno| HostError::io("read", path, e);
     // Non-blocking: opening a pipe would wait for its other end.
@@ -141,7 +141,7 @@ pub fn list(path: &Path) -> HostResult<Vec<String>> {
 /// Makes a directory for its owner alone, and its missing parents.
 ///
 /// # Errors
-/// As [`mkdir`].
+/// Like [`mkdir`].
 pub fn mkdir_private(path: &Path) -> HostResult<()> {
     let above: Vec<&Path> = path
         .ancestors()
