@@ -51,7 +51,7 @@ async fn part(
     };
     tracing::error!(
         reason,
-        "{name} does not work; if that lasts, systemd starts the master again"
+        "{name} does not work; if this continues, systemd restarts the master"
     );
     false
 }

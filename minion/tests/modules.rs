@@ -6,7 +6,7 @@
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::disallowed_methods,
-    reason = "a broken case file is to end the test"
+    reason = "a broken case file must end the test"
 )]
 
 mod support;

@@ -66,7 +66,7 @@ fn a_master_that_has_lost_its_standbys_and_most_minions_says_so() {
             "standbys",
             "warning",
             &[
-                "the master begins nothing: ",
+                "the master starts no new work: ",
                 "the master has had no standby since",
                 "cp-2 is gone",
                 "cp-3 is gone",

@@ -156,7 +156,7 @@ fn the_recorded_bundle_counts_and_may_change_while_the_master_runs() {
         .runtime
         .block_on(life.store.prune_jobs(i64::MAX, 1, 999))
         .unwrap();
-    assert!(gone > 0, "the jobs of before are there");
+    assert!(gone > 0, "the previous jobs still exist");
     assert_eq!(worker_of(status()), (json!("0.2.0"), 1));
     worker.journal.lock().unwrap().failing.clear();
     applied(&life, &worker);

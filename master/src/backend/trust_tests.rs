@@ -156,7 +156,7 @@ fn after_a_restart_with_invalid_documents_the_last_valid_ones_are_in_force() {
         let Some(v1::master_message::Body::Job(job)) = messages.recv().await.unwrap().body else {
             panic!("no job");
         };
-        assert!(job.low_json.contains(CANARY), "what has begun goes on");
+        assert!(job.low_json.contains(CANARY), "started work continues");
         hand_in(&life, &jid, &format!("password: {CANARY}"))
             .await
             .unwrap();

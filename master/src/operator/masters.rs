@@ -77,7 +77,7 @@ pub fn problems(app: &App, declaration: &Declaration) -> Vec<String> {
     let is_settled = app.clock.now() - app.standbys.started() >= SETTLED;
     let alone = app.standbys.alone_since();
     let isolated = app.isolation.reason();
-    let isolated = isolated.map(|reason| format!("the master begins nothing: {reason}"));
+    let isolated = isolated.map(|reason| format!("the master starts no new work: {reason}"));
     let faults = faults(&names, &app.standbys.seen(), alone, is_settled);
     isolated.into_iter().chain(faults).collect()
 }

@@ -189,7 +189,7 @@ fn another_program_is_replaced_before_any_other_state_is_sent() {
             "nothing before the new one has connected"
         );
         assert_eq!(functions(&life)[before..], ["state.apply"]);
-        // The old process connects once more before it is restarted.
+        // The old process reconnects before it is restarted.
         life.reconnect(&host);
         assert_eq!(functions(&life)[before..], ["state.apply"]);
         reports(&life, Some(NEW), None);

@@ -1,5 +1,5 @@
 //! The services of a master that hands over: its standbys may connect, and the next master receives
-//! all data. No other caller can change anything any more.
+//! all data. No other caller can change anything.
 
 use std::future::Future;
 use std::net::SocketAddr;

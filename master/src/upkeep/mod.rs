@@ -128,7 +128,9 @@ impl Upkeep {
         app.upkeep.put(
             look.seen(None, |host| match trial.hosts.contains(&host.host) {
                 true => Renewal::Runs(jid.clone()),
-                false => waits(&format!("job {jid} renews the certificates of other hosts first")),
+                false => waits(&format!(
+                    "job {jid} renews the certificates of other hosts first"
+                )),
             }),
         );
         if self.begin(&jid, &trial).await? {
@@ -270,7 +272,8 @@ fn waits(what: &str) -> Renewal {
 const AGAIN: &str = "the last trial was a short time ago";
 const AWAY: &str =
     "the master has just started, and hosts that are away have a few minutes to come back";
-const UNCHANGED: &str = "the states succeeded, and the certificate is as old as before; `ctl highstate` shows what they make";
+const UNCHANGED: &str =
+    "the states succeeded, and the certificate is unchanged; `ctl highstate` shows what they make";
 
 async fn sleep(millis: Millis) {
     let millis = u64::try_from(millis).unwrap_or_default();

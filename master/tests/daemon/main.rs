@@ -107,7 +107,7 @@ fn a_damaged_store_stops_the_start_and_the_advice_helps() {
     assert!(host.init().status.success());
     let child = host.command("run").spawn().unwrap();
     assert_eq!(host.told(), "READY=1");
-    // The copy is made beside the work.
+    // The copy is made in parallel with the work.
     let copy = host.path("state/store.db.backup");
     while !Path::new(&copy).exists() {
         std::thread::yield_now();

@@ -219,7 +219,7 @@ fn on_host(check: &mut Check<'_>, host: &HostFacts) {
                         "the {} {} contains this host's own address {address} ({interface})",
                         mine.what, mine.network
                     ),
-                    "choose another; the host could not be reached any more once the cluster runs",
+                    "choose another; the host would no longer be reachable once the cluster runs",
                 );
             }
         }
