@@ -102,8 +102,7 @@ impl Disk {
         self.inodes.get(self.names.get(&self.physical(path))?)
     }
 
-    /// `path` with the links in it and at its end followed; the path itself if a link leads
-    /// nowhere.
+    /// `path` with links in it and at its end followed; the path itself if a link leads nowhere.
     #[must_use]
     pub fn follow(&self, path: &str) -> String {
         let mut at = self.physical(path);
