@@ -262,8 +262,7 @@ async fn every_method_by_every_kind_of_caller() {
             );
         }
     }
-    // Refusals and changes can be read afterwards with their callers; refusals are written a moment
-    // later.
+    // Refusals and changes have lines with their callers; refusals are written a moment later.
     let written = async {
         while let Some(missing) = missing(&site).await {
             tracing::debug!(?missing, "not written yet");
