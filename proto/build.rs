@@ -25,7 +25,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     std::fs::write(target.join("methods.rs"), list)?;
     tonic_prost_build::configure()
         .build_transport(false)
-        // Minions and standbys keep it in files.
+        // Minions and standbys store it in files.
         .type_attribute(
             "halite.v1.Epoch",
             "#[derive(serde::Serialize, serde::Deserialize)] #[serde(default)]",

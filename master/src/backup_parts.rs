@@ -1,5 +1,5 @@
-//! A backup as a stream of parts: the facts about it, files, and at the end a snapshot of etcd. `ctl`
-//! makes one file of them; nothing of it is written to a disk here.
+//! A backup as a stream of parts: its facts, the files, and at the end a snapshot of etcd. `ctl`
+//! assembles one file from them; nothing is written to a disk here.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -29,7 +29,7 @@ pub const STORE: &str = "state/store.db";
 const SNAPSHOT: &str = "etcd/snapshot.db";
 /// The path of the signature, after all other files.
 const SIGNATURE: &str = "signature.json";
-/// The kind of what is signed.
+/// The kind of signed statement.
 const STATEMENT: &str = "halite-backup-signature 1";
 const PRIVATE: u32 = 0o600;
 /// Bytes of one part: well below the limit of a message.
@@ -44,16 +44,17 @@ pub type Parts = mpsc::Receiver<Result<BackupPart, Refusal>>;
 pub struct Source {
     member: Member,
     status: Status,
-    /// Its keys, counted before the snapshot is taken: at that revision the snapshot has the same.
+    /// Its keys, counted before the snapshot is taken: at that revision the snapshot has the same
+    /// count.
     keys: Keys,
 }
 
 impl Source {
-    /// Chooses the member: one that serves, that of this host if it has one, and not the leader if
-    /// there is another.
+    /// Chooses the member: one that serves; preferably this host's own, and not the leader if there
+    /// is another.
     ///
     /// # Errors
-    /// No member serves with a quorum, or it is not known which data are right.
+    /// No member serves with a quorum, or it is unknown which data are right.
     pub async fn choose(members: &dyn Members, own: Option<&str>) -> Result<Self, Refusal> {
         let unavailable = |text: String| Refusal::new(RefusalKind::Unavailable, text);
         let overview = Overview::take(members).await;
@@ -94,7 +95,7 @@ impl Source {
         })
     }
 
-    /// Begins the snapshot.
+    /// Starts the snapshot.
     ///
     /// # Errors
     /// The member does not answer.
@@ -104,17 +105,17 @@ impl Source {
     }
 }
 
-/// The facts about a backup, and what is declared about backups.
+/// The facts about a backup, and the declared backup options.
 pub struct Head<'a> {
     /// The cluster.
     pub cluster: &'a Cluster,
     /// SHA-256 of the certificate of its own CA.
     pub cluster_id: String,
-    /// The time at which it begins.
+    /// The time at which it starts.
     pub created: Millis,
     /// The epoch of the store in it.
     pub epoch: u64,
-    /// The source of etcd's snapshot.
+    /// The source of the etcd snapshot.
     pub source: &'a Source,
 }
 
@@ -147,7 +148,7 @@ impl Head<'_> {
     }
 }
 
-/// Begins to send a backup, which the cluster's own CA signs.
+/// Starts to send a backup, which the cluster's own CA signs.
 pub fn send(head: Value, files: Files, snapshot: Snapshot, cas: Arc<Cas>) -> Parts {
     let (to, receiver) = mpsc::channel(QUEUE);
     tokio::spawn(async move {
@@ -164,9 +165,9 @@ pub fn send(head: Value, files: Files, snapshot: Snapshot, cas: Arc<Cas>) -> Par
 
 /// A stream of parts.
 struct Sender {
-    /// The caller's end.
+    /// The sender to the caller.
     to: mpsc::Sender<Result<BackupPart, Refusal>>,
-    /// The files that were sent, as they are signed.
+    /// The files already sent, in signed form.
     sent: BTreeMap<String, Value>,
 }
 
@@ -257,12 +258,12 @@ impl Sender {
     async fn send(&self, part: Part) -> Result<(), Refusal> {
         let part = BackupPart { part: Some(part) };
         let sent = self.to.send(Ok(part)).await;
-        sent.map_err(|_| Refusal::new(RefusalKind::Unavailable, "the caller has gone"))
+        sent.map_err(|_| Refusal::new(RefusalKind::Unavailable, "the caller has disconnected"))
     }
 
     async fn fail(&self, refusal: Refusal) {
         tracing::warn!(error = %refusal, "a backup was not completed");
-        // The caller has gone: there is no other place for it.
+        // The caller has disconnected: the failure can be reported nowhere else.
         let _ = self.to.send(Err(refusal)).await;
     }
 }
@@ -276,7 +277,7 @@ struct Begun {
 }
 
 impl Begun {
-    /// Its line in what is signed.
+    /// Its entry in the signed statement.
     fn finish(self) -> (String, Value) {
         let sha256 = pki::hex(&self.hash.finalize());
         let entry = json!({"sha256": sha256, "size": self.size, "mode": self.mode});

@@ -65,7 +65,7 @@ pub enum DaemonError {
     /// The services.
     #[error(transparent)]
     Serve(#[from] ServeError),
-    /// This host is a standby, and cannot go on as one.
+    /// This host is a standby, and cannot continue as one.
     #[error(transparent)]
     Standby(#[from] StandbyError),
     /// The note of a hand-over.
@@ -127,7 +127,7 @@ pub async fn run(config: Config) -> Result<(), DaemonError> {
     background.spawn(async move {
         let logged = || async {
             if let Err(error) = serve_metrics().await {
-                tracing::error!(error = chain(&error), "cannot serve metrics any longer");
+                tracing::error!(error = chain(&error), "the metrics server has stopped");
             }
         };
         supervise("metrics", logged).await;
@@ -137,7 +137,7 @@ pub async fn run(config: Config) -> Result<(), DaemonError> {
     background.spawn(async move {
         let keep = || async {
             let error = keep_good(Arc::clone(&kept)).await;
-            // There is no receiver only when the daemon is ending.
+            // The receiver is missing only while the daemon ends.
             let _ = damage.send(error).await;
             std::future::pending::<()>().await;
         };
@@ -201,12 +201,12 @@ pub async fn run(config: Config) -> Result<(), DaemonError> {
     serve::serve(app, backend, listener, stop).await?;
     background.shutdown().await;
     store.close().await;
-    // A store that is damaged must take no more records.
+    // A damaged store must take no more records.
     ended.await.ok().flatten().map_or(Ok(()), Err)
 }
 
-/// Runs the daemon of a standby until SIGTERM or SIGINT, or until the host is no standby any more, or
-/// the next master.
+/// Runs the daemon of a standby until SIGTERM or SIGINT, or until the host is no longer a standby
+/// or becomes the next master.
 ///
 /// # Errors
 /// The copy on this host cannot be used.
@@ -238,7 +238,7 @@ pub async fn run_standby(config: &Config) -> Result<(), DaemonError> {
     }
 }
 
-/// Reports to systemd again and again that this process lives. It has no end.
+/// Reports to systemd repeatedly that this process is alive; never returns.
 async fn feed_watchdog() {
     let Some(limit) = watchdog::limit() else {
         return std::future::pending().await;
@@ -280,7 +280,7 @@ async fn prune(app: &App) {
     }
 }
 
-/// Removes the jobs and runs that the configuration does not retain, in bounded steps; answers with
+/// Removes the jobs and runs that the configuration does not retain, in bounded steps; returns
 /// their number.
 async fn prune_jobs(store: &Store, kept: KeptJobs, now: Millis) -> Result<u64, StoreError> {
     let before = now.saturating_sub(Millis::from(kept.keep_days).saturating_mul(DAY));
@@ -295,7 +295,7 @@ async fn prune_jobs(store: &Store, kept: KeptJobs, now: Millis) -> Result<u64, S
             some => removed += some,
         }
     }
-    // A store that is too large holds less of the past.
+    // An oversized store retains fewer old records.
     while store.size().await? > u64::from(kept.keep_mib) << 20 {
         match store.prune_jobs(now, 1, AT_A_TIME).await? {
             0 => break,
@@ -305,7 +305,7 @@ async fn prune_jobs(store: &Store, kept: KeptJobs, now: Millis) -> Result<u64, S
     Ok(removed)
 }
 
-/// Removes what no record needs, in bounded steps; answers with the number.
+/// Removes unreferenced records in bounded steps; returns their number.
 async fn prune_unused(store: &Store, now: Millis) -> Result<u64, StoreError> {
     let mut removed = 0;
     loop {
@@ -316,7 +316,7 @@ async fn prune_unused(store: &Store, now: Millis) -> Result<u64, StoreError> {
     }
 }
 
-/// Reports a state to systemd. The master also works where systemd does not listen.
+/// Reports a state to systemd. The master also works without systemd's socket.
 fn report(state: &str) {
     if let Err(error) = halite_cli::notify::notify(state) {
         tracing::warn!(%error, "cannot notify systemd");

@@ -18,7 +18,7 @@ use halite_standby::report::{age, report};
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::prelude::*;
 
-/// Longest wait for files that are being read when the daemon has ended.
+/// Longest wait at exit for files that are still being read.
 const LAST_FILES: Duration = Duration::from_secs(2);
 
 fn main() -> ExitCode {
@@ -62,11 +62,11 @@ fn promote(path: &Path, wanted: &Wanted) -> anyhow::Result<()> {
         let until = report.until();
         let ago = age(millis(until).map_or(0, |until| now - until));
         println!(
-            "standby   of {}: has all of it until {until}, {ago} ago",
+            "standby   of {}: complete up to {until}, {ago} ago",
             report.master
         );
         if let Some(missed) = report.missed(now) {
-            println!("missing   it may lack what came after that: {missed}");
+            println!("missing   records after that may be missing: {missed}");
         }
     }
     let minion = Path::new(daemon::MINION);
@@ -76,9 +76,9 @@ fn promote(path: &Path, wanted: &Wanted) -> anyhow::Result<()> {
         Promoted::Done(epoch) => {
             println!("master    {}", config.endpoints().join(", "));
             println!("epoch     {epoch}");
-            println!("tokens    void: `ctl node add` and `ctl token create` make others");
+            println!("tokens    void: `ctl node add` and `ctl token create` make new ones");
         }
-        Promoted::WasMaster => println!("this host is the master's already"),
+        Promoted::WasMaster => println!("this host already has the master"),
     }
     Ok(())
 }
@@ -86,7 +86,9 @@ fn promote(path: &Path, wanted: &Wanted) -> anyhow::Result<()> {
 fn save(path: &Path) -> anyhow::Result<()> {
     let mut out = std::io::stdout();
     if out.is_terminal() {
-        anyhow::bail!("this is a part of `ctl backup create --local`, which makes a file of it");
+        anyhow::bail!(
+            "this output is for `ctl backup create --local`, which makes a file of it; run that command"
+        );
     }
     let config = Config::read(path)?;
     halite_proto::transport::install_crypto();
@@ -158,14 +160,14 @@ fn serve(path: &Path) -> anyhow::Result<()> {
     } else {
         runtime.block_on(daemon::run(config))
     };
-    // A file system that hangs must not keep the process.
+    // A hanging file system must not keep the process alive.
     runtime.shutdown_timeout(LAST_FILES);
     Ok(ended?)
 }
 
 /// Starts logging to standard error. `HALITE_LOG` is a level, or `target=level` pairs separated by
-/// commas (default `info`; what the client of Kubernetes logs is in the errors of its calls, which name
-/// what was tried); `HALITE_LOG_FORMAT` is `plain` or `json`.
+/// commas (default `info`; the logs of the Kubernetes client are off because the errors of its
+/// calls already have the details); `HALITE_LOG_FORMAT` is `plain` or `json`.
 fn start_logging() -> anyhow::Result<()> {
     let wanted =
         std::env::var("HALITE_LOG").unwrap_or_else(|_| "info,sqlx=warn,kube_client=off".to_owned());

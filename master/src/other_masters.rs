@@ -1,5 +1,5 @@
-//! The masters of other hosts: this one does not act beside one that has taken its place, and its
-//! minions know where the others are.
+//! The masters of other hosts: this master stops if one has taken its place, and its minions know
+//! the others' addresses.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -18,16 +18,16 @@ use tokio::time::Instant;
 
 use crate::backend::Backend;
 
-/// The time for which a master that starts asks silent hosts.
+/// The time for which a starting master asks silent hosts.
 const BOOT: Duration = Duration::from_secs(10);
 /// The pause before it asks them again.
 const PAUSE: Duration = Duration::from_secs(1);
-/// The interval at which a master that is alone asks for others.
+/// The interval at which a master without a standby asks for others.
 const ALONE: Duration = Duration::from_secs(10);
-/// The interval at which the declared masters are compared with those that the minions know.
+/// The interval at which the declared masters are compared with the ones that the minions know.
 const NEWS: Duration = Duration::from_secs(5);
 
-/// The addresses of the declared masters, before there is a backend.
+/// The addresses of the declared masters, before the backend exists.
 async fn declared(app: &App) -> Result<Vec<String>, Refusal> {
     let snapshot = Declarations::new(app).in_force().await?;
     let addresses = snapshot.declaration().master_addresses().into_iter();
@@ -36,10 +36,10 @@ async fn declared(app: &App) -> Result<Vec<String>, Refusal> {
         .collect())
 }
 
-/// Fails when another declared host has a master that has taken this one's place. Called before
-/// anything begins: this master may have been off for long. Hosts that are silent are asked again for
-/// a while, because all of them may be booting. While it is not known which hosts to ask, or one of them stays silent,
-/// the master begins nothing.
+/// Fails if another declared host has a master that has taken this one's place. Called before any
+/// work starts: this master may have been off for long. Silent hosts are asked again for a while,
+/// because all of them may be booting. While it is unknown which hosts to ask, or one of them stays
+/// silent, the master starts no new work.
 ///
 /// # Errors
 /// It was replaced.
@@ -48,7 +48,10 @@ pub async fn check(app: &App, minion: &Path) -> Result<(), Replaced> {
         Ok(addresses) => addresses,
         Err(refusal) => {
             let reason = refusal.message;
-            tracing::warn!(reason, "other masters are not asked: they are not known");
+            tracing::warn!(
+                reason,
+                "other masters are not asked: their addresses are unknown"
+            );
             app.isolation.unknown(&reason);
             return Ok(());
         }
@@ -72,11 +75,11 @@ pub async fn check(app: &App, minion: &Path) -> Result<(), Replaced> {
     }
 }
 
-/// Asks the hosts at these addresses, this one left out, whether they have a master; answers with those that
-/// are silent. Notes whether all of them answer that they stand by, and none hears another master.
+/// Asks the hosts at these addresses, except this one, whether they have a master; returns the
+/// silent ones. Records whether all of them answer that they stand by and hear no other master.
 ///
 /// # Errors
-/// One of them has a master that has taken this one's place, or has heard of it.
+/// One of them has a master that has taken this one's place, or has heard of such a master.
 pub async fn ask(app: &App, addresses: &[String], minion: &Path) -> Result<Vec<String>, Replaced> {
     let own = app.config.endpoints();
     let further = addresses.iter().filter(|address| !own.contains(address));
@@ -93,7 +96,7 @@ pub async fn ask(app: &App, addresses: &[String], minion: &Path) -> Result<Vec<S
         let witness = format!("the master at {}", other.address);
         app.succession.hear(other.epoch, &other.holder, &witness)?;
     }
-    // A closed port says nothing: that master may be starting as well.
+    // A closed port means nothing: that master may be starting as well.
     let mut is_alone = !further.is_empty() && heard.standbys.len() == further.len();
     for standby in &heard.standbys {
         let elsewhere = standby
@@ -108,15 +111,18 @@ pub async fn ask(app: &App, addresses: &[String], minion: &Path) -> Result<Vec<S
         match claimed {
             Ok(()) => {}
             Err(Claimed::Replaced(replaced)) => return Err(replaced),
-            Err(error) => tracing::warn!(reason = chain(&error), "a standby is not believed"),
+            Err(error) => tracing::warn!(
+                reason = chain(&error),
+                "cannot verify the answer of a standby"
+            ),
         }
     }
     app.isolation.all_have_answered(is_alone);
     Ok(heard.silent)
 }
 
-/// Asks again and again while no standby follows: the link to the others may be back. The master stops
-/// when it hears of one that has taken its place, and begins nothing while it is isolated.
+/// Asks repeatedly while no standby follows: the link to the others may be back. The master stops
+/// when it learns of one that has taken its place, and starts no new work while it is isolated.
 pub async fn watch(app: &App, backend: &Backend, minion: &Path) {
     loop {
         tokio::time::sleep(ALONE).await;
@@ -128,7 +134,7 @@ pub async fn watch(app: &App, backend: &Backend, minion: &Path) {
             Ok(seen) => app.isolation.look(app.clock.steady(), seen),
             Err(refusal) => {
                 let reason = refusal.message;
-                tracing::warn!(reason, "cannot see whether this master is isolated");
+                tracing::warn!(reason, "cannot determine whether this master is isolated");
                 app.isolation.unknown(&reason);
             }
         }
@@ -158,9 +164,9 @@ pub async fn all(app: &App, backend: &Backend) -> Result<Vec<String>, Refusal> {
     Ok(all)
 }
 
-/// Sends the addresses of the masters to the connected minions that know of others. One that
-/// connects has them in its hello, but they may change at that moment: what a minion was sent counts,
-/// not what has changed since the last look.
+/// Sends the addresses of the masters to the connected minions that know others. A connecting
+/// minion has them in its hello, but they may change at that moment: this compares them with the
+/// addresses that the minion was sent, not with the previous ones.
 pub async fn announce(app: &Arc<App>, backend: &Backend) {
     loop {
         tokio::time::sleep(NEWS).await;
@@ -179,7 +185,7 @@ pub async fn announce(app: &Arc<App>, backend: &Backend) {
             let message = MasterMessage {
                 body: Some(master_message::Body::Hello(hello)),
             };
-            // One that is gone connects again.
+            // A disconnected one will reconnect.
             if app.connections.send(&minion, message).await.is_ok() {
                 app.connections.knows(&minion, now.clone());
             }

@@ -1,7 +1,8 @@
-//! `halite-master save`: what a backup has, from this standby's copy and etcd, without the master.
+//! `halite-master save`: the content of a backup from this standby's copy and etcd, without the
+//! master.
 //!
-//! `ctl backup create --local` runs it, and makes one file of the parts as it does of those of the
-//! master. The copy is read while the daemon goes on with it.
+//! `ctl backup create --local` runs it, and assembles one file from the parts, as from the
+//! master's. The copy is read while the daemon continues to use it.
 
 use std::fs::File;
 use std::io;
@@ -29,11 +30,11 @@ use crate::backup_parts::{Head, Parts, STORE, Source, send};
 /// A copy that cannot be saved.
 #[derive(Debug, thiserror::Error)]
 pub enum SaveError {
-    /// The host has the master, or no part of it.
-    #[error("this host is no standby: ask the master, with `ctl backup create`")]
+    /// The host has the master, or has no copy.
+    #[error("this host is not a standby; use the master with `ctl backup create`")]
     NoStandby,
-    /// Another process does the same.
-    #[error("another process saves the copy of this standby at this moment")]
+    /// Another process is saving.
+    #[error("another process is saving the copy of this standby")]
     Busy,
     /// The copy.
     #[error(transparent)]
@@ -52,8 +53,8 @@ pub enum SaveError {
 /// Writes the parts of a backup.
 ///
 /// # Errors
-/// This host is no standby or has no copy yet, no member of etcd can give a snapshot, or the stream
-/// is closed.
+/// This host is not a standby or has no copy yet, no member of etcd can give a snapshot, or the
+/// stream is closed.
 pub async fn save(
     config: &Config,
     clock: &dyn Clock,
@@ -72,14 +73,14 @@ pub async fn save(
         Ok(parts) => pass_on(parts, to).await,
         Err(error) => Err(error),
     };
-    // Also what a killed process has left.
+    // Also removes files of a killed process.
     let cleared = clear(&scratch);
     drop(lock);
     saved?;
     Ok(cleared?)
 }
 
-/// Lets one process at a time use the directory.
+/// Restricts the directory to one process at a time.
 fn lock(directory: &Path) -> Result<File, SaveError> {
     make_directory(directory)?;
     let opened = File::open(directory).map_err(file_error("open", directory))?;
@@ -90,7 +91,7 @@ fn lock(directory: &Path) -> Result<File, SaveError> {
     }
 }
 
-/// Begins to send the parts.
+/// Starts to send the parts.
 async fn parts(
     config: &Config,
     clock: &dyn Clock,
@@ -116,7 +117,7 @@ async fn parts(
         source: &source,
     };
     let mut head = head.json();
-    // The store in it is as old as the end of the stream, when it has ended.
+    // The store in it is as old as the end of the stream, if the stream has ended.
     head["standby"] = json!({"name": own, "followed": report(config)?});
     files.push((STORE.to_owned(), store));
     let snapshot = source.snapshot(&members).await?;

@@ -1,5 +1,5 @@
-//! The service manager's watchdog (`WatchdogSec`): it ends a master that does no work any more, and
-//! starts it again.
+//! The service manager's watchdog (`WatchdogSec`): it kills and restarts a master that no longer
+//! works.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use halite_core::refusal::Refusal;
 
 use crate::backend::Backend;
 
-/// The time within which the service manager must hear of the master; none when it does not watch.
+/// The watchdog interval of the service manager; `None` if disabled.
 #[must_use]
 pub fn limit() -> Option<Duration> {
     let text = |name: &str| std::env::var(name).ok();
@@ -17,8 +17,8 @@ pub fn limit() -> Option<Duration> {
     ours.then(|| Duration::from_micros(micros))
 }
 
-/// Reports to the service manager for as long as the parts of the master work, each asked four times
-/// within the limit.
+/// Reports to the service manager as long as the parts of the master work; each is checked four
+/// times within the limit.
 pub async fn feed(app: &App, backend: &Backend, limit: Duration, report: impl Fn(&str)) {
     loop {
         if works(app, backend, limit / 2).await {
@@ -28,7 +28,8 @@ pub async fn feed(app: &App, backend: &Backend, limit: Duration, report: impl Fn
     }
 }
 
-/// Whether the store answers and takes changes, jobs are dispatched, and open jobs are checked.
+/// Returns whether the store answers and takes changes, jobs are dispatched, and open jobs are
+/// checked.
 async fn works(app: &App, backend: &Backend, patience: Duration) -> bool {
     let store = async { Ok(app.store.probe().await?) };
     let parts = [
@@ -50,7 +51,7 @@ async fn part(
     };
     tracing::error!(
         reason,
-        "{name} does not work; if that lasts, systemd starts the master again"
+        "{name} does not work; if this continues, systemd restarts the master"
     );
     false
 }

@@ -1,5 +1,5 @@
-//! The services over real TLS: every method by every kind of caller, and what a minion's stream
-//! lives through.
+//! The services over real TLS: every method by every kind of caller, and the life of a minion's
+//! stream.
 
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "helpers of tests")]
 

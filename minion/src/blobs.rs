@@ -23,10 +23,10 @@ impl Store {
         Self(directory.into())
     }
 
-    /// A file, if it is there and whole; a damaged one is removed.
+    /// A file, if it exists and is intact; a damaged one is removed.
     ///
     /// # Errors
-    /// It cannot be read, or `hash` is none.
+    /// It cannot be read, or `hash` is invalid.
     pub fn get(&self, hash: &str) -> HostResult<Option<Vec<u8>>> {
         let path = self.path(hash)?;
         let Some(content) = files::read(&path)? else {
@@ -63,7 +63,7 @@ impl Store {
                 ..files::Owner::default()
             },
         )?;
-        // A cache: what a crash takes is fetched again.
+        // A cache: a file lost in a crash is fetched again.
         files::write_unsynced(
             &path,
             content,
@@ -85,7 +85,7 @@ impl Store {
                 .and_then(|at| clock::now().duration_since(at).ok())
                 .is_some_and(|age| age > UNUSED)
             {
-                // Only a cache: what cannot be removed now stays for the next time.
+                // Only a cache: files that cannot be removed now are retried next time.
                 let _ = std::fs::remove_file(entry.path());
             }
         }

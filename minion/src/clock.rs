@@ -1,4 +1,4 @@
-//! The wall clock: the only place of the minion that reads it.
+//! The wall clock: the only place in the minion that reads it.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

@@ -1,7 +1,7 @@
 //! `/etc/halite/minion.yaml`: the minion's id and the addresses of its masters.
 //!
-//! The file is a flat mapping, and the minion carries no YAML library: plain and quoted values on
-//! one line each are read, any other syntax is refused with its line.
+//! The file is a flat mapping, and the minion has no YAML library: plain and quoted values on one
+//! line each are read, any other syntax is refused with its line.
 
 use std::path::{Path, PathBuf};
 
@@ -16,7 +16,7 @@ pub const STATE_DIR: &str = "/var/lib/halite/minion";
 /// The configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
-    /// This minion's id; none: the one in its certificate.
+    /// This minion's id; `None`: the one in its certificate.
     pub id: Option<MinionId>,
     /// `host:port` of the masters, tried in order.
     pub masters: Vec<String>,
@@ -24,7 +24,7 @@ pub struct Config {
     pub state_dir: PathBuf,
     /// Directory in which scheduled work on this host leaves its reports.
     pub reports: PathBuf,
-    /// Least level of log lines.
+    /// Minimum level of log lines.
     pub log: tracing::Level,
 }
 
@@ -51,12 +51,12 @@ pub enum ConfigError {
         /// The system's reason.
         source: std::io::Error,
     },
-    /// A line is wrong.
+    /// A line is invalid.
     #[error("{file}:{line}: {reason}")]
     Line {
         /// The file.
         file: String,
-        /// From 1.
+        /// The line number, from 1.
         line: usize,
         /// The rule that it breaks.
         reason: String,
@@ -70,7 +70,7 @@ impl Config {
     /// Reads the file.
     ///
     /// # Errors
-    /// It cannot be read, or a line is wrong.
+    /// It cannot be read, or a line is invalid.
     pub fn load(path: &Path) -> Result<Self, ConfigError> {
         let text = std::fs::read_to_string(path).map_err(|source| ConfigError::Read {
             path: path.to_owned(),
@@ -83,10 +83,10 @@ impl Config {
         Ok(config)
     }
 
-    /// Reads the text of a file of that name.
+    /// Reads the text of a file with this name.
     ///
     /// # Errors
-    /// The first wrong line.
+    /// The first invalid line.
     pub fn parse(file: &str, text: &str) -> Result<Self, ConfigError> {
         let mut config = Self::default();
         for (number, line) in text.lines().enumerate() {
@@ -154,7 +154,7 @@ impl Config {
         self.state_dir.join("ca.crt")
     }
 
-    /// The masters that this minion knows and their epoch.
+    /// The file of the known masters and their highest epoch.
     #[must_use]
     pub fn known_masters(&self) -> PathBuf {
         self.state_dir.join("masters.json")

@@ -17,7 +17,7 @@ use crate::host::linux::files;
 use crate::identity::{Identity, IdentityError};
 use crate::{grains, identity, masters};
 
-/// Time between two requests until an operator has decided.
+/// Pause between two requests until an operator has decided.
 const ASK_AGAIN: Duration = Duration::from_secs(5);
 /// Longest wait for one answer.
 const ANSWER: Duration = Duration::from_secs(30);
@@ -31,9 +31,9 @@ pub struct Request {
     pub id: String,
     /// `ID.SECRET.CAHASH`, a secret; empty: wait for an operator, with `ca_hash` given.
     pub token: String,
-    /// SHA-256 (hex) of the CA's certificate, where there is no token.
+    /// SHA-256 (hex) of the CA's certificate, for enrolment without a token.
     pub ca_hash: String,
-    /// Enrol again although there is an identity.
+    /// Enrol again although an identity exists.
     pub force: bool,
 }
 
@@ -46,7 +46,7 @@ pub enum EnrolError {
     /// Neither token nor CA hash.
     #[error("give --token, or --ca-hash to wait for an operator's `ctl key accept`")]
     NoTrust,
-    /// An identity of this host is there.
+    /// This host already has an identity.
     #[error("this host is enrolled as {0} already; --force enrols it again")]
     Enrolled(MinionId),
     /// The id is not a valid name.
@@ -66,9 +66,9 @@ pub enum EnrolError {
     /// The master rejected the request.
     #[error("the master refused: {0}")]
     Rejected(String),
-    /// The master has no accepted key of this host any more.
+    /// The master no longer has an accepted key of this host.
     #[error(
-        "the certificate of this host has ended and the master does not know its key any more; ctl key accept {id} --fingerprint {fingerprint} lets it in again"
+        "the certificate of this host has expired and the master no longer knows its key; ctl key accept {id} --fingerprint {fingerprint} lets it in again"
     )]
     Unknown {
         /// The id of this host.
@@ -97,8 +97,8 @@ fn ca_hash(token: &str) -> Result<&str, EnrolError> {
     }
 }
 
-/// Enrols this host and returns its id and its key's fingerprint. `report` gets each line that the
-/// operator has to read. Waits until an operator has decided.
+/// Enrols this host and returns its id and its key's fingerprint. `report` receives each line for
+/// the operator. Waits until an operator has decided.
 ///
 /// # Errors
 /// Bad input, no trusted master, or a refusal.
@@ -145,7 +145,7 @@ pub async fn enrol(
         let reply = ask(pinned.channel, question).await?;
         match reply.state() {
             State::Accepted => {
-                // An operator names this master: what others said before does not count.
+                // An operator names this master: earlier information about masters does not count.
                 masters::forget(config).map_err(IdentityError::from)?;
                 // The certificate last: with it the host counts as enrolled.
                 let plain = files::Owner {
@@ -189,11 +189,12 @@ async fn ask(channel: Channel, question: EnrolRequest) -> Result<EnrolReply, Enr
         .into_inner())
 }
 
-/// Gets a certificate for the present key when the present one has ended: the host was off for
-/// longer than it lasts. A master that knows the key wants neither token nor operator.
+/// Gets a certificate for the present key after the present certificate has expired: the host was
+/// off for longer than its lifetime. A master that knows the key requires neither token nor
+/// operator.
 ///
 /// # Errors
-/// There is no trusted connection, or the master does not accept the key any more.
+/// There is no trusted connection, or the master no longer accepts the key.
 pub async fn again(
     config: &Config,
     master: &str,
@@ -207,7 +208,7 @@ pub async fn again(
         token: String::new(),
         grains_json: String::new(),
     };
-    // The CA is the one that this host has trusted since it was enrolled.
+    // The CA is the one that this host has trusted since its enrolment.
     let channel = connect(master, &present.ca_pem, None).await?;
     let reply = ask(channel, question).await?;
     match reply.state() {

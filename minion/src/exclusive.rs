@@ -7,7 +7,7 @@ use std::time::Duration;
 use halite_durable::private_lock::{Attempt, PrivateLock, name_of, private_dir};
 use tokio::time::Instant;
 
-/// The directory of the lock. Only root can open what is in it.
+/// The directory of the lock. Only root can open files in it.
 const DIRECTORY: &str = "/run/halite";
 const NAME: &str = "minion.lock";
 const ASK_AGAIN: Duration = Duration::from_millis(200);
@@ -33,18 +33,18 @@ pub enum LockError {
     },
     /// Another run has taken too long.
     #[error(
-        "cannot begin: {holder} has been applying states on this host for {minutes} minutes; wait for it, or end it"
+        "cannot start: {holder} has been applying states on this host for {minutes} minutes; wait for it, or end it"
     )]
     Held {
         /// The process.
         holder: String,
-        /// The time of waiting.
+        /// The waiting time.
         minutes: u64,
     },
 }
 
-/// Takes the lock, waiting for the run that holds it; `waiting` is called once, with the name of
-/// its process, when there is one.
+/// Takes the lock, waiting for the run that holds it; in that case `waiting` is called once with
+/// the name of its process.
 ///
 /// # Errors
 /// The lock file cannot be used, or the other run does not end within an hour.
@@ -63,7 +63,7 @@ async fn take_in(
     };
     match private_dir(directory) {
         Ok(()) => {}
-        // A root without /run: there is no other minion in it.
+        // A root without /run: no other minion runs in it.
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             return Ok(Exclusive { _lock: None });
         }

@@ -1,5 +1,6 @@
-//! The answer to the master's question for this host's health: addresses, the lifetimes of the
-//! certificates, the room for the data of etcd, and whether it is still bare. It reads files and changes nothing.
+//! The answer to the master's query for this host's health: addresses, the lifetimes of the
+//! certificates, the free space for the data of etcd, and whether the host is still bare. It reads
+//! files and changes nothing.
 
 use std::path::{Path, PathBuf};
 
@@ -14,7 +15,7 @@ use x509_parser::pem::Pem;
 use crate::grains;
 use crate::host::linux::files;
 
-/// The directories with certificates, and those with kubeconfigs.
+/// The directories with certificates, and the directories with kubeconfigs.
 const CERTIFICATES: [&str; 6] = [
     "/etc/kubernetes/pki",
     "/etc/kubernetes/pki/etcd",
@@ -24,16 +25,16 @@ const CERTIFICATES: [&str; 6] = [
     "/var/lib/halite/minion",
 ];
 const KUBECONFIGS: &str = "/etc/kubernetes";
-/// The kubelet's certificate in use, behind a link. Its directory has its earlier ones, too.
+/// The kubelet's certificate in use, behind a link. Its directory also has the earlier ones.
 const KUBELET: &str = "/var/lib/kubelet/pki/kubelet-client-current.pem";
-/// The CA of the cluster. The kubelet's serving certificate counts where this CA has signed it: no
-/// program verifies one that the kubelet has made itself.
+/// The CA of the cluster. The kubelet's serving certificate counts if this CA has signed it: no
+/// program verifies a certificate that the kubelet has signed itself.
 const CA: &str = "/etc/kubernetes/pki/ca.crt";
 /// The line of a kubeconfig with the client's certificate.
 const EMBEDDED: &str = "client-certificate-data:";
 
-/// Files of the states `halite.host` that follow its packages; a host in use has one of them unless
-/// the operator has switched off all that they belong to.
+/// Files of the `halite.host` states that follow its packages; a host in use has one of them unless
+/// the operator has switched off all their features.
 const PREPARED: [&str; 3] = [
     "/etc/modules-load.d/halite.conf",
     "/etc/sysctl.d/99-halite.conf",
@@ -64,8 +65,9 @@ fn etcd_free(root: &Path) -> Option<u64> {
     Some(found.f_bavail.saturating_mul(found.f_frsize))
 }
 
-/// True until a run of the host's own has installed its packages. While the first states are applied
-/// a host with a repository is bare; otherwise it has been cut off, and is one to which more may be done.
+/// Returns `true` until the host's own run has installed its packages. While the first states are
+/// applied, a host with a repository is bare; otherwise its run was cut off, and other runs may
+/// change it.
 fn is_bare(root: &Path, busy: bool) -> bool {
     let has_one = |paths: &[&str]| {
         let mut below = paths
@@ -76,8 +78,8 @@ fn is_bare(root: &Path, busy: bool) -> bool {
     !has_one(&PREPARED) && (busy || !has_one(&REPOSITORY))
 }
 
-/// The kernel's identity of the boot and the start time of the first process. A container has the
-/// kernel of its host, and only the second one differs after its boot.
+/// The kernel's identity of the boot and the start time of the first process. A container shares
+/// the kernel of its host, so only the second one changes when it boots.
 fn boot(root: &Path) -> Option<String> {
     let text = |path: &str| {
         let content = files::read(&root.join(path)).ok().flatten()?;
@@ -91,7 +93,7 @@ fn boot(root: &Path) -> Option<String> {
     Some(format!("{}-{started}", kernel.trim()))
 }
 
-/// The lifetimes of all certificates, those that end first before the others.
+/// The lifetimes of all certificates, the earliest end first.
 fn certificates(root: &Path) -> Vec<Lifetime> {
     let mut found = Vec::new();
     let mut take = |path: &Path| {
@@ -115,7 +117,7 @@ fn certificates(root: &Path) -> Vec<Lifetime> {
     found
 }
 
-/// The files of a directory with an ending, as paths of the host.
+/// The files of a directory with this suffix, as paths of the host.
 fn named(root: &Path, directory: &str, ending: &str) -> Vec<PathBuf> {
     let below = root.join(directory.trim_start_matches('/'));
     let names = files::list(&below).unwrap_or_default();
@@ -127,7 +129,7 @@ fn named(root: &Path, directory: &str, ending: &str) -> Vec<PathBuf> {
         .collect()
 }
 
-/// True when the CA of the cluster is the issuer of the first certificate in a file.
+/// Returns whether the CA of the cluster is the issuer of the first certificate in a file.
 fn is_of_the_ca(root: &Path, path: &str) -> bool {
     let read = |path: &str| {
         let content = files::read(&root.join(path.trim_start_matches('/')));
@@ -149,7 +151,7 @@ fn first(pem: &[u8]) -> Option<Pem> {
         .find(|block| block.label == "CERTIFICATE")
 }
 
-/// The lifetime of the first certificate in a file; none of what is no certificate.
+/// The lifetime of the first certificate in a file; `None` if the file has no certificate.
 fn lifetime(path: &Path, below: &Path) -> Option<Lifetime> {
     let content = files::read(below).ok().flatten()?;
     let pem = match path.extension().is_some_and(|ending| ending == "conf") {
@@ -278,13 +280,13 @@ mod tests {
             fs::write(path, "").unwrap();
         };
         let bare = |busy: bool| report(root.path(), busy).bare;
-        // The script that enrols a host leaves it the first, another Kubernetes the second.
+        // The script that enrols a host leaves the first file, another Kubernetes the second.
         put("/etc/halite/pki/site-ca.crt");
         put("/var/lib/kubelet/config.yaml");
         assert!(bare(false) && bare(true));
         for repository in REPOSITORY {
             put(repository);
-            // Its packages are being installed; or that was cut off.
+            // Its packages are being installed, or that was cut off.
             assert!(bare(true) && !bare(false), "{repository}");
             fs::remove_file(root.path().join(&repository[1..])).unwrap();
         }
@@ -311,7 +313,7 @@ mod tests {
         }
     }
 
-    /// As the shell reads it in the step that reboots a host.
+    /// In the form in which the shell reads it in the step that reboots a host.
     #[test]
     fn a_boot_is_named_by_the_kernel_and_the_first_process() {
         let root = tempfile::tempdir().unwrap();

@@ -11,7 +11,7 @@ use crate::config::Config;
 use crate::host::HostError;
 use crate::host::linux::files;
 
-/// There is no usable identity.
+/// No usable identity.
 #[derive(Debug, thiserror::Error)]
 pub enum IdentityError {
     /// Not enrolled yet.
@@ -36,7 +36,7 @@ pub enum InvalidIdentity {
     /// A file has bytes that are not UTF-8.
     #[error("{} is not text", .0.display())]
     NotText(PathBuf),
-    /// The certificate is that of a master or operator.
+    /// The certificate belongs to a master or an operator.
     #[error("it is of kind {0}, not a minion")]
     Kind(Kind),
     /// The certificate is for another key.
@@ -55,9 +55,9 @@ pub struct Identity {
     pub id: MinionId,
     /// The cluster's name.
     pub cluster: String,
-    /// Seconds since the epoch.
+    /// Start of the validity, seconds since the epoch.
     pub not_before: i64,
-    /// Seconds since the epoch.
+    /// End of the validity, seconds since the epoch.
     pub not_after: i64,
 }
 
@@ -65,7 +65,7 @@ impl Identity {
     /// Reads the identity.
     ///
     /// # Errors
-    /// It is missing, unreadable or no identity of a minion.
+    /// It is missing, unreadable or not an identity of a minion.
     pub fn load(config: &Config) -> Result<Self, IdentityError> {
         let read = |path: &Path| -> Result<String, IdentityError> {
             let content = files::read(path)?.ok_or(IdentityError::Missing)?;
@@ -95,7 +95,7 @@ impl Identity {
         })
     }
 
-    /// Returns whether the lifetime is over.
+    /// Returns whether the certificate has expired.
     #[must_use]
     pub fn has_ended(&self, now: i64) -> bool {
         now > self.not_after

@@ -1,10 +1,11 @@
-//! The durable journal of jobs: which were started, their answers, and which answers the master
+//! The durable journal of jobs: the started ones, their answers, and the answers that the master
 //! has stored.
 //!
 //! One directory, one file for each job, each change one atomic and fsynced write. A job's record
-//! goes `started` → `returned` → `stored`; the last one has no answer and only remembers the id, so
+//! goes `started` → `returned` → `stored`; the last one has no answer and only retains the id, so
 //! that a job is started at most once, even if the minion is killed or the master sends the job
-//! again. A job that is `started` when the minion comes up was interrupted: that is its answer.
+//! again. A job that is `started` when the minion comes up was interrupted: that becomes its
+//! answer.
 
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -19,8 +20,7 @@ use crate::host::{HostError, HostResult};
 pub const INTERRUPTED: i32 = 2;
 /// Number of stored jobs whose ids are remembered.
 pub const REMEMBERED: usize = 256;
-/// Jobs that have not ended, or whose answers the master has not stored, for which there is room
-/// before the list grows.
+/// Initial capacity for jobs that have not ended, or whose answers the master has not stored.
 const UNSTORED: usize = 64;
 
 /// Storage for small named records: a directory, or in tests a disk that loses power.
@@ -30,7 +30,7 @@ pub trait RecordStore: Send + Sync {
     /// # Errors
     /// The directory cannot be read.
     fn names(&self) -> HostResult<Vec<String>>;
-    /// Reads a record; `None` when there is none.
+    /// Reads a record; `None` if it does not exist.
     ///
     /// # Errors
     /// It cannot be read.
@@ -76,14 +76,14 @@ impl RecordStore for Directory {
     }
 }
 
-/// The outcome of a job, as the master gets it.
+/// The outcome of a job, in the form that the master receives.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Answer {
     /// 0 done, 1 failed, 2 interrupted.
     pub retcode: i32,
     /// A run's return, or a function's value; JSON.
     pub return_json: String,
-    /// The reason why there is no value; empty otherwise.
+    /// The reason for a missing value; empty otherwise.
     pub error: String,
 }
 
@@ -115,7 +115,7 @@ pub enum JournalError {
     /// A record cannot be written as JSON.
     #[error("cannot encode a record of the journal")]
     Encode(#[from] serde_json::Error),
-    /// It was started before: never twice.
+    /// It was started before, and must not be started twice.
     #[error("job {0} was started before")]
     Known(JobId),
 }
@@ -126,8 +126,8 @@ pub struct Journal<S> {
     jobs: Mutex<KnownJobs>,
 }
 
-/// The jobs in the order of their ids, in one piece of memory that was there before them: what a job
-/// leaves at the end of the heap keeps all that is below it.
+/// The jobs in the order of their ids, in one allocation that is older than they are: an allocation
+/// that a job leaves at the end of the heap would keep all memory below it from being returned.
 struct KnownJobs(Vec<(JobId, Progress)>);
 
 impl KnownJobs {
@@ -199,8 +199,8 @@ impl<S: RecordStore> Journal<S> {
         self.jobs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Progress of a job; `None` when it was never started here, or so long ago that the journal
-    /// has forgotten it.
+    /// Progress of a job; `None` if it was never started here, or so long ago that the journal has
+    /// forgotten it.
     pub fn progress(&self, job: &JobId) -> Option<Progress> {
         self.jobs().get(job)
     }
@@ -251,10 +251,10 @@ impl<S: RecordStore> Journal<S> {
             .and_then(|record| record.answer))
     }
 
-    /// Records that the master has stored the answer: from then on only the id is remembered.
+    /// Records that the master has stored the answer: from then on only the id is retained.
     ///
     /// # Errors
-    /// The disk fails; nothing is lost, the minion sends the answer once more.
+    /// The disk fails; nothing is lost, the minion resends the answer.
     pub fn stored(&self, job: &JobId) -> Result<(), JournalError> {
         let mut jobs = self.jobs();
         if jobs.get(job) != Some(Progress::Returned) {
@@ -262,7 +262,7 @@ impl<S: RecordStore> Journal<S> {
         }
         put(&self.store, job, Progress::Stored, None)?;
         jobs.insert(job.clone(), Progress::Stored);
-        // Job ids begin with their time: the first are the oldest.
+        // Job ids start with their time: the first are the oldest.
         let stored = jobs.with(Progress::Stored);
         for old in stored.iter().take(stored.len().saturating_sub(REMEMBERED)) {
             self.store.remove(&file(old))?;

@@ -1,6 +1,6 @@
 //! The agent on every managed host.
 //!
-//! The minion keeps one connection to a master ([`link`]), runs the jobs that come over it
+//! The minion keeps one connection to a master ([`link`]), runs the jobs that it receives
 //! ([`jobs`]) and answers each until the master has stored the answer ([`journal`]). A job of
 //! states is a compiled low state: state modules ([`modules`]) compare it with the host and plan
 //! effects, and the [`runner`] carries them out through one trait ([`host::Host`]).

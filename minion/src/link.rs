@@ -1,4 +1,4 @@
-//! The link: one stream to one master at a time. The minion connects, and reconnects for ever.
+//! The link: one stream to one master at a time. The minion connects, and reconnects forever.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -29,19 +29,19 @@ const PAUSE: (Duration, Duration) = (Duration::from_millis(250), Duration::from_
 const STABLE: Duration = Duration::from_secs(30);
 /// Longest wait for the master's hello.
 const HELLO: Duration = Duration::from_secs(15);
-/// Time between two checks of the age of the minion's certificate.
+/// Interval between two checks of the age of the minion's certificate.
 const RENEWAL: Duration = Duration::from_secs(6 * 3600);
-/// Longest wait for a renewed certificate; nothing else is read from the master meanwhile.
+/// Longest wait for a renewed certificate, during which nothing else is read from the master.
 const RENEW: Duration = Duration::from_secs(15);
-/// Time between two checks for reports of scheduled work, which `ctl status` shows.
+/// Interval between two checks for reports of scheduled work, which `ctl status` shows.
 const REPORTS: Duration = Duration::from_secs(30);
 /// Messages that may wait for the network; further ones wait in the jobs' own queue.
 const QUEUE: usize = 64;
 /// Largest message: a low state contains file contents.
 const LARGEST: usize = 64 << 20;
 
-/// Maintains the link until `stopping` becomes true. `channel` has the connection while there is
-/// one.
+/// Maintains the link until `stopping` becomes true. `channel` contains the connection while it
+/// exists.
 pub async fn maintain(
     config: Config,
     jobs: Arc<Jobs>,
@@ -73,7 +73,7 @@ pub async fn maintain(
         if was_stable {
             logged.clear();
         }
-        // A reason that a master repeats is one line in the log; a standby only has no master.
+        // A repeated reason is logged once; a standby only means that its host has no master.
         let reason = chain(&end);
         let is_standby = matches!(&end, End::Connect(error) if error.is_of_a_standby());
         if is_standby || logged.get(&master) == Some(&reason) {
@@ -103,7 +103,7 @@ pub async fn maintain(
 /// The kind of pause before the next attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Wait {
-    /// The master was there for a while: it may only restart.
+    /// The master answered for a while: it may only be restarting.
     Restart,
     /// Another master is next in this round.
     Next,
@@ -111,7 +111,7 @@ enum Wait {
     Round,
 }
 
-/// The index of the address to try after this one, and the kind of pause before.
+/// The index of the address to try after this one, and the kind of pause before it.
 fn after(addresses: &[String], tried: &str, was_stable: bool) -> (usize, Wait) {
     let place = addresses.iter().position(|address| address == tried);
     if was_stable {
@@ -166,8 +166,8 @@ impl Session<'_> {
     async fn exchange(&mut self, master: &str, masters: &mut Masters) -> Result<(), End> {
         let mut identity = Identity::load(self.config)?;
         if identity.has_ended(clock::seconds()) {
-            // A master would end the connection before it knows who asks.
-            tracing::warn!("the certificate has ended: asking for another one with the same key");
+            // A master would end the connection before it knows the caller.
+            tracing::warn!("the certificate has expired: requesting another one with the same key");
             identity = enrol::again(self.config, master, &identity).await?;
         }
         let (ca, own) = (&identity.ca_pem, Some(&identity.client));
@@ -209,7 +209,7 @@ impl Session<'_> {
         let first = first.map_err(|_| End::Call("no hello in time".to_owned()))??;
         let Some(master_message::Body::Hello(hello)) = first.and_then(|m| m.body) else {
             return Err(End::Call(
-                "the master's first message is no hello".to_owned(),
+                "the master's first message is not a hello".to_owned(),
             ));
         };
         if !hello.refused.is_empty() {
@@ -226,7 +226,7 @@ impl Session<'_> {
         if let Err(error) = update::note_linked() {
             tracing::warn!(
                 error = chain(&error),
-                "cannot note that the master was reached"
+                "cannot record that the master was reached"
             );
         }
         self.channel.send_replace(Some(channel.clone()));
@@ -236,7 +236,7 @@ impl Session<'_> {
         loop {
             tokio::select! {
                 message = stream.message() => match message?.map(|message| message.body) {
-                    // Other masters are declared than before.
+                    // The declared masters have changed.
                     Some(Some(master_message::Body::Hello(hello))) => {
                         let shown = hello.evidence.unwrap_or_default();
                         masters.accept(&shown, &identity.ca_pem, hello.masters)?;
@@ -273,15 +273,14 @@ impl Session<'_> {
     }
 }
 
-/// The job that a message names; a malformed id is of no job of this minion.
+/// The job that a message names; `None` for a malformed id, which belongs to no job of this minion.
 fn named(job: &str) -> Option<JobId> {
     job.parse()
         .inspect_err(|error: &JobIdError| tracing::warn!(%error, "ignored a message of the master"))
         .ok()
 }
 
-/// Has the minion's certificate renewed when it is old. A failure is logged; the next check tries
-/// again.
+/// Has the minion's certificate renewed if it is old. A failure is logged; the next check retries.
 async fn renew(config: &Config, channel: &Channel) {
     match Identity::load(config) {
         Ok(identity) if identity.is_old(clock::seconds()) => {
@@ -350,7 +349,7 @@ mod tests {
         assert_eq!(after(&all, "a:1", false), (1, Wait::Next));
         assert_eq!(after(&all, "b:1", false), (0, Wait::Round));
         assert_eq!(after(&all, "b:1", true), (1, Wait::Restart));
-        // One that is no master any more.
+        // One that is no longer a master.
         assert_eq!(after(&all, "c:1", false), (0, Wait::Round));
         assert_eq!(after(&all[..1], "a:1", false), (0, Wait::Round));
     }

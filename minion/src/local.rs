@@ -28,13 +28,13 @@ pub struct Request {
     pub blobs: Option<PathBuf>,
     /// Directory of pending triggers; need not exist.
     pub pending_triggers: PathBuf,
-    /// Predict only.
+    /// Only predict.
     pub test: bool,
-    /// One JSON document at the end instead of lines as it goes.
+    /// Print one JSON document at the end instead of lines during the run.
     pub json: bool,
 }
 
-/// No run was made.
+/// The run was not made.
 #[derive(Debug, thiserror::Error)]
 pub enum LocalError {
     /// The file of the low state cannot be read.
@@ -59,7 +59,7 @@ pub enum LocalError {
     Encode(#[source] serde_json::Error),
 }
 
-/// Applies the low state and prints the result; true when no state failed.
+/// Applies the low state and prints the result; returns `true` if no state failed.
 ///
 /// # Errors
 /// The low state or the pending triggers cannot be read, or the lock cannot be taken.

@@ -9,9 +9,9 @@ pub enum LowStateError {
     /// Not a low state. serde's own message is left out: it quotes values, which may be secrets.
     #[error("cannot read the low state (line {line}, column {column})")]
     Malformed {
-        /// From 1.
+        /// The line, from 1.
         line: usize,
-        /// From 1.
+        /// The column, from 1.
         column: usize,
     },
     /// A newer master compiled it.
@@ -25,16 +25,16 @@ pub enum LowStateError {
         /// This minion.
         minion: MinionId,
     },
-    /// A requisite names a chunk that is not in it.
+    /// A requisite names a missing chunk.
     #[error("the low state has a requisite that points nowhere")]
     Requisite,
 }
 
 /// Reads a low state and refuses one that this version cannot read, or that is for another minion.
-/// Without `minion` every minion's is accepted.
+/// Without `minion`, a low state for any minion is accepted.
 ///
 /// # Errors
-/// As [`LowStateError`].
+/// Like [`LowStateError`].
 pub fn parse(json: &str, minion: Option<&MinionId>) -> Result<LowState, LowStateError> {
     let low: LowState = serde_json::from_str(json).map_err(|e| LowStateError::Malformed {
         line: e.line(),

@@ -15,7 +15,7 @@ use halite_minion::{enrol, grains, link, local, update};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, watch};
 
-/// Time between two checks for an identity while the host is not enrolled.
+/// Interval between two checks for an identity while the host is not enrolled.
 const NOT_ENROLLED: Duration = Duration::from_millis(250);
 /// Longest wait of a stop for the state in progress; systemd's own limit is 90 s.
 const LAST_STATE: Duration = Duration::from_secs(75);
@@ -89,7 +89,7 @@ async fn run(command: Command) -> anyhow::Result<ExitCode> {
             let limits = update::Limits::of_host(Duration::from_secs(limit));
             if !update::carry_out(&mut update::Systemd, &paths, limits).await? {
                 anyhow::bail!(
-                    "the new minion did not reach the master within {limit} s; the one before runs again"
+                    "the new minion did not reach the master within {limit} s; the previous one runs again"
                 );
             }
             tracing::info!("the new minion has reached the master");
@@ -105,7 +105,7 @@ async fn run(command: Command) -> anyhow::Result<ExitCode> {
 }
 
 #[expect(clippy::disallowed_methods, reason = "the minion's own configuration")]
-/// The configuration, or the defaults where there is none yet.
+/// The configuration, or the defaults if it does not exist yet.
 fn existing(path: &Path) -> anyhow::Result<Config> {
     match std::fs::read_to_string(path) {
         Ok(text) => Ok(Config::parse(&path.display().to_string(), &text)?),
@@ -123,7 +123,7 @@ fn log(level: tracing::Level) {
         .with_writer(std::io::stderr)
         .with_ansi(false)
         .without_time();
-    // Of the libraries, only warnings.
+    // From libraries, only warnings.
     let targets = Targets::new()
         .with_default(level.min(tracing::Level::WARN))
         .with_target("halite_minion", level)
@@ -177,14 +177,14 @@ async fn serve(config: Config) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Reports a state to systemd. The minion also works where systemd does not listen.
+/// Reports a state to systemd. The minion also works without systemd's socket.
 fn report(state: &str) {
     if let Err(error) = notify(state) {
         tracing::warn!(%error, "cannot notify systemd");
     }
 }
 
-/// The identity, once there is one.
+/// Waits for the identity.
 async fn identity(config: &Config) -> anyhow::Result<Identity> {
     let mut logged = false;
     loop {

@@ -1,10 +1,10 @@
-//! The masters that this minion knows, and the highest epoch of those that it has obeyed: in one
-//! file of its state directory, so that neither a restart nor a power cut forgets them.
+//! The masters that this minion knows, and the highest epoch that it has obeyed: in one file of its
+//! state directory, so that neither a restart nor a power cut loses them.
 //!
-//! An epoch grows when another host becomes the master. A master of a lower one was replaced and
-//! does not know it: it is not obeyed. So an epoch is on the disk before its master is obeyed, and
-//! while the highest one is not known, none is. It is signed by the cluster's CA, and each master is shown
-//! that signature.
+//! An epoch increases when another host becomes the master. A master with a lower epoch was
+//! replaced and does not know it: it is not obeyed. So an epoch is on the disk before its master is
+//! obeyed, and while the highest one is unknown, no master is obeyed. It is signed by the cluster's
+//! CA, and each master receives that signature.
 
 use std::path::{Path, PathBuf};
 
@@ -16,7 +16,7 @@ use crate::config::Config;
 use crate::host::HostError;
 use crate::host::linux::files;
 
-/// Most masters that are remembered of one hello.
+/// Maximum number of masters that are remembered from one hello.
 const MOST: usize = 16;
 
 /// The reason why a master is not obeyed.
@@ -44,7 +44,7 @@ pub enum NotObeyed {
         /// The holder that this minion has obeyed.
         seen: String,
     },
-    /// Other masters would not believe it.
+    /// Other masters would not accept its epoch.
     #[error(
         "cannot obey this master: its epoch {epoch} has no signature of this cluster's CA; if it is the right one, enrol this \
          host again (halite-minion enrol --force)"
@@ -53,9 +53,9 @@ pub enum NotObeyed {
         /// Its epoch.
         epoch: u64,
     },
-    /// Its epoch would be forgotten, and a master that it replaced obeyed.
+    /// Its epoch would be lost, and a master that it replaced could be obeyed.
     #[error(
-        "cannot obey this master yet: its epoch {epoch} cannot be noted on this host; free space there, or repair its disk: the minion tries again by itself"
+        "cannot obey this master yet: its epoch {epoch} cannot be recorded on this host; free space there, or repair its disk: the minion retries by itself"
     )]
     NotNoted {
         /// Its epoch.
@@ -63,9 +63,9 @@ pub enum NotObeyed {
         /// The reason.
         source: HostError,
     },
-    /// The highest epoch is not known any more.
+    /// The highest epoch is no longer known.
     #[error(
-        "cannot obey this master: the record of the epochs that were obeyed cannot be used, and one that was replaced could be obeyed; if it is the right one (`ctl master list` there), remove {}, and the minion goes on by itself", path.display()
+        "cannot obey this master: the record of obeyed epochs cannot be used, and a replaced master could be obeyed; if it is the right one (`ctl master list` there), remove {}, and the minion continues by itself", path.display()
     )]
     Damaged {
         /// The file.
@@ -81,7 +81,7 @@ pub enum RecordError {
     /// Its file cannot be read.
     #[error(transparent)]
     Unreadable(#[from] HostError),
-    /// It is written whole or not at all, so its disk is damaged, or another program has changed it.
+    /// It is written atomically, so its disk is damaged, or another program has changed it.
     #[error("cannot parse {}: it is damaged", path.display())]
     Damaged {
         /// The file.
@@ -91,37 +91,37 @@ pub enum RecordError {
     },
 }
 
-/// What is in the file.
+/// The content of the file.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct Noted {
     /// The number of the highest epoch.
     epoch: u64,
-    /// Its holder; empty in a record of protocol 1, as the signature.
+    /// Its holder; empty in a record of protocol 1, like the signature.
     #[serde(default)]
     holder: String,
     /// The signature of the CA.
     #[serde(default)]
     signature: String,
-    /// `host:port`, in the order of the master that was heard last.
+    /// `host:port`, in the order of the master that answered last.
     masters: Vec<String>,
 }
 
-/// The masters, by configuration and by what they said of each other.
+/// The masters, from the configuration and from each other's hellos.
 #[derive(Debug)]
 pub struct Masters {
     path: PathBuf,
     configured: Vec<String>,
-    /// None while the file is there and cannot be used.
+    /// `None` while the file exists but cannot be used.
     noted: Option<Noted>,
 }
 
 impl Masters {
-    /// Reads what the minion knows. While the file is there and cannot be used, no master is obeyed.
+    /// Reads the record. While the file exists but cannot be used, no master is obeyed.
     #[must_use]
     pub fn load(config: &Config) -> Self {
         let path = config.known_masters();
         Self {
-            // The reason is for the master that is not obeyed.
+            // The reason is reported for each master that is not obeyed.
             noted: read(&path).ok(),
             path,
             configured: config.masters.clone(),
@@ -141,7 +141,8 @@ impl Masters {
         all
     }
 
-    /// The highest epoch that was obeyed, for a master; none before the first, and while it is not known.
+    /// The highest epoch that was obeyed, for a master; `None` before the first, and while it is
+    /// unknown.
     #[must_use]
     pub fn obeyed(&self) -> Option<Epoch> {
         let noted = self.noted.as_ref()?;
@@ -153,19 +154,19 @@ impl Masters {
         })
     }
 
-    /// Its number, also of a record of protocol 1.
+    /// Its number, also from a record of protocol 1.
     #[must_use]
     pub fn epoch(&self) -> u64 {
         self.noted.as_ref().map_or(0, |noted| noted.epoch)
     }
 
-    /// Decides about a master by its hello, and notes its epoch and the masters that it names
-    /// before it is obeyed. A master that names none says nothing about the others. `ca_pem` is the CA of
-    /// this cluster's identities.
+    /// Decides about a master by its hello, and records its epoch and the masters that it names
+    /// before it is obeyed. A master that names none changes nothing about the others. `ca_pem` is
+    /// the CA of this cluster's identities.
     ///
     /// # Errors
-    /// A master with a higher epoch was obeyed before, or it is not known whether, or its own epoch
-    /// is not proven or cannot be noted.
+    /// A master with a higher epoch was obeyed before, or that is unknown, or the epoch is not
+    /// proven or cannot be recorded.
     pub fn accept(
         &mut self,
         shown: &Epoch,
@@ -197,7 +198,8 @@ impl Masters {
         if masters.is_empty() {
             masters.clone_from(&known.masters);
         }
-        // A record of protocol 1 has no holder: the number is noted, which a full disk does not change.
+        // A record of protocol 1 has no holder: the number is recorded, which a full disk does not
+        // change.
         let is_known = known.holder.is_empty() || known.holder == shown.holder;
         let is_new = epoch > seen || !is_known;
         // Each start of a master signs its epoch again, and no two signatures are the same.
@@ -217,10 +219,11 @@ impl Masters {
         match write(&self.path, &noted) {
             Ok(()) => {}
             Err(source) if is_new => return Err(NotObeyed::NotNoted { epoch, source }),
-            // A full disk must not keep the only master away that could help: its epoch is noted.
+            // A full disk must not keep the minion from the only master that could help: its epoch
+            // is recorded.
             Err(error) => tracing::error!(
                 error = chain(&error),
-                "cannot note the masters; a restart forgets them"
+                "cannot record the masters; a restart forgets them"
             ),
         }
         *known = noted;
@@ -239,7 +242,7 @@ fn is_address(text: &str) -> bool {
     parts.is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok())
 }
 
-/// Reads the record; without a file it has nothing.
+/// Reads the record; without a file it is empty.
 fn read(path: &Path) -> Result<Noted, RecordError> {
     let Some(content) = files::read(path)? else {
         return Ok(Noted::default());

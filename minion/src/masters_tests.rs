@@ -1,4 +1,4 @@
-//! What the minion knows of masters, and which of them it obeys.
+//! The minion's record of masters, and the masters that it obeys.
 #![expect(clippy::disallowed_methods, reason = "the tests damage the file")]
 
 use std::sync::LazyLock;
@@ -16,7 +16,7 @@ fn ca() -> (String, KeyPair) {
     let key = KeyPair::generate().unwrap();
     let mut params = CertificateParams::default();
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    // It has ended long ago.
+    // It expired long ago.
     params.not_before = rcgen::date_time_ymd(2001, 1, 1);
     params.not_after = rcgen::date_time_ymd(2002, 1, 1);
     (params.self_signed(&key).unwrap().pem(), key)
@@ -65,7 +65,7 @@ fn configured_masters_go_first_and_the_others_survive_a_restart() {
         .unwrap();
     assert_eq!(masters.addresses(), ["a:1", "b:1"]);
     assert_eq!(Masters::load(&config).addresses(), ["a:1", "b:1"]);
-    // Those that a later one does not name any more are gone.
+    // Masters that a later one no longer names are gone.
     masters
         .accept(&epoch(1, "cp-1"), &CA.0, texts(&["c:1"]))
         .unwrap();
@@ -157,9 +157,9 @@ fn an_epoch_that_cannot_be_noted_is_not_obeyed_until_it_is() {
         "{refused}"
     );
     let text = chain(&refused);
-    assert!(text.contains("tries again by itself"), "{text}");
+    assert!(text.contains("retries by itself"), "{text}");
     assert!(text.contains("masters.json"), "{text}");
-    // Nothing of it counts, and the master of the noted epoch is obeyed as before.
+    // None of its data count, and the master of the recorded epoch is still obeyed.
     assert_eq!(masters.epoch(), 4);
     assert_eq!(masters.addresses(), ["a:1", "b:1"]);
     masters

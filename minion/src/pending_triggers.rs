@@ -2,8 +2,8 @@
 //! acted yet. Example: a unit's file was written, but power failed before the restart.
 //!
 //! One directory, one file for each pair of a changed state and a state that it triggers, each
-//! written atomically and fsynced: before the first state changes anything, and removed when the
-//! second has succeeded.
+//! written atomically and fsynced: written before the first state changes anything, and removed
+//! after the second has succeeded.
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -37,8 +37,8 @@ impl PendingTriggers {
         self.names.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Records that `watcher` has to act on the change that `chunk` is about to make, durably
-    /// before it returns.
+    /// Records that `watcher` must act on the change that `chunk` is about to make, durably before
+    /// it returns.
     ///
     /// # Errors
     /// The disk fails.
@@ -58,12 +58,12 @@ impl PendingTriggers {
         Ok(())
     }
 
-    /// Returns whether `watcher` has still to act on a change of `chunk`.
+    /// Returns whether `watcher` still has to act on a change of `chunk`.
     pub fn contains(&self, chunk: &Chunk, watcher: &Chunk) -> bool {
         self.names().contains(&name(chunk, watcher))
     }
 
-    /// Removes the record, if there is one.
+    /// Removes the record, if it exists.
     ///
     /// # Errors
     /// The disk fails.

@@ -1,4 +1,4 @@
-//! The answer to the master's question before this host joins: the facts. The master judges them.
+//! The answer to the master's query before this host joins: the facts. The master judges them.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -13,11 +13,11 @@ use crate::host::linux::http::{NotCertified, certified};
 
 /// The time for the holder of the virtual address to answer.
 const ANSWER: Duration = Duration::from_secs(3);
-/// The address may move at this moment: it is asked again, after a pause.
+/// The address may be moving at this moment: it is asked again, after a pause.
 const ATTEMPTS: u32 = 3;
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// The facts that a question asks for, at a time in seconds since 1970.
+/// The facts that a query requests, at a time in seconds since 1970.
 ///
 /// # Errors
 /// The question is malformed.
@@ -32,7 +32,7 @@ pub async fn answer(args_json: &str, now: i64) -> Result<Value, serde_json::Erro
     serde_json::to_value(facts)
 }
 
-/// Asks at the virtual address who has it.
+/// Asks at the virtual address for its holder.
 async fn who_answers(vip: Option<&VirtualAddress>) -> Option<WhoAnswers> {
     let vip = vip?;
     let server = SocketAddr::from((vip.address, vip.port));

@@ -31,7 +31,7 @@ pub struct Remote {
 }
 
 impl Remote {
-    /// `channel` holds the connection while there is one.
+    /// `channel` contains the connection while it exists.
     #[must_use]
     pub fn new(channel: watch::Receiver<Option<Channel>>, job: &JobId, cache: Store) -> Self {
         Self {
@@ -45,7 +45,7 @@ impl Remote {
         let mut channel = self.channel.clone();
         let unreachable = || {
             HostError::refused(
-                "cannot reach the master; this job goes on without it as far as it can",
+                "cannot reach the master; this job continues without it as far as it can",
             )
         };
         let found = tokio::time::timeout(WAIT, channel.wait_for(Option::is_some)).await;

@@ -1,8 +1,8 @@
-//! The restart of the minion with a new program, by the old one: if the new program does not reach
-//! the master in time, the old one takes its place again.
+//! Restarts the minion with a new program, on behalf of the old one: if the new program does not
+//! reach the master in time, the old one is restored.
 //!
-//! The state that has put the new program in place copies the old one aside, from the process that
-//! still runs it, and starts `halite-minion update` with it as a transient unit, which outlives the
+//! The state that has installed the new program copies the old one, from the process that still
+//! runs it, and starts `halite-minion update` with it as a transient unit, which outlives the
 //! minion.
 
 use std::path::{Path, PathBuf};
@@ -19,14 +19,14 @@ use crate::host::{HostError, HostResult};
 /// The unit of the minion.
 const UNIT: &str = "halite-minion.service";
 
-/// The file in the unit's runtime directory that says which process has reached the master.
+/// The file in the unit's runtime directory that names the process that has reached the master.
 const LINKED: &str = "linked";
 
-/// Time between two looks at the unit.
+/// Polling interval for the unit.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// Notes for [`carry_out`] that this process has reached the master. systemd removes the directory
-/// when the unit has stopped.
+/// Records for [`carry_out`] that this process has reached the master. systemd removes the
+/// directory after the unit has stopped.
 ///
 /// # Errors
 /// The file cannot be written.
@@ -43,8 +43,8 @@ pub fn note_linked() -> HostResult<()> {
 pub trait Unit {
     /// Restarts it, and does not wait for its start.
     fn restart(&mut self) -> impl Future<Output = HostResult<()>>;
-    /// Its main process and state. After a restart was requested, both are those of the old process
-    /// until that has ended.
+    /// Its main process and state. After a restart was requested, both are the old process's until
+    /// that has ended.
     fn state(&mut self) -> impl Future<Output = HostResult<UnitNow>>;
 }
 
@@ -57,11 +57,11 @@ pub struct UnitNow {
     pub state: String,
 }
 
-/// A main process of the unit. No two have the same values: the kernel uses a process id again, and
+/// A main process of the unit. No two have the same values: the kernel reuses process ids, but
 /// systemd makes an invocation id for each start.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Process {
-    /// Process id; empty or 0: none.
+    /// Process id; empty or 0 without a process.
     pub pid: String,
     /// systemd's `InvocationID`; empty before the first start.
     pub invocation: String,
@@ -72,16 +72,16 @@ pub struct Process {
 pub struct Paths {
     /// The program that is restarted.
     pub program: PathBuf,
-    /// The one before.
+    /// The previous program.
     pub previous: PathBuf,
     /// The unit's runtime directory.
     pub runtime: PathBuf,
-    /// The record of an update that was taken back.
+    /// The record of an update that was rolled back.
     pub record: PathBuf,
 }
 
 impl Paths {
-    /// The paths on a host, with `previous` as the program before.
+    /// The paths on a host, with `previous` as the previous program.
     #[must_use]
     pub fn of_host(previous: PathBuf) -> Self {
         Self {
@@ -113,9 +113,9 @@ impl Limits {
     }
 }
 
-/// Restarts the unit with the program that is in place. Returns whether that reached the master in
-/// time; otherwise the program before is in place again, and runs. The old process, which has
-/// reached the master too and finishes its current state before it ends, does not count.
+/// Restarts the unit with the installed program. Returns whether that reached the master in time;
+/// otherwise the previous program is restored, and runs. The old process, which has reached the
+/// master too and finishes its current state before it ends, does not count.
 ///
 /// # Errors
 /// systemd refuses, or a file cannot be read or written.
@@ -140,7 +140,7 @@ pub async fn carry_out(unit: &mut impl Unit, paths: &Paths, limits: Limits) -> H
     let new = files::read(&paths.program)?.unwrap_or_default();
     let old = files::read(&paths.previous)?.ok_or_else(|| {
         HostError::refused(format!(
-            "cannot go back to the program before: {} is gone. Run the command of `ctl node add` on this host again: it \
+            "cannot restore the previous program: {} is missing. Run the command of `ctl node add` on this host again: it \
              installs the bundle's program",
             paths.previous.display()
         ))
@@ -176,7 +176,7 @@ pub struct Systemd;
 
 impl Unit for Systemd {
     async fn restart(&mut self) -> HostResult<()> {
-        // A unit that failed often with the other program starts nonetheless.
+        // A unit that failed often with the other program starts anyway.
         let _ = systemctl(&["reset-failed", UNIT]).await;
         systemctl(&["--no-block", "restart", UNIT]).await.map(drop)
     }

@@ -4,11 +4,11 @@ use std::fs;
 
 use super::*;
 
-/// A unit whose programs after the first link or not, as the test says.
+/// A unit whose later programs link or not, as the test says.
 struct Scripted {
     paths: Paths,
     links: bool,
-    /// How often the first process, which has linked, is still seen after the restart.
+    /// How many times the first process, which has linked, is still seen after the restart.
     ends_after: u32,
     ran: Vec<String>,
 }
@@ -111,7 +111,7 @@ async fn a_program_that_does_not_is_replaced_by_the_one_before() {
     assert_eq!((record.seconds, record.unit.as_str()), (1, "activating"));
 }
 
-/// systemd was asked for the restart, and the old minion finishes its state.
+/// systemd has received the restart request, and the old minion finishes its state.
 #[tokio::test]
 async fn the_old_process_does_not_confirm_the_new_program() {
     let (_dir, mut unit) = scene(false);

@@ -6,7 +6,7 @@
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::disallowed_methods,
-    reason = "a broken case file is to end the test"
+    reason = "a broken case file must end the test"
 )]
 
 mod support;
@@ -25,9 +25,10 @@ use halite_states::signatures;
 use serde_json::Value;
 use support::{Case, Snapshot, build, carry_out, chunk};
 
-/// Functions whose very nature is to do something each time.
+/// Functions that act each time by their nature.
 const ALWAYS: &[&str] = &["cmd", "test"];
-/// Modules whose effects leave what only apply can tell: certificates, unpacked files, answers.
+/// Modules whose effects leave values that only apply can determine: certificates, unpacked files,
+/// answers.
 const UNPREDICTABLE: &[&str] = &[
     "archive",
     "http",
@@ -191,8 +192,8 @@ async fn predicted(case: &Case, host: &FakeHost, plan: &Plan) -> anyhow::Result<
     Ok(())
 }
 
-/// Apply, check again: nothing; and the same after each prefix of the effects, and after a power
-/// cut at each write.
+/// Applies and checks again, which must find nothing; and the same after each prefix of the
+/// effects, and after a power cut at each write.
 async fn lawful(case: &Case, host: &FakeHost, plan: &Plan) -> anyhow::Result<()> {
     let writes_before = host.writes();
     carry_out(host, plan).await.context("apply failed")?;

@@ -1,5 +1,5 @@
-//! The overlay's law: after effects were predicted, it answers as the host answers after they were
-//! carried out.
+//! The overlay's law: after effects were predicted, it gives the same answers as the host after
+//! they were carried out.
 
 use std::collections::BTreeMap;
 
@@ -115,7 +115,7 @@ fn effect() -> impl Strategy<Value = Effect> {
     ]
 }
 
-/// Everything that a module could ask about what the effects touch.
+/// All answers that a module could read about the touched objects.
 async fn answers(host: &dyn Host) -> Vec<String> {
     let mut all = Vec::new();
     for path in PATHS
@@ -163,7 +163,7 @@ proptest! {
             let overlay = Overlay::new(&below);
             let mut done = Vec::new();
             for effect in &effects {
-                // What fails on a host fails in the run; only what succeeds has something to be
+                // An effect that fails on a host fails in the run; only a successful one can be
                 // predicted.
                 if real.perform(effect).await.is_ok() {
                     overlay.predict(effect).await;

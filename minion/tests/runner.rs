@@ -1,5 +1,4 @@
-//! The runner over a host in memory: what a chunk shows, what it changes, and which conditions
-//! hold.
+//! The runner over a host in memory: a chunk's output, its changes, and its conditions.
 
 #![expect(
     clippy::unwrap_used,
@@ -304,7 +303,7 @@ async fn other_conditions_run_in_the_home_of_their_user() {
         });
     }
     let runner = Runner::new(&host);
-    // A `shell` that is not that of a command.
+    // A `shell` that does not belong to a command.
     let mut other = chunk("user.present", "app", json!({"shell": "/bin/false"}));
     for (runas, cwd, home) in [
         (None, Some("/root"), "/root"),

@@ -1,5 +1,5 @@
-//! Comparison of state functions with real Salt: what each probe left on the host, as recorded with
-//! Salt 3008.3. It is the same here, or the second table in `docs/coming-from-salt.md` has the
+//! Comparison of state functions with real Salt: the result of each probe on the host, as recorded
+//! with Salt 3008.3. It is the same here, or the second table in `docs/coming-from-salt.md` has the
 //! difference; and every row of that table is a difference that occurs.
 
 #![expect(
@@ -49,7 +49,7 @@ struct Line {
     again: Option<String>,
 }
 
-/// States of which one, whose id ends with `-clean`, cleans the directory.
+/// States, one of which, whose id ends with `-clean`, cleans the directory.
 #[derive(Deserialize)]
 struct Clean {
     states: Value,
@@ -67,7 +67,7 @@ fn probe<T: DeserializeOwned>(name: &str) -> BTreeMap<String, T> {
     serde_json::from_str(&text.replace("@LAB@", LAB)).unwrap()
 }
 
-/// Compiles states, which are given as JSON; `None` when they are refused.
+/// Compiles states, given as JSON; `None` if they are refused.
 fn compile(states: &Value) -> Option<Compiled> {
     let tree = MemoryTree::new()
         .with("probe.sls", states.to_string().as_str())
@@ -94,13 +94,13 @@ fn apply(host: &FakeHost, compiled: &Compiled) -> RunReturn {
         .block_on(run(&compiled.low, &runner, RunOptions::default(), |_| {}))
 }
 
-/// Tests whether Halite does with a line what Salt did; a second run never changes anything.
+/// Returns whether Halite treats a line like Salt; a second run never changes anything.
 fn is_same_line(line: &Line) -> bool {
     let file = format!("{LAB}/file");
     let mut args = vec![json!({"name": file})];
     args.extend(line.args.iter().map(|(key, value)| json!({key: value})));
     let Some(compiled) = compile(&json!({"line": {"file.line": args}})) else {
-        // Refused before it runs, where Salt fails while it runs.
+        // Refused before it runs, while Salt fails during the run.
         return !line.result;
     };
     let host = FakeHost::new();

@@ -16,26 +16,27 @@ pub struct ApiServer {
     /// `api.CLUSTER.internal`.
     #[schemars(schema_with = "field_schemas::optional_subdomain")]
     pub endpoint: Option<String>,
-    /// The virtual address of the API, in a control-plane network. No host may have it as its own.
+    /// The virtual address of the API, in a control-plane network. It must not be any host's own
+    /// address.
     #[schemars(schema_with = "field_schemas::optional_address")]
     pub vip: Option<Ipv4Addr>,
     /// `true`: keepalived on the control-plane nodes holds the VIP (the default when there is a
     /// `vip`). `false`: another program does.
     pub keepalived: Option<bool>,
-    /// On nodes without a control plane, the API's name leads to a proxy on 127.0.0.1 that knows
+    /// On nodes without a control plane, the API's name resolves to a proxy on 127.0.0.1 that knows
     /// each control plane; on the others, to their own API server.
     pub local_proxy: LocalProxy,
     /// Additional names and addresses in the API server's certificate.
     #[serde(rename = "certSANs")]
     #[schemars(schema_with = "field_schemas::sans")]
     pub cert_sans: Vec<String>,
-    /// Flags added to, or replacing, those of the static pod, without dashes: `audit-log-maxage:
+    /// Flags that are added to the static pod's or replace them, without dashes: `audit-log-maxage:
     /// 30`.
     #[schemars(schema_with = "field_schemas::flags")]
     pub extra_args: BTreeMap<String, String>,
 }
 
-/// When nodes reach the API through a proxy of their own.
+/// The clusters in which nodes reach the API through their own proxy.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[schemars(schema_with = "field_schemas::local_proxy")]
@@ -45,7 +46,7 @@ pub enum LocalProxy {
     Auto,
     /// In every cluster.
     Always,
-    /// In none: without a `vip` the name leads to one control plane.
+    /// In none: without a `vip` the name resolves to one control plane.
     Never,
 }
 

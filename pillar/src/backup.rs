@@ -12,11 +12,11 @@ const TURNS: u32 = 3;
 /// The hour of the day at which the first host verifies its newest backup.
 const VERIFIED_HOUR: u32 = 5;
 
-/// Backups of the whole cluster: etcd, the master's store, the CAs, and what is declared.
+/// Backups of the whole cluster: etcd, the master's store, the CAs, and the declaration.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct Backup {
-    /// The times of day at which one is made, by the clock of the master's host: `02:30`, or
+    /// The times of day at which a backup is made, by the clock of the master's host: `02:30`, or
     /// `00/6:00` for every six hours from midnight on. The standbys make theirs a quarter to three
     /// quarters of an hour later.
     #[schemars(schema_with = "field_schemas::times_of_day")]
@@ -33,7 +33,7 @@ pub struct Backup {
     /// `/etc/fstab` and not mounted, no backup is made.
     #[schemars(schema_with = "field_schemas::path")]
     pub directory: String,
-    /// The day of the week on which the newest backup is read completely, and an etcd of its own
+    /// The day of the week on which the newest backup is read completely, and a separate etcd is
     /// started with its snapshot; or `daily`, or `never`.
     #[schemars(schema_with = "field_schemas::day_of_week")]
     pub verify: String,
@@ -76,7 +76,7 @@ impl Backup {
     pub fn longest_gap(&self) -> i64 {
         let (first, step, _) = self.times();
         let last = first + (23 - first) / step * step;
-        // Over midnight, from the last of a day to the first of the next.
+        // Over midnight, from the last of one day to the first of the next.
         let night = 24 - last + first;
         i64::from(if last == first {
             night
@@ -85,15 +85,15 @@ impl Backup {
         })
     }
 
-    /// The turn of a standby; that of the master's host is 0. It depends on its name alone, so that
-    /// no host that comes or goes changes the times of another. Names that end in consecutive numbers
-    /// have different turns.
+    /// The turn of a standby; the turn of the master's host is 0. It depends on its name alone, so
+    /// that no host that joins or leaves changes the times of another. Names that end in
+    /// consecutive numbers have different turns.
     #[must_use]
     pub fn turn_of_standby(name: &str) -> u32 {
         1 + u32::from(name.bytes().next_back().unwrap_or_default()) % TURNS
     }
 
-    /// The hours of the day of a host with that turn, in their order, and the minute of each.
+    /// The hours of the day of a host with this turn, in order, and the minute of each.
     #[must_use]
     pub fn hours_of(&self, turn: u32) -> (Vec<u32>, u32) {
         let (first, step, minute) = self.times();
@@ -104,7 +104,7 @@ impl Backup {
         (hours, minute % 60)
     }
 
-    /// The times of day of a host with that turn, as systemd writes them.
+    /// The times of day of a host with this turn, in systemd's format.
     #[must_use]
     pub fn times_of(&self, turn: u32) -> String {
         if turn == 0 {
@@ -122,7 +122,7 @@ impl Backup {
         format!("{:02}:{:02}", VERIFIED_HOUR + minute / 60, minute % 60)
     }
 
-    /// The longest time between two verifications, in hours; none when there are none.
+    /// The longest time between two verifications, in hours; `None` with `never`.
     #[must_use]
     pub fn verified_every(&self) -> Option<i64> {
         match self.verify.as_str() {

@@ -24,7 +24,7 @@ pub(crate) const CLUSTER_IMAGES: [&str; 7] = [
 /// The components of the pod network that Halite installs, unless another one is declared.
 pub(crate) const FLANNEL_IMAGES: [&str; 2] = ["flannel", "flannel-cni-plugin"];
 
-/// The components of which a complete bundle has an image, whatever is declared.
+/// The components whose images every complete bundle has, whatever is declared.
 pub fn components() -> impl Iterator<Item = &'static str> {
     CLUSTER_IMAGES.into_iter().chain(FLANNEL_IMAGES)
 }
@@ -35,7 +35,8 @@ pub struct BundleFacts {
     /// Directory on the bootstrap host; not in the manifest.
     #[serde(default = "default_path")]
     pub path: String,
-    /// SHA-256 of `manifest.json`, which contains that of every other file; not in the manifest.
+    /// SHA-256 of `manifest.json`, which contains the digest of every other file; not in the
+    /// manifest.
     #[serde(default)]
     pub manifest: String,
     /// The bundle's own version.
@@ -58,8 +59,8 @@ pub struct BundleFacts {
     /// Versions by chart.
     #[serde(default)]
     pub charts: BTreeMap<String, String>,
-    /// The options that it was made for, by field of the cluster document. A field that is not
-    /// listed may have any value.
+    /// The options that the bundle was made for, by field of the cluster document. A field that is
+    /// not listed may have any value.
     #[serde(default)]
     pub options: Allowed,
     /// SHA-256 of its programs (`bin/`), by name; in the manifest they are among all files.
@@ -71,7 +72,7 @@ pub struct BundleFacts {
     pub site: Vec<SiteBundle>,
 }
 
-/// A bundle among those of a site.
+/// A bundle of a site.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SiteBundle {
     /// Its version.
@@ -105,7 +106,7 @@ impl BundleFacts {
     }
 
     /// Reads the facts from the content of the manifest of a bundle in the directory `path`. The
-    /// digest of its text is left empty: only further hosts that serve the bundle request the
+    /// digest of its text is left empty: only additional hosts that serve the bundle request the
     /// manifest, and the master compiles for those from the text.
     ///
     /// # Errors

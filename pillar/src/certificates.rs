@@ -9,12 +9,11 @@ use crate::field_schemas;
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct Certificates {
-    /// The way in which a certificate is renewed whose end is near. A highstate renews it in any
-    /// case.
+    /// The way in which a certificate near its end is renewed. A highstate renews it in any case.
     pub renew: Renewal,
 }
 
-/// The way in which a certificate is renewed whose end is near.
+/// The way in which a certificate near its end is renewed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[schemars(schema_with = "field_schemas::renewal")]
@@ -22,6 +21,6 @@ pub enum Renewal {
     /// The master renews it in its last third.
     #[default]
     Automatic,
-    /// `ctl health` and `ctl status` say so, and an operator renews it.
+    /// `ctl health` and `ctl status` report it, and an operator renews it.
     Report,
 }

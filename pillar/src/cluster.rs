@@ -23,7 +23,7 @@ use crate::role::Role;
 use crate::standbys::Standbys;
 use crate::trust::Trust;
 
-/// The declaration of a cluster. Every field that is left out has a default that fits most sites.
+/// The declaration of a cluster. Every omitted field has a default that fits most sites.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Cluster {
@@ -80,7 +80,7 @@ pub struct Cluster {
     /// The site registry: a registry for the site's own images, which clients can push to.
     #[serde(default)]
     pub site_registry: SiteRegistry,
-    /// Backups of the whole cluster: etcd, the master's store, the CAs, and what is declared.
+    /// Backups of the whole cluster: etcd, the master's store, the CAs, and the declaration.
     #[serde(default)]
     pub backup: Backup,
     /// The certificates that Halite makes on the hosts: each is valid for a year.
@@ -135,8 +135,8 @@ pub struct Metadata {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Networks {
-    /// Networks in which hosts reach the API, etcd and the master. A host's address is looked for
-    /// in this order.
+    /// Networks in which hosts reach the API, etcd and the master. A host's address is chosen in
+    /// this order.
     pub control_plane: HostNetworks,
     /// Networks of the traffic between pods of different hosts, and of NodePorts. Default: those of
     /// the control plane.
@@ -157,7 +157,7 @@ pub(crate) fn default_pods() -> Ipv4Net {
     Ipv4Net::new_assert(Ipv4Addr::new(10, 233, 0, 0), 16)
 }
 
-/// 10.96.0.0/12, as kubeadm has it.
+/// 10.96.0.0/12, kubeadm's default.
 pub(crate) fn default_services() -> Ipv4Net {
     Ipv4Net::new_assert(Ipv4Addr::new(10, 96, 0, 0), 12)
 }
@@ -185,7 +185,7 @@ pub struct HostNetworks {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct Component {
-    /// Flags added to, or replacing, those of the static pod, without dashes.
+    /// Flags that are added to the static pod's or replace them, without dashes.
     #[schemars(schema_with = "field_schemas::flags")]
     pub extra_args: BTreeMap<String, String>,
 }
@@ -248,11 +248,11 @@ pub struct Containerd {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct Master {
-    /// The hosts with a copy of everything that the master has, which can take its place: `auto` for
-    /// two control planes, or the names of at most two.
+    /// The hosts with a full copy of the master's data, which can take its place: `auto` for two
+    /// control planes, or the names of at most two.
     #[schemars(schema_with = "field_schemas::standbys")]
     pub standbys: Standbys,
-    /// The finished jobs and orchestrations that its store keeps.
+    /// The finished jobs and orchestrations that the master's store keeps.
     pub jobs: KeptJobs,
 }
 
@@ -315,17 +315,17 @@ pub struct Addons {
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct Host {
     /// Kernel parameters by dotted name, in addition to Halite's own. `null`: Halite does not set
-    /// this one of its own.
+    /// its own value.
     #[schemars(schema_with = "field_schemas::sysctls")]
     pub sysctls: BTreeMap<String, Option<String>>,
-    /// Kernel modules that Halite loads, now and at boot. `[]` where the kernel has them built in.
+    /// Kernel modules that Halite loads, now and at boot. `[]` if the kernel has them built in.
     #[schemars(schema_with = "field_schemas::modules")]
     pub kernel_modules: Vec<String>,
     /// Turns swap off, now and at boot.
     pub manage_swap: bool,
     /// Installs firewalld and sets the rules of the host's roles.
     pub manage_firewall: bool,
-    /// Installs chrony, which keeps the clock by `time.servers`.
+    /// Installs chrony, which sets the clock from `time.servers`.
     pub manage_time: bool,
     /// Additional packages of the bundle that every host gets.
     #[schemars(schema_with = "field_schemas::packages")]
@@ -434,11 +434,11 @@ pub struct ResolvedCluster {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "field_schemas::optional_bundle_version")]
     pub bundle: Option<BundleVersion>,
-    /// The node that has the master, once that is not the first host any more.
+    /// The node that has the master, once it is no longer the first host.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "field_schemas::optional_subdomain")]
     pub master: Option<String>,
-    /// The placement of etcd with which the cluster was made, where it is not `stacked`.
+    /// The placement of etcd with which the cluster was made, if it is not `stacked`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "field_schemas::optional_etcd_placement")]
     pub etcd: Option<Placement>,
@@ -460,7 +460,7 @@ impl Cluster {
         format!("registry.{}.internal", self.metadata.name)
     }
 
-    /// The Kubernetes version in effect: the recorded one, else the declared one.
+    /// The Kubernetes version in effect: the recorded one, or else the declared one.
     #[must_use]
     pub fn kubernetes_version(&self) -> &str {
         self.resolved
@@ -468,7 +468,7 @@ impl Cluster {
             .map_or(&self.kubernetes.version, |resolved| &resolved.kubernetes)
     }
 
-    /// The external etcd of the cluster; `None` where its members are the cluster's own.
+    /// The external etcd of the cluster; `None` if its members are the cluster's own.
     #[must_use]
     pub fn external_etcd(&self) -> Option<&ExternalEtcd> {
         let is_external = self.etcd.placement == Placement::External;

@@ -9,12 +9,12 @@ use crate::field_schemas;
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct ControlPlane {
-    /// The time in which a control plane that is no worker, and whose document has no `taints`, has
-    /// kubeadm's taint `node-role.kubernetes.io/control-plane:NoSchedule`.
+    /// The time in which a control plane without the role `worker`, and without `taints` in its
+    /// document, has kubeadm's taint `node-role.kubernetes.io/control-plane:NoSchedule`.
     pub taint: PlaneTaint,
 }
 
-/// The time in which a control plane that is no worker has kubeadm's taint.
+/// The time in which a control plane without the role `worker` has kubeadm's taint.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[schemars(schema_with = "field_schemas::plane_taint")]

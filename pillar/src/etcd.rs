@@ -18,15 +18,15 @@ pub const CLIENT_KEY: &str = "etcd.external.key";
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct Etcd {
-    /// The hosts of its members: the control planes (`stacked`), those with the role `etcd`, which
-    /// need no control plane (`dedicated`), or none of this cluster (`external`). A cluster that has
-    /// been made keeps an external one, or its own members.
+    /// The hosts of its members: the control planes (`stacked`), the hosts with the role `etcd`,
+    /// which need no control plane (`dedicated`), or none of this cluster (`external`). A cluster
+    /// cannot change between an external etcd and its own members once it has been made.
     pub placement: Placement,
-    /// How a member runs: as a pod of the kubelet, or as a unit of systemd.
+    /// The way in which a member runs: as a pod of the kubelet, or as a systemd unit.
     pub mode: Mode,
     /// The etcd of `placement: external`.
     pub external: Option<ExternalEtcd>,
-    /// Flags added to, or replacing, those of a member, without dashes.
+    /// Flags that are added to a member's or replace them, without dashes.
     #[schemars(schema_with = "field_schemas::flags")]
     pub extra_args: BTreeMap<String, String>,
     /// The defragmentation of the members' databases, which the master does by itself.
@@ -38,7 +38,7 @@ pub struct Etcd {
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct Defrag {
     /// The time by the clock of the master's host: `Sun 03:30` each week, `03:30` each day, or
-    /// `never`. A time at which the master was off is made up for.
+    /// `never`. The master makes up for a time at which it was off.
     #[schemars(schema_with = "field_schemas::weekly")]
     pub at: String,
     /// The free part of a member's database above which it is defragmented, in percent.
@@ -79,12 +79,12 @@ pub enum Placement {
     Stacked,
     /// The hosts with the role `etcd`, with a control plane or without one.
     Dedicated,
-    /// Hosts that are not of this cluster.
+    /// Hosts outside this cluster.
     External,
 }
 
 impl Placement {
-    /// The placement of that name.
+    /// The placement with this name.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         let mut all = [Self::Stacked, Self::Dedicated, Self::External].into_iter();
@@ -114,14 +114,14 @@ pub enum Mode {
     HostService,
 }
 
-/// An etcd that is not this cluster's own.
+/// An etcd that does not belong to this cluster.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ExternalEtcd {
     /// The URLs of its members for clients: `https://10.0.0.21:2379`.
     #[schemars(schema_with = "field_schemas::etcd_endpoints")]
     pub endpoints: Vec<String>,
-    /// The certificate of the authority that signed those of its members (PEM).
+    /// The certificate of the authority that signed its members' certificates (PEM).
     #[schemars(with = "String")]
     pub ca: String,
     /// The name in `secrets` of the client's certificate and its private key, both PEM, one after
@@ -130,10 +130,10 @@ pub struct ExternalEtcd {
     pub client_secret: String,
 }
 
-/// The certificate of a client and its private key, both PEM. `Debug` does not write the key.
+/// A client's certificate and private key, both PEM. `Debug` does not print the key.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ClientIdentity {
-    /// The certificate, and those of intermediate authorities after it.
+    /// The certificate, followed by its intermediate authorities.
     pub certificate: String,
     /// The private key: a secret.
     pub key: String,
@@ -170,7 +170,7 @@ pub enum NoIdentity {
 /// Separates a client's certificate and its key.
 ///
 /// # Errors
-/// The text does not have exactly a certificate, or a chain of them, and one key.
+/// The text does not have exactly one certificate, or one chain, and one key.
 pub fn client_identity(text: &str) -> Result<ClientIdentity, NoIdentity> {
     let (mut certificate, mut keys) = (String::new(), Vec::new());
     for block in Pem::iter_from_buffer(text.as_bytes()) {

@@ -1,4 +1,4 @@
 //! The example document.
 
-/// A commented cluster document that is valid as it is.
+/// A commented cluster document that is valid without changes.
 pub const CLUSTER: &str = include_str!("example.yaml");

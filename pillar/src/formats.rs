@@ -17,7 +17,7 @@ pub(crate) use self::times::{NEVER, percent, weekly};
 /// A rule for texts.
 type Rule = fn(&str) -> Result<(), Misfit>;
 
-/// A misfit of `text` whose hint names another value if the rule accepts that one; otherwise the
+/// A misfit of `text` whose hint names another value if the rule accepts that value; otherwise the
 /// hint is `rule_in_words`. A refused suggestion would cost the operator a second round.
 fn suggesting(
     message: impl Into<String>,
@@ -25,7 +25,7 @@ fn suggesting(
     (rule, rule_in_words): (Rule, &str),
     value: String,
 ) -> Misfit {
-    // The rule itself suggests: with the same text it would not end.
+    // The rule itself suggests: with the same text this would not terminate.
     if value == text || rule(&value).is_err() {
         return Misfit::new(message, rule_in_words);
     }
@@ -54,7 +54,7 @@ impl Rules for Documents {
     }
 
     fn secret_paths(&self) -> &'static [&'static str] {
-        // A secret key where its public half belongs must not be repeated.
+        // A secret key in place of its public half must not be repeated.
         &["secrets.", "backup.recipients"]
     }
 }
@@ -103,11 +103,11 @@ pub fn check(format: &str, text: &str) -> Result<(), Misfit> {
             text,
             "a name for certificates",
             "_-",
-            "it becomes a file's: letters, digits, `-` and `_`",
+            "it becomes a file name: letters, digits, `-` and `_`",
         ),
         "etcd-id" => check_words(
             text,
-            "an id of etcd",
+            "an etcd id",
             "",
             "it is hexadecimal, as etcd prints it",
         ),
@@ -218,7 +218,7 @@ fn check_bundle_version(text: &str) -> Result<(), Misfit> {
         return Ok(());
     }
     Err(Misfit::new(
-        "can be no bundle's version on a site",
+        "cannot be the version of a bundle on a site",
         "write the version of one of the site's bundles: the name of its directory in /var/lib/halite/bundles",
     ))
 }
@@ -346,7 +346,7 @@ fn check_words(text: &str, what: &str, also: &str, hint: &str) -> Result<(), Mis
     }
 }
 
-/// A path for units of systemd and command lines, which need no quotes for it.
+/// A path that units of systemd and command lines can contain without quotes.
 fn check_path(text: &str) -> Result<(), Misfit> {
     let fits = |c: char| c.is_ascii_alphanumeric() || "/._-".contains(c);
     let below = text
@@ -372,7 +372,7 @@ fn host_of(text: &str) -> Option<&str> {
     number.then_some(host)
 }
 
-/// The host of an image's name, as containerd looks for its directory.
+/// The host of an image's name, in the form in which containerd looks for its directory.
 fn check_registry(text: &str) -> Result<(), Misfit> {
     const EXAMPLE: &str = "for example docker.io or registry.corp:5000, as in the names of images";
     if text == "_default" {
@@ -444,8 +444,8 @@ fn check_recipient(text: &str) -> Result<(), Misfit> {
     match text.parse::<AgeRecipient>() {
         Ok(_) => Ok(()),
         Err(_) => Err(Misfit::new(
-            "is no recipient of age",
-            "the public key that `age-keygen` prints: `age1` and 58 characters; no secret key, and no key of SSH",
+            "is not an age recipient",
+            "the public key that `age-keygen` prints: `age1` and 58 characters; not a secret key, and not an SSH key",
         )),
     }
 }

@@ -22,13 +22,13 @@ pub struct HostFacts {
 /// One route of a host.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Route {
-    /// The network that it leads to.
+    /// The destination network.
     pub destination: Ipv4Net,
     /// The interface that it uses.
     pub interface: String,
 }
 
-/// Interfaces that the cluster itself creates. On a second run their routes rightly lead into the
+/// Interfaces that the cluster itself creates. On a second run their routes correctly lead into the
 /// pod network.
 const OWN_INTERFACES: [&str; 5] = ["cni0", "flannel.1", "kube-ipvs0", "nodelocaldns", "lo"];
 

@@ -1,10 +1,10 @@
 //! The operator's declaration: document types, schema, validation, and the view of one minion.
 //!
 //! A declaration passes through three modules. [`load`] reads the texts of `cluster.yaml` and
-//! `nodes/*.yaml` and reports every problem of every file at once, with its place. [`resolve`]
-//! chooses what the documents leave open (addresses, versions) and records it in the operator's
-//! text. [`view`] makes the data that the templates of one minion may use, with references in place
-//! of the secrets that this minion may have.
+//! `nodes/*.yaml` and reports every problem of every file at once, with its position. [`resolve`]
+//! chooses the values that the documents leave open (addresses, versions) and records them in the
+//! operator's text. [`view`] makes the data that the templates of one minion may use, with
+//! references in place of the secrets that this minion may have.
 
 pub mod api_server;
 pub mod backup;

@@ -27,7 +27,7 @@ pub struct Text {
 }
 
 impl std::fmt::Debug for Text {
-    // The text may hold secrets.
+    // The text may contain secrets.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_tuple("Text").field(&self.file).finish()
     }
@@ -89,8 +89,8 @@ impl Texts {
     }
 }
 
-/// Reads and validates the documents. `context` has further facts; checks that need a missing fact
-/// are skipped.
+/// Reads and validates the documents. `context` has additional facts; checks that need a missing
+/// fact are skipped.
 ///
 /// # Errors
 /// All problems of all files, sorted by place.
@@ -125,8 +125,8 @@ pub fn load(texts: &Texts, context: &Context<'_>) -> Result<Declaration, Vec<Pro
     Err(problems)
 }
 
-/// The name of a node. A document without a usable one gets another for the validation, which then
-/// finds its further problems; the declaration is refused.
+/// The name of a node. A document without a valid name gets another for the validation, which then
+/// finds its other problems; the declaration is refused.
 fn key(number: usize, node: &Node) -> NodeName {
     let name = node.metadata.name.parse();
     name.unwrap_or_else(|_| NodeName::unnamed(number))
@@ -162,7 +162,7 @@ fn document<T: DeserializeOwned>(
     }
 }
 
-/// Reports references to secrets: the master would fill them in like those that Halite makes.
+/// Reports references to secrets: the master would replace them like its own references.
 fn placeholders(value: &Value, source: &Source, path: &str, problems: &mut Vec<Problem>) {
     match value {
         Value::String(text) if reference::mentions(text) => problems.push(

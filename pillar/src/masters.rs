@@ -7,21 +7,22 @@ use crate::node::Node;
 use crate::role::Role;
 use crate::standbys::{Auto, Standbys};
 
-/// The most standbys: each change waits for them.
+/// The maximum number of standbys: each change waits for them.
 pub const MOST: usize = 2;
 
-/// The file in the master's directory by which an operator says that there is no other master: it acts
-/// without standbys and most minions until a standby follows. A promotion and a restore write it.
+/// The file in the master's directory by which an operator confirms that there is no other master:
+/// the master then acts without standbys and most minions until a standby follows. A promotion and
+/// a restore write it.
 pub const ACTS_ALONE: &str = "acts-alone";
 
 /// The file in the master's directory that makes a host a standby: the addresses of the masters,
 /// `HOST:PORT`, one on a line. The state tree writes it, and a promotion removes it.
 pub const STANDBY_OF: &str = "standby-of";
 
-/// The file beside that with the same addresses, which a promotion has left.
+/// The file next to it with the same addresses, which a promotion leaves.
 pub const WAS_STANDBY_OF: &str = "was-standby-of";
 
-/// What a host is to the master.
+/// The part of a host in the master's redundancy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Part {
     /// It has the master.
@@ -31,7 +32,7 @@ pub enum Part {
 }
 
 impl Declaration {
-    /// The node that has the master: the recorded one, else the first host.
+    /// The node that has the master: the recorded one, or else the first host.
     #[must_use]
     pub fn master_node(&self) -> Option<&Document<Node>> {
         let resolved = self.cluster.resolved.as_ref();
@@ -41,9 +42,9 @@ impl Declaration {
             .or_else(|| self.bootstrap_node())
     }
 
-    /// The standbys, by name. A host without an address yet is none. Of the control planes, those that
-    /// serve come before those that are only declared: a host that never joins takes no place from
-    /// one that could have it.
+    /// The standbys, by name. A host without an address does not count yet. Among the control
+    /// planes, the serving ones come before the ones that are only declared: a host that never
+    /// joins takes no place from one that could have it.
     #[must_use]
     pub fn standbys(&self) -> Vec<&Document<Node>> {
         let master = self.master_node().map(|node| node.metadata.name.as_str());
@@ -64,7 +65,7 @@ impl Declaration {
         chosen
     }
 
-    /// The part that a host has; none for most.
+    /// The part of a host; `None` for most.
     #[must_use]
     pub fn part(&self, name: &str) -> Option<Part> {
         let is = |node: &Document<Node>| node.metadata.name == name;
@@ -76,7 +77,7 @@ impl Declaration {
     }
 
     /// The hosts that make backups of the cluster: the master's, and its standbys if more than one
-    /// host must have some.
+    /// host must hold a backup.
     #[must_use]
     pub fn backup_hosts(&self) -> Vec<&Document<Node>> {
         let standbys = match self.cluster.backup.copies {

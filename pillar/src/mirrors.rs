@@ -19,7 +19,7 @@ pub struct ForeignRegistry {
     pub ca: Option<String>,
 }
 
-/// The URL of a registry, by its name in images. Only Docker's has another host.
+/// The URL of a registry, by its name in images. Only Docker's registry has another host name.
 fn itself(host: &str) -> String {
     format!(
         "https://{}",
@@ -31,7 +31,7 @@ fn itself(host: &str) -> String {
     )
 }
 
-/// What the view has of another registry.
+/// The part of the view about one registry.
 #[derive(Debug, Serialize)]
 pub(crate) struct Mirrors {
     mirrors: Vec<String>,

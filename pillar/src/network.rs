@@ -18,14 +18,14 @@ pub fn overlap(a: Ipv4Net, b: Ipv4Net) -> bool {
     a.contains(&b.network()) || b.contains(&a.network())
 }
 
-/// The service address of the Kubernetes API: the first of the network, as the API server itself
-/// takes it.
+/// The service address of the Kubernetes API: the first of the network, which the API server itself
+/// takes.
 #[must_use]
 pub fn api_service(services: Ipv4Net) -> Option<Ipv4Addr> {
     nth(services, 1)
 }
 
-/// The service address of DNS: the tenth, as kubeadm's `GetDNSIP` takes it.
+/// The service address of DNS: the tenth, as in kubeadm's `GetDNSIP`.
 #[must_use]
 pub fn dns_service(services: Ipv4Net) -> Option<Ipv4Addr> {
     nth(services, 10)

@@ -34,22 +34,22 @@ pub struct Node {
     #[serde(default)]
     #[schemars(schema_with = "field_schemas::optional_address")]
     pub address: Option<Ipv4Addr>,
-    /// Labels of the Kubernetes node, in addition to those of its roles.
+    /// Labels of the Kubernetes node, in addition to the labels of its roles.
     #[serde(default)]
     #[schemars(schema_with = "field_schemas::labels")]
     pub labels: BTreeMap<String, String>,
-    /// Taints of the Kubernetes node, instead of those of its roles.
+    /// Taints of the Kubernetes node, instead of the taints of its roles.
     #[serde(default)]
     pub taints: Option<Vec<Taint>>,
     /// Free data for the operator's own states, as `pillar.custom`; merged over the cluster's.
     #[serde(default)]
     pub custom: Map<String, Value>,
-    /// Written by Halite: the addresses that it chose, and what the host has been given for good.
+    /// Written by Halite: the addresses that it chose, and the host's permanent values.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resolved: Option<ResolvedNode>,
 }
 
-/// What Halite records of a host: its addresses and the start of its etcd member, which never
+/// Halite's records about a host: its addresses and the start of its etcd member, which never
 /// change, and its bundle in the middle of an upgrade.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -60,20 +60,21 @@ pub struct ResolvedNode {
     /// In a workload-plane network.
     #[schemars(schema_with = "field_schemas::address")]
     pub workload_plane: Ipv4Addr,
-    /// The host's etcd member, once it has joined those of other hosts. The first member has none.
+    /// The host's etcd member, once it has joined the members of other hosts. The first member has
+    /// no record.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub etcd: Option<ResolvedMember>,
-    /// The host's control plane runs, or without one its member of etcd has its vote. It is recorded
-    /// where no record of a member beside the control plane says so.
+    /// `true` if the host's control plane runs, or, without a control plane, if its etcd member has
+    /// its vote. It is recorded if no record of a member beside the control plane implies it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub joined: bool,
-    /// The priority of a control-plane host in the choice of the one that holds the virtual
-    /// address. It does not change when another host comes or goes.
+    /// The priority of a control-plane host in the election of the holder of the virtual address.
+    /// It does not change when another host joins or leaves.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 254))]
     pub vrrp_priority: Option<u8>,
-    /// The version of the bundle that the host has, while it is not the cluster's. It is recorded
-    /// when the host has it, and never before.
+    /// The version of the host's bundle, while it is not the cluster's. It is recorded once the
+    /// host has it, and never before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "field_schemas::optional_bundle_version")]
     pub bundle: Option<BundleVersion>,
@@ -91,15 +92,15 @@ pub struct ResolvedMember {
     /// The member's name.
     #[schemars(schema_with = "field_schemas::subdomain")]
     pub member: String,
-    /// The members when it joined, itself included, as in `--initial-cluster`.
+    /// The members when it joined, itself included, in the format of `--initial-cluster`.
     #[schemars(length(min = 1))]
     pub initial_cluster: String,
     /// The id of the cluster that it joined, in hexadecimal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "field_schemas::optional_etcd_id")]
     pub cluster_id: Option<String>,
-    /// The id that the cluster gave it, in hexadecimal. A member that is removed and added again has
-    /// another one.
+    /// The id that the cluster gave it, in hexadecimal. A member that is removed and added again
+    /// gets another one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "field_schemas::optional_etcd_id")]
     pub member_id: Option<String>,
@@ -146,8 +147,8 @@ impl Node {
         self.roles.contains(&role)
     }
 
-    /// Returns whether the host runs containers, that is, whether it is a node of Kubernetes. A host
-    /// with a member of etcd alone is none: the member is a unit of systemd.
+    /// Returns whether the host runs containers, that is, whether it is a Kubernetes node. A host
+    /// with only an etcd member is not: the member is a systemd unit.
     #[must_use]
     pub fn runs_containers(&self) -> bool {
         [Role::ControlPlane, Role::Worker, Role::Infra]
@@ -155,15 +156,15 @@ impl Node {
             .any(|role| self.has(role))
     }
 
-    /// Returns whether the host founds etcd, or has founded it: the first host, unless it has given its
-    /// member away since. Then it joins as any other.
+    /// Returns whether the host founds etcd, or has founded it: the first host, unless it has given
+    /// up its member since. Then it joins like any other.
     #[must_use]
     pub fn founds_etcd(&self) -> bool {
         let recorded = self.resolved.as_ref().is_some_and(|own| own.joined);
         self.has(Role::Bootstrap) && self.has(Role::Etcd) && !recorded
     }
 
-    /// Returns whether the host is a member of etcd already: the one that founds it, or one whose
+    /// Returns whether the host is a member of etcd already: the founding host, or a host whose
     /// member is recorded.
     #[must_use]
     pub fn is_member(&self) -> bool {
@@ -171,17 +172,17 @@ impl Node {
         self.founds_etcd() || self.has(Role::Etcd) && recorded
     }
 
-    /// Returns whether the host's member of etcd has its vote, so that API servers use it. Beside a
-    /// control plane the record of the member says so, elsewhere a record of its own.
+    /// Returns whether the host's etcd member has its vote, so that API servers use it. Beside a
+    /// control plane the record of the member implies it; elsewhere it has its own record.
     #[must_use]
     pub fn has_vote(&self) -> bool {
         let recorded = self.resolved.as_ref().is_some_and(|own| own.joined);
         self.is_member() && (self.has(Role::ControlPlane) || recorded)
     }
 
-    /// Returns whether the host's control plane has joined the cluster: that of the first host, one
-    /// beside a member of etcd, or one of which it is recorded. A host that is only declared, or has
-    /// only its addresses, may still be bare.
+    /// Returns whether the host's control plane has joined the cluster: the first host's, one
+    /// beside an etcd member, or one with a record. A host that is only declared, or has only its
+    /// addresses, may still be bare.
     #[must_use]
     pub fn serves_api(&self) -> bool {
         let recorded = self.resolved.as_ref().is_some_and(|own| own.joined);
@@ -196,7 +197,7 @@ impl Node {
         Some((resolved.bundle.as_ref()?, resolved.kubernetes.as_deref()?))
     }
 
-    /// The control-plane address: the recorded one, else the declared one.
+    /// The control-plane address: the recorded one, or else the declared one.
     #[must_use]
     pub fn control_plane(&self) -> Option<Ipv4Addr> {
         self.resolved
@@ -211,8 +212,8 @@ impl Node {
         self.taints.is_none() && self.has(Role::ControlPlane) && !self.has(Role::Worker)
     }
 
-    /// The taints with which the node registers: as declared, else those that kubeadm sets on a
-    /// control-plane node (none on workers). `controlPlane.taint` may take them off afterwards.
+    /// The taints with which the node registers: the declared ones, or else kubeadm's for a
+    /// control-plane node (none on workers). `controlPlane.taint` may remove them afterwards.
     #[must_use]
     pub fn effective_taints(&self) -> Vec<Taint> {
         match &self.taints {
@@ -226,7 +227,7 @@ impl Node {
         }
     }
 
-    /// The document as the text of its file, short form.
+    /// The document as the text of its file, in short form.
     #[must_use]
     pub fn to_text(&self) -> String {
         let roles: Vec<&str> = self.roles.iter().map(|role| role.as_str()).collect();
@@ -259,7 +260,7 @@ impl Node {
     }
 }
 
-/// The block that records what was chosen for a node.
+/// The block that records a node's chosen values.
 #[must_use]
 pub fn node_block(resolved: &ResolvedNode) -> String {
     let mut block = String::from(

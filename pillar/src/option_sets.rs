@@ -46,13 +46,13 @@ pub struct Target {
     pub what: String,
 }
 
-/// Clusters with the allowed values, in which every pair of values of two options occurs. Each has a
-/// host for every valid combination of roles of a further host; the roles of the first host are an
-/// option too.
+/// Clusters with the allowed values, in which every pair of values of two options occurs. Each has
+/// a host for every valid combination of roles of an additional host; the roles of the first host
+/// are an option too.
 ///
 /// # Errors
 /// `allowed` names an unknown option or value, or leaves an option without a value; or validation
-/// refuses a set because two options exclude each other, which this module would have to take into
+/// refuses a set because two options exclude each other, which this module does not take into
 /// account.
 pub fn sets(
     kubernetes: &str,
@@ -75,8 +75,8 @@ pub fn sets(
             coverage.with_every_value(choices)
         };
         for picked in combinations {
-            // The other options have their first value, which has to be written if the default is
-            // not allowed.
+            // The other options have their first value, which must be written if the default is not
+            // allowed.
             let rest = choices
                 .iter()
                 .enumerate()
@@ -84,7 +84,7 @@ pub fn sets(
             let rest = rest.filter_map(|(_, choice)| choice.ways.first());
             let ways: Vec<&Way> = rest.chain(picked.iter().map(|(_, way)| *way)).collect();
             let placement = ways.iter().find_map(|way| way.etcd_placement());
-            // Of an external etcd no host is a member.
+            // No host is a member of an external etcd.
             let without_members = placement == Some(Placement::External);
             let own = |roles: &[Role]| -> Vec<Role> {
                 let kept = |role: &Role| *role != Role::Etcd || !without_members;
@@ -136,8 +136,8 @@ fn restricted(choices: &[Choice], allowed: &Allowed) -> Result<Vec<Choice>, Vec<
         let Some(choice) = choices.iter_mut().find(|choice| choice.path == *path) else {
             wrong(
                 path,
-                format!("`{path}` is no choice"),
-                format!("there are {}", known.join(", ")),
+                format!("`{path}` is not an option"),
+                format!("the options are {}", known.join(", ")),
             );
             continue;
         };
@@ -199,7 +199,7 @@ fn subsets() -> impl Iterator<Item = Vec<Role>> {
     })
 }
 
-/// The roles that the first host can have; first those that `ctl bootstrap` gives it.
+/// The roles that the first host can have, the ones from `ctl bootstrap` first.
 fn first_roles(version: &str) -> Vec<Vec<Role>> {
     let mut found = vec![BOOTSTRAP_ROLES.to_vec()];
     let same = |roles: &Vec<Role>| {
@@ -211,7 +211,7 @@ fn first_roles(version: &str) -> Vec<Vec<Role>> {
     found
 }
 
-/// The roles that a further host can have.
+/// The roles that an additional host can have.
 fn other_roles(version: &str, ways: &[&Way]) -> Vec<Vec<Role>> {
     let valid = |roles: &Vec<Role>| {
         declare(version, ways, &BOOTSTRAP_ROLES, std::slice::from_ref(roles)).is_ok()

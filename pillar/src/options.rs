@@ -51,14 +51,14 @@ const VIP_PATH: &str = "apiServer.vip";
 const KEEPALIVED_PATH: &str = "apiServer.keepalived";
 const LOCAL_PROXY_PATH: &str = "apiServer.localProxy";
 
-/// Options on which no image and no package of a bundle depends.
+/// Options that affect no image and no package of a bundle.
 const WITHOUT_ARTIFACTS: [&str; 2] = ["certificates.renew", "controlPlane.taint"];
 
 /// The fields of etcd that are one option: an external etcd has no mode.
 const ETCD_PATH: &str = "etcd";
 const PLACEMENT_PATH: &str = "etcd.placement";
 const MODE_PATH: &str = "etcd.mode";
-/// A placement that is recorded follows from the declared one.
+/// A recorded placement follows from the declared one.
 const RECORDED_PLACEMENT_PATH: &str = "resolved.etcd";
 
 const DEDICATED_ETCD: &str = "dedicated";
@@ -67,12 +67,12 @@ const EXTERNAL_ETCD: &str = "external";
 const EXAMPLE_CERTIFICATE: &str = include_str!("example-ca.pem");
 const EXAMPLE_KEY: &str = "-----BEGIN PRIVATE KEY-----\nbm9uZQ==\n-----END PRIVATE KEY-----\n";
 
-/// Options that are valid only with further fields: a registry needs a user, a managed clock needs
-/// a server.
+/// Options that are valid only together with other fields: a registry needs a user, a managed clock
+/// needs a server.
 const REGISTRY_PATH: &str = "siteRegistry.enabled";
 const TIME_PATH: &str = "host.manageTime";
 
-/// The options, and the paths of all fields that are none.
+/// The options, and the paths of all other fields.
 pub(crate) static CHOICES: LazyLock<(Vec<Choice>, Vec<String>)> = LazyLock::new(|| {
     let (mut choices, mut free) = (Vec::new(), Vec::new());
     find(schema::cluster(), "", &mut choices, &mut free);
@@ -231,7 +231,7 @@ pub fn others() -> impl Iterator<Item = &'static str> {
 }
 
 /// The value that a cluster document has for an option, as in [`choices()`]; `null` for a path that
-/// is no option.
+/// is not an option.
 #[must_use]
 pub fn chosen(cluster: &Cluster, path: &str) -> String {
     match (path, cluster.api_server.vip) {
@@ -254,8 +254,8 @@ pub fn chosen(cluster: &Cluster, path: &str) -> String {
     }
 }
 
-/// The options of a cluster document that have a value which is not allowed: field, value, and the
-/// allowed values.
+/// The options of a cluster document whose value is not allowed: field, value, and the allowed
+/// values.
 #[must_use]
 pub fn refused<'a>(
     cluster: &Cluster,

@@ -1,4 +1,4 @@
-//! The site registry, which clients can push images to. Bundles are served by other servers, which
+//! The site registry, to which clients can push images. Bundles are served by other servers, which
 //! never write to them.
 
 use std::collections::BTreeMap;
@@ -24,11 +24,11 @@ pub const PULL: &str = "siteRegistry.pull";
 pub const SHORTEST_PASSWORD: usize = 8;
 /// Bytes of a password that bcrypt uses.
 pub const LONGEST_PASSWORD: usize = 72;
-/// The site registry: a registry for the site's own images, which clients can push to.
+/// The site registry: a registry for the site's own images, to which clients can push.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct SiteRegistry {
-    /// `true`: the site has one. Switched off, its images are kept.
+    /// `true`: the site has one. When it is switched off, its images are kept.
     pub enabled: bool,
     /// The host that runs it and stores its images. Default: the first host.
     #[schemars(schema_with = "field_schemas::optional_subdomain")]
@@ -37,7 +37,7 @@ pub struct SiteRegistry {
     /// That secret needs no roles or nodes.
     #[schemars(schema_with = "field_schemas::users")]
     pub users: BTreeMap<String, String>,
-    /// The user with whose password every host pulls. Without one, pods need `imagePullSecrets`.
+    /// The user whose password every host uses to pull. Without one, pods need `imagePullSecrets`.
     #[schemars(schema_with = "field_schemas::optional_user")]
     pub pull_as: Option<String>,
     /// The backup of its images.

@@ -1,5 +1,5 @@
-//! The bundle and the Kubernetes version of each host. The cluster document records those of the
-//! cluster. A node document records its own only while they differ: in the middle of an upgrade.
+//! The bundle and the Kubernetes version of each host. The cluster document records the cluster's.
+//! A node document records its own only while they differ: in the middle of an upgrade.
 
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
@@ -44,8 +44,8 @@ fn key(kubernetes: &str) -> (Vec<u64>, bool, &str) {
 }
 
 impl Declaration {
-    /// The bundle that a minion is compiled from: the one that its document records, else the
-    /// cluster's. `None` in a cluster whose document records none.
+    /// The bundle that a minion is compiled from: the one that its document records, or else the
+    /// cluster's. `None` if the cluster document records none.
     #[must_use]
     pub fn bundle_for(&self, minion: &str) -> Option<&BundleVersion> {
         let own = self.nodes.get(minion).and_then(|node| node.own_release());
@@ -54,7 +54,8 @@ impl Declaration {
             .or_else(|| cluster?.bundle.as_ref())
     }
 
-    /// The Kubernetes version of a minion: the one that its document records, else the cluster's.
+    /// The Kubernetes version of a minion: the one that its document records, or else the
+    /// cluster's.
     #[must_use]
     pub fn kubernetes_for(&self, minion: &str) -> &str {
         let own = self.nodes.get(minion).and_then(|node| node.own_release());
@@ -74,9 +75,9 @@ impl Declaration {
             .collect()
     }
 
-    /// Gives a minion a release, and no other minion: a host, or with `master` the cluster and its
-    /// objects. A node document records it only where it is not the cluster's; the addresses of
-    /// the host must be recorded.
+    /// Gives a release to one minion only: a host, or with `master` the cluster and its objects. A
+    /// node document records it only if it is not the cluster's; the addresses of the host must be
+    /// recorded.
     pub fn set_release(&mut self, minion: &str, release: &Release) {
         if minion == MASTER {
             return self.set_cluster_release(release);
@@ -91,7 +92,7 @@ impl Declaration {
         }
     }
 
-    /// Gives the cluster a release; each host stays with the one that it has.
+    /// Gives the cluster a release; each host keeps its own.
     fn set_cluster_release(&mut self, release: &Release) {
         let before = self.cluster_release();
         let resolved = self.cluster.value.resolved.take();
@@ -213,7 +214,7 @@ mod tests {
         );
         assert_eq!(all.bundle_for(MASTER).unwrap().as_str(), "1.0");
         assert_eq!(all.bundles_in_use().len(), 2);
-        // The cluster moves on: a host without a record keeps what it has.
+        // The cluster changes its bundle: a host without a record keeps its own.
         all.set_release(MASTER, &newer);
         assert_eq!(
             recorded(&all),

@@ -1,5 +1,5 @@
-//! Chooses what the documents leave open, once, and records it, so that a later repair uses the
-//! same values.
+//! Chooses the values that the documents leave open, once, and records them, so that a later repair
+//! uses the same values.
 
 mod record;
 
@@ -19,7 +19,7 @@ use crate::roles::with_roles;
 
 pub use record::{cluster_block, record};
 
-/// The evidence that an address which a host reports is its own. A host may report the address of
+/// The evidence that an address reported by a host is its own. A host may report the address of
 /// another machine, which the other hosts would then trust.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Evidence {
@@ -29,17 +29,17 @@ pub enum Evidence {
     Connection(Option<Ipv4Addr>),
 }
 
-/// Interfaces that container engines and hypervisors make. Their addresses are the same on many
-/// hosts, and other hosts do not reach them. A bridge that an operator makes (`br0`) is not among
+/// Interfaces that container engines and hypervisors create. Their addresses are the same on many
+/// hosts, and other hosts do not reach them. A bridge that an operator creates (`br0`) is not among
 /// them.
 const MADE_BY_PROGRAMS: [&str; 12] = [
     "docker", "br-", "virbr", "lxcbr", "lxdbr", "podman", "cni-", "veth", "vnet", "cali", "tunl",
     "flannel",
 ];
 
-/// Chooses the addresses of a node from what its host reports: for each plane the first network of
-/// the list in which the host has an address. A recorded address is kept, and a declared `address`
-/// is the control plane's. An address that another node has is never chosen, and one for the
+/// Chooses the addresses of a node from its host's reported ones: for each plane the first network
+/// of the list in which the host has an address. A recorded address is kept, and a declared
+/// `address` is the control plane's. Another node's address is never chosen, and one for the
 /// control plane only with evidence.
 ///
 /// # Errors
@@ -72,7 +72,7 @@ fn addresses(
         }
     };
     let workload = networks.workload_cidrs();
-    // One address for both planes, where it fits.
+    // One address for both planes, if it fits.
     let workload_plane = if networks.workload_plane.is_none()
         || workload.iter().any(|c| c.contains(&control_plane))
     {
@@ -115,7 +115,7 @@ fn taken<'a>(declaration: &'a Declaration, name: &str) -> BTreeMap<Ipv4Addr, &'a
 }
 
 /// The addresses of the host in the networks, in the order of the networks. The VIP is never the
-/// host's own address, even on the host that has it now.
+/// host's own address, even on the host that holds it now.
 fn candidates(cluster: &Cluster, cidrs: &[Ipv4Net], host: &HostFacts) -> Vec<Ipv4Addr> {
     let own: Vec<Ipv4Addr> = host
         .usable()
@@ -149,7 +149,7 @@ fn free(
         Some((address, other)) if own.is_empty() => Err(Problem::in_file(
             &node.source.file,
             format!(
-                "the host `{}` reports the address {address}, which is that of the node `{other}`",
+                "the host `{}` reports the address {address}, which belongs to the node `{other}`",
                 host.name
             ),
         )
@@ -158,7 +158,7 @@ fn free(
     }
 }
 
-/// The one of the free addresses that is proven to be the host's.
+/// The free address that is proven to be the host's.
 fn proven(
     node: &Document<Node>,
     host: &HostFacts,
@@ -168,7 +168,7 @@ fn proven(
     let from = match evidence {
         Evidence::OnTheHost => return Ok(free[0]),
         Evidence::Connection(Some(peer)) if peer.is_loopback() || free.contains(&peer) => {
-            // The host of the master itself connects to its own address.
+            // The master's host itself connects to its own address.
             return Ok(if peer.is_loopback() { free[0] } else { peer });
         }
         Evidence::Connection(Some(peer)) => format!("comes from {peer}"),
@@ -207,17 +207,18 @@ fn nowhere(cluster: &Document<Cluster>, path: &str, what: &str, host: &HostFacts
 
 /// The outcome of resolving one node: its addresses, and the text to write back.
 pub struct Resolved {
-    /// The node document's text with its `resolved` block; `None` when nothing of it is new.
+    /// The node document's text with its `resolved` block; `None` if the text already has this
+    /// block.
     pub node_text: Option<String>,
     /// The chosen addresses.
     pub addresses: ResolvedNode,
 }
 
-/// Resolves one node of a declaration and records it there. A host that has its addresses and no
+/// Resolves one node of a declaration and records it there. A host that has its addresses but no
 /// priority for the virtual address yet gets the one that it has been using.
 ///
 /// # Errors
-/// There is no such node, its host has no suitable address, or the record cannot be written into
+/// The node does not exist, its host has no suitable address, or the record cannot be written into
 /// its text.
 pub fn node(
     declaration: &mut Declaration,
@@ -253,11 +254,11 @@ pub fn node(
     })
 }
 
-/// The text of a node document with the record of the etcd member that joins; `None` if it has
-/// that record. Another record is replaced: it is of a member that left before it ever started.
+/// The text of a node document with the record of the joining etcd member; `None` if it has that
+/// record. Another record is replaced: it belongs to a member that left before it ever started.
 ///
 /// # Errors
-/// There is no such node, its addresses are not chosen yet, or the record cannot be written into
+/// The node does not exist, its addresses are not chosen yet, or the record cannot be written into
 /// its text.
 pub fn member(
     declaration: &Declaration,
@@ -275,11 +276,11 @@ pub fn member(
     record(&node.source.file, node.source.text(), &block).map(Some)
 }
 
-/// The text of a node document with the record that its control plane runs, or that its member of
-/// etcd has its vote; `None` if it has that record.
+/// The text of a node document with the record that its control plane runs, or that its etcd member
+/// has its vote; `None` if it has that record.
 ///
 /// # Errors
-/// There is no such node, its addresses are not chosen yet, or the record cannot be written into
+/// The node does not exist, its addresses are not chosen yet, or the record cannot be written into
 /// its text.
 pub fn joined(declaration: &Declaration, name: &str) -> Result<Option<String>, Problem> {
     let (node, resolved) = resolved_node(declaration, name)?;
@@ -293,11 +294,11 @@ pub fn joined(declaration: &Declaration, name: &str) -> Result<Option<String>, P
     record(&node.source.file, node.source.text(), &block).map(Some)
 }
 
-/// The text of a node document with other roles, and without what Halite recorded of those that go:
-/// the member of etcd, the control plane and its priority for the virtual address.
+/// The text of a node document with other roles, and without Halite's records about the removed
+/// ones: the etcd member, the control plane and its priority for the virtual address.
 ///
 /// # Errors
-/// There is no such node, or its text is not a document in block style with roles.
+/// The node does not exist, or its text is not a document in block style with roles.
 pub fn with_other_roles(
     declaration: &Declaration,
     name: &str,
@@ -314,7 +315,7 @@ pub fn with_other_roles(
     let mut left = resolved.clone();
     left.etcd = left.etcd.filter(|_| roles.contains(&Role::Etcd));
     let serves = roles.contains(&Role::ControlPlane);
-    // About another part than before it says nothing.
+    // The record is about the previous part of the host, so it means nothing for the new one.
     left.joined &=
         node.has(Role::ControlPlane) == serves && (serves || roles.contains(&Role::Etcd));
     if !serves {
@@ -327,7 +328,7 @@ pub fn with_other_roles(
 }
 
 /// The text of a node document with its priority for the virtual address, if it competes for it and
-/// has its addresses; `None` if it has that record, or none.
+/// has its addresses; `None` otherwise, or if it has that record.
 ///
 /// # Errors
 /// The record cannot be written into its text.
@@ -364,18 +365,18 @@ fn resolved_node<'a>(
     Ok((node, resolved))
 }
 
-/// The text of a node document without what Halite recorded in it, and without the role of the host
-/// that founded the cluster: the host that gets this place joins. `None` if it has neither.
+/// The text of a node document without Halite's records, and without the role of the host that
+/// founded the cluster: the host that takes this place joins. `None` if it has neither.
 ///
 /// # Errors
-/// There is no such node, or its text is not a document in block style.
+/// The node does not exist, or its text is not a document in block style.
 pub fn without_record(declaration: &Declaration, name: &str) -> Result<Option<String>, Problem> {
     let Some(node) = declaration.nodes.get(name) else {
         return Err(Problem::in_file("", format!("there is no node `{name}`")));
     };
     let mut text = node.source.text().to_owned();
     if let Some(resolved) = &node.resolved {
-        // Written once more, the record has the text that is removed.
+        // Written once more, the record has exactly the text to remove.
         let block = node_block(resolved);
         text = record(&node.source.file, &text, &block)?.replacen(&block, "", 1);
     }
@@ -387,9 +388,9 @@ pub fn without_record(declaration: &Declaration, name: &str) -> Result<Option<St
     Ok((text != node.source.text()).then_some(text))
 }
 
-/// The text of a node document without the record of a member of etcd, for a cluster whose etcd begins
-/// again with the member of the first host, which gets the role if it has given its member away. `None`
-/// if there is nothing to change.
+/// The text of a node document without the record of an etcd member, for a cluster whose etcd
+/// restarts with the member of the first host, which gets the role if it has given up its member.
+/// `None` if there is nothing to change.
 ///
 /// # Errors
 /// The text is not a document in block style.
@@ -404,7 +405,7 @@ pub fn without_member(
     let founds = is_dedicated && node.has(Role::Bootstrap);
     let mut without = resolved.clone();
     without.etcd = None;
-    // Beside no control plane, or on the first host, it is about the member.
+    // Without a control plane, or on the first host, the record is about the member.
     without.joined &= !founds && node.has(Role::ControlPlane);
     let (file, mut text) = (&node.source.file, node.source.text().to_owned());
     if without != *resolved {

@@ -36,7 +36,7 @@ impl Role {
         Self::Registry,
     ];
 
-    /// The role of that name.
+    /// The role with this name.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|role| role.as_str() == name)

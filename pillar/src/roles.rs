@@ -6,8 +6,8 @@ use halite_secrets::yaml;
 
 use crate::role::Role;
 
-/// The text of a node document with other roles. Everything else stays as it is, but for comments
-/// on the lines of the roles.
+/// The text of a node document with other roles. Everything else stays unchanged, except for
+/// comments on the lines of the roles.
 ///
 /// # Errors
 /// The text is not a document in block style with roles.
@@ -25,10 +25,11 @@ pub fn with_roles(file: &str, text: &str, roles: &[Role]) -> Result<String, Prob
             &root.position,
             "the roles cannot be changed in this document",
         )
-        .hint("write one key per line, `roles` at the beginning of its own")
+        .hint("write one key per line, `roles` at the start of its own")
         .excerpt_from(text));
     };
-    // The items of a list may be as far left as its key, and so may the end of one in brackets.
+    // The items of a list may start in the column of its key, and so may the end of a list in
+    // brackets.
     let belongs = |line: &&str| line.is_empty() || line.starts_with([' ', '\t', '-', ']']);
     let mut end = at
         + 1

@@ -2,13 +2,13 @@
 
 use serde::{Deserialize, Serialize};
 
-/// The hosts that have a copy of everything that the master has.
+/// The hosts that have a full copy of the master's data.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Standbys {
     /// The choice of Halite.
     Chosen(Auto),
-    /// These nodes; the one that has the master counts as none.
+    /// These nodes; the one that has the master does not count.
     Named(Vec<String>),
 }
 

@@ -19,8 +19,8 @@ const LINE: usize = 64;
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct Trust {
-    /// Certificates of authorities (PEM, one or several together), by a name of your choice. All
-    /// programs that use the host's trust store accept them, including containerd.
+    /// Certificates of authorities (PEM, one or several together), each under a name of your
+    /// choice. All programs that use the host's trust store accept them, including containerd.
     #[schemars(schema_with = "field_schemas::certificates")]
     pub certificates: BTreeMap<String, String>,
 }
@@ -34,7 +34,7 @@ pub enum Unfit {
     /// A block is not a certificate.
     #[error("it contains a {0}, not only certificates")]
     Other(String),
-    /// A block begins as PEM, but is incomplete or not base64.
+    /// A block starts as PEM, but is incomplete or not base64.
     #[error("it is cut off, or not base64 between its lines")]
     Damaged,
     /// The certificate with this number, from 1, cannot be read.
@@ -45,7 +45,7 @@ pub enum Unfit {
 /// The certificates in a text, each as PEM with lines of 64 characters.
 ///
 /// # Errors
-/// A block is not a certificate, or there is none.
+/// A block is not a certificate, or the text contains none.
 pub fn certificates(text: &str) -> Result<Vec<String>, Unfit> {
     let mut found = Vec::new();
     for block in Pem::iter_from_buffer(text.as_bytes()) {
@@ -80,14 +80,14 @@ pub(crate) fn encode(label: &str, der: &[u8]) -> String {
     out
 }
 
-/// What the view has of trust.
+/// The part of the view about trust.
 #[derive(Debug, Serialize)]
 pub(crate) struct Trusted {
     certificates: Map<String, Value>,
 }
 
-/// The part of the view about trust: one certificate for each name, because OpenSSL's trust store
-/// reads only the first one of a file.
+/// Makes the part of the view about trust: one certificate for each name, because OpenSSL's trust
+/// store reads only the first one of a file.
 pub(crate) fn view(trust: &Trust) -> Trusted {
     let mut out = Map::new();
     for (name, text) in &trust.certificates {

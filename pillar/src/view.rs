@@ -53,7 +53,7 @@ pub enum ViewError {
     /// No document declares the node.
     #[error("there is no node {0:?}; `ctl node add` declares one")]
     NoSuchNode(String),
-    /// The host of the master is not declared, or its address is not known.
+    /// The master's host is not declared, or its address is not known.
     #[error(
         "no node with the role `bootstrap` and a known address is declared; run `ctl bootstrap` first"
     )]
@@ -63,8 +63,8 @@ pub enum ViewError {
     Services,
 }
 
-/// The secrets of the PKI: name, key in the view, and the roles of the hosts that need it. The key of
-/// etcd's CA is for kubeadm, which a host with a member alone does not have.
+/// The secrets of the PKI: name, key in the view, and the roles of the hosts that need it. The key
+/// of etcd's CA is for kubeadm, which a host with only a member does not have.
 const PKI_SECRETS: [(&str, &str, &[Role]); 4] = [
     ("kubernetes", "key", &[Role::ControlPlane]),
     ("etcd", "key", &[Role::ControlPlane, Role::Etcd]),
@@ -269,7 +269,7 @@ fn bundle_url(host: Ipv4Addr, version: &str) -> String {
     format!("https://{host}:{BUNDLE_PORT}/bundles/{version}")
 }
 
-/// The URLs of the bundle in use: that of the first host, then those of the hosts with the role
+/// The URLs of the bundle in use: the first host's, then those of the hosts with the role
 /// `registry`, sorted by name.
 fn servers(declaration: &Declaration, first: Ipv4Addr, version: &str) -> Vec<String> {
     let serving = declaration

@@ -8,15 +8,16 @@ use crate::declaration::{Declaration, Document};
 use crate::node::Node;
 use crate::role::Role;
 
-/// The priority of the first host. The others get the highest lower one that is free. It is the highest
-/// that VRRP has for a host that does not own the address: after the good-bye of another one a host waits
-/// for (256 - priority) / 256 of an advertisement (RFC 5798, `Skew_Time`), in which the address leads nowhere.
+/// The priority of the first host. The others get the highest lower one that is free. It is the
+/// highest that VRRP allows for a host that does not own the address: after another host resigns, a
+/// host waits for (256 - priority) / 256 of an advertisement (RFC 5798, `Skew_Time`), during which
+/// no host answers at the address.
 const FIRST: u8 = 254;
 
 impl Declaration {
-    /// The VRRP priority of a host, where this cluster's keepalived holds the virtual address; none
-    /// for a host without a control plane. A recorded one stays. The hosts without a record get
-    /// those that no record has, in the order of their addresses; one without address comes last.
+    /// The VRRP priority of a host if this cluster's keepalived holds the virtual address; `None`
+    /// for a host without a control plane. A recorded one stays. The hosts without a record get the
+    /// unrecorded ones, in the order of their addresses; a host without an address comes last.
     #[must_use]
     pub fn vrrp_priority(&self, name: &str) -> Option<u8> {
         if !self.cluster.api_server.keeps_vip() {
@@ -37,7 +38,7 @@ impl Declaration {
         let mut without: Vec<(&NodeName, &Document<Node>)> = planes()
             .filter(|(_, node)| recorded(node).is_none())
             .collect();
-        // As texts: the order of earlier versions, which recorded none.
+        // As texts: the order of earlier versions, which recorded no priority.
         without.sort_by_key(|(other, node)| {
             let address = node.control_plane();
             (
@@ -120,7 +121,7 @@ mod tests {
             all(&new),
             [("cp-1", Some(254)), ("cp-2", Some(253)), ("worker-1", None)]
         );
-        // A new one with the lowest address takes what is free, and changes no other.
+        // A new host with the lowest address takes a free priority, and changes no other.
         let three = declaration(
             VIP,
             &[
@@ -131,7 +132,7 @@ mod tests {
         );
         assert_eq!(three.vrrp_priority("cp-3"), Some(252));
         assert_eq!(three.vrrp_priority("cp-2"), Some(253));
-        // The place of one that has left is free again.
+        // The priority of a host that has left is free again.
         let replaced = declaration(
             VIP,
             &[

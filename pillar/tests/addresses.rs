@@ -1,4 +1,4 @@
-//! The choice of a node's addresses among those that its host reports.
+//! The choice of a node's addresses among the ones that its host reports.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
@@ -61,7 +61,7 @@ fn an_address_of_the_control_plane_needs_evidence_and_must_be_free() {
         (
             json!({"c": ["10.0.0.11"], "b": ["10.2.0.12"]}),
             peer("10.0.0.11"),
-            "is that of the node `bootstrap-1`",
+            "belongs to the node `bootstrap-1`",
         ),
         (
             both.clone(),
@@ -92,7 +92,7 @@ fn an_address_of_the_control_plane_needs_evidence_and_must_be_free() {
         assert!(refused.message.contains(wanted), "{wanted}: {refused}");
         assert_eq!(declaration.nodes["worker-1"].resolved, None);
     }
-    // The host of the master itself connects to its own address.
+    // The master's host itself connects to its own address.
     let resolved = resolve::node(
         &mut declaration(),
         "worker-1",

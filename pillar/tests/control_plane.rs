@@ -28,7 +28,7 @@ fn node(name: &str, roles: &[Role], untainted: bool) -> Text {
     }
 }
 
-/// The taint with which a node registers is always that of its roles; the state tree takes it off.
+/// The taint with which a node registers always follows its roles; the state tree removes it.
 #[test]
 fn the_taint_of_a_control_plane_follows_the_workers_where_that_is_declared_and_no_document_has_taints()
  {

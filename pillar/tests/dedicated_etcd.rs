@@ -1,4 +1,4 @@
-//! A cluster with members of etcd on hosts of their own: who has a vote, who gets which secret.
+//! A cluster with etcd members on hosts of their own: votes and secrets.
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
@@ -86,7 +86,7 @@ fn api_servers_use_the_members_that_have_a_vote() {
         servers(&declaration),
         json!(["https://10.0.0.11:2379", "https://10.0.0.21:2379"])
     );
-    // The first host has given its member away.
+    // The first host has given up its member.
     let first = declaration.nodes.get_mut("cp-1").unwrap();
     first.value.roles.retain(|role| *role != Role::Etcd);
     assert_eq!(servers(&declaration), json!(["https://10.0.0.21:2379"]));
@@ -105,7 +105,7 @@ fn a_host_of_etcd_alone_is_no_node_and_has_no_key_of_an_authority() {
     ] {
         assert_eq!(declaration.nodes[name].runs_containers(), is_node, "{name}");
         let secrets = allowed_secrets(&declaration, name);
-        // Only kubeadm has a use for it, and only where a member is beside it.
+        // Only kubeadm has a use for it, and only next to a member.
         let may = secrets.contains("pki.etcd.key");
         assert_eq!(may, name == "cp-1", "{name}");
         if name.starts_with("etcd") {
@@ -114,7 +114,7 @@ fn a_host_of_etcd_alone_is_no_node_and_has_no_key_of_an_authority() {
     }
 }
 
-/// After a restore the first host founds etcd again, and the others join it once more.
+/// After a restore the first host founds etcd again, and the others rejoin it.
 #[test]
 fn a_restored_cluster_begins_with_a_member_of_the_first_host() {
     let mut declaration = declaration(DEDICATED);
@@ -141,7 +141,8 @@ fn a_restored_cluster_begins_with_a_member_of_the_first_host() {
     assert!(!declaration.nodes["etcd-1"].is_member());
 }
 
-/// It says of a control plane that it runs, and of a member without one that it has its vote.
+/// For a control plane the record means that it runs, and for a member without one that it has its
+/// vote.
 #[test]
 fn a_host_that_has_joined_keeps_that_record_while_it_means_the_same() {
     use Role::{ControlPlane, Etcd, Worker};
@@ -165,7 +166,7 @@ fn a_host_that_has_joined_keeps_that_record_while_it_means_the_same() {
     }
 }
 
-/// Replaces a node by what another text declares.
+/// Replaces a node by the declaration in another text.
 fn reread(declaration: &mut Declaration, name: &str, text: &str) {
     let mut texts = Texts {
         cluster: Text {

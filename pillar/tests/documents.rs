@@ -1,4 +1,4 @@
-//! Bad documents with the problems that are reported, good ones with warnings, and good ones without
+//! Bad documents with their reported problems, good ones with warnings, and good ones without
 //! either.
 //!
 //! A folder holds `cluster.yaml`, `nodes/*.yaml`, `pillar.yaml` (the custom one), and `facts.json`
@@ -96,7 +96,7 @@ fn documents_with_warnings_are_good() {
     explained("warned", |dir| found(dir).expect("it is refused"));
 }
 
-/// Compares what is said of each folder of a kind with its golden.
+/// Compares the messages about each folder of a kind with its golden.
 fn explained(kind: &str, said: impl Fn(&Path) -> String) {
     let update = std::env::var_os("HALITE_UPDATE_GOLDENS").is_some();
     let folders = folders(kind);

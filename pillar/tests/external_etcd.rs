@@ -1,4 +1,5 @@
-//! A cluster whose etcd is external: who gets the key, and which control planes have joined.
+//! A cluster whose etcd is external: the hosts that get the key, and the control planes that have
+//! joined.
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
@@ -123,7 +124,7 @@ fn the_key_for_an_external_etcd_is_for_control_planes_only() {
         );
         assert!(!shown.to_string().contains("Y2FuYXJ5"), "{name}");
     }
-    // The operator's secret itself is for no host.
+    // No host gets the operator's secret itself.
     assert_eq!(
         own_secret(&declaration, "bootstrap-1", "secrets.etcd-client"),
         None

@@ -1,4 +1,4 @@
-//! The host of the master and its standbys: which they are, and what the hosts see of them.
+//! The master's host and its standbys: their choice, and the hosts' view of them.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use halite_pillar::bundle_facts::BundleFacts;
@@ -20,7 +20,7 @@ networks:
   controlPlane: {cidrs: [10.0.0.0/24]}
 kubernetes: {version: \"1.36\"}
 ";
-/// What `ctl bootstrap` records.
+/// The record that `ctl bootstrap` writes.
 const RESOLVED: &str = "resolved: {kubernetes: v1.36.3, bundle: '0.1.0'}\n";
 
 /// Four control planes and a worker.
@@ -28,7 +28,7 @@ fn declaration(further: &str) -> Declaration {
     with_members(further, &[])
 }
 
-/// As [`declaration`]; these further hosts have joined.
+/// Like [`declaration`], after these additional hosts have joined.
 fn with_members(further: &str, members: &[&str]) -> Declaration {
     let plane = [Role::ControlPlane, Role::Etcd];
     let hosts = [
@@ -98,7 +98,7 @@ fn control_planes_that_have_joined_are_standbys_before_those_that_are_only_decla
         let holders: Vec<&str> = holders.map(|node| node.metadata.name.as_str()).collect();
         assert_eq!(holders, [&["cp-1"][..], &wanted].concat(), "{members:?}");
     }
-    // What an operator has named holds.
+    // The hosts that an operator has named count.
     let named = with_members("master: {standbys: [cp-2, cp-3]}\n", &["cp-4"]);
     assert_eq!(standbys(&named), ["cp-2", "cp-3"]);
 }
@@ -158,14 +158,14 @@ fn each_host_sees_its_part_and_the_masters_address_first() {
             "jobs": {"keepDays": 30, "keepLast": 100},
         });
         assert_eq!(view["halite"]["master"], wanted, "{name}");
-        // The master's host serves the bundle that it reads, then those with the role.
+        // The master's host serves the bundle that it reads; the hosts with the role follow.
         let urls =
             ["10.0.0.13", "10.0.0.11"].map(|host| format!("https://{host}:4551/bundles/0.1.0"));
         assert_eq!(view["halite"]["bundle"]["servers"], json!(urls), "{name}");
     }
 }
 
-/// The document that stays for the host that replaces it must not let that one found a cluster.
+/// The document that stays for the replacement host must not let that host found a cluster.
 #[test]
 fn a_first_host_that_is_replaced_is_no_first_host_any_more() {
     let declaration = declaration("");

@@ -1,4 +1,4 @@
-//! The view of a minion: the contract with the state tree, and who sees which secret.
+//! The view of a minion: the contract with the state tree, and the visibility of each secret.
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
@@ -217,8 +217,8 @@ fn a_worker_sees_its_own_and_no_authority_keys() {
     );
 }
 
-/// The registry's users are for its own host, and the one as whom hosts pull for those that run
-/// containers; no host sees the passwords themselves.
+/// The registry's users are for its own host, and the pulling user for hosts that run containers;
+/// no host sees the passwords themselves.
 #[test]
 fn the_registrys_secrets_are_for_its_host_and_for_those_that_pull() {
     let mut declaration = declaration();
@@ -462,7 +462,7 @@ proptest! {
         }
     }
 
-    /// Recording never changes what else is written, and is read back.
+    /// Recording never changes other text, and can be read back.
     #[test]
     fn a_record_is_read_back(comment in "[ -~]{0,30}", a in 1u8..254, b in 1u8..254, joined in any::<bool>(), upgraded in any::<bool>()) {
         let text = format!("# {comment}\napiVersion: halite/v1\nkind: Node\nmetadata: {{name: w}} # {comment}\nroles: [worker]\n");

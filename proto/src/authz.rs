@@ -1,4 +1,4 @@
-//! The authorisation table: for each method, the kind of caller that may call it, and of operators
+//! The authorisation table: for each method, the kind of caller that may call it, and for operators
 //! the least role. A method that is not in the table is refused.
 
 use crate::identity::Kind;
@@ -9,10 +9,10 @@ use crate::role::Role;
 pub enum Caller {
     /// Only callers without an identity: first contact.
     WithoutIdentity,
-    /// Only identities of this kind. The method itself decides what an id may ask for, always by
+    /// Only identities of this kind. The method itself decides what an id may request, always by
     /// the id in the certificate.
     Only(Kind),
-    /// Only operators with this role or a higher one. The method itself may ask for more.
+    /// Only operators with this role or a higher one. The method itself may require more.
     Operator(Role),
 }
 
@@ -23,12 +23,12 @@ pub const TABLE: &[(&str, Caller)] = &[
     ("/halite.v1.Minion/Sign", Caller::Only(Kind::Minion)),
     ("/halite.v1.Minion/Fetch", Caller::Only(Kind::Minion)),
     ("/halite.v1.Minion/Renew", Caller::Only(Kind::Minion)),
-    // Of minions, only those of declared standbys: the master asks for more.
+    // Only the minions of declared standbys: the master checks this in addition.
     ("/halite.v1.Standby/Follow", Caller::Only(Kind::Minion)),
     ("/halite.v1.Standby/Compare", Caller::Only(Kind::Minion)),
     ("/halite.v1.Operator/Status", Caller::Operator(Role::Viewer)),
     ("/halite.v1.Operator/Show", Caller::Operator(Role::Viewer)),
-    // The master asks for more by the function: see `Function::role` there.
+    // The master requires a role for each function: see `Function::role` there.
     ("/halite.v1.Operator/Run", Caller::Operator(Role::Viewer)),
     (
         "/halite.v1.Operator/Orchestrate",
@@ -42,7 +42,7 @@ pub const TABLE: &[(&str, Caller)] = &[
         "/halite.v1.Operator/ShowJob",
         Caller::Operator(Role::Viewer),
     ),
-    // The master withholds what the role may not see of a job.
+    // The master withholds the parts of a job that the role may not see.
     ("/halite.v1.Operator/Watch", Caller::Operator(Role::Viewer)),
     (
         "/halite.v1.Operator/CancelJob",
@@ -89,9 +89,9 @@ pub const TABLE: &[(&str, Caller)] = &[
         "/halite.v1.Operator/ReadAudit",
         Caller::Operator(Role::Viewer),
     ),
-    // It has the keys of the CAs.
+    // It contains the keys of the CAs.
     ("/halite.v1.Operator/Backup", Caller::Operator(Role::Admin)),
-    // Its certificate is one of an administrator of Kubernetes.
+    // Its certificate makes the holder an administrator of Kubernetes.
     (
         "/halite.v1.Operator/Kubeconfig",
         Caller::Operator(Role::Admin),
@@ -102,7 +102,7 @@ pub const TABLE: &[(&str, Caller)] = &[
     ),
 ];
 
-/// The decision of the table about a call.
+/// The table's decision about a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
     /// The call is allowed.
@@ -111,9 +111,9 @@ pub enum Verdict {
     NeedsIdentity(Kind),
     /// The operator must have this role or a higher one.
     NeedsRole(Role),
-    /// The caller's kind may not do this.
+    /// This kind of caller may not make the call.
     Forbidden,
-    /// There is no such method.
+    /// The method does not exist.
     Unknown,
 }
 
@@ -171,7 +171,7 @@ mod tests {
         }
     }
 
-    /// The methods that each role may call in addition to those of the role before it, by hand.
+    /// The methods that each role may call in addition to the previous role's, by hand.
     #[test]
     fn each_role_has_its_methods_and_those_of_the_roles_before() {
         let granted = [

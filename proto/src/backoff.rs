@@ -1,5 +1,5 @@
-//! Pauses between attempts: each is twice as long as the one before, up to a limit, with jitter, so
-//! that callers that lost the same server do not all come back at once.
+//! Pauses between attempts: each is twice as long as the previous one, up to a limit, with jitter,
+//! so that callers that lost the same server do not all come back at once.
 
 use std::hash::{BuildHasher as _, Hasher as _};
 use std::time::Duration;
@@ -23,14 +23,14 @@ impl Backoff {
         }
     }
 
-    /// The next pause: between half of its length and all of it.
+    /// The next pause: between half of its length and its full length.
     pub fn pause(&mut self) -> Duration {
         let pause = self.next;
         self.next = (pause * 2).min(self.most);
         jittered(pause)
     }
 
-    /// Begins with the shortest pause again, after an attempt that succeeded.
+    /// Restarts with the shortest pause, after a successful attempt.
     pub const fn reset(&mut self) {
         self.next = self.least;
     }
@@ -41,7 +41,7 @@ impl Backoff {
     }
 }
 
-/// A random time between half of `pause` and all of it.
+/// A random time between half of `pause` and the full `pause`.
 #[must_use]
 pub fn jittered(pause: Duration) -> Duration {
     let random = std::collections::hash_map::RandomState::new()

@@ -1,12 +1,15 @@
-//! Epochs as evidence: the order of the masters of a cluster, which no host can claim without a master.
+//! Epochs as evidence: the order of the masters of a cluster, which no host can claim without a
+//! master's key.
 //!
-//! Each new master has a higher number than every master before it. Two that were promoted at the same time on two sides of a
-//! cut may have the same number: then the holder decides, everywhere in the same way.
+//! Each new master has a higher number than every previous master. Two that were promoted at the
+//! same time on two sides of a network partition may have the same number: then the holder decides,
+//! the same way everywhere.
 
 use crate::pki;
 use crate::v1::Epoch;
 
-/// The first line of what is signed. The CA signs certificates and backups too, which begin with another byte.
+/// The first line of the signed statement. The CA also signs certificates and backups, which start
+/// with another byte.
 const KIND: &str = "halite-epoch 1";
 
 impl Epoch {
@@ -19,25 +22,27 @@ impl Epoch {
         }
     }
 
-    /// What is shown to others: nothing without a signature.
+    /// The evidence to send to others: `None` without a signature.
     #[must_use]
     pub fn evidence(&self) -> Option<Self> {
         (!self.signature.is_empty()).then(|| self.clone())
     }
 
-    /// What is signed: a line each of kind, number and holder. It is on disks, and compared between versions.
+    /// The signed statement: one line each for kind, number and holder. It is stored on disks, and
+    /// must be the same in all versions.
     #[must_use]
     pub fn statement(&self) -> String {
         format!("{KIND}\n{}\n{}\n", self.number, self.holder)
     }
 
-    /// Its place among the epochs of the cluster: of two masters the one with the higher rank acts.
+    /// Its rank among the epochs of the cluster: of two masters the one with the higher rank acts.
     #[must_use]
     pub fn rank(&self) -> (u64, &str) {
         (self.number, &self.holder)
     }
 
-    /// Returns whether the CA with this certificate (PEM) has signed it. The end of the certificate does not count.
+    /// Returns whether the CA with this certificate (PEM) has signed it. The expiry of the
+    /// certificate does not matter.
     #[must_use]
     pub fn is_proven(&self, ca_pem: &str) -> bool {
         pki::is_signed(ca_pem, self.statement().as_bytes(), &self.signature)

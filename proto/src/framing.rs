@@ -1,4 +1,4 @@
-//! Messages one after the other in a stream of bytes, from one program to another on the same host.
+//! Consecutive messages in a stream of bytes, from one program to another on the same host.
 
 use std::io;
 use std::io::{Read, Write};
@@ -22,10 +22,10 @@ pub fn write(to: &mut impl Write, message: &impl Message) -> io::Result<()> {
     to.write_all(&bytes)
 }
 
-/// Reads the next message; none at the end of the stream.
+/// Reads the next message; `None` at the end of the stream.
 ///
 /// # Errors
-/// The stream ends within a message, or this is none.
+/// The stream ends within a message, or the bytes are not a message.
 pub fn read<M: Message + Default>(from: &mut impl Read) -> io::Result<Option<M>> {
     let mut size = [0; 4];
     match from.read_exact(&mut size[..1]) {
@@ -35,14 +35,14 @@ pub fn read<M: Message + Default>(from: &mut impl Read) -> io::Result<Option<M>>
     from.read_exact(&mut size[1..])?;
     let size = u32::from_be_bytes(size);
     if size > LARGEST {
-        return Err(malformed("this is no message"));
+        return Err(malformed("this is not a message"));
     }
     let mut bytes = vec![0; size as usize];
     from.read_exact(&mut bytes)?;
     let message = M::decode(bytes.as_slice());
     message
         .map(Some)
-        .map_err(|_| malformed("this is no message"))
+        .map_err(|_| malformed("this is not a message"))
 }
 
 fn malformed(text: &str) -> io::Error {

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use halite_names::{MASTER, NameError, NodeNameError, check_subdomain};
 
 const SCHEME: &str = "halite://";
-/// The beginning of the name of an operator who is root on a host; the host's name follows.
+/// The prefix of the name of an operator who is root on a host; the host's name follows.
 const ROOT_OF: &str = "root@";
 
 /// The kind of an identity.
@@ -64,8 +64,8 @@ impl From<NodeNameError> for IdentityError {
     }
 }
 
-/// Checks the name of a cluster, minion or operator: an RFC 1123 subdomain, as Kubernetes asks of
-/// node names. Only the operators of hosts have another form, see [`root_of`].
+/// Checks the name of a cluster, minion or operator: an RFC 1123 subdomain, as Kubernetes requires
+/// for node names. Only the operators of hosts have another form, see [`root_of`].
 ///
 /// # Errors
 /// The name breaks the rules.
@@ -79,7 +79,7 @@ pub fn root_of(host: &str) -> String {
     format!("{ROOT_OF}{host}")
 }
 
-/// Returns whether an operator's name is that of root on a host.
+/// Returns whether an operator's name belongs to root on a host.
 #[must_use]
 pub fn is_root_of_host(name: &str) -> bool {
     name.starts_with(ROOT_OF)

@@ -1,4 +1,4 @@
-//! Identifiers that both ends of the wire name. Each is parsed once, where it enters a program: from
+//! Identifiers that both ends of the wire use. Each is parsed once, where it enters a program: from
 //! a message, the command line, a row of the store, the name of a file.
 
 use std::hash::{Hash, Hasher};
@@ -11,21 +11,21 @@ use crate::identity::{Identity, IdentityError, Kind, check_name};
 
 /// The number of digits of a job id.
 const JOB_DIGITS: usize = 20;
-/// The number of characters of a refused text that an error repeats: a hostile text must not flood
-/// a log.
+/// The number of characters of a refused text that an error quotes: a hostile text must not flood a
+/// log.
 const REPEATED: usize = 80;
 
 /// The id of a job or of an orchestration's run: 20 decimal digits, as in Salt the time in UTC at
-/// which it was made (`%Y%m%d%H%M%S%6f`). Ids sort by age. It is a file's name in the minion's
+/// which it was made (`%Y%m%d%H%M%S%6f`). Ids sort by age. It is a file name in the minion's
 /// journal.
 ///
-/// It has its digits in itself. A piece of heap for each job, made while the job runs and kept after
-/// it, would keep the minion from giving back the memory of the job, which lies below.
+/// Stored inline: a small allocation per job that outlives the job would keep the minion from
+/// returning the job's heap pages below it to the system.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct JobId([u8; JOB_DIGITS]);
 
-/// The text is no job id.
+/// The text is not a job id.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is not a job id: it has 20 decimal digits, for example 20261121000000123000")]
 pub struct JobIdError(String);
@@ -47,7 +47,7 @@ impl JobId {
     /// The text.
     #[must_use]
     pub fn as_str(&self) -> &str {
-        // They are digits, always.
+        // Always digits.
         std::str::from_utf8(&self.0).unwrap_or_default()
     }
 }
@@ -78,7 +78,7 @@ impl From<JobId> for String {
     }
 }
 
-/// As its text, so that a map by id can be searched by text.
+/// Hashes as its text, so that a map by id can be searched by text.
 impl Hash for JobId {
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.as_str().hash(state);
@@ -87,9 +87,9 @@ impl Hash for JobId {
 
 text_of!(JobId);
 
-/// The id of a minion. It is also the name of the node that the minion's host is, so it has the
-/// form of a Kubernetes node's name (RFC 1123 subdomain). `master` is the pseudo-minion whose host
-/// is the Kubernetes API; no host may have this id.
+/// The id of a minion. It is also the node name of the minion's host, so it has the form of a
+/// Kubernetes node name (RFC 1123 subdomain). `master` is the pseudo-minion whose host is the
+/// Kubernetes API; no host may have this id.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct MinionId(String);
@@ -131,7 +131,7 @@ impl From<NodeName> for MinionId {
 }
 
 impl Identity {
-    /// The id of the minion; none for a master or an operator.
+    /// The id of the minion; `None` for a master or an operator.
     #[must_use]
     pub fn minion(&self) -> Option<MinionId> {
         // Checked when the identity was made.

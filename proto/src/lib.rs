@@ -1,6 +1,6 @@
 //! The wire of Halite: messages and services, the mTLS transport of both ends, identities, ids, and
-//! the table of who may call what. It reads no files, stores
-//! nothing, and knows nothing of states or jobs beyond their messages.
+//! the authorisation table. It reads no files, stores nothing, and knows nothing of states or jobs
+//! beyond their messages.
 
 pub mod authz;
 pub mod backoff;
@@ -22,7 +22,7 @@ pub mod v1 {
 
 pub use tonic;
 
-/// The protocol version that this build speaks. A master accepts its own and the one before.
+/// The protocol version of this build. A master accepts its own and the previous one.
 pub const PROTOCOL: u32 = 2;
 
 /// The paths of all methods in the proto file.

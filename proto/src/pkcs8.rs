@@ -1,5 +1,5 @@
-//! Private keys in the older forms, wrapped into PKCS#8 (RFC 5208), which is all that our
-//! cryptography reads.
+//! Private keys in older forms, wrapped into PKCS#8 (RFC 5208), the only form that our cryptography
+//! library reads.
 
 use rustls_pki_types::PrivateKeyDer;
 
@@ -22,7 +22,7 @@ const CURVES: [&[u8]; 2] = [
 /// The reason why a key cannot be written as PKCS#8.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum KeyFormError {
-    /// The curve is missing, or another one.
+    /// The curve is missing or unsupported.
     #[error("an EC key must name the curve P-256 or P-384")]
     Curve,
     /// The form is unknown.

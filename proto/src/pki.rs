@@ -22,7 +22,7 @@ use crate::pkcs8;
 pub use crate::pkcs8::KeyFormError;
 pub use crate::pki_error::PkiError;
 
-/// The kinds of keys that a CA may have, signing with SHA-256 or what fits the curve.
+/// The kinds of keys that a CA may have, each with the hash that fits it.
 const ALGORITHMS: [&dyn signature::VerificationAlgorithm; 3] = [
     &signature::ECDSA_P256_SHA256_ASN1,
     &signature::ECDSA_P384_SHA384_ASN1,
@@ -95,7 +95,7 @@ impl PrivateKey {
     /// key: the name is for people, and the signer decides the content of the certificate.
     ///
     /// # Errors
-    /// The name is not valid in a certificate.
+    /// The name is invalid in a certificate.
     pub fn request(&self, common_name: &str) -> Result<String, PkiError> {
         let mut params = CertificateParams::default();
         params.distinguished_name = DistinguishedName::new();
@@ -152,7 +152,7 @@ pub fn fingerprint(spki_der: &[u8]) -> String {
 /// All certificates in a PEM text, in order.
 ///
 /// # Errors
-/// One of them is not PEM, or there is none.
+/// One of them is not PEM, or the text contains none.
 pub fn certificates(pem: &str) -> Result<Vec<CertificateDer<'static>>, PkiError> {
     let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem.as_bytes()).collect();
     let found = found.map_err(PkiError::ReadCertificate)?;
@@ -165,10 +165,10 @@ pub fn certificates(pem: &str) -> Result<Vec<CertificateDer<'static>>, PkiError>
 /// The private key in a PEM text (PKCS#8, SEC1 or PKCS#1).
 ///
 /// # Errors
-/// There is none.
+/// The text contains no key.
 pub fn private_key(pem: &str) -> Result<PrivateKeyDer<'static>, PkiError> {
     PrivateKeyDer::from_pem_slice(pem.as_bytes()).map_err(|error| match error {
-        // It quotes the line, which may have the key in it.
+        // The error quotes the line, which may contain the key.
         pem::Error::IllegalSectionStart { .. } => PkiError::KeyHeader,
         other => PkiError::ReadKey(other),
     })
@@ -202,15 +202,15 @@ pub struct Inspected {
     pub serial: String,
     /// Subject, RFC 4514 order as written.
     pub subject: String,
-    /// Issuer.
+    /// Issuer, in the same form.
     pub issuer: String,
     /// The public key's [`fingerprint`].
     pub fingerprint: String,
-    /// Seconds since the epoch.
+    /// Start of its validity, seconds since the epoch.
     pub not_before: i64,
-    /// Seconds since the epoch.
+    /// End of its validity, seconds since the epoch.
     pub not_after: i64,
-    /// Whether it is a CA certificate, which may sign others.
+    /// `true` if it is a CA certificate, which may sign others.
     pub is_ca: bool,
     /// URIs among the alternative names.
     pub uris: Vec<String>,
@@ -258,14 +258,14 @@ impl Inspected {
     /// Reads the first certificate in a PEM text.
     ///
     /// # Errors
-    /// There is none.
+    /// The text contains none.
     pub fn from_pem(pem: &str) -> Result<Self, PkiError> {
         let all = certificates(pem)?;
         let first = all.first().ok_or(PkiError::NotOneIdentity(0))?;
         Self::from_der(first)
     }
 
-    /// The one identity that the certificate names.
+    /// The single identity that the certificate names.
     ///
     /// # Errors
     /// It names none, several, or a malformed one.
@@ -282,8 +282,8 @@ impl Inspected {
     }
 }
 
-/// Returns whether one of the certificates in a PEM text has the key that made a signature (base64) of these bytes. The end of
-/// a certificate does not count.
+/// Returns whether a certificate in a PEM text has the key that made this signature (base64) of
+/// these bytes. The expiry of a certificate does not matter.
 #[must_use]
 pub fn is_signed(certificates_pem: &str, statement: &[u8], signature: &str) -> bool {
     let Ok(signature) = STANDARD.decode(signature) else {

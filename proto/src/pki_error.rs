@@ -15,25 +15,25 @@ pub enum PkiError {
     /// A private key could not be made.
     #[error("cannot make a private key")]
     MakeKey(#[source] rcgen::Error),
-    /// The text is no private key in PEM.
+    /// The text is not a private key in PEM.
     #[error("cannot read the private key")]
     ReadKey(#[source] pem::Error),
-    /// A line that begins as a header of PEM has more in it.
-    #[error("cannot read the private key: text follows `-----BEGIN` that is no header of PEM")]
+    /// A line that starts like a PEM header contains more text.
+    #[error("cannot read the private key: text follows `-----BEGIN` that is not a PEM header")]
     KeyHeader,
     /// The key has a form that cannot be converted.
     #[error("cannot read the private key")]
     KeyForm(#[from] KeyFormError),
-    /// The algorithm of the key is not supported, or the key is not of it.
+    /// The algorithm of the key is not supported, or the key does not match it.
     #[error("cannot use the private key")]
     UseKey(#[source] rcgen::Error),
     /// A certificate request could not be made.
     #[error("cannot make the certificate request")]
     Request(#[source] rcgen::Error),
-    /// The text is no certificate in PEM.
+    /// The text is not a certificate in PEM.
     #[error("cannot read the certificate")]
     ReadCertificate(#[source] pem::Error),
-    /// The text has no certificate in it.
+    /// The text contains no certificate.
     #[error("cannot read the certificate: there is no CERTIFICATE block in the text")]
     NoCertificate,
     /// The content of a certificate is malformed.

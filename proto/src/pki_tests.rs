@@ -81,8 +81,8 @@ fn keys_as_kubeadm_and_openssl_write_them_are_read() {
     let curve = [
         0xa0, 0x0a, 0x06, 0x08, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x03, 0x01, 0x07,
     ];
-    // Behind the sequence's header (2 bytes), the version (3) and the key (2 + 32), any of which
-    // may be such a byte too.
+    // After the sequence's header (2 bytes), the version (3) and the key (2 + 32), any of which may
+    // contain such a byte too.
     let public = 39;
     assert_eq!(inner[public], 0xa1);
     let mut named = inner[..public].to_vec();
@@ -115,7 +115,7 @@ fn an_error_of_a_private_key_does_not_quote_it() {
         body.to_owned(),
     ] {
         let error = PrivateKey::from_pem(&text).unwrap_err();
-        // As a log has it, and as its causes have it.
+        // As in a log, with its causes.
         let texts = format!("{} {error:?}", halite_errors::chain(&error));
         assert!(!texts.contains(&body[..16]), "{texts}");
         let bytes = format!("{:?}", &body.as_bytes()[..16]);

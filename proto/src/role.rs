@@ -3,12 +3,12 @@
 
 use std::fmt;
 
-/// The role of an operator. Each role may do everything that the ones before it may.
+/// The role of an operator. Each role includes the permissions of the previous ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Role {
-    /// Reads: status, jobs, keys, pillar with references in the place of secrets, the audit log.
+    /// Reads: status, jobs, keys, pillar with references in place of secrets, the audit log.
     Viewer,
-    /// Applies what is declared. Reads no secret, and changes no key, token, node or operator.
+    /// Applies declared states. Reads no secret, and changes no key, token, node or operator.
     Deployer,
     /// Does everything.
     Admin,
@@ -28,7 +28,7 @@ impl Role {
         }
     }
 
-    /// The role of this name; `None` when there is none.
+    /// The role with this name; `None` if it does not exist.
     #[must_use]
     pub fn find(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|role| role.as_str() == name)

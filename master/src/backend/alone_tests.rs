@@ -13,7 +13,7 @@ use super::fixture::{ScriptedMinion, Site};
 use super::hand_over_tests::site;
 use super::wire::Wire;
 
-/// It sees that, answers questions, and `ctl status` says why it begins nothing
+/// It notices this, answers questions, and `ctl status` gives the reason why it starts no new work
 /// (docs/decisions/0044-a-master-that-is-cut-off.md).
 #[test]
 fn a_master_that_has_lost_its_standbys_and_most_minions_says_so() {
@@ -66,8 +66,8 @@ fn a_master_that_has_lost_its_standbys_and_most_minions_says_so() {
             "standbys",
             "warning",
             &[
-                "the master begins nothing: ",
-                "the master is alone since",
+                "the master starts no new work: ",
+                "the master has had no standby since",
                 "cp-2 is gone",
                 "cp-3 is gone",
             ][..],
@@ -128,7 +128,7 @@ fn an_isolated_master_answers_and_begins_nothing() {
     );
 }
 
-/// A site with four accepted hosts, two of which are declared standbys, whose master was killed.
+/// A site with four accepted hosts, two of them declared standbys, whose master was killed.
 fn killed() -> Site {
     let (site, _) = site();
     let life = site.live();

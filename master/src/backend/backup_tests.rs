@@ -18,7 +18,7 @@ use super::fixture::{Life, Site};
 /// Mode and content of each file.
 type Files = BTreeMap<String, (u32, Vec<u8>)>;
 
-/// A backup as it comes from the master: the head, and each file with its mode and content.
+/// A backup as the master sends it: the head, and each file with its mode and content.
 fn backup(life: &Life) -> Result<(Value, Files), Refusal> {
     let parts = life.runtime.block_on(async {
         let parts = life.backend.backup().await?;
@@ -47,7 +47,8 @@ fn backup(life: &Life) -> Result<(Value, Files), Refusal> {
     Ok((head, files))
 }
 
-/// Makes a file of a backup as `ctl` does, reads it, and answers whether the cluster's CA signed it.
+/// Assembles the files of a backup as `ctl` does, reads them, and returns whether the cluster's CA
+/// signed the backup.
 fn is_signed(head: &Value, files: &Files) -> bool {
     let mut facts = head.clone();
     facts["recipients"] = json!([]);
@@ -87,7 +88,7 @@ fn a_backup_has_what_a_new_first_host_cannot_make() {
     let (head, files) = backup(&life).unwrap();
     assert_eq!(head["cluster"], "test");
     assert_eq!(head["cluster_id"].as_str().unwrap().len(), 64);
-    // Not the leader, which has enough to do, and not the member that does not answer.
+    // Neither the leader, which is busy enough, nor the member that does not answer.
     assert_eq!(
         head["etcd"],
         json!({"member": "cp-3", "version": "3.6.0", "cluster": "1", "keys": {"revision": 100, "count": 100}})
@@ -116,14 +117,14 @@ fn a_backup_has_what_a_new_first_host_cannot_make() {
     let keys: Vec<&str> = files.keys().map(String::as_str).collect();
     assert!(is_signed(&head, &files), "{keys:?}");
 
-    // The copy of the store is one: a master that begins with it raises the epoch.
+    // The copy of the store is usable: a master that starts with it raises the epoch.
     let restored = tempfile::tempdir().unwrap();
     let path = restored.path().join("store.db");
     std::fs::write(&path, &files["state/store.db"].1).unwrap();
     let store = life.runtime.block_on(Store::open(&path)).unwrap();
     assert_eq!(store.epoch(), head["epoch"].as_u64().unwrap() + 1);
 
-    // Without a quorum nothing says which data are right.
+    // Without a quorum it is unknown which data are right.
     cluster.stop("cp-3");
     let refused = backup(&life).unwrap_err();
     assert!(

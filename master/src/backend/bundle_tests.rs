@@ -1,4 +1,4 @@
-//! Several bundles on a site: which one counts, what happens when it changes, and when it is gone.
+//! Several bundles on a site: the one that counts, a change of it, and its absence.
 
 use halite_core::names::minion;
 use halite_core::refusal::RefusalKind;
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::fixture::{Life, ScriptedMinion, Site};
 
-/// Tells which bundle it is from.
+/// A state tree whose content names its bundle.
 fn tree(says: &str) -> Vec<(&'static str, String)> {
     vec![
         ("top.sls", "base:\n  '*':\n    - host\n".to_owned()),
@@ -43,7 +43,7 @@ fn record(site: &Site, version: &str) {
     .unwrap();
 }
 
-/// The states that a highstate of the worker applies, by their ids and names.
+/// The ids and names of the states that a highstate of the worker applies.
 fn applied(life: &Life, minion: &ScriptedMinion) -> Vec<(String, String)> {
     life.run("state.highstate", "worker-1", json!({}), false);
     let journal = minion.journal.lock().unwrap();
@@ -86,7 +86,7 @@ fn the_recorded_bundle_counts_and_may_change_while_the_master_runs() {
         "the configured one is not one of the site's"
     );
 
-    // One that is added is offered to the next job; it is not used.
+    // An added bundle is offered to the next job but not used.
     put(&site, "bundles/0.4.0", "0.4.0");
     let states = applied(&life, &worker);
     assert_eq!(
@@ -96,7 +96,7 @@ fn the_recorded_bundle_counts_and_may_change_while_the_master_runs() {
     std::fs::remove_dir_all(site.path().join("bundles/0.4.0")).unwrap();
     assert_eq!(applied(&life, &worker)[1].1, "0.2.0,0.3.0");
 
-    // A job that was made before another bundle came into use gets the files that it names.
+    // A job made before another bundle came into use gets the files that it names.
     life.accept("bootstrap-1");
     life.runtime.block_on(async {
         let request = v1::RunRequest {
@@ -116,7 +116,7 @@ fn the_recorded_bundle_counts_and_may_change_while_the_master_runs() {
             .map(|_| ())
             .unwrap();
     });
-    // Who has which bundle is known from the last highstate that succeeded.
+    // The last successful highstate tells which host has which bundle.
     let worker_of = |status: Value| {
         let nodes = status["nodes"].as_array().unwrap().clone();
         let problems = status["problems"].as_array().unwrap().len();
@@ -130,7 +130,7 @@ fn the_recorded_bundle_counts_and_may_change_while_the_master_runs() {
     let status = || halite_api::to_value(&life.runtime.block_on(life.backend.status()).unwrap());
     let said = status()["problems"][0].as_str().unwrap().to_owned();
     assert!(
-        said.contains("worker-1 still as the bundle 0.2.0 has it, and 0.3.0 is in use"),
+        said.contains("worker-1: still in the state of bundle 0.2.0, but 0.3.0 is in use"),
         "{said}"
     );
     worker
@@ -151,12 +151,12 @@ fn the_recorded_bundle_counts_and_may_change_while_the_master_runs() {
         "half of one, half of the other"
     );
     assert_eq!(of("bootstrap-1"), json!(["0.2.0"]), "its job waits for it");
-    // However many jobs there were since, and whether its own is still kept.
+    // However many jobs followed, and whether or not its own job is still stored.
     let gone = life
         .runtime
         .block_on(life.store.prune_jobs(i64::MAX, 1, 999))
         .unwrap();
-    assert!(gone > 0, "the jobs of before are there");
+    assert!(gone > 0, "the previous jobs still exist");
     assert_eq!(worker_of(status()), (json!("0.2.0"), 1));
     worker.journal.lock().unwrap().failing.clear();
     applied(&life, &worker);
@@ -185,7 +185,7 @@ fn a_bundle_that_is_gone_is_told_and_holds_up_only_what_needs_it() {
     std::fs::rename(&disk, &away).unwrap();
     for function in ["state.highstate", "state.apply"] {
         let refusal = refusal(&life, function);
-        // As `Unavailable` ctl would try again for a minute before it says anything.
+        // With `Unavailable`, ctl would retry for a minute before it reports anything.
         assert_eq!(refusal.kind, RefusalKind::Conflict, "{refusal}");
         for wanted in [
             "bundle 0.2.0",
@@ -237,7 +237,7 @@ fn a_bundle_that_is_gone_is_told_and_holds_up_only_what_needs_it() {
     assert_eq!(events.last().unwrap().retcode, 0);
     life.kill();
 
-    // A master that begins without it comes up, and needs no other start when it is back.
+    // A master that starts without it comes up, and needs no restart when the bundle is back.
     let life = site.live();
     let worker = ScriptedMinion::new("worker-1");
     life.connect(&worker);
@@ -263,7 +263,7 @@ fn what_is_compiled_is_what_the_manifest_says() {
     life.connect(&worker);
     assert_eq!(applied(&life, &worker)[0].0, "from-0.2.0");
 
-    // The owner of the directory changes a state, and nothing else.
+    // The owner of the directory changes a state and nothing else.
     let states = site.path().join("media/states/host.sls");
     let (was, changed) = (
         tree("from-0.2.0").remove(1).1,
@@ -343,12 +343,12 @@ fn a_disk_that_hangs_under_the_bundle_stops_no_ping() {
     let life = site.live();
     let worker = ScriptedMinion::new("worker-1");
     life.connect(&worker);
-    // A pipe that no process writes to: the master waits when it reads the manifest.
+    // A pipe that no process writes to: the master blocks when it reads the manifest.
     let manifest = site.path().join("bundle/manifest.json");
     std::fs::remove_file(&manifest).unwrap();
     let made = std::process::Command::new("mkfifo").arg(&manifest).status();
     assert!(made.unwrap().success());
-    // One that needs the bundle fails, with the place.
+    // A job that needs the bundle fails and names the place.
     let refused = life.runtime.block_on(async {
         let request = v1::RunRequest {
             target: "worker-1".into(),
@@ -370,7 +370,7 @@ fn a_disk_that_hangs_under_the_bundle_stops_no_ping() {
     };
     ping(&life);
     life.kill();
-    // Neither does it stop a master that starts now.
+    // It does not stop a master that starts now, either.
     let life = site.live();
     life.connect(&worker);
     ping(&life);

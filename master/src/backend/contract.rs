@@ -1,6 +1,6 @@
-//! The contract with `ctl`: what the master really answers is stored in `lib/api/contract`, one file for
-//! each document and event. The tests of `ctl` print the same files, and the reference shows them as
-//! examples. `HALITE_UPDATE_GOLDENS=1` writes them again.
+//! The contract with `ctl`: real answers of the master are stored in `lib/api/contract`, one file
+//! for each document and event. The tests of `ctl` print the same files, and the reference shows
+//! them as examples. `HALITE_UPDATE_GOLDENS=1` rewrites them.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -9,7 +9,7 @@ use halite_api::{Document, Event, to_value};
 use halite_proto::v1;
 use serde_json::{Value, json};
 
-/// The time in place of all times, and the number of milliseconds after which texts are cut to it.
+/// Replaces every time in a stored document.
 const TIME: &str = "2027-01-15T08:00:00.000Z";
 const JOB_DIGITS: usize = 20;
 
@@ -45,7 +45,7 @@ fn check(name: &str, value: Value) {
     );
 }
 
-/// Replaces what differs from run to run: ids, times, random numbers, the directory of the test.
+/// Replaces values that differ from run to run: ids, times, random numbers, the test's directory.
 #[derive(Default)]
 struct Steady {
     jobs: BTreeMap<String, String>,
@@ -111,7 +111,7 @@ impl Steady {
     }
 }
 
-/// The length of the time with which a text begins.
+/// The length of the time at the start of a text.
 fn time(text: &str) -> Option<usize> {
     let end = text.find('Z')? + 1;
     let length = Some(end).filter(|end| (20..=24).contains(end))?;

@@ -1,4 +1,4 @@
-//! The master's documents and events, as `ctl` gets them.
+//! The master's documents and events, as `ctl` receives them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -70,7 +70,7 @@ fn show(life: &Life, what: &str, target: &str) -> v1::Document {
     life.runtime.block_on(life.backend.show(request)).unwrap()
 }
 
-/// The event of a kind.
+/// The event of this kind.
 fn of_kind<'a>(events: &'a [v1::Event], kind: &str) -> &'a v1::Event {
     let mut events = events.iter();
     let found = events.find(|event| event.tag.split('/').nth(3) == Some(kind));

@@ -1,4 +1,4 @@
-//! Ordered jobs and steps of orchestrations that ask the members of etcd.
+//! Ordered jobs and orchestration steps that ask the members of etcd.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -58,11 +58,11 @@ fn loose(size: u64) -> Database {
     }
 }
 
-/// Members one of which comes back when it has been asked about three times.
+/// Members, one of which recovers after it has been asked about three times.
 struct Recovering {
     cluster: FakeCluster,
     asked: AtomicUsize,
-    /// What the host had applied at each question.
+    /// The states that the host had applied at each question.
     journal: Arc<Mutex<Journal>>,
     applied: Mutex<Vec<usize>>,
 }
@@ -174,7 +174,7 @@ fn a_host_that_etcd_cannot_miss_stops_an_ordered_job() {
         "{data}"
     );
     assert!(first.journal.lock().unwrap().applied.is_empty());
-    // A prediction changes nothing, so that nothing is asked.
+    // A test run changes nothing, so it asks nothing.
     let (retcode, data) = last(&life.run("state.highstate", "", json!({}), true));
     assert_eq!(retcode, 0, "{data}");
 }
@@ -219,7 +219,7 @@ fn steps_ask_and_change_the_members_and_only_one_run_holds_the_lock() {
     assert_eq!(shown.members[0].role, halite_api::EtcdMemberRole::Leader);
     assert_eq!(shown.problems, [""; 0]);
 
-    // The lock of the run that failed is free; two members need no gate.
+    // The failed run's lock is free; two members need no gate.
     let (retcode, data) = orchestrate(&life, "orchestrate.gate", &json!({}));
     assert_eq!(retcode, 0, "{data}");
     assert!(data.contains("fewer than three members"), "{data}");
@@ -246,7 +246,7 @@ fn a_declared_host_becomes_a_learner_with_its_flags_recorded_and_gets_its_vote()
         peer_url: "https://10.10.0.11:2380".to_owned(),
     };
     let run = std::thread::scope(|scope| {
-        // The host: it starts its etcd when the document says how.
+        // The host starts its etcd when the document says how.
         let document = site.path().join("etc/nodes/bootstrap-1.yaml");
         let cluster = &cluster;
         scope.spawn(move || {
@@ -271,7 +271,7 @@ fn a_declared_host_becomes_a_learner_with_its_flags_recorded_and_gets_its_vote()
         text.contains("cp-9=https://cp-9:2380,bootstrap-1=https://10.10.0.11:2380"),
         "{text}"
     );
-    // By them the host knows data that are not its own.
+    // The ids by which the host recognises data that are not its own.
     let members = life.runtime.block_on(cluster.list()).unwrap();
     let joined = members
         .iter()
@@ -281,7 +281,8 @@ fn a_declared_host_becomes_a_learner_with_its_flags_recorded_and_gets_its_vote()
     assert!(text.contains(&ids), "no {ids} in:\n{text}");
 }
 
-/// Beside no control plane nothing else says that the API servers may use the member.
+/// Without a control plane beside it, only this record says that the API servers may use the
+/// member.
 #[test]
 fn the_vote_of_a_host_of_etcd_alone_is_recorded() {
     let mut site = Site::new(TREE);
@@ -384,7 +385,7 @@ fn a_cluster_of_one_is_made_only_without_a_quorum() {
     assert!(first.journal.lock().unwrap().applied.is_empty());
     life.kill();
 
-    // Alone already, after a run that was interrupted: the flag goes.
+    // Already alone after an interrupted run: the flag is removed.
     site.etcd = Some((Arc::new(FakeCluster::new(&["bootstrap-1"])), Duration::ZERO));
     let life = site.live();
     life.connect(&first);

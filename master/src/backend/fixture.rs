@@ -1,6 +1,6 @@
 //! A whole master without its network, for tests: real store, CAs, bundle directory and documents
-//! in a temporary directory, an API in memory, and minions that follow a script. Each life of the
-//! master has a runtime of its own, so that ending it is a crash: every task stops at once.
+//! in a temporary directory, an API in memory, and scripted minions. Each life of the master has
+//! its own runtime, so ending it is a crash: every task stops at once.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -36,8 +36,8 @@ pub(crate) use super::scripted_minion::{Entry, Journal, ScriptedMinion};
 pub(crate) struct Site {
     pub directory: TempDir,
     pub api: Arc<FakeApi>,
-    /// The members of etcd, and the time that an ordered job waits for them; without them there is
-    /// one, which no job waits for.
+    /// The members of etcd, and the time that an ordered job waits for them; `None` for one member
+    /// that no job waits for.
     pub etcd: Option<(Arc<dyn Members>, Duration)>,
     /// The hosts whose API servers answer.
     pub servers: Vec<&'static str>,
@@ -51,7 +51,7 @@ pub(crate) struct Life {
     pub store: Arc<Store>,
 }
 
-/// Limit for what has to come: it ends a test that would hang, on the slowest machine.
+/// Timeout for expected events: it ends a test that would hang, even on the slowest machine.
 pub(crate) const WATCHDOG: Duration = Duration::from_secs(300);
 
 /// A secret that no record may contain.
@@ -149,7 +149,7 @@ impl Site {
         self.live_with(clock, Arc::new(look))
     }
 
-    /// Starts a master that counts its looks at the documents.
+    /// Starts a master that counts how often it reads the documents.
     pub fn live_counting(&self) -> (Life, Arc<AtomicUsize>) {
         let looks: Arc<AtomicUsize> = Arc::default();
         let counter = Arc::clone(&looks);
@@ -213,13 +213,13 @@ fn sha256(text: &str) -> String {
 }
 
 impl Life {
-    /// Ends the master like `kill -9`: nothing is finished, no peer is notified.
+    /// Ends the master like `kill -9`: no work is finished, no peer is notified.
     pub fn kill(self) {
         drop(self.backend);
         drop(self.app);
         drop(self.store);
-        // No task of this life may go on in the next one; what hangs in a file system is left
-        // behind.
+        // No task of this life may continue in the next one; threads blocked in a file system are
+        // left behind.
         self.runtime.shutdown_timeout(Duration::from_secs(2));
     }
 
@@ -276,7 +276,7 @@ impl Life {
         })
     }
 
-    /// Runs a job and answers with its events.
+    /// Runs a job and returns its events.
     pub fn run(&self, function: &str, target: &str, args: Value, test: bool) -> Vec<v1::Event> {
         let request = v1::RunRequest {
             target: target.into(),
@@ -309,13 +309,11 @@ impl Life {
     }
 }
 
-/// Waits until the store has refused a write that [`Store::refuse`] names, and another attempt at it.
+/// Waits until the store has refused a write that [`Store::refuse`] names, and its retry.
 pub(crate) async fn refused_again(refused: &mut watch::Receiver<u32>) {
     let twice = refused.wait_for(|count| *count >= 2);
     let twice = tokio::time::timeout(WATCHDOG, twice).await;
-    let _ = twice
-        .expect("the store was to refuse a write twice")
-        .unwrap();
+    let _ = twice.expect("the store must refuse a write twice").unwrap();
 }
 
 async fn accept(app: &App, id: &str) {
@@ -323,7 +321,7 @@ async fn accept(app: &App, id: &str) {
     let key = Key {
         id: minion(id),
         state: KeyState::Accepted,
-        // A key that was deleted stays out by its fingerprint, under any name.
+        // A deleted key stays out by its fingerprint, under any name.
         fingerprint: format!("00:{id}"),
         csr_pem: String::new(),
         serial: None,

@@ -1,5 +1,5 @@
-//! The request to move the master: all that is in its way in one report, what it waits for, its
-//! beginning, and its repetition at the next master.
+//! The request to move the master: all obstacles in one report, the work that it waits for, its
+//! start, and its repetition at the next master.
 
 use std::fs;
 use std::sync::Arc;
@@ -89,7 +89,7 @@ fn everything_in_the_way_is_in_one_report_and_nothing_begins() {
     let answer = ask(&life, &question).unwrap();
     let problems = answer.problems.join("\n");
     for part in [
-        "worker-1 is no standby of the master; its standbys are: cp-2, cp-3",
+        "worker-1 is not a standby of the master; its standbys are: cp-2, cp-3",
         "--cluster prod is not this cluster, which is test",
         "its minion is not connected",
     ] {
@@ -100,7 +100,7 @@ fn everything_in_the_way_is_in_one_report_and_nothing_begins() {
         let refused = ask(&life, &request).unwrap_err().message;
         assert!(refused.contains(part), "{part}: {refused}");
     }
-    // What the next master serves it need not serve any more.
+    // The next master serves this; it need not be served any more.
     assert!(!problems.contains("only it serves"), "{problems}");
     assert!(!problems.contains("it has the master"), "{problems}");
     assert_eq!(read(&life.app.config).unwrap(), None);
@@ -161,12 +161,13 @@ fn of_two_moves_at_the_same_moment_the_second_is_refused_and_a_repetition_is_the
     };
     assert!(begun.begun, "{begun:?}");
     let to = begun.to.as_deref().unwrap();
-    let text = format!("cannot move the master off bootstrap-1: it moves to {to} already, since ");
+    let text =
+        format!("cannot move the master off bootstrap-1: it is already moving to {to}, since ");
     assert!(refused.starts_with(&text), "{refused}");
     let note = || read(&life.app.config).unwrap().unwrap();
     let first = note();
     assert_eq!((first.to.as_str(), first.phase), (to, Phase::Offered));
-    // Its answer was lost, and `ctl` asks again.
+    // The answer was lost, and `ctl` asks again.
     let again = ask(&life, &move_to(to)).unwrap();
     assert_eq!((again.begun, again.to.as_deref()), (true, Some(to)));
     assert_eq!(note(), first);
@@ -190,7 +191,7 @@ fn a_repetition_at_the_next_master_means_the_same_host_and_no_other() {
         host: host.to_owned(),
         ..question.clone()
     };
-    // Without a record a host that has not the master is no host to retire.
+    // Without a record, a host without the master cannot be retired.
     let answer = ask(&life, &named("cp-2")).unwrap();
     let problems = answer.problems.join("\n");
     assert!(problems.contains("`ctl node remove cp-2`"), "{problems}");
@@ -205,7 +206,7 @@ fn a_repetition_at_the_next_master_means_the_same_host_and_no_other() {
         assert_eq!(answer.to.as_deref(), Some("bootstrap-1"));
         assert_eq!(answer.address.as_deref(), Some("10.10.0.11:4550"));
     }
-    // That of an earlier master of this host.
+    // The note of an earlier master of this host.
     record(true, life.app.store.epoch() + 1);
     let answer = ask(&life, &question).unwrap();
     assert_eq!(answer.from, "bootstrap-1");

@@ -1,4 +1,4 @@
-//! The health of a whole master's cluster, and questions to minions.
+//! The health of a whole master's cluster, and queries to minions.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
@@ -26,7 +26,7 @@ fn pod(name: &str) -> Value {
         "status": {"conditions": [{"type": "Ready", "status": "True"}]}})
 }
 
-/// A site whose API has all that a sound cluster has.
+/// A site whose API has everything that a healthy cluster has.
 fn sound_site() -> Site {
     let site = Site::new(&[("top.sls", "base:\n  '*': []\n")]);
     put_node(&site, "bootstrap-1");
@@ -61,8 +61,8 @@ fn status(life: &Life) -> Value {
     halite_api::to_value(&life.runtime.block_on(life.backend.status()).unwrap())
 }
 
-/// The checks of a status that found something, with their first finding; without that of the first
-/// backup, which a new cluster waits for.
+/// The checks of a status that found something, with their first finding; without the check of the
+/// first backup, which a new cluster still waits for.
 fn findings(status: &Value) -> Vec<(&str, &Value)> {
     let checks = status["health"]["checks"].as_array().unwrap();
     let found = |check: &&Value| check["state"] != "good" && check["name"] != "backup-first";
@@ -97,12 +97,12 @@ fn a_component_without_its_pod_makes_the_cluster_unhealthy() {
     let text = |key: &str| finding[key].as_str().unwrap();
     assert!(text("message").starts_with("kube-scheduler on bootstrap-1 does not run"));
     assert!(text("remedy").contains("`ctl highstate bootstrap-1`"));
-    // However often an operator looks, nothing of it is kept.
+    // However often an operator looks, nothing of it is stored.
     assert_eq!(life.runtime.block_on(life.store_jobs()), 0);
     life.kill();
 }
 
-/// The minions are asked with what the API knows; a pod that is not reached is named.
+/// The minions are asked with the API's data; an unreachable pod is named.
 #[test]
 fn pods_that_do_not_reach_another_node_make_the_cluster_unhealthy() {
     let site = sound_site();
@@ -141,7 +141,7 @@ fn pods_that_do_not_reach_another_node_make_the_cluster_unhealthy() {
     life.kill();
 }
 
-/// Without the API it is not known what pods should reach, but the host itself is still looked at.
+/// Without the API the pods to reach are unknown, but the host itself is still checked.
 #[test]
 fn without_the_api_only_what_a_host_has_is_judged_and_the_rest_is_named() {
     let site = sound_site();
@@ -160,7 +160,7 @@ fn without_the_api_only_what_a_host_has_is_judged_and_the_rest_is_named() {
     assert_eq!(names, ["api", "pod-network-setup"], "{found:?}");
     let message = found[0].1["message"].as_str().unwrap();
     assert!(
-        message.ends_with("so nodes, their pods and what these reach are not checked"),
+        message.ends_with("so nodes, their pods and the pod network are not checked"),
         "{message}"
     );
     life.kill();
@@ -184,7 +184,7 @@ fn a_question_ends_with_its_answer_or_its_time() {
     life.connect(&ScriptedMinion::new("worker-1"));
     assert_eq!(ask("worker-1", 60_000).unwrap(), json!({"a": 1}));
 
-    // A minion that hears and says nothing, until it is late.
+    // A minion that receives but sends nothing until the deadline has passed.
     let silent = minion("bootstrap-1");
     let here = std::net::Ipv4Addr::LOCALHOST.into();
     let (_connection, mut messages) = life.app.connections.join(&silent, here);

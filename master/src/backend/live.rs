@@ -49,8 +49,8 @@ pub async fn start(app: Arc<App>) -> Result<Arc<Backend>, Refusal> {
     Backend::start(app, clusters).await
 }
 
-/// Records that this host has the master. Without the record the hosts would be given the master
-/// before; it is written by the next start then.
+/// Records that this host has the master. Without the record the hosts would be given the previous
+/// master; the next start then writes it.
 async fn record_master(app: &App, jobs: &Jobs) {
     match jobs
         .declarations()
@@ -58,13 +58,13 @@ async fn record_master(app: &App, jobs: &Jobs) {
         .await
     {
         Ok(None) => {}
-        Ok(Some(node)) => tracing::warn!(node, "this host has the master from now on"),
+        Ok(Some(node)) => tracing::warn!(node, "this host now has the master"),
         Err(error) => tracing::error!(%error, "cannot record which host has the master"),
     }
 }
 
 impl Backend {
-    /// As [`start`], with a given way to the Kubernetes API.
+    /// Like [`start`], with this access to the Kubernetes API.
     ///
     /// # Errors
     /// The store cannot be read.
@@ -73,7 +73,7 @@ impl Backend {
         Self::over(app, declarations, clusters).await
     }
 
-    /// As [`Backend::start`], with a given way to read the declared state.
+    /// Like [`Backend::start`], with this reader of the declared state.
     ///
     /// # Errors
     /// The store cannot be read.
@@ -87,7 +87,7 @@ impl Backend {
         record_master(&app, &jobs).await;
         if let Err(refusal) = jobs.look_if_new().await {
             let reason = refusal.message;
-            tracing::warn!(reason, "cannot see whether this master is isolated");
+            tracing::warn!(reason, "cannot determine whether this master is isolated");
         }
         jobs.resume().await?;
         orchestrator.resume().await?;
@@ -111,8 +111,8 @@ impl Backend {
         &self.orchestrator
     }
 
-    /// Sends a minion what waits for it. The caller has registered its stream and stored the facts
-    /// of its hello.
+    /// Sends a minion its pending messages. The caller has registered its stream and stored the
+    /// facts of its hello.
     pub async fn on_connected(
         &self,
         minion: &MinionId,
@@ -128,7 +128,7 @@ impl Backend {
             .await
     }
 
-    /// Logs a failure only: a host without a fitting address can still return, and a compile that
+    /// Only logs a failure: a host without a matching address can still return, and a compile that
     /// needs the address reports it.
     async fn record_addresses(&self, minion: &MinionId, grains: &Value) {
         let declarations = self.jobs.declarations();
@@ -138,8 +138,8 @@ impl Backend {
         }
     }
 
-    /// Takes a message other than the hello. A return is stored before this answers; then the
-    /// minion is sent `ReturnStored`, unless it answers a query, of which it keeps no answer.
+    /// Handles a message other than the hello. A return is stored before this answers; then the
+    /// minion is sent `ReturnStored`, unless it answers a query, for which it keeps no return.
     pub async fn on_message(
         &self,
         minion: &MinionId,
@@ -163,7 +163,7 @@ fn job_ids(texts: &[String]) -> Result<Vec<JobId>, JobIdError> {
 }
 
 impl Backend {
-    /// Answers when jobs are dispatched and open jobs are checked.
+    /// Answers once jobs are dispatched and open jobs are checked.
     pub async fn probe(&self) -> Result<(), Refusal> {
         self.jobs.probe().await
     }
@@ -201,8 +201,8 @@ impl Backend {
         backup::backup(&self.app, &self.jobs).await
     }
 
-    /// The way to the Kubernetes API for `Operator.Kubeconfig`, by the requested server or the best
-    /// one. The caller signs.
+    /// The access to the Kubernetes API for `Operator.Kubeconfig`, through the requested server or
+    /// the best one. The caller signs.
     pub async fn api_way(&self, requested: &str) -> Result<ApiWay, Refusal> {
         kubeconfig::way(&self.app, &self.jobs, requested).await
     }
@@ -236,8 +236,8 @@ impl Backend {
         history::job(&self.app, id).await
     }
 
-    /// `Operator.AddNode`: validates and writes the node documents (idempotent), and answers with
-    /// the warnings about the declaration. The caller makes tokens and commands.
+    /// `Operator.AddNode`: validates and writes the node documents (idempotent), and returns the
+    /// warnings about the declaration. The caller makes tokens and commands.
     pub async fn add_node(
         &self,
         operator: &str,
@@ -257,7 +257,7 @@ impl Backend {
 
     /// The chunk with this `tag` in this minion's part of `job`, if it requests a certificate
     /// (`x509.certificate`, `kubeconfig.managed`) and the minion has not returned yet; a refusal
-    /// otherwise. The caller decides what to sign by the arguments of this chunk and nothing else.
+    /// otherwise. The caller decides by the arguments of this chunk alone whether to sign.
     pub async fn sign_allowed(
         &self,
         minion: &MinionId,
@@ -272,8 +272,8 @@ impl Backend {
         Ok(chunk)
     }
 
-    /// A file by the digest of its content, if this minion's part of `job` refers to it. It is a
-    /// stream of pieces, so that a large file of the bundle is never in memory as a whole.
+    /// Returns a file by the digest of its content, if this minion's part of `job` refers to it. It
+    /// is a stream of pieces, so that a large file of the bundle is never in memory as a whole.
     pub async fn fetch(
         &self,
         minion: &MinionId,
@@ -284,12 +284,12 @@ impl Backend {
         files::fetch(&self.app, &snapshot, minion, job, sha256).await
     }
 
-    /// Notes that the stream of a minion ended.
+    /// Records that a minion's stream has ended.
     pub async fn on_disconnected(&self, minion: &MinionId) {
         self.jobs.disconnected(minion).await;
     }
 
-    /// The addresses of the declared masters, the one that acts first; none while they cannot be
+    /// The addresses of the declared masters, the acting one first; an error if they cannot be
     /// read.
     pub async fn masters(&self) -> Result<Vec<String>, Refusal> {
         let snapshot = self.jobs.declarations().in_force().await?;
@@ -304,8 +304,8 @@ impl Backend {
         self.jobs.surroundings().await
     }
 
-    /// Ends what waits for a minion whose key was deleted or replaced: the host that has the id
-    /// next is another one.
+    /// Ends the work that waits for a minion whose key was deleted or replaced: the next host with
+    /// the id is another one.
     pub async fn on_key_gone(&self, minion: &MinionId) -> Result<(), Refusal> {
         self.jobs.end_parts_of(minion).await
     }
@@ -321,7 +321,7 @@ impl Backend {
         hand_over::hand_over(&self.app, &self.jobs, &request).await
     }
 
-    /// Work on the cluster that the master does by itself. It has no end.
+    /// Maintains the cluster on the master's own initiative; never returns.
     pub async fn upkeep(&self) {
         tokio::join!(
             self.upkeep.run(),
@@ -330,8 +330,8 @@ impl Backend {
         );
     }
 
-    /// Begins no work of the master's own any more, and waits for what is under way. Called before
-    /// the master stops.
+    /// Starts no more maintenance, and waits for running maintenance. Called before the master
+    /// stops.
     pub async fn finish(&self) {
         self.jobs.finish_own().await;
     }

@@ -1,4 +1,4 @@
-//! The preflight of a host that is added: asked of its minion, judged with the master's knowledge.
+//! The preflight of an added host: its minion collects the facts, the master judges them.
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ const NOW: i64 = 1_800_000_000;
 /// The machine-id of the first host.
 const FIRST_ID: &str = "0123456789abcdef0123456789abcdef";
 
-/// A bare host on which all is well.
+/// The facts of a bare host without problems.
 fn good() -> NodeFacts {
     let watched = |signal: &str, place: &str| WatchedFileSystem {
         signal: signal.to_owned(),
@@ -63,7 +63,7 @@ fn good() -> NodeFacts {
     }
 }
 
-/// Connects a minion that answers with these facts, and keeps the questions.
+/// Connects a minion that answers with these facts, and records the questions.
 fn connect(life: &Life, facts: NodeFacts) -> tokio::sync::mpsc::UnboundedReceiver<Question> {
     life.accept("worker-1");
     let (app, backend) = (Arc::clone(&life.app), Arc::clone(&life.backend));
@@ -111,7 +111,7 @@ fn run(life: &Life, ignored: &[&str]) -> (i32, Value) {
     (last.retcode, summary["steps"][0]["detail"].clone())
 }
 
-/// A site whose first host has told of its machine-id.
+/// A site whose first host has reported its machine-id.
 fn live(site: &Site) -> Life {
     let life = site.live_at(Arc::new(ManualClock::at(NOW * 1000)));
     let facts = Facts {
@@ -205,7 +205,7 @@ fn what_an_earlier_run_has_begun_is_no_problem() {
     );
     drop(questions);
     let own = life.app.cas.certificate_pem(SITE).unwrap();
-    // It has the CA from its enrolment: what is there is not Halite's.
+    // It has the CA from its enrolment: the existing files are not Halite's.
     let enrolled = NodeFacts {
         site_ca: format!("{own}\n"),
         untouched: true,

@@ -1,4 +1,4 @@
-//! A master on another host than the documents say: a standby that took its place.
+//! A promoted master, whose host differs from the one in the documents.
 
 use std::fs;
 
@@ -23,7 +23,7 @@ fn a_master_records_its_host_once_and_names_the_others_to_minions() {
         "the first host has the master"
     );
 
-    // The address of this master is that of another control plane.
+    // The address of this master is another control plane's.
     let resolved = "resolved:\n  kubernetes: v1.36.3\n  bundle: 0.1.0\n";
     fs::write(&cluster, format!("{before}{resolved}")).unwrap();
     node(

@@ -1,4 +1,4 @@
-//! Work on a cluster whose etcd has no quorum, or one that the master cannot see.
+//! Work on a cluster whose etcd has no quorum, or whose quorum the master cannot see.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -43,13 +43,13 @@ fn site() -> (Site, Arc<FakeCluster>) {
     (site, cluster)
 }
 
-/// What the control planes have applied, and the worker.
+/// The number of states that each control plane and the worker have applied.
 fn applied(hosts: &[ScriptedMinion]) -> Vec<usize> {
     let count = |host: &ScriptedMinion| host.journal.lock().unwrap().applied.len();
     hosts.iter().map(count).collect()
 }
 
-/// Runs a highstate of all hosts; its exit code, and what it says about hosts side by side.
+/// Runs a highstate of all hosts; returns its exit code and its reports on parallel hosts.
 fn highstate(life: &Life) -> (i32, Vec<v1::Event>) {
     let mut events = life.run("state.highstate", "", json!({}), false);
     let retcode = events.last().unwrap().retcode;
@@ -57,8 +57,8 @@ fn highstate(life: &Life) -> (i32, Vec<v1::Event>) {
     (retcode, events)
 }
 
-/// One by one, the first would wait for members whose hosts come after it, and fail: nothing would be
-/// repaired. The first fails here, and the others are done all the same.
+/// One by one, the first host would wait for members on later hosts and fail, and nothing would be
+/// repaired. Here the first one fails, and the others continue.
 #[test]
 fn the_hosts_of_a_cluster_without_quorum_are_done_side_by_side_and_the_report_says_so() {
     let (site, cluster) = site();
@@ -90,11 +90,11 @@ fn the_hosts_of_a_cluster_without_quorum_are_done_side_by_side_and_the_report_sa
         assert!(repair.because.contains(part), "{repair:?}");
     }
     let received = |host: &ScriptedMinion| host.journal.lock().unwrap().received.len();
-    // What comes after the control planes does not begin: one of them failed.
+    // The hosts after the control planes do not start: one control plane failed.
     let begun: Vec<usize> = hosts.iter().map(received).collect();
     assert_eq!(begun, [1, 1, 1, 0]);
 
-    // With a quorum they are done one after the other again.
+    // With a quorum, the hosts are done one after the other again.
     hosts[0].journal.lock().unwrap().failing.clear();
     let before = applied(&hosts);
     cluster.start(&host("cp-2"));
@@ -110,7 +110,7 @@ fn the_hosts_of_a_cluster_without_quorum_are_done_side_by_side_and_the_report_sa
     );
 }
 
-/// They are a quorum, and would be none when all hosts were done side by side.
+/// They are a quorum, and would lose it if all hosts were done in parallel.
 #[test]
 fn members_that_the_master_cannot_reach_stop_an_ordered_job() {
     let (mut site, cluster) = site();
@@ -130,8 +130,8 @@ fn members_that_the_master_cannot_reach_stop_an_ordered_job() {
     assert_eq!(applied(&hosts), [0, 0, 0]);
 }
 
-/// Runs a highstate of all hosts; the store refuses the first writes of this kind. Its exit code, and how often each
-/// host applied something.
+/// Runs a highstate of all hosts; the store refuses the first writes of this kind. Returns its exit
+/// code, and how often each host applied something.
 fn highstate_without(site: &Site, what: &str) -> (i32, Vec<usize>) {
     let life = site.live();
     let hosts = PLANES.map(ScriptedMinion::new);
@@ -152,7 +152,7 @@ fn highstate_without(site: &Site, what: &str) -> (i32, Vec<usize>) {
     (retcode, applied(&hosts))
 }
 
-/// No deadline counts before the gate.
+/// The deadline starts only after the gate.
 #[test]
 fn a_host_that_did_not_pass_ends_when_the_store_takes_it() {
     let (mut site, cluster) = site();
@@ -172,7 +172,7 @@ fn hosts_side_by_side_are_all_sent_what_the_store_refused_at_first() {
     assert_eq!(highstate_without(&site, sent), (0, vec![1, 1, 1]));
 }
 
-/// A reboot or an upgrade would begin with the last member that runs.
+/// A reboot or an upgrade would start with the last running member.
 #[test]
 fn a_planned_step_does_not_pass_without_a_quorum() {
     let (site, cluster) = site();

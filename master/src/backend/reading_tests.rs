@@ -1,4 +1,4 @@
-//! What is read for a job and its messages, and what is not: documents, facts and returns.
+//! Reads for a job and its messages, and reads that must not happen: documents, facts and returns.
 
 use std::sync::atomic::Ordering;
 
@@ -29,7 +29,7 @@ fn request(target_kind: &str, target: &str, function: &str) -> v1::RunRequest {
     }
 }
 
-/// Makes a job, and answers with its id.
+/// Makes a job and returns its id.
 async fn made(life: &Life, target: &str, function: &str) -> JobId {
     let request = request("list", target, function);
     let _watched = life.backend.run("root", request).await.unwrap();
@@ -74,7 +74,7 @@ async fn shown(events: &mut Receiver<Event>) -> String {
     }
 }
 
-/// Adds a secret to the cluster document, in place and with the size that it had.
+/// Adds a secret to the cluster document, in place and without changing its size.
 fn add_secret(site: &Site) {
     let path = site.path().join("etc/cluster.yaml");
     let text = std::fs::read_to_string(&path).unwrap();
@@ -92,7 +92,7 @@ fn the_messages_of_a_job_look_at_no_document() {
         life.accept(id);
     }
     life.runtime.block_on(async {
-        // The first look begins to watch, and the first job writes the addresses of the nodes.
+        // The first look starts the watch, and the first job writes the addresses of the nodes.
         let jid = made(&life, "worker-1,bootstrap-1", "state.apply").await;
         for id in minions {
             say(&life, id, returned(&jid, "done")).await;
@@ -216,7 +216,7 @@ fn a_target_by_name_reads_no_grains() {
                 .unwrap_err();
             assert_eq!(refusal.kind, RefusalKind::Internal, "{refusal}");
         }
-        // Without a minion that could match, too, a mistake is one.
+        // A typing mistake is an error even without a minion that could match.
         let request = request("globb", "*", "test.ping");
         let refusal = life
             .backend

@@ -1,4 +1,4 @@
-//! Hosts with bundles of their own: compiled from these, and brought to another one.
+//! Hosts with their own bundles: compiled from these, and brought to another one.
 
 use std::fs;
 
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::fixture::{Life, ScriptedMinion, Site};
 
-/// A state that says which bundle and Kubernetes it is from, and the orchestration of an upgrade.
+/// A state that names its bundle and Kubernetes version, and the orchestration of an upgrade.
 fn tree(version: &str) -> Vec<(&'static str, String)> {
     let step = |id: &str, target: &str, more: &str| {
         format!(
@@ -99,7 +99,7 @@ fn record(site: &Site, name: &str, address: &str, bundle: &str, kubernetes: &str
     .unwrap();
 }
 
-/// The ids of the states that the last job gave a minion.
+/// The ids of the states in a minion's last job.
 fn given(minion: &ScriptedMinion) -> Vec<String> {
     let journal = minion.journal.lock().unwrap();
     let low: Value = serde_json::from_str(&journal.received.last().unwrap().low_json).unwrap();
@@ -162,7 +162,7 @@ fn a_host_is_compiled_from_the_bundle_that_its_document_records() {
     assert_eq!(given(&worker), ["from-0.2.0", "v1.36.3", "1-fallbacks"]);
     assert_eq!(given(&first), ["from-0.3.0", "v1.36.4", "1-fallbacks"]);
     assert_eq!(read_bundles(&life), 2);
-    // One job, of which each host has its own bundle.
+    // One job, for which each host uses its own bundle.
     let bundles = life.runtime.block_on(life.store.minion_bundles()).unwrap();
     let of = |name: &str| {
         let own = bundles.iter().filter(|one| one.minion == *name);
@@ -181,7 +181,7 @@ fn a_host_is_compiled_from_the_bundle_that_its_document_records() {
                 .contains("an upgrade has not ended: worker-1 with the bundle 0.2.0"),
         "{problems:?}"
     );
-    // A bundle that is gone holds up the hosts that use it, and no other.
+    // A missing bundle holds up only the hosts that use it.
     fs::rename(site.path().join("bundles/0.2.0"), site.path().join("away")).unwrap();
     let highstate = |target: &str| {
         let request = v1::RunRequest {
@@ -213,7 +213,8 @@ fn an_upgrade_records_each_host_when_it_has_the_bundle() {
     assert_eq!(documents(), before, "a test records nothing");
     assert_eq!(read_bundles(&life), 1, "the test is over");
 
-    // The worker fails: the control plane and the objects have the bundle, and it keeps its own.
+    // The worker fails: the control plane and the objects have the new bundle, and the worker keeps
+    // its own.
     worker
         .journal
         .lock()
@@ -237,7 +238,7 @@ fn an_upgrade_records_each_host_when_it_has_the_bundle() {
     );
     let said = status(&life)["problems"].to_string();
     assert!(said.contains("worker-1 with the bundle 0.2.0"), "{said}");
-    // Until it goes on, each host keeps what it has.
+    // Until it continues, each host keeps its bundle.
     life.run("state.highstate", "*", json!({}), false);
     assert_eq!(given(&worker)[0], "from-0.2.0");
     assert_eq!(given(&first)[0], "from-0.3.0");
@@ -262,7 +263,7 @@ fn an_upgrade_takes_hosts_with_a_minion_of_an_earlier_protocol_to_its_bundle() {
     for host in [&first, &worker] {
         life.app.connections.speaks(&host.id, 1);
     }
-    // The bundle that they have brings no other minion.
+    // Their bundle brings no other minion.
     life.run("state.highstate", "*", json!({}), false);
     assert!(worker.journal.lock().unwrap().received.is_empty());
     let (code, said) = upgrade(&life, "0.3.0", false);
@@ -306,12 +307,12 @@ fn what_cannot_be_upgraded_to_is_refused_with_the_reason() {
         let refused = show(wanted).unwrap_err();
         assert!(refused.message.contains(reason), "{wanted}: {refused}");
     }
-    // The job itself, too, for every caller.
+    // The job itself checks this too, for every caller.
     let (code, said) = upgrade(&life, "0.2.0", false);
     assert_eq!(code, 1);
     assert!(said.contains("older than v1.36.4"), "{said}");
     assert!(first.journal.lock().unwrap().received.is_empty());
-    // Equal Kubernetes, and other content.
+    // The same Kubernetes, with other content.
     let plan = show("0.6.0").unwrap();
     let plan: halite_api::UpgradePlan = halite_api::from_text(&plan.json).unwrap();
     assert_eq!(plan.hosts, ["bootstrap-1", "worker-1"]);
@@ -339,7 +340,7 @@ fn a_record_outlives_the_master_between_job_and_record() {
     let declarations = life.backend.jobs().declarations();
     let version = "0.3.0".parse().unwrap();
     life.runtime.block_on(async {
-        // As often as a resumed run may do it.
+        // As often as a resumed run may repeat it.
         for _ in 0..2 {
             let name = minion("bootstrap-1");
             declarations.record_release(&name, &version).await.unwrap();

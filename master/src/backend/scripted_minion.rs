@@ -1,4 +1,4 @@
-//! Minions of tests, which follow a script.
+//! Scripted minions for tests.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
@@ -44,9 +44,9 @@ pub(crate) type Answering = dyn Fn(&v1::Job) -> Option<Value> + Send + Sync;
 pub(crate) struct ScriptedMinion {
     pub id: MinionId,
     pub journal: Arc<Mutex<Journal>>,
-    /// The host, where a test has one: it sees each job, and answers some.
+    /// The host, if a test has one: it sees each job, and answers some.
     pub host: Arc<Answering>,
-    /// A function that it does not have.
+    /// A function that it lacks.
     pub unknown: Option<&'static str>,
 }
 
@@ -60,7 +60,7 @@ impl ScriptedMinion {
         }
     }
 
-    /// The same on this host.
+    /// The same minion on this host.
     pub fn on(self, host: impl Fn(&v1::Job) -> Option<Value> + Send + Sync + 'static) -> Self {
         Self {
             host: Arc::new(host),
@@ -84,8 +84,8 @@ impl ScriptedMinion {
     }
 
     async fn say(&self, backend: &Backend, body: ToMaster) {
-        // A minion whose master cannot store a return connects again, and hands it in once more. A master that is
-        // being killed answers nothing, and drops this at the pause.
+        // A minion whose master cannot store a return reconnects, and sends it again. A master that
+        // is being killed answers nothing, and drops this task at the pause.
         let message = v1::MinionMessage { body: Some(body) };
         while let Err(error) = backend.on_message(&self.id, message.clone()).await {
             eprintln!("{}: {error:?}", self.id);

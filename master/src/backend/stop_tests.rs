@@ -1,4 +1,4 @@
-//! Jobs that are ended early, or that one of their minions holds up.
+//! Jobs that are ended early or held up by one of their minions.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -82,7 +82,7 @@ fn an_ordered_run_stops_at_the_first_host_that_fails() {
     );
     assert!(worker.journal.lock().unwrap().received.is_empty());
 
-    // A prediction changes nothing: it says all there is to say.
+    // A test run changes nothing; its output is complete.
     let done = summary(&life.run("state.highstate", "", json!({}), true));
     assert_eq!(done["lost"], json!([]), "{done}");
     assert_eq!(worker.journal.lock().unwrap().received.len(), 1);
@@ -136,7 +136,7 @@ fn a_minion_that_does_not_read_is_cut_and_delays_no_other() {
     let events = life.collect(start(&life, "test.ping", "*", json!({}), 20));
     assert_eq!(summary(&events)["succeeded"], json!(["worker-1"]));
     assert!(!life.app.connections.is_connected(&minion("bootstrap-1")));
-    // It comes back, and is served.
+    // The minion comes back, and is served.
     let back = ScriptedMinion::new("bootstrap-1");
     life.connect(&back);
     let events = life.run("test.ping", "*", json!({}), false);
@@ -190,14 +190,14 @@ fn an_operator_ends_a_job_and_what_waits_behind_it_goes_on() {
         let cancelled = life.backend.cancel_job(&jids[number], "root", force);
         life.runtime.block_on(cancelled)
     };
-    // The second was not sent: it ends at once, and is not run later.
+    // The second part was not sent: it ends at once, and is not run later.
     assert_eq!(cancel(1, false).unwrap().ended, ["worker-1"]);
     let events = life.collect(second);
     assert_eq!(
         error_of(&events, "worker-1"),
         "cancelled by root before it was sent"
     );
-    // The first runs: its minion ends it.
+    // The first part runs: its minion ends it.
     assert_eq!(cancel(0, false).unwrap().asked, ["worker-1"]);
     let asked = wire.cancel();
     assert_eq!(
@@ -210,7 +210,7 @@ fn an_operator_ends_a_job_and_what_waits_behind_it_goes_on() {
     assert_eq!(last, jids[2].as_str());
     wire.returns(&last, "");
     life.collect(third);
-    // An ended job is an error, unless its minions are to be asked all the same.
+    // An ended job is an error, unless its minions should be asked anyway.
     let refused = cancel(2, false).unwrap_err();
     assert!(refused.message.contains("has ended"), "{refused}");
     assert_eq!(cancel(2, true).unwrap().asked, ["worker-1"]);
@@ -241,7 +241,7 @@ fn a_part_that_is_being_sent_when_it_is_cancelled_is_ended_on_its_minion() {
             let jobs = Arc::clone(&jobs);
             async move { jobs.dispatch(&minion("worker-1")).await }
         });
-        // It has the lane, and cannot record that it sends before the writer is free.
+        // It holds the lane, and cannot record the dispatch before the writer is free.
         while jobs.lane(&minion("worker-1")).try_lock().is_ok() {
             tokio::task::yield_now().await;
         }
@@ -249,7 +249,7 @@ fn a_part_that_is_being_sent_when_it_is_cancelled_is_ended_on_its_minion() {
             let (jobs, jid) = (Arc::clone(&jobs), jid.clone());
             async move { jobs.cancel(&jid, "root", false).await }
         });
-        // Without the lane it would read now that the part was not sent.
+        // Without the lane it would now read that the part was not sent.
         let early = tokio::time::timeout(Duration::from_millis(200), &mut cancelling).await;
         drop(writer);
         assert!(early.is_err());
@@ -323,7 +323,7 @@ fn a_clock_that_is_set_while_a_job_runs_changes_no_result() {
         clock.step(step);
         assert_eq!(row_of(&life), RowState::Started);
         assert!(wire.messages.try_recv().is_err(), "nothing to end");
-        // Neither does it when the master starts again afterwards.
+        // Nor does it when the master restarts afterwards.
         drop(wire);
         life.kill();
         let life = site.live_at(clock.clone());
@@ -355,18 +355,18 @@ fn a_return_that_the_minion_announced_is_waited_for_and_a_true_one_replaces_a_co
             row.unwrap()
         })
     };
-    // The stream broke after the job had ended; its return is large, and late.
+    // The stream broke after the job had ended; its return is large and late.
     drop(wire);
     let wire = Wire::with_jobs(&life, "worker-1", &[], &[&job]);
     clock.advance(300_000);
     assert_eq!(row().state, RowState::Started);
-    // A minion that does not name it has lost its journal.
+    // A minion that does not name the job has lost its journal.
     drop(wire);
     let wire = Wire::connect(&life, "worker-1");
     let found = row();
     assert_eq!((found.state, found.retcode), (RowState::Lost, Some(2)));
     assert!(error_of(&life.collect(stream), "worker-1").contains("no longer knows it"));
-    // The journal was there after all.
+    // The journal was intact after all.
     wire.say(ToMaster::Returned(v1::JobReturn {
         job: job.clone(),
         return_json: "null".into(),

@@ -75,7 +75,7 @@ fn a_ping_is_answered_by_its_targets() {
     );
     let (_, data) = last(&life.run("test.ping", "worker-*", json!({}), false));
     assert_eq!(data["succeeded"], json!(["worker-1"]));
-    // What is asked is stored before it is sent, and its end with its answer: two writes, none in
+    // The request is stored before it is sent, and its end with its answer: two writes, none in
     // between.
     life.runtime.block_on(async {
         let jobs = life.store.jobs(9).await.unwrap();
@@ -282,7 +282,8 @@ fn files_and_signatures_are_for_the_open_job_that_names_them() {
         let denied = |result: Result<(), halite_core::refusal::Refusal>| {
             assert_eq!(result.unwrap_err().kind, RefusalKind::Denied)
         };
-        // Root on a host without a control plane is no operator, whatever its states ask for.
+        // Root on a host without a control plane does not become an operator, whatever its states
+        // request.
         let operator = "x509_|-operator_|-/etc/pki/operator.crt_|-certificate";
         denied(backend.sign_allowed(id, &jid, operator).await.map(|_| ()));
         let other = "0".repeat(64);
@@ -407,7 +408,7 @@ fn a_stop_waits_for_the_states_of_the_master_itself_and_begins_no_others() {
         function: "state.highstate".into(),
         ..v1::RunRequest::default()
     };
-    // Its state waits for the API, which comes back when the stop waits for it.
+    // Its state waits for the API, which comes back while the stop waits for the state.
     let silent_for = &site.api.silent_for;
     silent_for.store(u32::MAX, SeqCst);
     let comes_back = async { silent_for.store(0, SeqCst) };

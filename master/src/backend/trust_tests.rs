@@ -1,4 +1,4 @@
-//! Minions that lie, and documents that cannot be read at the wrong time.
+//! Minions that lie, and documents that become unreadable at a bad time.
 
 use std::net::IpAddr;
 
@@ -106,7 +106,7 @@ fn a_return_is_held_back_while_its_secrets_are_not_known() {
     first.accept("worker-1");
     let jid = first.runtime.block_on(secret_job(&first));
     first.kill();
-    // The next master has never read the documents, and no earlier one has kept them.
+    // The next master has never read the documents, and no earlier one has stored them.
     std::fs::remove_dir_all(site.path().join("state/last-valid")).unwrap();
     let path = site.path().join("etc/cluster.yaml");
     let sound = std::fs::read_to_string(&path).unwrap();
@@ -121,7 +121,7 @@ fn a_return_is_held_back_while_its_secrets_are_not_known() {
         life.backend.jobs().expire_parts().await.unwrap();
         assert!(life.app.connections.is_connected(&minion("worker-1")));
         std::fs::write(&path, sound).unwrap();
-        // It is asked for the return: it sends what is not acknowledged when it connects again.
+        // The minion is asked for the return: it resends unacknowledged returns when it reconnects.
         while messages.recv().await.is_some() {}
         hand_in(&life, &jid, &text).await.unwrap();
         let stored = stored(&life, &jid).await;
@@ -156,7 +156,7 @@ fn after_a_restart_with_invalid_documents_the_last_valid_ones_are_in_force() {
         let Some(v1::master_message::Body::Job(job)) = messages.recv().await.unwrap().body else {
             panic!("no job");
         };
-        assert!(job.low_json.contains(CANARY), "what has begun goes on");
+        assert!(job.low_json.contains(CANARY), "started work continues");
         hand_in(&life, &jid, &format!("password: {CANARY}"))
             .await
             .unwrap();
@@ -196,7 +196,7 @@ fn an_address_that_is_not_the_hosts_own_is_refused_for_that_node_alone() {
     life.runtime.block_on(async {
         let declarations = life.backend.jobs().declarations();
         for (claimed, peer) in [
-            // That of the first host; a free one that is another machine's; that of worker-1.
+            // The first host's; a free one that another machine answers; worker-1's.
             ("10.10.0.11", [10, 10, 0, 11]),
             ("10.10.1.77", [10, 10, 1, 13]),
             ("10.10.1.12", [10, 10, 1, 12]),
@@ -246,7 +246,7 @@ fn job_ids_that_no_job_has_cost_nothing() {
             .on_connected(&minion("worker-1"), &hello)
             .await
             .unwrap();
-        // Each would have been a commit of some milliseconds, all of them minutes.
+        // Each one would have been a commit of some milliseconds; together they take minutes.
         assert!(began.elapsed() < std::time::Duration::from_secs(60));
         let row = life
             .store

@@ -1,4 +1,4 @@
-//! Minions of tests that the tests themselves speak for.
+//! Test minions whose side of the protocol the test itself plays.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use tokio::sync::mpsc::Receiver;
 
 use super::fixture::Life;
 
-/// Longest wait for something that comes.
+/// Longest wait for an expected event.
 const SOON: Duration = Duration::from_secs(30);
 
 /// A minion whose messages the test itself reads and writes.
@@ -25,7 +25,7 @@ pub(crate) struct Wire<'l> {
 }
 
 impl<'l> Wire<'l> {
-    /// The minion at the end of a connection that is there.
+    /// The minion at the end of an existing connection.
     pub fn at(
         life: &'l Life,
         id: &'static str,
@@ -45,7 +45,7 @@ impl<'l> Wire<'l> {
         Self::with_jobs(life, id, &[], &[])
     }
 
-    /// Connects with the jobs that the minion runs, and those whose returns it will hand in.
+    /// Connects with the minion's running jobs, and those whose returns it will send.
     pub fn with_jobs(
         life: &'l Life,
         id: &'static str,
@@ -80,7 +80,7 @@ impl<'l> Wire<'l> {
         }
     }
 
-    /// The next message of a kind.
+    /// The next message of this kind.
     fn next<T>(&mut self, kind: impl Fn(ToMinion) -> Option<T>) -> T {
         let messages = &mut self.messages;
         let found = async {
@@ -95,10 +95,10 @@ impl<'l> Wire<'l> {
         self.life
             .runtime
             .block_on(limited)
-            .expect("no such message")
+            .expect("the message must come")
     }
 
-    /// The next job, which begins.
+    /// Returns the next job, which starts.
     pub fn job(&mut self) -> String {
         let job = self.next(|body| match body {
             ToMinion::Job(job) => Some(job.job),
@@ -108,7 +108,7 @@ impl<'l> Wire<'l> {
         job
     }
 
-    /// The next wish to end a job.
+    /// The next request to end a job.
     pub fn cancel(&mut self) -> v1::Cancel {
         self.next(|body| match body {
             ToMinion::Cancel(cancel) => Some(cancel),
@@ -116,7 +116,7 @@ impl<'l> Wire<'l> {
         })
     }
 
-    /// Returns a job that failed.
+    /// Returns a failed job.
     pub fn returns(&self, job: &str, error: &str) {
         self.say(ToMaster::Returned(v1::JobReturn {
             job: job.to_owned(),

@@ -1,5 +1,5 @@
-//! The daemon of a master that hands over: it serves its standbys until one of them has the master, and
-//! makes its own host a standby of that one.
+//! The daemon of a master that hands over: it serves its standbys until one of them has the master,
+//! and makes its own host a standby of the new master.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -23,24 +23,24 @@ use super::{DaemonError, MINION, feed_watchdog, listen, report};
 use crate::other_masters;
 use crate::serve;
 
-/// The time in which the standby has to take more of what it lacks.
+/// The time within which the standby must receive more of the missing data.
 const OFFER: Duration = Duration::from_secs(120);
-/// The pause between two questions whether another host has the master.
+/// Polling interval while another host takes over.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// Why this life of the daemon has ended.
+/// The reason why this life of the daemon has ended.
 enum End {
     /// By a signal.
     Stopped,
-    /// The hand-over has failed: this host has the master still.
+    /// The hand-over has failed: this host still has the master.
     Failed,
     /// Another host has the master.
     Replaced,
 }
 
-/// Runs the daemon of a master that hands over, until another host has the master, the standby was not
-/// there in time, or SIGTERM or SIGINT. The process ends each time, and systemd starts it again as what
-/// its host is then: no signal is lost between two lives of one process.
+/// Runs the daemon of a master that hands over, until another host has the master, the standby did
+/// not appear in time, or SIGTERM or SIGINT. Each of these ends the process, and systemd restarts
+/// it in its host's new role: no signal is lost between two lives of one process.
 ///
 /// # Errors
 /// A part cannot be started, or a note cannot be written.
@@ -51,7 +51,7 @@ pub async fn run_hand_over(config: Config, note: HandOver) -> Result<(), DaemonE
     descriptors::raise();
     let store = Arc::new(Store::open(&config.state_dir.join("store.db")).await?);
     if succession::check(&config.state_dir, store.epoch()).is_err() {
-        // It was ended before it was a standby.
+        // It was ended before it became a standby.
         store.close().await;
         return stand_by(&config, &note);
     }
@@ -83,18 +83,22 @@ pub async fn run_hand_over(config: Config, note: HandOver) -> Result<(), DaemonE
         Ok(End::Replaced) => stand_by(&config, &decision.note()),
         Ok(End::Failed) => {
             let reason = decision.note().reason;
-            tracing::error!(reason, "the master is not handed over and goes on here");
+            tracing::error!(
+                reason,
+                "the hand-over failed; the master continues on this host"
+            );
             Ok(())
         }
         Ok(End::Stopped) | Err(_) => Ok(()),
     }
 }
 
-/// The time of an offer. It begins again whenever more was sent to the standby than ever before, because
-/// a store of gigabytes takes its time; a stream that breaks again and again does not prolong it.
+/// The deadline of an offer. It restarts whenever one stream has sent the standby more than any
+/// stream before, because a store of gigabytes takes time; a stream that breaks repeatedly does not
+/// extend it.
 struct Offer {
     end: Instant,
-    /// The most bytes that one stream was sent.
+    /// The most bytes that one stream has sent.
     most: u64,
 }
 
@@ -106,7 +110,7 @@ impl Offer {
         }
     }
 
-    /// Takes the bytes that the stream of the standby was sent until now.
+    /// Records the bytes that the standby's stream has sent so far.
     fn note(&mut self, sent: u64, now: Instant) {
         if sent > self.most {
             self.most = sent;
@@ -118,17 +122,17 @@ impl Offer {
         now >= self.end
     }
 
-    /// Why the standby `to` does not have the master when the time is over.
+    /// The reason why the standby `to` does not have the master at the deadline.
     fn reason(&self, to: &str) -> String {
         let seconds = OFFER.as_secs();
         if self.most == 0 {
             return format!(
-                "{to} did not take what it lacks within {seconds} s: is halite-master running there?"
+                "{to} did not receive the missing data within {seconds} s: is halite-master running there?"
             );
         }
         format!(
-            "{to} did not take what it lacks: it was sent {} KiB, and no more within {seconds} s; `journalctl -u halite-master` \
-             there and here says why",
+            "{to} did not receive the missing data: it was sent {} KiB, and no more within {seconds} s; `journalctl -u halite-master` \
+             there and here shows why",
             self.most.div_ceil(1024)
         )
     }
@@ -157,23 +161,24 @@ async fn until_taken(app: &App, decision: &Decision) -> End {
         }
         match decision.give_up(&offer.reason(&note.to)) {
             Ok(true) => return End::Failed,
-            // It is decided: only the next master can go on.
+            // The move is decided: only the next master can continue.
             Ok(false) => {}
             Err(error) => {
-                tracing::error!(error = chain(&error), "cannot give the hand-over up");
+                tracing::error!(error = chain(&error), "cannot cancel the hand-over");
             }
         }
     }
 }
 
-/// Makes this host a standby of the next master, in the words of `halite.services.standby.masters`.
+/// Makes this host a standby of the next master, in the format of
+/// `halite.services.standby.masters`.
 fn stand_by(config: &Config, note: &HandOver) -> Result<(), DaemonError> {
     let text = format!("# Written by Halite.\n{}\n", note.masters.join("\n"));
     files::write(&mark(config), &text, 0o600)
         .map_err(|error| DaemonError::Open(halite_core::app::OpenError::Ca(error)))?;
-    // Last: until then the next start makes the host a standby.
+    // Last: the next start makes the host a standby until then.
     forget(config)?;
-    tracing::info!(master = note.to, "this host is a standby from now on");
+    tracing::info!(master = note.to, "this host is now a standby");
     Ok(())
 }
 
@@ -181,7 +186,7 @@ fn stand_by(config: &Config, note: &HandOver) -> Result<(), DaemonError> {
 mod tests {
     use super::*;
 
-    /// The seconds after which an offer is over, when so many bytes were sent by each second.
+    /// The seconds after which an offer expires, if `sent` bytes have been sent at each second.
     fn over_at(sent: impl Fn(u64) -> u64) -> u64 {
         let begin = Instant::now();
         let mut offer = Offer::begin(begin);

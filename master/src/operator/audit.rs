@@ -8,13 +8,13 @@ use halite_store::AuditFilter;
 
 /// The number of lines: default and maximum.
 const LINES: (u32, u32) = (50, 10_000);
-/// Lines that are of no call.
+/// Callers of lines that belong to no call.
 const OTHERS: [&str; 3] = ["handshake", "summary", "upkeep"];
 
-/// The audit lines that an operator asks for, the newest first.
+/// Returns the requested audit lines, the newest first.
 ///
 /// # Errors
-/// There is no such action, or the store failed.
+/// The action does not exist, or the store failed.
 pub async fn read(app: &App, request: &ReadAuditRequest) -> Result<AuditLog, Refusal> {
     let lines = app.store.audit(&filter(request)?).await?;
     let lines = lines.into_iter().map(|line| AuditLine {
@@ -47,7 +47,7 @@ fn filter(request: &ReadAuditRequest) -> Result<AuditFilter, Refusal> {
     })
 }
 
-/// All actions, as the audit has them: `Operator/Run`.
+/// All actions, in the audit's form: `Operator/Run`.
 fn methods() -> impl Iterator<Item = &'static str> {
     let calls = halite_proto::METHODS.iter();
     calls
@@ -55,7 +55,7 @@ fn methods() -> impl Iterator<Item = &'static str> {
         .chain(OTHERS)
 }
 
-/// The action of a name: `Operator/ChangeKey`, or `ChangeKey` for short, in any case.
+/// The action with this name: `Operator/ChangeKey`, or `ChangeKey` for short, in any case.
 fn method(name: &str) -> Result<String, Refusal> {
     let is_named = |method: &&str| {
         let short = method.rsplit('/').next();
@@ -65,7 +65,7 @@ fn method(name: &str) -> Result<String, Refusal> {
     found.map(str::to_owned).ok_or_else(|| {
         let known: Vec<&str> = methods().collect();
         Refusal::invalid(format!(
-            "there is no action {name:?} in the audit; there are {}",
+            "the audit has no action {name:?}; its actions are {}",
             known.join(", ")
         ))
     })

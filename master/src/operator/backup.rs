@@ -1,8 +1,8 @@
 //! `ctl backup create`: everything that a restore needs, as a stream of files.
 //!
-//! The files are those that a new first host cannot get from a bundle: the operator's documents and
-//! states, CAs and keys, trust, the store, and a snapshot of etcd. `ctl` encrypts them and checks
-//! the snapshot's hash; nothing of them is written to a disk here.
+//! The files are the ones that a new first host cannot get from a bundle: the operator's documents
+//! and states, CAs and keys, trust, the store, and a snapshot of etcd. `ctl` encrypts them and
+//! checks the snapshot's hash; none of them is written to a disk here.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -20,13 +20,13 @@ use tokio_stream::wrappers::ReceiverStream;
 
 use crate::backup_parts::{Head, STORE, Source, send};
 
-/// The parts of a backup, as they come.
+/// The parts of a backup, in order.
 pub type BackupParts = Pin<Box<dyn Stream<Item = Result<BackupPart, Refusal>> + Send>>;
 
-/// Begins a backup.
+/// Starts a backup.
 ///
 /// # Errors
-/// No member of etcd can give a snapshot, or a file cannot be read. What fails later is in the
+/// No member of etcd can give a snapshot, or a file cannot be read. Later failures are in the
 /// stream.
 pub async fn backup(app: &Arc<App>, jobs: &Arc<Jobs>) -> Result<BackupParts, Refusal> {
     let declared = jobs.declarations().in_force().await?;

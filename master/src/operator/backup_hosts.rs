@@ -1,6 +1,6 @@
-//! The hosts that hold backups of the cluster, in `ctl status` and `ctl health`: the master's, whose
-//! directory is read, and the standbys, whose minions send the reports of their runs with their
-//! grains.
+//! The hosts that hold backups of the cluster, in `ctl status` and `ctl health`: the master's,
+//! whose directory is read, and the standbys, whose minions send the reports of their runs with
+//! their grains.
 
 use std::collections::BTreeMap;
 
@@ -21,9 +21,9 @@ const HOUR: Millis = 60 * 60 * 1000;
 /// The newest backup on a host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Newest {
-    /// The one of this time.
+    /// Made at this time.
     Of(Millis),
-    /// There is none yet.
+    /// Not made yet.
     Missing,
     /// Its directory cannot be read.
     Unknown,
@@ -33,7 +33,7 @@ pub(super) enum Newest {
 struct Holder {
     name: String,
     has_master: bool,
-    /// The time since which there should be some, if the host has said.
+    /// The time since which it should make some; `None` if the host has not reported it.
     since: Option<Millis>,
     newest: Newest,
     /// The time of the next one.
@@ -52,21 +52,22 @@ struct Failure {
 /// The findings about them.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Findings {
-    /// Hosts that have no backup yet, and of which the first is not overdue.
+    /// Hosts without a backup whose first one is not overdue yet.
     pub first: Vec<String>,
-    /// Hosts whose first backup is overdue, and standbys whose second one after the newest is. The
-    /// newest of the master's own is judged by its directory.
+    /// Hosts whose first backup is overdue, and standbys whose second backup after the newest is.
+    /// The master's own newest backup is judged by its directory.
     pub overdue: Vec<String>,
     /// Hosts whose last run failed after their newest backup was made.
     pub failed: Vec<String>,
     /// Fewer hosts than declared hold a backup.
     pub few: Vec<String>,
-    /// Hosts on which the newest backup is no good, or was not verified for long.
+    /// Hosts whose newest backup is damaged, or was last verified too long ago.
     pub unverified: Vec<String>,
 }
 
-/// The hosts and the findings about them. `newest` is the newest backup on the master's host, `made`
-/// the time at which the cluster was made, and `zone` the time zone in which backups are declared.
+/// The hosts and the findings about them. `newest` is the newest backup on the master's host,
+/// `made` the time at which the cluster was made, and `zone` the time zone in which backups are
+/// declared.
 pub(super) fn inspect(
     declaration: &Declaration,
     facts: &BTreeMap<MinionId, Facts>,
@@ -159,13 +160,13 @@ impl Holder {
     }
 }
 
-/// Returns whether a backup of this time has no successor although the second is due. One may fail,
-/// and its successor may take its time.
+/// Returns whether a backup of this time has no successor although the second is due. One run may
+/// fail, and its successor needs time.
 pub(super) fn is_overdue(backup: &Backup, since: Millis, now: Millis) -> bool {
     now - since > (2 * backup.longest_gap() + 1) * HOUR
 }
 
-/// Returns whether the first backup should be there on a host that makes some since this time.
+/// Returns whether the first backup is overdue on a host that makes some since this time.
 fn is_first_overdue(backup: &Backup, since: Millis, now: Millis) -> bool {
     now - since > (backup.longest_gap() + 1) * HOUR
 }
@@ -222,7 +223,7 @@ fn first(holder: &Holder, since: Millis, is_overdue: bool) -> String {
 fn overdue(holder: &Holder, time: Millis) -> String {
     let name = &holder.name;
     format!(
-        "the newest backup of the cluster on {name} is of {}{}: `journalctl -u halite-backup` on {name} shows more, and \
+        "the newest backup of the cluster on {name} was made at {}{}: `journalctl -u halite-backup` on {name} shows more, and \
          `systemctl start halite-backup` there makes one",
         rfc3339(time),
         holder.last_failure()
@@ -231,18 +232,18 @@ fn overdue(holder: &Holder, time: Millis) -> String {
 
 /// The outcome of the verifications on a host.
 enum Verification<'a> {
-    /// The last one found the backup good, in time; or none is declared.
+    /// The last one found the backup good and was in time; or none is declared.
     Good,
     /// The first one is not due yet.
     Awaited,
-    /// There was none since this time, for too long.
+    /// No verification since this time, which is too long ago.
     Late(Millis),
-    /// The last one, at this time, found the backup to be no good.
+    /// The last one, at this time, found the backup damaged.
     Failed(&'a str, Millis),
 }
 
 fn verification<'a>(backup: &Backup, holder: &'a Holder, now: Millis) -> Verification<'a> {
-    // A run that came before the first backup says nothing about it.
+    // A run before the first backup says nothing about it.
     let last = holder.verified.as_ref().filter(|last| !last.nothing);
     if let Some(Report {
         failure: Some(failure),
@@ -264,13 +265,13 @@ fn verification<'a>(backup: &Backup, holder: &'a Holder, now: Millis) -> Verific
     }
 }
 
-/// The finding about a host whose last run failed, and that has a backup of before. One that was made by hand
-/// afterwards is newer.
+/// The finding about a host whose last run failed and that has an earlier backup; `None` if a
+/// backup was made by hand afterwards.
 fn failed(holder: &Holder, newest: Millis) -> Option<String> {
     let (name, failure) = (&holder.name, holder.failure.as_ref()?);
     (failure.ended >= newest).then(|| {
         format!(
-            "the newest backup of the cluster on {name} is of {}, and the run that ended at {} failed: {}; `journalctl -u \
+            "the newest backup of the cluster on {name} was made at {}, and the run that ended at {} failed: {}; `journalctl -u \
              halite-backup` on {name} shows more, and `systemctl start halite-backup` there makes one",
             rfc3339(newest),
             rfc3339(failure.ended),
@@ -279,8 +280,9 @@ fn failed(holder: &Holder, newest: Millis) -> Option<String> {
     })
 }
 
-/// Fewer hosts with a good backup than declared. Those count of which the first backup, or its first
-/// verification, is not due yet; one that is damaged, or was not verified for too long, does not.
+/// The finding that fewer hosts than declared hold a good backup. A host counts while its first
+/// backup, or the first verification of it, is not due yet; a backup that is damaged or was not
+/// verified for too long does not count.
 fn few(backup: &Backup, holders: &[Holder], now: Millis) -> Option<String> {
     let needed = holders.len().min(backup.copies as usize);
     let (mut good, mut coming) = (Vec::new(), 0);
@@ -327,7 +329,7 @@ fn few(backup: &Backup, holders: &[Holder], now: Millis) -> Option<String> {
 }
 
 fn unverified_on(backup: &Backup, holder: &Holder, now: Millis) -> Option<String> {
-    // That there is none yet is another finding.
+    // A missing first backup is another finding.
     if !backup.is_verified() || holder.newest == Newest::Missing {
         return None;
     }

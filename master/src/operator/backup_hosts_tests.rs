@@ -46,7 +46,7 @@ fn backups_in_time_are_no_finding() {
     let backup = Backup::default();
     let all = [fresh("cp-1"), fresh("cp-2"), fresh("cp-3")];
     assert_eq!(judge(&backup, &all, NOW), Findings::default());
-    // One of six hours was missed.
+    // One of the six-hourly runs was missed.
     let late = verified(
         holder("cp-2", NOW - 90 * DAY, Some(NOW - 13 * HOUR)),
         NOW - DAY,
@@ -56,7 +56,7 @@ fn backups_in_time_are_no_finding() {
         judge(&backup, &[fresh("cp-1"), late], NOW),
         Findings::default()
     );
-    // A cluster of one host can have one copy only.
+    // A cluster of one host can hold only one copy.
     assert_eq!(judge(&backup, &[fresh("cp-1")], NOW), Findings::default());
 }
 
@@ -101,7 +101,7 @@ fn the_first_backup_is_awaited_with_a_warning_and_missed_after_an_interval() {
         ]
     );
 
-    // Once there is one, it has the usual time until it is verified.
+    // A new backup has the usual time until it is verified.
     let mut made = early("cp-1", NOW - 3 * DAY);
     made.newest = Newest::Of(NOW - HOUR);
     assert_eq!(judge(&backup, &[made], NOW), Findings::default());
@@ -136,7 +136,7 @@ fn the_host_whose_second_backup_is_overdue_is_named() {
     };
     assert!(
         late.starts_with(
-            "the newest backup of the cluster on cp-2 is of 2027-01-14T18:59:59.999Z:"
+            "the newest backup of the cluster on cp-2 was made at 2027-01-14T18:59:59.999Z:"
         ),
         "{late}"
     );
@@ -171,7 +171,7 @@ fn a_run_that_failed_after_the_newest_backup_is_a_warning() {
         assert_eq!(
             found.failed,
             [format!(
-                "the newest backup of the cluster on {name} is of 2027-01-15T03:00:00.000Z, and the run that ended at \
+                "the newest backup of the cluster on {name} was made at 2027-01-15T03:00:00.000Z, and the run that ended at \
                  2027-01-15T07:00:00.000Z failed: cannot write the backup: no room; `journalctl -u halite-backup` on {name} \
                  shows more, and `systemctl start halite-backup` there makes one"
             )]
@@ -181,7 +181,7 @@ fn a_run_that_failed_after_the_newest_backup_is_a_warning() {
             ..Findings::default()
         };
         assert_eq!(found, only, "it is a warning alone");
-        // By hand, so without a report, one was made afterwards.
+        // A backup was made by hand afterwards, so without a report.
         assert_eq!(with(name, made - 1), Findings::default());
     }
 }
@@ -226,7 +226,7 @@ fn a_backup_that_is_no_good_or_was_not_verified_is_a_finding() {
     assert_eq!(judge(&never, &all, NOW).unverified, [""; 0]);
 }
 
-/// A copy that cannot be restored is none: the last good one may be on one host only.
+/// A copy that cannot be restored does not count: the last good one may be on one host only.
 #[test]
 fn only_verified_backups_count_as_copies() {
     let backup = Backup::default();
@@ -249,7 +249,7 @@ fn only_verified_backups_count_as_copies() {
     let all = [fresh("cp-1"), damaged(), fresh("cp-3")];
     assert_eq!(judge(&backup, &all, NOW).few, [""; 0]);
 
-    // Without verifications a backup counts, unless one was found to be damaged.
+    // Without verifications a backup counts, unless it was found to be damaged.
     let never = Backup {
         verify: "never".to_owned(),
         ..backup

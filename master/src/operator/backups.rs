@@ -13,11 +13,10 @@ use serde_json::Value;
 
 /// The time after its due date within which the first backup must be made.
 const FIRST: Millis = 60 * 60 * 1000;
-/// The time within which systemd notes the failure of a run that has reported it itself.
+/// The time within which systemd records the failure of a run that has reported it itself.
 const AT_ONCE: Millis = 60 * 1000;
 
-/// The document about the registry's backups, and their problems; empty where no registry is
-/// declared.
+/// The document about the registry's backups, and their problems; empty if no registry is declared.
 pub(super) fn inspect(
     declaration: &Declaration,
     facts: &BTreeMap<MinionId, Facts>,
@@ -152,7 +151,7 @@ impl Known<'_> {
     }
 }
 
-/// A time without milliseconds, for people.
+/// A time without milliseconds, for display.
 fn time(time: Millis) -> String {
     jiff::Timestamp::from_millisecond(time)
         .map_or_else(|_| time.to_string(), |time| format!("{time:.0}"))

@@ -15,7 +15,7 @@ fn report(ended: Millis, failure: Option<&str>, good: Option<Millis>) -> Value {
         "good": good.map(|time| json!({"name": "20261121T023000Z", "time": time}))})
 }
 
-/// What is wrong one hour after the night, with a registry that has been there for so many days.
+/// The problems one hour after the night, with a registry that has existed for this many days.
 fn problems(days: i64, files: Value, verify: &str) -> Vec<String> {
     let mut reports = json!({"registry-backup.since": NIGHT - days * DAY});
     for (name, content) in files.as_object().unwrap() {
@@ -45,13 +45,13 @@ fn good_backups_are_no_problem() {
             9,
             json!({"registry-backup.json": good, "registry-verify.json": report(NIGHT + 2 * MINUTE, None, Some(NIGHT))}),
         ),
-        // Those before failed.
+        // The previous ones failed.
         (
             9,
             json!({"registry-backup.json": good, "registry-backup.failed": NIGHT - DAY,
             "registry-verify.json": report(NIGHT + 2 * MINUTE, None, Some(NIGHT)), "registry-verify.failed": NIGHT}),
         ),
-        // One was missed.
+        // One run was missed.
         (
             9,
             json!({"registry-backup.json": report(NIGHT - DAY, None, Some(NIGHT - DAY))}),
@@ -81,7 +81,7 @@ fn backups_that_fail_or_are_not_made_are_problems() {
                 "there shows why",
             ]],
         ),
-        // It never began: a disk is not mounted.
+        // It never started: a disk is not mounted.
         (
             json!({"registry-backup.failed": NIGHT}),
             &[
@@ -104,7 +104,7 @@ fn backups_that_fail_or_are_not_made_are_problems() {
                 "journalctl -u halite-registry-backup",
             ]],
         ),
-        // What it said is of the night before.
+        // Its report is of the previous night.
         (
             json!({"registry-backup.json": report(NIGHT - DAY, Some("no room"), Some(NIGHT - DAY)), "registry-backup.failed": NIGHT}),
             &[&["could not start or was cut off", "2026-11-21T02:30:00Z"]],
@@ -133,7 +133,7 @@ fn backups_that_fail_or_are_not_made_are_problems() {
             }
         }
     }
-    // A verification that is no longer configured is no problem.
+    // A verification that is no longer configured is not a problem.
     let verify = json!({"registry-backup.json": report(NIGHT, None, Some(NIGHT)), "registry-verify.failed": NIGHT});
     assert_eq!(problems(9, verify, "never"), [""; 0]);
 }

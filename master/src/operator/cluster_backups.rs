@@ -1,6 +1,7 @@
-//! The backups of the cluster in `ctl status` and `ctl health`: their age and number on the master's
-//! host, and whether they are encrypted. `ctl backup create` gives a file its name, with the time at which it began, when it is
-//! whole and on the disk; so the names say enough.
+//! The backups of the cluster in `ctl status` and `ctl health`: their age and number on the
+//! master's host, and whether they are encrypted. `ctl backup create` renames a file to its final
+//! name, which contains its start time, once the file is complete and on the disk; so the names are
+//! enough.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -20,10 +21,10 @@ use jiff::tz::TimeZone;
 
 use super::backup_hosts::{Newest, is_overdue};
 
-/// The end of a backup's name, and the form of the time before it.
+/// The suffix of a backup's name, and the format of the time before it.
 const SUFFIX: &str = ".halite-backup";
 const TIME: &str = "%Y%m%dT%H%M%SZ";
-/// The time for a directory, which may be a share, to answer.
+/// The time for a directory, which may be a network share, to answer.
 const LIMIT: Duration = Duration::from_secs(3);
 
 /// The findings about the backups on the master's host.
@@ -34,18 +35,19 @@ pub(super) struct Findings {
     pub made: Millis,
     /// The second one after the newest is overdue, or the directory cannot be read.
     pub overdue: Vec<String>,
-    /// None before the second run that did not remove an older one.
+    /// Surplus backups, which no run has removed; empty until the second run that did not remove an
+    /// older one.
     pub unremoved: Vec<String>,
 }
 
-/// The backups in a directory that have the name of the cluster.
+/// The backups in a directory that carry the cluster's name.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Listing {
     newest: Option<Millis>,
     count: u64,
 }
 
-/// The findings about the backups.
+/// Collects the findings about the backups.
 pub(super) async fn inspect(app: &App, declaration: &Declaration) -> Findings {
     let backup = &declaration.cluster.backup;
     let cluster = declaration.cluster.metadata.name.clone();
@@ -66,7 +68,7 @@ pub(super) async fn inspect(app: &App, declaration: &Declaration) -> Findings {
     }
 }
 
-/// A remark about backups that everyone who gets one can read.
+/// A remark that the backups are not encrypted; empty if they are.
 pub(super) fn remarks(declaration: &Declaration) -> Vec<String> {
     let backup = &declaration.cluster.backup;
     let open = format!(
@@ -81,14 +83,14 @@ pub(super) fn remarks(declaration: &Declaration) -> Vec<String> {
         .collect()
 }
 
-/// The time at which the cluster was made: when its own CA begins.
+/// The time at which the cluster was made: the start of its own CA's validity.
 fn made(cas: &Cas) -> Millis {
     let pem = cas.certificate_pem(HALITE).ok();
     let found = pem.and_then(|pem| halite_proto::pki::Inspected::from_pem(pem).ok());
     found.map_or(0, |found| found.not_before * 1000)
 }
 
-/// The backups of a cluster in a directory, by their names.
+/// Lists the backups of a cluster in a directory by their names.
 fn list(directory: &Path, cluster: &str) -> io::Result<Listing> {
     let mut listing = Listing::default();
     for entry in fs::read_dir(directory)? {
@@ -100,8 +102,8 @@ fn list(directory: &Path, cluster: &str) -> io::Result<Listing> {
     Ok(listing)
 }
 
-/// Backups that no run removes. One more than declared is there while a run has not ended, or when
-/// one could not remove it and the next one does.
+/// Backups that no run removes. One more than declared exists while a run has not ended, or until
+/// the next run removes one that the previous run could not.
 fn surplus(backup: &Backup, found: Listing) -> Option<String> {
     let Backup {
         directory, keep, ..
@@ -126,8 +128,8 @@ fn time(name: &str, cluster: &str) -> Option<Millis> {
     Some(Timestamp::from(&time).as_millisecond())
 }
 
-/// The newest backup, and what is wrong with it. A directory without one is judged with those of the
-/// other hosts.
+/// The newest backup, and the problem with it. A directory without a backup is judged together with
+/// the other hosts.
 fn judge(
     backup: &Backup,
     newest: io::Result<Option<Millis>>,
@@ -137,7 +139,7 @@ fn judge(
     match newest {
         Ok(Some(time)) if is_overdue(backup, time, now) => {
             let overdue = format!(
-                "the newest backup of the cluster in {directory} is of {}: `journalctl -u halite-backup` on the first host \
+                "the newest backup of the cluster in {directory} was made at {}: `journalctl -u halite-backup` on the first host \
                  shows why, and `ctl backup create` makes one",
                 rfc3339(time)
             );
@@ -148,7 +150,7 @@ fn judge(
         Err(error) if error.kind() == io::ErrorKind::NotFound => (Newest::Missing, None),
         Err(error) => {
             let unreadable = format!(
-                "cannot read the backups of the cluster in {directory}: {error}; is its disk or share well?"
+                "cannot read the backups of the cluster in {directory}: {error}; check its disk or share"
             );
             (Newest::Unknown, Some(unreadable))
         }
@@ -220,7 +222,10 @@ mod tests {
         assert_eq!(judged(Ok(Some(time))), (Newest::Of(time), None));
         let (newest, old) = judged(Ok(Some(time - 1)));
         let old = old.unwrap();
-        assert!(old.contains("is of 2027-01-14T18:59:59.999Z"), "{old}");
+        assert!(
+            old.contains("was made at 2027-01-14T18:59:59.999Z"),
+            "{old}"
+        );
         assert_eq!(newest, Newest::Of(time - 1));
     }
 

@@ -1,4 +1,4 @@
-//! Lost data of etcd members in `ctl status`. Minions send what they find with their grains.
+//! Lost data of etcd members in `ctl status`. Minions report it with their grains.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use halite_store::Facts;
 
 use super::reports;
 
-/// The problems of hosts whose member ran and has no log any more.
+/// The problems of hosts whose member has run and no longer has its log.
 pub(super) fn problems(facts: &BTreeMap<MinionId, Facts>) -> Vec<String> {
     reports::of_kind(facts, GRAIN)
         .filter(|(_, member): &(_, Member)| member.is_lost())
@@ -19,7 +19,7 @@ pub(super) fn problems(facts: &BTreeMap<MinionId, Facts>) -> Vec<String> {
 fn problem(host: &MinionId) -> String {
     format!(
         "the etcd member on {host} has lost its data: {DATA}/{LOG} has no log; it is not started empty. `ctl highstate {host}` \
-         changes nothing there, and names the way back"
+         changes nothing there, and shows how to recover it"
     )
 }
 

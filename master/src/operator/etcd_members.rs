@@ -12,7 +12,7 @@ use jiff::tz::TimeZone;
 
 use crate::upkeep::calendar;
 
-/// The members, the alarms, the quorum and the problems, and when the master defragments the members.
+/// The members, alarms, quorum and problems, and the time of the master's next defragmentation.
 ///
 /// # Errors
 /// No member answers.
@@ -38,8 +38,8 @@ pub(super) async fn document(jobs: &Jobs, snapshot: &Snapshot) -> Result<EtcdSta
     Ok(document)
 }
 
-/// The time at which the master defragments the members next: a declared one, or that of the next trial after
-/// one that failed; none with `never`.
+/// The time of the next defragmentation: a declared one, or the next trial after a failed one;
+/// `None` with `never`.
 fn next(defrag: &Defrag, trial: Option<Millis>, now: Millis, zone: &TimeZone) -> Option<Millis> {
     let declared = calendar::upcoming(defrag.weekly()?, now, zone)?;
     let trial = trial.filter(|trial| *trial > now);

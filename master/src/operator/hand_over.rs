@@ -1,5 +1,5 @@
-//! The planned move of the master to one of its standbys (`ctl master retire`): what is in the way, what
-//! it waits for, and its beginning.
+//! The planned move of the master to one of its standbys (`ctl master retire`): the obstacles, the
+//! work that it waits for, and its start.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -27,12 +27,12 @@ use serde_json::Value;
 
 use super::masters::declared;
 
-/// The request in the audit.
+/// The request as the audit log shows it.
 #[must_use]
 pub fn words(request: &HandOverRequest) -> String {
     let or = |name: &str, default: &str| match name {
         "" => default.to_owned(),
-        // Any text may come in.
+        // The request may contain any text.
         name => name.chars().take(80).collect(),
     };
     let from = or(&request.host, "the master's host");
@@ -40,11 +40,11 @@ pub fn words(request: &HandOverRequest) -> String {
     format!("from {from}{leaves}, to {}", or(&request.to, "a standby"))
 }
 
-/// Answers with the move that the request means, and what is in its way. Unless it only asks, nothing
-/// is in the way and nothing runs, it begins.
+/// Returns the requested move and its obstacles. Starts it unless this is only a query, something
+/// is in the way, or work is running.
 ///
 /// # Errors
-/// Something is in the way of a move that is to begin, the documents cannot be read, or the note
+/// Something is in the way of a move that should start, the documents cannot be read, or the note
 /// cannot be written.
 pub async fn hand_over(
     app: &App,
@@ -111,8 +111,8 @@ pub async fn hand_over(
     })
 }
 
-/// Begins the move; answers with what is in its way, which is another move. The same one, asked for
-/// again, has begun.
+/// Starts the move; returns the obstacle if another move has started. Requesting the same move
+/// again changes nothing.
 fn begin(app: &App, note: &HandOver) -> Result<Option<String>, CopyError> {
     if app.succession.hand_over(|| write(&app.config, note))? {
         tracing::warn!(to = note.to, epoch = note.epoch, "this master hands over");
@@ -122,8 +122,8 @@ fn begin(app: &App, note: &HandOver) -> Result<Option<String>, CopyError> {
     let first = first.filter(|first| (&first.to, first.leaves) != (&note.to, note.leaves));
     Ok(first.map(|first| {
         format!(
-            "it moves to {} already, since {}: `ctl master list` says when it is there, and then `ctl master retire {}` goes on \
-             with that move",
+            "it is already moving to {}, since {}: `ctl master list` says when it is there, and then `ctl master retire {}` continues \
+             that move",
             first.to, first.since, first.from
         )
     }))
@@ -141,7 +141,8 @@ fn confirmed(request: &HandOverRequest) -> Confirmed {
     }
 }
 
-/// The answer about a host that does not have the master: only the rest may be left to do.
+/// The answer about a host that does not have the master: at most the remaining steps are left to
+/// do.
 async fn moved(
     app: &App,
     jobs: &Jobs,
@@ -162,7 +163,7 @@ async fn moved(
     let mut losses = Vec::new();
     let record = taken(&app.config).map_err(internal)?;
     let record = record.filter(|record| record.from == host);
-    // A removal that goes on has asked already, and its host may be gone by now.
+    // A resumed removal has asked already, and its host may be gone by now.
     if request.leaves && !has_left && !is_removed(app, host).await? {
         if record.is_none() {
             problems.push(format!(
@@ -195,7 +196,7 @@ async fn moved(
     })
 }
 
-/// An orchestration that removes the host is under way.
+/// Returns whether an orchestration that removes the host is under way.
 async fn is_removed(app: &App, host: &str) -> Result<bool, Refusal> {
     let runs = app.store.open_runs().await?;
     Ok(runs.iter().any(|run| {
@@ -204,13 +205,13 @@ async fn is_removed(app: &App, host: &str) -> Result<bool, Refusal> {
     }))
 }
 
-/// A host has a document or a key.
+/// Returns whether a host has a document or a key.
 async fn is_there(app: &App, declaration: &Declaration, host: &str) -> Result<bool, Refusal> {
     let id: MinionId = host.parse()?;
     Ok(declaration.nodes.contains_key(host) || app.store.key(&id).await?.is_some())
 }
 
-/// The host whose master was handed over to this one, while something of that is left to do.
+/// The host that handed its master over to this one, while steps of that move are left to do.
 async fn unfinished(app: &App, declaration: &Declaration) -> Result<Option<String>, Refusal> {
     let found = taken(&app.config).map_err(internal)?;
     let Some(order) = found.filter(|order| order.epoch == app.store.epoch()) else {
@@ -224,7 +225,7 @@ async fn unfinished(app: &App, declaration: &Declaration) -> Result<Option<Strin
     Ok(is_left.then_some(order.from))
 }
 
-/// The hosts were brought to this master since it took over.
+/// Returns whether the hosts were brought to this master since it took over.
 async fn has_followed(app: &App, order: &Order) -> Result<bool, Refusal> {
     let runs = app.store.runs_of(PROMOTED, order.taken).await?;
     Ok(runs.iter().any(|run| run.status == RunStatus::Succeeded))
@@ -233,25 +234,25 @@ async fn has_followed(app: &App, order: &Order) -> Result<bool, Refusal> {
 /// The reason why no standby can take the master.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 enum NoStandby {
-    /// The master has none.
+    /// The master has no standby.
     #[error(
         "it has no standby: add a second control plane first (ctl node add --roles control-plane,etcd)"
     )]
     None,
-    /// None of them follows.
+    /// No standby follows.
     #[error(
         "no standby has everything that the master has ({0}): wait until `ctl master list` says `following`"
     )]
     Behind(States),
-    /// The named host is none.
-    #[error("{wanted} is no standby of the master; its standbys are: {}", list(.standbys))]
+    /// The named host is not a standby.
+    #[error("{wanted} is not a standby of the master; its standbys are: {}", list(.standbys))]
     Other {
         /// The host that was named.
         wanted: String,
         /// The standbys.
         standbys: Vec<String>,
     },
-    /// The named one does not follow.
+    /// The named standby does not follow.
     #[error(
         "the standby {wanted} does not have everything that the master has ({states}): wait until `ctl master list` \
          says `following`"
@@ -289,7 +290,7 @@ impl fmt::Display for States {
     }
 }
 
-/// The standby that takes the master.
+/// Chooses the standby that takes the master.
 fn choose(
     wanted: &str,
     names: &[String],
@@ -321,7 +322,7 @@ fn choose(
     }
 }
 
-/// What runs: it would go on at the next master, but with its host in the middle of a move.
+/// Running work: it would continue at the next master, but with its host in the middle of a move.
 async fn running(app: &App) -> Result<Vec<String>, Refusal> {
     let runs = app.store.open_runs().await?.into_iter();
     let mut found: Vec<String> = runs

@@ -11,7 +11,7 @@ use crate::orchestrate::step;
 
 /// The number of listed orchestrations.
 const RUNS: u32 = 20;
-/// The beginning of the names of shipped orchestrations.
+/// The prefix of shipped orchestrations' names.
 const SHIPPED: &str = "halite.orchestrate.";
 
 /// The newest jobs, newest first.
@@ -25,7 +25,7 @@ pub async fn jobs(app: &App, limit: u32) -> Result<JobList, Refusal> {
     })
 }
 
-/// The newest orchestrations, newest first, each with the step that it is at until it has ended.
+/// The newest orchestrations, newest first, each open one with its current step.
 ///
 /// # Errors
 /// The store failed.
@@ -56,7 +56,8 @@ pub async fn runs(app: &App) -> Result<RunList, Refusal> {
     Ok(RunList { runs: listed })
 }
 
-/// The host that a shipped orchestration is about. Other values of the pillar are not for each reader.
+/// The host that a shipped orchestration is about. Other values of the pillar are not for every
+/// reader.
 fn host(run: &halite_store::Run) -> Option<String> {
     let pillar = parsed(&run.pillar_json);
     let host = pillar["node"]
@@ -69,7 +70,7 @@ fn host(run: &halite_store::Run) -> Option<String> {
 /// collide.
 ///
 /// # Errors
-/// There is neither a job nor a run with this id, or the store failed.
+/// Neither a job nor a run has this id, or the store failed.
 pub async fn job(app: &App, id: &JobId) -> Result<JobOrRun, Refusal> {
     if let Some(job) = app.store.job(id).await? {
         let rows = app.store.returns(id, &job.minions).await?;

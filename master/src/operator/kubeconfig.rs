@@ -1,5 +1,6 @@
-//! `ctl kubeconfig`: the way to the Kubernetes API from an operator's own machine, and a certificate
-//! for it. Kubernetes cannot revoke a certificate, so it is valid for a short time only.
+//! `ctl kubeconfig`: the access to the Kubernetes API from an operator's own machine, and a
+//! certificate for it. Kubernetes cannot revoke a certificate, so it is valid for a short time
+//! only.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
@@ -26,24 +27,24 @@ use serde_json::Value;
 
 /// The group of kubeadm's `admin.conf`.
 const GROUP: &str = "kubeadm:cluster-admins";
-/// The longest time without `force`. The only way to end a certificate before its time is a new
-/// cluster.
+/// The longest time without `force`. Only a new cluster ends a certificate before its time.
 const LONGEST_SECONDS: u64 = 30 * 24 * 60 * 60;
 
-/// The way to the API for a client outside of the cluster's hosts.
+/// The access to the API for a client outside of the cluster's hosts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ApiWay {
     /// `https://HOST:PORT`.
     pub server: String,
-    /// The name that the certificate of the server has, if the host in `server` is not in it.
+    /// The name in the server's certificate, if the certificate does not contain the host in
+    /// `server`.
     pub tls_server_name: String,
 }
 
-/// The way to the API by the requested `HOST` or `HOST:PORT`; without one, by the VIP or the first
-/// API server.
+/// The access to the API through the requested `HOST` or `HOST:PORT`; without one, through the VIP
+/// or the first API server.
 ///
 /// # Errors
-/// The host is none, or is in the certificate of no API server; or nothing is declared yet.
+/// The host is invalid or is in no API server's certificate, or no cluster is declared yet.
 pub async fn way(app: &App, jobs: &Jobs, requested: &str) -> Result<ApiWay, Refusal> {
     let snapshot = jobs.declarations().in_force().await?;
     let declaration = snapshot.declaration();
@@ -53,8 +54,8 @@ pub async fn way(app: &App, jobs: &Jobs, requested: &str) -> Result<ApiWay, Refu
         "" => None,
         text => Some(Server::parse(text)?),
     };
-    // The first one is the VIP, if there is one. It is in the certificate only when an operator has
-    // asked for it; the API's own name always is.
+    // The first one is the VIP, if there is one. It is in the certificate only if an operator has
+    // requested it; the API's own name always is.
     let by_default = |port: u16| {
         let best = addresses.first().copied().map(IpAddr::from);
         best.map(|host| ApiWay {
@@ -86,18 +87,18 @@ pub async fn way(app: &App, jobs: &Jobs, requested: &str) -> Result<ApiWay, Refu
     })
 }
 
-/// A certificate that an operator asks for.
+/// A certificate that an operator requests.
 #[derive(Debug, Clone, Copy)]
 pub struct Wanted<'a> {
     /// The request, PEM.
     pub csr_pem: &'a str,
-    /// The time from now.
+    /// The lifetime, from now.
     pub ttl_seconds: u64,
-    /// It may be valid for more than 30 days.
+    /// `true` if it may be valid for more than 30 days.
     pub force: bool,
 }
 
-/// Signs a certificate of Kubernetes for an operator.
+/// Signs a Kubernetes certificate for an operator.
 ///
 /// # Errors
 /// The request is invalid, the time is too long, the CA ends before it, or the store fails.
@@ -116,7 +117,7 @@ pub async fn sign(app: &App, operator: &str, wanted: Wanted<'_>) -> Result<Issue
     let ends = match ends {
         _ if ttl_seconds == 0 => {
             return Err(Refusal::invalid(
-                "cannot make a kubeconfig for no time: give a --ttl such as 8h",
+                "cannot make a kubeconfig for 0 s: give a --ttl such as 8h",
             ));
         }
         _ if ttl_seconds > LONGEST_SECONDS && !force => {
@@ -161,7 +162,8 @@ pub async fn sign(app: &App, operator: &str, wanted: Wanted<'_>) -> Result<Issue
     Ok(issued)
 }
 
-/// The certificates of kubeconfigs that have not ended, newest first. None of them can be taken back.
+/// The certificates of kubeconfigs that have not expired, newest first. None of them can be
+/// revoked.
 ///
 /// # Errors
 /// The store fails.
@@ -190,7 +192,7 @@ fn url(host: &str, port: u16) -> String {
     }
 }
 
-/// The host and port that an operator asks for.
+/// The requested host and port.
 #[derive(Debug, PartialEq, Eq)]
 struct Server {
     host: String,
@@ -215,7 +217,7 @@ impl Server {
             Some((host, port)) => (host, port.parse().ok().filter(|port| *port != 0)),
         };
         match port {
-            // A number is no name: what is not an address by now is a mistyped one.
+            // A number is not a name: a number that did not parse as an address is mistyped.
             Some(port) if check_subdomain(host).is_ok() && !is_numeric(host) => {
                 Ok(Self::new(host, port))
             }
@@ -238,13 +240,13 @@ impl Server {
         self.host.parse() == Ok(address)
     }
 
-    /// Returns whether a name or address of a certificate is that of this host.
+    /// Returns whether a name or address in a certificate matches this host.
     fn matches(&self, certified: &str) -> bool {
         if let Ok(address) = certified.parse() {
             return self.is(address);
         }
         match certified.strip_prefix("*.") {
-            // One label, as TLS libraries have it (RFC 6125, 6.4.3).
+            // A wildcard stands for one label, as in TLS libraries (RFC 6125, 6.4.3).
             Some(parent) => {
                 let rest = self.host.split_once('.').map(|(_, rest)| rest);
                 rest.is_some_and(|rest| rest.eq_ignore_ascii_case(parent))
@@ -259,8 +261,8 @@ fn is_numeric(host: &str) -> bool {
     last.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// The names and addresses in the certificates of the API servers that have joined, as their states
-/// have them.
+/// The names and addresses in the certificates of the API servers that have joined, as declared by
+/// their states.
 async fn certified(app: &App, snapshot: &Arc<Snapshot>) -> Result<BTreeSet<String>, Refusal> {
     let mut names = BTreeSet::new();
     for host in api_servers(snapshot.declaration())? {

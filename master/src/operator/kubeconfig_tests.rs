@@ -128,7 +128,7 @@ fn a_certificate_names_the_operator_and_ends_when_it_was_asked_to() {
         ("operator:alice", "kubernetes")
     );
 
-    // It cannot be taken back, so a long time has to be meant.
+    // It cannot be revoked, so a long time must be intended.
     const DAYS: u64 = 30 * 24 * 60 * 60;
     assert!(signed_by(&request, DAYS, false).is_ok());
     let error = signed_by(&request, DAYS + 1, false).unwrap_err();
@@ -138,14 +138,14 @@ fn a_certificate_names_the_operator_and_ends_when_it_was_asked_to() {
     );
     assert!(signed_by(&request, DAYS + 1, true).is_ok());
 
-    // As long as the CA is valid, and no second longer.
+    // As long as the CA is valid, and not a second longer.
     let left = life.app.cas.not_after("kubernetes").unwrap() - life.app.clock.now() / 1000;
     let left = u64::try_from(left).unwrap();
     assert!(signed(&request, left).is_ok());
     for (ttl, reason) in [
         (left + 1, "the CA of Kubernetes ends on 20"),
         (u64::MAX, "the CA of Kubernetes ends on 20"),
-        (0, "for no time"),
+        (0, "for 0 s"),
     ] {
         let error = signed(&request, ttl).unwrap_err();
         assert!(error.contains(reason), "{ttl}: {error}");
@@ -153,7 +153,7 @@ fn a_certificate_names_the_operator_and_ends_when_it_was_asked_to() {
     assert!(signed("x", 90).unwrap_err().contains("certificate request"));
 }
 
-/// An issued kubeconfig works until its end, so operators must be able to see it.
+/// An issued kubeconfig works until it expires, so operators must be able to see it.
 #[test]
 fn what_was_issued_and_has_not_ended_is_listed() {
     const NOW: i64 = 1_800_000_000_000;

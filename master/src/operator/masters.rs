@@ -11,7 +11,7 @@ use halite_standby::hand_over;
 use halite_standby::hand_over::{HandOver, Phase};
 use halite_store::Millis;
 
-/// The time for which a hand-over that failed is shown.
+/// The time for which a failed hand-over is shown.
 const FAILED: Millis = 24 * 60 * 60 * 1000;
 /// The time in which standbys connect to a master that has started.
 const SETTLED: Millis = 60_000;
@@ -23,7 +23,7 @@ pub fn declared(declaration: &Declaration) -> Vec<String> {
     standbys.map(|node| node.metadata.name.clone()).collect()
 }
 
-/// The masters: the host of this one, the epoch, each standby, and since when none follows.
+/// The masters: this one's host, the epoch, each standby, and the time since which none follows.
 pub fn masters(app: &App, declaration: Option<&Declaration>) -> Masters {
     let seen = app.standbys.seen();
     let names = declaration.map(declared);
@@ -57,7 +57,7 @@ pub fn masters(app: &App, declaration: Option<&Declaration>) -> Masters {
     }
 }
 
-/// The last hand-over from this host, when it failed, for a day, and while it can be tried again.
+/// The last hand-over from this host, if it failed, for a day and while it can be retried.
 fn failed_move(note: &HandOver, standbys: &[String], now: Millis) -> Option<FailedHandOver> {
     let since = millis(&note.since).filter(|since| now - since < FAILED)?;
     let is_news = note.phase == Phase::Failed && standbys.contains(&note.to);
@@ -70,14 +70,14 @@ fn failed_move(note: &HandOver, standbys: &[String], now: Millis) -> Option<Fail
     })
 }
 
-/// What is wrong with the standbys. Those that have not connected yet count from a minute after the
-/// start of the master.
+/// The problems with the standbys. A standby that has not connected counts as missing from a minute
+/// after the start of the master.
 pub fn problems(app: &App, declaration: &Declaration) -> Vec<String> {
     let names = declared(declaration);
     let is_settled = app.clock.now() - app.standbys.started() >= SETTLED;
     let alone = app.standbys.alone_since();
     let isolated = app.isolation.reason();
-    let isolated = isolated.map(|reason| format!("the master begins nothing: {reason}"));
+    let isolated = isolated.map(|reason| format!("the master starts no new work: {reason}"));
     let faults = faults(&names, &app.standbys.seen(), alone, is_settled);
     isolated.into_iter().chain(faults).collect()
 }
@@ -93,14 +93,14 @@ fn faults(
     let counts = has_followed || is_settled && !names.is_empty();
     if let Some(since) = alone_since.filter(|_| counts) {
         problems.push(format!(
-            "the master is alone since {}: what it does from then on is on no other host",
+            "the master has had no standby since {}: its later changes are on no other host",
             rfc3339(since)
         ));
     }
     for name in names {
         match seen.get(name) {
             Some(seen) if seen.state == State::Gone => problems.push(format!(
-                "the standby {name} is gone since {}: {}",
+                "the standby {name} has been gone since {}: {}",
                 rfc3339(seen.since),
                 seen.reason
             )),
@@ -150,7 +150,7 @@ mod tests {
         assert_eq!(faults(&[], &none, Some(0), true), Vec::<String>::new());
         let found = faults(&names, &none, Some(0), true);
         assert_eq!(found.len(), 3, "{found:?}");
-        assert!(found[0].contains("alone since"), "{found:?}");
+        assert!(found[0].contains("has had no standby since"), "{found:?}");
         assert!(
             found[1].contains("cp-2 has not connected since"),
             "{found:?}"
@@ -167,6 +167,6 @@ mod tests {
         ]);
         let found = faults(&names, &seen, None, true);
         assert_eq!(found.len(), 1, "{found:?}");
-        assert!(found[0].contains("cp-3 is gone"), "{found:?}");
+        assert!(found[0].contains("cp-3 has been gone"), "{found:?}");
     }
 }

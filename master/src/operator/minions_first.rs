@@ -1,6 +1,6 @@
-//! The update of minions ahead of a highstate. A host whose minion is another program than that of its
-//! bundle gets the bundle's first: the states of the bundle may use functions that the older minion
-//! lacks, and a host of etcd stops at the first state that fails, which is before the update.
+//! Updates minions ahead of a highstate. A host whose minion differs from its bundle's program gets
+//! that program first: the states of the bundle may use functions that the older minion lacks, and
+//! a host of etcd stops at the first state that fails, which is before the update.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -34,33 +34,33 @@ const BUNDLED: &str = "bin/halite-minion";
 /// The id of the state there that restarts the minion with the new program, after its return.
 const RESTART: &str = "halite-minion-restart";
 
-/// Time for a minion to connect, after a restart of the master, before it is left out: longer than its
-/// longest pause between two attempts, with a hello.
+/// The time for a minion to connect after a restart of the master before it is left out: longer
+/// than its longest pause between two attempts, plus its hello.
 const CONNECT: Duration = Duration::from_secs(15);
-/// Time for a minion to restart: the old process may need two and a half minutes to end, and the new
-/// one has a minute to reach the master before the old one is put back.
+/// The time for a minion to restart: the old process may need two and a half minutes to end, and
+/// the new one has a minute to reach the master before the previous program is restored.
 const LIMIT: Duration = Duration::from_secs(300);
 /// Events that may wait for a slow watcher.
 const QUEUE: usize = 256;
-/// Time for a watcher to read when so many wait; one that does not counts as gone.
+/// The time for a watcher to read when that many events wait; a slower one counts as gone.
 const READ: Duration = Duration::from_secs(5);
 /// The newest jobs among which the job of a repeated request is searched.
 const NEWEST: u32 = 50;
 
-const DIFFERS: &str = "the minion is another program than that of the bundle";
+const DIFFERS: &str = "the minion differs from the bundle's program";
 
-/// A host whose minion is another program than that of its bundle.
+/// A host whose minion differs from its bundle's program.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Outdated {
     host: MinionId,
     /// SHA-256 of the bundle's program.
     wanted: String,
-    /// The time of the last update that was taken back, if it was.
+    /// The time of the last update if it was rolled back.
     taken_back: Option<i64>,
 }
 
-/// The minions among these that are another program than that of their bundle, by what they reported
-/// when they connected. No minion is asked.
+/// Returns the minions among these that differ from their bundle's program, by the facts that they
+/// reported when they connected. No minion is asked.
 ///
 /// # Errors
 /// The declaration cannot be read, or the store failed.
@@ -68,7 +68,7 @@ pub(super) async fn outdated(jobs: &Jobs, minions: &[MinionId]) -> Result<Vec<Ou
     let snapshot = jobs.declarations().load().await?;
     let mut found = Vec::new();
     for host in minions.iter().filter(|minion| !minion.is_master()) {
-        // A bundle that cannot be read is a refusal of the highstate.
+        // An unreadable bundle makes the highstate itself fail.
         let Some(wanted) = snapshot.bundle_hash(host, BUNDLED) else {
             continue;
         };
@@ -85,8 +85,8 @@ pub(super) async fn outdated(jobs: &Jobs, minions: &[MinionId]) -> Result<Vec<Ou
     Ok(found)
 }
 
-/// Returns whether a minion runs this program. One that does not say which it runs is of a Halite
-/// without this grain.
+/// Returns whether a minion runs this program. A minion too old to report this grain counts as not
+/// running it.
 fn runs(grains: &Value, program: &str) -> bool {
     grains[PROGRAM] == program
 }
@@ -95,15 +95,15 @@ fn taken_back(grains: &Value) -> Option<Reverted> {
     serde_json::from_value(grains.get(GRAIN)?.clone()).ok()
 }
 
-/// Updates these minions, waits until they have connected again, and makes the highstate; answers with
-/// the events of both jobs, of which only the highstate's end is the last one. In test mode nothing is
-/// updated, and the hosts are named.
+/// Updates these minions, waits until they have reconnected, and makes the highstate; returns the
+/// events of both jobs, in which only the highstate's end is marked as the last. In test mode no
+/// minion is updated, and the hosts are named.
 ///
-/// A host that cannot be updated is named, and gets its highstate from the minion that it has, which
-/// tries the update again.
+/// A host that cannot be updated is named, and gets its highstate from its present minion, which
+/// retries the update.
 ///
 /// # Errors
-/// The highstate does not compile: then nothing is sent. Or the store failed.
+/// The highstate does not compile, and no job was sent; or the store failed.
 pub(super) async fn run(
     jobs: &Arc<Jobs>,
     new: NewJob,
@@ -113,7 +113,7 @@ pub(super) async fn run(
     if new.test {
         let events = jobs.app().events.subscribe();
         let jid = jobs.create(new).await?;
-        let then = "it would be updated first, and these states applied by the new one";
+        let then = "it would be updated first, and the new one would apply these states";
         let first = stream::iter([Ok(report(jobs, &jid, &hosts, DIFFERS, then))]);
         return Ok(Box::pin(
             first.chain(silent_hosts::follow(jobs, jid, events)),
@@ -130,17 +130,18 @@ pub(super) async fn run(
         watcher,
         is_watched: AtomicBool::new(true),
     };
-    // A watcher that goes away, or reads no more, does not keep the highstate from its hosts, as with one job.
+    // As with a single job, a watcher that disconnects or stops reading does not cancel the hosts'
+    // highstate.
     tokio::spawn(async move {
         if let Err(refusal) = update.carry_out(new, outdated).await {
-            tracing::error!(error = %refusal.message, "a highstate was not made after the update of minions");
+            tracing::error!(error = %refusal.message, "the highstate after the update of minions was not made");
             let _ = update.watcher.send(Err(refusal)).await;
         }
     });
     Ok(Box::pin(ReceiverStream::new(events)))
 }
 
-/// The highstate of a request that is repeated.
+/// The highstate of a repeated request.
 async fn made_before(jobs: &Jobs, new: &NewJob) -> Result<Option<JobId>, Refusal> {
     if new.request_id.is_none() {
         return Ok(None);
@@ -152,7 +153,7 @@ async fn made_before(jobs: &Jobs, new: &NewJob) -> Result<Option<JobId>, Refusal
     Ok(made.map(|job| job.jid))
 }
 
-/// The report on hosts: the reason, and what follows.
+/// The report on hosts: the reason and its consequence.
 fn report(jobs: &Jobs, jid: &JobId, hosts: &[MinionId], because: &str, then: &str) -> v1::Event {
     tracing::info!(job = %jid, ?hosts, because, then, "minions ahead of a highstate");
     let update = EventData::MinionUpdate(MinionUpdate {
@@ -169,7 +170,7 @@ fn event(jobs: &Jobs, data: &EventData) -> v1::Event {
     message(unstored(jobs.app().clock.now(), data, None))
 }
 
-/// The wait for these hosts, in the form of a step that waits.
+/// The wait for these hosts, in the form of a waiting step.
 fn waiting_for(jid: &JobId, hosts: &str, since: Duration) -> StepWait {
     StepWait {
         job: Some(jid.clone()),
@@ -178,14 +179,14 @@ fn waiting_for(jid: &JobId, hosts: &str, since: Duration) -> StepWait {
         because: "the minion restarts with the program of the bundle".to_owned(),
         seconds: since.as_secs(),
         limit: Some(LIMIT.as_secs()),
-        remedy: "`journalctl -u halite-minion` on the host shows it; after a minute without the master the one before runs again"
+        remedy: "`journalctl -u halite-minion` on the host shows it; after a minute without the master the previous one runs again"
             .to_owned(),
         ..StepWait::default()
     }
 }
 
-/// Returns whether the minion restarts after this return. One whose file was that of the bundle
-/// already does not.
+/// Returns whether the minion restarts after this return. It does not if its file already was the
+/// bundle's.
 fn restarts(row: &JobRow) -> bool {
     let run = row.return_json.as_deref();
     let run = run.and_then(|text| serde_json::from_str::<RunReturn>(text).ok());
@@ -214,27 +215,27 @@ impl Update {
         Ok(())
     }
 
-    /// Waits until no other highstate updates minions: one that finds the new file in its place would take the
-    /// minion before its restart for the new one.
+    /// Waits until no other highstate updates minions: a highstate that finds the new file in its
+    /// place would mistake the minion before its restart for the new one.
     async fn turn(&self, outdated: &[Outdated]) -> MutexGuard<'_, ()> {
         let turn = self.jobs.minion_updates();
         if let Ok(turn) = turn.try_lock() {
             return turn;
         }
-        let then = "another highstate updates minions, and is waited for";
+        let then = "another highstate updates minions; this one waits for it";
         self.ahead(outdated, DIFFERS, then).await;
         turn.lock().await
     }
 
-    /// The hosts that are connected or connect soon. The others get their highstate, or lose it, as if they were
-    /// up to date.
+    /// Returns the hosts that are connected or connect soon. The others get their highstate, or
+    /// lose it, as if they were up to date.
     async fn connected(&self, outdated: &[Outdated]) -> Vec<MinionId> {
         let connections = &self.jobs.app().connections;
         let is_away = |one: &&Outdated| !connections.is_connected(&one.host);
         let away: Vec<Outdated> = outdated.iter().filter(is_away).cloned().collect();
         if !away.is_empty() {
             let then = format!(
-                "it is waited for, {} s at most, to connect",
+                "the master waits at most {} s for it to connect",
                 CONNECT.as_secs()
             );
             self.ahead(&away, DIFFERS, &then).await;
@@ -253,7 +254,7 @@ impl Update {
         self.say(&self.jobs.next_jid(), &hosts, because, then).await;
     }
 
-    /// Updates these minions; false when an operator has cancelled it.
+    /// Updates these minions; returns `false` if an operator has cancelled the update.
     async fn update(
         &self,
         highstate: &NewJob,
@@ -263,7 +264,7 @@ impl Update {
         let app = self.jobs.app();
         let mut old = BTreeMap::new();
         for one in outdated.drain(..) {
-            // Another highstate may have updated it.
+            // Another highstate may have updated it already.
             if !runs(&target::grains(app, &one.host).await?, &one.wanted) {
                 old.insert(one.host.clone(), one);
             }
@@ -290,7 +291,7 @@ impl Update {
         };
         let events = self.jobs.app().events.subscribe();
         let jid = self.jobs.create(new).await?;
-        let then = "it is updated first, and the other states follow when it has connected again";
+        let then = "it is updated first; the other states follow after it has reconnected";
         self.say(&jid, &hosts, DIFFERS, then).await;
         let events = silent_hosts::follow(&self.jobs, jid.clone(), events);
         let last = self.pass_on(events).await?;
@@ -304,13 +305,13 @@ impl Update {
             let why = format!("the minion cannot be updated: {}", failure(row));
             self.goes_on(&jid, &row.minion, &why).await;
         }
-        // The job of a repeated request may have more hosts than those that were connected now.
+        // The job of a repeated request may have more hosts than are connected now.
         old.retain(|host, _| good.iter().any(|row| row.minion == *host && restarts(row)));
         self.restarted(&jid, old).await?;
         Ok(true)
     }
 
-    /// Waits until these minions have connected with the new program, or with the one before.
+    /// Waits until these minions have connected with the new program, or with the previous one.
     async fn restarted(
         &self,
         jid: &JobId,
@@ -328,13 +329,13 @@ impl Update {
                 let grains = target::grains(app, &one.host).await?;
                 let back = taken_back(&grains).filter(|reverted| {
                     let is_new = Some(reverted.time) != one.taken_back;
-                    // That of a job that an earlier request made is known already.
+                    // A rollback of an earlier request's job is known already.
                     let is_of_job = reverted.time * 1000 >= created;
                     reverted.program == one.wanted && (is_new || is_of_job)
                 });
                 if let Some(reverted) = &back {
                     let why = format!(
-                        "the update of the minion was taken back, because it did not reach the master within {} s",
+                        "the update of the minion was rolled back, because it did not reach the master within {} s",
                         reverted.seconds
                     );
                     self.goes_on(jid, &one.host, &why).await;
@@ -369,9 +370,9 @@ impl Update {
         }
     }
 
-    /// Says that a host gets its highstate from the minion that it has.
+    /// Reports that a host gets its highstate from its present minion.
     async fn goes_on(&self, jid: &JobId, host: &MinionId, because: &str) {
-        let then = "the minion of before applies the states";
+        let then = "the previous minion applies the states";
         self.say(jid, std::slice::from_ref(host), because, then)
             .await;
     }
@@ -381,7 +382,7 @@ impl Update {
         self.send(Some(report)).await;
     }
 
-    /// Passes the events of a job on; answers with the last one.
+    /// Forwards the events of a job; returns the last one.
     async fn pass_on(&self, mut events: EventStream) -> Result<Option<v1::Event>, Refusal> {
         while let Some(event) = events.next().await {
             let event = event?;
@@ -393,7 +394,7 @@ impl Update {
         Ok(None)
     }
 
-    /// Sends the watcher an event. One that has gone away, or reads no more, misses it.
+    /// Sends the watcher an event. A watcher that has disconnected or stopped reading misses it.
     async fn send(&self, event: Option<v1::Event>) {
         let Some(event) = event else {
             return;

@@ -6,7 +6,7 @@ use super::*;
 use crate::backend::contract::check_event;
 use crate::backend::fixture::{Life, ScriptedMinion, Site, WATCHDOG};
 
-const OLD: &str = "the minion of before";
+const OLD: &str = "the previous minion";
 const NEW: &str = "the minion of the bundle";
 const HOST: &str = "worker-1";
 
@@ -96,7 +96,7 @@ fn start(life: &Life, test: bool) -> Result<EventStream, Refusal> {
     life.runtime.block_on(life.backend.run("root", request))
 }
 
-/// The ids of the states of each job that the minion got.
+/// The ids of the states in each job that the minion received.
 fn received(host: &ScriptedMinion) -> Vec<Vec<String>> {
     let journal = host.journal.lock().unwrap();
     let ids = |job: &v1::Job| {
@@ -111,7 +111,7 @@ fn functions(life: &Life) -> Vec<String> {
     jobs.into_iter().rev().map(|job| job.function).collect()
 }
 
-/// Waits until the minion's update has ended, the first job after so many.
+/// Waits until the minion's update has ended: the job after the first `before` jobs.
 fn updated(life: &Life, before: usize) {
     let ended = async {
         loop {
@@ -127,7 +127,7 @@ fn updated(life: &Life, before: usize) {
     life.runtime.block_on(ended).unwrap();
 }
 
-/// The reports on hosts, as reason and what follows.
+/// The reports on hosts, as pairs of reason and consequence.
 fn said(events: &[v1::Event]) -> Vec<(String, String)> {
     let of = |event: &v1::Event| {
         let data: Value = serde_json::from_str(&event.data_json).unwrap();
@@ -142,7 +142,8 @@ fn said(events: &[v1::Event]) -> Vec<(String, String)> {
 const UPDATE: [&str; 2] = ["program", RESTART];
 const ALL: [&str; 3] = ["motd", "program", RESTART];
 
-/// It would take the minion before its restart for the new one, and be interrupted by that.
+/// It would mistake the minion before its restart for the new one, and be interrupted by that
+/// restart.
 #[test]
 fn a_second_highstate_begins_after_the_update_of_the_first() {
     let site = site(TREE);
@@ -150,13 +151,13 @@ fn a_second_highstate_begins_after_the_update_of_the_first() {
     let first = start_as(&life, "a");
     updated(&life, 0);
     let mut second = start_as(&life, "b");
-    // It says so when its turn was refused.
+    // It reports its wait once its turn was refused.
     let first_word = life.runtime.block_on(async {
         let word = tokio::time::timeout(WATCHDOG, second.next()).await;
         word.expect("it says nothing").unwrap().unwrap()
     });
     assert!(said(&[first_word])[0].1.contains("another highstate"));
-    // One that did not wait would make its job in the time of this one.
+    // A highstate that did not wait would make its job within this time.
     life.run("test.ping", HOST, json!({}), false);
     assert_eq!(functions(&life), ["state.apply", "test.ping"]);
     reports(&life, Some(NEW), None);
@@ -188,7 +189,7 @@ fn another_program_is_replaced_before_any_other_state_is_sent() {
             "nothing before the new one has connected"
         );
         assert_eq!(functions(&life)[before..], ["state.apply"]);
-        // The old process connects once more before it is restarted.
+        // The old process reconnects before it is restarted.
         life.reconnect(&host);
         assert_eq!(functions(&life)[before..], ["state.apply"]);
         reports(&life, Some(NEW), None);
@@ -306,7 +307,7 @@ fn a_request_that_is_repeated_after_a_crash_goes_on_where_the_first_was() {
     let _watched = start(&life, false).unwrap();
     updated(&life, 0);
     life.kill();
-    // The next master finds the minion of before, which is about to restart.
+    // The next master finds the previous minion, which is about to restart.
     let life = site.live();
     life.reconnect(&host);
     let stream = start(&life, false).unwrap();
@@ -319,7 +320,7 @@ fn a_request_that_is_repeated_after_a_crash_goes_on_where_the_first_was() {
         [UPDATE.to_vec(), ALL.to_vec()],
         "each once"
     );
-    // Once more, and with the minion of before again: the highstate is there.
+    // Once more, again with the previous minion: the highstate exists already.
     reports(&life, Some(OLD), None);
     life.collect(start(&life, false).unwrap());
     assert_eq!(received(&host).len(), 2);
@@ -330,7 +331,7 @@ fn a_request_that_is_repeated_after_a_crash_goes_on_where_the_first_was() {
 fn an_update_that_is_taken_back_or_fails_does_not_keep_the_highstate_from_the_host() {
     let site = site(TREE);
     let (life, host) = begin(&site, Some(OLD));
-    // An earlier one is no end of this one.
+    // The end of an earlier one does not end this one.
     reports(&life, Some(OLD), Some(1));
     let stream = start_as(&life, "back");
     updated(&life, 0);
@@ -341,7 +342,7 @@ fn an_update_that_is_taken_back_or_fails_does_not_keep_the_highstate_from_the_ho
     let events = life.collect(stream);
     assert_eq!(received(&host), [UPDATE.to_vec(), ALL.to_vec()]);
     let reported = said(&events);
-    assert!(reported[1].0.contains("was taken back"), "{reported:?}");
+    assert!(reported[1].0.contains("was rolled back"), "{reported:?}");
 
     host.journal
         .lock()
@@ -382,7 +383,7 @@ fn a_cancelled_update_is_followed_by_nothing() {
     let life = site.live();
     life.accept(HOST);
     reports(&life, Some(OLD), None);
-    // A minion that works, and answers when it is asked to end.
+    // A minion that is working, and answers a request to cancel.
     let (_connection, mut messages) = life.runtime.block_on(async {
         life.app
             .connections

@@ -1,5 +1,5 @@
-//! The operator API: what `ctl` may ask of a running master. [`crate::serve`] has checked already
-//! who is calling and what they may do.
+//! The operator API: the calls that `ctl` makes to a running master. [`crate::serve`] has already
+//! authenticated and authorised the caller.
 
 pub mod audit;
 pub mod backup;

@@ -1,4 +1,4 @@
-//! What minions report with their grains, for the problems in `ctl status`.
+//! The reports that minions send with their grains, for the problems in `ctl status`.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use halite_store::Facts;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-/// The reports of one kind, by host: those hosts whose grain of this name has one.
+/// The reports of one kind, by host; hosts without a grain of this name are left out.
 pub(super) fn of_kind<'a, T: DeserializeOwned>(
     facts: &'a BTreeMap<MinionId, Facts>,
     grain: &'a str,

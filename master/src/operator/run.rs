@@ -13,10 +13,10 @@ use serde_json::{Value, json};
 
 use super::{minions_first, silent_hosts};
 
-/// Makes the job that an operator asks for; answers with its events.
+/// Makes the requested job; returns its events.
 ///
 /// # Errors
-/// The request is wrong, matches no minion, or does not compile; or the store failed.
+/// The request is invalid, matches no minion, or does not compile; or the store failed.
 pub async fn run(
     app: &App,
     jobs: &Arc<Jobs>,
@@ -29,7 +29,7 @@ pub async fn run(
     let all_minions = all_minions && matches!(request.target.trim(), "" | "*");
     let mut order = Vec::new();
     let minions = if function.name == "state.highstate" && all_minions {
-        // The only request that may omit its target: what it does to which host is declared.
+        // The only request that may omit its target: its effect on each host is declared.
         let groups = jobs
             .declarations()
             .load()

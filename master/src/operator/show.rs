@@ -1,5 +1,5 @@
-//! `ctl render`, `ctl pillar`, `ctl grains` and others: what the master shows without sending
-//! anything.
+//! `ctl render`, `ctl pillar`, `ctl grains` and others: data that the master shows without sending
+//! a job.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,13 +23,13 @@ use serde_json::{Map, Value, json};
 
 use super::{document, etcd_members, history, kubeconfig, upgrade};
 
-/// Texts larger than this are named by their digest.
+/// Larger texts are named by their digest.
 const SHOWN: usize = 256 * 1024;
 
-/// The document that an operator asks to see.
+/// Returns the requested document.
 ///
 /// # Errors
-/// The request is wrong, nothing compiles from it, or the store failed.
+/// The request is invalid, it does not compile, or the store failed.
 pub async fn show(app: &App, jobs: &Jobs, request: &ShowRequest) -> Result<v1::Document, Refusal> {
     if request.what == "grains" {
         let shown = grains(app, jobs.declarations(), &request.target).await?;
@@ -71,7 +71,7 @@ pub async fn show(app: &App, jobs: &Jobs, request: &ShowRequest) -> Result<v1::D
         "files" => document(&files(&compiled(app, &snapshot, request).await?)),
         other => {
             return Err(Refusal::invalid(format!(
-                "cannot show {other:?}; there are low, files, pillar, grains, top, leaving, etcd, upgrade, runs and kubeconfigs"
+                "cannot show {other:?}; the choices are low, files, pillar, grains, top, leaving, etcd, upgrade, runs and kubeconfigs"
             )));
         }
     })
@@ -95,7 +95,7 @@ async fn grains(
     Ok(all)
 }
 
-/// A value that is a mapping; an empty one for another value.
+/// Returns a mapping; an empty one for any other value.
 fn as_mapping(value: Value) -> Map<String, Value> {
     match value {
         Value::Object(map) => map,
@@ -151,8 +151,8 @@ fn files(compiled: &Compiled) -> RenderedFiles {
     RenderedFiles { files }
 }
 
-/// The files or objects of a chunk: name and content. The text of a sensitive chunk is shown as it
-/// is stored, with references in the place of secrets.
+/// The files or objects of a chunk: name and content. The text of a sensitive chunk is shown as
+/// stored, with references in place of secrets.
 fn contents(chunk: &Chunk, blobs: &BTreeMap<String, Vec<u8>>) -> Vec<(String, Value)> {
     match (chunk.state.as_str(), chunk.fun.as_str()) {
         ("file", "managed") => vec![(chunk.name.clone(), content(&chunk.args, blobs))],

@@ -1,4 +1,4 @@
-//! The silences of the hosts of a job, by its events.
+//! The silences of a job's hosts, derived from its events.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,25 +9,25 @@ use halite_core::due::Due;
 use halite_proto::ids::MinionId;
 use halite_proto::v1;
 
-/// The times at which the hosts of a job were heard of last.
+/// The times at which the hosts of a job were last heard from.
 pub(super) struct Silences {
-    /// The begin of the watch: nothing is known of the time before it.
+    /// The start of the watch: nothing is known of the time before it.
     since: Steady,
     hosts: BTreeMap<MinionId, Host>,
 }
 
-/// What is known of a host.
+/// The state of a host.
 #[derive(Default)]
 struct Host {
-    /// The time of its last event; none before the first.
+    /// The time of its last event; `None` before the first.
     heard: Option<Steady>,
-    /// The state after the last one that it reported; none before it has started.
+    /// The state after the last reported one; `None` before the host has started.
     next: Option<usize>,
     due: Due,
 }
 
 impl Silences {
-    /// A job whose watch begins now.
+    /// A job whose watch starts now.
     pub(super) fn since(since: Steady) -> Self {
         Self {
             since,
@@ -35,7 +35,7 @@ impl Silences {
         }
     }
 
-    /// Takes an event of the job; those of a host end its silence.
+    /// Takes an event of the job; a host's event ends its silence.
     pub(super) fn hear(&mut self, event: &v1::Event, now: Steady) {
         let EventTag::Job {
             minion: Some(host), ..
@@ -50,13 +50,13 @@ impl Silences {
         };
         let host: &mut Host = self.hosts.entry(host).or_default();
         host.heard = Some(now);
-        // What states trigger at the end of a run has their positions.
+        // States that are triggered at the end of a run report their original positions.
         host.next = host.next.max(next);
         host.due = Due::default();
     }
 
-    /// The hosts among these whose silence is reported now. Each comes with the time since which it is waited
-    /// for.
+    /// The hosts among these whose silence is due for a report now. Each comes with the time since
+    /// which the job waits for it.
     pub(super) fn due(&mut self, waited_for: &[(MinionId, Steady)], now: Steady) -> Vec<MinionId> {
         let mut due = Vec::new();
         for (minion, ready) in waited_for {
@@ -70,7 +70,7 @@ impl Silences {
         due
     }
 
-    /// The state after the last one that a host reported; none before it has started.
+    /// The state after the last one that a host reported; `None` before it has started.
     pub(super) fn next_state(&self, host: &MinionId) -> Option<usize> {
         self.hosts.get(host)?.next
     }
@@ -98,7 +98,8 @@ mod tests {
         json!({"job": JOB, "minion": HOST, "index": index, "total": 9})
     }
 
-    /// The seconds at which a host is reported that is ready at once, and reports at these seconds.
+    /// The seconds at which a host is reported that is ready at once and sends events at these
+    /// seconds.
     fn reported(reports: &[i64]) -> Vec<i64> {
         let mut silences = Silences::since(Steady(1_000));
         let waited_for = [(minion(HOST), Steady(1_000))];
@@ -120,7 +121,7 @@ mod tests {
         assert_eq!(reported(&[]), [10, 20, 30, 40]);
         let every_nine: Vec<i64> = (0..45).step_by(9).collect();
         assert_eq!(reported(&every_nine), [0; 0]);
-        // Its silence begins again with each event.
+        // Its silence restarts with each event.
         assert_eq!(reported(&[15]), [10, 25, 35]);
     }
 

@@ -1,5 +1,5 @@
-//! Hosts of a job that report nothing: the operator who follows the job hears of them, in the form of a
-//! step of an orchestration that waits.
+//! Hosts of a job that report nothing: the operator who follows the job is notified of them, in the
+//! form of a waiting orchestration step.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -23,16 +23,16 @@ use tokio::time::{Instant, Interval, MissedTickBehavior};
 use super::silences::Silences;
 use crate::orchestrate::stall::{Stall, Watched, stall};
 
-/// The pause between two looks at the hosts that have not returned.
+/// Polling interval for the hosts that have not returned.
 const TICK: Duration = Duration::from_secs(1);
-/// The number of newest jobs among which those of the same kind are searched.
+/// The number of newest jobs among which similar jobs are searched.
 const JOBS: u32 = 20;
-/// The number of parts that are enough for a usual time.
+/// The number of samples that are enough for a usual time.
 const ENOUGH: usize = 5;
 /// The number of characters of a state's id in a report.
 const ID: usize = 80;
 
-/// The events of a job, and a `wait` event whenever a host that is waited for has reported nothing for a
+/// The events of a job, and a `wait` event whenever a pending host has reported nothing for a
 /// while. `bus` as in [`Jobs::follow`].
 pub(super) fn follow(jobs: &Arc<Jobs>, jid: JobId, bus: Receiver<Event>) -> EventStream {
     let mut ticks = tokio::time::interval_at(Instant::now() + TICK, TICK);
@@ -58,7 +58,7 @@ struct Watch {
     events: EventStream,
     ticks: Interval,
     silences: Silences,
-    /// The reports that were not passed on yet.
+    /// Reports that were not passed on yet.
     reports: VecDeque<v1::Event>,
     /// The usual times of hosts, looked up with the first report.
     usual: BTreeMap<MinionId, Option<Duration>>,
@@ -80,13 +80,13 @@ impl Watch {
                 _ = self.ticks.tick() => {}
             }
             if let Err(refusal) = self.look().await {
-                // The job goes on, and its events are passed on.
+                // The job continues, and its events are passed on.
                 tracing::debug!(job = %self.jid, error = %refusal.message, "silent hosts are not reported");
             }
         }
     }
 
-    /// Makes the reports on the hosts that are silent now; hosts of one reason have one.
+    /// Makes the reports on the hosts that are silent now; hosts with the same reason share one.
     async fn look(&mut self) -> Result<(), Refusal> {
         let now = self.jobs.app().clock.steady();
         let waited_for = self.jobs.waited_for(&self.jid);
@@ -132,26 +132,26 @@ impl Watch {
         Ok(())
     }
 
-    /// The reason why a connected host has not returned; none if it has now.
+    /// The reason why a connected host has not returned; `None` if it has by now.
     async fn reason(&mut self, job: &Job, host: &MinionId) -> Result<Option<Stall>, Refusal> {
         let rows = self.jobs.app().store.open_rows(host).await?;
         let Some(own) = rows.iter().find(|row| row.jid == self.jid) else {
             return Ok(None);
         };
-        // One whose own turn has not come yet, as in a highstate host after host, holds up nothing.
+        // A host whose turn has not come yet, as in a highstate host by host, holds up nothing.
         let runs = |row: &&JobRow| {
             row.low_json.is_some() && row.jid != self.jid && row.state != RowState::Queued
         };
         if own.state == RowState::Queued && own.low_json.is_some() {
-            // Without one that runs it is about to be sent.
+            // If no other job runs there, this one is about to be sent.
             let first = rows.iter().find(runs);
             return Ok(first.map(|first| queued(&self.jid, &first.jid)));
         }
         Ok(Some(working(job, own, self.silences.next_state(host))))
     }
 
-    /// The time that a job of this kind usually takes on the host, the median of those that succeeded; none
-    /// without any.
+    /// The time that a job of this kind usually takes on the host: the median of the successful
+    /// ones; `None` without any.
     async fn usual(&mut self, job: &Job, host: &MinionId) -> Result<Option<Duration>, Refusal> {
         if let Some(known) = self.usual.get(host) {
             return Ok(*known);
@@ -175,7 +175,7 @@ impl Watch {
     }
 }
 
-/// Whether another job does the same.
+/// Returns whether another job does the same.
 fn is_alike(other: &Job, job: &Job) -> bool {
     other.jid != job.jid
         && other.function == job.function
@@ -190,7 +190,7 @@ fn time(row: &JobRow) -> Option<Duration> {
     succeeded(row).then(|| Duration::from_millis(millis))
 }
 
-/// The job as far as a report needs it; `sls`: those that a host works on, where they are known.
+/// The job as far as a report needs it; `sls`: the SLS that a host works on, if they are known.
 fn as_made(job: &Job, sls: &[&str]) -> NewJob {
     NewJob {
         function: job.function.clone(),
@@ -199,7 +199,7 @@ fn as_made(job: &Job, sls: &[&str]) -> NewJob {
     }
 }
 
-/// The reason of a host on which another job applies states.
+/// The reason for a host on which another job applies states.
 fn queued(jid: &JobId, first: &JobId) -> Stall {
     Stall {
         because: format!("the job {first} comes first there, and one job at a time applies states"),
@@ -209,7 +209,8 @@ fn queued(jid: &JobId, first: &JobId) -> Stall {
     }
 }
 
-/// The reason of a host that works on its part; `next`: the state after the last one that it reported.
+/// The reason for a host that works on its part; `next`: the state after the last one that it
+/// reported.
 fn working(job: &Job, row: &JobRow, next: Option<usize>) -> Stall {
     let low = row.low_json.as_deref();
     let low = low.and_then(|text| serde_json::from_str::<LowState>(text).ok());
@@ -223,7 +224,7 @@ fn working(job: &Job, row: &JobRow, next: Option<usize>) -> Stall {
         &[],
         Watched::Job,
     );
-    // A minion does not report each state that was in order, so that it may be a few states further.
+    // A minion does not report each state that was in order, so it may be a few states further.
     let at = format!(
         "; it is at state {} of {}, or soon after: {}",
         index + 1,
@@ -242,8 +243,8 @@ fn named(chunk: &Chunk) -> String {
     format!("{id}{more} ({}, {})", chunk.function(), chunk.sls)
 }
 
-/// The data of a report: since when it is waited for these hosts, and not since when they are silent, as
-/// of a step.
+/// The data of a report. As for a step, its time is the start of the wait for these hosts, not of
+/// their silence.
 fn waiting(
     job: &Job,
     hosts: Vec<MinionId>,

@@ -37,10 +37,10 @@ fn a_state_is_named_on_one_line() {
     assert_eq!(named(&chunk(&long)), format!("{short}… (cmd.run, a.b)"));
 }
 
-/// The next report of a stream, as the clock moves to it; none after the last event.
+/// The next report of a stream while the clock advances to it; `None` after the last event.
 async fn report(events: &mut EventStream) -> Option<Value> {
     let next = async {
-        // No job of these tests has so many events.
+        // No job of these tests has that many events.
         for _ in 0..100 {
             let event = events.next().await?.unwrap();
             if event.last {
@@ -77,7 +77,7 @@ async fn until(is_so: impl Fn() -> bool) {
         }
     };
     let holds = tokio::time::timeout(WATCHDOG, holds).await;
-    holds.expect("it has not become so");
+    holds.expect("the condition must hold in time");
 }
 
 /// A host that does what the test says.
@@ -112,7 +112,7 @@ impl<'l> Hand<'l> {
         (hand, connection)
     }
 
-    /// Takes the next job, and says that it starts; answers with its id.
+    /// Takes the next job, and reports its start; returns its id.
     async fn start(&mut self) -> String {
         for _ in 0..10 {
             let message = self.messages.recv().await.unwrap();
@@ -141,7 +141,7 @@ fn a_host_that_hangs_in_a_state_is_reported_with_it_its_usual_time_and_a_verb() 
     life.accept(HOST);
     life.runtime.block_on(async {
         let (mut hand, connection) = Hand::connect(&life).await;
-        // A highstate that succeeds says how long one usually takes.
+        // A successful highstate provides the usual time.
         let mut events = highstate(&life).await;
         let job = hand.start().await;
         clock.advance(7_000);
@@ -232,7 +232,7 @@ fn a_job_whose_turn_on_a_host_has_not_come_holds_up_nothing_there() {
     life.runtime.block_on(async {
         let (mut other, _other) = Hand::connect_as(&life, "bootstrap-1").await;
         let (mut hand, _connection) = Hand::connect(&life).await;
-        // Of both hosts, one after the other: the second one has it queued.
+        // One report for each host in turn: the job is queued on the second one.
         let _ordered = highstate_of(&life, "*").await;
         let ordered = other.start().await;
         let _first = highstate(&life).await;

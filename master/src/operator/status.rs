@@ -29,14 +29,15 @@ use crate::upkeep::calendar;
 /// hosts takes as much.
 const LITTLE_SPACE: u64 = 64 << 20;
 /// The problem of a master that does not use the present documents.
-const LAST_VALID: &str = "the master uses the last valid documents, and begins nothing that needs the present ones; correct \
+const LAST_VALID: &str = "the master uses the last valid documents, and starts nothing that needs the present ones; correct \
                           the documents";
 /// The number of jobs among which the last highstates are searched.
 const JOBS: u32 = 200;
 /// The number of runs that are shown.
 const RUNS: u32 = 5;
 
-/// The status of the cluster. An unreadable declaration or API is one of its problems, no error.
+/// Returns the status of the cluster. An unreadable declaration or an API without an answer is one
+/// of its problems, not an error.
 ///
 /// # Errors
 /// The store failed.
@@ -236,7 +237,7 @@ struct Problems {
 }
 
 impl Problems {
-    /// Adds what is a finding of a check, and no problem.
+    /// Adds findings of a check that are not problems.
     fn warnings(&mut self, check: &'static str, found: Vec<String>) {
         self.by_check.entry(check).or_default().extend(found);
     }
@@ -287,7 +288,7 @@ fn dns(seen: &Seen) -> Option<ClusterDns> {
     })
 }
 
-/// The free bytes on the file system of the store; `None` where the kernel does not tell.
+/// The free bytes on the store's file system; `None` if the kernel does not report them.
 fn free_bytes(state_dir: &Path) -> Option<u64> {
     let found = rustix::fs::statvfs(state_dir).ok()?;
     Some(found.f_bavail.saturating_mul(found.f_frsize))
@@ -297,7 +298,7 @@ fn free_bytes(state_dir: &Path) -> Option<u64> {
 fn little_space(state_dir: &Path, free: Option<u64>) -> Option<String> {
     let free = free.filter(|free| *free < LITTLE_SPACE)?;
     Some(format!(
-        "only {} MiB are free on the file system of {}: without space no job can be made and no return stored; free some \
+        "only {} MiB are free on the file system of {}: without space no job can be made and no return can be stored; free some \
          space there",
         free >> 20,
         state_dir.display()
@@ -331,12 +332,12 @@ async fn last_highstates(app: &App) -> Result<BTreeMap<MinionId, LastHighstate>,
     Ok(last)
 }
 
-/// The bundles from which minions have something, however long ago they got it.
+/// The bundles from which minions have files, however long ago they got them.
 struct Bundles<'a> {
     /// The bundle of each minion's last successful highstate: the host has its packages, images and
     /// addresses.
     last: BTreeMap<&'a str, &'a str>,
-    /// All bundles from which a minion may have something: that one, and those of later jobs.
+    /// All bundles from which a minion may have files: that one, and the ones of later jobs.
     all: BTreeMap<&'a str, Vec<&'a str>>,
 }
 
@@ -363,8 +364,8 @@ impl<'a> Bundles<'a> {
         Self { last, all }
     }
 
-    /// The problems of hosts whose last highstate was from another bundle than the one that they
-    /// use, and of an upgrade that has not ended.
+    /// The problems of hosts whose last highstate used another bundle than their present one, and
+    /// of an upgrade that has not ended.
     fn behind(&self, names: &BTreeSet<&str>, snapshot: &Snapshot) -> Vec<String> {
         let Ok(in_use) = snapshot.bundle().map(|bundle| bundle.version.as_str()) else {
             return Vec::new();
@@ -384,14 +385,14 @@ impl<'a> Bundles<'a> {
         }
         let stale = stale.into_iter().map(|((last, uses), names)| {
             format!(
-                "{} still as the bundle {last} has it, and {uses} is in use: `ctl highstate` updates it",
+                "{}: still in the state of bundle {last}, but {uses} is in use: `ctl highstate` updates it",
                 names.join(", ")
             )
         });
         let apart = apart.into_iter().map(|(uses, names)| {
             format!(
                 "an upgrade has not ended: {} with the bundle {uses}, the cluster with {in_use}; `ctl upgrade` with the newer \
-                 of the two goes on",
+                 of the two continues it",
                 names.join(", ")
             )
         });

@@ -1,5 +1,4 @@
-//! Updates of minions that were taken back, in `ctl status`. Minions send what they find with their
-//! grains.
+//! Rolled-back updates of minions, in `ctl status`. Minions report them with their grains.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +8,7 @@ use halite_store::Facts;
 
 use super::reports;
 
-/// The problems of hosts that run the minion of before.
+/// The problems of hosts that run the previous minion.
 pub(super) fn problems(facts: &BTreeMap<MinionId, Facts>) -> Vec<String> {
     reports::of_kind(facts, GRAIN)
         .map(|(host, reverted): (_, Reverted)| problem(host, &reverted))
@@ -19,9 +18,9 @@ pub(super) fn problems(facts: &BTreeMap<MinionId, Facts>) -> Vec<String> {
 fn problem(host: &MinionId, reverted: &Reverted) -> String {
     let program: String = reverted.program.chars().take(12).collect();
     format!(
-        "the update of halite-minion on {host} was taken back: the program with the SHA-256 {program}… did not reach the master \
-         within {} s (its unit was `{}`), so that the one before runs again; `journalctl -u halite-minion` on {host} says why. \
-         `ctl highstate {host}` tries it again",
+        "the update of halite-minion on {host} was rolled back: the program with the SHA-256 {program}… did not reach the master \
+         within {} s (its unit was `{}`), so the previous one runs again; `journalctl -u halite-minion` on {host} shows why. \
+         `ctl highstate {host}` retries it",
         reverted.seconds, reverted.unit
     )
 }
@@ -40,7 +39,7 @@ mod tests {
         let problems = problems(&known);
         assert_eq!(problems.len(), 1, "{problems:?}");
         for part in [
-            "on b was taken back",
+            "on b was rolled back",
             "0123456789ab…",
             "within 60 s",
             "`activating`",

@@ -1,4 +1,4 @@
-//! `ctl upgrade`: the bundle that a cluster can be upgraded to, before anything is done.
+//! `ctl upgrade`: the target bundle of an upgrade, before any change.
 
 use halite_api::{BundleRelease, UpgradePlan};
 use halite_core::declared::{Declarations, Snapshot};
@@ -12,8 +12,8 @@ use halite_pillar::release::order;
 /// not have it yet.
 ///
 /// # Errors
-/// No bundle of the site has this version, or several have this Kubernetes; or the reasons why the
-/// cluster cannot be upgraded to it.
+/// No bundle of the site has this version, or several have this Kubernetes; or the cluster cannot
+/// be upgraded to it, with the reasons.
 pub(super) async fn document(
     declarations: &Declarations,
     snapshot: &Snapshot,

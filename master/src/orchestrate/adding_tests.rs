@@ -1,4 +1,4 @@
-//! The shipped orchestration that adds a host, beside another one that is added at the same time.
+//! The shipped orchestration that adds a host, while another host is being added.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -33,8 +33,8 @@ fn on_host(name: &str, bare: &Arc<AtomicBool>) -> ScriptedMinion {
     })
 }
 
-/// The minion of the host that is added. Its own first states, and with them the time that they take, are over
-/// when it gets its runtime of containers; the other host has `beside` from then on.
+/// The minion of the added host. It has finished its own first states, and spent their time, before
+/// it gets its container runtime; the other host has `beside` from then on.
 fn added(beside: &Arc<AtomicBool>, later: bool) -> ScriptedMinion {
     let (own, beside) = (AtomicBool::new(true), Arc::clone(beside));
     ScriptedMinion::new("worker-1").on(move |job| {
@@ -74,12 +74,12 @@ fn a_host_that_is_still_bare_is_changed_by_no_run_of_another_host() {
     for minion in [&first, &own, &beside] {
         life.connect(minion);
     }
-    // Its own preflight refuses it: it is as it was, and so is the other one.
+    // Its own preflight refuses it: it stays unchanged, and so does the other one.
     let (retcode, data) = orchestrate(&life, request(SLS, &pillar(false)));
     assert_eq!(retcode, 1, "{data}");
     assert!(data.contains("nothing was changed there"), "{data}");
     assert!(applied(&own).is_empty() && applied(&beside).is_empty());
-    // That it can be asked what it reaches has changed the host that is there.
+    // The query for its reachable peers has changed the existing host.
     assert_eq!(applied(&first), PEERS);
 
     let (retcode, data) = orchestrate(&life, request(SLS, &pillar(true)));
@@ -89,7 +89,7 @@ fn a_host_that_is_still_bare_is_changed_by_no_run_of_another_host() {
     assert!(applied(&beside).is_empty());
     let left_out = "still bare, so left out: worker-2";
     assert_eq!(data.matches(left_out).count(), 2, "{data}");
-    // It is not a host that is away.
+    // It does not count as a disconnected host.
     assert!(!data.contains("leftOut\""), "{data}");
 }
 
@@ -167,7 +167,7 @@ fn an_answer_that_is_not_understood_fails_the_step_before_a_host_is_changed() {
     let (retcode, data) = orchestrate(&life, request(SLS, &pillar(true)));
     assert_eq!(retcode, 1, "{data}");
     for name in [asked, other] {
-        let wanted = format!("cannot learn from {name} whether its host is bare");
+        let wanted = format!("cannot determine whether the host of {name} is bare");
         assert!(data.contains(&wanted), "{data}");
     }
     assert!(data.contains("perhaps"), "{data}");
@@ -192,7 +192,7 @@ fn arguments_that_are_not_understood_fail_the_step() {
     life.connect(&on_host("bootstrap-1", &Arc::default()));
     for (sls, wanted) in [
         ("orchestrate.maybe", "neither `apply` nor `skip`"),
-        ("orchestrate.nowhere", "is no step of this orchestration"),
+        ("orchestrate.nowhere", "is not a step of this orchestration"),
     ] {
         let (retcode, data) = orchestrate(&life, request(sls, &json!({})));
         assert_eq!(retcode, 1, "{data}");

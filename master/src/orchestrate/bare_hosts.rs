@@ -1,6 +1,7 @@
-//! Hosts that are still bare: those that have enrolled, and whose own run has not installed their packages.
-//! The run of another host changes nothing there (`bare: skip`), so that a preflight that refuses a host
-//! finds it as it was. The host itself says so: its answer is true at that moment, and outlives no kill.
+//! Hosts that are still bare: they have enrolled, and their own run has not installed their
+//! packages. The run of another host changes nothing there (`bare: skip`), so that a preflight that
+//! refuses a host finds it unchanged. The host itself is asked: its answer is current, and does not
+//! depend on state that a kill could lose.
 
 use std::time::Duration;
 
@@ -18,22 +19,22 @@ use serde_json::{Value, json};
 use super::step_options::StepOptions;
 use super::step_runner::StepRunner;
 
-/// The time for an answer, and for a minion that was restarted to connect again. It forgets the
-/// question, so it is asked again.
+/// The time for an answer, and for a restarted minion to reconnect. It forgets the question, so it
+/// is asked again.
 const ANSWER: Duration = Duration::from_secs(10);
 const RECONNECT: Duration = Duration::from_secs(5);
 const ATTEMPTS: usize = 3;
-/// The characters of an answer that a failure repeats.
+/// The characters of an answer that an error quotes.
 const REPEATED: usize = 200;
 
-/// Minions, by what their hosts are.
+/// Minions, by the condition of their hosts.
 #[derive(Default)]
 pub(super) struct Parted {
     /// They have had a run of their own.
     pub(super) in_use: Vec<MinionId>,
-    /// They are bare.
+    /// Bare ones.
     pub(super) bare: Vec<MinionId>,
-    /// They do not answer, so it is not known.
+    /// They do not answer, so their condition is unknown.
     pub(super) silent: Vec<MinionId>,
 }
 
@@ -44,10 +45,11 @@ enum Found {
 }
 
 impl StepRunner<'_> {
-    /// Separates the bare hosts from the others, where the step leaves them out; else all are in use.
+    /// Separates the bare hosts from the others, if the step leaves them out; otherwise all count
+    /// as in use.
     ///
     /// # Errors
-    /// All hosts whose answer is not understood: a bare one must not be changed by mistake.
+    /// A host's answer cannot be parsed: a bare host must not be changed by mistake.
     pub(super) async fn without_bare(
         &self,
         options: &StepOptions,
@@ -88,7 +90,8 @@ impl StepRunner<'_> {
             let asked = self.jobs.ask(minion, health::FUNCTION, &question, ANSWER);
             match asked.await {
                 Ok(answer) => return understood(minion, &answer),
-                // A minion of an earlier version, which is in use: a new host gets the present one.
+                // A minion of an earlier version, so its host is in use: a new host gets the
+                // present version.
                 Err(Unanswered::Refused(answer)) => {
                     tracing::info!(%minion, answer, "the minion does not know whether its host is bare, so the host is in use");
                     return Ok(Found::InUse);
@@ -104,7 +107,7 @@ impl StepRunner<'_> {
         Ok(Found::Silent)
     }
 
-    /// The minions on which the step `but_done_by` has not succeeded; all of them without such an
+    /// The minions on which the step `but_done_by` has not succeeded; all minions without such an
     /// argument.
     pub(super) async fn but_done(
         &self,
@@ -116,7 +119,7 @@ impl StepRunner<'_> {
         };
         let index = self.position(step).ok_or_else(|| {
             Failure::new(format!(
-                "but_done_by: {step:?} is no step of this orchestration; name an earlier `halite.state` by its id"
+                "but_done_by: {step:?} is not a step of this orchestration; name an earlier `halite.state` by its id"
             ))
         })?;
         let rows = self.rows(index).await?;
@@ -128,7 +131,7 @@ impl StepRunner<'_> {
     }
 }
 
-/// What a minion says of its host.
+/// Parses a minion's answer about its host.
 fn understood(minion: &MinionId, answer: &Value) -> Result<Found, Failure> {
     match HostHealth::deserialize(answer) {
         Ok(health) if health.bare => Ok(Found::Bare),
@@ -142,7 +145,7 @@ fn understood(minion: &MinionId, answer: &Value) -> Result<Found, Failure> {
 
 fn not_understood(minion: &MinionId, reason: &str) -> Failure {
     Failure::new(format!(
-        "cannot learn from {minion} whether its host is bare: {reason}; `halite-minion --version` there must not be newer than \
+        "cannot determine whether the host of {minion} is bare: {reason}; `halite-minion --version` there must not be newer than \
          `halite-master --version`; then run this again"
     ))
 }

@@ -1,9 +1,9 @@
-//! The end of a run before its steps are done, as an operator wants it.
+//! The end of a run before its steps are done, at an operator's request.
 //!
-//! The wish is in the store before it is acknowledged, so a master that restarts does not go on with the
-//! run. No further step begins. A step that waits ends at its next look; one whose job runs on hosts ends
-//! with this job, which is cancelled. What the run has done stays as an interruption at that place would
-//! leave it, and its locks are free once it has ended.
+//! The request is in the store before it is acknowledged, so a restarted master does not continue
+//! the run. No further step starts. A waiting step ends at its next check; a step whose job runs on
+//! hosts ends with this job, which is cancelled. The finished work of the run stays as an
+//! interruption at that place would leave it, and its locks are free once it has ended.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,20 +21,20 @@ use super::step_detail::detail;
 /// The time for which an answer waits for the end of the run.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// The wish of an operator to end a run.
+/// An operator's request to end a run.
 pub(super) struct Cancellation {
     by: watch::Sender<Option<String>>,
 }
 
 impl Cancellation {
-    /// The wish of this operator, or none yet.
+    /// The request of this operator; without one, none yet.
     pub(super) fn new(by: Option<String>) -> Self {
         Self {
             by: watch::Sender::new(by),
         }
     }
 
-    /// Notes who wants it; the first one counts.
+    /// Records the requesting operator; the first one counts.
     fn request(&self, operator: &str) {
         self.by.send_if_modified(|by| {
             let is_first = by.is_none();
@@ -43,12 +43,12 @@ impl Cancellation {
         });
     }
 
-    /// The operator who wants it.
+    /// The operator who requested it; `None` without a request.
     pub(super) fn by(&self) -> Option<String> {
         self.by.borrow().clone()
     }
 
-    /// Waits until an operator wants it.
+    /// Waits until an operator requests it.
     pub(super) async fn requested(&self) -> String {
         let mut by = self.by.subscribe();
         let found = by.wait_for(Option::is_some).await;
@@ -60,7 +60,7 @@ impl Cancellation {
         }
     }
 
-    /// Fails if an operator wants it.
+    /// Fails if an operator has requested the end.
     pub(super) fn check(&self) -> Result<(), Failure> {
         self.by().map_or(Ok(()), |by| Err(cancelled(&by)))
     }
@@ -72,11 +72,11 @@ pub(super) fn cancelled(by: &str) -> Failure {
 }
 
 impl Orchestrator {
-    /// Ends a run before its steps are done, and waits a few seconds for this end; answers with what is
-    /// left of it.
+    /// Ends a run before its steps are done, and waits a few seconds for this end; returns the
+    /// remaining work.
     ///
     /// # Errors
-    /// There is no such run, it has ended, or the store failed.
+    /// The run does not exist or has ended, or the store failed.
     pub async fn cancel(
         self: &Arc<Self>,
         id: &JobId,
@@ -84,7 +84,7 @@ impl Orchestrator {
     ) -> Result<RunCancellation, Refusal> {
         let (app, store) = (self.jobs.app(), &self.jobs.app().store);
         {
-            // No run begins between the record and the notice.
+            // No run starts between the record and the notice.
             let _one_at_a_time = self.starting.lock().await;
             if !store.cancel_run(id, operator, app.clock.now()).await? {
                 return Err(self.not_open(id).await?);
@@ -107,7 +107,7 @@ impl Orchestrator {
         app.events.announce(&cancelled, None);
         let mut active = self.active.subscribe();
         let ended = active.wait_for(|active| !active.contains_key(id));
-        // What is left of it after that is in the answer.
+        // Work that remains after that is in the answer.
         let _ = tokio::time::timeout(PATIENCE, ended).await;
         let run = store.run(id).await?;
         let run = run.ok_or_else(|| Refusal::not_found(format!("there is no run {id}")))?;
@@ -115,7 +115,7 @@ impl Orchestrator {
         Ok(self.report(run, &steps))
     }
 
-    /// The answer to the wish: how far the run is with its end.
+    /// The answer to the request: the progress of the end.
     fn report(&self, run: Run, steps: &[Step]) -> RunCancellation {
         let last = steps.iter().find(|step| step.status == StepStatus::Running);
         let last = last.filter(|_| run.status == RunStatus::Running);
@@ -131,7 +131,7 @@ impl Orchestrator {
         }
     }
 
-    /// The refusal for an id that is of no open run.
+    /// The refusal for an id that belongs to no open run.
     async fn not_open(&self, id: &JobId) -> Result<Refusal, Refusal> {
         let store = &self.jobs.app().store;
         if let Some(run) = store.run(id).await? {

@@ -29,14 +29,15 @@ fn cancelling(life: &Life, run: &JobId) -> JoinHandle<Result<RunCancellation, Re
         .spawn(async move { backend.cancel_run(&run, "alice").await })
 }
 
-/// The return code of a run, and what the last event says.
+/// The return code of a run, and the data of its last event.
 fn end(life: &Life, events: EventStream) -> (i32, Value) {
     let events = life.collect(events);
     let last = events.last().unwrap();
     (last.retcode, serde_json::from_str(&last.data_json).unwrap())
 }
 
-/// The end of a run that was cancelled in its last begun step, of which no error but that is known.
+/// The end of a run that was cancelled in its last started step; the step's only error is the
+/// cancellation.
 fn assert_cancelled(data: &Value, step: &str) {
     assert_eq!(data["status"], "cancelled", "{data}");
     assert_eq!(data["cancelledBy"], "alice", "{data}");
@@ -66,7 +67,7 @@ fn each_wait_ends_when_its_run_is_cancelled() {
         assert_eq!(stored.status, RunStatus::Cancelled);
         assert_eq!(stored.cancelled_by.as_deref(), Some("alice"));
     }
-    // The drain had begun. The same command goes on when the budget allows it.
+    // The drain had started. The same command continues it when the budget allows.
     let node = site.api.object("Node", "worker-1").unwrap();
     assert_eq!(node["spec"]["unschedulable"], true, "{node}");
     assert!(site.api.object("Pod", "web").is_some());
@@ -131,7 +132,7 @@ fn the_job_of_a_step_is_cancelled_and_no_further_step_begins() {
             (asked.job.as_str(), asked.reason.as_str(), asked.force),
             (job.as_str(), "cancelled by alice", false)
         );
-        // It may have been done by then.
+        // It may have finished by then.
         wire.say(Body::Returned(v1::JobReturn {
             job,
             retcode,
@@ -166,7 +167,7 @@ fn the_job_of_a_host_that_is_away_ends_at_once() {
     life.kill();
 }
 
-/// The wish is on disk, and the master is killed before anything of it is done.
+/// The request is on disk, and the master is killed before it acts on it.
 #[test]
 fn a_master_that_restarts_does_not_go_on_with_a_cancelled_run() {
     let site = site();
@@ -201,7 +202,7 @@ fn a_master_that_restarts_does_not_go_on_with_a_cancelled_run() {
     life.kill();
 }
 
-/// As after a panic in a step.
+/// The state after a panic in a step.
 #[test]
 fn a_run_on_which_no_task_works_ends_when_it_is_cancelled() {
     let site = site();

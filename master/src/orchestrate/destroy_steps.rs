@@ -15,7 +15,7 @@ use serde_json::{Map, json};
 use super::step_options::skips_offline;
 use super::step_runner::{Outcome, StepRunner, failed};
 
-/// The facts about the hosts of a cluster that is to end.
+/// The facts about the hosts of a cluster that is about to end.
 #[derive(Debug, Default)]
 struct Ending {
     /// The cluster's name.
@@ -31,8 +31,8 @@ struct Ending {
 }
 
 impl Ending {
-    /// All reasons why the cluster may not end yet. `confirmed` is the cluster's name as the operator
-    /// gave it; `skips` leaves out hosts that are not connected.
+    /// All reasons why the cluster may not end yet. `confirmed` is the cluster's name as the
+    /// operator gave it; `skips` leaves out disconnected hosts.
     fn refusals(&self, confirmed: Option<&str>, skips: bool) -> Vec<String> {
         let cluster = &self.cluster;
         let mut reasons = Vec::new();
@@ -50,7 +50,7 @@ impl Ending {
             Some(master) => reasons.push(format!(
                 "the minion of {master}, which has the master, is not connected: systemctl start halite-minion there"
             )),
-            None => reasons.push("no host is declared that has the master".to_owned()),
+            None => reasons.push("no declared host has the master".to_owned()),
         }
         let others = self.offline.iter();
         let others = others.filter(|host| self.master.as_ref() != Some(host));
@@ -64,7 +64,7 @@ impl Ending {
         reasons
     }
 
-    /// What is not done, for people.
+    /// The omissions, as text for an operator.
     fn warnings(&self) -> Vec<String> {
         let offline = self.offline.iter().map(|host| {
             format!(
@@ -125,8 +125,8 @@ impl StepRunner<'_> {
         Ok(ending)
     }
 
-    /// Applies states of departure on those of the hosts that have a key still. With `gone` the hosts
-    /// on which they succeeded lose their keys.
+    /// Applies states of departure on the hosts that still have a key. With `gone` the hosts on
+    /// which they succeeded lose their keys.
     pub(super) async fn hosts_leave(
         &self,
         chunk: &Chunk,
@@ -144,7 +144,7 @@ impl StepRunner<'_> {
         }
         if left.is_empty() {
             let names = named.join(", ");
-            return Ok((Map::new(), format!("{names}: left before")));
+            return Ok((Map::new(), format!("{names}: have already left")));
         }
         let mut on_them = chunk.clone();
         let target = left.iter().map(MinionId::as_str).collect::<Vec<_>>();
@@ -156,12 +156,12 @@ impl StepRunner<'_> {
         if !Args::new(chunk).flag("gone", false)? || self.run.test {
             return outcome;
         }
-        // Also of a job in which another host failed: those that have left cannot be asked again.
+        // Also for a job in which another host failed: hosts that have left cannot be asked again.
         let mut remaining = left;
         for row in self.rows(index).await? {
             let connections = &self.jobs.app().connections;
-            // It had begun, and its end was not heard any more: it has removed itself.
-            // Of a run that was cancelled, its end was not waited for.
+            // It had started, and its end was not received: it has removed itself. A cancelled run
+            // did not wait for its end.
             let has_begun = row.state == RowState::Lost
                 && row.started.is_some()
                 && self.recorder.cancellation().by().is_none();

@@ -1,4 +1,4 @@
-//! The shipped orchestration that ends a cluster, on the minions of tests.
+//! The shipped orchestration that ends a cluster, on scripted minions.
 
 use serde_json::{Value, json};
 
@@ -7,10 +7,10 @@ use crate::backend::fixture::{Life, ScriptedMinion, Site};
 
 const SLS: &str = "halite.orchestrate.destroy";
 
-/// The names of the hosts, the host of the master last.
+/// The names of the hosts, the master's host last.
 const HOSTS: [&str; 4] = ["worker-1", "worker-2", "cp-2", "bootstrap-1"];
 
-/// A site with a further worker and a further control plane.
+/// A site with another worker and another control plane.
 fn site() -> Site {
     let site = Site::new(TREE);
     for (name, address, roles) in [
@@ -54,7 +54,7 @@ fn all_hosts_leave_and_the_one_with_the_master_is_last() {
     let with_address = ["mounts", "address", "host", "minion"];
     assert_eq!(applied(&all[2]), with_address);
     assert_eq!(applied(&all[3]), with_address);
-    // A key says that its host has not left; the last one's ends with the master.
+    // A key means that its host has not left; the last host's key ends with the master.
     assert_eq!(
         HOSTS.map(|host| has_key(&life, host)),
         [false, false, false, true]

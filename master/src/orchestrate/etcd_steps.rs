@@ -31,7 +31,7 @@ struct Work<'a> {
     members: Arc<dyn Members>,
     pace: StepPace<'a>,
     limit: Duration,
-    /// The member that leads next, if another one has to.
+    /// The member that should lead next, if the leader must change.
     prefer: Option<String>,
 }
 
@@ -74,7 +74,7 @@ impl StepRunner<'_> {
             }
             let until = format!("the lock {name} is free");
             let remedy = format!(
-                "it goes on by itself when that run ends: `ctl job show {0}` shows its steps, `ctl orchestrate cancel {0}` \
+                "it continues by itself when that run ends: `ctl job show {0}` shows its steps, `ctl orchestrate cancel {0}` \
                  ends it",
                 holder.id
             );
@@ -96,7 +96,7 @@ impl StepRunner<'_> {
         Ok((Map::new(), format!("the lock {name} is free")))
     }
 
-    /// Prepares the work of a step on the members of the declared cluster.
+    /// Prepares a step's work on the members of the declared cluster.
     async fn work(&self, chunk: &Chunk, index: usize) -> Result<Work<'_>, Failure> {
         let snapshot = self.jobs.declarations().load().await.map_err(failed)?;
         let members = self.jobs.clusters().etcd().own_members(&snapshot).await;
@@ -125,7 +125,8 @@ impl StepRunner<'_> {
         }
         let mut work = self.work(chunk, index).await?;
         if matches!(fun, "etcd_leader_moved_off" | "etcd_remove") {
-            // The clients use its API server, whose writes then need no way to another host first.
+            // The clients use its API server, so their writes need no connection to another host
+            // first.
             work.prefer = self.vip_holder(&work.snapshot, &name).await;
         }
         let changes = work.changes();
@@ -145,7 +146,7 @@ impl StepRunner<'_> {
             "etcd_promote" => {
                 let id = changes.promote(&host()?).await.map_err(refused)?;
                 let node = snapshot.declaration().nodes.get(name.as_str());
-                // Beside a control plane the record of the member says it.
+                // For a control plane the record of the member shows this.
                 if node.is_some_and(|node| !node.has(Role::ControlPlane)) {
                     let declarations = self.jobs.declarations();
                     declarations.record_joined(&name).await.map_err(failed)?;
@@ -156,7 +157,7 @@ impl StepRunner<'_> {
                 let dead = Args::new(chunk).flag("dead", false)?;
                 let removal = Removal {
                     name: name.clone(),
-                    // Of a host that never got so far as to have an address, etcd has no member.
+                    // A host that never got an address has no member in etcd.
                     peer_url: host().ok().map(|host| host.peer_url),
                     dead,
                 };
@@ -191,11 +192,11 @@ impl StepRunner<'_> {
                 let gate = changes.allow_missing(&name).await.map_err(refused)?;
                 let etcd = self.jobs.clusters().etcd();
                 let gate = match gate {
-                    // One or two members that do not run: a reboot may be what helps them.
+                    // One or two members that do not run: a reboot may repair them.
                     Gate::Repair { .. } if !etcd.can_miss_one(snapshot.declaration()) => {
                         Gate::TooFew
                     }
-                    // Steps are of what is planned. Only a highstate repairs.
+                    // Steps do planned work. Only a highstate repairs.
                     gate => gate.planned(&name).map_err(refused)?,
                 };
                 return Ok((Map::new(), format!("{name}: {gate}")));
@@ -219,7 +220,7 @@ impl StepRunner<'_> {
         Ok((Map::new(), asked.map_err(failed)?))
     }
 
-    /// Gives the free pages in the members' databases back.
+    /// Defragments the members' databases.
     pub(super) async fn etcd_defragment(
         &self,
         chunk: &Chunk,
@@ -249,8 +250,8 @@ impl StepRunner<'_> {
         Ok((changes.collect(), lines.join("; ")))
     }
 
-    /// Adds the learner and records the flags of its first start. The step has changes when the member has
-    /// never started: then the host has no data of it.
+    /// Adds the learner and records the flags of its first start. The step has changes if the
+    /// member has never started: then the host has no data of it.
     async fn add(
         &self,
         changes: &Changes<'_>,
@@ -262,7 +263,7 @@ impl StepRunner<'_> {
         let (name, id) = (&host.name, joined.id);
         let node = snapshot.declaration().nodes.get(name.as_str());
         if let Some(member) = record(node.map(|node| &node.value), name, &joined) {
-            // Before its first start: the flags are in what is compiled for the host.
+            // Before its first start: the flags are in the states compiled for the host.
             let recorded = self.jobs.declarations().record_member(name, member).await;
             recorded.map_err(failed)?;
         }
@@ -278,9 +279,9 @@ impl StepRunner<'_> {
     }
 }
 
-/// The record of a member for the document of its host; none for the one that founded the cluster.
-/// Of one that has started, a record that is there keeps the flags of its first start: others would replace
-/// its pod. The document of a master that was a standby may be without a record, or have an older one.
+/// The record of a member for the document of its host; `None` for the founding member. If the
+/// member has started, an existing record keeps the flags of its first start: other flags would
+/// replace its pod. The document of a promoted master may lack the record or have an older one.
 fn record(node: Option<&Node>, name: &str, joined: &Joined) -> Option<ResolvedMember> {
     let (cluster_id, member_id) = (
         joined.cluster.map(|id| format!("{id:x}")),
@@ -313,7 +314,7 @@ fn above(chunk: &Chunk) -> u8 {
     u8::try_from(value.unwrap_or(0)).unwrap_or(u8::MAX)
 }
 
-/// Refuses what loses writes unless the operator has named the cluster.
+/// Refuses work that loses writes unless the operator has named the cluster.
 fn confirm(cluster: &str, confirmed: Option<&str>, name: &str) -> Result<(), Failure> {
     let reason = match confirmed {
         Some(confirmed) if confirmed == cluster => return Ok(()),
@@ -327,7 +328,7 @@ fn confirm(cluster: &str, confirmed: Option<&str>, name: &str) -> Result<(), Fai
     )))
 }
 
-/// The members that are forgotten, for people.
+/// The removed members, as text for an operator.
 async fn forgotten(members: &dyn Members, name: &str) -> String {
     let known = Overview::take(members).await;
     let others = known.map_or_else(
@@ -343,7 +344,7 @@ async fn forgotten(members: &dyn Members, name: &str) -> String {
     format!("etcd forgets {}", others.join(", "))
 }
 
-/// Returns whether a member has reached its quota. One that does not answer is waited for later.
+/// Returns whether a member has reached its quota. The step waits for a silent member later.
 async fn is_full(members: &dyn Members) -> bool {
     let overview = Overview::take(members).await;
     overview.is_ok_and(|overview| overview.has_reached_quota())

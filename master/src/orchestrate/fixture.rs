@@ -1,5 +1,5 @@
-//! The common set-up of the tests of shipped orchestrations: the tree with a state of one file in the place
-//! of each shipped state, a run to its end, and a master that is killed in the middle of one.
+//! The common set-up of the tests of shipped orchestrations: the tree with a state of one file in
+//! place of each shipped state, a run to its end, and a master that is killed in the middle of one.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,10 +15,10 @@ use serde_json::{Value, json};
 use super::steps_watch::follow;
 use crate::backend::fixture::{Life, ScriptedMinion, Site};
 
-/// The longest time until a run has ended, or a number of its events has come.
+/// The longest time until a run has ended or has sent a number of its events.
 const LONGEST: Duration = Duration::from_secs(300);
 
-/// A state of this id, in the place of the shipped ones.
+/// A state of this id, in place of the shipped ones.
 macro_rules! stub {
     ($id:literal) => {
         concat!(
@@ -30,7 +30,7 @@ macro_rules! stub {
     };
 }
 
-/// As [`stub`], in the place of one that only an orchestration may apply.
+/// Like [`stub`], in place of one that only an orchestration may apply.
 macro_rules! reserved {
     ($id:literal) => {
         concat!("{#- only: orchestration -#}\n", stub!($id))
@@ -129,8 +129,8 @@ pub(super) const ADD_NODE: &[(&str, &str)] = &[
     ("halite/services/standby/masters.sls", stub!("standbys")),
 ];
 
-/// A site with the orchestration that adds a host, on which this node is Ready and the cluster's DNS has
-/// no pods.
+/// A site with the orchestration that adds a host; this node is Ready there, and the cluster's DNS
+/// has no pods.
 pub(super) fn adding(node: &str) -> Site {
     let site = Site::new(ADD_NODE);
     site.api.put(ready_node(node));
@@ -155,7 +155,7 @@ pub(super) fn all_checks() -> Vec<&'static str> {
     CHECKS.iter().map(|check| check.name).collect()
 }
 
-/// A minion whose answer to the preflight has no facts; the checks are to be ignored.
+/// A minion whose answer to the preflight has no facts; the checks must be ignored.
 pub(super) fn without_facts(name: &str) -> ScriptedMinion {
     ScriptedMinion::new(name).on(|job| (job.function == "halite.preflight").then(|| json!({})))
 }
@@ -169,7 +169,7 @@ pub(super) fn request(sls: &str, pillar: &Value) -> v1::OrchestrateRequest {
     }
 }
 
-/// Runs an orchestration to its end: the return code, and what the last event says.
+/// Runs an orchestration to its end: the return code, and the data of the last event.
 pub(super) fn orchestrate(life: &Life, request: v1::OrchestrateRequest) -> (i32, String) {
     let stream = life.backend.orchestrate("root", request);
     let stream = life.runtime.block_on(stream);
@@ -178,8 +178,8 @@ pub(super) fn orchestrate(life: &Life, request: v1::OrchestrateRequest) -> (i32,
     (last.retcode, last.data_json.clone())
 }
 
-/// Starts an orchestration and kills the master after this number of events; true when the run had ended
-/// before.
+/// Starts an orchestration and kills the master after this number of events; returns `true` if the
+/// run had ended before.
 pub(super) fn killed(life: Life, request: v1::OrchestrateRequest, after: usize) -> bool {
     let mut seen = Vec::new();
     let ended = life.runtime.block_on(async {
@@ -230,7 +230,7 @@ pub(super) fn key(life: &Life, id: &str) -> Option<KeyState> {
     key.unwrap().map(|key| key.state)
 }
 
-/// Puts a pod that a StatefulSet makes again on the worker.
+/// Puts a pod that a StatefulSet recreates on the worker.
 pub(super) fn put_pod(api: &FakeApi) {
     api.put(json!({"apiVersion": "v1", "kind": "Pod",
         "metadata": {"name": "web", "namespace": "default",

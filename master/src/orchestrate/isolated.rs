@@ -1,5 +1,5 @@
-//! The wait of a step while its master is isolated: another host may have taken its place, and would work
-//! on the same run.
+//! The wait of a step while its master is isolated: another host may have taken its place, and
+//! would work on the same run.
 
 use std::time::Duration;
 
@@ -8,15 +8,15 @@ use halite_etcd::{Pace as _, Wait};
 use super::pace::StepPace;
 use super::step_runner::StepRunner;
 
-/// The pause between two looks.
+/// Polling interval.
 const PAUSE: Duration = Duration::from_millis(250);
-/// What ends the wait.
+/// The condition that ends the wait.
 const UNTIL: &str = "a standby follows, half of the minions are connected, or all other hosts of masters answer that \
     they stand by";
 
 impl StepRunner<'_> {
-    /// Waits until this master is not isolated, without a limit. A test run changes nothing and does not
-    /// wait.
+    /// Waits until this master is not isolated, without a limit. A test run changes nothing and
+    /// does not wait.
     pub(super) async fn wait_while_isolated(&self, index: usize) {
         if self.run.test {
             return;

@@ -54,7 +54,7 @@ fn an_open_run_waits_while_its_master_is_isolated_and_goes_on_by_itself() {
     let (_, mut events) = life.runtime.block_on(begin(&life, "two"));
     let job = wire.job();
     look(&life, 1);
-    // What was sent before goes on; the next step does not.
+    // Work that was already sent continues; the next step does not start.
     done(&wire, job);
     let wait = life.runtime.block_on(waits(&mut events));
     assert_eq!(wait["step"], "second", "{wait}");
@@ -144,7 +144,7 @@ fn a_host_that_calls_long_after_the_start_of_the_master_is_not_left_out() {
     };
     let stream = life.backend.orchestrate("root", request);
     let stream = life.runtime.block_on(stream).unwrap();
-    // The longest pause of a minion that has found no master again and again.
+    // The longest pause of a minion that has repeatedly found no master.
     std::thread::sleep(Duration::from_secs(10));
     life.connect(&worker);
     assert_eq!(life.collect(stream).last().unwrap().retcode, 0);

@@ -25,8 +25,8 @@ const PAUSE: Duration = Duration::from_millis(250);
 const RECONNECT: Duration = Duration::from_secs(10);
 
 impl StepRunner<'_> {
-    /// Refuses the departure of a host that the cluster cannot miss, or of its member of etcd and its
-    /// control plane from a host that stays.
+    /// Refuses the departure of a host that the cluster cannot lose, or of the etcd member and
+    /// control plane of a host that stays.
     pub(super) async fn node_may_leave(
         &self,
         chunk: &Chunk,
@@ -38,7 +38,8 @@ impl StepRunner<'_> {
             force: Args::new(chunk).flag("force", false)?,
             cluster: Args::new(chunk).text("cluster")?.unwrap_or_default(),
         };
-        // As it will be written: what is not valid is refused while everything is there.
+        // In the form in which it will be written: an invalid document is refused while everything
+        // still exists.
         let kept = match chunk.args.contains_key("roles") {
             true => Some(roles(chunk)?),
             false => None,
@@ -83,8 +84,8 @@ impl StepRunner<'_> {
         Ok((Map::new(), format!("{node} {may}{colon}{losses}")))
     }
 
-    /// Waits until a minion is disconnected. A host whose power was cut counts as connected until it
-    /// has not answered for a while.
+    /// Waits until a minion is disconnected. A host whose power was cut counts as connected until
+    /// it has not answered for a while.
     async fn wait_disconnected(
         &self,
         chunk: &Chunk,
@@ -93,7 +94,7 @@ impl StepRunner<'_> {
     ) -> Result<(), Failure> {
         let (id, limit) = (minion(node)?, timeout(chunk)?);
         let pace = StepPace::new(self.recorder, index, PAUSE)
-            .remedy("it goes on by itself when the master has noticed that the host is silent");
+            .remedy("it continues by itself when the master has noticed that the host is silent");
         while self.jobs.app().connections.is_connected(&id) && pace.now() < limit {
             let wait = Wait {
                 until: format!("{node} is disconnected"),
@@ -107,19 +108,22 @@ impl StepRunner<'_> {
         Ok(())
     }
 
-    /// Removes the document of a node, or with `keep` only what Halite recorded in it.
+    /// Removes the document of a node, or with `keep` only Halite's records in it.
     pub(super) async fn node_forget(&self, chunk: &Chunk) -> Result<Outcome, Failure> {
         let node = Args::new(chunk).required("node")?;
         if self.run.test {
-            return Ok((Map::new(), format!("a real run forgets {node}")));
+            return Ok((
+                Map::new(),
+                format!("a real run removes the records of {node}"),
+            ));
         }
         let keep = Args::new(chunk).flag("keep", false)?;
         let forgotten = self.jobs.declarations().forget_node(&node, keep).await;
         if forgotten.map_err(failed)? {
             let changes = Map::from_iter([(node.clone(), json!("forgotten"))]);
-            return Ok((changes, format!("{node} is forgotten")));
+            return Ok((changes, format!("the records of {node} are removed")));
         }
-        Ok((Map::new(), format!("nothing of {node} is left to forget")))
+        Ok((Map::new(), format!("no records of {node} are left")))
     }
 
     /// Rejects the key of a host, which cuts it off, or deletes it.
@@ -133,7 +137,7 @@ impl StepRunner<'_> {
         }
         let app = self.jobs.app();
         let id = minion(&name)?;
-        // Also those of a host that never came: its name must not come in later.
+        // Also the tokens of a host that never came: its name must not enrol later.
         let tokens = app.store.take_tokens(&id, None).await;
         let tokens = tokens.map_err(|error| Failure::new(chain(&error)))?;
         let key = app.store.key(&id).await;

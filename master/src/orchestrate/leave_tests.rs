@@ -1,4 +1,4 @@
-//! The shipped orchestration that removes a host, on the API, the members and the minions of tests.
+//! The shipped orchestration that removes a host, on the tests' API, members and minions.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,7 +26,7 @@ fn site() -> Site {
     site
 }
 
-/// A site with two further control planes, and its members.
+/// A site with two more control planes, and its members.
 fn planes() -> (Site, Arc<FakeCluster>) {
     let mut site = site();
     for (name, address) in [("cp-2", "10.10.0.12"), ("cp-3", "10.10.0.13")] {
@@ -71,7 +71,7 @@ fn a_worker_leaves_and_the_others_forget_it() {
     assert!(!document(&site, "worker-1").exists());
     assert_eq!(key(&life, "worker-1"), None);
 
-    // It is gone, and the first host stays.
+    // The host is gone, and the first host stays.
     let (retcode, data) = remove(&life, &json!({"node": "worker-1"}));
     assert_eq!(retcode, 1, "{data}");
     assert!(
@@ -86,7 +86,7 @@ fn a_worker_leaves_and_the_others_forget_it() {
     assert!(data.contains("it has the master"), "{data}");
 }
 
-/// A token is good for a day: a host that was removed before it came must not come in with it.
+/// A token is valid for a day: a host that was removed before it came must not enrol with it.
 #[test]
 fn the_tokens_of_a_host_end_when_it_is_removed() {
     let site = site();
@@ -154,7 +154,7 @@ fn a_control_plane_leaves_etcd_before_its_host_is_touched() {
     );
     assert_eq!(cluster.changes(), ["remove cp-2"]);
 
-    // Two are left, and one of them is away: the other one has all the votes that are left.
+    // Two are left, and one of them is away: the other one has all remaining votes.
     cluster.stop("bootstrap-1");
     life.accept("cp-3");
     let (retcode, data) = remove(
@@ -184,7 +184,7 @@ fn a_control_plane_whose_member_does_not_answer_leaves_when_the_others_are_a_quo
     );
 }
 
-/// The kubelet of that host has lost its API server, and ends no pod.
+/// The host's kubelet has lost its API server, and ends no pod.
 #[test]
 fn pods_that_no_kubelet_ends_go_with_the_host_that_is_cleaned() {
     let (site, cluster) = planes();
@@ -231,7 +231,7 @@ fn a_dead_host_is_cut_off_and_its_place_is_kept_for_another() {
         "{text}"
     );
 
-    // The same words declare the host that takes its place.
+    // The same command declares the host that takes its place.
     let request = NodeRequest {
         name: "cp-2".parse().unwrap(),
         address: String::new(),
@@ -244,7 +244,7 @@ fn a_dead_host_is_cut_off_and_its_place_is_kept_for_another() {
         .unwrap();
 }
 
-/// A site in which the taint of the control planes follows the workers, of which it has one.
+/// A site in which the taint of the control planes follows the workers, with one worker.
 fn untainted_without_workers() -> Site {
     let site = site();
     let file = site.path().join("etc/cluster.yaml");
@@ -253,7 +253,8 @@ fn untainted_without_workers() -> Site {
     site
 }
 
-/// The master is killed after each event of a removal in turn, which has each step that a worker can have.
+/// The master is killed after each event of a removal in turn; the removal has each step that a
+/// worker can have.
 #[test]
 fn a_removal_that_was_killed_at_any_event_goes_on_where_it_stood() {
     for kill_after in 1.. {
@@ -269,8 +270,8 @@ fn a_removal_that_was_killed_at_any_event_goes_on_where_it_stood() {
         let ended = killed(life, leaving, kill_after);
         let life = site.live();
         let run = newest_run(&life);
-        // The worker is not there any more when the others forget it; connecting it would make its
-        // key again. Without the first host no run gets past that step.
+        // The worker no longer exists when the others remove its records; connecting it would
+        // recreate its key. Without the first host no run gets past that step.
         let steps = life.runtime.block_on(life.store.steps(&run.id)).unwrap();
         let names: Vec<&str> = steps.iter().map(|step| step.name.as_str()).collect();
         let place = names.iter().position(|name| *name == "control-planes");

@@ -1,11 +1,11 @@
 //! Orchestration: ordered steps across minions, written as SLS with the states `halite.*`.
 //!
 //! An orchestration is compiled once and stored with its steps; the minions' states of a step are
-//! compiled when the step starts. Each step is on disk before it runs and after it has run, so a
-//! run can be resumed: a master that restarts continues open runs by itself, at the first step that
-//! is not done. A request for the same orchestration with the same pillar joins the open run
-//! instead of starting another one. After a run has ended, with success or not, the next request
-//! starts a new run. An operator may end a run before that (`cancel`).
+//! compiled when the step starts. Each step is on disk before and after it runs, so a run can be
+//! resumed: a restarted master continues open runs by itself, at the first step that is not done. A
+//! request for the same orchestration with the same pillar joins the open run instead of starting
+//! another one. After a run has ended, successfully or not, the next request starts a new run. An
+//! operator may end a run before that (`cancel`).
 
 #[cfg(test)]
 mod adding_tests;
@@ -93,15 +93,15 @@ use self::step_runner::StepRunner;
 pub(crate) use self::preflight::ignored;
 pub(crate) use self::record::document as step;
 
-/// The pauses before a run continues that could not be recorded.
+/// The pauses before the retry of a run that could not be recorded.
 const AGAIN: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(8));
 
 /// Starts, resumes and watches orchestrations.
 pub struct Orchestrator {
     jobs: Arc<Jobs>,
-    /// The runs that this process works on, each with the wish to end it.
+    /// The runs that this process works on, each with its request to end it.
     active: watch::Sender<BTreeMap<JobId, Arc<Cancellation>>>,
-    /// Held while a request decides whether to start a run or to join one, or ends one.
+    /// Held while a request decides whether to start, join or end a run.
     starting: tokio::sync::Mutex<()>,
 }
 
@@ -120,7 +120,7 @@ impl Drop for Active {
 }
 
 impl Orchestrator {
-    /// Orchestration over the jobs of this master.
+    /// Orchestration with the jobs of this master.
     #[must_use]
     pub fn new(jobs: Arc<Jobs>) -> Arc<Self> {
         Arc::new(Self {
@@ -130,7 +130,7 @@ impl Orchestrator {
         })
     }
 
-    /// Continues the runs that a restart interrupted. One that was cancelled ends.
+    /// Continues the runs that a restart interrupted. A cancelled run ends.
     ///
     /// # Errors
     /// The store cannot be read.
@@ -143,8 +143,8 @@ impl Orchestrator {
         Ok(())
     }
 
-    /// Starts an orchestration, or joins the open run with the same SLS and pillar; answers with
-    /// its events.
+    /// Starts an orchestration, or joins the open run with the same SLS and pillar; returns its
+    /// events.
     ///
     /// # Errors
     /// The orchestration does not compile, or the store failed.
@@ -156,7 +156,7 @@ impl Orchestrator {
         let bus = self.jobs.app().events.subscribe();
         let this = Arc::clone(self);
         let operator = operator.to_owned();
-        // A task of its own: a caller that goes away must not cut it off between store and start.
+        // A separate task: a caller that disconnects must not cut it off between store and start.
         let started = tokio::spawn(async move { this.start_or_join(&operator, request).await });
         let run = started
             .await
@@ -177,7 +177,7 @@ impl Orchestrator {
         let Some(run) = open.iter().find(same) else {
             return Ok(None);
         };
-        // The same request, made again over a lost connection, hears how it ends.
+        // The same request, repeated over a lost connection, receives the run's end.
         if run.request_id.as_deref() != Some(request.request_id.as_str()) {
             refuse_cancelled(run)?;
         }
@@ -200,7 +200,7 @@ impl Orchestrator {
             if let Some(run) = joined {
                 return Ok(run);
             }
-            // It may wait, and others are not to wait for it.
+            // It may wait, and must not hold up others.
             self.jobs.check_may_act(&request.sls).await?;
         }
         let _one_at_a_time = self.starting.lock().await;
@@ -241,7 +241,7 @@ impl Orchestrator {
             return Ok(run.id);
         }
         let created = EventData::RunCreated(steps_watch::created(&run, &steps));
-        // The run is stored: it begins, and those who watch it read the store.
+        // The run is stored: it starts, and its watchers read the store.
         if let Err(error) = self.jobs.app().events.publish(&created).await {
             tracing::error!(run = %run.id, error = chain(&error), "cannot store the event of a run");
         }
@@ -278,7 +278,7 @@ impl Orchestrator {
             .low)
     }
 
-    /// Works on a run in the background, unless this process does so already.
+    /// Works on a run in the background, unless this process already does.
     fn begin(self: &Arc<Self>, run: Run) {
         let cancellation = Arc::new(Cancellation::new(run.cancelled_by.clone()));
         let is_new = self.active.send_if_modified(|active| {
@@ -294,13 +294,13 @@ impl Orchestrator {
         let this = Arc::clone(self);
         tokio::spawn(async move {
             let id = run.id.clone();
-            // Also when a step panics: the same command begins it again then.
+            // Also when a step panics: the same command then restarts it.
             let _active = Active {
                 runs: Arc::clone(&this),
                 id: id.clone(),
             };
-            // What the store could not record, for want of room for example, is not done: the run
-            // goes on at the first step that is not recorded.
+            // A step that the store could not record, for want of space for example, does not count
+            // as done: the run continues at the first step that is not recorded.
             let mut again = false;
             let mut pauses = AGAIN;
             while let Err(error) = this.carry_out(run.clone(), &cancellation, again).await {
@@ -370,7 +370,7 @@ impl Orchestrator {
     }
 }
 
-/// The positions of the steps that have failed; without those that are tried several times (`retry`).
+/// The positions of the failed steps, without steps that are tried several times (`retry`).
 fn failed_for_good(steps: &[Step], low: &LowState) -> BTreeSet<usize> {
     let failed = steps
         .iter()

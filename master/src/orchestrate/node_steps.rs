@@ -22,11 +22,11 @@ use super::step_runner::{Outcome, StepRunner, failed, timeout};
 
 /// The pause between two attempts.
 const PAUSE: Duration = Duration::from_millis(500);
-/// The pause between two rounds of a drain: each asks for the eviction of all pods that are left.
+/// The pause between two rounds of a drain: each requests the eviction of all remaining pods.
 const ROUND: Duration = Duration::from_secs(2);
 
 impl StepRunner<'_> {
-    /// Lets a node take no new pods, or take them again.
+    /// Marks a node unschedulable, or schedulable again.
     pub(super) async fn cordon(
         &self,
         chunk: &Chunk,
@@ -53,7 +53,7 @@ impl StepRunner<'_> {
             return Ok((changes, format!("node/{node} {word}")));
         }
         if cordon == Cordon::AfterMaintenance {
-            let comment = format!("node/{node} takes pods as before");
+            let comment = format!("node/{node} still accepts pods");
             return Ok((Map::new(), comment));
         }
         Ok((Map::new(), format!("node/{node} already {word}")))
@@ -70,7 +70,7 @@ impl StepRunner<'_> {
         }
         let api = self.api().await?;
         let maintenance = Args::new(chunk).flag("maintenance", false)?;
-        let mut remedy = "scale up the owner or change the budget, and the drain goes on; or end the pod yourself (kubectl \
+        let mut remedy = "scale up the owner or change the budget, and the drain continues; or end the pod yourself (kubectl \
                           delete pod)"
             .to_owned();
         if maintenance {
@@ -95,7 +95,7 @@ impl StepRunner<'_> {
         let drained = drain.run().await;
         let drained = drained.map_err(|error| Failure::new(chain(&error)))?;
         if !drained.is_registered {
-            return Ok((Map::new(), format!("{node} is no node of the API")));
+            return Ok((Map::new(), format!("the API has no node {node}")));
         }
         let evicted = drained.evicted.len();
         let mut comment = format!("node/{node} drained, {evicted} pods evicted");
@@ -106,14 +106,14 @@ impl StepRunner<'_> {
         }
         let evicted = drained.evicted.into_iter();
         let left = drained.not_waited_for.into_iter();
-        // A pod may be of both; the later entry counts.
+        // A pod may be in both lists; the later entry counts.
         let evicted = evicted.map(|pod| (pod, json!("evicted")));
         let left = left.map(|pod| (pod, json!("ends with the host")));
         let changes: Map<String, Value> = evicted.chain(left).collect();
         Ok((changes, comment))
     }
 
-    /// Spreads the pods of a Deployment over nodes that came after them.
+    /// Spreads the pods of a Deployment over nodes that were added after them.
     pub(super) async fn rebalance(&self, chunk: &Chunk, index: usize) -> Result<Outcome, Failure> {
         let deployment = Args::new(chunk).required("deployment")?;
         let namespace = Args::new(chunk).required("namespace")?;
@@ -139,7 +139,8 @@ impl StepRunner<'_> {
         Ok((evicted.collect(), comment))
     }
 
-    /// Removes a node from the API. What the node alone needs, its lease for example, goes with it.
+    /// Removes a node from the API. The objects that only the node needs, for example its lease,
+    /// are removed with it.
     pub(super) async fn node_delete(
         &self,
         chunk: &Chunk,
@@ -153,11 +154,11 @@ impl StepRunner<'_> {
             let changes = Map::from_iter([(node.clone(), json!("deleted"))]);
             return Ok((changes, format!("node/{node} deleted")));
         }
-        Ok((Map::new(), format!("{node} is no node of the API")))
+        Ok((Map::new(), format!("the API has no node {node}")))
     }
 
-    /// The outcome of a step that leaves a host out, because its minion is not connected; none if
-    /// the step goes on.
+    /// The outcome of a step that leaves out a host because its minion is not connected; `None` if
+    /// the step continues.
     pub(super) async fn left_out(
         &self,
         chunk: &Chunk,
@@ -177,7 +178,7 @@ impl StepRunner<'_> {
         self.jobs.clusters().api(&snapshot).await.map_err(failed)
     }
 
-    /// Repeats a change while the API does not answer, until the step's limit.
+    /// Retries a change while the API does not answer, until the step's limit.
     async fn patiently(
         &self,
         chunk: &Chunk,
@@ -205,7 +206,7 @@ impl StepRunner<'_> {
                     answer = &mut attempt => break answer,
                     () = pace.pause() => {}
                 }
-                // A connection to an address that has gone says nothing.
+                // A connection to a dead address never answers.
                 let silent = "the API has not answered yet";
                 if pace.now() >= limit {
                     return Err(cannot(silent));
@@ -228,14 +229,14 @@ impl StepRunner<'_> {
 /// A change of a node, safe to repeat.
 #[derive(Clone, Copy)]
 enum Change {
-    /// Lets it take no new pods, or take them again.
+    /// Marks it unschedulable, or schedulable again.
     Cordon(Cordon),
     /// Removes it.
     Delete,
 }
 
 impl Change {
-    /// Answers whether something differed.
+    /// Makes the change; returns whether anything differed.
     async fn make(self, api: &dyn Api, node: &str) -> Result<bool, ApiError> {
         match self {
             Self::Cordon(cordon) => set_cordon(api, node, cordon).await,

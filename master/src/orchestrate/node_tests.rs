@@ -93,7 +93,7 @@ fn an_api_that_does_not_answer_in_time_is_named() {
     assert!(data.contains(text), "{data}");
 }
 
-/// A connection to an address that has gone says nothing.
+/// A connection to a dead address never answers.
 #[test]
 fn an_answer_that_does_not_come_is_waited_for_until_the_limit() {
     let site = site();

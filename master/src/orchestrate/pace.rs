@@ -1,5 +1,4 @@
-//! Time of a step that waits, and what is said about it: one line after a while, and again as long
-//! as it waits.
+//! The time of a waiting step, and its reports: one line after a while, repeated while it waits.
 
 use std::time::Duration;
 
@@ -10,21 +9,21 @@ use tokio::time::Instant;
 
 use super::record::Recorder;
 
-/// Real time. Reports go to those who watch the run, into the record of the step, and into the log.
+/// Real time. Reports go to the watchers of the run, into the record of the step, and into the log.
 pub(super) struct StepPace<'a> {
     recorder: &'a Recorder,
     index: usize,
     pause: Duration,
     start: Instant,
     due: Due,
-    /// What the operator can do, where the reason does not say it.
+    /// The operator's remedy, if the reason does not contain one.
     remedy: String,
     /// The time that this step usually takes here, looked up with the first report.
     usual: OnceCell<Option<Duration>>,
 }
 
 impl<'a> StepPace<'a> {
-    /// Time of this step that starts now, with this pause between two attempts.
+    /// The time of this step, which starts now, with this pause between two attempts.
     pub(super) fn new(recorder: &'a Recorder, index: usize, pause: Duration) -> Self {
         Self {
             recorder,
@@ -37,19 +36,19 @@ impl<'a> StepPace<'a> {
         }
     }
 
-    /// Adds what the operator can do.
+    /// Sets the operator's remedy.
     pub(super) fn remedy(mut self, remedy: impl Into<String>) -> Self {
         self.remedy = remedy.into();
         self
     }
 
-    /// Reports a wait that began with this pace.
+    /// Reports a wait that started with this pace.
     pub(super) async fn say(&self, until: String, because: String, limit: Duration) {
         let remedy = self.remedy.as_str();
         self.say_with(until, because, limit, remedy).await;
     }
 
-    /// The same, with a remedy that belongs to the reason of this moment.
+    /// The same, with a remedy that belongs to the present reason.
     pub(super) async fn say_with(
         &self,
         until: String,
@@ -66,7 +65,7 @@ impl<'a> StepPace<'a> {
         self.note(&wait, remedy).await;
     }
 
-    /// Ends the step here, between two looks, if its run was cancelled.
+    /// Ends the step here, between two attempts, if its run was cancelled.
     pub(super) async fn leave_if_cancelled(&self) {
         self.recorder.leave_if_cancelled(self.index).await;
     }

@@ -1,5 +1,5 @@
-//! `halite.pod_network`: a new pod on a node gets the declared network, and reaches what pods have to reach. A node is Ready
-//! when its kubelet says so, which knows less.
+//! `halite.pod_network`: checks that a new pod on a node gets the declared network and reaches its
+//! required targets. A node is Ready when its kubelet says so, which knows less.
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -28,13 +28,14 @@ use super::step_runner::{Outcome, StepRunner, failed, timeout};
 const PAUSE: Duration = Duration::from_millis(500);
 /// The time for the minion to answer.
 const ANSWER: Duration = Duration::from_secs(6);
-/// The seconds after which the kubelet ends the pod, if no master is left to remove it.
+/// The seconds after which the kubelet ends the pod, in case no master is left to remove it.
 const LIFE: u64 = 600;
 const NAMESPACE: &str = "kube-system";
 
 impl StepRunner<'_> {
-    /// Starts a pod on the node and asks from it, until all is well or the time is over. The pod is removed in any case: one
-    /// of an earlier attempt, which a master that died has left, before the first question.
+    /// Starts a pod on the node and checks its network, until all checks pass or the time is over.
+    /// The pod is removed in any case; a pod left by an earlier attempt, whose master died, is
+    /// removed before the first check.
     pub(super) async fn pod_network(
         &self,
         chunk: &Chunk,
@@ -42,7 +43,7 @@ impl StepRunner<'_> {
     ) -> Result<Outcome, Failure> {
         let node = Args::new(chunk).required("node")?;
         if self.run.test {
-            let comment = format!("a real run starts a pod on {node} and tries what it reaches");
+            let comment = format!("a real run starts a pod on {node} and tests its network");
             return Ok((Map::new(), comment));
         }
         let minion: MinionId =
@@ -60,13 +61,13 @@ impl StepRunner<'_> {
         };
         let outcome = trial.run(chunk, index).await;
         trial.remove().await;
-        // A run that was cancelled ends here.
+        // A cancelled run ends here.
         self.recorder.leave_if_cancelled(index).await;
         outcome
     }
 }
 
-/// The image of the pod: the one of each pod's sandbox, which the host has.
+/// The pod's image: the sandbox image of every pod, which the host already has.
 fn image(snapshot: &Snapshot, minion: &MinionId) -> Result<String, Failure> {
     let bundle = snapshot.bundle_for(minion).map_err(failed)?;
     let image = bundle.images.get("pause").cloned();
@@ -75,7 +76,7 @@ fn image(snapshot: &Snapshot, minion: &MinionId) -> Result<String, Failure> {
     })
 }
 
-/// A pod that does nothing, on this node whatever its taints.
+/// An idle pod on this node, whatever its taints.
 fn pod(node: &str, image: &str) -> Value {
     json!({
         "apiVersion": "v1",
@@ -112,13 +113,14 @@ struct Trial<'a, 'b> {
     pod: Value,
     api: Arc<dyn Api>,
     cluster: &'a Cluster,
-    /// The cluster's DNS must have a ready replica; otherwise it is asked only if there is one.
+    /// `true` if the cluster's DNS must have a ready replica; otherwise it is tested only if there
+    /// is one.
     needs_dns: bool,
 }
 
 /// The outcome of an attempt.
 enum Attempt {
-    /// All is well; what could not be tried.
+    /// All checks passed, except for these that could not be tried.
     Well(Vec<String>),
     /// Not yet.
     Not(Fault),
@@ -136,7 +138,7 @@ impl Trial<'_, '_> {
                 message, remedy, ..
             } = match self.attempt().await {
                 Ok(Attempt::Well(untried)) => {
-                    let mut comment = format!("pods of {node} reach what they have to");
+                    let mut comment = format!("pods of {node} reach their required targets");
                     if !untried.is_empty() {
                         comment = format!("{comment}; not tried: {}", untried.join(", "));
                     }
@@ -155,7 +157,7 @@ impl Trial<'_, '_> {
                     "{message} (waited {waited} s); {remedy}"
                 )));
             }
-            let until = format!("pods of {node} reach what they have to");
+            let until = format!("pods of {node} reach their required targets");
             pace.say_with(until, message, limit, &remedy).await;
             tokio::select! {
                 () = tokio::time::sleep(PAUSE) => {}
@@ -167,7 +169,7 @@ impl Trial<'_, '_> {
     async fn attempt(&self) -> Result<Attempt, ApiError> {
         let api = self.api.as_ref();
         let (node, plugin) = (self.node.as_str(), self.cluster.cni.plugin);
-        // First: a pod that starts too early is tried again by its kubelet after ten seconds only.
+        // First: the kubelet retries a pod that starts too early only after ten seconds.
         let daemons = daemons::inspect(api, plugin, &[node].into()).await?;
         if let Some(fault) = daemons.into_iter().find(|fault| fault.host == node) {
             return Ok(Attempt::Not(fault));
@@ -178,7 +180,7 @@ impl Trial<'_, '_> {
             ..question(self.cluster, node, &[], &replicas)
         };
         let before = match self.ask(&nothing).await {
-            // A minion of an earlier version has no such function.
+            // A minion of an earlier version lacks this function.
             Err(Unanswered::Refused(_)) => Answer::default(),
             Err(error) => return Ok(Attempt::Not(self.unanswered(&error))),
             Ok(answer) => answer,
@@ -196,7 +198,7 @@ impl Trial<'_, '_> {
         let answer = match self.ask(&asked).await {
             Ok(answer) => answer,
             Err(Unanswered::Refused(reason)) => {
-                untried.push(format!("what its pods reach: {reason}"));
+                untried.push(format!("the targets of its pods: {reason}"));
                 Answer::default()
             }
             Err(error) => return Ok(Attempt::Not(self.unanswered(&error))),
@@ -208,7 +210,7 @@ impl Trial<'_, '_> {
             if self.needs_dns {
                 let message = "no replica of the cluster's DNS is ready".to_owned();
                 let remedy = "`kubectl -n kube-system describe pods -l k8s-app=kube-dns` and `kubectl -n kube-system logs -l \
-                              k8s-app=kube-dns` say why";
+                              k8s-app=kube-dns` show why";
                 return Ok(Attempt::Not(self.fault(message, remedy.to_owned())));
             }
             untried.push("the cluster's DNS, of which no replica is ready".to_owned());
@@ -228,7 +230,7 @@ impl Trial<'_, '_> {
         Ok(serde_json::from_value(answer)?)
     }
 
-    /// Starts the pod if it is not there, and inspects it.
+    /// Starts the pod if it does not exist, and inspects it.
     async fn started(&self) -> Result<Started, ApiError> {
         let (api, reference) = (self.api.as_ref(), ObjectRef::of(&self.pod)?);
         let live = match api.get(&reference).await? {
@@ -264,7 +266,7 @@ impl Trial<'_, '_> {
         }
     }
 
-    /// The last thing that the kubelet has said about the pod.
+    /// The kubelet's last event about the pod.
     async fn last_event(&self, pod: &ObjectRef) -> String {
         let fields = format!("involvedObject.kind=Pod,involvedObject.name={}", pod.name);
         let events = self.api.list("v1", "Event", NAMESPACE, &fields).await;
@@ -278,7 +280,7 @@ impl Trial<'_, '_> {
     fn remedy(&self) -> String {
         let node = &self.node;
         format!(
-            "`journalctl -u kubelet -u containerd` on {node} says more; `ctl health` shows what else is wrong there"
+            "`journalctl -u kubelet -u containerd` on {node} shows more; `ctl health` shows other problems there"
         )
     }
 
@@ -290,7 +292,8 @@ impl Trial<'_, '_> {
         }
     }
 
-    /// Removes the pod. An API that does not answer leaves it: it ends by itself, and the next run removes it.
+    /// Removes the pod. If the API does not answer the pod stays: it ends by itself, and the next
+    /// run removes it.
     async fn remove(&self) {
         let removed = async {
             let reference = ObjectRef::of(&self.pod)?;
@@ -306,10 +309,10 @@ impl Trial<'_, '_> {
     }
 }
 
-/// The pod, as far as it has come.
+/// The pod's progress.
 enum Started {
     /// It has this address in the network of pods.
     At(Ipv4Addr),
-    /// The reason why it has none.
+    /// The reason why it has no address.
     Not(Fault),
 }

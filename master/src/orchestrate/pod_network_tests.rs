@@ -1,4 +1,4 @@
-//! The step that starts a pod on a node and tries what it reaches.
+//! The step that starts a pod on a node and tests its network.
 
 use std::sync::{Arc, Mutex};
 
@@ -17,7 +17,7 @@ const TREE: &[(&str, &str)] = &[
 const POD: &str = "halite-pod-network-worker-1";
 const REMOVED: &str = "delete Pod kube-system/halite-pod-network-worker-1";
 
-/// A minion with this answer, and what it was asked.
+/// A minion with this answer, and the questions that it received.
 fn answering(answer: Value) -> (ScriptedMinion, Arc<Mutex<Vec<Value>>>) {
     let asked: Arc<Mutex<Vec<Value>>> = Arc::default();
     let questions = Arc::clone(&asked);
@@ -48,7 +48,7 @@ fn replica() -> Value {
 fn a_pod_of_its_own_is_asked_from_and_is_gone_afterwards() {
     let site = Site::new(TREE);
     site.api.put(replica());
-    // A master that died has left one.
+    // A dead master has left one.
     site.api.put(json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": POD, "namespace": "kube-system"},
         "status": {"phase": "Failed", "reason": "DeadlineExceeded"}}));
     let life = site.live();
@@ -57,7 +57,7 @@ fn a_pod_of_its_own_is_asked_from_and_is_gone_afterwards() {
     let (retcode, data) = reach(&life, true);
     assert_eq!(retcode, 0, "{data}");
     assert!(
-        data.contains("pods of worker-1 reach what they have to"),
+        data.contains("pods of worker-1 reach their required targets"),
         "{data}"
     );
     let questions = asked.lock().unwrap();
@@ -144,7 +144,7 @@ fn a_minion_that_cannot_be_asked_fails_the_step_and_one_of_an_earlier_version_do
     let (retcode, data) = reach(&life, false);
     assert_eq!(retcode, 0, "{data}");
     assert!(
-        data.contains("not tried: what its pods reach: this minion has no function"),
+        data.contains("not tried: the targets of its pods: this minion has no function"),
         "{data}"
     );
     life.kill();

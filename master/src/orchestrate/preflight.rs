@@ -1,5 +1,5 @@
-//! `halite.preflight`: the checks of a host that is added, before anything changes there. The
-//! minion collects the facts; the master knows the other hosts, and judges.
+//! `halite.preflight`: the checks of an added host, before any change there. The minion collects
+//! the facts; the master knows the other hosts, and judges.
 
 use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
@@ -38,11 +38,11 @@ use super::pace::StepPace;
 use super::roles_step::roles;
 use super::step_runner::{Outcome, StepRunner, failed};
 
-/// The time for the facts: a slow disk is measured for some ten seconds. A minion that is restarted
-/// forgets the question, so it is asked again.
+/// The time for the facts: a slow disk is measured for some ten seconds. A restarted minion forgets
+/// the question, so it is asked again.
 const FACTS: Duration = Duration::from_secs(25);
 const ATTEMPTS: u32 = 3;
-/// The time for a minion to connect again.
+/// The time for a minion to reconnect.
 const RECONNECT: Duration = Duration::from_secs(30);
 /// The time for the other hosts' answers.
 const OTHERS: Duration = Duration::from_secs(3);
@@ -53,7 +53,7 @@ const BUNDLE_PORT: u16 = 4551;
 
 impl StepRunner<'_> {
     /// Checks the host; a problem that is not ignored by name fails the step. With `roles`, a host
-    /// that is to get these is checked before it is given them.
+    /// is checked before it gets these roles.
     pub(super) async fn preflight(&self, chunk: &Chunk, index: usize) -> Result<Outcome, Failure> {
         let name = Args::new(chunk).required("node")?;
         if self.run.test {
@@ -96,12 +96,12 @@ impl StepRunner<'_> {
             None => ("is not ready to join", "ctl node add"),
         };
         Err(Failure::new(format!(
-            "{name} {not_ready}, and nothing was changed there:\n{problems}\n`{command} … --ignore-preflight NAME,…` goes \
-             on in spite of a problem"
+            "{name} {not_ready}, and nothing was changed there:\n{problems}\n`{command} … --ignore-preflight NAME,…` continues \
+             despite a problem"
         )))
     }
 
-    /// The facts when they are there; says until then that the host is asked.
+    /// The facts once they have arrived; reports until then that the host is asked.
     async fn answered(
         &self,
         index: usize,
@@ -124,8 +124,8 @@ impl StepRunner<'_> {
         }
     }
 
-    /// The facts of the host, with what they are compared with. Of a host that is to get further roles,
-    /// `node` is what it is, and `gets` what it will be.
+    /// The facts of the host, with the data to compare them with. For a host that gets further
+    /// roles, `node` is its present document, and `gets` its future one.
     async fn facts(
         &self,
         snapshot: &Snapshot,
@@ -160,7 +160,7 @@ impl StepRunner<'_> {
         facts.name = name.to_string();
         let own_ca = app.cas.certificate_pem(SITE);
         let own_ca = own_ca.map_err(|error| cannot(&error))?.trim();
-        // An earlier run has begun with it. The CA alone says only that it has enrolled.
+        // An earlier run has started with it. The CA alone only means that it has enrolled.
         if facts.site_ca.trim() == own_ca && !facts.untouched {
             facts.existing = ExistingCluster::This;
         }
@@ -178,7 +178,8 @@ impl StepRunner<'_> {
         Ok(facts)
     }
 
-    /// The virtual address, which a node reaches the API at; none before the first control plane is there.
+    /// The virtual address at which a node reaches the API; `None` before the first control plane
+    /// exists.
     fn virtual_address(
         &self,
         declaration: &Declaration,
@@ -220,7 +221,7 @@ impl StepRunner<'_> {
         }
     }
 
-    /// What the master knows of the other hosts, and what they answer.
+    /// The master's knowledge of the other hosts, and their answers.
     async fn others(&self, declaration: &Declaration, name: &NodeName) -> Vec<OtherHost> {
         let nodes = declaration.nodes.iter().filter(|(other, _)| *other != name);
         let ask = nodes.map(|(other, node)| self.other(other, node));
@@ -258,7 +259,7 @@ fn reached_at(declaration: &Declaration, node: &Node) -> Option<Ipv4Addr> {
     vip.filter(|_| serves && node.runs_containers())
 }
 
-/// The document of a host as it is when it has these roles.
+/// A host's document with these roles.
 fn node_with(node: &Node, roles: Option<&[Role]>) -> Node {
     let mut node = node.clone();
     if let Some(roles) = roles {
@@ -282,8 +283,8 @@ fn addresses(node: &Node) -> Planes<Ipv4Addr> {
     }
 }
 
-/// What the host must reach: the API servers, bundle servers and etcd members that are there. A
-/// host that is away may have another firewall still.
+/// The host's required peers: the existing API servers, bundle servers and etcd members. A
+/// disconnected host may still have another firewall.
 fn peers(
     declaration: &Declaration,
     name: &NodeName,
@@ -337,7 +338,7 @@ fn endpoint(url: &str) -> Option<Peer> {
     })
 }
 
-/// The problems, or the warnings, each with its name and what to do.
+/// The problems, or the warnings, each with its name and its remedy.
 fn lines(findings: &[Finding], bad: bool) -> Vec<String> {
     let line = |finding: &Finding| {
         let (message, hint) = match (&finding.verdict, bad) {

@@ -1,4 +1,4 @@
-//! `halite.reboot`: a host that boots again, and its kubelet with it.
+//! `halite.reboot`: reboots a host, and waits for its kubelet.
 
 use std::time::Duration;
 
@@ -20,17 +20,17 @@ use serde_json::{Map, Value, json};
 use super::pace::StepPace;
 use super::step_runner::{Outcome, StepRunner, failed, timeout};
 
-/// The pause between two looks at the host.
+/// Polling interval.
 const PAUSE: Duration = Duration::from_millis(250);
-/// The fact of this step: the boot that ends with it.
+/// The fact of this step: the boot that the reboot ends.
 const BOOT: &str = "boot";
-/// The fact of this step: the kubelet's last sign of life before the first one after the boot.
+/// The fact of this step: the kubelet's last lease renewal before its first one after the boot.
 const LEASE: &str = "lease";
-/// The time that the command has to return; it only starts the reboot.
+/// The time for the command to return; it only starts the reboot.
 const ORDER: u32 = 60;
 
 impl StepRunner<'_> {
-    /// Reboots a host through its minion, and waits until both are back, and the kubelet.
+    /// Reboots a host through its minion, and waits until host, minion and kubelet are back.
     pub(super) async fn reboot(&self, chunk: &Chunk, index: usize) -> Result<Outcome, Failure> {
         let node = Args::new(chunk).required("node")?;
         if self.run.test {
@@ -40,7 +40,7 @@ impl StepRunner<'_> {
         let id: MinionId = id.map_err(|error: IdentityError| Failure::new(chain(&error)))?;
         let limit = timeout(chunk)?;
         let pace = StepPace::new(self.recorder, index, PAUSE).remedy(format!(
-            "look at the console of {node}; if it does not boot any more: `ctl node replace {node}`"
+            "look at the console of {node}; if it no longer boots: `ctl node replace {node}`"
         ));
         let mut order: Option<JobId> = None;
         loop {
@@ -50,12 +50,12 @@ impl StepRunner<'_> {
                 (Some(now), Some(before)) if now != before => break,
                 (Some(now), _) if now.is_empty() => {
                     return Err(Failure::new(format!(
-                        "cannot reboot {node}: its minion is older than this master and does not say when it has booted; \
+                        "cannot reboot {node}: its minion is older than this master and does not report its boots; \
                          `ctl highstate {node}` updates it"
                     )));
                 }
                 (Some(now), _) => {
-                    // On disk before the host goes down: a resumed run must not do it twice.
+                    // On disk before the host goes down: a resumed run must not reboot it twice.
                     self.recorder.note(index, BOOT, json!(now)).await?;
                     let is_ordered = match &order {
                         Some(order) => self.check_order(order).await?,
@@ -68,7 +68,7 @@ impl StepRunner<'_> {
                 }
                 (None, Some(_)) => "its minion is not connected".to_owned(),
                 (None, None) => {
-                    "its minion does not answer; it is asked before the reboot".to_owned()
+                    "its minion does not answer; it must answer before the reboot".to_owned()
                 }
             };
             if pace.now() >= limit {
@@ -82,7 +82,7 @@ impl StepRunner<'_> {
         }
         self.wait_for_kubelet(&node, index, &pace, limit).await?;
         let changes = Map::from_iter([(node.clone(), json!("rebooted"))]);
-        Ok((changes, format!("{node} has booted")))
+        Ok((changes, format!("{node} has rebooted")))
     }
 
     /// A fact that this step has recorded.
@@ -92,7 +92,7 @@ impl StepRunner<'_> {
     }
 
     /// Makes the job that starts the reboot. A job may be sent twice, so the command does nothing
-    /// in another boot than the one that is to end.
+    /// in any boot other than the recorded one.
     async fn order_reboot(
         &self,
         minion: &MinionId,
@@ -115,7 +115,8 @@ impl StepRunner<'_> {
         self.new_job(index, &new, minions).await
     }
 
-    /// Fails when the command that starts the reboot has failed; false when it was lost or interrupted.
+    /// Fails if the command that starts the reboot has failed; returns `false` if it was lost or
+    /// interrupted.
     async fn check_order(&self, order: &JobId) -> Result<bool, Failure> {
         if !self.jobs.pending(order).is_empty() {
             return Ok(true);
@@ -136,8 +137,8 @@ impl StepRunner<'_> {
         }
     }
 
-    /// Waits until the kubelet has renewed its lease since the minion is back: until then the API
-    /// shows the node as it was before the boot.
+    /// Waits until the kubelet has renewed its lease after the minion's return: until then the API
+    /// shows the node's condition before the boot.
     async fn wait_for_kubelet(
         &self,
         node: &str,
@@ -170,7 +171,7 @@ impl StepRunner<'_> {
             };
             if pace.now() >= limit {
                 return Err(Failure::new(format!(
-                    "{node} has booted, but {because} (waited {} s); `journalctl -u kubelet` there says more",
+                    "{node} has booted, but {because} (waited {} s); `journalctl -u kubelet` there shows more",
                     limit.as_secs()
                 )));
             }
@@ -181,7 +182,7 @@ impl StepRunner<'_> {
     }
 }
 
-/// The time of the kubelet's last sign of life, as it wrote it; none for what is no node.
+/// The time of the kubelet's last lease renewal, as it wrote it; `None` for a host without a node.
 async fn renewal(api: &dyn Api, node: &str) -> Result<Option<String>, ApiError> {
     let lease = ObjectRef {
         api_version: "coordination.k8s.io/v1".to_owned(),

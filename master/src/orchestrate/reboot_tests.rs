@@ -31,7 +31,7 @@ fn lease(api: &FakeApi, renewed: u32) {
     );
 }
 
-/// A minion on a host that boots when it is ordered to, if it is in the boot that the order names.
+/// A minion on a host that reboots when ordered, if its present boot is the one in the order.
 fn worker(boots: &Arc<AtomicU32>) -> ScriptedMinion {
     let boots = Arc::clone(boots);
     ScriptedMinion::new("worker-1").on(move |job| {
@@ -46,7 +46,7 @@ fn worker(boots: &Arc<AtomicU32>) -> ScriptedMinion {
     })
 }
 
-/// Starts a master, and a kubelet that renews its lease without end.
+/// Starts a master, and a kubelet that renews its lease forever.
 fn live(site: &Site) -> Life {
     let life = site.live();
     let api = Arc::clone(&site.api);
@@ -79,8 +79,8 @@ fn a_worker_is_drained_boots_once_and_takes_pods_again() {
     assert!(site.api.object("Pod", "web").is_none());
     assert_eq!(spec(&site), json!({}));
 
-    // Each request is another boot. Without a drain the pods stay, and so does the cordon of an
-    // operator.
+    // Each request is another boot. Without a drain the pods stay, and so does an operator's
+    // cordon.
     let mut cordoned = site.api.object("Node", "worker-1").unwrap();
     cordoned["spec"] = json!({"unschedulable": true});
     site.api.put(cordoned);

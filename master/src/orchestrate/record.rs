@@ -24,7 +24,7 @@ pub(super) struct Recorder {
     run: Run,
     cancellation: Arc<Cancellation>,
     steps: Mutex<Vec<Step>>,
-    /// The steps that have ended in the middle of a wait, because the run was cancelled.
+    /// The steps that ended in the middle of a wait because the run was cancelled.
     left: Mutex<BTreeSet<usize>>,
     /// Set when the store failed: the run must stop, whatever the outcome of its steps.
     failed: Mutex<Option<Refusal>>,
@@ -51,7 +51,7 @@ impl Recorder {
         self.steps.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The wish of an operator to end the run.
+    /// The operator's request to end the run.
     pub(super) fn cancellation(&self) -> &Cancellation {
         &self.cancellation
     }
@@ -60,8 +60,8 @@ impl Recorder {
         self.left.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Ends a step at this place, between two looks, if its run was cancelled: the future of the step is
-    /// dropped here and nowhere else.
+    /// Ends a step at this place, between two attempts, if its run was cancelled: the future of the
+    /// step is dropped here and nowhere else.
     pub(super) async fn leave_if_cancelled(&self, index: usize) {
         if self.cancellation.by().is_some() {
             self.left().insert(index);
@@ -138,8 +138,8 @@ impl Recorder {
             .await
     }
 
-    /// The time that a step usually takes at this site; none if no earlier run has such a step, or
-    /// the store does not say.
+    /// The time that a step usually takes at this site; `None` if no earlier run has such a step,
+    /// or the store fails.
     pub(super) async fn usual(&self, index: usize) -> Option<Duration> {
         let step = self.step(index)?;
         let found = usual(self.jobs.app().store.as_ref(), &self.run, &step.name).await;
@@ -149,7 +149,7 @@ impl Recorder {
         })
     }
 
-    /// Records what a step waits for, and announces it to those who watch the run.
+    /// Records the reason for a step's wait, and announces it to the watchers of the run.
     pub(super) async fn note_wait(
         &self,
         index: usize,
@@ -174,7 +174,7 @@ impl Recorder {
         Ok(())
     }
 
-    /// What the operator can do about a wait, with the verb that ends the run, unless it ends already.
+    /// The operator's remedy for a wait, with the command that ends the run unless it already ends.
     fn with_abort(&self, remedy: &str) -> String {
         if self.cancellation.by().is_some() {
             return remedy.to_owned();
@@ -305,7 +305,7 @@ pub(super) fn step_data(step: &Step, total: usize) -> RunStep {
     }
 }
 
-/// A step as documents and events have it.
+/// A step as it appears in documents and events.
 pub(crate) fn document(step: &Step) -> halite_api::Step {
     #[expect(clippy::cast_precision_loss, reason = "a step takes less than 2^52 ms")]
     let seconds = match (step.started, step.ended) {

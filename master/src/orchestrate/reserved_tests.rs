@@ -1,5 +1,5 @@
-//! SLS that only a shipped orchestration may apply: every other way to them is refused before anything
-//! is sent.
+//! SLS that only a shipped orchestration may apply: every other use is refused before any job is
+//! sent.
 
 use halite_core::refusal::RefusalKind;
 use halite_proto::v1;
@@ -10,7 +10,7 @@ use crate::backend::fixture::{Life, ScriptedMinion, Site};
 
 const REFUSED: &str = "cannot apply `halite.leave.data`: only orchestrations of Halite apply it";
 
-/// The shipped states, and own ones that try to use them.
+/// The shipped states, and custom ones that try to use them.
 fn site() -> Site {
     let own = [
         ("custom/init.sls", "include: [halite.leave.data]\n"),

@@ -1,5 +1,5 @@
-//! The shipped orchestration that takes a control plane or a member of etcd from a host that stays, on the API,
-//! the members and the minions of tests.
+//! The shipped orchestration that takes a control plane or a member of etcd from a host that stays,
+//! on the tests' API, members and minions.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,9 +18,9 @@ const SLS: &str = "halite.orchestrate.add_node";
 struct Case {
     site: fn() -> (Site, Arc<FakeCluster>),
     roles: &'static [&'static str],
-    /// The states of the host until its document says what it is.
+    /// The states that the host has applied before its document changes.
     left: &'static [&'static str],
-    /// Its states then.
+    /// Its states after that.
     then: &'static [&'static str],
     /// Its states when the same command is run again.
     again: &'static [&'static str],
@@ -30,7 +30,7 @@ struct Case {
     every: usize,
 }
 
-/// The states of a host that is a worker.
+/// The states of a worker.
 const AGAIN: &[&str] = &[
     "host",
     "containerd",
@@ -52,7 +52,7 @@ const WORKER: Case = Case {
     every: 3,
 };
 
-/// A control plane gives its member away, where API servers use all members.
+/// A control plane gives up its member, where API servers use all members.
 const PLANE: Case = Case {
     site: dedicated,
     roles: &["control-plane", "worker"],
@@ -104,7 +104,8 @@ fn site() -> (Site, Arc<FakeCluster>) {
     (site, cluster)
 }
 
-/// The same with a member as a service beside each control plane, where API servers use all of them.
+/// The same with a member as a service beside each control plane, where API servers use all
+/// members.
 fn dedicated() -> (Site, Arc<FakeCluster>) {
     let (site, cluster) = site();
     let path = site.path().join("etc/cluster.yaml");
@@ -139,7 +140,7 @@ fn a_control_plane_leaves_a_host_that_stays_as_a_worker() {
     let (first, plane) = (without_facts("bootstrap-1"), without_facts("cp-2"));
     life.connect(&first);
     life.connect(&plane);
-    // Without a word of the operator, or with roles that no host can have, nothing happens.
+    // Without a confirmation, or with invalid roles, nothing happens.
     for (roles, confirmed, wanted) in [
         (&["worker"][..], false, "private keys of the cluster's CAs"),
         (&["worker", "control-plane"], true, "leave a host together"),
@@ -165,7 +166,7 @@ fn a_control_plane_leaves_a_host_that_stays_as_a_worker() {
     assert_eq!(cluster.changes(), ["remove cp-2"]);
     is_worker(&site);
 
-    // The last of a kind stays, whatever is confirmed.
+    // The last one of a kind stays, whatever is confirmed.
     let mut last = pillar(&["worker", "registry"], true);
     last["node"] = json!("bootstrap-1");
     let (retcode, data) = orchestrate(&life, request(SLS, &last));
@@ -181,14 +182,14 @@ fn a_control_plane_gives_its_member_away_and_uses_the_others() {
     let (first, plane) = (without_facts("bootstrap-1"), without_facts("cp-2"));
     life.connect(&first);
     life.connect(&plane);
-    // No key goes with it, but a vote.
+    // It loses no key, but a vote.
     let (retcode, data) = change(&life, PLANE.roles, false);
     assert_eq!(retcode, 1, "{data}");
     assert!(
         data.contains("its vote in etcd: 1 member is left") && !data.contains("private keys"),
         "{data}"
     );
-    // A quorum is not forced.
+    // A missing quorum cannot be forced.
     cluster.stop("bootstrap-1");
     let (retcode, data) = change(&life, PLANE.roles, true);
     assert_eq!(retcode, 1, "{data}");
@@ -210,12 +211,12 @@ fn a_control_plane_gives_its_member_away_and_uses_the_others() {
         "standbys",
     ];
     assert_eq!(applied(&first), others);
-    // It led since the other one was away.
+    // It has led since the other one was away.
     assert_eq!(cluster.changes(), ["lead bootstrap-1", "remove cp-2"]);
     is_plane(&site);
 }
 
-/// The document has a control plane that has joined and its priority, and nothing of a member.
+/// The document has a control plane that has joined and its priority, and no member.
 fn is_plane(site: &Site) {
     let text = std::fs::read_to_string(document(site)).unwrap();
     for there in [
@@ -229,7 +230,7 @@ fn is_plane(site: &Site) {
     assert!(!text.contains("etcd:"), "{text}");
 }
 
-/// The document has what the operator wrote and the addresses, and nothing of a control plane.
+/// The document has the operator's text and the addresses, and no control plane.
 fn is_worker(site: &Site) {
     let text = std::fs::read_to_string(document(site)).unwrap();
     assert!(
@@ -252,7 +253,8 @@ fn a_member_that_is_given_away_leaves_once_wherever_the_master_is_killed() {
     ends_the_same(&PLANE);
 }
 
-/// Kills the master after events of a change in turn; its document names the member as long as it is there.
+/// Kills the master after events of a change in turn; the document names the member as long as it
+/// exists.
 fn ends_the_same(case: &Case) {
     for kill_after in (1..).step_by(case.every) {
         let (site, cluster) = (case.site)();

@@ -1,5 +1,5 @@
-//! `halite.node_roles`: other roles of a host, before its states follow; and
-//! `halite.control_plane_joined`: what is recorded when they have.
+//! `halite.node_roles`: declares other roles of a host before its states follow; and
+//! `halite.control_plane_joined`: records that they have.
 
 use halite_core::declared::Stage;
 use halite_errors::chain;
@@ -49,7 +49,7 @@ impl StepRunner<'_> {
         let changed = declarations.set_roles(&node, &roles, stage).await;
         let changed = changed.map_err(failed)?;
         if !roles.contains(&Role::ControlPlane) {
-            // Also when the roles are there already: the process may have ended in between.
+            // Also when it has the roles already: the process may have ended in between.
             let id: MinionId =
                 (node.parse()).map_err(|error: IdentityError| Failure::new(chain(&error)))?;
             let ended = host_root::end(self.jobs.app(), &id).await;

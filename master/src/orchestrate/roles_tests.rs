@@ -1,4 +1,4 @@
-//! The step that gives a host other roles, and the shipped orchestration where there is no other host.
+//! The step that gives a host other roles, and the shipped orchestration if there is no other host.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -77,7 +77,7 @@ fn the_document_has_the_new_roles_and_all_else_that_it_had() {
     }
 }
 
-/// No other host has enrolled, so no step for the others has something to do.
+/// No other host has enrolled, so no step for the others has work to do.
 #[test]
 fn the_only_host_of_a_cluster_gets_another_role() {
     let mut site = adding("bootstrap-1");
@@ -96,7 +96,7 @@ fn the_only_host_of_a_cluster_gets_another_role() {
     let (retcode, data) = orchestrate(&life, request("halite.orchestrate.add_node", &pillar));
     assert_eq!(retcode, 0, "{data}");
     let nothing = "no accepted minion matches";
-    // Its peers, the clients of its API server, and those of its bundles.
+    // Its peers, and the clients of its API server and of its bundles.
     assert_eq!(data.matches(nothing).count(), 3, "{data}");
     assert_eq!(applied(&only).first().unwrap(), "host");
     let document = site.path().join("etc/nodes/bootstrap-1.yaml");

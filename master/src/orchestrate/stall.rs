@@ -1,19 +1,19 @@
-//! The texts about a job that takes long: the reason as far as the master knows it, and the next step of
-//! the operator.
+//! The texts about a slow job: the reason as far as the master knows it, and the operator's next
+//! step.
 
 use halite_fleet::jobs::NewJob;
 use halite_proto::ids::{JobId, MinionId};
 use serde_json::Value;
 
-/// What a job that takes long is to the operator who watches it.
+/// The kind of work that a slow job is to the operator who watches it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Watched {
     /// The work of a step of an orchestration.
     Step {
-        /// Whether the step leaves out a host that is lost to it.
+        /// `true` if the step leaves out a lost host.
         skips: bool,
     },
-    /// All that was asked for.
+    /// The whole request.
     Job,
 }
 
@@ -26,7 +26,7 @@ impl Watched {
     }
 }
 
-/// A job that takes long.
+/// A slow job.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Stall {
     /// The reason.
@@ -35,13 +35,13 @@ pub(crate) struct Stall {
     pub remedy: String,
 }
 
-/// States that take long, by the beginning of their SLS: what they work on, and what to look at. The
-/// first that is among those of a job counts.
+/// Slow states, by the prefix of their SLS: their work, and where to look. The first match among a
+/// job's SLS counts.
 const SLOW: &[(&str, &str, &str)] = &[
     (
         "halite.images",
         "it pulls images",
-        "they come from the hosts that serve bundles: `ctl health` names those that are away; a full disk below \
+        "they come from the hosts that serve bundles: `ctl health` names the missing ones; a full disk below \
          /var/lib/containerd stops a pull, too",
     ),
     (
@@ -61,18 +61,19 @@ const SLOW: &[(&str, &str, &str)] = &[
     ),
     (
         "halite.base.control_plane",
-        "its API server is started and waited for",
+        "its API server starts",
         "`ctl etcd status` shows whether etcd serves; /var/log/pods there has the log of a container that fails",
     ),
     (
         "halite.base.etcd",
-        "its member of etcd is started and waited for",
+        "its member of etcd starts",
         "`ctl etcd status` shows the members and their quorum; /var/log/pods/kube-system_etcd-* there, or `journalctl -u etcd`, says \
          why it does not start, and a slow disk shows as `slow fdatasync`",
     ),
 ];
 
-/// The reason why a job has not ended, of which these pending minions are not connected.
+/// The reason why a job has not ended although only these pending minions are left, some of them
+/// disconnected.
 pub(crate) fn stall(jid: &JobId, new: &NewJob, away: &[&MinionId], watched: Watched) -> Stall {
     let noun = watched.noun();
     let cancel = format!("`ctl job cancel {jid}` ends the {noun}");
@@ -82,7 +83,7 @@ pub(crate) fn stall(jid: &JobId, new: &NewJob, away: &[&MinionId], watched: Watc
         return Stall {
             because: format!("{names} is not connected, and may still work on the job {jid}"),
             remedy: format!(
-                "switch the host on, and the {noun} goes on; if it is gone for good: {}, then `ctl node replace` or `ctl node \
+                "switch the host on, and the {noun} continues; if it is gone for good: {}, then `ctl node replace` or `ctl node \
                  remove --dead`",
                 match watched {
                     Watched::Step { skips: true } =>
@@ -116,12 +117,12 @@ pub(crate) fn stall(jid: &JobId, new: &NewJob, away: &[&MinionId], watched: Watc
     }
 }
 
-/// The reason why a job has not ended, of a run that was cancelled.
+/// The reason why a job of a cancelled run has not ended.
 pub(super) fn ending(jid: &JobId, by: &str) -> Stall {
     Stall {
         because: format!("the run was cancelled by {by}, and the job {jid} ends"),
         remedy: format!(
-            "a package transaction is not cut off: `ctl job cancel {jid} --force` ends it; other work that has no safe end in its \
+            "a package transaction is not cut off: `ctl job cancel {jid} --force` ends it; other work that cannot end safely in its \
              middle ends by itself"
         ),
     }
@@ -161,14 +162,14 @@ mod tests {
         let texts: BTreeSet<&String> = stalls.iter().map(|stall| &stall.because).collect();
         assert_eq!(texts.len(), kinds.len(), "{texts:?}");
         assert!(stalls[0].because.ends_with("it pulls images"));
-        // The first step of a bootstrap: the packages take long, and not the look at etcd's data.
+        // The first step of a bootstrap: the packages take long, not the check of etcd's data.
         let first = of(&["halite.base.etcd.data", "halite.host"], &[]);
         assert_eq!(first, stalls[4]);
         for stall in &stalls {
             let verb = format!("`ctl job cancel {JID}` ends the step");
             assert!(stall.remedy.ends_with(&verb), "{stall:?}");
         }
-        // A part of a name is no name.
+        // A part of a name does not match.
         assert!(of(&["halite.hosts"], &[]).because.contains("state.apply"));
     }
 

@@ -74,8 +74,8 @@ fn full_node(name: &str) -> Value {
     node
 }
 
-/// One member of three is away; a disk is full; both pods of the DNS are on one node, and a pod that is
-/// evicted has no successor; a budget holds a pod of the worker.
+/// One of three members is away; a disk is full; both pods of the DNS are on one node, and an
+/// evicted pod gets no successor; a budget protects a pod of the worker.
 pub(super) fn site() -> Site {
     let mut site = Site::new(TREE);
     let cluster = FakeCluster::new(&["bootstrap-1", "cp-2", "cp-3"]);
@@ -101,7 +101,8 @@ pub(super) fn site() -> Site {
     site
 }
 
-/// Starts an orchestration, and waits until its last step has begun; the rest of its events.
+/// Starts an orchestration, and waits until its last step has started; returns the remaining
+/// events.
 pub(super) async fn begin(life: &Life, sls: &str) -> (JobId, EventStream) {
     let request = request(&format!("orchestrate.{sls}"), &json!({}));
     let mut events = life.backend.orchestrate("root", request).await.unwrap();

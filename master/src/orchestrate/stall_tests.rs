@@ -1,4 +1,4 @@
-//! Stalls of steps, injected: each is reported after ten seconds, with a text and a verb of its own.
+//! Injected stalls of steps: each is reported after ten seconds, with its own text and remedy.
 
 use std::net::IpAddr;
 
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::stall_fixture::{begin, site};
 use crate::backend::fixture::Life;
 
-/// The first report of the step of an orchestration that waits.
+/// The first wait report of an orchestration's step.
 async fn report(life: &Life, sls: &str) -> Value {
     let (_, mut events) = begin(life, sls).await;
     loop {
@@ -50,7 +50,7 @@ fn each_stall_is_reported_after_ten_seconds_with_its_text_and_a_verb() {
         life.backend.on_connected(&worker, &hello).await.unwrap();
         // It has the lock that another one waits for.
         let (holder, _) = begin(&life, "enrol").await;
-        // The worker gets its job, and is never heard of again.
+        // The worker gets its job, and is never heard from again.
         let dies = async {
             loop {
                 let message = messages.recv().await.unwrap();

@@ -23,10 +23,11 @@ use super::stall::{Watched, ending, stall};
 use super::step_options::StepOptions;
 use super::step_runner::{Outcome, StepRunner, failed, timeout};
 
-/// The time that a step with `offline: skip` gives a minion to reconnect. After a restart of the master it waits longer,
-/// until the minions have usually called: each of them has to reconnect, and its pauses grow.
+/// The time that a step with `offline: skip` gives a minion to reconnect. After a restart of the
+/// master it waits longer, until the minions have usually reconnected: each of them has to, and its
+/// pauses grow.
 const RECONNECT: Duration = Duration::from_secs(5);
-/// The pause between two looks at the minions that have not returned.
+/// Polling interval for the minions that have not returned.
 const TICK: Duration = Duration::from_secs(2);
 /// The number of attempts with minions that were interrupted during a job.
 const ATTEMPTS: usize = 3;
@@ -102,7 +103,7 @@ impl StepRunner<'_> {
         new: NewJob,
     ) -> Result<Outcome, Failure> {
         let options = StepOptions::new(chunk)?;
-        // One for the whole step: many short batches are a long wait, too.
+        // One timeout for the whole step: many short batches are a long wait, too.
         let pace = StepPace::new(self.recorder, index, TICK);
         let target = Args::new(chunk).required("tgt")?;
         let kind = Args::new(chunk).text("tgt_type")?.unwrap_or_default();
@@ -124,8 +125,8 @@ impl StepRunner<'_> {
         let size = options.batch_size(named.len());
         let mut minions = self.but_done(&options, named).await?;
         let mut changes = Map::new();
-        // The parts that this step has already done, before a restart of the master: they are not
-        // repeated, whichever minions are connected now.
+        // The parts that this step had done before a restart of the master: they are not repeated,
+        // whichever minions are connected now.
         let done = self.done_earlier(index, &minions, &options, &pace).await?;
         let (mut left, mut left_out) = (minions.clone(), Vec::new());
         left.retain(|minion| !done.iter().any(|row| row.minion == *minion));
@@ -153,9 +154,9 @@ impl StepRunner<'_> {
         let done = (!minions.is_empty())
             .then(|| format!("{} on {}: done", new.function, minions.join(", ")));
         let missing = (!left_out.is_empty()).then(|| {
-            // A highstate gives a host the bundle that it has.
+            // A highstate keeps the host's own bundle.
             let later = match &new.bundle {
-                None => "the next highstate of these makes up for it",
+                None => "their next highstate makes up for it",
                 Some(_) => "run this again when they are",
             };
             format!(
@@ -171,7 +172,7 @@ impl StepRunner<'_> {
             self.recorder
                 .note(index, "leftOut", json!(left_out))
                 .await?;
-            tracing::warn!(run = %self.run.id, step = %chunk.id, ?left_out, "minions are not connected and left out");
+            tracing::warn!(run = %self.run.id, step = %chunk.id, ?left_out, "minions are not connected, so left out");
         }
         Ok((
             changes,
@@ -204,7 +205,7 @@ impl StepRunner<'_> {
         (names(there), names(gone))
     }
 
-    /// Whether a minion is connected, or reconnects in time.
+    /// Returns whether a minion is connected, or reconnects in time.
     pub(super) async fn is_reachable(&self, name: &str) -> Result<bool, Failure> {
         let id = name.parse();
         let id: MinionId = id.map_err(|error: IdentityError| Failure::new(chain(&error)))?;
@@ -213,7 +214,7 @@ impl StepRunner<'_> {
     }
 
     /// The parts of these minions that succeeded in jobs that this step made before the master
-    /// restarted. Such a job may still run: it is waited for.
+    /// restarted. Waits for such a job if it still runs.
     async fn done_earlier(
         &self,
         index: usize,
@@ -226,13 +227,13 @@ impl StepRunner<'_> {
         Ok(rows)
     }
 
-    /// The parts of all jobs that a step has made, when these have ended.
+    /// The parts of all jobs that a step has made, once these have ended.
     pub(super) async fn rows(&self, index: usize) -> Result<Vec<JobRow>, Failure> {
         let pace = StepPace::new(self.recorder, index, TICK);
         self.rows_with(index, &StepOptions::default(), &pace).await
     }
 
-    /// The same of a step with these options.
+    /// The same for a step with these options.
     async fn rows_with(
         &self,
         index: usize,
@@ -247,7 +248,7 @@ impl StepRunner<'_> {
         for jid in jids {
             let store = &self.jobs.app().store;
             let job = store.job(&jid).await;
-            // Recorded, but the master ended before the job was made: there is no such job.
+            // Recorded, but the master ended before the job was made: the job does not exist.
             let Some(job) = job.map_err(|error| Failure::new(chain(&error)))? else {
                 continue;
             };
@@ -257,8 +258,8 @@ impl StepRunner<'_> {
         Ok(all)
     }
 
-    /// Runs one batch: its job, and another job with the minions that were interrupted. Where
-    /// targets that are not connected are left out, one that disconnects during the job is no failure.
+    /// Runs one batch: its job, and another job for interrupted minions. Where targets that are not
+    /// connected are left out, a target that disconnects during the job is not a failure.
     async fn one_job(
         &self,
         index: usize,
@@ -299,7 +300,7 @@ impl StepRunner<'_> {
         Ok(done)
     }
 
-    /// Records that minions have another bundle: a highstate gave them all of it.
+    /// Records that minions have another bundle: a complete highstate gave it to them.
     async fn record_bundle(&self, new: &NewJob, good: &[JobRow]) -> Result<(), Failure> {
         let is_whole = new.function == "state.highstate" && !self.run.test;
         let Some(bundle) = new.bundle.as_ref().filter(|_| is_whole) else {
@@ -312,8 +313,8 @@ impl StepRunner<'_> {
         Ok(())
     }
 
-    /// The rows of a job when it has ended; says until then which minions have not returned. If the run is
-    /// cancelled the job is, too.
+    /// The rows of a job once it has ended; reports until then which minions have not returned. If
+    /// the run is cancelled, so is the job.
     async fn ended(
         &self,
         jid: &JobId,
@@ -340,7 +341,7 @@ impl StepRunner<'_> {
             let pending = self.jobs.pending(jid);
             if let Some(by) = &cancelled_by {
                 if pending.iter().any(is_away) {
-                    // It was asked, and is gone since.
+                    // The host was asked, and has disconnected since.
                     self.cancel_job(jid, by).await?;
                 }
                 let stall = ending(jid, by);
@@ -370,14 +371,14 @@ impl StepRunner<'_> {
         }
     }
 
-    /// Makes a job of this step, recorded before it is made; none of a run that was cancelled.
+    /// Makes a job of this step, recorded before it is made; fails if the run was cancelled.
     pub(super) async fn new_job(
         &self,
         index: usize,
         new: &NewJob,
         minions: &[MinionId],
     ) -> Result<JobId, Failure> {
-        // The master may have become isolated since the step began.
+        // The master may have become isolated since the step started.
         self.wait_while_isolated(index).await;
         self.recorder.cancellation().check()?;
         let jid = self.jobs.next_jid();
@@ -401,7 +402,7 @@ struct BatchDone {
     gone: Vec<MinionId>,
 }
 
-/// A job of this step as it was made, as far as a report of it needs that.
+/// A job of this step as it was made, as far as a report needs it.
 fn as_made(job: &Job) -> NewJob {
     let limit = job.deadline.unwrap_or(job.created) - job.created;
     NewJob {
@@ -416,13 +417,13 @@ fn names(minions: &[MinionId]) -> String {
     minions.join(", ")
 }
 
-/// The end of a wait for minions of a job. None after the last has returned, for the moment in which the end of
-/// the job is recorded.
+/// The end of a wait for minions of a job. `None` after the last has returned, while the end of the
+/// job is being recorded.
 fn until(pending: &[MinionId], what: &str) -> Option<String> {
     (!pending.is_empty()).then(|| format!("{} {what}", names(pending)))
 }
 
-/// The bundle that minions are compiled from, where it is not the one that they have.
+/// The bundle that minions are compiled from, if it is not their own.
 fn bundle(chunk: &Chunk) -> Result<Option<BundleVersion>, Failure> {
     let version = Args::new(chunk).text("bundle")?.map(|text| text.parse());
     let version = version.transpose();
@@ -433,7 +434,7 @@ fn list_first(args: &Value) -> Value {
     args.pointer("/arg/0").cloned().unwrap_or_default()
 }
 
-/// Notes the minions on which states have changed something.
+/// Records the minions on which states have changed something.
 fn note_changes(changes: &mut Map<String, Value>, done: Vec<JobRow>) {
     for row in done {
         let changed = changed(&row);

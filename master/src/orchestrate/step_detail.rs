@@ -3,7 +3,7 @@
 use halite_api::StepDetail;
 use halite_store::Step;
 
-/// What a step did, without the facts that only the master uses.
+/// The results of a step, without the facts that only the master uses.
 pub(super) fn detail(step: &Step) -> StepDetail {
     serde_json::from_str(&step.detail_json).unwrap_or_default()
 }

@@ -7,11 +7,11 @@ use halite_states::low::Chunk;
 /// The options of a step; by default it leaves no target out and makes one job.
 #[derive(Debug, Default)]
 pub(super) struct StepOptions {
-    /// Targets that are not connected are left out.
+    /// `true` if targets that are not connected are left out.
     pub(super) skips_offline: bool,
-    /// The target may match no minion.
+    /// `true` if the target may match no minion.
     pub(super) skips_unmatched: bool,
-    /// Targets on bare hosts are left out.
+    /// `true` if targets on bare hosts are left out.
     pub(super) skips_bare: bool,
     /// The earlier step that leaves out the targets on which it has succeeded.
     pub(super) but_done_by: Option<String>,
@@ -31,7 +31,7 @@ impl StepOptions {
     /// Reads the options of a step.
     ///
     /// # Errors
-    /// All arguments that have a value of another kind.
+    /// An argument has a value of the wrong type; all such arguments are named.
     pub(super) fn new(chunk: &Chunk) -> Result<Self, Failure> {
         let mut wrong = Vec::new();
         let mut skips = |argument, usual| {
@@ -58,7 +58,7 @@ impl StepOptions {
         })
     }
 
-    /// The size of a batch of so many minions; at least one.
+    /// The size of a batch for this many minions; at least one.
     pub(super) fn batch_size(&self, minions: usize) -> usize {
         let size = match self.batch {
             Batch::All => minions,
@@ -69,10 +69,10 @@ impl StepOptions {
     }
 }
 
-/// True when the argument `offline` is `skip`.
+/// Returns whether the argument `offline` is `skip`.
 ///
 /// # Errors
-/// It is another word than `fail`, too.
+/// It is neither `fail` nor `skip`.
 pub(super) fn skips_offline(chunk: &Chunk) -> Result<bool, Failure> {
     skips(chunk, "offline", "fail")
 }

@@ -1,5 +1,5 @@
-//! The states `halite.*`; each is one step. The check of a state carries the step out and answers
-//! with the changes. A test run does the same, with jobs in test mode.
+//! The states `halite.*`; each is one step. The check of a state carries the step out and returns
+//! the changes. A test run does the same, with jobs in test mode.
 
 use std::collections::BTreeSet;
 use std::future::poll_fn;
@@ -23,7 +23,7 @@ use super::record::Recorder;
 /// The default `timeout` of a step, in seconds.
 const TIMEOUT: u64 = 900;
 
-/// The changes of a step, and one sentence for people.
+/// The changes of a step, and one sentence for an operator.
 pub(super) type Outcome = (Map<String, Value>, String);
 
 /// Runs the steps of one run.
@@ -32,8 +32,8 @@ pub(super) struct StepRunner<'a> {
     pub(super) run: &'a Run,
     pub(super) recorder: &'a Recorder,
     low: &'a LowState,
-    /// The steps whose failure was recorded before an attempt of this task that could not be recorded: they are
-    /// not repeated.
+    /// The steps whose failure was recorded before an attempt of this task that could not be
+    /// recorded: they are not repeated.
     failed: BTreeSet<usize>,
 }
 
@@ -99,7 +99,7 @@ impl<'a> StepRunner<'a> {
 }
 
 impl StepRunner<'_> {
-    /// Runs a step to its end, or to the place in a wait at which it leaves because the run was
+    /// Runs a step to its end, or to the point in a wait at which it leaves because the run was
     /// cancelled. No job of it runs on then.
     async fn until_left(&self, chunk: &Chunk, index: usize) -> Result<Outcome, Failure> {
         let ended = {
@@ -131,7 +131,8 @@ impl Modules for StepRunner<'_> {
         self.recorder.check_store()?;
         let tag = chunk.tag();
         let index = self.low.chunks.iter().position(|other| other.tag() == tag);
-        let index = index.ok_or_else(|| Failure::new(format!("{tag} is no step of this run")))?;
+        let index =
+            index.ok_or_else(|| Failure::new(format!("{tag} is not a step of this run")))?;
         if self.failed.contains(&index) {
             let detail = self.recorder.detail(index);
             let error = detail.get("error").and_then(Value::as_str);
@@ -164,7 +165,7 @@ impl Modules for StepRunner<'_> {
                 self.recorder.begin(index).await?;
                 self.until_left(chunk, index).await
             }
-            // Begun before the master restarted: what runs of it on hosts ends first.
+            // Started before the master restarted: its work on hosts ends first.
             Some(by) if self.has_begun(index) => {
                 self.rows(index).await?;
                 Err(cancelled(&by))
@@ -172,7 +173,7 @@ impl Modules for StepRunner<'_> {
             Some(by) => return Err(cancelled(&by)),
         };
         if outcome.is_err() {
-            // A failure of the store is none of the step, which is done again.
+            // A failure of the store is not the step's; the step is repeated.
             self.recorder.check_store()?;
         }
         self.recorder.end(index, &outcome).await?;

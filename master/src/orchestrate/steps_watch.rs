@@ -35,7 +35,7 @@ pub(super) fn follow(jobs: Arc<Jobs>, run: JobId, bus: Receiver<Event>) -> Event
 struct WatchedRun {
     jobs: Arc<Jobs>,
     run: JobId,
-    /// The prefix of the tags of its events.
+    /// The prefix of its events' tags.
     prefix: String,
     /// The last reported status of each step.
     reported: BTreeMap<u32, halite_api::StepStatus>,
@@ -45,7 +45,8 @@ struct WatchedRun {
 }
 
 impl WatchedRun {
-    /// Notes jobs of the run; false for an event that repeats what the store reported already.
+    /// Records jobs of the run; returns `false` for an event that repeats one that the store has
+    /// reported.
     fn is_news(&mut self, event: &Event) -> bool {
         match event_data(&event) {
             EventData::RunJob(made) => {
@@ -58,7 +59,7 @@ impl WatchedRun {
         }
     }
 
-    /// Notes the status of a step; false for one that was reported already.
+    /// Records the status of a step; returns `false` for a status that was reported already.
     fn is_new_status(&mut self, step: &RunStep) -> bool {
         let status = step.step.status.clone();
         self.reported.insert(step.step.index, status.clone()) != Some(status)

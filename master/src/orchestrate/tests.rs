@@ -279,7 +279,7 @@ fn a_repeated_step_takes_the_results_that_exist_whichever_minions_are_connected(
         open.unwrap();
     });
     life.kill();
-    // The other minion comes back meanwhile: the list of the targets is another one.
+    // The other minion has come back: the list of targets differs.
     let life = site.live();
     life.connect(&first);
     life.connect(&worker);
@@ -397,7 +397,7 @@ fn killed_at_any_event_it_goes_on_where_it_stood() {
         let life = site.live();
         life.connect(&worker);
         let ended = life.runtime.block_on(async {
-            // Taken up by itself; asking again joins it, unless it has ended meanwhile.
+            // Resumed by itself; a new request joins it, unless it has already ended.
             let runs = life.app.store.runs(10).await.unwrap();
             assert_eq!(runs.len(), 1, "killed after {kill_after}");
             runs[0].id.clone()

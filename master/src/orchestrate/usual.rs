@@ -1,16 +1,15 @@
-//! The time that a step usually takes at this site, by the runs of the same orchestration that the store
-//! still has.
+//! The time that a step usually takes at this site, from the stored runs of the same orchestration.
 
 use std::time::Duration;
 
 use halite_store::{Run, Step, StepStatus, Store, StoreError};
 
-/// The number of newest runs among which those of the same orchestration are searched.
+/// The number of newest runs that are searched for runs of the same orchestration.
 const RUNS: u32 = 20;
-/// The number of steps that are enough.
+/// The number of samples that are enough.
 const ENOUGH: usize = 5;
 
-/// The median time of the newest steps of this name that succeeded; none without any.
+/// The median time of the newest successful steps of this name; `None` without any.
 ///
 /// # Errors
 /// The store fails.

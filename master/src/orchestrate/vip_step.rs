@@ -1,5 +1,5 @@
-//! `halite.vip_moved_off`: the virtual address leaves a host on purpose, before its API server
-//! does.
+//! `halite.vip_moved_off`: moves the virtual address off a host on purpose, before its API server
+//! stops.
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -20,21 +20,22 @@ use serde_json::{Map, Value, json};
 use super::pace::StepPace;
 use super::step_runner::{Outcome, StepRunner, failed, timeout};
 
-/// The pause between two looks at the hosts.
+/// Polling interval.
 const PAUSE: Duration = Duration::from_millis(500);
-/// The time that a host has to say which addresses it has.
+/// The timeout for a host's report of its addresses.
 const ANSWER: Duration = Duration::from_secs(3);
-/// The time that an API server has to say that it is ready: keepalived gives it no more, and takes no
-/// address where the answer comes later (`check-apiserver.j2`).
+/// The timeout for an API server to report that it is ready: keepalived gives it no more, and takes
+/// no address if the answer comes later (`check-apiserver.j2`).
 const READY: Duration = Duration::from_secs(1);
-/// The share of the step's time that passes between two attempts, also after one that succeeded and was
-/// undone: the address came back. In each of them no host may have the address for a while.
+/// The share of the step's time that passes between two attempts, also after an attempt that
+/// succeeded before the address came back. During each attempt, no host may have the address for a
+/// while.
 const SHARE: u32 = 8;
 
 impl StepRunner<'_> {
-    /// Moves the virtual address to another host, and waits until that one has it; again within the limit, if
-    /// the address comes back until then. Does nothing where keepalived holds none, and on a host that does
-    /// not have it.
+    /// Moves the virtual address to another host, and waits until that host has it; moves it again
+    /// if the address comes back within the limit. Does nothing if keepalived holds no address, or
+    /// on a host that does not have it.
     pub(super) async fn vip_moved_off(
         &self,
         chunk: &Chunk,
@@ -77,7 +78,7 @@ impl StepRunner<'_> {
             let own = held.get(node.as_str()).copied();
             let mut others = held.iter().filter(|(name, has)| **name != node && **has);
             let other = others.next().map(|(name, _)| *name);
-            // At the limit there is one more look, and no other attempt.
+            // At the limit there is one last check, but no further attempt.
             let rests = |attempt: &Attempt| {
                 let now = pace.now();
                 now >= limit || now - attempt.ended < limit / SHARE
@@ -91,10 +92,10 @@ impl StepRunner<'_> {
                     Some(attempt) if rests(attempt) => format!("{node} has it again"),
                     _ if self.another_serves(&snapshot, &node).await => {
                         if last.as_ref().is_some_and(Attempt::has_succeeded) {
-                            // A step does not repeat what a job of its own has done; but it was undone.
+                            // A step does not repeat its own finished job; but this one was undone.
                             self.recorder.note(index, "jobs", json!([])).await?;
                         }
-                        // Its states find out whether the host has the address still.
+                        // Its states determine whether the host still has the address.
                         let moved = self.state(&aside(chunk, &node), index).await;
                         self.recorder.check_store()?;
                         let failure = moved.err().map(|failure| failure.text());
@@ -105,7 +106,7 @@ impl StepRunner<'_> {
                         }
                         format!("{node} did not give it to another host")
                     }
-                    _ => format!("no API server but that of {node} is ready"),
+                    _ => format!("no API server except the one on {node} is ready"),
                 },
                 (Some(false), None) => "no host that answers has it".to_owned(),
                 (None, _) => format!("{node} does not say which addresses it has"),
@@ -127,8 +128,8 @@ impl StepRunner<'_> {
         }
     }
 
-    /// The control plane that holds the virtual address, this one left out; none where keepalived
-    /// holds none, or no other host says that it has it.
+    /// The control plane that holds the virtual address, apart from this one; `None` if keepalived
+    /// holds no address, or no other host reports it.
     pub(super) async fn vip_holder(&self, snapshot: &Snapshot, but: &str) -> Option<String> {
         let declaration = snapshot.declaration();
         let api = &declaration.cluster.api_server;
@@ -141,7 +142,7 @@ impl StepRunner<'_> {
         holder.map(|(name, _)| name.to_owned())
     }
 
-    /// Whether each of these hosts has an address; those that do not answer are left out.
+    /// Returns for each of these hosts whether it has an address; silent hosts are left out.
     async fn holders<'a>(
         &self,
         hosts: &[&'a NodeName],
@@ -155,7 +156,7 @@ impl StepRunner<'_> {
         answers.into_iter().flatten().collect()
     }
 
-    /// The answer of a host to the question for its health; none without one.
+    /// The answer of a host to the query for its health; `None` without one.
     pub(super) async fn health(&self, host: &str) -> Option<HostHealth> {
         let minion = host.parse().ok()?;
         let answer = self.jobs.ask(&minion, FUNCTION, &json!({}), ANSWER).await;
@@ -163,8 +164,8 @@ impl StepRunner<'_> {
         serde_json::from_value(answer.ok()?).ok()
     }
 
-    /// Whether the API server of another host is ready: only there keepalived takes the address. It asks
-    /// more than once.
+    /// Returns whether the API server of another host is ready: keepalived takes the address only
+    /// there. It asks more than once.
     async fn another_serves(&self, snapshot: &Snapshot, node: &str) -> bool {
         // An error means that no server can be asked at all.
         let servers = self.jobs.clusters().servers(snapshot).await;
@@ -180,9 +181,9 @@ impl StepRunner<'_> {
 
 /// An attempt to move the address.
 struct Attempt {
-    /// The time of the step at which it ended.
+    /// The time within the step at which it ended.
     ended: Duration,
-    /// Why it failed; none where the host has let go of the address.
+    /// The reason of its failure; `None` if the host has released the address.
     failure: Option<String>,
 }
 
@@ -192,8 +193,8 @@ impl Attempt {
     }
 }
 
-/// Whether keepalived finds an API server ready: one of two answers comes in time, because it fails after two
-/// that do not.
+/// Returns whether keepalived considers an API server ready: one of two answers comes in time,
+/// because the check fails after two late ones.
 async fn is_ready_for_keepalived<A: Future<Output = bool>>(ask: impl Fn() -> A) -> bool {
     if tokio::time::timeout(READY, ask()).await == Ok(true) {
         return true;

@@ -1,4 +1,4 @@
-//! The step that moves the virtual address, on minions that say which addresses they have.
+//! The step that moves the virtual address, on minions that report their addresses.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -66,7 +66,7 @@ fn host(
     })
 }
 
-/// The same host, but no other one takes the address at the first attempt.
+/// The same host, but no other host takes the address at the first attempt.
 fn fails_once(
     name: &'static str,
     next: &'static str,
@@ -179,7 +179,7 @@ fn a_move_that_was_killed_at_any_event_is_done_once() {
         let moves = (applied(&first), applied(&second));
         assert_eq!(moves, (1, 0), "killed after {kill_after}");
         assert_eq!(*holder.lock().unwrap(), "cp-2", "killed after {kill_after}");
-        // Run again by another run, it finds the address elsewhere.
+        // When another run repeats it, the address is already elsewhere.
         let (retcode, data) = move_off(&life, "bootstrap-1", 60);
         assert_eq!(retcode, 0, "killed after {kill_after}: {data}");
         let moves = (applied(&first), applied(&second));
@@ -190,7 +190,8 @@ fn a_move_that_was_killed_at_any_event_is_done_once() {
     }
 }
 
-/// etcd's leader goes where the address is; without an answer of that host to the newest member.
+/// etcd's leader moves to the host with the address; without an answer of that host, to the newest
+/// member.
 #[test]
 fn the_host_with_the_address_leads_etcd_next() {
     for (second, leader) in [(true, "cp-2"), (false, "cp-3")] {
@@ -237,18 +238,19 @@ fn a_host_that_no_other_can_relieve_keeps_the_address() {
     let (retcode, data) = move_off(&life, "bootstrap-1", 0);
     assert_eq!(retcode, 1, "{data}");
     assert!(
-        data.contains("no API server but that of bootstrap-1 is ready"),
+        data.contains("no API server except the one on bootstrap-1 is ready"),
         "{data}"
     );
     assert_eq!(applied(&first), 0);
     assert_eq!(*holder.lock().unwrap(), "bootstrap-1");
 }
 
-/// Makes a minion of the host that gives the address away, from its name, the next host and the holder.
+/// Makes a minion of the host that gives up the address, from its name, the next host and the
+/// holder.
 type Giver = fn(&'static str, &'static str, &Arc<Mutex<&'static str>>) -> ScriptedMinion;
 
-/// Moves the address off a host whose first attempt has no effect: without a limit, with what the failure says, and
-/// with a limit for a second attempt.
+/// Moves the address off a host whose first attempt has no effect: once without time for a second
+/// attempt, with the text of the failure, and once with enough time.
 fn takes_two_attempts(giver: Giver, failure: &str) {
     for (limit, retcode, text, attempts) in
         [(0, 1, failure, 1), (8, 0, "cp-2 holds 10.10.0.100", 2)]
@@ -266,13 +268,13 @@ fn takes_two_attempts(giver: Giver, failure: &str) {
     }
 }
 
-/// The other API server was slow, perhaps, when keepalived asked it.
+/// The other API server may have been slow when keepalived asked it.
 #[test]
 fn an_address_that_no_host_took_is_moved_again_within_the_limit() {
     takes_two_attempts(fails_once, "it broke");
 }
 
-/// The host that took it failed at once, perhaps.
+/// The host that took it may have failed at once.
 #[test]
 fn an_address_that_came_back_is_moved_again_within_the_limit() {
     takes_two_attempts(comes_back_once, "bootstrap-1 has it again");

@@ -1,5 +1,5 @@
 //! `halite.wait_for_minion` and `halite.wait_for_node`: waits with a deadline, whose failure names
-//! what was missing.
+//! the missing condition.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ const EVENTS: usize = 5;
 
 impl StepRunner<'_> {
     /// Waits until the minion is accepted and connected and its facts are stored. Records the
-    /// fingerprint of its key, so that an operator can compare it with the one that the host shows.
+    /// fingerprint of its key, so that an operator can compare it with the fingerprint on the host.
     pub(super) async fn wait_for_minion(
         &self,
         chunk: &Chunk,
@@ -84,7 +84,7 @@ impl StepRunner<'_> {
                 };
                 return Err(Failure::new(format!("{}{waited}", why.text)));
             }
-            // The reason says what to do.
+            // The reason contains the remedy.
             pace.say(format!("{id} is connected"), why.text, limit)
                 .await;
             pace.leave_if_cancelled().await;
@@ -129,8 +129,8 @@ impl StepRunner<'_> {
         Ok(Absent { text, hopeless })
     }
 
-    /// Waits until the Kubernetes node is Ready and accepts pods. A node under pressure is waited
-    /// for too: the kubelet removes such a condition some minutes after space was freed.
+    /// Waits until the Kubernetes node is Ready and schedulable. The wait includes a node under
+    /// pressure: the kubelet removes such a condition some minutes after space was freed.
     pub(super) async fn wait_for_node(
         &self,
         chunk: &Chunk,
@@ -143,7 +143,7 @@ impl StepRunner<'_> {
         let limit = timeout(chunk)?;
         let deadline = Instant::now() + limit;
         let pace = StepPace::new(self.recorder, index, PAUSE).remedy(format!(
-            "`kubectl describe node {name}` and `journalctl -u kubelet` there say more"
+            "`kubectl describe node {name}` and `journalctl -u kubelet` there show more"
         ));
         let snapshot = self.jobs.declarations().load().await.map_err(failed)?;
         let api = self.jobs.clusters().api(&snapshot).await.map_err(failed)?;
@@ -193,6 +193,6 @@ impl StepRunner<'_> {
 /// The reason why a minion is absent.
 struct Absent {
     text: String,
-    /// True when waiting longer cannot help.
+    /// `true` if waiting longer cannot help.
     hopeless: bool,
 }

@@ -21,7 +21,7 @@ pub(super) fn named(node: &NewNode) -> String {
 
 /// The command to run on the new host. It contains the CA of the bundle's web server, because a
 /// bare host trusts no CA, and curl can pin only leaf keys. The token is a variable of the script
-/// and no argument of any process: every user of the host can read command lines.
+/// and not an argument of a process: every user of the host can read command lines.
 pub(super) fn command(app: &App, name: &str, token: &str) -> Result<String, Refusal> {
     let site = app
         .cas

@@ -18,10 +18,10 @@ use halite_store::Audit;
 use super::{Services, outcome, status};
 
 const METHOD: &str = "Enrolment/Enrol";
-/// The time that a caller waits whose address was refused many times in this minute.
+/// The pause for a caller whose address was refused many times in this minute.
 const TIRED: Duration = Duration::from_secs(1);
 
-/// The reason why a minion of another protocol version is not served; `None` when it is.
+/// The reason why a minion of another protocol version is not served; `None` if it is.
 pub(super) fn protocol_refusal(theirs: u32) -> Option<String> {
     let ours = halite_proto::PROTOCOL;
     let oldest = ours.saturating_sub(1).max(1);
@@ -40,7 +40,7 @@ impl Enrolment for Services {
         if self.app.gate.is_tired_of(&peer.source()) {
             tokio::time::sleep(TIRED).await;
         }
-        // In a task of its own: a call that the host ends is not half done.
+        // In a separate task: a call that the host ends is not left half done.
         let services = self.clone();
         let task =
             tokio::spawn(async move { services.enrol_host(&peer, request.into_inner()).await });
@@ -92,7 +92,7 @@ impl Services {
                 let stored = self.app.store.append_audit(&line(outcome(None))).await;
                 stored.map_err(|error| status(error.into()))?;
             }
-            // The same question again changes nothing.
+            // Repeating the request changes nothing.
             Answer::Accepted { .. } | Answer::Pending { .. } => {}
         }
         let ca = self.app.cas.certificate_pem(HALITE);
@@ -113,7 +113,7 @@ impl Services {
         };
         let answer = keys::enrol(&self.app, &newcomer).await?;
         if matches!(answer, Answer::Accepted { new: true, .. }) {
-            // What waits under this id waits for an earlier host.
+            // Work that waits under this id waits for an earlier host.
             self.backend.on_key_gone(&newcomer.id.parse()?).await?;
         }
         Ok(answer)

@@ -1,5 +1,5 @@
-//! The services of a master that hands over: its standbys may connect, and the next master is given
-//! everything. No other caller can change anything any more.
+//! The services of a master that hands over: its standbys may connect, and the next master receives
+//! all data. No other caller can change anything.
 
 use std::future::Future;
 use std::net::SocketAddr;
@@ -30,7 +30,8 @@ struct OnlyStandbys {
     decision: Arc<Decision>,
 }
 
-/// The refusal of all other callers. `ctl master retire` on another host sees by it how far the move is.
+/// The refusal of all other callers. It tells `ctl master retire` on another host the progress of
+/// the move.
 fn refusal(phase: Phase) -> NotAdmitted {
     match phase {
         Phase::Offered | Phase::Failed => NotAdmitted::Moving,
@@ -97,7 +98,7 @@ impl Standby for HandsOver {
                 theirs.0, theirs.1, own.0, own.1
             );
             if let Err(error) = self.decision.give_up(&reason) {
-                tracing::error!(error = chain(&error), "cannot give the hand-over up");
+                tracing::error!(error = chain(&error), "cannot cancel the hand-over");
             }
             return Err(Status::failed_precondition(reason));
         }
@@ -108,7 +109,7 @@ impl Standby for HandsOver {
             match stream.feed.hand_over(&epoch, &stream.hello, decide).await {
                 Ok(()) => tracing::info!(to = stream.name, "the master is handed over"),
                 Err(error) => {
-                    // It may have stored the order all the same: then it serves soon.
+                    // It may have stored the order anyway: then it serves soon.
                     tracing::warn!(
                         to = stream.name,
                         reason = chain(&error),

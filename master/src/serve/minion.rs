@@ -35,8 +35,8 @@ const HELLO: Duration = Duration::from_secs(15);
 /// Largest grains that are stored.
 const GRAINS_MAX: usize = 1024 * 1024;
 
-/// The master's side of a minion's stream. When it is dropped, because either side ended the
-/// stream, the task that listens to the minion ends too.
+/// The master's side of a minion's stream. Either side may end the stream; dropping this also ends
+/// the task that listens to the minion.
 struct MasterStream {
     hello: Option<MasterHello>,
     messages: mpsc::Receiver<MasterMessage>,
@@ -216,7 +216,7 @@ impl Services {
         match other_masters::all(&self.app, self.backend.as_ref()).await {
             Ok(all) => all,
             Err(error) => {
-                tracing::warn!(%error, "the declared masters are not known");
+                tracing::warn!(%error, "cannot read the declared masters");
                 self.app.config.endpoints()
             }
         }
@@ -262,7 +262,7 @@ impl Services {
         self.app.metrics.connected.inc();
         let connected = Box::pin(self.backend.on_connected(&minion, &hello)).await;
         if let Err(error) = connected {
-            tracing::error!(%minion, %error, "cannot send what waits for the minion");
+            tracing::error!(%minion, %error, "cannot send the minion its pending messages");
         }
         loop {
             let message = tokio::select! {
@@ -278,8 +278,9 @@ impl Services {
                 }
             };
             if let Err(error) = self.on_message(&minion, &version, message).await {
-                // The minion keeps what is not stored and sends it again after the next hello.
-                tracing::error!(%minion, %error, "cannot take a message of the minion; its stream ends");
+                // The minion keeps returns that are not stored and resends them after the next
+                // hello.
+                tracing::error!(%minion, %error, "cannot process a message of the minion; its stream ends");
                 self.app.connections.leave(&connection);
                 break;
             }
@@ -289,7 +290,7 @@ impl Services {
             tracing::error!(
                 %minion,
                 error = chain(&error),
-                "cannot note when the minion was last seen"
+                "cannot record when the minion was last seen"
             );
         }
         drop(connection);
@@ -309,7 +310,7 @@ impl Services {
                 self.store_facts(minion, &grains.grains_json, version)
                     .await?;
             }
-            // The return says the same later.
+            // The return contains the same later.
             Some(minion_message::Body::Progress(_))
                 if !self.shares.try_take(minion, Work::Progress) =>
             {
@@ -317,12 +318,12 @@ impl Services {
             }
             _ => {}
         }
-        // Boxed: each connected minion's task would have room for the largest answer.
+        // Boxed: otherwise each connected minion's task would have room for the largest answer.
         Box::pin(self.backend.on_message(minion, message)).await
     }
 }
 
-/// A text of a caller, shortened and without control characters, for a log line.
+/// A caller's text, shortened and without control characters, for a log line.
 fn brief(text: &str) -> String {
     text.chars().filter(|c| !c.is_control()).take(120).collect()
 }

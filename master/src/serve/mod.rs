@@ -1,5 +1,5 @@
-//! The network services: what each call does, and its audit. The certificate names the caller, and
-//! the table in [`halite_proto::authz`] has decided already that they may call.
+//! The network services: the effect of each call, and its audit. The certificate names the caller,
+//! and the table in [`halite_proto::authz`] has already authorised the call.
 
 mod added;
 mod enrolment;
@@ -43,7 +43,7 @@ pub use self::hand_over::serve_standbys;
 const MINION_MESSAGE: usize = 64 * 1024 * 1024;
 /// Largest message of an operator.
 const OPERATOR_MESSAGE: usize = 8 * 1024 * 1024;
-/// The outcome in the audit of a call whose work begins.
+/// The audit outcome of a call whose work starts.
 const BEGINS: &str = "begins";
 /// The interval at which the master checks whether its own certificate is due for renewal.
 const RENEWAL_CHECK: Duration = Duration::from_secs(6 * 60 * 60);
@@ -67,7 +67,7 @@ struct Services {
     shares: Arc<Shares>,
 }
 
-/// Serves minions and operators on an open port until `stop` resolves; then it ends all streams and
+/// Serves minions and operators on an open port until `stop` resolves; then ends all streams and
 /// gives open calls a few seconds.
 ///
 /// # Errors
@@ -96,7 +96,7 @@ pub async fn serve(
     .add_service(OperatorServer::new(services).max_decoding_message_size(OPERATOR_MESSAGE));
     let ending = async {
         stop.await;
-        // Long streams end only from here; the minions connect to the next master again.
+        // Long streams end only from here on; the minions connect to the next master.
         for minion in app.connections.connected() {
             app.connections.disconnect(&minion);
         }
@@ -161,7 +161,7 @@ struct Call {
     method: &'static str,
     /// The request in a few words. Never contains a secret.
     what: String,
-    /// True for a call that shuts someone out: it is done also when the audit cannot be written.
+    /// `true` for a call that revokes access: it is done even if the audit cannot be written.
     urgent: bool,
 }
 
@@ -180,8 +180,8 @@ impl Services {
     /// Does the work of a call that changes something. The audit gets a line before the work and
     /// one with the outcome after it.
     ///
-    /// The work goes on when the caller ends the call: neither is half of it done, nor is a line
-    /// missing.
+    /// The work continues when the caller ends the call: it is never left half done or without its
+    /// second line.
     async fn audited<T: Send + 'static>(
         &self,
         call: Call,
@@ -205,14 +205,14 @@ impl Services {
             what: call.what,
             outcome: BEGINS.to_owned(),
         };
-        // A call without its audit line is not begun: no change goes unrecorded.
+        // A call without its audit line does not start: no change goes unrecorded.
         match self.app.store.append_audit(&line).await {
             Ok(()) => {}
             Err(error) if call.urgent => tracing::error!(
                 who = line.who,
                 what = line.what,
                 error = chain(&error),
-                "cannot write the audit; the call goes on"
+                "cannot write the audit; the call continues"
             ),
             Err(error) => return Err(status(error.into())),
         }
@@ -228,7 +228,7 @@ impl Services {
             "call"
         );
         if let Err(error) = self.app.store.append_audit(&line).await {
-            // The line before the work is there; the caller learns the outcome itself.
+            // The line before the work exists; the caller learns the outcome itself.
             tracing::error!(
                 error = chain(&error),
                 "cannot write the outcome of a call to the audit"
@@ -237,8 +237,8 @@ impl Services {
         result.map(Response::new)
     }
 
-    /// Passes a check of the caller's role on; a refusal is noted in the audit, as those of the
-    /// table are.
+    /// Forwards the result of a check of the caller's role; a refusal is recorded in the audit,
+    /// like a refusal by the table.
     fn check(&self, peer: &Peer, method: &str, checked: Result<(), Status>) -> Result<(), Status> {
         checked.inspect_err(|refusal| self.app.gate.refused(peer, method, refusal.message()))
     }

@@ -54,7 +54,7 @@ impl Operator for Services {
     async fn show(&self, request: Request<ShowRequest>) -> Result<Response<Document>, Status> {
         let peer = Peer::of(&request)?.clone();
         let request = request.into_inner();
-        // The document may contain the content of files, so the audit names the operator who read
+        // The document may contain the content of files, so the audit names the operator who reads
         // it.
         let call = Call::new(
             &peer,
@@ -117,7 +117,7 @@ impl Operator for Services {
         let request = request.into_inner();
         let what = match request.server.as_str() {
             "" => format!("for {} s", request.ttl_seconds),
-            // Any text may come in.
+            // The request may contain any text.
             server => {
                 let server: String = server.chars().take(80).collect();
                 format!("for {} s at {server}", request.ttl_seconds)

@@ -1,5 +1,4 @@
-//! Roles where the table of methods does not say enough: by function, and in what is shown of past
-//! jobs.
+//! Role checks beyond the table of methods: by function, and in the displayed data of past jobs.
 
 use halite_api::{EventData, Job, JobList, JobOrRun, Run};
 use halite_fleet::jobs::function::Function;
@@ -8,8 +7,8 @@ use halite_proto::tonic::Status;
 use halite_proto::transport::Peer;
 use serde_json::Value;
 
-/// Refuses a function that the operator's role does not allow. One that does not exist is refused
-/// with its name later.
+/// Refuses a function that the operator's role does not allow. An unknown function is refused
+/// later, by name.
 #[allow(
     clippy::result_large_err,
     reason = "tonic's own error type, as its services return it"
@@ -21,7 +20,7 @@ pub(super) fn check_function(peer: &Peer, function: &str) -> Result<(), Status> 
     }
 }
 
-/// Refuses pillar values for an orchestration: own states may put them into commands.
+/// Refuses pillar values for an orchestration: custom states may put them into commands.
 #[allow(
     clippy::result_large_err,
     reason = "tonic's own error type, as its services return it"
@@ -45,24 +44,24 @@ fn require(peer: &Peer, least: Role, what: &str) -> Result<(), Status> {
     }
 }
 
-/// The reason that a document names where it withholds something.
+/// The reason in a document from which data are withheld.
 fn withheld() -> String {
     format!(
-        "arguments, returns and pillar values take the role {}",
+        "arguments, returns and pillar values need the role {}",
         Role::Admin
     )
 }
 
-/// Returns whether what a function gets and returns is for administrators only. A function of another
-/// version may be anything.
+/// Returns whether a function's arguments and returns are for administrators only. A function of
+/// another version may do anything.
 pub(super) fn is_confidential(function: &str) -> bool {
     Function::find(function).map_or(true, |function| function.role == Role::Admin)
 }
 
-/// A record about jobs or runs, of which only an administrator may see everything: arguments and
-/// returns of commands and pillar values of orchestrations may have secrets that no declaration names.
+/// A record about jobs or runs that only an administrator may see in full: arguments and returns of
+/// commands and pillar values of orchestrations may have secrets that no declaration names.
 pub(super) trait Withhold: Sized {
-    /// Takes out what only an administrator may see.
+    /// Removes data that only an administrator may see.
     fn withhold(&mut self);
 }
 
@@ -97,9 +96,9 @@ impl Withhold for Run {
     }
 }
 
-/// An event, with the function of the job that it is about, if that is known.
+/// An event, with the function of its job if that is known.
 pub(super) struct News {
-    /// The function; none for an event that is about no job, or about one that the store has not got any more.
+    /// The function; `None` for an event without a job, or of a job that the store no longer has.
     pub function: Option<String>,
     /// The data.
     pub data: EventData,
@@ -110,14 +109,14 @@ impl Withhold for News {
         let function = self.function.as_deref();
         let is_confidential = function.is_none_or(is_confidential);
         match &mut self.data {
-            // A short output can be guessed by its digest.
+            // A short output can be guessed from its digest.
             EventData::PartReturned(part) if is_confidential => {
                 part.answer = None;
                 part.error = None;
                 part.digest = None;
             }
             EventData::StateProgress(progress) if is_confidential => progress.state = None,
-            // Of another version: it may be anything.
+            // From another version: it may be anything.
             EventData::Other(value) => *value = Value::Null,
             _ => {}
         }
@@ -237,7 +236,7 @@ mod tests {
                 let is_admin = role == Role::Admin;
                 assert_eq!(shown.contains("pw"), is_admin, "{role}: {shown}");
                 assert_eq!(
-                    shown.contains("take the role admin"),
+                    shown.contains("need the role admin"),
                     !is_admin,
                     "{role}: {shown}"
                 );

@@ -1,5 +1,5 @@
-//! The share of each minion in the master's work. A minion that asks for more waits, then is
-//! refused; the others go on.
+//! The share of each minion in the master's work. A minion that requests more waits, then is
+//! refused; the others continue.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -12,7 +12,7 @@ use tokio::time::Instant;
 /// The longest time that a call waits for its share.
 const LONGEST: Duration = Duration::from_secs(10);
 
-/// Work that a minion can ask for.
+/// Work that a minion can request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Work {
     /// A file of a job.
@@ -28,8 +28,8 @@ pub(super) enum Work {
 }
 
 impl Work {
-    /// The number that may come at once, and how many a second after that. A first highstate
-    /// fetches and signs all that it needs at once.
+    /// The burst size, and the rate per second after that. A first highstate fetches and signs all
+    /// its files and certificates at once.
     fn limits(self) -> (f64, f64) {
         match self {
             Self::Fetch => (4000.0, 200.0),
@@ -62,10 +62,10 @@ struct Bucket {
 pub(super) struct Shares(Mutex<BTreeMap<(MinionId, Work), Bucket>>);
 
 impl Shares {
-    /// Waits for a minion's share of a work.
+    /// Waits for a minion's share of this work.
     ///
     /// # Errors
-    /// The minion has asked for so much that it would wait too long.
+    /// The minion has requested so much that it would wait too long.
     pub(super) async fn wait(&self, minion: &MinionId, work: Work) -> Result<(), Refusal> {
         let Some(delay) = self.take(minion, work, LONGEST, Instant::now()) else {
             return Err(Refusal::new(
@@ -82,13 +82,13 @@ impl Shares {
         Ok(())
     }
 
-    /// Takes a share if there is one now.
+    /// Takes a share if one is available now.
     pub(super) fn try_take(&self, minion: &MinionId, work: Work) -> bool {
         self.take(minion, work, Duration::ZERO, Instant::now())
             .is_some()
     }
 
-    /// The time to wait; `None`, and nothing taken, when it is longer than `longest`.
+    /// The time to wait; `None`, without taking a share, if it is longer than `longest`.
     fn take(
         &self,
         minion: &MinionId,
@@ -146,7 +146,7 @@ mod tests {
             let delay = shares.take(&minion(id), work, LONGEST, now);
             assert_eq!(delay, Some(Duration::ZERO));
         }
-        // A refused call takes nothing.
+        // A refused call takes no share.
         let later = now + Duration::from_millis(250);
         assert!(
             shares

@@ -1,5 +1,5 @@
-//! The service for standbys and for masters of other hosts. The caller is the minion of a host, by its
-//! certificate; only those of declared standbys are fed.
+//! The service for standbys and for masters of other hosts. The caller is the minion of a host, by
+//! its certificate; only declared standbys receive records.
 
 use std::pin::Pin;
 use std::sync::atomic::AtomicU64;
@@ -49,7 +49,7 @@ impl Standby for Services {
         let declared = self.backend.standbys().await.map_err(status)?;
         if !declared.iter().any(|name| name == minion.as_str()) {
             let refusal = Status::permission_denied(format!(
-                "{minion} is no standby of this master; its standbys are: {}",
+                "{minion} is not a standby of this master; its standbys are: {}",
                 if declared.is_empty() {
                     "none".to_owned()
                 } else {
@@ -65,7 +65,7 @@ impl Standby for Services {
         let app = Arc::clone(&self.app);
         Ok(fed(&self.app, stream, records, |stream| async move {
             let following = || {
-                tracing::info!(standby = stream.name, "has all of it");
+                tracing::info!(standby = stream.name, "the standby has all records");
                 let now = app.clock.now();
                 app.standbys
                     .set(&stream.name, stream.number, State::Following, "", now);
@@ -76,7 +76,7 @@ impl Standby for Services {
             tracing::warn!(
                 standby = stream.name,
                 reason,
-                "goes on without this standby"
+                "the master continues without this standby"
             );
             let now = app.clock.now();
             app.standbys
@@ -92,14 +92,14 @@ impl Standby for Services {
     }
 }
 
-/// Refuses a standby that has delayed the master for too long, until that is a while ago.
+/// Refuses a standby that has recently delayed the master for too long.
 fn check_budget(budget: &Mutex<Budget>) -> Result<(), Status> {
     let mut budget = budget.lock().unwrap_or_else(PoisonError::into_inner);
     let checked = budget.check(Instant::now());
     checked.map_err(|over| Status::resource_exhausted(format!("{over}")))
 }
 
-/// Takes the epoch of a master on another host, and answers with this one's.
+/// Receives the epoch of a master on another host, and returns this one's.
 pub(super) fn compare(
     app: &App,
     request: &Request<CompareRequest>,
@@ -112,7 +112,7 @@ pub(super) fn compare(
     if let Err(reason) = heard {
         tracing::warn!(%reason, "another master has called");
     }
-    // The caller needs it in each case.
+    // The caller needs it in either case.
     let own = app.succession.own().clone();
     Ok(Response::new(CompareReply {
         epoch: own.number,
@@ -121,7 +121,7 @@ pub(super) fn compare(
     }))
 }
 
-/// Feeds a standby in a task that ends when a newer stream of the standby enters; answers with the
+/// Feeds a standby in a task that ends when a newer stream of the standby enters; returns the
 /// records for it.
 pub(super) fn fed<F: Future<Output = ()> + Send + 'static>(
     app: &App,
@@ -144,11 +144,11 @@ pub(super) struct Stream {
     pub number: u64,
     /// Its first message.
     pub hello: StandbyHello,
-    /// What it is fed with.
+    /// The source of its records.
     pub feed: Feed,
 }
 
-/// Takes the hello of a standby, and enters it in the roster; answers with the records for it, too.
+/// Receives the hello of a standby, and enters it in the roster; also returns its records.
 pub(super) async fn accept(
     app: &Arc<App>,
     peer: &Peer,

@@ -26,7 +26,7 @@ const QUEUE: usize = 256;
 /// The jobs whose functions are remembered.
 const JOBS: usize = 1024;
 
-/// The events after a position: the stored ones, each once, then those that follow.
+/// The events after a position: the stored ones, each once, then the following ones.
 pub(super) fn watch(app: &Arc<App>, role: Option<Role>, request: v1::WatchRequest) -> EventStream {
     let (sender, receiver) = mpsc::channel(QUEUE);
     let bus = app.events.subscribe();
@@ -46,7 +46,8 @@ struct Watch {
     app: Arc<App>,
     role: Option<Role>,
     prefix: String,
-    /// The position of the last stored event that was sent; none before the first, if the caller wants news only.
+    /// The position of the last stored event that was sent; `None` before the first, if the caller
+    /// wants only new events.
     after: Option<i64>,
     functions: BTreeMap<JobId, String>,
     sender: mpsc::Sender<Result<v1::Event, Refusal>>,
@@ -74,7 +75,7 @@ impl Watch {
             };
             let sent = match event {
                 Ok(event) => self.pass_on(event).await?,
-                // The stored ones of the missed events are read from the store.
+                // Missed events that are stored are read from the store.
                 Err(RecvError::Lagged(_)) => self.catch_up().await?,
                 Err(RecvError::Closed) => {
                     return Err(Refusal::internal("the master is stopping"));
@@ -109,7 +110,8 @@ impl Watch {
             if self.after.is_some_and(|after| event.seq <= after) {
                 return Ok(Ok(()));
             }
-            // From here on, also for a reader of news, events that are missed are read from the store.
+            // From here on, missed events are read from the store, also for a reader of only new
+            // events.
             self.after = Some(event.seq);
         }
         if !event.tag.starts_with(&self.prefix) {
@@ -120,7 +122,7 @@ impl Watch {
 
     async fn send(&mut self, event: Event) -> Result<Result<(), Gone>, Refusal> {
         let data = match event_data(&event) {
-            // Its text is read by `ShowJob`.
+            // `ShowJob` reads its text.
             EventData::PartReturned(part) => EventData::PartReturned(Box::new(part.announcement())),
             data => data,
         };
@@ -134,7 +136,7 @@ impl Watch {
         Ok(sent.map_err(|_| Gone))
     }
 
-    /// The function of the job that an event is about.
+    /// The function of the job of an event.
     async fn function(&mut self, tag: &str, data: &EventData) -> Result<Option<String>, Refusal> {
         let EventTag::Job { job, .. } = EventTag::parse(tag) else {
             return Ok(None);
@@ -156,7 +158,7 @@ impl Watch {
 
     fn remember(&mut self, job: JobId, function: String) {
         if self.functions.len() >= JOBS {
-            // The oldest one.
+            // Evict the oldest one.
             self.functions.pop_first();
         }
         self.functions.insert(job, function);

@@ -27,7 +27,7 @@ fn all(after: Option<i64>) -> v1::WatchRequest {
     }
 }
 
-/// The next events, to the first with this part of a tag.
+/// The next events, up to the first with this part of a tag.
 fn until(life: &Life, events: &mut EventStream, tag: &str) -> Vec<v1::Event> {
     let read = async {
         let mut read = Vec::new();
@@ -71,7 +71,7 @@ fn only_an_administrator_sees_more_of_a_command_than_that_it_ran() {
         let seen = until(&life, &mut events, "/done");
         let text: Vec<&str> = seen.iter().map(|event| event.data_json.as_str()).collect();
         let text = text.join("\n");
-        // The arguments and what the command printed are read by `ShowJob`, which withholds both.
+        // `ShowJob` reads the arguments and the command's output; it withholds both.
         assert!(!text.contains("CANARY"), "{role}: {text}");
         let returned = seen
             .iter()
@@ -135,7 +135,7 @@ fn a_reader_that_comes_back_gets_each_stored_event_once() {
     };
     let read = until(&life, &mut events, "/d");
     assert_eq!(tags(&read), ["halite/key/c", "halite/key/d"]);
-    // Only news, of one kind.
+    // Only new events, of one kind.
     let request = v1::WatchRequest {
         after: None,
         prefix: "halite/key/f".to_owned(),
@@ -150,7 +150,7 @@ fn a_reader_that_comes_back_gets_each_stored_event_once() {
 
 #[test]
 fn a_reader_that_lags_gets_each_stored_event_once() {
-    /// More than the bus and the queue of a reader hold.
+    /// More events than the bus and a reader's queue hold.
     const EVENTS: usize = 2_000;
     let site = Site::new(TREE);
     let life = site.live();

@@ -1,5 +1,5 @@
-//! Declared times of the week and of the day, in the time zone of the master's host. Pure: time and zone come in as
-//! values.
+//! Declared times of the week and of the day, in the time zone of the master's host. Pure: time and
+//! zone come in as values.
 
 use halite_pillar::etcd::Weekly;
 use halite_store::Millis;
@@ -17,7 +17,7 @@ pub(crate) fn local() -> TimeZone {
     zone.unwrap_or(TimeZone::UTC)
 }
 
-/// The newest declared time that is not after `now`. An hour that a clock skips at the begin of
+/// The newest declared time that is not after `now`. An hour that a clock skips at the start of
 /// summer time counts as the one after it.
 pub(super) fn last(weekly: Weekly, now: Millis, zone: &TimeZone) -> Option<Millis> {
     let here = Timestamp::from_millisecond(now).ok()?;
@@ -50,7 +50,7 @@ pub(crate) fn upcoming(weekly: Weekly, now: Millis, zone: &TimeZone) -> Option<M
     None
 }
 
-/// Returns whether the declared time is on this day.
+/// Returns whether the declared time falls on this day.
 fn has_day(weekly: Weekly, date: Date) -> bool {
     let day = u8::try_from(date.weekday().to_monday_zero_offset()).ok();
     weekly.day.is_none() || weekly.day == day
@@ -135,7 +135,7 @@ mod tests {
             let found = upcoming(daily, millis(now), &TimeZone::UTC);
             assert_eq!(found, Some(millis(wanted)), "{now}");
         }
-        // Sunday in UTC+2 begins when it is still Saturday in UTC.
+        // Sunday in UTC+2 starts while it is still Saturday in UTC.
         let zone = TimeZone::fixed(Offset::constant(2));
         let found = upcoming(SUNDAY, millis("2026-11-28T22:00:00Z"), &zone);
         assert_eq!(found, Some(millis("2026-11-29T01:30:00Z")));
@@ -180,7 +180,7 @@ mod tests {
             assert_eq!(found, Some(millis(wanted)), "{now}");
         }
         assert_eq!(next(&[], 0, 0, &zone), None);
-        // A daily time that has just been.
+        // A daily time that has just passed.
         let found = next(&[2], 30, millis("2026-11-25T00:30:00Z"), &zone);
         assert_eq!(found, Some(millis("2026-11-26T00:30:00Z")));
     }

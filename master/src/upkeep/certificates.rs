@@ -1,4 +1,4 @@
-//! The certificates of the hosts that are to be renewed, by what their minions answer.
+//! The certificates of the hosts that are due for renewal, according to their minions.
 
 use std::collections::BTreeMap;
 
@@ -12,11 +12,11 @@ use halite_store::Millis;
 
 use super::schedule::{Due, Members};
 
-/// The seconds before its end from which on the states renew a certificate.
+/// The remaining seconds of validity below which the states renew a certificate.
 const WINDOW: i64 = renewed_from(DAYS) * 24 * 60 * 60;
 
-/// The end of the certificate on a host that ends first, of those that states renew and that are
-/// in their last third. The kubelet's own and the minion's are not among them: both renew their own.
+/// The earliest end among the host's certificates that states renew and that are in their last
+/// third. The kubelet's own and the minion's are excluded: both renew their own.
 fn first_due(health: &HostHealth, now: i64) -> Option<i64> {
     let ends = shipped(health).map(|one| one.ends);
     ends.filter(|ends| ends - now < WINDOW).min()
@@ -28,13 +28,13 @@ fn shipped(health: &HostHealth) -> impl Iterator<Item = &Lifetime> {
     all.filter(|one| SHIPPED.contains(&one.path.as_str()))
 }
 
-/// True when a certificate has ended with which the host's member of etcd accepts the others.
+/// Returns whether a certificate has expired with which the host's etcd member accepts the others.
 fn is_cut_off(health: &HostHealth, now: i64) -> bool {
     let mut all = health.certificates.iter();
     all.any(|one| one.ends <= now && OF_MEMBERS.contains(&one.path.as_str()))
 }
 
-/// The hosts with certificates that are to be renewed, not yet tried, sorted by name.
+/// The hosts with certificates that are due for renewal, not yet tried, sorted by name.
 pub(super) fn due(
     declaration: &Declaration,
     answers: &BTreeMap<NodeName, HostHealth>,
@@ -57,7 +57,7 @@ pub(super) fn due(
     answers.iter().filter_map(host).collect()
 }
 
-/// The members of etcd, and how many can accept others.
+/// The members of etcd, and the number that can accept others.
 pub(super) fn members(
     declaration: &Declaration,
     answers: &BTreeMap<NodeName, HostHealth>,

@@ -1,8 +1,8 @@
 //! The defragmentation of etcd at the declared time.
 //!
-//! It is a run of the orchestration of `ctl etcd defrag`, under its lock. Nothing is remembered that
-//! matters: what was tried is read from the runs in the store, so a master that was killed goes on,
-//! and a declared time at which it was off is made up for.
+//! It is a run of the orchestration of `ctl etcd defrag`, under its lock. No state in memory
+//! matters: past trials are read from the runs in the store, so a killed master continues, and
+//! makes up for a declared time at which it was off.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -27,13 +27,13 @@ use super::{Random, busy, calendar, random, sleep};
 use crate::orchestrate::Orchestrator;
 
 const SECOND: Millis = 1000;
-/// The time from one look at the clock to the next.
+/// The interval between two checks of the clock.
 pub(super) const LOOK: Millis = 30 * SECOND;
 /// The time after a start before the work, within which hosts come back after a power cut.
 pub(super) const SETTLE: Millis = 5 * 60 * SECOND;
 /// The time after a run that could not be made until the next trial.
 const SOON: Millis = 10 * 60 * SECOND;
-/// The seconds after which a run stops to wait for members that do not serve.
+/// The seconds after which a run stops waiting for members that do not serve.
 const LIMIT: u64 = 300;
 /// The time that the members have to answer.
 const ANSWER: Duration = Duration::from_secs(30);
@@ -46,15 +46,15 @@ pub struct Defragmentation {
     zone: TimeZone,
     limit: u64,
     random: Random,
-    /// The declared time for which the store was asked, and nothing is left to do.
+    /// The declared time for which the store was read, with no work left to do.
     settled: Mutex<Option<Millis>>,
-    /// The time and the reason of a run that could not be made, which the store does not know of.
+    /// The time of a run that could not be made, which the store does not contain, and the reason.
     refused: Mutex<Option<(Millis, String)>>,
 }
 
-/// What is to be done now.
+/// The next action.
 enum Next {
-    /// A run, for databases of which more than this part is free.
+    /// A run, for databases of which more than this percentage is free.
     Begin(u8),
     /// Nothing.
     Rest,
@@ -63,7 +63,7 @@ enum Next {
 }
 
 impl Defragmentation {
-    /// Defragmentation by the orchestrations of this master.
+    /// Defragmentation with the orchestrations of this master.
     #[must_use]
     pub fn new(jobs: Arc<Jobs>, orchestrator: Arc<Orchestrator>) -> Self {
         Self::with(jobs, orchestrator, calendar::local(), LIMIT)
@@ -88,7 +88,7 @@ impl Defragmentation {
         }
     }
 
-    /// Looks at the clock, without end.
+    /// Checks the clock repeatedly; never returns.
     pub async fn run(&self) {
         sleep(LOOK / 2 + (self.random)(LOOK / 2)).await;
         loop {
@@ -101,7 +101,7 @@ impl Defragmentation {
         }
     }
 
-    /// One look, and the work that follows from it, to its end; answers with the time of the next.
+    /// One check, and its resulting work, to its end; returns the time of the next.
     pub(super) async fn step(&self) -> Result<Millis, Refusal> {
         let app = self.jobs.app();
         let now = app.clock.now();
@@ -121,7 +121,7 @@ impl Defragmentation {
         let etcd = &snapshot.declaration().cluster.etcd;
         match etcd.placement {
             Placement::Stacked | Placement::Dedicated => self.scheduled(&snapshot, now).await,
-            // Its members are not this cluster's to change.
+            // Halite does not change the members of an external etcd.
             Placement::External => Ok(Next::Rest),
         }
     }
@@ -137,7 +137,7 @@ impl Defragmentation {
         if settling || *lock(&self.settled) == Some(time) {
             return Ok(Next::Rest);
         }
-        // The store need not be asked until the time of the next trial.
+        // The store need not be read until the time of the next trial.
         let known = self.jobs.app().upkeep.trouble();
         if let Some(trouble) = known.filter(|trouble| is_ahead(trouble.next, now)) {
             return Ok(Next::Failed(trouble));
@@ -158,8 +158,8 @@ impl Defragmentation {
         })
     }
 
-    /// Returns whether etcd has a quorum and no member has reached its quota. Without a quorum a run
-    /// would only keep the renewal of certificates waiting; room at the quota is made by others.
+    /// Returns whether etcd has a quorum and no member has reached its quota. Without a quorum a
+    /// run would only delay the renewal of certificates; at the quota, [`super::Room`] frees space.
     async fn takes_writes(&self, snapshot: &Snapshot) -> Result<bool, Refusal> {
         let members = self.jobs.clusters().etcd().members(snapshot).await?;
         let taken = tokio::time::timeout(ANSWER, Overview::take(members.as_ref())).await;
@@ -206,7 +206,8 @@ impl Defragmentation {
     }
 }
 
-/// True before the time of the next trial. One far away was before the clock was set back.
+/// Returns whether the next trial is still ahead. A time far ahead dates from before the clock was
+/// set back.
 fn is_ahead(next: Millis, now: Millis) -> bool {
     next > now && next - now <= trials::AGAIN
 }

@@ -30,7 +30,7 @@ const TREE: [(&str, &str); 3] = [
     ),
 ];
 const MEMBERS: [&str; 3] = ["bootstrap-1", "cp-2", "cp-3"];
-/// The seconds after which a run stops to wait.
+/// The seconds after which a run stops waiting.
 const LIMIT: u64 = 3;
 const HOUR: Millis = 60 * 60 * 1000;
 const DAY: Millis = 24 * HOUR;
@@ -39,7 +39,7 @@ fn millis(text: &str) -> Millis {
     text.parse::<Timestamp>().unwrap().as_millisecond()
 }
 
-/// A database of which this part, in percent, is free.
+/// A database of which this percentage is free.
 fn database(size: u64, free: u64) -> Database {
     Database {
         size,
@@ -93,13 +93,13 @@ impl World {
         }
     }
 
-    /// One look; answers with the time until the next.
+    /// One check; returns the time until the next.
     fn step(&self) -> Millis {
         let next = self.life.runtime.block_on(self.upkeep.step()).unwrap();
         next - self.clock.now()
     }
 
-    /// An operator's run.
+    /// Makes an operator's run.
     fn operate(&self) {
         let request = v1::OrchestrateRequest {
             sls: DEFRAG_ETCD.to_owned(),
@@ -110,7 +110,7 @@ impl World {
         self.life.collect(stream);
     }
 
-    /// Runs and jobs of operators that were made an hour ago, and have ended.
+    /// Runs and jobs of operators that were made an hour ago and have ended.
     fn records(&self, runs: usize, jobs: usize) {
         let (store, then) = (&self.life.store, self.clock.now() - HOUR);
         let jids = Jids::after(None);
@@ -186,7 +186,7 @@ fn databases_are_defragmented_once_at_the_declared_time() {
     assert!(cluster.changes().is_empty());
     clock.advance(DAY);
     assert_eq!(world.step(), 0);
-    // The leader last, and not what has no more than 45 % free.
+    // The leader is last, and a database with at most 45 % free is left out.
     let changes = ["defragment cp-2", "defragment bootstrap-1"];
     assert_eq!(cluster.changes(), changes);
     cluster.set_database("cp-2", database(100 << 20, 90));
@@ -202,7 +202,7 @@ fn databases_are_defragmented_once_at_the_declared_time() {
     world.life.kill();
 }
 
-/// A site at which more happens than a list of the newest has room for.
+/// A site with more runs and jobs than a list of the newest holds.
 #[test]
 fn other_runs_and_jobs_decide_nothing_however_many_they_are() {
     let cluster = Arc::new(FakeCluster::new(&MEMBERS));
@@ -323,7 +323,7 @@ fn without_a_quorum_or_at_the_quota_nothing_begins() {
     cluster.set_database("cp-3", database(QUOTA + (1 << 20), 1));
     assert_eq!(world.step(), LOOK);
     assert!(world.runs().is_empty());
-    // Room is made.
+    // Space is freed.
     world.operate();
     assert_eq!(world.step(), 0);
     assert_eq!(world.runs().len(), 1);

@@ -1,4 +1,4 @@
-//! The trials that the store has: what has been begun and how it ended, whichever process began it.
+//! The trials in the store: their starts and outcomes, whichever process started them.
 
 use std::collections::BTreeMap;
 
@@ -12,22 +12,22 @@ use halite_store::{Audit, AuditFilter, Job, JobStatus, Millis, RowState};
 
 use super::schedule::Tried;
 
-/// The name in the records of jobs. An operator's has no colon.
+/// The operator in the records of jobs. The name of a human operator has no colon.
 pub(super) const OPERATOR: &str = "master:upkeep";
 /// The caller and the action in the audit log.
 const WHO: &str = "halite-master";
 const ACTION: &str = "upkeep";
-/// The room that is made in etcd, in the audit log.
+/// The space that is freed in etcd, in the audit log.
 const ROOM: &str = "room in etcd";
 /// The defragmentation of etcd at the declared time, in the audit log.
 pub(super) const DEFRAGMENTATION: &str = "defragmentation of etcd";
-/// The outcome of a trial that begins.
+/// The outcome of a trial that starts.
 pub(super) const BEGINS: &str = "begins";
-/// The newest jobs, among which the trials are.
+/// The newest jobs, which include the trials.
 const JOBS: u32 = 200;
 /// The newest lines of the audit log about trials.
 const LINES: u32 = 1000;
-/// The time for which trials count: the audit log is kept for longer.
+/// The time for which trials count: the audit log retains them longer.
 pub(super) const MEMORY: Millis = 30 * 24 * 60 * 60 * 1000;
 /// The longest outcome in the audit log, in characters.
 const LONGEST: usize = 600;
@@ -36,7 +36,7 @@ const LONGEST: usize = 600;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Last {
     pub tried: Tried,
-    /// The reason of the failure; none where the states succeeded.
+    /// The reason of the failure; `None` if the states succeeded.
     pub why: Option<String>,
 }
 
@@ -68,7 +68,7 @@ pub(super) async fn last(
             let why = (!succeeded(&row)).then(|| failure(&row));
             let tried = Tried {
                 ended: row.ended.or(job.finished).unwrap_or(job.created),
-                // Of one that was never sent another host is the reason, or etcd.
+                // If it was never sent, another host or etcd is the reason.
                 failed: why.is_some() && (row.state == RowState::Returned || row.sent.is_some()),
             };
             found.insert(row.minion, Last { tried, why });
@@ -77,12 +77,12 @@ pub(super) async fn last(
     Ok(found)
 }
 
-/// Records in the audit log that a trial begins.
+/// Records in the audit log that a trial starts.
 pub(super) async fn begins(app: &App, jid: &JobId, hosts: &[MinionId]) -> Result<(), Refusal> {
     append(app, what(jid, hosts), BEGINS.to_owned()).await
 }
 
-/// Records in the audit log that a trial could not begin.
+/// Records in the audit log that a trial could not start.
 pub(super) async fn refused(
     app: &App,
     jid: &JobId,
@@ -128,12 +128,12 @@ pub(super) async fn lines(app: &App) -> Result<Vec<Audit>, Refusal> {
     Ok(app.store.audit(&filter).await?)
 }
 
-/// Records in the audit log that room is made in etcd.
+/// Records in the audit log that the master starts to free space in etcd.
 pub(super) async fn room_begins(app: &App) -> Result<(), Refusal> {
     append(app, ROOM.to_owned(), BEGINS.to_owned()).await
 }
 
-/// Records in the audit log how that ended.
+/// Records the outcome of that in the audit log.
 pub(super) async fn room_ends(app: &App, outcome: String) -> Result<(), Refusal> {
     append(app, ROOM.to_owned(), outcome).await
 }

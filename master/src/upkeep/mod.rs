@@ -1,11 +1,11 @@
-//! Work on the cluster that the master does by itself: certificates are renewed before they end, a
-//! reached quota of etcd is resolved ([`Room`]), and etcd is defragmented at the declared time
+//! Work on the cluster that the master does by itself: renews certificates before they end, clears
+//! a reached quota of etcd ([`Room`]), and defragments etcd at the declared time
 //! ([`Defragmentation`]).
 //!
-//! A look asks the minions how long the certificates of their hosts are valid, and reads from the
-//! store what has been tried. From both follows the next trial ([`schedule::next`]): one job, of the
-//! states that renew certificates and load them. Nothing is remembered in between, so a master that
-//! was killed goes on with what is so now: a job of the process before is waited for like any other.
+//! A check asks the minions how long the certificates of their hosts are valid, and reads past
+//! trials from the store. Both determine the next trial ([`schedule::next`]): one job, with the
+//! states that renew certificates and load them. No state is kept in between, so a restarted master
+//! resumes from the current state: a job started before the restart is awaited like any other.
 
 pub(crate) mod calendar;
 mod certificates;
@@ -38,10 +38,10 @@ use self::schedule::{BUSY, Due, Members, SETTLE, SETTLING, SOON, START, Trial, T
 pub use self::defragmentation::Defragmentation;
 pub use self::room::Room;
 
-/// The time that a minion has to answer.
+/// The timeout of a minion's answer.
 const LIMIT: Duration = Duration::from_secs(3);
 
-/// A number below its argument, at random.
+/// A random number below its argument.
 type Random = Box<dyn Fn(Millis) -> Millis + Send + Sync>;
 
 /// The upkeep of one master.
@@ -49,21 +49,21 @@ pub struct Upkeep {
     jobs: Arc<Jobs>,
     started: Steady,
     random: Random,
-    /// Hosts for which no job could be made, which the store does not know of.
+    /// Hosts for which no job could be made, which the store does not contain.
     refused: Mutex<BTreeMap<MinionId, Last>>,
 }
 
-/// What follows after a look.
+/// The action after a check.
 #[derive(Debug, PartialEq, Eq)]
 enum Next {
-    /// Another look: a trial has ended.
+    /// Another check: a trial has ended.
     Look,
-    /// Another look at this time.
+    /// Another check at this time.
     LookAt(Millis),
 }
 
 impl Upkeep {
-    /// Upkeep by the jobs of this master.
+    /// Upkeep with the jobs of this master.
     #[must_use]
     pub fn new(jobs: Arc<Jobs>) -> Self {
         Self::with_random(jobs, Box::new(random))
@@ -79,7 +79,7 @@ impl Upkeep {
         }
     }
 
-    /// Looks after the cluster, without end.
+    /// Runs the maintenance loop; never returns.
     pub async fn run(&self) {
         sleep(START / 2 + (self.random)(START / 2)).await;
         loop {
@@ -95,14 +95,15 @@ impl Upkeep {
         }
     }
 
-    /// One look, and the trial that follows from it, to its end.
+    /// One check, and the trial that follows from it, to its end.
     async fn step(&self) -> Result<Next, Refusal> {
         let look = self.look().await?;
         let app = self.jobs.app();
         let now = look.now;
         let mut rest = look.rest(&self.random);
         if !look.due.is_empty() {
-            // An operator may renew them at any time, and is not to read for hours that they have ended.
+            // An operator may renew them at any time, and must not read for hours afterwards that
+            // they have expired.
             rest = rest.min(now + BUSY);
         }
         if !look.automatic {
@@ -110,7 +111,7 @@ impl Upkeep {
             return Ok(Next::LookAt(rest));
         }
         let Some(trial) = schedule::next(&look.due, look.members, now) else {
-            // Each has been tried a short time ago.
+            // Each was tried recently.
             app.upkeep.put(look.seen(Some(rest), |_| waits(AGAIN)));
             return Ok(Next::LookAt(rest));
         };
@@ -127,7 +128,9 @@ impl Upkeep {
         app.upkeep.put(
             look.seen(None, |host| match trial.hosts.contains(&host.host) {
                 true => Renewal::Runs(jid.clone()),
-                false => waits(&format!("job {jid} renews those of other hosts first")),
+                false => waits(&format!(
+                    "job {jid} renews the certificates of other hosts first"
+                )),
             }),
         );
         if self.begin(&jid, &trial).await? {
@@ -136,7 +139,7 @@ impl Upkeep {
         Ok(Next::Look)
     }
 
-    /// Looks at the hosts and at what has been tried.
+    /// Checks the hosts and the past trials.
     async fn look(&self) -> Result<Look, Refusal> {
         let app = self.jobs.app();
         let trials = history::ended(app).await?;
@@ -164,7 +167,7 @@ impl Upkeep {
         })
     }
 
-    /// The last trials, with those for which no job could be made.
+    /// The last trials, including trials for which no job could be made.
     fn last(&self, mut stored: BTreeMap<MinionId, Last>) -> BTreeMap<MinionId, Last> {
         let refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
         for (host, last) in refused.iter() {
@@ -176,7 +179,7 @@ impl Upkeep {
         stored
     }
 
-    /// Makes the job of a trial; false, and a trial that failed, if it cannot be made.
+    /// Makes the job of a trial; returns `false`, and records a failed trial, if it cannot be made.
     async fn begin(&self, jid: &JobId, trial: &Trial) -> Result<bool, Refusal> {
         let app = self.jobs.app();
         history::begins(app, jid, &trial.hosts).await?;
@@ -200,7 +203,7 @@ impl Upkeep {
     }
 }
 
-/// The work that must end first: no two jobs that apply states at the same time, and none while
+/// The work that must end first: no two jobs may apply states at the same time, and none may while
 /// hosts come, leave or change their bundle.
 async fn busy(jobs: &Jobs) -> Result<Option<String>, Refusal> {
     let store = &jobs.app().store;
@@ -215,25 +218,25 @@ async fn busy(jobs: &Jobs) -> Result<Option<String>, Refusal> {
     Ok(open.map(|job| format!("job {} ({}) has not ended", job.jid, job.function)))
 }
 
-/// What a look has found.
+/// The findings of a check.
 struct Look {
     now: Millis,
     automatic: bool,
     due: Vec<Due>,
     last: BTreeMap<MinionId, Last>,
     members: Members,
-    /// A declared host that is accepted has not answered.
+    /// `true` if a declared and accepted host has not answered.
     away: bool,
 }
 
 impl Look {
-    /// The time of the next look, if nothing is to be done before.
+    /// The time of the next check, if there is no work before it.
     fn rest(&self, random: &Random) -> Millis {
         let due: &[Due] = if self.automatic { &self.due } else { &[] };
         schedule::rest(due, self.away, self.now, random)
     }
 
-    /// What becomes of each host: it has been tried a short time ago, or else `renewal`.
+    /// The state of each host: recently tried, or else `renewal`.
     fn seen(&self, next: Option<Millis>, renewal: impl Fn(&Due) -> Renewal) -> Seen {
         let note = |host: &Due| {
             let trial = host.from(self.now);
@@ -265,18 +268,19 @@ fn waits(what: &str) -> Renewal {
     Renewal::Waits(what.to_owned())
 }
 
-/// Why a renewal waits, or was none.
+/// The reason why a renewal waits, or was not made.
 const AGAIN: &str = "the last trial was a short time ago";
 const AWAY: &str =
     "the master has just started, and hosts that are away have a few minutes to come back";
-const UNCHANGED: &str = "the states succeeded, and the certificate is as old as before; `ctl highstate` shows what they make";
+const UNCHANGED: &str =
+    "the states succeeded, and the certificate is unchanged; `ctl highstate` shows what they make";
 
 async fn sleep(millis: Millis) {
     let millis = u64::try_from(millis).unwrap_or_default();
     tokio::time::sleep(Duration::from_millis(millis)).await;
 }
 
-/// The system's randomness; without any, work begins a little earlier.
+/// The system's randomness; without any, work starts a little earlier.
 fn random(below: Millis) -> Millis {
     let bytes = halite_proto::pki::random::<8>().unwrap_or_default();
     let below = u64::try_from(below).unwrap_or_default().max(1);

@@ -1,6 +1,6 @@
-//! Room in etcd: a member that has reached its quota takes no more writes, so that the API can change
-//! nothing. The master removes the past, gives the free pages back and ends the alarm by itself, with the
-//! orchestration of `ctl etcd defrag`, which an operator can watch.
+//! Space in etcd: a member that has reached its quota takes no more writes, so the API can change
+//! nothing. The master compacts etcd, defragments the members and clears the alarm by itself, with
+//! the orchestration of `ctl etcd defrag`, which an operator can watch.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,38 +18,39 @@ use serde_json::Value;
 use super::history;
 use crate::orchestrate::Orchestrator;
 
-/// The time from one look at the alarms to the next.
+/// The interval between two checks of the alarms.
 const LOOK: Duration = Duration::from_secs(10);
-/// The time that the members have to answer.
+/// The timeout of the members' answers.
 const LIMIT: Duration = Duration::from_secs(5);
-/// The time after a trial until the next one: what is in use may fill the quota.
+/// The time after a trial until the next one: live data may fill the quota.
 const AGAIN: Millis = 10 * 60 * 1000;
 
-/// The part of the upkeep that makes room.
+/// The part of the upkeep that frees space.
 pub struct Room {
     jobs: Arc<Jobs>,
     orchestrator: Arc<Orchestrator>,
 }
 
 impl Room {
-    /// Room made by the orchestrations of this master.
+    /// Freeing space with the orchestrations of this master.
     #[must_use]
     pub fn new(jobs: Arc<Jobs>, orchestrator: Arc<Orchestrator>) -> Self {
         Self { jobs, orchestrator }
     }
 
-    /// Looks at the alarms, without end.
+    /// Checks the alarms repeatedly; never returns.
     pub async fn run(&self) {
         let mut last = None;
         loop {
             tokio::time::sleep(LOOK).await;
             if let Err(error) = self.look(&mut last).await {
-                tracing::error!(%error, "cannot make room in etcd; trying again");
+                tracing::error!(%error, "cannot free space in etcd; trying again");
             }
         }
     }
 
-    /// One look, and a trial to its end if a quota is reached. `last` is the time of the last trial.
+    /// One check, and a trial to its end if a quota is reached. `last` is the time of the last
+    /// trial.
     async fn look(&self, last: &mut Option<Steady>) -> Result<(), Refusal> {
         let app = self.jobs.app();
         let now = app.clock.steady();
@@ -67,9 +68,9 @@ impl Room {
         history::room_ends(app, outcome).await
     }
 
-    /// Makes room, to the end; answers with the outcome.
+    /// Frees space, to the end; returns the outcome.
     async fn make(&self, request: OrchestrateRequest) -> Result<String, Refusal> {
-        // One that an operator has started is joined.
+        // It joins a run that an operator has started.
         let mut events = self.orchestrator.start(history::OPERATOR, request).await?;
         let mut outcome = "its end was not seen".to_owned();
         while let Some(event) = events.next().await {
@@ -81,8 +82,8 @@ impl Room {
         Ok(outcome)
     }
 
-    /// Returns whether a member has reached its quota. One that does not answer now is asked at the next
-    /// look.
+    /// Returns whether a member has reached its quota. A silent member is asked again at the next
+    /// check.
     async fn is_full(&self) -> Result<bool, Refusal> {
         let snapshot = self.jobs.declarations().in_force().await?;
         let mut nodes = snapshot.declaration().nodes.values();
@@ -152,7 +153,7 @@ mod tests {
         site
     }
 
-    /// Looks this many times.
+    /// Checks this many times.
     fn look(life: &Life, times: usize) {
         let room = Room::new(
             Arc::clone(life.backend.jobs()),

@@ -1,4 +1,5 @@
-//! When certificates are renewed, and on which hosts together. Pure: the time comes in as a value.
+//! The times at which certificates are renewed, and the hosts of each job. Pure: the time comes in
+//! as a value.
 
 use halite_proto::ids::MinionId;
 use halite_store::Millis;
@@ -7,39 +8,39 @@ const SECOND: Millis = 1000;
 const MINUTE: Millis = 60 * SECOND;
 const HOUR: Millis = 60 * MINUTE;
 
-/// The time from one look at the hosts to the next, and the most that is taken from it at random:
-/// masters that were started together do not work together for ever.
+/// The interval between two checks of the hosts, and its maximum jitter, so that masters started
+/// together drift apart.
 pub const LOOK: Millis = 6 * HOUR;
 pub const JITTER: Millis = HOUR;
-/// The time after a start within which the first look begins, half of it at random. Minions have
-/// connected again by then.
+/// The time after a start within which the first check starts, half of it at random. Minions have
+/// reconnected by then.
 pub const START: Millis = 40 * SECOND;
 /// The time after a trial that failed on a host until the next one there.
 pub const AGAIN: Millis = 6 * HOUR;
-/// The same after one that did not fail, and while a certificate of the host has expired; and the time
-/// to the next look while a host has not answered.
+/// The same after a trial that did not fail, and while a certificate of the host has expired; and
+/// the time to the next check while a host has not answered.
 pub const SOON: Millis = 10 * MINUTE;
-/// The time to the next look while other states are applied, and while there are certificates to be renewed that
-/// wait for an operator or for their next trial.
+/// The time to the next check while other states are applied, and while certificates due for
+/// renewal wait for an operator or for their next trial.
 pub const BUSY: Millis = MINUTE;
-/// The time after a start of the master for which hosts are waited for that are away: after a power
-/// cut of all of them they come back one after the other.
+/// The time after a start of the master for which it waits for missing hosts: after a power cut of
+/// all hosts they come back one after the other.
 pub const SETTLE: Millis = 5 * MINUTE;
-/// The time to the next look while they are waited for.
+/// The time to the next check during that wait.
 pub const SETTLING: Millis = 20 * SECOND;
 
-/// A host with certificates that are to be renewed.
+/// A host with certificates that are due for renewal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Due {
     /// The host.
     pub host: MinionId,
     /// The end of the certificate that ends first.
     pub ends: Millis,
-    /// One has ended.
+    /// `true` if one has expired.
     pub expired: bool,
-    /// One of those with which its member of etcd accepts the others has ended.
+    /// `true` if one has expired with which its etcd member accepts the others.
     pub cut_off: bool,
-    /// It has a member of etcd or an API server: it is worked on alone.
+    /// `true` if it has an etcd member or an API server: it gets a turn of its own.
     pub alone: bool,
     /// The last trial on this host.
     pub tried: Option<Tried>,
@@ -50,13 +51,13 @@ pub struct Due {
 pub struct Tried {
     /// The time of its end.
     pub ended: Millis,
-    /// The host itself failed; otherwise its turn did not come, or its states succeeded.
+    /// `true` if the host itself failed; otherwise its turn did not come, or its states succeeded.
     pub failed: bool,
 }
 
 impl Due {
-    /// The time from which on the host is tried. A trial in the future was before the clock was set
-    /// back, and does not count.
+    /// The time from which on the host is tried. A trial in the future dates from before the clock
+    /// was set back, and does not count.
     #[must_use]
     pub fn from(&self, now: Millis) -> Millis {
         let tried = self.tried.as_ref().filter(|tried| tried.ended <= now);
@@ -74,15 +75,16 @@ impl Due {
 /// The members of etcd.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Members {
-    /// Those that are declared.
+    /// The number of declared ones.
     pub all: usize,
-    /// Those that can accept others: their host has answered, and their certificates are valid.
+    /// The number that can accept others: their host has answered, and their certificates are
+    /// valid.
     pub valid: usize,
 }
 
 impl Members {
-    /// True when so many certificates have ended that the members are no quorum, whatever they
-    /// answer.
+    /// Returns whether so many certificates have expired that the members are not a quorum,
+    /// whatever they answer.
     fn are_cut_off(self) -> bool {
         self.valid < self.all / 2 + 1
     }
@@ -91,18 +93,19 @@ impl Members {
 /// The hosts of one job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Trial {
-    /// All of them.
+    /// All its hosts.
     pub hosts: Vec<MinionId>,
-    /// Those that are worked on one after the other, each after etcd was asked; empty: side by side.
+    /// Groups that run one after the other, each after a check of etcd; if empty, all hosts run in
+    /// parallel.
     pub order: Vec<Vec<MinionId>>,
 }
 
-/// The next trial; none while there is no host whose time has come.
+/// The next trial; `None` while no host is due.
 ///
-/// Members of etcd that cannot reach each other any more are done side by side: there is no quorum
-/// that could be asked, or lost. After these come the other hosts of the control plane, one by one:
-/// those of which a certificate has ended first, and those that failed the last time at the end, so
-/// that a host that cannot be renewed does not keep the others from it. Then all other hosts.
+/// Members of etcd that can no longer reach each other are done in parallel: there is no quorum
+/// that could be asked, or lost. Then come the other hosts of the control plane, one by one: hosts
+/// with an expired certificate first, and hosts that failed last time at the end, so that a host
+/// that cannot be renewed does not hold up the others. Then all other hosts.
 #[must_use]
 pub fn next(due: &[Due], members: Members, now: Millis) -> Option<Trial> {
     let ready = due.iter().filter(|host| host.from(now) <= now);
@@ -131,8 +134,8 @@ pub fn next(due: &[Due], members: Members, now: Millis) -> Option<Trial> {
     (!others.is_empty()).then(|| side_by_side(&others))
 }
 
-/// The time of the next look where there is nothing to do now. `random` is a number below its
-/// argument.
+/// The time of the next check when there is nothing to do now. `random` is a random number below
+/// its argument.
 #[must_use]
 pub fn rest(due: &[Due], away: bool, now: Millis, random: impl Fn(Millis) -> Millis) -> Millis {
     let usual = if away {
@@ -141,7 +144,7 @@ pub fn rest(due: &[Due], away: bool, now: Millis, random: impl Fn(Millis) -> Mil
         now + LOOK - random(JITTER)
     };
     let trials = due.iter().map(|host| host.from(now));
-    // A look a moment before its time would find nothing to do.
+    // A check a moment before its time would find nothing to do.
     trials
         .map(|at| at + random(MINUTE))
         .fold(usual, Millis::min)
@@ -236,7 +239,8 @@ mod tests {
         assert_eq!(order(&due, members), [["cp-2", "cp-3"]]);
         let single = Members { all: 1, valid: 0 };
         assert_eq!(order(&[expired("cp-1"), host("w-1")], single), [["cp-1"]]);
-        // A host that is away is no quorum either, but what is valid is never done side by side.
+        // A missing host is not part of a quorum either, but valid members are never done in
+        // parallel.
         assert_eq!(order(&[host("cp-1"), host("cp-2")], members).len(), 2);
     }
 

@@ -1,4 +1,4 @@
-//! The upkeep on a whole master with minions that follow a script.
+//! The upkeep on a whole master with scripted minions.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -16,7 +16,7 @@ use super::schedule::{AGAIN, BUSY, LOOK, SETTLE, SETTLING, SOON, Trial};
 use super::{Next, Upkeep};
 use crate::backend::fixture::{Life, ScriptedMinion, Site};
 
-/// The time at which the CAs of the fixture begin.
+/// The start of the CAs' validity in the fixture.
 const NOW: Millis = 1_800_000_000_000;
 const YEAR: i64 = 365 * 24 * 60 * 60;
 const SERVER: &str = "/etc/kubernetes/pki/etcd/server.crt";
@@ -186,7 +186,7 @@ fn a_trial_that_failed_is_reported_and_made_again_later() {
         worker.minion.journal.lock().unwrap().failing.clear();
         assert_eq!(world.step(), Next::Look);
         assert_eq!(worker.applied(), ["certificate"; 2]);
-        // It is as old as before, although its states succeeded.
+        // Its age is unchanged, although its states succeeded.
         world.step();
         assert!(world.findings()[0].contains("as old as before"));
         assert_eq!(world.outcomes().last().unwrap(), "ok");
@@ -232,7 +232,7 @@ fn with_report_an_operator_renews() {
         "{found:?}"
     );
     assert!(world.outcomes().is_empty());
-    // Renewed by the operator, it is reported no longer than until the next look.
+    // The operator has renewed it; it is reported at most until the next check.
     first.ends.store(NOW / 1000 + YEAR, Ordering::SeqCst);
     assert_eq!(world.step(), Next::LookAt(NOW + LOOK));
     assert_eq!(world.findings(), [""; 0]);
@@ -318,7 +318,7 @@ fn a_master_that_is_killed_goes_on_with_what_it_began() {
     world.life.kill();
 }
 
-/// A line that a trial begins, and no job: the master was killed in between.
+/// A record that a trial starts, and no job: the master was killed in between.
 #[test]
 fn a_trial_of_which_only_the_beginning_was_recorded_is_made() {
     let site = Site::new(&TREE);

@@ -1,4 +1,4 @@
-//! The runs in the store with which the master has defragmented etcd, and what follows from them.
+//! The stored runs in which the master has defragmented etcd, and their consequences.
 
 use halite_core::app::App;
 use halite_core::refusal::Refusal;
@@ -8,10 +8,10 @@ use serde_json::Value;
 
 use super::history::{self, BEGINS, DEFRAGMENTATION, MEMORY, OPERATOR};
 
-/// The time after a trial that failed until the next one.
+/// The time after a failed trial until the next one.
 pub(super) const AGAIN: Millis = 6 * 60 * 60 * 1000;
 
-/// The part of a run that matters here.
+/// The relevant part of a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Trial {
     id: String,
@@ -26,7 +26,7 @@ struct Trial {
 #[derive(Debug, Default)]
 pub(super) struct Trials {
     own: Vec<Trial>,
-    /// The time of the oldest run or job of all kinds: nothing is known of the time before it.
+    /// The time of the oldest run or job of any kind: the time before it is unknown.
     known_from: Option<Millis>,
 }
 
@@ -44,8 +44,8 @@ impl Trials {
         Ok(Self { own, known_from })
     }
 
-    /// True when the defragmentation of a declared time is not done. Times before the first record
-    /// do not count: the cluster did not exist, or nothing is known of them any more.
+    /// Returns whether the defragmentation of a declared time is not done. Times before the first
+    /// record do not count: the cluster did not exist, or the records are gone.
     pub(super) fn is_due(&self, time: Millis) -> bool {
         let done = |trial: &Trial| trial.created >= time && trial.status == RunStatus::Succeeded;
         self.known_from.is_some_and(|known| known < time) && !self.own.iter().any(done)
@@ -58,7 +58,7 @@ impl Trials {
         failed.then(|| (last.ended + AGAIN, last.why.clone()))
     }
 
-    /// Records the outcome of those that have ended in the audit log, each once.
+    /// Records the outcome of ended trials in the audit log, each once.
     pub(super) async fn note_outcomes(&self, app: &App) -> Result<(), Refusal> {
         let ended = || {
             let own = self.own.iter().rev();
@@ -84,7 +84,8 @@ impl Trials {
     }
 }
 
-/// True for a run at a declared time; one that resolves a reached quota names no part.
+/// Returns whether a run belongs to a declared time; a run that clears a reached quota names no
+/// percentage.
 fn is_scheduled(run: &Run) -> bool {
     let pillar: Value = serde_json::from_str(&run.pillar_json).unwrap_or_default();
     pillar["above"].is_u64()
@@ -163,7 +164,7 @@ mod tests {
         let failed = trials(vec![ended(RunStatus::Failed, MINUTE)]);
         let (next, why) = failed.failure(NOW - 5 * MINUTE).unwrap();
         assert_eq!((next, why.as_str()), (NOW - MINUTE + AGAIN, "no room"));
-        // One for an earlier time is none for this one.
+        // A trial for an earlier time does not count for this one.
         assert_eq!(failed.failure(NOW), None);
         let runs = trials(vec![ended(RunStatus::Running, MINUTE)]);
         assert_eq!(runs.failure(NOW - 5 * MINUTE), None);

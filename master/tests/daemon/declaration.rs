@@ -1,5 +1,5 @@
-//! A restart with documents that are not valid: no minion is cut off, what needs no declaration
-//! works, and what needs it is refused with the place of the mistake.
+//! A restart with invalid documents: no minion is cut off, work that needs no declaration
+//! continues, and work that needs it is refused with the position of the mistake.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -55,7 +55,7 @@ async fn restart_with_invalid_documents(host: Host, number: usize) {
     host.stop(child);
     assert_eq!(host.told(), "STOPPING=1");
 
-    // With what was valid before.
+    // With the last valid documents.
     std::fs::write(&document, BROKEN).unwrap();
     let child = start(&host);
     minions.until_connected(2).await;
@@ -99,7 +99,7 @@ async fn restart_with_invalid_documents(host: Host, number: usize) {
     );
     assert_hellos(&minions, 3);
 
-    // The mistake is corrected.
+    // The mistake has been corrected.
     std::fs::write(&document, CLUSTER).unwrap();
     minions
         .until("the return is stored", || worker.unstored() == 0)
@@ -181,7 +181,7 @@ impl Site {
         Ok(self.operator().run(request).await?.into_inner())
     }
 
-    /// What needs no declaration works on all minions; what needs it is refused.
+    /// Work that needs no declaration succeeds on all minions; work that needs it is refused.
     async fn serves(&self, number: usize) {
         for function in ["test.ping", "grains.items"] {
             let mut events = self.begin(function, "*").await.unwrap();
@@ -214,7 +214,7 @@ impl Site {
         serde_json::from_str(&status.unwrap().into_inner().json).unwrap()
     }
 
-    /// The problems of the status, of which the first is the first of the health.
+    /// The problems of the status; the first one is also the first of the health.
     async fn problems(&self) -> Vec<String> {
         let status = self.status().await;
         let first = &status["health"]["checks"][0];

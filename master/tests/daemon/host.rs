@@ -1,4 +1,4 @@
-//! A host with the daemon, its directories and a systemd that hears it.
+//! A host with the daemon, its directories and a fake systemd that receives its notifications.
 
 use std::os::unix::net::UnixDatagram;
 use std::process::{Child, Command, Output, Stdio};
@@ -8,12 +8,12 @@ use halite_proto::transport::ClientIdentity;
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
-/// Limit for what has to come: it ends a test that would hang, on the slowest machine.
+/// Timeout for expected events: it ends a test that would hang, even on the slowest machine.
 pub const SOON: Duration = Duration::from_secs(120);
 
 pub struct Host {
     pub directory: TempDir,
-    /// A loopback address of its own, so that the fixed ports are free.
+    /// A loopback address for this host alone, so that the fixed ports are free.
     pub address: String,
     systemd: UnixDatagram,
 }
@@ -22,7 +22,7 @@ impl Host {
     pub fn new(number: u8) -> Self {
         let directory = TempDir::new().unwrap();
         let [_, _, high, low] = std::process::id().to_be_bytes();
-        // 127.128.0.0/9 has no other user; each test has its own second octet.
+        // No one else uses 127.128.0.0/9; each test has its own second octet.
         let address = format!("127.{}.{high}.{low}", 128 + number);
         let shown = directory.path().display();
         let config = format!(
@@ -65,7 +65,7 @@ impl Host {
         let length = self
             .systemd
             .recv(&mut buffer)
-            .expect("the daemon does not say anything to systemd");
+            .expect("the daemon does not notify systemd");
         String::from_utf8(buffer[..length].to_vec()).unwrap()
     }
 

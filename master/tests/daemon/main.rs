@@ -1,4 +1,4 @@
-//! The daemon as systemd runs it: init, run, ready, stop; and a store that it must not start with.
+//! The daemon as systemd runs it: init, run, ready, stop; and a store with which it must not start.
 
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "helpers of tests")]
 
@@ -107,7 +107,7 @@ fn a_damaged_store_stops_the_start_and_the_advice_helps() {
     assert!(host.init().status.success());
     let child = host.command("run").spawn().unwrap();
     assert_eq!(host.told(), "READY=1");
-    // The copy is made beside the work.
+    // The copy is made in parallel with the work.
     let copy = host.path("state/store.db.backup");
     while !Path::new(&copy).exists() {
         std::thread::yield_now();
@@ -122,7 +122,7 @@ fn a_damaged_store_stops_the_start_and_the_advice_helps() {
     let said = text(&refused.stderr);
     assert!(said.contains("is damaged"), "{said}");
 
-    // What it says to do, done by a shell; systemd is not here.
+    // The commands in its message, run by a shell; systemd is missing here.
     let advice = said.split_once("to restore it: ").unwrap().1.trim();
     let advice = advice
         .replace("systemctl stop halite-master", "true")

@@ -1,4 +1,4 @@
-//! Minions that follow the protocol over real TLS, and do nothing else.
+//! Minions that only follow the protocol, over real TLS.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -22,16 +22,16 @@ use tokio_stream::wrappers::ReceiverStream;
 
 use super::host::SOON;
 
-/// The pause before a minion connects again.
+/// The pause before a minion reconnects.
 const AGAIN: Duration = Duration::from_millis(150);
-/// Handshakes at a time: the master closes those of one address that are too many.
+/// Concurrent handshakes: the master closes surplus ones from one address.
 const HANDSHAKES: usize = 64;
 
 /// A minion.
 pub struct Minion {
     pub id: String,
     identity: ClientIdentity,
-    /// The times that it has connected.
+    /// The number of times that it has connected.
     pub hellos: AtomicUsize,
     state: Mutex<State>,
 }
@@ -39,7 +39,7 @@ pub struct Minion {
 #[derive(Default)]
 struct State {
     sender: Option<mpsc::Sender<v1::MinionMessage>>,
-    /// Commands that came and have not returned.
+    /// Received commands that have not returned.
     running: Vec<String>,
     /// Returns that the master has not acknowledged.
     unstored: BTreeMap<String, v1::JobReturn>,
@@ -48,7 +48,7 @@ struct State {
 /// Minions of one master.
 pub struct Minions {
     pub all: Vec<Arc<Minion>>,
-    /// Changes with everything that a minion hears.
+    /// Changes with every message that a minion receives.
     heard: watch::Sender<u64>,
     handshakes: Semaphore,
 }
@@ -98,7 +98,7 @@ impl Minions {
         }
     }
 
-    /// Keeps all connected from now on.
+    /// Keeps all minions connected from now on.
     pub fn start(self: &Arc<Self>, endpoint: &str, ca: &str) {
         for minion in &self.all {
             let (minions, minion) = (Arc::clone(self), Arc::clone(minion));
@@ -163,7 +163,7 @@ impl Minions {
         }
     }
 
-    /// Waits until something holds.
+    /// Waits until a condition holds.
     pub async fn until(&self, what: &str, holds: impl Fn() -> bool) {
         let mut heard = self.heard.subscribe();
         let wait = async {
@@ -179,7 +179,7 @@ impl Minions {
         waited.unwrap_or_else(|_| panic!("never: {what}"));
     }
 
-    /// Waits until each has connected so often.
+    /// Waits until each has connected this many times.
     pub async fn until_connected(&self, times: usize) {
         let has = |minion: &Arc<Minion>| minion.hellos.load(Ordering::SeqCst) >= times;
         self.until("all are connected", || self.all.iter().all(has))
@@ -205,7 +205,7 @@ impl Minion {
         }
     }
 
-    /// The number of commands that run.
+    /// The number of running commands.
     pub fn running(&self) -> usize {
         self.state.lock().unwrap().running.len()
     }
@@ -215,7 +215,7 @@ impl Minion {
         self.state.lock().unwrap().unstored.len()
     }
 
-    /// Ends the oldest command with this output; answers with its job.
+    /// Ends the oldest command with this output; returns its job.
     pub async fn end_command(&self, output: &str) -> String {
         let (sender, returned) = {
             let mut state = self.state.lock().unwrap();

@@ -1,4 +1,4 @@
-//! Every method, called by everybody.
+//! Every method, called by every kind of caller.
 
 use halite_core::ca::Cas;
 use halite_core::clock::{Clock as _, SystemClock};
@@ -18,7 +18,7 @@ use super::declared::{JOB, MINION, OPERATOR_TAG, TAG, sha256};
 use super::site::{SOON, Site, identity, start, start_with_job};
 use super::{kubeconfig, standbys};
 
-/// Calls a method as it is meant to be called; what came of it.
+/// Calls a method in its intended way; returns the outcome.
 async fn call(method: &str, channel: Channel, key: &PrivateKey, id: &str) -> Result<(), Status> {
     let csr_pem = key.request(id).unwrap();
     let mut enrolment = EnrolmentClient::new(channel.clone());
@@ -176,7 +176,7 @@ async fn call(method: &str, channel: Channel, key: &PrivateKey, id: &str) -> Res
     }
 }
 
-/// A request for an operator with a name of its own.
+/// A request for an operator with a unique name.
 fn new_operator() -> v1::CreateOperatorRequest {
     let key = PrivateKey::generate().unwrap();
     let name = format!("o{}", key.fingerprint().replace(':', ""));
@@ -205,13 +205,13 @@ pub async fn outcome(
     );
     match call(method, channel, &key, id).await {
         Ok(()) => Ok(Code::Ok),
-        // How a call ends whose connection was refused in the handshake.
+        // The outcome of a call whose connection was refused in the handshake.
         Err(status) if status.code() == Code::Unavailable => Err(status.message().to_owned()),
         Err(status) => Ok(status.code()),
     }
 }
 
-/// As [`outcome`], for a caller that is let in: what becomes of its work is another matter.
+/// Like [`outcome`], for an admitted caller: the result of its work does not matter.
 pub async fn verdict(
     site: &Site,
     method: &str,
@@ -262,8 +262,7 @@ async fn every_method_by_every_kind_of_caller() {
             );
         }
     }
-    // Who was refused, and who did what, can be read afterwards; refusals are written a moment
-    // later.
+    // Refusals and changes have lines with their callers; refusals are written a moment later.
     let written = async {
         while let Some(missing) = missing(&site).await {
             tracing::debug!(?missing, "not written yet");
@@ -276,7 +275,7 @@ async fn every_method_by_every_kind_of_caller() {
 
 type Line = (&'static str, &'static str, &'static str);
 
-/// The first of the audit lines that must be there and is not.
+/// The first of the required audit lines that is missing.
 async fn missing(site: &Site) -> Option<Line> {
     let wanted = [
         ("minion:worker-1", "Operator/ChangeKey", "refused"),
@@ -375,7 +374,7 @@ async fn no_bad_certificate_reaches_any_method() {
         (
             "unknown CA",
             identity(&stranger, "prod", Kind::Operator, "root", 0),
-            "not of this cluster's CA",
+            "not signed by this cluster's CA",
         ),
         ("revoked operator", revoked, "does not accept this identity"),
         ("deleted minion", deleted, "does not accept this identity"),
@@ -411,7 +410,7 @@ async fn a_minion_gets_nothing_of_another() {
         let found = outcome(&site, method, Some(&other), "worker-2").await;
         assert_eq!(found, Ok(Code::PermissionDenied), "{method}");
     }
-    // Its own certificate names it again, whatever name the request asks for.
+    // Its own certificate names it again, whatever name the request contains.
     let key = PrivateKey::from_pem(&other.key_pem).unwrap();
     let channel = site.channel(Some(&other)).await;
     let request = v1::RenewRequest {

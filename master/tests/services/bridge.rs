@@ -25,7 +25,7 @@ use tokio::net::TcpListener;
 use super::site::{SOON, Site, start, start_beside};
 use super::standbys::{Unused, minion_directory};
 
-/// The host of a standby that listens on a port of its own.
+/// The host of a standby that listens on its own port.
 struct StandbyHost {
     endpoint: String,
     knowledge: Arc<Knowledge>,
@@ -66,7 +66,7 @@ async fn standby(site: &Site, own: &ClientIdentity, masters: &[&str]) -> Standby
 }
 
 impl StandbyHost {
-    /// Asks the masters until one has answered; a question may take longer than it waits.
+    /// Asks the masters until one has answered; a query may take longer than its timeout.
     async fn hears(&self, master: &str) {
         let heard = async {
             while self.knowledge.standing().master != master {
@@ -91,7 +91,7 @@ impl StandbyHost {
     }
 }
 
-/// The answer of a host, which is asked until it has one.
+/// The answer of a host, which is asked repeatedly until it answers.
 async fn answer(address: &str, minion: &Path) -> Answer {
     let addresses = [address.to_owned()];
     let found = async {
@@ -130,7 +130,7 @@ async fn a_standby_says_whom_it_follows_and_nothing_else() {
     assert_eq!(followed.master, site.endpoint);
     assert_eq!(followed.silent, Duration::from_secs(4));
     assert_eq!(&after.epoch, site.app.succession.own());
-    // The kind of client that asks for a master does not even get to a call.
+    // A client that only accepts a master does not even reach a call.
     for identity in [Some(&own), Some(&site.root()), None] {
         let error = connect(&host.endpoint, &site.ca_pem, identity).await;
         let error = error.unwrap_err();
@@ -253,7 +253,7 @@ async fn a_master_stops_when_a_standby_that_it_asks_has_heard_of_a_higher_epoch(
 async fn a_master_knows_that_it_is_alone_when_all_other_hosts_say_so() {
     let first = start().await;
     let second = start_beside(&first, 1).await;
-    // Of two with the same epoch, the one that would not stop.
+    // Of two masters with the same epoch, the one that would not stop.
     let (elsewhere, site) = match first.app.store.holder() < second.app.store.holder() {
         true => (first, second),
         false => (second, first),
@@ -274,11 +274,11 @@ async fn a_master_knows_that_it_is_alone_when_all_other_hosts_say_so() {
         }
         site.app.isolation.reason().is_none()
     };
-    // It takes connections and never answers.
+    // It accepts connections and never answers.
     let hangs = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let silent = hangs.local_addr().unwrap().to_string();
     assert!(!acts(&[host.endpoint.clone(), silent]).await);
-    // A standby that hears another master at this moment.
+    // A standby that receives from another master at this moment.
     let there = standby(&elsewhere, &host_identity(&host), &[&elsewhere.endpoint]).await;
     elsewhere
         .enrolled_with(

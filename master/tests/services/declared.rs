@@ -1,4 +1,4 @@
-//! What the master of these tests has: two declared hosts, an empty bundle, and a job of one minion.
+//! The data of these tests' master: two declared hosts, an empty bundle, and a job of one minion.
 
 use std::path::Path;
 
@@ -17,9 +17,9 @@ pub fn minion_id() -> MinionId {
 
 /// Its job.
 pub const JOB: &str = "20270101000000000000";
-/// The tag of the chunk that asks for a certificate.
+/// The tag of the chunk that requests a certificate.
 pub const TAG: &str = "x509_|-etcd_|-/etc/x.crt_|-certificate";
-/// The tag of the chunk that asks for the certificate of root on its host.
+/// The tag of the chunk that requests the certificate of root on its host.
 pub const OPERATOR_TAG: &str = "x509_|-operator_|-/etc/halite/operator/operator.crt_|-certificate";
 /// The one file that its job refers to.
 const FILE: &[u8] = b"content";
@@ -69,7 +69,7 @@ pub fn write(etc: &Path, bundle: &Path) {
     put(&bundle.join("states/top.sls"), top);
 }
 
-/// The chunks as the compiler makes them.
+/// The chunks in the compiler's form.
 fn chunks() -> Value {
     let chunk = |id: &str, name: &str, args: Value| {
         json!({

@@ -6,7 +6,7 @@ use halite_proto::transport::Channel;
 use halite_proto::v1;
 use halite_proto::v1::operator_client::OperatorClient;
 
-/// Asks for a kubeconfig of one minute; its certificate is that of the caller.
+/// Requests a kubeconfig for one minute, with the caller's own certificate.
 pub async fn ask(channel: Channel, csr_pem: String) -> Result<(), Status> {
     let request = v1::KubeconfigRequest {
         csr_pem,

@@ -1,4 +1,5 @@
-//! Operators and their roles over the wire: made, listed, revoked, and what each of them may do.
+//! Operators and their roles over the wire: created, listed, revoked, and the permissions of each
+//! role.
 
 use halite_proto::authz::{Verdict, judge};
 use halite_proto::identity::Kind;
@@ -121,7 +122,7 @@ async fn a_role_allows_its_functions_and_the_refusal_is_in_the_audit() {
     let refused = tokio::time::timeout(SOON, refused).await.unwrap();
     assert!(
         refused
-            .contains("operator:deployer has the role deployer, and cmd.run takes the role admin"),
+            .contains("operator:deployer has the role deployer, and cmd.run needs the role admin"),
         "{refused}"
     );
 }
@@ -141,7 +142,7 @@ async fn the_streams_of_a_revoked_operator_end_at_once() {
     events.message().await.unwrap().unwrap();
     revoke(&site, &site.root(), "alice").await.unwrap();
     let end = tokio::time::timeout(SOON, events.message()).await;
-    end.expect("the stream goes on").unwrap_err();
+    end.expect("the stream must end").unwrap_err();
     let back = outcome(&site, "/halite.v1.Operator/Status", Some(&alice), "alice").await;
     let error = back.unwrap_err();
     assert!(error.contains("does not accept this identity"), "{error}");

@@ -27,7 +27,7 @@ use tokio::task::JoinHandle;
 
 use super::declared;
 
-/// Limit for what has to come: it ends a test that would hang, on the slowest machine.
+/// Timeout for expected events: it ends a test that would hang, even on the slowest machine.
 pub const SOON: Duration = Duration::from_secs(120);
 
 /// A running master.
@@ -61,7 +61,7 @@ pub async fn start_with_job() -> Site {
     start_in(TempDir::new().unwrap(), None, true).await
 }
 
-/// Another master with the same CAs, and this epoch at least.
+/// Another master with the same CAs, and at least this epoch.
 pub async fn start_beside(site: &Site, epoch: u64) -> Site {
     let directory = TempDir::new().unwrap();
     let state = directory.path().join("state");
@@ -93,7 +93,7 @@ async fn start_in(directory: TempDir, epoch: Option<u64>, has_job: bool) -> Site
     let app = App::open(config, Arc::new(SystemClock), store)
         .await
         .unwrap();
-    // Neither the API nor the members of etcd are there.
+    // The API and the members of etcd are missing.
     let members = Arc::new(FakeCluster::new(&["bootstrap-1"]));
     let etcd = Etcd::without_gate(Arc::clone(&app), members);
     let clusters = Clusters::with_api(Arc::clone(&app), Arc::new(FakeApi::default()));
@@ -162,7 +162,7 @@ impl Site {
             .await
     }
 
-    /// The same, with a key that it has.
+    /// The same, with an existing key.
     pub async fn enrolled_with(&self, id: &str, key: &PrivateKey) -> ClientIdentity {
         let wanted = keys::Wanted {
             id: id.to_owned(),
@@ -193,7 +193,7 @@ impl Site {
             .unwrap()
     }
 
-    /// Waits until this is so; `what` names it.
+    /// Waits until the condition holds; `what` names it.
     pub async fn until(&self, what: &str, is_so: impl AsyncFn() -> bool) {
         let so = async {
             while !is_so().await {

@@ -1,4 +1,5 @@
-//! A standby over real TLS: who is fed, what it has, and the end of a master that was replaced.
+//! A standby over real TLS: the hosts that receive records, their copies, and the end of a replaced
+//! master.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -92,7 +93,7 @@ async fn what_a_master_answered_is_on_its_standby_when_both_end_at_once() {
         session(&mut receiver, channel, &ca, begun).await
     });
     following.await.unwrap();
-    // The standby has it before the master knows that.
+    // The standby has it before the master knows.
     while site.app.standbys.alone_since().is_some() {
         tokio::task::yield_now().await;
     }
@@ -139,7 +140,7 @@ async fn only_the_minion_of_a_declared_standby_is_fed() {
     };
     assert_eq!(status.code(), Code::PermissionDenied);
     assert!(
-        status.message().contains("worker-2 is no standby"),
+        status.message().contains("worker-2 is not a standby"),
         "{status}"
     );
     assert!(receiver.copy().is_none());
@@ -176,7 +177,7 @@ async fn a_master_stops_when_a_standby_has_heard_of_a_higher_epoch() {
     let site = start().await;
     let own = site.enrolled(MINION).await;
     let host = TempDir::new().unwrap();
-    // As it is written when a standby follows a master.
+    // In the form in which it is written when a standby follows a master.
     let heard = site.app.cas.sign_epoch(9, "cp-2-22").unwrap();
     std::fs::write(host.path().join("evidence.json"), json!(heard).to_string()).unwrap();
     let mut receiver = Receiver::open(host.path(), 0).unwrap();
@@ -210,7 +211,7 @@ pub fn minion_directory(site: &Site, own: &ClientIdentity) -> TempDir {
     host
 }
 
-/// The answers of all these hosts. One that needs longer than a question waits is asked again.
+/// The answers of all these hosts. A host that needs longer than the timeout is asked again.
 async fn heard_of_all(addresses: &[String], own: &Epoch, minion: &Path) -> Heard {
     let heard = async {
         loop {
@@ -221,26 +222,26 @@ async fn heard_of_all(addresses: &[String], own: &Epoch, minion: &Path) -> Heard
         }
     };
     let limited = tokio::time::timeout(SOON, heard).await;
-    limited.expect("a host is silent")
+    limited.expect("all hosts must answer")
 }
 
 #[tokio::test]
 async fn of_two_masters_the_one_with_the_lower_epoch_stops_whichever_asks() {
     let site = start().await;
-    // No standby is declared: a host that was the master's asks, too.
+    // No standby is declared: a host that had the master asks, too.
     let own = site.enrolled("worker-2").await;
     let host = minion_directory(&site, &own);
     let addresses = ["127.0.0.1:1".to_owned(), site.endpoint.clone()];
     let there = site.app.store.epoch();
     let asked = async |epoch: u64, holder: &str| {
         let asking = site.app.cas.sign_epoch(epoch, holder).unwrap();
-        // One has no master, and says so.
+        // One has no master, and reports that.
         let heard = heard_of_all(&addresses, &asking, host.path()).await;
         heard.other.map(|other| (other.address, other.epoch))
     };
     let other = |epoch: u64| Some((site.endpoint.clone(), epoch));
     assert_eq!(asked(there - 1, "z").await, other(there));
-    // Of two with the same epoch the holder decides.
+    // Of two masters with the same epoch the holder decides.
     assert_eq!(asked(there, "").await, other(there));
     let app = Arc::clone(&site.app);
     let stopped = tokio::spawn(async move { app.succession.replaced().await });
@@ -261,7 +262,8 @@ async fn a_master_whose_host_was_cut_off_does_not_act() {
     assert_eq!(heard.other.unwrap().epoch, 10);
 }
 
-/// The link is back: a master without a standby asks, and of two with the same epoch one stops itself.
+/// The link is back: a master without a standby asks, and of two masters with the same epoch one
+/// stops.
 #[tokio::test]
 async fn a_master_asks_for_others_while_no_standby_follows_and_stops_when_one_answers() {
     let mut sites = [start().await, start().await];
@@ -278,7 +280,7 @@ async fn a_master_asks_for_others_while_no_standby_follows_and_stops_when_one_an
     standbys.set(MINION, number, State::Gone, "cut off", 3);
     let found = async {
         loop {
-            // The other one may need longer than one question waits.
+            // The other one may need longer than the timeout of one query.
             if let Err(replaced) = asks().await {
                 return replaced;
             }

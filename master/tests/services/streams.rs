@@ -1,4 +1,4 @@
-//! What a minion's stream lives through.
+//! The life of a minion's stream.
 
 use halite_proto::PROTOCOL;
 use halite_proto::pki::PrivateKey;
@@ -84,7 +84,7 @@ async fn hello_jobs_and_returns_travel() {
         ("1.2.3", "{\"id\":\"worker-1\"}")
     );
 
-    // What waits for it comes by itself.
+    // Its pending messages arrive without a request.
     let Some(master_message::Body::Job(job)) = next(&mut stream).await else {
         panic!("no job")
     };
@@ -200,7 +200,7 @@ async fn a_minion_that_claims_an_epoch_without_evidence_is_refused_and_stops_no_
         assert_eq!(refused.code(), Code::FailedPrecondition);
         assert!(refused.message().contains("cannot believe"), "{refused}");
     }
-    // It serves on, also the same host once it tells the truth.
+    // It still serves, including the same host once that tells the truth.
     let (_sender, mut stream) = open(&site, &minion, hello(1)).await;
     next(&mut stream).await.unwrap();
 }
@@ -267,7 +267,7 @@ async fn deleting_a_connected_minion_needs_the_name_of_the_cluster_and_cuts_it_o
     let channel = site.channel(Some(&minion)).await;
     let why = tokio::time::timeout(SOON, channel.closed())
         .await
-        .expect("the connection lives");
+        .expect("the connection must end");
     assert!(why.contains("does not accept this identity"), "{why}");
 }
 
@@ -281,11 +281,11 @@ async fn streams_end_when_the_master_stops() {
     assert_eq!(next(&mut stream).await, None);
     tokio::time::timeout(SOON, site.task)
         .await
-        .expect("the master does not stop")
+        .expect("the master must stop")
         .unwrap();
 }
 
-/// Enrols as a newcomer does, who knows the master by its token alone.
+/// Enrols as a new host does, which identifies the master by its token alone.
 async fn enrol(
     site: &Site,
     id: &str,
@@ -305,8 +305,8 @@ async fn enrol(
     enrolment.enrol(request).await.map(Response::into_inner)
 }
 
-/// Any holder of a token could otherwise be a declared control plane that has not come yet, and get
-/// the keys of the CAs.
+/// Otherwise any holder of a token could become a declared control plane that has not joined yet,
+/// and get the keys of the CAs.
 #[tokio::test]
 async fn a_token_for_any_host_makes_no_control_plane() {
     let site = start().await;
@@ -334,7 +334,7 @@ async fn a_token_for_any_host_makes_no_control_plane() {
             .ends_with("but cp-2 is declared with control-plane; use a token for this host: ctl token create --id cp-2"),
         "{refused}"
     );
-    // The remedy is one.
+    // The remedy works.
     let reply = enrol(&site, "cp-2", &key, &tokens[1]).await.unwrap();
     assert_eq!(reply.state(), v1::enrol_reply::State::Accepted);
 }
@@ -373,7 +373,7 @@ async fn a_newcomer_with_nothing_but_a_token_becomes_a_minion() {
         .into_inner()
         .json;
     assert!(listed.contains("\"connected\":true"), "{listed}");
-    // The secret is nowhere to be found afterwards.
+    // The secret appears nowhere afterwards.
     let secret = token.split('.').nth(1).unwrap();
     let audit = format!(
         "{:?}",

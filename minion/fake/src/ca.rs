@@ -1,5 +1,5 @@
-//! CAs of the fake host: real certificates, so that the check of a certificate state reads what it
-//! would read.
+//! CAs of the fake host: real certificates, so that the check of a certificate state reads the same
+//! data as on a real host.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use rcgen::{
 };
 use serde_json::Value;
 
-/// Test CAs, made when first asked for.
+/// Test CAs, created on first use.
 #[derive(Debug, Clone, Default)]
 pub struct FakeCas(BTreeMap<String, (String, String)>);
 
@@ -41,7 +41,7 @@ impl FakeCas {
     /// The CA's certificate, PEM.
     ///
     /// # Errors
-    /// When the cryptography library refuses.
+    /// The cryptography library refuses.
     pub fn certificate(&mut self, name: &str) -> HostResult<String> {
         Ok(self.get(name)?.0)
     }
@@ -65,11 +65,11 @@ impl FakeCas {
         Ok(made)
     }
 
-    /// Signs as the master would: usages and lifetime (`server_auth`, `client_auth`, `days`,
-    /// default 365) from the chunk's arguments.
+    /// Signs like the master: usages and lifetime (`server_auth`, `client_auth`, `days`, default
+    /// 365) come from the chunk's arguments.
     ///
     /// # Errors
-    /// A broken request.
+    /// The request is malformed.
     pub fn sign(
         &mut self,
         request: &CertificateRequest,

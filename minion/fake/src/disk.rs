@@ -61,7 +61,7 @@ impl Disk {
         self.crashed
     }
 
-    /// Power cut, if there was none yet, and a new start: only what was fsynced is left.
+    /// Cuts the power, if that has not happened yet, and restarts: only fsynced data are left.
     pub fn reboot(&mut self) {
         self.crashed = false;
         self.crash_at = None;
@@ -102,7 +102,7 @@ impl Disk {
         self.inodes.get(self.names.get(&self.physical(path))?)
     }
 
-    /// `path` with links in it and at its end followed; the path itself when a link leads nowhere.
+    /// `path` with links in it and at its end followed; the path itself if a link leads nowhere.
     #[must_use]
     pub fn follow(&self, path: &str) -> String {
         let mut at = self.physical(path);
@@ -123,7 +123,7 @@ impl Disk {
         at
     }
 
-    /// The path with `.`, `..` and linked directories resolved, the final component as it is.
+    /// The path with `.`, `..` and linked directories resolved, the final component unchanged.
     fn physical(&self, path: &str) -> String {
         let mut parts: Vec<&str> = Vec::new();
         for part in path.split('/') {
@@ -146,7 +146,7 @@ impl Disk {
         }
     }
 
-    /// As [`halite_minion::host::Host::stat`].
+    /// Like [`halite_minion::host::Host::stat`].
     #[must_use]
     pub fn stat(&self, path: &str) -> Option<Stat> {
         let node = self.node(path)?;
@@ -233,7 +233,7 @@ impl Disk {
         }
     }
 
-    /// The atomic write that the real host makes: temporary file, content, owner and mode, fsync,
+    /// The same atomic write as the real host's: temporary file, content, owner and mode, fsync,
     /// rename, fsync of the directory; six primitives.
     ///
     /// # Errors
@@ -356,7 +356,7 @@ impl Disk {
         Ok(())
     }
 
-    /// Removes a tree, children first; one primitive a name, one for the directory.
+    /// Removes a tree, children first; one primitive for each name, one for the directory.
     ///
     /// # Errors
     /// A crash.
@@ -383,7 +383,7 @@ impl Disk {
         Ok(())
     }
 
-    /// fsync of the directory that holds `path`: all its names become what programs see.
+    /// fsync of the directory that holds `path`: all its current names become durable.
     fn sync_directory(&mut self, path: &str) {
         let prefix = match parent(path) {
             None | Some("/") => "/".to_owned(),

@@ -160,7 +160,7 @@ impl FakeState {
                 self.disk.tick()?;
                 self.disk.take(JOINING_MARK);
                 let log = first.log();
-                // Data that are there are continued with.
+                // Existing data are kept and used.
                 if self
                     .disk
                     .list(&format!("{}/wal", first.member()))
@@ -170,7 +170,7 @@ impl FakeState {
                     self.disk.put(&log, node);
                 }
             }
-            // The rest is the host's own: it asks and writes.
+            // The rest belongs to the host itself: it asks and writes.
             Effect::StaticPod(_) => self.disk.tick()?,
         }
         Ok(Output::default())
@@ -183,8 +183,8 @@ impl FakeState {
         Ok(self.sysctls.keys().find(is_it).cloned())
     }
 
-    /// A mount as the kernel shows it: the path without links, of a bind mount the file system of
-    /// its source, of a file its loop device.
+    /// A mount in the kernel's form: the path without links, for a bind mount the file system of
+    /// its source, for a file its loop device.
     fn mount_point(&mut self, device: &str, path: &str, fstype: &str, options: &str) -> MountPoint {
         let has = |wanted: &str| options.split(',').any(|option| option == wanted);
         let mut point = MountPoint {

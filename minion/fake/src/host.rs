@@ -1,4 +1,4 @@
-//! The fake host's state and the answers that it gives from there.
+//! The fake host's state, and its answers from that state.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -18,9 +18,9 @@ use crate::disk::{CRASHED, Disk, Node};
 pub struct Offer {
     /// Version.
     pub version: String,
-    /// Files that it brings.
+    /// Its files.
     pub files: Vec<(String, Vec<u8>)>,
-    /// Units that it brings, loaded and disabled.
+    /// Its units, loaded and disabled.
     pub units: Vec<String>,
     /// Virtual packages that it provides.
     pub provides: Vec<String>,
@@ -47,7 +47,7 @@ pub struct FakeState {
     /// Packages that the repositories offer.
     pub offered: BTreeMap<String, Offer>,
     pub units: BTreeMap<String, UnitState>,
-    /// Number of starts of each unit: what an invocation id shows on a real host.
+    /// Number of starts of each unit: on a real host, the invocation id shows this.
     pub starts: BTreeMap<String, u64>,
     /// Units that fail when started.
     pub failing: BTreeSet<String>,
@@ -69,18 +69,19 @@ pub struct FakeState {
     pub images: BTreeSet<String>,
     /// Images that can be pulled.
     pub registry: BTreeSet<String>,
-    /// Answers by URL; each is given once, the last one for ever.
+    /// Answers by URL; each is given once, the last one repeatedly.
     pub http: BTreeMap<String, VecDeque<Option<(u16, String)>>>,
     /// URLs of servers whose certificates no CA of the host has signed.
     pub untrusted: BTreeSet<String>,
     pub blobs: BTreeMap<String, Vec<u8>>,
-    /// Results by `argv`; `true`, `false`, `exit N`, `echo …` and `test -e|-f|-d PATH` need none.
+    /// Results by `argv`; `true`, `false`, `exit N`, `echo …` and `test -e|-f|-d PATH` need no
+    /// entry.
     pub answers: BTreeMap<Vec<String>, Output>,
     /// Asked before everything else.
     pub hook: Option<CommandHook>,
     /// Commands that were run as effects.
     pub ran: Vec<Command>,
-    /// Commands that a hook noted.
+    /// Commands that a hook recorded.
     pub asked: Vec<Command>,
     /// Effects that were carried out.
     pub performed: Vec<Effect>,
@@ -88,8 +89,8 @@ pub struct FakeState {
     pub refreshes: u64,
     /// Milliseconds since the epoch.
     pub clock: i64,
-    /// Files as the host's other programs write or (`None`) remove them while the host sleeps, by
-    /// the time of the clock.
+    /// Files that the host's other programs write or (`None`) remove while the host sleeps, by the
+    /// time of the clock.
     pub later: BTreeMap<i64, Vec<Later>>,
     /// CAs that sign on this host.
     pub cas: FakeCas,
@@ -189,7 +190,7 @@ impl FakeState {
         self.accounts.users.insert(name.to_owned(), Some(user));
     }
 
-    /// A package on offer, with the files and units that it brings.
+    /// A package on offer, with its files and units.
     pub fn offer(&mut self, name: &str, version: &str, files: &[(&str, &str)], units: &[&str]) {
         let offer = Offer {
             version: version.to_owned(),
@@ -203,7 +204,7 @@ impl FakeState {
         self.offered.insert(name.to_owned(), offer);
     }
 
-    /// The offered package of that name, or one that provides it.
+    /// The offered package with this name, or one that provides it.
     pub(crate) fn offer_for(&self, name: &str) -> Option<(&String, &Offer)> {
         let provides = |offer: &Offer| offer.provides.iter().any(|virtual_| virtual_ == name);
         self.offered
@@ -230,7 +231,7 @@ impl FakeState {
         );
     }
 
-    /// Lets the host's other programs write what is due.
+    /// Lets the host's other programs write files whose time has come.
     fn catch_up(&mut self) {
         let coming = self.later.split_off(&(self.clock + 1));
         let due = std::mem::replace(&mut self.later, coming);
@@ -242,8 +243,8 @@ impl FakeState {
         }
     }
 
-    /// Cuts the power and starts again: files that were not fsynced are lost, and so is everything
-    /// that was only in memory.
+    /// Cuts the power and restarts: files that were not fsynced are lost, and so is everything in
+    /// memory.
     pub fn reboot(&mut self) {
         self.disk.reboot();
         self.sysctls.clone_from(&self.boot_sysctls);
@@ -287,7 +288,7 @@ impl FakeHost {
         Self::default()
     }
 
-    /// The state, to look at or to change. Do not hold it across an await.
+    /// The state, to inspect or change. Do not hold it across an await.
     pub fn state(&self) -> MutexGuard<'_, FakeState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -19,10 +19,10 @@ use halite_host_reports::{GRAIN, etcd as member, update as minion_update};
 use halite_proto::ids::MinionId;
 use serde_json::{Map, Value, json};
 
-/// Grains that always change: they alone are no reason to send the grains to the master.
+/// Grains that always change: they alone do not cause the grains to be sent to the master.
 const VOLATILE: &[&str] = &["disk_free"];
 
-/// All grains. `id` is the minion's id; none: the host's name. Scheduled work leaves its reports
+/// All grains. `id` is the minion's id; `None`: the host's name. Scheduled work leaves its reports
 /// in `reports`.
 pub async fn collect(id: Option<&MinionId>, reports: &Path) -> Value {
     let mut grains = Map::new();
@@ -68,8 +68,8 @@ pub fn mtus() -> BTreeMap<Ipv4Addr, u32> {
     network::mtus()
 }
 
-/// Returns whether these grains have the reports that are in a directory now, the etcd member as
-/// it is now, and the last update of the minion. Cheap to call.
+/// Returns whether these grains have the present reports of a directory, the present etcd member,
+/// and the last update of the minion. Cheap to call.
 #[must_use]
 pub fn is_reported(grains: &Value, reports: &Path) -> bool {
     grains.get(GRAIN) == reports::read(reports).as_ref()
@@ -77,7 +77,7 @@ pub fn is_reported(grains: &Value, reports: &Path) -> bool {
         && grains.get(minion_update::GRAIN) == update::read(Path::new("/")).as_ref()
 }
 
-/// Returns whether a grain differs that a state could depend on.
+/// Returns whether any grain differs that a state could depend on.
 #[must_use]
 pub fn differ(old: &Value, new: &Value) -> bool {
     let steady = |grains: &Value| {

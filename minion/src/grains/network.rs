@@ -209,7 +209,7 @@ fn routes(table: &str) -> Vec<Value> {
     rows.collect()
 }
 
-/// As Salt's `dns` grain.
+/// Salt's `dns` grain.
 fn dns(resolv_conf: &str) -> Value {
     let (mut servers, mut search, mut options, mut sortlist) =
         (Vec::new(), Vec::new(), Vec::new(), Vec::new());

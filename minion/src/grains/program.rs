@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 use halite_durable::digest::sha256_of_reader;
 
 /// The SHA-256 (hex) of the program of this process, which stays the same however often the file is
-/// replaced; read once. None: it cannot be read.
+/// replaced; read once. `None` if it cannot be read.
 #[expect(
     clippy::disallowed_methods,
     reason = "the minion's own program, in pieces"

@@ -10,14 +10,14 @@ use serde_json::{Map, Value, json};
 
 /// Largest report, in bytes; longer files are not reports.
 const LONGEST: u64 = 64 << 10;
-/// Most files that are read; all scheduled work together leaves fewer.
+/// The maximum number of files that are read; all scheduled work together leaves fewer.
 const MOST: usize = 64;
 
 /// The reports in a directory by the names of their files, if there are any.
 pub(super) fn read(dir: &Path) -> Option<Value> {
     let names = crate::host::linux::files::list(dir).unwrap_or_default();
     let files = names.into_iter().take(MOST).filter_map(|name| {
-        // A writer makes the file under another name first; such names are skipped.
+        // A writer creates the file under another name first; such names are skipped.
         let (work, kind) = name.rsplit_once('.')?;
         let path = dir.join(&name);
         let value = match kind {

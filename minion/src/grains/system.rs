@@ -97,7 +97,7 @@ pub(super) async fn add(grains: &mut Map<String, Value>, name: &str) {
     put("disk_free", disk_free());
 }
 
-/// The host's full name as `/etc/hosts` has it, or its plain one.
+/// The host's full name from `/etc/hosts`, or its plain name.
 fn fqdn(hosts: &str, name: &str) -> String {
     if name.contains('.') {
         return name.to_owned();
@@ -151,7 +151,7 @@ fn distribution(release: &BTreeMap<String, String>) -> Vec<(String, Value)> {
     };
     let version = get("VERSION_ID");
     let major = version.split('.').next().unwrap_or_default();
-    // Salt: whole version where it makes the release (Ubuntu), major number elsewhere.
+    // Salt: the whole version if it makes up the release (Ubuntu), the major number otherwise.
     let finger = if os == "Ubuntu" { version } else { major };
     let codename = get("VERSION_CODENAME");
     let info: Vec<Value> = version
@@ -177,7 +177,7 @@ fn distribution(release: &BTreeMap<String, String>) -> Vec<(String, Value)> {
     pairs.into_iter().map(|(k, v)| (k.to_owned(), v)).collect()
 }
 
-/// The distribution's word for the architecture where it differs (dpkg), the kernel's elsewhere.
+/// The distribution's word for the architecture if it differs (dpkg), the kernel's otherwise.
 fn osarch(machine: &str) -> &str {
     if !Path::new("/usr/bin/dpkg").exists() {
         return machine;

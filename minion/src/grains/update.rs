@@ -1,4 +1,4 @@
-//! The update of this minion that was taken back, if the last one was.
+//! The update of this minion that was rolled back, if the last one was.
 
 use std::path::Path;
 

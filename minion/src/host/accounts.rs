@@ -46,7 +46,7 @@ pub fn is_account_command(argv: &[String]) -> bool {
 }
 
 impl Accounts {
-    /// Does what the command would do. `user` and `group` answer for accounts that are not in this
+    /// Applies the command's changes. `user` and `group` answer for accounts that are not in this
     /// value (the host below an overlay).
     pub fn run(&mut self, argv: &[String], user: Option<User>, group: Option<Group>) {
         let program = argv

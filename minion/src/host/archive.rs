@@ -1,12 +1,12 @@
-//! Reading tar archives, plain or gzipped, one entry at a time and without holding any content: a
-//! small archive may unpack to more than the host has.
+//! Reads tar archives, plain or gzipped, one entry at a time and without holding any content: a
+//! small archive may unpack to more than the host can store.
 
 use std::io;
 use std::io::{BufRead, Read};
 
 use super::{HostError, HostResult};
 
-/// The most that an archive may contain.
+/// The limits of an archive's content.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
     /// Bytes of one file.
@@ -24,7 +24,7 @@ pub const LIMITS: Limits = Limits {
     entries: 500_000,
 };
 
-/// An entry to make below the target directory.
+/// An entry to create below the target directory.
 pub enum Entry<'a> {
     /// A directory.
     Directory,
@@ -40,8 +40,8 @@ pub enum Entry<'a> {
 /// stripped as by `tar --strip-components`.
 ///
 /// # Errors
-/// A broken archive, an entry that would land outside of the target, an entry that is neither file,
-/// directory nor link, more than [`LIMITS`], or what `make` answers.
+/// A broken archive, an entry outside of the target, an entry that is neither file, directory nor
+/// link, more than [`LIMITS`], or an error of `make`.
 pub fn unpack(
     name: &str,
     reader: impl BufRead,
@@ -118,7 +118,7 @@ fn unpack_within(
     Ok(())
 }
 
-/// A reader that fails after so many bytes, where `Read::take` would end as a short archive does.
+/// A reader that fails after this many bytes; `Read::take` would end like a short archive.
 struct Limited<R> {
     inner: R,
     left: u64,
@@ -135,7 +135,7 @@ impl<R: Read> Read for Limited<R> {
     }
 }
 
-/// The entry's path below the target; `None` when nothing is left of it.
+/// The entry's path below the target; `None` if stripping leaves nothing of it.
 fn stripped(name: &str, raw: &str, strip: u32) -> HostResult<Option<String>> {
     let mut parts = Vec::new();
     for part in raw.split('/') {
@@ -222,7 +222,7 @@ mod tests {
         };
         assert!(refused(&archive(1, 101)).contains("f0 has 101 bytes"));
         assert!(refused(&archive(3, 1)).contains("more than 2 entries"));
-        // Zeros, which are a thousandth of it when compressed; the header does not say how many.
+        // Zeros, which compress to a thousandth; the header does not reveal their number.
         let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
         let mut skipped = tar::Header::new_gnu();
         skipped.set_entry_type(tar::EntryType::XGlobalHeader);

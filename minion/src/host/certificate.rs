@@ -1,4 +1,4 @@
-//! Keys, signing requests and the files that the signed certificate becomes: the pure part of
+//! Keys, signing requests and the resulting files of a signed certificate: the pure part of
 //! [`super::effect::Effect::Certificate`].
 //!
 //! The leaf's key is made here and stays here; only a PKCS#10 request (RFC 2986) leaves the host.
@@ -19,7 +19,8 @@ pub struct Signed {
     pub ca_pem: String,
 }
 
-/// The signer of certificates: the master during a job, none in local mode, a test CA in tests.
+/// The signer of certificates: the master during a job, [`NoSigner`] in local mode, a test CA in
+/// tests.
 pub trait Signer: Send + Sync {
     /// Has the request's CA sign `csr_pem`.
     fn sign<'a>(
@@ -29,7 +30,7 @@ pub trait Signer: Send + Sync {
     ) -> HostFuture<'a, HostResult<Signed>>;
 }
 
-/// The signer of local mode, which refuses: there is no master.
+/// The signer of local mode, which refuses because there is no master.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct NoSigner;
 
@@ -64,8 +65,8 @@ pub fn new_key(algorithm: &str) -> HostResult<KeyPair> {
     made.map_err(|e| HostError::failed(format!("cannot make a key of algorithm {algorithm}"), e))
 }
 
-/// Bits of an RSA algorithm name; those keys come from the host's openssl, since our cryptography
-/// library makes none.
+/// The bits of an RSA algorithm's name; RSA keys come from the host's openssl, since our
+/// cryptography library makes none.
 #[must_use]
 pub fn is_rsa(algorithm: &str) -> Option<u32> {
     match algorithm {
@@ -75,8 +76,8 @@ pub fn is_rsa(algorithm: &str) -> Option<u32> {
     }
 }
 
-/// Reads a key that is already on the host; `None` when it is unreadable or of another algorithm
-/// than wanted, so that a new one is made. OpenSSL's SEC1 and PKCS#1 forms count as unreadable.
+/// Reads an existing key on the host; `None` if it is unreadable or of another algorithm than
+/// required, so that a new one is made. OpenSSL's SEC1 and PKCS#1 forms count as unreadable.
 #[must_use]
 pub fn usable_key(pem: &str, algorithm: &str) -> Option<KeyPair> {
     let key = KeyPair::from_pem(pem).ok()?;
@@ -137,8 +138,8 @@ fn texts(spec: &Value, key: &str) -> Vec<String> {
 }
 
 /// The signing request for `key`: subject and SANs from the chunk's arguments (`common_name`,
-/// `organization`, `sans_dns`, `sans_ip`, `sans_uri`). Usages and lifetime are the master's to set, from the
-/// same chunk.
+/// `organization`, `sans_dns`, `sans_ip`, `sans_uri`). The master sets usages and lifetime, from
+/// the same chunk.
 ///
 /// # Errors
 /// A SAN that is neither name nor address.
@@ -190,8 +191,8 @@ pub fn signing_request(request: &CertificateRequest, key: &KeyPair) -> HostResul
 /// One file to write: path, content, and owner, group and mode.
 pub type FileToWrite = (String, Vec<u8>, Meta);
 
-/// The files that a signed request becomes, in the order in which they must be written: the key
-/// first, so that a crash between leaves a key without certificate (which the next run uses) and
+/// The resulting files of a signed request, in the order in which they must be written: the key
+/// first, so that a crash in between leaves a key without certificate (which the next run uses) and
 /// never a certificate without key.
 ///
 /// # Errors
@@ -272,13 +273,13 @@ pub enum Client<'a> {
     },
 }
 
-/// A field that a kubeconfig cannot do without.
+/// A missing field that a kubeconfig requires.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is missing")]
 pub struct MissingField(pub &'static str);
 
-/// A kubeconfig as kubeadm writes it (`cmd/kubeadm/app/util/kubeconfig`), keys in client-go's
-/// order. `fields` are the arguments of `kubeconfig.managed`: `server`, `user`, `cluster` (default
+/// A kubeconfig in kubeadm's form (`cmd/kubeadm/app/util/kubeconfig`), keys in client-go's order.
+/// `fields` are the arguments of `kubeconfig.managed`: `server`, `user`, `cluster` (default
 /// `kubernetes`), `context` (default `user@cluster`), `namespace`, `ca_certificate` (PEM; default:
 /// the signing CA).
 ///
@@ -334,7 +335,7 @@ pub fn kubeconfig(
     ))
 }
 
-/// A YAML scalar: plain where that is safe, else a JSON string, which YAML also reads.
+/// A YAML scalar: plain where that is safe, otherwise a JSON string, which is valid YAML too.
 fn scalar(text: &str) -> String {
     let plain = text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '/')
         && text

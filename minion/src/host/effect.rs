@@ -1,7 +1,7 @@
-//! Effects: everything that Halite ever does to a host, as data.
+//! Effects: every possible change of Halite to a host, as data.
 //!
 //! A state module only reads the host and returns the missing effects; one place carries them all
-//! out. So the plan is what apply does: test mode predicts the same effects for later checks, and
+//! out. So the plan equals the apply: test mode predicts the same effects for later checks, and
 //! each effect is one of the enumerated points at which a host may be killed and must recover.
 
 use std::collections::BTreeMap;
@@ -12,11 +12,11 @@ use serde_json::Value;
 use super::founding::FirstStart;
 use super::pod::StaticPod;
 
-/// One change to a host. Each is idempotent: carrying it out twice ends as carrying it out once.
+/// One change to a host. Each is idempotent: carrying it out twice has the same result as once.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Effect {
-    /// Write a whole file atomically (temporary file, fsync, rename, fsync of the directory).
-    /// Missing owner or mode keep what an existing file has; a new file gets `0644`, root, root.
+    /// Write a whole file atomically (temporary file, fsync, rename, fsync of the directory). A
+    /// missing owner or mode keeps an existing file's; a new file gets `0644`, root, root.
     Write {
         /// Absolute path.
         path: String,
@@ -51,8 +51,7 @@ pub enum Effect {
         /// Absolute path.
         path: String,
     },
-    /// Give a file, link or directory tree another name in the same file system. Nothing may have that
-    /// name yet.
+    /// Rename a file, link or directory tree within its file system. The new name must be free.
     Rename {
         /// Absolute path.
         from: String,
@@ -66,7 +65,7 @@ pub enum Effect {
         install: BTreeMap<String, Option<String>>,
         /// Names.
         remove: Vec<String>,
-        /// What the installation may do in addition.
+        /// Additional permissions of the installation.
         options: PackageOptions,
     },
     /// Read the repositories' indexes again.
@@ -86,7 +85,7 @@ pub enum Effect {
     Sysctl {
         /// Dotted, for example `net.ipv4.ip_forward`.
         key: String,
-        /// As the kernel prints it.
+        /// The value in the kernel's form.
         value: String,
     },
     /// Load a kernel module.
@@ -112,7 +111,7 @@ pub enum Effect {
     },
     /// Turn one swap device or file off.
     SwapOff {
-        /// As in `/proc/swaps`.
+        /// The name in `/proc/swaps`.
         device: String,
     },
     /// Change firewalld's permanent and runtime configuration.
@@ -131,15 +130,15 @@ pub enum Effect {
         /// The name under which it is stored, for example `registry.k8s.io/pause@sha256:…`.
         reference: String,
     },
-    /// Make a key on the host (unless there is a usable one), have the CA sign it, and write both
-    /// files. The chunk that asks for it names the CA; the master signs only what it compiled into
+    /// Make a key on the host (unless a usable one exists), have the CA sign it, and write both
+    /// files. The chunk that requests it names the CA; the master signs only what it compiled into
     /// that chunk.
     Certificate(CertificateRequest),
-    /// Request a URL every second until it answers as expected; an error when the time is over.
+    /// Request a URL every second until it answers as expected; an error at the deadline.
     WaitHttp {
         /// URL of the GET.
         url: String,
-        /// What the server's certificate is verified with.
+        /// The trust anchor for the server's certificate.
         trust: Trust,
         /// Expected status.
         status: u16,
@@ -148,19 +147,20 @@ pub enum Effect {
         /// Seconds.
         seconds: u64,
     },
-    /// Wait until the pod of a manifest is ready, and record the manifest as good; an error when
-    /// the time is over, after the last good manifest was put back in the place of a bad one.
+    /// Wait until the pod of a manifest is ready, and record the manifest as good; an error at the
+    /// deadline, after the last good manifest has replaced a bad one.
     StaticPod(StaticPod),
     /// Start etcd once, to make the data of a new cluster's first member.
     FoundEtcd(FirstStart),
-    /// Start etcd once, so that a member that joins receives its data.
+    /// Start etcd once, so that a joining member receives its data.
     JoinEtcd(FirstStart),
 }
 
-/// What an installation of packages may do in addition to installing them.
+/// Additional permissions of a package installation.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PackageOptions {
-    /// Install what the packages recommend; `None`: as the host's package manager is configured.
+    /// Install recommended packages; `None`: the configuration of the host's package manager
+    /// decides.
     pub recommends: Option<bool>,
     /// Remove installed packages that conflict.
     pub erasing: bool,
@@ -168,7 +168,7 @@ pub struct PackageOptions {
     pub downgrades: bool,
 }
 
-/// What the certificate of a TLS server is verified with.
+/// The trust anchor for the certificate of a TLS server.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Trust {
     /// The CAs that the host trusts.
@@ -221,7 +221,7 @@ pub struct Command {
     pub timeout: Option<u64>,
     /// Exit codes that count as success in addition to 0.
     pub success_retcodes: Vec<i32>,
-    /// Permission bits that new files do not get; the minion's when absent.
+    /// Permission bits that new files do not get; `None`: the minion's.
     #[serde(default)]
     pub umask: Option<u32>,
 }

@@ -38,7 +38,7 @@ pub enum HostError {
         /// Its standard error, or its standard output when that is empty.
         stderr: String,
     },
-    /// A program ran longer than it may.
+    /// A program exceeded its time limit.
     #[error("`{program}` was not done after {seconds} s and was killed; it said: {stderr}")]
     Timeout {
         /// First word of the command.

@@ -2,21 +2,22 @@
 
 use serde::{Deserialize, Serialize};
 
-/// The file that exists while the container may be there in which a member that joins receives its
-/// data. A boot ends both.
+/// The file that exists while a container may run in which a joining member receives its data. A
+/// boot ends both.
 pub const JOINING_MARK: &str = "/run/halite-etcd-joining";
 
-/// The directory below a data directory in which the first member of a cluster is made. Its data are
-/// moved to their place when they are whole; the directory stays until the member is recorded.
+/// The directory below a data directory in which the first member of a cluster is made. Its data
+/// are moved to their place once they are complete; the directory stays until the member is
+/// recorded.
 #[must_use]
 pub fn scratch(data: &str) -> String {
     format!("{}/founding", data.trim_end_matches('/'))
 }
 
-/// The first start of a member, before there is a pod or unit of it.
+/// The first start of a member, before its pod or unit exists.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FirstStart {
-    /// The image that has etcd.
+    /// The image that contains etcd.
     pub image: String,
     /// etcd with its arguments, as in the container.
     pub command: Vec<String>,
@@ -24,7 +25,7 @@ pub struct FirstStart {
     pub data: String,
     /// Another directory that etcd reads, on the host and in the container.
     pub reads: String,
-    /// Seconds until etcd serves; of a member that joins, seconds in which nothing arrives.
+    /// Seconds until etcd serves; for a joining member, seconds during which nothing arrives.
     pub seconds: u64,
 }
 

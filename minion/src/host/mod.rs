@@ -1,5 +1,4 @@
-//! The host, behind one trait: questions that modules ask, and [`effect::Effect`]s that are carried
-//! out.
+//! The host, behind one trait: questions that modules ask, and [`effect::Effect`]s to carry out.
 //!
 //! Three implementations: the real Linux host; an overlay that predicts effects over another host
 //! (test mode); and, in the crate `halite-minion-fake`, a host in memory for tests.
@@ -41,9 +40,9 @@ pub struct Stat {
     pub kind: FileKind,
     /// Permission bits (07777).
     pub mode: u32,
-    /// Owner's name, or number when it has none.
+    /// Owner's name, or number if it has no name.
     pub user: String,
-    /// Group's name, or number when it has none.
+    /// Group's name, or number if it has no name.
     pub group: String,
     /// Bytes.
     pub size: u64,
@@ -102,7 +101,7 @@ pub struct Group {
 #[expect(missing_docs, reason = "fstab(5)'s own names")]
 pub struct MountPoint {
     pub device: String,
-    /// The directory of the file system that is seen at the path, `/` unless it is a bind mount;
+    /// The directory of the file system that is visible at the path, `/` unless it is a bind mount;
     /// see proc_pid_mountinfo(5).
     pub root: String,
     pub path: String,
@@ -144,11 +143,11 @@ fn beginning(mut content: Vec<u8>, bytes: u64) -> Vec<u8> {
 
 /// The host as modules and executor see it. Questions change nothing.
 pub trait Host: Send + Sync {
-    /// The entry at `path`, without following a final link; `None` when there is none.
+    /// The entry at `path`, without following a final link; `None` if it does not exist.
     fn stat<'a>(&'a self, path: &'a str) -> HostFuture<'a, HostResult<Option<Stat>>>;
-    /// A file's content, following links; `None` when there is none.
+    /// A file's content, following links; `None` if it does not exist.
     fn read<'a>(&'a self, path: &'a str) -> HostFuture<'a, HostResult<Option<Vec<u8>>>>;
-    /// The first bytes of a file, at most `bytes`, following links; `None` when there is none.
+    /// The first bytes of a file, at most `bytes`, following links; `None` if it does not exist.
     fn head<'a>(
         &'a self,
         path: &'a str,
@@ -159,16 +158,16 @@ pub trait Host: Send + Sync {
             Ok(content.map(|all| beginning(all, bytes)))
         })
     }
-    /// Names in a directory, sorted; empty when there is none.
+    /// Names in a directory, sorted; empty if it does not exist.
     fn list<'a>(&'a self, path: &'a str) -> HostFuture<'a, HostResult<Vec<String>>>;
     /// A unit's state.
     fn unit<'a>(&'a self, name: &'a str) -> HostFuture<'a, HostResult<UnitState>>;
-    /// Installed packages, name to version. Every package state asks for them, so they are shared.
+    /// Installed packages, name to version. Every package state needs them, so they are shared.
     fn packages(&self) -> HostFuture<'_, HostResult<Arc<BTreeMap<String, String>>>>;
-    /// Packages that are on the host, but not whole, because their installation or removal was cut
-    /// off: name to version, which may be empty.
+    /// Incomplete packages on the host, whose installation or removal was cut off: name to version,
+    /// which may be empty.
     fn cut_off_packages(&self) -> HostFuture<'_, HostResult<BTreeMap<String, String>>>;
-    /// The version that would be installed now, if a repository offers the package.
+    /// The version that an installation would choose now, if a repository offers the package.
     fn package_candidate<'a>(&'a self, name: &'a str)
     -> HostFuture<'a, HostResult<Option<String>>>;
     /// The installed package that provides a virtual one.
@@ -179,7 +178,7 @@ pub trait Host: Send + Sync {
     fn user<'a>(&'a self, name: &'a str) -> HostFuture<'a, HostResult<Option<User>>>;
     /// A group, through the host's `getent`.
     fn group<'a>(&'a self, name: &'a str) -> HostFuture<'a, HostResult<Option<Group>>>;
-    /// A kernel parameter; `None` when this kernel has none of that name.
+    /// A kernel parameter; `None` if this kernel has no such parameter.
     fn sysctl<'a>(&'a self, key: &'a str) -> HostFuture<'a, HostResult<Option<String>>>;
     /// Returns whether a kernel module is loaded or built in.
     fn kernel_module<'a>(&'a self, name: &'a str) -> HostFuture<'a, HostResult<bool>>;
@@ -191,13 +190,14 @@ pub trait Host: Send + Sync {
     fn firewall_zone<'a>(&'a self, name: &'a str) -> HostFuture<'a, HostResult<FirewallView>>;
     /// A firewalld policy.
     fn firewall_policy<'a>(&'a self, name: &'a str) -> HostFuture<'a, HostResult<FirewallView>>;
-    /// A set of addresses of firewalld.
+    /// A firewalld set of addresses.
     fn firewall_ipset<'a>(&'a self, name: &'a str) -> HostFuture<'a, HostResult<IpsetView>>;
     /// Names of all zones, policies and sets of addresses, permanent and runtime together.
     fn firewall_names(&self) -> HostFuture<'_, HostResult<FirewallNames>>;
-    /// Returns whether containerd's `k8s.io` namespace holds an image, by the name under which it is stored.
+    /// Returns whether containerd's `k8s.io` namespace has an image, by the name under which it is
+    /// stored.
     fn image<'a>(&'a self, reference: &'a str) -> HostFuture<'a, HostResult<bool>>;
-    /// HTTP(S) status and body of a GET; `None` when nothing answers, or the server's certificate
+    /// HTTP(S) status and body of a GET; `None` without an answer, or if the server's certificate
     /// is not trusted.
     fn http_get<'a>(
         &'a self,
@@ -213,15 +213,15 @@ pub trait Host: Send + Sync {
     fn now(&self) -> i64;
     /// Waits. A host in tests only moves its clock.
     fn sleep(&self, seconds: f64) -> HostFuture<'_, ()>;
-    /// The reason for which a wait is to end early, once there is one.
+    /// The reason to end a wait early; `None` without one.
     fn stop_reason(&self) -> Option<String> {
         None
     }
-    /// Test mode: whether effects were predicted whose outcome cannot be known (packages, programs,
-    /// started services, archives, kernel modules), so that a user, directory, unit, parameter or
-    /// answer that is missing here may be there after apply. A module then says `known after apply`
-    /// ([`overlay::KNOWN_AFTER_APPLY`]) instead of failing or waiting. Always false on a host that
-    /// is not an overlay.
+    /// Returns whether, in test mode, effects were predicted whose outcome cannot be known
+    /// (packages, programs, started services, archives, kernel modules), so that a user, directory,
+    /// unit, parameter or answer that is missing here may exist after apply. A module then reports
+    /// `known after apply` ([`overlay::KNOWN_AFTER_APPLY`]) instead of failing or waiting. Always
+    /// `false` on a host that is not an overlay.
     fn uncertain(&self) -> bool {
         false
     }

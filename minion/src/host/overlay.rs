@@ -1,9 +1,9 @@
-//! Test mode: a host that predicts effects over another host, so that later checks see what an
-//! earlier apply would have made.
+//! Test mode: a host that predicts effects over another host, so that later checks see the results
+//! of earlier ones as if they had been applied.
 //!
-//! The host below is never changed. Values that only apply can tell (content of a certificate,
-//! files of a package) are [`KNOWN_AFTER_APPLY`], or missing while [`super::Host::uncertain`] says
-//! so.
+//! The host below is never changed. Values that only apply can determine (content of a certificate,
+//! files of a package) are [`KNOWN_AFTER_APPLY`], or missing while [`super::Host::uncertain`]
+//! returns `true`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
@@ -17,11 +17,11 @@ use super::{
     MountPoint, PackageManager, Stat, UnitState, User, beginning,
 };
 
-/// Stands for content and versions that only apply can tell.
+/// Stands for content and versions that only apply can determine.
 pub const KNOWN_AFTER_APPLY: &str = "known after apply";
 
-/// The beginning of the names of Halite's own units: files of its states, which are predicted. No
-/// package and no program brings another one.
+/// The prefix of Halite's own units: files of its states, which are predicted. No package or
+/// program installs such a unit.
 const OWN_UNITS: &str = "halite-";
 
 /// Predicted effects over `below`.
@@ -55,7 +55,7 @@ pub(super) struct Predicted {
 
 /// The place of a file's content.
 enum Source {
-    /// Here: the predicted content; `None` where no file is.
+    /// Here: the predicted content; `None` if no file exists.
     Predicted(Option<Vec<u8>>),
     /// The host below, at this path.
     Below(String),
@@ -103,7 +103,7 @@ impl<'h> Overlay<'h> {
     }
 
     /// The answer of the host below. While the outcome of predicted effects is open, an error (no
-    /// firewalld yet, no containerd yet) is assumed to mean that nothing is there.
+    /// firewalld yet, no containerd yet) counts as absence.
     fn allow_missing<T: Default>(&self, answer: HostResult<T>) -> HostResult<T> {
         if !self.uncertain() {
             return answer;
@@ -114,7 +114,7 @@ impl<'h> Overlay<'h> {
         }))
     }
 
-    /// Returns whether an answer since the last call was assumed, because the host below could not
+    /// Returns whether an answer since the last call was assumed because the host below could not
     /// be asked. A comment that follows from it says [`KNOWN_AFTER_APPLY`].
     pub fn take_assumed(&self) -> bool {
         self.assumed.swap(false, Ordering::Relaxed)
@@ -205,7 +205,7 @@ impl Host for Overlay<'_> {
                     .flatten();
                 let may_come = self.uncertain() && !name.starts_with(OWN_UNITS);
                 if own.is_some() || may_come {
-                    // A predicted package or program may bring the unit. Packages start nothing
+                    // A predicted package or program may install the unit. Packages start nothing
                     // here, but Debian's enable their units.
                     let installs = self.predicted().packages.values().any(Option::is_some);
                     let enabled = own.is_none()
@@ -392,8 +392,7 @@ impl Host for Overlay<'_> {
     ) -> HostFuture<'a, HostResult<Option<(u16, String)>>> {
         Box::pin(async move {
             let answer = self.below.http_get(url, trust).await?;
-            // The answer may depend on any predicted effect: a file that is served, a port that is
-            // opened.
+            // The answer may depend on any predicted effect: a served file, an opened port.
             if self.any_predicted.load(Ordering::Relaxed) {
                 self.assumed.store(true, Ordering::Relaxed);
             }
@@ -413,7 +412,7 @@ impl Host for Overlay<'_> {
         self.below.now() + self.slept.load(Ordering::Relaxed) / 1000
     }
 
-    /// Only moves this overlay's clock: test mode waits for nothing.
+    /// Only moves this overlay's clock: test mode never waits.
     fn sleep(&self, seconds: f64) -> HostFuture<'_, ()> {
         self.slept
             .fetch_add((seconds * 1000.0) as i64, Ordering::Relaxed);

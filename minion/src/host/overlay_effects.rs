@@ -1,4 +1,4 @@
-//! The effects of [`super::overlay`]: what each predicts.
+//! The predictions of [`super::overlay`] for each effect.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::Ordering;
@@ -17,7 +17,7 @@ const MAX_LINKS: u32 = 40;
 
 impl Overlay<'_> {
     /// Lets later questions see the host as if `effect` had been carried out. An entry that the
-    /// host below cannot be asked for now counts as missing: a prediction never fails.
+    /// host below cannot read now counts as missing: a prediction never fails.
     pub async fn predict(&self, effect: &Effect) {
         self.any_predicted.store(true, Ordering::Relaxed);
         match effect {
@@ -143,7 +143,7 @@ impl Overlay<'_> {
         }
     }
 
-    /// The entry has its new name; what is in a directory is not predicted.
+    /// The entry gets its new name; the content of a directory is not predicted.
     async fn rename(&self, from: &str, to: &str) {
         let (from, to) = (
             self.resolve(from, false).await,
@@ -180,8 +180,8 @@ impl Overlay<'_> {
         matches!(self.predicted().files.get(path), Known::Entry(entry) if entry.fresh)
     }
 
-    /// The path itself, without links in it: those of the directories are followed, and the final
-    /// one as `last` says. A path through too many links stays where it is.
+    /// The path itself, without links in it: links in the directories are followed, and a final one
+    /// if `last` is set. A path through too many links stays unchanged.
     pub(super) async fn resolve(&self, path: &str, last: bool) -> String {
         let mut left: VecDeque<String> = path.split('/').map(str::to_owned).collect();
         let mut at = String::new();
@@ -217,7 +217,7 @@ impl Overlay<'_> {
         if at.is_empty() { "/".to_owned() } else { at }
     }
 
-    /// The target of the link at a path whose directories are resolved already.
+    /// The target of the link at a path whose directories are already resolved.
     async fn link(&self, path: &str) -> Option<String> {
         let known = self.predicted().files.get(path);
         match known {

@@ -10,17 +10,17 @@ use super::{FileKind, Stat};
 pub(super) struct Entry {
     /// The entry as questions see it.
     pub stat: Stat,
-    /// Content of a file that was written; `None` when only owner or mode was changed.
+    /// Content of a file that was written; `None` if only owner or mode was changed.
     pub content: Option<Vec<u8>>,
-    /// Nothing of the host below shows through this directory.
+    /// `true` if nothing of the host below shows through this directory.
     pub fresh: bool,
 }
 
 /// The overlay's own knowledge of a path.
 pub(super) enum Known {
-    /// It is there like this.
+    /// It exists with this entry.
     Entry(Entry),
-    /// It is not there.
+    /// It does not exist.
     Gone,
     /// The host below decides.
     Below,

@@ -1,8 +1,8 @@
-//! Static pods, and units of systemd in their place, as data.
+//! Static pods, and systemd units in their place, as data.
 
 use serde::{Deserialize, Serialize};
 
-/// A wait for a static pod, or for a unit whose file has the place of the manifest.
+/// A wait for a static pod, or for a unit whose file takes the place of the manifest.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StaticPod {
     /// The name of the pod, its container and the program in it, for example `etcd`.
@@ -16,11 +16,12 @@ pub struct StaticPod {
     pub record: String,
     /// The URL of the readiness probe. As for the kubelet, any certificate is accepted.
     pub ready: String,
-    /// The URL that answers when the program runs but lacks what it needs from other hosts.
+    /// The URL that answers when the program runs but waits for other hosts.
     pub live: Option<String>,
-    /// A URL without whose answer no manifest of this pod could be ready.
+    /// A URL that must answer for any manifest of this pod to become ready.
     pub behind: Option<String>,
-    /// A pod that runs is done without the answer of `ready`: it may wait for its peers.
+    /// `true` if a running pod counts as done without the answer of `ready`: it may wait for its
+    /// peers.
     pub quorum: bool,
     /// Seconds until the wait fails.
     pub seconds: u64,
@@ -31,7 +32,7 @@ pub struct StaticPod {
 }
 
 impl StaticPod {
-    /// What is waited for, for people.
+    /// The object of the wait, for display.
     #[must_use]
     pub fn title(&self) -> String {
         match &self.unit {
@@ -46,7 +47,7 @@ impl StaticPod {
 pub struct Process {
     /// Process id.
     pub pid: u32,
-    /// The start, in clock ticks since boot: with the id it names one process.
+    /// The start, in clock ticks since boot: together with the id it identifies one process.
     pub started: u64,
     /// The pod's uid, or the name of the unit.
     pub uid: String,

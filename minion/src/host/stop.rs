@@ -2,13 +2,13 @@
 
 use tokio::sync::watch;
 
-/// The request to end a run: the effect in progress ends, then the state and those after it fail
+/// The request to end a run: the effect in progress ends, then the state and all later ones fail
 /// with the reason. A command is ended with signals; a package transaction ends by itself, unless
 /// the request is forced.
 #[derive(Debug, Default)]
 pub struct Stop(watch::Sender<Request>);
 
-/// A request so far.
+/// The request so far.
 #[derive(Debug, Clone, Default)]
 struct Request {
     reason: Option<String>,
@@ -23,7 +23,7 @@ impl Stop {
         });
     }
 
-    /// Requests the end, that of a package transaction included.
+    /// Requests the end, including a package transaction's.
     pub fn force(&self, reason: &str) {
         self.0.send_modify(|request| {
             request.reason.get_or_insert_with(|| reason.to_owned());
@@ -31,7 +31,7 @@ impl Stop {
         });
     }
 
-    /// The reason, once the end was requested.
+    /// The reason; `None` until the end is requested.
     #[must_use]
     pub fn reason(&self) -> Option<String> {
         self.0.borrow().reason.clone()

@@ -1,5 +1,5 @@
-//! Jobs: the functions that a master may have this minion run. Each job starts at most once, and is
-//! answered until the master has stored the answer.
+//! Jobs: the functions that a master may have this minion run. Each job starts at most once, and
+//! its answer is resent until the master has stored it.
 //!
 //! Functions that change the host (`state.apply`, `cmd.run`) go through the journal. Functions that
 //! only read (`test.ping`, grains) do not: running them twice does no harm, and a disk write would
@@ -63,13 +63,13 @@ pub struct Jobs {
     config: Config,
     id: MinionId,
     journal: Journal<Directory>,
-    /// Messages to the master; lost while there is no link, which is why answers are journaled.
+    /// Messages to the master; lost without a link, so answers are journaled.
     outbox: mpsc::UnboundedSender<Body>,
     channel: watch::Receiver<Option<Channel>>,
     active: Mutex<BTreeMap<JobId, Arc<Stop>>>,
     /// Number of active jobs; `drain` waits for 0.
     count: watch::Sender<usize>,
-    /// One state run after the other.
+    /// Serialises state runs.
     states: tokio::sync::Mutex<()>,
     grains: Mutex<Value>,
 }
@@ -103,17 +103,17 @@ impl Jobs {
     }
 
     fn send(&self, body: Body) {
-        // The receiver lives as long as the link's task, and is gone only when the minion stops.
+        // The receiver lives as long as the link's task, and is dropped only when the minion stops.
         let _ = self.outbox.send(body);
     }
 
-    /// Ids of the jobs that were started and are not answered.
+    /// Ids of the jobs that were started and have no answer yet.
     pub fn running(&self) -> Vec<JobId> {
         self.active().keys().cloned().collect()
     }
 
-    /// Ids of the answered jobs whose answer the master may not have. Asked after
-    /// [`Jobs::running`], so that a job that ends in between is in one of both.
+    /// Ids of the answered jobs whose answer the master may not have. Read after [`Jobs::running`],
+    /// so that a job that ends in between is in one of both.
     pub fn unstored(&self) -> Vec<JobId> {
         self.journal.returned()
     }
@@ -128,7 +128,7 @@ impl Jobs {
         grains
     }
 
-    /// Collects the grains and sends them to the master when one changed.
+    /// Collects the grains and sends them to the master if one has changed.
     async fn refresh_grains(&self) -> Value {
         let old = self
             .grains
@@ -144,8 +144,8 @@ impl Jobs {
         new
     }
 
-    /// Sends the grains to the master when scheduled work has left a report that it does not know,
-    /// or the data of the etcd member has appeared or gone.
+    /// Sends the grains to the master if scheduled work has left a report that it does not know, or
+    /// the data of the etcd member has appeared or disappeared.
     pub async fn check_reports(&self) {
         let known = {
             let grains = self.grains.lock().unwrap_or_else(PoisonError::into_inner);
@@ -182,7 +182,7 @@ impl Jobs {
         }
     }
 
-    /// Ends a job that the master cancels for this reason; by force, a package transaction, too.
+    /// Ends a job that the master cancels for this reason; with `force`, a package transaction too.
     pub fn cancel(&self, job: &JobId, reason: &str, force: bool) {
         if let Some(stop) = self.active().get(job) {
             tracing::info!(%job, reason, force, "cancelled by the master");
@@ -247,7 +247,7 @@ impl Jobs {
         tokio::spawn(async move {
             let worker = Arc::clone(&jobs);
             let name = id.clone();
-            // A task of its own: a panic in a module ends the job and not the minion.
+            // A separate task: a panic in a module ends the job and not the minion.
             let ended = tokio::spawn(async move { worker.run(id, job, &stop).await }).await;
             if let Err(error) = ended {
                 tracing::error!(job = %name, %error, "the job panicked");
@@ -308,7 +308,7 @@ impl Jobs {
         }
     }
 
-    /// Records the start and reports it; false when the job must not run.
+    /// Records the start and reports it; returns `false` if the job must not run.
     fn start(&self, id: &JobId) -> bool {
         match self.journal.start(id) {
             Ok(()) => {

@@ -1,5 +1,5 @@
-//! The progress of a run, for those who watch it: every state that changed or failed, and of the
-//! others one in a while. The return has them all; a thousand unchanged states are not worth a
+//! The progress of a run, for its watchers: every state that changed or failed, and an occasional
+//! one of the others. The return has all states; a thousand unchanged states are not worth a
 //! thousand messages.
 
 use std::time::Duration;
@@ -7,7 +7,7 @@ use std::time::Duration;
 use halite_states::low::StateReturn;
 use tokio::time::Instant;
 
-/// Least time between two reports of states that neither changed nor failed.
+/// Minimum time between two reports of states that neither changed nor failed.
 const INTERVAL: Duration = Duration::from_millis(100);
 
 /// Decides which states of one run are reported while it runs.
@@ -17,7 +17,7 @@ pub(super) struct Reports {
 }
 
 impl Reports {
-    /// Whether this state, which ended just now, is reported.
+    /// Returns whether this state, which has just ended, is reported.
     pub(super) fn wants(&mut self, state: &StateReturn, now: Instant) -> bool {
         let plain = state.result == Some(true) && state.changes.is_empty();
         if plain && self.last.is_some_and(|last| now < last + INTERVAL) {

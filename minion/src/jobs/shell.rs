@@ -11,7 +11,7 @@ use crate::host::effect::Command;
 use crate::host::linux::command;
 use crate::journal::Answer;
 
-/// Limit of a command that names none.
+/// The limit of a command without its own.
 const COMMAND: Duration = Duration::from_secs(300);
 
 /// Runs the command of `{"cmd": "…", "cwd", "runas", "timeout"}`, of Salt's `{"arg": ["…"]}`, or

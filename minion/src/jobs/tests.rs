@@ -184,7 +184,7 @@ async fn a_job_whose_id_is_none_is_refused_and_leaves_no_file() {
     assert_eq!(records.count(), 0);
 }
 
-/// A job of one state that fails, and is tried again for hours.
+/// A job of one state that fails, and is retried for hours.
 fn tried_for_hours(dir: &Path, number: u64) -> Job {
     let line = format!("echo x >> {}/ran; exit 1", dir.display());
     let low = json!({"format": FORMAT, "minion": "me", "chunks": [

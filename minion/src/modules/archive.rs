@@ -15,7 +15,7 @@ use crate::host::archive::{Entry, unpack};
 use crate::host::effect::{Effect, Meta};
 use crate::host::{FileKind, Host, HostError, Stat};
 
-/// An archive's entry at one path, as far as a comparison needs it: without the content.
+/// An archive's entry at one path, without its content.
 enum Member {
     Directory(u32),
     File {
@@ -38,7 +38,7 @@ pub(super) async fn extracted(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Fa
     let source = Source::parse(&args.required("source")?)?;
     let bytes = source.read(host).await?;
     let label = name.clone();
-    // Unpacking takes seconds; the link to the master has to be answered.
+    // Unpacking takes seconds, during which the link to the master must still answer.
     let unpacked = tokio::task::spawn_blocking(move || {
         let members = members(&label, &bytes, strip);
         (bytes, members)
@@ -58,7 +58,7 @@ pub(super) async fn extracted(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Fa
     let mut extracted = Vec::new();
     let mut changes = Map::new();
     let mut settled = Vec::new();
-    // Owners of the entries that are there: unpacking gives all to root.
+    // Owners of the existing entries: unpacking gives all to root.
     let mut kept = Vec::new();
     for (relative, member) in &members {
         let path = join(&root, relative);
@@ -93,7 +93,7 @@ pub(super) async fn extracted(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Fa
                 settled.push(Effect::SetMeta { path, meta: set });
             }
         } else if owner != Meta::default() {
-            // With the mode: a change of owner takes the set-id bits.
+            // Together with the mode: a change of owner clears the set-id bits.
             settled.push(Effect::SetMeta { path, meta: wanted });
         }
     }
@@ -155,7 +155,7 @@ fn members(name: &str, bytes: &[u8], strip: u32) -> Result<BTreeMap<String, Memb
                 Entry::Hardlink(to) => {
                     let (size, sha256) = contents.get(&to).cloned().ok_or_else(|| {
                         HostError::refused(format!(
-                            "archive for {name}: {path} is a hard link to {to}, which is no file before it in the archive"
+                            "archive for {name}: {path} is a hard link to {to}, which is not an earlier file of the archive"
                         ))
                     })?;
                     Member::File { mode, size, sha256 }
@@ -202,8 +202,8 @@ async fn is_there(
     }
 }
 
-/// `clean`: the paths below the target that are not in the archive, and a remark about those that
-/// stay.
+/// `clean`: the paths below the target that are not in the archive, and a remark about the ones
+/// that stay.
 async fn surplus_members(
     host: &dyn Host,
     args: &Args<'_>,
@@ -244,8 +244,8 @@ async fn leftover(host: &dyn Host, source: &Source) -> Result<Option<String>, Fa
     Ok(host.stat(&path).await?.map(|_| path))
 }
 
-/// Adds the effects that unpack an archive. One that is not on the host is stored there for the
-/// time.
+/// Adds the effects that unpack an archive. An archive that is not on the host is stored there
+/// temporarily.
 async fn add_unpacking(
     host: &dyn Host,
     source: &Source,

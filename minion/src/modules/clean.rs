@@ -11,7 +11,7 @@ use crate::host::MountPoint;
 /// Entries that `clean` keeps in addition to the state's own, each with everything below it.
 #[derive(Debug, Default)]
 pub(super) struct Keep {
-    /// Relative paths that states that this one requires manage; an empty one is the directory.
+    /// Relative paths that required states manage; an empty one is the directory itself.
     paths: Vec<String>,
     /// `exclude_pat`.
     patterns: Vec<PathPattern>,
@@ -57,7 +57,7 @@ impl Keep {
 }
 
 /// The entries of `found` to remove so that only kept ones are left: the topmost paths, each with
-/// all below it. A directory with a kept entry in it stays.
+/// everything below it. A directory with a kept entry in it stays.
 fn surplus(found: &[Found], own: impl Fn(&str) -> bool, keep: &Keep) -> Vec<String> {
     let kept: Vec<&str> = found
         .iter()
@@ -85,8 +85,8 @@ fn surplus(found: &[Found], own: impl Fn(&str) -> bool, keep: &Keep) -> Vec<Stri
     removed
 }
 
-/// As [`surplus`], below `root`, as full paths; with a remark that names the mounted file systems
-/// that stay (empty without any). `own` are the state's own paths, `mounts` all of the host.
+/// Like [`surplus`], below `root`, as full paths; with a remark that names the mounted file systems
+/// that stay (empty without any). `own` are the state's own paths, `mounts` all mounts of the host.
 pub(super) fn surplus_below(
     mounts: &[MountPoint],
     root: &str,

@@ -1,4 +1,4 @@
-//! `cmd.*`, and the surroundings of every command of a state.
+//! `cmd.*`, and the environment of every command of a state.
 
 use std::collections::BTreeMap;
 
@@ -36,10 +36,10 @@ pub(super) async fn wait(_host: &dyn Host, _chunk: &Chunk) -> Result<Plan, Failu
     Ok(Plan::nothing(""))
 }
 
-/// A shell command of a state: that of `cmd.*`, or one of the state's conditions, which run as the
-/// command itself does (`_run_check` in `salt/state.py`).
+/// A shell command of a state: a `cmd.*` command, or one of the state's conditions, which run like
+/// the command itself (`_run_check` in `salt/state.py`).
 ///
-/// Only `cmd.*` has arguments for it. Salt also takes those that mean something else, such as the
+/// Only `cmd.*` has arguments for it. Salt also takes arguments with another meaning, such as the
 /// `shell` of `user.present`.
 pub(crate) async fn shell(host: &dyn Host, chunk: &Chunk, line: &str) -> Result<Command, Failure> {
     let args = Args::new(chunk);

@@ -1,15 +1,15 @@
-//! Differences of content, as people and returns see them.
+//! Differences of content, for display and for returns.
 
 use halite_diff::{CONTEXT, Side, unified};
 use halite_states::args::Show;
 
-/// Files above this many bytes are not compared line by line.
+/// Larger files, in bytes, are not compared line by line.
 const MAX_INPUT: usize = 1 << 20;
-/// Lines of a difference that are shown.
+/// Displayed lines of a difference.
 const MAX_LINES: usize = 400;
 
-/// The change from `old` to `new`, in Salt's words: a unified diff, or one sentence where that
-/// makes no sense.
+/// The change from `old` to `new`, in Salt's words: a unified diff, or one sentence if a diff makes
+/// no sense.
 pub(super) fn describe(old: &[u8], new: &[u8], show: Show) -> String {
     match show {
         Show::Secret => return "<hidden: holds a secret>".to_owned(),
@@ -40,7 +40,7 @@ pub(super) fn describe(old: &[u8], new: &[u8], show: Show) -> String {
     short
 }
 
-/// The content as text; `None` for binary content (no UTF-8, or a NUL).
+/// The content as text; `None` for binary content (invalid UTF-8, or a NUL).
 fn text(content: &[u8]) -> Option<&str> {
     std::str::from_utf8(content)
         .ok()

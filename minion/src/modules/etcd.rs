@@ -15,8 +15,8 @@ use crate::host::{FileKind, Host};
 const KUBEADM: &str = "/etc/kubernetes/tmp";
 
 /// Compares the record with the write-ahead log. An etcd without its log would found a new, empty
-/// cluster in its place, and one with the log of another member would bring another cluster's data;
-/// everything that follows would look healthy.
+/// cluster in its place, and one with another member's log would bring another cluster's data;
+/// everything after that would look healthy.
 pub(super) async fn data(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Failure> {
     let data = absolute(&chunk.name)?;
     let record = absolute(&Args::new(chunk).required("record")?)?;
@@ -34,9 +34,9 @@ pub(super) async fn data(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Failure
         let there = log_ids(host, &data).await?;
         return match (recorded.as_ref().and_then(Record::ids), there) {
             (Some(own), Some(there)) if own != there => fail(format!(
-                "cannot go on with the etcd member{member}: the data in {data} belong to {there}, and {record} says that \
-                 those of this host belong to {own}. Started now, it would serve another member's data, so nothing was \
-                 changed; {}, then run `ctl highstate`. Only if the data that are there are to be its own, as after a \
+                "cannot continue with the etcd member{member}: the data in {data} belong to {there}, and {record} says that \
+                 this host's belong to {own}. Started now, it would serve another member's data, so nothing was \
+                 changed; {}, then run `ctl highstate`. Only if the present data should become its own, as after a \
                  restore by hand: {}",
                 own_data(host, &data, own).await?,
                 accepting(member.trim(), &record),
@@ -45,7 +45,7 @@ pub(super) async fn data(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Failure
         };
     }
     fail(format!(
-        "cannot go on with the etcd member{member}, which ran on this host: its data is gone: {}. Started now, it would be a \
+        "cannot continue with the etcd member{member}, which ran on this host: its data is gone: {}. Started now, it would be a \
          new, empty cluster, so nothing was changed; {}, then run `ctl highstate`. Only if everything in the cluster may be \
          lost: remove {record} and what is left in {data}, and a new cluster is founded",
         found(host, &data).await?,
@@ -54,7 +54,7 @@ pub(super) async fn data(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Failure
 }
 
 pub(super) async fn has_log(host: &dyn Host, directory: &str) -> Result<bool, Failure> {
-    // A file in place of a directory cannot be listed, and has no log in it.
+    // A file in place of a directory cannot be listed, and contains no log.
     let Some(entry) = host.stat(directory).await? else {
         return Ok(false);
     };
@@ -64,7 +64,7 @@ pub(super) async fn has_log(host: &dyn Host, directory: &str) -> Result<bool, Fa
     Ok(host.list(directory).await?.iter().any(|name| is_log(name)))
 }
 
-/// The record of the member; `None` if there is none that can be read.
+/// The record of the member; `None` if it is missing or unreadable.
 pub(super) async fn record_of(host: &dyn Host, path: &str) -> Result<Option<Record>, Failure> {
     let text = host.read(path).await?.unwrap_or_default();
     Ok(serde_json::from_slice(&text).ok())
@@ -87,7 +87,7 @@ async fn ids_in(host: &dyn Host, directory: &str) -> Result<Option<Ids>, Failure
     Ok(head.as_deref().and_then(etcd_log::ids))
 }
 
-/// Names the member whose data are in a data directory.
+/// Names the member that the data in a directory belong to.
 pub(super) async fn whose(host: &dyn Host, data: &str) -> Result<String, Failure> {
     Ok(match log_ids(host, data).await? {
         Some(ids) => format!("the data of {ids}"),
@@ -95,12 +95,12 @@ pub(super) async fn whose(host: &dyn Host, data: &str) -> Result<String, Failure
     })
 }
 
-/// The command of an operator who says that the data that are there are the member's.
+/// The command of an operator who confirms that the present data are the member's.
 pub(super) fn accepting(member: &str, record: &str) -> String {
     format!("say so with `echo '{{\"member\":\"{member}\"}}' >{record}`")
 }
 
-/// The way back to the data with these ids.
+/// The instructions to restore the data with these ids.
 async fn own_data(host: &dyn Host, data: &str, own: Ids) -> Result<String, Failure> {
     let member = join(data, "member");
     for copy in copies(host, data).await? {
@@ -116,13 +116,13 @@ async fn own_data(host: &dyn Host, data: &str, own: Ids) -> Result<String, Failu
     ))
 }
 
-/// What is in the data directory.
+/// The content of the data directory.
 async fn found(host: &dyn Host, data: &str) -> Result<String, Failure> {
     let Some(entry) = host.stat(data).await? else {
         return Ok(format!("{data} does not exist"));
     };
     if entry.kind == FileKind::File || entry.kind == FileKind::Other {
-        return Ok(format!("{data} is no directory"));
+        return Ok(format!("{data} is not a directory"));
     }
     let names = host.list(data).await?;
     Ok(if names.is_empty() {
@@ -136,7 +136,7 @@ async fn found(host: &dyn Host, data: &str) -> Result<String, Failure> {
     })
 }
 
-/// The way back: to a copy that is on the host, or else to one that the operator has.
+/// The instructions: to restore a copy that is on the host, or else one that the operator has.
 async fn remedy(host: &dyn Host, data: &str) -> Result<String, Failure> {
     let member = join(data, "member");
     let copies = copies(host, data).await?;
@@ -161,8 +161,8 @@ async fn remedy(host: &dyn Host, data: &str) -> Result<String, Failure> {
     ))
 }
 
-/// Directories with a write-ahead log, where operators and kubeadm put copies: in the data
-/// directory and beside it.
+/// Directories with a write-ahead log where operators and kubeadm put copies: in the data directory
+/// and next to it.
 async fn copies(host: &dyn Host, data: &str) -> Result<Vec<String>, Failure> {
     let mut places: Vec<String> = Vec::new();
     for name in host.list(data).await? {

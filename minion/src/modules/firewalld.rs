@@ -63,7 +63,7 @@ fn plan(
     let mut changes = Map::new();
     for (configuration, found) in [("permanent", &view.permanent), ("runtime", &view.runtime)] {
         let differs = differences(found.as_ref(), wanted);
-        // A description does nothing: the running firewall may have an old one.
+        // A description has no effect: the running firewall may have an old one.
         let only_words =
             configuration == "runtime" && differs.keys().eq(["description"]) && found.is_some();
         if !differs.is_empty() && !only_words {
@@ -81,7 +81,7 @@ fn plan(
     )
 }
 
-/// By setting: what is added and removed (lists), or old and new (the others).
+/// By setting: added and removed items (lists), or old and new value (others).
 fn differences(found: Option<&FirewallSettings>, wanted: &FirewallSettings) -> Map<String, Value> {
     let mut changes = Map::new();
     let nothing = FirewallSettings::default();
@@ -139,7 +139,7 @@ fn differences(found: Option<&FirewallSettings>, wanted: &FirewallSettings) -> M
     changes
 }
 
-/// An item in the form in which two spellings of the same are equal: firewalld prints rich rules
+/// A normalised item, so that two spellings of the same rule are equal: firewalld prints rich rules
 /// with its own quotes and blanks.
 fn normal(item: &str) -> String {
     item.replace(['"', '\''], "")

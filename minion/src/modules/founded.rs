@@ -15,15 +15,15 @@ use crate::host::founding::FirstStart;
 
 /// The flag of every member that has run; etcd then refuses to start without its data.
 const EXISTING: &str = "--initial-cluster-state=existing";
-/// The flag with which a member makes a new cluster, once.
+/// The flag with which a member founds a new cluster, once.
 const NEW: &str = "--initial-cluster-state=new";
 /// Seconds until etcd serves.
 const LIMIT: u64 = 60;
 
-/// Starts etcd once with the other flag where there is no record and no log. `etcd.recorded` writes
-/// the record; until then the directory in which the data were made says that they are the host's
-/// own, so that a run that was interrupted goes on. Data without any sign of that may be all that is
-/// left of another cluster: they are refused.
+/// Starts etcd once with the other flag if there is no record and no log. `etcd.recorded` writes
+/// the record; until then the directory in which the data were made proves that they are the host's
+/// own, so that an interrupted run continues. Data without such proof may be the last of another
+/// cluster: they are refused.
 pub(super) async fn founded(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Failure> {
     let args = Args::new(chunk);
     let data = absolute(&args.required("data")?)?;

@@ -1,11 +1,11 @@
-//! `/etc/fstab` as text: entries are edited in place, everything else stays as it is.
+//! `/etc/fstab` as text: entries are edited in place, everything else stays unchanged.
 
 use super::replace::rewritten;
 use crate::host::effect::Effect;
 use crate::host::{Host, HostResult};
 
 const FSTAB: &str = "/etc/fstab";
-/// Before each line that we switched off.
+/// The prefix of each line that Halite has switched off.
 const OFF: &str = "# halite: ";
 
 /// The file.
@@ -122,7 +122,7 @@ impl Fstab {
         self.write(new).map(Some)
     }
 
-    /// Comments out what `which` names.
+    /// Comments out the lines that `which` selects.
     pub fn comment_out(&self, which: impl Fn(&Line) -> bool) -> HostResult<Option<Effect>> {
         if !self.lines().any(|line| which(&line)) {
             return Ok(None);

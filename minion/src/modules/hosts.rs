@@ -45,7 +45,7 @@ pub(super) async fn present(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Fail
     ))
 }
 
-/// `host.absent`: the name goes from these addresses, and stays at all others.
+/// `host.absent`: removes the name from these addresses, and keeps it at all others.
 pub(super) async fn absent(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Failure> {
     let name = &chunk.name;
     let unwanted = addresses(&Args::new(chunk), chunk)?;
@@ -79,7 +79,7 @@ pub(super) async fn absent(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Failu
     ))
 }
 
-/// The addresses of a state, which must be some.
+/// The addresses of a state, at least one.
 fn addresses(args: &Args<'_>, chunk: &Chunk) -> Result<Vec<String>, Failure> {
     let (function, name) = (chunk.function(), &chunk.name);
     let all = args.list("ip")?;
@@ -95,7 +95,7 @@ fn addresses(args: &Args<'_>, chunk: &Chunk) -> Result<Vec<String>, Failure> {
     Ok(all)
 }
 
-/// The changes of a name, by what happened to it at which addresses.
+/// The changes of a name, by kind of change and addresses.
 fn changes<const N: usize>(name: &str, all: [(&str, Vec<String>); N]) -> Map<String, Value> {
     let some = all.into_iter().filter(|(_, ips)| !ips.is_empty());
     some.map(|(key, ips)| {
@@ -109,8 +109,8 @@ fn text_of(lines: &[String]) -> String {
     lines.iter().flat_map(|line| [line, "\n"]).collect()
 }
 
-/// Takes a name from a line with this address and these names; false if nothing is left of the line. A
-/// comment stays.
+/// Removes a name from a line with this address and these names; returns `false` if nothing is left
+/// of the line. A comment stays.
 fn take(line: &mut String, ip: &str, names: &[String], name: &str) -> bool {
     let left: Vec<&str> = names
         .iter()
@@ -133,7 +133,7 @@ struct Edited {
     text: String,
     added: Vec<String>,
     removed: Vec<String>,
-    /// Addresses that are kept, but were not asked for.
+    /// Addresses that are kept although they were not requested.
     others: Vec<String>,
 }
 
@@ -204,7 +204,7 @@ fn entry(line: &str) -> Option<(String, Vec<String>)> {
     Some((words.next()?, words.collect()))
 }
 
-/// The same address, however it is written.
+/// Returns whether two texts are the same address, however it is written.
 fn same(a: &str, b: &str) -> bool {
     match (a.parse::<std::net::IpAddr>(), b.parse::<std::net::IpAddr>()) {
         (Ok(a), Ok(b)) => a == b,

@@ -9,12 +9,13 @@ use crate::host::Host;
 use crate::host::effect::{Effect, Trust};
 use crate::host::overlay::KNOWN_AFTER_APPLY;
 
-/// Returns whether a CA is there, and not only predicted. A predicted file ends with a newline.
+/// Returns whether a CA really exists and is not only predicted. A predicted file ends with a
+/// newline.
 fn is_known(trust: &Trust) -> bool {
     !matches!(trust, Trust::Ca(pem) if pem.trim() == KNOWN_AFTER_APPLY)
 }
 
-/// The trust that `ca` (PEM) and `verify_ssl` ask for.
+/// The trust anchor from `ca` (PEM) and `verify_ssl`.
 fn trust(ca: Option<String>, verify: bool) -> Result<Trust, Failure> {
     match (ca, verify) {
         (Some(_), false) => fail("`ca` and `verify_ssl: False` exclude each other"),
@@ -24,8 +25,8 @@ fn trust(ca: Option<String>, verify: bool) -> Result<Trust, Failure> {
     }
 }
 
-/// The condition `http.query`: a GET of the URL is answered with the status (default 200), by a
-/// server whose certificate the CA in the file `ca` has signed, or without it one that the host
+/// The condition `http.query`: a GET of the URL is answered with the status (default 200). The CA
+/// in the file `ca` must have signed the server's certificate, or without `ca` one that the host
 /// trusts, unless `verify` is false.
 pub(crate) async fn answers(
     host: &dyn Host,
@@ -97,7 +98,7 @@ pub(super) async fn wait_for_successful_query(
             body,
             seconds,
         }],
-        format!("{url} would be waited for"),
+        format!("would wait for {url}"),
         format!("{url} answers {status}"),
     ))
 }

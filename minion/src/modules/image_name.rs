@@ -2,13 +2,13 @@
 
 use super::{Failure, failure};
 
-/// The name under which containerd's CRI stores and finds an image. Of `NAME:TAG@sha256:…` it drops
-/// the tag (`ParseDockerRef` in `internal/cri/server/images`), so an image that is stored under another
-/// name would be pulled again by the kubelet, and not be pinned. A reference without a digest is its
-/// own name.
+/// The name under which containerd's CRI stores and finds an image. It drops the tag of
+/// `NAME:TAG@sha256:…` (`ParseDockerRef` in `internal/cri/server/images`), so the kubelet would
+/// pull an image again that is stored under another name, and not pin it. A reference without a
+/// digest is its own name.
 ///
 /// # Errors
-/// The digest is no SHA-256: containerd would take the text for a tag, which a server may point
+/// The digest is not a SHA-256: containerd would treat the text as a tag, which a server may point
 /// anywhere.
 pub(super) fn stored(reference: &str) -> Result<String, Failure> {
     let Some((tagged, digest)) = reference.split_once('@') else {
@@ -18,7 +18,7 @@ pub(super) fn stored(reference: &str) -> Result<String, Failure> {
     let is_digit = |digit: u8| matches!(digit, b'0'..=b'9' | b'a'..=b'f');
     if digits.len() != 64 || !digits.bytes().all(is_digit) {
         return Err(failure(format!(
-            "cannot use the image {reference}: {digest:?} is no SHA-256 digest"
+            "cannot use the image {reference}: {digest:?} is not a SHA-256 digest"
         )));
     }
     // The colon of a port is before the last slash.
@@ -65,7 +65,7 @@ mod tests {
         ] {
             let refused = stored(&format!("a.b/c:1@{digest}")).unwrap_err();
             assert!(
-                refused.to_string().contains("is no SHA-256 digest"),
+                refused.to_string().contains("is not a SHA-256 digest"),
                 "{refused}"
             );
         }

@@ -14,12 +14,12 @@ use crate::host::Host;
 use crate::host::effect::Effect;
 use crate::host::founding::{FirstStart, JOINING_MARK};
 
-/// Seconds in which nothing arrives.
+/// Seconds without incoming data.
 const QUIET: u64 = 15;
 
-/// Compares the data directory, which is the name: a member that has begun its log goes on with it,
-/// and the log of any other member is set aside. The container of an interrupted run has the
-/// member's ports and ends first.
+/// Compares the data directory, which is the name: a member that has started its log continues with
+/// it, and the log of any other member is set aside. The container of an interrupted run has the
+/// member's ports and is ended first.
 pub(super) async fn joined(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Failure> {
     let args = Args::new(chunk);
     let data = absolute(&chunk.name)?;
@@ -51,7 +51,7 @@ pub(super) async fn joined(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Failu
                 "; the data of {}, which are not its own, were set aside as {to}",
                 foreign.ids
             );
-            // The record is of those data: without it, a run that ends here begins again.
+            // The record is of those data: without it, a run that ends here starts over.
             let record = absolute(&args.required("record")?)?;
             if host.stat(&record).await?.is_some() {
                 effects.push(Effect::Remove { path: record });
@@ -68,7 +68,7 @@ pub(super) async fn joined(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Failu
         effects,
         format!("etcd member {member} would be started once, to receive its data{aside}"),
         format!(
-            "etcd member {member} was started once; what it did not receive follows at its next start{is_aside}"
+            "etcd member {member} was started once; it receives the rest at its next start{is_aside}"
         ),
     ))
 }
@@ -80,7 +80,7 @@ struct Foreign {
 }
 
 impl Foreign {
-    /// The name under which it stays: why and when.
+    /// The name under which it is kept: the reason and the time.
     fn name(&self, member: &str, now: i64) -> String {
         let whose = if self.is_of_cluster {
             "other-member"
@@ -91,8 +91,8 @@ impl Foreign {
     }
 }
 
-/// Compares the ids of the log with those that the cluster gave this member. A log whose ids cannot
-/// be read is not etcd's; etcd refuses it.
+/// Compares the ids of the log with the ids that the cluster gave this member. A log whose ids
+/// cannot be read is not etcd's; etcd refuses it.
 async fn foreign(host: &dyn Host, args: &Args<'_>, data: &str) -> Result<Option<Foreign>, Failure> {
     let (cluster, member) = (id(args, "cluster_id")?, id(args, "member_id")?);
     let Some(ids) = log_ids(host, data).await? else {
@@ -110,7 +110,7 @@ fn id(args: &Args<'_>, key: &str) -> Result<Option<u64>, Failure> {
     let id = u64::from_str_radix(&text, 16);
     id.map(Some).map_err(|_| {
         failure(format!(
-            "etcd.joined: `{key}` must be an id of etcd in hexadecimal"
+            "etcd.joined: `{key}` must be an etcd id in hexadecimal"
         ))
     })
 }

@@ -57,10 +57,10 @@ pub(super) async fn parameter_present(host: &dyn Host, chunk: &Chunk) -> Result<
     ))
 }
 
-/// `net/ipv4/ip_forward` and `-net.ipv4.ip_forward` are the same parameter as sysctl.d(5) has it.
+/// `net/ipv4/ip_forward` and `-net.ipv4.ip_forward` are the same parameter, by sysctl.d(5).
 fn dotted(key: &str) -> String {
     let key = key.trim().trim_start_matches('-');
-    // With a slash first, slashes separate and dots belong to names (an interface with a dot).
+    // If a slash comes first, slashes separate and dots belong to names (an interface with a dot).
     match key.find(['/', '.']) {
         Some(at) if key.get(at..=at) == Some("/") => key
             .chars()
@@ -82,7 +82,7 @@ fn normal(value: &str) -> String {
     value.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// The file with exactly one line for `key`; all else stays.
+/// The file with exactly one line for `key`; everything else stays.
 fn with_parameter(text: &str, key: &str, value: &str) -> String {
     let is_it = |line: &str| {
         !line.trim_start().starts_with(['#', ';'])

@@ -134,7 +134,7 @@ enum Embedded {
         certificate_pem: String,
         key_pem: String,
     },
-    /// Missing, or with these faults: it must be made again.
+    /// Missing, or with these faults: it must be recreated.
     Faulty(Vec<String>),
 }
 
@@ -173,7 +173,7 @@ fn embedded(
     })
 }
 
-/// The decoded value of a `…-data:` line: PEM, and nothing before it.
+/// The decoded value of a `…-data:` line: PEM without any text before it.
 fn data(text: &str, key: &str) -> Option<String> {
     let value = text
         .lines()

@@ -1,6 +1,6 @@
 //! State modules: each compares the host with a chunk and returns the missing effects.
 //!
-//! Comments and changes are Salt's where Salt has the function, so that people and tools that read
+//! Comments and changes are Salt's if Salt has the function, so that people and tools that read
 //! Salt's output can read Halite's.
 
 mod archive;
@@ -50,7 +50,7 @@ pub(crate) use self::x509::is_current;
 /// The result of a module's check.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Plan {
-    /// The differences, for people. Empty when the host is in the required state.
+    /// The differences, for display. Empty if the host is in the required state.
     pub changes: Map<String, Value>,
     /// One sentence: the state, or the planned change.
     pub comment: String,
@@ -94,7 +94,7 @@ impl From<HostError> for Failure {
     }
 }
 
-/// A failure with a text.
+/// Makes a failure with a text.
 pub(crate) fn failure(reason: impl Into<String>) -> Failure {
     Failure::new(reason)
 }
@@ -126,7 +126,7 @@ pub struct Function {
     pub name: (&'static str, &'static str),
     /// Compares; changes nothing.
     pub check: CheckFn,
-    /// Salt's `mod_watch`, for functions that have one: the plan when a watched state has changed.
+    /// Salt's `mod_watch`, for functions that have one: the plan after a change of a watched state.
     pub watch: Option<CheckFn>,
 }
 
@@ -151,7 +151,7 @@ const fn watched(
     }
 }
 
-/// Every state function that this minion has.
+/// All state functions of this minion.
 #[must_use]
 pub fn functions() -> &'static [Function] {
     FUNCTIONS

@@ -12,7 +12,7 @@ use super::{Failure, Plan, fail};
 use crate::host::effect::{Effect, Meta};
 use crate::host::{Host, MountPoint};
 
-/// Options that the kernel shows again; others (`defaults`, `nofail`, `_netdev`, …) are for
+/// Options that the kernel reports again; others (`defaults`, `nofail`, `_netdev`, …) are for
 /// mount(8) and systemd.
 const SHOWN: &[&str] = &[
     "ro",
@@ -25,7 +25,8 @@ const SHOWN: &[&str] = &[
     "dirsync",
 ];
 
-/// Options that the kernel does not show, and the ones that it shows where they do not hold.
+/// Options that the kernel does not report, and the opposite ones that it reports when they do not
+/// hold.
 const OPPOSITES: &[(&str, &str)] = &[
     ("rw", "ro"),
     ("suid", "nosuid"),
@@ -53,7 +54,7 @@ pub(super) async fn mounted(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Fail
     if args.flag("mount", true)? {
         mounting(host, &args, &line, &mut changes, &mut effects).await?;
     }
-    // After the mount: the host would not boot with a line that cannot be mounted.
+    // After the mount: the host would not boot with an entry that cannot be mounted.
     if args.flag("persist", true)? {
         let fstab = Fstab::read(host).await?;
         if let Some(effect) = fstab.set(&line)? {
@@ -88,7 +89,7 @@ async fn mounting(
         fstype: line.fstype.clone(),
         options,
     };
-    // The last mount over a path is the one that is seen.
+    // The last mount over a path is the visible one.
     let Some(found) = mounts.iter().rev().find(|found| found.path == path) else {
         if follow(host, &path).await?.1.is_none() {
             if args.flag("mkmnt", false)? {
@@ -135,7 +136,7 @@ async fn mounting(
     Ok(())
 }
 
-/// The path of a mount point as the kernel has it, without links. One that is in the list is not looked at: a
+/// The path of a mount point in the kernel's form, without links. A listed path is not inspected: a
 /// file system whose server is away answers late or never.
 async fn mount_path(host: &dyn Host, mounts: &[MountPoint], path: &str) -> Result<String, Failure> {
     if mounts.iter().any(|mount| mount.path == path) {
@@ -164,8 +165,8 @@ async fn shows(
             .iter()
             .filter(|mount| !std::ptr::eq(*mount, found) && is_within(&source, &mount.path))
             .max_by_key(|mount| mount.path.len());
-        // The kernel has the device of the file system, and the directory there. NFS has both as
-        // the device. File systems without a device, such as tmpfs, all have one name.
+        // The kernel reports the device of the file system, and the directory in it. For NFS, the
+        // device contains both. File systems without a device, such as tmpfs, all have one name.
         return Ok(holder.is_some_and(|holder| {
             let below = source.strip_prefix(&holder.path).unwrap_or_default();
             let wanted = format!("{}/{}/{below}", holder.device, holder.root);
@@ -199,7 +200,7 @@ async fn device_of(host: &dyn Host, device: &str) -> Result<String, Failure> {
     real_path(host, &path).await
 }
 
-/// Fails when a file system is mounted at one of `paths`.
+/// Fails if a file system is mounted at one of `paths`.
 pub(super) async fn refused(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Failure> {
     let paths = Args::new(chunk).list("paths")?;
     let found: Vec<String> = host
@@ -216,8 +217,8 @@ pub(super) async fn refused(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Fail
         )));
     }
     fail(format!(
-        "cannot go on, nothing was changed: mounted at a directory of Halite is {}. What is there now hides the directory's \
-         own files, and what is written now would be lost with it. Unmount it (`umount PATH`; a line in /etc/fstab would mount it \
+        "cannot continue; nothing was changed: mounted at a directory of Halite is {}. The mount hides the directory's \
+         own files, and new files would be lost with it. Unmount it (`umount PATH`; a line in /etc/fstab would mount it \
          again), then run `ctl highstate`",
         found.join(", ")
     ))

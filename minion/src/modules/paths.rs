@@ -1,4 +1,4 @@
-//! Paths: questions that several modules ask.
+//! Paths: queries that several modules need.
 
 use serde_json::{Map, Value, json};
 
@@ -26,7 +26,7 @@ pub(super) fn parent(path: &str) -> &str {
     }
 }
 
-/// The path that `path` resolves to when links at its end are followed, and the entry there.
+/// The path that `path` resolves to after links at its end are followed, and the entry there.
 pub(crate) async fn follow(host: &dyn Host, path: &str) -> Result<(String, Option<Stat>), Failure> {
     let mut at = path.to_owned();
     for _ in 0..16 {
@@ -49,7 +49,7 @@ pub(crate) async fn follow(host: &dyn Host, path: &str) -> Result<(String, Optio
     fail(format!("{path} is part of a loop of symbolic links"))
 }
 
-/// The path without links, `.` and `..`, as realpath(1) has it; a component that is missing stays.
+/// The path without links, `.` and `..`, like realpath(1); a missing component stays.
 pub(super) async fn real_path(host: &dyn Host, path: &str) -> Result<String, Failure> {
     let parts = |path: &str| -> Vec<String> { path.split('/').rev().map(str::to_owned).collect() };
     let mut at = "/".to_owned();
@@ -100,7 +100,7 @@ pub(super) async fn parents(
         }
         at = parent(at);
     }
-    // A package or program of the same plan may still make it.
+    // A package or program of the same plan may still create it.
     if !makedirs && !missing.is_empty() && !host.uncertain() {
         return fail(format!("Parent directory not present: {}", parent(path)));
     }
@@ -117,8 +117,8 @@ pub(super) async fn parents(
         .collect())
 }
 
-/// Compares owner, group and mode of an entry with those required: the changes, and the values to
-/// set.
+/// Compares owner, group and mode of an entry with the required ones: the changes, and the values
+/// to set.
 pub(super) async fn meta_difference(
     host: &dyn Host,
     stat: &Stat,
@@ -145,7 +145,7 @@ pub(super) async fn meta_difference(
         );
         set.mode = Some(mode);
     }
-    // A change of owner takes the set-id bits of a file, so that the mode is set after it.
+    // A change of owner clears the set-id bits of a file, so the mode is set after it.
     if set.user.is_some() || set.group.is_some() {
         set.mode = wanted.mode;
     }
@@ -271,7 +271,7 @@ fn not_mounted(mut mounts: Vec<MountPoint>, path: &str) -> Result<(), Failure> {
         .map(|mount| format!("{} ({} of {})", mount.path, mount.fstype, mount.device))
         .collect();
     fail(format!(
-        "cannot remove {path}, nothing of it was removed: mounted there is {}. Unmount that first (`umount {}`; a line in \
+        "cannot remove {path}; nothing was removed: mounted there is {}. Unmount that first (`umount {}`; a line in \
          /etc/fstab would mount it again)",
         named.join(", "),
         last.path

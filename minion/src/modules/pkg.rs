@@ -28,7 +28,7 @@ pub(super) async fn installed(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Fa
             continue;
         }
         let candidate = host.package_candidate(&name).await?;
-        // Indexes that do not offer what is wanted may be old, or not there yet.
+        // Indexes that do not offer a required package may be old, or missing.
         refresh |= candidate.is_none() || (version.is_some() && candidate != version);
         let new = version
             .clone()
@@ -74,7 +74,7 @@ pub(super) async fn removed(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Fail
         .maybe_list("pkgs")?
         .unwrap_or_else(|| vec![chunk.name.clone()]);
     let found = host.packages().await?;
-    // A package that was cut off is not installed, but is there.
+    // A package that was cut off is not installed, but partly there.
     let cut_off = host.cut_off_packages().await?;
     let version = |name: &str| found.get(name).or_else(|| cut_off.get(name));
     let remove: Vec<String> = names
@@ -101,7 +101,7 @@ pub(super) async fn removed(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Fail
     ))
 }
 
-/// `name` and `version`, or `pkgs`: names to wanted versions.
+/// `name` and `version`, or `pkgs`: names to required versions.
 fn wanted(args: &Args<'_>, name: &str) -> Result<BTreeMap<String, Option<String>>, Failure> {
     let mut wanted = BTreeMap::new();
     match args.any("pkgs") {

@@ -12,7 +12,7 @@ use crate::host::{Host, PackageManager};
 
 const SOURCES: &str = "/etc/apt/sources.list.d";
 const YUM: &str = "/etc/yum.repos.d";
-/// Before each line that `exclusive` switched off.
+/// The prefix of each line that `exclusive` has switched off.
 const OFF: &str = "# halite: ";
 
 pub(super) async fn managed(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Failure> {
@@ -59,8 +59,8 @@ pub(super) async fn managed(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Fail
             meta: Meta::default(),
         });
     }
-    // The note is written after the refresh: a run that was interrupted between file and refresh
-    // refreshes once more.
+    // The record is written after the refresh: a run that was interrupted between file and refresh
+    // refreshes again.
     let note = format!("{NOTES}/pkgrepo/{name}");
     let content = sha256(wanted.as_bytes()) + "\n";
     if !effects.is_empty() || host.read(&note).await?.as_deref() != Some(content.as_bytes()) {
@@ -86,7 +86,7 @@ pub(super) async fn managed(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Fail
     ))
 }
 
-/// `sources.list(5)`, one line an address.
+/// `sources.list(5)`, one line for each address.
 fn apt(args: &Args<'_>) -> Result<String, Failure> {
     let mut options = Vec::new();
     let architectures = args.list("architectures")?;
@@ -196,8 +196,8 @@ async fn others(
     Ok(files)
 }
 
-/// Returns whether a foreign repository's file may hold a password, which no secret of ours hides
-/// in the changes.
+/// Returns whether a foreign repository's file may contain a password, which none of our secrets
+/// hides in the changes.
 fn has_access(content: &[u8]) -> bool {
     let text = String::from_utf8_lossy(content).to_ascii_lowercase();
     text.contains("password") || text.contains('@')

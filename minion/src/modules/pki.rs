@@ -26,7 +26,7 @@ pub(super) struct CertificateSpec {
     client: bool,
     /// PEM of the CA that must have signed it.
     ca: Option<String>,
-    /// Renew when less than this many seconds are left.
+    /// Renew if fewer than this many seconds are left.
     renew: i64,
 }
 
@@ -65,8 +65,8 @@ impl CertificateSpec {
         })
     }
 
-    /// The faults of the certificate in `pem`, whose private key should be `key`; empty when there
-    /// are none.
+    /// The faults of the certificate in `pem`, whose private key should be `key`; empty without
+    /// any.
     pub fn faults(
         &self,
         pem: &[u8],
@@ -78,7 +78,7 @@ impl CertificateSpec {
             .flatten()
             .filter(|block| block.label == "CERTIFICATE");
         let Some(first) = blocks.next() else {
-            return vec!["it holds no certificate".to_owned()];
+            return vec!["it contains no certificate".to_owned()];
         };
         let Ok(certificate) = first.parse_x509() else {
             return vec!["it is not readable".to_owned()];
@@ -200,15 +200,15 @@ impl CertificateSpec {
             _ => (false, false, false),
         };
         if (server, client, other) != (self.server, self.client, false) {
-            faults.push("its usages are others".to_owned());
+            faults.push("its usages differ".to_owned());
         }
         if certificate.is_ca() {
-            faults.push("it is a CA's".to_owned());
+            faults.push("it is a CA certificate".to_owned());
         }
     }
 
     /// Checks by name and key identifier (RFC 5280, 4.2.1.1) that the required CA signed it, and
-    /// that the CA's own certificate follows (`appended`), where it should.
+    /// that the CA's own certificate follows if it should (`appended`).
     fn issuer(
         &self,
         certificate: &X509Certificate<'_>,
@@ -243,8 +243,8 @@ impl CertificateSpec {
 }
 
 /// Returns whether an identity may stay: the certificate in `pem` is of this CA and this key, and
-/// more than a third of its life is left (`halite-master init` and the minion have the same rule
-/// for their own).
+/// more than a third of its lifetime is left (`halite-master init` and the minion have the same
+/// rule for their own).
 pub(super) fn is_current(pem: &[u8], key: &KeyPair, ca: &[u8], now: i64) -> bool {
     let first = |bytes: &[u8]| {
         Pem::iter_from_buffer(bytes)

@@ -13,8 +13,8 @@ use crate::host::Host;
 use crate::host::effect::{Effect, Meta};
 use crate::host::founding;
 
-/// Compares the record of the member with what its log says. `etcd.data` has refused a log of
-/// another member.
+/// Compares the record of the member with its log. `etcd.data` has already refused a log of another
+/// member.
 pub(super) async fn recorded(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Failure> {
     let args = Args::new(chunk);
     let path = absolute(&chunk.name)?;
@@ -56,7 +56,7 @@ pub(super) async fn recorded(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Fai
             meta,
         });
     }
-    // The record is there: from now on the data need no other sign that they were founded here.
+    // The record exists: from now on the data need no other proof that they were founded here.
     let scratch = founding::scratch(&data);
     if host.stat(&scratch).await?.is_some() {
         effects.push(Effect::Remove { path: scratch });

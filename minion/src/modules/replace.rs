@@ -1,4 +1,4 @@
-//! What is at the path of a file and is no file: a directory, pipe, socket, device, or a link.
+//! Entries other than files at the path of a file: a directory, pipe, socket, device, or a link.
 
 use super::Failure;
 use super::paths::{follow, removable};
@@ -9,7 +9,7 @@ use crate::host::{FileKind, Host, HostError, HostResult, Stat};
 /// [`not_a_file`].
 ///
 /// # Errors
-/// As [`not_a_file`].
+/// Like [`not_a_file`].
 pub(super) async fn read(
     host: &dyn Host,
     path: &str,
@@ -38,11 +38,11 @@ pub(super) fn rewritten(path: &str, old: &[u8], text: String) -> HostResult<Effe
     })
 }
 
-/// The removal of what is at `path`, if that is no file and leads to none. A link is removed, never
-/// what it leads to. States use it that manage a file alone, such as a certificate.
+/// The removal of the entry at `path`, if it is not a file and does not lead to one. A link is
+/// removed, never its target. For states that manage a file alone, such as a certificate.
 ///
 /// # Errors
-/// The host cannot be asked, or a file system is mounted at or below the path.
+/// The host cannot be read, or a file system is mounted at or below the path.
 pub(super) async fn not_a_file(host: &dyn Host, path: &str) -> Result<Option<Removal>, Failure> {
     match follow(host, path).await?.1 {
         None => Ok(None),
@@ -51,10 +51,10 @@ pub(super) async fn not_a_file(host: &dyn Host, path: &str) -> Result<Option<Rem
     }
 }
 
-/// As [`not_a_file`], for a path where a link to a file has no place either.
+/// Like [`not_a_file`], for a path where even a link to a file must go.
 ///
 /// # Errors
-/// As [`not_a_file`].
+/// Like [`not_a_file`].
 pub(super) async fn not_a_file_itself(
     host: &dyn Host,
     path: &str,
@@ -66,17 +66,17 @@ pub(super) async fn not_a_file_itself(
     }
 }
 
-/// The removal of what is at `path`, if that is no directory and leads to none.
+/// The removal of the entry at `path`, if it is not a directory and does not lead to one.
 ///
 /// # Errors
-/// As [`not_a_file`].
+/// Like [`not_a_file`].
 pub(super) async fn not_a_directory(
     host: &dyn Host,
     path: &str,
 ) -> Result<Option<Removal>, Failure> {
     match follow(host, path).await?.1 {
         Some(stat) if stat.kind == FileKind::Directory => Ok(None),
-        // A link that leads nowhere is in the way of a directory, too.
+        // A link that leads nowhere also blocks a directory.
         _ => removal(host, path).await,
     }
 }

@@ -23,7 +23,7 @@ const SUFFIXES: &[&str] = &[
     "device",
 ];
 
-/// The unit's full name: `.service` where there is no other suffix.
+/// The unit's full name: `.service` if there is no other suffix.
 fn unit_name(name: &str) -> String {
     let suffix = name.rsplit_once('.').map(|(_, suffix)| suffix);
     if suffix.is_some_and(|suffix| SUFFIXES.contains(&suffix)) {
@@ -45,7 +45,7 @@ fn unknown(unit: &UnitState) -> bool {
     unit.load == "not-found"
 }
 
-/// `systemctl is-enabled` succeeds; static units count, they cannot be enabled any further.
+/// `systemctl is-enabled` succeeds; static units count, because they cannot be enabled any further.
 fn starts_at_boot(unit: &UnitState) -> bool {
     matches!(
         unit.file.as_str(),
@@ -62,8 +62,7 @@ fn enabling(unit: &UnitState, enable: Option<bool>) -> Option<UnitAction> {
     }
 }
 
-/// The actions as effects, after a `daemon-reload` where systemd has not read the unit as it is
-/// now.
+/// The actions as effects, after a `daemon-reload` if systemd has not read the present unit.
 fn effects(unit: &UnitState, name: &str, actions: &[UnitAction]) -> Vec<Effect> {
     let mut effects = Vec::new();
     if unit.needs_reload || unknown(unit) {
@@ -85,13 +84,13 @@ fn change(chunk: &Chunk, effects: Vec<Effect>, comment: String, done: String) ->
     )
 }
 
-/// Directories of unit files that rank above those of packages.
+/// Directories of unit files that rank above the packages' directories.
 const OWN_UNITS: [&str; 2] = ["/etc/systemd/system", "/run/systemd/system"];
 
 /// Directories of packages' unit files (one may be a link to the other).
 const VENDOR_UNITS: [&str; 2] = ["/usr/lib/systemd/system", "/lib/systemd/system"];
 
-/// The files that change the unit of a package, but for the drop-ins that `only_drop_ins` names.
+/// The files that change the unit of a package, except for the drop-ins that `only_drop_ins` names.
 async fn overrides(host: &dyn Host, args: &Args<'_>, name: &str) -> Result<Vec<String>, Failure> {
     let Some(allowed) = args.maybe_list("only_drop_ins")? else {
         return Ok(Vec::new());
@@ -104,7 +103,7 @@ async fn overrides(host: &dyn Host, args: &Args<'_>, name: &str) -> Result<Vec<S
     for directory in OWN_UNITS {
         let unit = join(directory, name);
         let entry = host.stat(&unit).await?;
-        // A masked unit has its own way back.
+        // A masked unit has its own remedy.
         let is_mask = |target: &Option<String>| target.as_deref() == Some("/dev/null");
         if is_vendors && entry.is_some_and(|entry| !is_mask(&entry.target)) {
             found.push(unit.clone());
@@ -139,7 +138,7 @@ pub(super) async fn running(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Fail
         actions.push(UnitAction::Unmask);
     }
     let overrides = overrides(host, &args, &name).await?;
-    // A run that was cut off may have removed them, and not told systemd.
+    // An interrupted run may have removed them without notifying systemd.
     let is_unread = unit.needs_reload && args.maybe_list("only_drop_ins")?.is_some();
     if !overrides.is_empty() || (is_unread && runs(&unit)) {
         return without(&unit, &args, chunk, &name, actions, overrides);
@@ -176,8 +175,8 @@ pub(super) async fn running(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Fail
     ))
 }
 
-/// The plan that removes overrides of the unit, and starts it as its files have it. What systemd
-/// says of it now may be about another unit, so it is enabled and restarted in any case.
+/// The plan that removes overrides of the unit, and starts it from its files. systemd's present
+/// information may be about another unit, so it is enabled and restarted in any case.
 fn without(
     unit: &UnitState,
     args: &Args<'_>,
@@ -218,7 +217,7 @@ fn without(
     ))
 }
 
-/// A watched state changed: restart, or reload where that was asked for and the unit runs.
+/// A watched state changed: restart, or reload if requested and the unit runs.
 pub(super) async fn watched(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Failure> {
     let args = Args::new(chunk);
     let (name, service) = (unit_name(&chunk.name), &chunk.name);

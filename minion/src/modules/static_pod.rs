@@ -1,4 +1,4 @@
-//! `static_pod.*`, and `unit.*`: a unit of systemd in the place of a static pod.
+//! `static_pod.*`, and `unit.*`: a systemd unit in the place of a static pod.
 
 use halite_states::args::Args;
 use halite_states::low::Chunk;
@@ -11,7 +11,7 @@ use crate::host::effect::{Command, Effect, Meta};
 use crate::host::pod::{Process, StaticPod};
 use crate::host::static_pod::{Facts, Probe, capital, files, observe, record, same_manifest};
 
-/// The directory of the last good manifests. It is the host's own: a restored disk has both.
+/// The directory of the last good manifests. It is on the host itself: a restored disk has both.
 const RECORDS: &str = "/var/lib/halite/manifests";
 /// The directory of the units' files.
 const UNITS: &str = "/etc/systemd/system";
@@ -23,8 +23,8 @@ pub(super) async fn running(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Fail
     compare(host, described(chunk)?).await
 }
 
-/// Salt's `mod_watch`: the pod is waited for after every change of what it is made from, even if it
-/// was ready a moment ago.
+/// Salt's `mod_watch`: waits for the pod after every change of its inputs, even if it was ready a
+/// moment ago.
 pub(super) async fn watched(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Failure> {
     wait_again(host, described(chunk)?).await
 }
@@ -103,7 +103,7 @@ pub(super) fn described(chunk: &Chunk) -> Result<StaticPod, Failure> {
         None => file.strip_suffix(".yaml").unwrap_or(file).to_owned(),
     };
     if name.is_empty() || name.contains(['/', '_']) {
-        return fail(format!("`{name}` is no name of a pod"));
+        return fail(format!("`{name}` is not a valid pod name"));
     }
     Ok(StaticPod {
         record: format!("{RECORDS}/{name}.json"),
@@ -119,13 +119,13 @@ pub(super) fn described(chunk: &Chunk) -> Result<StaticPod, Failure> {
     })
 }
 
-/// The wait for a unit that the arguments describe. Its name is that of its program.
+/// The wait for a unit that the arguments describe. Its name is its program's.
 fn described_unit(chunk: &Chunk) -> Result<StaticPod, Failure> {
     let args = Args::new(chunk);
     let name = chunk.name.as_str();
     let name = name.strip_suffix(".service").unwrap_or(name).to_owned();
     if name.is_empty() || name.contains('/') {
-        return fail(format!("`{name}` is no name of a unit"));
+        return fail(format!("`{name}` is not a valid unit name"));
     }
     let unit = format!("{name}.service");
     Ok(StaticPod {
@@ -142,12 +142,12 @@ fn described_unit(chunk: &Chunk) -> Result<StaticPod, Failure> {
     })
 }
 
-/// What the record says of a process of the manifest on disk.
+/// The record's information about a process of the manifest on disk.
 #[derive(Debug, PartialEq, Eq)]
 enum Known {
-    /// There is no record of this pod with this manifest, or it lacks a file.
+    /// No record of this pod with this manifest exists, or it lacks a file.
     Not,
-    /// The record is of this pod, and of the files as they are.
+    /// The record matches this pod and the present files.
     Good,
     /// This file has changed since the pod was recorded.
     Outdated(String),
@@ -177,7 +177,7 @@ async fn known(host: &dyn Host, pod: &StaticPod, process: &Process) -> Result<Kn
     })
 }
 
-/// The plan to wait, after the end of a process that has not read a file again.
+/// The plan to wait, after the end of a process that has not read a changed file.
 async fn plan(
     host: &dyn Host,
     pod: &StaticPod,
@@ -197,7 +197,7 @@ async fn plan(
             }));
             ("restarted", format!("{title} would be restarted"))
         }
-        None => ("ready", format!("{title} would be waited for")),
+        None => ("ready", format!("would wait for {title}")),
     };
     effects.extend(wait(host, pod, ended).await?);
     Ok(Plan::change(

@@ -28,7 +28,7 @@ fn outcome(chunk: &Chunk, changes: bool, succeeds: bool) -> Result<Plan, Failure
             "If we weren't testing, this would be successful with changes",
             comment,
         )),
-        // Something has to fail while applying: in test mode this is a change that would be made.
+        // The failure must happen during apply: in test mode this is a planned change.
         (true, false) => Ok(Plan::change(
             pretended(),
             vec![program(&["/bin/false"])],
@@ -69,7 +69,7 @@ pub(super) async fn show_notification(_: &dyn Host, chunk: &Chunk) -> Result<Pla
     ))
 }
 
-/// A watched state changed: nothing but the report of it, as in Salt.
+/// A watched state changed: only reports it, as in Salt.
 pub(super) async fn watched(_: &dyn Host, _: &Chunk) -> Result<Plan, Failure> {
     let changes = Map::from_iter([("Requisites with changes".to_owned(), json!([]))]);
     Ok(Plan::change(

@@ -96,7 +96,7 @@ fn sorted(mut list: Vec<String>) -> Vec<String> {
 }
 
 impl AccountSpec {
-    /// Options of useradd for everything that was given.
+    /// Options of useradd for all given values.
     fn options(&self) -> Vec<String> {
         let mut options = Vec::new();
         let mut add = |flag: &str, value: Option<String>| {
@@ -136,7 +136,7 @@ impl AccountSpec {
         changes
     }
 
-    /// Changes and options of usermod for what differs.
+    /// Changes and options of usermod for all differences.
     async fn differences(
         &self,
         host: &dyn Host,

@@ -108,8 +108,8 @@ pub(super) async fn certificate(host: &dyn Host, chunk: &Chunk) -> Result<Plan, 
     ))
 }
 
-/// The condition `x509.current`: the certificate is there with its key beside it, is of the CA in
-/// the file `ca`, and is not due yet.
+/// The condition `x509.current`: the certificate exists with its key next to it, is signed by the
+/// CA in the file `ca`, and is not due yet.
 ///
 /// # Errors
 /// A file cannot be read, or a path is not absolute.
@@ -127,7 +127,7 @@ pub(crate) async fn is_current(host: &dyn Host, path: &str, ca: &str) -> Result<
     Ok(key.is_some_and(|key| pki::is_current(&certificate, &key, &ca, host.now())))
 }
 
-/// Owner and mode of files whose content is right.
+/// Owner and mode of files whose content is correct.
 pub(super) async fn meta_plan(
     host: &dyn Host,
     files: Vec<(String, Meta)>,

@@ -1,5 +1,5 @@
-//! The answer to the master's question for the pod network on this host. It asks from the network namespace of a pod
-//! that runs there, makes nothing and leaves nothing behind; the master judges.
+//! The answer to the master's query about the pod network on this host. It probes from the network
+//! namespace of a running pod, creates nothing and leaves nothing behind; the master judges.
 
 mod namespaces;
 mod probe;
@@ -18,7 +18,7 @@ use crate::host::linux::command::{command, run};
 /// The time for `ip` to answer.
 const TOOL: Duration = Duration::from_secs(1);
 
-/// The answer to a question: at once without targets, otherwise within the time of a probe.
+/// The answer to a query: at once without targets, otherwise within the time of a probe.
 ///
 /// # Errors
 /// The question is malformed.
@@ -57,7 +57,7 @@ pub async fn answer(args_json: &str) -> Result<Value, serde_json::Error> {
     })
 }
 
-/// The interface by which the host sends packets for an address.
+/// The interface through which the host sends packets to an address.
 async fn interface(address: Ipv4Addr) -> String {
     let address = address.to_string();
     let command = command(&["ip", "-4", "route", "get", &address], &[]);

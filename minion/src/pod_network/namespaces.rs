@@ -1,4 +1,5 @@
-//! The network namespaces of the pods on this host, which the container runtime binds to files of `/run/netns`.
+//! The network namespaces of the pods on this host, which the container runtime binds to files in
+//! `/run/netns`.
 
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
@@ -13,11 +14,11 @@ use crate::host::linux::files;
 
 /// The directory of the namespaces.
 const DIRECTORY: &str = "/run/netns";
-/// The number of namespaces that are looked at: more than a node has pods.
+/// The maximum number of namespaces that are inspected: more than a node has pods.
 const MOST: usize = 512;
 
-/// Runs a task in the network namespace of a pod of this host, of the first one that the question names if it is there;
-/// on the host itself if no pod may be asked from. Answers with the pod's address, too.
+/// Runs a task in the network namespace of a pod of this host: the first existing one that the
+/// query names, or the host itself if no pod is suitable. Also returns the pod's address.
 pub(super) async fn from_a_pod<T: Default + Send + 'static>(
     question: Question,
     task: fn(&Question) -> T,
@@ -34,18 +35,20 @@ pub(super) async fn from_a_pod<T: Default + Send + 'static>(
     (None, done.unwrap_or_default())
 }
 
-/// Runs a task in a thread that ends with it: one that has entered a namespace serves for nothing else.
+/// Runs a task in a thread that ends with it: a thread that has entered a namespace is of no other
+/// use.
 async fn in_a_thread<T: Send + 'static>(task: impl FnOnce() -> T + Send + 'static) -> Option<T> {
     let (sender, done) = oneshot::channel();
     let started = std::thread::Builder::new().spawn(move || {
-        // An asker that has gone away needs no answer.
+        // A caller that has gone away needs no answer.
         let _ = sender.send(task());
     });
     started.ok()?;
     done.await.ok()
 }
 
-/// Enters the namespace of a pod; answers with the pod's address. Without one the thread is in any namespace.
+/// Enters the namespace of a pod; returns the pod's address. If it returns `None`, the thread may
+/// be in any namespace.
 fn enter_one(directory: &Path, question: &Question) -> Option<Ipv4Addr> {
     let mut pods = Vec::new();
     for name in files::list(directory)
@@ -68,7 +71,7 @@ fn enter_one(directory: &Path, question: &Question) -> Option<Ipv4Addr> {
     Some(address)
 }
 
-/// The pod to ask from.
+/// Chooses the pod to probe from.
 fn choose(question: &Question, pods: Vec<(Ipv4Addr, PathBuf)>) -> Option<(Ipv4Addr, PathBuf)> {
     let rank = |address: &Ipv4Addr| {
         let named = question.sources.iter().position(|source| source == address);
@@ -89,7 +92,7 @@ fn enter(path: &Path) -> rustix::io::Result<()> {
     )
 }
 
-/// True for an address in a network, `10.233.0.0/16`.
+/// Returns whether an address is in a network such as `10.233.0.0/16`.
 fn is_pod(network: &str, address: Ipv4Addr) -> bool {
     let parsed = network.split_once('/').and_then(|(first, length)| {
         let first: Ipv4Addr = first.parse().ok()?;
@@ -139,13 +142,13 @@ mod tests {
         assert!(!of("", [10, 0, 0, 1]) && !of("10.0.0.0/33", [10, 0, 0, 1]));
     }
 
-    /// As root, which the minion is.
+    /// Runs as root, like the minion.
     #[tokio::test]
     async fn a_thread_enters_the_network_of_another_process_and_the_others_stay() {
         if !rustix::process::geteuid().is_root() {
             return;
         }
-        // It says that it has its namespace, with an address of a pod.
+        // It signals that it has its namespace, with a pod's address.
         let script =
             "ip link set lo up && ip addr add 192.0.2.7/32 dev lo && echo there && exec cat";
         let mut pod = Command::new("unshare")

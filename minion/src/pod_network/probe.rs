@@ -1,4 +1,4 @@
-//! Attempts to reach addresses, side by side, each with an end.
+//! Attempts to reach addresses, in parallel, each with a deadline.
 
 use std::io;
 use std::io::ErrorKind;
@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use halite_host_reports::pod_network::{Target, What};
 
-/// The time for a connection: more than a lost packet costs, which is sent again after a second.
+/// The timeout of a connection: longer than the loss of a packet, which is resent after a second.
 const ANSWER: Duration = Duration::from_secs(2);
-/// The time for an answer of DNS, and the number of questions. Each may go to another replica.
+/// The timeout of a DNS answer, and the number of queries. Each may go to another replica.
 const DNS_ANSWER: Duration = Duration::from_millis(650);
 const DNS_QUESTIONS: u16 = 3;
-/// A question for an address: type A, class IN (RFC 1035, 3.2).
+/// A query for an address: type A, class IN (RFC 1035, 3.2).
 const FOR_ADDRESS: [u8; 4] = [0, 1, 0, 1];
 
 /// A target that was not reached.
@@ -22,13 +22,13 @@ pub(super) struct Missed {
     pub target: usize,
     /// The reason.
     pub reason: String,
-    /// There is no route to it.
+    /// `true` if there is no route to it.
     pub no_route: bool,
 }
 
-/// Tries all from the network namespace of this thread; answers with those that were not reached.
+/// Tries all targets from the network namespace of this thread; returns the unreachable ones.
 pub(super) fn all(targets: &[Target]) -> Vec<Missed> {
-    // A thread starts in the network namespace of the one that starts it.
+    // A thread starts in the network namespace of its parent thread.
     std::thread::scope(|scope| {
         let tries: Vec<_> = targets
             .iter()
@@ -72,8 +72,8 @@ fn reach(target: &Target) -> io::Result<()> {
     }
 }
 
-/// Asks a DNS server for the address of a name, from a new port each time: a Service keeps to one replica as long as the
-/// port is the same.
+/// Asks a DNS server for the address of a name, from a new port each time: a Service stays with one
+/// replica as long as the port is the same.
 fn resolve(server: SocketAddr, name: &str) -> io::Result<()> {
     let mut last = io::Error::from(ErrorKind::TimedOut);
     for id in 1..=DNS_QUESTIONS {
@@ -98,7 +98,7 @@ fn asked(server: SocketAddr, id: u16, name: &str) -> io::Result<()> {
         Some((code, _)) => Err(io::Error::other(format!(
             "it answers the question for {name} with the code {code}"
         ))),
-        None => Err(io::Error::other("its answer is none of DNS")),
+        None => Err(io::Error::other("its answer is not a DNS message")),
     }
 }
 
@@ -115,7 +115,7 @@ fn query(id: u16, name: &str) -> Vec<u8> {
     message
 }
 
-/// The code and the number of answers of a response to the question with this id.
+/// The code and the number of answers in a response to the query with this id.
 fn read(id: u16, message: &[u8]) -> Option<(u8, u16)> {
     let [first, second, flags, code, _, _, high, low, ..] = message else {
         return None;
@@ -159,7 +159,7 @@ mod tests {
         );
     }
 
-    /// A server that answers each question with these bytes after the id.
+    /// A server that answers each query with these bytes after the id.
     fn dns(answer: &'static [u8]) -> SocketAddr {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         let server = socket.local_addr().unwrap();
@@ -191,8 +191,8 @@ mod tests {
                 &[0x81, 0x80, 0, 1, 0, 0, 0, 0, 0, 0],
                 "it has no address of kubernetes.default",
             ),
-            (&[0x01, 0x00, 0, 1, 0, 1, 0, 0, 0, 0], "none of DNS"),
-            (&[0x81], "none of DNS"),
+            (&[0x01, 0x00, 0, 1, 0, 1, 0, 0, 0, 0], "not a DNS message"),
+            (&[0x81], "not a DNS message"),
         ] {
             let found = ask(answer).unwrap();
             assert!(found.contains(reason), "{found}");

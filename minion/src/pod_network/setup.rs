@@ -1,5 +1,5 @@
-//! The part of the pod network that this host has for its next pod: the network that the container runtime uses, and
-//! flannel's part of it.
+//! This host's part of the pod network for its next pod: the network that the container runtime
+//! uses, and flannel's part of it.
 
 use std::net::Ipv4Addr;
 use std::path::Path;
@@ -11,7 +11,7 @@ use super::TOOL;
 use crate::host::linux::command::{command, run};
 use crate::host::linux::files;
 
-/// The directory of the networks of the container runtime, as Halite's configuration of containerd names it.
+/// The directory of the container runtime's networks, as configured for containerd by Halite.
 const NETWORKS: &str = "/etc/cni/net.d";
 /// flannel's file for its plugin.
 const SUBNET: &str = "/run/flannel/subnet.env";
@@ -35,8 +35,8 @@ fn text(root: &Path, path: &str) -> Option<String> {
     String::from_utf8(content.ok().flatten()?).ok()
 }
 
-/// The first usable network by the name of its file, as containerd takes it
-/// (github.com/containerd/go-cni, `loadFromConfDir`).
+/// The first usable network by file name, containerd's choice (github.com/containerd/go-cni,
+/// `loadFromConfDir`).
 fn configuration(root: &Path) -> Option<Configuration> {
     let mut names = files::list(&root.join(NETWORKS.trim_start_matches('/'))).ok()?;
     names.retain(|name| {

@@ -10,11 +10,11 @@ use crate::host::{FileKind, Host as _, HostError};
 use crate::modules;
 use crate::modules::fail;
 
-/// Longest run of a condition's command, in seconds, unless the state has a `timeout`.
+/// The longest run of a condition's command, in seconds, unless the state has a `timeout`.
 const CONDITION_TIMEOUT: u64 = 300;
 
 impl Runner<'_> {
-    /// Returns whether a shell command succeeds, run as the chunk's own command is.
+    /// Returns whether a shell command succeeds; it runs like the chunk's own command.
     pub(super) async fn shell(&self, chunk: &Chunk, line: &str) -> Result<bool, Failure> {
         let mut command: Command = modules::shell(&self.predicted, chunk, line).await?;
         let has_own_limit = command.timeout.is_some();
@@ -48,7 +48,7 @@ impl Runner<'_> {
         match fun {
             "test.true" | "test.true_" => Ok(true),
             "test.false" | "test.false_" => Ok(false),
-            // Links are followed, as Salt does.
+            // Links are followed, as in Salt.
             "file.file_exists" | "file.directory_exists" => {
                 let wanted = match fun {
                     "file.file_exists" => FileKind::File,

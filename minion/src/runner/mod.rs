@@ -24,7 +24,7 @@ use crate::pending_triggers::PendingTriggers;
 
 pub use self::redact::REDACTED;
 
-/// Most characters of a failed program's output in the reason of the failure.
+/// Maximum characters of a failed program's output in the reason of the failure.
 const LONGEST_REASON: usize = 2000;
 
 /// The effects that a check found missing, for apply.
@@ -32,7 +32,7 @@ const LONGEST_REASON: usize = 2000;
 pub struct MissingEffects {
     /// In order.
     pub effects: Vec<Effect>,
-    /// The comment once they are carried out; empty: the check's.
+    /// The comment after they are carried out; if empty, the check's.
     pub done: String,
 }
 
@@ -70,7 +70,7 @@ impl<'h> Runner<'h> {
         Self { stop, ..self }
     }
 
-    /// Takes the pending triggers of earlier runs, and records there those of this one.
+    /// Takes the pending triggers of earlier runs, and records this run's there.
     #[must_use]
     pub fn with_pending(self, pending: Option<PendingTriggers>) -> Self {
         Self { pending, ..self }
@@ -195,7 +195,7 @@ impl Modules for Runner<'_> {
             .iter()
             .try_for_each(|watcher| pending.record(chunk, watcher))
             .map_err(|e| {
-                let error = HostError::failed("not begun: cannot record its pending triggers", e);
+                let error = HostError::failed("not started: cannot record its pending triggers", e);
                 redacted_failure(chunk, &error)
             })
     }
@@ -261,7 +261,7 @@ fn command_changes(chunk: &Chunk, output: &Output) -> Map<String, Value> {
     ])
 }
 
-/// Refuses an exit code that is not a success. Of a long output the end is kept, cut after its
+/// Refuses an exit code that is not a success. The end of a long output is kept, cut after its
 /// secrets are removed.
 fn run_result(chunk: &Chunk, command: &Command, output: &Output) -> Result<(), HostError> {
     if command.is_success(output.code) {

@@ -1,4 +1,4 @@
-//! The link, walked with a small master in the same process: enrolment, jobs, files, and answers
+//! The link, tested with a small master in the same process: enrolment, jobs, files, and answers
 //! that survive a lost stream.
 #![expect(
     clippy::unwrap_used,
@@ -162,7 +162,7 @@ async fn an_answer_is_sent_until_it_is_stored_and_the_job_runs_once() {
     stream
         .send(ToMinion::Stored(ReturnStored { job: id(7) }))
         .await;
-    // Answered after `stored` was heard: messages keep their order.
+    // Answered after `stored` was received: messages keep their order.
     stream
         .send(ToMinion::Job(job(8, "test.ping", json!({}))))
         .await;

@@ -9,7 +9,7 @@ use serde_json::json;
 use super::world::{Stream, TOKEN, World, world};
 use super::{id, job};
 
-/// Writes a line into a file of the minion's directory.
+/// Writes a line into a file in the minion's directory.
 fn order(world: &World, number: u64) -> Job {
     let file = world.config.state_dir.join("ran");
     let line = format!("echo {number} >> {}", file.display());
@@ -19,7 +19,7 @@ fn order(world: &World, number: u64) -> Job {
 async fn obeyed(stream: &mut Stream, order: Job) {
     let job = order.job.clone();
     stream.send(ToMinion::Job(order)).await;
-    // Before it, what no master has stored yet.
+    // First the answers that no master has stored yet.
     while stream.returned().await.job != job {}
 }
 
@@ -56,7 +56,7 @@ async fn a_minion_passes_a_standby_and_calls_the_master() {
     let (mut stream, _) = first.stream().await;
     obeyed(&mut stream, order(&first, 7)).await;
     assert!(standby.streams.try_recv().is_err(), "it called the standby");
-    // Nor is a new host enrolled there.
+    // A new host does not enrol there, either.
     let request = standby.request(&format!("{TOKEN}.{}", standby.hash));
     let refused = enrol::enrol(&standby.config, &request, |_| ()).await;
     let refused = chain(&refused.unwrap_err());
@@ -100,12 +100,12 @@ async fn a_master_that_was_replaced_is_not_obeyed_after_a_restart_either() {
             job: id(7),
         }))
         .await;
-    // Answered after `stored` was heard.
+    // Answered after `stored` was received.
     obeyed(&mut stream, job(8, "test.ping", json!({}))).await;
     going.send_replace(true);
     drop(stream);
 
-    // The host of the first one is switched on again, and the minion restarts with its old
+    // The first master's host is switched on again, and the minion restarts with its old
     // configuration.
     let mut again = first.beside().await;
     again.says(3, &[&again]);
@@ -113,7 +113,7 @@ async fn a_master_that_was_replaced_is_not_obeyed_after_a_restart_either() {
     let going = first.minion();
     let (mut stream, hello) = again.stream().await;
     assert_eq!(hello.epoch, Some(4));
-    // The minion may have left already.
+    // The minion may have disconnected already.
     let order = Some(ToMinion::Job(order(&first, 9)));
     let _ = stream
         .send

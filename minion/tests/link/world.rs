@@ -93,7 +93,7 @@ impl Stream {
             .message()
             .await
             .unwrap()
-            .expect("the minion sent nothing more")
+            .expect("the minion must send another message")
             .body
             .unwrap()
     }
@@ -109,7 +109,7 @@ impl Stream {
 
 pub struct Master {
     pub ca: Arc<Ca>,
-    /// What the master says first.
+    /// The master's first message.
     pub hello: Mutex<MasterHello>,
     pub files: Mutex<BTreeMap<String, Vec<u8>>>,
     /// The keys that were enrolled with a token.
@@ -232,7 +232,7 @@ pub async fn world() -> World {
     server(Arc::new(Ca::new()), "halite://test/master/m").await
 }
 
-/// A server of that CA with this identity, and a minion that is to call it.
+/// A server of that CA with this identity, and a minion that should call it.
 async fn server(ca: Arc<Ca>, uri: &str) -> World {
     let hash = pki::sha256_hex(&pki::certificates(&ca.pem).unwrap()[0]);
     let key = PrivateKey::generate().unwrap();
@@ -299,7 +299,7 @@ impl World {
         server(Arc::clone(&self.master.ca), "halite://test/minion/cp-2").await
     }
 
-    /// The epoch and the masters that it says in its hello from now on.
+    /// Sets the epoch and the masters of its hello from now on.
     pub fn says(&self, epoch: u64, masters: &[&Self]) {
         let mut hello = self.master.hello.lock().unwrap();
         hello.epoch = epoch;
@@ -327,7 +327,7 @@ impl World {
         enrol::enrol(&self.config, &request, |_| ()).await.unwrap();
     }
 
-    /// A running minion; dropping the sender does not end it, sending true does.
+    /// A running minion; dropping the sender does not end it, sending `true` does.
     pub fn minion(&self) -> watch::Sender<bool> {
         let (outbox, inbox) = mpsc::unbounded_channel();
         let (channel, connected): (watch::Sender<Option<Channel>>, _) = watch::channel(None);
@@ -346,7 +346,7 @@ impl World {
 
     pub async fn stream(&mut self) -> (Stream, MinionHello) {
         let stream = tokio::time::timeout(Duration::from_secs(60), self.streams.recv()).await;
-        let mut stream = stream.expect("the minion did not connect").unwrap();
+        let mut stream = stream.expect("the minion must connect").unwrap();
         match stream.next().await {
             ToMaster::Hello(hello) => (stream, hello),
             other => panic!("not a hello: {other:?}"),

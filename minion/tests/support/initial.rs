@@ -1,4 +1,4 @@
-//! The first state of a fake host, as a case file describes it.
+//! The initial state of a fake host, as a case file describes it.
 
 use std::collections::BTreeMap;
 
@@ -45,7 +45,7 @@ pub struct Initial {
     pub images: Vec<String>,
     pub registry: Vec<String>,
     pub http: BTreeMap<String, Vec<Option<(u16, String)>>>,
-    /// Files that appear or (null) vanish while the host waits, by seconds since the beginning.
+    /// Files that appear or (null) vanish while the host waits, by seconds since the start.
     pub later: BTreeMap<i64, BTreeMap<String, Option<String>>>,
     /// URLs of servers whose certificates no CA of the host has signed.
     pub untrusted: Vec<String>,
@@ -132,7 +132,7 @@ pub fn tar(members: &BTreeMap<String, (String, Option<String>)>) -> Vec<u8> {
     builder.into_inner().unwrap()
 }
 
-/// Puts a fake host into its first state.
+/// Puts a fake host into its initial state.
 pub fn set_up(host: &FakeHost, initial: &Initial) {
     let mut state = host.state();
     for (path, owned) in &initial.directories {
@@ -248,7 +248,7 @@ pub fn set_up(host: &FakeHost, initial: &Initial) {
     state.modules.extend(initial.modules.iter().cloned());
     state.loadable.extend(initial.loadable.iter().cloned());
     for (source, path, fstype, options) in initial.mounts.iter().cloned() {
-        // A bind mount as findmnt(8) has it: `/dev/vda[/srv/app]`.
+        // A bind mount in findmnt(8)'s form: `/dev/vda[/srv/app]`.
         let (device, root) = match source.split_once('[') {
             Some((device, root)) => (device.to_owned(), root.trim_end_matches(']').to_owned()),
             None => (source, "/".to_owned()),

@@ -37,7 +37,7 @@ pub struct Case {
     pub args: Map<String, Value>,
     #[serde(default)]
     sensitive: bool,
-    /// Asks `watch` instead of `check`.
+    /// Uses `watch` instead of `check`.
     #[serde(default)]
     pub watch: bool,
     #[serde(default)]
@@ -187,7 +187,7 @@ fn resolve(value: &mut Value, case: &Case, host: &FakeHost) -> anyhow::Result<()
     }
 }
 
-/// Carries out a plan as the runner does: a failing program ends it.
+/// Carries out a plan like the runner: a failing program ends it.
 pub async fn carry_out(host: &FakeHost, plan: &Plan) -> anyhow::Result<()> {
     for effect in &plan.effects {
         let output = host.perform(effect).await?;
@@ -221,7 +221,7 @@ pub fn summary(effect: &Effect) -> String {
     }
 }
 
-/// A fake host in the case's first state.
+/// A fake host in the case's initial state.
 pub async fn build(case: &Case) -> anyhow::Result<FakeHost> {
     let host = FakeHost::new();
     set_up(&host, &case.host);

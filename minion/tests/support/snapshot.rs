@@ -70,7 +70,7 @@ fn walk(state: &FakeState, directory: &str, into: &mut BTreeMap<String, String>)
             FileKind::Symlink => stat.target.clone(),
             _ => None,
         };
-        // Keys are random, and so is all that is made from them.
+        // Keys are random, and so is everything derived from them.
         let content = content.unwrap_or_default();
         let made =
             content.contains("-----BEGIN ") || content.contains("certificate-authority-data");

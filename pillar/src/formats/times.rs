@@ -1,10 +1,10 @@
-//! Times of the day and of the week, as systemd writes them, and parts in percent.
+//! Times of the day and of the week, in systemd's format, and percentages.
 
 use halite_document::schema::Misfit;
 
 use super::suggesting;
 
-/// The value for no day at all.
+/// The value for no time at all.
 pub(crate) const NEVER: &str = "never";
 
 pub(super) fn check_time(text: &str) -> Result<(), Misfit> {
@@ -26,7 +26,7 @@ pub(super) fn check_time(text: &str) -> Result<(), Misfit> {
     }
 }
 
-/// A time of the day, or every few hours from one on, as systemd writes it: `00/6:00`.
+/// A time of the day, or every few hours from one on, in systemd's format: `00/6:00`.
 pub(super) fn check_times(text: &str) -> Result<(), Misfit> {
     let repeats = |step: &str| {
         step.parse::<u8>()
@@ -43,12 +43,12 @@ pub(super) fn check_times(text: &str) -> Result<(), Misfit> {
         return Ok(());
     }
     Err(Misfit::new(
-        "is no time of the day",
+        "is not a time of the day",
         "\"02:30\" for each day, \"00/6:00\" for every six hours from midnight on",
     ))
 }
 
-/// Days as systemd writes them, from its first day of the week on.
+/// Days in systemd's spelling, from its first day of the week on.
 const DAYS: [&str; 7] = ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"];
 
 pub(super) fn check_day(text: &str) -> Result<(), Misfit> {
@@ -65,7 +65,7 @@ pub(super) fn check_day(text: &str) -> Result<(), Misfit> {
 /// A time of the week or of each day.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Weekly {
-    /// The day, from Monday = 0; none: each.
+    /// The day, from Monday = 0; `None`: each day.
     pub day: Option<u8>,
     /// The hour.
     pub hour: u8,
@@ -93,7 +93,7 @@ pub(super) fn check_weekly(text: &str) -> Result<(), Misfit> {
         return Ok(());
     }
     Err(Misfit::new(
-        "is no time of the week",
+        "is not a time of the week",
         "\"Sun 03:30\" for each week, \"03:30\" for each day, or `never`",
     ))
 }
@@ -114,7 +114,7 @@ pub(super) fn check_percent(text: &str) -> Result<(), Misfit> {
         return Ok(());
     }
     Err(suggesting(
-        "is no part in percent",
+        "is not a percentage",
         text,
         (check_percent, "from 1% to 99%, for example 45%"),
         format!("{}%", text.trim_end_matches('%').trim()),

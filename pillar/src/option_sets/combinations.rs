@@ -6,16 +6,16 @@ use crate::options::{Choice, Way};
 /// The values that differ from their defaults, each with the index of its option.
 pub(super) type Picked<'a> = Vec<(usize, &'a Way)>;
 
-/// The combinations that are made. No part of the state tree depends on more than two options at
-/// once, so each of both kinds is enough to find everything that a cluster can request.
+/// The generated combinations. No part of the state tree depends on more than two options at once,
+/// so either kind is enough to find everything that a cluster can request.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Coverage {
-    /// Each pair of values that differ from their defaults alone, with the defaults of all other
-    /// options: a message names no option that is not involved.
+    /// Each pair of values that differ from their defaults, with the defaults of all other options:
+    /// a message names no option that is not involved.
     #[default]
     Pairs,
-    /// Each such value alone, and for the pairs a covering array: a quarter of the combinations, and
-    /// in the last ones many values differ.
+    /// Each such value alone, and for the pairs a covering array: a quarter of the combinations,
+    /// and in the last ones many values differ.
     Covering,
 }
 

@@ -1,5 +1,5 @@
-//! Covering arrays of strength two, as in the pairwise testing of software: few rows of values in
-//! which every pair of values of any two options occurs.
+//! Covering arrays of strength two, as in pairwise software testing: few rows of values in which
+//! every pair of values of any two options occurs.
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
@@ -10,10 +10,10 @@ type Chosen = (usize, usize);
 /// Rows with the index of one value for each option; `counts` has the number of values of each.
 /// Every pair of values of two options is in at least one row. The same counts give the same rows.
 ///
-/// Each row begins with a pair that is in no row yet. Every other option gets the value that adds
-/// the most such pairs, and of equal values the first.
+/// Each row starts with a pair that is in no row yet. Every other option gets the value that adds
+/// the most such pairs; the first one wins a tie.
 pub(super) fn rows(counts: &[usize]) -> Vec<Vec<usize>> {
-    // The two options with the most values determine how many rows there are at least.
+    // The two options with the most values determine the minimum number of rows.
     let mut options: Vec<usize> = (0..counts.len()).collect();
     options.sort_by_key(|option| Reverse(counts[*option]));
     // In this function an option is a place in `options`.
@@ -35,7 +35,7 @@ pub(super) fn rows(counts: &[usize]) -> Vec<Vec<usize>> {
                 let pairs = row.iter().map(|there| pair(*there, *chosen));
                 pairs.filter(|pair| uncovered.contains(pair)).count()
             };
-            // Of equal ones `max_by_key` takes the last.
+            // In a tie `max_by_key` takes the last.
             let best = values(place).rev().max_by_key(added);
             row.extend(best);
         }

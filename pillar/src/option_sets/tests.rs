@@ -3,9 +3,9 @@ use std::collections::BTreeSet;
 use super::*;
 use crate::options::{choices, chosen, find, others, refused};
 
-/// Fields that are no choice between few things. What they add to a cluster is the operator's:
-/// names, networks, settings laid over Halite's own, packages. A new field that names something of
-/// the bundle does not belong here.
+/// Fields that are not a choice between few values. Their content is the operator's: names,
+/// networks, settings over Halite's own, packages. A new field that names a part of the bundle does
+/// not belong here.
 const FREE: &[&str] = &[
     "metadata.name",
     "dnsDomain",
@@ -60,7 +60,7 @@ const FREE: &[&str] = &[
     "firewall.sources.management",
     "firewall.sources.loadBalancers",
     "firewall.nodePorts.cidrs",
-    // `auto`: control planes are standbys, others are none, so each set has both.
+    // `auto`: control planes are standbys, other hosts are not, so each set has both.
     "master.standbys",
     "master.jobs.keepDays",
     "master.jobs.keepLast",
@@ -250,8 +250,8 @@ fn every_set_of_roles_is_there_that_is_valid() {
     ] {
         assert!(whats.contains(&wanted), "{whats:?}");
     }
-    // Seven sets of roles of workers, eight of further control planes, each with and without that
-    // of a registry, and a registry alone.
+    // Seven sets of roles of workers, eight of additional control planes, each with and without a
+    // registry's, and a registry alone.
     assert_eq!(whats.len(), 2 + 15 + 15 + 1);
     let all = "a host that is bootstrap, etcd, control-plane, worker, infra, frontend, registry";
     assert!(sets.iter().any(|set| set.targets[1].what == all));

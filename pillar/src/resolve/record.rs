@@ -1,4 +1,4 @@
-//! The `resolved` block of a document, and how it is put into the document's text.
+//! The `resolved` block of a document, and its insertion into the document's text.
 
 use std::fmt::Write as _;
 
@@ -36,7 +36,7 @@ pub fn cluster_block(resolved: &ResolvedCluster) -> String {
 }
 
 /// Puts a `resolved` block into the text of a document in place of an older one, or at its end.
-/// Everything else stays as it is, comments included.
+/// Everything else stays unchanged, comments included.
 ///
 /// # Errors
 /// The text is not a document in block style.

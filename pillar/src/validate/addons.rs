@@ -54,7 +54,7 @@ pub(super) fn check(check: &mut Check<'_>) {
 
 fn unknown(check: &mut Check<'_>, bundle: &BundleFacts, at: usize, chart: &str) {
     let hint = if bundle.charts.is_empty() {
-        "it has none: they are put in when it is built".to_owned()
+        "it has no charts; add them when you build it".to_owned()
     } else {
         format!("it has {}", listed(&bundle.charts))
     };

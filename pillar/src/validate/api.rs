@@ -95,8 +95,8 @@ fn vip(check: &mut Check<'_>) {
     }
 }
 
-/// Keepalived puts the VIP on an interface of whichever control-plane host has it, so its network must
-/// be one that all of them are in.
+/// Keepalived puts the VIP on an interface of the control-plane host that holds it, so all of these
+/// hosts must be in its network.
 fn shared(check: &mut Check<'_>, vip: Ipv4Addr) {
     let declaration = check.declaration;
     let networks = &declaration.cluster.networks.control_plane.cidrs;
@@ -138,9 +138,9 @@ fn anonymous(check: &mut Check<'_>) {
     if given.is_some_and(off) {
         check.cluster(
             &format!("apiServer.extraArgs.{FLAG}"),
-            "without anonymous requests no probe reaches the API server: the kubelet would restart it for ever, and no host would hold the VIP",
+            "without anonymous requests no probe reaches the API server: the kubelet would restart it again and again, and no host would hold the VIP",
             format!(
-                "allow anonymous requests for health only: write by a state of your own, on the control-plane hosts,\n\
+                "allow anonymous requests for health only: write with your own state, on the control-plane hosts,\n\
                  /etc/kubernetes/pki/authentication.yaml:\n{HEALTH_ONLY}and instead of `{FLAG}`\n\
                  \x20 authentication-config: /etc/kubernetes/pki/authentication.yaml"
             ),
@@ -148,7 +148,7 @@ fn anonymous(check: &mut Check<'_>) {
     }
 }
 
-/// The configuration with which only health is told to a client without a name.
+/// The configuration that lets an anonymous client read only the health.
 const HEALTH_ONLY: &str = "  apiVersion: apiserver.config.k8s.io/v1
   kind: AuthenticationConfiguration
   anonymous:

@@ -1,11 +1,11 @@
-//! Backups of the cluster: places in which they would be lost or in the way, and recipients.
+//! Backups of the cluster: unsuitable directories, and recipients.
 
 use std::collections::BTreeSet;
 use std::path::Path;
 
 use super::Check;
 
-/// Directories whose content other programs make and remove, each with its use.
+/// Directories whose content other programs create and remove, each with its use.
 const TAKEN: [(&str, &str); 7] = [
     (
         "/etc/halite",
@@ -43,7 +43,7 @@ pub(super) fn check(check: &mut Check<'_>) {
         if !seen.insert(recipient) {
             check.unseen(
                 &format!("backup.recipients[{index}]"),
-                "this recipient is there twice",
+                "this recipient is listed twice",
                 "remove one of the two",
             );
         }

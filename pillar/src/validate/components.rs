@@ -72,7 +72,7 @@ fn version(check: &mut Check<'_>) {
                 bundle.path,
                 allowed.join(", ")
             ),
-            "choose what it was made for, or use a bundle that was made for this",
+            "choose a value that it was made for, or use a bundle that was made for this one",
         );
     }
     let flannel: &[&str] = if cluster.cni.plugin == CniPlugin::Flannel {
@@ -185,7 +185,7 @@ fn secrets(check: &mut Check<'_>) {
             .users
             .values()
             .any(|password| password == name);
-        // Which one it is may be what has to be corrected.
+        // The role or node may be the value to correct.
         let is_client = !check.sound("etcd.external.clientSecret")
             || declaration
                 .cluster

@@ -1,4 +1,4 @@
-//! etcd: the hosts of its members, and the way to an external one.
+//! etcd: the hosts of its members, and the access to an external one.
 
 use std::collections::BTreeSet;
 
@@ -43,14 +43,14 @@ pub(super) fn check(check: &mut Check<'_>) {
     }
 }
 
-/// The data of a cluster stay where they are.
+/// The data of a cluster stay in its etcd.
 fn kept(check: &mut Check<'_>) {
     let cluster = &check.declaration.cluster;
     let Some(resolved) = &cluster.resolved else {
         return;
     };
     let made = resolved.etcd.unwrap_or_default();
-    // Members of the cluster's own come and go by their hosts' roles.
+    // The cluster's own members come and go with their hosts' roles.
     let is_external = |placement| placement == Placement::External;
     if is_external(made) != is_external(cluster.etcd.placement) {
         check.cluster(
@@ -124,12 +124,12 @@ fn client(check: &mut Check<'_>, external: &ExternalEtcd) {
     };
     check.unseen(
         &format!("secrets.{name}.value"),
-        format!("the secret `{name}` is no client of etcd: {unfit}"),
+        format!("the secret `{name}` is not a client identity for etcd: {unfit}"),
         hint,
     );
 }
 
-/// Members on hosts of their own, which have no kubelet that could run them.
+/// Members on hosts of their own, which have no kubelet to run them.
 fn dedicated(check: &mut Check<'_>) {
     let declaration = check.declaration;
     if declaration.cluster.etcd.mode != Mode::HostService && check.sound("etcd.mode") {

@@ -1,4 +1,4 @@
-//! The host of the master, and its standbys.
+//! The master's host, and its standbys.
 
 use super::Check;
 use crate::masters::MOST;
@@ -17,7 +17,7 @@ pub(super) fn check(check: &mut Check<'_>) {
         check.cluster(
             PATH,
             format!("{} standbys, and at most {MOST} are kept", names.len()),
-            "each change waits for them: name the two that shall take the master's place",
+            "each change waits for them: name the two that may take the master's place",
         );
     }
     for (index, name) in names.iter().enumerate() {
@@ -34,7 +34,7 @@ pub(super) fn check(check: &mut Check<'_>) {
     }
 }
 
-/// The recorded host of the master.
+/// The master's recorded host.
 fn host(check: &mut Check<'_>) {
     let resolved = check.declaration.cluster.resolved.as_ref();
     if let Some(name) = resolved.and_then(|resolved| resolved.master.as_deref()) {
@@ -42,7 +42,7 @@ fn host(check: &mut Check<'_>) {
     }
 }
 
-/// Reports a host that is no control plane, or that is not declared.
+/// Reports a host without a control plane, or one that is not declared.
 fn plane(check: &mut Check<'_>, path: &str, name: &str, who: &str) {
     let nodes = &check.declaration.nodes;
     if nodes.is_empty() {
@@ -61,7 +61,7 @@ fn plane(check: &mut Check<'_>, path: &str, name: &str, who: &str) {
         Some(node) if !node.has(Role::ControlPlane) && node.source.is_sound("roles") => {
             check.cluster(
                 path,
-                format!("`{name}` is no control plane: {who} the keys of all CAs"),
+                format!("`{name}` has no control plane: {who} the keys of all CAs"),
                 "name a host with the role control-plane, whose root has such keys in any case",
             );
         }

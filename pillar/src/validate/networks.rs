@@ -8,7 +8,7 @@ use super::Check;
 use crate::host_facts::HostFacts;
 use crate::network;
 
-/// Each node gets a /24 of the pod network, as kube-controller-manager's default is.
+/// Each node gets a /24 of the pod network, kube-controller-manager's default.
 const NODE_MASK: u8 = 24;
 
 pub(super) fn check(check: &mut Check<'_>) {
@@ -64,7 +64,7 @@ fn sizes(check: &mut Check<'_>) {
     }
 }
 
-/// A network with the path that it was declared at and what it is, in words.
+/// A network, the path of its declaration and a description.
 struct Named {
     path: String,
     what: &'static str,
@@ -219,7 +219,7 @@ fn on_host(check: &mut Check<'_>, host: &HostFacts) {
                         "the {} {} contains this host's own address {address} ({interface})",
                         mine.what, mine.network
                     ),
-                    "choose another; the host could not be reached any more once the cluster runs",
+                    "choose another; the host would no longer be reachable once the cluster runs",
                 );
             }
         }

@@ -34,7 +34,7 @@ fn record(check: &mut Check<'_>, node: &Document<Node>, resolved: &ResolvedNode)
                 node,
                 has,
                 format!("`{has}` without `{lacks}`"),
-                "Halite records both or none; put back what was there",
+                "Halite records both or none; restore the previous values",
             );
         }
     };
@@ -43,7 +43,7 @@ fn record(check: &mut Check<'_>, node: &Document<Node>, resolved: &ResolvedNode)
         return check.node(
             node,
             BUNDLE,
-            "the node document records a bundle, the cluster document none",
+            "the node document records a bundle, but the cluster document does not",
             "`ctl bundle list` shows the bundles of this site, `ctl bundle use` records one",
         );
     }
@@ -53,7 +53,7 @@ fn record(check: &mut Check<'_>, node: &Document<Node>, resolved: &ResolvedNode)
             node,
             KUBERNETES,
             format!("the cluster has Kubernetes {wanted}, and this node {kubernetes}"),
-            "all hosts have the same minor version; put back what was recorded",
+            "all hosts have the same minor version; restore the recorded value",
         );
     }
     let Some(known) = check.context.bundle.filter(|known| !known.site.is_empty()) else {
@@ -77,7 +77,7 @@ fn record(check: &mut Check<'_>, node: &Document<Node>, resolved: &ResolvedNode)
                 "the bundle {bundle} has Kubernetes {}, not {kubernetes}",
                 held.kubernetes
             ),
-            "Halite records both together; put back what was there",
+            "Halite records both together; restore the previous values",
         ),
         Some(_) => {}
     }
@@ -102,7 +102,7 @@ fn kubelets(check: &mut Check<'_>) {
                 node,
                 KUBERNETES,
                 format!("this node has Kubernetes {own}, newer than the API server of {server} ({oldest})"),
-                "control-plane hosts are upgraded first; put back what was recorded",
+                "control-plane hosts are upgraded first; restore the recorded value",
             );
         }
     }

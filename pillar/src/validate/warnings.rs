@@ -1,4 +1,4 @@
-//! Warnings: what works, and is probably not meant. They refuse nothing.
+//! Warnings: valid declarations that are probably mistakes. They refuse nothing.
 
 use halite_document::Problem;
 
@@ -17,8 +17,8 @@ pub fn warnings(declaration: &Declaration) -> Vec<Problem> {
         .collect()
 }
 
-/// An even number of etcd members: one member more than the next smaller cluster, and no more of
-/// them may fail.
+/// An even number of etcd members: one member more than the next smaller cluster, but the same
+/// number may fail.
 fn members(declaration: &Declaration) -> Option<Problem> {
     let nodes = declaration.nodes.values();
     let members: Vec<_> = nodes.filter(|node| node.has(Role::Etcd)).collect();
@@ -37,7 +37,7 @@ fn members(declaration: &Declaration) -> Option<Problem> {
     let placement = declaration.cluster.etcd.placement;
     let gives_away = |node: &&Document<Node>| node.has(Role::Bootstrap);
     if placement == Placement::Dedicated && members.iter().any(gives_away) {
-        // Once they have joined, the first host gives its member away.
+        // Once they have joined, the first host gives up its member.
         return None;
     }
     let roles = match placement {
@@ -48,8 +48,8 @@ fn members(declaration: &Declaration) -> Option<Problem> {
     Some(last.source.problem("roles", message).hint(hint))
 }
 
-/// More hosts with a backup than the declaration has hosts that make some. Two are the default: a
-/// cluster of one host has declared nothing by it.
+/// More hosts with a backup than hosts that make one. The default is two, so a cluster of one host
+/// has not asked for more by that.
 fn copies(declaration: &Declaration) -> Option<Problem> {
     let copies = declaration.cluster.backup.copies;
     let hosts = declaration.backup_hosts().len();
@@ -57,7 +57,7 @@ fn copies(declaration: &Declaration) -> Option<Problem> {
         return None;
     }
     let message = format!(
-        "{copies} hosts are to hold a backup, and {hosts} make some: the master's host and its standbys"
+        "{copies} hosts should hold a backup, but only {hosts} make one: the master's host and its standbys"
     );
     let hint = "give more hosts the role control-plane, or name them in `master.standbys`";
     let source = &declaration.cluster.source;

@@ -12,16 +12,16 @@ use crate::role::Role;
 /// The API as one host sees it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Api {
-    /// The address to which its name leads.
+    /// The address to which its name resolves.
     pub address: Ipv4Addr,
-    /// Whether nodes without a control plane have a proxy of their own.
+    /// `true` if nodes without a control plane have their own proxy.
     pub proxied: bool,
     /// The addresses of the control planes that have joined, by name.
     pub servers: BTreeMap<String, Ipv4Addr>,
 }
 
-/// The API as a host sees it: the name leads to the VIP; without one to the first host, or, where
-/// nodes have a proxy, to that, and on a control plane that has joined to its own API server.
+/// The API as a host sees it: the name resolves to the VIP; without one, to the first host, or, if
+/// nodes have a proxy, to the proxy, and on a control plane that has joined to its own API server.
 ///
 /// # Errors
 /// The cluster has no first host yet.
@@ -50,7 +50,8 @@ pub(super) fn seen_by(declaration: &Declaration, node: Option<&Node>) -> Result<
     })
 }
 
-/// Returns whether hosts without a control plane have a proxy of their own, to which the API's name leads.
+/// Returns whether hosts without a control plane have their own proxy, to which the API's name
+/// resolves.
 #[must_use]
 pub fn has_proxies(declaration: &Declaration) -> bool {
     seen_by(declaration, None).is_ok_and(|api| api.proxied)

@@ -1,4 +1,4 @@
-//! etcd in a minion's view, and the secrets of the way to an external one.
+//! etcd in a minion's view, and the secrets for the access to an external one.
 
 use std::collections::BTreeMap;
 
@@ -33,7 +33,7 @@ pub(super) struct View<'a> {
     placement: Placement,
     mode: Mode,
     external: Option<External<'a>>,
-    /// Those that the API servers use where members are on hosts of their own.
+    /// The URLs that the API servers use if members are on hosts of their own.
     servers: Option<Vec<String>>,
     extra_args: &'a BTreeMap<String, String>,
     defrag: &'a Defrag,
@@ -68,8 +68,8 @@ pub(super) fn view(declaration: &Declaration, allowed: impl Fn(&str) -> bool) ->
     }
 }
 
-/// The URLs that the API servers use where members are on hosts of their own: those of the members
-/// with a vote, sorted by the names of their hosts.
+/// The URLs that the API servers use if members are on hosts of their own: the members with a vote,
+/// sorted by the names of their hosts.
 fn servers(declaration: &Declaration) -> Vec<String> {
     let members = declaration.nodes.values().filter(|node| node.has_vote());
     members

@@ -13,8 +13,8 @@ use crate::declaration::Declaration;
 use crate::node::Node;
 use crate::registry::{DATA, HTPASSWD, LONGEST_PASSWORD, PORT, PULL, RegistryBackup};
 
-/// The cost factor of bcrypt. The registry computes it at every request, which takes 10 ms with
-/// this cost.
+/// The cost factor of bcrypt. The registry computes the hash at every request, which takes 10 ms
+/// with this cost.
 const COST: u32 = 8;
 
 /// The secrets of the registry that a node may see.
@@ -62,8 +62,8 @@ pub(super) fn secret(cluster: &Cluster, path: &str) -> Option<String> {
     }
 }
 
-/// The bcrypt hash of a password, as `htpasswd -B` writes it. The salt is derived from cluster and
-/// user, so that the file is the same each time that it is made.
+/// The bcrypt hash of a password, in the format of `htpasswd -B`. The salt is derived from cluster
+/// and user, so that the file is the same each time.
 fn hash(cluster: &Cluster, user: &str, password: &str) -> Option<String> {
     let mut salt = [0; 16];
     let digest = Sha256::digest(format!(

@@ -1,4 +1,4 @@
-//! The form of a view: the names that templates use, and what each of them is.
+//! The form of a view: the names that templates use, and their meaning.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -20,7 +20,7 @@ use crate::node::{ResolvedMember, Taint};
 use crate::role::Role;
 use crate::trust::Trusted;
 
-/// What Halite compiles for one minion.
+/// The data that Halite compiles for one minion.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct View<'a> {
@@ -87,7 +87,7 @@ pub(super) struct Cidrs<'a> {
 #[serde(rename_all = "camelCase")]
 pub(super) struct ApiServer<'a> {
     pub(super) endpoint: String,
-    /// Where its name leads on this host.
+    /// The address to which its name resolves on this host.
     pub(super) address: Ipv4Addr,
     pub(super) port: u16,
     pub(super) vip: Option<Ipv4Addr>,
@@ -116,7 +116,7 @@ pub(super) struct Bundle<'a> {
     pub(super) charts: &'a BTreeMap<String, String>,
 }
 
-/// The host of the master, its standbys, and the addresses of all of them, the master's first.
+/// The master's host, its standbys, and the addresses of all of these, the master's first.
 #[derive(Debug, Serialize)]
 pub(super) struct Master<'a> {
     pub(super) node: Option<&'a str>,
@@ -143,7 +143,7 @@ pub(super) struct OwnNode<'a> {
 }
 
 impl<'a> OwnNode<'a> {
-    /// That of the target `master`, which is no host.
+    /// The part for the target `master`, which is not a host.
     pub(super) fn without_host(name: &'a str) -> Self {
         Self {
             name,

@@ -30,8 +30,7 @@ pub(super) struct AuthorisedRoutes {
 }
 
 impl AuthorisedRoutes {
-    /// The caller with the role that they have now: the policy may have changed since the last
-    /// call.
+    /// The caller with its present role: the policy may have changed since the last call.
     fn peer_now(&self) -> Peer {
         let caller = self.peer.caller.as_ref();
         Peer {
@@ -64,11 +63,11 @@ fn authorise(peer: &Peer, path: &str) -> Result<(), Status> {
             "{} may not call {path}",
             peer.name()
         ))),
-        Verdict::Unknown => Err(Status::unimplemented("there is no such method")),
+        Verdict::Unknown => Err(Status::unimplemented("this method does not exist")),
     }
 }
 
-/// A body that holds the share of its request until it has ended.
+/// A body that holds its request's share until it has ended.
 fn held_with(
     body: Body,
     share: Option<Arc<Share>>,

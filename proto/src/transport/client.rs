@@ -33,13 +33,13 @@ use crate::identity::Identity;
 use crate::pki;
 use crate::pki::Inspected;
 
-/// Time that a failed call waits for the reason why its connection ended.
+/// The time that a failed call waits for the reason why its connection ended.
 const WHY: Duration = Duration::from_secs(1);
-/// Time in which one of several hosts takes the connection. The kernel does so at once, whatever
-/// the master has to do; the handshake has its own time.
+/// The time in which one of several hosts must accept the connection. The kernel accepts at once,
+/// however busy the master is; the handshake has its own timeout.
 const AMONG: Duration = Duration::from_secs(3);
 
-/// A certificate and its key, which a client presents. `Debug` does not write the key.
+/// A certificate and its key, which a client presents. `Debug` does not print the key.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ClientIdentity {
     /// The certificate, PEM.
@@ -56,7 +56,7 @@ impl std::fmt::Debug for ClientIdentity {
     }
 }
 
-/// One connection to a master. Clones share it; it is not re-established when it ends.
+/// One connection to a master. Clones share it; it is not re-established after it ends.
 #[derive(Clone)]
 pub struct Channel {
     sender: SendRequest<Body>,
@@ -98,7 +98,7 @@ impl tower::Service<Request<Body>> for Channel {
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Status>> + Send>>;
 
     fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Status>> {
-        // A closed sender is detected by the call itself, which then knows the reason.
+        // The call itself detects a closed sender, and then knows the reason.
         let _ = self.sender.poll_ready(context);
         Poll::Ready(Ok(()))
     }
@@ -145,11 +145,10 @@ pub async fn connect(
     connect_over(stream, endpoint, ca_pem, identity).await
 }
 
-/// As [`connect`], to one of several masters: a host that is silent does not keep the others from
-/// their turn for long.
+/// Like [`connect`], to one of several masters: a silent host delays the others only briefly.
 ///
 /// # Errors
-/// As [`connect`].
+/// Like [`connect`].
 pub async fn connect_among(
     endpoint: &str,
     ca_pem: &str,
@@ -159,10 +158,10 @@ pub async fn connect_among(
     connect_over(stream, endpoint, ca_pem, identity).await
 }
 
-/// As [`connect`], to a master or a standby; [`Channel::server`] says which of them answers.
+/// Like [`connect`], to a master or a standby; [`Channel::server`] tells which one answered.
 ///
 /// # Errors
-/// As [`connect`].
+/// Like [`connect`].
 pub async fn connect_any(
     endpoint: &str,
     ca_pem: &str,
@@ -174,10 +173,10 @@ pub async fn connect_any(
     Ok(channel)
 }
 
-/// As [`connect`], over an existing byte stream.
+/// Like [`connect`], over an existing byte stream.
 ///
 /// # Errors
-/// As [`connect`].
+/// Like [`connect`].
 pub async fn connect_over<S>(
     stream: S,
     endpoint: &str,
@@ -218,10 +217,10 @@ pub async fn connect_pinned(endpoint: &str, ca_sha256: &str) -> Result<Pinned, C
     pinned_over(stream, endpoint, ca_sha256).await
 }
 
-/// As [`connect_pinned`], over an existing byte stream.
+/// Like [`connect_pinned`], over an existing byte stream.
 ///
 /// # Errors
-/// As [`connect_pinned`].
+/// Like [`connect_pinned`].
 pub async fn pinned_over<S>(
     stream: S,
     endpoint: &str,

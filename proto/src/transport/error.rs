@@ -9,7 +9,7 @@ use rustls::{CertificateError, OtherError};
 use super::tls::Mistrust;
 use crate::pki::PkiError;
 
-/// The reason why there is no connection to a master.
+/// The reason why a connection to a master failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectError {
     /// Not `host:port`.
@@ -60,13 +60,13 @@ pub enum HandshakeError {
     #[error("the server showed no certificate")]
     NoCertificate,
     /// The server's chain does not contain the CA that the token names.
-    #[error("the server's chain does not hold the pinned CA")]
+    #[error("the server's chain does not contain the pinned CA")]
     NoPinnedCa,
-    /// The client's certificate, key and trust do not fit together.
+    /// The client's certificate, key and trust do not match.
     #[error("cannot use the client's TLS settings")]
     Settings(#[source] rustls::Error),
     /// A CA that is not trusted signed the server's certificate.
-    #[error("the server's certificate is not of the CA that we trust")]
+    #[error("the server's certificate is not signed by the CA that we trust")]
     UnknownIssuer,
     /// The server's certificate has expired.
     #[error("the server's certificate has expired (or this host's clock is wrong)")]
@@ -82,7 +82,7 @@ pub enum HandshakeError {
         "the host {0} stands by and has no master; `ctl master list` there shows the master that it follows"
     )]
     StandsBy(String),
-    /// The server's certificate is not that of our master.
+    /// The server's certificate is not our master's.
     #[error(transparent)]
     OtherServer(Arc<dyn Error + Send + Sync>),
     /// The master refused the client.
@@ -96,7 +96,7 @@ pub enum HandshakeError {
     Http2(hyper::Error),
 }
 
-/// The master's alert about our certificate; see `CallerVerifier` for when it sends which.
+/// The master's alert about our certificate; `CallerVerifier` defines when it sends which one.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum MasterAlert {
     /// The policy does not admit the identity.
@@ -105,22 +105,22 @@ pub enum MasterAlert {
          operator was revoked"
     )]
     NotAdmitted,
-    /// The master has moved to another host. Earlier versions say [`Self::NotAdmitted`].
-    #[error("the master has moved to another host, and this one serves no more")]
+    /// The master has moved to another host. Earlier versions send [`Self::NotAdmitted`].
+    #[error("the master has moved to another host, and this host no longer serves")]
     Moved,
     /// The certificate has expired.
     #[error("the master refused our certificate: it has expired")]
     Expired,
     /// Another CA signed the certificate.
-    #[error("the master refused our certificate: it is not of this cluster's CA")]
+    #[error("the master refused our certificate: it is not signed by this cluster's CA")]
     OtherCa,
-    /// The identity is of another cluster.
+    /// The identity belongs to another cluster.
     #[error("the master refused our certificate: it belongs to another cluster")]
     OtherCluster,
     /// The certificate names no identity, or several.
     #[error("the master refused our certificate: it does not name one identity of a caller")]
     NotOneIdentity,
-    /// Another alert of TLS, by its name.
+    /// Another TLS alert, by its name.
     #[error("the master ended the handshake ({0})")]
     Other(String),
 }

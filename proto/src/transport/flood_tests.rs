@@ -1,4 +1,5 @@
-//! Many connections at once: strangers do not keep minions out, and hold little memory.
+//! Many connections at once: callers without identity do not keep minions out, and hold little
+//! memory.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::pin::Pin;
@@ -19,7 +20,7 @@ use super::{ClientIdentity, connect, connect_over};
 use crate::v1;
 use crate::v1::enrolment_client::EnrolmentClient;
 
-/// A host that reconnects and is not answered tries again after this.
+/// A host that reconnects without an answer retries after this pause.
 const AGAIN: Duration = Duration::from_millis(200);
 
 /// Raises the soft limit of descriptors: both ends of each connection are in this process.
@@ -50,7 +51,7 @@ async fn closed(streams: &mut [TcpStream]) -> usize {
     closed
 }
 
-/// A call of a minion that reaches the table, which refuses it.
+/// A minion's call that reaches the table, which refuses it.
 async fn reaches_the_table(running: &Running, minion: &ClientIdentity) {
     let call = tokio::time::timeout(Duration::from_secs(60), running.call(Some(minion)));
     let refused = call.await.expect("no answer in time").unwrap_err();
@@ -81,7 +82,7 @@ async fn at_the_limit_of_connections_the_oldest_stranger_gives_its_place() {
     reaches_the_table(&running, &minion).await;
     let closed = closed(&mut strangers).await;
     assert!(closed >= 80, "only {closed} of 100 were closed");
-    // An identity keeps its place: 19 connections of minions, then a stranger beside them.
+    // An identity keeps its place: 19 connections of minions, then one without identity as well.
     let mut minions = Vec::new();
     for number in 0..19 {
         let minion = running
@@ -145,7 +146,7 @@ async fn a_thousand_minions_reconnect_at_once() {
             }
         });
     }
-    // It ends a test that would hang: a thousand handshakes are the work of the processor.
+    // It ends a test that would hang: a thousand handshakes are a lot of work for the processor.
     let all = tokio::time::timeout(Duration::from_secs(600), minions.join_all());
     let mut channels = all.await.expect("not all minions are connected again");
     assert_eq!(channels.len(), 1000);
@@ -157,7 +158,7 @@ async fn a_thousand_minions_reconnect_at_once() {
     }
 }
 
-/// A body that begins and does not end.
+/// A body that starts and does not end.
 pub(super) struct Half(pub(super) Option<Bytes>);
 
 impl hyper::body::Body for Half {
@@ -199,7 +200,7 @@ async fn half_sent_messages_hold_a_bounded_amount_of_memory() {
             .unwrap();
         open.push(tokio::spawn(channel.call(request)));
     }
-    // A caller that does send its message is answered beside them.
+    // A caller that does send its message is answered at the same time.
     assert_eq!(running.call(None).await.unwrap(), "127.0.0.1");
     let (_, strangers) = running.server.limits.without_identity();
     assert!(strangers <= 16, "{strangers} strangers hold memory");

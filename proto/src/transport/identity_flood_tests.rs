@@ -1,5 +1,5 @@
-//! Callers with a certificate that send more than they may: an accepted minion, or a viewer, whose host
-//! was taken over.
+//! Callers with a certificate that send more than they may: an accepted minion, or a viewer, whose
+//! host was taken over.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -18,7 +18,7 @@ use super::flood_tests::{Half, half_a_message};
 use super::test_support::{Running, start};
 use super::{Channel, ClientIdentity, connect};
 
-/// The services of this name, each method of which reads its request to the end.
+/// The services of this name; each of their methods reads its request to the end.
 #[derive(Clone, Copy)]
 pub(super) struct Reads<const IS_MINION: bool>;
 
@@ -73,7 +73,7 @@ fn begin(mut channel: Channel, path: &'static str, body: Body) -> Call {
     })
 }
 
-/// Begins as many messages as four connections have streams, and ends none.
+/// Starts as many messages as four connections have streams, and ends none.
 async fn flood(
     running: &Running,
     identity: &ClientIdentity,
@@ -108,7 +108,7 @@ async fn settled(running: &Running, calls: &[Call], each: usize) -> usize {
     settled.unwrap_or_else(|_| panic!("{} bytes are held", bytes()))
 }
 
-/// A small first message, as the hello of a minion, and the beginning of a large one.
+/// A small first message, like a minion's hello, and the start of a large one.
 fn hello_and_half_a_message(size: usize) -> Bytes {
     [&[0; 5][..], &half_a_message(size)].concat().into()
 }
@@ -148,7 +148,7 @@ async fn half_sent_messages_of_an_identity_hold_a_bounded_amount_of_memory() {
             let status = call.await.unwrap();
             assert!(status.message().contains("under way"), "{status}");
         }
-        // What has gone leaves its share.
+        // A finished request frees its share.
         let calls: [Call; 0] = [];
         settled(&running, &calls, 0).await;
     }

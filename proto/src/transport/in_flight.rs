@@ -1,5 +1,5 @@
-//! The bytes of requests that are under way. A message is in memory from its first byte on, and the
-//! caller need not send its last one.
+//! The bytes of unfinished requests. A message occupies memory from its first byte on, and the
+//! caller may never send its last one.
 
 use std::collections::BTreeMap;
 use std::future::Future as _;
@@ -17,12 +17,12 @@ use tonic::Status;
 const PREFIX: usize = 5;
 /// Bytes of all callers together.
 pub(super) const TOTAL: usize = 512 << 20;
-/// Bytes in a second that a caller sends at least.
+/// The minimum rate of a caller, in bytes per second.
 const SLOWEST: usize = 128 << 10;
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// The bytes that a server holds, in all and of each identity.
+/// The bytes that a server holds, in total and for each identity.
 #[derive(Debug, Default)]
 pub(super) struct InFlight(Mutex<Held>);
 
@@ -43,7 +43,7 @@ impl InFlight {
         self.held().all
     }
 
-    /// Adds bytes of an owner, if they fit into its share and into that of all.
+    /// Adds bytes of an owner, if they fit into its share and into the total.
     fn add(&self, owner: &str, most: usize, bytes: usize) -> bool {
         let mut held = self.held();
         let own = held.owners.get(owner).copied().unwrap_or_default();
@@ -72,18 +72,18 @@ impl InFlight {
 pub(super) struct Allowance {
     /// The identity of the caller.
     pub(super) owner: String,
-    /// Bytes of all its requests that are under way.
+    /// Bytes of all its unfinished requests.
     pub(super) most: usize,
-    /// Bytes of the first message: on a stream, the one that says who calls.
+    /// Bytes of the first message: on a stream, the message that names the caller.
     pub(super) first: usize,
-    /// Several messages: each counts until it is whole. The only message of another request counts
-    /// until the request is answered.
+    /// `true` for several messages: each counts until it is complete. The only message of another
+    /// request counts until the request is answered.
     pub(super) is_stream: bool,
-    /// Time for a message, to which its length adds some.
+    /// The time for a message; its length adds some.
     pub(super) patience: Duration,
 }
 
-/// The bytes of one request, which its body and its answer hold.
+/// The bytes of one request, held by its body and its answer.
 pub(super) struct Share {
     set: Arc<InFlight>,
     allowance: Allowance,
@@ -131,16 +131,16 @@ impl Drop for Share {
     }
 }
 
-/// The body of a request whose bytes count, and which has to end.
+/// The body of a request whose bytes are counted and whose duration is limited.
 pub(super) struct Counted<B> {
     body: B,
     share: Arc<Share>,
-    /// The beginning of a prefix that is not whole.
+    /// The start of an incomplete prefix.
     prefix: Vec<u8>,
-    /// Bytes of the message that are still to come; none between two messages.
+    /// Bytes of the message that are still to come; `None` between two messages.
     missing: Option<usize>,
     is_first: bool,
-    /// The time limit of the message; none between two messages of a stream.
+    /// The deadline of the message; `None` between two messages of a stream.
     end: Option<Pin<Box<Sleep>>>,
 }
 
@@ -158,14 +158,14 @@ impl<B> Counted<B> {
         counted
     }
 
-    /// Sets the time limit of a message with this length.
+    /// Sets the deadline of a message with this length.
     fn end_after(&mut self, length: usize) {
         let seconds = u64::try_from(length / SLOWEST).unwrap_or_default();
         let time = self.share.allowance.patience + Duration::from_secs(seconds);
         self.end = Some(Box::pin(sleep_until(Instant::now() + time)));
     }
 
-    /// Counts what has come.
+    /// Counts received bytes.
     #[allow(
         clippy::result_large_err,
         reason = "tonic's own error type, which the caller sees"
@@ -300,7 +300,7 @@ mod tests {
         bytes
     }
 
-    /// A body that never ends, after these frames, the last of which comes first.
+    /// A body that never ends, after these frames, in reverse order.
     struct Endless(Vec<Vec<u8>>);
 
     impl Body for Endless {
@@ -328,7 +328,7 @@ mod tests {
         let mut half = counted(&set, stream(), &[message(9, 9), message(9, 4)]);
         half.frame().await.unwrap().unwrap();
         assert_eq!(set.bytes(), 4);
-        // The share is that of the identity, whatever the number of its requests.
+        // The share belongs to the identity, however many requests it makes.
         let mut other = counted(&set, stream(), &[message(9, 7)]);
         let error = other.frame().await.unwrap().unwrap_err();
         assert!(
@@ -367,7 +367,7 @@ mod tests {
         later.frame().await.unwrap().unwrap();
     }
 
-    /// Each byte alone, as a slow network brings them.
+    /// Each byte alone, as on a slow network.
     #[tokio::test]
     async fn a_message_is_counted_however_it_is_cut() {
         let set = Arc::new(InFlight::default());
@@ -391,7 +391,7 @@ mod tests {
         for (is_stream, bytes, ends) in [
             (false, vec![], true),
             (false, message(4, 3), true),
-            // Its end is missing, although its only message is there.
+            // Its end is missing, although its only message has arrived.
             (false, whole.clone(), true),
             (true, vec![], true),
             (true, one_and_a_half, true),

@@ -1,6 +1,7 @@
-//! A byte stream that leaves the reason of its end to the reader. A master that refuses a client's
-//! certificate sends an alert and closes, while the client writes its first call. The write fails
-//! with "broken pipe", and the alert that says why would never be read.
+//! A byte stream that preserves the reason of its end for the reader. A master that refuses a
+//! client's certificate sends an alert and closes, while the client writes its first call. Without
+//! this stream, the write would fail with "broken pipe", and the alert with the reason would never
+//! be read.
 
 use std::io;
 use std::io::{ErrorKind, IoSlice};
@@ -9,11 +10,11 @@ use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// See the module.
+/// The stream that this module describes.
 pub(super) struct LastWord<S> {
     stream: S,
-    /// True when the peer takes no more bytes. Further writes go nowhere; the next read has the
-    /// last bytes of the peer, or the end.
+    /// `true` after the peer has stopped accepting bytes. Further writes are discarded; the next
+    /// read returns the last bytes of the peer, or the end.
     is_closed: bool,
 }
 
@@ -25,7 +26,7 @@ impl<S> LastWord<S> {
         }
     }
 
-    /// The result of a write of `length` bytes: all of them when the peer has closed.
+    /// The result of a write of `length` bytes: complete if the peer has closed.
     fn written<T>(&mut self, result: io::Result<T>, length: T) -> io::Result<T> {
         use ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset};
         match result {
@@ -106,7 +107,7 @@ mod tests {
 
     use super::*;
 
-    /// A peer that has said its last word: it can be read, and takes nothing.
+    /// A peer that has sent its last bytes: it can be read, and accepts nothing.
     struct Closed {
         said: io::Cursor<&'static [u8]>,
         error: ErrorKind,

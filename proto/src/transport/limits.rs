@@ -1,7 +1,7 @@
-//! The limits of connections: how many, how long, and how much they may have in flight.
+//! The limits of connections: their number, their duration, and their bytes in flight.
 //!
-//! A caller goes through three sets: unfinished handshakes, then callers without a certificate or
-//! connections of one identity.
+//! A caller goes through up to three sets: unfinished handshakes, then callers without a
+//! certificate or connections of one identity.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -13,11 +13,11 @@ use super::peer::Peer;
 use super::source::source;
 use crate::identity::Kind;
 
-/// Unfinished handshakes, in all and of one address: a fleet may reconnect at once.
+/// Unfinished handshakes, in total and from one address: a fleet may reconnect at once.
 const HANDSHAKES: (usize, usize) = (2048, 256);
-/// Callers without a certificate, in all and of one address.
+/// Callers without a certificate, in total and from one address.
 const STRANGERS: (usize, usize) = (128, 16);
-/// Connections of one minion: the newest, and old ones whose end is not noticed yet.
+/// Connections of one minion: the newest, and old ones whose end has not been noticed yet.
 const OF_A_MINION: usize = 4;
 /// Connections of one operator.
 const OF_AN_OPERATOR: usize = 64;
@@ -27,17 +27,17 @@ pub(super) const STRANGER_TIME: Duration = Duration::from_secs(20);
 pub const STRANGER_MESSAGE: usize = 128 * 1024;
 /// Largest request of a minion outside its stream: a certificate request.
 const MINION_REQUEST: usize = 128 * 1024;
-/// Bytes of a minion's requests that are under way: the return of a long highstate.
+/// Bytes of a minion's unfinished requests: the return of a long highstate.
 const MINION_BYTES: usize = 64 << 20;
-/// Bytes of an operator's requests that are under way.
+/// Bytes of an operator's unfinished requests.
 const OPERATOR_BYTES: usize = 8 << 20;
 /// Bytes of the first message of a stream: a megabyte of grains, and names of jobs.
 const HELLO: usize = (1 << 20) + (128 << 10);
-/// Time for a message, to which its length adds some.
+/// The time for a message; its length adds some.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// The methods whose callers send a stream.
 const STREAMS: [&str; 2] = ["/halite.v1.Minion/Connect", "/halite.v1.Standby/Follow"];
-/// The connections that a server holds when no limit was set.
+/// The connections that a server holds by default.
 const CONNECTIONS: usize = 512;
 
 /// The sets of connections of one server.
@@ -48,7 +48,7 @@ pub(super) struct Limits {
     operators: Arc<OldestFirst>,
     /// The bytes of requests of callers with an identity.
     pub(super) in_flight: Arc<InFlight>,
-    /// The most connections at a time.
+    /// The maximum number of connections.
     pub(super) connections: usize,
 }
 
@@ -66,7 +66,7 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// Adds an accepted connection, whose handshake begins.
+    /// Adds an accepted connection, whose handshake starts.
     pub(super) fn enter(&self, address: SocketAddr) -> Place {
         self.handshakes.enter(&source(address.ip()))
     }
@@ -104,7 +104,7 @@ pub(super) fn streams(peer: &Peer) -> u32 {
 /// Bytes that one connection may send before a service reads them; `None`: the default, a megabyte.
 pub(super) fn window(peer: &Peer) -> Option<u32> {
     match peer.caller.as_ref().map(|caller| caller.identity.kind()) {
-        // One may have many connections, and sends little.
+        // Such a caller may have many connections, and sends little.
         None => Some(64 * 1024),
         Some(Kind::Operator | Kind::Master) => Some(128 * 1024),
         Some(Kind::Minion) => None,
@@ -122,8 +122,8 @@ pub(super) fn body(path: &str) -> Option<usize> {
     }
 }
 
-/// The limits of what is in memory of a request; `None` for a caller without a certificate, whose
-/// requests and connections have limits of their own.
+/// The limits of a request's bytes in memory; `None` for a caller without a certificate, whose
+/// requests and connections have their own limits.
 pub(super) fn allowance(peer: &Peer, path: &str) -> Option<Allowance> {
     let most = match peer.caller.as_ref()?.identity.kind() {
         Kind::Minion => MINION_BYTES,
@@ -145,7 +145,7 @@ mod tests {
 
     #[test]
     fn strangers_together_hold_a_bounded_amount_of_memory() {
-        // Messages that are not complete, twice: as received and as they grow.
+        // Incomplete messages, twice: as received and as they grow.
         assert!(STRANGERS.0 * STRANGER_MESSAGE * 2 <= 32 * 1024 * 1024);
         for path in crate::METHODS {
             let limited = path.starts_with("/halite.v1.Enrolment/")
@@ -154,7 +154,7 @@ mod tests {
         }
     }
 
-    /// A stream that is taken for a single request would be ended although it is silent.
+    /// A stream that is mistaken for a single request would be ended while it is silent.
     #[test]
     fn the_methods_whose_callers_send_a_stream_are_known() {
         let (mut service, mut found) = ("", Vec::new());

@@ -1,7 +1,7 @@
 //! The transport of both ends: TLS 1.3 with identities in certificates, HTTP/2 with keep-alive, one
 //! port.
 //!
-//! The server asks for a client certificate. A caller without one may only enrol (see
+//! The server requests a client certificate. A caller without one may only enrol (see
 //! [`crate::authz`]). A certificate that a caller presents must be valid: one with an unknown
 //! issuer, an expired one, one of another cluster or a revoked one ends the handshake. Session
 //! tickets are off at both ends, because a resumed session would admit a certificate without

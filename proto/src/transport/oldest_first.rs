@@ -1,7 +1,7 @@
 //! A limited set of connections, in which a new one takes the place of the oldest.
 //!
 //! A new connection is never refused: every minion is a caller without an identity until its
-//! handshake ends, and the pods of a node appear with the node's address.
+//! handshake ends, and the pods of a node have the node's address.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,7 +19,7 @@ pub(super) struct OldestFirst {
 #[derive(Debug, Default)]
 struct State {
     next: u64,
-    /// The connections by age, with their owner and the order to close.
+    /// The connections by age, with their owner and the sender that closes each.
     places: BTreeMap<u64, (String, oneshot::Sender<()>)>,
     owners: BTreeMap<String, BTreeSet<u64>>,
 }
@@ -70,8 +70,8 @@ impl OldestFirst {
         })
     }
 
-    /// Adds a connection of `owner`. At a limit the oldest connection loses its place: that of the
-    /// owner first, then that of all.
+    /// Adds a connection of `owner`. At a limit the oldest connection loses its place: the owner's
+    /// oldest first, then the oldest of the set.
     pub(super) fn enter(self: &Arc<Self>, owner: &str) -> Place {
         let (sender, close) = oneshot::channel();
         let mut state = self.state();
@@ -101,7 +101,7 @@ impl OldestFirst {
         }
     }
 
-    /// Closes the oldest connection, unless it is the only one; true when one was closed.
+    /// Closes the oldest connection, unless it is the only one; returns `true` if one was closed.
     pub(super) fn close_oldest(&self) -> bool {
         let mut state = self.state();
         if state.places.len() < 2 {

@@ -26,7 +26,7 @@ impl Caller {
     /// Reads the identity in a certificate. It does not verify the certificate.
     ///
     /// # Errors
-    /// It names no identity of ours, or several.
+    /// It names no Halite identity, or several.
     pub fn from_der(der: &[u8]) -> Result<Self, PkiError> {
         let found = Inspected::from_der(der)?;
         Ok(Self {
@@ -67,7 +67,7 @@ impl Peer {
             None => "has no role".to_owned(),
         };
         tonic::Status::permission_denied(format!(
-            "{} {own}, and {what} takes the role {least}; an administrator can do it, or make an operator who may: \
+            "{} {own}, and {what} needs the role {least}; an administrator can do it, or make an operator who may: \
              ctl operator create",
             self.name()
         ))
@@ -91,12 +91,12 @@ impl Peer {
         request
             .extensions()
             .get::<Self>()
-            .ok_or_else(|| tonic::Status::internal("the request came in past the identity check"))
+            .ok_or_else(|| tonic::Status::internal("the request bypassed the identity check"))
     }
 }
 
-/// The reason why a verified identity may not connect. The log of the server has it; the caller
-/// learns only that it is not accepted, or that the master has moved.
+/// The reason why a verified identity may not connect. The server logs it; the caller learns only
+/// that it is not accepted, or that the master has moved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum NotAdmitted {
     /// The serial number of the certificate is among the revoked ones.
@@ -105,21 +105,21 @@ pub enum NotAdmitted {
     /// No key of this minion is accepted.
     #[error("the minion's key is not accepted")]
     NotAccepted,
-    /// The minion has another key than the accepted one.
+    /// The minion's key is not the accepted one.
     #[error("the minion's id belongs to another key")]
     OtherKey,
-    /// There is no operator with this name and key, or they were revoked.
+    /// No operator has this name and key, or they were revoked.
     #[error("no operator has this name and key, or they were revoked")]
     NoOperator,
-    /// The master moves to another host.
-    #[error("the master moves to another host, and only its standbys may connect")]
+    /// The master is moving to another host.
+    #[error("the master is moving to another host, and only its standbys may connect")]
     Moving,
     /// The master has moved to another host.
     #[error("the master has moved to another host, and only its standbys may connect")]
     Moved,
 }
 
-/// The decision which verified peers may connect, with notifications about those that may not.
+/// The policy that decides which verified peers may connect, with notifications about refused ones.
 pub trait PeerPolicy: Send + Sync + 'static {
     /// Decides whether a verified identity may connect now. The server calls it in the handshake
     /// and again after each change.
@@ -127,14 +127,13 @@ pub trait PeerPolicy: Send + Sync + 'static {
     /// # Errors
     /// The identity may not connect.
     fn admit(&self, caller: &Caller) -> Result<(), NotAdmitted>;
-    /// The role of an operator now; `None` for all other callers. The server asks for it at each
+    /// The present role of an operator; `None` for all other callers. The server reads it at each
     /// call.
     fn role(&self, caller: &Caller) -> Option<Role>;
     /// Changes whenever an identity that was admitted may no longer be.
     fn changes(&self) -> watch::Receiver<u64>;
-    /// Notifies of a call that the table refused. Must not block.
+    /// Reports a call that the table refused. Must not block.
     fn refused(&self, peer: &Peer, path: &str, reason: &str);
-    /// Notifies of a failed handshake: no TLS, or a certificate that is not trusted. Must not
-    /// block.
+    /// Reports a failed handshake: no TLS, or a certificate that is not trusted. Must not block.
     fn handshake_failed(&self, address: SocketAddr, reason: &str);
 }

@@ -26,7 +26,7 @@ use super::tls::{CallerVerifier, LiveCertificate, provider};
 use super::{HANDSHAKE_TIMEOUT, KEEP_ALIVE_INTERVAL, KEEP_ALIVE_TIMEOUT};
 use crate::pki;
 
-/// Time that open calls have to finish after the order to stop.
+/// The time that open calls have to finish after the order to stop.
 const DRAIN: Duration = Duration::from_secs(5);
 /// The pause after an accept that failed for want of descriptors.
 const PAUSE: Duration = Duration::from_millis(10);
@@ -41,7 +41,7 @@ pub enum TlsError {
     /// Key, certificate or CA cannot be read.
     #[error(transparent)]
     Pki(#[from] pki::PkiError),
-    /// They do not fit together.
+    /// They do not match.
     #[error("cannot use the TLS settings")]
     Tls(#[from] rustls::Error),
     /// The CA cannot be used to verify callers.
@@ -64,7 +64,7 @@ impl Server {
     /// the CA's hash.
     ///
     /// # Errors
-    /// Key, certificate and CA cannot be read or do not fit together.
+    /// Key, certificate and CA cannot be read or do not match.
     pub fn new(
         cluster: &str,
         certificate_pem: &str,
@@ -107,8 +107,8 @@ impl Server {
         })
     }
 
-    /// Sets the most connections at a time. At the limit the oldest connection without an identity
-    /// is closed.
+    /// Sets the maximum number of connections. At the limit the oldest connection without an
+    /// identity is closed.
     #[must_use]
     pub fn with_connections(mut self, most: usize) -> Self {
         self.limits.connections = most;
@@ -118,7 +118,7 @@ impl Server {
     /// Replaces the certificate for new connections; open ones keep the old one.
     ///
     /// # Errors
-    /// Key and certificate cannot be read or do not fit together; the old one stays.
+    /// Key and certificate cannot be read or do not match; the old one stays.
     pub fn replace_certificate(
         &self,
         certificate_pem: &str,
@@ -156,13 +156,13 @@ impl Server {
                         if connections.len() >= self.limits.connections && !self.limits.make_room() {
                             tracing::warn!(
                                 connections = connections.len(),
-                                "no further connection is accepted until one ends: all are of minions and operators"
+                                "no further connection is accepted until one ends: all belong to minions and operators"
                             );
                         }
                     }
                     Err(error) => {
-                        // Out of descriptors, or a caller that is gone: the next accept may
-                        // succeed.
+                        // Out of descriptors, or a caller that has disconnected: the next accept
+                        // may succeed.
                         tracing::warn!(%error, "cannot accept a connection");
                         self.limits.make_room();
                         tokio::time::sleep(PAUSE).await;
@@ -178,7 +178,7 @@ impl Server {
         }
     }
 
-    /// Serves one connection over any byte stream until it ends, its certificate does, a newer
+    /// Serves one connection over any byte stream until it ends, its certificate expires, a newer
     /// connection takes its place, or the policy no longer admits the caller.
     async fn connection<S>(
         self: Arc<Self>,
@@ -190,7 +190,7 @@ impl Server {
     ) where
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
-        // Subscribed before the handshake, so that no change between handshake and first look is
+        // Subscribed before the handshake, so that no change between handshake and first check is
         // missed.
         let mut changes = self.policy.changes();
         let handshake = tokio::time::timeout(HANDSHAKE_TIMEOUT, self.acceptor.accept(stream));
@@ -228,7 +228,7 @@ impl Server {
             role: None,
             address,
         };
-        // First the new place: the connection counts at each moment.
+        // The new place first, so that the connection is counted at each moment.
         place = self.limits.admit(&peer);
         let service = AuthorisedRoutes {
             peer: peer.clone(),
@@ -272,7 +272,7 @@ impl Server {
                 () = end.as_mut() => {
                     let left = if peer.caller.is_some() { time_left(&peer) } else { Duration::ZERO };
                     if left.is_zero() {
-                        tracing::info!(peer = peer.name(), "connection cut: its time is over");
+                        tracing::info!(peer = peer.name(), "connection cut: its time limit has passed");
                         return;
                     }
                     end.as_mut().reset(tokio::time::Instant::now() + left);
@@ -286,8 +286,8 @@ impl Server {
     }
 }
 
-/// Time until a connection has to be checked again: the limit of a caller without identity, or the
-/// remaining validity of the certificate.
+/// The time until a connection must be checked again: the limit of a caller without identity, or
+/// the remaining validity of the certificate.
 fn time_left(peer: &Peer) -> Duration {
     let Some(caller) = &peer.caller else {
         return STRANGER_TIME;

@@ -75,7 +75,7 @@ impl TestCa {
     }
 }
 
-/// The id of a caller that comes when the master has moved.
+/// The id of a caller that arrives after the master has moved.
 pub(super) const LATE: &str = "late";
 
 /// Admits every caller except the banned ids and [`LATE`], and records its notifications.
@@ -137,9 +137,9 @@ impl PeerPolicy for TestPolicy {
     }
 }
 
-/// Answers with the caller's name; an id of `wait` never gets an answer.
+/// Answers with the caller's name; the id `wait` never gets an answer.
 pub(super) struct Echo {
-    /// Notified when a call begins to wait.
+    /// Notified when a call starts to wait.
     waiting: Arc<Notify>,
 }
 

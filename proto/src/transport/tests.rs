@@ -48,7 +48,7 @@ async fn bad_certificates_end_the_handshake_and_the_caller_learns_why() {
         (
             "unknown CA",
             stranger.identity(good),
-            "not of this cluster's CA",
+            "not signed by this cluster's CA",
         ),
         (
             "not admitted",
@@ -82,7 +82,7 @@ async fn bad_certificates_end_the_handshake_and_the_caller_learns_why() {
             "{what} reached the table"
         );
     }
-    // The client finds out first that the master is of another cluster.
+    // The client notices first that the master belongs to another cluster.
     let other = ca.identity("halite://other/operator/root");
     let error = running.call(Some(&other)).await.unwrap_err();
     assert!(
@@ -129,7 +129,7 @@ async fn a_server_that_is_no_master_of_our_ca_and_cluster_is_not_believed() {
         .await
         .unwrap_err();
     assert!(
-        chain(&error).contains("not of the CA that we trust"),
+        chain(&error).contains("not signed by the CA that we trust"),
         "{error}"
     );
 }
@@ -202,7 +202,7 @@ async fn a_caller_that_is_no_longer_admitted_is_disconnected() {
     let kept = connect(&running.endpoint, &running.ca.pem, Some(&other))
         .await
         .unwrap();
-    // A first call proves that the server has taken both in.
+    // A first call proves that the server has accepted both.
     for channel in [&cut, &kept] {
         let refused = EnrolmentClient::new(channel.clone())
             .enrol(v1::EnrolRequest::default())
@@ -213,7 +213,7 @@ async fn a_caller_that_is_no_longer_admitted_is_disconnected() {
     running.policy.ban("worker-1");
     tokio::time::timeout(Duration::from_secs(60), cut.closed())
         .await
-        .expect("the connection lives on");
+        .expect("the connection must end");
     let refused = EnrolmentClient::new(kept)
         .enrol(v1::EnrolRequest::default())
         .await
@@ -238,7 +238,7 @@ async fn an_open_call_ends_when_the_master_stops() {
     drop(running.stop.take());
     tokio::time::timeout(Duration::from_secs(20), running.task)
         .await
-        .expect("the master does not stop")
+        .expect("the master must stop")
         .unwrap();
     let error = call.await.unwrap().unwrap_err();
     assert_eq!(error.code(), Code::Unavailable, "{error}");
@@ -270,7 +270,7 @@ async fn where_nothing_answers_or_no_tls_the_error_says_so() {
     }
 }
 
-/// As the CA signs the identity of a minion, which is that of a standby: for clients only.
+/// In the CA's form of a minion's identity, which a standby has too: for clients only.
 fn of_a_client(params: &mut rcgen::CertificateParams) {
     params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
 }
@@ -300,7 +300,7 @@ async fn a_standby_is_found_only_by_the_clients_that_ask_for_one() {
             "{error:?}"
         );
     }
-    // A master is found by both.
+    // Both find a master.
     let master = start().await;
     let own = master.ca.identity("halite://prod/minion/cp-1");
     let found = connect_any(&master.endpoint, &master.ca.pem, &own).await;
@@ -376,7 +376,7 @@ async fn an_error_of_a_connection_keeps_its_causes() {
     assert_eq!(
         chain(&error),
         format!(
-            "cannot make a trusted connection to {}: the server's certificate is not of the CA that we trust",
+            "cannot make a trusted connection to {}: the server's certificate is not signed by the CA that we trust",
             running.endpoint
         )
     );

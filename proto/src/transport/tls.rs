@@ -21,22 +21,22 @@ use crate::pki::{Inspected, PkiError, sha256_hex};
 /// Installs ring as the process's cryptography, for libraries that use the default. May be called
 /// any number of times.
 pub fn install_crypto() {
-    // An error says that one is installed already: then it stays.
+    // An error means that one is installed already: then it stays.
     let _ = rustls::crypto::ring::default_provider().install_default();
 }
 
-/// The cryptography that this crate uses, installed or not.
+/// The cryptography provider of this crate, installed or not.
 pub(super) fn provider() -> Arc<CryptoProvider> {
     Arc::new(rustls::crypto::ring::default_provider())
 }
 
-/// The reason why a certificate that the CA signed is refused all the same. It stays readable in
-/// logs of this end; the other end sees only an alert.
+/// The reason why a certificate that the CA signed is refused anyway. It stays readable in logs of
+/// this end; the other end sees only an alert.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Mistrust {
     #[error(transparent)]
     Identity(#[from] PkiError),
-    #[error("the server's chain holds no CA with the hash in the token")]
+    #[error("the server's chain contains no CA with the hash in the token")]
     NoPinnedCa,
     #[error("the certificate with the hash in the token is not a CA")]
     NotCa,
@@ -58,10 +58,10 @@ fn caller(der: &CertificateDer<'_>) -> Result<Caller, Mistrust> {
     Ok(Caller::from_der(der)?)
 }
 
-/// The error whose alert the caller can tell from the others; [`super::MasterAlert`] reads it.
+/// An error whose alert the caller can distinguish from others; [`super::MasterAlert`] reads it.
 fn refusal(reason: NotAdmitted) -> CertificateError {
     match reason {
-        // TLS has no alert for that. No caller sends an OCSP response, so the one about it is free.
+        // TLS has no alert for this. No caller sends an OCSP response, so its alert is free for it.
         NotAdmitted::Moved => CertificateError::InvalidOcspResponse,
         NotAdmitted::Revoked
         | NotAdmitted::NotAccepted
@@ -146,20 +146,20 @@ impl ClientCertVerifier for CallerVerifier {
 pub(super) enum Trust {
     /// One of these CAs.
     Roots(RootCertStore),
-    /// A CA in the presented chain whose DER has this SHA-256 (lower-case hex): all that a new
-    /// minion knows.
+    /// A CA in the presented chain whose DER has this SHA-256 (lower-case hex): a new minion knows
+    /// only that.
     Pinned(String),
 }
 
 /// Verifies the master's certificate by its kind, not by a DNS name: a host may be reached by any
-/// address, but only a certificate that our CA issued to a master makes it one. A standby shows the
-/// certificate of its minion, so no client takes it for a master.
+/// address, but only a certificate that our CA issued to a master makes it one. A standby presents
+/// the certificate of its minion, so no client takes it for a master.
 #[derive(Debug)]
 pub(super) struct MasterVerifier {
     pub(super) trust: Trust,
-    /// The cluster, where it is known.
+    /// The cluster, if it is known.
     pub(super) cluster: Option<String>,
-    /// A standby is accepted as well.
+    /// `true` to accept a standby as well.
     pub(super) standbys: bool,
     pub(super) provider: Arc<CryptoProvider>,
 }
@@ -181,8 +181,7 @@ impl MasterVerifier {
         Ok(roots)
     }
 
-    /// Verifies the certificate of a standby, which is that of its minion and says that it is one of a
-    /// client.
+    /// Verifies the certificate of a standby, which is its minion's and is marked for clients only.
     fn verify_standby(
         &self,
         roots: RootCertStore,

@@ -70,7 +70,7 @@ fn updated(cluster: &Cluster) -> Result<()> {
         let status = cluster.bootstrap.output(&[CTL, "status"])?;
         let status = String::from_utf8_lossy(&status.stdout).into_owned();
         ensure!(
-            status.contains(&format!("halite-minion on {WORKER} was taken back")),
+            status.contains(&format!("halite-minion on {WORKER} was rolled back")),
             "{status}"
         );
         Ok(())

@@ -126,12 +126,12 @@ mod tests {
         assert_eq!(good.next().unwrap(), Some(Part::End(true)));
         assert_eq!(good.next().unwrap(), None);
 
-        let fails = "echo 'halite-master: this host is no standby' >&2; exit 1";
+        let fails = "echo 'halite-master: this host is not a standby' >&2; exit 1";
         let mut none = saving(dir.path(), fails);
         let error = none.next().unwrap_err().to_string();
         assert_eq!(
             error,
-            "cannot save this standby's copy: this host is no standby"
+            "cannot save this standby's copy: this host is not a standby"
         );
 
         let mut late = saving(dir.path(), &format!("{cat}; exit 3"));

@@ -311,7 +311,10 @@ mod tests {
             ("jwt eyJhbGciOi.eyJpc3Mi.c2ln end", "jwt [redacted] end"),
             // What only looks like one.
             ("secretName: tls", "secretName: tls"),
-            ("tokens    void: make others", "tokens    void: make others"),
+            (
+                "tokens    void: make new ones",
+                "tokens    void: make new ones",
+            ),
             ("the token of cp-1 is void", "the token of cp-1 is void"),
             ("secret:", "secret:"),
             ("https://host:6443/a@b", "https://host:6443/a@b"),

@@ -5,8 +5,8 @@ use halite_host_reports::health::Lifetime;
 use super::Finding;
 use super::picture::Picture;
 
-/// The part of its time, at its end, in which a certificate ends soon. States renew in the last
-/// third: one that is in the last sixth has missed that.
+/// The last part of its lifetime in which a certificate counts as ending soon. States renew in the
+/// last third: a certificate in its last sixth has missed that.
 const PART: i64 = 6;
 const DAY: i64 = 24 * 60 * 60;
 

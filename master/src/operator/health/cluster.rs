@@ -12,7 +12,7 @@ pub(super) fn api(picture: &Picture) -> Vec<Finding> {
     let fault = (picture.seen.as_ref()).and_then(|seen| seen.api_fault.as_ref());
     let message = fault.map(|fault| {
         format!(
-            "the Kubernetes API does not answer: {}; so nodes, their pods and what these reach are not checked",
+            "the Kubernetes API does not answer: {}; so nodes, their pods and the pod network are not checked",
             chain(fault)
         )
     });
@@ -41,8 +41,7 @@ pub(super) fn components(picture: &Picture) -> Vec<Finding> {
     components.filter_map(fault).collect()
 }
 
-/// The holders of the virtual address. It is not known who holds it while a control plane is not
-/// connected.
+/// The holders of the virtual address. They are not known while a control plane is not connected.
 pub(super) fn vip(picture: &Picture) -> Vec<Finding> {
     let (Some(vip), Some(seen)) = (picture.vip, &picture.seen) else {
         return Vec::new();

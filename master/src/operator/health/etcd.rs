@@ -7,13 +7,14 @@ use halite_host_reports::etcd::DATA;
 use super::Finding;
 use super::picture::Picture;
 
-/// The part of its quota, in percent, above which a database has little room.
+/// The used part of its quota, in percent, above which a database is nearly full.
 const FULL: i128 = 80;
-/// The free bytes on the file system of a member below which it has little room. Each part of its log takes 64 MiB,
-/// and the next one is made before it is needed.
+/// The free bytes on a member's file system below which it is nearly full. Each segment of its log
+/// takes 64 MiB, and the next one is preallocated.
 const LITTLE_SPACE: u64 = 256 << 20;
 
-/// A finding about a member. What helps one of the cluster's own does not help an external one.
+/// A finding about a member. The remedy for the cluster's own members does not apply to an external
+/// etcd.
 fn finding(picture: &Picture, member: &str, message: String) -> Finding {
     let seen = picture.seen.as_ref();
     if seen.is_some_and(|seen| seen.etcd_is_external) {
@@ -24,7 +25,8 @@ fn finding(picture: &Picture, member: &str, message: String) -> Finding {
     Finding::on(member, message)
 }
 
-/// Members whose file system is nearly full, as their hosts say: without the members, too.
+/// Members whose file system is nearly full, as reported by their hosts, so also without the
+/// members' answers.
 pub(super) fn disks(picture: &Picture) -> Vec<Finding> {
     let short = picture.answers().filter_map(|(host, health)| {
         let free = health.etcd_free.filter(|free| *free < LITTLE_SPACE)?;

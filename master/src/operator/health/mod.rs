@@ -1,9 +1,9 @@
-//! `ctl health`, and the findings in `ctl status`: named checks of what the master has seen of the
-//! cluster.
+//! `ctl health`, and the findings in `ctl status`: named checks of the cluster as the master sees
+//! it.
 //!
 //! A check is a row of [`CHECKS`] and a pure function of the [`Picture`]; the reference
 //! (docs/reference/health.md) is generated from the table. A new check is one row, one function in
-//! the module of its subject, and what it needs in the picture, which [`observe`] takes.
+//! the module of its subject, and the data that it needs in the picture, which [`observe`] takes.
 
 mod certificates;
 mod cluster;
@@ -25,23 +25,23 @@ pub(super) use picture::{Host, Picture};
 pub(super) enum Severity {
     /// Something is wrong: the exit code is 1.
     Failure,
-    /// Something will be wrong, or could be better.
+    /// Something will fail, or could be better.
     Warning,
 }
 
-/// One thing that a check has found.
+/// One finding of a check.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Finding {
     /// One sentence.
     message: String,
-    /// The name for HOST in the remedy; empty where the message has its own remedy.
+    /// The name for HOST in the remedy; `None` where the message has its own remedy.
     host: Option<String>,
-    /// The next step where it is not the same for all findings of the check.
+    /// The next step where it differs between the findings of the check.
     remedy: Option<String>,
 }
 
 impl Finding {
-    /// A finding about a host, or about the cluster as a whole: then with an empty name.
+    /// A finding about a host; with an empty name, about the cluster as a whole.
     fn on(host: &str, message: impl Into<String>) -> Self {
         Self {
             message: message.into(),
@@ -50,7 +50,7 @@ impl Finding {
         }
     }
 
-    /// A finding whose message has its remedy.
+    /// A finding whose message contains its remedy.
     fn complete(message: impl Into<String>) -> Self {
         Self {
             message: message.into(),
@@ -64,22 +64,22 @@ impl Finding {
 pub(super) struct Check {
     /// The name, for programs and for searches in the documents.
     pub name: &'static str,
-    /// The sound state, as a heading.
+    /// The healthy state, as a heading.
     pub title: &'static str,
     /// The weight of its findings.
     pub severity: Severity,
-    /// The next step of the operator, in one line; HOST is the name of the host.
+    /// The operator's next step, in one line; HOST is the name of the host.
     pub remedy: &'static str,
     judge: fn(&Picture) -> Vec<Finding>,
 }
 
-/// What other modules have found, by the name of the check.
+/// The findings of other modules, by the name of the check.
 fn reported(picture: &Picture, name: &str) -> Vec<Finding> {
     let texts = picture.reported.get(name).into_iter().flatten();
     texts.cloned().map(Finding::complete).collect()
 }
 
-/// All checks, in the order of the report: what explains others comes first.
+/// All checks, in the order of the report: causes come before their consequences.
 pub(super) const CHECKS: &[Check] = &[
     // The site.
     Check {
@@ -105,7 +105,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "bundle-applied",
-        title: "Each host is as the bundle in use has it",
+        title: "Each host matches the bundle in use",
         severity: Severity::Warning,
         remedy: "`ctl highstate` updates the hosts",
         judge: |picture| reported(picture, "bundle-applied"),
@@ -120,7 +120,7 @@ pub(super) const CHECKS: &[Check] = &[
     // The masters: standbys and their epoch.
     Check {
         name: "standbys",
-        title: "Each standby has what the master has",
+        title: "Each standby is up to date with the master",
         severity: Severity::Warning,
         remedy: "`journalctl -u halite-master` on the standby says why; `ctl highstate` for it starts it again",
         judge: |picture| reported(picture, "standbys"),
@@ -201,7 +201,7 @@ pub(super) const CHECKS: &[Check] = &[
         name: "etcd-data",
         title: "Each member of etcd has its data",
         severity: Severity::Failure,
-        remedy: "`ctl highstate` for the host names the way back",
+        remedy: "`ctl highstate` for the host shows how to recover it",
         judge: |picture| reported(picture, "etcd-data"),
     },
     Check {
@@ -258,7 +258,7 @@ pub(super) const CHECKS: &[Check] = &[
         name: "nodes",
         title: "Each Kubernetes node is Ready",
         severity: Severity::Failure,
-        remedy: "`kubectl describe node HOST`, `journalctl -u kubelet` there; `ctl highstate HOST` restores what is declared there, and starts it",
+        remedy: "`kubectl describe node HOST`, `journalctl -u kubelet` there; `ctl highstate HOST` restores its declared configuration, and starts it",
         judge: hosts::nodes,
     },
     Check {
@@ -273,14 +273,14 @@ pub(super) const CHECKS: &[Check] = &[
         name: "pod-network-setup",
         title: "A new pod on each node gets the declared network",
         severity: Severity::Failure,
-        remedy: "the finding names what is in the way; `ctl highstate HOST` repairs what flannel and Halite have written",
+        remedy: "the finding names the obstacle; `ctl highstate HOST` repairs what flannel and Halite have written",
         judge: network::setup,
     },
     Check {
         name: "pod-network",
         title: "Pods of each node reach those of other nodes, the API's Service and the cluster's DNS",
         severity: Severity::Failure,
-        remedy: "the finding names what is not reached; `ctl highstate HOST` writes lost routes and rules of the firewall again",
+        remedy: "the finding names the unreachable target; `ctl highstate HOST` writes lost routes and rules of the firewall again",
         judge: network::traffic,
     },
     Check {
@@ -346,7 +346,7 @@ pub(super) const CHECKS: &[Check] = &[
         name: "backup-encrypted",
         title: "Backups of the cluster are encrypted",
         severity: Severity::Warning,
-        remedy: "declare the public keys of who may read them as `backup.recipients`",
+        remedy: "declare the public keys of their readers as `backup.recipients`",
         judge: |picture| reported(picture, "backup-encrypted"),
     },
     Check {
@@ -358,7 +358,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
 ];
 
-/// Runs all checks; answers with `healthy`, and one entry for each check.
+/// Runs all checks; returns `healthy`, and one entry for each check.
 pub(super) fn report(picture: &Picture) -> Health {
     let judged: Vec<(&Check, Vec<Finding>)> = CHECKS
         .iter()

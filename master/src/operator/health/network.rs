@@ -1,5 +1,6 @@
-//! Checks of the pod network: the pods that each node needs for it, what new pods get, and what pods reach. Of each host only
-//! the first part that is broken is a finding: the others follow from it.
+//! Checks of the pod network: the pods that each node needs for it, the network of new pods, and
+//! the targets that pods reach. Only the first broken part of each host is a finding: the others
+//! follow from it.
 
 use std::collections::BTreeSet;
 
@@ -41,8 +42,8 @@ fn setup_faults(picture: &Picture) -> impl Iterator<Item = Fault> {
     answers.filter_map(move |(seen, (host, (_, answer)))| {
         let host = host.as_str();
         let setup = answer.setup.as_ref()?;
-        // A host that is not Ready has a finding of its own. Without the API it is not known which are, and one that has
-        // not joined yet has no network.
+        // A host that is not Ready has its own finding. Without the API it is unknown which hosts
+        // are Ready, and a host that has not joined yet has no network.
         let is_judged = match seen.api_fault {
             None => is_ready(picture, host) && !with_daemons.contains(host),
             Some(_) => setup.configuration.is_some(),
@@ -65,7 +66,7 @@ fn with_daemons(picture: &Picture) -> BTreeSet<String> {
     faults.map(|fault| fault.host.clone()).collect()
 }
 
-/// Hosts whose pods do not reach what pods have to reach.
+/// Hosts whose pods do not reach their required targets.
 pub(super) fn traffic(picture: &Picture) -> Vec<Finding> {
     let Some(seen) = &picture.seen else {
         return Vec::new();

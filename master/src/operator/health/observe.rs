@@ -1,6 +1,6 @@
-//! Asks the cluster: the Kubernetes API, each API server, the members of etcd, the minions. All are
-//! asked side by side, and each has [`LIMIT`], so that a cluster of which half is silent is seen as
-//! fast as a sound one. Pod networks are asked for after that, with what the API knows of them.
+//! Queries the cluster: the Kubernetes API, each API server, the members of etcd, the minions. All
+//! are queried in parallel, each within [`LIMIT`], so that a cluster of which half is silent is
+//! seen as fast as a healthy one. Pod networks are queried after that, with the API's data.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -25,9 +25,9 @@ use halite_pillar::cluster::CniPlugin;
 use halite_pillar::etcd::Mode;
 use serde_json::Value;
 
-/// The time that each of the asked has.
+/// The timeout of each query.
 pub(in crate::operator) const LIMIT: Duration = Duration::from_secs(3);
-/// The static pods of a control plane, and that of an etcd member.
+/// The static pods of a control plane, and of an etcd member.
 const CONTROL_PLANE: [&str; 3] = [
     "kube-apiserver",
     "kube-controller-manager",
@@ -38,13 +38,13 @@ const MEMBER: &str = "etcd";
 /// A part of the cluster that does not answer.
 #[derive(Debug, thiserror::Error)]
 pub(in crate::operator) enum Silence {
-    /// Its time is over.
+    /// It did not answer within [`LIMIT`].
     #[error("{asked} did not answer within {} s", LIMIT.as_secs())]
     Late {
         /// The part.
         asked: &'static str,
     },
-    /// There is no way to ask it.
+    /// It cannot be asked.
     #[error(transparent)]
     Refused(#[from] Refusal),
     /// The Kubernetes API fails.
@@ -58,29 +58,29 @@ pub(in crate::operator) enum Silence {
 /// The answers of the cluster.
 #[derive(Default)]
 pub(in crate::operator) struct Seen {
-    /// The reason why the API does not answer.
+    /// The reason why the API does not answer; `None` if it does.
     pub api_fault: Option<Silence>,
     /// The Kubernetes nodes by name.
     pub nodes: BTreeMap<String, KubernetesNode>,
-    /// The hosts with a ready replica of the cluster's DNS; `None` if the API did not say.
+    /// The hosts with a ready replica of the cluster's DNS; `None` if the API did not answer.
     pub dns: Option<BTreeSet<String>>,
     /// The components of the control planes.
     pub components: Vec<Component>,
     /// The API servers, each with the reason why it is not ready.
     pub servers: Vec<(NodeName, Option<String>)>,
-    /// The members of etcd, or the reason why none answers; `None` where none is declared.
+    /// The members of etcd, or the reason why none answers; `None` if none is declared.
     pub etcd: Option<Result<Overview, Silence>>,
-    /// etcd is not on hosts of the cluster.
+    /// `true` if etcd is not on hosts of the cluster.
     pub etcd_is_external: bool,
     /// The answers of the minions.
     pub minions: BTreeMap<NodeName, HostHealth>,
     /// The pods of kube-proxy and of the pod network that do not run.
     pub daemons: Vec<Fault>,
-    /// The pods of the DNS that another network has given their addresses.
+    /// The DNS pods whose addresses come from another network.
     pub strangers: Vec<Fault>,
     /// The pod network, as declared.
     pub plugin: CniPlugin,
-    /// The questions to minions for the pod network on their hosts, and their answers.
+    /// The queries to minions about the pod network on their hosts, and their answers.
     pub pods: BTreeMap<NodeName, (Question, Answer)>,
 }
 
@@ -91,11 +91,11 @@ pub(in crate::operator) struct Component {
     pub host: NodeName,
     /// The component: `kube-scheduler`, …
     pub name: &'static str,
-    /// The reason why it is not ready.
+    /// The reason why it is not ready; `None` if it is.
     pub fault: Option<String>,
 }
 
-/// Asks all.
+/// Queries the whole cluster.
 pub(in crate::operator) async fn observe(jobs: &Jobs, snapshot: &Snapshot) -> Seen {
     let (objects, servers, etcd, minions) = tokio::join!(
         objects(jobs, snapshot),
@@ -127,8 +127,8 @@ pub(in crate::operator) async fn observe(jobs: &Jobs, snapshot: &Snapshot) -> Se
     }
 }
 
-/// Asks for the pod network on each host that runs containers and whose minion has just answered: one that is silent
-/// costs no further wait.
+/// Queries the pod network on each host that runs containers and whose minion has just answered: a
+/// silent minion costs no further wait.
 async fn pods(
     jobs: &Jobs,
     snapshot: &Snapshot,
@@ -149,7 +149,7 @@ async fn pods(
     answers.into_iter().filter_map(pair).collect()
 }
 
-/// Limits a question.
+/// Limits a query to [`LIMIT`].
 async fn limited<T>(
     asked: &'static str,
     question: impl Future<Output = Result<T, Silence>>,
@@ -190,7 +190,7 @@ async fn objects(jobs: &Jobs, snapshot: &Snapshot) -> Result<Objects, Silence> {
     limited("the Kubernetes API", asked).await
 }
 
-/// The components that hosts should run; those of a host that has not joined yet are left out.
+/// The components that hosts should run, without hosts that have not joined yet.
 fn wanted(snapshot: &Snapshot) -> impl Iterator<Item = (&NodeName, &'static str)> {
     let pods = snapshot.declaration().cluster.etcd.mode == Mode::StaticPod;
     let nodes = snapshot.declaration().nodes.iter();
@@ -229,7 +229,7 @@ fn is_ready(pod: &Value) -> bool {
 }
 
 async fn servers(jobs: &Jobs, snapshot: &Snapshot) -> Vec<(NodeName, Option<String>)> {
-    // An API that cannot be asked at all is the problem of the API.
+    // An API that cannot be asked at all is another check's finding.
     let servers = jobs.clusters().servers(snapshot).await.unwrap_or_default();
     let ask = |server: ApiServer| async move {
         let ready = async { Ok(server.api.ready().await?) };

@@ -1,4 +1,4 @@
-//! What the master has seen of the cluster at one moment; the checks judge nothing else.
+//! The cluster as the master sees it at one moment; the checks judge nothing else.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
@@ -21,11 +21,11 @@ pub(in crate::operator) struct Picture {
     pub reported: BTreeMap<&'static str, Vec<String>>,
     /// All hosts that are declared or have a key.
     pub hosts: Vec<Host>,
-    /// The virtual address, where Halite's keepalived holds it.
+    /// The virtual address, if Halite's keepalived holds it.
     pub vip: Option<Ipv4Addr>,
-    /// The hosts with certificates that are to be renewed, as the upkeep has found them.
+    /// The hosts with certificates that are due for renewal, as found by the upkeep.
     pub renewals: Vec<Note>,
-    /// Answers of the cluster; none while the declaration cannot be read.
+    /// Answers of the cluster; `None` if the declaration cannot be read.
     pub seen: Option<Seen>,
 }
 
@@ -34,13 +34,13 @@ pub(in crate::operator) struct Picture {
 pub(in crate::operator) struct Host {
     /// Its name.
     pub name: String,
-    /// It is declared.
+    /// `true` if it is declared.
     pub declared: bool,
-    /// It is a node of Kubernetes, as declared.
+    /// `true` if it is declared as a Kubernetes node.
     pub runs_containers: bool,
-    /// The master has accepted its key.
+    /// `true` if the master has accepted its key.
     pub accepted: bool,
-    /// Its minion is connected.
+    /// `true` if its minion is connected.
     pub connected: bool,
     /// The result of its last highstate.
     pub highstate: Option<HighstateResult>,
@@ -60,7 +60,7 @@ impl Picture {
         seen.flat_map(|seen| &seen.minions)
     }
 
-    /// The hosts that hold the virtual address, of those whose minions answered.
+    /// The hosts that hold the virtual address, among the hosts whose minions answered.
     pub(in crate::operator) fn holders(&self) -> BTreeSet<&str> {
         let holds =
             |health: &HostHealth| self.vip.is_some_and(|vip| health.addresses.contains(&vip));

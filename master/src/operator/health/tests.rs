@@ -1,4 +1,4 @@
-//! Each check on a sound cluster and on one with its damage; the reference.
+//! Each check on a healthy cluster and on one with the damage that it finds; the reference.
 
 mod cases;
 mod reported;
@@ -98,7 +98,7 @@ fn sound() -> Picture {
     }
 }
 
-/// The question for the pod network of a host, and the answer of a sound one.
+/// The query about a host's pod network, and the answer of a healthy one.
 fn asked(host: &str) -> (Question, Answer) {
     let other = if host == "cp-1" { "cp-2" } else { "cp-1" };
     let target = Target {
@@ -128,12 +128,12 @@ fn asked(host: &str) -> (Question, Answer) {
     (question, answer)
 }
 
-/// The answer of the minion of a host for its pod network.
+/// The answer of a host's minion about its pod network.
 fn pods<'a>(picture: &'a mut Picture, host: &str) -> &'a mut Answer {
     &mut seen(picture).pods.get_mut(host).unwrap().1
 }
 
-/// A pod on another node that is not reached.
+/// An unreachable pod on another node.
 fn missed() -> Missed {
     Missed {
         target: 0,
@@ -169,7 +169,7 @@ fn found(picture: &Picture) -> Vec<[String; 4]> {
         .collect()
 }
 
-/// A Kubernetes node with these conditions that are not as they should be.
+/// A Kubernetes node with these abnormal conditions.
 fn node(ready: bool, reasons: &[&str]) -> KubernetesNode {
     KubernetesNode {
         ready,
@@ -219,18 +219,18 @@ fn each_check_has_a_damage_that_it_alone_finds() {
 #[test]
 fn what_is_not_known_is_no_finding() {
     let mut picture = sound();
-    // A minion that did not answer may be the one that holds the address.
+    // A minion that did not answer may hold the address.
     seen(&mut picture).minions.remove("cp-2");
     seen(&mut picture).dns = None;
     assert_eq!(found(&picture), Vec::<[String; 4]>::new());
-    // Without the API nothing is known of the nodes.
+    // Without the API no node is known.
     seen(&mut picture).api_fault = Some(silent("no route"));
     picture.hosts.iter_mut().for_each(|host| host.node = None);
     let names: Vec<String> = found(&picture).into_iter().map(|[name, ..]| name).collect();
     assert_eq!(names, ["api"]);
 }
 
-/// Of each host only the first part that is broken is a finding, and no finding is about a host that is not Ready.
+/// Only the first broken part of each host is a finding, and a host that is not Ready has none.
 #[test]
 fn what_follows_from_another_part_of_the_network_is_no_finding() {
     let mut picture = sound();

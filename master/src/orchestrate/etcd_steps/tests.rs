@@ -1,5 +1,5 @@
-//! Members that began to join before this run: a learner that never started, one that has started and
-//! whose record was lost, and one that is there in the place of an earlier member of its host.
+//! Members that started to join before this run: a learner that never started, a started member
+//! whose record was lost, and a member in the place of its host's earlier one.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -79,14 +79,14 @@ fn a_learner_that_never_started_leaves_with_its_host() {
             [format!("add {PEER_URL}").as_str(), "remove 2"]
         );
     }
-    // A host that is not declared, or has no member, has no address to be known by.
+    // A host that is not declared, or has no member, has no address to identify it.
     for name in ["cp-9", "worker-1"] {
         run(&life, "orchestrate.leave", name);
     }
     assert_eq!(cluster.changes().len(), 2);
 }
 
-/// The document came from a standby that did not have it yet.
+/// The document came from a standby that did not have the record yet.
 #[test]
 fn a_member_that_has_started_is_recorded_where_its_document_does_not_have_it() {
     let (site, cluster) = beside_one(Site::new(TREE));
@@ -108,7 +108,8 @@ fn a_member_that_has_started_is_recorded_where_its_document_does_not_have_it() {
     assert_eq!(text(&site), recorded);
     assert_eq!(cluster.changes(), [format!("add {PEER_URL}")]);
 
-    // One of the member before it: the flags of the first start stay, the ids are those that etcd says.
+    // The record of the previous member: the flags of the first start stay, and the ids come from
+    // etcd.
     let older = "  etcd:\n    member: cp-2\n    initialCluster: \"cp-2=https://10.10.0.12:2380\"\n    clusterId: \"1\"\n    \
                  memberId: \"9\"\n";
     std::fs::write(document(&site), format!("{before}{older}")).unwrap();
@@ -118,7 +119,7 @@ fn a_member_that_has_started_is_recorded_where_its_document_does_not_have_it() {
     assert!(!corrected.contains("bootstrap-1="), "{corrected}");
 }
 
-/// Its flags are those of a member that founded the cluster: others would replace its pod.
+/// Its flags are a founding member's: others would replace its pod.
 #[test]
 fn the_member_of_the_first_host_is_never_recorded_as_one_that_joined() {
     let mut site = Site::new(TREE);
@@ -136,8 +137,8 @@ fn the_member_of_the_first_host_is_never_recorded_as_one_that_joined() {
     assert_eq!(std::fs::read_to_string(&document).unwrap(), before);
 }
 
-/// What the host has of a member that etcd has removed ends before the new one begins; the data of a member that has
-/// started may be a vote, and are left alone.
+/// The host's files of a member that etcd has removed are cleaned up before the new member starts;
+/// the data of a started member may be a vote, and are left alone.
 #[test]
 fn an_earlier_member_of_the_host_ends_only_before_a_learner_that_never_started() {
     let (site, cluster) = beside_one(adding("cp-2"));

@@ -1,4 +1,4 @@
-//! Another name for a tree of the fake host's disk.
+//! Renames a tree of the fake host's disk.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use halite_minion::host::{HostError, HostResult};
 use super::Disk;
 
 impl Disk {
-    /// Gives a tree another name in the same directory; two primitives.
+    /// Renames a tree within its directory; two primitives.
     ///
     /// # Errors
     /// A crash, nothing at `from`, or an entry at `to`.

@@ -1,8 +1,8 @@
 //! Users and groups, without libc's name service: the minion's binary is static and cannot load the
 //! host's NSS modules.
 //!
-//! The local files are read first, as `nsswitch.conf` has it everywhere; for other names the host's
-//! own `getent` is run. Answers are remembered for the life of this value, which is one run.
+//! The local files are read first, as `nsswitch.conf` specifies everywhere; for other names the
+//! host's own `getent` is run. Answers are remembered for the life of this value, which is one run.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -90,7 +90,7 @@ impl NameService {
             .and_then(parse_group))
     }
 
-    /// The name of a user id, or the number itself when it has none.
+    /// The name of a user id, or the number itself if it has no name.
     ///
     /// # Errors
     /// `getent` cannot be run.
@@ -98,7 +98,7 @@ impl NameService {
         self.name("passwd", uid).await
     }
 
-    /// The name of a group id, or the number itself when it has none.
+    /// The name of a group id, or the number itself if it has no name.
     ///
     /// # Errors
     /// `getent` cannot be run.
@@ -117,10 +117,10 @@ impl NameService {
             .map_or_else(|| id.to_string(), str::to_owned))
     }
 
-    /// The id of a user that is given by name or number.
+    /// The id of a user, given by name or number.
     ///
     /// # Errors
-    /// There is no such user.
+    /// The user does not exist.
     pub async fn uid(&self, user: &str) -> HostResult<u32> {
         if let Ok(number) = user.parse() {
             return Ok(number);
@@ -131,10 +131,10 @@ impl NameService {
             .ok_or_else(|| HostError::refused(format!("there is no user `{user}` on this host")))
     }
 
-    /// The id of a group that is given by name or number.
+    /// The id of a group, given by name or number.
     ///
     /// # Errors
-    /// There is no such group.
+    /// The group does not exist.
     pub async fn gid(&self, group: &str) -> HostResult<u32> {
         if let Ok(number) = group.parse() {
             return Ok(number);
@@ -146,7 +146,7 @@ impl NameService {
     }
 }
 
-/// By name, or by number when `key` is one.
+/// By name, or by number if `key` is a number.
 fn find<'t>(text: &'t str, key: &str) -> Option<&'t str> {
     let numeric = key.bytes().all(|b| b.is_ascii_digit());
     text.lines().find(|line| {
@@ -172,7 +172,7 @@ async fn getent(database: &str, key: &str) -> HostResult<Option<String>> {
     .await
     {
         Ok(output) if output.code == 0 => Ok(output.stdout.lines().next().map(str::to_owned)),
-        // 2: not found. Anything else (or no getent at all) must not pass for absence.
+        // 2: not found. Any other code (or a missing getent) must not pass for absence.
         Ok(output) if output.code == 2 => Ok(None),
         Ok(output) => Err(command::failure(&["getent", database, key], &output)),
         Err(HostError::Start { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {

@@ -1,4 +1,4 @@
-//! The system bus, connected to when first needed and again when the connection was lost.
+//! The system bus, connected on first use and again after the connection was lost.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::host::{HostError, HostResult};
 
 /// Longest wait for an answer. firewalld reloads within a call.
 const DEADLINE: Duration = Duration::from_secs(120);
-/// Longest wait for the connection, with its greeting: libdbus waits as long for any answer.
+/// Longest wait for the connection, including its greeting: libdbus waits as long for any answer.
 const CONNECT: Duration = Duration::from_secs(25);
 
 /// The object that a call goes to.
@@ -49,7 +49,7 @@ impl Bus {
     /// # Errors
     /// There is no system bus, or it accepts the connection and does not answer.
     pub async fn connection(&self) -> HostResult<Connection> {
-        // The wait for another caller that connects is within the limit too.
+        // The limit includes the wait for another caller that is connecting.
         let Ok(connected) = tokio::time::timeout(self.limit, self.connect()).await else {
             return Err(HostError::refused(format!(
                 "cannot reach the system bus: it did not answer the connection within {} s; see `systemctl status dbus` \
@@ -129,7 +129,7 @@ impl Bus {
     /// Calls a method; the service's own error is an error too.
     ///
     /// # Errors
-    /// As [`Bus::try_call`], and the service's own errors.
+    /// Like [`Bus::try_call`], and the service's own errors.
     pub async fn call<B: Serialize + DynamicType>(
         &self,
         object: Object<'_>,
@@ -181,7 +181,7 @@ mod tests {
             let mut accepted = Vec::new();
             loop {
                 let (mut stream, _) = listener.accept().await.unwrap();
-                // The client begins: a zero byte, and how it authenticates.
+                // The client starts: a zero byte, and its authentication method.
                 let mut greeting = [0; 5];
                 if stream.read_exact(&mut greeting).await.is_ok() {
                     assert_eq!(&greeting, b"\0AUTH");
@@ -189,7 +189,7 @@ mod tests {
                 }
             }
         };
-        // Two callers at the same time, and one after them, wait no longer than one.
+        // Two concurrent callers, and one after them, wait no longer than one.
         let call = || async { bus.reload_rules().await.unwrap_err().to_string() };
         let calls = async {
             let (first, second) = tokio::join!(call(), call());

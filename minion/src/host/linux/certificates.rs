@@ -38,7 +38,7 @@ impl LinuxHost {
     }
 }
 
-/// Makes a key. The minion's cryptography library makes no RSA keys, so those come from the host's
+/// Makes a key. The minion's cryptography library makes no RSA keys, so these come from the host's
 /// openssl, through a pipe.
 async fn make_key(algorithm: &str) -> HostResult<KeyPair> {
     let Some(bits) = is_rsa(algorithm) else {

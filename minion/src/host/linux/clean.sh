@@ -1,5 +1,5 @@
-# Ends the container `$name` of a first start, whatever an interrupted run has left of it. The scripts that start etcd
-# once begin with this.
+# Ends the container `$name` of a first start, including the remains of an interrupted run. The scripts that start etcd
+# once include this first.
 clean() {
   ctr --namespace k8s.io task kill --signal SIGKILL $name
   ctr --namespace k8s.io task delete --force $name

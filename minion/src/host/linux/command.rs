@@ -1,5 +1,5 @@
-//! Programs: arguments as a list, a deadline, output captured, the whole process group ended when
-//! time is up.
+//! Programs: arguments as a list, a deadline, captured output, and the end of the whole process
+//! group at the deadline.
 
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::Stdio;
@@ -11,20 +11,20 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
 use crate::host::effect::{Command, Output, PATH};
 use crate::host::{HostError, HostResult, Stop};
 
-/// Most bytes kept of each output stream; what comes after is read and dropped.
+/// Maximum bytes of each output stream that are kept; the rest is read and dropped.
 const MAX_OUTPUT: usize = 4 << 20;
-/// The end of an output of which only the beginning is kept; begins with a line break and a mark of
+/// The end of an output of which only the start is kept; starts with a line break and a mark of
 /// [`halite_errors::cut`].
 const CUT: &str = "\n[cut here: only the first 4 MiB of an output are kept]\n";
-/// Longest wait for output after the program itself has ended (children that it left behind have
-/// the pipe open).
+/// Longest wait for output after the program itself has ended (its remaining children hold the pipe
+/// open).
 const STRAGGLERS: Duration = Duration::from_secs(2);
 
-/// Time between SIGTERM and SIGKILL for a program that is to end.
+/// Time between SIGTERM and SIGKILL for a program that must end.
 const GRACE: Duration = Duration::from_secs(10);
 
-/// The process group of a program. It is killed when this is dropped before the program has ended:
-/// the program's own end would leave its children.
+/// The process group of a program. It is killed if this is dropped before the program has ended:
+/// killing only the program would leave its children.
 struct Group(Option<Pid>);
 
 impl Group {
@@ -49,19 +49,19 @@ enum Ended {
     Late,
 }
 
-/// Runs a program. `deadline` is used where the command names no `timeout` of its own.
+/// Runs a program. `deadline` applies if the command has no `timeout` of its own.
 ///
 /// # Errors
-/// It cannot be started, or its time is up. An exit code is not an error here.
+/// It cannot be started, or its deadline has passed. An exit code is not an error here.
 pub async fn run(command: &Command, deadline: Option<Duration>) -> HostResult<Output> {
     run_until(command, deadline, &Stop::default()).await
 }
 
-/// As [`run`]; a request of `stop` ends the program: SIGTERM, and SIGKILL if it goes on for ten
-/// seconds.
+/// Like [`run`]; a request of `stop` ends the program: SIGTERM, and SIGKILL if it still runs after
+/// ten seconds.
 ///
 /// # Errors
-/// As [`run`], and the end by `stop`.
+/// Like [`run`], and the end by `stop`.
 pub async fn run_until(
     command: &Command,
     deadline: Option<Duration>,
@@ -101,7 +101,7 @@ pub async fn run_until(
     let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
     let feed = async {
         if let (Some(mut pipe), Some(bytes)) = (input, &command.stdin) {
-            // A program that does not read to the end is free to do so.
+            // A program may stop reading before the end.
             let _ = pipe.write_all(bytes).await;
         }
     };
@@ -158,7 +158,7 @@ pub async fn run_until(
             });
         }
     };
-    // What a program that ended by itself left behind is wanted, like a daemon that it started.
+    // Children of a program that ended by itself are wanted, like a daemon that it started.
     group.0 = None;
     let code = status
         .code()
@@ -175,8 +175,8 @@ pub async fn run_until(
     })
 }
 
-/// `argv`, through `setpriv` when it is to run as another user: that program may use the host's
-/// name service.
+/// `argv`, through `setpriv` if it must run as another user: that program may use the host's name
+/// service.
 fn arguments(command: &Command) -> HostResult<Vec<String>> {
     if command.argv.is_empty() {
         return Err(HostError::refused("an empty command cannot be run"));
@@ -213,7 +213,7 @@ async fn capture(stream: Option<impl AsyncRead + Unpin>, into: &mut Vec<u8>) {
     while let Ok(length @ 1..) = stream.read(&mut buffer).await {
         let room = MAX_OUTPUT.saturating_sub(into.len());
         into.extend(buffer.iter().take(length.min(room)));
-        // The mark is written once: with it the output is longer than what is kept.
+        // The mark is written once: with it the output is longer than the limit.
         if length > room && into.len() == MAX_OUTPUT {
             into.extend(CUT.as_bytes());
         }
@@ -223,7 +223,7 @@ async fn capture(stream: Option<impl AsyncRead + Unpin>, into: &mut Vec<u8>) {
 /// Runs one of the host's own programs; any exit code but 0 is an error with the program's output.
 ///
 /// # Errors
-/// As [`run`], and a failure of the program.
+/// Like [`run`], and a failure of the program.
 pub async fn run_checked(
     argv: &[&str],
     environment: &[(&str, &str)],
@@ -232,10 +232,10 @@ pub async fn run_checked(
     run_checked_until(argv, environment, deadline, &Stop::default()).await
 }
 
-/// As [`run_checked`]; a request of `stop` ends the program.
+/// Like [`run_checked`]; a request of `stop` ends the program.
 ///
 /// # Errors
-/// As [`run_checked`], and the end by `stop`.
+/// Like [`run_checked`], and the end by `stop`.
 pub async fn run_checked_until(
     argv: &[&str],
     environment: &[(&str, &str)],
@@ -250,7 +250,7 @@ pub async fn run_checked_until(
     }
 }
 
-/// A program with its arguments and with variables beside those of the minion.
+/// A program with its arguments and with variables in addition to the minion's.
 #[must_use]
 pub fn command(argv: &[&str], environment: &[(&str, &str)]) -> Command {
     Command {

@@ -1,7 +1,7 @@
 //! Unpacks archives: each file whole or not at all, all durable at the end, all owned by root.
 //!
 //! An archive is not trusted: every path is resolved by the kernel below the open target directory
-//! (`openat2` with `RESOLVE_BENEATH`), so that neither a link in the archive nor one that is there
+//! (`openat2` with `RESOLVE_BENEATH`), so that neither a link in the archive nor an existing one
 //! leads outside. Kernels before 5.6 have no `openat2`; there, no link is followed at all.
 
 use std::ffi::OsStr;
@@ -25,11 +25,11 @@ const DIRECTORY: OFlags = OFlags::RDONLY
     .union(OFlags::DIRECTORY)
     .union(OFlags::CLOEXEC);
 
-/// Unpacks the archive at a path into a directory, which is made if it is missing.
+/// Unpacks the archive at a path into a directory, which is created if it is missing.
 ///
 /// # Errors
-/// A broken archive, one that contains too much, an entry that would be outside of the target, or
-/// another refusal of the kernel.
+/// A broken archive, one that contains too much, an entry outside of the target, or another refusal
+/// of the kernel.
 pub(super) fn extract(archive: &str, target: &Path, strip: u32) -> HostResult<()> {
     let file = File::open(archive).map_err(|e| HostError::io("read", archive, e))?;
     let mut missing: Vec<&Path> = target.ancestors().take_while(|p| !p.is_dir()).collect();
@@ -107,12 +107,12 @@ impl Tree<'_> {
             .map_err(|e| self.failed("read", path, e))?;
         let stat = rustix::fs::fstat(&file).map_err(|e| self.failed("inspect", path, e))?;
         if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
-            return Err(self.refused(path, "a hard link leads to it, and it is no file"));
+            return Err(self.refused(path, "a hard link leads to it, and it is not a file"));
         }
         Ok(file.into())
     }
 
-    /// A directory below the target, made with those above it if it is missing.
+    /// A directory below the target, created with its parents if it is missing.
     fn directory(&self, path: &Path) -> HostResult<OwnedFd> {
         if path.as_os_str().is_empty() {
             return self
@@ -133,12 +133,12 @@ impl Tree<'_> {
         Ok(made)
     }
 
-    /// The directory with that name in an open one, made if it is missing.
+    /// The directory with that name in an open one, created if it is missing.
     fn one_directory(&self, parent: &OwnedFd, name: &OsStr, path: &Path) -> HostResult<OwnedFd> {
         match rustix::fs::mkdirat(parent, name, Mode::from_raw_mode(0o700)) {
             Ok(()) => rustix::fs::openat(parent, name, DIRECTORY | OFlags::NOFOLLOW, Mode::empty())
                 .map_err(|e| self.failed("open", path, e)),
-            // Perhaps a link to a directory, which has to be below the target too.
+            // Possibly a link to a directory, which must be below the target too.
             Err(Errno::EXIST) => self
                 .resolve(path, DIRECTORY)
                 .map_err(|e| self.failed("make the directory", path, e)),
@@ -181,10 +181,10 @@ impl Tree<'_> {
     fn failed(&self, action: &'static str, path: &Path, error: Errno) -> HostError {
         match error {
             Errno::XDEV => self.outside(path),
-            Errno::LOOP => self.refused(path, "a link is in its place or on the way to it"),
+            Errno::LOOP => self.refused(path, "a link is in its place or in its path"),
             Errno::NOTDIR | Errno::EXIST => self.refused(
                 path,
-                "something other than a directory is in its place or on the way",
+                "something other than a directory is in its place or in its path",
             ),
             error => HostError::io(action, self.path.join(path), error),
         }
@@ -216,7 +216,7 @@ mod tests {
 
     use super::*;
 
-    /// A directory with a target, and beside it what an archive must not reach.
+    /// A directory with a target, and next to it files that an archive must not reach.
     struct Scene {
         dir: tempfile::TempDir,
         builder: tar::Builder<Vec<u8>>,

@@ -1,4 +1,4 @@
-//! The first start of an etcd member, by containerd: of a cluster's first one, and of one that joins.
+//! The first start of an etcd member, by containerd: of a cluster's first one, or of a joining one.
 
 use std::time::Duration;
 
@@ -9,15 +9,15 @@ use crate::host::{HostResult, Stop};
 
 const FOUNDING: &str = concat!(include_str!("clean.sh"), include_str!("founding.sh"));
 const JOINING: &str = concat!(include_str!("clean.sh"), include_str!("joining.sh"));
-/// Time for all but the wait.
+/// The time for everything except the wait.
 const REST: Duration = Duration::from_secs(60);
 /// Time for a snapshot of any size.
 const SNAPSHOT: Duration = Duration::from_secs(1800);
 
-/// Makes the data of the member, whole or not at all.
+/// Makes the data of the member, completely or not at all.
 ///
 /// # Errors
-/// containerd does not answer, or etcd does not serve in time; with its last words.
+/// containerd does not answer, or etcd does not serve in time; includes etcd's last output.
 pub async fn found(first: &FirstStart, stop: &Stop) -> HostResult<Output> {
     let script = Script {
         text: FOUNDING,
@@ -30,7 +30,8 @@ pub async fn found(first: &FirstStart, stop: &Stop) -> HostResult<Output> {
     script.run(argv, limit, stop).await
 }
 
-/// Lets a learner receive what the other members have. An etcd that does not do so is no failure.
+/// Lets a learner receive the other members' data. An etcd that does not receive them is not a
+/// failure.
 ///
 /// # Errors
 /// It takes longer than a snapshot of any size.
@@ -53,8 +54,8 @@ struct Script {
 }
 
 impl Script {
-    /// The script's places, its seconds, and the arguments of `ctr run`; `data` is the directory on
-    /// the host that etcd has as its data directory.
+    /// The arguments of the script: its paths, its seconds, and the arguments of `ctr run`; `data`
+    /// is the host directory that etcd uses as its data directory.
     fn argv(&self, first: &FirstStart, places: [String; 2], data: &str) -> Vec<String> {
         let bind = |source: &str, target: &str, access: &str| {
             format!("--mount=type=bind,src={source},dst={target},options=rbind:{access}")
@@ -152,7 +153,7 @@ ctr() {
             calls.lines().filter(|line| line.contains(word)).count()
         }
 
-        /// Nothing is left that says that a container may be there.
+        /// No trace of a possible container is left.
         fn assert_done(&self, output: &Output) {
             assert!(output.status.success(), "{output:?}");
             for name in ["mark", "mark.log", "mark.ended"] {
@@ -178,7 +179,7 @@ ctr() {
             site.path("member/ended").exists(),
             "it was not asked to end"
         );
-        // It has begun, and is not started once more.
+        // It has started, and is not started again.
         let (output, _) = site.join(&etcd, LONG);
         site.assert_done(&output);
         assert_eq!(site.calls(" run "), 1);
@@ -198,7 +199,7 @@ ctr() {
         let site = Site::new();
         let (output, _) = site.join("echo no member >&2; exit 1", LONG);
         site.assert_done(&output);
-        // Time enough for it to begin.
+        // Enough time for it to start.
         let (output, took) = site.join(&format!("{BEGINS}; exec sleep 100"), "3");
         site.assert_done(&output);
         assert!(took >= Duration::from_secs(3), "{took:?}");

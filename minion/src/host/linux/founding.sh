@@ -5,7 +5,7 @@ set -u
 scratch=$1 place=$2 seconds=$3 name=halite-etcd-founding
 shift 3
 
-# What an interrupted run has left.
+# Remove the remains of an interrupted run.
 clean
 rm -rf "$scratch"
 mkdir -m 0700 "$scratch" "$scratch/data" || exit
@@ -17,7 +17,7 @@ trap clean EXIT
 } &
 
 fail() {
-  echo "$1; its last words:" >&2
+  echo "$1; its last output:" >&2
   tail -n 5 "$log" >&2
   exit 1
 }
@@ -31,5 +31,5 @@ until grep -qs 'ready to serve client requests' "$log"; do
 done
 ctr --namespace k8s.io task kill --signal SIGTERM $name || exit
 wait
-# The directory stays until the member is recorded: by it a run that is interrupted knows the data again.
+# The directory stays until the member is recorded: an interrupted run recognises its data by it.
 mv -T "$scratch/data/member" "$place" && sync -f "$place"

@@ -1,6 +1,6 @@
 //! One GET, for `http.wait_for_successful_query` and health checks.
 //!
-//! Names are looked up in `/etc/hosts` only: the minion's binary is static and libc's resolver
+//! Names are looked up only in `/etc/hosts`: the minion's binary is static and libc's resolver
 //! would load the host's modules.
 
 use std::io;
@@ -25,13 +25,13 @@ use crate::host::{HostError, HostResult};
 
 const DEADLINE: Duration = Duration::from_secs(10);
 const LARGEST: usize = 1 << 20;
-/// The CAs that the host trusts, as Debian and Red Hat collect them in one file.
+/// The CAs that the host trusts, which Debian and Red Hat collect in one file.
 const HOST_CAS: &[&str] = &[
     "/etc/ssl/certs/ca-certificates.crt",
     "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem",
 ];
 
-/// Status and body; `None` when nothing answers (no connection, no TLS, no HTTP in time).
+/// Status and body; `None` without an answer (no connection, no TLS, no HTTP in time).
 ///
 /// # Errors
 /// The URL or the CAs cannot be used.
@@ -80,7 +80,7 @@ pub async fn get(url: &str, trust: &Trust) -> HostResult<Option<(u16, String)>> 
         .flatten())
 }
 
-/// The reason why a server does not show a certificate of a CA for a name.
+/// The reason why a server has no certificate of a CA for a name.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum NotCertified {
     /// No connection, or no TLS.
@@ -94,7 +94,7 @@ pub(crate) enum NotCertified {
 /// Connects to a server, and compares its certificate with a CA (PEM) and a name.
 ///
 /// # Errors
-/// Nothing answers, or something with another certificate.
+/// Nothing answers, or a server with another certificate does.
 pub(crate) async fn certified(
     server: SocketAddr,
     name: &str,
@@ -209,7 +209,7 @@ fn config(trust: &Trust) -> Result<ClientConfig, CaError> {
     Ok(builder.with_root_certificates(roots).with_no_client_auth())
 }
 
-/// The CAs in the first of the files that exists; those that rustls cannot use are left out.
+/// The CAs in the first existing file; CAs that rustls cannot use are left out.
 fn host_cas(files: &[&str]) -> Result<RootCertStore, CaError> {
     let pem = files
         .iter()
@@ -220,7 +220,7 @@ fn host_cas(files: &[&str]) -> Result<RootCertStore, CaError> {
     Ok(roots)
 }
 
-/// Accepts any certificate, for states that say `verify_ssl: False`.
+/// Accepts any certificate, for states with `verify_ssl: False`.
 #[derive(Debug)]
 struct Unchecked(Arc<CryptoProvider>);
 
@@ -341,7 +341,7 @@ mod tests {
         );
     }
 
-    /// A server whose certificate no CA but its own signed, for some connections.
+    /// A server whose certificate only its own CA signed, for some connections.
     async fn https_server() -> (u16, String) {
         let signed = rcgen::generate_simple_self_signed(vec!["127.0.0.1".to_owned()]).unwrap();
         let certificate = signed.cert.der().clone();

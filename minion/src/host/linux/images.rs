@@ -22,7 +22,7 @@ pub struct Images {
 
 #[derive(Debug, Default)]
 struct Known {
-    /// Counts how often this was forgotten, so that an answer from before is not kept.
+    /// Counts invalidations, so that an older answer is not stored.
     forgotten: u64,
     references: Option<BTreeSet<String>>,
 }
@@ -39,14 +39,14 @@ impl Images {
             .map(|references| references.contains(reference))
     }
 
-    /// Forgets what is remembered.
+    /// Forgets the remembered references.
     pub fn forget(&self) {
         let mut known = self.known();
         known.forgotten += 1;
         known.references = None;
     }
 
-    /// Returns whether an image is there.
+    /// Returns whether an image exists.
     ///
     /// # Errors
     /// containerd cannot be asked.

@@ -4,11 +4,11 @@ use std::path::{Path, PathBuf};
 
 use crate::host::{HostError, HostResult, MountPoint};
 
-/// The file of a parameter. As in sysctl.d(5), the first separator separates and the other one
-/// belongs to names: `net/ipv4/conf/eth0.1/…` is `net.ipv4.conf.eth0/1.…`.
+/// The file of a parameter. As in sysctl.d(5), the first kind of separator separates, and the other
+/// one belongs to names: `net/ipv4/conf/eth0.1/…` is `net.ipv4.conf.eth0/1.…`.
 ///
 /// # Errors
-/// A name that leads elsewhere, or none.
+/// The name leads elsewhere, or is invalid.
 pub fn parameter(key: &str) -> HostResult<PathBuf> {
     let first = key.find(['.', '/']).and_then(|at| key.get(at..=at));
     let path: String = if first == Some(".") {
@@ -33,7 +33,7 @@ pub fn parameter(key: &str) -> HostResult<PathBuf> {
     Ok(Path::new("/proc/sys").join(path))
 }
 
-/// A parameter's value, without the newline; `None` when this kernel has none of that name.
+/// A parameter's value, without the newline; `None` if this kernel has no such parameter.
 ///
 /// # Errors
 /// It cannot be read.
@@ -51,7 +51,7 @@ pub fn sysctl(key: &str) -> HostResult<Option<String>> {
 /// Sets a parameter now.
 ///
 /// # Errors
-/// The kernel has none of that name, or refuses the value.
+/// The kernel has no such parameter, or refuses the value.
 pub fn set_sysctl(key: &str, value: &str) -> HostResult<()> {
     std::fs::write(parameter(key)?, format!("{value}\n")).map_err(|e| {
         HostError::failed(

@@ -1,6 +1,5 @@
-//! The real host. The minion runs as root. Each question is asked again each time, except for
-//! accounts, packages and images: their answers are remembered until an effect may have changed
-//! them.
+//! The real host. The minion runs as root. Each question reads the host again, except for accounts,
+//! packages and images: their answers are remembered until an effect may have changed them.
 
 pub mod accounts;
 pub mod bus;

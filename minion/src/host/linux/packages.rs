@@ -14,8 +14,8 @@ use crate::host::{HostError, HostResult, PackageManager, Stop};
 
 const QUESTION: Duration = Duration::from_secs(60);
 const REFRESH: Duration = Duration::from_secs(1800);
-/// Limit of a transaction, which ends by itself: the master reports it at the time limit of its job,
-/// and the operator can force its end.
+/// The limit of a transaction, which ends by itself: the master reports it at the time limit of its
+/// job, and the operator can force its end.
 const ANY: Duration = Duration::MAX;
 const DPKG_STATUS: &str = "/var/lib/dpkg/status";
 
@@ -23,17 +23,17 @@ const DPKG_STATUS: &str = "/var/lib/dpkg/status";
 #[derive(Debug, Default)]
 pub struct Installed(Mutex<Option<Known>>);
 
-/// Packages, and when the package database had changed last.
+/// Packages, and the last change of the package database.
 #[derive(Debug, Clone)]
 struct Known {
     changed: Option<SystemTime>,
     packages: Arc<BTreeMap<String, String>>,
 }
 
-/// The host's package manager; apt where there are both (Debian with rpm tools on it).
+/// The host's package manager; apt if both exist (Debian with rpm tools on it).
 ///
 /// # Errors
-/// Neither is there.
+/// Neither exists.
 pub fn manager() -> HostResult<PackageManager> {
     if Path::new("/usr/bin/apt-get").exists() {
         return Ok(PackageManager::Apt);
@@ -47,7 +47,7 @@ pub fn manager() -> HostResult<PackageManager> {
 }
 
 impl Installed {
-    /// Forgets what is remembered.
+    /// Forgets the remembered packages.
     pub fn forget(&self) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
@@ -175,7 +175,7 @@ fn parse_provides(text: &str, name: &str) -> Option<String> {
     })
 }
 
-/// The version that would be installed now.
+/// The version that an installation would choose now.
 ///
 /// # Errors
 /// The manager cannot be asked.
@@ -234,8 +234,8 @@ pub async fn refresh(stop: &Stop) -> HostResult<()> {
         .map(drop)
 }
 
-/// Installs and removes in one transaction, which is not cut off: half of it would be worse than a
-/// late one. Only a forced `stop` ends it; the next transaction finishes it first.
+/// Installs and removes in one transaction, which is not cut off: half a transaction would be worse
+/// than a late one. Only a forced `stop` ends it; the next transaction finishes it first.
 ///
 /// # Errors
 /// The package manager fails, for example because no repository offers a version, or is ended.

@@ -14,7 +14,7 @@ use crate::host::{HostError, HostResult, static_pod};
 
 /// Longest run of the host's small tools.
 const TOOL: Duration = Duration::from_secs(120);
-/// Time between two requests of a waiting state.
+/// Pause between two requests of a waiting state.
 const ASK_AGAIN: Duration = Duration::from_millis(200);
 
 impl LinuxHost {
@@ -41,8 +41,8 @@ impl LinuxHost {
                 self.forget();
                 packages::change(install, remove, *options, &self.stop).await?;
                 self.forget();
-                // Packages bring units and rules for the bus (and users that these rules name);
-                // their scripts were kept from telling systemd and the bus.
+                // Packages contain units and rules for the bus (and users that these rules name);
+                // their scripts were kept from notifying systemd and the bus.
                 systemd::reload(&self.bus).await?;
                 self.bus.reload_rules().await?;
             }
@@ -125,13 +125,13 @@ impl LinuxHost {
     }
 }
 
-/// The answer that a wait ends with.
+/// The answer that ends a wait.
 struct AnswerSpec<'a> {
     status: u16,
     body: Option<&'a str>,
 }
 
-/// Repeats the request until the answer is as expected, or time is up.
+/// Repeats the request until the answer is as expected, or the deadline has passed.
 async fn wait_http(
     url: &str,
     trust: &Trust,

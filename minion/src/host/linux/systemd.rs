@@ -21,7 +21,7 @@ const MANAGER: Object<'static> = Object {
 /// Longest wait for a job; units have their own, shorter limits (`TimeoutStartSec`).
 const DEADLINE: Duration = Duration::from_secs(600);
 
-/// A unit's state. A name that no unit has is `not-found`.
+/// A unit's state. A name without a unit is `not-found`.
 ///
 /// # Errors
 /// systemd cannot be asked.
@@ -76,13 +76,13 @@ const UNIT_PATHS: [&str; 5] = [
     "lib/systemd/system",
 ];
 
-/// Returns whether systemd knows the name as an alias of another unit, and no link says so any more.
-/// `NeedDaemonReload` is about the other unit's files only.
+/// Returns whether systemd knows the name as an alias of another unit although no link exists any
+/// more. `NeedDaemonReload` is about the other unit's files only.
 fn is_former_alias(root: &Path, name: &str, id: &str) -> bool {
     if id.is_empty() || id == name {
         return false;
     }
-    // A file in the directory of the highest rank decides.
+    // The file in the directory of the highest rank counts.
     let found = UNIT_PATHS
         .iter()
         .find_map(|directory| root.join(directory).join(name).symlink_metadata().ok());
@@ -91,7 +91,7 @@ fn is_former_alias(root: &Path, name: &str, id: &str) -> bool {
 
 /// Returns whether the unit has a drop-in that systemd has not read, or lacks one that it has read.
 /// systemd 252 does not notice the first drop-in in a new directory: it checks only directories
-/// that it found when it last loaded all units.
+/// that existed when it last loaded all units.
 fn has_unread_drop_ins(root: &Path, name: &str, read: &[String]) -> bool {
     let read: Vec<&Path> = read.iter().map(Path::new).collect();
     let is_removed = read
@@ -104,7 +104,7 @@ fn has_unread_drop_ins(root: &Path, name: &str, read: &[String]) -> bool {
         })
         .flat_map(|entries| entries.flatten().map(|entry| entry.file_name()))
         .filter(|file| Path::new(file).extension().is_some_and(|e| e == "conf"))
-        // One of the same name in a directory of higher rank takes its place.
+        // A drop-in of the same name in a directory of higher rank replaces it.
         .any(|file| {
             !read
                 .iter()
@@ -121,7 +121,7 @@ pub async fn reload(bus: &Bus) -> HostResult<()> {
     bus.call(MANAGER, "Reload", &()).await.map(drop)
 }
 
-/// Brings a unit into a state and waits until it is there.
+/// Brings a unit into a state and waits for that state.
 ///
 /// # Errors
 /// systemd refuses, the job fails, or it takes too long.
@@ -142,7 +142,7 @@ pub async fn change(bus: &Bus, name: &str, action: UnitAction) -> HostResult<()>
         UnitAction::Enable => files(bus, "EnableUnitFiles", &(vec![name], false, true)).await,
         UnitAction::Disable => files(bus, "DisableUnitFiles", &(vec![name], false)).await,
         UnitAction::Mask => files(bus, "MaskUnitFiles", &(vec![name], false, true)).await,
-        // A unit is masked for good, until the next boot, or both.
+        // A unit may be masked persistently, until the next boot, or both.
         UnitAction::Unmask => {
             bus.call(MANAGER, "UnmaskUnitFiles", &(vec![name], true))
                 .await?;

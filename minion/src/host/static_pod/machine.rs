@@ -4,24 +4,25 @@ use crate::host::pod::{Process, StaticPod};
 
 /// Seconds for which a program without its peers must have run without a restart.
 const STABLE: i64 = 15;
-/// Restarts after which a container is not waited for any longer.
+/// Restarts after which the wait for a container ends.
 const RESTARTS: u32 = 3;
 /// Seconds after which the kubelet has read each manifest again, twice (`fileCheckFrequency` is 20
-/// s): if it has left the pod as it is, the manifest differs in nothing that it decodes.
+/// s): if it has left the pod unchanged, the manifest does not differ in anything that it decodes.
 const READ_AGAIN: i64 = 45;
-/// Seconds for which the kubelet may be stopped, because it is being restarted.
+/// Seconds for which the kubelet may be stopped while it restarts.
 const KUBELET: i64 = 10;
 
-/// What one observation of a static pod found.
+/// One observation of a static pod.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Facts {
     /// systemd's active state of the kubelet.
     pub kubelet: String,
-    /// The process whose arguments are those of the manifest.
+    /// The process whose arguments match the manifest.
     pub process: Option<Process>,
-    /// The process's pod is that of the manifest: by its uid. Otherwise it may be one of before.
+    /// `true` if the process's pod belongs to the manifest, by its uid. Otherwise it may be a
+    /// previous one.
     pub certain: bool,
-    /// Another process of the pod runs: one of before.
+    /// `true` if another, previous process of the pod runs.
     pub another: bool,
     /// The number of restarts of the newest container, and its pod's uid.
     pub restarts: Option<(String, u32)>,
@@ -34,7 +35,7 @@ pub struct Facts {
 pub enum Probe {
     /// The readiness probe succeeds.
     Ready,
-    /// The readiness probe fails, and the program says that it lives; the first answer.
+    /// The readiness probe fails, and the program's other probe succeeds; the first answer.
     Live(String),
     /// Both fail; the answer.
     Fails(String),
@@ -42,7 +43,7 @@ pub enum Probe {
 
 impl Default for Probe {
     fn default() -> Self {
-        Self::Fails("nothing was asked".to_owned())
+        Self::Fails("no probe was sent".to_owned())
     }
 }
 
@@ -55,27 +56,27 @@ pub(super) enum Step {
     Ready(Process),
     /// The pod runs and lacks only its peers, as the text says.
     WithoutPeers(Process, String),
-    /// The pod does not get ready.
+    /// The pod does not become ready.
     Failed(Fault),
 }
 
-/// The reason why a pod does not get ready.
+/// The reason why a pod does not become ready.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Fault {
     /// The kubelet is in this state.
     Kubelet(String),
     /// The kubelet has started no container within the seconds.
     NotStarted(i64),
-    /// The container of the manifest before still runs after the seconds.
+    /// The container of the previous manifest still runs after the seconds.
     NotReplaced(i64),
-    /// The container was restarted so many times.
+    /// The container was restarted this many times.
     Ends(u32),
     /// The container runs, and its probe still fails after the seconds.
     NotReady(i64, String),
 }
 
 impl Fault {
-    /// The reason for people, in the words of the kubelet or of systemd.
+    /// The reason for an operator, in the terms of the kubelet or of systemd.
     pub(super) fn text(&self, words: &Words) -> String {
         let Words {
             starter,
@@ -100,14 +101,14 @@ impl Fault {
     }
 }
 
-/// The words for what is waited for.
+/// The words for the object of the wait.
 #[derive(Debug)]
 pub(super) struct Words {
-    /// What starts the program.
+    /// The program that starts it.
     starter: &'static str,
-    /// What it starts.
+    /// The started program.
     program: &'static str,
-    /// What it started before.
+    /// The previously started program.
     before: &'static str,
 }
 
@@ -117,12 +118,12 @@ impl Words {
             Some(_) => Self {
                 starter: "systemd",
                 program: "program",
-                before: "the program of the unit from before",
+                before: "the program of the previous unit",
             },
             None => Self {
                 starter: "the kubelet",
                 program: "container",
-                before: "the container of the manifest from before",
+                before: "the container of the previous manifest",
             },
         }
     }
@@ -136,11 +137,11 @@ pub(super) struct Machine {
     quorum: bool,
     words: Words,
     ended: Option<Process>,
-    /// The running process, and the time when it was seen first.
+    /// The running process, and the time when it was first seen.
     seen: Option<(Process, i64)>,
-    /// The time since when the kubelet has been seen stopped.
+    /// The time since which the kubelet has been seen stopped.
     stopped: Option<i64>,
-    /// The restarts when the newest container's pod was seen first.
+    /// The restarts when the newest container's pod was first seen.
     restarts: Option<(String, u32)>,
 }
 
@@ -158,7 +159,7 @@ impl Machine {
         }
     }
 
-    /// Seconds since the wait began.
+    /// Seconds since the wait started.
     pub(super) fn waited(&self, now: i64) -> i64 {
         now - self.began
     }
@@ -210,7 +211,7 @@ impl Machine {
         Step::Wait(match process {
             Some(_) if !facts.certain => format!("{starter} has not replaced the {program} yet"),
             Some(_) => format!("its {program} runs: {}", answer(&facts.probe)),
-            None if before => format!("the {program} from before still runs"),
+            None if before => format!("the previous {program} still runs"),
             None => format!("{starter} has not started its {program} yet"),
         })
     }
@@ -223,7 +224,7 @@ impl Machine {
         }
     }
 
-    /// Seconds since the kubelet was first seen stopped; none when it runs or is being started.
+    /// Seconds since the kubelet was first seen stopped; `None` if it runs or is starting.
     fn stopped_for(&mut self, facts: &Facts, now: i64) -> Option<i64> {
         if matches!(facts.kubelet.as_str(), "inactive" | "failed" | "") {
             Some(now - *self.stopped.get_or_insert(now))
@@ -298,7 +299,7 @@ mod tests {
         Machine::new(&pod, 1000)
     }
 
-    /// The last step of these observations, each with its second; all before it wait.
+    /// The last step of these observations, each with its second; all earlier ones wait.
     fn last(mut machine: Machine, table: &[(i64, Facts)]) -> Step {
         let (end, before) = table.split_last().unwrap();
         for (second, facts) in before {
@@ -370,7 +371,7 @@ mod tests {
         let table = [
             (0, runs(7, live())),
             (STABLE - 1, runs(7, live())),
-            // A restart begins the time again.
+            // A restart restarts the time.
             (STABLE, runs(8, live())),
             (2 * STABLE - 1, runs(8, live())),
             (2 * STABLE, runs(8, live())),
@@ -403,7 +404,7 @@ mod tests {
             restarts: Some(("new".to_owned(), number)),
             ..nothing()
         };
-        // Restarts from before the wait do not count.
+        // Restarts before the wait do not count.
         let table = [(0, ended(5)), (2, ended(6)), (12, ended(7)), (32, ended(8))];
         assert_eq!(
             last(machine(true, None), &table),
@@ -424,7 +425,7 @@ mod tests {
                 Step::Failed(Fault::Kubelet(state.to_owned()))
             );
         }
-        // One that is being restarted late in the wait has its own seconds.
+        // A kubelet that restarts late in the wait has its own seconds.
         let stopped = Facts {
             kubelet: "inactive".to_owned(),
             ..Facts::default()

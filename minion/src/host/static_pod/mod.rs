@@ -1,11 +1,11 @@
-//! A static pod: the wait until the kubelet runs the pod of the manifest that is on disk now.
+//! A static pod: the wait until the kubelet runs the pod of the manifest that is now on disk.
 //!
-//! The kernel and the kubelet's own directories say it, without a container runtime's interface: a
-//! pod's log directory has the pod's uid in its name, and a container's processes have it in their
-//! cgroup. The kubelet computes the uid of a static pod from the decoded manifest
+//! The kernel and the kubelet's own directories provide this, without a container runtime's
+//! interface: a pod's log directory has the pod's uid in its name, and a container's processes have
+//! it in their cgroup. The kubelet computes the uid of a static pod from the decoded manifest
 //! (`pkg/kubelet/config/common.go`, `applyDefaults`), so another uid means another manifest; see
-//! decision 0025. A unit of systemd has its file in the place of the manifest, its name in that of the
-//! uid, and its processes in its own cgroup; see decision 0038.
+//! decision 0025. For a systemd unit, its file takes the place of the manifest, its name the place
+//! of the uid, and its processes have its own cgroup; see decision 0038.
 
 mod machine;
 mod observe;
@@ -25,13 +25,13 @@ use super::{Host, HostError, HostResult};
 pub use self::machine::{Facts, Probe};
 pub use self::observe::{record, same_manifest};
 
-/// The mode of records and of manifests, which may have secrets.
+/// The mode of records and of manifests, which may contain secrets.
 const PRIVATE: u32 = 0o600;
 /// The mode of the units' files.
 const PUBLIC: u32 = 0o644;
 /// Seconds between two observations.
 const AGAIN: f64 = 0.25;
-/// Seconds of waiting after which, and then at intervals of which, the log says so.
+/// The interval in seconds at which a long wait is logged.
 const LONG: i64 = 10;
 
 /// The last manifest whose pod was ready.
@@ -49,12 +49,12 @@ pub struct Record {
 /// Waits until the pod of the manifest on disk is ready, and records that manifest as good.
 ///
 /// # Errors
-/// The time is up, or the container ends again and again. The recorded manifest is then on disk
-/// again, if the one on disk differed from it and is to blame.
+/// The deadline has passed, or the container ends repeatedly. The recorded manifest is then on disk
+/// again, if the one on disk differed from it and caused the failure.
 pub async fn wait(host: &dyn Host, pod: &StaticPod) -> HostResult<Output> {
     let mut machine = Machine::new(pod, host.now());
     let mut said = 0;
-    // Before the program starts that is waited for, or is ended for the sake of them.
+    // Hashed before the awaited program starts, or is ended because of these files.
     let files = files(host, pod).await?;
     loop {
         let facts = observe(host, pod).await?;
@@ -68,11 +68,11 @@ pub async fn wait(host: &dyn Host, pod: &StaticPod) -> HostResult<Output> {
                         seconds = waited,
                         limit = pod.seconds,
                         reason,
-                        "a program is waited for"
+                        "waiting for a program"
                     );
                 }
                 if let Some(reason) = host.stop_reason() {
-                    // Nothing is put back: the next run waits for the same program.
+                    // No manifest is restored: the next run waits for the same program.
                     return Err(HostError::refused(format!(
                         "the wait for {} was ended: {reason}",
                         pod.title()
@@ -96,7 +96,7 @@ pub async fn wait(host: &dyn Host, pod: &StaticPod) -> HostResult<Output> {
     }
 }
 
-/// Observes a static pod, or the unit in its place. A probe is asked only if its program runs.
+/// Observes a static pod, or the unit in its place. A probe is sent only if its program runs.
 ///
 /// # Errors
 /// The host cannot be read.
@@ -120,7 +120,7 @@ pub async fn files(host: &dyn Host, pod: &StaticPod) -> HostResult<BTreeMap<Stri
     Ok(files)
 }
 
-/// A text with a capital letter at its begin.
+/// A text with a capital letter at its start.
 pub(crate) fn capital(text: &str) -> String {
     let mut letters = text.chars();
     let first = letters.next().map(|first| first.to_ascii_uppercase());
@@ -148,7 +148,7 @@ async fn write(host: &dyn Host, path: &str, content: Vec<u8>, mode: u32) -> Host
     host.perform(&effect).await.map(drop)
 }
 
-/// Starts a unit again, from its file as it is now.
+/// Restarts a unit from its present file.
 async fn restart(host: &dyn Host, unit: &str) -> HostResult<()> {
     host.perform(&Effect::DaemonReload).await?;
     let effect = Effect::Unit {
@@ -166,7 +166,7 @@ async fn write_record(
 ) -> HostResult<()> {
     let Some(manifest) = host.read(&pod.manifest).await? else {
         return Err(HostError::refused(format!(
-            "{} was removed while its program was waited for; run `ctl highstate`",
+            "{} was removed while waiting for its program; run `ctl highstate`",
             pod.manifest
         )));
     };
@@ -180,7 +180,7 @@ async fn write_record(
     write(host, &pod.record, text, PRIVATE).await
 }
 
-/// The error of a pod that does not get ready. The manifest from before is put back first.
+/// The error of a pod that does not become ready. The previous manifest is restored first.
 async fn failure(host: &dyn Host, pod: &StaticPod, fault: &Fault) -> HostResult<HostError> {
     let StaticPod { name, manifest, .. } = pod;
     let reason = fault.text(&Words::about(pod));
@@ -212,12 +212,12 @@ async fn failure(host: &dyn Host, pod: &StaticPod, fault: &Fault) -> HostResult<
              run `ctl highstate`"
         ),
         Some(_) if !is_behind_up(host, pod).await? => format!(
-            "{} does not answer, without which no {file} of {name} could be ready, so {manifest} stays; repair that first, \
+            "{} does not answer, and no {file} of {name} can become ready without it, so {manifest} stays; repair that first, \
              then run `ctl highstate`",
             pod.behind.as_deref().unwrap_or_default()
         ),
         Some(good) => {
-            // As the states write them.
+            // In the states' modes.
             let mode = pod.unit.as_ref().map_or(PRIVATE, |_| PUBLIC);
             write(host, manifest, good.manifest.into_bytes(), mode).await?;
             let started = match &pod.unit {
@@ -229,7 +229,7 @@ async fn failure(host: &dyn Host, pod: &StaticPod, fault: &Fault) -> HostResult<
                 Err(error) => format!(", but it cannot be started: {}", chain(&error)),
             };
             format!(
-                "the {file} that ran before is in {manifest} again{but}; correct what was declared (for example \
+                "the previous {file} is in {manifest} again{but}; correct the declaration (for example \
                  `extraArgs`), then run `ctl highstate`"
             )
         }

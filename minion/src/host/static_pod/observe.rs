@@ -1,4 +1,4 @@
-//! Reads what the kubelet and the kernel know of a static pod.
+//! Reads the data that the kubelet and the kernel have about a static pod.
 
 use halite_errors::cut;
 
@@ -14,10 +14,10 @@ const LOGS: &str = "/var/log/pods";
 const NAMESPACE: &str = "kube-system";
 /// Number of log lines in an error.
 const LINES: usize = 10;
-/// Most characters of one of them.
+/// Maximum characters of one of them.
 const LONGEST_LINE: usize = 2000;
 
-/// Observes a static pod. A probe is asked only if its container runs.
+/// Observes a static pod. A probe is sent only if its container runs.
 ///
 /// # Errors
 /// The host cannot be read.
@@ -34,7 +34,7 @@ pub(super) async fn observe_pod(host: &dyn Host, pod: &StaticPod) -> HostResult<
     for (process, arguments) in processes(host, &pod.name, &uids).await? {
         let certain = is_of_manifest(&process.uid, record.as_ref(), &manifest);
         let ended = pod.ended.as_ref() == Some(&process);
-        // Of two that may be it, the one that certainly is.
+        // Of two possible processes, the certain one.
         let better = facts.process.is_none() || certain && !facts.certain;
         if has_arguments(&manifest, &arguments) && !ended && better {
             facts.another |= facts.process.is_some();
@@ -50,7 +50,7 @@ pub(super) async fn observe_pod(host: &dyn Host, pod: &StaticPod) -> HostResult<
     Ok(facts)
 }
 
-/// Returns whether the pod with this uid is that of the manifest on disk: the recorded pod, or
+/// Returns whether the pod with this uid belongs to the manifest on disk: the recorded pod, or
 /// another one if the manifest is another.
 fn is_of_manifest(uid: &str, record: Option<&Record>, manifest: &str) -> bool {
     record.is_none_or(|record| (record.uid == uid) == same_manifest(&record.manifest, manifest))
@@ -64,7 +64,7 @@ fn of_manifest(pods: &[Pod], record: Option<&Record>, manifest: &str) -> Vec<Pod
     pods.iter().filter(of_it).cloned().collect()
 }
 
-/// The last manifest whose pod was ready. A damaged record is none.
+/// The last manifest whose pod was ready. A damaged record counts as missing.
 ///
 /// # Errors
 /// The record cannot be read.
@@ -99,7 +99,7 @@ fn has_arguments(manifest: &str, arguments: &[String]) -> bool {
     declared == given
 }
 
-/// The uids of the static pod's log directories. That of a static pod is a hash without dashes; its
+/// The uids of the static pod's log directories. A static pod's uid is a hash without dashes; its
 /// name ends with the node's.
 async fn uids(host: &dyn Host, name: &str) -> HostResult<Vec<Pod>> {
     let begin = format!("{NAMESPACE}_{name}-");
@@ -175,13 +175,13 @@ fn started(stat: &str) -> Option<u64> {
     fields.split_whitespace().nth(19)?.parse().ok()
 }
 
-/// Asks the probes.
+/// Sends the probes.
 pub(super) async fn probe(host: &dyn Host, pod: &StaticPod) -> HostResult<Probe> {
     let answer = host.http_get(&pod.ready, &Trust::Unverified).await?;
     let text = match answer {
         Some((status, _)) if is_success(status) => return Ok(Probe::Ready),
         Some((status, body)) => {
-            // Of the checks, those that fail; etcd and the API server begin their lines so.
+            // The failed checks; etcd and the API server mark their lines this way.
             let failed = body.lines().find(|line| line.starts_with("[-]"));
             let line = failed.or_else(|| body.lines().next()).unwrap_or_default();
             let line = cut::beginning(line, 200);
@@ -199,7 +199,7 @@ pub(super) async fn probe(host: &dyn Host, pod: &StaticPod) -> HostResult<Probe>
     })
 }
 
-/// As the kubelet's probes: `pkg/probe/http/http.go`.
+/// The kubelet's rule for its probes: `pkg/probe/http/http.go`.
 pub(super) fn is_success(status: u16) -> bool {
     (200..400).contains(&status)
 }
@@ -210,13 +210,13 @@ struct Log {
     uid: String,
     /// Their directory.
     directory: String,
-    /// Their numbers, the newest first: each restart begins the next one.
+    /// Their numbers, the newest first: each restart starts the next one.
     numbers: Vec<u32>,
 }
 
 impl Log {
-    /// Its entries, at least so many if there are. The log of a container that has just been started has none
-    /// yet: those of the one before it come first.
+    /// Its entries, at least this many if they exist. The log of a container that has just started
+    /// is empty: the previous container's entries come first.
     async fn entries(&self, host: &dyn Host, count: usize) -> HostResult<Vec<String>> {
         let mut entries = Vec::new();
         for number in self.numbers.iter().take(2) {
@@ -229,7 +229,7 @@ impl Log {
     }
 }
 
-/// The logs of the container in the one of these pods that has written last.
+/// The logs of the container in the pod that has written last.
 async fn newest_log(host: &dyn Host, pod: &StaticPod, pods: &[Pod]) -> HostResult<Option<Log>> {
     let mut newest: Option<(String, Log)> = None;
     for (uid, directory) in pods {
@@ -246,7 +246,7 @@ async fn newest_log(host: &dyn Host, pod: &StaticPod, pods: &[Pod]) -> HostResul
             directory,
             numbers,
         };
-        // Each line begins with its time. Logs are large, so they are read only to compare them.
+        // Each line starts with its time. Logs are large, so they are read only to compare them.
         let end = if pods.len() > 1 {
             let last = log.entries(host, 1).await?.pop().unwrap_or_default();
             last.split(' ').next().unwrap_or_default().to_owned()
@@ -280,7 +280,7 @@ pub(super) async fn log(host: &dyn Host, pod: &StaticPod) -> HostResult<String> 
 }
 
 /// The last lines in the format of the CRI: time, stream, `F` or `P`, text. A `P` is a part of a
-/// line, which goes on in the next entry; its parts are joined, so that redaction sees the whole.
+/// line, which continues in the next entry; its parts are joined, so that redaction sees the whole.
 fn last_lines(log: &[String]) -> String {
     let mut lines: Vec<String> = Vec::new();
     for entry in log.iter().rev() {

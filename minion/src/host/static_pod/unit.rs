@@ -1,4 +1,4 @@
-//! Reads what systemd and the kernel know of a unit in the place of a static pod.
+//! Reads the data that systemd and the kernel have about a unit in the place of a static pod.
 
 use super::machine::Facts;
 use super::observe::{probe, processes_in};
@@ -9,8 +9,8 @@ use crate::host::{Host, HostResult};
 /// Number of log lines in an error.
 const LINES: &str = "10";
 
-/// Observes a unit. Its process is that of the file on disk if its arguments are, the path of the
-/// program included.
+/// Observes a unit. Its process belongs to the file on disk if the arguments match, including the
+/// path of the program.
 pub(super) async fn observe(host: &dyn Host, pod: &StaticPod, unit: &str) -> HostResult<Facts> {
     let file = host.read(&pod.manifest).await?.unwrap_or_default();
     let wanted = command(&String::from_utf8_lossy(&file));
@@ -68,7 +68,7 @@ async fn ask(host: &dyn Host, line: &[&str]) -> HostResult<String> {
     Ok(host.query(&command).await?.stdout)
 }
 
-/// The command in a unit's file, one argument on each line: as it is, or in double quotes with
+/// The command in a unit's file, one argument on each line: plain, or in double quotes with
 /// systemd's escapes (systemd.service(5), "Command lines").
 fn command(file: &str) -> Vec<String> {
     let mut lines = file.lines().map(str::trim);

@@ -26,7 +26,7 @@ impl Source {
     /// Reads `blob:SHA256` or an absolute path.
     ///
     /// # Errors
-    /// Any other text; the compiler has replaced `salt://` and `bundle://`.
+    /// Any other text; the compiler has already replaced `salt://` and `bundle://`.
     pub fn parse(text: &str) -> Result<Self, Failure> {
         if let Some(sha256) = text.strip_prefix("blob:") {
             return Ok(Self::Blob(sha256.to_owned()));
@@ -51,7 +51,7 @@ impl Source {
         }
     }
 
-    /// The content, or `None` when it equals `found`: a present blob is not fetched.
+    /// The content, or `None` if it equals `found`: a present blob is not fetched.
     async fn unless(&self, host: &dyn Host, found: &[u8]) -> Result<Option<Vec<u8>>, Failure> {
         if let Self::Blob(digest) = self
             && sha256(found) == *digest

@@ -81,8 +81,8 @@ pub(in crate::modules) async fn directory(host: &dyn Host, chunk: &Chunk) -> Res
     ))
 }
 
-/// `recurse` and `clean` of the directory `name`, which is at `path` when links are followed: the
-/// changes to all entries below, and a remark about those that stay.
+/// `recurse` and `clean` of the directory `name`, which is at `path` after links are followed: the
+/// changes to all entries below, and a remark about the ones that stay.
 async fn below(
     host: &dyn Host,
     args: &Args<'_>,

@@ -1,4 +1,4 @@
-//! `file.append` and `file.blockreplace`: parts of a file that others write too.
+//! `file.append` and `file.blockreplace`: parts of a file that other programs write too.
 
 use halite_states::args::{Args, Show};
 use halite_states::low::Chunk;
@@ -9,7 +9,7 @@ use crate::host::{FileKind, Host};
 use crate::modules::paths::{absolute, follow, parents};
 use crate::modules::{Failure, Plan, diff, fail};
 
-/// A text file that is to be edited; empty when `missing_is_empty` and there is none.
+/// A text file to edit; empty if it is missing and `missing_is_empty` is set.
 pub(super) struct Text {
     pub name: String,
     pub path: String,

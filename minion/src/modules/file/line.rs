@@ -1,6 +1,6 @@
-//! `file.line`, with Salt's rules (`_set_line` in `salt/modules/file.py`) as far as an edit is done
-//! after one run: a line that is there already is not added again, and an edit that would change
-//! another line in the next run is refused.
+//! `file.line`, with Salt's rules (`_set_line` in `salt/modules/file.py`) where an edit is complete
+//! after one run: an existing line is not added again, and an edit that would change another line
+//! in the next run is refused.
 
 use halite_errors::chain;
 use halite_states::args::Args;
@@ -18,7 +18,7 @@ pub(in crate::modules) async fn line(host: &dyn Host, chunk: &Chunk) -> Result<P
     let lines: Vec<String> = file.text.lines().map(str::to_owned).collect();
     let new = match spec.edit(&lines).and_then(|new| spec.finished(new)) {
         Ok(new) => new,
-        // An earlier state of this plan may bring the lines that the edit refers to.
+        // An earlier state of this plan may add the lines that the edit refers to.
         Err(_) if host.uncertain() => lines
             .iter()
             .cloned()
@@ -29,7 +29,7 @@ pub(in crate::modules) async fn line(host: &dyn Host, chunk: &Chunk) -> Result<P
     if new == lines && file.exists {
         return Ok(Plan::nothing("No changes needed to be made"));
     }
-    // A file whose last line has no end keeps it so.
+    // A file whose last line has no newline stays that way.
     let end = if new.is_empty() || (!file.text.is_empty() && !file.text.ends_with('\n')) {
         ""
     } else {
@@ -45,7 +45,7 @@ pub(in crate::modules) async fn line(host: &dyn Host, chunk: &Chunk) -> Result<P
     ))
 }
 
-/// The edit that the arguments ask for cannot be made.
+/// The requested edit cannot be made.
 #[derive(Debug, thiserror::Error)]
 enum LineError {
     #[error("`mode` is ensure, replace, insert or delete, not `{0}`")]
@@ -162,7 +162,7 @@ impl LineSpec {
         }
         let matching = match matching {
             Some(matching) => Some(Named::new("match", matching)?),
-            // `ensure` and `insert` compare the content as a text, and never as an expression.
+            // `ensure` and `insert` compare the content literally, never as an expression.
             None if matches!(mode.as_str(), "delete" | "replace") => {
                 Some(Named::new("content", content.clone())?)
             }
@@ -183,7 +183,7 @@ impl LineSpec {
     fn edit(&self, lines: &[String]) -> Result<Vec<String>, LineError> {
         match self.mode.as_str() {
             "delete" => Ok(match self.matching(lines) {
-                // Lines that are equal to the first are deleted with it.
+                // Lines that are equal to the first one are deleted with it.
                 Some(first) => lines
                     .iter()
                     .filter(|line| **line != lines[first])
@@ -257,8 +257,8 @@ impl LineSpec {
             (None, Some(before)) if before > 0 && self.is_content(lines.get(before - 1)) => {
                 Ok(lines.to_vec())
             }
-            // Salt indents the new line like the one before which it inserts, but ensures it like
-            // the one above.
+            // Salt indents an inserted line like the one after it, but an ensured line like the one
+            // above.
             (None, Some(before)) if insert => Ok(self.with(lines, before, Some(before))),
             (None, Some(before)) => Ok(self.with(lines, before, before.checked_sub(1))),
             (None, None) if insert => Err(LineError::InsertWhere),

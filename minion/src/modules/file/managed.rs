@@ -87,7 +87,7 @@ fn source(args: &Args<'_>) -> Result<Option<Source>, Failure> {
 }
 
 /// Runs `command` on the new content, in a temporary file in the target's directory, before the
-/// target is touched: a failing command ends the apply there. Each step may be interrupted; the
+/// target is touched: if the command fails, the apply ends there. Each step may be interrupted; the
 /// next check starts over and uses the same temporary file.
 fn check_first(effects: Vec<Effect>, command: &str) -> Vec<Effect> {
     let mut all = Vec::new();

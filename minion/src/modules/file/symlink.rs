@@ -78,7 +78,7 @@ pub(in crate::modules) async fn absent(host: &dyn Host, chunk: &Chunk) -> Result
     let Some(stat) = host.stat(&path).await? else {
         return Ok(Plan::nothing(format!("File {path} is not present")));
     };
-    // Of a link only the link goes.
+    // Only the link itself is removed.
     if stat.kind != FileKind::Symlink {
         removable(host, &path).await?;
     }

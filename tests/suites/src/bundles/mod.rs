@@ -238,7 +238,7 @@ fn there(cluster: &Cluster) -> Result<Counts> {
     );
     let reported = problems(cluster)?;
     let behind = format!(
-        "still as the bundle {FIRST} has it, and {} is in use",
+        "still in the state of bundle {FIRST}, but {} is in use",
         second::VERSION
     );
     ensure!(

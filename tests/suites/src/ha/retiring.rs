@@ -97,7 +97,7 @@ pub(super) fn leaves(cluster: &Cluster) -> Result<Counts> {
     for (words, parts) in [
         (
             &["--to", "worker-1", "--force", "--cluster", "prod"][..],
-            ["worker-1 is no standby", "which is demo"],
+            ["worker-1 is not a standby", "which is demo"],
         ),
         (
             &["cp-3", "--to", "cp-2", "--force", "--cluster", "demo"],

@@ -209,7 +209,7 @@ fn stalled_pull(cluster: &Cluster, image: &str) -> Result<()> {
     for part in [
         "until worker-1 has returned",
         "it pulls images",
-        "`ctl health` names those that are away",
+        "`ctl health` names the missing ones",
         "a full disk below /var/lib/containerd",
     ] {
         ensure!(line.contains(part), "{part} is not in: {line}");

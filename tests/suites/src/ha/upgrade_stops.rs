@@ -58,7 +58,7 @@ fn stopped(cluster: &Cluster, release: &Release<'_>, host: &Host) -> Result<()> 
     for part in [
         &format!("{name}-control-plane ✗"),
         "cannot bring static pod kube-scheduler up",
-        &format!("the manifest that ran before is in {MANIFEST} again"),
+        &format!("the previous manifest is in {MANIFEST} again"),
         &format!("ctl upgrade {}", release.version),
     ] {
         ensure!(said.contains(part), "{part:?} is not said");

@@ -86,7 +86,7 @@ pub(super) fn roles(cluster: &Cluster) -> Result<Counts> {
                 Ok(said)
             })?;
             ensure!(
-                *allowed || said.contains("takes the role"),
+                *allowed || said.contains("needs the role"),
                 "a {} was refused ctl {shown} without the role that it takes: {said:?}",
                 operator.role
             );
@@ -121,7 +121,7 @@ fn reserved(cluster: &Cluster, operators: &[Operator]) -> Result<()> {
         for operator in operators {
             let (done, said) = operator.says(cluster, &args)?;
             let wanted = match operator.role {
-                "viewer" => "takes the role",
+                "viewer" => "needs the role",
                 _ => "of Halite apply it",
             };
             ensure!(

@@ -1,4 +1,4 @@
-//! The damages that checks find themselves, in the picture of the cluster.
+//! Damage that checks find themselves in the picture of the cluster.
 
 use std::collections::BTreeSet;
 

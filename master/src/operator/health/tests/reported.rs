@@ -1,4 +1,4 @@
-//! The problems that other modules of the master find, and a check only names.
+//! Problems that other modules of the master find and a check only names.
 
 use std::collections::BTreeSet;
 
@@ -6,7 +6,7 @@ use halite_api::CheckState;
 
 use super::{report, sound};
 
-/// A check, its state when something is reported under its name, and that problem.
+/// A check, its state when a problem is reported under its name, and that problem.
 pub(super) type Case = (&'static str, &'static str, &'static str);
 
 pub(super) const REPORTED: &[Case] = &[
@@ -28,7 +28,7 @@ pub(super) const REPORTED: &[Case] = &[
     (
         "bundle-applied",
         "warning",
-        "cp-2 still as the bundle 0.1.0 has it, and 0.2.0 is in use",
+        "cp-2: still in the state of bundle 0.1.0, but 0.2.0 is in use",
     ),
     ("store-space", "failure", "only 3 MiB are free"),
     ("standbys", "warning", "cp-3 does not follow: it is away"),
@@ -103,7 +103,7 @@ fn each_reported_problem_is_a_finding_of_its_check_alone() {
     }
 }
 
-/// A problem under a name that no check has would be in no report.
+/// A problem under a name that no check has would appear in no report.
 #[test]
 fn the_status_reports_under_the_names_of_checks() {
     let code = include_str!("../../status.rs");

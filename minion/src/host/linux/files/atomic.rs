@@ -2,7 +2,7 @@
 //!
 //! A temporary file in the same directory gets content, owner, mode and SELinux label, is fsynced
 //! and renamed over the old file; then the directory is fsynced (only then is the rename durable).
-//! All of it is done in the open directory, whatever happens to the names above it.
+//! All of this happens in the open directory, whatever happens to the names above it.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -36,7 +36,7 @@ impl Target {
     }
 
     fn at(place: &Place, path: &Path) -> HostResult<Self> {
-        // The descriptor of a place cannot be synced.
+        // An `O_PATH` descriptor cannot be synced.
         let flags = OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::RDONLY;
         let directory = rustix::fs::openat(&place.directory, ".", flags, Mode::empty())
             .map_err(|e| HostError::io("open the directory of", path, e))?;
@@ -45,7 +45,7 @@ impl Target {
 
     /// An entry in an open directory.
     pub(crate) fn within(directory: OwnedFd, name: &OsStr, path: &Path) -> Self {
-        // One fixed name for each path: the next write replaces what a crash has left, so that
+        // One fixed name for each path: the next write replaces the remains of a crash, so that
         // temporary files do not accumulate.
         let temporary = PathBuf::from(format!(".{}.halite-new", name.to_string_lossy()));
         Self {
@@ -129,10 +129,10 @@ pub fn write(path: &Path, content: &[u8], owner: Owner) -> HostResult<()> {
     })
 }
 
-/// As [`write`], without making it durable: for files that can be made again.
+/// Like [`write`], without making it durable: for files that can be recreated.
 ///
 /// # Errors
-/// As [`write`].
+/// Like [`write`].
 pub fn write_unsynced(path: &Path, content: &[u8], owner: Owner) -> HostResult<()> {
     Target::at(&Place::of_target(path)?, path)?.write(&mut &*content, owner, false)
 }

@@ -1,5 +1,6 @@
-//! The attributes *immutable* and *append-only* (chattr(1)), which keep even root from a change. As
-//! Salt's `file.managed` does, a change takes them off first; what is declared is without them.
+//! The attributes *immutable* and *append-only* (chattr(1)), which prevent even root from making a
+//! change. As in Salt's `file.managed`, a change removes them first; declared files do not have
+//! them.
 
 use std::ffi::OsStr;
 use std::os::fd::OwnedFd;
@@ -12,11 +13,11 @@ use rustix::io::Errno;
 use super::place::{Place, kind};
 use crate::host::{HostError, HostResult};
 
-/// Makes a change at `path`. If the kernel does not permit it, takes the attributes off the entry,
-/// everything below it and its directory, and makes the change again.
+/// Makes a change at `path`. If the kernel does not permit it, removes the attributes from the
+/// entry, everything below it and its directory, and makes the change again.
 ///
 /// # Errors
-/// Those of the change.
+/// The change's own errors.
 pub(super) fn retried<T>(path: &Path, change: impl Fn() -> HostResult<T>) -> HostResult<T> {
     match change() {
         Err(error) if is_not_permitted(&error) && release(path)? => change(),
@@ -31,7 +32,7 @@ fn is_not_permitted(error: &HostError) -> bool {
     source.raw_os_error() == Some(Errno::PERM.raw_os_error())
 }
 
-/// Returns whether an attribute was taken off.
+/// Removes the attributes; returns whether there were any.
 fn release(path: &Path) -> HostResult<bool> {
     let failed = |e: Errno| HostError::io("take the attribute `immutable` off", path, e);
     let mut released = false;
@@ -80,7 +81,7 @@ fn release_one(entry: &OwnedFd) -> Result<bool, Errno> {
     Ok(true)
 }
 
-/// A file or directory, opened; `None` for everything else, which has no attributes.
+/// A file or directory, opened; `None` for anything else, which has no attributes.
 fn open(directory: &OwnedFd, name: &OsStr) -> Result<Option<OwnedFd>, Errno> {
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let open = match rustix::fs::openat(directory, name, flags, Mode::empty()) {

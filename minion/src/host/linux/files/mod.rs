@@ -20,7 +20,7 @@ use crate::host::{FileKind, HostError, HostResult};
 pub(crate) use self::atomic::Target;
 pub use self::atomic::{write, write_unsynced};
 
-/// Owner and permission bits, as numbers; `None` keeps what is there.
+/// Owner and permission bits, as numbers; `None` keeps the present value.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Owner {
     /// User id.
@@ -31,7 +31,7 @@ pub struct Owner {
     pub mode: Option<u32>,
 }
 
-/// As [`crate::host::Stat`], owners as numbers.
+/// Like [`crate::host::Stat`], owners as numbers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RawStat {
     /// Kind.
@@ -52,10 +52,10 @@ fn refused(action: &str, path: &Path, reason: &str) -> HostError {
     HostError::refused(format!("cannot {action} {}: {reason}", path.display()))
 }
 
-/// The entry at `path`, a final link not followed; `None` when there is none.
+/// The entry at `path`, a final link not followed; `None` if it does not exist.
 ///
 /// # Errors
-/// Anything but absence.
+/// Any failure except absence.
 pub fn stat(path: &Path) -> HostResult<Option<RawStat>> {
     let found = match rustix::fs::lstat(path) {
         Ok(found) => found,
@@ -86,21 +86,21 @@ pub fn stat(path: &Path) -> HostResult<Option<RawStat>> {
     }))
 }
 
-/// A file's content, links followed; `None` when there is none.
+/// A file's content, links followed; `None` if it does not exist.
 ///
 /// # Errors
-/// Anything but absence, for example a directory or a pipe.
+/// Any failure except absence, for example a directory or a pipe.
 pub fn read(path: &Path) -> HostResult<Option<Vec<u8>>> {
     head(path, u64::MAX)
 }
 
-/// The first bytes of a file, at most `bytes`, following links; `None` when there is none.
+/// The first bytes of a file, at most `bytes`, following links; `None` if it does not exist.
 ///
 /// # Errors
-/// As [`read`].
+/// Like [`read`].
 pub fn head(path: &Path, bytes: u64) -> HostResult<Option<Vec<u8>>> {
     let failed = |e: Errno| HostError::io("read", path, e);
-    // Without waiting: to open a pipe is to wait for its other end.
+    // Non-blocking: opening a pipe would wait for its other end.
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = match rustix::fs::open(path, flags, Mode::empty()) {
         Ok(file) => File::from(file),
@@ -119,10 +119,10 @@ pub fn head(path: &Path, bytes: u64) -> HostResult<Option<Vec<u8>>> {
     Ok(Some(content))
 }
 
-/// Names in a directory, sorted; empty when there is none.
+/// Names in a directory, sorted; empty if it does not exist.
 ///
 /// # Errors
-/// Anything but absence.
+/// Any failure except absence.
 pub fn list(path: &Path) -> HostResult<Vec<String>> {
     let entries = match std::fs::read_dir(path) {
         Ok(entries) => entries,
@@ -138,10 +138,10 @@ pub fn list(path: &Path) -> HostResult<Vec<String>> {
     Ok(names)
 }
 
-/// Makes a directory for its owner alone, and the directories above it that are missing.
+/// Makes a directory for its owner alone, and its missing parents.
 ///
 /// # Errors
-/// As [`mkdir`].
+/// Like [`mkdir`].
 pub fn mkdir_private(path: &Path) -> HostResult<()> {
     let above: Vec<&Path> = path
         .ancestors()
@@ -166,7 +166,7 @@ pub fn mkdir_private(path: &Path) -> HostResult<()> {
     )
 }
 
-/// Makes a directory; one that is there only gets owner and mode.
+/// Makes a directory; an existing one only gets owner and mode.
 ///
 /// # Errors
 /// A missing parent, something else at `path`, or another refusal of the kernel.
@@ -220,8 +220,8 @@ fn make_link(path: &Path, target: &str) -> HostResult<()> {
     entry.publish()
 }
 
-/// Sets owner, group and mode of what is there, links followed, and makes that durable. A link of
-/// another user is not followed.
+/// Sets owner, group and mode of an existing entry, links followed, and makes that durable. A link
+/// of another user is not followed.
 ///
 /// # Errors
 /// Nothing at `path`, or another refusal of the kernel.
@@ -238,7 +238,7 @@ pub(crate) fn set_owner_of(entry: &OwnedFd, owner: Owner) -> Result<(), Errno> {
     place::set_owner(entry, owner.uid, owner.gid, owner.mode)
 }
 
-/// Opens what a path leads to, only to change it; `None` when there is nothing.
+/// Opens the target of a path, only to change it; `None` if it does not exist.
 fn open_target(path: &Path) -> HostResult<Option<OwnedFd>> {
     let failed = |e: Errno| HostError::io("open", path, e);
     if path == Path::new("/") {
@@ -269,13 +269,13 @@ fn remove_once(path: &Path) -> HostResult<()> {
     Target::open(path)?.sync()
 }
 
-/// Gives an entry another name in the same file system, durably. Nothing may have that name yet.
+/// Renames an entry within its file system, durably. The new name must be free.
 ///
 /// # Errors
-/// There is no such entry, the new name is taken, or the kernel refuses.
+/// The entry does not exist, the new name is taken, or the kernel refuses.
 pub fn rename(from: &Path, to: &Path) -> HostResult<()> {
     match (stat(from)?, stat(to)?) {
-        // An interrupted run got so far.
+        // An interrupted run has already renamed it.
         (None, Some(_)) => {}
         (Some(_), Some(_)) => return Err(refused("make", to, "it exists")),
         _ => std::fs::rename(from, to).map_err(|e| HostError::io("rename", from, e))?,
@@ -347,7 +347,7 @@ mod tests {
         rustix::fs::mknodat(rustix::fs::CWD, &path, pipe, Mode::RUSR, 0).unwrap();
         let refused = read(&path).unwrap_err().to_string();
         assert!(refused.contains("device, socket or pipe"), "{refused}");
-        // As a unit that is masked by hand.
+        // Like a unit that is masked by hand.
         assert!(read(Path::new("/dev/null")).is_err());
     }
 
@@ -438,7 +438,7 @@ mod tests {
         rename(&at("member"), &at("aside")).unwrap();
         let moved = || std::fs::read_to_string(at("aside/wal/log")).unwrap();
         assert_eq!((at("member").exists(), moved().as_str()), (false, "etcd"));
-        // Carried out twice, it ends the same.
+        // Carried out twice, it has the same result.
         rename(&at("member"), &at("aside")).unwrap();
         assert_eq!(moved(), "etcd");
         std::fs::create_dir(at("member")).unwrap();

@@ -1,4 +1,4 @@
-//! From a path to descriptors: each component is opened by itself, so that nothing that another
+//! From a path to descriptors: each component is opened separately, so that no entry that another
 //! user swaps in between leads root elsewhere.
 //!
 //! A link is followed if root (or the minion's own user) owns it. A link of another user is
@@ -35,13 +35,13 @@ impl Place {
         Walk::new(path)?.run(false)
     }
 
-    /// The place that `path` leads to, with the links at its end followed; what they lead to need
-    /// not exist.
+    /// The place that `path` leads to, with the links at its end followed; their target need not
+    /// exist.
     pub(super) fn of_target(path: &Path) -> HostResult<Self> {
         Walk::new(path)?.run(true)
     }
 
-    /// The entry itself, opened with `O_PATH`; `None` when there is none.
+    /// The entry itself, opened with `O_PATH`; `None` if it does not exist.
     pub(super) fn open(&self) -> Result<Option<OwnedFd>, Errno> {
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         match rustix::fs::openat(&self.directory, &self.name, flags, Mode::empty()) {
@@ -52,7 +52,7 @@ impl Place {
     }
 
     /// A path that leads to this place whatever happens to the names above it, for functions that
-    /// take no descriptor.
+    /// accept no descriptor.
     pub(super) fn path(&self) -> PathBuf {
         let number = self.directory.as_raw_fd();
         PathBuf::from(format!("/proc/self/fd/{number}")).join(&self.name)
@@ -73,7 +73,7 @@ pub(super) fn set_owner(
     let found = kind(&rustix::fs::fstat(entry)?);
     let flags = OFlags::RDONLY | OFlags::CLOEXEC;
     let mode = mode.map(Mode::from_raw_mode);
-    // A root may have no /proc. Directories do without it; the minion makes its own there.
+    // A root may have no /proc. Directories work without it; the minion makes its own there.
     if found == FileType::Directory {
         let flags = flags | OFlags::DIRECTORY;
         let readable = rustix::fs::openat(entry, ".", flags, Mode::empty())?;
@@ -124,7 +124,7 @@ impl<'a> Walk<'a> {
         Ok(walk)
     }
 
-    /// Puts the components of a path before those that are left.
+    /// Puts the components of a path before the remaining ones.
     fn push(&mut self, path: &Path) {
         let parts = path.components().filter_map(|part| match part {
             Component::Normal(name) => Some(name.to_owned()),
@@ -159,7 +159,7 @@ impl<'a> Walk<'a> {
                 _ if is_last => return Ok(self.place(name)),
                 FileType::Directory => self.at = entry,
                 _ => {
-                    let reason = format!("{} on the way is no directory", name.display());
+                    let reason = format!("{} in the path is not a directory", name.display());
                     return Err(refused("change", self.path, &reason));
                 }
             }
@@ -176,7 +176,7 @@ impl<'a> Walk<'a> {
         let target = PathBuf::from(OsString::from_vec(target.into_bytes()));
         if stat.st_uid != 0 && stat.st_uid != geteuid().as_raw() {
             let reason = format!(
-                "a link to {} on the way belongs to the user {}, who may change it at any time; name the path that it \
+                "a link to {} in the path belongs to the user {}, who may change it at any time; name the path that it \
                  leads to",
                 target.display(),
                 stat.st_uid

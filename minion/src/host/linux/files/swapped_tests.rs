@@ -1,5 +1,5 @@
 //! Another user swaps a file or a directory for a link between plan and effect: nothing outside is
-//! changed. Needs root, whose minion this protects.
+//! changed. Needs root, because the minion runs as root.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown, lchown, symlink as link};
@@ -13,11 +13,11 @@ use super::*;
 /// The user who swaps.
 const USER: u32 = 65534;
 
-/// A directory of a service's user, and a file and a directory of root beside it.
+/// A directory of a service's user, and next to it a file and a directory of root.
 struct Scene(tempfile::TempDir);
 
 impl Scene {
-    /// None without root: only root can make a link for another user.
+    /// `None` without root: only root can make a link for another user.
     fn new() -> Option<Self> {
         if !geteuid().is_root() {
             return None;

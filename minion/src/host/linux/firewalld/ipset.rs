@@ -1,7 +1,7 @@
 //! Sets of addresses (`firewalld.ipset(5)`).
 //!
-//! firewalld changes the entries of a known set at run time, one by one, so that a rule never sees an
-//! empty set. It makes new ones, removes them, and takes another type only by a reload.
+//! firewalld changes the entries of a known set at run time, one by one, so that a rule never sees
+//! an empty set. It creates or removes sets, and changes their type, only by a reload.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,7 +22,7 @@ pub(super) const RUNTIME: Object<'static> = Object {
 /// The interface of a set in the permanent configuration.
 const PERMANENT: &str = "org.fedoraproject.FirewallD1.config.ipset";
 
-/// firewalld's own form: version, name for people, description, type, options, entries.
+/// firewalld's own form: version, name for display, description, type, options, entries.
 type Settings = (
     String,
     String,
@@ -106,8 +106,8 @@ pub(super) async fn remove(bus: &Bus, name: &str) -> HostResult<()> {
     Ok(())
 }
 
-/// The entries of the running sets but `ours`, by set. One with a time limit has no entries that
-/// firewalld shows; firewalld keeps those itself.
+/// The entries of the running sets except `ours`, by set. firewalld shows no entries of a set with
+/// a time limit, and preserves these itself.
 pub(super) async fn entries(bus: &Bus, ours: Ours<'_>) -> HostResult<Vec<(String, Vec<String>)>> {
     let names: Vec<String> = bus
         .call(RUNTIME, "getIPSets", &())
@@ -129,7 +129,7 @@ pub(super) async fn entries(bus: &Bus, ours: Ours<'_>) -> HostResult<Vec<(String
     Ok(all)
 }
 
-/// Makes the entries of a running set exactly these; a set that is gone stays so.
+/// Makes the entries of a running set exactly these; a missing set stays missing.
 pub(super) async fn set_entries(bus: &Bus, name: &str, wanted: &[String]) -> HostResult<()> {
     let Some(running) = runtime(bus, name).await? else {
         return Ok(());
@@ -153,7 +153,7 @@ fn permanent(path: &OwnedObjectPath) -> Object<'_> {
     }
 }
 
-/// The permanent object of that name.
+/// The permanent object with this name.
 async fn object(bus: &Bus, name: &str) -> HostResult<Option<OwnedObjectPath>> {
     match bus.try_call(CONFIG, "getIPSetByName", &(name,)).await? {
         Ok(reply) => reply
@@ -175,7 +175,7 @@ async fn runtime(bus: &Bus, name: &str) -> HostResult<Option<IpsetSettings>> {
     }
 }
 
-/// `None` if firewalld says that there is no such set.
+/// `None` if firewalld reports that the set does not exist.
 fn missing<T>(name: &str, text: &str) -> HostResult<Option<T>> {
     if text.contains("INVALID_IPSET") {
         return Ok(None);

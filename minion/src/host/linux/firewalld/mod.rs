@@ -1,11 +1,11 @@
 //! firewalld over D-Bus (firewalld.dbus(5)): the permanent configuration first, then the running
 //! one.
 //!
-//! firewalld 1.3 can change lists and switches of a known zone or policy at run time, but makes new
-//! ones, removes them, and takes a new target or priority only by a reload, which forgets the
-//! run-time settings of all zones and policies. So the minion reloads only when one of those is
-//! due, and then restores the run-time settings of the other zones and policies, and the entries of
-//! sets of addresses.
+//! firewalld 1.3 can change lists and switches of a known zone or policy at run time, but creates
+//! or removes them, and changes their target or priority, only by a reload, which discards the
+//! run-time settings of all zones and policies. So the minion reloads only for one of those
+//! changes, and then restores the run-time settings of the other zones and policies, and the
+//! entries of sets of addresses.
 
 mod ipset;
 mod settings;
@@ -106,7 +106,7 @@ pub async fn view(bus: &Bus, kind: Kind, name: &str) -> HostResult<FirewallView>
         .await?
         .map(|settings| read(kind, &settings));
     if let (Some(runtime), Some(permanent)) = (&mut runtime, &permanent) {
-        // Text for people: it cannot be set at run time and filters nothing.
+        // Text for display: it cannot be set at run time and filters nothing.
         runtime.description.clone_from(&permanent.description);
     }
     Ok(FirewallView { permanent, runtime })
@@ -223,14 +223,14 @@ async fn remove(bus: &Bus, kind: Kind, name: &str) -> HostResult<()> {
     }
 }
 
-/// The settings that a reload is to take from the permanent configuration.
+/// The settings that a reload should take from the permanent configuration.
 #[derive(Clone, Copy)]
 pub(super) enum Ours<'a> {
     /// A zone or a policy.
     One(Kind, &'a str),
     /// Sets of addresses.
     Ipsets(&'a BTreeMap<String, IpsetSettings>),
-    /// A set of addresses that is removed.
+    /// A set of addresses that is being removed.
     Gone,
 }
 
@@ -240,7 +240,7 @@ impl Ours<'_> {
     }
 }
 
-/// Reloads, and restores the run-time settings of everything but `ours`.
+/// Reloads, and restores all run-time settings except `ours`.
 async fn reload(bus: &Bus, ours: Ours<'_>) -> HostResult<()> {
     let sets = ipset::entries(bus, ours).await?;
     let mut before = Vec::new();
@@ -292,7 +292,7 @@ async fn set_runtime(bus: &Bus, kind: Kind, name: &str, settings: &Settings) -> 
         .map(drop)
 }
 
-/// The permanent object of that name.
+/// The permanent object with this name.
 async fn object(bus: &Bus, kind: Kind, name: &str) -> HostResult<Option<OwnedObjectPath>> {
     let method = if kind == Kind::Zone {
         "getZoneByName"

@@ -7,7 +7,7 @@ use zbus::{OwnedVariant, Variant};
 use super::Kind;
 use crate::host::effect::FirewallSettings;
 
-/// Settings as firewalld sends and takes them.
+/// Settings in the form in which firewalld sends and receives them.
 pub(super) type Settings = HashMap<String, OwnedVariant>;
 
 /// The settings that firewalld can change at run time.
@@ -107,7 +107,7 @@ pub(super) fn read(kind: Kind, settings: &Settings) -> FirewallSettings {
     }
 }
 
-/// firewalld's own keys and types. `whole` adds what only the permanent configuration takes.
+/// firewalld's own keys and types. `whole` adds the ones that only the permanent configuration has.
 pub(super) fn write(kind: Kind, name: &str, settings: &FirewallSettings, whole: bool) -> Settings {
     let ports: Vec<(String, String)> = settings
         .ports

@@ -1,4 +1,4 @@
-//! A transaction of apt, and what finishes one that was cut off.
+//! A transaction of apt, and the completion of an earlier one that was cut off.
 
 use std::collections::BTreeMap;
 
@@ -7,8 +7,8 @@ use super::{ANY, QUESTION, pinned, texts};
 use crate::host::effect::{Output, PackageOptions};
 use crate::host::{HostError, HostResult};
 
-/// apt's environment. `SYSTEMD_OFFLINE` keeps maintainer scripts from starting what they install: a
-/// service runs when a state says so, with the configuration that a state wrote, as on
+/// apt's environment. `SYSTEMD_OFFLINE` keeps maintainer scripts from starting the installed
+/// services: a service runs when a state says so, with the configuration that a state wrote, as on
 /// distributions with rpm.
 pub(super) const APT_ENVIRONMENT: &[(&str, &str)] = &[
     ("DEBIAN_FRONTEND", "noninteractive"),
@@ -48,7 +48,7 @@ fn apt_options(options: PackageOptions, removes: bool) -> Vec<&'static str> {
     words
 }
 
-/// Installs and removes in one transaction of apt, after what an earlier one has left unfinished.
+/// Installs and removes in one transaction of apt, after completing an earlier unfinished one.
 ///
 /// # Errors
 /// apt or dpkg fails.
@@ -81,14 +81,14 @@ pub(super) async fn apt(
         .chain([verb, "--"])
         .chain(texts(&words))
         .collect();
-    // What is removed must be stopped by its scripts.
+    // The scripts of removed packages must stop their services.
     let environment: Vec<(&str, &str)> = APT_ENVIRONMENT
         .iter()
         .copied()
         .chain(remove.is_empty().then_some(OFFLINE))
         .collect();
-    // While a package waits for its reinstallation, apt does nothing else before that, and the
-    // repository may be gone already. What another package needs dpkg leaves to apt.
+    // While a package needs a reinstallation, apt does nothing else, and the repository may be gone
+    // already. dpkg leaves packages that others need to apt.
     if install.is_empty()
         && !to_reinstall().await?.is_empty()
         && checked(&forced_removal(remove), &environment).await.is_ok()
@@ -115,7 +115,8 @@ fn forced_removal(remove: &[String]) -> Vec<&str> {
         .collect()
 }
 
-/// Finishes an earlier transaction that was cut off (power, kill). It starts nothing, whatever follows.
+/// Finishes an earlier transaction that was cut off (power, kill). It starts no service, whatever
+/// follows.
 async fn finish(
     install: &BTreeMap<String, Option<String>>,
     options: PackageOptions,
@@ -132,8 +133,9 @@ async fn finish(
     let configured = run_apt(&argv, environment).await?;
     let again = to_reinstall().await?;
     if !again.is_empty() {
-        // Cut off while it was unpacked. dpkg configures it no more, and for apt it is as new as can be.
-        // In its own version, unless this transaction wants another one or no repository has it any more.
+        // Cut off while it was being unpacked. dpkg no longer configures it, and apt considers it
+        // up to date. Reinstalled in its own version, unless this transaction wants another one or
+        // no repository has it any more.
         let own = words(&again, |name, version| {
             install.get(name).map_or(Some(version), Option::as_deref)
         });
@@ -198,7 +200,7 @@ async fn checked(argv: &[&str], environment: &[(&str, &str)]) -> HostResult<()> 
     }
 }
 
-/// The error of a transaction. apt runs dpkg in a terminal of its own, so that dpkg's reasons are in the
+/// The error of a transaction. apt runs dpkg in a pseudo-terminal, so dpkg's reasons are in the
 /// standard output.
 fn failed(argv: &[&str], mut output: Output) -> HostError {
     let reasons = reasons(&output.stdout);
@@ -208,7 +210,7 @@ fn failed(argv: &[&str], mut output: Output) -> HostError {
     failure(argv, &output)
 }
 
-/// dpkg's errors, each with its further lines, which are indented.
+/// dpkg's errors, each with its continuation lines, which are indented.
 fn reasons(stdout: &str) -> Vec<&str> {
     let mut within = false;
     stdout
