@@ -147,7 +147,7 @@ mod tests {
         assert!(
             problem
                 .message
-                .starts_with("`halite-secret::x::` is here twice"),
+                .starts_with("`halite-secret::x::` occurs twice"),
             "{problem}"
         );
     }
