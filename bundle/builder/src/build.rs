@@ -54,7 +54,7 @@ pub type RequirementsOf<'a> = dyn Fn(&Path, &Manifest) -> Result<Requirements, E
 /// request.
 ///
 /// # Errors
-/// When the recipe has problems; an item is not in the lock, differs from it or is damaged; a file
+/// The recipe has problems; an item is not in the lock, differs from it or is damaged; a file
 /// cannot be fetched or written; the packages cannot be installed on a bare host; something that a
 /// cluster could request is missing; or a program of the build fails.
 pub fn build(

@@ -79,7 +79,7 @@ pub struct Start {
 /// Writes a recipe to edit into a directory, and returns its path.
 ///
 /// # Errors
-/// When the version of Kubernetes is unknown, a recipe exists already, or the file cannot be
+/// The version of Kubernetes is unknown, a recipe exists already, or the file cannot be
 /// written.
 pub fn init(dir: &Path, start: &Start) -> Result<PathBuf, Error> {
     let text = text(start)?;

@@ -105,7 +105,7 @@ impl Lock {
     /// Reads the lock of a recipe, if there is one.
     ///
     /// # Errors
-    /// When it cannot be read or parsed.
+    /// It cannot be read or parsed.
     pub fn load(recipe: &Path) -> Result<Option<Self>, Error> {
         let path = path_of(recipe);
         let text = match fs::read_to_string(&path) {

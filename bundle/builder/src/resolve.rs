@@ -24,7 +24,7 @@ pub struct Resolved {
 /// no longer names. Recorded items stay, so that a second run changes nothing.
 ///
 /// # Errors
-/// When the recipe has problems, an item cannot be resolved, or an item on this machine differs
+/// The recipe has problems, an item cannot be resolved, or an item on this machine differs
 /// from the lock.
 pub fn lock(
     recipe: &Path,
@@ -37,7 +37,7 @@ pub fn lock(
 /// Resolves everything again, and records it if `write` is set.
 ///
 /// # Errors
-/// When the recipe has problems, or an item cannot be resolved; then nothing is written.
+/// The recipe has problems, or an item cannot be resolved; then nothing is written.
 pub fn update(
     recipe: &Path,
     options: &Options,

@@ -59,7 +59,7 @@ impl Signer {
     /// it, readable only by its owner.
     ///
     /// # Errors
-    /// When the file is not a secret key, or gpg fails.
+    /// The file is not a secret key, or gpg fails.
     pub fn open(key: &Path, kind: Kind) -> Result<Self, Error> {
         let signer = Self {
             home: ScratchDir::new("halite-gpg-")?,
@@ -85,7 +85,7 @@ impl Signer {
     /// Writes `InRelease` and `Release.gpg` beside a `Release`, dated `date`.
     ///
     /// # Errors
-    /// When gpg fails.
+    /// Gpg fails.
     pub fn sign(&self, release: &Path, date: Timestamp) -> Result<(), Error> {
         for (name, how) in [("InRelease", "--clearsign"), ("Release.gpg", DETACHED)] {
             self.write(how, release, &release.with_file_name(name), date)?;
@@ -96,7 +96,7 @@ impl Signer {
     /// Writes the detached signature of a file, dated `date`.
     ///
     /// # Errors
-    /// When gpg fails.
+    /// Gpg fails.
     pub fn detach(&self, file: &Path, out: &Path, date: Timestamp) -> Result<(), Error> {
         self.write(DETACHED, file, out, date)
     }
@@ -116,7 +116,7 @@ impl Signer {
     /// Signs rpm packages in place, dated `date`.
     ///
     /// # Errors
-    /// When rpmsign fails.
+    /// Rpmsign fails.
     pub fn sign_rpms(&self, packages: &[PathBuf], date: Timestamp) -> Result<(), Error> {
         if packages.is_empty() {
             return Ok(());
@@ -143,7 +143,7 @@ impl Signer {
     /// Returns true if the key is an RSA key.
     ///
     /// # Errors
-    /// When gpg fails.
+    /// Gpg fails.
     pub fn is_rsa(&self) -> Result<bool, Error> {
         Ok(self.key()?.algorithm == RSA)
     }
@@ -178,7 +178,7 @@ impl Signer {
     /// Writes the public key armoured, as rpm requires it, followed by other public keys.
     ///
     /// # Errors
-    /// When gpg fails, one of the other files is not a key, or a file cannot be written.
+    /// Gpg fails, one of the other files is not a key, or a file cannot be written.
     pub fn export_with(&self, to: &Path, others: &[PathBuf]) -> Result<(), Error> {
         let what = "exporting the signing key";
         let mut text = process::run(self.gpg().args(["--armor", "--export"]), what)?;
@@ -202,7 +202,7 @@ impl Signer {
     /// Writes the public key in binary form, as apt's `signed-by` requires it.
     ///
     /// # Errors
-    /// When gpg fails.
+    /// Gpg fails.
     pub fn export(&self, to: &Path) -> Result<(), Error> {
         process::run(
             self.gpg().arg("--output").arg(to).arg("--export"),

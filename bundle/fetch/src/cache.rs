@@ -47,7 +47,7 @@ impl Cache {
     /// Opens a cache; a missing directory is made.
     ///
     /// # Errors
-    /// When the directory cannot be made.
+    /// The directory cannot be made.
     pub fn open(root: &Path) -> Result<Self, Error> {
         for part in ["sha256", "partial"] {
             let dir = root.join(part);
@@ -76,7 +76,7 @@ impl Cache {
     /// A content as bytes, if it is there and matches its digest; for small contents.
     ///
     /// # Errors
-    /// When it is there and cannot be read.
+    /// It is there and cannot be read.
     pub fn read(&self, digest: &Digest) -> Result<Option<Vec<u8>>, Error> {
         let path = self.path(digest);
         match fs::read(&path) {
@@ -89,7 +89,7 @@ impl Cache {
     /// Stores bytes.
     ///
     /// # Errors
-    /// When they cannot be written.
+    /// They cannot be written.
     pub fn put(&self, bytes: &[u8]) -> Result<Entry, Error> {
         let digest = Digest::of(bytes);
         match self.begin(&digest, Some(bytes.len() as u64))? {
@@ -107,7 +107,7 @@ impl Cache {
     /// replaced.
     ///
     /// # Errors
-    /// When it cannot be read.
+    /// It cannot be read.
     pub fn sound(&self, digest: &Digest, size: Option<u64>) -> Result<Option<Entry>, Error> {
         let Some(entry) = self.find(digest, size) else {
             return Ok(None);

@@ -25,7 +25,7 @@ impl Keyring {
     /// Reads a file with public keys, binary (`.gpg`) or armoured (`.asc`).
     ///
     /// # Errors
-    /// When it cannot be read, or has no public key.
+    /// It cannot be read, or has no public key.
     pub fn open(path: &Path) -> Result<Self, Error> {
         let bytes = fs::read(path).map_err(Error::file("read", path))?;
         let wrong = |message: &str| Error::content(path.to_string_lossy(), message);

@@ -39,7 +39,7 @@ impl BundleStore {
     /// extracted, and a file that differs is not added.
     ///
     /// # Errors
-    /// When the image has changed since the check, another bundle of the same version is there, a
+    /// The image has changed since the check, another bundle of the same version is there, a
     /// delta's old bundle is missing, the disk is full, another process changes the bundles, or a
     /// system call fails. Then nothing has changed.
     pub fn add_image(
@@ -110,7 +110,7 @@ impl BundleStore {
     /// services see the directory.
     ///
     /// # Errors
-    /// When another bundle of the same version is there, files of the manifest are missing or have
+    /// Another bundle of the same version is there, files of the manifest are missing or have
     /// another size, another process changes the bundles, or a system call fails.
     pub fn add_directory(&self, dir: &Path, sha256: &str) -> Result<Added, Error> {
         let dir = dir.canonicalize().map_err(Error::file("read", dir))?;
@@ -161,7 +161,7 @@ impl BundleStore {
     /// has no such record, and may be replaced.
     ///
     /// # Errors
-    /// When another bundle of that version is there, or the text is not a valid version.
+    /// Another bundle of that version is there, or the text is not a valid version.
     pub fn refuse_other(&self, version: &BundleVersion, checksum: &[u8]) -> Result<(), Error> {
         let place = self.path(version);
         let there = match fs::read(place.join(manifest::CHECKSUM)) {

@@ -72,7 +72,7 @@ impl BundleStore {
     /// bundle of that version is replaced in one step.
     ///
     /// # Errors
-    /// When no server has an intact copy of a file, the disk is full, another process changes the
+    /// No server has an intact copy of a file, the disk is full, another process changes the
     /// bundles, or a system call fails. Then nothing has changed, except that fetched files are
     /// kept for the next attempt.
     pub fn copy(

@@ -103,7 +103,7 @@ impl Delta {
 /// checked: that is [`halite_seal::check()`].
 ///
 /// # Errors
-/// When it cannot be read, or is a delta of another format.
+/// It cannot be read, or is a delta of another format.
 pub fn look(iso: &Path) -> Result<Option<Delta>, Error> {
     Delta::of(&Image::open(iso)?, iso)
 }

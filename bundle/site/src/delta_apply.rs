@@ -38,7 +38,7 @@ struct Piece<'a> {
 /// and copied otherwise; each is compared with its digest.
 ///
 /// # Errors
-/// When the installed old bundle is not the delta's or is damaged, the delta lacks a file, the disk
+/// The installed old bundle is not the delta's or is damaged, the delta lacks a file, the disk
 /// is full, or a system call fails.
 pub(crate) fn combine(
     sound: &VerifiedImage,

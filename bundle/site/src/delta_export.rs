@@ -108,7 +108,7 @@ impl Medium {
 /// the same bytes.
 ///
 /// # Errors
-/// When a bundle cannot be read, both have the same version, files of the new one differ from its
+/// A bundle cannot be read, both have the same version, files of the new one differ from its
 /// manifest (the error names all), or the image cannot be written. Then `out` is unchanged.
 pub fn export(
     old: &Path,

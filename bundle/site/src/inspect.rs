@@ -13,7 +13,7 @@ use crate::error::Error;
 /// a delta, the manifest of the resulting bundle.
 ///
 /// # Errors
-/// When the manifest or the ISO cannot be read.
+/// The manifest or the ISO cannot be read.
 pub fn inspect(bundle: &Path) -> Result<Manifest, Error> {
     if bundle.is_dir() {
         return Ok(load(bundle)?);

@@ -25,7 +25,7 @@ const LONGEST_ID: usize = 32;
 /// it is complete and synced.
 ///
 /// # Errors
-/// When the directory differs from its manifest, has a name that not every reader of an image would
+/// The directory differs from its manifest, has a name that not every reader of an image would
 /// find, or a file cannot be read or written.
 pub fn pack(
     dir: &Path,
@@ -192,7 +192,7 @@ fn sources(dir: &Path) -> Result<BTreeMap<String, Source>, Error> {
 /// Extracts the selected files of an image into a directory of the caller's, for temporary use.
 ///
 /// # Errors
-/// When a file cannot be read or written.
+/// A file cannot be read or written.
 pub fn unpack_some(iso: &Path, dir: &Path, wanted: &dyn Fn(&str) -> bool) -> Result<(), Error> {
     let image = Image::open(iso)?;
     for entry in image.entries().iter().filter(|entry| wanted(&entry.path)) {

@@ -15,7 +15,7 @@ use crate::error::Error;
 /// compares.
 ///
 /// # Errors
-/// When the manifest cannot be read, a signature is damaged, or no trusted key signed.
+/// The manifest cannot be read, a signature is damaged, or no trusted key signed.
 pub fn verified(dir: &Path, trust: &Trust) -> Result<VerifiedManifest, Error> {
     let path = dir.join(FILE);
     let bytes = fs::read(&path).map_err(Error::file("read", &path))?;

@@ -63,7 +63,7 @@ impl BundleStore {
     /// stays right until it is carried out.
     ///
     /// # Errors
-    /// When another process changes them, or a system call fails.
+    /// Another process changes them, or a system call fails.
     pub fn change(&self) -> Result<Change<'_>, Error> {
         Ok(Change {
             bundles: self,
@@ -125,7 +125,7 @@ impl Change<'_> {
     /// Removes a bundle. For a linked one, only the link is removed.
     ///
     /// # Errors
-    /// When there is none of that version, or a system call fails.
+    /// There is none of that version, or a system call fails.
     pub fn remove(&self, version: &BundleVersion) -> Result<InstalledBundle, Error> {
         let held = self.bundles.get(version)?;
         self.bundles.clear()?;

@@ -30,7 +30,7 @@ impl VerifiedImage {
     /// manifest, or of a delta's description, from its statement.
     ///
     /// # Errors
-    /// When it cannot be read, or its manifest is not the one that was checked.
+    /// It cannot be read, or its manifest is not the one that was checked.
     pub fn open(iso: &Path, sha256: &str) -> Result<Self, Error> {
         let image = Image::open(iso)?.with_plain_modes();
         let read = |name: &str, sha256: &str| {
@@ -75,7 +75,7 @@ impl VerifiedImage {
     /// temporary use.
     ///
     /// # Errors
-    /// When a file cannot be read or written, or differs from the one that was checked.
+    /// A file cannot be read or written, or differs from the one that was checked.
     pub fn unpack_some(&self, dir: &Path, wanted: &dyn Fn(&str) -> bool) -> Result<(), Error> {
         self.complete()?;
         for entry in self

@@ -41,7 +41,7 @@ impl Report {
 /// completeness of each image and each package.
 ///
 /// # Errors
-/// When the directory cannot be listed. Problems of the bundle are in the report.
+/// The directory cannot be listed. Problems of the bundle are in the report.
 pub fn verify(dir: &Path, progress: &mut dyn FnMut(&str)) -> Result<Report, Error> {
     by(dir, manifest::load(dir), progress)
 }
@@ -98,7 +98,7 @@ fn by(
 /// longer for large files than for small ones.
 ///
 /// # Errors
-/// When the directory cannot be listed.
+/// The directory cannot be listed.
 pub(crate) fn sizes(dir: &Path, manifest: &Manifest) -> Result<Vec<String>, Error> {
     let size = |(path, entry): (&String, &manifest::Entry)| match std::fs::symlink_metadata(
         dir.join(path),

@@ -46,7 +46,7 @@ pub fn requirements(
 /// requirements.
 ///
 /// # Errors
-/// When a set of options is refused, which is a mistake in this program. A tree that does not
+/// A set of options is refused, which is a mistake in this program. A tree that does not
 /// compile is no error; it is recorded in the requirements.
 pub fn needs(
     directory: &Path,

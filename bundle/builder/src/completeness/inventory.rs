@@ -31,7 +31,7 @@ impl Inventory {
     /// Reads the inventory of the bundle in a directory with that manifest.
     ///
     /// # Errors
-    /// When one of its indexes cannot be read.
+    /// One of its indexes cannot be read.
     pub fn read(dir: &Path, manifest: &Manifest) -> Result<Self, Error> {
         let (mut images, mut broken) = (BTreeMap::new(), BTreeMap::new());
         let layout = dir.join("images");

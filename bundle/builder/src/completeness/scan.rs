@@ -62,7 +62,7 @@ pub enum InvalidName {
 /// Splits a full name as containerd would resolve it.
 ///
 /// # Errors
-/// When a part is missing or malformed.
+/// A part is missing or malformed.
 pub fn full(text: &str) -> Result<Name<'_>, InvalidName> {
     let (tagged, digest) = match text.split_once('@') {
         Some((tagged, digest)) => (tagged, Some(digest)),

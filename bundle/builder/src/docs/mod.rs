@@ -29,7 +29,7 @@ vertical-align:top}a{color:#05c}nav{font-size:.9em}";
 /// unchanged, and an index.
 ///
 /// # Errors
-/// When a file cannot be read, or links are broken: all of them.
+/// A file cannot be read, or links are broken: all of them.
 pub fn render(folder: &Path) -> Result<BTreeMap<String, Vec<u8>>, Error> {
     let mut pages = BTreeMap::new();
     let mut out = BTreeMap::new();

@@ -30,7 +30,7 @@ const COMMON: (&str, &[&str]) = ("/usr/share/common-licenses", &["Apache-2.0"]);
 /// Makes a package in a directory and returns its file. The same package makes the same bytes.
 ///
 /// # Errors
-/// When `dpkg-deb` refuses it, or a file cannot be read or written.
+/// `dpkg-deb` refuses it, or a file cannot be read or written.
 pub fn write(package: &Package, out: &Path) -> Result<PathBuf, Error> {
     let work = tempfile::tempdir_in(out).map_err(Error::file("make a directory in", out))?;
     let root = work.path().join("root");

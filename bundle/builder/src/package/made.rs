@@ -42,7 +42,7 @@ impl Made {
     /// Makes the package; `states` is the state tree, which contains the units of our own programs.
     ///
     /// # Errors
-    /// When it cannot be made, or a file cannot be read.
+    /// It cannot be made, or a file cannot be read.
     pub fn package(&self, states: &Path) -> Result<Package, Error> {
         let Some(definition) = definition(&self.package) else {
             let message = format!(

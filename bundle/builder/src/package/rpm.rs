@@ -32,7 +32,7 @@ const LICENCES: &str = "usr/share/licenses";
 /// the same bytes.
 ///
 /// # Errors
-/// When rpmbuild refuses it, or a file cannot be read or written.
+/// Rpmbuild refuses it, or a file cannot be read or written.
 pub fn write(package: &Package, out: &Path) -> Result<PathBuf, Error> {
     let work = tempfile::tempdir_in(out).map_err(Error::file("make a directory in", out))?;
     let root = work.path().join("root");

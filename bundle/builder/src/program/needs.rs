@@ -13,7 +13,7 @@ use crate::FAILED;
 /// Runs `halite-builder needs`.
 ///
 /// # Errors
-/// When the bundle cannot be read.
+/// The bundle cannot be read.
 pub fn needs(directory: &Path, screen: &mut Screen) -> anyhow::Result<u8> {
     let manifest = manifest::load(directory)?;
     screen.progress("compiling the state tree for every set of options");
@@ -68,7 +68,7 @@ pub fn needs(directory: &Path, screen: &mut Screen) -> anyhow::Result<u8> {
 /// Runs `halite-builder missing`.
 ///
 /// # Errors
-/// When the bundle cannot be read.
+/// The bundle cannot be read.
 pub fn missing(directory: &Path) -> anyhow::Result<u8> {
     let manifest = manifest::load(directory)?;
     let requirements = compile::needs(directory, &manifest, coverage()?)?;

@@ -19,7 +19,7 @@ const INSTALLED: &str = "/usr/share/halite/states";
 /// Runs `halite-builder init`.
 ///
 /// # Errors
-/// When a recipe exists already, or the version is unknown.
+/// A recipe exists already, or the version is unknown.
 pub fn init(
     directory: &Path,
     kubernetes: String,
@@ -70,7 +70,7 @@ fn absolute(path: PathBuf) -> anyhow::Result<PathBuf> {
 /// Runs `halite-builder lock`.
 ///
 /// # Errors
-/// When an item cannot be resolved or differs from the lock.
+/// An item cannot be resolved or differs from the lock.
 pub fn lock(recipe: &Path, screen: &mut Screen) -> anyhow::Result<u8> {
     let options = options(false, screen);
     let resolved = halite_builder::lock(recipe, &options, &mut |text| screen.progress(text))?;
@@ -80,7 +80,7 @@ pub fn lock(recipe: &Path, screen: &mut Screen) -> anyhow::Result<u8> {
 /// Runs `halite-builder update`.
 ///
 /// # Errors
-/// When an item cannot be resolved.
+/// An item cannot be resolved.
 pub fn update(recipe: &Path, test: bool, screen: &mut Screen) -> anyhow::Result<u8> {
     let options = options(false, screen);
     let resolved =
@@ -140,7 +140,7 @@ fn answer(
 /// Runs `halite-builder build`.
 ///
 /// # Errors
-/// When the bundle cannot be built.
+/// The bundle cannot be built.
 pub fn build(
     recipe: &Path,
     out: &Path,

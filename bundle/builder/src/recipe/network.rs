@@ -113,7 +113,7 @@ impl Network {
     /// Makes a fetcher that stores downloads in a cache.
     ///
     /// # Errors
-    /// When a login or a certificate cannot be read, or the proxy's address is invalid.
+    /// A login or a certificate cannot be read, or the proxy's address is invalid.
     pub(crate) fn fetcher(&self, cache: Cache, watcher: Option<Watcher>) -> Result<Fetcher, Error> {
         let settings = Settings {
             authorities: self
@@ -136,7 +136,7 @@ impl Network {
     /// Makes the settings of registries. Offline, when no registry is asked, no login is read.
     ///
     /// # Errors
-    /// When a login cannot be read.
+    /// A login cannot be read.
     pub(crate) fn registries(&self, offline: bool) -> Result<Registries, Error> {
         if offline {
             return Ok(Registries::default());

@@ -72,7 +72,7 @@ impl Base {
     /// Reads a list.
     ///
     /// # Errors
-    /// When it cannot be read; every invalid line.
+    /// It cannot be read; every invalid line.
     pub fn load(path: &Path) -> Result<Self, Error> {
         let text = fs::read_to_string(path).map_err(Error::file("read", path))?;
         Self::parse(&text).map_err(|problems| {

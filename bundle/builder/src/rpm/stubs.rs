@@ -15,7 +15,7 @@ use crate::process;
 /// provided names, which satisfy the same dependencies.
 ///
 /// # Errors
-/// When rpmbuild refuses the metadata of a package, or a file cannot be written.
+/// Rpmbuild refuses the metadata of a package, or a file cannot be written.
 pub fn stubs(packages: &[Installed], out: &Path) -> Result<Vec<PathBuf>, Error> {
     let work =
         tempfile::tempdir().map_err(Error::file("make a directory in", std::env::temp_dir()))?;

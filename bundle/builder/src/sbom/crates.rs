@@ -54,7 +54,7 @@ impl Inputs {
     /// Reads the file.
     ///
     /// # Errors
-    /// When it cannot be read or parsed, or does not match the programs in `programs`: all
+    /// It cannot be read or parsed, or does not match the programs in `programs`: all
     /// problems.
     pub fn read(path: &Path, programs: &BTreeMap<String, String>) -> Result<Self, Error> {
         let bytes = fs::read(path).map_err(Error::file("read", path))?;

@@ -201,7 +201,7 @@ fn what_is_no_new_bundle_is_not_exported() {
     let error =
         halite_bundle::export_delta(&old, (&new, &other), &out, &[key(&two.site)], &mut |_| ())
             .unwrap_err();
-    assert!(chain(&error).contains("it was exchanged"), "{error}");
+    assert!(chain(&error).contains("it was replaced"), "{error}");
     put(&two.site.path("0.2.0/states/host/init.sls"), b"damaged");
     let error = export(&two.site, "0.1.0", "0.2.0", "delta.iso").unwrap_err();
     assert!(

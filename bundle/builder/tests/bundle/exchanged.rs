@@ -235,13 +235,13 @@ fn a_directory_whose_manifest_changes_after_its_check_is_not_taken() {
         .map_err(|error| chain(&error))
         .unwrap_err();
     assert!(
-        error.contains("manifest.json") && error.contains("it was exchanged"),
+        error.contains("manifest.json") && error.contains("it was replaced"),
         "{error}"
     );
     assert!(two.versions().is_empty());
     let report = verify_same(&dir, &verified.sha256, &mut |_| ()).unwrap();
     assert!(
-        report.problems[0].to_string().contains("it was exchanged"),
+        report.problems[0].to_string().contains("it was replaced"),
         "{report:?}"
     );
 }

@@ -80,7 +80,7 @@ impl Client {
     /// A client with these settings; proxies that they do not set are the environment's.
     ///
     /// # Errors
-    /// When a setting is not valid, or a certificate cannot be read.
+    /// A setting is not valid, or a certificate cannot be read.
     pub fn new(settings: Settings) -> Result<Self, Error> {
         let proxies = Proxies::new(&settings, |name| std::env::var(name).ok())?;
         let config = Agent::config_builder()
@@ -113,7 +113,7 @@ impl Client {
     /// Fetches a small file into memory.
     ///
     /// # Errors
-    /// When it cannot be fetched, or is larger than `limit` bytes.
+    /// It cannot be fetched, or is larger than `limit` bytes.
     pub fn bytes(&self, url: &str, limit: u64) -> Result<Vec<u8>, Error> {
         let request = Request {
             url: address(url)?,
@@ -332,7 +332,7 @@ impl Client {
 /// Parses a URL. One that contains a login is refused, because it would end up in logs and locks.
 ///
 /// # Errors
-/// When the text is not a URL, or contains a login.
+/// The text is not a URL, or contains a login.
 pub fn address(text: &str) -> Result<Url, Error> {
     let wrong = |why: &str| {
         let bare = text.rsplit_once('@').map_or(text, |(_, rest)| rest);

@@ -64,7 +64,7 @@ impl Credentials {
     /// word may be on a line of its own; `#` begins a comment).
     ///
     /// # Errors
-    /// When the file cannot be read, is open to other users, or is not of that form.
+    /// The file cannot be read, is open to other users, or is not of that form.
     pub fn netrc(path: &Path) -> Result<Self, Error> {
         private(path)?;
         let text = fs::read_to_string(path).map_err(Error::file("read", path))?;
@@ -75,7 +75,7 @@ impl Credentials {
     /// programs, are not run.
     ///
     /// # Errors
-    /// When the file cannot be read, is open to other users, or is not of that form.
+    /// The file cannot be read, is open to other users, or is not of that form.
     pub fn docker(path: &Path) -> Result<Self, Error> {
         private(path)?;
         let bytes = fs::read(path).map_err(Error::file("read", path))?;

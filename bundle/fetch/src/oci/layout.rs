@@ -16,7 +16,7 @@ impl Pulled {
     /// are hard links into the cache where the file system allows that.
     ///
     /// # Errors
-    /// When it cannot be written, or a blob is no longer in the cache.
+    /// It cannot be written, or a blob is no longer in the cache.
     pub fn write(&self, cache: &Cache, dir: &Path) -> Result<(), Error> {
         let new = files::sibling(dir, "new");
         let failed = |error: halite_durable::Error| Error::content(dir.to_string_lossy(), error);

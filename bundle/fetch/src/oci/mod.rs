@@ -67,7 +67,7 @@ impl<'a> Puller<'a> {
     /// Resolves a reference in the registry.
     ///
     /// # Errors
-    /// When the registry does not have it, or not for that platform.
+    /// The registry does not have it, or not for that platform.
     pub fn resolve(&self, wanted: &Wanted) -> Result<Resolved, Error> {
         let image = image::Image::find(self.fetcher, self.registries, wanted)?;
         let licence = image.licence(self.fetcher)?;
@@ -90,7 +90,7 @@ impl<'a> Puller<'a> {
     /// Pulls one image and writes it as an OCI layout, whose index names it by its reference.
     ///
     /// # Errors
-    /// When it cannot be pulled or written; an existing layout stays then.
+    /// It cannot be pulled or written; an existing layout stays then.
     pub fn layout(&self, wanted: &Wanted, dir: &Path) -> Result<Pulled, Error> {
         let mut pulled = self.pull(std::slice::from_ref(wanted))?;
         let pulled = pulled.remove(0);

@@ -58,7 +58,7 @@ impl Repository {
     /// Reads a repository; only packages of these architectures and of `noarch` are kept.
     ///
     /// # Errors
-    /// When it cannot be reached, its signature is not valid, or its indexes differ from
+    /// It cannot be reached, its signature is not valid, or its indexes differ from
     /// `repomd.xml` or are not understood.
     pub fn open(fetcher: &Fetcher, source: &Source, architectures: &[&str]) -> Result<Self, Error> {
         let base = format!("{}/", source.url.trim_end_matches('/'));
@@ -98,7 +98,7 @@ impl Repository {
     /// it.
     ///
     /// # Errors
-    /// When its indexes cannot be read.
+    /// Its indexes cannot be read.
     pub fn local(root: &Path) -> Result<Self, Error> {
         let path = root.join("repodata/repomd.xml");
         let bytes = fs::read(&path).map_err(Error::file("read", &path))?;
@@ -134,7 +134,7 @@ impl Repository {
     /// packages.
     ///
     /// # Errors
-    /// When the index cannot be fetched, or is not understood.
+    /// The index cannot be fetched, or is not understood.
     pub fn find_files(
         &mut self,
         fetcher: &Fetcher,
@@ -216,7 +216,7 @@ impl Repository {
     /// (`[EPOCH:]VERSION[-RELEASE]`), the newest.
     ///
     /// # Errors
-    /// When it is not there; the error names the available versions.
+    /// It is not there; the error names the available versions.
     pub fn find(
         &self,
         name: &str,

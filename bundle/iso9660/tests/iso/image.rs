@@ -276,7 +276,7 @@ fn files_that_cannot_be_read_leave_no_image() {
         .map_err(|error| chain(&error))
         .unwrap_err();
     assert!(
-        error.contains("a: cannot read") && error.contains("is no plain file"),
+        error.contains("a: cannot read") && error.contains("is not a plain file"),
         "{error}"
     );
     assert!(!out.exists());
