@@ -270,7 +270,7 @@ impl InstalledBundle {
     pub fn unusable(&self, why: &str) -> String {
         let remedy = match &self.link_target {
             Some(real) => format!(
-                "bring it back to {} (mount the medium there again), or put its ISO in its place with `ctl bundle add`",
+                "bring it back to {} (mount the disk or ISO there again), or put its ISO in its place with `ctl bundle add`",
                 real.display()
             ),
             None => "put its ISO in its place with `ctl bundle add`".to_owned(),

@@ -66,7 +66,7 @@ fn an_image_that_changes_after_its_check_is_not_taken() {
     fs::copy(two.site.path("0.2.0.iso"), &iso).unwrap();
     let error = refused(&two, "0.1.0.iso", &sha256);
     assert!(error.contains("manifest.json has the sha256"), "{error}");
-    assert!(error.contains("the file was exchanged"), "{error}");
+    assert!(error.contains("it was replaced since"), "{error}");
     fs::write(&iso, &good).unwrap();
     two.add("0.1.0.iso").unwrap();
 }
@@ -146,7 +146,7 @@ fn a_delta_that_changes_after_its_check_is_not_taken() {
         ("new/manifest.json", "new/manifest.json has the sha256"),
         (
             "files/states/host/init.sls",
-            "states/host/init.sls: it came out as sha256",
+            "states/host/init.sls: the result has the sha256",
         ),
     ] {
         change(&iso, path);

@@ -341,7 +341,7 @@ fn a_medium_that_was_taken_out_is_told_and_can_be_replaced() {
         "bundles/0.1.0",
         "it is a link to",
         "no bundle is there now",
-        "mount the medium",
+        "mount the disk or ISO",
         "ctl bundle add",
     ] {
         assert!(trouble.contains(wanted), "{wanted}: {trouble}");
