@@ -66,8 +66,8 @@ enum Misplaced {
 /// unchanged.
 ///
 /// # Errors
-/// The image is not whole sectors or is already sealed, when its files overlap or do not
-/// include the manifest, or when it cannot be read or written.
+/// The image does not consist of whole sectors or is already sealed, its files overlap or do not
+/// include the manifest, or it cannot be read or written.
 pub fn seal(
     iso: &Path,
     placed: &[Placed],

@@ -232,7 +232,10 @@ fn a_bundle_that_is_gone_is_told_and_holds_up_only_what_needs_it() {
         .runtime
         .block_on(life.backend.add_node("root", &known))
         .unwrap_err();
-    assert!(refused.message.contains("mount the disk or ISO"), "{refused}");
+    assert!(
+        refused.message.contains("mount the disk or ISO"),
+        "{refused}"
+    );
     let events = life.run("test.ping", "worker-1", json!({}), false);
     assert_eq!(events.last().unwrap().retcode, 0);
     life.kill();

@@ -140,6 +140,7 @@ fn a_package_without_its_archive_is_named() {
     site.build("bundle").unwrap();
     take_out(&site, "apt/pool/kubectl_1.2.3-1_amd64.deb");
     let found: Vec<String> = problems(&site).iter().map(ToString::to_string).collect();
-    let expected = "incomplete: the package kubectl: pool/kubectl_1.2.3-1_amd64.deb does not match the index";
+    let expected =
+        "incomplete: the package kubectl: pool/kubectl_1.2.3-1_amd64.deb does not match the index";
     assert_eq!(found, [expected]);
 }

@@ -176,7 +176,7 @@ fn damage_in_the_cache_does_not_get_into_a_bundle() {
         .unwrap_err();
     let error = chain(&error);
     assert!(
-        error.contains("/kubelet (sha256:") && error.contains("was there and damaged"),
+        error.contains("/kubelet (sha256:") && error.contains("was damaged in the cache"),
         "{error}"
     );
 }

@@ -215,9 +215,9 @@ fn a_recipe_says_all_that_is_wrong_with_it() {
     for wanted in [
         "packages.rpm.x: unknown key `x`",
         "packages.rpm.base: ",
-        "packages.rpm.repositories[0].url: ftp://x: ftp: is not fetched, only https and http",
+        "packages.rpm.repositories[0].url: ftp://x: ftp: is not supported, only https and http",
         "packages.rpm.repositories[1].url: is not protected by TLS",
-        "packages.rpm.repositories[3].url: mirror.example.org/os: an address holds no login",
+        "packages.rpm.repositories[3].url: mirror.example.org/os: an address must not contain a login",
         "packages.rpm.repositories[0].key: ",
         "packages.rpm.repositories[0].signed-index: must be a boolean",
         "packages.rpm.names[0]: `a b` is no package",

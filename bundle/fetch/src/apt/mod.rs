@@ -26,10 +26,10 @@ pub use version::compare;
 /// The largest `Release`, in bytes.
 const RELEASE: u64 = 32 << 20;
 
-/// The largest index when unpacked, in bytes; that of Debian's main has 50 MB.
+/// The largest index when unpacked, in bytes; Debian's main has 50 MB.
 const INDEX: u64 = 2 << 30;
 
-/// A repository, as a line in `sources.list` names it.
+/// A repository, like a line in `sources.list`.
 #[derive(Debug, Clone)]
 pub struct Source {
     /// Its URL, above `dists`.
@@ -119,7 +119,7 @@ impl Repository {
     /// The package with this name and architecture (or `all`). Without a version, the newest.
     ///
     /// # Errors
-    /// It is not there; the error names the available versions.
+    /// There is no such package; the error names the available versions.
     pub fn find(
         &self,
         name: &str,

@@ -101,8 +101,9 @@ fn a_manifest_without_end_fills_no_disk() {
         let error = host
             .copy_up_to(Some(size as u64), "0.1.0", &hash, &from)
             .unwrap_err();
-        let wanted =
-            format!("larger than {size} bytes, which cannot be right; what came was removed");
+        let wanted = format!(
+            "larger than {size} bytes, which cannot be right; the received data was removed"
+        );
         assert!(
             error.contains("manifest.json") && error.contains(&wanted),
             "{error}"
