@@ -34,9 +34,9 @@ struct Key {
 /// Kinds of keys that a build can make.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// Small and fast; not every rpm in use can check it.
+    /// Small and fast; not every rpm version in use can check it.
     Ed25519,
-    /// Every rpm can check it.
+    /// Every rpm version can check it.
     Rsa,
 }
 
@@ -49,7 +49,7 @@ impl Kind {
     }
 }
 
-/// A GnuPG home that holds one secret key. The agent of a killed build ends when its home is gone.
+/// A GnuPG home that holds one secret key. The agent of a killed build exits when its home is gone.
 pub struct Signer {
     home: ScratchDir,
 }
@@ -140,7 +140,7 @@ impl Signer {
         Ok(format!("{}!", date.as_second().max(self.key()?.made)))
     }
 
-    /// Returns true if the key is an RSA key.
+    /// Returns `true` if the key is an RSA key.
     ///
     /// # Errors
     /// Gpg fails.
@@ -175,7 +175,7 @@ impl Signer {
         })
     }
 
-    /// Writes the public key armoured, as rpm requires it, followed by other public keys.
+    /// Writes the armoured public key, as required by rpm, followed by other public keys.
     ///
     /// # Errors
     /// Gpg fails, one of the other files is not a key, or a file cannot be written.
@@ -199,7 +199,7 @@ impl Signer {
         Ok(files::write(to, 0o644, text.as_bytes())?)
     }
 
-    /// Writes the public key in binary form, as apt's `signed-by` requires it.
+    /// Writes the public key in binary form, as required by apt's `signed-by`.
     ///
     /// # Errors
     /// Gpg fails.

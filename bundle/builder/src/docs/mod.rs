@@ -46,7 +46,7 @@ pub fn render(folder: &Path) -> Result<BTreeMap<String, Vec<u8>>, Error> {
     if !problems.is_empty() {
         return Err(Error::content(
             folder,
-            format!("links that lead nowhere:\n  {}", problems.join("\n  ")),
+            format!("broken links:\n  {}", problems.join("\n  ")),
         ));
     }
     for (path, page) in &pages {
@@ -200,7 +200,7 @@ mod tests {
                 );
                 inside += 1;
             }
-            // Nothing is loaded from elsewhere, and no script runs.
+            // Nothing is loaded from other sites, and no script runs.
             for foreign in ["<script", "<link", "src=\"http", "@import", "url("] {
                 assert!(!html.contains(foreign), "{path}: {foreign}");
             }

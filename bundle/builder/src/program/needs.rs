@@ -1,4 +1,4 @@
-//! `needs` and `missing`: everything that clusters made from a bundle can request of it.
+//! `needs` and `missing`: everything that a bundle's clusters can request from it.
 
 use std::path::Path;
 
@@ -58,7 +58,7 @@ pub fn needs(directory: &Path, screen: &mut Screen) -> anyhow::Result<u8> {
         text.extend(
             spare
                 .iter()
-                .map(|artifact| format!("nothing asks for {artifact}\n")),
+                .map(|artifact| format!("nothing requests {artifact}\n")),
         );
         text
     })?;

@@ -1,4 +1,4 @@
-//! Images and directories that are exchanged between the check and the use.
+//! Images and directories that are replaced between the check and the use.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -29,7 +29,7 @@ fn change(iso: &Path, path: &str) {
     file.write_all_at(&[byte[0] ^ 1], offset).unwrap();
 }
 
-/// Adds a bundle that was changed after its check; returns the reason of the refusal.
+/// Adds a bundle that was changed after its check; returns the reason why it was refused.
 fn refused(two: &Two, name: &str, sha256: &str) -> String {
     let before = two.versions();
     let error = two
@@ -209,8 +209,7 @@ fn a_delta_that_names_files_outside_is_not_taken() {
         .unwrap();
         let error = refused(&two, forged, &sha256);
         assert!(
-            error.contains(&format!("names {outside:?}"))
-                && error.contains("outside of the bundle"),
+            error.contains(&format!("names {outside:?}")) && error.contains("outside the bundle"),
             "{error}"
         );
         assert!(!two.bundles.root().join("outside").exists());
@@ -222,7 +221,7 @@ fn a_directory_whose_manifest_changes_after_its_check_is_not_taken() {
     let two = two();
     let dir = two.site.path("0.1.0");
     let verified = halite_bundle::signed_manifest::verified(&dir, &Trust::unsigned()).unwrap();
-    // Consistent, but another manifest than the checked one.
+    // A consistent manifest, but not the checked one.
     for name in [manifest::FILE, manifest::CHECKSUM] {
         put(
             &dir.join(name),

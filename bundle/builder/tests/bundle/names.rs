@@ -140,7 +140,7 @@ fn a_bundle_that_is_not_what_its_manifest_says_is_not_sealed() {
         "is not sealed",
         "bin/ctl: changed",
         "install: missing",
-        "states/more.sls: is there but not",
+        "states/more.sls: exists, but is not",
     ] {
         assert!(text.contains(wanted), "{text}");
     }

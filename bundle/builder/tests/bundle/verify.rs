@@ -1,4 +1,4 @@
-//! Damage of every kind is found and reported.
+//! Every kind of damage is found and reported.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -94,7 +94,7 @@ fn an_image_without_a_layer_is_named() {
     assert_eq!(
         found,
         [format!(
-            "incomplete: registry.k8s.io/etcd:3.6.8-0: sha256:{layer} is not there"
+            "incomplete: registry.k8s.io/etcd:3.6.8-0: sha256:{layer} is missing"
         )]
     );
 }

@@ -287,7 +287,7 @@ fn what_is_not_there_or_not_as_said_is_told_at_once() {
         .build("bundle")
         .map_err(|error| chain(&error))
         .unwrap_err();
-    let there = "it does not hold ctr; it holds bin/";
+    let there = "it does not contain ctr; it contains bin/";
     assert!(
         error.contains(there) && error.contains("bin/containerd-shim-runc-v2"),
         "{error}"
