@@ -1,7 +1,7 @@
 //! Names from an index that become file names: not every index is signed, and a signed one can be
 //! wrong.
 
-/// Characters that names of packages and architectures may have besides letters and digits.
+/// Characters that names of packages and architectures may have in addition to letters and digits.
 pub const NAME: &str = "+._-";
 
 /// Characters that versions and releases of rpm may have (rpm-version(7)); a hyphen separates the

@@ -54,7 +54,7 @@ struct State {
 struct FakeMember {
     member: Member,
     runs: bool,
-    /// True while clients cannot reach it; the other members can.
+    /// `true` while clients cannot reach it; the other members can.
     hidden: bool,
     applied: u64,
     database: Database,

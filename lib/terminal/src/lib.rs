@@ -233,7 +233,7 @@ pub fn yaml(value: &Value) -> anyhow::Result<String> {
 /// Colours of texts, if the screen has colours.
 #[derive(Debug, Clone, Copy)]
 pub struct Paint {
-    /// True if the screen has colours.
+    /// `true` if the screen has colours.
     pub colour: bool,
 }
 

@@ -432,7 +432,7 @@ fn what_is_not_there_and_what_would_write_is_refused() {
     );
 }
 
-/// As if the disk with a bundle is removed while nginx runs.
+/// The disk with a bundle is removed while nginx runs.
 #[test]
 fn a_bundle_that_went_away_is_no_error_of_the_others() {
     let mut site = Site::new();

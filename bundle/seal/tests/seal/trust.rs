@@ -139,11 +139,7 @@ fn an_expired_key_is_believed_no_more() {
     let key = load(&path);
     image.seal(std::slice::from_ref(&key));
     let trust = Trust::new(vec![PublicKey::load(&dir.join("build.pub")).unwrap()]);
-    assert_eq!(
-        trust.keys()[0].not_after(),
-        Some(end),
-        "the expiry is read from the file"
-    );
+    assert_eq!(trust.keys()[0].not_after(), Some(end), "read from the file");
     assert_eq!(
         complaints(&image.iso, &trust.clone().at(time("2027-06-30T11:59:59Z"))),
         [""; 0]
