@@ -166,12 +166,12 @@ fn hosts_that_are_done_side_by_side_are_in_the_report() {
     let repair = ParallelRepair {
         job: id(1),
         hosts: vec![minion("cp-1"), minion("cp-2")],
-        because: "etcd has no quorum and is repaired, not waited for: cp-2 does not answer"
+        because: "etcd has no quorum and is repaired without waiting: cp-2 does not answer"
             .to_owned(),
     };
     assert_eq!(
         parallel_repair(&repair),
-        "etcd has no quorum and is repaired, not waited for: cp-2 does not answer; done side by side: cp-1, cp-2"
+        "etcd has no quorum and is repaired without waiting: cp-2 does not answer; done side by side: cp-1, cp-2"
     );
     let data = EventData::ParallelRepair(repair.clone());
     assert!(!watch.take(&event(&data, false), &mut screen));

@@ -1,7 +1,7 @@
-//! The build script of the daemons: has their relocations packed.
+//! The build script of the daemons: packs their relocations.
 //!
-//! A static program relocates itself when it starts, and reads the whole table for that: of the
-//! master 640 KiB of pages that stay in its memory, packed 8 KiB.
+//! A static program relocates itself at startup and reads the whole table for that. The master's
+//! table is 640 KiB of pages that stay in its memory; packed, it is 8 KiB.
 
 use std::process::Command;
 
@@ -12,11 +12,11 @@ fn main() {
     }
 }
 
-/// Whether the C library that is linked in can read packed relocations: glibc since 2.36. A program
-/// with an older one would end at its start.
+/// Returns whether the linked C library can read packed relocations: glibc since 2.36. A program
+/// with an older one would stop at startup.
 #[allow(
     clippy::disallowed_methods,
-    reason = "runs while the minion is built; the master's rules do not have it, so it cannot be expected"
+    reason = "runs while the minion is built; the lint rules of the master do not ban it, so `expect` would be unfulfilled there"
 )]
 fn reads_packed() -> bool {
     let output = Command::new("getconf").arg("GNU_LIBC_VERSION").output();

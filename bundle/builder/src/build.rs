@@ -36,7 +36,7 @@ exec \"$here/bin/ctl\" bootstrap --bundle \"$here\" \"$@\"
 /// Options of a build.
 #[derive(Clone, Default)]
 pub struct Options {
-    /// Offline mode: no other machine is asked; everything comes from this machine and from the
+    /// Offline mode: contacts no other machine; everything comes from this machine and from the
     /// cache.
     pub offline: bool,
     /// Receives the progress of downloads.
@@ -48,14 +48,14 @@ pub struct Options {
 /// Computes the requirements of the bundle in a directory.
 pub type RequirementsOf<'a> = dyn Fn(&Path, &Manifest) -> Result<Requirements, Error> + 'a;
 
-/// Builds the bundle of a recipe into `out`, replacing a bundle that is there. Content from other
-/// machines is exactly what the lock records. The same recipe, lock, keys and inputs give the same
-/// bytes. `out` appears only when the bundle is complete and has everything that its state tree can
-/// request.
+/// Builds the bundle of a recipe into `out`, replacing an existing bundle. Content from other
+/// machines is exactly the content recorded in the lock. The same recipe, lock, keys and inputs
+/// give the same bytes. `out` appears only when the bundle is complete and has everything that its
+/// state tree can request.
 ///
 /// # Errors
-/// When the recipe has problems; an item is not in the lock, differs from it or is damaged; a file
-/// cannot be fetched or written; the packages cannot be installed on a bare host; something that a
+/// The recipe has problems; an item is not in the lock, differs from it or is damaged; a file
+/// cannot be fetched or written; the packages cannot be installed on a bare host; an item that a
 /// cluster could request is missing; or a program of the build fails.
 pub fn build(
     recipe_file: &Path,
@@ -68,11 +68,11 @@ pub fn build(
     build_with(recipe_file, out, options, requirements, progress)
 }
 
-/// Builds as [`build()`] does, but with requirements that the caller computes; tests use it for
-/// state trees that cannot be compiled.
+/// Builds like [`build()`], but with requirements that the caller computes; tests use it for state
+/// trees that cannot be compiled.
 ///
 /// # Errors
-/// As [`build()`].
+/// As for [`build()`].
 pub fn build_with(
     recipe_file: &Path,
     out: &Path,
@@ -109,7 +109,7 @@ pub fn build_with(
         let (manifest, lock) = fill(recipe_file, &recipe, &gather, &work, &cache, progress)?;
         if let Err(error) = build_cache::prune(&cache) {
             progress(&format!(
-                "what no build needs any more stays: {}",
+                "cannot remove parts that no build needs any more: {}",
                 chain(&error)
             ));
         }
@@ -144,7 +144,7 @@ fn fill(
     cache: &Path,
     progress: &mut dyn FnMut(&str),
 ) -> Result<(Manifest, Lock), Error> {
-    progress("looking at images and packages");
+    progress("inspecting images and packages");
     let settled = gather.settle(Lock::load(recipe_file)?.as_ref(), Mode::Exact)?;
     let lock = settled.lock.clone();
     let contents = gather.fetch(settled, progress)?;
@@ -157,7 +157,7 @@ fn fill(
     let date: Timestamp = lock.resolved.parse().map_err(|error| {
         Error::content(
             crate::lock::path_of(recipe_file),
-            format!("`resolved` is no date: {error}"),
+            format!("`resolved` is not a date: {error}"),
         )
     })?;
     let parts = BuildCache::new(cache)?;
@@ -362,8 +362,8 @@ fn rpm_part(
 ) -> Result<CachedArtifact, Error> {
     let signer = signer(recipe)?;
     if !signer.is_rsa()? {
-        let message = "is no RSA key, and the rpm of Red Hat's distributions up to version 9 can check no other: name \
-                       a file that is not there yet, and a key is made; hosts that exist get it with their next bundle";
+        let message = "is not an RSA key, and rpm on Red Hat's distributions up to version 9 can check no other kind: name \
+                       a file that does not exist yet, and a key is made; existing hosts get it with their next bundle";
         return Err(Error::content(&recipe.signing_key, message));
     }
     let mut keys: Vec<PathBuf> = wanted

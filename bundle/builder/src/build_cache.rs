@@ -1,11 +1,11 @@
 //! Parts of a bundle that are stored between builds: the image layout and the apt repository are
 //! large and seldom change.
 //!
-//! A part is a directory named by the hash of everything that it was made from. A record beside it
-//! holds the digest, size and time of each file, so that a file is hashed only once; a part with a
-//! changed file is made again. A bundle has hard links to its parts where the file system allows
-//! it. A part that no build has used for a month is removed, and so is one after which a dozen others
-//! of its kind were used: images and packages take hundreds of megabytes each.
+//! A part is a directory named by the hash of everything from which it was made. A record beside it
+//! contains the digest, size and time of each file, so that a file is hashed only once; a part with
+//! a changed file is made again. A bundle has hard links to its parts where the file system allows
+//! that. A part that no build has used for a month is removed, and so is a part after which a dozen
+//! others of its kind were used: images and packages take hundreds of megabytes each.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -20,8 +20,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
 
-/// Revision of the procedure that makes parts; increased with each change that the inputs do not
-/// show.
+/// Revision of the procedure that makes parts; increased with each change that is not visible in
+/// the inputs.
 const REVISION: u32 = 3;
 
 /// The kinds of parts.
@@ -30,8 +30,8 @@ const KINDS: &[&str] = &["images", "apt", "rpm", "contents"];
 /// Age at which an unused part is removed.
 const KEPT: Duration = Duration::from_secs(30 * 86_400);
 
-/// Number of parts of a kind that are kept. One build uses one of each; a computer that builds
-/// several bundles again and again uses a few of them in turn.
+/// Number of parts of a kind that are kept. One build uses one of each; a computer that repeatedly
+/// builds several bundles uses a few of them in turn.
 const KEPT_OF_A_KIND: usize = 12;
 
 /// The kind whose parts are too small to count: one for each package or chart.
@@ -79,8 +79,8 @@ pub fn claim(root: &Path, progress: &mut dyn FnMut(&str)) -> Result<FileLock, Er
     Ok(claim)
 }
 
-/// Removes the parts that no build has used for a month, and of each kind all but the last used.
-/// The caller must have claimed the directory.
+/// Removes the parts that no build has used for a month, and all but the most recently used of each
+/// kind. The caller must have claimed the directory.
 pub fn prune(root: &Path) -> Result<(), Error> {
     let mut names = BTreeSet::new();
     for entry in fs::read_dir(root).map_err(Error::file("list", root))? {
@@ -119,7 +119,7 @@ fn record_of(dir: &Path) -> PathBuf {
     dir.with_extension("json")
 }
 
-/// The time at which a part was used last. A part without a record was never finished; its
+/// The time at which a part was last used. A part without a record was never finished; its
 /// directory has the time.
 fn used(dir: &Path) -> Option<SystemTime> {
     fs::metadata(record_of(dir))
@@ -128,7 +128,7 @@ fn used(dir: &Path) -> Option<SystemTime> {
         .ok()
 }
 
-/// Returns true if a name is that of a part: its kind and a hash.
+/// Returns `true` if a name is the name of a part: its kind and a hash.
 fn is_part(name: &str) -> bool {
     name.rsplit_once('-').is_some_and(|(kind, hash)| {
         KINDS.contains(&kind)
@@ -145,8 +145,8 @@ impl BuildCache {
         })
     }
 
-    /// Returns the part of a name and inputs. If it does not exist, `make` fills an empty directory
-    /// with it, and the notes that `make` returns are stored with it.
+    /// Returns the part for a name and inputs. If it does not exist, `make` fills an empty
+    /// directory with it, and the notes that `make` returns are stored with it.
     pub fn get(
         &self,
         name: &str,
@@ -173,8 +173,8 @@ impl BuildCache {
             Ok(note)
         });
         if made.is_err() {
-            // Best effort: the first error is the one that matters. Without this, a full disk would
-            // stay full.
+            // Best effort: the first error is the one that matters. Without the removal, a full
+            // disk would stay full.
             let _ = files::remove_dir(&work);
         }
         let note = made?;
@@ -211,12 +211,12 @@ impl CachedArtifact {
         &self.record.note
     }
 
-    /// The path of one of its files, and the SHA-256 that the file had when the part was made.
+    /// The path of one of its files, and its SHA-256 at the time when the part was made.
     pub fn file(&self, file: &str) -> Result<(PathBuf, &str), Error> {
         let path = self.dir.join(file);
         match self.record.files.get(file) {
             Some(recorded) => Ok((path, &recorded.entry.sha256)),
-            None => Err(Error::content(path, "it is not there")),
+            None => Err(Error::content(path, "it is missing")),
         }
     }
 

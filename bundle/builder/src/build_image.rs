@@ -12,11 +12,11 @@ use crate::completeness::compile::requirements;
 use crate::error::Error;
 
 /// Builds the bundle of a recipe and writes it into an image at `out`, sealed and signed, replacing
-/// a file that is there. `out` appears only when it is complete. The directory from which the image
-/// is made is removed; the recipe's cache stores the parts for the next build.
+/// an existing file. `out` appears only when it is complete. The image's source directory is
+/// removed; the recipe's cache stores the parts for the next build.
 ///
 /// # Errors
-/// As [`build()`](crate::build()) and [`pack()`](halite_bundle::pack()).
+/// As for [`build()`](crate::build()) and [`pack()`](halite_bundle::pack()).
 pub fn build_image(
     recipe_file: &Path,
     out: &Path,
@@ -29,10 +29,10 @@ pub fn build_image(
     build_image_with(recipe_file, out, keys, options, requirements, progress)
 }
 
-/// Builds as [`build_image()`] does, but with requirements that the caller computes.
+/// Builds like [`build_image()`], but with requirements that the caller computes.
 ///
 /// # Errors
-/// As [`build_image()`].
+/// As for [`build_image()`].
 pub fn build_image_with(
     recipe_file: &Path,
     out: &Path,
@@ -43,8 +43,8 @@ pub fn build_image_with(
 ) -> Result<Manifest, Error> {
     let _claim = pack::claim(out)?;
     let directory = files::sibling(out, "bundle");
-    // Only a build that was killed just before its end leaves this directory; it belongs to this
-    // output.
+    // Only a build that was killed just before its end leaves this directory behind; it belongs to
+    // this output.
     files::remove_dir(&directory)?;
     let made = build_with(recipe_file, &directory, options, requirements, progress)
         .and_then(|_| Ok(pack::write(&directory, out, keys, progress)?));

@@ -23,7 +23,7 @@ use crate::{apt, docs, licences, sbom};
 /// The folder of the documentation in a bundle.
 pub const DOCS: &str = "docs";
 
-/// Revision of the search in archives; increased with each change of what it looks for.
+/// Revision of the search in archives; increased with each change of its targets.
 const REVISION: u32 = 2;
 
 /// The smallest host that a bundle is built on has two processors.
@@ -43,7 +43,7 @@ pub fn add(
             put(dir, format!("{DOCS}/{path}"), &content, manifest)?;
         }
     }
-    progress("listing what the bundle is made of");
+    progress("listing the components of the bundle");
     let (texts, common) = gathered(recipe.licences.as_deref())?;
     let mut known = Licences::default();
     for (name, text) in common {
@@ -83,7 +83,7 @@ pub fn add(
     }
     if known.missing() > 0 {
         progress(&format!(
-            "the texts of {} licences are not there; {}/index.html names them",
+            "the texts of {} licences are missing; {}/index.html names them",
             known.missing(),
             licences::FOLDER
         ));
@@ -105,8 +105,9 @@ fn put(dir: &Path, path: String, content: &[u8], manifest: &mut Manifest) -> Res
 
 type Texts = BTreeMap<String, Vec<(String, Vec<u8>)>>;
 
-/// Reads the recipe's folder of licence texts: those of Go modules and crates by
-/// `go/MODULE@VERSION` and `cargo/NAME@VERSION`, and those below `common/`, to which others refer.
+/// Reads the recipe's folder of licence texts: the texts of Go modules and crates by
+/// `go/MODULE@VERSION` and `cargo/NAME@VERSION`, and below `common/` the texts to which others
+/// refer.
 fn gathered(folder: Option<&Path>) -> Result<(Texts, BTreeMap<String, Vec<u8>>), Error> {
     let (mut texts, mut common) = (Texts::new(), BTreeMap::new());
     let Some(folder) = folder else {
@@ -161,7 +162,7 @@ fn images(dir: &Path, parts: &BuildCache) -> Result<Vec<Image>, Error> {
             let file = fs::File::open(&path).map_err(Error::file("read", &path))?;
             let mut file = files::Source::new(file);
             match Contents::read(&mut file) {
-                // An error of the disk says nothing about the layer, so it is not stored with it.
+                // A disk error says nothing about the layer, so it is not stored with it.
                 Err(error) if file.failed => Err(Error::file("read", &path)(error)),
                 read => Ok(read.map_err(|error| UnreadArchive(error.to_string()))),
             }
@@ -179,7 +180,7 @@ fn images(dir: &Path, parts: &BuildCache) -> Result<Vec<Image>, Error> {
             match layer.hex().and_then(|hex| looked.get(hex)) {
                 Some(Ok(found)) => contents.cover(found.clone()),
                 Some(Err(why)) => unread.push(format!(
-                    "The layer {} is no archive: {}.",
+                    "The layer {} is not an archive: {}.",
                     layer.digest, why.0
                 )),
                 None => {}
@@ -253,8 +254,8 @@ fn unpack(archive: &Path) -> Result<Result<Contents, UnreadArchive>, Error> {
         .map_err(|error| UnreadArchive(error.to_string())))
 }
 
-/// Returns the contents of the archive with that digest, or why it cannot be read. The result is
-/// cached.
+/// Returns the contents of the archive with that digest, or the reason why it cannot be read. The
+/// result is cached.
 fn look(
     parts: &BuildCache,
     sha256: &str,

@@ -1,10 +1,10 @@
 //! Charts, rendered by Helm when the bundle is built: the site gets plain objects, and all of their
 //! images are known.
 //!
-//! `helm template` alone is not enough. Objects without a namespace get that of the release, as
+//! `helm template` alone is not enough. Objects without a namespace get the release's namespace, as
 //! with `helm install`, and the namespace itself comes first. Hooks for an installation become
-//! ordinary objects. Hooks for deletion, rollback or tests are left out, because applying them
-//! would delete, roll back or test.
+//! ordinary objects. Hooks for deletion, rollback or tests are omitted, because applying them would
+//! delete, roll back or test.
 
 mod documents;
 pub mod pinned;
@@ -57,7 +57,7 @@ impl Helm {
             #[serde(default)]
             annotations: std::collections::BTreeMap<String, String>,
         }
-        let what = format!("looking at the chart {name}");
+        let what = format!("reading the chart {name}");
         let scratch = scratch()?;
         let text = self.run(scratch.path(), &what, |helm| {
             helm.args(["show", "chart"]).arg(chart)
@@ -134,8 +134,8 @@ impl Helm {
         }
         let output = helm.output().map_err(|error| match error.kind() {
             std::io::ErrorKind::NotFound => failed(format!(
-                "there is no program {}: charts are rendered by Helm 3 (https://helm.sh/docs/intro/install), which has \
-                 to be on the PATH, or be named by `helm:` in the recipe",
+                "there is no program {}: charts are rendered by Helm 3 (https://helm.sh/docs/intro/install), which \
+                 must be on the PATH or named by `helm:` in the recipe",
                 self.program.display()
             )),
             _ => failed(format!("cannot start {}: {error}", self.program.display())),
@@ -161,9 +161,9 @@ fn scratch() -> Result<tempfile::TempDir, Error> {
 pub fn check_secrets(text: &str, chart: &Chart) -> Result<(), Error> {
     let problem = |(name, keys): (String, Vec<String>)| {
         format!(
-            "chart {}: the Secret {name} has contents ({}), and every client that reaches the bundle can read it. Make it at the \
-             site, from `secrets:` of the cluster document by a state of your own in custom/, and give the chart its name \
-             in `values`, usually as `existingSecret`. If it holds nothing that is secret: `public-secrets: [{name}]` \
+            "chart {}: the Secret {name} has contents ({}), and every client that reaches the bundle can read it. Create it at the \
+             site, from `secrets:` of the cluster document with your own state in custom/, and give the chart its name \
+             in `values`, usually as `existingSecret`. If it contains nothing secret: `public-secrets: [{name}]` \
              beside the chart's name",
             chart.name,
             keys.join(", ")
@@ -180,7 +180,7 @@ pub fn check_secrets(text: &str, chart: &Chart) -> Result<(), Error> {
     }
 }
 
-/// The identity of a chart on this machine, a folder or an archive: the digest of all of its
+/// The identity of a chart on this machine, a folder or an archive: the digest of its whole
 /// content, and its size in bytes.
 pub fn digest(path: &Path) -> Result<(String, u64), Error> {
     if !path.is_dir() {
@@ -195,7 +195,7 @@ pub fn digest(path: &Path) -> Result<(String, u64), Error> {
     Ok((digest::sha256(list.as_bytes()), size))
 }
 
-/// The identity of a request to a chart from a source, apart from the chart's content: another
+/// The identity of a request for a chart from a source, apart from the chart's content: another
 /// request may render other objects.
 pub fn request(chart: &Chart, source: &str, kubernetes: &str) -> Result<String, Error> {
     let version = chart.version.as_deref().unwrap_or("any");
@@ -228,7 +228,7 @@ mod tests {
     fn without_helm_it_is_said_what_to_do() {
         let helm = Helm::new(Some(Path::new("/nonexistent/helm")));
         let error = helm.about(Path::new("x"), "web").unwrap_err().to_string();
-        let said = "looking at the chart web: there is no program /nonexistent/helm: charts are rendered by Helm 3";
+        let said = "reading the chart web: there is no program /nonexistent/helm: charts are rendered by Helm 3";
         assert!(
             error.starts_with(said) && error.contains("`helm:` in the recipe"),
             "{error}"

@@ -23,7 +23,7 @@ pub enum Error {
     Seal(#[from] halite_seal::Error),
     /// An item differs from the lock.
     #[error(
-        "{lock} records something else:\n  {}\nrun `ctl bundle update` to record what is there now, or bring back what was there",
+        "{lock} records something else:\n  {}\nrun `ctl bundle update` to record the current items, or restore the recorded ones",
         .differences.join("\n  ")
     )]
     Lock {
@@ -55,17 +55,18 @@ pub enum Error {
         /// Its error output.
         message: String,
     },
-    /// Something that should be complete is not.
-    #[error("the bundle would not be complete: {0}")]
+    /// A part of the bundle would be incomplete.
+    #[error("the bundle would be incomplete: {0}")]
     Incomplete(String),
-    /// Everything that a cluster could request and the bundle lacks, each with the places that need it.
-    #[error("the bundle would not be complete; missing are\n{}", .0.join("\n"))]
+    /// All items that a cluster could request and the bundle lacks, each with the places that need
+    /// it.
+    #[error("the bundle would be incomplete; missing items:\n{}", .0.join("\n"))]
     Missing(Vec<String>),
-    /// All names that some view of an image would not show unchanged.
-    #[error("not every program that reads an image would find these names; choose others\n  {}", .0.join("\n  "))]
+    /// All names that would be changed in a view of an image.
+    #[error("not every program that reads an image could find these names; choose others\n  {}", .0.join("\n  "))]
     Names(Vec<String>),
-    /// The bundle's output path contains something else.
-    #[error("{} is there and is no bundle: choose another place or remove it", .0.display())]
+    /// The output path exists and is not a bundle.
+    #[error("{} exists and is not a bundle: choose another path or remove it", .0.display())]
     Occupied(PathBuf),
 }
 
@@ -79,14 +80,14 @@ impl<T: fmt::Display> fmt::Display for Lines<'_, T> {
 }
 
 impl Error {
-    /// For `map_err`: the action that failed, and the file.
+    /// Makes the error of a system call, for `map_err`, from the failed action and the file.
     pub fn file(action: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
         let failed = halite_durable::Error::file(action, path);
         move |cause| failed(cause).into()
     }
 
-    /// Combines many errors into one: failed downloads are reported together, so that everything
-    /// that is missing offline is one list.
+    /// Combines many errors into one: failed downloads are reported together, so that all files
+    /// missing offline are in one list.
     ///
     /// # Errors
     /// The combined error, unless `errors` is empty.
@@ -112,7 +113,7 @@ impl Error {
         Self::Recipe(messages.into_iter().map(problem).collect())
     }
 
-    /// The error for a path from which other content was copied than was checked there.
+    /// The error for a path whose copied content differs from the checked content.
     pub(crate) fn damaged(path: impl Into<PathBuf>, found: &(String, u64)) -> Self {
         halite_fetch::oci_layout::damaged(path, found).into()
     }

@@ -6,7 +6,7 @@ use halite_durable::files;
 
 use crate::error::Error;
 
-/// Name of the recipe that is written.
+/// Name of the new recipe.
 const FILE: &str = "recipe.yaml";
 
 /// The versions that belong to a minor version of Kubernetes, according to its kubeadm
@@ -79,15 +79,14 @@ pub struct Start {
 /// Writes a recipe to edit into a directory, and returns its path.
 ///
 /// # Errors
-/// When the version of Kubernetes is unknown, a recipe exists already, or the file cannot be
-/// written.
+/// The version of Kubernetes is unknown, a recipe already exists, or the file cannot be written.
 pub fn init(dir: &Path, start: &Start) -> Result<PathBuf, Error> {
     let text = text(start)?;
     let path = dir.join(FILE);
     if path.exists() {
         return Err(Error::content(
             path,
-            "it is there already and is not overwritten",
+            "it already exists and is not overwritten",
         ));
     }
     files::write(&path, 0o644, text.as_bytes())?;
@@ -103,7 +102,7 @@ fn text(start: &Start) -> Result<String, Error> {
             .map(|release| format!("v{}.PATCH", release.minor))
             .collect();
         let message = format!(
-            "{:?} is no version that is known here: {}",
+            "{:?} is not a known version: {}",
             start.kubernetes,
             known.join(", ")
         );
@@ -194,15 +193,12 @@ mod tests {
         let path = init(dir.path(), &start("v1.36.3")).unwrap();
         std::fs::write(&path, "mine").unwrap();
         let error = init(dir.path(), &start("v1.36.3")).unwrap_err().to_string();
-        assert!(
-            error.contains("recipe.yaml: it is there already"),
-            "{error}"
-        );
+        assert!(error.contains("recipe.yaml: it already exists"), "{error}");
         assert_eq!(std::fs::read_to_string(path).unwrap(), "mine");
         for wrong in ["v1.20.1", "1.36.3", "v1.36", "v1.36.x", ""] {
             let error = init(dir.path(), &start(wrong)).unwrap_err().to_string();
             assert!(
-                error.contains("no version that is known here: v1.35.PATCH, v1.36.PATCH"),
+                error.contains("not a known version: v1.35.PATCH, v1.36.PATCH"),
                 "{error}"
             );
         }

@@ -1,14 +1,15 @@
 //! The builder of bundles, on the machine with internet access.
 //!
-//! Input: a *recipe*, which names what goes in ([`recipe`]), and a *lock*, which records what each
+//! Input: a *recipe*, which names the content ([`recipe`]), and a *lock*, which records what each
 //! item resolved to ([`lock`]). [`build()`] gathers a bundle from them: container images in one OCI
 //! layout, operating system packages in a signed apt repository ([`apt`]) and yum repository
 //! ([`rpm`]), our own programs, the state tree, the nginx configuration that serves the images, the
 //! documentation, and a manifest with the SHA-256 of every file. [`completeness`] then compiles the
-//! state tree for every combination of options and refuses a bundle that lacks what one could
-//! request. Output: a directory or a sealed ISO; the same inputs give the same bytes.
+//! state tree for every combination of options and refuses a bundle that lacks an item that a
+//! combination could request. Output: a directory or a sealed ISO; the same inputs give the same
+//! bytes.
 //!
-//! It never runs at a site, and asks other machines only for what the lock names.
+//! It never runs at a site, and fetches from other machines only the items that the lock names.
 
 pub mod apt;
 mod build;

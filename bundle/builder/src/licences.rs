@@ -21,7 +21,7 @@ pub struct Subject {
     pub version: String,
 }
 
-/// The texts, and the components that they belong to.
+/// The texts, and the components to which they belong.
 #[derive(Debug, Clone, Default)]
 pub struct Licences {
     texts: BTreeMap<String, Vec<u8>>,
@@ -48,7 +48,7 @@ impl Licences {
             .insert((file.to_owned(), path));
     }
 
-    /// Adds a text that others refer to by its name, as Debian's refer to
+    /// Adds a text to which others refer by its name, as Debian's copyright files refer to
     /// `/usr/share/common-licenses`.
     pub fn common(&mut self, name: &str, text: Vec<u8>) {
         self.common.insert(format!("common/{name}.txt"), text);
@@ -88,8 +88,8 @@ impl Licences {
 
     fn index(&self) -> String {
         let mut body =
-            "<h1>Licences</h1>\n<p>Of everything in this bundle that is known to be in it; \
-                        <code>sbom.spdx.json</code> says where each is.</p>\n"
+            "<h1>Licences</h1>\n<p>The licences of all known components of this bundle; \
+                        <code>sbom.spdx.json</code> lists the place of each component.</p>\n"
                 .to_owned();
         let without: Vec<&Subject> = self
             .of

@@ -1,6 +1,6 @@
-//! The lock beside a recipe: what each name resolved to the first time, so that a bundle built next
-//! year from the same recipe has the same content. Programs from this machine and the state tree
-//! are not locked: they come from the source tree that the recipe belongs to.
+//! The lock beside a recipe: the result of resolving each name the first time, so that a bundle
+//! built next year from the same recipe has the same content. Programs from this machine and the
+//! state tree are not locked: they come from the source tree to which the recipe belongs.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -19,8 +19,7 @@ use crate::error::Error;
 pub struct Lock {
     /// The format of the file: 1.
     pub format: u32,
-    /// The time of the first resolution, RFC 3339 in UTC. It is the date of everything in a bundle
-    /// that has a date.
+    /// The time of the first resolution, RFC 3339 in UTC. It is used for every date in a bundle.
     pub resolved: String,
     /// SHA-256 of the request to apt: the package names, the status of the base, and the
     /// repositories.
@@ -80,7 +79,7 @@ pub struct Item {
     /// Its SHA-256 (for an image: of its manifest), in hexadecimal.
     pub sha256: String,
     /// For an image that its registry has for several platforms: the SHA-256 of the index, by which
-    /// charts may name it. A lock of an earlier version has none.
+    /// charts may name it. Absent in a lock made by an earlier version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub index: Option<String>,
     /// Its size in bytes (for an image: of all its blobs).
@@ -102,10 +101,10 @@ pub fn path_of(recipe: &Path) -> PathBuf {
 }
 
 impl Lock {
-    /// Reads the lock of a recipe, if there is one.
+    /// Reads the lock of a recipe; `None` if it does not exist.
     ///
     /// # Errors
-    /// When it cannot be read or parsed.
+    /// It cannot be read or parsed.
     pub fn load(recipe: &Path) -> Result<Option<Self>, Error> {
         let path = path_of(recipe);
         let text = match fs::read_to_string(&path) {
@@ -118,7 +117,7 @@ impl Lock {
         if lock.format != 1 {
             return Err(Error::content(
                 path,
-                format!("format {} is not known here, only 1", lock.format),
+                format!("format {} is not supported, only 1", lock.format),
             ));
         }
         let packages = lock
@@ -131,7 +130,7 @@ impl Lock {
         {
             return Err(Error::content(
                 path,
-                format!("{name:?} is no name of a package's file"),
+                format!("{name:?} is not the name of a package's file"),
             ));
         }
         Ok(Some(lock))
@@ -148,7 +147,7 @@ impl Lock {
     }
 
     /// Recorded items that differ in `new`. An item that only one of the two has is not a
-    /// difference: the recipe decides what goes in.
+    /// difference: the recipe decides the content.
     pub(crate) fn differences(&self, new: &Self) -> Vec<String> {
         let mut found = compare(&self.images, &new.images);
         let charts = self
@@ -218,7 +217,7 @@ impl Lock {
             .collect()
     }
 
-    /// Items whose licence neither they nor the recipe states; packages bring their licence as a
+    /// Items whose licence neither they nor the recipe states; packages contain their licence as a
     /// text.
     #[must_use]
     pub fn unlicensed(&self) -> Vec<&str> {
@@ -321,7 +320,7 @@ mod tests {
                         assert!(
                             loaded
                                 .unwrap_err()
-                                .ends_with("is no name of a package's file"),
+                                .ends_with("is not the name of a package's file"),
                             "{name:?}"
                         )
                     }

@@ -1,4 +1,4 @@
-//! Runs the programs of other projects: those of Debian, RPM and GnuPG.
+//! Runs the programs of other projects: Debian's, RPM's and GnuPG's.
 
 use std::path::Path;
 use std::process::{Command, Output, Stdio};

@@ -20,11 +20,11 @@ pub struct Resolved {
     pub changes: Vec<Change>,
 }
 
-/// Resolves and records every item that the lock does not have, and removes items that the recipe
-/// no longer names. Recorded items stay, so that a second run changes nothing.
+/// Resolves and records every item that the lock lacks, and removes items that the recipe no longer
+/// names. Recorded items stay unchanged, so that a second run changes nothing.
 ///
 /// # Errors
-/// When the recipe has problems, an item cannot be resolved, or an item on this machine differs
+/// The recipe has problems, an item cannot be resolved, or an item on this machine differs
 /// from the lock.
 pub fn lock(
     recipe: &Path,
@@ -37,7 +37,7 @@ pub fn lock(
 /// Resolves everything again, and records it if `write` is set.
 ///
 /// # Errors
-/// When the recipe has problems, or an item cannot be resolved; then nothing is written.
+/// The recipe has problems, or an item cannot be resolved; then nothing is written.
 pub fn update(
     recipe: &Path,
     options: &Options,
@@ -70,7 +70,7 @@ fn resolve(
             options.offline,
             options.watcher.clone(),
         )?;
-        progress("resolving what the recipe names");
+        progress("resolving the items of the recipe");
         let lock = gather.settle(recorded.as_ref(), mode)?.lock;
         let changes = match &recorded {
             Some(recorded) => recorded.changes(&lock),

@@ -34,9 +34,9 @@ struct Key {
 /// Kinds of keys that a build can make.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// Small and fast; not every rpm in use can check it.
+    /// Small and fast; not every rpm version in use can check it.
     Ed25519,
-    /// Every rpm can check it.
+    /// Every rpm version can check it.
     Rsa,
 }
 
@@ -49,7 +49,7 @@ impl Kind {
     }
 }
 
-/// A GnuPG home that holds one secret key. The agent of a killed build ends when its home is gone.
+/// A GnuPG home that holds one secret key. The agent of a killed build exits when its home is gone.
 pub struct Signer {
     home: ScratchDir,
 }
@@ -59,7 +59,7 @@ impl Signer {
     /// it, readable only by its owner.
     ///
     /// # Errors
-    /// When the file is not a secret key, or gpg fails.
+    /// The file is not a secret key, or gpg fails.
     pub fn open(key: &Path, kind: Kind) -> Result<Self, Error> {
         let signer = Self {
             home: ScratchDir::new("halite-gpg-")?,
@@ -85,7 +85,7 @@ impl Signer {
     /// Writes `InRelease` and `Release.gpg` beside a `Release`, dated `date`.
     ///
     /// # Errors
-    /// When gpg fails.
+    /// Gpg fails.
     pub fn sign(&self, release: &Path, date: Timestamp) -> Result<(), Error> {
         for (name, how) in [("InRelease", "--clearsign"), ("Release.gpg", DETACHED)] {
             self.write(how, release, &release.with_file_name(name), date)?;
@@ -96,7 +96,7 @@ impl Signer {
     /// Writes the detached signature of a file, dated `date`.
     ///
     /// # Errors
-    /// When gpg fails.
+    /// Gpg fails.
     pub fn detach(&self, file: &Path, out: &Path, date: Timestamp) -> Result<(), Error> {
         self.write(DETACHED, file, out, date)
     }
@@ -116,7 +116,7 @@ impl Signer {
     /// Signs rpm packages in place, dated `date`.
     ///
     /// # Errors
-    /// When rpmsign fails.
+    /// Rpmsign fails.
     pub fn sign_rpms(&self, packages: &[PathBuf], date: Timestamp) -> Result<(), Error> {
         if packages.is_empty() {
             return Ok(());
@@ -140,10 +140,10 @@ impl Signer {
         Ok(format!("{}!", date.as_second().max(self.key()?.made)))
     }
 
-    /// Returns true if the key is an RSA key.
+    /// Returns `true` if the key is an RSA key.
     ///
     /// # Errors
-    /// When gpg fails.
+    /// Gpg fails.
     pub fn is_rsa(&self) -> Result<bool, Error> {
         Ok(self.key()?.algorithm == RSA)
     }
@@ -175,10 +175,10 @@ impl Signer {
         })
     }
 
-    /// Writes the public key armoured, as rpm requires it, followed by other public keys.
+    /// Writes the armoured public key, as required by rpm, followed by other public keys.
     ///
     /// # Errors
-    /// When gpg fails, one of the other files is not a key, or a file cannot be written.
+    /// Gpg fails, one of the other files is not a key, or a file cannot be written.
     pub fn export_with(&self, to: &Path, others: &[PathBuf]) -> Result<(), Error> {
         let what = "exporting the signing key";
         let mut text = process::run(self.gpg().args(["--armor", "--export"]), what)?;
@@ -199,10 +199,10 @@ impl Signer {
         Ok(files::write(to, 0o644, text.as_bytes())?)
     }
 
-    /// Writes the public key in binary form, as apt's `signed-by` requires it.
+    /// Writes the public key in binary form, as required by apt's `signed-by`.
     ///
     /// # Errors
-    /// When gpg fails.
+    /// Gpg fails.
     pub fn export(&self, to: &Path) -> Result<(), Error> {
         process::run(
             self.gpg().arg("--output").arg(to).arg("--export"),

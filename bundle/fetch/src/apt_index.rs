@@ -40,7 +40,7 @@ impl Control {
             .map_or("", |(_, value)| value.trim())
     }
 
-    /// The names that it needs: every alternative of `Depends` and `Pre-Depends`.
+    /// The names of the packages that it needs: every alternative of `Depends` and `Pre-Depends`.
     pub fn needs(&self) -> Vec<&str> {
         let fields = [self.field("Pre-Depends"), self.field("Depends")];
         let names = fields.into_iter().flat_map(|field| field.split([',', '|']));

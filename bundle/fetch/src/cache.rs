@@ -1,10 +1,10 @@
-//! The cache: a directory of contents, each under its digest.
+//! The cache: a directory of blobs, each under its digest.
 //!
-//! `sha256/HEX` is a complete content and never changes. One that was damaged by a disk or by hand
+//! `sha256/HEX` is a complete blob and never changes. A blob that was damaged by a disk or by hand
 //! is not used, and is replaced when it is fetched again. `partial/HEX.part` is the beginning of
-//! the content with that digest, and `HEX.part.json` its source. The process that writes a partial
+//! the blob with that digest, and `HEX.part.json` its source. The process that writes a partial
 //! file holds a lock on it, which the kernel releases when the process ends. A second process or
-//! thread that needs the same content waits and then finds it complete.
+//! thread that needs the same blob waits, and then finds it complete.
 
 mod partial;
 
@@ -24,7 +24,7 @@ pub struct Cache {
     root: PathBuf,
 }
 
-/// A content in the cache.
+/// A blob in the cache.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
     /// Its digest.
@@ -35,19 +35,19 @@ pub struct Entry {
     pub path: PathBuf,
 }
 
-/// The part of a content that the cache has.
+/// The part of a blob that the cache has.
 pub(crate) enum Begun {
-    /// The complete content.
+    /// The complete blob.
     There(Entry),
-    /// A beginning, perhaps empty, which only the caller may continue.
+    /// The beginning of a blob, perhaps empty, which only the caller may continue.
     Partial(Partial),
 }
 
 impl Cache {
-    /// Opens a cache; a missing directory is made.
+    /// Opens a cache; a missing directory is created.
     ///
     /// # Errors
-    /// When the directory cannot be made.
+    /// The directory cannot be created.
     pub fn open(root: &Path) -> Result<Self, Error> {
         for part in ["sha256", "partial"] {
             let dir = root.join(part);
@@ -58,9 +58,9 @@ impl Cache {
         })
     }
 
-    /// A content, if it is there with this size. Its digest was compared when it was fetched, but
-    /// the disk may have damaged it since, so this is for callers that compare the digest while
-    /// they read. Others use [`sound`](Self::sound).
+    /// A blob, if it exists with this size. Its digest was compared when it was fetched, but the
+    /// disk may have damaged it since, so this is for callers that compare the digest while they
+    /// read. Others use [`sound`](Self::sound).
     #[must_use]
     pub fn find(&self, digest: &Digest, size: Option<u64>) -> Option<Entry> {
         let path = self.path(digest);
@@ -73,10 +73,10 @@ impl Cache {
         })
     }
 
-    /// A content as bytes, if it is there and matches its digest; for small contents.
+    /// The bytes of a small blob, if it exists and matches its digest.
     ///
     /// # Errors
-    /// When it is there and cannot be read.
+    /// It exists but cannot be read.
     pub fn read(&self, digest: &Digest) -> Result<Option<Vec<u8>>, Error> {
         let path = self.path(digest);
         match fs::read(&path) {
@@ -89,7 +89,7 @@ impl Cache {
     /// Stores bytes.
     ///
     /// # Errors
-    /// When they cannot be written.
+    /// They cannot be written.
     pub fn put(&self, bytes: &[u8]) -> Result<Entry, Error> {
         let digest = Digest::of(bytes);
         match self.begin(&digest, Some(bytes.len() as u64))? {
@@ -102,12 +102,11 @@ impl Cache {
         }
     }
 
-    /// A content, if it is there with this size and matches its digest: all of it is read. A
-    /// damaged one counts as missing. It stays until it is fetched again, under the lock, and
-    /// replaced.
+    /// A blob, if it exists with this size and matches its digest; it is read completely. A damaged
+    /// blob counts as missing. It stays until it is fetched again, under the lock, and replaced.
     ///
     /// # Errors
-    /// When it cannot be read.
+    /// It cannot be read.
     pub fn sound(&self, digest: &Digest, size: Option<u64>) -> Result<Option<Entry>, Error> {
         let Some(entry) = self.find(digest, size) else {
             return Ok(None);
@@ -117,11 +116,11 @@ impl Cache {
         if read.map_err(Error::file("read", &entry.path))?.0 == digest.hex() {
             return Ok(Some(entry));
         }
-        tracing::warn!("{} is damaged, and is not used", entry.path.display());
+        tracing::warn!("{} is damaged and is not used", entry.path.display());
         Ok(None)
     }
 
-    /// Starts or resumes a content with a known digest.
+    /// Starts or resumes a blob with a known digest.
     pub(crate) fn begin(&self, digest: &Digest, size: Option<u64>) -> Result<Begun, Error> {
         if let Some(entry) = self.sound(digest, size)? {
             return Ok(Begun::There(entry));
@@ -137,20 +136,20 @@ impl Cache {
         })
     }
 
-    /// Starts or resumes a content whose digest is not known yet; its URL identifies it until then.
+    /// Starts or resumes a blob with an unknown digest; its URL identifies it until the end.
     pub(crate) fn begin_unknown(&self, url: &str) -> Result<Partial, Error> {
         let name = format!("url-{}.part", digest::sha256(url.as_bytes()));
         Partial::open(self.root.join("partial").join(name))
     }
 
-    /// The directory of complete contents, each under its digest: the blobs of everything that was
-    /// pulled.
+    /// The directory of complete blobs, each under its digest, which is also the directory of the
+    /// blobs of all pulled images.
     #[must_use]
     pub fn contents(&self) -> PathBuf {
         self.root.join("sha256")
     }
 
-    /// The path of a content, present or not.
+    /// The path of a blob, whether or not it exists.
     #[must_use]
     pub fn path(&self, digest: &Digest) -> PathBuf {
         self.contents().join(digest.hex())

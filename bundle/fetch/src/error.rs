@@ -22,10 +22,10 @@ pub enum Error {
         /// The error of the system call.
         source: io::Error,
     },
-    /// A setting is not valid; the error and the remedy.
+    /// A setting is invalid; the error and the remedy.
     #[error("{0}")]
     Setting(String),
-    /// A server could not be reached, or its response is not valid.
+    /// A server could not be reached, or its response is invalid.
     #[error("{url}: {message}")]
     Server {
         /// The requested URL.
@@ -46,7 +46,7 @@ pub enum Error {
         message: String,
     },
     /// The received content has another digest. It was removed.
-    #[error("{url}: expected SHA-256 {expected}, found {found}; what came was removed")]
+    #[error("{url}: expected SHA-256 {expected}, found {found}; the received data was removed")]
     Digest {
         /// The URL of the content.
         url: String,
@@ -56,7 +56,7 @@ pub enum Error {
         found: Digest,
     },
     /// The received content has another size. It was removed.
-    #[error("{url}: expected {expected} bytes, found {found}; what came was removed")]
+    #[error("{url}: expected {expected} bytes, found {found}; the received data was removed")]
     Size {
         /// The URL of the content.
         url: String,
@@ -66,7 +66,9 @@ pub enum Error {
         found: String,
     },
     /// The received content is larger than the limit for its kind. It was removed.
-    #[error("{url}: it is larger than {limit} bytes, which cannot be right; what came was removed")]
+    #[error(
+        "{url}: it is larger than {limit} bytes, which cannot be right; the received data was removed"
+    )]
     Limit {
         /// The URL of the content.
         url: String,
@@ -81,7 +83,7 @@ pub enum Error {
         /// The error.
         message: String,
     },
-    /// A content is not understood, or lacks the requested item.
+    /// The content is invalid, or lacks the requested item.
     #[error("{what}: {message}")]
     Content {
         /// The source of the content.
@@ -89,7 +91,7 @@ pub enum Error {
         /// The error.
         message: String,
     },
-    /// A content that its reader refuses.
+    /// The content is refused by its reader.
     #[error("{what}")]
     Invalid {
         /// The source of the content.
@@ -97,7 +99,7 @@ pub enum Error {
         /// The reader's reason.
         source: Cause,
     },
-    /// There is no network, and these are not in the cache; all of them.
+    /// All files that are not in the cache, while there is no network.
     #[error(
         "offline, and {} not in the cache:\n  {}\nfetch once without `--offline` to have {}",
         if .0.len() == 1 { "this is".to_owned() } else { format!("these {} are", .0.len()) },
@@ -121,7 +123,7 @@ impl Error {
         }
     }
 
-    /// Makes the error of a content that is not understood.
+    /// Makes the error of invalid content.
     pub fn content(what: impl Into<String>, message: impl ToString) -> Self {
         Self::Content {
             what: what.into(),
@@ -129,7 +131,7 @@ impl Error {
         }
     }
 
-    /// Makes the error of a content from the error of its reader.
+    /// Makes the error of invalid content from the error of its reader.
     pub fn invalid(what: impl Into<String>, source: impl Into<Cause>) -> Self {
         Self::Invalid {
             what: what.into(),
@@ -157,7 +159,7 @@ impl Error {
         }
     }
 
-    /// A package that a repository does not have; `there` lists its packages of that name.
+    /// The error of a package that a repository lacks; `there` lists its packages of that name.
     pub(crate) fn no_package(
         repository: &str,
         name: &str,
@@ -181,7 +183,7 @@ impl Error {
         )
     }
 
-    /// Combines many errors into one: nested reports are flattened, contents missing offline become
+    /// Combines many errors into one: nested reports are flattened, files missing offline become
     /// one list, and duplicates are removed.
     ///
     /// # Errors

@@ -45,7 +45,7 @@ impl Fetcher {
         }
     }
 
-    /// A fetcher without network: a content that is not in the cache is missing.
+    /// A fetcher without network: a file that is not in the cache is missing.
     #[must_use]
     pub fn offline(cache: Cache) -> Self {
         Self {
@@ -68,7 +68,7 @@ impl Fetcher {
         &self.cache
     }
 
-    /// Fetches files, several at once; the results are in the order of the files.
+    /// Fetches files, several in parallel; the results are in the order of the files.
     ///
     /// # Errors
     /// All errors of all files. Files that were fetched are in the cache nevertheless.
@@ -89,7 +89,7 @@ impl Fetcher {
             };
             let found = self.cache.find(digest, artifact.size).is_some();
             let damaged = if found {
-                ", which was there and damaged"
+                ", which was damaged in the cache"
             } else {
                 ""
             };
@@ -119,10 +119,10 @@ impl Fetcher {
         self.client.as_ref()
     }
 
-    /// The client, for contents that cannot be found by digest.
+    /// The client, for files that cannot be found by digest.
     ///
     /// # Errors
-    /// Without network: `what` is missing.
+    /// There is no network, so `what` is missing.
     pub fn online(&self, what: &str) -> Result<&Client, Error> {
         self.client
             .as_ref()

@@ -27,11 +27,11 @@ pub enum InvalidImageRef {
     /// It has no tag.
     #[error("{0:?} has no tag; {FORM}")]
     NoTag(String),
-    /// Its name is not one of the distribution specification.
-    #[error("{0:?} has a name that no registry would take; {FORM}")]
+    /// Its name is invalid in the distribution specification.
+    #[error("{0:?} has a name that no registry would accept; {FORM}")]
     Name(String),
-    /// Its tag is not one of the distribution specification.
-    #[error("{0:?} has a tag that no registry would take; {FORM}")]
+    /// Its tag is invalid in the distribution specification.
+    #[error("{0:?} has a tag that no registry would accept; {FORM}")]
     Tag(String),
 }
 
@@ -39,7 +39,7 @@ impl ImageRef {
     /// Parses a reference.
     ///
     /// # Errors
-    /// The violation of the distribution specification's grammar.
+    /// The text violates the grammar of the distribution specification.
     pub fn parse(text: &str) -> Result<Self, InvalidImageRef> {
         let wrong = |kind: fn(String) -> InvalidImageRef| Err(kind(text.to_owned()));
         let Some((registry, rest)) = text.split_once('/') else {
@@ -109,8 +109,8 @@ mod tests {
             ("pause:3.10", "names no registry"),
             ("library/pause:3.10", "names no registry"),
             ("registry.k8s.io/pause", "has no tag"),
-            ("registry.k8s.io/Pause:3", "no registry would take"),
-            ("registry.k8s.io/../pause:3", "no registry would take"),
+            ("registry.k8s.io/Pause:3", "no registry would accept"),
+            ("registry.k8s.io/../pause:3", "no registry would accept"),
             ("registry.k8s.io/pause:", "tag"),
             ("registry.k8s.io/pause:\"; }", "tag"),
         ] {

@@ -2,7 +2,7 @@
 //! packages of apt ([`apt`]) and yum ([`yum`]) repositories, all into a cache by digest ([`cache`])
 //! from which later builds need no network.
 //!
-//! All functions block; independent work runs on a bounded number of threads. A content is stored
+//! All functions block; independent work runs on a bounded number of threads. Content is stored
 //! only if it has the requested digest, interrupted transfers are resumed, and all errors are in
 //! one report.
 

@@ -1,14 +1,15 @@
 //! Names from an index that become file names: not every index is signed, and a signed one can be
 //! wrong.
 
-/// Characters that names of packages and architectures may have beside letters and digits.
+/// Characters that names of packages and architectures may have in addition to letters and digits.
 pub const NAME: &str = "+._-";
 
 /// Characters that versions and releases of rpm may have (rpm-version(7)); a hyphen separates the
 /// two.
 pub const RPM_VERSION: &str = "+._~^";
 
-/// Characters that versions of Debian may have (deb-version(7)), and some that break the rules.
+/// Characters that versions of Debian may have (deb-version(7)), including some that break the
+/// rules.
 pub const DEBIAN_VERSION: &str = "+._~^-:";
 
 /// Characters that names of package files may have.
@@ -29,7 +30,7 @@ pub struct InvalidName {
     text: String,
 }
 
-/// Checks the same, with an error.
+/// Checks the same rule as [`fits`], and returns an error.
 pub fn check(what: &'static str, text: &str, further: &str) -> Result<(), InvalidName> {
     if fits(text, further) {
         Ok(())

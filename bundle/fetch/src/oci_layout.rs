@@ -1,5 +1,5 @@
 //! OCI image layouts (<https://github.com/opencontainers/image-spec/blob/main/image-layout.md>):
-//! finding an image in one, and gathering many into one that has each blob once.
+//! finding an image in one, and gathering images into one that has each blob once.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -11,11 +11,11 @@ use serde::{Deserialize, Serialize};
 /// The annotation by which a layout names its images.
 pub const REF_NAME: &str = "org.opencontainers.image.ref.name";
 
-/// The annotation from which containerd's import takes a full reference.
+/// The annotation from which containerd's import reads a full reference.
 const CONTAINERD_NAME: &str = "io.containerd.image.name";
 
-/// The annotation with the descriptor, as JSON, of the index by which an image's registry names it. The
-/// layout has the blob of the index, but not the images of its other platforms.
+/// The annotation with the descriptor, as JSON, of the index by which an image's registry names it.
+/// The layout has the blob of the index, but not the images of its other platforms.
 const INDEX: &str = "halite.index";
 
 /// Media types of indexes.
@@ -113,8 +113,8 @@ impl Image {
             .chain(&self.index)
     }
 
-    /// Returns whether a registry serves the image by this digest: that of the manifest, or of the
-    /// index.
+    /// Returns whether a registry serves the image under this digest: the digest of the manifest or
+    /// of the index.
     #[must_use]
     pub fn has_digest(&self, digest: &str) -> bool {
         let mut names = std::iter::once(&self.manifest).chain(&self.index);
@@ -144,8 +144,8 @@ pub fn names(layout: &Path) -> Result<Vec<(Option<String>, Descriptor)>, Error> 
         .collect())
 }
 
-/// Finds an image by name, or the only one there is. For an image with several platforms, the one
-/// for linux/amd64.
+/// Finds an image by name, or the only image. For an image with several platforms, the one for
+/// linux/amd64.
 pub fn find(layout: &Path, reference: &str) -> Result<Image, Error> {
     let mut entries = names(layout)?;
     let position = match entries
@@ -155,7 +155,7 @@ pub fn find(layout: &Path, reference: &str) -> Result<Image, Error> {
         Some(position) => position,
         None if entries.len() == 1 => 0,
         None => {
-            let message = format!("it holds no image {reference}");
+            let message = format!("it contains no image {reference}");
             return Err(Error::content(layout.join("index.json"), message));
         }
     };
@@ -203,7 +203,7 @@ pub fn read(layout: &Path, mut manifest: Descriptor) -> Result<Image, Error> {
     if !MANIFESTS.contains(&manifest.media_type.as_str()) {
         return Err(Error::content(
             path,
-            format!("{} is no manifest of an image", manifest.media_type),
+            format!("{} is not the manifest of an image", manifest.media_type),
         ));
     }
     let content: ImageManifest = parse(&path)?;
@@ -221,7 +221,7 @@ pub fn blob(layout: &Path, descriptor: &Descriptor) -> Result<PathBuf, Error> {
     let hex = descriptor.hex().ok_or_else(|| {
         Error::content(
             layout,
-            format!("{:?} is no SHA-256 digest", descriptor.digest),
+            format!("{:?} is not a SHA-256 digest", descriptor.digest),
         )
     })?;
     Ok(layout.join("blobs/sha256").join(hex))
@@ -243,7 +243,7 @@ pub struct Found {
     pub image: Image,
 }
 
-/// Copies images into one new layout. Every blob is compared with its digest on the way.
+/// Copies images into one new layout. Every blob is compared with its digest while it is copied.
 pub fn gather(images: &[Found], out: &Path) -> Result<(), Error> {
     let mut there = BTreeSet::new();
     let mut manifests = Vec::new();
@@ -289,7 +289,7 @@ pub fn gather(images: &[Found], out: &Path) -> Result<(), Error> {
 /// Makes the error of a copy whose source differs from the expected content; `found` is its SHA-256
 /// and size.
 pub fn damaged(path: impl Into<PathBuf>, (sha256, size): &(String, u64)) -> Error {
-    let remedy = "if it is in the cache, remove it, and it is fetched again";
+    let remedy = "if it is in the cache, remove it; it will be fetched again";
     Error::content(
         path,
         format!("it is damaged: its SHA-256 is {sha256}, its size {size}; {remedy}"),

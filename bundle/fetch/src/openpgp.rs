@@ -25,7 +25,7 @@ impl Keyring {
     /// Reads a file with public keys, binary (`.gpg`) or armoured (`.asc`).
     ///
     /// # Errors
-    /// When it cannot be read, or has no public key.
+    /// It cannot be read, or has no public key.
     pub fn open(path: &Path) -> Result<Self, Error> {
         let bytes = fs::read(path).map_err(Error::file("read", path))?;
         let wrong = |message: &str| Error::content(path.to_string_lossy(), message);
@@ -37,7 +37,7 @@ impl Keyring {
         };
         // The tag of a public-key packet (RFC 9580, 5.5.1.1), in the old form or the new one.
         if !matches!(bytes.first(), Some(0x98..=0x9a | 0xc6)) {
-            return Err(wrong("it holds no public key of OpenPGP"));
+            return Err(wrong("it contains no OpenPGP public key"));
         }
         Ok(Self {
             path: path.to_owned(),
@@ -96,7 +96,7 @@ impl Keyring {
         };
         let output = gpgv.output().map_err(|error| {
             wrong(format!(
-                "cannot start gpgv: {error} (it comes with the package gpgv or gnupg2)"
+                "cannot start gpgv: {error} (it is in the package gpgv or gnupg2)"
             ))
         })?;
         judge(&String::from_utf8_lossy(&output.stdout)).map_err(|why| {

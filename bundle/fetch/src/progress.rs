@@ -15,15 +15,15 @@ const PACE: Duration = Duration::from_millis(100);
 pub struct Status {
     /// The artifact that made progress.
     pub name: String,
-    /// Bytes of it that are there.
+    /// The number of its bytes that exist.
     pub done: u64,
-    /// Its size in bytes, once that is known.
+    /// Its size in bytes, once known.
     pub total: Option<u64>,
-    /// Bytes of all artifacts that are there.
+    /// The number of existing bytes of all artifacts.
     pub all_done: u64,
     /// The size in bytes of all artifacts whose size is known.
     pub all_total: u64,
-    /// Bytes a second that came in the last ten seconds.
+    /// Bytes per second received in the last ten seconds.
     pub rate: f64,
     /// The estimated time for the rest at that rate; `None` while no data arrives.
     pub left: Option<Duration>,
@@ -42,7 +42,7 @@ pub struct Meter {
 #[derive(Default)]
 struct State {
     tasks: BTreeMap<String, Task>,
-    /// Times, each with the number of bytes that had come over the network by then.
+    /// Times, each with the number of bytes received over the network by then.
     samples: VecDeque<(Duration, u64)>,
     received: u64,
 }
@@ -77,8 +77,8 @@ impl Meter {
         state.tasks.entry(name.to_owned()).or_default().total = total;
     }
 
-    /// Records that `done` bytes of an artifact are there, of which `new` bytes just came over the
-    /// network.
+    /// Records that `done` bytes of an artifact exist, of which `new` bytes were just received over
+    /// the network.
     pub(crate) fn at(&self, name: &str, done: u64, total: Option<u64>, new: u64) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         // Read only under the lock, so that time is monotonic across all threads.
@@ -113,7 +113,7 @@ impl State {
         while self.samples.len() > 2 && at - self.samples[1].0 >= WINDOW {
             self.samples.pop_front();
         }
-        // Bytes from before the first sample came since the beginning.
+        // Bytes before the first sample were received since the start.
         let (since, before) = match self.samples.front() {
             Some(&(since, before)) if self.samples.len() > 1 => (since, before),
             _ => (Duration::ZERO, 0),
@@ -183,7 +183,7 @@ mod tests {
             },
         );
         let second = Duration::from_secs;
-        // 1000 bytes were there before, 500 came in the first second.
+        // 1000 bytes existed before; 500 were received in the first second.
         let status = state
             .advance(second(1), "a", 1_500, Some(6_000), 500)
             .unwrap();

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use crate::error::Error;
 
-/// The largest window of Zstandard in bytes: that which `zstd` itself accepts by default.
+/// The largest window of Zstandard in bytes: the default limit of `zstd` itself.
 const WINDOW: u64 = 128 << 20;
 
 /// The compression of a file.
@@ -24,7 +24,8 @@ pub enum Compression {
 }
 
 impl Compression {
-    /// The compression by the suffix of a name; `None` for one that is not supported (`.bz2` …).
+    /// The compression according to the suffix of a name; `None` for one that is not supported
+    /// (`.bz2` …).
     pub fn of(name: &str) -> Option<Self> {
         let file = name.rsplit('/').next().unwrap_or(name);
         match file.rsplit_once('.').map(|(_, end)| end) {
@@ -38,7 +39,7 @@ impl Compression {
 }
 
 impl Compression {
-    /// The compression by the beginning of a file.
+    /// The compression according to the beginning of a file.
     pub fn sniff(path: &Path) -> Result<Self, Error> {
         let mut begin = Vec::new();
         let file = File::open(path).map_err(Error::file("read", path))?;
@@ -48,7 +49,7 @@ impl Compression {
         Ok(Self::begins(&begin))
     }
 
-    /// The compression by the first bytes: six of them, if there are that many.
+    /// The compression according to the first bytes: six, or fewer in a shorter file.
     pub fn begins(bytes: &[u8]) -> Self {
         match bytes {
             [0x1f, 0x8b, ..] => Self::Gzip,

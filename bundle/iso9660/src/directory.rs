@@ -23,7 +23,7 @@ pub struct Listing {
 const DIRECTORY_MODE: u32 = TYPE_DIRECTORY | 0o755;
 
 /// Makes the bytes of a directory. Their lengths are independent of all positions, so the layout
-/// uses them before the positions are known: `contents` is empty then, and the written positions
+/// can use them before the positions are known: `contents` is then empty, and the written positions
 /// are meaningless.
 pub fn listing(tree: &Tree, hierarchy: &Hierarchy, index: usize, contents: &[u32]) -> Listing {
     let place = hierarchy.places[index];
@@ -67,7 +67,7 @@ pub fn listing(tree: &Tree, hierarchy: &Hierarchy, index: usize, contents: &[u32
 enum Name<'a> {
     /// No name: the record is `.` or `..`. The `.` of the root announces Rock Ridge.
     Dots { first: bool },
-    /// This name.
+    /// A file or directory with this name.
     Of(&'a str),
 }
 
@@ -115,8 +115,8 @@ impl Writer {
         let mut done = 0;
         loop {
             let size = (file.size - done).min(SECTION);
-            // Neither conversion fails: a section is below 4 GiB, and the layout has counted the
-            // sectors.
+            // Neither conversion fails: a section is smaller than 4 GiB, and the layout has counted
+            // the sectors.
             let at = sector.wrapping_add(u32::try_from(sectors(done)).unwrap_or(0));
             let last = done + size == file.size;
             let record = Record {

@@ -1,20 +1,20 @@
-//! Errors of images that are read and of files that are to be written into one.
+//! Errors of images that are read, and of files that are written into one.
 
 use std::io;
 use std::path::PathBuf;
 
 use super::{BLOCK, LONGEST_NAME, LONGEST_PATH};
 
-/// The file is not an image that can be read.
+/// The file is not a readable image.
 #[derive(Debug, thiserror::Error)]
-#[error("this is no image that can be read (copy it again from its source)")]
+#[error("it is not a readable image (copy it again from its source)")]
 pub struct Unreadable {
-    /// The first damage that was found.
+    /// The first damage found.
     #[from]
     source: Damage,
 }
 
-/// The part of an image that cannot be read or is not understood.
+/// The part of an image that is unreadable or invalid.
 #[derive(Debug, thiserror::Error)]
 pub enum Damage {
     #[error("it ends before its first directory")]
@@ -23,23 +23,23 @@ pub enum Damage {
     OtherFormat,
     #[error("it has no primary volume descriptor")]
     NoDescriptor,
-    #[error("its blocks are not of {BLOCK} bytes")]
+    #[error("its blocks do not have {BLOCK} bytes")]
     BlockSize,
     #[error("it should have {size} bytes and has {length}: it is cut off")]
     CutOff { size: u64, length: u64 },
-    #[error("its root is no directory")]
+    #[error("its root is not a directory")]
     RootIsFile,
     #[error("in the directory /{path}")]
     Directory { path: String, source: Box<Damage> },
     #[error("/{path} has {size} bytes of records, which no directory has")]
     DirectorySize { path: String, size: u32 },
-    #[error("/{0} is a directory that is somewhere else too")]
+    #[error("the directory /{0} also exists elsewhere")]
     DirectoryTwice(String),
-    #[error("the records of . and .. are not where they belong")]
+    #[error("the records of . and .. are not in their places")]
     Dots,
     #[error("it has no records")]
     Empty,
-    #[error("its record of itself names another place")]
+    #[error("its record of itself points elsewhere")]
     OtherPlace,
     #[error("the image has no Rock Ridge: it is not one that Halite made")]
     NoRockRidge,
@@ -55,9 +55,9 @@ pub enum Damage {
     LastSection(String),
     #[error("{0} is not in one piece")]
     Pieces(String),
-    #[error("{0} is there twice")]
+    #[error("{0} exists twice")]
     FileTwice(String),
-    #[error("/{first} and /{second} lie in the same place")]
+    #[error("/{first} and /{second} overlap")]
     SamePlace { first: String, second: String },
     #[error("the continuation of a directory record is not in one sector")]
     Continuation,
@@ -69,7 +69,7 @@ pub enum Damage {
     TooMany,
 }
 
-/// The part of a directory record that is not understood.
+/// The part of a directory record that is invalid.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordDamage {
     #[error("a directory record has an impossible length")]
@@ -88,7 +88,7 @@ pub enum RecordDamage {
     TwoNames,
     #[error("an entry of Rock Ridge has an impossible length")]
     EntryLength,
-    #[error("there is something that is neither a plain file nor a directory")]
+    #[error("an entry is neither a plain file nor a directory")]
     OtherType,
     #[error("a name in Rock Ridge has no end")]
     UnfinishedName,
@@ -136,7 +136,7 @@ pub enum Unwritable {
     BelowFile { path: String, component: String },
     #[error("{0} is a directory and a file")]
     DirectoryAndFile(String),
-    #[error("{path}: {} is no plain file", from.display())]
+    #[error("{path}: {} is not a plain file", from.display())]
     NotPlain { path: String, from: PathBuf },
     #[error("{path}: cannot read {}", from.display())]
     Read {

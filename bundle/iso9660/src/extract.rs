@@ -22,14 +22,14 @@ impl Image {
     /// removes the leftovers of a killed one. `progress` is called at each 10 %.
     ///
     /// # Errors
-    /// When `dir` exists, another extraction to it is in progress, or a file cannot be read or
-    /// written. Then nothing of it is left.
+    /// `dir` exists, another extraction to it is in progress, or a file cannot be read or
+    /// written. Then nothing is left behind.
     pub fn extract(&self, dir: &Path, progress: &mut dyn FnMut(&str)) -> Result<(), Error> {
         self.extract_as(dir, &|_, _| Ok(()), progress)
     }
 
-    /// Extracts likewise, and calls `judge` for each written file with its SHA-256. After an error
-    /// of `judge` nothing is left.
+    /// Extracts in the same way, and calls `judge` for each written file with its SHA-256. After an
+    /// error of `judge`, nothing is left behind.
     pub fn extract_as(
         &self,
         dir: &Path,
@@ -94,7 +94,7 @@ impl Image {
 }
 
 /// The path of an entry below a directory; `None` if it would be outside. The reader already
-/// refuses images with such names; here they would do harm.
+/// refuses images with such names, but here they would do harm.
 fn inside(dir: &Path, entry: &Entry) -> Option<PathBuf> {
     let mut path = dir.to_owned();
     for name in entry.path.split('/') {

@@ -22,10 +22,10 @@ pub struct Hierarchy {
     pub listed: Vec<Vec<Listed>>,
     /// Each directory's own identifier, by index.
     pub identifiers: Vec<Vec<u8>>,
-    /// The directories in the order of the path table (ECMA-119 6.9.1), which is also that of their
-    /// positions.
+    /// The directories in the order of the path table (ECMA-119 6.9.1), which is also the order of
+    /// their positions.
     pub order: Vec<usize>,
-    /// Each directory's records, by index. Their continuations are in the sectors after them.
+    /// Each directory's records, by index. Their continuations are in the following sectors.
     pub places: Vec<Place>,
     /// The path table with the less significant bytes first.
     pub little: Place,

@@ -27,6 +27,6 @@ pub struct Source {
 pub enum Content {
     /// The content of this file when the image is written.
     File(PathBuf),
-    /// These bytes.
+    /// The given bytes.
     Bytes(Vec<u8>),
 }

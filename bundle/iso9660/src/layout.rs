@@ -77,7 +77,7 @@ impl Layout {
     }
 }
 
-/// Hands out sectors, one run behind the other.
+/// Allocates sectors, one run after the other.
 struct Allocation<'a> {
     out: &'a Path,
     next: u64,
@@ -90,7 +90,7 @@ impl Allocation<'_> {
         let (sector, size) = place.ok_or_else(|| {
             Error::content(
                 self.out,
-                "all of it is more than ISO 9660 can hold (8 TiB, 4 GiB in a directory)",
+                "the content is more than ISO 9660 can hold (8 TiB, 4 GiB in a directory)",
             )
         })?;
         self.next += sectors(whole);

@@ -9,7 +9,7 @@
 //! [`read`] reads images without mounting them and without root privileges. It trusts nothing that
 //! it reads.
 //!
-//! Images deviate from the standards in two ways, on purpose and as those of `xorriso` do:
+//! Images deviate from the standards in two ways, on purpose and like those of `xorriso`:
 //! directories may be deeper than eight levels (ECMA-119 6.8.2.1), and paths longer than 255
 //! (6.8.2.1) or, in Joliet, 240 bytes. Linux, BSD, Windows and every program in the tests read such
 //! images; relocated directories would be displayed in the wrong place.

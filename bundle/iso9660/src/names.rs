@@ -1,7 +1,7 @@
 //! The names that files and directories have in the primary view (ECMA-119) and in the Joliet view.
 //!
-//! Both views allow fewer names than a file system does. A valid name stays as it is. Any other is
-//! changed, with a number if the result is already taken, so that all names in a directory stay
+//! Both views allow fewer names than a file system does. A valid name is kept. Any other is
+//! changed, with a number if the result is already taken, so that all names in a directory are
 //! different.
 
 use std::collections::{HashMap, HashSet};
@@ -17,8 +17,7 @@ const LONGEST_DIRECTORY: usize = 31;
 /// bytes).
 pub const LONGEST_JOLIET: usize = 64;
 
-/// The longest extension that is kept when a name is cut; a longer one counts as a part of the
-/// name.
+/// The longest extension that is kept when a name is cut; a longer one counts as part of the name.
 pub const LONGEST_EXTENSION: usize = 8;
 
 /// Characters that Joliet forbids in names, in addition to control characters.
@@ -59,7 +58,7 @@ pub fn names(view: View, directory: &Directory) -> Vec<Name> {
                 .filter(|name| taken.insert(name.folded.clone()))
         })
         .collect();
-    // The number at which the search for a free name continues. Without it, thousands of equal
+    // The number from which the search for a free name continues. Without it, thousands of equal
     // beginnings would take quadratic time.
     let mut next: HashMap<Vec<u8>, u32> = HashMap::new();
     for ((name, child), made) in directory.children.iter().zip(&mut made) {
@@ -263,7 +262,7 @@ mod tests {
     #[test]
     fn only_what_must_is_changed() {
         let long = "x".repeat(70);
-        // In the order of their bytes, which is that of the results.
+        // In the order of their bytes, which is also the order of the results.
         let all = [
             "A.TXT",
             "A_B.d",

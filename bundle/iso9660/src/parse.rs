@@ -145,8 +145,7 @@ impl Found {
                     });
                 }
                 b"ST" => break,
-                // With each of these, the file is something else than the bytes that its record
-                // points to.
+                // With each of these, the file is not what its record points to.
                 b"SL" | b"PN" | b"CL" | b"PL" | b"RE" | b"SF" | b"ZF" => {
                     return Err(RecordDamage::OtherType);
                 }

@@ -27,7 +27,7 @@ pub fn problems<'a>(paths: impl IntoIterator<Item = &'a str>) -> Vec<String> {
         let units = path.encode_utf16().count();
         if units > LONGEST_PATH {
             found.push(format!(
-                "{path}: the path has {units} characters, and Joliet's end at {LONGEST_PATH}"
+                "{path}: the path has {units} characters, and Joliet allows {LONGEST_PATH}"
             ));
         }
         let ends = path
@@ -41,7 +41,7 @@ pub fn problems<'a>(paths: impl IntoIterator<Item = &'a str>) -> Vec<String> {
             match seen.get(until.to_lowercase().as_str()) {
                 Some(first) if *first == until || !told.insert(until) => continue,
                 Some(first) => found.push(format!(
-                    "{until}: {first} is there too, and Joliet ignores case"
+                    "{until}: {first} exists too, and Joliet ignores case"
                 )),
                 None => drop(seen.insert(until.to_lowercase(), until)),
             }
@@ -56,14 +56,14 @@ fn wrong(name: &str) -> Option<String> {
     let strange = |c: &char| c.is_control() || NOT_IN_JOLIET.contains(c) || u32::from(*c) > 0xffff;
     if units > LONGEST_JOLIET {
         return Some(format!(
-            "the name has {units} characters, and Joliet's end at {LONGEST_JOLIET}"
+            "the name has {units} characters, and Joliet allows {LONGEST_JOLIET}"
         ));
     }
     if let Some(character) = name.chars().find(strange) {
-        return Some(format!("Joliet knows no {character:?} in a name"));
+        return Some(format!("Joliet allows no {character:?} in a name"));
     }
     name.ends_with(['.', ' '])
-        .then(|| "Windows and 7z know no name that ends like this".to_owned())
+        .then(|| "Windows and 7z support no name that ends like this".to_owned())
 }
 
 /// A file name that is valid in every view, for files that are found only through an index: a name
@@ -113,17 +113,17 @@ mod tests {
         ];
         let found = problems(wrong);
         for expected in [
-            "a: A is there too, and Joliet ignores case",
-            "b/n: b/N is there too",
-            "s/a:b: Joliet knows no ':' in a name",
-            "s/a*b: Joliet knows no '*'",
+            "a: A exists too, and Joliet ignores case",
+            "b/n: b/N exists too",
+            "s/a:b: Joliet allows no ':' in a name",
+            "s/a*b: Joliet allows no '*'",
             "s/a;b: ",
             "s/a?b: ",
             "s/a\\b: ",
-            "s/a\tb: Joliet knows no '\\t'",
+            "s/a\tb: Joliet allows no '\\t'",
             "s/😀: ",
             "s/dot.: Windows and 7z",
-            "the name has 65 characters, and Joliet's end at 64",
+            "the name has 65 characters, and Joliet allows 64",
         ] {
             assert_eq!(
                 found.iter().filter(|line| line.contains(expected)).count(),

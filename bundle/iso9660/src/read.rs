@@ -33,7 +33,7 @@ impl Image {
     /// the same file are ignored.
     ///
     /// # Errors
-    /// When the file cannot be read, is not an ISO 9660 image with Rock Ridge, is shorter than its
+    /// The file cannot be read, is not an ISO 9660 image with Rock Ridge, is shorter than its
     /// descriptor says, or has an entry that [`super::write`] cannot produce: a link, an invalid
     /// name, two files with the same path, a directory within itself. The *content* of files is not
     /// checked.
@@ -55,7 +55,7 @@ impl Image {
         })
     }
 
-    /// The same image with a bundle's two modes in place of those in its directories.
+    /// The same image, with a bundle's two modes in place of the modes in its directories.
     pub fn with_plain_modes(mut self) -> Self {
         for entry in &mut self.entries {
             entry.mode = if entry.mode & 0o100 == 0 {
@@ -98,7 +98,7 @@ impl Image {
     /// The content of a file. Several can be read at the same time.
     ///
     /// # Errors
-    /// When there is no such file.
+    /// There is no such file.
     pub fn reader(&self, path: &str) -> Result<Reader<'_>, Error> {
         let entry = self.entry(path).ok_or_else(|| {
             Error::content(&self.path, format!("there is no file {path} in this image"))
@@ -109,7 +109,7 @@ impl Image {
     /// The whole content of a file, in memory.
     ///
     /// # Errors
-    /// When there is no such file, it is larger than 256 MiB, or it cannot be read.
+    /// There is no such file, it is larger than 256 MiB, or it cannot be read.
     pub fn small(&self, path: &str) -> Result<Vec<u8>, Error> {
         const LARGEST: u64 = 256 << 20;
         let mut bytes = Vec::new();
@@ -119,7 +119,7 @@ impl Image {
         if bytes.len() as u64 > LARGEST {
             return Err(Error::content(
                 &self.path,
-                format!("{path} is too large to be what its name says"),
+                format!("{path} is too large for a file of this name"),
             ));
         }
         Ok(bytes)

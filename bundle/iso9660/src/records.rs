@@ -42,7 +42,7 @@ impl Record<'_> {
     }
 
     /// The bytes of the record with its system use field. Together they have at most [`LONGEST`]
-    /// bytes: identifiers are short, and names are cut to the rest.
+    /// bytes: identifiers are short, and names are cut to fit.
     pub fn bytes(&self, system_use: &[u8]) -> Vec<u8> {
         let length = (self.plain_length() + system_use.len()).next_multiple_of(2);
         let mut bytes = Vec::with_capacity(length);
@@ -81,7 +81,7 @@ pub fn reference() -> Vec<u8> {
     )
 }
 
-/// `CE`: more entries are at that position (SUSP 5.1).
+/// `CE`: more entries follow at that position (SUSP 5.1).
 pub fn continuation(sector: u32, offset: u32, length: u32) -> Vec<u8> {
     entry(
         *b"CE",
@@ -157,7 +157,7 @@ pub fn utc(date: Timestamp) -> DateTime {
     Offset::UTC.to_datetime(date)
 }
 
-/// A length that is known to be small.
+/// A length that is certainly small.
 fn byte(length: usize) -> u8 {
     debug_assert!(length <= usize::from(u8::MAX), "{length}");
     u8::try_from(length).unwrap_or(u8::MAX)

@@ -92,7 +92,7 @@ fn descriptor(volume: &Volume, layout: &Layout, hierarchy: &Hierarchy) -> Vec<u8
         date: volume.date,
     };
     put(&mut bytes, ROOT, &root.bytes(&[]));
-    // Created, modified; no expiry, and no date from which it is valid.
+    // Created, modified; no expiry, and no start of validity.
     let date = records::long_date(volume.date);
     let none = [[b'0'; 16].as_slice(), &[0]].concat();
     for (at, date) in [(813, &date), (830, &date), (847, &none), (864, &none)] {
@@ -123,7 +123,8 @@ fn put(bytes: &mut [u8], at: usize, what: &[u8]) {
     bytes[at..at + what.len()].copy_from_slice(what);
 }
 
-/// The path tables of a view: with the less significant bytes first, and the other way.
+/// The path tables of a view: with the less significant bytes first, and with the more significant
+/// bytes first.
 pub fn path_tables(hierarchy: &Hierarchy, parent: impl Fn(usize) -> usize) -> [Vec<u8>; 2] {
     let (mut little, mut big) = (Vec::new(), Vec::new());
     let mut numbers = vec![1_u16; hierarchy.order.len()];

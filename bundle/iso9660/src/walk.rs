@@ -24,13 +24,13 @@ pub struct Entry {
     pub path: String,
     /// Permission bits.
     pub mode: u32,
-    /// Its first byte in the image; 0 for an empty file. All of it is in one piece.
+    /// Its first byte in the image; 0 for an empty file. It is contiguous.
     pub offset: u64,
     /// Its size in bytes.
     pub size: u64,
 }
 
-/// The list of files while it is made. Errors name the damage; the caller adds the image.
+/// The list of files while it is being made. Errors name the damage; the caller adds the image.
 pub struct Walk<'a> {
     file: &'a File,
     /// Number of sectors of the image.

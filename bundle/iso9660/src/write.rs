@@ -25,7 +25,7 @@ const CHUNK: usize = 1 << 20;
 /// The years that directory records (ECMA-119 9.1.5) and descriptors can represent.
 const YEARS: std::ops::RangeInclusive<i16> = 1900..=2155;
 
-/// Position of a file in an image: one piece, however large the file is.
+/// Position of a file in an image: contiguous, however large the file is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Placed {
     /// Its path in the image.
@@ -41,7 +41,7 @@ pub struct Placed {
 /// this returns; the caller syncs the directory that contains it.
 ///
 /// # Errors
-/// When `out` exists, a file cannot be read or has changed its size, `out` cannot be written, or a
+/// `out` exists, a file cannot be read or has changed its size, `out` cannot be written, or a
 /// name, mode, date or size is not possible in an image: all such problems at once. An incomplete
 /// `out` is removed.
 pub fn write(
@@ -66,7 +66,7 @@ pub fn write(
         .run(volume, files)
         .and_then(|()| pass.sink.finish().map_err(Error::file("write", out)));
     if let Err(error) = written {
-        // This call has made the file, and it is incomplete.
+        // This call created the file, and it is incomplete.
         let _ = fs::remove_file(out);
         return Err(error);
     }
@@ -219,7 +219,7 @@ impl Pass<'_> {
         // The end of a file that became shorter looks like a hole.
         let now = file.metadata().map_err(Error::file("read", from))?.len();
         if now != size {
-            let message = "its size changed while it was put into the image; do it again when it stays as it is";
+            let message = "its size changed while it was put into the image; retry once nothing is writing to it";
             return Err(Error::content(from, message));
         }
         self.sink
@@ -232,8 +232,8 @@ impl Pass<'_> {
     }
 }
 
-/// The position of the next bytes outside of holes, if there are any. Reading a hole takes as long
-/// as reading data.
+/// The position of the next bytes outside of holes; `None` if there are none. Reading a hole takes
+/// as long as reading data.
 fn data(file: &File, from: u64) -> io::Result<Option<u64>> {
     match rustix::fs::seek(file, rustix::fs::SeekFrom::Data(from)) {
         Ok(at) => Ok(Some(at)),

@@ -1,9 +1,9 @@
-//! The bundles of a site, each in a directory that has its version as its name. That directory
-//! contains the bundle, or is a link to a mounted or extracted one (`link_target`).
+//! The bundles of a site, each in a directory named after its version. That directory contains the
+//! bundle, or is a link to a mounted or extracted one (`link_target`).
 //!
-//! Every operation here can be interrupted at any moment and repeated: a bundle is either there
-//! completely or not at all. Names that begin with a dot are work in progress and must be ignored;
-//! the next change removes leftovers.
+//! Every operation here can be interrupted at any moment and repeated: a bundle exists completely
+//! or not at all. Names that begin with a dot are work in progress and must be ignored; the next
+//! change removes leftovers.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -40,7 +40,7 @@ pub struct InstalledBundle {
     pub version: BundleVersion,
     /// Its path on the site. It stays the same when the link's target changes.
     pub path: PathBuf,
-    /// The target of that path, when the path is a link.
+    /// The target of that path, if the path is a link.
     pub link_target: Option<PathBuf>,
     /// The SHA-256 of its manifest when it was added, if it is a link and the digest was recorded.
     pub recorded: Option<String>,
@@ -51,8 +51,8 @@ pub struct InstalledBundle {
 /// The reason why a bundle of a site cannot be used now.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum Unusable {
-    /// Its path is a link whose target is not there: the disk or ISO is not mounted.
-    #[error("it is a link to {}, and no bundle is there now", target.display())]
+    /// Its path is a link whose target is missing: the disk or ISO is not mounted.
+    #[error("it is a link to {}, which contains no bundle now", target.display())]
     Away {
         /// The link's target.
         target: PathBuf,
@@ -63,7 +63,7 @@ pub enum Unusable {
     /// Another version is in its place.
     #[error("the bundle {found} is at {} now, not {expected}", at.display())]
     OtherVersion {
-        /// The version that is there.
+        /// The existing version.
         found: BundleVersion,
         /// The path, or the target of the link at that path.
         at: PathBuf,
@@ -99,7 +99,7 @@ impl Bundles {
         &self.root
     }
 
-    /// The path of the bundle with this version, if there is one.
+    /// The path of the bundle with this version, whether or not it exists.
     #[must_use]
     pub fn path(&self, version: &BundleVersion) -> PathBuf {
         self.root.join(version.as_str())
@@ -108,7 +108,7 @@ impl Bundles {
     /// All bundles in the order of their versions, including those that cannot be used now.
     ///
     /// # Errors
-    /// When the directory exists and cannot be listed.
+    /// The directory exists and cannot be listed.
     pub fn list(&self) -> Result<Vec<InstalledBundle>, Error> {
         let versions = self.versions()?;
         Ok(versions
@@ -120,7 +120,7 @@ impl Bundles {
     /// The bundle with this version.
     ///
     /// # Errors
-    /// When there is none.
+    /// There is no such bundle.
     pub fn get(&self, version: &BundleVersion) -> Result<InstalledBundle, Error> {
         let path = self.path(version);
         if fs::symlink_metadata(&path).is_err() {
@@ -137,7 +137,7 @@ impl Bundles {
     }
 
     /// The paths of the manifests of all bundles. While name, time and size of each of these files
-    /// stay the same, the bundles are the same.
+    /// are unchanged, the bundles are the same.
     #[must_use]
     pub fn manifests(&self) -> Vec<PathBuf> {
         let versions = self.versions().unwrap_or_default();
@@ -185,7 +185,7 @@ impl Bundles {
         let path = self.path(&version);
         let link_target = fs::read_link(&path).ok();
         let manifest = match &link_target {
-            // Without a manifest there, the disk or ISO is not mounted.
+            // Without a manifest at the target, the disk or ISO is not mounted.
             Some(real) if !real.join(manifest::FILE).exists() => Err(Unusable::Away {
                 target: real.clone(),
             }),
@@ -244,8 +244,8 @@ impl Bundles {
 }
 
 impl InstalledBundle {
-    /// The SHA-256 of its `manifest.json`, which lists the digests of all other files; `None` when
-    /// it cannot be read. For a link it is the recorded digest, not that of the present target.
+    /// The SHA-256 of its `manifest.json`, which lists the digests of all other files; `None` if it
+    /// cannot be read. For a link it is the recorded digest, not the digest of the current target.
     #[must_use]
     pub fn digest(&self) -> Option<String> {
         if self.recorded.is_some() {
@@ -256,7 +256,7 @@ impl InstalledBundle {
             .map(|text| digest::sha256(&text))
     }
 
-    /// The reason why it cannot be used now, with the remedy; `None` if it can be used.
+    /// The reason why it is currently unusable, with the remedy; `None` if it is usable.
     #[must_use]
     pub fn trouble(&self) -> Option<String> {
         self.manifest
@@ -270,7 +270,7 @@ impl InstalledBundle {
     pub fn unusable(&self, why: &str) -> String {
         let remedy = match &self.link_target {
             Some(real) => format!(
-                "bring it back to {} (mount the medium there again), or put its ISO in its place with `ctl bundle add`",
+                "bring it back to {} (mount the disk or ISO there again), or put its ISO in its place with `ctl bundle add`",
                 real.display()
             ),
             None => "put its ISO in its place with `ctl bundle add`".to_owned(),

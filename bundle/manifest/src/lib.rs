@@ -1,9 +1,9 @@
-//! The content of a bundle ([`Manifest`]), the difference between two ([`Diff`]), and the bundles
-//! that a site has ([`Bundles`]), read only.
+//! The content of a bundle ([`Manifest`]), the difference between two bundles ([`Diff`]), and
+//! read-only access to the bundles of a site ([`Bundles`]).
 //!
 //! Input: the directories of bundles. Output: typed manifests and the state of each installed
 //! bundle. This crate changes nothing on the disk, opens no ISO and checks no signature. The crates
-//! above it do that, so the master depends on this one only.
+//! above it do that; the master depends only on this one.
 
 pub mod bundles;
 pub mod diff;

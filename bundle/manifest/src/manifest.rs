@@ -106,7 +106,7 @@ impl<'a> ImageReference<'a> {
 }
 
 impl Manifest {
-    /// The SHA-256 of a file by its path in the bundle.
+    /// The SHA-256 of a file, by its path in the bundle.
     #[must_use]
     pub fn sha256(&self, path: &str) -> Option<&str> {
         self.files.get(path).map(|entry| entry.sha256.as_str())
@@ -116,13 +116,13 @@ impl Manifest {
     /// files only: the whole content is held in memory.
     ///
     /// # Errors
-    /// When the manifest does not list the file, it cannot be read, or its content differs.
+    /// The manifest does not list the file, it cannot be read, or its content differs.
     pub fn read(&self, dir: &Path, path: &str) -> Result<Vec<u8>, Error> {
         let place = dir.join(path);
         let Some(entry) = self.files.get(path) else {
             return Err(Error::content(place, "it is not in the manifest"));
         };
-        // A user who may change the directory could put a pipe there that blocks or never ends.
+        // A user who may change the directory could put a pipe there, which blocks or never ends.
         let plain = fs::metadata(&place)
             .map_err(Error::file("read", &place))?
             .is_file();
@@ -139,7 +139,7 @@ impl Manifest {
         }
         Err(Error::content(
             place,
-            "it is not what the manifest says: it was changed",
+            "it differs from the manifest: it was changed",
         ))
     }
 
@@ -166,7 +166,7 @@ pub fn checksum_of(sha256: &str) -> String {
 /// listed files are not checked: that is `halite_bundle::verify()`.
 ///
 /// # Errors
-/// When one of the two files is missing, they do not match, or the format is unknown.
+/// One of the two files is missing, they do not match, or the format is unknown.
 pub fn load(dir: &Path) -> Result<Manifest, Error> {
     let read = |name: &str| {
         let path = dir.join(name);
@@ -176,10 +176,10 @@ pub fn load(dir: &Path) -> Result<Manifest, Error> {
 }
 
 /// Reads the manifest of the bundle in a directory and requires that it has this SHA-256. This
-/// guards against a directory that was exchanged since the verification.
+/// guards against a directory that was replaced since the verification.
 ///
 /// # Errors
-/// As above, and when the manifest has another digest.
+/// As above, or the manifest has another digest.
 pub fn load_same(dir: &Path, sha256: &str) -> Result<Manifest, Error> {
     Ok(load_text(dir, Some(sha256))?.0)
 }
@@ -194,9 +194,8 @@ pub fn load_text(dir: &Path, sha256: Option<&str>) -> Result<(Manifest, String),
     let bytes = fs::read(&path).map_err(Error::file("read", &path))?;
     let found = digest::sha256(&bytes);
     if let Some(sha256) = sha256.filter(|sha256| *sha256 != found) {
-        let message = format!(
-            "its sha256 is {found}, and the one that was checked has {sha256}: it was exchanged"
-        );
+        let message =
+            format!("its sha256 is {found}, but the verified one has {sha256}: it was replaced");
         return Err(Error::content(path, message));
     }
     let recorded = dir.join(CHECKSUM);
@@ -209,7 +208,7 @@ pub fn load_text(dir: &Path, sha256: Option<&str>) -> Result<(Manifest, String),
 /// Parses a manifest that was already verified; `path` is named in errors.
 ///
 /// # Errors
-/// When it is of another format.
+/// It has another format.
 pub fn from_bytes(path: &Path, bytes: &[u8]) -> Result<Manifest, Error> {
     parse(path.to_owned(), bytes, Manifest::checksum(bytes).as_bytes())
 }
@@ -217,7 +216,7 @@ pub fn from_bytes(path: &Path, bytes: &[u8]) -> Result<Manifest, Error> {
 /// Parses a manifest and compares it with its checksum file; `path` is named in errors.
 ///
 /// # Errors
-/// When it does not match its checksum, or is of another format.
+/// It does not match its checksum, or has another format.
 pub fn parse(path: PathBuf, bytes: &[u8], recorded: &[u8]) -> Result<Manifest, Error> {
     if recorded != Manifest::checksum(bytes).as_bytes() {
         let message = format!(
@@ -228,22 +227,22 @@ pub fn parse(path: PathBuf, bytes: &[u8], recorded: &[u8]) -> Result<Manifest, E
     let manifest: Manifest = serde_json::from_slice(bytes).map_err(|error| {
         Error::content(
             &path,
-            format!("this is no manifest that this version reads: {error}"),
+            format!("this version cannot read the manifest: {error}"),
         )
     })?;
     if manifest.format != FORMAT {
         let message = format!(
-            "format {} is not known here, only {FORMAT}: use the ctl of that bundle",
+            "format {} is not supported, only {FORMAT}: use the ctl of that bundle",
             manifest.format
         );
         return Err(Error::content(path, message));
     }
-    // Files are read and written by these names, so even a trusted manifest must not name a path
-    // outside of the bundle.
+    // Files are read and written under these names, so even a trusted manifest must not name a path
+    // outside the bundle.
     match manifest.files.keys().find(|path| !is_inside(path)) {
         Some(outside) => Err(Error::content(
             path,
-            format!("the manifest names {outside:?}, which is outside of the bundle"),
+            format!("the manifest names {outside:?}, which is outside the bundle"),
         )),
         None => Ok(manifest),
     }

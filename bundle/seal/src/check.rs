@@ -15,7 +15,7 @@ use super::trailer::Footer;
 use super::{map, pass};
 use crate::error::Error;
 
-/// An opened sealed file of which nothing is trusted yet.
+/// An opened sealed file. Nothing in it is trusted yet.
 pub struct Sealed {
     pub file: File,
     /// The size with the trailer.
@@ -51,7 +51,7 @@ impl Sealed {
 /// if it has no signature yet.
 ///
 /// # Errors
-/// When the file cannot be read or its seal is incomplete.
+/// The file cannot be read or its seal is incomplete.
 pub fn statement(iso: &Path) -> Result<Vec<u8>, Error> {
     Sealed::open(iso)?
         .statement()
@@ -59,11 +59,11 @@ pub fn statement(iso: &Path) -> Result<Vec<u8>, Error> {
 }
 
 /// Checks a sealed image: first that a trusted key signed its statement, then every byte against
-/// the statement. Nothing of the image is trusted before that; use nothing of it until the report
+/// the statement. Nothing in the image is trusted before that; use nothing of it until the report
 /// says that it is sound.
 ///
 /// # Errors
-/// When the file cannot be read, its trailer is damaged, or no trusted key signed it. Bytes that
+/// The file cannot be read, its trailer is damaged, or no trusted key signed it. Bytes that
 /// differ from the sealed ones are in the report.
 pub fn check(iso: &Path, trust: &Trust, progress: &mut dyn FnMut(&str)) -> Result<Report, Error> {
     let refused = |damage: Damage| Error::invalid(iso, damage);

@@ -6,7 +6,7 @@ use std::num::TryFromIntError;
 use super::keys::signature::InvalidSignature;
 use super::{SECTOR, SIGNATURES};
 
-/// The part of a sealed file that is damaged, missing or not understood.
+/// The part of a sealed file that is damaged, missing or invalid.
 #[derive(Debug, thiserror::Error)]
 pub enum Damage {
     #[error("its end cannot be read")]
@@ -38,35 +38,35 @@ pub enum Damage {
     },
     #[error("the padding after its {what} is damaged at byte {at}; copy the image again")]
     Padding { what: &'static str, at: u64 },
-    #[error("its signature is no text")]
+    #[error("its signature is not text")]
     SignatureText(#[source] std::str::Utf8Error),
-    #[error("its signature is none that this version reads")]
+    #[error("this version cannot read its signature")]
     Signature(#[source] InvalidSignature),
-    #[error("its statement is none that this version reads")]
+    #[error("this version cannot read its statement")]
     Statement(#[source] serde_json::Error),
     #[error(
-        "its statement is for an image of {stated} bytes and this one has {found}: the seal is that of another image"
+        "its statement is for an image of {stated} bytes and this one has {found}: the seal belongs to another image"
     )]
     OtherSize { stated: u64, found: u64 },
     #[error(
-        "its map has the sha256 {found}, and its statement has {stated}: one of the two is of another image"
+        "its map has the sha256 {found}, and its statement has {stated}: one of the two belongs to another image"
     )]
     OtherMap { stated: String, found: String },
-    #[error("its map is none that this version reads")]
+    #[error("this version cannot read its map")]
     Map(#[source] serde_json::Error),
     #[error(
-        "its {what} has format {found}, and only {known} is known here: use the ctl of that bundle"
+        "its {what} has format {found}, and only {known} is supported: use the ctl of that bundle"
     )]
     Format {
         what: &'static str,
         found: u32,
         known: u32,
     },
-    #[error("its map goes on at byte {found} where it should at {expected}")]
+    #[error("its map continues at byte {found} instead of {expected}")]
     MapGap { found: u64, expected: u64 },
     #[error("its map has a segment of {size} bytes at {offset}")]
     SegmentSize { size: u64, offset: u64 },
-    #[error("its map has no proper name for the file at byte {0}")]
+    #[error("its map has no valid name for the file at byte {0}")]
     SegmentName(u64),
     #[error("its map has a segment at {offset} that ends after the image of {size} bytes")]
     SegmentEnd { offset: u64, size: u64 },
@@ -74,20 +74,20 @@ pub enum Damage {
     MapEnd { end: u64, size: u64 },
 }
 
-/// The footer's line or number that is not understood.
+/// The invalid line or number of the footer.
 #[derive(Debug, thiserror::Error)]
 pub enum FooterDamage {
-    #[error("it is no text")]
+    #[error("it is not text")]
     Text(#[source] std::str::Utf8Error),
-    #[error("its lines do not fit its last line, which is about them")]
+    #[error("its lines do not match the digest in its last line")]
     LastLine,
     #[error("it has no {0}")]
     NoLine(&'static str),
-    #[error("`{}` is no line for the {what}", line.escape_debug())]
+    #[error("`{}` is not a line for the {what}", line.escape_debug())]
     Line { what: &'static str, line: String },
     #[error("it has {0} signatures, more than {SIGNATURES}")]
     Signatures(usize),
-    #[error("an image of {0} bytes is not of whole sectors")]
+    #[error("an image of {0} bytes does not consist of whole sectors")]
     Sectors(u64),
     #[error("its {what} has {size} bytes, not 1 to {largest}")]
     Size {
@@ -95,13 +95,13 @@ pub enum FooterDamage {
         size: u64,
         largest: u64,
     },
-    #[error("its {what} is at byte {offset}, not where the part before it ends")]
+    #[error("its {what} is at byte {offset}, not at the end of the previous part")]
     Gap { what: &'static str, offset: u64 },
-    #[error("its parts end at byte {end} and it is at {footer}")]
+    #[error("its parts end at byte {end}, but it is at {footer}")]
     End { end: u64, footer: u64 },
 }
 
-/// The probable reason why a file has no footer. It helps the reader; nothing here is verified.
+/// The probable reason why a file has no footer: a hint for the operator; nothing is verified.
 #[derive(Debug, thiserror::Error)]
 pub enum NoFooter {
     #[error(
@@ -120,7 +120,7 @@ pub enum NoFooter {
     #[error("its seal is damaged or cut off: copy it again")]
     Damaged,
     #[error(
-        "it has no seal at its end: it is cut off, damaged, or no image of ours; copy it again"
+        "it has no seal at its end: it is cut off, damaged, or not a Halite image; copy it again"
     )]
     NoImage,
 }

@@ -12,7 +12,7 @@ pub struct VerifiedManifest {
     pub sha256: String,
     /// The trusted keys that signed it; empty only if unsigned messages are allowed.
     pub signers: Vec<Signer>,
-    /// Signatures that did not count, each with the reason.
+    /// Ignored signatures, each with the reason.
     pub ignored: Vec<String>,
 }
 
@@ -20,7 +20,7 @@ pub struct VerifiedManifest {
 #[derive(Debug, thiserror::Error)]
 pub enum Refused {
     /// A signature file is malformed.
-    #[error("a signature is none that this version reads")]
+    #[error("this version cannot read a signature")]
     Signature(#[source] InvalidSignature),
     /// No trusted key signed the message.
     #[error(transparent)]
@@ -36,7 +36,7 @@ pub fn sign(key: &SecretKey, message: &[u8], comment: &str) -> String {
 /// Verifies the signature files of a message.
 ///
 /// # Errors
-/// When a file is not a signature, a signature by a trusted key does not match the message, or no
+/// A file is not a signature, a signature by a trusted key does not match the message, or no
 /// trusted key signed.
 pub fn judge(
     message: &[u8],

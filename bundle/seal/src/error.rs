@@ -6,13 +6,13 @@ use std::path::PathBuf;
 /// A key or a sealed image could not be used.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// A file could not be read or written, or its content is not understood.
+    /// A file could not be read or written, or its content is invalid.
     #[error(transparent)]
     File(#[from] halite_durable::Error),
-    /// A password could not be asked for.
+    /// A password could not be read.
     #[error("{what}: {message}")]
     Program {
-        /// The question.
+        /// The prompt.
         what: String,
         /// The reason.
         message: String,

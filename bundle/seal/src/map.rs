@@ -102,7 +102,7 @@ pub(super) fn render(segments: &[Segment]) -> Result<Vec<u8>, serde_json::Error>
     Ok(bytes)
 }
 
-/// Parses a map, which must cover an image of this size exactly once and in order.
+/// Parses a map, which must cover an image of this size exactly once, in order.
 pub(super) fn parse(bytes: &[u8], size: u64) -> Result<Vec<Segment>, Damage> {
     let map: Map = serde_json::from_slice(bytes).map_err(Damage::Map)?;
     if map.format != FORMAT {

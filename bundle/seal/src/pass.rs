@@ -20,7 +20,7 @@ const READERS: usize = 2;
 /// Size of one read in bytes.
 const CHUNK: usize = 1 << 20;
 
-/// Number of chunks that the reader may be ahead of the digest of the whole image.
+/// The number of chunks by which the reader may be ahead of the digest of the whole image.
 const AHEAD: usize = 8;
 
 /// Hashes every segment of an image and, in the same pass, the whole image, whose digest it

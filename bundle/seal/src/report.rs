@@ -14,7 +14,7 @@ pub struct Report {
     pub statement: Statement,
     /// The trusted keys that signed it; empty only if unsigned images are allowed.
     pub signers: Vec<Signer>,
-    /// Signatures that did not count, each with the reason.
+    /// Ignored signatures, each with the reason.
     pub ignored: Vec<String>,
     /// Number of files that were read; empty files do not count.
     pub files: usize,
@@ -40,7 +40,7 @@ pub struct Problem {
     pub within: u64,
     /// Offset of the range in bytes from the beginning of the image.
     pub offset: u64,
-    /// The range's size in bytes. Each 16 MiB of it has at least one wrong byte.
+    /// The range's size in bytes. Each 16 MiB of it contains at least one wrong byte.
     pub size: u64,
     /// The content found there.
     pub found: Found,
@@ -78,7 +78,7 @@ impl fmt::Display for Problem {
             }
         }
         match &self.found {
-            Found::Other => f.write_str(" are not as they were sealed"),
+            Found::Other => f.write_str(" have changed since sealing"),
             Found::Unreadable(why) => write!(f, " cannot be read: {why}"),
         }
     }

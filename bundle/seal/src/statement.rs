@@ -95,7 +95,7 @@ impl Statement {
         serde_json::from_slice(bytes).map_err(Damage::Statement)
     }
 
-    /// The comment that is signed with the statement and that `minisign` shows.
+    /// The comment that is signed with the statement and displayed by `minisign`.
     pub(super) fn comment(&self) -> String {
         format!(
             "timestamp:{}\tname:{}\tversion:{}\tsize:{}\tsha256:{}",

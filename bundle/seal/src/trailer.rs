@@ -98,7 +98,7 @@ pub fn filled(mut bytes: Vec<u8>) -> Vec<u8> {
 }
 
 impl Footer {
-    /// The footer's bytes in the file. Its last line is the digest of the lines before.
+    /// The footer's bytes in the file. Its last line is the digest of the preceding lines.
     pub fn render(&self) -> Vec<u8> {
         use std::fmt::Write as _;
         let mut text = format!("{MAGIC}\nimage 0 {}\n", self.image);

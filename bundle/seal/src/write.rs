@@ -22,19 +22,19 @@ use crate::error::Error;
 /// The reason why an image cannot be sealed, or its seal cannot be changed.
 #[derive(Debug, thiserror::Error)]
 enum Unsealable {
-    #[error("{0} keys are to sign, and there is room for {SIGNATURES}")]
+    #[error("{0} keys would sign, but there is room for {SIGNATURES}")]
     Keys(usize),
-    #[error("its name, version or volume id holds a control character")]
+    #[error("its name, version or volume id contains a control character")]
     ControlCharacter,
-    #[error("no {0} is in it")]
+    #[error("it contains no {0}")]
     NoManifest(String),
     #[error("its manifest does not fit into memory")]
     Memory(#[source] TryFromIntError),
-    #[error("{0} bytes are no image: it has whole sectors of {SECTOR}")]
+    #[error("{0} bytes are not an image, which has whole sectors of {SECTOR}")]
     Sectors(u64),
     #[error("its end cannot be read")]
     End(#[source] io::Error),
-    #[error("it is sealed already: to sign it with another key, add a signature")]
+    #[error("it is already sealed: to sign it with another key, add a signature")]
     Sealed,
     #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n  "))]
     Misplaced(Vec<Misplaced>),
@@ -42,20 +42,20 @@ enum Unsealable {
     Json(#[from] serde_json::Error),
     #[error("the signature cannot be added")]
     Signature(#[source] InvalidSignature),
-    #[error("the signature cannot be added: key {0} did not make it over this image's statement")]
+    #[error("the signature cannot be added: key {0} did not make it for this image's statement")]
     OtherKey(KeyId),
-    #[error("it has a signature by key {0} already")]
+    #[error("it already has a signature by key {0}")]
     Twice(KeyId),
     #[error("there is no room for the signature: {SIGNATURES} of {SECTOR} bytes at most")]
     NoRoom,
 }
 
-/// A file that is not where a file of an image can be.
+/// A file at a position that is impossible in an image.
 #[derive(Debug, thiserror::Error)]
 enum Misplaced {
-    #[error("`{}` is no name for a file of an image", .0.escape_debug())]
+    #[error("`{}` is not a valid name for a file of an image", .0.escape_debug())]
     Name(String),
-    #[error("{path} lies on {other}")]
+    #[error("{path} overlaps {other}")]
     Overlaps { path: String, other: String },
     #[error("{0} ends after the image")]
     Outside(String),
@@ -66,8 +66,8 @@ enum Misplaced {
 /// unchanged.
 ///
 /// # Errors
-/// When the image is not whole sectors or is already sealed, when its files overlap or do not
-/// include the manifest, or when it cannot be read or written.
+/// The image does not consist of whole sectors or is already sealed, its files overlap or do not
+/// include the manifest, or it cannot be read or written.
 pub fn seal(
     iso: &Path,
     placed: &[Placed],
@@ -168,7 +168,7 @@ fn unsealed(file: &File, size: u64) -> Result<(), Unsealable> {
     Ok(())
 }
 
-/// The files in the order of their offsets. The error names all that are out of place.
+/// The files in the order of their offsets. The error names all misplaced files.
 fn arrange(placed: &[Placed], size: u64) -> Result<Vec<(u64, u64, &str)>, Unsealable> {
     let mut files: Vec<_> = placed
         .iter()
@@ -199,14 +199,14 @@ fn arrange(placed: &[Placed], size: u64) -> Result<Vec<(u64, u64, &str)>, Unseal
     }
 }
 
-/// Adds a signature of the [`statement`](super::statement()) that was made with `minisign` or by
+/// Adds a signature for the [`statement`](super::statement()) that was made with `minisign` or with
 /// another builder's key.
 ///
 /// An interruption leaves a file that is refused; the next call restores its previous state and
-/// starts over.
+/// starts again.
 ///
 /// # Errors
-/// When the seal is incomplete, the signature is not by the key or not for this image's statement,
+/// The seal is incomplete, the signature is not by the key or not for this image's statement,
 /// or the file cannot be read or written.
 pub fn add(iso: &Path, signature: &str, key: &PublicKey) -> Result<(), Error> {
     let refused = |why: Unsealable| Error::invalid(iso, why);
@@ -231,7 +231,7 @@ pub fn add(iso: &Path, signature: &str, key: &PublicKey) -> Result<(), Error> {
     if there.len() >= SIGNATURES || signature.len() as u64 > SECTOR {
         return Err(refused(Unsealable::NoRoom));
     }
-    // The signature takes the place of the footer. The new footer is synced before the old one is
+    // The signature replaces the footer. The new footer is synced before the old one is
     // overwritten.
     let at = sealed.size - SECTOR;
     let mut footer = sealed.footer;

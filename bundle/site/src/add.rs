@@ -16,14 +16,14 @@ use crate::store::BundleStore;
 use crate::verified::VerifiedImage;
 use crate::{delta_apply, verify};
 
-/// The outcome of adding a bundle.
+/// The result of adding a bundle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Added {
     /// The bundle is new.
     New,
-    /// The bundle was already there; nothing was done.
+    /// The bundle already existed; nothing was done.
     There,
-    /// The same bundle was there as a link, or damaged; it was replaced.
+    /// The same bundle existed as a link, or was damaged; it was replaced.
     Replaced,
 }
 
@@ -33,14 +33,14 @@ const HIDDEN: [&str; 6] = ["/home", "/root", "/run/user", "/tmp", "/var/tmp", "/
 
 impl BundleStore {
     /// Adds the bundle of an image that was already [checked](halite_seal::check()). A whole bundle
-    /// is extracted; from a delta and the installed bundle that it is for, a whole one is made. If
-    /// the same bundle is there as a link, or damaged, it is replaced in one step. `sha256` is the
+    /// is extracted; a delta is combined with its installed old bundle into a whole one. If the
+    /// same bundle exists as a link, or is damaged, it is replaced atomically. `sha256` is the
     /// digest of the manifest from the checked statement: each file is compared again while it is
     /// extracted, and a file that differs is not added.
     ///
     /// # Errors
-    /// When the image has changed since the check, another bundle of the same version is there, a
-    /// delta's old bundle is missing, the disk is full, another process changes the bundles, or a
+    /// The image has changed since the check, another bundle of the same version exists, a delta's
+    /// old bundle is missing, the disk is full, another process is changing the bundles, or a
     /// system call fails. Then nothing has changed.
     pub fn add_image(
         &self,
@@ -104,14 +104,14 @@ impl BundleStore {
     }
 
     /// Adds the bundle in a directory as a link, without copying it. The signature of its manifest
-    /// with this SHA-256 was already [verified](crate::signed_manifest::verified()). Presence and
-    /// size of its files are checked, but not their contents. The digest is recorded: if another
-    /// manifest is later at the same place, the bundle is refused. [`visible`] checks whether the
-    /// services see the directory.
+    /// with this SHA-256 was already [verified](crate::signed_manifest::verified()). Existence and
+    /// size of its files are checked, but not their contents. The digest is recorded: if the
+    /// directory later has another manifest, the bundle is refused. [`visible`] checks whether the
+    /// services can see the directory.
     ///
     /// # Errors
-    /// When another bundle of the same version is there, files of the manifest are missing or have
-    /// another size, another process changes the bundles, or a system call fails.
+    /// Another bundle of the same version exists, files of the manifest are missing or have another
+    /// size, another process is changing the bundles, or a system call fails.
     pub fn add_directory(&self, dir: &Path, sha256: &str) -> Result<Added, Error> {
         let dir = dir.canonicalize().map_err(Error::file("read", dir))?;
         let manifest = manifest::load_same(&dir, sha256)?;
@@ -123,7 +123,7 @@ impl BundleStore {
         if !wrong.is_empty() {
             return Err(Error::content(
                 &dir,
-                format!("it is not whole:\n  {}", wrong.join("\n  ")),
+                format!("it is incomplete:\n  {}", wrong.join("\n  ")),
             ));
         }
         let _lock = self.lock()?;
@@ -138,7 +138,8 @@ impl BundleStore {
         if same && !place.is_symlink() {
             return Ok(Added::There);
         }
-        // The record is written before the link, so that no reader uses the link without it.
+        // The record is written before the link, so that no reader uses the link without its
+        // record.
         let record = self.record(&manifest.version);
         files::replace(&record, 0o644, manifest::checksum_of(sha256).as_bytes())?;
         // The existing link leads to the same bundle and is kept.
@@ -156,12 +157,12 @@ impl BundleStore {
         Ok(added)
     }
 
-    /// Refuses a bundle when another one of its version is there. If the target of a link is
-    /// missing or damaged, the link's record identifies the bundle. A damaged directory on the site
-    /// has no such record, and may be replaced.
+    /// Refuses a bundle if another one of its version exists. If the target of a link is missing or
+    /// damaged, the link's record identifies the bundle. A damaged directory on the site has no
+    /// such record, and may be replaced.
     ///
     /// # Errors
-    /// When another bundle of that version is there, or the text is not a valid version.
+    /// Another bundle of that version exists, or the text is not a valid version.
     pub fn refuse_other(&self, version: &BundleVersion, checksum: &[u8]) -> Result<(), Error> {
         let place = self.path(version);
         let there = match fs::read(place.join(manifest::CHECKSUM)) {
@@ -175,24 +176,25 @@ impl BundleStore {
             return Ok(());
         }
         let away = fs::read_link(&place).ok().filter(|to| !to.exists());
-        let away = away.map(|to| format!(" (a link to {}, where nothing is now)", to.display()));
+        let away =
+            away.map(|to| format!(" (a link to {}, which does not exist now)", to.display()));
         let message = format!(
-            "another bundle of the same version is there{}: give the new one a version of its own in its recipe, or \
-             remove that one first (`ctl bundle remove`)",
+            "another bundle of the same version exists{}: give the new one its own version in its recipe, or \
+             remove the existing one first (`ctl bundle remove`)",
             away.unwrap_or_default()
         );
         Err(Error::content(place, message))
     }
 }
 
-/// The directory of a bundle whose maps the web server reads: what the name of an image means.
+/// The directory of a bundle with the web server's maps, which resolve image names.
 const INCLUDED: &str = "nginx";
 
-/// Checks that nginx and the master can read a directory, whose path has no links, and that only
-/// root can change what hosts would get.
+/// Checks that nginx and the master can read a directory, whose path must have no links, and that
+/// only root can change the files that hosts receive.
 ///
 /// # Errors
-/// The obstacle, and the places where a bundle can be.
+/// The obstacle, and suitable places for a bundle.
 pub fn visible(dir: &Path) -> Result<(), Error> {
     let refused = |why: String| {
         let message = format!(
@@ -202,7 +204,7 @@ pub fn visible(dir: &Path) -> Result<(), Error> {
     };
     if let Some(hidden) = HIDDEN.iter().find(|hidden| dir.starts_with(hidden)) {
         return refused(format!(
-            "the services that read a bundle do not see what is below {hidden}"
+            "the services that read a bundle cannot see files below {hidden}"
         ));
     }
     let mut path = PathBuf::new();
@@ -216,7 +218,7 @@ pub fn visible(dir: &Path) -> Result<(), Error> {
             .mode();
         if mode & 0o001 == 0 {
             return refused(format!(
-                "{} is closed to other users, of whom nginx is one",
+                "{} is closed to other users, including nginx",
                 path.display()
             ));
         }
@@ -234,7 +236,7 @@ pub fn visible(dir: &Path) -> Result<(), Error> {
     Ok(())
 }
 
-/// Refuses what another user than root could change after the check.
+/// Refuses a path that a user other than root could change after the check.
 fn of_root(path: &Path, dir: &Path) -> Result<(), Error> {
     let there = fs::symlink_metadata(path).map_err(Error::file("read", path))?;
     let why = if there.is_symlink() {
@@ -242,12 +244,12 @@ fn of_root(path: &Path, dir: &Path) -> Result<(), Error> {
     } else if there.uid() != 0 {
         format!("belongs to the user {}", there.uid())
     } else if there.mode() & 0o022 != 0 {
-        "can be changed by other users than root".to_owned()
+        "can be changed by users other than root".to_owned()
     } else {
         return Ok(());
     };
     let message = format!(
-        "{} {why}: what hosts get from this bundle could be changed after its signature was verified; make everything root's \
+        "{} {why}: the files of this bundle could be changed after its signature was verified; make root their owner \
          (`chown -R root: {dir} && chmod -R go-w {dir}`, and the directories above it), or add its ISO",
         path.display(),
         dir = dir.display()
@@ -301,7 +303,10 @@ mod tests {
             let before = fs::metadata(path).unwrap().permissions();
             mode(path, before.mode() | 0o020);
             let error = visible(&dir).unwrap_err().to_string();
-            assert!(error.contains("can be changed by other users"), "{error}");
+            assert!(
+                error.contains("can be changed by users other than root"),
+                "{error}"
+            );
             fs::set_permissions(path, before).unwrap();
         }
         fs::rename(&file, dir.join("elsewhere")).unwrap();

@@ -20,28 +20,28 @@ use crate::error::Error;
 use crate::store::BundleStore;
 use crate::verify;
 
-/// From where a bundle is copied.
+/// The source of a copy.
 #[derive(Debug, Clone)]
 pub struct Origin {
-    /// URLs of the bundle's directory, in the order in which they are tried.
+    /// URLs of the bundle's directory, in order of preference.
     pub servers: Vec<String>,
     /// The connection's settings.
     pub settings: Settings,
 }
 
-/// The outcome of a copy.
+/// The result of a copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Copied {
-    /// The outcome for the bundle.
+    /// The result for the bundle.
     pub added: Added,
-    /// Bytes that came over the network.
+    /// Bytes that were fetched over the network.
     pub fetched: u64,
     /// Bytes that were reused from a damaged bundle of that version or from another bundle.
     pub reused: u64,
 }
 
 impl BundleStore {
-    /// Checks that the bundle with this manifest (SHA-256) is there, each file with its size.
+    /// Checks that the bundle with this manifest (SHA-256) exists, and that each file has its size.
     /// Contents are not read.
     ///
     /// # Errors
@@ -67,12 +67,12 @@ impl BundleStore {
     }
 
     /// Copies the bundle whose manifest has this SHA-256. Each file is compared with the manifest,
-    /// so the server need not be trusted. The bundle is there completely or not at all; files from
+    /// so the server need not be trusted. The bundle appears completely or not at all; files from
     /// an interrupted copy and from other bundles are not fetched again. A damaged or different
-    /// bundle of that version is replaced in one step.
+    /// bundle of that version is replaced atomically.
     ///
     /// # Errors
-    /// When no server has an intact copy of a file, the disk is full, another process changes the
+    /// No server has an intact copy of a file, the disk is full, another process is changing the
     /// bundles, or a system call fails. Then nothing has changed, except that fetched files are
     /// kept for the next attempt.
     pub fn copy(
@@ -86,7 +86,7 @@ impl BundleStore {
         let digest: Digest = fingerprint.parse().map_err(|_| {
             Error::content(
                 &place,
-                format!("{fingerprint:?} is no SHA-256 of a manifest"),
+                format!("{fingerprint:?} is not the SHA-256 of a manifest"),
             )
         })?;
         let _lock = self.lock()?;
@@ -107,13 +107,13 @@ impl BundleStore {
         let manifest = manifest::from_bytes(&place, &bytes)?;
         if manifest.version != *version {
             let message = format!(
-                "the manifest is that of {}, not of {version}",
+                "the manifest belongs to {}, not to {version}",
                 manifest.version
             );
             return Err(Error::content(place, message));
         }
 
-        progress("looking for files that are here already");
+        progress("looking for files that already exist here");
         let mut found = self.here(&place, &manifest)?;
         let reused = found.values().map(|here| here.size).sum();
         let missing = missing(&manifest, &found, &servers.cache)?;
@@ -216,15 +216,15 @@ struct Here {
     whose: Whose,
 }
 
-/// The owner of a file that is already on this host. A hard link is the same file: it has the same
+/// The owner of a file that is already on this host. A hard link shares the file: it has the same
 /// mode, and changes when the owner writes to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Whose {
-    /// It was fetched for this bundle and belongs to no other.
+    /// It was fetched for this bundle and belongs to no other bundle.
     Fetched,
-    /// It is in another bundle whose directory is the site's own.
+    /// It is in another bundle, in the site's own directory.
     Own { mode: u32 },
-    /// It is in the target of a link.
+    /// It is in the target of a linked bundle.
     Foreign,
 }
 
@@ -238,7 +238,7 @@ impl Here {
         }
     }
 
-    /// Puts it at a path, as a hard link where possible, so that each content is on the disk once.
+    /// Puts it at a path, as a hard link if possible, so that each blob is on the disk once.
     fn put(&mut self, to: &Path, mode: u32, entry: &Entry) -> Result<(), Error> {
         if let Some(above) = to.parent() {
             files::make_dir(above)?;
@@ -257,7 +257,7 @@ impl Here {
         }
         Err(Error::content(
             &self.path,
-            "it was changed while it was copied: run this again",
+            "it was changed while it was copied; run the command again",
         ))
     }
 }
@@ -275,17 +275,14 @@ fn digest_of(place: &Path, entry: &Entry) -> Result<Digest, Error> {
     let wrong = |_| {
         Error::content(
             place,
-            format!(
-                "the manifest has {:?} where a SHA-256 belongs",
-                entry.sha256
-            ),
+            format!("the manifest has {:?} instead of a SHA-256", entry.sha256),
         )
     };
     entry.sha256.parse().map_err(wrong)
 }
 
-/// Each content once that is neither here nor kept from an earlier time; the largest first, so that
-/// all threads end at the same time.
+/// The contents that are neither here nor kept from an earlier attempt, each once; the largest
+/// first, so that all threads end at about the same time.
 fn missing(
     manifest: &Manifest,
     found: &BTreeMap<String, Here>,
@@ -310,8 +307,8 @@ fn missing(
     Ok(wanted)
 }
 
-/// The space that a bundle below `root` needs: the files to fetch, and those on this host that
-/// cannot be hard-linked because they are on another file system, have another owner or another
+/// The space that a bundle below `root` needs: for the files to fetch, and for the files on this
+/// host that cannot be hard-linked because they are on another file system or have another owner or
 /// mode.
 fn need(
     root: &Path,
@@ -335,7 +332,7 @@ fn need(
     need
 }
 
-/// Puts the files in their places in a new directory.
+/// Puts the files into place in a new directory.
 fn lay_out(
     dir: &Path,
     manifest: &Manifest,
@@ -346,7 +343,7 @@ fn lay_out(
     let mut directories: BTreeSet<PathBuf> = [dir.to_owned()].into();
     for (path, entry) in &manifest.files {
         let Some(here) = found.get_mut(&entry.sha256) else {
-            return Err(Error::Incomplete(format!("{path} did not come")));
+            return Err(Error::Incomplete(format!("{path} was not received")));
         };
         let to = dir.join(path);
         here.put(&to, mode_of(path), entry)?;

@@ -1,4 +1,4 @@
-//! Damage of a bundle.
+//! Damage to a bundle.
 
 use std::fmt;
 
@@ -45,7 +45,7 @@ impl fmt::Display for Damage {
             Self::Manifest { message } => f.write_str(message),
             Self::Changed { path, message } => write!(f, "{path}: changed: {message}"),
             Self::Missing { path, message } => write!(f, "{path}: missing: {message}"),
-            Self::Extra { path } => write!(f, "{path}: is there but not in the manifest"),
+            Self::Extra { path } => write!(f, "{path}: exists, but is not in the manifest"),
             Self::Incomplete { message } => write!(f, "incomplete: {message}"),
         }
     }

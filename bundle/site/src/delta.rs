@@ -3,7 +3,7 @@
 //! It contains [`FILE`], which names the two bundles; below `new/` the new bundle's manifest with
 //! its checksum and signatures; and below `files/` each content that the old bundle lacks, once,
 //! under the first of its paths. It has no `manifest.json` at the top, so that it is not mistaken
-//! for a bundle. A site makes the whole new bundle from it and the old one:
+//! for a bundle. A site builds the whole new bundle from the delta and the old bundle:
 //! [`crate::BundleStore::add_image`].
 
 use std::collections::BTreeMap;
@@ -34,9 +34,9 @@ pub(crate) const FORMAT: u32 = 1;
 pub struct Delta {
     /// [`FORMAT`].
     pub format: u32,
-    /// The bundle that a site must have.
+    /// The bundle that the site must already have.
     pub old: Side,
-    /// The bundle that results.
+    /// The resulting bundle.
     pub new: Side,
     /// Files of the new bundle that are executable.
     pub programs: Vec<String>,
@@ -78,13 +78,13 @@ impl Delta {
         let unreadable = |error: serde_json::Error| {
             Error::content(
                 path,
-                format!("its {FILE} is none that this version reads: {error}"),
+                format!("this version cannot read its {FILE}: {error}"),
             )
         };
         let Format { format } = serde_json::from_slice(bytes).map_err(unreadable)?;
         if format != FORMAT {
             let why = format!(
-                "this delta has format {format}, and only {FORMAT} is known here: use a newer ctl"
+                "this delta has format {format}, and only {FORMAT} is supported: use a newer ctl"
             );
             return Err(Error::content(path, why));
         }
@@ -103,12 +103,12 @@ impl Delta {
 /// checked: that is [`halite_seal::check()`].
 ///
 /// # Errors
-/// When it cannot be read, or is a delta of another format.
+/// It cannot be read, or is a delta of another format.
 pub fn look(iso: &Path) -> Result<Option<Delta>, Error> {
     Delta::of(&Image::open(iso)?, iso)
 }
 
-/// The manifest of the bundle that results from a delta.
+/// The manifest of the bundle resulting from a delta.
 pub(crate) fn new_manifest(image: &Image, path: &Path) -> Result<Manifest, Error> {
     let read = |name: &str| image.small(&format!("{NEW}{name}"));
     Ok(manifest::parse(

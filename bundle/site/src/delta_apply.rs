@@ -33,13 +33,13 @@ struct Piece<'a> {
     from: From,
 }
 
-/// Fills a new directory with the bundle that results from a delta and the old bundle. It is there
+/// Fills a new directory with the bundle that results from a delta and the old bundle. It appears
 /// completely or not at all. Files that both bundles have are hard-linked on the same file system
 /// and copied otherwise; each is compared with its digest.
 ///
 /// # Errors
-/// When the installed old bundle is not the delta's or is damaged, the delta lacks a file, the disk
-/// is full, or a system call fails.
+/// The installed old bundle is not the delta's or is damaged, the delta lacks a file, the disk is
+/// full, or a system call fails.
 pub(crate) fn combine(
     sound: &VerifiedImage,
     delta: &Delta,
@@ -112,8 +112,8 @@ fn pieces<'a>(
     root: &Path,
 ) -> Result<Vec<Piece<'a>>, String> {
     let device = |path: &Path| fs::metadata(path).map(|status| status.dev()).ok();
-    // A linked directory belongs to another user, who may write to it; hard links to its files
-    // would change too.
+    // A linked directory belongs to another user, who may write to it; that would also change hard
+    // links to its files.
     let own = held.link_target.is_none() && device(&held.path) == device(root);
     let programs: BTreeSet<&str> = delta.programs.iter().map(String::as_str).collect();
     let (there, brought) = (contents(old), contents(manifest));
@@ -125,7 +125,7 @@ fn pieces<'a>(
         } else {
             0o644
         };
-        // The file with the same name comes first, because its mode is the same too.
+        // The file with the same name comes first, because it also has the same mode.
         let same = old
             .files
             .get(name)
@@ -211,7 +211,7 @@ fn put(image: &Image, piece: &Piece<'_>, new: &Path) -> Result<(), Error> {
         return Ok(());
     }
     let why = format!(
-        "it came out as sha256 {sha256} instead of {}",
+        "the result has the sha256 {sha256} instead of {}",
         piece.entry.sha256
     );
     Err(Error::content(path, why))

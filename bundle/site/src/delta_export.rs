@@ -28,10 +28,7 @@ impl Medium {
         }
         let image = Image::open(path)?;
         if Delta::of(&image, path)?.is_some() {
-            return Err(Error::content(
-                path,
-                "this is a delta itself: name a whole bundle",
-            ));
+            return Err(Error::content(path, "this is a delta; name a whole bundle"));
         }
         Ok(Self::Image {
             path: path.to_owned(),
@@ -72,7 +69,7 @@ impl Medium {
 
     /// The signatures of its manifest by other keys.
     fn signatures(&self) -> Result<Vec<(String, Vec<u8>)>, Error> {
-        // In a directory they cannot be told from leftovers of an earlier build.
+        // In a directory they cannot be distinguished from leftovers of an earlier build.
         let Self::Image { image, .. } = self else {
             return Ok(Vec::new());
         };
@@ -102,13 +99,13 @@ impl Medium {
 }
 
 /// Writes a delta as a sealed image, signed with each of the keys: the contents of the new bundle
-/// that the old bundle lacks. Each bundle is an ISO or a directory. Of the old one only the
-/// manifest is read. The signature of the new one's manifest, with this SHA-256, was already
-/// verified; each file that goes into the delta is compared with it. The same bundles and keys give
-/// the same bytes.
+/// that the old bundle lacks. Each bundle is an ISO or a directory. Only the manifest of the old
+/// one is read. The signature of the new one's manifest, with this SHA-256, was already verified;
+/// each file that goes into the delta is compared with it. The same bundles and keys give the same
+/// bytes.
 ///
 /// # Errors
-/// When a bundle cannot be read, both have the same version, files of the new one differ from its
+/// A bundle cannot be read, both have the same version, files of the new one differ from its
 /// manifest (the error names all), or the image cannot be written. Then `out` is unchanged.
 pub fn export(
     old: &Path,
@@ -123,13 +120,13 @@ pub fn export(
     let (manifest, sha256) = medium.manifest()?;
     if sha256 != checked {
         let why = format!(
-            "its manifest has the sha256 {sha256}, and the one that was checked has {checked}: it was exchanged"
+            "its manifest has the sha256 {sha256}, but the verified one has {checked}: it was replaced"
         );
         return Err(Error::content(new, why));
     }
     if old_manifest.version == manifest.version {
         let why = format!(
-            "both bundles have the version {}, and a site has each version once: give the new one another in its recipe",
+            "both bundles have the version {}, and a site has each version once: give the new one another version in its recipe",
             manifest.version
         );
         return Err(Error::content(new, why));

@@ -8,7 +8,7 @@ use crate::damage::Damage;
 /// A bundle could not be read, written or changed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// A file could not be read or written, or its content is not understood.
+    /// A file could not be read or written, or its content is invalid.
     #[error(transparent)]
     File(#[from] halite_durable::Error),
     /// A file could not be fetched from a server.
@@ -18,13 +18,13 @@ pub enum Error {
     #[error(transparent)]
     Seal(#[from] halite_seal::Error),
     /// A file that the bundle needs is missing.
-    #[error("the bundle would not be complete: {0}")]
+    #[error("the bundle would be incomplete: {0}")]
     Incomplete(String),
-    /// Names that an image would not display unchanged in each of its views; all of them.
-    #[error("not every program that reads an image would find these names; choose others\n  {}", .0.join("\n  "))]
+    /// All names that would be changed in a view of an image.
+    #[error("not every program that reads an image could find these names; choose others\n  {}", .0.join("\n  "))]
     Names(Vec<String>),
     /// The bundle's files differ from its manifest.
-    #[error("{} is not what its manifest says, and is not sealed; build it again\n{}", dir.display(), Lines(problems))]
+    #[error("{} does not match its manifest, and is not sealed; build it again\n{}", dir.display(), Lines(problems))]
     Unsound {
         /// The bundle's directory.
         dir: PathBuf,

@@ -9,11 +9,11 @@ use halite_manifest::manifest::{CHECKSUM, FILE, load, parse};
 use crate::delta;
 use crate::error::Error;
 
-/// The manifest of a bundle in a directory or in an ISO. Not verified: use it for display only. For
-/// a delta, the manifest of the resulting bundle.
+/// The manifest of a bundle in a directory or in an ISO. It is not verified: use it only for
+/// display. For a delta, the manifest of the resulting bundle.
 ///
 /// # Errors
-/// When the manifest or the ISO cannot be read.
+/// The manifest or the ISO cannot be read.
 pub fn inspect(bundle: &Path) -> Result<Manifest, Error> {
     if bundle.is_dir() {
         return Ok(load(bundle)?);

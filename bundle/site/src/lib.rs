@@ -2,8 +2,8 @@
 //! them, and the nginx configuration that serves their images.
 //!
 //! Input: sealed ISOs, signed directories, or another host that serves a bundle. Output: complete
-//! bundles below `/var/lib/halite/bundles`, or a report of the damage. A bundle is there completely
-//! or not at all, also after an interruption. This crate resolves no recipe and builds nothing:
+//! bundles below `/var/lib/halite/bundles`, or a report of the damage. A bundle appears completely
+//! or not at all, even after an interruption. This crate resolves no recipe and builds nothing:
 //! `halite-builder` does.
 
 pub mod add;

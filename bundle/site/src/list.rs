@@ -68,7 +68,7 @@ pub struct ListedPackage {
 /// Lists the content of the bundle in a directory or in an ISO. Nothing is verified.
 ///
 /// # Errors
-/// When the manifest or one of the indexes cannot be read.
+/// The manifest or one of the indexes cannot be read.
 pub fn list(bundle: &Path) -> Result<Listing, Error> {
     let manifest = inspect(bundle)?;
     if bundle.is_dir() {

@@ -1,4 +1,4 @@
-//! Packing a bundle into one ISO, which a person carries to the site.
+//! Packing a bundle into one ISO, which an operator carries to the site.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -25,7 +25,7 @@ const LONGEST_ID: usize = 32;
 /// it is complete and synced.
 ///
 /// # Errors
-/// When the directory differs from its manifest, has a name that not every reader of an image would
+/// The directory differs from its manifest, has a name that not every reader of an image would
 /// find, or a file cannot be read or written.
 pub fn pack(
     dir: &Path,
@@ -45,7 +45,7 @@ pub fn claim(out: &Path) -> Result<FileLock, Error> {
     Ok(FileLock::new(out)?)
 }
 
-/// Writes the image at a path that the caller has locked.
+/// Writes the image to a path that the caller has locked.
 pub fn write(
     dir: &Path,
     out: &Path,
@@ -66,7 +66,7 @@ pub fn write(
             },
         );
     }
-    // A seal states that everything is as the builder made it; damage from before would be signed
+    // A seal states that everything is as the builder made it; existing damage would be signed,
     // too.
     let problems = verify(dir, progress)?.problems;
     if !problems.is_empty() {
@@ -149,7 +149,7 @@ pub fn write_sealed(
 
 fn built(manifest: &Manifest) -> Result<Timestamp, Error> {
     let built = manifest.built.parse();
-    built.map_err(|error| Error::content(manifest::FILE, format!("`built` is no date: {error}")))
+    built.map_err(|error| Error::content(manifest::FILE, format!("`built` is not a date: {error}")))
 }
 
 /// The volume identifier, such as `HALITE_0_1_0_V1_36_3`.
@@ -189,10 +189,10 @@ fn sources(dir: &Path) -> Result<BTreeMap<String, Source>, Error> {
     Ok(found)
 }
 
-/// Extracts the selected files of an image into a directory of the caller's, for temporary use.
+/// Extracts the selected files of an image into the caller's directory, for temporary use.
 ///
 /// # Errors
-/// When a file cannot be read or written.
+/// A file cannot be read or written.
 pub fn unpack_some(iso: &Path, dir: &Path, wanted: &dyn Fn(&str) -> bool) -> Result<(), Error> {
     let image = Image::open(iso)?;
     for entry in image.entries().iter().filter(|entry| wanted(&entry.path)) {

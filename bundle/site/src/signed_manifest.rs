@@ -10,12 +10,11 @@ use halite_seal::keys::Trust;
 
 use crate::error::Error;
 
-/// Verifies the signatures of the manifest of the bundle in a directory. They are in the directory
-/// too. The manifest has the digests of all other files, which [`crate::verify()`]
-/// compares.
+/// Verifies the signatures of the manifest of the bundle in a directory, which are also in the
+/// directory. The manifest has the digests of all other files, which [`crate::verify()`] compares.
 ///
 /// # Errors
-/// When the manifest cannot be read, a signature is damaged, or no trusted key signed.
+/// The manifest cannot be read, a signature is damaged, or no trusted key signed.
 pub fn verified(dir: &Path, trust: &Trust) -> Result<VerifiedManifest, Error> {
     let path = dir.join(FILE);
     let bytes = fs::read(&path).map_err(Error::file("read", &path))?;

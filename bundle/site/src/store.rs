@@ -14,11 +14,11 @@ use halite_names::BundleVersion;
 
 use crate::error::Error;
 
-/// The longest wait for another process that changes the bundles.
+/// The longest wait for another process that is changing the bundles.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// The lock's file in the bundles' directory. Only root can open it: the directory itself is open
-/// to all, so any user could hold a lock on that.
+/// to all users, any of whom could hold a lock on it.
 const LOCK: &str = ".lock";
 
 /// The bundles of a site, for changes. It dereferences to [`Bundles`] for reading.
@@ -53,17 +53,17 @@ impl BundleStore {
     /// Removes a bundle, as [`Change::remove`] does.
     ///
     /// # Errors
-    /// As above, and when another process changes the bundles.
+    /// As above, or another process is changing the bundles.
     pub fn remove(&self, version: &BundleVersion) -> Result<InstalledBundle, Error> {
         self.get(version)?;
         self.change()?.remove(version)
     }
 
     /// Locks the bundles until the returned value is dropped, so that a decision about a bundle
-    /// stays right until it is carried out.
+    /// stays valid until it is carried out.
     ///
     /// # Errors
-    /// When another process changes them, or a system call fails.
+    /// Another process changes them, or a system call fails.
     pub fn change(&self) -> Result<Change<'_>, Error> {
         Ok(Change {
             bundles: self,
@@ -125,7 +125,7 @@ impl Change<'_> {
     /// Removes a bundle. For a linked one, only the link is removed.
     ///
     /// # Errors
-    /// When there is none of that version, or a system call fails.
+    /// There is none of that version, or a system call fails.
     pub fn remove(&self, version: &BundleVersion) -> Result<InstalledBundle, Error> {
         let held = self.bundles.get(version)?;
         self.bundles.clear()?;
@@ -135,7 +135,7 @@ impl Change<'_> {
             files::sync_parent(&held.path)?;
             return Ok(held);
         }
-        // The name disappears in one step, whatever interrupts the deletion after it.
+        // The name disappears atomically, even if the deletion is interrupted afterwards.
         let aside = files::sibling(&held.path, "removed");
         fs::rename(&held.path, &aside).map_err(files::moved("remove", &held.path))?;
         files::sync_parent(&held.path)?;
@@ -163,12 +163,12 @@ mod tests {
         if !geteuid().is_root() {
             return;
         }
-        // What every user can open, and lock: the directory. What holds the lock: the file.
+        // Every user can open and lock the directory; the lock itself is on the file.
         let mut stranger = Command::new("flock")
             .args(["--exclusive", "--nonblock"])
             .arg(dir.path())
             .args(["sleep", "60"])
-            // What it runs lives on, and must not hold the test's output open.
+            // Its child process survives, and must not hold the test's output open.
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .uid(65534)

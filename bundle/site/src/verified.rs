@@ -1,8 +1,8 @@
 //! A verified image, opened for reading.
 //!
-//! The file may have changed since the verification, and a failing disk may read differently the
-//! second time. So each file is compared again while it is extracted: the checked statement has the
-//! SHA-256 of the manifest, and the manifest has that of every file.
+//! The file may have changed since the verification, and a failing disk may return different data
+//! the second time. So each file is compared again while it is extracted: the checked statement has
+//! the SHA-256 of the manifest, and the manifest has the SHA-256 of every file.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -30,7 +30,7 @@ impl VerifiedImage {
     /// manifest, or of a delta's description, from its statement.
     ///
     /// # Errors
-    /// When it cannot be read, or its manifest is not the one that was checked.
+    /// It cannot be read, or its manifest is not the checked one.
     pub fn open(iso: &Path, sha256: &str) -> Result<Self, Error> {
         let image = Image::open(iso)?.with_plain_modes();
         let read = |name: &str, sha256: &str| {
@@ -71,11 +71,11 @@ impl VerifiedImage {
         self.delta.as_ref()
     }
 
-    /// Extracts the selected files of a whole bundle into a directory of the caller's, for
-    /// temporary use.
+    /// Extracts the selected files of a whole bundle into the caller's directory, for temporary
+    /// use.
     ///
     /// # Errors
-    /// When a file cannot be read or written, or differs from the one that was checked.
+    /// A file cannot be read or written, or differs from the checked one.
     pub fn unpack_some(&self, dir: &Path, wanted: &dyn Fn(&str) -> bool) -> Result<(), Error> {
         self.complete()?;
         for entry in self
@@ -96,7 +96,7 @@ impl VerifiedImage {
     /// Extracts a whole bundle, as [`Image::extract`] does.
     ///
     /// # Errors
-    /// As above, and when a file differs from the one that was checked. Then nothing of it is left.
+    /// As above, or a file differs from the checked one. Then nothing is left behind.
     pub(crate) fn extract(&self, dir: &Path, progress: &mut dyn FnMut(&str)) -> Result<(), Error> {
         self.complete()?;
         Ok(self.image.extract_as(
@@ -126,8 +126,8 @@ impl VerifiedImage {
         }
     }
 
-    /// Compares an extracted file of the bundle, by its SHA-256, with the one that was checked. A
-    /// signature of the manifest needs no comparison: its reader verifies it.
+    /// Compares an extracted file of the bundle, by its SHA-256, with the checked one. A signature
+    /// of the manifest needs no comparison: its reader verifies it.
     pub(crate) fn compare(&self, path: &str, sha256: &str) -> Result<(), halite_durable::Error> {
         let wanted = match path {
             manifest::FILE => digest::sha256(&self.bytes),
@@ -155,7 +155,7 @@ fn same(iso: &Path, path: &str, found: &str, wanted: &str) -> Result<(), halite_
 
 fn exchanged(iso: &Path, what: &str) -> halite_durable::Error {
     let why = format!(
-        "{what}: it is not what was checked; the file was exchanged since, or its medium is failing: copy it again, and \
+        "{what}: it is not the checked file; it was replaced since, or its disk is failing: copy it again, and \
          check that copy"
     );
     halite_durable::Error::content(iso, why)

@@ -1,4 +1,4 @@
-//! Reading a whole bundle and naming everything in it that differs from its manifest.
+//! Reading a whole bundle and reporting everything in it that differs from its manifest.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -37,17 +37,17 @@ impl Report {
     }
 }
 
-/// Verifies the bundle in a directory: its manifest, every file that is there or should be, and the
+/// Verifies the bundle in a directory: its manifest, every existing or missing file, and the
 /// completeness of each image and each package.
 ///
 /// # Errors
-/// When the directory cannot be listed. Problems of the bundle are in the report.
+/// The directory cannot be listed. Problems of the bundle are in the report.
 pub fn verify(dir: &Path, progress: &mut dyn FnMut(&str)) -> Result<Report, Error> {
     by(dir, manifest::load(dir), progress)
 }
 
-/// Verifies the bundle in a directory by the manifest with this SHA-256, whose [signature was
-/// verified](crate::signed_manifest::verified()), and by no other.
+/// Verifies the bundle in a directory only by the manifest with this SHA-256, whose [signature was
+/// verified](crate::signed_manifest::verified()).
 ///
 /// # Errors
 /// As for [`verify`].
@@ -79,7 +79,7 @@ fn by(
     };
     let mut problems = contents(dir, &manifest, progress);
     problems.extend(extra(dir, &manifest)?);
-    // The damage is already named; only an intact bundle can still be incomplete.
+    // Damage is already reported; only an intact bundle can still be incomplete.
     if problems.is_empty() {
         problems.extend(images(dir, &manifest));
         problems.extend(packages(dir, &manifest));
@@ -94,16 +94,16 @@ fn by(
     })
 }
 
-/// The differences between a directory and its manifest that names and sizes show. This takes no
-/// longer for large files than for small ones.
+/// The differences between a directory and its manifest that are visible in names and sizes. This
+/// takes no longer for large files than for small ones.
 ///
 /// # Errors
-/// When the directory cannot be listed.
+/// The directory cannot be listed.
 pub(crate) fn sizes(dir: &Path, manifest: &Manifest) -> Result<Vec<String>, Error> {
     let size = |(path, entry): (&String, &manifest::Entry)| match std::fs::symlink_metadata(
         dir.join(path),
     ) {
-        Ok(status) if !status.is_file() => Some(format!("{path}: something else is at its place")),
+        Ok(status) if !status.is_file() => Some(format!("{path}: it is not a regular file")),
         Ok(status) if status.len() != entry.size => Some(format!(
             "{path}: {} bytes instead of {}",
             status.len(),
@@ -117,7 +117,7 @@ pub(crate) fn sizes(dir: &Path, manifest: &Manifest) -> Result<Vec<String>, Erro
     Ok(wrong)
 }
 
-/// The files that are there but not in the manifest.
+/// The existing files that are not in the manifest.
 fn extra(dir: &Path, manifest: &Manifest) -> Result<Vec<Damage>, Error> {
     let (there, others) = files::entries(dir)?;
     let extra = there.into_iter().filter(|path| {
@@ -139,7 +139,7 @@ pub(crate) fn contents(
     progress: &mut dyn FnMut(&str),
 ) -> Vec<Damage> {
     let mut work: Vec<_> = manifest.files.iter().collect();
-    // The largest first, so that both readers end at about the same time.
+    // The largest files first, so that both readers end at about the same time.
     work.sort_by_key(|(_, entry)| std::cmp::Reverse(entry.size));
     let total: u64 = work.iter().map(|(_, entry)| entry.size).sum();
     let next = AtomicUsize::new(0);
@@ -179,7 +179,7 @@ fn content(dir: &Path, path: &str, entry: &manifest::Entry) -> Option<Damage> {
     };
     match std::fs::symlink_metadata(&file) {
         Ok(status) if status.is_file() => {}
-        Ok(_) => return missing("something else is at its place".to_owned()),
+        Ok(_) => return missing("it is not a regular file".to_owned()),
         Err(error) => return missing(error.to_string()),
     }
     match files::digest(&file) {
@@ -202,7 +202,7 @@ fn content(dir: &Path, path: &str, entry: &manifest::Entry) -> Option<Damage> {
     }
 }
 
-/// Checks that the SPDX document names everything that the bundle is made of.
+/// Checks that the SPDX document names all components of the bundle.
 fn components(dir: &Path, manifest: &Manifest) -> Vec<Damage> {
     let found = sbom::check::check(dir, manifest).unwrap_or_else(|error| vec![chain(&error)]);
     found
@@ -253,9 +253,9 @@ fn images(dir: &Path, manifest: &Manifest) -> Vec<Damage> {
             let hex = blob.hex().unwrap_or_default();
             let path = format!("images/blobs/sha256/{hex}");
             match manifest.files.get(&path) {
-                None => found.push(format!("{name}: {} is not there", blob.digest)),
+                None => found.push(format!("{name}: {} is missing", blob.digest)),
                 Some(entry) if entry.sha256 != hex || entry.size != blob.size => {
-                    found.push(format!("{name}: {} has another content", blob.digest));
+                    found.push(format!("{name}: {} has different content", blob.digest));
                 }
                 Some(_) => {}
             }
@@ -267,8 +267,8 @@ fn images(dir: &Path, manifest: &Manifest) -> Vec<Damage> {
         .collect()
 }
 
-/// Checks that the repository lists every package of the manifest, and that every listed file is
-/// there.
+/// Checks that the repository lists every package of the manifest, and that every listed file
+/// exists.
 fn packages(dir: &Path, manifest: &Manifest) -> Vec<Damage> {
     let listed = match apt_index::parse_index(&dir.join("apt")) {
         Ok(listed) => listed,
@@ -293,7 +293,7 @@ fn packages(dir: &Path, manifest: &Manifest) -> Vec<Damage> {
         let file = manifest.files.get(&format!("apt/{}", entry.file));
         if file.is_none_or(|file| file.sha256 != entry.sha256 || file.size != entry.size) {
             found.push(format!(
-                "the package {}: {} is not what the index says",
+                "the package {}: {} does not match the index",
                 entry.package, entry.file
             ));
         }

@@ -101,7 +101,7 @@ fn a_place_that_cannot_be_written_is_named_before_the_work() {
     let refusal = |out: &str| refused(build(&site, out));
     std::fs::create_dir_all(site.path("there.iso/mine")).unwrap();
     assert!(refusal("there.iso").contains("there.iso is a directory: name a file for the image"));
-    assert!(refusal("there.iso/mine").contains("is there and is no bundle"));
+    assert!(refusal("there.iso/mine").contains("exists and is not a bundle"));
     assert!(refusal("recipe.yaml/X.iso").contains("cannot make recipe.yaml: "));
     let said = refused(script(
         &site,

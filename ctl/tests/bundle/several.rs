@@ -106,9 +106,9 @@ fn a_directory_stays_where_it_is_and_may_be_taken_out() {
 
             mv /srv/medium /srv/away
             bundle list
-            grep -q 'mount the medium there again' said
+            grep -q 'mount the disk or ISO there again' said
             grep -q ' yes ' said
-            refused 'mount the medium there again' bundle use 0.2.0
+            refused 'mount the disk or ISO there again' bundle use 0.2.0
             refused 'allow-downgrade' bundle use 0.1.0
             mv /srv/away /srv/medium
             bundle use 0.2.0

@@ -37,7 +37,7 @@ fn from_nothing_to_an_iso_with_an_own_image_and_an_own_chart() {
     assert!(
         world
             .refused(&init)
-            .contains("recipe.yaml: it is there already")
+            .contains("recipe.yaml: it already exists")
     );
     world.edit();
 
@@ -95,7 +95,7 @@ fn from_nothing_to_an_iso_with_an_own_image_and_an_own_chart() {
     assert!(
         world
             .said(&["bundle", "lock"])
-            .contains("no licence is known of these")
+            .contains("the licences of these are unknown")
     );
     world.said(&build);
 

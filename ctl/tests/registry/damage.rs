@@ -28,7 +28,7 @@ fn a_damaged_registry_is_backed_up_as_far_as_it_is_good() {
     assert_eq!(made.named("damaged"), both, "{}", made.text);
     for damage in made.answer["damaged"].as_array().unwrap() {
         let (repository, why) = if damage["what"] == json!(changed) {
-            ("app/web", "its 90000 bytes are those of sha256:")
+            ("app/web", "its 90000 bytes have the digest sha256:")
         } else {
             ("tool", "it is missing")
         };

@@ -1,4 +1,4 @@
-//! What a function returned on a minion.
+//! The value that a function returned on a minion.
 
 use halite_proto::pki::sha256_hex;
 use halite_states::low::RunReturn;
@@ -6,8 +6,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-/// The value that a function returned on a minion: the states of a run as Salt returns them, the grains, or
-/// the output of a command.
+/// The value that a function returned on a minion: the states of a run as Salt returns them, the
+/// grains, or the output of a command.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub struct MinionAnswer(pub Value);
@@ -31,7 +31,7 @@ impl MinionAnswer {
         (!value.is_null()).then_some(Self(value))
     }
 
-    /// The states, if the function was a run of states.
+    /// The states; `None` if the function was not a run of states.
     #[must_use]
     pub fn states(&self) -> Option<RunReturn> {
         RunReturn::deserialize(&self.0).ok()
@@ -43,7 +43,7 @@ impl MinionAnswer {
         self.0.as_object_mut()
     }
 
-    /// What a command wrote to standard output, if that is known and not empty.
+    /// The standard output of a command; `None` if it is unknown or empty.
     #[must_use]
     pub fn stdout(&self) -> Option<String> {
         let text = match &self.0 {
@@ -53,7 +53,8 @@ impl MinionAnswer {
         (!text.is_empty()).then_some(text)
     }
 
-    /// What a command wrote, for people: standard output, standard error, and an exit code that is not zero.
+    /// The output of a command, for people: standard output, standard error, and a nonzero exit
+    /// code.
     #[must_use]
     pub fn command_output(&self) -> String {
         match &self.0 {
@@ -79,7 +80,7 @@ impl MinionAnswer {
     }
 }
 
-/// A text with the end of its last line.
+/// A text that ends with a line end.
 fn ended(text: &str) -> String {
     if text.is_empty() || text.ends_with('\n') {
         text.to_owned()

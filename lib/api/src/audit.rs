@@ -24,11 +24,11 @@ pub struct AuditLine {
     pub time: Time,
     /// The caller: `operator:NAME`, `minion:NAME`, or the address of a caller without an identity.
     pub who: String,
-    /// Service and method, for example `Operator/Run`; `handshake`, `summary` or `upkeep` for lines that are
-    /// not of a call.
+    /// Service and method, for example `Operator/Run`; `handshake`, `summary` or `upkeep` for lines
+    /// that do not belong to a call.
     pub action: String,
-    /// The request in a few words, without secrets.
+    /// A summary of the request, without secrets.
     pub what: String,
-    /// `ok`, or the reason of the refusal.
+    /// `ok`, or the reason why it was refused.
     pub outcome: String,
 }

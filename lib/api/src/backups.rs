@@ -21,10 +21,10 @@ pub struct ClusterBackups {
 pub struct BackupHost {
     /// The host.
     pub node: String,
-    /// The time of the newest backup. Absent if there is none, or if it is not known.
+    /// The time of the newest backup. Absent if there is none, or if it is unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub newest: Option<Time>,
-    /// The age of the newest backup in seconds. Absent as `newest`.
+    /// The age of the newest backup in seconds. Absent if `newest` is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub newest_age: Option<u64>,
     /// The time of the next backup. Absent if none is declared.
@@ -33,7 +33,7 @@ pub struct BackupHost {
     /// The time of the last verification that found a backup good. Absent if there was none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub verified: Option<Time>,
-    /// The age of that verification in seconds. Absent as `verified`.
+    /// The age of that verification in seconds. Absent if `verified` is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub verified_age: Option<u64>,
     /// The number of keys of etcd that the verification found. Absent if it did not count them.
@@ -50,7 +50,7 @@ pub struct RegistryBackups {
     /// The name of the last good backup. Absent if there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub backup: Option<String>,
-    /// The time of the last good backup. Absent as `backup`.
+    /// The time of the last good backup. Absent if `backup` is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub backup_time: Option<Time>,
     /// The time of the last verification without a problem. Absent if there was none.

@@ -1,8 +1,9 @@
-//! The envelope of a document: which version and kind of document it is.
+//! The envelope of a document: its version and its kind.
 
 use serde_json::{Map, Value};
 
-/// The version of all documents and events. Within one version, fields and words are only added.
+/// The version of all documents and events. Within one version, fields and words are added but
+/// never removed.
 pub const API_VERSION: &str = "halite/v1";
 
 const VERSION_KEY: &str = "apiVersion";
@@ -89,7 +90,7 @@ pub fn from_text<T: Document>(text: &str) -> Result<T, ReadError> {
     T::from_fields(&kind, fields)
 }
 
-/// Makes a struct that serde reads and writes a document of this kind.
+/// Makes a document of this kind of a struct that serde reads and writes.
 macro_rules! document {
     ($name:ident) => {
         impl crate::document::Document for $name {

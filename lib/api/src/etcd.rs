@@ -11,12 +11,13 @@ use crate::word::words;
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct EtcdStatus {
-    /// The reason why no member answers; then the other fields have no content. Absent if one does.
+    /// The reason why no member answers; then the other fields have no values. Absent if one
+    /// answers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// Whether etcd is on hosts outside of the cluster, and not this cluster's to change.
+    /// `true` if etcd is on hosts outside the cluster, which this cluster does not change.
     pub external: bool,
-    /// The quorum, in one sentence. Absent if no member answers.
+    /// The state of the quorum, in one sentence. Absent if no member answers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub quorum: Option<String>,
     /// The number of members that vote.
@@ -39,11 +40,11 @@ document!(EtcdStatus);
 words! {
     /// The role of a member.
     EtcdMemberRole {
-        /// It leads.
+        /// The leader.
         Leader = "leader",
-        /// It follows.
+        /// A voter that follows the leader.
         Follower = "follower",
-        /// It does not vote yet.
+        /// A member that does not vote yet.
         Learner = "learner",
     }
 }
@@ -71,13 +72,13 @@ pub struct EtcdMember {
     /// The bytes of its database that are in use. Absent if it does not answer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub db_in_use: Option<u64>,
-    /// The quota of its database in bytes. Absent if it does not say.
+    /// The quota of its database in bytes. Absent if it does not report it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub db_quota: Option<u64>,
     /// The log entries that it lacks. Absent if it does not answer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lag: Option<u64>,
-    /// The reason why it does not serve. Absent if it does.
+    /// The reason why it does not serve. Absent if it serves.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fault: Option<String>,
 }
@@ -85,9 +86,9 @@ pub struct EtcdMember {
 words! {
     /// A kind of alarm.
     AlarmKind {
-        /// The database has reached its quota; etcd takes no writes.
+        /// The database has reached its quota; etcd accepts no writes.
         NoSpace = "NOSPACE",
-        /// The data of a member differ from those of the others.
+        /// The data of a member differs from the others'.
         Corrupt = "CORRUPT",
     }
 }

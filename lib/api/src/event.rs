@@ -21,12 +21,12 @@ pub struct Event {
     pub tag: String,
     /// The time, RFC 3339 in UTC.
     pub time: String,
-    /// Whether it is the last event of a job or run.
+    /// `true` if it is the last event of a job or run.
     pub last: bool,
     /// 0 or 1: the outcome of the job or run. Absent unless it is the last event.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retcode: Option<i32>,
-    /// The data; the tag says which.
+    /// The data, in the form that belongs to the tag.
     #[schemars(with = "Map<String, Value>")]
     pub data: Value,
 }
@@ -142,13 +142,13 @@ impl EventData {
         serde_json::to_string(self).unwrap_or_default()
     }
 
-    /// Reads the data of an event with this tag. Data of an unknown or another form is kept as it is.
+    /// Reads the data of an event with this tag. Data of an unknown form is kept unchanged.
     #[must_use]
     pub fn read(tag: &str, text: &str) -> Self {
         Self::from_value(tag, serde_json::from_str(text).unwrap_or_default())
     }
 
-    /// As [`EventData::read`], from a value.
+    /// Like [`EventData::read`], from a value.
     #[must_use]
     pub fn from_value(tag: &str, value: Value) -> Self {
         fn to<T: DeserializeOwned>(

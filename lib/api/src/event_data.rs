@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use crate::word::words;
 use crate::{MinionAnswer, PartState, RunStatus, Step};
 
-/// A job was made: `halite/job/JOB/new`.
+/// A job was created: `halite/job/JOB/new`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct JobCreated {
@@ -23,12 +23,12 @@ pub struct JobCreated {
     /// The minions that the target resolved to.
     #[schemars(with = "Vec<String>")]
     pub minions: Vec<MinionId>,
-    /// Groups of minions that run one after the other; empty: all at once.
+    /// Groups of minions that run one after the other; empty if all run at once.
     #[schemars(with = "Vec<Vec<String>>")]
     pub order: Vec<Vec<MinionId>>,
-    /// Whether the minions only predict.
+    /// `true` if the minions only predict.
     pub test: bool,
-    /// The operator who made it; `run:RUN` for a step of an orchestration.
+    /// The operator who created it; `run:RUN` for a step of an orchestration.
     pub operator: String,
 }
 
@@ -44,8 +44,8 @@ pub struct PartStarted {
     pub minion: MinionId,
 }
 
-/// A minion has applied a state: `halite/job/JOB/prog/MINION`. Minions do not report each state that was in
-/// order, and a reader may miss some.
+/// A minion has applied a state: `halite/job/JOB/prog/MINION`. Minions do not report every
+/// unchanged state, and a reader may miss some reports.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct StateProgress {
@@ -77,33 +77,34 @@ pub struct PartReturned {
     pub minion: MinionId,
     /// The state: `returned` or `lost`.
     pub state: PartState,
-    /// 0 done, 1 failed, 2 interrupted; 1 if the part is lost.
+    /// 0 succeeded, 1 failed or lost, 2 interrupted.
     pub retcode: i32,
-    /// Whether the function succeeded.
+    /// `true` if the function succeeded.
     pub success: bool,
     /// The number of states. Absent if the function was not a run of states.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub states: Option<usize>,
-    /// The number of states that changed something, or would in test mode. Absent as `states`.
+    /// The number of states that changed something, or would in test mode. Absent if `states` is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub changed: Option<usize>,
-    /// The number of states that failed. Absent as `states`.
+    /// The number of states that failed. Absent if `states` is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failed: Option<usize>,
-    /// SHA-256 of the returned value as JSON without spaces. Absent if nothing was returned, and if the value
-    /// is withheld.
+    /// SHA-256 of the returned value as JSON without spaces. Absent if nothing was returned, and if
+    /// the value is withheld.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub digest: Option<String>,
-    /// What the function returned. Only in the events of the call that made the job; `ctl job show` shows it.
+    /// The value that the function returned. Only in the events of the call that created the job;
+    /// `ctl job show` shows it.
     #[serde(rename = "return", skip_serializing_if = "Option::is_none")]
     pub answer: Option<MinionAnswer>,
-    /// The reason of a failure. Only in the events of the call that made the job.
+    /// The reason for a failure. Only in the events of the call that created the job.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
 
 impl PartReturned {
-    /// The end of a part, with counts and digest of what was returned.
+    /// The end of a part, with the counts and the digest of the returned value.
     #[must_use]
     pub fn new(
         (job, minion): (JobId, MinionId),
@@ -129,7 +130,8 @@ impl PartReturned {
         }
     }
 
-    /// The announcement of this end: without the returned value and the reason, which are texts of the host.
+    /// The announcement of this end: without the returned value and the reason, which are texts
+    /// from the host.
     #[must_use]
     pub fn announcement(&self) -> Self {
         Self {
@@ -159,23 +161,23 @@ pub struct StepWait {
     pub minion: Option<MinionId>,
     /// The step of the run, or the hosts of the job, that wait.
     pub step: String,
-    /// The hosts that have not returned, if the job waits for their returns; left out otherwise.
+    /// The hosts that have not returned, if the job waits for them; left out otherwise.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(with = "Vec<String>")]
     pub hosts: Vec<MinionId>,
-    /// The end of the wait, as the end of a sentence.
+    /// The condition that ends the wait, as the end of a sentence.
     pub until: String,
-    /// The reason of the wait.
+    /// The reason for the wait.
     pub because: String,
-    /// The duration of the wait until now, in seconds.
+    /// The duration of the wait so far, in seconds.
     pub seconds: u64,
-    /// The usual duration here, in seconds. Absent if it is not known.
+    /// The usual duration here, in seconds. Absent if it is unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub usual: Option<u64>,
-    /// The time after which the wait fails, in seconds. Absent if it does not.
+    /// The timeout of the wait, in seconds. Absent if there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit: Option<u64>,
-    /// What the operator can do; empty if there is nothing.
+    /// The operator's remedy; empty if there is none.
     pub remedy: String,
 }
 
@@ -193,8 +195,8 @@ pub struct ParallelRepair {
     pub because: String,
 }
 
-/// Minions are updated ahead of a highstate: `halite/job/JOB/minion`. Only in the events of the call that
-/// made the job.
+/// Minions are updated ahead of a highstate: `halite/job/JOB/minion`. Only in the events of the
+/// call that created the job.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct MinionUpdate {
@@ -206,7 +208,7 @@ pub struct MinionUpdate {
     pub hosts: Vec<MinionId>,
     /// The reason.
     pub because: String,
-    /// What follows.
+    /// The next step.
     pub then: String,
 }
 
@@ -230,7 +232,7 @@ pub struct JobEnded {
     pub lost: Vec<MinionId>,
 }
 
-/// A run was made: `halite/run/RUN/new`.
+/// A run was created: `halite/run/RUN/new`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RunCreated {
@@ -239,7 +241,7 @@ pub struct RunCreated {
     pub run: JobId,
     /// The name of the orchestration.
     pub sls: String,
-    /// Whether the steps only predict.
+    /// `true` if the steps only predict.
     pub test: bool,
     /// The operator who started it.
     pub operator: String,
@@ -247,7 +249,7 @@ pub struct RunCreated {
     pub steps: Vec<String>,
 }
 
-/// A step of a run has begun or ended: `halite/run/RUN/step`.
+/// A step of a run has started or ended: `halite/run/RUN/step`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RunStep {
@@ -260,7 +262,7 @@ pub struct RunStep {
     pub step: Step,
 }
 
-/// A step of a run has made a job: `halite/run/RUN/job`.
+/// A step of a run has created a job: `halite/run/RUN/job`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RunJob {
@@ -296,7 +298,7 @@ pub struct RunEnded {
     pub run: JobId,
     /// The status: `succeeded`, `failed` or `cancelled`.
     pub status: RunStatus,
-    /// The operator who cancelled it. Absent if none did.
+    /// The operator who cancelled it. Absent if it was not cancelled.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cancelled_by: Option<String>,
     /// 0 if it succeeded, otherwise 1.
@@ -306,17 +308,17 @@ pub struct RunEnded {
 }
 
 words! {
-    /// What became of a key.
+    /// A change of a key.
     KeyAction {
-        /// It waits for an operator.
+        /// It waits for an operator's decision.
         Pending = "pending",
         /// It was accepted.
         Accepted = "accepted",
-        /// An operator has refused it.
+        /// An operator rejected it.
         Rejected = "rejected",
         /// It was deleted.
         Deleted = "deleted",
-        /// The master has refused it.
+        /// The master refused it.
         Refused = "refused",
     }
 }
@@ -328,15 +330,15 @@ pub struct KeyChanged {
     /// The minion.
     #[schemars(with = "String")]
     pub minion: MinionId,
-    /// What became of the key: `pending`, `accepted`, `rejected`, `deleted` or `refused`.
+    /// The change: `pending`, `accepted`, `rejected`, `deleted` or `refused`.
     pub action: KeyAction,
-    /// The fingerprint of the key. Absent if an operator has changed a known key.
+    /// The fingerprint of the key. Absent if an operator changed a known key.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fingerprint: Option<String>,
     /// The public part of the token with which it came. Absent without one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub token: Option<String>,
-    /// The reason of a refusal. Absent otherwise.
+    /// The reason why it was refused. Absent otherwise.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
@@ -360,6 +362,6 @@ pub enum EventData {
     RunCancelled(RunCancelled),
     RunEnded(Box<RunEnded>),
     KeyChanged(KeyChanged),
-    /// An event that this version does not know.
+    /// The data of an event that this version does not know.
     Other(Value),
 }

@@ -9,9 +9,9 @@ use crate::word::words;
 words! {
     /// The result of a check.
     CheckState {
-        /// Nothing was found.
+        /// There are no findings.
         Good = "good",
-        /// Something will be wrong, or could be better.
+        /// There may be a failure later, or something could be improved.
         Warning = "warning",
         /// Something is wrong.
         Failure = "failure",
@@ -22,7 +22,7 @@ words! {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Health {
-    /// Whether no check has failed. Warnings do not count.
+    /// `true` if no check has failed. Warnings do not count.
     pub healthy: bool,
     /// The checks; [health.md](health.md) describes them.
     pub checks: Vec<CheckResult>,
@@ -50,11 +50,11 @@ pub struct CheckResult {
 pub struct HealthFinding {
     /// The finding, in one sentence.
     pub message: String,
-    /// The host that it is about; empty if it is about the whole cluster. Absent if the message names the
+    /// The host; empty if the finding is about the whole cluster. Absent if the message names the
     /// remedy itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub host: Option<String>,
-    /// The next step of the operator. Absent if the message names it.
+    /// The operator's next step. Absent if the message names it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub remedy: Option<String>,
 }

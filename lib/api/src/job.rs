@@ -22,15 +22,15 @@ words! {
 words! {
     /// The state of a minion's part of a job.
     PartState {
-        /// It was not sent.
+        /// It has not been sent.
         Queued = "queued",
-        /// It was sent.
+        /// It has been sent.
         Sent = "sent",
         /// The minion has started it.
         Started = "started",
         /// The minion has returned.
         Returned = "returned",
-        /// The minion did not return in time, or the part was ended before.
+        /// The minion did not return in time, or the part was ended earlier.
         Lost = "lost",
     }
 }
@@ -49,7 +49,7 @@ document!(JobList);
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Job {
-    /// Its id: 20 digits, the time at which it was made.
+    /// Its id: 20 digits, derived from the time of its creation.
     #[schemars(with = "String")]
     pub job: JobId,
     /// The function, for example `state.highstate`.
@@ -57,19 +57,19 @@ pub struct Job {
     /// The arguments of the function. Absent if they are withheld.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub args: Option<Value>,
-    /// Whether the minions only predict.
+    /// `true` if the minions only predict.
     pub test: bool,
-    /// The operator who made it; `run:RUN` for a step of an orchestration.
+    /// The operator who created it; `run:RUN` for a step of an orchestration.
     pub operator: String,
     /// The target as the operator wrote it.
     pub target: String,
     /// The minions that the target resolved to.
     #[schemars(with = "Vec<String>")]
     pub minions: Vec<MinionId>,
-    /// Groups of minions that run one after the other; empty: all at once.
+    /// Groups of minions that run one after the other; empty if all run at once.
     #[schemars(with = "Vec<Vec<String>>")]
     pub order: Vec<Vec<MinionId>>,
-    /// The time at which it was made.
+    /// The time of its creation.
     pub created: Time,
     /// The status: `running` or `finished`.
     pub status: JobStatus,
@@ -101,22 +101,23 @@ pub struct JobPart {
     pub minion: MinionId,
     /// The state: `queued`, `sent`, `started`, `returned` or `lost`.
     pub state: PartState,
-    /// 0 done, 1 failed, 2 interrupted. Absent before the return.
+    /// 0 succeeded, 1 failed, 2 interrupted. Absent before the return.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retcode: Option<i32>,
-    /// The reason of a failure. Absent if there is none, or if the return says it.
+    /// The reason for a failure. Absent if there was none, or if the return contains it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// What the function returned. Absent before the return, and if it is withheld.
+    /// The value that the function returned. Absent before the return, and if it is withheld.
     #[serde(rename = "return", skip_serializing_if = "Option::is_none")]
     pub answer: Option<MinionAnswer>,
-    /// The time at which the part was sent. Absent before.
+    /// The time at which the part was sent. Absent until then.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sent: Option<Time>,
-    /// The time at which the minion started it. Absent before, and for functions other than states.
+    /// The time at which the minion started it. Absent until then, and for functions other than
+    /// states.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub started: Option<Time>,
-    /// The time of its end. Absent before.
+    /// The time of its end. Absent until then.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ended: Option<Time>,
 }
@@ -131,10 +132,10 @@ pub struct JobCancellation {
     /// The minions that were asked to end their parts.
     #[schemars(with = "Vec<String>")]
     pub asked: Vec<MinionId>,
-    /// The minions whose parts have ended at once.
+    /// The minions whose parts ended at once.
     #[schemars(with = "Vec<String>")]
     pub ended: Vec<MinionId>,
-    /// The minions whose parts cannot be ended, and end by themselves.
+    /// The minions whose parts cannot be cancelled and run to their end.
     #[schemars(with = "Vec<String>")]
     pub runs: Vec<MinionId>,
 }

@@ -1,4 +1,4 @@
-//! Who may call the master: keys of minions, tokens, operators, kubeconfigs.
+//! Access to the master and the cluster: keys of minions, tokens, operators, kubeconfigs.
 
 use halite_proto::ids::MinionId;
 use schemars::JsonSchema;
@@ -11,11 +11,11 @@ use crate::word::words;
 words! {
     /// The state of a minion's key.
     KeyState {
-        /// It waits for an operator.
+        /// It waits for an operator's decision.
         Pending = "pending",
         /// Its minion may connect.
         Accepted = "accepted",
-        /// An operator has refused it.
+        /// An operator rejected it.
         Rejected = "rejected",
         /// It was deleted.
         Deleted = "deleted",
@@ -32,7 +32,8 @@ pub struct KeyList {
 
 document!(KeyList);
 
-/// The key of a minion. What the host says of itself is not verified before the key is accepted.
+/// The key of a minion. The host's information about itself is unverified until the key is
+/// accepted.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct MinionKey {
@@ -43,23 +44,23 @@ pub struct MinionKey {
     pub state: KeyState,
     /// SHA-256 of the public key, in pairs of hexadecimal digits with colons.
     pub fingerprint: String,
-    /// Whether the minion is connected.
+    /// `true` if the minion is connected.
     pub connected: bool,
     /// The serial number of its newest certificate. Absent while the key is pending.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub serial: Option<String>,
     /// The roles that its token allows; empty without a token.
     pub roles: Vec<String>,
-    /// The host's full name. Absent if the host did not say.
+    /// The host's full name. Absent if the host did not report it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub host: Option<String>,
-    /// The host's distribution, for example `Debian-12`. Absent if the host did not say.
+    /// The host's distribution, for example `Debian-12`. Absent if the host did not report it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub os: Option<String>,
-    /// The address from which the key came. Absent if it is not known.
+    /// The address from which the key came. Absent if it is unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
-    /// The time at which the key came first.
+    /// The time at which the key first arrived.
     pub created: Time,
     /// The time of its last change.
     pub changed: Time,
@@ -86,9 +87,9 @@ words! {
     TokenState {
         /// It can be used.
         Valid = "valid",
-        /// Its time is over.
+        /// It has expired.
         Expired = "expired",
-        /// It was used as often as it may be.
+        /// It has no uses left.
         UsedUp = "used up",
         /// It was revoked.
         Revoked = "revoked",
@@ -113,19 +114,19 @@ pub struct Token {
     pub token: String,
     /// The state: `valid`, `expired` or `used up`.
     pub state: TokenState,
-    /// The time at which it ends.
+    /// The time at which it expires.
     pub expires: Time,
-    /// The number of enrolments that are left.
+    /// The number of remaining enrolments.
     pub uses_left: u32,
-    /// The roles that a host may have which enrols with it; empty: those of its document.
+    /// The roles that a host that enrols with it may have; empty: the roles in its document.
     pub roles: Vec<String>,
-    /// The only minion that may use it. Absent if each may.
+    /// The only minion that may use it. Absent if any minion may.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>")]
     pub minion: Option<MinionId>,
-    /// The time at which it was made.
+    /// The time of its creation.
     pub created: Time,
-    /// The operator who made it.
+    /// The operator who created it.
     pub operator: String,
 }
 
@@ -146,7 +147,7 @@ words! {
     OperatorState {
         /// The operator may call the master.
         Valid = "valid",
-        /// The certificate's time is over.
+        /// The certificate has expired.
         Expired = "expired",
         /// The operator was revoked.
         Revoked = "revoked",
@@ -179,10 +180,10 @@ pub struct OperatorAccount {
     /// The time of the revocation. Absent if there was none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub revoked: Option<Time>,
-    /// The time at which the operator was made. Absent for the operator of a new store.
+    /// The time at which the operator was created. Absent for the operator of a new store.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub created: Option<Time>,
-    /// The operator who made this one.
+    /// The operator who created this one.
     pub by: String,
     /// SHA-256 of the public key. Absent if any key with a certificate of this name may be used.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -201,8 +202,8 @@ pub struct OperatorRevocation {
 
 document!(OperatorRevocation);
 
-/// The kubeconfigs that have not ended, the newest first (`ctl kubeconfig list`). None of them can be taken
-/// back.
+/// The kubeconfigs that have not expired, the newest first (`ctl kubeconfig list`). They cannot be
+/// revoked.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct KubeconfigList {
@@ -218,9 +219,9 @@ document!(KubeconfigList);
 pub struct Kubeconfig {
     /// The operator who has it.
     pub operator: String,
-    /// The time at which it was made.
+    /// The time of its creation.
     pub created: Time,
-    /// Its end.
+    /// The time at which it expires.
     pub expires: Time,
     /// The serial number of the certificate.
     pub serial: String,

@@ -1,4 +1,4 @@
-//! A host that is to leave the cluster.
+//! A host that will leave the cluster.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,8 @@ use serde_json::{Map, Value};
 
 use crate::document::document;
 
-/// What the cluster knows of a host, and loses with it. `ctl node remove` and `ctl node replace` read it.
+/// A host that will leave the cluster, and the cluster's losses. Read by `ctl node remove` and
+/// `ctl node replace`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct LeavingHost {
@@ -16,13 +17,13 @@ pub struct LeavingHost {
     pub node: String,
     /// The name of the cluster.
     pub cluster: String,
-    /// Whether it has a key.
+    /// `true` if it has a key.
     pub enrolled: bool,
-    /// Whether its minion is connected.
+    /// `true` if its minion is connected.
     pub connected: bool,
-    /// What the cluster loses with the host, one sentence each.
+    /// The cluster's losses if the host leaves, one sentence each.
     pub losses: Vec<String>,
-    /// What the cluster loses with a role of the host, by role.
+    /// The cluster's losses if the host loses a role, by role.
     pub losses_of: BTreeMap<String, String>,
     /// Its node document. Absent if it has none.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -1,9 +1,9 @@
 //! The documents and events that the master sends to operators.
 //!
-//! The master builds these types, `ctl` prints them, and other programs read them as JSON. A document
-//! is one JSON object with `apiVersion` and `kind`; a field without a value is left out. Keys are in
-//! camelCase. A reader ignores fields that it does not know, and keeps the text of a word that it does
-//! not know, so that both sides may be of different versions.
+//! The master builds these types, `ctl` prints them, and other programs read them as JSON. A
+//! document is one JSON object with `apiVersion` and `kind`; a field without a value is left out.
+//! Keys are in camelCase. A reader ignores unknown fields and keeps the text of unknown words, so
+//! that both sides may have different versions.
 //!
 //! `docs/reference/output.md` is generated from these types.
 

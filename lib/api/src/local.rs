@@ -1,4 +1,4 @@
-//! Documents that `ctl` makes of what is on its host.
+//! Documents that `ctl` makes from files on its host.
 
 use halite_names::BundleVersion;
 use schemars::JsonSchema;
@@ -26,7 +26,7 @@ pub struct BundleOnSite {
     /// Its Kubernetes. Absent if its manifest cannot be read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kubernetes: Option<String>,
-    /// The time at which its content was resolved. Absent if its manifest cannot be read.
+    /// The time at which its recipe was resolved. Absent if its manifest cannot be read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub built: Option<String>,
     /// Its size in bytes. Absent if its manifest cannot be read.
@@ -35,14 +35,14 @@ pub struct BundleOnSite {
     /// The hosts whose last successful highstate used it. Absent if no master answers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hosts: Option<Vec<String>>,
-    /// Whether the cluster uses it.
+    /// `true` if the cluster uses it.
     pub in_use: bool,
     /// The hosts whose documents name it, during an upgrade; left out if there are none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub used_by: Vec<String>,
     /// Its path.
     pub path: String,
-    /// The path to which its path links. Absent if it is no link.
+    /// The path to which its path links. Absent if it is not a link.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub elsewhere: Option<String>,
     /// The reason why it cannot be used. Absent if it can.
@@ -60,8 +60,8 @@ pub struct BackupList {
 
 document!(BackupList);
 
-/// A backup of the cluster. The fields other than `backup` and `problem` are absent if the file cannot be
-/// read.
+/// A backup of the cluster. The fields other than `backup` and `problem` are absent if the file
+/// cannot be read.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct BackupOnDisk {
@@ -73,7 +73,7 @@ pub struct BackupOnDisk {
     /// The id of the cluster: SHA-256 of its CA.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cluster_id: Option<String>,
-    /// The time at which it was begun, RFC 3339 in UTC.
+    /// The time at which it was started, RFC 3339 in UTC.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub created: Option<String>,
     /// Its size in bytes.
@@ -85,14 +85,14 @@ pub struct BackupOnDisk {
     /// The bundle of the cluster.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bundle: Option<String>,
-    /// Whether it is encrypted.
+    /// `true` if it is encrypted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub encrypted: Option<bool>,
-    /// The public keys of those who can read it.
+    /// The public keys of the recipients who can read it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub recipients: Vec<String>,
-    /// The number of keys with which an etcd has started with it, in the last verification. Absent if that was
-    /// of another backup.
+    /// The number of keys in an etcd that the last verification started from it. Absent if that was
+    /// a verification of another backup.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub started_keys: Option<u64>,
     /// The reason why it cannot be read. Absent if it can.
@@ -110,14 +110,14 @@ pub struct RegistryBackupList {
 
 document!(RegistryBackupList);
 
-/// A backup of the site registry. The fields other than `backup`, `complete` and `problem` are absent if it
-/// cannot be read.
+/// A backup of the site registry. The fields other than `backup`, `complete` and `problem` are
+/// absent if it cannot be read.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RegistryBackupOnDisk {
     /// Its name.
     pub backup: String,
-    /// The time at which it was made, RFC 3339 in UTC.
+    /// The time of its creation, RFC 3339 in UTC.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub time: Option<String>,
     /// The number of repositories.
@@ -132,12 +132,12 @@ pub struct RegistryBackupOnDisk {
     /// Its size in bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bytes: Option<u64>,
-    /// The bytes that it has more than the backup before it.
+    /// The bytes that it adds to the previous backup.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bytes_new: Option<u64>,
-    /// Whether all that the registry had is in it.
+    /// `true` if it contains the registry's whole content.
     pub complete: bool,
-    /// What is not in it, because it was damaged; left out if there is nothing.
+    /// The content that it lacks, because it was damaged; left out if there is none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub damaged: Vec<String>,
     /// The reason why it cannot be read. Absent if it can.

@@ -11,20 +11,21 @@ use crate::word::words;
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Masters {
-    /// The host of the master. Absent if no node document names it.
+    /// The master's host. Absent if no node document names it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node: Option<String>,
     /// The epoch of the master, which increases when another host takes over.
     pub epoch: u64,
     /// The declared standbys.
     pub standbys: Vec<StandbyHost>,
-    /// The time since which no standby follows. Absent while one does, and without a standby.
+    /// The time since which no standby has followed. Absent while one follows, and without a
+    /// standby.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub alone_since: Option<Time>,
-    /// The reason why the master begins nothing. Absent if it does.
+    /// The reason why the master starts no jobs or runs. Absent if it does.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub isolated: Option<String>,
-    /// The last hand-over from this host, if it failed within a day and can be tried again.
+    /// The last hand-over from this host, if it failed within the last day and can be retried.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hand_over: Option<FailedHandOver>,
 }
@@ -32,11 +33,11 @@ pub struct Masters {
 words! {
     /// The state of a standby.
     StandbyState {
-        /// It takes a copy, or what it missed.
+        /// It copies the store, or the changes that it missed.
         Copying = "copying",
-        /// It has everything that the master has answered.
+        /// It has every change that the master has acknowledged.
         Following = "following",
-        /// It was connected, and is not.
+        /// It was connected and no longer is.
         Gone = "gone",
         /// It has not connected since the master started.
         Missing = "missing",
@@ -51,10 +52,10 @@ pub struct StandbyHost {
     pub name: String,
     /// The state: `copying`, `following`, `gone` or `missing`.
     pub state: StandbyState,
-    /// The time since which it has this state. Absent while it is missing.
+    /// The time since which it has been in this state. Absent while it is missing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub since: Option<Time>,
-    /// The bytes that are on their way to it. Absent while it is missing.
+    /// The bytes that are still on their way to it. Absent while it is missing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lag: Option<u64>,
     /// The reason why it is gone. Absent or empty otherwise.
@@ -68,28 +69,29 @@ pub struct StandbyHost {
 pub struct FailedHandOver {
     /// The host that has the master.
     pub from: String,
-    /// The standby that was to take it.
+    /// The standby that should have taken over.
     pub to: String,
-    /// Whether the host was to leave the cluster afterwards.
+    /// `true` if the host should have left the cluster afterwards.
     pub leaves: bool,
-    /// The time at which it began.
+    /// The time at which it started.
     pub since: Time,
-    /// The reason of the failure.
+    /// The reason for the failure.
     pub reason: String,
 }
 
-/// The master and its standbys (`ctl master list`). On a standby without a master it has what is known there.
+/// The master and its standbys (`ctl master list`). On a standby without a master, it contains the
+/// knowledge of that standby.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct MasterList {
     /// The addresses of the master, HOST:PORT.
     pub master: Vec<String>,
-    /// The epoch of the master. Absent if it is not known.
+    /// The epoch of the master. Absent if it is unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub epoch: Option<u64>,
     /// The standbys.
     pub standbys: Vec<StandbyHost>,
-    /// What is wrong, one sentence each.
+    /// The problems, one sentence each.
     pub problems: Vec<String>,
 }
 

@@ -24,16 +24,16 @@ pub struct JobOutcome {
     /// The number of states on all minions. Absent for functions other than states.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub states: Option<usize>,
-    /// The number of states that changed something, or would in test mode. Absent as `states`.
+    /// The number of states that changed something, or would in test mode. Absent if `states` is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub changed: Option<usize>,
-    /// The number of states that failed. Absent as `states`.
+    /// The number of states that failed. Absent if `states` is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failed: Option<usize>,
     /// The minions.
     #[schemars(with = "BTreeMap<String, MinionOutcome>")]
     pub minions: BTreeMap<MinionId, MinionOutcome>,
-    /// Hosts that ran in parallel because etcd had no quorum. Absent if none did.
+    /// Hosts that ran in parallel because etcd had no quorum. Absent if there were none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub parallel_repair: Option<ParallelRepair>,
     /// Minions that were updated ahead of a highstate; left out if there were none.
@@ -47,25 +47,25 @@ document!(JobOutcome);
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct MinionOutcome {
-    /// Whether the function succeeded.
+    /// `true` if the function succeeded.
     pub success: bool,
-    /// The reason of a failure. Absent if there is none, or if the states say it.
+    /// The reason for a failure. Absent if there was none, or if the states contain it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
     /// The number of states. Absent for functions other than states.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub total: Option<usize>,
-    /// The number of states that changed something, or would in test mode. Absent as `total`.
+    /// The number of states that changed something, or would in test mode. Absent if `total` is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub changed: Option<usize>,
-    /// The number of states that failed. Absent as `total`.
+    /// The number of states that failed. Absent if `total` is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failed: Option<usize>,
-    /// The returns of the states, with Salt's names. Absent as `total`.
+    /// The returns of the states, with Salt's names. Absent if `total` is.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<Vec<Map<String, Value>>>")]
     pub states: Option<Vec<StateReturn>>,
-    /// What another function returned. Absent for states, and without a return.
+    /// The value that another function returned. Absent for states, and without a return.
     #[serde(rename = "return", skip_serializing_if = "Option::is_none")]
     pub answer: Option<MinionAnswer>,
 }

@@ -1,4 +1,4 @@
-//! What the master compiles for a minion without sending it.
+//! Results that the master compiles for a minion without sending them.
 
 use std::collections::BTreeMap;
 
@@ -23,7 +23,7 @@ pub struct MinionPillar {
 
 document!(MinionPillar);
 
-/// The grains of minions, as they sent them last.
+/// The grains of minions, as last sent by them.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Grains {
@@ -87,7 +87,7 @@ pub struct RenderedFile {
     pub files: Vec<String>,
     /// The paths of the pillar that were read for it.
     pub pillar: Vec<String>,
-    /// Whether it contains a secret; the content then has references.
+    /// `true` if it contains a secret; its content then has references.
     pub sensitive: bool,
     /// The mode. Absent if the state declares none.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -98,8 +98,8 @@ pub struct RenderedFile {
     /// The group. Absent if the state declares none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub group: Option<Value>,
-    /// The text of the file, or the object; `sha256:` and its digest for a large file. Absent if the state has
-    /// none.
+    /// The text of the file, or the object; `sha256:` and the digest for a large file. Absent if
+    /// the state declares none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub content: Option<Value>,
 }

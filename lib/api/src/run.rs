@@ -12,9 +12,9 @@ use crate::{Job, Time};
 words! {
     /// The status of a run.
     RunStatus {
-        /// A step runs, or the next one begins soon.
+        /// A step is running, or the next one starts soon.
         Running = "running",
-        /// All steps are done.
+        /// All steps succeeded.
         Succeeded = "succeeded",
         /// A step failed.
         Failed = "failed",
@@ -26,15 +26,15 @@ words! {
 words! {
     /// The status of a step.
     StepStatus {
-        /// It has not begun.
+        /// It has not started.
         Waiting = "waiting",
-        /// It runs.
+        /// It is running.
         Running = "running",
-        /// It is done.
+        /// It succeeded.
         Succeeded = "succeeded",
         /// It failed.
         Failed = "failed",
-        /// It was not needed, or a requisite failed.
+        /// It was not needed, or one of its requisites failed.
         Skipped = "skipped",
     }
 }
@@ -53,26 +53,26 @@ document!(RunList);
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RunSummary {
-    /// Its id, in the form of a job's.
+    /// Its id, in the form of a job id.
     #[schemars(with = "String")]
     pub run: JobId,
-    /// The time at which it was made.
+    /// The time of its creation.
     pub created: Time,
     /// The name of the orchestration.
     pub sls: String,
-    /// The host that a shipped orchestration is about. Absent if it is about none.
+    /// The host that a shipped orchestration works on. Absent if it works on none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub on: Option<String>,
-    /// Whether the steps only predict.
+    /// `true` if the steps only predict.
     pub test: bool,
     /// The operator who started it.
     pub operator: String,
     /// The status: `running`, `succeeded`, `failed` or `cancelled`.
     pub status: RunStatus,
-    /// The step that it is at. Absent after its end.
+    /// The current step. Absent after its end.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub step: Option<String>,
-    /// The operator who wants it to end. Absent if none does.
+    /// The operator who cancelled it. Absent if it was not cancelled.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cancelled_by: Option<String>,
 }
@@ -81,7 +81,7 @@ pub struct RunSummary {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Run {
-    /// Its id, in the form of a job's.
+    /// Its id, in the form of a job id.
     #[schemars(with = "String")]
     pub run: JobId,
     /// The name of the orchestration.
@@ -89,16 +89,16 @@ pub struct Run {
     /// The values that were merged over the pillar. Absent if they are withheld.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pillar: Option<Value>,
-    /// Whether the steps only predict.
+    /// `true` if the steps only predict.
     pub test: bool,
     /// The operator who started it.
     pub operator: String,
     /// The status: `running`, `succeeded`, `failed` or `cancelled`.
     pub status: RunStatus,
-    /// The operator who wants it to end. Absent if none does.
+    /// The operator who cancelled it. Absent if it was not cancelled.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cancelled_by: Option<String>,
-    /// The time at which it was made.
+    /// The time of its creation.
     pub created: Time,
     /// The time of its last change.
     pub changed: Time,
@@ -121,20 +121,20 @@ pub struct Step {
     pub name: String,
     /// The status: `waiting`, `running`, `succeeded`, `failed` or `skipped`.
     pub status: StepStatus,
-    /// The time at which it began. Absent before.
+    /// The time at which it started. Absent until then.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub started: Option<Time>,
-    /// The time of its end. Absent before.
+    /// The time of its end. Absent until then.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ended: Option<Time>,
-    /// Its duration in seconds. Absent before its end.
+    /// Its duration in seconds. Absent until its end.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub seconds: Option<f64>,
-    /// What it did.
+    /// The details.
     pub detail: StepDetail,
 }
 
-/// What a step did.
+/// The details of a step.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct StepDetail {
@@ -142,10 +142,10 @@ pub struct StepDetail {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(with = "Vec<String>")]
     pub jobs: Vec<JobId>,
-    /// What it changed, by its subject. Absent before its end, and if it failed.
+    /// Its changes, by subject. Absent until its end, and if it failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub changes: Option<Map<String, Value>>,
-    /// What it did, in one sentence. Absent before its end, and if it failed.
+    /// Its result, in one sentence. Absent until its end, and if it failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub comment: Option<String>,
     /// The reason why it failed. Absent if it did not.
@@ -154,7 +154,7 @@ pub struct StepDetail {
     /// Its last wait, in one sentence. Absent if it did not wait.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub waits: Option<String>,
-    /// The hosts that it left out because they were not connected; left out if there are none.
+    /// The hosts that it skipped because they were not connected; left out if there are none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(with = "Vec<String>")]
     pub left_out: Vec<MinionId>,
@@ -180,13 +180,13 @@ pub struct RunCancellation {
     pub sls: String,
     /// The status: `cancelled`, or `running` while its step ends.
     pub status: RunStatus,
-    /// The operator who ended it first. Absent if it ended by itself before.
+    /// The operator who cancelled it first. Absent if it had already ended by itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cancelled_by: Option<String>,
-    /// The step that ends. Absent if the run has ended.
+    /// The step that is still ending. Absent if the run has ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub step: Option<String>,
-    /// The jobs of that step that run; left out if there are none.
+    /// The running jobs of that step; left out if there are none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(with = "Vec<String>")]
     pub jobs: Vec<JobId>,
@@ -194,7 +194,7 @@ pub struct RunCancellation {
 
 document!(RunCancellation);
 
-/// The record of an id, which is that of a job or of a run.
+/// The record of a job or of a run.
 #[derive(Debug, Clone, PartialEq)]
 pub enum JobOrRun {
     /// A job.

@@ -31,13 +31,13 @@ pub struct ClusterStatus {
     /// The API servers. Absent if the documents cannot be read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub api_servers: Option<Vec<ApiServer>>,
-    /// The virtual address of the API. Absent if Halite keeps none.
+    /// The virtual address of the API. Absent if Halite manages none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub vip: Option<VirtualAddress>,
     /// The members of etcd. Absent if the documents cannot be read, or declare none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub etcd: Option<EtcdStatus>,
-    /// The cluster's DNS. Absent if the API did not say.
+    /// The cluster's DNS. Absent if the API did not report it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dns: Option<ClusterDns>,
     /// The backups of the site registry. Absent if none is declared.
@@ -50,7 +50,8 @@ pub struct ClusterStatus {
     pub certificates: CertificateRenewals,
     /// All hosts that are declared or have a key, by name.
     pub nodes: Vec<NodeStatus>,
-    /// The last highstate of the master's own states. Absent if there was none among the newest jobs.
+    /// The last highstate of the pseudo-minion `master`. Absent if there was none among the newest
+    /// jobs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub master_highstate: Option<LastHighstate>,
     /// The newest runs, the newest first.
@@ -95,9 +96,10 @@ pub struct BundleOfSite {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ApiState {
-    /// Whether it answers.
+    /// `true` if it answers.
     pub answers: bool,
-    /// The reason why it does not. Absent if it does, and if the documents cannot be read.
+    /// The reason why it does not answer. Absent if it answers, and if the documents cannot be
+    /// read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
@@ -108,9 +110,9 @@ pub struct ApiState {
 pub struct ApiServer {
     /// Its host.
     pub host: String,
-    /// Whether it is ready.
+    /// `true` if it is ready.
     pub ready: bool,
-    /// The reason why it is not. Absent if it is.
+    /// The reason why it is not ready. Absent if it is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
@@ -121,7 +123,7 @@ pub struct ApiServer {
 pub struct VirtualAddress {
     /// The address.
     pub address: String,
-    /// The hosts that hold it, of those whose minions answered.
+    /// The hosts that hold it, among those whose minions answered.
     pub holders: Vec<String>,
 }
 
@@ -131,7 +133,7 @@ pub struct VirtualAddress {
 pub struct ClusterDns {
     /// The hosts with a ready replica.
     pub replicas: Vec<String>,
-    /// The other nodes.
+    /// The nodes without a ready replica.
     pub without: Vec<String>,
 }
 
@@ -141,22 +143,22 @@ pub struct ClusterDns {
 pub struct NodeStatus {
     /// Its name.
     pub name: String,
-    /// Whether it has a node document.
+    /// `true` if it has a node document.
     pub declared: bool,
     /// Its declared roles; empty if it is not declared.
     pub roles: Vec<String>,
-    /// Its address in the network of the control plane. Absent if it is not known.
+    /// Its address in the network of the control plane. Absent if it is unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub address: Option<String>,
     /// The state of its key: `pending`, `accepted` or `rejected`. Absent if it has not enrolled.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub key: Option<KeyState>,
-    /// Whether its minion is connected.
+    /// `true` if its minion is connected.
     pub connected: bool,
-    /// The version of its minion. Absent before it connected first.
+    /// The version of its minion. Absent before its first connection.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
-    /// The time at which its minion was heard last. Absent before it connected first.
+    /// The time at which its minion was last heard. Absent before its first connection.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_seen: Option<Time>,
     /// Its Kubernetes node. Absent if there is none, or the API does not answer.
@@ -171,7 +173,7 @@ pub struct NodeStatus {
     /// The bundle of its last successful highstate. Absent if there was none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bundle: Option<String>,
-    /// All bundles from which it may have content. Absent if the master does not know.
+    /// All bundles from which it may have content. Absent if they are unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bundles: Option<Vec<String>>,
 }
@@ -180,12 +182,12 @@ pub struct NodeStatus {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct KubernetesNode {
-    /// Whether it is Ready.
+    /// `true` if it is Ready.
     pub ready: bool,
-    /// The conditions that are not as they should be; left out if there are none.
+    /// The unhealthy conditions; left out if there are none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub reasons: Vec<String>,
-    /// The version of its kubelet. Absent if the node does not say.
+    /// The version of its kubelet. Absent if the node does not report it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kubelet: Option<String>,
 }
@@ -193,13 +195,13 @@ pub struct KubernetesNode {
 words! {
     /// The result of a highstate on a host.
     HighstateResult {
-        /// It runs.
+        /// It is running.
         Running = "running",
-        /// Each state is as declared.
+        /// All states are as declared.
         Succeeded = "succeeded",
         /// A state failed.
         Failed = "failed",
-        /// The minion was stopped in the middle.
+        /// The minion was stopped before it finished.
         Interrupted = "interrupted",
         /// The minion did not return.
         Lost = "lost",
@@ -218,7 +220,7 @@ pub struct LastHighstate {
     /// The time of its end. Absent while it runs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ended: Option<Time>,
-    /// The reason of a failure. Absent if there is none, or if the return says it.
+    /// The reason for a failure. Absent if there was none, or if the return contains it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }

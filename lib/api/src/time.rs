@@ -13,8 +13,8 @@ use serde::{Deserialize, Serialize};
 pub struct Time(Timestamp);
 
 impl Time {
-    /// The time in milliseconds since 1970. One outside of the years that can be written is the nearest
-    /// that can.
+    /// The time in milliseconds since 1970. A time outside the representable years becomes the
+    /// nearest representable one.
     #[must_use]
     pub fn from_millis(millis: i64) -> Self {
         let nearest = if millis < 0 {

@@ -1,7 +1,6 @@
-//! Words with a meaning, of which other versions may have more.
+//! Words with a meaning; other versions may have more of them.
 
-/// Makes an enum of words. A word that this version does not know is kept as its text, and printed as
-/// it is.
+/// Makes an enum of words. A word that this version does not know is kept and printed as its text.
 macro_rules! words {
     ($(#[$doc:meta])* $name:ident { $($(#[$word_doc:meta])* $variant:ident = $text:literal),+ $(,)? }) => {
         $(#[$doc])*

@@ -1,4 +1,4 @@
-//! The archive in a backup: files, and as the last one the list of them.
+//! The archive in a backup: its files, and a list of them as the last file.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -19,13 +19,13 @@ use crate::snapshot::SnapshotCheck;
 pub const LIST: &str = "manifest.json";
 /// The largest list that is read.
 const LARGEST_LIST: u64 = 64 << 20;
-/// The largest signature that is read: it has the list too.
+/// The largest signature that is read: it contains the list, too.
 const LARGEST_SIGNATURE: u64 = 2 * LARGEST_LIST;
 
-/// Receives the files of a backup while it is read. What it does not read is read all the same.
+/// Receives the files of a backup while it is read. Bytes that it leaves unread are still verified.
 pub type Sink<'a> = dyn FnMut(&str, u32, &mut dyn Read) -> io::Result<()> + 'a;
 
-/// Reads an archive to its end. An error after some files says that they must not be used.
+/// Reads an archive to its end. After an error, files already received must not be used.
 pub(crate) fn read(from: impl Read, sink: &mut Sink<'_>) -> Result<Manifest, Damage> {
     let mut archive = tar::Archive::new(from);
     let mut found: BTreeMap<String, Entry> = BTreeMap::new();
@@ -75,7 +75,7 @@ pub(crate) fn read(from: impl Read, sink: &mut Sink<'_>) -> Result<Manifest, Dam
     Ok(manifest)
 }
 
-/// Returns whether a path leads to a file below the directory that it is relative to.
+/// Returns whether a path stays below the directory to which it is relative.
 fn is_plain(path: &str) -> bool {
     let mut parts = Path::new(path).components();
     !path.is_empty() && parts.all(|part| matches!(part, Component::Normal(_)))
@@ -99,7 +99,7 @@ impl<R: Read> Counted<R> {
         }
     }
 
-    /// The facts about what was read.
+    /// The entry of the file that was read.
     pub(crate) fn finish(self, mode: u32) -> Result<Entry, Damage> {
         if let Some(check) = self.snapshot {
             check.finish()?;

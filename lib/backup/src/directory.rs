@@ -1,4 +1,4 @@
-//! The backups in a directory, and a new one among them: complete or absent.
+//! The backups in a directory; a new one appears complete or not at all.
 
 use std::fs;
 use std::fs::File;
@@ -12,11 +12,11 @@ use crate::error::Error;
 use crate::header::Header;
 use crate::writer::BackupWriter;
 
-/// The end of each name.
+/// The suffix of each name.
 const SUFFIX: &str = ".halite-backup";
-/// The end of the name of a file that is being written, which begins with a dot.
+/// The suffix of a file that is being written; its name begins with a dot.
 const PARTIAL: &str = "new";
-/// Backups and their directory are only for root: they may contain all keys of the cluster.
+/// Only root may access backups and their directory: they may contain all keys of the cluster.
 const MODE: u32 = 0o600;
 const DIRECTORY_MODE: u32 = 0o700;
 
@@ -26,25 +26,25 @@ pub struct Directory {
     path: PathBuf,
 }
 
-/// A file in the directory that has the name of a backup.
+/// A file in the directory that is named like a backup.
 #[derive(Debug)]
 pub struct Found {
     /// The name.
     pub name: String,
-    /// The file, if it begins and ends as a backup does.
+    /// The file, if it begins and ends like a backup.
     pub file: Result<BackupFile, Error>,
 }
 
-/// The outcome of the removal of old backups.
+/// The result of the removal of old backups.
 #[derive(Debug, Default)]
 pub struct Pruned {
-    /// The names of the backups that were removed.
+    /// The names of the removed backups.
     pub removed: Vec<String>,
-    /// The reasons why others were not.
+    /// The reasons why others could not be removed.
     pub failures: Vec<Error>,
 }
 
-/// The number that [`Directory::free_path`] gave a backup among those of one second.
+/// The number that [`Directory::free_path`] gave one of several backups of the same second.
 fn number(name: &str) -> u32 {
     let stem = name.strip_suffix(SUFFIX).unwrap_or(name);
     let number = stem.rsplit_once("Z-").map(|(_, number)| number.parse());
@@ -52,7 +52,7 @@ fn number(name: &str) -> u32 {
 }
 
 impl Directory {
-    /// A directory, which need not exist.
+    /// A directory, which need not exist yet.
     #[must_use]
     pub fn new(path: &Path) -> Self {
         Self {
@@ -60,7 +60,7 @@ impl Directory {
         }
     }
 
-    /// The files with the name of a backup, oldest first; those that are none come first.
+    /// The files named like a backup, oldest first; invalid ones come before all others.
     ///
     /// # Errors
     /// The directory cannot be read.
@@ -93,11 +93,11 @@ impl Directory {
         Ok(names)
     }
 
-    /// Begins a backup, and removes what killed processes have left. Until it is finished, no file
+    /// Starts a backup, and removes leftovers of killed processes. Until it is finished, no file
     /// has the name of a backup.
     ///
     /// # Errors
-    /// Another process makes one here, or the directory cannot be written.
+    /// Another process is making one here, or the directory cannot be written.
     pub fn begin(&self, header: Header) -> Result<PendingBackup, Error> {
         use std::os::unix::fs::DirBuilderExt as _;
         let make = halite_durable::Error::file("make", &self.path);
@@ -125,7 +125,7 @@ impl Directory {
         })
     }
 
-    /// A path that no backup has: two may be made within one second.
+    /// An unused path: two backups may be made within one second.
     fn free_path(&self, header: &Header) -> PathBuf {
         let time = header.created.strftime("%Y%m%dT%H%M%SZ");
         let name = |number: u32| match number {
@@ -139,10 +139,10 @@ impl Directory {
         self.path.join(name(number))
     }
 
-    /// Removes the backups of this cluster that are older than its newest `keep`. The one just
-    /// `made` is one of these, by its name: the clock may have been ahead when others were made.
-    /// Files that are no good backup, and those of other clusters, stay and do not count. One that
-    /// cannot be removed does not keep the others.
+    /// Removes the backups of this cluster that are older than its newest `keep`. The new backup
+    /// `made` always counts as one of these, even if the clock was ahead when others were made.
+    /// Files that are not good backups, and backups of other clusters, stay and do not count. A
+    /// failure to remove one does not stop the removal of the others.
     #[must_use]
     pub fn prune(&self, cluster_id: &str, keep: usize, made: &str) -> Pruned {
         let mut pruned = Pruned::default();
@@ -173,7 +173,7 @@ impl Directory {
     }
 }
 
-/// A backup that is being written. Dropped, nothing of it stays.
+/// A backup that is being written. It is removed if dropped unfinished.
 pub struct PendingBackup {
     /// Receives the files.
     pub writer: BackupWriter<BufWriter<File>>,
@@ -183,10 +183,11 @@ pub struct PendingBackup {
 }
 
 impl PendingBackup {
-    /// Completes the backup, reads it again from its disk or share, and answers with it once it has its name on the disk.
+    /// Completes the backup, reads it again from its disk or share, and returns it once its name is
+    /// on the disk.
     ///
     /// # Errors
-    /// It lacks something, is not what was written, or the system refuses; then nothing of it stays.
+    /// It is incomplete, differs from the written data, or a system call fails; it is then removed.
     pub fn finish(self) -> Result<BackupFile, Error> {
         let (buffer, _) = self.writer.finish()?;
         let write = |error| halite_durable::Error::file("write", &self.path)(error);
@@ -204,19 +205,19 @@ impl PendingBackup {
         Ok(made.named(self.path))
     }
 
-    /// The path that it gets.
+    /// The path that it will have.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 }
 
-/// An unfinished file, removed on drop unless it has its name.
+/// An unfinished file, removed on drop unless it has been renamed.
 struct Partial(PathBuf);
 
 impl Drop for Partial {
     fn drop(&mut self) {
-        // The next backup removes what stays.
+        // The next backup removes a leftover.
         let _ = fs::remove_file(&self.0);
     }
 }

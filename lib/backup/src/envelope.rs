@@ -1,4 +1,4 @@
-//! A backup that is read.
+//! A backup that is being read.
 
 use std::fs::File;
 use std::io;
@@ -19,29 +19,29 @@ use crate::manifest::Manifest;
 /// The first line.
 pub(crate) const MAGIC: &str = "halite-backup 1\n";
 const KIND: &str = "halite-backup ";
-/// Bytes of the digest at the end, with the end of its line.
+/// Bytes of the digest at the end, with its line end.
 const TRAILER: u64 = 65;
 /// The longest line that is read.
 const LONGEST: u64 = 1 << 20;
 /// Bytes of one read.
 const BUFFER: usize = 256 * 1024;
 
-/// A file that begins and ends as a backup does.
+/// A file that begins and ends like a backup.
 #[derive(Debug)]
 pub struct BackupFile {
     path: PathBuf,
     header: Header,
-    /// The place of the archive.
+    /// The offset of the archive.
     begin: u64,
     end: u64,
     digest: String,
 }
 
 impl BackupFile {
-    /// Reads the header, and looks whether the end is there. The content is not read.
+    /// Reads the header and checks that the end exists. The content is not read.
     ///
     /// # Errors
-    /// The file cannot be read, is no backup, or is cut short.
+    /// The file cannot be read, is not a backup, or is truncated.
     pub fn open(path: &Path) -> Result<Self, Error> {
         let unreadable = |error| halite_durable::Error::file("read", path)(error);
         let damaged = |source| Error::Damaged {
@@ -94,7 +94,7 @@ impl BackupFile {
         &self.path
     }
 
-    /// The facts about it. They are what was written only after [`BackupFile::check`].
+    /// The facts about it. They are verified only after [`BackupFile::check`].
     #[must_use]
     pub fn header(&self) -> &Header {
         &self.header
@@ -106,7 +106,7 @@ impl BackupFile {
         self.end + TRAILER
     }
 
-    /// The digest of the content, as its last line says.
+    /// The digest of the content, as recorded in its last line.
     #[must_use]
     pub fn digest(&self) -> &str {
         &self.digest
@@ -141,8 +141,8 @@ impl BackupFile {
         self.compare(hash)
     }
 
-    /// Compares every byte with the digest, as the disk or share has it and not as the page cache
-    /// remembers it.
+    /// Compares every byte with the digest, as read from the disk or share and not from the page
+    /// cache.
     ///
     /// # Errors
     /// A byte differs, or the file cannot be read.
@@ -166,11 +166,11 @@ impl BackupFile {
     }
 
     /// Reads the archive: compares each file with its digest, and checks etcd's snapshot. The sink
-    /// gets the files while they are read, but not the signature; after an error they must not be
-    /// used. An identity refuses a backup that is not encrypted.
+    /// receives the files while they are read, except the signature; after an error they must not
+    /// be used. If identities are given, an unencrypted backup is refused.
     ///
     /// # Errors
-    /// It cannot be decrypted, or something in it is no good.
+    /// It cannot be decrypted, or its content is invalid.
     pub fn read(&self, identities: &[Identity], sink: &mut Sink<'_>) -> Result<Manifest, Error> {
         if self.header.recipients.is_empty() && !identities.is_empty() {
             return Err(self.damaged(Damage::Plain));
@@ -207,7 +207,7 @@ impl BackupFile {
     }
 }
 
-/// The digest in the last line; none if that is something else.
+/// The digest in the last line; `None` if that is not a digest.
 fn trailer(path: &Path, at: u64) -> io::Result<Option<String>> {
     let mut file = File::open(path)?;
     file.seek(SeekFrom::Start(at))?;

@@ -10,7 +10,7 @@ use crate::snapshot::SnapshotDamage;
 /// The reason why a backup could not be made, read or restored.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// A file is no good backup.
+    /// A file is not a good backup.
     #[error("the backup {} cannot be used", path.display())]
     Damaged {
         /// The file.
@@ -18,13 +18,13 @@ pub enum Error {
         /// The reason.
         source: Damage,
     },
-    /// A new backup, read again before it gets its name, is no good.
+    /// A new backup failed the check before it is renamed.
     #[error(
-        "cannot make the backup {}: its disk or share did not give back what was written",
+        "cannot make the backup {}: its disk or share did not return the written data",
         path.display()
     )]
     Reread {
-        /// The name that it does not get.
+        /// The path that it would have had.
         path: PathBuf,
         /// The finding.
         source: Box<Error>,
@@ -49,7 +49,7 @@ pub enum Error {
     /// Writing the archive failed.
     #[error("cannot write the backup")]
     Write(#[source] io::Error),
-    /// A file that belongs into the backup cannot be read whole.
+    /// A file for the backup cannot be read completely.
     #[error("cannot read {path} for the backup")]
     Read {
         /// Its path in the archive.
@@ -59,20 +59,20 @@ pub enum Error {
     },
 }
 
-/// The reason why a file is no good backup.
+/// The reason why a file is not a good backup.
 #[derive(Debug, thiserror::Error)]
 pub enum Damage {
     /// It is another kind of file.
-    #[error("it is no backup of a cluster: it does not begin with `halite-backup`")]
+    #[error("it is not a backup of a cluster: it does not begin with `halite-backup`")]
     Foreign,
     /// A newer program made it.
     #[error("it has the format {0:?}, which this version does not know; use a newer `ctl`")]
     Newer(String),
     /// Its end is missing.
-    #[error("it is cut short: it does not end with its digest; use an older one")]
+    #[error("it is cut short: it does not end with its digest; use an older backup")]
     Cut,
     /// A byte was changed.
-    #[error("its content is not what was written: its digest differs; use an older one")]
+    #[error("its content was changed: its digest differs; use an older backup")]
     Digest,
     /// The header is malformed, although the digest fits.
     #[error("its header cannot be read")]
@@ -80,10 +80,10 @@ pub enum Damage {
     /// The archive is malformed, although the digest fits.
     #[error("its archive cannot be read")]
     Archive(#[source] io::Error),
-    /// An entry has another content than its list says, or is not in it.
-    #[error("{0} in it is not what the list of its files says")]
+    /// An entry differs from the list, or is missing in it.
+    #[error("{0} in it does not match the list of its files")]
     Entry(String),
-    /// An entry would be written outside of its directory.
+    /// An entry would be written outside its directory.
     #[error("it has an entry that no backup has: {0:?}")]
     Unexpected(String),
     /// The list of its files is missing or malformed.
@@ -92,17 +92,17 @@ pub enum Damage {
     /// The list belongs to another header.
     #[error("its header was replaced: the encrypted part has another one")]
     Replaced,
-    /// It is plain, and its reader has a key: he expects one that only he can read.
+    /// It is not encrypted, although its reader has a key and expects an encrypted one.
     #[error(
-        "it is not encrypted, although a key was given: who may write its directory may have put it in the place of an \
-         encrypted one; use another one, or leave the key out if you know where it is from"
+        "it is not encrypted, although a key was given: anyone with write access to its directory may have replaced an \
+         encrypted backup with it; use another backup, or omit the key if you trust its source"
     )]
     Plain,
-    /// Its signature counts for nothing.
-    #[error("its signature is no good; it was changed or put there by another, use an older one")]
+    /// Its signature is invalid.
+    #[error("its signature is invalid; it was changed or forged, use an older backup")]
     Signature(#[source] BadSignature),
-    /// etcd's snapshot in it is no good.
-    #[error("etcd's snapshot in it is no good")]
+    /// etcd's snapshot in it is damaged.
+    #[error("etcd's snapshot in it is damaged")]
     Snapshot(#[from] SnapshotDamage),
     /// There is no snapshot in it.
     #[error("it has no snapshot of etcd")]

@@ -1,5 +1,5 @@
-//! Reads a file from its disk or share. What was just written is in the page cache, which gives it
-//! back whatever the disk has.
+//! Reads a file from its disk or share. Recently written data is in the page cache, which would
+//! return it whatever is on the disk.
 
 use std::fs::File;
 use std::io;
@@ -15,8 +15,8 @@ const ALIGNMENT: usize = 4096;
 /// Bytes of one read.
 const BUFFER: usize = 256 * 1024;
 
-/// Passes all bytes of a file on. On a file system without direct reads, the cache is asked to
-/// forget the file first, which it does with all that is on the disk already.
+/// Passes on all bytes of a file. On a file system without direct reads, the page cache is first
+/// asked to drop the file, which it does for everything that is already on the disk.
 pub(crate) fn read(path: &Path, each: &mut dyn FnMut(&[u8])) -> io::Result<()> {
     let mut options = File::options();
     options.read(true);
@@ -31,7 +31,7 @@ pub(crate) fn read(path: &Path, each: &mut dyn FnMut(&[u8])) -> io::Result<()> {
     let buffer = buffer.ok_or_else(|| io::Error::other("no aligned memory"))?;
     fadvise(&file, 0, None, Advice::DontNeed)?;
     match pass_on(&file, buffer, each) {
-        // The file system takes the flag, and refuses the read. Nothing was passed on.
+        // The file system accepts the flag but refuses the read. Nothing was passed on yet.
         Err(error) if is_unsupported(&error) => {
             let file = options.open(path)?;
             fadvise(&file, 0, None, Advice::DontNeed)?;

@@ -1,4 +1,4 @@
-//! The header of a backup, which everyone may read who may read the file.
+//! The header of a backup, readable by anyone who may read the file.
 
 use halite_names::AgeRecipient;
 use jiff::Timestamp;
@@ -9,10 +9,10 @@ use serde::{Deserialize, Serialize};
 pub struct Header {
     /// The name of the cluster.
     pub cluster: String,
-    /// The cluster itself: SHA-256 of the certificate of its own CA. Another cluster of the same
-    /// name has another one.
+    /// The identity of the cluster: SHA-256 of the certificate of its own CA. Another cluster of
+    /// the same name has a different one.
     pub cluster_id: String,
-    /// The time at which it was begun.
+    /// The time at which it was started.
     pub created: Timestamp,
     /// The epoch of the master's store.
     pub epoch: u64,
@@ -24,7 +24,7 @@ pub struct Header {
     pub bundle: Option<String>,
     /// The source of etcd's snapshot.
     pub etcd: EtcdSource,
-    /// The keys that can decrypt it; none: it is not encrypted.
+    /// The keys that can decrypt it; empty if it is not encrypted.
     pub recipients: Vec<AgeRecipient>,
 }
 
@@ -37,8 +37,8 @@ pub struct EtcdSource {
     pub version: String,
     /// The id of the cluster of members, in hexadecimal as etcd writes it.
     pub cluster: String,
-    /// The keys that the member had when the backup began; backups of older versions have no record
-    /// of them.
+    /// The keys that the member had when the backup started; backups made by older versions do not
+    /// record them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub keys: Option<CountedKeys>,
 }
@@ -48,6 +48,6 @@ pub struct EtcdSource {
 pub struct CountedKeys {
     /// The revision.
     pub revision: i64,
-    /// Their number.
+    /// The number of keys.
     pub count: u64,
 }

@@ -1,8 +1,8 @@
-//! Backups of a whole cluster: what `ctl bootstrap --restore` needs to make its first host again.
+//! Backups of a whole cluster, from which `ctl bootstrap --restore` restores its first host.
 //!
-//! A backup is one file: a header that everyone may read, a tar archive that is encrypted with age
-//! if there are recipients, and a digest of all bytes before it. The last entry of the archive is a
-//! list of the others with their digests; the one before it is the signature by the cluster's CA.
+//! A backup is one file: a header that anyone may read, a tar archive that is encrypted with age if
+//! there are recipients, and a digest of all preceding bytes. The last entry of the archive lists
+//! the others with their digests; the entry before it is the signature by the cluster's CA.
 //!
 //! ```text
 //! halite-backup 1\n
@@ -13,8 +13,9 @@
 //!
 //! Without this program: `tail -n +3 FILE | head -c -65 | age -d -i KEY | tar x`.
 //!
-//! Input: a stream of files. Output: a file in a directory, complete or absent; what is in one; or
-//! the reason why it is no good. This crate prints nothing and knows no cluster.
+//! Input: a stream of files. Output: a file in a directory, complete or absent; the content of an
+//! existing one; or the reason why it is invalid. This crate prints nothing and knows nothing of
+//! clusters.
 
 mod age;
 mod archive;

@@ -10,12 +10,12 @@ use crate::header::Header;
 /// The list of the files of a backup.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Manifest {
-    /// The header again: that outside of the encryption can be replaced.
+    /// A copy of the header: the unencrypted one can be replaced.
     pub header: Header,
     /// The files, by path.
     pub files: BTreeMap<String, Entry>,
-    /// True when the CA that the header names has signed this. Which CA that is has to be compared
-    /// with what the reader trusts.
+    /// `true` if the CA that the header names has signed this. The reader must compare that CA with
+    /// the one it trusts.
     #[serde(skip)]
     pub is_signed: bool,
 }

@@ -1,9 +1,9 @@
-//! Directories on a disk or share of their own that is not mounted: a backup would be made on the
-//! disk below it, and be lost with that.
+//! Directories on a separate disk or share that is not mounted: a backup would be written to the
+//! disk below the mount point, and be lost with it.
 
 use std::path::{Path, PathBuf};
 
-/// The mount point that a directory is on by `/etc/fstab` and not in fact; none if all is well.
+/// The mount point that a directory is on by `/etc/fstab` and not in fact; `None` if all is well.
 /// The arguments are the texts of `/etc/fstab` and `/proc/self/mounts` (fstab(5)).
 #[must_use]
 pub fn unmounted(directory: &Path, fstab: &str, mounts: &str) -> Option<PathBuf> {
@@ -18,7 +18,7 @@ pub fn unmounted(directory: &Path, fstab: &str, mounts: &str) -> Option<PathBuf>
     (!is_mounted).then_some(innermost)
 }
 
-/// The second field of a line; none of comments, swap and the root.
+/// The second field of a line; `None` for comments, swap and the root.
 fn mount_point(line: &str) -> Option<PathBuf> {
     let line = line.trim();
     let field = line.split_whitespace().nth(1)?;
@@ -26,7 +26,7 @@ fn mount_point(line: &str) -> Option<PathBuf> {
     is_point.then(|| PathBuf::from(unescaped(field)))
 }
 
-/// `\040` is a space: octal numbers stand for characters that separate fields.
+/// Replaces octal escapes of field separators: `\040` is a space.
 fn unescaped(field: &str) -> String {
     let mut parts = field.split('\\');
     let mut text = parts.next().unwrap_or_default().to_owned();

@@ -1,9 +1,9 @@
 //! The signature of a backup. The cluster's own CA signs the facts in the header and the list of the
 //! files; the digest at the end of a backup says only that no byte was lost.
 //!
-//! The master makes it, because the key of the CA leaves neither its host nor those of its standbys.
-//! It is a file of the archive, so that it says nothing about an encrypted backup to others, and
-//! that older versions read the backup as before.
+//! The master makes it, because the key of the CA never leaves the master's host and its standbys.
+//! It is a file in the archive, so that it reveals nothing about an encrypted backup, and older
+//! versions can still read the backup.
 
 use std::collections::BTreeMap;
 
@@ -20,33 +20,33 @@ pub const SIGNATURE: &str = "signature.json";
 /// The kind of the statement. The CA signs certificates too, which do not begin with a brace.
 const KIND: &str = "halite-backup-signature 1";
 
-/// The reason why a signature counts for nothing.
+/// The reason why a signature is invalid.
 #[derive(Debug, thiserror::Error)]
 pub enum BadSignature {
-    /// It is no signature of a backup.
+    /// It is not the signature of a backup.
     #[error("it is malformed")]
     Malformed,
-    /// The CA is another one than that of the header.
-    #[error("it is by another CA ({0}) than that of the cluster that the backup names")]
+    /// The CA is not the one named in the header.
+    #[error("it is by another CA ({0}), not the CA of the cluster that the backup names")]
     OtherCa(String),
     /// The CA has not signed this.
     #[error("the CA has not signed this")]
     Forged,
-    /// The header says something else.
-    #[error("what is signed has another header")]
+    /// The signed header differs.
+    #[error("the signature is for another header")]
     Header,
-    /// A file is another one.
-    #[error("{0} is not the file that is signed")]
+    /// The signature is for another file.
+    #[error("{0} is not the signed file")]
     File(String),
 }
 
 #[derive(Deserialize)]
 struct Signed {
-    /// The statement, as it was signed.
+    /// The signed statement.
     statement: String,
-    /// In base64.
+    /// The signature, in base64.
     signature: String,
-    /// That of the CA, PEM.
+    /// The certificate of the CA, PEM.
     certificate: String,
 }
 
@@ -74,14 +74,14 @@ pub(crate) fn verify(text: &[u8], manifest: &Manifest) -> Result<(), BadSignatur
     compare(statement, manifest)
 }
 
-/// Compares a statement with what was read.
+/// Compares a statement with the manifest that was read.
 fn compare(statement: &[u8], manifest: &Manifest) -> Result<(), BadSignature> {
     let statement: Statement =
         serde_json::from_slice(statement).map_err(|_| BadSignature::Malformed)?;
     if statement.kind != KIND {
         return Err(BadSignature::Malformed);
     }
-    // The program that encrypts adds the recipients, and leaves fractions of a second out.
+    // The encrypting program adds the recipients and drops fractions of a second.
     let mut header = statement.header;
     header["recipients"] = json!([]);
     let mut header: Header = serde_json::from_value(header).map_err(|_| BadSignature::Malformed)?;

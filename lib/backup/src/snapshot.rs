@@ -1,8 +1,8 @@
-//! The check of a snapshot of etcd, as `etcdutl snapshot restore` does it: the last 32 bytes are
-//! the SHA-256 of those before. In addition the database's own description must fit its size.
+//! The check of an etcd snapshot, as in `etcdutl snapshot restore`: the last 32 bytes are the
+//! SHA-256 of the preceding ones. In addition, the database's own description must match its size.
 //!
-//! Not checked: the pages of the database and the keys in it. The hash is over what the member had
-//! on its disk.
+//! Not checked: the pages of the database and the keys in it. The hash covers the data as it was on
+//! the member's disk.
 
 use std::io;
 use std::io::Write;
@@ -11,7 +11,7 @@ use sha2::{Digest as _, Sha256};
 
 /// Bytes of the hash at the end.
 const HASH: usize = 32;
-/// bbolt's page sizes; it takes that of the system.
+/// bbolt's page sizes; it uses the system's.
 const PAGES: std::ops::RangeInclusive<usize> = 1024..=65536;
 /// Bytes of a page's head, and of the description that follows in the first two pages
 /// (`bbolt/internal/common/meta.go`).
@@ -20,29 +20,29 @@ const META: usize = 64;
 const MAGIC: u32 = 0xED0C_DAED;
 const VERSION: u32 = 2;
 
-/// The reason why a snapshot is no good.
+/// The reason why a snapshot is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SnapshotDamage {
-    /// It is not even a hash.
+    /// It is shorter than a hash.
     #[error("it is cut short")]
     Cut,
-    /// The hash at its end is another one.
-    #[error("its hash is not that of its content: it was changed or cut short")]
+    /// The hash at its end differs.
+    #[error("its hash does not match its content: it was changed or cut short")]
     Hash,
-    /// It is no database of bbolt.
-    #[error("it is no database of etcd")]
+    /// It is not a bbolt database.
+    #[error("it is not a database of etcd")]
     NoDatabase,
     /// It lacks pages.
     #[error("the database in it lacks pages: it has {found} bytes and needs {needed}")]
     Pages {
         /// Its size.
         found: u64,
-        /// The size that it describes.
+        /// The size according to its description.
         needed: u64,
     },
 }
 
-/// Checks a snapshot that is written to it.
+/// Checks the snapshot written to it.
 #[derive(Default)]
 pub struct SnapshotCheck {
     hash: Sha256,
@@ -54,10 +54,10 @@ pub struct SnapshotCheck {
 }
 
 impl SnapshotCheck {
-    /// The verdict about all that was written.
+    /// The verdict on everything written.
     ///
     /// # Errors
-    /// It is no good.
+    /// The snapshot is invalid.
     pub fn finish(self) -> Result<(), SnapshotDamage> {
         let expected: [u8; HASH] = (self.tail.as_slice())
             .try_into()
@@ -178,7 +178,7 @@ mod tests {
         assert_eq!(check(&good[..20]), Err(SnapshotDamage::Cut));
         assert_eq!(check(&good[..good.len() - 1]), Err(SnapshotDamage::Hash));
         assert_eq!(check(&hashed(b"text")), Err(SnapshotDamage::NoDatabase));
-        // What a full disk of the member would leave: the hash fits, and pages are missing.
+        // The result of a full disk on the member: the hash matches, but pages are missing.
         let short = hashed(&good[..3 * 4096]);
         let lacks = SnapshotDamage::Pages {
             found: 3 * 4096,

@@ -27,7 +27,7 @@ pub struct BackupWriter<W: Write> {
 }
 
 impl<W: Write> BackupWriter<W> {
-    /// Begins a backup, encrypted to the header's recipients if it has some.
+    /// Starts a backup, encrypted to the header's recipients if there are any.
     ///
     /// # Errors
     /// Writing fails, or a recipient cannot be used.
@@ -54,10 +54,10 @@ impl<W: Write> BackupWriter<W> {
         })
     }
 
-    /// Adds a file of exactly this size. etcd's snapshot is checked on the way.
+    /// Adds a file of exactly this size. etcd's snapshot is checked while it is written.
     ///
     /// # Errors
-    /// The file has another size or is no good, or writing fails.
+    /// The file has another size or is invalid, or writing fails.
     pub fn file(
         &mut self,
         path: &str,
@@ -76,7 +76,7 @@ impl<W: Write> BackupWriter<W> {
         let entry = entry
             .map_err(|damage| read_error(io::Error::new(io::ErrorKind::InvalidData, damage)))?;
         if entry.size != size {
-            let message = format!("it has {} bytes now and had {size}", entry.size);
+            let message = format!("it now has {} bytes instead of {size}", entry.size);
             return Err(read_error(io::Error::other(message)));
         }
         self.files.insert(path.to_owned(), entry);
@@ -99,10 +99,10 @@ impl<W: Write> BackupWriter<W> {
             .map_err(Error::Write)
     }
 
-    /// Writes the list and the digest, and answers with both the stream and the list.
+    /// Writes the list and the digest, and returns the stream and the list.
     ///
     /// # Errors
-    /// Writing fails, or there was no snapshot of etcd.
+    /// Writing fails, or no snapshot of etcd was added.
     pub fn finish(mut self) -> Result<(W, Manifest), Error> {
         if !self.files.contains_key(SNAPSHOT) {
             let message = Damage::NoSnapshot.to_string();
@@ -123,7 +123,7 @@ impl<W: Write> BackupWriter<W> {
     }
 }
 
-/// The archive's bytes on their way, encrypted or not.
+/// The stream of the archive's bytes, encrypted or not.
 enum Content<W: Write> {
     Plain(Hashing<W>),
     Sealed(Box<Encryptor<Hashing<W>>>),
@@ -154,7 +154,7 @@ impl<W: Write> Write for Content<W> {
     }
 }
 
-/// A stream that hashes what is written.
+/// A stream that hashes the written bytes.
 struct Hashing<W> {
     to: W,
     hash: Sha256,

@@ -55,7 +55,7 @@ impl Vector {
         of_fact.map(|(_, value)| value.as_str()).collect()
     }
 
-    /// The result in the words of the vectors, and the digest of what was decrypted until then.
+    /// The result in the words of the vectors, and the digest of the content decrypted until then.
     fn decrypt(&self, identities: &[Identity]) -> (&'static str, Option<String>) {
         let mut decryptor = match Decryptor::new(self.file.as_slice(), identities) {
             Ok(decryptor) => decryptor,
@@ -95,7 +95,7 @@ fn each_vector_of_the_specification_has_its_result() {
                 let payload = vector.all("payload").first().map(|text| (*text).to_owned());
                 (vector.all("expect") != [result] || payload != plain).then_some(result)
             }
-            // What is not read here (passphrases, hybrid recipients, armor) is refused.
+            // Unsupported forms (passphrases, hybrid recipients, armor) are refused.
             _ => {
                 others += 1;
                 let stranger = [Identity::generate().unwrap()];

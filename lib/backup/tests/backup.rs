@@ -1,4 +1,4 @@
-//! Backups as files: what is written is read, and nothing else is.
+//! Backups as files: a reader gets exactly the written content.
 
 #![allow(clippy::unwrap_used, reason = "a test's panic is its report")]
 

@@ -11,10 +11,10 @@ pub struct Signing {
     /// The secret key that signs; may be repeated.
     #[arg(long)]
     pub key: Vec<PathBuf>,
-    /// A file with the keys' password; default: it is asked for.
+    /// A file with the keys' password; default: prompt for it.
     #[arg(long)]
     pub password_file: Option<PathBuf>,
-    /// Do not sign: sites will only take it with --allow-unsigned.
+    /// Do not sign: sites accept it only with --allow-unsigned.
     #[arg(long, conflicts_with = "key")]
     pub unsigned: bool,
 }
@@ -22,29 +22,29 @@ pub struct Signing {
 /// The commands of the builder.
 #[derive(Debug, Clone, PartialEq, Eq, Subcommand)]
 pub enum Builder {
-    /// What clusters made from a bundle could ask of it, which state asks, and what is not in it;
-    /// and what no state asks for.
+    /// List what clusters may request from a bundle and which state requests it, what is missing,
+    /// and what is never requested.
     Needs {
         /// Its directory; default: the directory above this program.
         directory: Option<PathBuf>,
     },
-    /// Write a recipe to edit, with everything that a cluster needs from where it is published.
+    /// Write a recipe to edit: everything that a cluster needs, from its official sources.
     Init {
-        /// Where to write recipe.yaml.
+        /// Directory for the new recipe.yaml.
         #[arg(default_value = ".")]
         directory: PathBuf,
         /// Kubernetes' version.
         #[arg(long, default_value = "v1.36.3")]
         kubernetes: String,
-        /// The directory of ctl, halite-master and halite-minion; default: that of this program.
+        /// Directory of ctl, halite-master and halite-minion; default: this program's directory.
         #[arg(long)]
         programs: Option<PathBuf>,
-        /// The state tree; default: the one that belongs to this program.
+        /// The state tree; default: the one shipped with this program.
         #[arg(long)]
         states: Option<PathBuf>,
     },
-    /// Record beside a recipe what everything in it resolves to: sources, digests, sizes, licences.
-    /// What is recorded stays.
+    /// Record in a lock file beside the recipe what its items resolve to: sources, digests, sizes,
+    /// licences. Existing entries stay unchanged.
     Lock {
         /// The recipe.
         #[arg(long, default_value = "recipe.yaml")]
@@ -59,7 +59,7 @@ pub enum Builder {
         #[arg(long)]
         test: bool,
     },
-    /// Gather a bundle, just as its lock says, and seal and sign it where it is to be an ISO.
+    /// Build a bundle from its lock file; for an ISO, also seal and sign it.
     Build {
         /// The recipe.
         #[arg(long, default_value = "recipe.yaml")]
@@ -70,7 +70,7 @@ pub enum Builder {
         /// The keys that sign an ISO.
         #[command(flatten)]
         signing: Signing,
-        /// Ask no other machine for anything: take everything from the recipe's cache.
+        /// Work offline: use only the recipe's cache.
         #[arg(long)]
         offline: bool,
     },
@@ -93,7 +93,7 @@ impl Signing {
 }
 
 impl Builder {
-    /// The arguments of `halite-builder` that mean this command.
+    /// The arguments of `halite-builder` that select this command.
     #[must_use]
     pub fn arguments(&self) -> Vec<OsString> {
         let mut all: Vec<OsString> = Vec::new();
@@ -150,7 +150,7 @@ impl Builder {
     }
 }
 
-/// `NAME=VALUE`, so that a value that begins with a hyphen stays one.
+/// `NAME=VALUE`, so that a value that begins with a hyphen is not read as an option.
 fn option(name: &str, value: impl Into<OsString>) -> [OsString; 1] {
     let mut text = OsString::from(name);
     text.push("=");

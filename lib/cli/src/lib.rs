@@ -1,5 +1,6 @@
-//! The command lines of the daemons, and their notifications to systemd. A crate of its own, because
-//! `ctl` writes manual pages from the command lines and would otherwise link both daemons.
+//! The command lines of the daemons, and their notifications to systemd. They are a separate crate
+//! because `ctl` generates manual pages from the command lines and would otherwise link both
+//! daemons.
 
 pub mod builder;
 pub mod master;

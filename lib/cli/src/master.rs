@@ -1,4 +1,4 @@
-//! The master.
+//! The command line of the master.
 
 use std::path::PathBuf;
 
@@ -8,42 +8,42 @@ use clap::{Parser, Subcommand};
 #[derive(Parser)]
 #[command(name = "halite-master", version)]
 pub struct Cli {
-    /// What to do.
+    /// The command.
     #[command(subcommand)]
     pub command: Command,
 }
 
-/// What to do.
+/// A command of the master.
 #[derive(Subcommand)]
 pub enum Command {
-    /// Make what is missing: CAs, the master's identity, the operator identity of root. May be
-    /// repeated.
+    /// Create missing files: CAs, the master's identity, the operator identity of root. Can be run
+    /// again.
     Init {
         /// The configuration file.
         #[arg(long, default_value = "/etc/halite/master.yaml")]
         config: PathBuf,
     },
-    /// Make this standby's host the master's: install its copy, raise the epoch, start the daemon. May
-    /// be repeated when it was interrupted.
+    /// Promote this standby to master: install its copy of the store, raise the epoch, start the
+    /// daemon. Can be run again after an interruption.
     Promote {
         /// The configuration file.
         #[arg(long, default_value = "/etc/halite/master.yaml")]
         config: PathBuf,
-        /// Promote while another master answers.
+        /// Promote although another master answers.
         #[arg(long, requires = "cluster")]
         force: bool,
         /// The cluster's name, with --force.
         #[arg(long)]
         cluster: Option<String>,
     },
-    /// Write what a backup has to standard output, from this standby's copy and etcd, for `ctl backup
-    /// create --local`.
+    /// Write the content of a backup to standard output, from this standby's copy and etcd, for
+    /// `ctl backup create --local`.
     Save {
         /// The configuration file.
         #[arg(long, default_value = "/etc/halite/master.yaml")]
         config: PathBuf,
     },
-    /// Serve until told to stop.
+    /// Serve until stopped.
     Run {
         /// The configuration file.
         #[arg(long, default_value = "/etc/halite/master.yaml")]

@@ -33,7 +33,7 @@ pub enum Command {
         /// Token that `ctl` printed; without it an operator must accept the key.
         #[arg(long, env = "HALITE_TOKEN", hide_env_values = true, default_value = "")]
         token: String,
-        /// SHA-256 of the cluster's CA certificate, where there is no token.
+        /// SHA-256 of the cluster's CA certificate, if there is no token.
         #[arg(long, default_value = "")]
         ca_hash: String,
         /// This host's id (default: its name).
@@ -42,7 +42,7 @@ pub enum Command {
         /// Enrol again although there is an identity.
         #[arg(long)]
         force: bool,
-        /// Configuration file; only its state_dir counts here.
+        /// Configuration file; only its state_dir is used here.
         #[arg(long, default_value = DEFAULT_PATH)]
         config: PathBuf,
     },
@@ -54,25 +54,25 @@ pub enum Command {
         /// Low state (JSON); - reads standard input.
         #[arg(long)]
         low: PathBuf,
-        /// Directory of the files that it refers to, each named by its SHA-256.
+        /// Directory of the files that the low state refers to, each named by its SHA-256.
         #[arg(long)]
         blobs: Option<PathBuf>,
-        /// Form of the output.
+        /// Output format.
         #[arg(short, long, value_enum, default_value_t = Output::Text)]
         output: Output,
     },
     /// Prints this host's grains as JSON.
     Grains,
-    /// Restarts the minion, whose program is new, and puts this program in its place again if it
-    /// does not reach the master.
+    /// Restarts the minion with its new program, and restores this program if the new one does not
+    /// reach the master.
     Update {
-        /// Seconds that the new program has.
+        /// Seconds within which the new program must reach the master.
         #[arg(long, default_value_t = 60)]
         limit: u64,
     },
 }
 
-/// Form of the output.
+/// Output format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Output {
     /// For people.

@@ -1,7 +1,7 @@
 //! Unified diffs of texts, as `diff -u` writes them.
 //!
-//! The time is bounded by the heuristics of GNU diff, so that a diff of long texts that have little
-//! in common is not the shortest one. A diff of equal texts is empty, without the names.
+//! The time is bounded by the heuristics of GNU diff, so a diff of long texts with little in common
+//! is not the shortest possible one. A diff of equal texts is empty, without the names.
 
 mod lines;
 
@@ -13,7 +13,7 @@ use imara_diff::{Algorithm, Diff, Hunk, InternedInput};
 /// The usual number of unchanged lines around each change.
 pub const CONTEXT: u32 = 3;
 
-/// The line after one that has no end.
+/// The line that follows a line without a line end.
 const NO_NEWLINE: &str = "\\ No newline at end of file";
 
 /// A name and a text.
@@ -25,8 +25,8 @@ pub struct Side<'a> {
     pub text: &'a str,
 }
 
-/// The changes that make the text of `old` that of `new`, with `context` unchanged lines around
-/// each.
+/// The changes that turn the text of `old` into the text of `new`, with `context` unchanged lines
+/// around each.
 #[must_use]
 pub fn unified(old: Side<'_>, new: Side<'_>, context: u32) -> String {
     let mut input = InternedInput::default();
@@ -77,7 +77,8 @@ fn group(text: &mut String, input: &InternedInput<&str>, hunks: &[Hunk], context
     append(text, ' ', old(end..end + trailing));
 }
 
-/// Line numbers from 1, and how many: `3` for one line, `2,0` for none after the second.
+/// The first line, counted from 1, and the number of lines: `3` is one line, `2,0` none after line
+/// 2.
 fn range(lines: &Range<u32>) -> String {
     match lines.end - lines.start {
         0 => format!("{},0", lines.start),

@@ -1,6 +1,6 @@
-//! Lines of a text, with their ends.
+//! Lines of a text, with their line ends.
 
-/// The lines of a text, each with its end: `\n`, `\r\n`, or a single `\r`.
+/// The lines of a text, each with its line end: `\n`, `\r\n`, or a single `\r`.
 pub fn split(text: &str) -> impl Iterator<Item = &str> {
     let mut rest = text;
     std::iter::from_fn(move || {
@@ -16,7 +16,7 @@ pub fn split(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Returns whether a line has an end; only the last one of a text may have none.
+/// Returns whether a line has a line end; only the last line of a text can lack one.
 pub fn has_end(line: &str) -> bool {
     line.ends_with(['\r', '\n'])
 }

@@ -1,4 +1,4 @@
-//! The format, and the law that a diff leads from the old text to the new one.
+//! The format, and the law that a diff turns the old text into the new one.
 
 use proptest::prelude::*;
 
@@ -87,7 +87,7 @@ fn other_ends_of_lines_are_ends() {
     assert_eq!(found, ["a\r", "b\r\n", "\n", "c"]);
 }
 
-/// An added line that may be in several places is after the equal ones, as with `diff`.
+/// An added line that fits in several places comes after its equals, as with `diff`.
 #[test]
 fn an_added_line_is_as_far_down_as_it_can_be() {
     assert_eq!(
@@ -138,7 +138,8 @@ proptest! {
         }
     }
 
-    /// Each hunk has as many lines as its header says, and begins where that says.
+    /// Each hunk has as many lines as its header says, and begins at the line that the header
+    /// names.
     #[test]
     fn a_header_says_where_its_lines_are(old in text(), new in text(), context in 0u32..5) {
         let all = diff(&old, &new, context);

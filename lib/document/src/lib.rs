@@ -1,13 +1,13 @@
 //! Documents that people write: YAML with positions, and problems with place, excerpt and hint.
 //!
-//! Input is the text of one file. Output is a tree of [`yaml::Node`]s, each of which knows its line
-//! and column, or a [`Problem`] that a person can act on. A `Problem` also reports errors in the
-//! meaning of a document, by whichever crate finds them. [`schema::read`] reads a document by a JSON
-//! Schema that its crate generates from its types.
+//! Input is the text of one file. Output is a tree of [`yaml::Node`]s, each with its line and
+//! column, or a [`Problem`] that a person can act on. Other crates also report errors in the
+//! meaning of a document as `Problem`s. [`schema::read`] reads a document by a JSON Schema that its
+//! crate generates from its types.
 //!
-//! [`text`] has the characters of values that must not reach a terminal as they are.
+//! [`text`] handles characters of values that must not reach a terminal unchanged.
 //!
-//! The crate never opens a file, prints nothing and knows no kind of document.
+//! This crate opens no files, prints nothing and knows no particular kind of document.
 
 mod position;
 pub mod problem;

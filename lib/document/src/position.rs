@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 pub struct Position {
     /// The file as its reader names it: a path in the state tree, or a path on disk.
     pub file: String,
-    /// Line in the source file, also where the text was rendered from a template.
+    /// Line in the source file, even if the text was rendered from a template.
     pub line: u32,
-    /// Column; 0 when only the line is known.
+    /// Column; 0 if only the line is known.
     pub column: u32,
 }

@@ -1,4 +1,4 @@
-//! A problem in an input: its place, the message, and what to do about it. Readers collect all
+//! A problem in an input: its place, the message and the remedy. Readers collect all
 //! problems of an input instead of stopping at the first.
 
 use std::fmt;
@@ -10,11 +10,11 @@ use crate::position::Position;
 pub struct Problem {
     /// The file as the reader knows it: a path in the state tree, or a path on disk.
     pub file: String,
-    /// Line in that file, from 1; 0 when the problem has no place (for example a missing file).
+    /// Line in that file, from 1; 0 if the problem has no place (for example a missing file).
     pub line: u32,
-    /// Column, from 1; 0 when only the line is known.
+    /// Column, from 1; 0 if only the line is known.
     pub column: u32,
-    /// Dotted path in the document, for example `networks.pods`; empty when there is none.
+    /// Dotted path in the document, for example `networks.pods`; empty if there is none.
     pub path: String,
     /// The problem in one sentence.
     pub message: String,

@@ -9,13 +9,13 @@ use crate::yaml::{Kind, Node as Yaml};
 /// The text of one document, parsed.
 #[derive(Clone, Default)]
 pub struct Source {
-    /// The file as the reader knows it.
+    /// The file as its reader names it.
     pub file: String,
     text: String,
     root: Option<Yaml>,
-    /// The beginnings of the paths whose lines are not displayed.
+    /// The prefixes of the paths whose lines are not displayed.
     secret_paths: &'static [&'static str],
-    /// Dotted paths of values that were unusable and were replaced. Problems that follow from them
+    /// Dotted paths of unusable values that were replaced. Problems that follow from them
     /// are not reported.
     pub(crate) broken: BTreeSet<String>,
 }
@@ -42,7 +42,7 @@ impl Source {
         }
     }
 
-    /// Sets the beginnings of the paths whose lines problems do not display.
+    /// Sets the prefixes of the paths whose lines problems do not display.
     #[must_use]
     pub fn secret_paths(mut self, paths: &'static [&'static str]) -> Self {
         self.secret_paths = paths;
@@ -70,7 +70,7 @@ impl Source {
             .any(|broken| within(path, broken) || within(broken, path))
     }
 
-    /// The position of the value at a path; if it was left out, that of the nearest value above.
+    /// The position of the value at a path; if it is missing, of the nearest value above.
     #[must_use]
     pub fn position(&self, path: &str) -> Position {
         let nothing = Position {
@@ -107,8 +107,8 @@ impl Source {
     }
 }
 
-/// The child at a segment and the position to report for it: that of a scalar or list item itself,
-/// else that of its key.
+/// The child at a segment and the position to report for it: a scalar or list item has its own, any
+/// other child its key's.
 fn below<'a>(node: &'a Yaml, segment: &str) -> Option<(Position, &'a Yaml)> {
     match &node.kind {
         Kind::Map(entries) => {
@@ -158,7 +158,7 @@ pub(crate) fn is_secret(beginnings: &[&str], path: &str) -> bool {
         .any(|beginning| path.starts_with(beginning))
 }
 
-/// A path one key further down; keys that contain dots or brackets are quoted.
+/// A path extended by one key; keys that contain dots or brackets are quoted.
 #[must_use]
 pub fn join(path: &str, key: &str) -> String {
     let key = if key.contains(['.', '[', ']']) {

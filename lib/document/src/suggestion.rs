@@ -2,7 +2,7 @@
 
 use strsim::osa_distance;
 
-/// The candidate nearest to a misspelt word by edit distance, if near enough to be meant.
+/// The candidate nearest to a misspelt word by edit distance; `None` if none is near enough.
 #[must_use]
 pub fn did_you_mean<'a>(
     word: &str,

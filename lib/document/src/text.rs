@@ -3,14 +3,14 @@
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
-/// Returns true for a character that a terminal obeys instead of displaying it, or that changes the
-/// order or presence of its neighbours: control and escape characters, marks of direction, line
+/// Returns `true` for a character that a terminal interprets instead of displaying, or that changes
+/// the order or presence of its neighbours: control and escape characters, marks of direction, line
 /// separators and characters without width. Line feed and tab are not among them.
 #[must_use]
 pub fn is_deceptive(character: char) -> bool {
     match character {
         '\n' | '\t' => false,
-        // Joiners belong to the writing of some languages and to emoji.
+        // Joiners are part of the writing of some languages and of emoji.
         '\u{200c}' | '\u{200d}' => false,
         '\u{61c}'
         | '\u{200b}'..='\u{200f}'
@@ -40,8 +40,8 @@ pub fn escape(text: &str) -> Cow<'_, str> {
     Cow::Owned(escaped)
 }
 
-/// Replaces each deceptive character of a JSON text by its JSON escape. The text means the same
-/// afterwards, because JSON has such characters in strings only.
+/// Replaces each deceptive character of a JSON text by its JSON escape. The meaning of the text
+/// does not change, because in JSON such characters occur only in strings.
 #[must_use]
 pub fn escape_json(text: &str) -> Cow<'_, str> {
     if !text.contains(is_deceptive) {
@@ -51,7 +51,7 @@ pub fn escape_json(text: &str) -> Cow<'_, str> {
     for character in text.chars() {
         if is_deceptive(character) {
             for unit in character.encode_utf16(&mut [0; 2]) {
-                // A String can always be written to.
+                // Writing to a String cannot fail.
                 let _ = write!(escaped, "\\u{unit:04x}");
             }
         } else {

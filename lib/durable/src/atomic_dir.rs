@@ -1,5 +1,5 @@
 //! Directories that appear complete or not at all: they are filled under another name and renamed
-//! in one step when everything in them is synced.
+//! atomically once everything in them is synced.
 
 use std::fs;
 use std::fs::File;
@@ -20,10 +20,10 @@ pub struct AtomicDir {
 }
 
 impl AtomicDir {
-    /// Begins a directory that will be renamed to `dir`, in the same file system.
+    /// Creates a temporary directory that will be renamed to `dir`, in the same file system.
     ///
     /// # Errors
-    /// When `dir` exists, another process fills it, or a system call fails.
+    /// `dir` exists, another process is filling it, or a system call fails.
     pub fn begin(dir: &Path) -> Result<Self, Error> {
         let new = files::sibling(dir, "new");
         files::make_dir(&new)?;
@@ -31,7 +31,7 @@ impl AtomicDir {
         if lock.try_lock().is_err() {
             return Err(Error::content(
                 dir,
-                "another extraction to it is under way: wait until that has ended",
+                "another extraction to this path is in progress; wait until it has ended",
             ));
         }
         // With the lock held, no other process can create it.
@@ -39,7 +39,7 @@ impl AtomicDir {
             let _ = fs::remove_dir(&new);
             return Err(Error::content(
                 dir,
-                "something is there already: remove it, or choose another place",
+                "it already exists; remove it or choose another path",
             ));
         }
         for left in fs::read_dir(&new).map_err(Error::file("list", &new))? {
@@ -54,7 +54,7 @@ impl AtomicDir {
     }
 
     /// Calls `filler`, syncs the directories, and renames the result into place. The filler syncs
-    /// its files itself. After an error nothing is left.
+    /// its own files. After an error, nothing is left behind.
     ///
     /// # Errors
     /// The error of the filler or of a system call.

@@ -1,4 +1,4 @@
-//! SHA-256 digests, which identify all fetched contents.
+//! SHA-256 digests, which identify all fetched content.
 
 use std::str::FromStr;
 use std::{fmt, io};
@@ -23,7 +23,7 @@ pub fn sha256(bytes: &[u8]) -> String {
     hex(&Sha256::digest(bytes))
 }
 
-/// The number of bytes that a reader has, and their SHA-256.
+/// Reads to the end and returns the number of bytes and their SHA-256.
 ///
 /// # Errors
 /// The reader fails.
@@ -49,7 +49,7 @@ pub fn is_sha256(text: &str) -> bool {
             .all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b))
 }
 
-/// A SHA-256 digest: 64 lower-case hexadecimal digits, so that it can be the name of a file.
+/// A SHA-256 digest: 64 lower-case hexadecimal digits, so that it can be used as a file name.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Digest(String);
@@ -82,7 +82,7 @@ impl Digest {
 
 /// A text that is not a SHA-256 digest.
 #[derive(Debug, thiserror::Error)]
-#[error("{0:?} is no SHA-256 digest (64 digits 0-9 and a-f); other kinds are not taken")]
+#[error("{0:?} is not a SHA-256 digest (64 digits 0-9 and a-f); other kinds are not supported")]
 pub struct InvalidDigest(String);
 
 impl FromStr for Digest {

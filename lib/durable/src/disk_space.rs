@@ -1,4 +1,4 @@
-//! The check that a bundle fits on the disk, before anything of it is written.
+//! The check that a bundle fits on the disk, before any of it is written.
 
 use std::path::Path;
 
@@ -19,7 +19,7 @@ pub struct Need {
 impl Need {
     /// Adds one file of this size.
     pub fn add(&mut self, size: u64) {
-        // One more block for its directory or index, which is more than most files need.
+        // One more block for its directory entry or index: more than most files need.
         self.bytes += size.next_multiple_of(BLOCK) + BLOCK;
         self.files += 1;
     }
@@ -48,8 +48,8 @@ impl Room {
     /// # Errors
     /// The error of the system call.
     pub fn at(dir: &Path) -> Result<Self, Error> {
-        let found =
-            rustix::fs::statvfs(dir).map_err(|error| Error::file("look at", dir)(error.into()))?;
+        let found = rustix::fs::statvfs(dir)
+            .map_err(|error| Error::file("determine the free space of", dir)(error.into()))?;
         Ok(Self {
             bytes: found.f_bavail.saturating_mul(found.f_frsize),
             files: (found.f_files > 0).then_some(found.f_favail),
@@ -59,17 +59,17 @@ impl Room {
     /// Checks that the free space is enough for a bundle.
     ///
     /// # Errors
-    /// The missing space and its file system.
+    /// The space that is missing and its file system.
     pub fn holds(&self, need: Need, dir: &Path) -> Result<(), Error> {
         self.short(need, "the bundle").map_or(Ok(()), |what| {
             let message = format!(
-                "{what}; nothing was written: make room there, or add the bundle where it is mounted or extracted"
+                "{what}; nothing was written: free some space, or add the bundle from the directory where it is mounted or extracted"
             );
             Err(Error::content(dir, message))
         })
     }
 
-    /// A message with the missing space for `what`; `None` if there is enough.
+    /// A message about the space that `what` lacks; `None` if there is enough.
     #[must_use]
     pub fn short(&self, need: Need, what: &str) -> Option<String> {
         if need.bytes > self.bytes {

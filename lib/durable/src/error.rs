@@ -9,14 +9,14 @@ pub enum Error {
     /// A file could not be read or written.
     #[error("cannot {action} {}: {cause}", path.display())]
     File {
-        /// `read`, `write` …
+        /// The action: `read`, `write`, …
         action: &'static str,
         /// The file.
         path: PathBuf,
         /// The system's reason.
         cause: io::Error,
     },
-    /// A file has a content, or a directory a state, with which the caller cannot continue.
+    /// A file's content or a directory's state does not let the caller continue.
     #[error("{}: {message}", path.display())]
     Content {
         /// The file.
@@ -24,7 +24,7 @@ pub enum Error {
         /// The problem and its remedy.
         message: String,
     },
-    /// A file has a content that its reader refuses.
+    /// A file has content that its reader refuses.
     #[error("{}", path.display())]
     Invalid {
         /// The file.

@@ -1,5 +1,5 @@
 //! File locks for paths that are being written. The kernel releases a lock when its process ends,
-//! so leftovers of a killed process can be told from work in progress.
+//! so leftovers of a killed process can be distinguished from work in progress.
 
 use std::fs::{File, TryLockError};
 use std::os::unix::fs::MetadataExt as _;
@@ -23,24 +23,24 @@ pub struct FileLock {
 }
 
 impl FileLock {
-    /// Locks a path that is to be written.
+    /// Locks a path before it is written.
     ///
     /// # Errors
-    /// When another process holds the lock, or the directory is not writable.
+    /// Another process holds the lock, or the directory is not writable.
     pub fn new(place: &Path) -> Result<Self, Error> {
         Self::take(place)?.ok_or_else(|| {
             Error::content(
                 place,
-                "another ctl is writing it: wait until that has ended, or name another place",
+                "another ctl is writing it; wait until it has ended, or choose another path",
             )
         })
     }
 
     /// Locks a path that several processes use one after the other; `progress` receives a message
-    /// about a wait.
+    /// if the call has to wait.
     ///
     /// # Errors
-    /// When the directory is not writable.
+    /// The directory is not writable.
     pub fn wait(place: &Path, progress: &mut dyn FnMut(&str)) -> Result<Self, Error> {
         if let Some(claim) = Self::take(place)? {
             return Ok(claim);
@@ -59,10 +59,10 @@ impl FileLock {
         }
     }
 
-    /// Locks a path; `None` when another process holds the lock.
+    /// Locks a path; `None` if another process holds the lock.
     ///
     /// # Errors
-    /// When the directory is not writable.
+    /// The directory is not writable.
     pub fn take(place: &Path) -> Result<Option<Self>, Error> {
         let path = files::sibling(place, "lock");
         if let Some(dir) = path.parent() {
@@ -71,7 +71,7 @@ impl FileLock {
         loop {
             let file = open(&path).map_err(Error::file("write", &path))?;
             match file.try_lock() {
-                // The previous holder has removed the file in the meantime.
+                // The previous holder removed the file in the meantime.
                 Ok(()) if !same(&file, &path) => {}
                 Ok(()) => return Ok(Some(Self { path, _file: file })),
                 Err(TryLockError::WouldBlock) => return Ok(None),
@@ -83,14 +83,15 @@ impl FileLock {
 
 impl Drop for FileLock {
     fn drop(&mut self) {
-        // The file is removed before the lock ends; afterwards it could be another process's. A
+        // The file is removed while the lock is held; afterwards it could be another process's. A
         // leftover does no harm.
         let _ = fs::remove_file(&self.path);
     }
 }
 
-/// Opens or makes the file of a lock. Who may write the directory may put a link or a pipe there: a
-/// link would make the file wherever it leads, a plain open would wait for the pipe's reader.
+/// Opens or creates a lock file. A user who may write to the directory may put a link or a pipe
+/// there: a link would create the file at its target, and a plain open would wait for the pipe's
+/// reader.
 fn open(path: &Path) -> io::Result<File> {
     let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let mode = Mode::RUSR | Mode::WUSR | Mode::RGRP | Mode::ROTH;
@@ -112,7 +113,7 @@ fn not_plain() -> io::Error {
     io::Error::other("it is not a plain file; remove it")
 }
 
-/// Returns whether a path still leads to the file that was opened by it.
+/// Returns whether a path still leads to the opened file.
 fn same(file: &File, path: &Path) -> bool {
     let ids = |facts: fs::Metadata| (facts.dev(), facts.ino());
     let there = fs::symlink_metadata(path).map(ids);
@@ -124,8 +125,8 @@ fn same(file: &File, path: &Path) -> bool {
 const OWNER: &str = ".owner";
 
 /// A directory for temporary files that only its owner may read. It is removed when this value is
-/// dropped; directories that killed processes left are removed when the next one of the same kind
-/// is made.
+/// dropped; directories left by killed processes are removed when the next one of the same kind is
+/// created.
 #[derive(Debug)]
 pub struct ScratchDir {
     dir: TempDir,
@@ -134,15 +135,15 @@ pub struct ScratchDir {
 }
 
 impl ScratchDir {
-    /// Makes a directory among the system's temporary files. Its name begins with `kind`.
+    /// Creates a directory in the system's temporary directory. Its name begins with `kind`.
     ///
     /// # Errors
-    /// When it cannot be made.
+    /// The directory cannot be created.
     pub fn new(kind: &str) -> Result<Self, Error> {
         Self::within(&std::env::temp_dir(), kind)
     }
 
-    /// Makes a directory in another one.
+    /// Creates a directory in another one.
     pub fn within(parent: &Path, kind: &str) -> Result<Self, Error> {
         sweep(parent, kind);
         let failed = || Error::file("make a directory in", parent);
@@ -180,7 +181,7 @@ fn sweep(parent: &Path, kind: &str) {
         {
             continue;
         }
-        // Opened without `CREATE`: a directory without an owner file is being made right now. Other
+        // Opened without `CREATE`: a directory without an owner file is just being created. Other
         // users may put a pipe or a link here, on which a plain open would block.
         let flags = OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let owner = rustix::fs::open(
@@ -194,8 +195,8 @@ fn sweep(parent: &Path, kind: &str) {
         if !owner.metadata().is_ok_and(|status| status.is_file()) {
             continue;
         }
-        // The lock is held until the directory is gone: its maker may wait for the same lock, and
-        // checks again then.
+        // The lock is held until the directory is gone: its creator may wait for the same lock, and
+        // checks again afterwards.
         if owner.try_lock().is_ok() {
             let _ = fs::remove_dir_all(entry.path());
         }
@@ -245,7 +246,7 @@ mod tests {
         assert_eq!(fs::read_dir(dir.path().join("below")).unwrap().count(), 0);
     }
 
-    /// Who may write the directory of the backups must not make root write elsewhere.
+    /// A user who may write to the backup directory must not make root write elsewhere.
     #[test]
     fn a_lock_follows_no_link_and_waits_for_no_pipe() {
         let dir = tempfile::tempdir().unwrap();
@@ -254,14 +255,14 @@ mod tests {
         std::os::unix::fs::symlink(&outside, &lock).unwrap();
         let refused = |result: Result<FileLock, Error>| {
             result
-                .expect_err("it locks what another user put there")
+                .expect_err("it locks a file that another user put there")
                 .to_string()
         };
         let error = refused(FileLock::new(&place));
         assert!(error.contains("symbolic link; remove it"), "{error}");
         let error = refused(FileLock::wait(&place, &mut |_| {}));
         assert!(error.contains("symbolic link; remove it"), "{error}");
-        assert!(!outside.exists(), "a file was made where the link leads");
+        assert!(!outside.exists(), "a file was created at the link's target");
         fs::write(&outside, "").unwrap();
         refused(FileLock::new(&place));
         fs::remove_file(&lock).unwrap();

@@ -74,7 +74,7 @@ impl<R: Read> Read for Source<R> {
     }
 }
 
-/// Makes a new file with a mode, and its parent directories.
+/// Creates a new file with a mode, and its parent directories.
 pub fn create(path: &Path, mode: u32) -> Result<File, Error> {
     make_parent(path)?;
     let file = File::options()
@@ -149,7 +149,7 @@ pub fn entries(root: &Path) -> Result<(Vec<String>, Vec<String>), Error> {
     Ok((files, others))
 }
 
-/// Removes a directory with its content; a missing one is no error.
+/// Removes a directory with its content; a missing one is not an error.
 pub fn remove_dir(dir: &Path) -> Result<(), Error> {
     for attempt in 1.. {
         match fs::remove_dir_all(dir) {
@@ -181,8 +181,8 @@ pub fn remove_any(path: &Path) -> Result<(), Error> {
     }
 }
 
-/// Removes a file, a link or a directory with its content, also across a power cut. A missing one
-/// is no error.
+/// Removes a file, a link or a directory with its content, durably even across a power cut. A
+/// missing one is not an error.
 pub fn remove(path: &Path) -> Result<(), Error> {
     match fs::symlink_metadata(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
@@ -190,13 +190,13 @@ pub fn remove(path: &Path) -> Result<(), Error> {
     }
 }
 
-/// Makes a directory and its parents.
+/// Creates a directory and its parents.
 pub fn make_dir(dir: &Path) -> Result<(), Error> {
     fs::create_dir_all(dir).map_err(Error::file("make", dir))
 }
 
-/// Replaces a file in one step and syncs it: the file has the old content or the new one, never a
-/// part, also after a power cut. Makes its parent directories.
+/// Replaces a file atomically and syncs it: it has the old content or the new one, never a part,
+/// even after a power cut. Creates its parent directories.
 pub fn replace(path: &Path, mode: u32, content: &[u8]) -> Result<(), Error> {
     let new = sibling(path, "new");
     let _ = fs::remove_file(&new);
@@ -210,8 +210,8 @@ pub fn replace(path: &Path, mode: u32, content: &[u8]) -> Result<(), Error> {
     written
 }
 
-/// Gives a file that is written its name, replacing what has it, and returns when both are on the
-/// disk.
+/// Renames a written file to its final name, replacing an existing file, and returns when both
+/// content and name are on the disk.
 pub fn publish(new: &Path, path: &Path) -> Result<(), Error> {
     File::open(new)
         .and_then(|file| file.sync_all())
@@ -262,10 +262,10 @@ pub fn put_in_place(new: &Path, place: &Path) -> Result<(), Error> {
         return remove_any(&aside);
     }
     match renameat_with(CWD, new, CWD, place, RenameFlags::EXCHANGE) {
-        // Not every file system can exchange two names in one step. After an interruption between
+        // Not every file system can exchange two names atomically. After an interruption between
         // these two calls, the caller repeats the operation.
         Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOSYS) => {
-            // A leftover of an interrupted call; a complete one is in its place.
+            // A leftover of an interrupted call; the complete one is already in place.
             remove_any(&aside)?;
             fs::rename(place, &aside).map_err(moved("replace", place))?;
             fs::rename(new, place).map_err(Error::file("replace", place))?;

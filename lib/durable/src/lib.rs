@@ -2,7 +2,7 @@
 //! locked against other processes.
 //!
 //! Input: paths and bytes of the caller. Output: files on the disk, SHA-256 digests, and errors
-//! that name the path. This crate has no notion of bundles and uses no other crate of Halite.
+//! that name the path. This crate knows nothing of bundles and uses no other crate of Halite.
 
 pub mod atomic_dir;
 pub mod digest;

@@ -1,5 +1,5 @@
-//! A lock file that only its owner can open. A lock needs no more than a descriptor that reads, so
-//! on a file or directory that others can open, any of them could hold the lock for ever.
+//! A lock file that only its owner can open. Taking a lock requires only a readable descriptor, so
+//! any user that can open a file or directory could hold its lock forever.
 
 use std::fs::{DirBuilder, File, Permissions, TryLockError};
 use std::io;
@@ -24,24 +24,25 @@ pub struct PrivateLock {
     _file: File,
 }
 
-/// The outcome of one attempt to take a lock.
+/// The result of one attempt to take a lock.
 #[derive(Debug)]
 pub enum Attempt {
-    /// It is held now.
+    /// The lock was taken.
     Taken(PrivateLock),
-    /// Another process holds it; its id, if it is known.
+    /// Another process holds it; its process id, if known.
     Held(Option<u32>),
 }
 
 impl PrivateLock {
-    /// Takes the lock if it is free. The file is made if it is missing, and closed to other users
-    /// if it was open to them.
+    /// Takes the lock if it is free. The file is created if it is missing, and made private if
+    /// other users could open it.
     ///
     /// # Errors
-    /// The directory is missing or not writable, or at `path` is something that another user owns
-    /// or that is no file.
+    /// The directory is missing or not writable, or `path` belongs to another user or is not a
+    /// regular file.
     pub fn attempt(path: &Path) -> io::Result<Attempt> {
-        // Another user's pipe or link may be here: neither is opened, nor waited for.
+        // Another user may have put a pipe or a link here: do not follow the link or wait for the
+        // pipe.
         let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
         let mut file = File::options()
             .read(true)
@@ -66,7 +67,7 @@ impl PrivateLock {
             Err(TryLockError::WouldBlock) => return Ok(Attempt::Held(holder(&mut file))),
             Err(TryLockError::Error(error)) => return Err(error),
         }
-        // Only for the message of the next one: the lock holds without it.
+        // Only for the message of the next process: the lock holds without it.
         let _ = file
             .set_len(0)
             .and_then(|()| writeln!(file, "{}", std::process::id()));
@@ -74,10 +75,10 @@ impl PrivateLock {
     }
 }
 
-/// Makes a directory that only its owner can enter, or closes the one that is there.
+/// Creates a directory that only its owner can enter, or makes an existing one private.
 ///
 /// # Errors
-/// The parent is missing, or another user owns what is there.
+/// The parent is missing, or the path belongs to another user or is not a directory.
 pub fn private_dir(directory: &Path) -> io::Result<()> {
     match DirBuilder::new().mode(0o700).create(directory) {
         Ok(()) => return Ok(()),
@@ -97,7 +98,7 @@ pub fn private_dir(directory: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// The process id that the holder has written.
+/// The process id that the holder wrote.
 fn holder(file: &mut File) -> Option<u32> {
     let mut text = String::new();
     file.rewind().ok()?;
@@ -134,7 +135,7 @@ mod tests {
         };
         assert_eq!(holder, Some(std::process::id()));
         drop(first);
-        // A child that another test has just started has the file open too, until it is another program.
+        // A child that another test has just started also has the file open until it calls `exec`.
         let end = Instant::now() + Duration::from_secs(30);
         while !matches!(PrivateLock::attempt(&path).unwrap(), Attempt::Taken(_)) {
             assert!(Instant::now() < end, "it is still held");
@@ -147,7 +148,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         fs::set_permissions(dir.path(), Permissions::from_mode(0o755)).unwrap();
         let path = dir.path().join("lock");
-        // Left by a program with another mask.
+        // Left by a program with another umask.
         fs::write(&path, "").unwrap();
         fs::set_permissions(&path, Permissions::from_mode(0o666)).unwrap();
         drop(PrivateLock::attempt(&path).unwrap());

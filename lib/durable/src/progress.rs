@@ -1,4 +1,4 @@
-//! Progress of long work, reported at each 10 %.
+//! Progress of long operations, reported at each 10 %.
 
 /// Reports progress at each 10 % of the whole, in decimal megabytes.
 pub struct ByteProgress<'a> {
@@ -10,7 +10,7 @@ pub struct ByteProgress<'a> {
 }
 
 impl<'a> ByteProgress<'a> {
-    /// A report for the action `what` on `total` bytes.
+    /// Creates a report for the action `what` on `total` bytes.
     pub fn new(what: &'static str, total: u64, progress: &'a mut dyn FnMut(&str)) -> Self {
         Self {
             what,

@@ -1,7 +1,7 @@
-//! Long texts, of which a part is kept.
+//! Long texts, shortened to a part.
 //!
-//! Each cut leaves a mark. A cut may go through a secret, and what is left of it looks like no
-//! secret; the redaction of the master looks for such a rest beside each mark.
+//! Each cut leaves a mark. A cut may go through a secret, and the remaining part does not look like
+//! a secret; the master's redaction searches for such parts beside each mark.
 
 /// The beginning of every mark; a `]` ends it.
 pub const MARK: &str = "[cut here";
@@ -9,7 +9,7 @@ pub const MARK: &str = "[cut here";
 /// The mark of [`beginning`] and [`end`].
 const PLAIN: &str = "[cut here]";
 
-/// The first `characters` of a text, and a mark where something is missing.
+/// The first `characters` of a text, followed by a mark if something was cut off.
 #[must_use]
 pub fn beginning(text: &str, characters: usize) -> String {
     match text.char_indices().nth(characters) {
@@ -18,8 +18,8 @@ pub fn beginning(text: &str, characters: usize) -> String {
     }
 }
 
-/// The last `characters` of a text, where programs say why they stopped, and a mark where something
-/// is missing.
+/// The last `characters` of a text, where programs say why they stopped, preceded by a mark if
+/// something was cut off.
 #[must_use]
 pub fn end(text: &str, characters: usize) -> String {
     let Some(last) = characters.checked_sub(1) else {

@@ -1,4 +1,4 @@
-//! An error and its causes as one text; long texts, of which a part is kept ([`cut`]).
+//! An error and its causes as one text; long texts, shortened ([`cut`]).
 //!
 //! Errors are enums that keep their causes; a text is made where a person reads it: in a log line,
 //! a state's comment, a refusal, a report.

@@ -33,7 +33,7 @@ pub enum AccessError {
     /// The key is not PEM. The cause may quote it and is left out.
     #[error("cannot read the private key for etcd")]
     Key,
-    /// They do not fit together.
+    /// The certificate and the key do not match.
     #[error("cannot use the certificates for etcd")]
     Settings(#[from] rustls::Error),
 }

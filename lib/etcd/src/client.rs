@@ -27,30 +27,29 @@ use crate::wire::{
     RangeRequest, SnapshotRequest, StatusRequest,
 };
 
-/// Time limit of a call. etcd itself gives up one that needs a quorum after about seven seconds.
+/// Timeout of a call. etcd itself cancels one that needs a quorum after about seven seconds.
 const CALL: Duration = Duration::from_secs(8);
-/// Time limit of a status: it needs no other member.
+/// Timeout of a status call: it needs no other member.
 const STATUS: Duration = Duration::from_secs(2);
-/// Time limit of a count of all keys.
+/// Timeout of a count of all keys.
 const COUNT: Duration = Duration::from_secs(60);
-/// Time limit of a compaction, which the member answers when its database is done.
+/// Timeout of a compaction, which the member answers when its database is compacted.
 const COMPACT: Duration = Duration::from_secs(120);
-/// Time limit of a defragmentation, during which the member answers nothing.
+/// Timeout of a defragmentation, during which the member answers nothing.
 const DEFRAGMENT: Duration = Duration::from_secs(120);
 
-/// A client of one cluster. Calls go to the addresses in turn until one answers, beginning with the
+/// A client of one cluster. Calls try the addresses in turn until one answers, starting with the
 /// one that answered last.
 pub struct Client {
     endpoints: Vec<String>,
     way: Way,
-    /// The place of the address that answered last.
+    /// The index of the address that answered last.
     last: AtomicUsize,
     open: Mutex<BTreeMap<String, Connection>>,
 }
 
 impl Client {
-    /// A client of the members at these addresses (`https://HOST:PORT`). It connects when it is
-    /// used.
+    /// A client of the members at these addresses (`https://HOST:PORT`). It connects on first use.
     ///
     /// # Errors
     /// Certificates and key cannot be used.
@@ -58,7 +57,7 @@ impl Client {
         Ok(Self::by(endpoints, Way::Tls(access.config()?)))
     }
 
-    /// A client of a member on this host that listens on a socket, and trusts each process that can
+    /// A client of a member on this host that listens on a socket and trusts every process that can
     /// open it.
     #[must_use]
     pub fn of_socket(path: &Path) -> Self {
@@ -74,7 +73,7 @@ impl Client {
         }
     }
 
-    /// The member behind the addresses of this client, whatever it says that its own are.
+    /// The member behind the addresses of this client, whatever addresses it reports itself.
     #[must_use]
     pub fn member(&self) -> Member {
         Member {
@@ -91,7 +90,7 @@ impl Client {
         if let Some(known) = known.filter(|known| !known.is_closed()) {
             return Ok(known);
         }
-        // Not under the lock: one address that is silent must not hold up the others.
+        // Not under the lock: a silent address must not delay the others.
         let opened = Connection::open(endpoint, &self.way).await?;
         self.open
             .lock()
@@ -100,7 +99,7 @@ impl Client {
         Ok(opened)
     }
 
-    /// One call to one address: the answer, a refusal by the cluster, or why there was none.
+    /// One call to one address: the answer, a refusal by the cluster, or the reason for no answer.
     async fn once<T, F, Fut>(
         &self,
         endpoint: &str,
@@ -124,7 +123,7 @@ impl Client {
             }
             Err(_) => NoAnswer::Timeout(limit.as_secs()),
         };
-        // The next call makes a new connection: this one may lead to a process that has gone.
+        // The next call opens a new connection: this one may lead to a process that is gone.
         self.open.lock().await.remove(endpoint);
         Err(failed)
     }
@@ -203,7 +202,7 @@ impl Client {
     /// Writes a key.
     ///
     /// # Errors
-    /// No quorum has confirmed it; it may have happened.
+    /// No quorum has confirmed the write; it may have happened.
     pub async fn put(&self, key: &[u8], value: &[u8]) -> Result<(), EtcdError> {
         let call = |connection| async move {
             let (key, value) = (key.to_vec(), value.to_vec());
@@ -213,7 +212,7 @@ impl Client {
         self.any("write a key", call).await.map(drop)
     }
 
-    /// The value of a key, as a quorum agrees; `None` when there is none.
+    /// The value of a key, as agreed by a quorum; `None` if the key does not exist.
     ///
     /// # Errors
     /// No member answers.
@@ -417,7 +416,7 @@ impl Members for Client {
         Box::pin(async move {
             let call = |connection| async move {
                 let request = RangeRequest {
-                    // All keys, as etcd's documentation of `range_end` has it.
+                    // All keys, according to etcd's documentation of `range_end`.
                     key: vec![0],
                     range_end: vec![0],
                     revision,

@@ -21,16 +21,16 @@ use tonic::body::Body;
 
 use crate::error::NoAnswer;
 
-/// Time limit of a connection with its handshakes.
+/// Timeout of a connection with its handshakes.
 const CONNECT: Duration = Duration::from_secs(2);
 /// Silence after which a ping is sent, and time for its answer.
 const KEEP_ALIVE: Duration = Duration::from_secs(5);
 
-/// The way to the addresses of a client.
+/// The transport to the addresses of a client.
 pub(crate) enum Way {
-    /// They are `https://HOST:PORT`.
+    /// TLS; the addresses are `https://HOST:PORT`.
     Tls(Arc<ClientConfig>),
-    /// They are paths of sockets.
+    /// Sockets of this host; the addresses are paths.
     Socket,
 }
 

@@ -9,7 +9,7 @@ use crate::refusal::Refusal;
 /// The reason why a call failed.
 #[derive(Debug, thiserror::Error)]
 pub enum EtcdError {
-    /// No member answered: the cause of each that was asked.
+    /// No member answered.
     #[error("cannot {action}")]
     NoAnswer {
         /// Verb and object.
@@ -30,7 +30,7 @@ pub enum EtcdError {
 }
 
 impl EtcdError {
-    /// The member's reason, if one refused.
+    /// The reason of the member that refused; `None` if none answered.
     #[must_use]
     pub fn refusal(&self) -> Option<&Refusal> {
         match self {
@@ -76,16 +76,16 @@ pub enum NoAnswer {
     /// HTTP/2 failed.
     #[error("cannot speak HTTP/2")]
     Http2(#[source] hyper::Error),
-    /// No connection within the time limit.
+    /// No connection within the timeout.
     #[error("no connection within {0} s")]
     ConnectTimeout(u64),
-    /// No answer within the time limit.
+    /// No answer within the timeout.
     #[error("no answer within {0} s")]
     Timeout(u64),
     /// It runs and cannot answer now.
     #[error(transparent)]
     Unavailable(Refusal),
-    /// It is stopped: for the fake.
+    /// It is stopped. Used by the fake.
     #[error("connection refused")]
     Stopped,
 }

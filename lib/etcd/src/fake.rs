@@ -1,4 +1,4 @@
-//! A cluster in memory, with etcd's own checks, for tests of what changes its members.
+//! A cluster in memory, with etcd's own checks, for tests of membership changes.
 
 mod pace;
 mod sight;
@@ -37,13 +37,13 @@ struct State {
     leader: Option<MemberId>,
     /// The last leader, which a learner never forgets.
     last_leader: Option<MemberId>,
-    /// Entries that are committed.
+    /// The number of committed entries.
     index: u64,
-    /// Entries that a member which runs catches up by in one tick.
+    /// The number of entries that a running member catches up in one tick.
     rate: u64,
     /// The changes of membership that happened.
     changes: Vec<String>,
-    /// The revision up to which the past is removed.
+    /// The revision up to which old revisions are removed.
     compacted: i64,
     /// The alarms that are raised.
     alarms: Vec<Alarm>,
@@ -54,7 +54,7 @@ struct State {
 struct FakeMember {
     member: Member,
     runs: bool,
-    /// True while clients cannot reach it; the other members can.
+    /// `true` while clients cannot reach it; the other members can.
     hidden: bool,
     applied: u64,
     database: Database,
@@ -180,7 +180,7 @@ impl State {
 }
 
 impl FakeCluster {
-    /// A cluster of these members, all of which run. The first leads.
+    /// A cluster of these members, all running. The first one leads.
     #[must_use]
     pub fn new(names: &[&str]) -> Self {
         let own = |(id, name): (u64, &&str)| FakeMember {
@@ -224,7 +224,7 @@ impl FakeCluster {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Starts the etcd of a host. One that is no member does not come up.
+    /// Starts the etcd of a host. It does not come up if the host is not a member.
     pub fn start(&self, host: &Host) {
         let mut state = self.state();
         for own in &mut state.members {
@@ -263,12 +263,12 @@ impl FakeCluster {
         }
     }
 
-    /// Sets the entries that a member catches up by in one tick.
+    /// Sets the number of entries that a member catches up in one tick.
     pub fn set_rate(&self, rate: u64) {
         self.state().rate = rate;
     }
 
-    /// Lets a moment pass: members that run catch up.
+    /// Lets a moment pass: running members catch up.
     pub fn tick(&self) {
         let mut state = self.state();
         let (index, rate) = (state.index, state.rate);
@@ -301,8 +301,8 @@ impl FakeCluster {
             .map(|own| own.member.title())
     }
 
-    /// The members by address, each with its name and whether it votes: what a change must end in,
-    /// however often it was stopped.
+    /// The members by address, each with its name and whether it votes: the final state of a
+    /// change, however often it was interrupted.
     #[must_use]
     pub fn summary(&self) -> Vec<(String, String, bool)> {
         let state = self.state();
@@ -352,7 +352,7 @@ impl FakeCluster {
         self.state().find(member.id).is_ok_and(|own| own.answers())
     }
 
-    /// True while a member answers for a quorum.
+    /// `true` while a member answers for a quorum.
     fn answers_for_all(&self) -> bool {
         let state = self.state();
         state.has_quorum() && state.members.iter().any(FakeMember::answers)

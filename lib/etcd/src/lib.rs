@@ -1,9 +1,9 @@
 //! The members of an etcd cluster: a client of etcd's gRPC API, the rule of quorum, and the changes
 //! of membership.
 //!
-//! A change ([`Changes`]) is a loop: it lists the members, does the one step that is missing, and
-//! lists them again. So it can be stopped anywhere and run again. It goes through the trait
-//! [`Members`], which the real [`Client`] and the cluster in memory ([`fake`]) have in common.
+//! A change ([`Changes`]) is a loop: it lists the members, does the one missing step, and lists
+//! them again. So it can be interrupted anywhere and run again. It uses the trait [`Members`],
+//! which the real [`Client`] and the cluster in memory ([`fake`]) implement.
 
 mod access;
 mod change;

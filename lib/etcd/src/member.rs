@@ -1,4 +1,4 @@
-//! Members and their states, and the trait that the real cluster and the fake have in common.
+//! Members and their states, and the trait that the real cluster and the fake implement.
 
 use std::fmt;
 use std::future::Future;
@@ -29,20 +29,20 @@ pub struct Member {
     pub name: String,
     /// The addresses at which the other members reach it.
     pub peer_urls: Vec<String>,
-    /// The addresses at which clients reach it; none until it has started for the first time.
+    /// The addresses at which clients reach it; empty until it has started for the first time.
     pub client_urls: Vec<String>,
-    /// True while it has no vote.
+    /// `true` while it has no vote.
     pub is_learner: bool,
 }
 
 impl Member {
-    /// True when it has run: etcd lists name and client addresses only then.
+    /// Returns whether it has run: etcd lists name and client addresses only then.
     #[must_use]
     pub fn has_started(&self) -> bool {
         !self.name.is_empty()
     }
 
-    /// Its name; the id of one that has none yet, as kubeadm does.
+    /// Its name, or its id while it has no name, like kubeadm.
     #[must_use]
     pub fn title(&self) -> String {
         if self.has_started() {
@@ -52,7 +52,7 @@ impl Member {
         }
     }
 
-    /// True when other members reach it at this address.
+    /// Returns whether other members reach it at this address.
     #[must_use]
     pub fn is_at(&self, peer_url: &str) -> bool {
         self.peer_urls.iter().any(|url| url == peer_url)
@@ -78,18 +78,18 @@ pub struct Status {
     pub db_size: u64,
     /// Bytes of the database that are in use; the rest is free after a defragmentation.
     pub db_in_use: u64,
-    /// The size at which it raises the alarm for space; 0 when this version does not say.
+    /// The size at which it raises the alarm for space; 0 if this version does not report it.
     pub db_quota: u64,
-    /// True while it has no vote.
+    /// `true` while it has no vote.
     pub is_learner: bool,
     /// The version of the program.
     pub version: String,
-    /// What it says is wrong with it, alarms included.
+    /// The problems that it reports, alarms included.
     pub errors: Vec<String>,
 }
 
 impl Status {
-    /// The free part of its database, in percent: what a defragmentation gives back.
+    /// The free part of its database, in percent, which a defragmentation would return.
     #[must_use]
     pub fn free_percent(&self) -> u64 {
         let free = self.db_size.saturating_sub(self.db_in_use);
@@ -105,29 +105,29 @@ pub(crate) const KEYS: &str = "count the keys of etcd";
 pub struct Keys {
     /// The revision.
     pub revision: i64,
-    /// The keys that there were.
+    /// The number of keys.
     pub count: u64,
 }
 
-/// The hash of a member's keys and values at one revision. Those of two members say something about
-/// their data only when both have the same revision **and** the same compaction: at the revision of
-/// its last compaction a member answers the hash of the time before it.
+/// The hash of a member's keys and values at one revision. The hashes of two members can be
+/// compared only if both have the same revision **and** the same compaction: at the revision of its
+/// last compaction, a member returns the hash from before the compaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KeysHash {
     /// The hash.
     pub hash: u32,
     /// The revision.
     pub revision: i64,
-    /// The revision of the compaction before it; -1: none.
+    /// The revision of the preceding compaction; -1 if there was none.
     pub compacted: i64,
 }
 
 /// The kind of an alarm.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AlarmKind {
-    /// The quota of the database is reached: the cluster takes no writes.
+    /// The quota of the database is reached: the cluster accepts no writes.
     NoSpace,
-    /// The data of members differ.
+    /// The members' data differs.
     Corrupt,
 }
 
@@ -140,16 +140,16 @@ pub struct Alarm {
     pub kind: AlarmKind,
 }
 
-/// The membership of a cluster. All of etcd's checks apply: it refuses what it can see to break
-/// quorum, and a second learner.
+/// The membership of a cluster. All of etcd's checks apply: it refuses a change that visibly breaks
+/// the quorum, and a second learner.
 ///
 /// A change that fails without a [`crate::Refusal`] may have happened: list the members again.
 pub trait Members: Send + Sync {
-    /// The members, as a quorum of them agrees.
+    /// The members, as agreed by a quorum.
     fn list(&self) -> Answer<'_, Vec<Member>>;
-    /// The members, as one of them knows them: also answered without a quorum.
+    /// The members, as known to one of them; works without a quorum.
     fn known(&self) -> Answer<'_, Vec<Member>>;
-    /// The state of a member, asked of itself.
+    /// The state of a member, from the member itself.
     fn status<'a>(&'a self, member: &'a Member) -> Answer<'a, Status>;
     /// The alarms of all members.
     fn alarms(&self) -> Answer<'_, Vec<Alarm>>;
@@ -159,17 +159,17 @@ pub trait Members: Send + Sync {
     fn promote(&self, id: MemberId) -> Answer<'_, ()>;
     /// Removes a member.
     fn remove(&self, id: MemberId) -> Answer<'_, ()>;
-    /// Makes another member the leader; asked of the present one.
+    /// Makes another member the leader; the request goes to the current leader.
     fn move_leader<'a>(&'a self, leader: &'a Member, to: MemberId) -> Answer<'a, ()>;
-    /// Removes what was written over or deleted up to a revision. Returns when the member that was
-    /// asked has done so; the others follow by themselves.
+    /// Removes overwritten and deleted values up to a revision. Returns when the asked member has
+    /// finished; the others follow by themselves.
     fn compact(&self, revision: i64) -> Answer<'_, ()>;
-    /// Gives the free room of a member's database back. It answers nothing else for that time.
+    /// Returns the free space of a member's database. It answers nothing else during that time.
     fn defragment<'a>(&'a self, member: &'a Member) -> Answer<'a, ()>;
-    /// Takes an alarm back.
+    /// Disarms an alarm.
     fn disarm(&self, alarm: Alarm) -> Answer<'_, ()>;
-    /// The number of a member's own keys at a revision (0: its newest), asked of itself. A snapshot
-    /// that it makes afterwards has this revision, too.
+    /// The number of a member's own keys at a revision (0: its newest), from the member itself. A
+    /// snapshot taken afterwards contains this revision, too.
     fn keys<'a>(&'a self, member: &'a Member, revision: i64) -> Answer<'a, Keys>;
     /// A snapshot of a member's database.
     fn snapshot<'a>(&'a self, member: &'a Member) -> Answer<'a, Snapshot>;

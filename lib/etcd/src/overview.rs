@@ -1,4 +1,4 @@
-//! The members for a person to read: who leads, who serves, and how many may fail.
+//! An overview of the members for people: the leader, the serving members, and how many may fail.
 
 use crate::error::EtcdError;
 use crate::member::{Alarm, AlarmKind, Member, Members, Status};
@@ -10,9 +10,9 @@ use crate::view::{Listed, View};
 pub struct Overview {
     /// The members.
     pub members: Vec<MemberOverview>,
-    /// The voting members, and how many serve.
+    /// The number of voting members, and of those that serve.
     pub voters: Voters,
-    /// True when it is certain that they have a quorum, also when fewer are seen to serve.
+    /// `true` if they certainly have a quorum, even if fewer are seen to serve.
     pub has_quorum: bool,
     /// The alarms that are raised.
     pub alarms: Vec<Alarm>,
@@ -21,11 +21,11 @@ pub struct Overview {
 /// One member.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MemberOverview {
-    /// As the cluster lists it.
+    /// The member as the cluster lists it.
     pub member: Member,
     /// Its own state, if it answers.
     pub status: Option<Status>,
-    /// True for the leader.
+    /// `true` for the leader.
     pub leads: bool,
     /// The entries that it lacks, if it answers.
     pub lag: Option<u64>,
@@ -34,15 +34,15 @@ pub struct MemberOverview {
 }
 
 impl Overview {
-    /// Returns whether a member has reached its quota: then etcd takes no writes.
+    /// Returns whether a member has reached its quota: then etcd accepts no writes.
     #[must_use]
     pub fn has_reached_quota(&self) -> bool {
         let mut alarms = self.alarms.iter();
         alarms.any(|alarm| alarm.kind == AlarmKind::NoSpace)
     }
 
-    /// Asks all members. Without a quorum one of them says who they are, and the alarms are not
-    /// known.
+    /// Asks all members. Without a quorum, one of them provides the list, and the alarms are
+    /// unknown.
     ///
     /// # Errors
     /// No member answers.
@@ -59,7 +59,7 @@ impl Overview {
             .seen
             .iter()
             .filter_map(|seen| seen.status.as_ref().ok());
-        // After a change of the leader the newest answer counts: the one with the most entries.
+        // After a change of leader, the newest answer counts: the one with the most entries.
         let leader = known
             .max_by_key(|status| status.raft_index)
             .and_then(|s| s.leader);
@@ -93,7 +93,7 @@ impl Overview {
         };
         if !self.voters.have_quorum() {
             let end = match self.has_quorum {
-                true => "they have a quorum all the same, so others serve that cannot be asked, or lack entries".to_owned(),
+                true => "they still have a quorum, so other members serve that cannot be reached, or lack entries".to_owned(),
                 false => format!("no quorum, {} are needed", quorum(all)),
             };
             return format!("{members}{serve}: {end}");
@@ -159,7 +159,7 @@ mod tests {
         assert!(seen.has_quorum && !seen.voters.have_quorum());
         let line = seen.quorum_line();
         assert!(
-            line.starts_with("3 members, 1 of them serves: they have a quorum all the same"),
+            line.starts_with("3 members, 1 of them serves: they still have a quorum"),
             "{line}"
         );
         cluster.stop("b");

@@ -7,19 +7,19 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// A boxed future without an answer.
+/// A boxed future without a result.
 pub type Moment<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
 
 /// One report of a change that waits.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Wait {
-    /// The end that it waits for, for example `cp-2 is in sync`.
+    /// The awaited condition, for example `cp-2 is in sync`.
     pub until: String,
-    /// The reason why it is not there yet.
+    /// The reason why it does not hold yet.
     pub because: String,
-    /// Time since it waits.
+    /// The duration of the wait so far.
     pub since: Duration,
-    /// Time after which it stops waiting.
+    /// The timeout of the wait.
     pub limit: Duration,
 }
 
@@ -38,9 +38,9 @@ impl fmt::Display for Wait {
     }
 }
 
-/// Time, pauses and reports; tests bring their own.
+/// Time, pauses and reports; tests provide their own.
 pub trait Pace: Send + Sync {
-    /// Time since a moment that stays the same.
+    /// The time since a fixed moment.
     fn now(&self) -> Duration;
     /// The pause between two attempts.
     fn pause(&self) -> Moment<'_>;

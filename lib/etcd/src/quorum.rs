@@ -1,16 +1,16 @@
-//! The rule of quorum, as pure functions: which members may be missing, join or leave.
+//! The quorum rule as pure functions: the members that may be missing, join or leave.
 
-/// Members with a vote, and how many of them serve: they answer, follow a leader, and have what the
-/// others have.
+/// The number of members with a vote, and of those that serve: they answer, follow a leader, and
+/// have caught up with the others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Voters {
-    /// All of them.
+    /// All voting members.
     pub all: usize,
-    /// Those that serve; at most all.
+    /// The voting members that serve; at most all.
     pub serving: usize,
 }
 
-/// The number of votes that a cluster with so many voting members needs.
+/// The number of votes that a cluster with this many voting members needs.
 #[must_use]
 pub fn quorum(voters: usize) -> usize {
     voters / 2 + 1
@@ -22,30 +22,30 @@ pub fn tolerance(voters: usize) -> usize {
     voters.saturating_sub(quorum(voters))
 }
 
-/// The answer to: may one more member be missing for a while?
+/// The verdict on whether one more member may be missing for a while.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
-    /// The rule does not apply: one or two members cannot miss one, and must be worked on all the
-    /// same.
+    /// The rule does not apply: a cluster of one or two cannot lose a member, and its hosts must be
+    /// worked on all the same.
     TooFew,
-    /// Nothing says that the cluster has a quorum: it is repaired, not waited for.
+    /// Nothing indicates that the cluster has a quorum: it is repaired without waiting.
     NoQuorum,
     /// The others are a quorum without it.
     Allowed,
-    /// The others would not be a quorum, or cannot be seen to be one.
+    /// The others would not be a quorum, or their quorum cannot be verified.
     Refused,
 }
 
 impl Voters {
-    /// True while so many serve that writes succeed.
+    /// `true` while enough members serve for writes to succeed.
     #[must_use]
     pub fn have_quorum(self) -> bool {
         self.all > 0 && self.serving >= quorum(self.all)
     }
 
-    /// May one more be missing, which serves at present or does not (`serves`)? A host that has no
-    /// vote is not missed: ask with `votes` false. `has_quorum` says that it is certain that they have
-    /// one: more may serve than are seen to.
+    /// Returns whether one more member may be missing; `serves` says whether it serves at present.
+    /// A host without a vote is not missed: pass `votes` as `false`. `has_quorum` says that they
+    /// certainly have a quorum: more may serve than are seen to.
     #[must_use]
     pub fn allow_missing(self, has_quorum: bool, votes: bool, serves: bool) -> Verdict {
         if self.all < 3 {
@@ -61,21 +61,22 @@ impl Voters {
         }
     }
 
-    /// Would the members still be a quorum of all after one that serves got its vote?
+    /// Returns whether the members would still be a quorum of all after a serving member got its
+    /// vote.
     #[must_use]
     pub fn keep_quorum_with_one_more(self) -> bool {
         self.have_quorum() && self.serving + 1 >= quorum(self.all + 1)
     }
 
-    /// Would the members still be a quorum of all after this one left, which serves or does not?
-    /// The last one never leaves.
+    /// Returns whether the members would still be a quorum of all after this one left, whether or
+    /// not it serves. The last one never leaves.
     #[must_use]
     pub fn keep_quorum_without_one(self, serves: bool) -> bool {
         let Some(rest) = self.all.checked_sub(1).filter(|rest| *rest > 0) else {
             return false;
         };
         let others = self.serving.saturating_sub(usize::from(serves));
-        // The removal itself is a write, decided by the members before it.
+        // The removal itself is a write, decided by the previous members.
         self.have_quorum() && others >= quorum(rest)
     }
 }
@@ -86,7 +87,7 @@ mod tests {
 
     use super::*;
 
-    /// All ways in which members serve or not: the one in question is the first.
+    /// All combinations of serving and missing members; the first is the one in question.
     fn rows() -> impl Strategy<Value = Vec<bool>> {
         proptest::collection::vec(any::<bool>(), 1..10)
     }
@@ -168,10 +169,10 @@ mod tests {
         let three = |serving| Voters { all: 3, serving };
         assert_eq!(three(3).allow_missing(false, true, true), Verdict::Allowed);
         assert_eq!(three(2).allow_missing(false, true, true), Verdict::Refused);
-        // The one that is missing already.
+        // The member that is already missing.
         assert_eq!(three(2).allow_missing(false, true, false), Verdict::Allowed);
         assert_eq!(three(1).allow_missing(false, true, true), Verdict::NoQuorum);
-        // One is seen, and follows a leader.
+        // One member is seen, and follows a leader.
         let seen = three(1);
         assert_eq!(seen.allow_missing(true, true, true), Verdict::Refused);
         assert_eq!(seen.allow_missing(true, true, false), Verdict::Refused);

@@ -1,32 +1,32 @@
-//! The reasons for which etcd refuses a call.
+//! The reasons why etcd refuses a call.
 
 use tonic::{Code, Status};
 
 /// A refusal by a member; the texts are etcd's (`api/v3rpc/rpctypes/error.go`).
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    /// Another learner is there: one at a time.
+    /// There already is a learner: one at a time.
     #[error("etcdserver: too many learner members in cluster")]
     TooManyLearners,
-    /// A member with this address is there.
+    /// There already is a member with this address.
     #[error("etcdserver: Peer URLs already exists")]
     PeerUrlExists,
-    /// Fewer members than a quorum have ever started.
+    /// Fewer members than a quorum have started so far.
     #[error("etcdserver: re-configuration failed due to not enough started members")]
     NotEnoughStarted,
     /// Members have not been connected to all others for five seconds.
     #[error("etcdserver: unhealthy cluster")]
     Unhealthy,
-    /// There is no such member.
+    /// No member has this id.
     #[error("etcdserver: member not found")]
     MemberNotFound,
-    /// The member has its vote.
+    /// The member already has its vote.
     #[error("etcdserver: can only promote a learner member")]
     NotLearner,
     /// The learner lacks more than a tenth of the entries.
     #[error("etcdserver: can only promote a learner member which is in sync with leader")]
     LearnerNotReady,
-    /// A learner was asked that only voting members answer.
+    /// A learner received a call that only voting members answer.
     #[error("etcdserver: rpc not supported for learner")]
     IsLearner,
     /// The asked member is not the leader.
@@ -35,10 +35,10 @@ pub enum Refusal {
     /// The member cannot become leader.
     #[error("etcdserver: bad leader transferee")]
     BadTransferee,
-    /// What was asked for has been compacted already.
+    /// The requested revision has already been compacted.
     #[error("etcdserver: mvcc: required revision has been compacted")]
     Compacted,
-    /// The member cannot answer now: no leader, an election, a time limit, a connection that ended.
+    /// The member cannot answer now: no leader, an election, a timeout, a connection that ended.
     #[error("{0}")]
     Unavailable(String),
     /// Another reason.
@@ -47,7 +47,7 @@ pub enum Refusal {
 }
 
 impl Refusal {
-    /// All whose text alone says which they are.
+    /// All refusals that are identified by their text alone.
     const KNOWN: [Self; 11] = [
         Self::TooManyLearners,
         Self::PeerUrlExists,
@@ -75,7 +75,7 @@ impl Refusal {
         })
     }
 
-    /// True when another member may answer what this one did not.
+    /// Returns whether another member may answer a call that this one refused.
     pub(crate) fn is_of_this_member(&self) -> bool {
         matches!(self, Self::Unavailable(_) | Self::IsLearner)
     }
@@ -97,7 +97,7 @@ mod tests {
             Refusal::Unavailable(election.into())
         );
         assert!(read(Code::Unavailable, election).is_of_this_member());
-        // `Unhealthy` has the code of a passing failure, and yet is the cluster's answer.
+        // `Unhealthy` has the code of a transient failure, and yet is the cluster's answer.
         assert!(!read(Code::Unavailable, "etcdserver: unhealthy cluster").is_of_this_member());
         assert_eq!(
             read(Code::DataLoss, "etcdserver: corrupt cluster"),

@@ -1,4 +1,4 @@
-//! A snapshot of a member's database, on its way.
+//! A snapshot of a member's database, as a stream.
 
 use std::pin::Pin;
 
@@ -15,8 +15,8 @@ const HASH: u64 = 32;
 
 type Parts = Pin<Box<dyn Stream<Item = Result<Vec<u8>, EtcdError>> + Send>>;
 
-/// The bytes of a snapshot, as they come. The last 32 are the SHA-256 of those before; its receiver
-/// checks them, because the way there may damage it, too.
+/// The bytes of a snapshot, as they arrive. The last 32 are the SHA-256 of all bytes before them;
+/// the receiver checks it, because the transport may damage the data, too.
 pub struct Snapshot {
     size: u64,
     parts: Parts,
@@ -42,7 +42,7 @@ impl Snapshot {
         }
     }
 
-    /// Waits for the first part, which says how much follows.
+    /// Waits for the first part, which announces the size.
     pub(crate) async fn begin(
         mut stream: Streaming<SnapshotResponse>,
         broken: impl Fn(Status) -> EtcdError + Send + 'static,
@@ -67,7 +67,7 @@ impl Snapshot {
     /// The next bytes; `None` at the end.
     ///
     /// # Errors
-    /// The stream broke: what came is not a snapshot.
+    /// The stream broke: the received bytes are not a snapshot.
     pub async fn next(&mut self) -> Result<Option<Vec<u8>>, EtcdError> {
         self.parts.next().await.transpose()
     }

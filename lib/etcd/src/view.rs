@@ -1,4 +1,4 @@
-//! The members with their states: which of them serve.
+//! The members with their states, and whether they serve.
 
 use futures_util::future::join_all;
 use halite_errors::chain;
@@ -7,11 +7,11 @@ use crate::error::EtcdError;
 use crate::member::{Member, Members, Status};
 use crate::quorum::Voters;
 
-/// Entries that a member may lack and still counts as having what the others have: a learner with
-/// fewer gets its vote, a voting member with more does not count as serving yet.
+/// The lag, in entries, up to which a member counts as having caught up: a learner with a smaller
+/// lag gets its vote, a voting member with a larger lag does not count as serving yet.
 pub(crate) const LAG: u64 = 1000;
 
-/// A member and its state, or why it has none.
+/// A member and its state, or the reason why there is none.
 pub(crate) struct Seen {
     pub(crate) member: Member,
     pub(crate) status: Result<Status, String>,
@@ -21,7 +21,7 @@ pub(crate) struct Seen {
 #[derive(Default)]
 pub(crate) struct Listed {
     pub(crate) members: Vec<Member>,
-    /// True when a quorum has agreed on them; otherwise one member has named them.
+    /// `true` if a quorum has agreed on them; otherwise one member has named them.
     pub(crate) agreed: bool,
 }
 
@@ -53,9 +53,9 @@ impl Listed {
 /// The members, each asked for its state.
 pub(crate) struct View {
     pub(crate) seen: Vec<Seen>,
-    /// The newest entry that any of them knows to be committed.
+    /// The newest entry that any of them knows as committed.
     pub(crate) index: u64,
-    /// True when a quorum has agreed on the list of them.
+    /// `true` if a quorum has agreed on their list.
     agreed: bool,
 }
 
@@ -69,7 +69,7 @@ async fn ask(cluster: &dyn Members, member: Member) -> Seen {
 }
 
 impl View {
-    /// Asks all at once.
+    /// Asks all members in parallel.
     pub(crate) async fn take(cluster: &dyn Members, listed: Listed) -> Self {
         let Listed { members, agreed } = listed;
         let mut asked = Vec::new();
@@ -86,10 +86,10 @@ impl View {
         }
     }
 
-    /// Returns whether it is certain that the members have a quorum, however few of them the caller
-    /// reaches, and however much those lack: a quorum has agreed on the list of them, or one with a
-    /// vote follows a leader. Without a quorum a leader steps down, and its followers forget it, within
-    /// the time of an election (raft's `CheckQuorum` and `PreVote`); a learner never forgets it.
+    /// Returns whether the members certainly have a quorum, however few of them the caller reaches
+    /// and however far those lag: a quorum has agreed on their list, or a voting member follows a
+    /// leader. Without a quorum, a leader steps down, and its followers forget it, within the time
+    /// of an election (raft's `CheckQuorum` and `PreVote`); a learner never forgets it.
     pub(crate) fn has_quorum(&self) -> bool {
         let follows = |seen: &Seen| {
             let status = seen.status.as_ref();
@@ -98,7 +98,7 @@ impl View {
         self.agreed || self.voters().any(follows)
     }
 
-    /// The reason why a member does not serve, if it does not.
+    /// The reason why a member does not serve; `None` if it serves.
     pub(crate) fn fault(&self, seen: &Seen) -> Option<String> {
         let name = seen.member.title();
         match &seen.status {
@@ -121,7 +121,7 @@ impl View {
         self.seen.iter().filter(|seen| !seen.member.is_learner)
     }
 
-    /// The number of voting members, and of those that serve.
+    /// The number of voting members, and of the serving ones.
     pub(crate) fn count(&self) -> Voters {
         let serving = self.voters().filter(|seen| self.fault(seen).is_none());
         Voters {

@@ -1,5 +1,5 @@
-//! The changes on the cluster in memory: what they do, what they refuse, and that each can be
-//! stopped after every write and run again.
+//! The changes on the cluster in memory: their effects, their refusals, and that each can be
+//! interrupted after every write and run again.
 
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "helpers of tests")]
 

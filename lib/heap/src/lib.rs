@@ -1,11 +1,11 @@
-//! Free memory of the heap, given back to the system.
+//! Free memory of the heap, returned to the system.
 //!
-//! glibc gives back what is free above the last piece in use (`MALLOC_TRIM_THRESHOLD_`). After a job
-//! of a thousand states two megabytes were free below a few dozen bytes that something else had
-//! allocated meanwhile, and stayed with an idle daemon.
+//! glibc returns only the free memory above the last allocated block (`MALLOC_TRIM_THRESHOLD_`).
+//! After a job of a thousand states, two megabytes were free below a few dozen bytes that had been
+//! allocated during the job, and an idle daemon kept them.
 
-/// Gives the system every whole page of the heap that is free (malloc_trim(3)). Takes about a
-/// millisecond for each megabyte, during which other threads wait to allocate.
+/// Returns every free whole page of the heap to the system (malloc_trim(3)). Takes about a
+/// millisecond per megabyte; other threads that allocate wait during that time.
 pub fn give_back() {
     #[cfg(target_env = "gnu")]
     #[expect(unsafe_code, reason = "no library has a safe form of this call")]

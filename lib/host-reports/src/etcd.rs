@@ -1,16 +1,16 @@
-//! What a host knows of its etcd member: the record that one ran there, and its write-ahead log.
+//! A host's knowledge of its etcd member: the record that one ran there, and its write-ahead log.
 //!
-//! A state writes the record as soon as there is a log. A host with a record and without a log has
-//! lost the data of its member: an etcd that starts there would be a new, empty cluster.
+//! A state writes the record as soon as there is a log. A host with a record but no log has lost
+//! its member's data: an etcd that starts there would be a new, empty cluster.
 
 use serde::{Deserialize, Serialize};
 
 use crate::etcd_log::Ids;
 
-/// The grain with the [`Member`] of a host; absent on a host without record and log.
+/// The grain with the [`Member`] of a host; absent on a host that has neither record nor log.
 pub const GRAIN: &str = "etcd";
 
-/// The record's path. It is not in etcd's directory, which may be a file system of its own.
+/// The record's path. It is not in etcd's directory, which may be a separate file system.
 pub const RECORD: &str = "/var/lib/halite/etcd-member.json";
 
 /// The directory of the write-ahead log, relative to etcd's data directory.
@@ -19,7 +19,7 @@ pub const LOG: &str = "member/wal";
 /// etcd's data directory.
 pub const DATA: &str = "/var/lib/etcd";
 
-/// Returns whether a name in the log's directory is that of a part of the log.
+/// Returns whether a file name in the log's directory belongs to the log.
 #[must_use]
 pub fn is_log(name: &str) -> bool {
     name.strip_suffix(".wal")
@@ -35,8 +35,8 @@ pub struct Record {
     /// The members at its first start, as in `--initial-cluster`.
     #[serde(default)]
     pub initial_cluster: String,
-    /// The id of its cluster, in hexadecimal as etcd prints it. A record without ids accepts the ids of
-    /// the data that are there.
+    /// The id of its cluster, in hexadecimal as etcd prints it. A record without ids accepts the
+    /// ids of the existing data.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cluster_id: Option<String>,
     /// The id of the member, likewise.
@@ -59,7 +59,7 @@ impl Record {
     /// The text of the record's file: one line.
     ///
     /// # Errors
-    /// The serialiser's reason.
+    /// The error of the serialiser.
     pub fn text(&self) -> Result<String, serde_json::Error> {
         Ok(serde_json::to_string(self)? + "\n")
     }
@@ -78,7 +78,7 @@ impl Record {
 /// The etcd member of a host.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Member {
-    /// Its name, if a record says it.
+    /// Its name; `None` if no record names it.
     pub member: Option<String>,
     /// There is a record, even if it cannot be read.
     pub recorded: bool,
@@ -87,7 +87,7 @@ pub struct Member {
 }
 
 impl Member {
-    /// Returns whether the data of a member that ran on the host is gone.
+    /// Returns whether the data of a member that ran on the host is missing.
     #[must_use]
     pub fn is_lost(&self) -> bool {
         self.recorded && !self.log

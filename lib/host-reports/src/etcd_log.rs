@@ -1,4 +1,4 @@
-//! The ids in the write-ahead log of an etcd member: whose data a directory has.
+//! The ids in the write-ahead log of an etcd member, which identify the owner of the data.
 //!
 //! Each file of the log begins with a record of the metadata (etcd, `server/storage/wal/wal.go` and
 //! `encoder.go`): frames of eight bytes with the length, whose highest byte counts the padding, a
@@ -47,7 +47,7 @@ struct Metadata {
     cluster: u64,
 }
 
-/// Reads the ids from the first bytes of a file of the log; `None` if it is not one of etcd's.
+/// Reads the ids from the first bytes of a log file; `None` if it is not a log file of etcd.
 #[must_use]
 pub fn ids(head: &[u8]) -> Option<Ids> {
     let mut rest = head;

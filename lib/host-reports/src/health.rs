@@ -1,18 +1,18 @@
-//! The answer of a minion to the question for its host's health: what only the host itself knows.
+//! The answer of a minion to a query for its host's health: facts that only the host itself knows.
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
 use serde::{Deserialize, Serialize};
 
-/// The function of the question.
+/// The function of the query.
 pub const FUNCTION: &str = "halite.health";
 
-/// The state of a host at the time of the question.
+/// The state of a host at the time of the query.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct HostHealth {
-    /// The present boot: a text that is another one after each boot.
+    /// The id of the current boot, different after each boot.
     pub boot: String,
     /// The addresses of its interfaces.
     pub addresses: Vec<Ipv4Addr>,
@@ -20,10 +20,10 @@ pub struct HostHealth {
     pub mtus: BTreeMap<Ipv4Addr, u32>,
     /// The certificates that Kubernetes and Halite use there.
     pub certificates: Vec<Lifetime>,
-    /// The free bytes of the file system with the data of its etcd member; none on a host without one.
+    /// The free bytes of the file system with its etcd member's data; `None` without a member.
     pub etcd_free: Option<u64>,
-    /// No run of the host's own has made it a host of the cluster yet: it has enrolled, or its first
-    /// states are being applied. Always false from a minion of an earlier version.
+    /// `true` if no run of the host's own has made it a host of the cluster yet: it has enrolled,
+    /// or its first states are being applied. Always `false` from a minion of an earlier version.
     pub bare: bool,
 }
 

@@ -1,13 +1,13 @@
-//! Reports that scheduled work leaves on a host, and what the host knows of its etcd member, of the
-//! update of its minion, of its addresses and certificates, and of its pod network, for `ctl status`.
+//! Reports that scheduled work leaves on a host, and the host's knowledge of its etcd member, the
+//! update of its minion, its addresses and certificates, and its pod network, for `ctl status`.
 //!
 //! Each kind of work has a name and up to three files in one directory of its host: `NAME.since`
 //! was created when the work was scheduled, `NAME.json` contains the [`Report`] of its last run,
 //! and `NAME.failed` was touched when systemd last saw a run fail, perhaps before that run could
 //! write a report. The minion sends these files to the master as a grain.
 //!
-//! This crate only describes the files. It neither reads nor writes them, so that the minion can
-//! use it at no cost.
+//! The crate only describes the files. It neither reads nor writes them, so that the minion can use
+//! it at no cost.
 
 pub mod etcd;
 pub mod etcd_log;
@@ -39,15 +39,15 @@ pub const BACKUP_VERIFY: &str = "backup-verify";
 /// The outcome of one run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Report {
-    /// The time of its end, in milliseconds since 1970.
+    /// The time at which it ended, in milliseconds since 1970.
     pub ended: i64,
     /// The directory that the run worked on.
     pub directory: String,
-    /// The reason of a failure, as a sentence without its full stop.
+    /// The reason for a failure, as a sentence without its full stop.
     pub failure: Option<String>,
-    /// The newest good result, of this run or of an earlier one.
+    /// The newest good result, of this run or an earlier one.
     pub good: Option<Good>,
-    /// There was nothing for the run to work on yet, which is its failure.
+    /// `true` if there was nothing for the run to work on yet, which is its failure.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub nothing: bool,
 }
@@ -59,7 +59,7 @@ pub struct Good {
     pub name: String,
     /// The time of its creation, in milliseconds since 1970.
     pub time: i64,
-    /// The number of keys that an etcd had which was started with it.
+    /// The number of keys in an etcd that was started from it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub keys: Option<u64>,
 }

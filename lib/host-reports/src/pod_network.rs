@@ -1,22 +1,22 @@
-//! The question to a minion for the pod network on its host, and the answer: what a new pod would get there, and what
-//! pods reach.
+//! The query to a minion for the pod network on its host, and the answer: the network that a new
+//! pod would get there, and the addresses that pods reach.
 
 use std::net::Ipv4Addr;
 
 use serde::{Deserialize, Serialize};
 
-/// The function of the question.
+/// The function of the query.
 pub const FUNCTION: &str = "halite.pod_network";
 
-/// The question of the master.
+/// The query of the master.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Question {
     /// The network of all pods, `10.233.0.0/16`.
     pub pods: String,
-    /// Pods of the host that are asked from, in this order.
+    /// Pods of the host from which the targets are tried, in this order.
     pub sources: Vec<Ipv4Addr>,
-    /// Any other pod will do if none of these is there: the network does not limit what a pod reaches.
+    /// `true` if any other pod will do when these are absent: the network restricts no pod.
     pub any: bool,
     /// The addresses to reach.
     pub targets: Vec<Target>,
@@ -40,7 +40,7 @@ pub enum What {
     Pod(String),
     /// A Service.
     Service,
-    /// A DNS server that knows the address of this name.
+    /// A DNS server that can resolve this name.
     Dns(String),
 }
 
@@ -50,7 +50,8 @@ pub enum What {
 pub struct Answer {
     /// The host's part of the pod network.
     pub setup: Option<Setup>,
-    /// The pod that was asked from; none if it was the host, because no pod has a network of its own there.
+    /// The pod from which the targets were tried; `None` if it was the host, because no pod there
+    /// has its own network.
     pub source: Option<Ipv4Addr>,
     /// The targets that were not reached.
     pub faults: Vec<Fault>,
@@ -59,25 +60,25 @@ pub struct Answer {
 /// A target that was not reached.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fault {
-    /// Its index in the question.
+    /// Its index in the query.
     pub target: usize,
     /// The reason, in words.
     pub reason: String,
-    /// There is no route to it at all.
+    /// `true` if there is no route to it.
     pub no_route: bool,
-    /// The interface by which the host sends packets for it; empty without a route.
+    /// The interface through which the host sends packets to it; empty without a route.
     pub interface: String,
 }
 
-/// The part of the pod network that a host has for its next pod.
+/// A host's part of the pod network, ready for its next pod.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Setup {
-    /// The network that the container runtime uses; none if none is configured.
+    /// The network that the container runtime uses; `None` if none is configured.
     pub configuration: Option<Configuration>,
-    /// The kernel forwards packets.
+    /// `true` if the kernel forwards packets.
     pub forwards: bool,
-    /// The host's address for its pods, as flannel has written it to `/run/flannel/subnet.env`.
+    /// The host's address for its pods, as flannel wrote it to `/run/flannel/subnet.env`.
     pub gateway: Option<Ipv4Addr>,
     /// The addresses of the bridge `cni0`.
     pub bridge: Vec<Ipv4Addr>,

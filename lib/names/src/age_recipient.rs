@@ -16,10 +16,10 @@ const SECRET: &str = "AGE-SECRET-KEY-";
 #[serde(try_from = "String", into = "String")]
 pub struct AgeRecipient([u8; 32]);
 
-/// A text that is no such key.
+/// A text that is not such a key.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{0:?} is no recipient of age: `age1` and 58 characters in lower case, as `age-keygen` prints it; keys of plugins and \
+    "{0:?} is not an age recipient: `age1` and 58 characters in lower case, as `age-keygen` prints it; keys of plugins and \
      SSH keys are not supported"
 )]
 pub struct AgeRecipientError(String);
@@ -43,7 +43,7 @@ impl FromStr for AgeRecipient {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let refused = || {
-            // The other half of the pair: an error must not repeat it.
+            // An error must not repeat a secret key.
             let is_secret = text.to_ascii_uppercase().starts_with(SECRET);
             let shown = if is_secret { SECRET } else { text };
             AgeRecipientError(shown.chars().take(REPEATED).collect())

@@ -1,5 +1,5 @@
-//! Bech32 (BIP 173) of 32 bytes, as age writes its keys: a prefix, `1`, the bytes in characters of
-//! five bits, and six characters that show a slip of the pen.
+//! Bech32 (BIP 173) for 32 bytes, as age writes its keys: a prefix, `1`, the bytes as characters of
+//! five bits, and a checksum of six characters.
 
 /// The characters, by value.
 const CHARACTERS: &[u8; 32] = b"qpzry9x8gf2tvdw0s3jn54khce6mua7l";
@@ -15,8 +15,8 @@ const CHECKSUM: usize = 6;
 /// Characters of 32 bytes: 256 bits in groups of five, the last of them with four bits of padding.
 const LENGTH: usize = 52;
 
-/// The bytes of a text with this prefix, which is in lower case. The text is in lower or upper case
-/// as a whole. `None` if it is anything else.
+/// Decodes a text with this prefix, which is in lower case. The text must be all lower case or all
+/// upper case. `None` if it is invalid.
 #[must_use]
 pub fn decode(prefix: &str, text: &str) -> Option<[u8; 32]> {
     let (lower, upper) = (text.to_ascii_lowercase(), text.to_ascii_uppercase());
@@ -38,11 +38,11 @@ pub fn decode(prefix: &str, text: &str) -> Option<[u8; 32]> {
         let set = values[bit / 5] >> (4 - bit % 5) & 1;
         bytes[number] |= set << (7 - bit % 8);
     }
-    // The padding is zero: two texts must not name one key.
+    // The padding must be zero, so that no two texts name the same key.
     (values[LENGTH - 1] & 0x0f == 0).then_some(bytes)
 }
 
-/// The text of 32 bytes with a prefix, in lower case.
+/// Encodes 32 bytes with a prefix, in lower case.
 #[must_use]
 pub fn encode(prefix: &str, bytes: &[u8; 32]) -> String {
     let mut values = [0; LENGTH + CHECKSUM];

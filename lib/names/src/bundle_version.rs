@@ -12,10 +12,10 @@ const LONGEST: usize = 64;
 #[serde(try_from = "String", into = "String")]
 pub struct BundleVersion(String);
 
-/// A text that cannot be the version of a bundle.
+/// A text that is not a valid bundle version.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{0:?} can be no bundle's version on a site: letters, digits, `.`, `-`, `_`, `+` and `~`, beginning with a letter or \
+    "{0:?} is not a valid bundle version: letters, digits, `.`, `-`, `_`, `+` and `~`, beginning with a letter or \
      digit, at most {LONGEST}"
 )]
 pub struct BundleVersionError(String);

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::subdomain::{NameError, check_subdomain};
 use crate::text_id;
 
-/// The reserved name: the pseudo-minion whose host is the Kubernetes API. No node has it.
+/// The reserved name of the pseudo-minion whose host is the Kubernetes API. No node has it.
 pub const MASTER: &str = "master";
 
 /// The name of a node: its host's minion id and its name in Kubernetes, and so an RFC 1123
@@ -17,7 +17,7 @@ pub struct NodeName(String);
 /// The reason why a text is not the name of a node.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NodeNameError {
-    /// It is no name.
+    /// It is not a valid name.
     #[error(transparent)]
     Name(#[from] NameError),
     /// It is [`MASTER`].
@@ -28,7 +28,8 @@ pub enum NodeNameError {
 }
 
 impl NodeName {
-    /// A name for the node of this number whose own name cannot be used, until that is reported.
+    /// A placeholder for the node with this number whose own name is invalid, used until that error
+    /// is reported.
     #[must_use]
     pub fn unnamed(number: usize) -> Self {
         Self(format!("unnamed-{number}"))

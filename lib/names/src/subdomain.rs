@@ -10,24 +10,24 @@ pub const LABEL_MAX: usize = 63;
 /// The rule that a text breaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Misnomer {
-    /// There is nothing before, between or behind dots.
+    /// A part before, between or after dots is empty.
     #[error("a part of it is empty")]
     EmptyPart,
-    /// A part between dots has so many bytes.
+    /// A part between dots is too long; its length in bytes.
     #[error("a part has {0} characters")]
     LongPart(usize),
-    /// A character that no name has.
+    /// A character that is not allowed in names.
     #[error("it has the character {0:?}")]
     Character(char),
-    /// A part between dots has a hyphen at one of its ends.
+    /// A part between dots begins or ends with a hyphen.
     #[error("a part begins or ends with `-`")]
     Hyphen,
-    /// The name has so many bytes.
+    /// The name is too long; its length in bytes.
     #[error("it has {0} characters")]
     Long(usize),
 }
 
-/// A text that is not a usable name.
+/// A text that is not a valid name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{name:?} is not a usable name: lower-case letters, digits, `-` and `.`, each part between dots begins and ends \
@@ -36,7 +36,7 @@ pub enum Misnomer {
 pub struct NameError {
     /// The beginning of the text.
     pub name: String,
-    /// The rule that it breaks. The message has all rules.
+    /// The rule that it breaks. The message lists all rules.
     pub misnomer: Misnomer,
 }
 
@@ -58,7 +58,6 @@ pub fn check_subdomain(text: &str) -> Result<(), NameError> {
     }
 }
 
-/// The rule that a part between dots breaks.
 fn misnomer(part: &str) -> Option<Misnomer> {
     let is_allowed = |c: &char| c.is_ascii_lowercase() || c.is_ascii_digit() || *c == '-';
     if part.is_empty() {

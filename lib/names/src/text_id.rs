@@ -1,8 +1,9 @@
-//! What an identifier and its text have in common.
+//! Implementations shared by all identifiers that are texts.
 
-/// Gives a type what an identifier and its text have in common. The type is a tuple struct of one
-/// `String` with a function `check(&str) -> Result<(), ERROR>`; the name of that error is the second
-/// argument. Debug output is that of the text, so that lists in logs read like lists of texts.
+/// Implements for a type the traits that an identifier shares with its text. The type is a tuple
+/// struct of one `String` with a function `check(&str) -> Result<(), ERROR>`; the name of that
+/// error is the second argument. Its `Debug` output is that of the text, so that lists in logs read
+/// like lists of texts.
 #[macro_export]
 macro_rules! text_id {
     ($name:ident, $error:ty) => {
@@ -42,7 +43,7 @@ macro_rules! text_id {
     };
 }
 
-/// Gives an identifier with a function `as_str(&self) -> &str` the behaviour of that text.
+/// Implements the behaviour of its text for an identifier with a function `as_str(&self) -> &str`.
 #[macro_export]
 macro_rules! text_of {
     ($name:ident) => {
@@ -66,7 +67,7 @@ macro_rules! text_of {
             }
         }
 
-        // Maps by id are searched by text, which orders and hashes alike.
+        // Maps keyed by id can be searched by text, which has the same order and hash.
         impl ::std::borrow::Borrow<str> for $name {
             fn borrow(&self) -> &str {
                 self.as_str()

@@ -1,5 +1,5 @@
-//! The latency of the disk of etcd: the time until a small write is on disk, as etcd waits for each
-//! of its transactions (etcd's documentation, "hardware": the 99th percentile should be below 10 ms).
+//! The latency of etcd's disk: the time until a small write is on disk, for which etcd waits in
+//! each transaction (etcd's documentation, "hardware": the 99th percentile should be below 10 ms).
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -13,15 +13,15 @@ const DATA: &str = "/var/lib/etcd";
 const WRITES: usize = 100;
 /// The size of a write, about that of a record in etcd's log.
 const SIZE: usize = 2300;
-/// The time after which no further write is begun: a disk that is so slow is known to be.
+/// The time after which no further write is started: such a disk is certainly slow.
 const LIMIT: Duration = Duration::from_secs(10);
-/// Another program may write much for a moment, so a slow round is repeated; the best one counts.
+/// Another program may write a lot for a moment, so a slow round is repeated; the best one counts.
 const ROUNDS: usize = 3;
 /// The latency from which a round is slow.
 const SLOW: Duration = Duration::from_millis(10);
 
 /// The 99th percentile in microseconds; `None` if nothing can be written there, which other checks
-/// report. Nothing stays on the disk.
+/// report. Leaves nothing on the disk.
 pub async fn p99() -> Option<u64> {
     let measured = tokio::task::spawn_blocking(|| best(Path::new(DATA))).await;
     let latency = measured.ok()?.ok()?;
@@ -47,7 +47,7 @@ fn nameless(directory: &Path) -> io::Result<File> {
     let path = directory.join(format!(".halite-preflight-{}", std::process::id()));
     let mut options = OpenOptions::new();
     options.write(true).create(true).truncate(true).mode(0o600);
-    // Of an earlier check that was cut off.
+    // A leftover of an interrupted check.
     let _ = std::fs::remove_file(&path);
     let file = options.create_new(true).open(&path)?;
     std::fs::remove_file(&path)?;
@@ -68,7 +68,7 @@ fn round(file: &File, start: Instant) -> io::Result<Duration> {
     Ok(percentile(taken))
 }
 
-/// The 99th percentile; of few the slowest.
+/// The 99th percentile; the slowest one if there are few.
 fn percentile(mut taken: Vec<Duration>) -> Duration {
     taken.sort_unstable();
     let index = (taken.len() * 99).div_ceil(100).saturating_sub(1);

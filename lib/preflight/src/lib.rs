@@ -1,9 +1,9 @@
-//! Checks whether a host can become part of a cluster, and reports all problems at once: the first
-//! host by `ctl bootstrap`, and each that is added by the step `halite.preflight`.
+//! Checks whether a host can become part of a cluster, and reports all problems at once: for the
+//! first host in `ctl bootstrap`, for every added host in the step `halite.preflight`.
 //!
-//! A check is a pure function of [`NodeFacts`]. These are collected once, on the host, without
-//! changing anything. So each check is tested without a host on which it fails, and the minion,
-//! which only collects, has none of them: they are in the feature `checks`.
+//! A check is a pure function of [`NodeFacts`], which are collected once, on the host, without
+//! changing anything. So each check can be tested without a host on which it fails, and the minion,
+//! which only collects, contains no checks: they are in the feature `checks`.
 
 #[cfg(feature = "checks")]
 pub mod checks;
@@ -28,23 +28,23 @@ pub use vip::{VirtualAddress, WhoAnswers};
 /// The function by which the master asks a minion for the facts.
 pub const FUNCTION: &str = "halite.preflight";
 
-/// The question of the master.
+/// The query of the master.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Question {
     /// The requirements of the declaration.
     pub requirements: HostRequirements,
-    /// What the host must be able to reach.
+    /// The ports that the host must be able to reach.
     pub peers: Vec<Peer>,
-    /// The host gets a member of etcd: the latency of its disk counts.
+    /// `true` if the host gets a member of etcd: the latency of its disk matters.
     pub etcd: bool,
-    /// The virtual address of the API, if the host is to reach it.
+    /// The virtual address of the API, if the host must reach it.
     pub vip: Option<VirtualAddress>,
 }
 
 impl NodeFacts {
-    /// Collects the facts about this host that a question asks for. It takes some seconds with a
-    /// slow disk.
+    /// Collects the facts about this host that a query asks for. It takes some seconds with a slow
+    /// disk.
     pub async fn answer(question: Question, now: i64) -> Self {
         let (mut facts, unreachable, fsync) = tokio::join!(
             Self::collect(question.requirements, now),

@@ -33,8 +33,8 @@ const KUBERNETES: [&str; 5] = [
     "/var/lib/kubelet/config.yaml",
     "/etc/rancher",
 ];
-/// The package repository of the cluster, which the states of a host make before anything that a check
-/// could find.
+/// The package repository of the cluster, which the states of a host create before anything else
+/// that a check could find.
 pub const REPOSITORY: [&str; 2] = [
     "/etc/apt/sources.list.d/halite.list",
     "/etc/yum.repos.d/halite.repo",
@@ -45,7 +45,7 @@ const WATCHED: [(&str, &str); 2] = [
     ("imagefs", "/var/lib/containerd"),
 ];
 const MIB: u64 = 1024 * 1024;
-/// The time that a host with the VIP has for its answer.
+/// The timeout for an answer from a host with the VIP.
 const VIP_ANSWER: Duration = Duration::from_millis(400);
 
 /// The cluster whose configuration is on the host.
@@ -54,7 +54,7 @@ pub enum ExistingCluster {
     /// No cluster.
     #[default]
     None,
-    /// This cluster: an earlier run is continued or repaired.
+    /// This cluster: the run continues or repairs an earlier one.
     This,
     /// Another cluster, by its name.
     Other(String),
@@ -63,24 +63,24 @@ pub enum ExistingCluster {
 /// The part of the declaration that the checks depend on.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HostRequirements {
-    /// Halite turns swap off.
+    /// `true` if Halite turns swap off.
     pub manage_swap: bool,
-    /// The kubelet refuses to run with swap on.
+    /// `true` if the kubelet refuses to run with swap on.
     pub fail_swap_on: bool,
-    /// The kubelet refuses to run with cgroup v1.
+    /// `true` if the kubelet refuses to run with cgroup v1.
     pub fail_cgroup_v1: bool,
-    /// Halite brings firewalld.
+    /// `true` if Halite installs firewalld.
     pub manage_firewall: bool,
-    /// kube-proxy uses nftables.
+    /// `true` if kube-proxy uses nftables.
     pub nftables: bool,
     /// `evictionHard` of the kubelet's configuration; `None` means the kubelet's defaults.
     pub eviction: Option<BTreeMap<String, String>>,
     /// The VIP, if keepalived manages one.
     pub vip: Option<Ipv4Addr>,
-    /// etcd is not on the cluster's hosts.
+    /// `true` if etcd is not on the cluster's hosts.
     #[serde(default)]
     pub external_etcd: bool,
-    /// The operator brings the pod network.
+    /// `true` if the operator provides the pod network.
     #[serde(default)]
     pub own_pod_network: bool,
 }
@@ -118,7 +118,7 @@ impl Default for HostRequirements {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct NodeFacts {
-    /// The part that the host gets.
+    /// The host's part in the cluster.
     pub part: Part,
     /// The requirements of the declaration.
     pub requirements: HostRequirements,
@@ -126,7 +126,7 @@ pub struct NodeFacts {
     pub documents: Vec<String>,
     /// The effective user id.
     pub uid: u32,
-    /// True if systemd is the host's init.
+    /// `true` if systemd is the host's init.
     pub systemd: bool,
     /// `ID` of os-release.
     pub os: String,
@@ -152,7 +152,7 @@ pub struct NodeFacts {
     pub no_exec: Vec<String>,
     /// The type of the file system of /var/lib/containerd, as in /proc/mounts.
     pub container_fs: String,
-    /// The file systems that the kernel supports, also by a module.
+    /// The file systems that the kernel supports, including its modules.
     pub file_systems: BTreeSet<String>,
     /// Swap devices in use.
     pub swaps: Vec<String>,
@@ -160,11 +160,11 @@ pub struct NodeFacts {
     pub cgroup_version: u8,
     /// The cgroup controllers.
     pub cgroup_controllers: BTreeSet<String>,
-    /// True if /dev/kmsg exists.
+    /// `true` if /dev/kmsg exists.
     pub kernel_log: bool,
     /// The programs of [`TOOLS`] that are installed.
     pub tools: BTreeSet<String>,
-    /// True if a run of dpkg was interrupted.
+    /// `true` if a run of dpkg was interrupted.
     pub dpkg_interrupted: bool,
     /// The host name.
     pub host_name: String,
@@ -184,11 +184,12 @@ pub struct NodeFacts {
     pub kubernetes: Vec<String>,
     /// Traces of a pod network.
     pub pod_network: PodNetworkTraces,
-    /// The CA of the site's bundle servers, which the script that enrols a host writes there; empty
-    /// without one.
+    /// The CA of the site's bundle servers, which the enrolment script writes there; empty if there
+    /// is none.
     pub site_ca: String,
-    /// The first states of a host have not made its package repository yet: nothing on it is Halite's
-    /// but what its enrolment left. Always false from a minion of an earlier version.
+    /// `true` if the first states of a host have not made its package repository yet: it has
+    /// nothing of Halite except what its enrolment left. Always `false` from a minion of an earlier
+    /// version.
     pub untouched: bool,
     /// Other firewall services that are enabled.
     pub firewalls: Vec<String>,
@@ -198,13 +199,13 @@ pub struct NodeFacts {
     pub name_servers: Vec<String>,
     /// The host's addresses.
     pub addresses: BTreeSet<Ipv4Addr>,
-    /// True if a host answers at the VIP.
+    /// `true` if a host answers at the VIP.
     pub vip_answers: bool,
     /// The MTUs of the host's interfaces, by address.
     pub mtus: BTreeMap<Ipv4Addr, u32>,
     /// The ports of other hosts that cannot be reached, with the reason.
     pub unreachable: Vec<String>,
-    /// The answer at the virtual address of the API; none if it was not asked.
+    /// The answer at the virtual address of the API; `None` if it was not queried.
     pub vip_holder: Option<WhoAnswers>,
     /// The 99th percentile of the time of a small write to the disk of etcd, in microseconds.
     pub fsync_p99_us: Option<u64>,
@@ -324,7 +325,7 @@ fn watched(signal: &'static str, place: &'static str) -> Option<WatchedFileSyste
     })
 }
 
-/// Returns true if a host has the address: it accepts or refuses a connection, instead of not
+/// Returns `true` if a host has the address: it accepts or refuses a connection instead of not
 /// answering.
 async fn answers(address: Ipv4Addr) -> bool {
     let target = SocketAddr::from((address, 6443));
@@ -355,8 +356,8 @@ fn memory_mib(meminfo: &str) -> u64 {
     kib.unwrap_or(0) / 1024
 }
 
-/// The type of the file system of a path that may not exist: that of the longest mount point above
-/// it.
+/// The type of the file system of a path that may not exist: the type at the longest mount point
+/// above it.
 fn file_system_of(path: &str, mounts: &str) -> String {
     let entry = |line: &str| {
         let mut words = line.split_whitespace().skip(1);
@@ -384,7 +385,7 @@ fn file_systems(text: &str, release: &str) -> BTreeSet<String> {
         .filter_map(|line| line.split_whitespace().last())
         .map(str::to_owned)
         .collect();
-    // A file system that is not loaded may be a module.
+    // A file system that is not loaded may be available as a module.
     let modules =
         std::fs::read_to_string(format!("/lib/modules/{release}/modules.dep")).unwrap_or_default();
     if modules.contains("/overlay.ko") {

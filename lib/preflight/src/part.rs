@@ -1,32 +1,32 @@
-//! The part that a host gets in the cluster, and what it is compared with.
+//! The part of a host in the cluster, and the data for comparison.
 
 use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
 
 use serde::{Deserialize, Serialize};
 
-/// The part that the host gets in the cluster.
+/// The part of the host in the cluster.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Part {
-    /// It is the first host, which gets everything.
+    /// The first host, which gets everything.
     #[default]
     First,
-    /// It is added to a cluster.
+    /// A host that is added to a cluster.
     Added(Added),
 }
 
-/// A host that is added: its roles, and what the master knows for comparison.
+/// A host that is added: its roles, and the master's data for comparison.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Added {
-    /// It runs containers.
+    /// `true` if it runs containers.
     pub runs_containers: bool,
-    /// It gets a control plane.
+    /// `true` if it gets a control plane.
     pub control_plane: bool,
-    /// It gets a member of etcd.
+    /// `true` if it gets a member of etcd.
     pub etcd: bool,
-    /// It serves bundles.
+    /// `true` if it serves bundles.
     pub registry: bool,
-    /// The master's time when it asked and when it had the answer, in seconds since 1970.
+    /// The master's time of the query and of the answer, in seconds since 1970.
     pub clock: (i64, i64),
     /// The virtual address of the API.
     pub vip: Option<Ipv4Addr>,
@@ -34,8 +34,8 @@ pub struct Added {
     pub addresses: Planes<Ipv4Addr>,
     /// The other hosts of the cluster.
     pub others: Vec<OtherHost>,
-    /// The ports that roles bring to a host that is in the cluster already. On a host of this cluster
-    /// all others are taken by what it has.
+    /// The ports that roles bring to a host that is already in the cluster. On a host of this
+    /// cluster, its existing programs use all other ports.
     pub gained: BTreeSet<u16>,
 }
 
@@ -46,7 +46,7 @@ pub struct OtherHost {
     pub name: String,
     /// Its /etc/machine-id.
     pub machine_id: String,
-    /// Its interfaces; none if it did not say.
+    /// Its interfaces; unknown if it did not report them.
     pub interfaces: Planes<Interface>,
 }
 
@@ -62,14 +62,14 @@ pub struct Interface {
 /// A value for each of the two planes, which may be one network or two.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Planes<T> {
-    /// In the control plane; none if it is not known.
+    /// The value in the control plane; `None` if unknown.
     pub control: Option<T>,
-    /// In the workload plane; none if it is not known.
+    /// The value in the workload plane; `None` if unknown.
     pub workload: Option<T>,
 }
 
 impl<T> Planes<T> {
-    /// Nothing is known.
+    /// Unknown in both planes.
     pub const UNKNOWN: Self = Self {
         control: None,
         workload: None,
@@ -83,7 +83,7 @@ impl<T> Planes<T> {
         }
     }
 
-    /// The values of a plane in both, with the plane's name.
+    /// The planes for which both have a value, with the plane's name and the values.
     pub fn pairs<U>(self, other: Planes<U>) -> impl Iterator<Item = (&'static str, T, U)> {
         let control = self.control.zip(other.control);
         let workload = self.workload.zip(other.workload);

@@ -9,7 +9,7 @@ use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-/// The time for a connection: more than a lost packet costs, which is sent again after a second.
+/// The timeout of a connection: enough for a lost packet, which is sent again after a second.
 const ANSWER: Duration = Duration::from_secs(4);
 
 /// A port of another host.
@@ -25,8 +25,8 @@ pub struct Peer {
     pub service: String,
 }
 
-/// The ports that cannot be reached, with the reason. A refused connection has reached the host: its
-/// program may start later.
+/// The ports that cannot be reached, with the reason. A refused connection has reached the host:
+/// its program may start later.
 pub async fn unreachable(peers: &[Peer]) -> Vec<String> {
     let mut asked = JoinSet::new();
     for (index, peer) in peers.iter().cloned().enumerate() {
@@ -66,7 +66,7 @@ mod tests {
         let here = peer([127, 0, 0, 1]);
         assert_eq!(unreachable(std::slice::from_ref(&here)).await, [""; 0]);
         drop(listener);
-        // No stream leads to a group of hosts.
+        // TCP cannot connect to a multicast address.
         let nowhere = peer([224, 0, 0, 1]);
         let found = unreachable(&[here, nowhere]).await;
         let [only] = found.as_slice() else {

@@ -1,7 +1,8 @@
-//! What another pod network has left on a host: CNI configuration and interfaces of the kernel.
+//! Leftovers of another pod network on a host: CNI configuration and interfaces of the kernel.
 //!
-//! Chains of iptables are not listed: without a program of the host the kernel does not name them, and
-//! listing them with one would load its modules. kube-proxy and the CNI plugins write their own again.
+//! Chains of iptables are not listed: the kernel reports them only through a program of the host,
+//! and running that program would load its modules. kube-proxy and the CNI plugins rewrite their
+//! own chains.
 
 use std::path::Path;
 
@@ -9,8 +10,8 @@ use serde::{Deserialize, Serialize};
 
 /// The directory from which the container runtime takes the first file by name.
 const CONFIGURATION: &str = "/etc/cni/net.d";
-/// The interfaces of the host, one in each line after two of headings. What is mounted at `/sys` may be that of another
-/// network namespace.
+/// The interfaces of the host, one per line after two heading lines. `/sys` may be mounted from
+/// another network namespace.
 const INTERFACES: &str = "/proc/net/dev";
 /// The files that count as CNI configuration (`ConfFiles` in libcni).
 const EXTENSIONS: [&str; 3] = ["conf", "conflist", "json"];
@@ -25,7 +26,7 @@ const NAMES: [&str; 8] = [
     "weave",
     "wireguard.cali",
 ];
-/// Beginnings of names: flannel's tunnels and those of Calico's and Cilium's pods.
+/// Prefixes of names: flannel's tunnels, and the interfaces of Calico's and Cilium's pods.
 const PREFIXES: [&str; 3] = ["cali", "cilium_", "flannel."];
 
 /// Traces of a pod network on a host.
@@ -45,7 +46,7 @@ impl PodNetworkTraces {
         Self::read(Path::new(CONFIGURATION), Path::new(INTERFACES))
     }
 
-    /// Returns true if there are none.
+    /// Returns `true` if there are no traces.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.files.is_empty() && self.interfaces.is_empty()
@@ -68,7 +69,7 @@ impl PodNetworkTraces {
     }
 }
 
-/// The sorted names in a directory; none if it cannot be read.
+/// The sorted names in a directory; empty if it cannot be read.
 fn names(directory: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
     let mut names: Vec<String> = entries
@@ -78,7 +79,7 @@ fn names(directory: &Path) -> Vec<String> {
     names
 }
 
-/// The sorted names of interfaces; none if they cannot be read.
+/// The sorted names of interfaces; empty if they cannot be read.
 fn links(table: &Path) -> Vec<String> {
     let table = std::fs::read_to_string(table).unwrap_or_default();
     let name = |line: &str| Some(line.split_once(':')?.0.trim().to_owned());

@@ -1,10 +1,10 @@
-//! The virtual address of the API, as a host that is added sees it.
+//! The virtual address of the API, as seen from a host that is being added.
 
 use std::net::Ipv4Addr;
 
 use serde::{Deserialize, Serialize};
 
-/// The virtual address, and how its holder shows that it is of this cluster.
+/// The virtual address, and the proof that its holder belongs to this cluster.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VirtualAddress {
     /// The address.
@@ -13,7 +13,7 @@ pub struct VirtualAddress {
     pub port: u16,
     /// The API's name, which is in their certificates.
     pub name: String,
-    /// The CA that signed these, PEM.
+    /// The CA that signed these certificates, PEM.
     pub ca: String,
 }
 
@@ -22,8 +22,8 @@ pub struct VirtualAddress {
 pub enum WhoAnswers {
     /// An API server of this cluster.
     ThisCluster,
-    /// No program, with the reason.
+    /// No answer, with the reason.
     Nothing(String),
-    /// Something else, with the reason why its certificate is not accepted.
+    /// Another machine, with the reason why its certificate is not accepted.
     Another(String),
 }

@@ -32,8 +32,8 @@ pub struct CreatedBackup {
 /// registry is damaged.
 ///
 /// # Errors
-/// There is no such registry, it is empty although an earlier backup is not, another ctl works
-/// there, there is too little space, or the system refuses. No backup was made then.
+/// The registry does not exist, it is empty although an earlier backup is not, another ctl works
+/// there, there is too little space, or a system call fails. No backup was made then.
 pub fn create(
     data: &Path,
     to: &Path,
@@ -78,8 +78,8 @@ struct PartialBackup(PathBuf);
 
 impl Drop for PartialBackup {
     fn drop(&mut self) {
-        // A finished backup has another name. What cannot be removed now is removed before the next
-        // backup.
+        // A finished backup has another name. A leftover that cannot be removed now is removed
+        // before the next backup.
         let _ = files::remove_dir(&self.0);
     }
 }

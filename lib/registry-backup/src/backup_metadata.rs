@@ -46,7 +46,7 @@ pub struct Repaired {
 pub struct BackupMetadata {
     /// The version of the file's format.
     pub format: u32,
-    /// The time when the backup began.
+    /// The time at which the backup started.
     pub time: Timestamp,
     /// The number of repositories with content.
     pub repositories: usize,
@@ -62,10 +62,10 @@ pub struct BackupMetadata {
     pub bytes: u64,
     /// The size of the blobs that no earlier backup had, in bytes.
     pub bytes_new: u64,
-    /// What is missing in the backup, because it was damaged in the registry.
+    /// The content that is missing in the backup, because it was damaged in the registry.
     pub damaged: Vec<Damage>,
-    /// What was damaged in the registry and taken from an earlier backup. Called `mended` by the
-    /// first versions.
+    /// The content that was damaged in the registry and was taken from an earlier backup. Called
+    /// `mended` by the first versions.
     #[serde(alias = "mended")]
     pub repaired: Vec<Repaired>,
 }
@@ -74,7 +74,7 @@ impl BackupMetadata {
     /// Reads the metadata of the backup in a directory.
     ///
     /// # Errors
-    /// The directory is not a backup, or one of a newer format.
+    /// The directory is not a backup, or its format is newer.
     pub fn read(path: &Path) -> Result<Self, MetadataError> {
         let status = fs::symlink_metadata(path).map_err(MetadataError::Directory)?;
         if !status.is_dir() {

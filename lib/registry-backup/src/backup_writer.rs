@@ -26,7 +26,7 @@ enum Source {
     Earlier(PathBuf),
     /// The registry has it.
     Registry,
-    /// The registry does not have it, and may need it.
+    /// No source: the registry does not have it, but may need it.
     Nowhere(BlobDamage),
 }
 
@@ -49,8 +49,8 @@ impl<'a> BackupWriter<'a> {
     /// Reads the links of a registry.
     ///
     /// # Errors
-    /// The directory is not a registry, another process restores it, it is empty although an
-    /// earlier backup is not, or the system refuses.
+    /// The directory is not a registry, another process is restoring it, it is empty although an
+    /// earlier backup is not, or a system call fails.
     pub fn new(data: &Folder, to: &'a Path, earlier: Vec<Backup>) -> Result<Self, Error> {
         create_private_dir(to)?;
         let unexpected = |place: &Path, why| {
@@ -101,7 +101,7 @@ impl<'a> BackupWriter<'a> {
     /// Copies everything, and writes the metadata last.
     ///
     /// # Errors
-    /// There is too little space, or the system refuses.
+    /// There is too little space, or a system call fails.
     pub fn write(
         mut self,
         time: Timestamp,
@@ -208,7 +208,7 @@ impl<'a> BackupWriter<'a> {
             Some(what) => {
                 let dir = self.to.parent().unwrap_or(self.to);
                 let message = format!(
-                    "{what}; no backup was made; free space there, or keep fewer backups (--keep)"
+                    "{what}; no backup was made; free some space, or keep fewer backups (--keep)"
                 );
                 Err(Error::unusable(dir, message))
             }
@@ -222,7 +222,8 @@ impl<'a> BackupWriter<'a> {
         let place = dir.join(CONTENT);
         let why = match source {
             Source::Nowhere(why) => why,
-            // Without hard links on this file system, or with too many to one file, it is copied.
+            // It is copied if the file system has no hard links, or if the file already has too
+            // many.
             Source::Earlier(ref path) if fs::hard_link(path, &place).is_ok() => {
                 self.count(size);
                 return Ok(());

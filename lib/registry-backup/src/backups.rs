@@ -26,7 +26,7 @@ pub struct Name {
 }
 
 impl Name {
-    /// The name of the next backup. It sorts after the last one also if the clock went back, so
+    /// The name of the next backup. It sorts after the last one even if the clock went back, so
     /// that the order of the names is the order of the backups.
     pub fn next(now: Timestamp, last: Option<&Self>) -> Self {
         let time = now.strftime("%Y%m%dT%H%M%SZ").to_string();
@@ -88,7 +88,7 @@ pub struct Backup {
     name: Name,
     /// Its directory.
     pub path: PathBuf,
-    /// Its metadata, or the reason why that cannot be read.
+    /// Its metadata, or the reason why it cannot be read.
     pub metadata: Result<BackupMetadata, Arc<MetadataError>>,
 }
 
@@ -98,15 +98,15 @@ impl Backup {
         self.name.to_string()
     }
 
-    /// Returns true if its metadata names no damage. The files are not read.
+    /// Returns `true` if its metadata names no damage. The files are not read.
     pub fn is_complete(&self) -> bool {
         self.metadata
             .as_ref()
             .is_ok_and(|metadata| metadata.damaged.is_empty())
     }
 
-    /// Returns true if it contains an image. The backup of an empty registry, or of a disk that was
-    /// not mounted, contains none.
+    /// Returns `true` if it contains an image. The backup of an empty registry, or of a disk that
+    /// was not mounted, contains none.
     pub fn has_images(&self) -> bool {
         self.metadata
             .as_ref()
@@ -140,7 +140,7 @@ impl Backups {
     /// Opens a directory of backups.
     ///
     /// # Errors
-    /// The directory does not exist, or the system refuses.
+    /// The directory does not exist, or a system call fails.
     pub fn open(dir: &Path) -> Result<Self, Error> {
         let dir = dir.canonicalize().map_err(Error::file("open", dir))?;
         Ok(Self { dir })
@@ -163,7 +163,7 @@ impl Backups {
     /// Locks the backups against changes by other processes.
     ///
     /// # Errors
-    /// Another process holds the lock, or the system refuses.
+    /// Another process holds the lock, or a system call fails.
     pub fn lock(&self) -> Result<FileLock, Error> {
         FileLock::take(&self.dir.join("backup"))?.ok_or_else(|| {
             let message = "another ctl works with the backups here; wait until it has ended";
@@ -216,7 +216,7 @@ impl Backups {
         Ok((backups, newest))
     }
 
-    /// Removes what interrupted runs have left. The caller holds the lock.
+    /// Removes the leftovers of interrupted runs. The caller holds the lock.
     ///
     /// # Errors
     /// The system's reason.
@@ -258,7 +258,7 @@ impl Backups {
     /// the lock.
     ///
     /// # Errors
-    /// The system's reason; some backups may have been removed already.
+    /// The system's reason; some backups may already have been removed.
     pub fn prune(&self, keep: usize, removed: &mut Vec<String>) -> Result<(), Error> {
         let all = self.list()?;
         let mut complete = all

@@ -17,11 +17,11 @@ pub const BLOBS: &str = "blobs";
 #[derive(Debug, thiserror::Error)]
 pub enum BlobDamage {
     /// The content has another digest.
-    #[error("its {size} bytes are those of {digest}")]
+    #[error("its {size} bytes have the digest {digest}")]
     Content {
         /// The size in bytes.
         size: u64,
-        /// The digest that the content has.
+        /// The digest of the content.
         digest: Digest,
     },
     /// Reading failed.
@@ -30,7 +30,7 @@ pub enum BlobDamage {
     /// The file does not exist.
     #[error("it is missing")]
     Missing,
-    /// The place of the file is taken by something else.
+    /// The path is not a regular file, or cannot be opened.
     #[error("its file {0}")]
     Unexpected(String),
 }
@@ -122,7 +122,7 @@ impl Digest {
     }
 }
 
-/// The source of a copy. Remembers that reading failed, to tell that from a failure of writing.
+/// The source of a copy. Records that reading failed, to distinguish it from a failure to write.
 struct Source<'a, R> {
     from: &'a mut R,
     failed: bool,
@@ -188,7 +188,7 @@ mod tests {
                     .check(&mut &b"other"[..])
                     .unwrap_err()
                     .to_string()
-                    .starts_with("its 5 bytes are those of sha")
+                    .starts_with("its 5 bytes have the digest sha")
             );
         }
     }

@@ -40,7 +40,7 @@ impl Error {
         move |cause| Self::Files(error(cause))
     }
 
-    /// Makes the error of a path that is not usable. The message contains the remedy.
+    /// Makes the error of an unusable path. The message contains the remedy.
     pub(crate) fn unusable(path: impl Into<PathBuf>, message: impl Into<String>) -> Self {
         Self::Files(halite_durable::Error::content(path, message))
     }

@@ -20,7 +20,7 @@ pub enum Lookup<T> {
     Found(T),
     /// The name does not exist.
     Missing,
-    /// Something else has the name, or it cannot be opened; the reason, to follow the path.
+    /// It is of another kind, or cannot be opened; the reason, to follow the path.
     Unexpected(String),
 }
 
@@ -40,10 +40,10 @@ pub struct Folder {
 }
 
 impl Folder {
-    /// Opens a directory that the operator has named. Symbolic links in its path are followed.
+    /// Opens a directory that the operator named. Symbolic links in its path are followed.
     ///
     /// # Errors
-    /// The directory does not exist, or the system refuses.
+    /// The directory does not exist, or a system call fails.
     pub fn open(path: &Path) -> Result<Self, Error> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let opened = rustix::fs::open(path, flags, Mode::empty());
@@ -66,7 +66,7 @@ impl Folder {
         &self.file
     }
 
-    /// Locks the directory until it is closed, exclusively or shared. Returns false if another
+    /// Locks the directory until it is closed, exclusively or shared. Returns `false` if another
     /// process holds a conflicting lock.
     ///
     /// # Errors
@@ -136,8 +136,8 @@ impl Folder {
         )
     }
 
-    /// The names in this directory, sorted. Bytes that are not UTF-8 become `�`, which is in no
-    /// name that the registry gives.
+    /// The names in this directory, sorted. Bytes that are not UTF-8 become `�`, which never occurs
+    /// in a name given by the registry.
     ///
     /// # Errors
     /// The system's reason.
@@ -153,11 +153,11 @@ impl Folder {
         Ok(names)
     }
 
-    /// Opens a directory by its path relative to this one, creates what is missing of it, and sets
-    /// the owner.
+    /// Opens a directory by its path relative to this one, creates its missing parts, and sets the
+    /// owner.
     ///
     /// # Errors
-    /// The system's reason; a name is in use by something else.
+    /// The system's reason; a name is already used for something else.
     pub fn make(&self, names: &str, owner: &Owner) -> Result<Self, Error> {
         let mut found = None;
         for name in names.split('/') {
@@ -189,7 +189,7 @@ impl Folder {
     /// Creates a file in this directory and sets its owner.
     ///
     /// # Errors
-    /// The system's reason; the name is in use.
+    /// The system's reason; the name already exists.
     pub fn create(&self, name: &str, owner: &Owner) -> Result<File, Error> {
         let flags =
             OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -238,8 +238,8 @@ impl Owner {
         })
     }
 
-    /// Gives an open file or directory this owner and a mode, unless it has them. Sets the mode
-    /// first: after an interruption the owner is still wrong, so that the next run sets both.
+    /// Gives an open file or directory this owner and a mode, unless it has them already. Sets the
+    /// mode first: after an interruption the owner is still wrong, so that the next run sets both.
     ///
     /// # Errors
     /// The system's reason.

@@ -8,9 +8,10 @@ use serde_json::Value;
 use crate::digest::Digest;
 use crate::tree::{LinkKind, Tree};
 
-/// Removes from a registry's links all that name damaged blobs, and all that name manifests which
-/// need one, directly or through other manifests. `read` returns the content of a manifest. Returns
-/// the images that cannot be pulled for that reason: `REPOSITORY:TAG` and `REPOSITORY@DIGEST`.
+/// Removes from a registry's links those that name damaged blobs, and those that name manifests
+/// which need one, directly or through other manifests. `read` returns the content of a manifest.
+/// Returns the images that cannot be pulled for that reason: `REPOSITORY:TAG` and
+/// `REPOSITORY@DIGEST`.
 pub fn remove_damaged(
     tree: &mut Tree,
     damaged: &BTreeSet<Digest>,

@@ -29,7 +29,7 @@ pub fn resolve_data(data: &Path, other: &Path) -> Result<PathBuf, Error> {
     let other = resolve(other)?;
     if data.starts_with(&other) || other.starts_with(&data) {
         let message = format!(
-            "it and the registry's data directory {} are within one another; keep backups in another directory, best on \
+            "it and the registry's data directory {} overlap; keep backups in another directory, best on \
              another disk",
             data.display()
         );
@@ -85,7 +85,7 @@ mod tests {
             ("data", "link/x"),
         ] {
             let text = resolve_data(&at(data), &at(other)).unwrap_err().to_string();
-            assert!(text.contains("within one another"), "{text}");
+            assert!(text.contains("overlap"), "{text}");
         }
         assert!(resolve_data(&at("data"), &at("new/../data")).is_err());
         assert_eq!(

@@ -20,10 +20,10 @@ pub enum MetadataError {
     /// The file cannot be read.
     #[error("cannot read {FILE}")]
     Unreadable(#[source] io::Error),
-    /// The file's content is not understood.
+    /// The file's content cannot be parsed.
     #[error("{FILE} is damaged")]
     Damaged(#[source] serde_json::Error),
-    /// A newer version has written the file.
+    /// A newer version wrote the file.
     #[error("{FILE} has format {format}, and this ctl knows {FORMAT}; use a newer ctl")]
     Newer {
         /// The format of the file.

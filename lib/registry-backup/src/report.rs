@@ -1,4 +1,4 @@
-//! Writes the report of a run for `ctl status`, which may run on another host.
+//! Reports of runs for `ctl status`, which may run on another host.
 
 use std::path::{Path, PathBuf};
 use std::{fs, io};
@@ -18,7 +18,7 @@ use crate::verify::Verified;
 pub struct Reporter {
     path: PathBuf,
     directory: PathBuf,
-    /// The good backup of the previous report, if that was about the same directory.
+    /// The good backup of the previous report, if that report was about the same directory.
     last: Option<Good>,
 }
 
@@ -52,7 +52,7 @@ impl Reporter {
             _ => return Ok(()),
         }
         let message = format!(
-            "the backup {} was here, and now there is none: is the disk or share with the backups not mounted? If they were \
+            "the backup {} was here, and now there is none. Is the disk or share with the backups not mounted? If they were \
              removed on purpose, remove {} too",
             last.name,
             self.path.display()
@@ -60,7 +60,7 @@ impl Reporter {
         Err(Error::unusable(&self.directory, message))
     }
 
-    /// Reports the outcome of a backup.
+    /// Reports the result of a backup.
     ///
     /// # Errors
     /// The report cannot be written.
@@ -92,7 +92,7 @@ impl Reporter {
             },
         };
         let all = self.all().unwrap_or_default();
-        // A backup without images, where earlier ones have some, is that of an unmounted disk.
+        // A backup without images, although earlier ones have some, comes from an unmounted disk.
         let has_images = |backup: &&Backup| {
             backup
                 .metadata
@@ -103,7 +103,7 @@ impl Reporter {
         self.write(failure, newest.or_else(|| all.iter().rev().find_map(good)))
     }
 
-    /// Reports the outcome of a verification.
+    /// Reports the result of a verification.
     ///
     /// # Errors
     /// The report cannot be written.

@@ -19,7 +19,7 @@ use crate::image_needs;
 use crate::layout::{CONTENT, REPOSITORIES, ROOT, open_blob, resolve_data};
 use crate::verify::OpenBackup;
 
-/// The directory of copied blobs, until all of them are known to be intact.
+/// The directory of copied blobs until all are known to be intact.
 const STAGED: &str = ".restore";
 
 /// The mode of the registry's directories, if there are none yet.
@@ -39,24 +39,24 @@ pub struct Restored {
     pub bytes_new: u64,
     /// The blobs of the registry that were damaged and are intact again.
     pub repaired: Vec<String>,
-    /// What was not restored, because it is damaged in the backup, or was damaged in the registry
-    /// when the backup was made.
+    /// The content that was not restored, because it is damaged in the backup, or was damaged in
+    /// the registry when the backup was made.
     pub damaged: Vec<Damage>,
     /// The images that cannot be pulled without that: `REPOSITORY:TAG` and `REPOSITORY@DIGEST`.
     pub lost: Vec<String>,
 }
 
-/// The result of a restore, or the damage because of which nothing was changed.
+/// The result of a restore, or the damage that prevented any change.
 pub type Outcome = Result<Restored, Vec<Damage>>;
 
 /// Restores a backup into the data directory of a registry. All files get the owner of that
-/// directory. The repositories are replaced in one step; blobs that no link names stay. A restore
+/// directory. The repositories are replaced atomically; blobs that no link names stay. A restore
 /// may be interrupted at any moment and repeated. If blobs of the backup are damaged, nothing is
-/// changed; with `without_damaged`, the images that need them are left out instead.
+/// changed; with `without_damaged`, the images that need them are omitted instead.
 ///
 /// # Errors
-/// There is no such directory, another process works there, there is too little space, or the
-/// system refuses. The repositories are unchanged then.
+/// The directory does not exist, another process works there, there is too little space, or a
+/// system call fails. The repositories are then unchanged.
 pub fn restore(
     backups: &Backups,
     backup: &Backup,
@@ -98,7 +98,7 @@ pub fn restore(
     let mut restore = Restore { opened, v2, owner };
     restore.remove_leftovers()?;
     let done = restore.run(without_damaged, progress);
-    // The first error is reported; the next run removes what is left.
+    // The first error is reported; the next run removes the leftovers.
     match (done, restore.remove_leftovers()) {
         (Ok(Ok(restored)), removed) => removed.map(|()| Ok(restored)),
         (done, _) => done,
@@ -122,7 +122,7 @@ impl Restore {
         let at = self.v2.path();
         files::remove_any(&at.join(STAGED))?;
         files::remove_any(&at.join(self.new_repositories()))?;
-        // If the file system cannot exchange two directories in one step, the old repositories have
+        // If the file system cannot exchange two directories atomically, the old repositories have
         // another name for a moment. They stay until the new ones are in place.
         let place = at.join(REPOSITORIES);
         if place.exists() {
@@ -143,7 +143,7 @@ impl Restore {
             .chain(self.opened.tree.links.values().map(|_| 0))
             .for_each(|size| need.add(size));
         if let Some(what) = Room::at(self.v2.path())?.short(need, "the restore") {
-            let message = format!("{what}; nothing was changed; free space there");
+            let message = format!("{what}; nothing was changed; free some space");
             return Err(Error::unusable(self.v2.path(), message));
         }
         let mut damaged = self.stage(&missing, progress)?;
@@ -178,7 +178,7 @@ impl Restore {
         }))
     }
 
-    /// Removes from the backup's links those that need something damaged, and from `missing` the
+    /// Removes from the backup's links those that need damaged content, and from `missing` the
     /// blobs that no other link names.
     fn leave_out_damaged(
         &mut self,
@@ -207,8 +207,8 @@ impl Restore {
         Ok(lost)
     }
 
-    /// Removes a damaged blob of the registry that no link will name. The registry would take it
-    /// for intact when it is pushed again.
+    /// Removes a damaged blob of the registry that no link will name. The registry would consider
+    /// it intact if it was pushed again.
     fn discard(&self, digest: &Digest) -> Result<(), Error> {
         match self.v2.below(&digest.folder()) {
             Lookup::Found(folder) => folder.remove(CONTENT),
@@ -221,12 +221,12 @@ impl Restore {
             Lookup::Found(staged) => Ok(staged),
             _ => Err(Error::unusable(
                 self.v2.path().join(STAGED),
-                "another process has removed it",
+                "another process removed it",
             )),
         }
     }
 
-    /// The blobs that are missing or damaged in the registry, and of these the damaged ones.
+    /// The blobs that are missing or damaged in the registry, and separately the damaged ones.
     fn missing(
         &self,
         progress: &mut dyn FnMut(&str),
@@ -267,7 +267,7 @@ impl Restore {
         }
     }
 
-    /// Copies blobs to the staging directory. Returns the damage that it finds.
+    /// Copies blobs to the staging directory. Returns the damage found.
     fn stage(
         &self,
         missing: &BTreeSet<Digest>,
@@ -317,7 +317,7 @@ impl Restore {
         Ok(())
     }
 
-    /// Writes the repositories to a new directory and puts it in the place of the old one.
+    /// Writes the repositories to a new directory and replaces the old one with it.
     fn replace_repositories(&self) -> Result<(), Error> {
         let new = self.v2.make(&self.new_repositories(), &self.owner)?;
         for path in &self.opened.tree.folders {

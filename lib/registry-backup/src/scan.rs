@@ -9,8 +9,8 @@ use crate::tree::{Link, LinkKind, Tree, join};
 /// A limit above the size of any link, in bytes.
 const MAX_LINK: u64 = 256;
 
-/// The limit of scans of one repository until two in a row are equal. A scan takes far less time
-/// than a push, in which the registry waits for the disk with each file.
+/// The maximum number of scans of one repository until two in a row are equal. A scan takes far
+/// less time than a push, in which the registry waits for the disk with each file.
 const MAX_SCANS: usize = 100;
 
 /// Reads all links below `repositories`. If the registry is `live`, it may be writing: links that
@@ -60,7 +60,7 @@ fn scan_until_stable(name: &str, mut read: impl FnMut() -> Tree) -> Tree {
         last = next;
     }
     let why = format!(
-        "changed during each of {MAX_SCANS} scans, and images in it may be incomplete; make a backup while less is pushed"
+        "changed during each of {MAX_SCANS} scans, and images in it may be incomplete; repeat the backup while fewer images are pushed"
     );
     last.unexpected.insert(name.to_owned(), why);
     last
@@ -73,7 +73,7 @@ struct RepositoryScan<'a> {
 }
 
 impl RepositoryScan<'_> {
-    /// Reads in the opposite order to that in which the registry writes.
+    /// Reads in the opposite order of the registry's writes.
     fn run(folder: &Folder, repository: &str) -> Tree {
         let mut scan = RepositoryScan {
             tree: Tree::default(),
@@ -132,7 +132,7 @@ impl RepositoryScan<'_> {
             };
             let current = join(&path, "current");
             let found = self.tree.enter(&folder, "current", &current);
-            // A tag without this link is being created or deleted, and names nothing.
+            // A tag without this link is being created or deleted, so it names nothing.
             if found.is_some_and(|found| self.link(&found, &current, LinkKind::Tag)) {
                 let index = join(&path, "index");
                 if let Some(found) = self.tree.enter(&folder, "index", &index) {
@@ -159,7 +159,7 @@ impl RepositoryScan<'_> {
         }
     }
 
-    /// Reads the link in a directory. Returns true if there is one.
+    /// Reads the link in a directory. Returns `true` if there is one.
     fn link(&mut self, folder: &Folder, path: &str, kind: LinkKind) -> bool {
         let path = join(path, "link");
         match read_link(folder) {

@@ -11,7 +11,7 @@ fn digest(text: &str) -> String {
     halite_durable::digest::sha256(text.as_bytes())
 }
 
-/// Writes a link as the registry does: beside its place, and then there.
+/// Writes a link as the registry does: beside its place, then renamed.
 fn put(root: &Path, path: &str, named: &str) {
     let dir = root.join(path);
     fs::create_dir_all(&dir).unwrap();
@@ -195,7 +195,7 @@ fn a_tree_that_is_read_during_pushes_is_complete() {
         })
         .collect();
     let done = AtomicBool::new(false);
-    // Its holder keeps the writer from writing, at any point of a push.
+    // Its holder stops the writer at any point of a push.
     let writes = Mutex::new(());
     std::thread::scope(|scope| {
         let (scanned, scans) = mpsc::channel();
@@ -232,7 +232,7 @@ fn a_tree_that_is_read_during_pushes_is_complete() {
                 let _turn = writes.lock();
                 tree = read_all(root);
             }
-            // The writer may have ended already.
+            // The writer may already have ended.
             let _ = scanned.send(());
             assert_eq!(tree.unexpected, BTreeMap::new());
             let of = |kind: LinkKind| -> BTreeSet<String> {

@@ -16,7 +16,7 @@ pub enum LinkKind {
     Revision,
     /// Names the manifest of a tag.
     Tag,
-    /// Names a present or earlier manifest of a tag. The link remains when that manifest is
+    /// Names a current or earlier manifest of a tag. The link remains when that manifest is
     /// deleted.
     History,
 }
@@ -35,7 +35,7 @@ pub struct Tree {
     pub links: BTreeMap<String, Link>,
     /// Directories that have a meaning even without a link in them.
     pub folders: BTreeSet<String>,
-    /// Files and directories that a registry does not make, with the reason, which follows the
+    /// Files and directories that a registry does not create, with the reason, which follows the
     /// path.
     pub unexpected: BTreeMap<String, String>,
 }
@@ -48,7 +48,7 @@ impl Tree {
         self.unexpected.extend(other.unexpected);
     }
 
-    /// The names in a directory that a registry can have given. Other names become unexpected.
+    /// The names in a directory that a registry can create. Other names become unexpected.
     pub fn names(&mut self, folder: &Folder, path: &str) -> Option<Vec<String>> {
         let mut names = match folder.names() {
             Ok(names) => names,
@@ -123,7 +123,7 @@ impl Tree {
         digest::sha256(lines.collect::<String>().as_bytes())
     }
 
-    /// Removes a link; with the link of a tag also the tag's history.
+    /// Removes a link; with a tag's link, also the tag's history.
     pub fn drop_link(&mut self, path: &str) {
         self.links.remove(path);
         if let Some(tag) = path.strip_suffix("current/link") {

@@ -144,7 +144,7 @@ pub fn verify(backup: &Backup, progress: &mut dyn FnMut(&str)) -> Result<Verifie
         let checked = match open_blob(&opened.v2, digest) {
             Lookup::Found(mut file) => digest.check(&mut file).map_err(|damage| chain(&damage)),
             Lookup::Missing => Err(match known.get(digest.to_string().as_str()) {
-                Some(damage) => format!("the registry did not have it, either: {}", damage.why),
+                Some(damage) => format!("the registry did not have it either: {}", damage.why),
                 None => BlobDamage::Missing.to_string(),
             }),
             Lookup::Unexpected(why) => Err(BlobDamage::Unexpected(why).to_string()),
@@ -160,11 +160,11 @@ pub fn verify(backup: &Backup, progress: &mut dyn FnMut(&str)) -> Result<Verifie
     }
     damaged.extend(opened.missing_links());
     damaged.extend(opened.damaged);
-    // The removal of a backup begins with its name.
+    // The removal of a backup starts with its name.
     if !damaged.is_empty() && Folder::open(&backup.path).is_err() {
         return Err(Error::unusable(
             &backup.path,
-            "it was removed during the verification; verify another one",
+            "it was removed during the verification; verify another backup",
         ));
     }
     Ok(Verified {

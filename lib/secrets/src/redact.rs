@@ -19,20 +19,20 @@ pub fn redact<'a>(value: &mut Value, secrets: impl IntoIterator<Item = &'a str>)
     Redactor::new(secrets).value(value);
 }
 
-/// Removes a set of secrets, for example those that one minion may have. It is built once and asked
+/// Removes a set of secrets, for example those that one minion may have. It is built once and used
 /// for each message: one pass over a text finds all secrets.
 ///
 /// A secret is replaced by [`HIDDEN`] as a whole, by each of its lines (a diff shows them one by
 /// one), in its JSON form and in Base64 (data of a Kubernetes Secret). Secrets shorter than four
-/// characters are only replaced where they are the whole text. Beside the mark of a cut
-/// ([`halite_errors::cut`]) the rest of a secret is replaced, too.
+/// characters are replaced only if they are the whole text. Beside the mark of a cut
+/// ([`halite_errors::cut`]), a partial secret is replaced, too.
 #[derive(Default, Clone)]
 pub struct Redactor {
     /// Finds the texts of at least [`SHORTEST_INSIDE`] bytes.
     finder: Finder,
-    /// The texts that the finder finds. Beside a cut their rests are searched for.
+    /// The texts that the finder finds. Beside a cut, parts of them are searched for.
     inside: Vec<String>,
-    /// Texts that are hidden only where they are the whole.
+    /// Texts that are hidden only if they are the whole text.
     whole: BTreeSet<String>,
     secrets: usize,
 }
@@ -40,20 +40,20 @@ pub struct Redactor {
 /// Finds secrets inside a text.
 #[derive(Default, Clone)]
 enum Finder {
-    /// There are no secrets to find.
+    /// Finds nothing: there are no secrets.
     #[default]
     Nothing,
     /// Finds these secrets.
     Secrets(AhoCorasick),
-    /// The secrets are more than the automaton can hold; redaction must not fail open.
+    /// Hides every text: the automaton cannot hold all secrets, and redaction must not fail open.
     Everything,
 }
 
-/// Length in bytes from which on a secret is also replaced inside a longer text. Shorter ones occur
-/// in any text by chance.
+/// The length in bytes from which a secret is also replaced inside a longer text. Shorter ones
+/// occur by chance in any text.
 const SHORTEST_INSIDE: usize = 4;
 
-/// The same for the lines of a secret, which are more than one.
+/// The same for the single lines of a secret that has several lines.
 const SHORTEST_LINE: usize = 8;
 
 impl Redactor {
@@ -103,8 +103,8 @@ impl Redactor {
         }
     }
 
-    /// Removes the secrets from every text below, keys excepted: a secret is never filled into a
-    /// key.
+    /// Removes the secrets from every text in the value except keys: a secret is never filled into
+    /// a key.
     pub fn value(&self, value: &mut Value) {
         match value {
             Value::String(text) => {
@@ -118,8 +118,8 @@ impl Redactor {
         }
     }
 
-    /// The text without secrets; `None` if it has none. Secrets that overlap are hidden as one, so
-    /// that no end of the second is left.
+    /// The text without secrets; `None` if it contains none. Overlapping secrets are hidden as one,
+    /// so that no end of the second one remains.
     fn clean(&self, text: &str) -> Option<String> {
         if self.whole.contains(text) {
             return Some(HIDDEN.to_owned());
@@ -131,7 +131,8 @@ impl Redactor {
         };
         let mut found: Vec<Range<usize>> = Vec::new();
         for one in automaton.find_overlapping_iter(text) {
-            // Ascending by end; a longer one may begin before those that were found earlier.
+            // Matches are in ascending order of their ends; a longer one may begin before earlier
+            // ones.
             let mut range = one.range();
             while let Some(last) = found.pop_if(|last| last.end > range.start) {
                 range.start = range.start.min(last.start);
@@ -161,7 +162,7 @@ impl Redactor {
 fn forms_of(secret: &str) -> Vec<String> {
     let mut forms = vec![secret.to_owned(), STANDARD.encode(secret)];
     let lines = secret.lines().map(str::trim).filter(|line| {
-        // The frame lines of PEM reveal nothing.
+        // The BEGIN and END lines of PEM reveal nothing.
         line.len() >= SHORTEST_LINE && !line.starts_with("-----")
     });
     forms.extend(lines.map(str::to_owned));

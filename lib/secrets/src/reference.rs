@@ -2,9 +2,9 @@
 //! master sends a job.
 //!
 //! A reference is the text `halite-secret::PATH::`, where PATH is the path below `halite` in the
-//! pillar, for example `pki.kubernetes.key`. A template may pass it on and put it into texts; an operation that computes
-//! something from it (a hash, a slice, an encoding) would compute it from the reference, and is
-//! refused.
+//! pillar, for example `pki.kubernetes.key`. A template may pass a reference on and put it into
+//! texts. An operation that computes something from it (a hash, a slice, an encoding) would compute
+//! it from the reference instead of the secret, and is refused.
 
 use std::collections::BTreeSet;
 
@@ -22,7 +22,7 @@ pub fn for_path(path: &str) -> String {
     format!("{PREFIX}{path}{SUFFIX}")
 }
 
-/// The pillar path, if a text is exactly one reference.
+/// The pillar path of a text that is exactly one reference; `None` for any other text.
 #[must_use]
 pub fn path(text: &str) -> Option<&str> {
     let path = text.strip_prefix(PREFIX)?.strip_suffix(SUFFIX)?;
@@ -61,13 +61,13 @@ pub fn paths_in(value: &Value) -> BTreeSet<String> {
     found
 }
 
-/// Whether a text contains a reference, whole or cut.
+/// Returns whether a text contains a reference, whole or cut.
 #[must_use]
 pub fn mentions(text: &str) -> bool {
     text.contains(PREFIX)
 }
 
-/// Whether a value contains a reference, whole or cut, in any text or key.
+/// Returns whether a value contains a reference, whole or cut, in any text or key.
 #[must_use]
 pub fn is_in(value: &Value) -> bool {
     match value {
@@ -89,7 +89,7 @@ pub enum FillError {
     /// A template changed the reference.
     #[error("a reference to a secret was cut or changed; use secrets only whole, without filters")]
     Damaged,
-    /// A mapping's key contains a reference.
+    /// The key of a mapping contains a reference.
     #[error("the secret {0:?} is in a mapping's key; only values may contain secrets")]
     InKey(String),
 }
@@ -98,7 +98,7 @@ pub enum FillError {
 /// not replaced. Returns the paths that were replaced.
 ///
 /// # Errors
-/// The first reference that cannot be replaced. The value may be half filled then: discard it.
+/// The first reference that cannot be replaced. The value may then be partly filled in: discard it.
 pub fn fill(
     value: &mut Value,
     lookup: &dyn Fn(&str) -> Option<String>,

@@ -1,6 +1,6 @@
 //! YAML that may contain references to secrets.
 //!
-//! A plain scalar that ends in a reference ends in colons, and YAML would read it as a key. The
+//! A plain scalar that ends in a reference ends in colons, so YAML would read it as a key. The
 //! colons are replaced while the text is parsed, so that a reference needs no quotes.
 
 use std::borrow::Cow;
@@ -65,7 +65,7 @@ pub fn parse_all_located(
     )
 }
 
-/// Parses a text in which no reference ends in colons, and puts the colons back in the outcome.
+/// Parses a text in which no reference ends in colons, and restores the colons in the result.
 fn guarded<T>(
     text: &str,
     parse: impl FnOnce(&str) -> Result<T, Problem>,
@@ -147,7 +147,7 @@ mod tests {
         assert!(
             problem
                 .message
-                .starts_with("`halite-secret::x::` is here twice"),
+                .starts_with("`halite-secret::x::` occurs twice"),
             "{problem}"
         );
     }

@@ -1,11 +1,11 @@
 //! The output of the programs that people run: one document at the end, as JSON, YAML or tables,
 //! and a progress line on a terminal until then.
 //!
-//! Input: `serde_json` values and texts. Output: standard output and error. It knows nothing of what
-//! the documents mean.
+//! Input: `serde_json` values and texts. Output: standard output and error. This crate does not
+//! know the meaning of the documents.
 //!
-//! Values come from hosts and strangers. Everything that is printed goes through [`visible`], so that
-//! no value moves the cursor, hides text or writes to the terminal in another way.
+//! Values come from hosts and strangers. Everything that is printed passes through [`visible`], so
+//! that no value moves the cursor, hides text or controls the terminal in any other way.
 
 pub mod table;
 
@@ -32,10 +32,10 @@ pub enum Format {
 /// Standard output and error.
 pub struct Screen {
     format: Format,
-    /// True if standard error is a terminal, which shows a line of progress.
+    /// `true` if standard error is a terminal, which shows a line of progress.
     live: bool,
     colour: bool,
-    /// True while that line is not empty. Shared with the tickers.
+    /// `true` while that line is not empty. Shared with the tickers.
     displayed: Arc<AtomicBool>,
 }
 
@@ -68,7 +68,7 @@ impl Ticker {
 }
 
 impl Screen {
-    /// Makes the screen of this process.
+    /// Creates the screen of this process.
     pub fn new(format: Format) -> Self {
         let live = std::io::stderr().is_terminal();
         let people = format == Format::Table && std::io::stdout().is_terminal();
@@ -86,18 +86,18 @@ impl Screen {
         self.format
     }
 
-    /// Returns true if the format is for people. Otherwise only the document is printed.
+    /// Returns `true` if the format is for people. Otherwise only the document is printed.
     pub fn is_for_people(&self) -> bool {
         self.format == Format::Table
     }
 
-    /// Returns true if there is a line of progress.
+    /// Returns `true` if there is a line of progress.
     pub fn is_live(&self) -> bool {
         self.live
     }
 
-    /// Prints a line on standard output. Does nothing in the other formats, which contain only the
-    /// document.
+    /// Prints a line on standard output. Does nothing in the other formats, whose output is only
+    /// the document.
     pub fn line(&mut self, text: impl AsRef<str>) {
         self.clear();
         if self.is_for_people() {
@@ -157,8 +157,8 @@ impl Screen {
             .context("cannot write the answer")
     }
 
-    /// Prints one of many answers, whose number is not known: as JSON on one line, as a YAML document,
-    /// or for people as the line of `people`.
+    /// Prints one of an unknown number of answers: as JSON on one line, as a YAML document, or for
+    /// people as the line of `people`.
     ///
     /// # Errors
     /// The answer cannot be written.
@@ -195,8 +195,9 @@ impl Screen {
     }
 }
 
-/// Stand for the beginning of each colour, and for its end: noncharacters of Unicode, which no text
-/// has. The printer replaces them, so that colours are the only escape sequences on the screen.
+/// Placeholders for the start of each colour and for its end: noncharacters of Unicode, which no
+/// text contains. The printer replaces them, so that colours are the only escape sequences on the
+/// screen.
 const COLOURS: [(char, &str); 4] = [
     ('\u{fdd0}', "\x1b[0m"),
     ('\u{fdd1}', "\x1b[31m"),
@@ -232,7 +233,7 @@ pub fn yaml(value: &Value) -> anyhow::Result<String> {
 /// Colours of texts, if the screen has colours.
 #[derive(Debug, Clone, Copy)]
 pub struct Paint {
-    /// True if the screen has colours.
+    /// `true` if the screen has colours.
     pub colour: bool,
 }
 

@@ -42,7 +42,8 @@ pub fn rows(heading: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> St
     text
 }
 
-/// The most bytes of a value in a table of changes: an image reference with the beginning of its digest fits.
+/// The maximum length in bytes of a value in a table of changes: an image reference with the start
+/// of its digest fits.
 const LONGEST: usize = 80;
 
 /// A table of changes: name, old and new value, each cut to 80 bytes.
@@ -102,7 +103,7 @@ fn list(items: &[Value]) -> String {
             }
         }
     }
-    // A column without any value is left out.
+    // A column without values is left out.
     columns.retain(|column| {
         items.iter().any(|item| {
             !matches!(item.get(*column), None | Some(Value::Null)) && item[*column] != ""
@@ -140,7 +141,7 @@ pub fn cell(value: &Value) -> String {
     }
 }
 
-/// Formats a text on one line, without characters that a terminal obeys.
+/// Formats a text on one line, without characters that a terminal interprets.
 pub fn line(text: &str) -> String {
     escape(text).replace(['\n', '\t'], " ")
 }

@@ -191,13 +191,13 @@ fn a_bundle_that_is_gone_is_told_and_holds_up_only_what_needs_it() {
             "bundle 0.2.0",
             "bundles/0.2.0",
             disk.to_str().unwrap(),
-            "mount the medium",
+            "mount the disk or ISO",
             "ctl bundle add",
         ] {
             assert!(refusal.message.contains(wanted), "{wanted}: {refusal}");
         }
         assert_eq!(
-            refusal.message.matches("mount the medium").count(),
+            refusal.message.matches("mount the disk or ISO").count(),
             1,
             "once, not for each minion: {refusal}"
         );
@@ -208,7 +208,7 @@ fn a_bundle_that_is_gone_is_told_and_holds_up_only_what_needs_it() {
         said["problems"][0]
             .as_str()
             .unwrap()
-            .contains("mount the medium"),
+            .contains("mount the disk or ISO"),
         "{said}"
     );
     assert_eq!(
@@ -232,7 +232,10 @@ fn a_bundle_that_is_gone_is_told_and_holds_up_only_what_needs_it() {
         .runtime
         .block_on(life.backend.add_node("root", &known))
         .unwrap_err();
-    assert!(refused.message.contains("mount the medium"), "{refused}");
+    assert!(
+        refused.message.contains("mount the disk or ISO"),
+        "{refused}"
+    );
     let events = life.run("test.ping", "worker-1", json!({}), false);
     assert_eq!(events.last().unwrap().retcode, 0);
     life.kill();

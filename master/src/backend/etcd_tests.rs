@@ -168,7 +168,7 @@ fn a_host_that_etcd_cannot_miss_stops_an_ordered_job() {
     let events = life.run("state.highstate", "", json!({}), false);
     let (retcode, data) = last(&events);
     assert_eq!(retcode, 1, "{data}");
-    let text = "cannot go on with bootstrap-1: 2 of 3 voting members of etcd serve";
+    let text = "cannot continue with bootstrap-1: 2 of 3 voting members of etcd serve";
     assert!(
         events.iter().any(|event| event.data_json.contains(text)),
         "{data}"
@@ -188,7 +188,7 @@ fn steps_ask_and_change_the_members_and_only_one_run_holds_the_lock() {
     let (retcode, data) = orchestrate(&life, "orchestrate.gate", &json!({}));
     assert_eq!(retcode, 1, "{data}");
     assert!(
-        data.contains("cannot go on with bootstrap-1: 2 of 3"),
+        data.contains("cannot continue with bootstrap-1: 2 of 3"),
         "{data}"
     );
 
@@ -335,7 +335,7 @@ fn free_pages_are_given_back_and_a_reached_quota_is_resolved() {
     let (retcode, data) = orchestrate(&life, SLS, &json!({"member": "cp-9"}));
     assert_eq!(retcode, 1, "{data}");
     assert!(
-        data.contains("it is no member of etcd; the members are bootstrap-1, cp-2"),
+        data.contains("it is not a member of etcd; the members are bootstrap-1, cp-2"),
         "{data}"
     );
     let (retcode, data) = orchestrate(&life, SLS, &json!({}));

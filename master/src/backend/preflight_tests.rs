@@ -159,7 +159,7 @@ fn all_problems_are_in_one_report_and_nothing_goes_on() {
     for wanted in [
         "worker-1 is not ready to join, and nothing was changed there",
         "ports-kubernetes: something listens on TCP 10250",
-        "unique-machine-id: /etc/machine-id is that of bootstrap-1",
+        "unique-machine-id: /etc/machine-id is the same as on bootstrap-1",
         "clock-of-master: the clock is 600 s behind the master's",
         "--ignore-preflight",
     ] {

@@ -182,7 +182,7 @@ fn a_planned_step_does_not_pass_without_a_quorum() {
     let (retcode, data) = orchestrate(&life, "gate", &json!({}));
     assert_eq!(retcode, 1, "{data}");
     assert!(
-        data.contains("cannot go on with bootstrap-1: etcd has no quorum: ")
+        data.contains("cannot continue with bootstrap-1: etcd has no quorum: ")
             && data.contains("repair those that run with `ctl highstate`"),
         "{data}"
     );

@@ -16,8 +16,8 @@ pub fn read(archive: &Path) -> Result<Control, Error> {
     Ok(Control::parse(&text))
 }
 
-/// The name of a package's file in a repository. The epoch is left out, because not every file
-/// system and server accepts its colon; a name that is too long for an image is cut.
+/// The name of a package's file in a repository. The epoch is omitted, because not every file
+/// system and server accepts its colon; a name that is too long for an image is shortened.
 pub fn file_name(control: &Control) -> String {
     let version = control.field("Version");
     let version = version.split_once(':').map_or(version, |(_, rest)| rest);

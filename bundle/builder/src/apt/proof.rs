@@ -1,5 +1,5 @@
-//! Proof that a repository is complete: apt itself, given only the repository and the status of a
-//! bare host, must find a way to install everything.
+//! The proof that a repository is complete: apt itself, given only the repository and the status of
+//! a bare host, must be able to install everything.
 
 use std::fs;
 use std::path::Path;
@@ -10,14 +10,14 @@ use halite_durable::{ScratchDir, files};
 use crate::error::Error;
 use crate::process;
 
-/// Lets apt plan the installation of `packages` on a host with the dpkg status `base` from the
-/// repository alone. That includes the check of its signature.
+/// Lets apt plan the installation of `packages` from the repository alone, on a host with the dpkg
+/// status `base`. That includes the check of the repository's signature.
 pub fn prove(root: &Path, base: &Path, packages: &[String]) -> Result<(), Error> {
     let scratch = ScratchDir::new("halite-apt-")?;
     let dir = scratch.path();
     let root = fs::canonicalize(root).map_err(Error::file("read", root))?;
-    // The source line of apt takes no quotes, so a link without blanks replaces the path, which may
-    // have some.
+    // The source line of apt allows no quotes, so a link without spaces replaces the path, which
+    // may contain spaces.
     std::os::unix::fs::symlink(&root, dir.join("repository")).map_err(Error::file("write", dir))?;
     let repository = dir.join("repository");
     let source = format!(
@@ -52,7 +52,8 @@ pub fn prove(root: &Path, base: &Path, packages: &[String]) -> Result<(), Error>
             "Debug::NoLocking=1",
             "-o",
             "Acquire::Languages=none",
-            // SOURCE_DATE_EPOCH may give a date in the future; that makes no repository incomplete.
+            // SOURCE_DATE_EPOCH may set a date in the future; that does not make a repository
+            // incomplete.
             "-o",
             "Acquire::Check-Date=false",
         ]);

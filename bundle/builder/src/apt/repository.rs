@@ -33,7 +33,7 @@ pub fn write(
             control.text()
         );
         if let Some(other) = versions.insert(package.clone(), version.clone()) {
-            let message = format!("it holds {package} twice, {other} and {version}");
+            let message = format!("it contains {package} twice, {other} and {version}");
             return Err(Error::content(root.join("pool"), message));
         }
         stanzas.insert(package, stanza);

@@ -23,7 +23,7 @@ pub fn request(packages: &[String], base: &Path) -> Result<String, Error> {
 
 /// Returns the archives of the packages and of everything that a host with the dpkg status `base`
 /// lacks for them; they are stored in `archives`. If the lock records the same request and all of
-/// its archives are stored, no source is asked.
+/// its archives are stored, no source is queried.
 pub fn fetch(
     packages: &[String],
     base: &Path,
@@ -69,8 +69,8 @@ pub fn fetch(
         .collect())
 }
 
-/// Removes each stored file that has the name of a listed archive but not certainly its content:
-/// apt compares only the size.
+/// Removes each stored file that has the name of a listed archive, unless its content is certainly
+/// the same: apt compares only the size.
 fn drop_others(listed: &[Listed], archives: &Path) -> Result<(), Error> {
     for Listed { name, sha256 } in listed {
         let path = archives.join(name);
@@ -81,7 +81,7 @@ fn drop_others(listed: &[Listed], archives: &Path) -> Result<(), Error> {
     Ok(())
 }
 
-/// An archive as apt would download it.
+/// An archive that apt would download.
 #[derive(Debug, PartialEq, Eq)]
 struct Listed {
     /// The file name under which apt stores it.
@@ -115,7 +115,7 @@ fn recorded(lock: &Lock, archives: &Path) -> Result<Option<Vec<PathBuf>>, Error>
     Ok((found.len() == wanted.len()).then_some(paths))
 }
 
-/// The archives that a lock records but that are not stored, by their names in the repository.
+/// The recorded archives of a lock that are not stored, by their names in the repository.
 pub fn unkept(lock: &Lock, archives: &Path) -> Result<Vec<String>, Error> {
     let mut there = BTreeSet::new();
     if archives.is_dir() {
@@ -141,7 +141,7 @@ fn list(packages: &[String], base: &Path, archives: &Path) -> Result<Vec<Listed>
     let mut ask = apt(base, nowhere.path());
     let printed = process::run(
         ask.arg("--print-uris").arg("install").args(packages),
-        "asking the package sources",
+        "querying the package sources",
     )?;
     Ok(parse(&printed))
 }

@@ -1,5 +1,5 @@
 //! The documents of a rendered chart. Their text stays as Helm wrote it, except for the namespace:
-//! the program that applies it decides what a number, an octal number or a `yes` means.
+//! the program that applies it decides the meaning of a number, an octal number or a `yes`.
 
 use serde_json::Value;
 
@@ -12,10 +12,10 @@ const THERE: &[&str] = &["default", "kube-node-lease", "kube-public", "kube-syst
 /// Hooks that belong to an installation.
 const INSTALL: &[&str] = &["pre-install", "post-install", "crd-install"];
 
-/// One document of a text with several.
+/// One document of a text with several documents.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Document {
-    /// The file of the chart that it came from, according to Helm.
+    /// Its file in the chart, according to Helm.
     pub source: Option<String>,
     /// The line in the whole text at which it begins, from 1.
     pub line: u32,
@@ -23,7 +23,7 @@ pub struct Document {
     pub text: String,
 }
 
-/// Splits a text into its documents; empty documents are left out.
+/// Splits a text into its documents; empty documents are omitted.
 pub fn split(text: &str) -> Vec<Document> {
     let mut found = Vec::new();
     let mut current = Document {
@@ -101,10 +101,8 @@ pub fn arrange(text: &str, chart: &Chart) -> Result<String, Vec<String>> {
                     objects.push((place, document, object));
                 }
             }
-            Ok(_) => problems.push(format!(
-                "{place}: it renders something that is no object of Kubernetes"
-            )),
-            Err(error) => problems.push(format!("{place}: it renders no YAML: {error}")),
+            Ok(_) => problems.push(format!("{place}: it does not render a Kubernetes object")),
+            Err(error) => problems.push(format!("{place}: it does not render YAML: {error}")),
         }
     }
     let namespace = &chart.namespace;
@@ -141,9 +139,9 @@ fn is_for_an_installation(object: &Value) -> bool {
 /// The reason why an object cannot get its namespace.
 #[derive(Debug, thiserror::Error)]
 enum NoNamespace {
-    #[error("the items of a List need a namespace of their own: set it in the chart")]
+    #[error("the items of a List need their own namespace: set it in the chart")]
     Items,
-    #[error("its namespace {0} cannot be put in: set metadata.namespace in the chart")]
+    #[error("its namespace {0} cannot be inserted: set metadata.namespace in the chart")]
     Layout(String),
 }
 
@@ -327,8 +325,8 @@ mod tests {
         let problems = arrange(text, &chart("n")).unwrap_err();
         assert_eq!(problems.len(), 3, "{problems:?}");
         for (problem, start) in problems.iter().zip([
-            "web/templates/a.yaml: it renders something that is no object",
-            "web/templates/b.yaml: it renders no YAML",
+            "web/templates/a.yaml: it does not render a Kubernetes object",
+            "web/templates/b.yaml: it does not render YAML",
             "web/templates/c.yaml: the items of a List",
         ]) {
             assert!(problem.starts_with(start), "{problem}");

@@ -6,9 +6,9 @@ use std::collections::BTreeMap;
 /// The key of an image in a pod, and in most of the custom resources from which pods are made.
 const KEY: &str = "image";
 
-/// Returns the objects of a chart with the digest behind each image that is named by its tag.
-/// `digests` has the digest of each image of the bundle by its reference. A name that has a digest
-/// already, or is not in the bundle, stays as it is: the check of completeness reports it.
+/// Returns the objects of a chart with the digest appended to each image that is named by its tag.
+/// `digests` maps the reference of each image of the bundle to its digest. A name that already has
+/// a digest, or is not in the bundle, stays unchanged: the check of completeness reports it.
 pub fn pin(text: &str, digests: &BTreeMap<&str, &str>) -> String {
     let mut pinned = String::with_capacity(text.len());
     let mut rest = text;
@@ -34,8 +34,8 @@ pub fn pin(text: &str, digests: &BTreeMap<&str, &str>) -> String {
     pinned
 }
 
-/// The value of the key with which `text` begins, and its position; `None` if it is a part of a word,
-/// or no key. `before` is the character before it.
+/// The value of the key with which `text` begins, and its position; `None` if it is part of a word,
+/// or not a key. `before` is the preceding character.
 fn value_at(before: Option<char>, text: &str) -> Option<(usize, &str)> {
     let quote = before.filter(|quote| ['"', '\''].contains(quote));
     let begins = before.is_none_or(|c| c.is_whitespace() || ['{', ','].contains(&c));

@@ -37,14 +37,14 @@ const OF_THE_CLUSTER: &[&str] = &[
     "VolumeAttributesClass",
 ];
 
-/// The kinds that a chart defines: group, kind, and true if the kind is namespaced.
+/// The kinds that a chart defines: group, kind, and `true` if the kind is namespaced.
 #[derive(Debug, Default)]
 pub struct Scopes {
     defined: Vec<(String, String, bool)>,
 }
 
 impl Scopes {
-    /// Remembers the kind that a definition defines.
+    /// Records the kind that a definition defines.
     pub fn learn(&mut self, object: &Value) {
         if object["kind"] == "CustomResourceDefinition" {
             let spec = &object["spec"];
@@ -58,8 +58,8 @@ impl Scopes {
         }
     }
 
-    /// Returns true if an object has a namespace. For a kind that is defined elsewhere the name
-    /// decides: `ClusterIssuer` has none, `Issuer` and `Cluster` have one.
+    /// Returns `true` if an object has a namespace. For a kind that is defined elsewhere, the name
+    /// decides: `ClusterIssuer` is not namespaced, `Issuer` and `Cluster` are.
     pub fn is_namespaced(&self, object: &Value) -> bool {
         let kind = object["kind"].as_str().unwrap_or_default();
         let version = object["apiVersion"].as_str().unwrap_or_default();

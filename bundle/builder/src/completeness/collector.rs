@@ -1,4 +1,4 @@
-//! The sum of what renderings name; most renderings have most states in common.
+//! The union of the artifacts that renderings name; renderings share most of their states.
 
 use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
@@ -6,25 +6,25 @@ use std::rc::Rc;
 use super::walk::Found;
 use super::{Artifact, Place, Rendering, Requirements, State, Uses, walk};
 
-/// Adds up what renderings name.
+/// Collects the artifacts that renderings name.
 #[derive(Debug, Default)]
 pub struct Collector {
     /// The index in `uses` of each need.
     numbers: BTreeMap<(Artifact, Place), usize>,
     uses: Vec<Uses>,
-    /// States that were seen. The key is the state's address, which is unique while `Seen` holds
-    /// the state, and true for hosts of RPM distributions.
+    /// The states seen so far. The key is the state's address, which is unique while `Seen` holds
+    /// the state, and `true` for hosts of RPM distributions.
     states: HashMap<(*const State, bool), Seen>,
     /// The artifacts found in a state, by its JSON: most new states differ only in their line.
     found: HashMap<String, Vec<Found>>,
-    /// The last rendering that read a file, by the index of the use: a file counts once for each
+    /// The last rendering that read a file, by the index of the use: a file counts only once per
     /// rendering.
     read: HashMap<usize, usize>,
     problems: BTreeMap<String, Uses>,
     renderings: usize,
 }
 
-/// A state that was seen: its needs, and the files that were read for it, as indexes in `uses`.
+/// A state seen before: its needs, and the files that were read for it, as indexes in `uses`.
 #[derive(Debug, Clone)]
 struct Seen {
     state: Rc<State>,
@@ -57,7 +57,7 @@ impl Collector {
         }
     }
 
-    /// Returns true if all renderings compile.
+    /// Returns `true` if all renderings compile.
     #[must_use]
     pub fn compiles(&self) -> bool {
         self.problems.is_empty()

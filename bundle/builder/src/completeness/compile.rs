@@ -33,7 +33,7 @@ const FEW: usize = 2;
 /// The requirements of the bundle in a directory, for a build.
 ///
 /// # Errors
-/// As [`needs`].
+/// As for [`needs`].
 pub fn requirements(
     directory: &Path,
     manifest: &Manifest,
@@ -46,8 +46,8 @@ pub fn requirements(
 /// requirements.
 ///
 /// # Errors
-/// When a set of options is refused, which is a mistake in this program. A tree that does not
-/// compile is no error; it is recorded in the requirements.
+/// A set of options is refused, which is a mistake in this program. A tree that does not
+/// compile is not an error; it is recorded in the requirements.
 pub fn needs(
     directory: &Path,
     manifest: &Manifest,
@@ -74,8 +74,8 @@ fn facts(manifest: &Manifest) -> Result<BundleFacts, serde_json::Error> {
     BundleFacts::from_value(&serde_json::to_value(manifest)?, BUNDLE)
 }
 
-/// Returns the facts with a stand-in for each image and program that they lack and that the tree
-/// may refer to.
+/// Returns the facts with a stand-in for each image and program that the tree may refer to and that
+/// they lack.
 fn with_stand_ins(facts: &BundleFacts, tree: &Kept) -> BundleFacts {
     let mut filled = facts.clone();
     let texts = tree
@@ -126,9 +126,9 @@ fn components(text: &str) -> impl Iterator<Item = &str> {
 /// The point at which [`gather`] stops compiling.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Until {
-    /// For every host of every set.
+    /// After every host of every set.
     End,
-    /// Until a host does not compile: the requirements are of no use then.
+    /// At the first host that does not compile: the requirements are then useless.
     Problem,
 }
 
@@ -139,7 +139,7 @@ fn gather(
     until: Until,
 ) -> anyhow::Result<Requirements> {
     let next = AtomicUsize::new(0);
-    // One part per host: a template sees mostly its own host, and one compiler keeps the templates
+    // One part per host: a template sees mostly its own host, and a compiler caches the templates
     // that it rendered for this host.
     let hosts: BTreeSet<&str> = sets
         .iter()
@@ -183,7 +183,7 @@ fn gather(
 /// empty for an artifact that nothing needs.
 ///
 /// # Errors
-/// As [`needs`].
+/// As for [`needs`].
 pub fn without_each(
     directory: &Path,
     manifest: &Manifest,
@@ -197,8 +197,8 @@ pub fn without_each(
     let mut all = Vec::new();
     for (artifact, missing) in needs.without_each(stock) {
         let mut said: Vec<String> = missing.iter().map(ToString::to_string).collect();
-        // A file that only includes others makes no state. Its absence shows only when the tree is
-        // compiled without it.
+        // A file that only includes others defines no state. Its absence is noticed only when the
+        // tree is compiled without it.
         if said.is_empty()
             && let Artifact::File { path } = &artifact
             && let Some(path) = from_bundle_path(path)

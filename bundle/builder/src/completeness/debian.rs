@@ -71,7 +71,7 @@ impl Packages {
         packages
     }
 
-    /// The package of a name.
+    /// The package with this name.
     pub fn get(&self, name: &str) -> Option<&Control> {
         self.by_name.get(name)
     }
@@ -138,7 +138,7 @@ fn visit<'a>(
     user: &'a str,
     closure: &mut Closure<'a>,
 ) {
-    // A package that only the base has is installed already, with all of its dependencies.
+    // A package that only the base has is already installed, with all of its dependencies.
     let Some(control) = repository
         .get(name)
         .filter(|_| !closure.taken.contains_key(name))
@@ -218,7 +218,7 @@ impl<'a> Relation<'a> {
         Some(Self { name, version })
     }
 
-    /// Returns true if a version satisfies the relation; a virtual package without a version
+    /// Returns `true` if a version satisfies the relation; a virtual package without a version
     /// satisfies only a relation without one.
     pub(super) fn accepts(&self, have: Option<&str>) -> bool {
         let (Some((operator, wanted)), Some(have)) = (self.version, have) else {

@@ -1,5 +1,5 @@
-//! The plan of an installation: packages from repositories that make some packages installable on a
-//! bare host.
+//! The plan of an installation: packages from repositories that make the requested packages
+//! installable on a bare host.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,8 +10,8 @@ use super::debian;
 use super::debian::{Packages, Relation};
 
 /// Finds the packages that `wanted` requires from the repository, each with the package that needs
-/// it: those that the base lacks, and newer versions of packages of the base that would no longer
-/// fit.
+/// it: packages that the base lacks, and newer versions of packages of the base that would no
+/// longer fit.
 ///
 /// # Errors
 /// Everything that cannot be provided.
@@ -29,7 +29,7 @@ pub fn plan(
             (Some(_), _) => take(repository, base, root, &mut taken, &mut problems),
         }
     }
-    // A package that was taken may replace a package of the base on which another one of the base
+    // A selected package may replace a package of the base on which another package of the base
     // depends.
     loop {
         let misfits = misfits(repository, base, &taken);
@@ -79,8 +79,8 @@ fn take(
     }));
 }
 
-/// Packages of the base that do not fit with the packages taken: a dependency of theirs no longer
-/// holds, or a package taken breaks them. Each has its reason.
+/// Packages of the base that do not fit the selected packages: one of their dependencies no longer
+/// holds, or a selected package breaks them. Each has its reason.
 fn misfits(
     repository: &Packages,
     base: &Packages,
@@ -129,7 +129,7 @@ fn misfits(
                 .any(|r| r.name == name && r.accepts(Some(control.field("Version"))))
             {
                 let why = format!(
-                    "{} does not go together with {name} of a bare host",
+                    "{} is incompatible with {name} of a bare host",
                     other.field("Package")
                 );
                 found.insert(name.to_owned(), why);

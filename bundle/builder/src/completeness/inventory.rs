@@ -18,7 +18,7 @@ use crate::error::Error;
 #[derive(Debug, Clone)]
 pub struct Inventory {
     images: BTreeMap<String, oci_layout::Image>,
-    /// Why the manifest of a named image cannot be read.
+    /// The reasons why manifests of named images cannot be read.
     broken: BTreeMap<String, String>,
     packages: Packages,
     base: Packages,
@@ -31,7 +31,7 @@ impl Inventory {
     /// Reads the inventory of the bundle in a directory with that manifest.
     ///
     /// # Errors
-    /// When one of its indexes cannot be read.
+    /// One of its indexes cannot be read.
     pub fn read(dir: &Path, manifest: &Manifest) -> Result<Self, Error> {
         let (mut images, mut broken) = (BTreeMap::new(), BTreeMap::new());
         let layout = dir.join("images");
@@ -81,8 +81,9 @@ impl Inventory {
         images.chain(packages).chain(rpms).chain(files).collect()
     }
 
-    /// Returns the same inventory without one artifact: an image that the layout does not name, a
-    /// package that the repository does not list, a file that the manifest does not list.
+    /// Returns the same inventory without one artifact: an image that the layout then does not
+    /// name, a package that the repository does not list, or a file that the manifest does not
+    /// list.
     #[must_use]
     pub fn without(&self, artifact: &Artifact) -> Self {
         let mut rest = self.clone();
@@ -115,7 +116,7 @@ impl Inventory {
         self.not_images.keys().map(String::as_str)
     }
 
-    /// Describes what is missing of an artifact; `None` when it is complete.
+    /// Describes the missing part of an artifact; `None` if it is complete.
     pub(super) fn lacks(&self, artifact: &Artifact) -> Option<String> {
         match artifact {
             Artifact::Image { reference } if self.not_images.contains_key(reference) => None,
@@ -153,7 +154,7 @@ impl Inventory {
         }
         let image = match name.digest {
             None => self.images.get(name.tagged),
-            // A server knows a digest only below the names of its image.
+            // A server serves a digest only below the names of its image.
             Some(digest) => self
                 .images
                 .iter()
@@ -181,7 +182,7 @@ impl Inventory {
             .filter(lacking)
             .map(|blob| blob.digest.as_str())
             .collect();
-        (!gone.is_empty()).then(|| format!("of its blobs {} is not there", gone.join(", ")))
+        (!gone.is_empty()).then(|| format!("it lacks the blobs {}", gone.join(", ")))
     }
 
     fn package(&self, name: &str, version: Option<&str>) -> Option<String> {
@@ -194,7 +195,7 @@ impl Inventory {
                 .get(&path)
                 .is_some_and(|entry| entry.sha256 == listed.field("SHA256"));
             return (!there)
-                .then(|| format!("{path} is not there, or not what the repository's index says"));
+                .then(|| format!("{path} is missing or does not match the repository's index"));
         }
         let of_base = self
             .base

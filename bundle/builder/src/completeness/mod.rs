@@ -1,4 +1,4 @@
-//! The check that a bundle has everything that a cluster made from it can request.
+//! The check that a bundle has everything that its clusters can request.
 //!
 //! [`compile`] renders the state tree for every combination of options that an operator may choose
 //! and passes each [`Rendering`] to a [`Collector`]. The [`Requirements`] are the artifacts that
@@ -43,24 +43,24 @@ pub const RPM_BASE: &str = "base/rpm-packages";
 /// Files that every bundle needs for itself, each with its reason: the installer, the configuration
 /// that serves the images, and the package indexes.
 pub(crate) const OWN_FILES: &[(&str, &str)] = &[
-    (BASE, "what else has to be installed follows from it"),
+    (BASE, "the packages to install are derived from it"),
     ("bin/ctl", "install runs it"),
-    ("install", "the operator begins with it"),
+    ("install", "the operator runs it first"),
     (
         halite_bundle::nginx::MANIFESTS_MAP,
-        "nginx serves the images by it",
+        "nginx serves the images with it",
     ),
     (
         halite_bundle::nginx::LISTS_MAP,
-        "nginx serves the images by it",
+        "nginx serves the images with it",
     ),
     (
         halite_bundle::nginx::LINKS_MAP,
-        "nginx serves the images by it",
+        "nginx serves the images with it",
     ),
     (
         halite_bundle::nginx::SERVER,
-        "nginx serves the images by it",
+        "nginx serves the images with it",
     ),
     ("apt/dists/stable/InRelease", "apt reads it first"),
     (
@@ -73,14 +73,14 @@ pub(crate) const OWN_FILES: &[(&str, &str)] = &[
     ),
     (
         "apt/dists/stable/Release",
-        "apt reads it where InRelease is not known",
+        "apt reads it if it does not support InRelease",
     ),
     (
         "apt/dists/stable/Release.gpg",
-        "apt reads it where InRelease is not known",
+        "apt reads it if it does not support InRelease",
     ),
     ("images/index.json", "it names the images"),
-    ("images/oci-layout", "it says that this is a layout"),
+    ("images/oci-layout", "it marks the directory as a layout"),
 ];
 
 /// A place that names an artifact.
@@ -88,7 +88,7 @@ pub(crate) const OWN_FILES: &[(&str, &str)] = &[
 pub struct Place {
     /// A file of the state tree, or the name of a package.
     pub file: String,
-    /// Line in the file; 0 when there is none.
+    /// Line in the file; 0 if there is none.
     pub line: u32,
     /// The role of the artifact there: the state, with the object and the field.
     pub what: String,
@@ -107,8 +107,8 @@ impl fmt::Display for Place {
 /// Registry of the stand-ins for missing images: a name that no host can have (RFC 6761).
 const STAND_IN: &str = "component.invalid/";
 
-/// Returns the stand-in for the image of a component that the bundle lacks. With it the state tree
-/// compiles, and everything else that is missing is found too.
+/// Returns the stand-in for the image of a component that the bundle lacks. With it, the state tree
+/// compiles, and all other missing items are found, too.
 #[must_use]
 pub fn stand_in(component: &str) -> String {
     format!("{STAND_IN}{component}:missing")
@@ -118,11 +118,11 @@ fn component_of(reference: &str) -> Option<&str> {
     reference.strip_prefix(STAND_IN)?.strip_suffix(":missing")
 }
 
-/// Something that a bundle can contain.
+/// An item that a bundle can contain.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum Artifact {
-    /// A container image, as it is named.
+    /// A container image, by its name.
     Image {
         /// The name: `registry.k8s.io/pause:3.10.2`, or with a digest.
         reference: String,
@@ -131,14 +131,14 @@ pub enum Artifact {
     Package {
         /// Its name.
         name: String,
-        /// Its version, if only this version will do.
+        /// Its version, if only this version is suitable.
         version: Option<String>,
     },
     /// A package of the operating system, for hosts of RPM distributions.
     Rpm {
         /// Its name.
         name: String,
-        /// Its version, if only this version will do.
+        /// Its version, if only this version is suitable.
         version: Option<String>,
     },
     /// A file, or a directory with at least one file.
@@ -198,12 +198,12 @@ pub struct State {
 pub struct Rendering {
     /// The options and the host, for display.
     pub options: String,
-    /// True for a host of an RPM distribution.
+    /// `true` for a host of an RPM distribution.
     pub rpm: bool,
-    /// Its states. A state that other renderings also have should be the same object, so that it is
+    /// Its states. States that several renderings share should be the same object, so that they are
     /// inspected only once.
     pub states: Vec<Rc<State>>,
-    /// Further files of the state tree that were read, by their path in the bundle.
+    /// Other files of the state tree that were read, by their path in the bundle.
     pub files: Vec<String>,
     /// The reasons why it does not compile; then it has no states.
     pub problems: Vec<String>,
@@ -212,11 +212,11 @@ pub struct Rendering {
 /// A requirement that is not met.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Unmet {
-    /// The artifact; `None` when the state tree does not compile.
+    /// The artifact; `None` if the state tree does not compile.
     pub artifact: Option<Artifact>,
     /// The missing part of the artifact, or the reason why the tree does not compile.
     pub why: String,
-    /// The places that need it, with the options under which they do.
+    /// The places that need it, with the options under which they need it.
     pub needed_by: BTreeMap<Place, Uses>,
 }
 

@@ -39,7 +39,7 @@ impl Requirements {
         self.renderings
     }
 
-    /// Returns true if all renderings compile.
+    /// Returns `true` if all renderings compile.
     #[must_use]
     pub fn compiles(&self) -> bool {
         self.problems.is_empty()
@@ -71,7 +71,7 @@ impl Requirements {
             .add(options, renderings);
     }
 
-    /// Everything that is needed and that the inventory lacks.
+    /// All needed artifacts that the inventory lacks.
     #[must_use]
     pub fn missing(&self, stock: &Inventory) -> Vec<Unmet> {
         let everybody = |what: &str| {
@@ -121,9 +121,9 @@ impl Requirements {
                 reference: text.to_owned(),
             }) {
                 let why = format!(
-                    "`not-images` has {text}, and nothing names it: take it out of the recipe"
+                    "`not-images` has {text}, but nothing names it: remove it from the recipe"
                 );
-                let needed_by = everybody("an exception that is not needed hides what is, one day");
+                let needed_by = everybody("an unneeded exception may later hide a needed image");
                 found.push(Unmet {
                     artifact: None,
                     why,
@@ -173,8 +173,8 @@ impl Requirements {
         found
     }
 
-    /// Lists each artifact of the inventory with everything that would be missing in addition
-    /// without it; the list is empty for an artifact that nothing needs.
+    /// Lists each artifact of the inventory with everything else that would be missing without it;
+    /// the list is empty for an artifact that nothing needs.
     #[must_use]
     pub fn without_each(&self, stock: &Inventory) -> Vec<(Artifact, Vec<Unmet>)> {
         let before = self.missing(stock);
@@ -225,7 +225,7 @@ impl Requirements {
                     format!("neither a bare host nor the repository of the bundle has {relation}");
                 add(name, why, user, format!("depends on {relation}"));
             }
-            // The root itself was checked before.
+            // The root itself was already checked.
             for (name, user) in found.taken.iter().filter(|(name, _)| *name != root) {
                 let artifact = Artifact::Package {
                     name: (*name).to_owned(),

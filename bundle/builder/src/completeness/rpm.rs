@@ -44,18 +44,18 @@ impl Rpms {
         self.packages.retain(|package| package.name != name);
     }
 
-    /// The files without which it is not a repository, each with the reason. The state tree names
-    /// its key.
+    /// The files without which it is not a repository, each with the reason. The key is named by
+    /// the state tree.
     pub fn own_files(&self) -> Vec<(String, &'static str)> {
         let mut files = vec![
             (
                 RPM_BASE.to_owned(),
-                "what else has to be installed on RPM hosts follows from it",
+                "the packages to install on RPM hosts are derived from it",
             ),
             (format!("{ROOT}/{REPOMD}"), "dnf reads it first"),
             (
                 format!("{ROOT}/{REPOMD}.asc"),
-                "dnf checks the repository by it",
+                "dnf checks the repository with it",
             ),
         ];
         files.extend(
@@ -66,7 +66,7 @@ impl Rpms {
         files
     }
 
-    /// Describes what is missing of a package; `None` when it is complete.
+    /// Describes the missing part of a package; `None` if it is complete.
     pub fn lacks(
         &self,
         name: &str,
@@ -107,6 +107,6 @@ impl Rpms {
         let there = files
             .get(&path)
             .is_some_and(|entry| entry.sha256 == package.digest.hex());
-        (!there).then(|| format!("{path} is not there, or not what the repository's index says"))
+        (!there).then(|| format!("{path} is missing or does not match the repository's index"))
     }
 }

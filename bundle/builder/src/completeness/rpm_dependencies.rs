@@ -1,4 +1,4 @@
-//! Packages for RPM distributions that the needed ones need in turn.
+//! Packages for RPM distributions on which the needed ones depend.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -22,14 +22,14 @@ const REGISTRIES: &[&str] = &[
 /// Effects of taints: `KEY:EFFECT` otherwise looks like an image.
 const TAINTS: &[&str] = &["NoSchedule", "PreferNoSchedule", "NoExecute"];
 
-/// Finds all full names of images in a text: those with a registry and a tag or digest, and those
-/// of a well-known registry.
+/// Finds all full names of images in a text: names with a registry and a tag or digest, and names
+/// in a well-known registry.
 pub fn images(text: &str) -> Vec<&str> {
     let part = |c: char| c.is_ascii_alphanumeric() || "._-/:@+".contains(c);
     text.split(|c| !part(c)).filter_map(image).collect()
 }
 
-/// Returns true if the value of an image field could be an image; words such as `Always` cannot.
+/// Returns `true` if the value of an image field could be an image; words such as `Always` cannot.
 pub fn could_be_image(text: &str) -> bool {
     let inner = |c: char| c.is_ascii_alphanumeric() || "._-/:@".contains(c);
     text.starts_with(|c: char| c.is_ascii_alphanumeric())
@@ -55,14 +55,14 @@ pub enum InvalidName {
     #[error(transparent)]
     Reference(#[from] InvalidImageRef),
     /// Its digest is malformed.
-    #[error("{0:?} is no SHA-256 digest")]
+    #[error("{0:?} is not a SHA-256 digest")]
     Digest(String),
 }
 
 /// Splits a full name as containerd would resolve it.
 ///
 /// # Errors
-/// When a part is missing or malformed.
+/// A part is missing or malformed.
 pub fn full(text: &str) -> Result<Name<'_>, InvalidName> {
     let (tagged, digest) = match text.split_once('@') {
         Some((tagged, digest)) => (tagged, Some(digest)),
@@ -85,7 +85,7 @@ pub fn full(text: &str) -> Result<Name<'_>, InvalidName> {
 /// The registry and the repository of an image's name, without its tag.
 pub fn repository(tagged: &str) -> &str {
     match tagged.rsplit_once(':') {
-        // The colon of a port is before a slash.
+        // The colon of a port comes before a slash.
         Some((repository, tag)) if !tag.contains('/') => repository,
         _ => tagged,
     }
@@ -108,7 +108,7 @@ fn image(token: &str) -> Option<&str> {
     ((known || full_name) && !TAINTS.contains(&tag)).then_some(token)
 }
 
-/// Returns true if a host could be a registry: `localhost`, a domain name or an address, with or
+/// Returns `true` if a host could be a registry: `localhost`, a domain name or an address, with or
 /// without a port.
 fn is_registry(host: &str) -> bool {
     let (name, port) = match host.split_once(':') {

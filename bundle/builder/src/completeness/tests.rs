@@ -290,10 +290,10 @@ fn what_somebody_says_is_no_image_is_not_missed() {
         .insert("example.com/gone:1".into(), "an example".into());
     let found = said(&manifest);
     assert!(
-        found.len() == 1 && found[0].contains("example.com/gone:1, and nothing names it"),
+        found.len() == 1 && found[0].contains("example.com/gone:1, but nothing names it"),
         "{found:?}"
     );
-    // The exception does not affect an image that is there: its absence is still noticed.
+    // The exception does not affect an existing image: its absence is still noticed.
     let json = serde_json::to_value(&manifest).unwrap();
     assert_eq!(json["not-images"]["example.com/a/b:1"], "an example");
 }
@@ -312,8 +312,8 @@ fn renderings_that_come_to_the_same_are_counted() {
     assert_eq!(uses.to_string(), "a worker, defaults; 1 more");
 }
 
-/// A state that is the same object counts in each rendering that has it; a file that several states
-/// read counts once for each rendering.
+/// A state that is the same object counts in each rendering that contains it; a file that several
+/// states read counts once per rendering.
 #[test]
 fn what_renderings_have_in_common_counts_for_each() {
     let with_file = |name: &str| {

@@ -220,7 +220,7 @@ impl Walk {
             );
         }
         for line in text.lines() {
-            // An image without a registry can be recognised only by the key on its line.
+            // An image without a registry can only be recognised by the key on its line.
             if let Some((name, value)) = line.split_once(['=', ':']) {
                 let quotes = |c: char| c.is_whitespace() || "\"',".contains(c);
                 let value = value.split_whitespace().next().unwrap_or_default();
@@ -236,7 +236,7 @@ impl Walk {
     }
 }
 
-/// Returns true if a name indicates that an image follows: `--helper-image`, `RELATED_IMAGE`,
+/// Returns `true` if a name indicates that an image follows: `--helper-image`, `RELATED_IMAGE`,
 /// `sandbox_image`, and the sandbox of containerd's `pinned_images`.
 fn names_an_image(name: &str) -> bool {
     let last = name
@@ -248,12 +248,12 @@ fn names_an_image(name: &str) -> bool {
     last.ends_with("image") || last.contains("_image_") || last == "sandbox"
 }
 
-/// Returns true for the image field of a container.
+/// Returns `true` for the image field of a container.
 fn is_image_field(key: &str) -> bool {
     key == "image"
 }
 
-/// Returns true if a name indicates a registry, which alone is not an image.
+/// Returns `true` if a name indicates a registry, which alone is not an image.
 fn names_a_registry(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     ["repository", "registry", "mirror"]
@@ -261,7 +261,7 @@ fn names_a_registry(name: &str) -> bool {
         .any(|end| name.ends_with(end))
 }
 
-/// Returns true for fields whose text is only for readers.
+/// Returns `true` for fields whose text is only for readers.
 fn is_prose(key: &str) -> bool {
     key == "description"
 }

@@ -29,7 +29,7 @@ vertical-align:top}a{color:#05c}nav{font-size:.9em}";
 /// unchanged, and an index.
 ///
 /// # Errors
-/// When a file cannot be read, or links are broken: all of them.
+/// A file cannot be read, or links are broken: all of them.
 pub fn render(folder: &Path) -> Result<BTreeMap<String, Vec<u8>>, Error> {
     let mut pages = BTreeMap::new();
     let mut out = BTreeMap::new();
@@ -46,7 +46,7 @@ pub fn render(folder: &Path) -> Result<BTreeMap<String, Vec<u8>>, Error> {
     if !problems.is_empty() {
         return Err(Error::content(
             folder,
-            format!("links that lead nowhere:\n  {}", problems.join("\n  ")),
+            format!("broken links:\n  {}", problems.join("\n  ")),
         ));
     }
     for (path, page) in &pages {
@@ -200,7 +200,7 @@ mod tests {
                 );
                 inside += 1;
             }
-            // Nothing is loaded from elsewhere, and no script runs.
+            // Nothing is loaded from other sites, and no script runs.
             for foreign in ["<script", "<link", "src=\"http", "@import", "url("] {
                 assert!(!html.contains(foreign), "{path}: {foreign}");
             }

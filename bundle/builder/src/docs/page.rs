@@ -108,7 +108,7 @@ impl Page {
         }
     }
 
-    /// Makes the id of a heading in the same way as code hosts, so that the same links work there.
+    /// Makes the id of a heading as code hosts do, so that the same links work there.
     fn heading(&mut self, text: &str) -> String {
         let text = text.to_lowercase();
         let kept = text.chars().filter_map(|c| match c {
@@ -144,7 +144,7 @@ impl Page {
     }
 }
 
-/// Returns true if a link leads to another site.
+/// Returns `true` if a link leads to another site.
 fn foreign(target: &str) -> bool {
     target.contains("://") || target.starts_with("mailto:")
 }

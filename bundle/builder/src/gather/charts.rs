@@ -54,7 +54,7 @@ impl Gather<'_> {
             match self.settle_chart(chart, recorded, mode) {
                 Ok(Some(item)) => drop(items.insert(chart.name.clone(), item)),
                 Ok(None) => unrecorded.push(format!(
-                    "the chart {}, as the recipe asks for it",
+                    "the chart {}, as requested by the recipe",
                     chart.name
                 )),
                 Err(error) => errors.push(error),
@@ -99,7 +99,7 @@ impl Gather<'_> {
             .filter(|wanted| **wanted != about.version)
         {
             let message = format!(
-                "the chart is version {}, and the recipe wants {wanted}",
+                "the chart has version {}, but the recipe requires {wanted}",
                 about.version
             );
             return Err(Error::content(self.source(chart), message));
@@ -120,7 +120,7 @@ impl Gather<'_> {
     }
 
     /// Returns the objects of all charts: stored from an earlier rendering, or rendered again from
-    /// exactly what the lock names.
+    /// exactly the charts that the lock names.
     pub(super) fn fetch_charts(&self, settled: &Settled) -> Result<Vec<Rendered>, Error> {
         let (mut found, mut errors) = (Vec::new(), Vec::new());
         for chart in &self.recipe.charts {
@@ -135,7 +135,7 @@ impl Gather<'_> {
 
     fn fetch_chart(&self, chart: &Chart, settled: &Settled) -> Result<Rendered, Error> {
         let item = settled.lock.charts.get(&chart.name);
-        let item = item.ok_or_else(|| Error::content(&chart.name, "it is not settled"))?;
+        let item = item.ok_or_else(|| Error::content(&chart.name, "it is not resolved"))?;
         let digest = self.recorded(chart, &item.rendered)?;
         let cache = self.fetcher.cache();
         let kept = cache.read(&digest)?;
@@ -143,7 +143,7 @@ impl Gather<'_> {
             Some(kept) => String::from_utf8_lossy(kept).into_owned(),
             None => self.render_again(chart, item, &digest)?,
         };
-        // A lock of an earlier version may have been recorded without this check.
+        // A lock made by an earlier version may have been recorded without this check.
         chart::check_secrets(&text, chart)?;
         let (name, version) = (chart.name.clone(), item.version.clone());
         Ok(Rendered {
@@ -153,7 +153,7 @@ impl Gather<'_> {
         })
     }
 
-    /// Renders a chart again; the result must be what the lock records.
+    /// Renders a chart again; the result must match the lock.
     fn render_again(
         &self,
         chart: &Chart,
@@ -170,9 +170,9 @@ impl Gather<'_> {
         if self.fetcher.cache().put(text.as_bytes())?.digest == *digest {
             return Ok(text);
         }
-        let message = "it renders to something else than is recorded: by another version of Helm, or it makes something \
-                       up each time. A password or a key is made at the site, and `values` name its Secret; anything \
-                       else `values` should give it";
+        let message = "its rendered objects differ from the recorded ones: Helm has another version, or the chart generates \
+                       values each time. Passwords and keys are made at the site, and `values` name their Secret; set all \
+                       other generated values in `values`";
         Err(Error::Lock {
             lock: self.lock_file(),
             differences: vec![format!("the chart {}: {message}", chart.name)],
@@ -186,7 +186,7 @@ impl Gather<'_> {
         })
     }
 
-    /// Obtains a chart; if its digest is known, exactly that one.
+    /// Obtains a chart; if its digest is known, the chart with exactly this digest.
     fn obtain(&self, chart: &Chart, known: Option<(&Digest, u64)>) -> Result<There, Error> {
         match &chart.source {
             ChartSource::Local(path) => {
@@ -239,12 +239,12 @@ impl Gather<'_> {
             .ok_or_else(|| {
                 Error::content(
                     pulled.reference.to_string(),
-                    "it is no chart: an image, perhaps",
+                    "it is not a chart: perhaps it is an image",
                 )
             })?;
         let cache = self.fetcher.cache();
         if cache.sound(&layer, None)?.is_none() {
-            // The puller compares name and size only, so a damaged layer must be removed first.
+            // The puller compares only name and size, so a damaged layer must be removed first.
             let damaged = cache.path(&layer);
             fs::remove_file(&damaged).map_err(Error::file("remove", &damaged))?;
             puller.pull(&wanted)?;

@@ -1,4 +1,4 @@
-//! Programs from addresses, as single files or in archives.
+//! Programs from URLs, as single files or in archives.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::fs::MetadataExt as _;
@@ -77,14 +77,14 @@ impl Gather<'_> {
         items
     }
 
-    /// Fetches the files that the lock names, and puts each program at the path where the recipe
+    /// Fetches the files that the lock names, and copies each program to the path where the recipe
     /// expects it.
     pub(super) fn fetch_files(&self, settled: &Settled) -> Result<(), Error> {
         let addresses: Vec<_> = self.by_address().into_iter().collect();
         let mut artifacts = Vec::new();
         for (url, _) in &addresses {
             let item = settled.lock.files.get(*url);
-            let item = item.ok_or_else(|| Error::content(*url, "it is not settled"))?;
+            let item = item.ok_or_else(|| Error::content(*url, "it is not resolved"))?;
             artifacts.push(artifact(
                 url,
                 Some(self.digest(url, &item.sha256)?),
@@ -137,8 +137,8 @@ impl Gather<'_> {
     }
 }
 
-/// Puts a program at the path where the recipe expects it. It is not a hard link, so a change to it
-/// changes nothing else.
+/// Copies a program to the path where the recipe expects it. It is not a hard link, so a change to
+/// it changes no other file.
 fn place(from: &Path, sha256: &str, to: &Path) -> Result<(), Error> {
     let own = |status: fs::Metadata| status.is_file() && status.nlink() == 1;
     // Reading the file costs less than writing it at each build.
@@ -190,9 +190,8 @@ fn plain(name: &str) -> &str {
 
 /// Extracts files of an archive into a directory, under their names in the archive.
 fn members(archive: &Path, url: &str, wanted: &BTreeSet<&str>, dir: &Path) -> Result<(), Error> {
-    let wrong = |error: io::Error| {
-        Error::content(url, format!("it is no archive that can be read: {error}"))
-    };
+    let wrong =
+        |error: io::Error| Error::content(url, format!("it is not a readable archive: {error}"));
     let reader = unpack::open(archive, Compression::sniff(archive)?, UNPACKED)?;
     let mut left: BTreeSet<&str> = wanted.iter().map(|name| plain(name)).collect();
     let mut there = Vec::new();
@@ -217,7 +216,7 @@ fn members(archive: &Path, url: &str, wanted: &BTreeSet<&str>, dir: &Path) -> Re
     there.truncate(SHOWN);
     let left: Vec<&str> = left.into_iter().collect();
     let message = format!(
-        "it does not hold {}; it holds {}{more}",
+        "it does not contain {}; it contains {}{more}",
         left.join(", "),
         there.join(", ")
     );

@@ -18,7 +18,7 @@ use crate::recipe::Image;
 const REGISTRY: &str = "registry";
 
 impl Gather<'_> {
-    /// Resolves each image, and finds those from local layouts.
+    /// Resolves each image, and finds the images from local layouts.
     pub(super) fn settle_images(
         &self,
         recorded: Option<&Lock>,
@@ -111,9 +111,9 @@ impl Gather<'_> {
             if place.is_none() {
                 let name = image.reference.to_string();
                 let item = settled.lock.images.get(&name);
-                let item = item.ok_or_else(|| Error::content(&name, "it is not settled"))?;
+                let item = item.ok_or_else(|| Error::content(&name, "it is not resolved"))?;
                 let manifest = self.digest(&name, &item.sha256)?;
-                // Through the index, so that it is there, too.
+                // Pull through the index, so that the index is fetched, too.
                 let asked = match &item.index {
                     Some(index) => self.digest(&name, index)?,
                     None => manifest.clone(),
@@ -159,8 +159,8 @@ impl Gather<'_> {
 }
 
 impl Contents {
-    /// The images of the components by their references with digests: that of the manifest for the
-    /// platform, which is in the bundle.
+    /// The images of the components by their references with digests: the digest of the manifest
+    /// for the platform, which is in the bundle.
     pub fn pinned(&self, images: &[Image]) -> BTreeMap<String, String> {
         let pairs = images.iter().zip(&self.images);
         pairs

@@ -1,5 +1,5 @@
-//! The items of a recipe: each name is first resolved, which the lock records; then the contents
-//! are fetched as the lock records them.
+//! The items of a recipe: each name is first resolved, and the lock records the result; then the
+//! contents are fetched as recorded in the lock.
 
 mod charts;
 mod files;
@@ -29,19 +29,19 @@ const FETCHED: &str = "fetched";
 pub enum Mode {
     /// Names of items from other machines are refused, so that a build takes only reviewed items.
     Exact,
-    /// They are resolved; recorded items stay.
+    /// They are resolved; recorded items stay unchanged.
     Keep,
     /// Everything is resolved again.
     Renew,
 }
 
-/// The collector of everything that one recipe names.
+/// The collector of all items of a recipe.
 pub struct Gather<'a> {
     file: &'a Path,
     recipe: &'a Recipe,
     fetcher: Fetcher,
     registries: Registries,
-    /// True if no other machine may be asked, not even through this machine's apt.
+    /// `true` if no other machine may be contacted, not even through this machine's apt.
     offline: bool,
     /// The cache directory.
     cache: PathBuf,
@@ -102,7 +102,7 @@ impl<'a> Gather<'a> {
         watcher: Option<Watcher>,
     ) -> Result<Self, Error> {
         let fetched = Cache::open(&cache.join(FETCHED))?;
-        // If no other machine is asked, logins and the proxy do not matter.
+        // If no other machine is contacted, logins and the proxy do not matter.
         let alone = offline || !recipe.is_remote();
         let fetcher = match alone {
             true => Fetcher::offline(fetched),
@@ -119,10 +119,11 @@ impl<'a> Gather<'a> {
         })
     }
 
-    /// Resolves everything, in accordance with what is recorded.
+    /// Resolves everything, in accordance with the record.
     ///
     /// # Errors
-    /// Every item that cannot be resolved, must be recorded and is not, or differs from the record.
+    /// Every item that cannot be resolved, is not recorded although it must be, or differs from the
+    /// record.
     pub fn settle(&self, recorded: Option<&Lock>, mode: Mode) -> Result<Settled, Error> {
         let before = recorded.filter(|_| mode != Mode::Renew);
         let (mut errors, mut unrecorded) = (Vec::new(), Vec::new());
@@ -191,7 +192,7 @@ impl<'a> Gather<'a> {
         progress: &mut dyn FnMut(&str),
     ) -> Result<Contents, Error> {
         if !self.fetcher.is_offline() {
-            progress("fetching what is not in the cache yet");
+            progress("fetching items that are not in the cache yet");
         }
         let mut errors = Vec::new();
         let images = self
@@ -221,14 +222,14 @@ impl<'a> Gather<'a> {
     }
 }
 
-/// Returns `SOURCE_DATE_EPOCH` if it is set, so that a build without a lock can be repeated too;
+/// Returns `SOURCE_DATE_EPOCH` if it is set, so that a build without a lock can be repeated, too;
 /// otherwise the current time, in seconds.
 fn now() -> Result<Timestamp, Error> {
     let wrong = |error: String| Error::content("SOURCE_DATE_EPOCH", error);
     let seconds = match std::env::var("SOURCE_DATE_EPOCH") {
         Ok(text) => text
             .parse()
-            .map_err(|_| wrong(format!("{text:?} is no number of seconds")))?,
+            .map_err(|_| wrong(format!("{text:?} is not a number of seconds")))?,
         Err(_) => Timestamp::now().as_second(),
     };
     Timestamp::from_second(seconds).map_err(|error| wrong(error.to_string()))

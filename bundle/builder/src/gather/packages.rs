@@ -89,7 +89,7 @@ impl Gather<'_> {
             });
             items.insert(apt::package::file_name(control), item);
         }
-        // The first time they come in apt's order, later in that of the cache. Sorting gives both
+        // The first time they are in apt's order, later in the cache's order. Sorting gives both
         // the same key for the stored repository.
         found.sort_by(|one, other| one.name.cmp(&other.name));
         Ok((request, items, Some(found)))
@@ -147,7 +147,7 @@ impl Gather<'_> {
         Ok(taken.iter().map(item).collect())
     }
 
-    /// Returns the archives; those from repositories are fetched.
+    /// Returns the archives; archives from repositories are fetched.
     pub(super) fn fetch_packages(&self, settled: Settled) -> Result<Vec<Archive>, Error> {
         match settled.archives {
             Some(archives) => Ok(archives),
@@ -214,7 +214,7 @@ impl Gather<'_> {
 }
 
 /// The names of the packages in `all` that depend on a package, in alphabetical order: the packages
-/// come in apt's order the first time, and in the lock's later.
+/// are in apt's order the first time, and in the lock's order later.
 fn needed_by<'c>(name: &str, all: impl Iterator<Item = &'c Control>) -> String {
     let users = all
         .filter(|user| user.needs().contains(&name))

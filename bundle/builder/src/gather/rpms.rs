@@ -68,7 +68,7 @@ impl Gather<'_> {
                     packages: items(&closure)?,
                 }));
             }
-            // The index of packages leaves out most files.
+            // The index of packages omits most files.
             for repository in &mut repositories {
                 repository.find_files(&self.fetcher, &wanted)?;
             }
@@ -105,7 +105,7 @@ fn items(closure: &Closure<'_>) -> Result<BTreeMap<String, Item>, Error> {
     if !closure.lacks.is_empty() {
         let lacks: Vec<String> = closure.lacks.iter().map(ToString::to_string).collect();
         return Err(Error::Incomplete(format!(
-            "packages.rpm cannot be installed on a host that has what its base has:\n  {}",
+            "packages.rpm cannot be installed on a host with the packages of its base:\n  {}",
             lacks.join("\n  ")
         )));
     }

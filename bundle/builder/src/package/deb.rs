@@ -30,7 +30,7 @@ const COMMON: (&str, &[&str]) = ("/usr/share/common-licenses", &["Apache-2.0"]);
 /// Makes a package in a directory and returns its file. The same package makes the same bytes.
 ///
 /// # Errors
-/// When `dpkg-deb` refuses it, or a file cannot be read or written.
+/// `dpkg-deb` refuses it, or a file cannot be read or written.
 pub fn write(package: &Package, out: &Path) -> Result<PathBuf, Error> {
     let work = tempfile::tempdir_in(out).map_err(Error::file("make a directory in", out))?;
     let root = work.path().join("root");
@@ -75,7 +75,7 @@ pub fn write(package: &Package, out: &Path) -> Result<PathBuf, Error> {
         package.full_version()
     )));
     let mut build = Command::new("dpkg-deb");
-    // Several threads compress to other bytes than one thread does, as on a machine with one
+    // Several threads produce other compressed bytes than one thread does, as on a machine with one
     // processor.
     build
         .env("SOURCE_DATE_EPOCH", EPOCH)
@@ -174,7 +174,7 @@ fn copyright(package: &Package) -> String {
     )
 }
 
-/// Sets the modes of files and directories, because the caller's umask must not affect packages.
+/// Sets the modes of files and directories: the caller's umask must not affect packages.
 fn modes(root: &Path, wanted: &BTreeMap<String, u32>) -> Result<(), Error> {
     let mut waiting = vec![(root.to_owned(), String::new())];
     while let Some((dir, path)) = waiting.pop() {

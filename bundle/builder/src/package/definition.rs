@@ -1,9 +1,9 @@
-//! The definition of each package, the same in all of its versions: Kubernetes' own programs, at
-//! the paths and with the units of upstream's packages, so that kubeadm and other software for them
-//! find them; and Halite's programs.
+//! The definition of each package, the same in all of its versions: Kubernetes' own programs, with
+//! the paths and units of upstream's packages, so that kubeadm and other software written for those
+//! packages finds them; and Halite's programs.
 //!
-//! Unlike upstream's packages, none starts or enables a unit when it is installed: states decide
-//! that.
+//! Unlike upstream's packages, none of them starts or enables a unit when it is installed: states
+//! decide that.
 
 use super::{Relations, Scripts};
 
@@ -25,7 +25,7 @@ pub struct Definition {
     pub programs: &'static [&'static str],
     /// Path and content of each fixed file.
     pub files: &'static [(&'static str, &'static str)],
-    /// Units from the state tree, by their path in it; there they start programs below
+    /// Units from the state tree, by their path in it. In the state tree, they start programs below
     /// `/usr/local/bin`.
     pub units: &'static [&'static str],
     /// Directories that may be empty.
@@ -181,7 +181,7 @@ pub fn definition(package: &str) -> Option<Definition> {
         },
         "distribution-registry" => Definition {
             summary: "registry of container images",
-            description: "Keeps images that are pushed to it, and gives them to who pulls: the OCI distribution protocol.",
+            description: "Stores images that are pushed to it, and serves them to clients: the OCI distribution protocol.",
             homepage: "https://distribution.github.io/distribution/",
             holder: "The CNCF Distribution authors",
             programs: &["registry"],
@@ -201,14 +201,14 @@ fn halite(package: &str, plain: Definition) -> Option<Definition> {
     Some(match package {
         "halite-ctl" => Definition {
             summary: "operator's command of Halite",
-            description: "Makes, checks and reads bundles, bootstraps a cluster without internet from one, and tells the \
-                          master of a cluster what is wanted.",
+            description: "Makes, verifies and reads bundles, bootstraps an offline cluster from one, and sends requests to the \
+                          master of a cluster.",
             programs: &["ctl"],
             ..plain
         },
         "halite-master" => Definition {
             summary: "master of Halite",
-            description: "Holds what the operator of a Kubernetes cluster declares, compiles it into states, and sends \
+            description: "Holds the declaration of a Kubernetes cluster, compiles it into states, and sends \
                           them to the minions.",
             programs: &["halite-master"],
             units: &["halite/services/master/halite-master.service"],
@@ -218,8 +218,8 @@ fn halite(package: &str, plain: Definition) -> Option<Definition> {
         },
         "halite-minion" => Definition {
             summary: "agent of Halite on every host",
-            description: "Compares a host with the states that the master sends, shows the difference, and makes it go \
-                          away.",
+            description: "Compares a host with the states that the master sends, shows the differences, and removes \
+                          them.",
             programs: &["halite-minion"],
             units: &["halite/services/minion/halite-minion.service"],
             directories: &[("etc/halite", 0o755), ("var/lib/halite", 0o755)],

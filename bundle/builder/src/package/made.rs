@@ -42,7 +42,7 @@ impl Made {
     /// Makes the package; `states` is the state tree, which contains the units of our own programs.
     ///
     /// # Errors
-    /// When it cannot be made, or a file cannot be read.
+    /// It cannot be made, or a file cannot be read.
     pub fn package(&self, states: &Path) -> Result<Package, Error> {
         let Some(definition) = definition(&self.package) else {
             let message = format!(
@@ -103,7 +103,7 @@ impl Made {
     }
 }
 
-/// Converts a unit of the state tree for a package, whose programs are below `/usr/bin`, not
+/// Converts a unit of the state tree for a package, whose programs are below `/usr/bin` instead of
 /// `/usr/local/bin`.
 fn packaged(unit: &str) -> String {
     unit.replace("/usr/local/bin/", "/usr/bin/")
@@ -158,7 +158,7 @@ fn gzip(bytes: &[u8]) -> std::io::Result<Vec<u8>> {
     encoder.finish()
 }
 
-/// The programs that the package must have and the recipe does not name.
+/// The programs that the package must have but the recipe does not name.
 pub(crate) fn lacking_programs(made: &Made) -> Vec<&'static str> {
     let needed = definition(&made.package).map_or(&[][..], |definition| definition.programs);
     needed
@@ -168,13 +168,13 @@ pub(crate) fn lacking_programs(made: &Made) -> Vec<&'static str> {
         .collect()
 }
 
-/// Returns true for a version with a packaging revision, like `1.36.3-1`.
+/// Returns `true` for a version with a packaging revision, like `1.36.3-1`.
 pub(crate) fn is_version(text: &str) -> bool {
     let inner = |c: char| c.is_ascii_alphanumeric() || ".+~-".contains(c);
     text.starts_with(|c: char| c.is_ascii_digit()) && text.contains('-') && text.chars().all(inner)
 }
 
-/// Returns true if Debian's rule for names (policy 5.6.1) allows a name, or if it is a single
+/// Returns `true` if Debian's rule for names (policy 5.6.1) allows a name, or if it is a single
 /// letter. The names of our programs follow the same rule.
 pub(crate) fn is_package_name(name: &str) -> bool {
     let inner = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "+.-".contains(c);
@@ -182,8 +182,8 @@ pub(crate) fn is_package_name(name: &str) -> bool {
         && name.chars().all(inner)
 }
 
-/// Returns true for a relative path without characters that a control file or a list of files could
-/// misread.
+/// Returns `true` for a relative path without characters that could be misread in a control file or
+/// a list of files.
 pub(crate) fn is_path(path: &str) -> bool {
     let part = |part: &str| {
         let plain = |c: char| c.is_ascii_alphanumeric() || "._+-@".contains(c);

@@ -124,7 +124,7 @@ impl Package {
     /// The size of all its files in bytes.
     ///
     /// # Errors
-    /// When one cannot be read.
+    /// One cannot be read.
     pub fn size(&self) -> Result<u64, Error> {
         self.files.values().map(File::size).sum()
     }
@@ -132,7 +132,7 @@ impl Package {
     /// A text that changes with every change of the package.
     ///
     /// # Errors
-    /// When a file cannot be read.
+    /// A file cannot be read.
     pub fn fingerprint(&self) -> Result<String, Error> {
         let mut files = Vec::new();
         for (path, file) in &self.files {
@@ -181,7 +181,7 @@ impl File {
     /// Reads its content; for a link, its target.
     ///
     /// # Errors
-    /// When it cannot be read.
+    /// It cannot be read.
     pub fn read(&self) -> Result<Vec<u8>, Error> {
         match &self.source {
             Source::File(path) => fs::read(path).map_err(Error::file("read", path)),

@@ -11,8 +11,8 @@ use super::{Kind, Package, Relation, Source};
 use crate::error::Error;
 use crate::process;
 
-/// Macros that make the same package the same bytes on every machine, and keep rpmbuild from
-/// changing the files.
+/// Macros that make rpmbuild produce the same bytes from the same package on every machine, and
+/// stop it from changing the files.
 const MACROS: &[&str] = &[
     "_buildhost halite",
     "_binary_payload w3.zstdio",
@@ -32,7 +32,7 @@ const LICENCES: &str = "usr/share/licenses";
 /// the same bytes.
 ///
 /// # Errors
-/// When rpmbuild refuses it, or a file cannot be read or written.
+/// Rpmbuild refuses it, or a file cannot be read or written.
 pub fn write(package: &Package, out: &Path) -> Result<PathBuf, Error> {
     let work = tempfile::tempdir_in(out).map_err(Error::file("make a directory in", out))?;
     let root = work.path().join("root");

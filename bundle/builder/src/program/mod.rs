@@ -12,8 +12,8 @@ use halite_cli::builder::Builder;
 use halite_pillar::option_sets::Coverage;
 use halite_terminal::{Format, Screen};
 
-/// The variable that chooses the sets of options for which the state tree is compiled. It is for the
-/// project's own tests: operators have all pairs.
+/// The variable that chooses the sets of options for which the state tree is compiled. It is for
+/// the project's own tests: operators always get all pairs.
 const OPTION_SETS: &str = "HALITE_OPTION_SETS";
 
 /// Makes bundles, on a machine with internet access; `ctl bundle` runs it.
@@ -31,7 +31,7 @@ pub struct Cli {
 /// The commands of `halite-builder`.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// The commands that `ctl bundle` has too.
+    /// The commands that `ctl bundle` also has.
     #[command(flatten)]
     Shared(Builder),
     /// Lists the unmet requirements of a bundle as JSON, for `ctl bundle verify`.

@@ -1,4 +1,4 @@
-//! `needs` and `missing`: everything that clusters made from a bundle can request of it.
+//! `needs` and `missing`: everything that a bundle's clusters can request from it.
 
 use std::path::Path;
 
@@ -13,7 +13,7 @@ use crate::FAILED;
 /// Runs `halite-builder needs`.
 ///
 /// # Errors
-/// When the bundle cannot be read.
+/// The bundle cannot be read.
 pub fn needs(directory: &Path, screen: &mut Screen) -> anyhow::Result<u8> {
     let manifest = manifest::load(directory)?;
     screen.progress("compiling the state tree for every set of options");
@@ -58,7 +58,7 @@ pub fn needs(directory: &Path, screen: &mut Screen) -> anyhow::Result<u8> {
         text.extend(
             spare
                 .iter()
-                .map(|artifact| format!("nothing asks for {artifact}\n")),
+                .map(|artifact| format!("nothing requests {artifact}\n")),
         );
         text
     })?;
@@ -68,7 +68,7 @@ pub fn needs(directory: &Path, screen: &mut Screen) -> anyhow::Result<u8> {
 /// Runs `halite-builder missing`.
 ///
 /// # Errors
-/// When the bundle cannot be read.
+/// The bundle cannot be read.
 pub fn missing(directory: &Path) -> anyhow::Result<u8> {
     let manifest = manifest::load(directory)?;
     let requirements = compile::needs(directory, &manifest, coverage()?)?;

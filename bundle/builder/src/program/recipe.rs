@@ -19,7 +19,7 @@ const INSTALLED: &str = "/usr/share/halite/states";
 /// Runs `halite-builder init`.
 ///
 /// # Errors
-/// When a recipe exists already, or the version is unknown.
+/// A recipe already exists, or the version is unknown.
 pub fn init(
     directory: &Path,
     kubernetes: String,
@@ -28,7 +28,7 @@ pub fn init(
     screen: &mut Screen,
 ) -> anyhow::Result<u8> {
     let own = std::env::current_exe().and_then(|path| path.canonicalize());
-    let own = own.context("this program's place is unknown")?;
+    let own = own.context("the path of this program is unknown")?;
     let programs = programs
         .or_else(|| own.parent().map(Path::to_owned))
         .unwrap_or_default();
@@ -56,7 +56,7 @@ pub fn init(
             format!("ctl bundle lock --recipe {}", recipe.display())
         };
         format!(
-            "{} names everything that a cluster needs; edit it, put the `base` beside it that it speaks of, then: {next}\n",
+            "{} names everything that a cluster needs; edit it, put the `base` that it names beside it, then run: {next}\n",
             recipe.display()
         )
     })?;
@@ -64,13 +64,13 @@ pub fn init(
 }
 
 fn absolute(path: PathBuf) -> anyhow::Result<PathBuf> {
-    std::path::absolute(&path).with_context(|| format!("{} is no path", path.display()))
+    std::path::absolute(&path).with_context(|| format!("{} is not a valid path", path.display()))
 }
 
 /// Runs `halite-builder lock`.
 ///
 /// # Errors
-/// When an item cannot be resolved or differs from the lock.
+/// An item cannot be resolved or differs from the lock.
 pub fn lock(recipe: &Path, screen: &mut Screen) -> anyhow::Result<u8> {
     let options = options(false, screen);
     let resolved = halite_builder::lock(recipe, &options, &mut |text| screen.progress(text))?;
@@ -80,7 +80,7 @@ pub fn lock(recipe: &Path, screen: &mut Screen) -> anyhow::Result<u8> {
 /// Runs `halite-builder update`.
 ///
 /// # Errors
-/// When an item cannot be resolved.
+/// An item cannot be resolved.
 pub fn update(recipe: &Path, test: bool, screen: &mut Screen) -> anyhow::Result<u8> {
     let options = options(false, screen);
     let resolved =
@@ -125,7 +125,7 @@ fn answer(
             }
         };
         if !unlicensed.is_empty() {
-            let text_of = "no licence is known of these; say it with `licence:` in the recipe";
+            let text_of = "the licences of these are unknown; set `licence:` in the recipe";
             text.push_str(&format!(
                 "{}: {}\n",
                 paint.notable(text_of),
@@ -140,7 +140,7 @@ fn answer(
 /// Runs `halite-builder build`.
 ///
 /// # Errors
-/// When the bundle cannot be built.
+/// The bundle cannot be built.
 pub fn build(
     recipe: &Path,
     out: &Path,

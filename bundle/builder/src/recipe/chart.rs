@@ -15,13 +15,13 @@ use super::reader::Reader;
 /// A chart, rendered when the bundle is built.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Chart {
-    /// The name of the release, and of the file `charts/NAME.yaml` in the bundle.
+    /// The name of the release and of the file `charts/NAME.yaml` in the bundle.
     pub name: String,
     /// Its source.
     pub source: ChartSource,
     /// Its version, if the recipe states it.
     pub version: Option<String>,
-    /// The namespace of objects that name none.
+    /// The namespace of objects without a namespace.
     pub namespace: String,
     /// The values for rendering; later ones take precedence.
     pub values: Vec<Values>,
@@ -45,20 +45,20 @@ pub enum ChartSource {
 /// Values for rendering.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Values {
-    /// In a file.
+    /// Values in a file.
     File(PathBuf),
-    /// In the recipe.
+    /// Values in the recipe.
     Inline(Value),
 }
 
 impl Chart {
-    /// Returns true if it comes from another machine.
+    /// Returns `true` if it comes from another machine.
     pub(crate) fn is_remote(&self) -> bool {
         !matches!(self.source, ChartSource::Local(_))
     }
 
     /// The files that the recipe names for the chart at `path` in the document: the path in the
-    /// document and the file of each.
+    /// document, and the file.
     pub(super) fn files(&self, path: &str) -> Vec<(String, PathBuf)> {
         let mut found = Vec::new();
         if let ChartSource::Local(source) = &self.source {
@@ -85,7 +85,7 @@ pub(super) fn read(reader: &mut Reader, listed: Vec<document::Chart>) -> Vec<Cha
         let path = format!("charts[{index}]");
         let name = chart.name;
         if found.iter().any(|other| other.name == name) {
-            let message = format!("{name:?} is there twice");
+            let message = format!("{name:?} is listed twice");
             reader.problem(&format!("{path}.name"), message, "name each release once");
         }
         let sha256 = reader.digest(&format!("{path}.sha256"), chart.sha256.as_deref());
@@ -154,7 +154,7 @@ fn source(
     if sha256.is_some() {
         reader.problem(
             &format!("{chart}.sha256"),
-            "is for an archive from an address, and this chart is on this machine",
+            "is only for an archive from an address, but this chart is on this machine",
             "remove it",
         );
     }

@@ -1,4 +1,4 @@
-//! The recipe as its file has it. The schema, which drives the reader, and the reference
+//! The recipe in the form of its file. The schema, which drives the reader, and the reference
 //! (`docs/reference/recipe.md`) are generated from these types.
 
 use std::borrow::Cow;
@@ -23,7 +23,7 @@ pub(super) static SCHEMA: LazyLock<Value> = LazyLock::new(|| {
     schema
 });
 
-/// Requires that each text has a character: a key without a value is left out instead.
+/// Requires that no text is empty: a key without a value must be omitted instead.
 fn refuse_empty_texts(schema: &mut Value) {
     let Some(map) = schema.as_object_mut() else {
         return;
@@ -112,13 +112,13 @@ pub(super) struct Document {
     /// The version of the bundle, which the site sees: letters, digits, `.`, `-`, `_`, `+` and `~`.
     #[schemars(with = "String", extend("format" = "bundle-version"))]
     pub version: BundleVersion,
-    /// The version of Kubernetes with its `v`, for example `v1.36.3`. One bundle holds one.
+    /// The version of Kubernetes with its `v`, for example `v1.36.3`. A bundle has exactly one.
     pub kubernetes: String,
     /// The container images: those of the components that every cluster needs, and the site's own.
     pub images: Vec<Image>,
     /// The packages for the hosts.
     pub packages: Packages,
-    /// The programs of Halite that the bundle brings: each a path, or an address.
+    /// The programs of Halite in the bundle: each a path or an address.
     pub binaries: Binaries,
     /// The folder of the state tree.
     pub states: String,
@@ -126,8 +126,8 @@ pub(super) struct Document {
     /// file does not exist. Keep it, and keep it secret.
     pub signing_key: String,
     /// The values that clusters made from the bundle may choose, by field of the cluster document,
-    /// for example `{cni.plugin: [flannel]}`. A field that is not named may have any value; the
-    /// bundle must contain what each of them needs.
+    /// for example `{cni.plugin: [flannel]}`. A field that is not listed may have any value; the
+    /// bundle must contain everything that any allowed value needs.
     #[serde(default)]
     #[schemars(schema_with = "options")]
     pub options: BTreeMap<String, Vec<String>>,
@@ -137,13 +137,13 @@ pub(super) struct Document {
     /// The folder in which unchanged parts and downloads are stored between builds. Required if
     /// anything comes from another machine.
     pub cache: Option<String>,
-    /// Charts, which Helm renders when they are recorded; the bundle holds the objects.
+    /// Charts, which Helm renders when they are recorded; the bundle contains the objects.
     #[serde(default)]
     pub charts: Vec<Chart>,
     /// The path of Helm; by default the one on the `PATH`.
     pub helm: Option<String>,
-    /// How hosts are reached, by `HOST` or `HOST:PORT`. A host that is not named is asked itself,
-    /// over TLS, without a login.
+    /// The settings for reaching hosts, by `HOST` or `HOST:PORT`. A host without an entry is
+    /// contacted directly, over TLS, without a login.
     #[serde(default)]
     #[schemars(schema_with = "registries")]
     pub registries: BTreeMap<String, Registry>,
@@ -152,13 +152,13 @@ pub(super) struct Document {
     pub proxy: Option<String>,
     /// The hosts that are reached without the proxy, as in `NO_PROXY`: `localhost,.example.org`.
     pub no_proxy: Option<String>,
-    /// A folder of Markdown, which becomes HTML in the bundle. A link that leads to no file is
-    /// refused.
+    /// A folder of Markdown, which becomes HTML in the bundle. A broken link is refused.
     pub docs: Option<String>,
     /// A folder with the texts of licences that packages and images do not contain:
     /// `go/MODULE@VERSION/FILE`, `cargo/NAME@VERSION/FILE`, `common/NAME`.
     pub licences: Option<String>,
-    /// The file that names what the programs of `binaries` were built from, with digests.
+    /// The file that lists the inputs, with digests, from which the programs of `binaries` were
+    /// built.
     pub sbom_inputs: Option<String>,
 }
 
@@ -166,9 +166,9 @@ pub(super) struct Document {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Image {
-    /// The name under which the state tree finds it; an image of the site's own has none.
+    /// The name under which the state tree finds it; the site's own images have no component.
     pub component: Option<String>,
-    /// Its full name, as pods write it: `REGISTRY/NAME:TAG`.
+    /// Its full name, as in pods: `REGISTRY/NAME:TAG`.
     pub reference: String,
     /// A local OCI layout that contains it; without it, the image is pulled for linux/amd64.
     pub layout: Option<String>,
@@ -180,7 +180,7 @@ pub(super) struct Image {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Packages {
-    /// `/var/lib/dpkg/status` of a minimal host. What it lacks for the packages below comes along.
+    /// `/var/lib/dpkg/status` of a minimal host. Packages that it lacks for those below are added.
     pub base: String,
     /// Packages from the repositories, with everything that they need.
     #[schemars(schema_with = "package_names")]
@@ -202,7 +202,7 @@ pub(super) struct AptRepository {
     pub url: String,
     /// The suite, or a path that ends with `/` for a repository without components.
     pub suite: String,
-    /// Its components, for example `[main]`; none for a suite that ends with `/`.
+    /// Its components, for example `[main]`; empty for a suite that ends with `/`.
     #[serde(default)]
     pub components: Vec<String>,
     /// The OpenPGP public key that signs it, binary or armoured.
@@ -255,8 +255,8 @@ pub(super) struct YumRepository {
     pub url: String,
     /// The OpenPGP public keys that sign its packages and its index.
     pub key: String,
-    /// Whether its index must be signed (`repomd.xml.asc`); if not, only the signatures of the
-    /// packages count.
+    /// `true` if its index must be signed (`repomd.xml.asc`); if `false`, only the signatures of
+    /// the packages are checked.
     #[serde(default = "yes")]
     pub signed_index: bool,
 }
@@ -303,9 +303,9 @@ impl JsonSchema for Program {
 pub(super) struct Address {
     /// The address: https, or http with a `sha256`.
     pub url: String,
-    /// The SHA-256 of the file, which is compared; without it, the lock records one.
+    /// The expected SHA-256 of the file; without it, the lock records one.
     pub sha256: Option<String>,
-    /// The path of the program inside the archive, if the address is that of an archive.
+    /// The path of the program inside the archive, if the address is an archive's.
     #[serde(default)]
     #[schemars(extend("format" = "archive-member"))]
     pub member: Option<String>,
@@ -317,20 +317,20 @@ pub(super) struct Address {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub(super) struct Chart {
-    /// The name of the release, by which a cluster document asks for it.
+    /// The name of the release, by which a cluster document requests it.
     #[schemars(extend("format" = "release-name"))]
     pub name: String,
     /// A folder or an archive on this machine, the address of an archive, or `oci://REGISTRY/NAME`.
     pub source: String,
     /// Its version; required for `oci://`.
     pub version: Option<String>,
-    /// The SHA-256 of an archive at an address, which is compared.
+    /// The expected SHA-256 of an archive at an address.
     pub sha256: Option<String>,
-    /// The namespace of objects that name none; by default `default`.
+    /// The namespace of objects without a namespace; by default `default`.
     #[serde(default)]
     #[schemars(extend("format" = "namespace"))]
     pub namespace: Option<String>,
-    /// Values for rendering: a mapping, a file, or a list of files of which later ones win.
+    /// Values for rendering: a mapping, a file, or a list of files; later ones take precedence.
     pub values: Option<Values>,
     /// Names of its Secrets whose contents are public: every client that reaches the bundle can
     /// read them.
@@ -359,18 +359,18 @@ impl JsonSchema for Values {
     }
 }
 
-/// How a host is reached.
+/// The settings for reaching a host.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Registry {
-    /// Mirrors that are asked for its images first, in order: `HOST`, `HOST:PORT`, or either with a
+    /// Mirrors that are tried first for its images, in order: `HOST`, `HOST:PORT`, or either with a
     /// path. One, or a list.
     #[serde(default)]
     #[schemars(schema_with = "mirrors")]
     pub mirror: Option<Mirrors>,
     /// The authority that signed its certificate (PEM), in addition to the system's.
     pub ca: Option<String>,
-    /// Whether it speaks HTTP without TLS; only a server on this machine may.
+    /// `true` if it speaks HTTP without TLS; only a server on this machine may.
     #[serde(default)]
     pub plain: bool,
     /// A file with its login, mode 0600: docker's `config.json`, or a file in the form of `.netrc`.
@@ -389,7 +389,7 @@ pub(super) enum Mirrors {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct NotImage {
-    /// The text as the state tree has it.
+    /// The text as in the state tree.
     pub text: String,
     /// The reason, which the manifest and `ctl bundle needs` show.
     pub why: String,

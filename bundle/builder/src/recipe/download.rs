@@ -11,7 +11,7 @@ pub struct Download {
     pub url: String,
     /// Its SHA-256, if the recipe states it; otherwise the lock has it.
     pub sha256: Option<Digest>,
-    /// The path of the file in the archive, if the address is that of an archive (tar, possibly
+    /// The path of the file in the archive, if the address is an archive's (tar, possibly
     /// compressed with gzip, xz or Zstandard).
     pub member: Option<String>,
     /// Its licence.

@@ -18,54 +18,54 @@ impl Rules for Formats {
         let (fits, message, hint) = match format {
             "bundle-version" => (
                 text.parse::<BundleVersion>().is_ok(),
-                "can be no bundle's version on a site",
+                "is not a valid bundle version",
                 "letters, digits, `.`, `-`, `_`, `+` and `~`, beginning with a letter or digit, at most 64",
             ),
             "package-name" => (
                 made::is_package_name(text),
-                "is no package name",
+                "is not a package name",
                 "lower-case letters, digits, `+`, `-` and `.`, beginning with a letter or digit",
             ),
             "program-name" => (
                 made::is_package_name(text),
-                "is no name for a program",
+                "is not a program name",
                 "lower-case letters, digits, `+`, `-` and `.`, beginning with a letter or digit",
             ),
             "rpm-name" => (
                 text.chars()
                     .all(|c| c.is_ascii_alphanumeric() || "+._-=:~^".contains(c)),
-                "is no package",
+                "is not a package",
                 "write NAME or NAME=VERSION",
             ),
             "package-version" => (
                 made::is_version(text),
-                "is no version of a package",
+                "is not a package version",
                 "write the version and the packaging revision, like 1.36.3-1",
             ),
             "package-path" => (
                 made::is_path(text),
-                "is no path of a file in a package",
+                "is not a file's path in a package",
                 "write it like usr/share/doc/x",
             ),
             "archive-member" => (
                 !text.starts_with('/') && text.split('/').all(|part| part != ".."),
-                "is no path inside an archive",
+                "is not a path inside an archive",
                 "write it relative and without `..`, like bin/containerd",
             ),
             "release-name" => (
                 is_label(text, LONGEST_RELEASE),
-                "is no name of a release",
+                "is not a release name",
                 "a-z, 0-9 and -, with a letter or digit at both ends, 53 characters at most",
             ),
             "namespace" => (
                 is_label(text, 63),
-                "is no name of a namespace",
+                "is not a namespace name",
                 "a-z, 0-9 and -, with a letter or digit at both ends, 63 characters at most",
             ),
-            "host" => (is_host(text), "is no host", "write HOST or HOST:PORT"),
+            "host" => (is_host(text), "is not a host", "write HOST or HOST:PORT"),
             "mirror" => (
                 is_host(text.split('/').next().unwrap_or_default()),
-                "is no mirror",
+                "is not a mirror",
                 "write HOST, HOST:PORT or either with a path",
             ),
             _ => return Ok(()),

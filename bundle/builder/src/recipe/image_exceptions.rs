@@ -16,7 +16,7 @@ pub(super) fn read(reader: &mut Reader, listed: Vec<NotImage>) -> BTreeMap<Strin
         if found.contains_key(&item.text) {
             reader.problem(
                 &path,
-                format!("{:?} is there twice", item.text),
+                format!("{:?} is listed twice", item.text),
                 "remove one",
             );
         }

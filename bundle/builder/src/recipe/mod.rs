@@ -1,9 +1,10 @@
 //! The recipe: the content of a bundle and the sources of that content. Relative paths in it start
 //! at the recipe's own folder.
 //!
-//! A recipe is read in two steps. The reader of documents takes the YAML by the schema of
-//! [`document`], and [`parse`] converts that into types and checks the rules between them. All
-//! problems are in one report, each with its line. The lock is not read so: only programs write it.
+//! A recipe is read in two steps. The reader of documents reads the YAML by the schema of
+//! [`document`], and [`parse`] converts the result into types and checks the rules between them.
+//! All problems are in one report, each with its line. The lock is read differently, because only
+//! programs write it.
 //! `docs/reference/recipe.md` has the keys.
 
 mod chart;
@@ -41,7 +42,7 @@ pub use rpm::{Rpm, YumRepository};
 /// Halite's own programs.
 pub const BINARIES: &[&str] = &["ctl", "halite-master", "halite-minion"];
 
-/// The content of a bundle, as a recipe names it.
+/// The content of a bundle, as named by a recipe.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Recipe {
     /// The bundle's version.
@@ -67,8 +68,8 @@ pub struct Recipe {
     /// The OpenPGP secret key that signs the apt repository.
     pub signing_key: PathBuf,
     /// The values that clusters made from the bundle may choose, by field of the cluster document;
-    /// a field that is not named may have any value. The bundle must contain what each of them
-    /// needs.
+    /// a field that is not listed may have any value. The bundle must contain everything that any
+    /// allowed value needs.
     pub options: BTreeMap<String, Vec<String>>,
     /// Texts in the state tree that look like the name of an image but are not, each with its
     /// reason.
@@ -94,13 +95,13 @@ pub struct Recipe {
 /// An image that goes into a bundle.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Image {
-    /// The key under which the state tree finds it; `None` for an image of the site's own.
+    /// The key under which the state tree finds it; `None` for the site's own images.
     pub component: Option<String>,
     /// Its full name.
     pub reference: ImageRef,
-    /// An OCI layout that contains it by that name (annotation
-    /// `org.opencontainers.image.ref.name`), or contains no other image. Without a layout it is
-    /// pulled from the registry of its name.
+    /// An OCI layout that contains it under that name (annotation
+    /// `org.opencontainers.image.ref.name`), or contains no other image. Without a layout, it is
+    /// pulled from the registry in its name.
     pub layout: Option<PathBuf>,
     /// Its licence, if the image states none.
     pub licence: Option<String>,
@@ -153,7 +154,7 @@ impl Recipe {
         Err(Error::Recipe(problems.into_iter().map(redacted).collect()))
     }
 
-    /// The problems of files and folders that the recipe names and that do not exist.
+    /// The problems for files and folders that the recipe names but that do not exist.
     fn missing_files(&self, source: &Source) -> Vec<Problem> {
         let mut wanted: Vec<(String, PathBuf)> = vec![
             ("packages.base".into(), self.base.clone()),
@@ -226,8 +227,7 @@ impl Recipe {
         problems
     }
 
-    /// Returns true if any item comes from another machine, other than through this machine's own
-    /// apt.
+    /// Returns `true` if any item comes from another machine, not counting this machine's own apt.
     pub(crate) fn is_remote(&self) -> bool {
         self.images.iter().any(|image| image.layout.is_none())
             || !self.downloads.is_empty()

@@ -27,24 +27,24 @@ use super::reader::Reader;
 pub struct Network {
     /// The settings of single hosts.
     pub hosts: Vec<Host>,
-    /// The proxy for all hosts; `None` means that of the environment.
+    /// The proxy for all hosts; `None` means the environment's proxy.
     pub proxy: Option<String>,
     /// The hosts that are reached without the proxy, as in `NO_PROXY`.
     pub no_proxy: Option<String>,
 }
 
 /// The settings of one host. Its login and authority apply to everything that comes from it; the
-/// other fields apply to images only.
+/// other fields apply only to images.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Host {
     /// `HOST` or `HOST:PORT`.
     pub name: String,
-    /// Mirrors that are asked for its images first, in order: `HOST`, `HOST:PORT`, or either with a
+    /// Mirrors that are tried first for its images, in order: `HOST`, `HOST:PORT`, or either with a
     /// path.
     pub mirrors: Vec<String>,
     /// The authority that signed its certificate (PEM), in addition to the system's authorities.
     pub ca: Option<PathBuf>,
-    /// True if it speaks HTTP without TLS; only a server on this machine may.
+    /// `true` if it speaks HTTP without TLS; only a server on this machine may.
     pub plain: bool,
     /// A file with its login: docker's `config.json`, or a file in the form of `.netrc`.
     pub login: Option<PathBuf>,
@@ -63,8 +63,8 @@ impl Network {
         if proxy.as_ref().is_some_and(|proxy| proxy.contains('@')) {
             reader.problem(
                 "proxy",
-                "holds a login, and recipes are kept where many read them",
-                "set HTTPS_PROXY in its place",
+                "contains a login, but recipes are kept where many people can read them",
+                "set HTTPS_PROXY instead",
             );
         }
         let mut hosts = Vec::new();
@@ -73,8 +73,8 @@ impl Network {
                 let path = format!("{}.plain", join("registries", &name));
                 reader.problem(
                     &path,
-                    "only a server on this machine may be asked without TLS",
-                    "remove it: a host on the way could change what comes, and read the login",
+                    "only a server on this machine may be used without TLS",
+                    "remove it: a host in between could change the responses and read the login",
                 );
             }
             hosts.push(Host {
@@ -96,8 +96,8 @@ impl Network {
         }
     }
 
-    /// The files that the settings name, for a check that they exist: the path in the document and
-    /// the file of each.
+    /// The files that the settings name, to check that they exist: the path in the document, and
+    /// the file.
     pub(super) fn files(&self) -> Vec<(String, PathBuf)> {
         let file = |host: &Host, key: &str, path: &Option<PathBuf>| {
             path.clone()
@@ -113,7 +113,7 @@ impl Network {
     /// Makes a fetcher that stores downloads in a cache.
     ///
     /// # Errors
-    /// When a login or a certificate cannot be read, or the proxy's address is invalid.
+    /// A login or a certificate cannot be read, or the proxy's address is invalid.
     pub(crate) fn fetcher(&self, cache: Cache, watcher: Option<Watcher>) -> Result<Fetcher, Error> {
         let settings = Settings {
             authorities: self
@@ -133,10 +133,10 @@ impl Network {
         })
     }
 
-    /// Makes the settings of registries. Offline, when no registry is asked, no login is read.
+    /// Makes the settings of registries. Offline, no registry is contacted and no login is read.
     ///
     /// # Errors
-    /// When a login cannot be read.
+    /// A login cannot be read.
     pub(crate) fn registries(&self, offline: bool) -> Result<Registries, Error> {
         if offline {
             return Ok(Registries::default());
@@ -193,7 +193,7 @@ fn login(file: &Path, host: &str) -> Result<halite_fetch::http::Secret, Error> {
     secret.ok_or_else(|| {
         Error::content(
             file.to_string_lossy(),
-            format!("it holds no login for {host}"),
+            format!("it contains no login for {host}"),
         )
     })
 }
@@ -210,7 +210,7 @@ pub(super) fn is_host(text: &str) -> bool {
         && port.is_none_or(|port| port.parse::<u16>().is_ok())
 }
 
-/// Returns true if a host (with or without a port) is this machine.
+/// Returns `true` if a host (with or without a port) is this machine.
 pub(super) fn is_loopback(host: &str) -> bool {
     let name = match host.rsplit_once(':') {
         Some((name, port)) if port.bytes().all(|digit| digit.is_ascii_digit()) => name,
@@ -287,7 +287,7 @@ mod tests {
         assert_eq!(login(&docker, "c.example").unwrap().password, "r");
         let error = login(&docker, "a.example").unwrap_err().to_string();
         assert!(
-            error.ends_with("config.json: it holds no login for a.example"),
+            error.ends_with("config.json: it contains no login for a.example"),
             "{error}"
         );
         let network = Network {

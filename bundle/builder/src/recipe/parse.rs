@@ -67,7 +67,7 @@ fn images(reader: &mut Reader, listed: Vec<document::Image>) -> Vec<Image> {
             other.reference.to_string().to_lowercase() == reference.to_string().to_lowercase()
         };
         if found.iter().any(same) {
-            reader.problem(&path, format!("{reference} is there twice"), "remove one");
+            reader.problem(&path, format!("{reference} is listed twice"), "remove one");
         }
         found.push(Image {
             component: item.component,
@@ -79,7 +79,7 @@ fn images(reader: &mut Reader, listed: Vec<document::Image>) -> Vec<Image> {
     found
 }
 
-/// Checks that each component that every cluster needs is there, and none twice.
+/// Checks that each component that every cluster needs exists, and that none is listed twice.
 fn check_components(reader: &mut Reader, images: &[document::Image]) {
     let mut found: Vec<&String> = Vec::new();
     let mut is_complete = reader.source.is_sound("images") || !images.is_empty();
@@ -90,7 +90,7 @@ fn check_components(reader: &mut Reader, images: &[document::Image]) {
             continue;
         };
         if found.contains(&component) {
-            let message = format!("the component {component:?} is there twice");
+            let message = format!("the component {component:?} is listed twice");
             reader.problem(&path, message, "name each component once");
         }
         found.push(component);
@@ -182,7 +182,7 @@ fn check(reader: &mut Reader, recipe: &Recipe) {
         reader.problem(
             "cache",
             "is missing",
-            "name a folder: what comes from other machines is kept there",
+            "name a folder: items from other machines are stored there",
         );
     }
 }

@@ -13,7 +13,7 @@ use super::network::is_loopback;
 use super::reader::Reader;
 
 /// The remedy for the address of a file without TLS.
-pub(super) const WITH_DIGEST: &str = "say its sha256";
+pub(super) const WITH_DIGEST: &str = "state its sha256";
 
 impl Reader<'_> {
     /// Reads a program: a path, or an address, for which the later path of the file is returned.
@@ -48,7 +48,7 @@ impl Reader<'_> {
         if other.is_some_and(|other| other.sha256 != download.sha256) {
             self.problem(
                 path,
-                "another place names this address with another sha256, or with none",
+                "another place names this address with another sha256, or without one",
                 "write the same sha256 at each place of the address",
             );
         }
@@ -64,9 +64,9 @@ impl Reader<'_> {
             .ok()
     }
 
-    /// Checks an address: it must use TLS, so that no host on the way can answer for it. Exceptions
-    /// are this machine, and content that is known beforehand; `otherwise` is the remedy in the
-    /// message.
+    /// Checks an address: it must use TLS, so that no host in between can answer in its place.
+    /// Exceptions are this machine, and content that is known beforehand; `otherwise` is the remedy
+    /// in the message.
     pub(super) fn address(&mut self, path: &str, url: &str, known: bool, otherwise: &str) {
         match http::address(url) {
             Err(error) => self.problem(path, chain(&error), ""),

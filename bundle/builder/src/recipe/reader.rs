@@ -6,7 +6,7 @@ use halite_document::{Problem, Source};
 
 use super::download::Download;
 
-/// Converts the values of a document and remembers each invalid one.
+/// Converts the values of a document and records each invalid one.
 pub(super) struct Reader<'a> {
     /// The document, for the places of problems.
     pub source: &'a Source,
@@ -31,7 +31,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Remembers a problem with the value at a path, unless it follows from one that was reported.
+    /// Records a problem with the value at a path, unless it is a consequence of a reported
+    /// problem.
     pub fn problem(&mut self, path: &str, message: impl Into<String>, hint: impl Into<String>) {
         if self.source.is_sound(path) {
             self.problems
@@ -50,8 +51,8 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Removes logins from addresses in what a problem displays: recipes and reports of their problems
-/// are kept where many read them.
+/// Removes logins from addresses in a displayed problem: recipes and reports of their problems are
+/// kept where many people can read them.
 pub(super) fn redacted(mut problem: Problem) -> Problem {
     for text in [
         &mut problem.path,
@@ -77,7 +78,7 @@ fn without_logins(text: &str) -> String {
         let login = word
             .rfind('@')
             .filter(|at| begin.is_some() || word[..*at].contains(':'))
-            // The digest of an image is no login.
+            // The digest of an image is not a login.
             .filter(|at| !word[*at..].starts_with("@sha256:"));
         match (begin, login) {
             (begin, Some(at)) if begin.unwrap_or(0) <= at => {

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use super::document::AptRepository;
 use super::reader::Reader;
 
-/// An apt repository, as a line in `sources.list` names it.
+/// An apt repository, like a line in `sources.list`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Repository {
     /// Its address, above `dists`.
@@ -28,7 +28,7 @@ pub(super) fn read(reader: &mut Reader, listed: Vec<AptRepository>) -> Vec<Repos
         match (item.suite.ends_with('/'), item.components.is_empty()) {
             (true, false) => reader.problem(
                 &components,
-                "a suite that ends with / has none",
+                "a suite that ends with / has no components",
                 "remove the components",
             ),
             (false, true) if reader.source.is_sound(&format!("{path}.suite")) => {

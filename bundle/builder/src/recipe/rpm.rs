@@ -36,7 +36,8 @@ pub struct YumRepository {
     pub url: String,
     /// The OpenPGP public keys that sign its packages and its index.
     pub key: PathBuf,
-    /// True if its index must be signed; otherwise only the signatures of the packages are checked.
+    /// `true` if its index must be signed; otherwise only the signatures of the packages are
+    /// checked.
     pub signed_index: bool,
 }
 
@@ -45,8 +46,8 @@ impl Rpm {
         let path = "packages.rpm";
         let mut repositories = Vec::new();
         for (index, item) in document.repositories.into_iter().enumerate() {
-            // A signed index may come without TLS.
-            let otherwise = "take a repository whose index is signed";
+            // A signed index may be fetched without TLS.
+            let otherwise = "use a repository whose index is signed";
             let url = format!("{path}.repositories[{index}].url");
             reader.address(&url, &item.url, item.signed_index, otherwise);
             repositories.push(YumRepository {
@@ -60,7 +61,7 @@ impl Rpm {
             reader.problem(
                 &format!("{path}.repositories"),
                 "is missing",
-                "name the repositories from which the packages come",
+                "name the repositories of the packages",
             );
         }
         Self {
@@ -70,7 +71,7 @@ impl Rpm {
         }
     }
 
-    /// The files that the recipe names here: the path in the document and the file of each.
+    /// The files that the recipe names here: the path in the document, and the file.
     pub(super) fn files(&self) -> Vec<(String, PathBuf)> {
         let keys = self
             .repositories

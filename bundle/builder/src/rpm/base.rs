@@ -55,7 +55,7 @@ pub struct Installed {
     pub files: Vec<String>,
 }
 
-/// A line of a list of packages that is not understood.
+/// An invalid line of a list of packages.
 #[derive(Debug, thiserror::Error)]
 enum InvalidLine {
     #[error("{0:?} names no package, version and architecture")]
@@ -72,20 +72,20 @@ impl Base {
     /// Reads a list.
     ///
     /// # Errors
-    /// When it cannot be read; every invalid line.
+    /// It cannot be read, or has invalid lines; the error names every invalid line.
     pub fn load(path: &Path) -> Result<Self, Error> {
         let text = fs::read_to_string(path).map_err(Error::file("read", path))?;
         Self::parse(&text).map_err(|problems| {
             let shown: Vec<_> = problems.iter().take(10).cloned().collect();
             let more = problems.len() - shown.len();
             let rest = if more > 0 {
-                format!("\nand {more} lines more")
+                format!("\nand {more} more lines")
             } else {
                 String::new()
             };
             Error::content(
                 path,
-                format!("it is no list of packages:\n{}{rest}", shown.join("\n")),
+                format!("it is not a list of packages:\n{}{rest}", shown.join("\n")),
             )
         })
     }
@@ -152,8 +152,8 @@ impl Base {
         Ok(())
     }
 
-    /// Writes the list with only the files in `wanted`, sorted: the part of it that dependencies
-    /// depend on.
+    /// Writes the list with only the files in `wanted`, sorted: the part of it on which
+    /// dependencies depend.
     #[must_use]
     pub fn essence(&self, wanted: &BTreeSet<String>) -> String {
         let mut packages: Vec<_> = self

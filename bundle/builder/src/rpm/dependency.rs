@@ -9,21 +9,21 @@ use halite_fetch::yum::{Flag, Need, Version};
 pub enum Dependency {
     /// A name, possibly with a bound on its version.
     One(Need),
-    /// All of them: `(a and b)`.
+    /// All parts: `(a and b)`.
     And(Vec<Dependency>),
-    /// Any of them: `(a or b)`.
+    /// Any part: `(a or b)`.
     Or(Vec<Dependency>),
     /// The first if the second holds, otherwise the third: `(a if b else c)`.
     If(Box<Dependency>, Box<Dependency>, Option<Box<Dependency>>),
-    /// All of them, satisfied by one package: `(a with b)`.
+    /// All parts, satisfied by one package: `(a with b)`.
     With(Vec<Dependency>),
     /// The first, satisfied by a package that does not satisfy the second: `(a without b)`.
     Without(Box<Dependency>, Box<Dependency>),
 }
 
-/// A dependency that is not understood.
+/// A dependency that cannot be parsed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("the dependency {text:?} is not understood: {problem} at {rest:?}")]
+#[error("cannot parse the dependency {text:?}: {problem} at {rest:?}")]
 pub struct InvalidDependency {
     text: String,
     problem: Problem,
@@ -31,20 +31,20 @@ pub struct InvalidDependency {
     rest: String,
 }
 
-/// The part of a dependency that is not understood.
+/// The reason why a dependency cannot be parsed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 enum Problem {
-    #[error("what follows")]
+    #[error("unexpected text")]
     Rest,
-    #[error("no end")]
+    #[error("missing end")]
     NoEnd,
-    #[error("an operator {0:?} that is not known, or with too many parts")]
+    #[error("unknown operator {0:?}, or too many parts")]
     Word(String),
-    #[error("no name")]
+    #[error("missing name")]
     NoName,
-    #[error("an operator that is not known")]
+    #[error("unknown operator")]
     Operator,
-    #[error("no version")]
+    #[error("missing version")]
     NoVersion,
 }
 
@@ -107,7 +107,7 @@ pub fn version(text: &str) -> Version {
     }
 }
 
-/// Returns true if a provided name satisfies a need: the same name, and bounds with a version in
+/// Returns `true` if a provided name satisfies a need: the same name, and bounds with a version in
 /// common. If one of the two names no version, the other's version does not matter.
 pub fn matches(provided: &Need, needed: &Need) -> bool {
     if provided.name != needed.name {
@@ -240,7 +240,7 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// Reads up to a blank or to a parenthesis that was not opened in the token: names may contain
+    /// Reads up to a space, or to a parenthesis that was not opened in the token: names may contain
     /// parentheses.
     fn token(&mut self) -> &'a str {
         let mut depth = 0;
@@ -318,7 +318,10 @@ mod tests {
             "a b",
         ] {
             let error = Dependency::parse(text).unwrap_err().to_string();
-            assert!(error.contains("is not understood"), "{text}: {error}");
+            assert!(
+                error.contains("cannot parse the dependency"),
+                "{text}: {error}"
+            );
         }
     }
 

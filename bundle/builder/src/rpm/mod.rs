@@ -1,5 +1,5 @@
 //! The yum repository of a bundle: packages of RPM distributions with everything that a minimal
-//! host lacks for them, and those that the build makes.
+//! host lacks for them, and the packages that the build makes.
 
 mod base;
 mod dependency;

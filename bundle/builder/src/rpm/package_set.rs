@@ -1,5 +1,5 @@
-//! All packages that could be on a host: the installed ones and those of the repositories, indexed
-//! by what they provide.
+//! All packages that could be on a host: the installed ones and the packages of the repositories,
+//! indexed by the names that they provide.
 
 use std::collections::HashMap;
 
@@ -11,7 +11,7 @@ use super::dependency::matches;
 /// The index of a package in [`PackageSet`].
 pub type Id = usize;
 
-/// The parts of a package that dependencies depend on.
+/// The parts of a package on which dependencies depend.
 #[derive(Debug, Clone, Copy)]
 pub struct Node<'a> {
     pub name: &'a str,
@@ -26,7 +26,7 @@ pub struct Node<'a> {
     pub package: Option<&'a Package>,
 }
 
-/// Makes a node: installed packages and packages of a repository have different types with the same
+/// Makes a node: installed packages and repository packages have different types with the same
 /// fields.
 macro_rules! node {
     ($of:expr, $package:expr) => {
@@ -55,7 +55,8 @@ pub struct PackageSet<'a> {
     obsoleting: HashMap<&'a str, Vec<(Id, &'a Need)>>,
 }
 
-/// Names of which dnf installs several versions side by side (its option `installonlypkgs`).
+/// Names of packages of which dnf installs several versions at the same time (its option
+/// `installonlypkgs`).
 const BESIDE_OLDER: &[&str] = &[
     "kernel",
     "kernel-PAE",
@@ -117,7 +118,7 @@ impl<'a> PackageSet<'a> {
         0..self.installed
     }
 
-    /// Returns true if a package is installed.
+    /// Returns `true` if a package is installed.
     pub fn is_installed(&self, id: Id) -> bool {
         id < self.installed
     }
@@ -166,7 +167,7 @@ impl<'a> PackageSet<'a> {
         found
     }
 
-    /// Returns true if a package obsoletes another. Only the other's name and version count, not
+    /// Returns `true` if a package obsoletes another. Only the other's name and version count, not
     /// its provides.
     pub fn obsoletes(&self, by: Id, id: Id) -> bool {
         by != id
@@ -177,7 +178,7 @@ impl<'a> PackageSet<'a> {
                 .any(|need| self.is_named(id, need))
     }
 
-    /// Returns true if a package has the name of a need, and a version within its bound.
+    /// Returns `true` if a package has the name of a need, and a version within its bound.
     fn is_named(&self, id: Id, need: &Need) -> bool {
         let node = self.node(id);
         let own = Need {
@@ -187,7 +188,7 @@ impl<'a> PackageSet<'a> {
         matches(&own, need)
     }
 
-    /// Returns true if the installation of a package removes another.
+    /// Returns `true` if the installation of a package removes another.
     pub fn replaces(&self, by: Id, id: Id) -> bool {
         let same = self.node(by).name == self.node(id).name
             && self.node(by).architecture_fits(self.node(id))
@@ -204,7 +205,7 @@ impl<'a> PackageSet<'a> {
 }
 
 impl Node<'_> {
-    /// Returns true if one of both can be an update of the other.
+    /// Returns `true` if either can be an update of the other.
     fn architecture_fits(&self, other: &Self) -> bool {
         let either = |node: &Self| node.architecture == "noarch";
         self.architecture == other.architecture || either(self) || either(other)

@@ -1,5 +1,5 @@
-//! Proof that a repository is complete: the real dnf, given only the repository and a host that has
-//! the base, must find a way to install everything.
+//! The proof that a repository is complete: the real dnf, given only the repository and a host with
+//! the base, must be able to install everything.
 
 use std::fs;
 use std::path::Path;
@@ -12,7 +12,7 @@ use super::{Base, database};
 use crate::error::Error;
 use crate::process;
 
-/// Lets dnf install `packages` on a host with the base from the repository alone, up to rpm's own
+/// Lets dnf install `packages` from the repository alone, on a host with the base, up to rpm's own
 /// test of the transaction. That includes the checks of all signatures.
 pub fn prove(root: &Path, base: &Base, packages: &[String]) -> Result<(), Error> {
     if packages.is_empty() {
@@ -22,7 +22,8 @@ pub fn prove(root: &Path, base: &Base, packages: &[String]) -> Result<(), Error>
         tempfile::tempdir().map_err(Error::file("make a directory in", std::env::temp_dir()))?;
     let dir = scratch.path();
     let root = fs::canonicalize(root).map_err(Error::file("read", root))?;
-    // An address takes no blanks, so a link without blanks replaces the path, which may have some.
+    // An address allows no spaces, so a link without spaces replaces the path, which may contain
+    // some.
     let repository = dir.join("repository");
     std::os::unix::fs::symlink(&root, &repository).map_err(Error::file("write", dir))?;
     let host = dir.join("host");

@@ -49,13 +49,13 @@ pub fn write(
             .and_then(|file| file.set_modified(moment));
         dated.map_err(Error::file("write", &path))?;
         if let Some(other) = versions.insert(name.clone(), version.clone()) {
-            let message = format!("it holds {name} twice, {other} and {version}");
+            let message = format!("it contains {name} twice, {other} and {version}");
             return Err(Error::content(root.join(PACKAGES), message));
         }
     }
     let seconds = date.as_second().to_string();
     let mut index = Command::new("createrepo_c");
-    // With digests, names of index files would be longer than every view of an image can show.
+    // With digests, names of index files would be too long for some views of an image.
     index.args([
         "--quiet",
         "--no-database",
@@ -81,7 +81,7 @@ pub fn write(
 }
 
 /// The name of a package's file in the repository: its own, or one made from its digest if its own
-/// is longer than every view of an image can show.
+/// is too long for some views of an image.
 pub fn file_name(name: &str, digest: &str) -> String {
     if name.len() <= LONGEST {
         name.to_owned()
@@ -90,7 +90,7 @@ pub fn file_name(name: &str, digest: &str) -> String {
     }
 }
 
-/// Reads the name and version of a package, with the epoch if it has one.
+/// Reads the name and version of a package, with the epoch if there is one.
 pub fn label(file: &Path) -> Result<(String, String), Error> {
     let mut ask = process::rpm("rpm", Path::new("/"));
     ask.args(["-qp", "--nosignature", "--nodigest", "--qf"]);
@@ -99,7 +99,7 @@ pub fn label(file: &Path) -> Result<(String, String), Error> {
     let said = process::run(&mut ask, &format!("reading {}", file.display()))?;
     let (name, version) = said
         .split_once(' ')
-        .ok_or_else(|| Error::content(file, "it is no package"))?;
+        .ok_or_else(|| Error::content(file, "it is not a package"))?;
     Ok((name.to_owned(), version.trim_start_matches("0:").to_owned()))
 }
 

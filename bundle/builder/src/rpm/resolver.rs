@@ -1,12 +1,13 @@
 //! The packages to install on a host with the base so that some packages work: the resolution of
 //! rpm's dependencies with the packages of the repositories.
 //!
-//! The rules are those of dnf without weak dependencies: an installed package is retained unless a
-//! package needs it newer; of several versions the newest suitable one is taken; a package that
+//! The rules are dnf's without weak dependencies: an installed package is retained unless a package
+//! needs a newer version; of several versions the newest suitable one is selected; a package that
 //! another candidate obsoletes is not a candidate. If several packages provide a need, dnf's choice
-//! follows the internal numbers of its solver. Here the order is: a chosen package, one installed
-//! in another version, the shortest name, the alphabet. If a choice leads to a missing dependency
-//! or to a conflict, the next one is tried. Tests compare the results with those of dnf.
+//! follows the internal numbers of its solver. Here the order is: an already chosen package, one
+//! installed in another version, the shortest name, alphabetical order. If a choice leads to a
+//! missing dependency or to a conflict, the next one is tried. Tests compare the results with
+//! dnf's.
 
 mod choices;
 
@@ -19,8 +20,7 @@ use super::Base;
 use super::dependency::Dependency;
 use super::package_set::{Id, PackageSet};
 
-/// The maximum number of packages that are tried; only dependencies that contradict each other come
-/// near it.
+/// The maximum number of packages that are tried; only contradictory dependencies come near it.
 const TRIES: usize = 200_000;
 
 /// The resolution of some packages.
@@ -28,7 +28,7 @@ const TRIES: usize = 200_000;
 pub struct Closure<'a> {
     /// The packages to install, in the order of their names, each with its reason.
     pub packages: Vec<(&'a Package, String)>,
-    /// Packages that only hosts with more than the base would request: `a` of `(a if b)` when the
+    /// Packages that only hosts with more than the base would request: `a` in `(a if b)` if the
     /// base has no `b`.
     pub incidental: Vec<(&'a Package, String)>,
     /// Packages of the base that are updated or replaced.
@@ -44,7 +44,7 @@ pub struct Unsatisfied {
     pub user: String,
     /// The need, as the package states it.
     pub need: String,
-    /// Why it is not satisfied.
+    /// The reason why it is not satisfied.
     pub why: String,
 }
 
@@ -84,7 +84,7 @@ struct Plan {
     regretted: BTreeMap<Id, String>,
 }
 
-/// The needs that were handled, by package, and true if their condition held.
+/// The handled needs, by package, and `true` if their condition held.
 type Seen = BTreeSet<(Id, String, bool)>;
 
 struct Solver<'a, 'u> {
@@ -93,9 +93,9 @@ struct Solver<'a, 'u> {
     banned: BTreeMap<Id, String>,
 }
 
-/// Resolves some names on a host that has the base, each `NAME` or
-/// `NAME=[EPOCH:]VERSION[-RELEASE]`, with the packages of some repositories; a package that several
-/// have is taken from the first one.
+/// Resolves some names on a host with the base, each `NAME` or `NAME=[EPOCH:]VERSION[-RELEASE]`,
+/// with the packages of some repositories; a package that several repositories have is taken from
+/// the first one.
 pub fn closure<'a>(
     base: &'a Base,
     packages: impl IntoIterator<Item = &'a Package>,
@@ -183,7 +183,7 @@ impl Solver<'_, '_> {
         plan.chosen.insert(id, why);
     }
 
-    /// Makes a package present with everything that it needs.
+    /// Makes a package present, with everything that it needs.
     fn install(&mut self, plan: &mut Plan, id: Id, why: String) {
         if !self.present(plan, id) {
             self.place(plan, id, why);
@@ -298,8 +298,8 @@ impl Solver<'_, '_> {
         });
     }
 
-    /// Tries one choice after the other, and takes the first with nothing missing, otherwise the
-    /// one with the fewest missing.
+    /// Tries one choice after the other, and takes the first one with nothing missing, otherwise
+    /// the one with the fewest missing packages.
     fn first_that_works<T>(
         &mut self,
         plan: &mut Plan,
@@ -329,10 +329,10 @@ impl Solver<'_, '_> {
         }
     }
 
-    /// Repeats until no present package lacks anything: conditions may have become true, and needs
-    /// may have been provided by packages that were replaced.
+    /// Repeats until no present package lacks anything: conditions may have become true, and
+    /// replaced packages may have provided needs.
     fn settle(&mut self, plan: &mut Plan) {
-        // A need that was handled once and is not satisfied is in `lacks`.
+        // A handled need that is not satisfied is in `lacks`.
         let mut seen = Seen::new();
         while let Some((user, need, dependency, holds)) = self.open(plan, &seen) {
             seen.insert((user, need.to_string(), holds));
@@ -358,7 +358,7 @@ impl Solver<'_, '_> {
         }
     }
 
-    /// A present package, and a need of it that is not satisfied.
+    /// A present package, and one of its needs that is not satisfied.
     fn open(&self, plan: &Plan, seen: &Seen) -> Option<(Id, Need, Dependency, bool)> {
         let fresh = |id: Id, need: &Need| !seen.contains(&(id, need.to_string(), true));
         for (user, need, condition) in plan
@@ -382,7 +382,7 @@ impl Solver<'_, '_> {
                 return Some((*user, need.clone(), (**part).clone(), holds));
             }
         }
-        // Dependencies that the base lacked before are not repaired here.
+        // Dependencies that the base already lacked are not repaired here.
         let before = Plan::default();
         for id in self
             .all_present(plan)
@@ -408,7 +408,7 @@ impl Solver<'_, '_> {
         None
     }
 
-    /// Packages that only a host with more than the base would need in addition.
+    /// Packages that only a host with more than the base would also need.
     fn incidental(&mut self, plan: &Plan) -> BTreeMap<Id, String> {
         let mut found = BTreeMap::new();
         for (user, need, condition) in &plan.deferred {

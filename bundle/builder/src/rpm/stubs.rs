@@ -1,4 +1,4 @@
-//! Packages with metadata but no files: with them dnf sees a host that has the base.
+//! Packages with metadata but no files: with them, dnf sees a host with the base.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -15,7 +15,7 @@ use crate::process;
 /// provided names, which satisfy the same dependencies.
 ///
 /// # Errors
-/// When rpmbuild refuses the metadata of a package, or a file cannot be written.
+/// Rpmbuild refuses the metadata of a package, or a file cannot be written.
 pub fn stubs(packages: &[Installed], out: &Path) -> Result<Vec<PathBuf>, Error> {
     let work =
         tempfile::tempdir().map_err(Error::file("make a directory in", std::env::temp_dir()))?;
@@ -70,7 +70,7 @@ pub fn stubs(packages: &[Installed], out: &Path) -> Result<Vec<PathBuf>, Error> 
 /// Makes a root directory whose rpm database lists the base as installed.
 ///
 /// # Errors
-/// As [`stubs`], and when rpm fails.
+/// As for [`stubs`], or rpm fails.
 pub fn database(base: &Base, root: &Path) -> Result<(), Error> {
     let work =
         tempfile::tempdir().map_err(Error::file("make a directory in", std::env::temp_dir()))?;

@@ -137,7 +137,7 @@ impl Contents {
         Ok(())
     }
 
-    /// Notes a link: of two packages that share their documentation, one has a link in place of
+    /// Records a link: of two packages that share their documentation, one has a link in place of
     /// `DOC/NAME` or `DOC/NAME/copyright`.
     fn link(&mut self, path: &str, target: &str) {
         let Some(name) = path.strip_prefix(DOC) else {
@@ -183,8 +183,8 @@ impl Contents {
     }
 }
 
-/// The removal by a whiteout of the OCI image specification: directory and name, or the directory's
-/// whole content.
+/// The path removed by a whiteout of the OCI image specification: directory and name, or the
+/// directory's whole content.
 fn removed(path: &str) -> Option<(&str, &str)> {
     let (dir, name) = path
         .rfind('/')
@@ -195,7 +195,7 @@ fn removed(path: &str) -> Option<(&str, &str)> {
     }
 }
 
-/// Decompresses a stream; its first bytes show the compression.
+/// Decompresses a stream; its first bytes reveal the compression.
 fn unpacked<'a>(mut stream: impl BufRead + 'a) -> io::Result<Box<dyn Read + 'a>> {
     let compression = Compression::begins(stream.fill_buf()?);
     Ok(unpack::decoded(stream, compression))

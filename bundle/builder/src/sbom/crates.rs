@@ -19,7 +19,7 @@ pub struct Inputs {
     pub format: u32,
     /// The programs by their names in the recipe's `binaries`.
     pub programs: BTreeMap<String, Program>,
-    /// Every crate that any of them was built from, by name and version: `serde 1.0.229`.
+    /// Every crate from which any of the programs was built, by name and version: `serde 1.0.229`.
     pub crates: BTreeMap<String, Crate>,
 }
 
@@ -35,7 +35,7 @@ pub struct Program {
     pub licence: String,
     /// The compiler: `rustc 1.95.0`.
     pub compiler: String,
-    /// The crates that it was built from, direct and indirect.
+    /// The crates from which it was built, direct and indirect.
     pub crates: Vec<String>,
 }
 
@@ -54,7 +54,7 @@ impl Inputs {
     /// Reads the file.
     ///
     /// # Errors
-    /// When it cannot be read or parsed, or does not match the programs in `programs`: all
+    /// It cannot be read or parsed, or does not match the programs in `programs`: all
     /// problems.
     pub fn read(path: &Path, programs: &BTreeMap<String, String>) -> Result<Self, Error> {
         let bytes = fs::read(path).map_err(Error::file("read", path))?;
@@ -62,16 +62,13 @@ impl Inputs {
             .map_err(|error| Error::content(path, error.to_string()))?;
         let mut problems = Vec::new();
         if inputs.format != 1 {
-            problems.push(format!(
-                "format {} is not known here, only 1",
-                inputs.format
-            ));
+            problems.push(format!("format {} is not supported, only 1", inputs.format));
         }
         for (name, sha256) in programs {
             match inputs.programs.get(name) {
                 None => problems.push(format!("it does not say what {name} was built from")),
                 Some(program) if program.sha256 != *sha256 => problems.push(format!(
-                    "it is about another {name} (sha256 {}) than the recipe's ({sha256}): write it again after building",
+                    "it describes another {name} (sha256 {}) than the recipe's ({sha256}): generate it again after building",
                     program.sha256
                 )),
                 Some(program) => {
@@ -85,7 +82,9 @@ impl Inputs {
                 .crates
                 .keys()
                 .filter(|id| split(id).is_none())
-                .map(|id| format!("{id:?} is no crate: write its name, a blank, and its version")),
+                .map(|id| {
+                    format!("{id:?} is not a crate: write its name, a space, and its version")
+                }),
         );
         if problems.is_empty() {
             Ok(inputs)

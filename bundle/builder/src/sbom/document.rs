@@ -58,7 +58,7 @@ pub struct Image {
     pub digest: String,
     /// The contents of its layers.
     pub contents: Contents,
-    /// Why some layers could not be read.
+    /// The reasons why some layers could not be read.
     pub unread: Vec<String>,
 }
 
@@ -101,7 +101,7 @@ pub fn write(material: &Material<'_>, licences: Licences) -> Result<(Vec<u8>, Li
             .map(|(id, other)| (id, other.name, other.text)),
     );
     document.packages.sort_by(|a, b| a.id.cmp(&b.id));
-    // The files are added last, because the texts of licences are files too.
+    // The files are added last, because the texts of licences are also files.
     Ok((
         finish(document, material.dir, manifest, &licences)?,
         licences,
@@ -299,7 +299,7 @@ impl Writer<'_> {
             .purl(purl::installed(kind, vendor, name, version, architecture));
         self.licensed(&mut package, subject, contents.copyright(name));
         if !licence.is_empty() {
-            // Some of these words are not licence names of SPDX.
+            // Some of these words are not SPDX licence names.
             package.comment = format!("Its record says that its licence is {licence}.");
         }
         self.add(package)
@@ -369,8 +369,8 @@ impl Writer<'_> {
         self.add(package)
     }
 
-    /// Identifies a module's licence by its text, since modules do not name it; returns it with the
-    /// place of the text.
+    /// Identifies a module's licence by its text, since modules do not name it; returns the licence
+    /// and the place of the text.
     fn module_licence(&mut self, module: &Module) -> (String, String) {
         let key = format!("go/{}@{}", module.path, module.version);
         let subject = self.subject(GO, &module.path, &module.version, &key);

@@ -28,7 +28,7 @@ pub struct Go {
     pub package: String,
     /// The main module; its version is `(devel)` if it was built from a folder.
     pub main: Option<Module>,
-    /// The modules that it was built from.
+    /// The modules from which it was built.
     pub modules: Vec<Module>,
 }
 
@@ -61,14 +61,14 @@ pub fn read(program: &[u8]) -> Option<Go> {
         .get(16..info.len().saturating_sub(16))
         .unwrap_or_default();
     let mut go = parse(&String::from_utf8_lossy(info));
-    // A blank separates the version from experiments and other notes.
+    // A space separates the version from experiments and other notes.
     let version = String::from_utf8_lossy(version);
     let version = version.split(' ').next().unwrap_or_default();
     go.version = version.strip_prefix("go").unwrap_or(version).to_owned();
     Some(go)
 }
 
-/// Splits off a text with its length as a varint before it; returns the text and the rest.
+/// Splits off a text that is preceded by its length as a varint; returns the text and the rest.
 fn text(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let mut length = 0_usize;
     for (index, byte) in bytes.iter().take(9).enumerate() {
@@ -102,7 +102,7 @@ fn parse(info: &str) -> Go {
                 version: next(),
                 sum: next(),
             }),
-            // A replacement: it takes the place of the module before it.
+            // A replacement for the preceding module.
             "=>" => {
                 if let Some(replaced) = go.modules.last_mut() {
                     *replaced = Module {
@@ -147,7 +147,7 @@ fn section<'a>(elf: &'a [u8], wanted: &str) -> Option<&'a [u8]> {
     })
 }
 
-/// Returns true if an ELF program needs no loader, because it contains all of its libraries.
+/// Returns `true` if an ELF program needs no loader, because it contains all of its libraries.
 #[must_use]
 pub fn is_static(elf: &[u8]) -> bool {
     /// The type of the program header that names the loader, and the size of a program header.

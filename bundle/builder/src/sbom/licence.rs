@@ -1,5 +1,5 @@
-//! Licences and their SPDX names: from Debian's machine-readable copyright files (DEP-5,
-//! <https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/>), and from the texts of
+//! Licences and their SPDX names, from Debian's machine-readable copyright files (DEP-5,
+//! <https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/>) and from the texts of
 //! licences.
 
 use std::collections::BTreeMap;
@@ -11,7 +11,7 @@ use halite_bundle::sbom::spdx::UNKNOWN;
 pub struct Other {
     /// Its name in the source.
     pub name: String,
-    /// Its text, if it is known.
+    /// Its text, if known.
     pub text: String,
 }
 
@@ -52,8 +52,8 @@ const FAMILIES: &[(&str, &str, &[&str])] = &[
     ("gfdl-", "GFDL", &["1.1", "1.2", "1.3"]),
 ];
 
-/// Returns the licences of a Debian package as an SPDX expression: all that its copyright file
-/// names, joined by `AND`. `None` for a file that is not machine-readable.
+/// Returns the licences of a Debian package as an SPDX expression: all licences named in its
+/// copyright file, joined by `AND`. `None` for a file that is not machine-readable.
 #[must_use]
 pub fn of_debian(copyright: &str, others: &mut Others) -> Option<String> {
     let stanzas: Vec<BTreeMap<String, String>> = stanzas(copyright);

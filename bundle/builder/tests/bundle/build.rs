@@ -91,8 +91,8 @@ fn the_same_inputs_give_the_same_bytes_at_any_time() {
     let mut site = Site::new();
     site.recipe["cache"] = json!("cache-1");
     site.build("one").unwrap();
-    // The time in signatures has a resolution of one second, so the next build must be in another
-    // second.
+    // The time in signatures has a resolution of one second, so the next build must start in
+    // another second.
     let second = || {
         SystemTime::now()
             .duration_since(SystemTime::UNIX_EPOCH)
@@ -113,7 +113,7 @@ fn the_same_inputs_give_the_same_bytes_at_any_time() {
             "{file} differs"
         );
     }
-    // The same holds for parts from the cache.
+    // The same applies to parts from the cache.
     site.build("three").unwrap();
     assert_eq!(
         fs::read(two.join("manifest.json")).unwrap(),
@@ -261,7 +261,7 @@ fn a_package_that_a_bare_host_could_not_install_is_found_by_the_build() {
         .map_err(|error| chain(&error))
         .unwrap_err();
     assert!(
-        error.contains("would not be complete") && error.contains("runc"),
+        error.contains("would be incomplete") && error.contains("runc"),
         "{error}"
     );
     assert!(!site.path("bundle").exists());

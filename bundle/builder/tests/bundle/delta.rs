@@ -195,13 +195,13 @@ fn what_is_no_new_bundle_is_not_exported() {
     export(&two.site, "0.1.0", "0.2.0", "delta.iso").unwrap();
     let before = fs::read(two.site.path("delta.iso")).unwrap();
     let error = export(&two.site, "0.1.0", "delta.iso", "again.iso").unwrap_err();
-    assert!(error.contains("a delta itself"), "{error}");
+    assert!(error.contains("this is a delta"), "{error}");
     let [old, new, out] = ["0.1.0", "0.2.0", "delta.iso"].map(|name| two.site.path(name));
     let other = "0".repeat(64);
     let error =
         halite_bundle::export_delta(&old, (&new, &other), &out, &[key(&two.site)], &mut |_| ())
             .unwrap_err();
-    assert!(chain(&error).contains("it was exchanged"), "{error}");
+    assert!(chain(&error).contains("it was replaced"), "{error}");
     put(&two.site.path("0.2.0/states/host/init.sls"), b"damaged");
     let error = export(&two.site, "0.1.0", "0.2.0", "delta.iso").unwrap_err();
     assert!(
@@ -227,8 +227,8 @@ fn what_is_no_new_bundle_is_not_exported() {
 #[test]
 fn what_changes_its_place_or_its_mode_is_made_right() {
     let two = two();
-    // In the new bundle, a program of the old one is also a plain file elsewhere, and a state of
-    // the old one is a program.
+    // In the new bundle, a program of the old one also exists as a plain file, and a state of the
+    // old one is a program.
     let Two { mut site, bundles } = two;
     let program = fs::read(site.path("bin/ctl")).unwrap();
     put(&site.path("states/host/ctl"), &program);
@@ -242,7 +242,7 @@ fn what_changes_its_place_or_its_mode_is_made_right() {
         "the old one has it"
     );
     let two = Two { site, bundles };
-    // A file is copied, not hard-linked, from a directory that is only linked.
+    // A file from a linked directory is copied, not hard-linked.
     two.link("0.1.0").unwrap();
     assert_eq!(two.add("delta.iso"), Ok(Added::New));
     let mode = |name: &str| {
@@ -257,7 +257,7 @@ fn what_changes_its_place_or_its_mode_is_made_right() {
     let links = |path: PathBuf| fs::metadata(path).unwrap().nlink();
     assert_eq!(links(two.path("0.3.0").join("bin/ctl")), 1);
 
-    // An addition that was only interrupted starts again.
+    // An interrupted addition starts again.
     two.bundles.remove(&version("0.3.0")).unwrap();
     put(&two.bundles.root().join(".0.3.0.new/bin/ctl"), b"half");
     assert_eq!(two.add("delta.iso"), Ok(Added::New));

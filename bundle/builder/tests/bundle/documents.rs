@@ -22,7 +22,7 @@ fn against(schema: &Value, value: &Value, path: &str, wrong: &mut Vec<String>) {
         Some("string") => value.is_string(),
         Some("boolean") => value.is_boolean(),
         Some("integer") => value.is_i64(),
-        Some(other) => panic!("the schema's type {other} is not known here"),
+        Some(other) => panic!("the schema's type {other} is not supported here"),
         None => true,
     };
     if !right {
@@ -214,7 +214,7 @@ fn the_list_of_a_bundle_is_spdx_and_says_what_is_in_what() {
         assert!(inside.contains(wanted), "{wanted}: {inside:?}");
     }
     let etcd = named(&document, "etcd");
-    // The program in the image is the same as the package's, which was added first.
+    // The program in the image is the package's program, which was added first.
     assert_eq!(
         related(&document, etcd, "CONTAINS"),
         ["kubelet".to_owned(), "musl".to_owned()].into()
@@ -362,7 +362,7 @@ fn inputs_about_other_programs_and_stray_texts_are_refused() {
         .map_err(|error| chain(&error))
         .unwrap_err();
     assert!(
-        error.contains("inputs.json") && error.contains("it is about another ctl"),
+        error.contains("inputs.json") && error.contains("it describes another ctl"),
         "{error}"
     );
     assert!(!site.path("bundle").exists());
@@ -391,7 +391,7 @@ fn a_layer_that_is_no_archive_is_said_to_be_one() {
     site.build("bundle").unwrap();
     let document = document(&site, "bundle");
     let comment = named(&document, "pause")["comment"].as_str().unwrap();
-    assert!(comment.contains("is no archive"), "{comment}");
+    assert!(comment.contains("is not an archive"), "{comment}");
     assert!(
         named(&document, "ctl")["comment"]
             .as_str()

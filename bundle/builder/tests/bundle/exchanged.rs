@@ -1,4 +1,4 @@
-//! Images and directories that are exchanged between the check and the use.
+//! Images and directories that are replaced between the check and the use.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -29,7 +29,7 @@ fn change(iso: &Path, path: &str) {
     file.write_all_at(&[byte[0] ^ 1], offset).unwrap();
 }
 
-/// Adds a bundle that was changed after its check; returns the reason of the refusal.
+/// Adds a bundle that was changed after its check; returns the reason why it was refused.
 fn refused(two: &Two, name: &str, sha256: &str) -> String {
     let before = two.versions();
     let error = two
@@ -66,7 +66,7 @@ fn an_image_that_changes_after_its_check_is_not_taken() {
     fs::copy(two.site.path("0.2.0.iso"), &iso).unwrap();
     let error = refused(&two, "0.1.0.iso", &sha256);
     assert!(error.contains("manifest.json has the sha256"), "{error}");
-    assert!(error.contains("the file was exchanged"), "{error}");
+    assert!(error.contains("it was replaced since"), "{error}");
     fs::write(&iso, &good).unwrap();
     two.add("0.1.0.iso").unwrap();
 }
@@ -146,7 +146,7 @@ fn a_delta_that_changes_after_its_check_is_not_taken() {
         ("new/manifest.json", "new/manifest.json has the sha256"),
         (
             "files/states/host/init.sls",
-            "states/host/init.sls: it came out as sha256",
+            "states/host/init.sls: the result has the sha256",
         ),
     ] {
         change(&iso, path);
@@ -209,8 +209,7 @@ fn a_delta_that_names_files_outside_is_not_taken() {
         .unwrap();
         let error = refused(&two, forged, &sha256);
         assert!(
-            error.contains(&format!("names {outside:?}"))
-                && error.contains("outside of the bundle"),
+            error.contains(&format!("names {outside:?}")) && error.contains("outside the bundle"),
             "{error}"
         );
         assert!(!two.bundles.root().join("outside").exists());
@@ -222,7 +221,7 @@ fn a_directory_whose_manifest_changes_after_its_check_is_not_taken() {
     let two = two();
     let dir = two.site.path("0.1.0");
     let verified = halite_bundle::signed_manifest::verified(&dir, &Trust::unsigned()).unwrap();
-    // Consistent, but another manifest than the checked one.
+    // A consistent manifest, but not the checked one.
     for name in [manifest::FILE, manifest::CHECKSUM] {
         put(
             &dir.join(name),
@@ -235,13 +234,13 @@ fn a_directory_whose_manifest_changes_after_its_check_is_not_taken() {
         .map_err(|error| chain(&error))
         .unwrap_err();
     assert!(
-        error.contains("manifest.json") && error.contains("it was exchanged"),
+        error.contains("manifest.json") && error.contains("it was replaced"),
         "{error}"
     );
     assert!(two.versions().is_empty());
     let report = verify_same(&dir, &verified.sha256, &mut |_| ()).unwrap();
     assert!(
-        report.problems[0].to_string().contains("it was exchanged"),
+        report.problems[0].to_string().contains("it was replaced"),
         "{report:?}"
     );
 }

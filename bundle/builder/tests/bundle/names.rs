@@ -42,9 +42,9 @@ fn a_name_that_an_image_would_change_is_refused_by_the_build() {
     assert_eq!(names.len(), 5, "{names:#?}");
     let text = chain(&error);
     for wanted in [
-        "states/custom/a:b.sls: Joliet knows no ':'",
-        "states/host: states/Host is there too, and Joliet ignores case",
-        "the name has 65 characters, and Joliet's end at 64",
+        "states/custom/a:b.sls: Joliet allows no ':'",
+        "states/host: states/Host exists too, and Joliet ignores case",
+        "the name has 65 characters, and Joliet allows 64",
         "states/custom/what?: ",
         "states/custom/dot.: Windows and 7z",
     ] {
@@ -140,7 +140,7 @@ fn a_bundle_that_is_not_what_its_manifest_says_is_not_sealed() {
         "is not sealed",
         "bin/ctl: changed",
         "install: missing",
-        "states/more.sls: is there but not",
+        "states/more.sls: exists, but is not",
     ] {
         assert!(text.contains(wanted), "{text}");
     }

@@ -33,7 +33,7 @@ fn what_a_killed_build_of_an_image_has_left_is_no_hindrance() {
     let whole = site
         .build_image("X.iso")
         .unwrap_or_else(|error| panic!("{error}"));
-    // The leftover of a build that was killed while it removed the image's source directory.
+    // The leftover of a build that was killed while removing the image's source directory.
     put(&site.path(".X.iso.bundle/images/index.json"), b"{}");
     let again = site
         .build_image("X.iso")
@@ -90,7 +90,7 @@ fn what_comes_out_is_what_went_in() {
     let error = halite_bundle::signed_manifest::verified(&out, &trust)
         .map_err(|error| chain(&error))
         .unwrap_err();
-    assert!(error.contains("does not fit"), "{error}");
+    assert!(error.contains("does not match"), "{error}");
     put(&out.join(manifest::FILE), &good);
     // Adding the bundle again changes nothing; another bundle with its name is not overwritten.
     assert_eq!(add().unwrap(), Added::There);

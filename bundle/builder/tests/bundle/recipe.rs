@@ -1,4 +1,4 @@
-//! Bad recipes with the problems that are reported, and good ones without a problem.
+//! Bad recipes with their reported problems, and good recipes without problems.
 //!
 //! `HALITE_UPDATE_GOLDENS=1` rewrites each `expected.txt`.
 

@@ -129,7 +129,10 @@ fn a_key_that_not_every_rpm_can_check_is_refused() {
         .build("after")
         .map_err(|error| chain(&error))
         .unwrap_err();
-    assert!(error.contains("signing-key.asc: is no RSA key"), "{error}");
+    assert!(
+        error.contains("signing-key.asc: is not an RSA key"),
+        "{error}"
+    );
 }
 
 #[test]
@@ -170,7 +173,7 @@ fn a_package_that_a_minimal_host_could_not_install_is_found_by_dnf() {
         .map_err(|error| chain(&error))
         .unwrap_err();
     assert!(
-        error.contains("rpm-base: it is no list of packages") && error.contains("line 1"),
+        error.contains("rpm-base: it is not a list of packages") && error.contains("line 1"),
         "{error}"
     );
 }

@@ -1,5 +1,5 @@
-//! Bundles side by side, pulled from a real nginx with the configuration that the state tree
-//! renders.
+//! Several bundles at the same time, pulled from a real nginx with the configuration that the state
+//! tree renders.
 
 mod digests;
 
@@ -17,8 +17,8 @@ use serde_json::{Value, json};
 /// An nginx that serves bundles.
 struct Server(Nginx);
 
-/// The configuration that the state tree renders for a bootstrap host with these bundles, of which
-/// the first is in use.
+/// The configuration that the state tree renders for a bootstrap host with these bundles; the first
+/// one is in use.
 fn configuration(bundles: &[(&str, PathBuf)]) -> String {
     let states = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../states");
     let fixture = fs::read_to_string(states.join("tests/tree/bootstrap.json")).unwrap();
@@ -432,7 +432,7 @@ fn what_is_not_there_and_what_would_write_is_refused() {
     );
 }
 
-/// As when the disk with a bundle is removed while nginx runs.
+/// The disk with a bundle is removed while nginx runs.
 #[test]
 fn a_bundle_that_went_away_is_no_error_of_the_others() {
     let mut site = Site::new();

@@ -91,7 +91,7 @@ impl Two {
         let names = fs::read_dir(self.bundles.root()).unwrap();
         let hidden: Vec<_> = names
             .map(|entry| entry.unwrap().file_name())
-            // The file of the lock stays.
+            // The lock file stays.
             .filter(|name| name.as_encoded_bytes()[0] == b'.' && name != ".lock")
             .collect();
         assert!(hidden.is_empty(), "{hidden:?}");
@@ -195,7 +195,7 @@ fn a_directory_is_linked_and_never_copied() {
     for wanted in [
         "states/top.sls: ",
         "bin/ctl: 5 bytes instead of",
-        "more: is there but not",
+        "more: exists, but is not",
     ] {
         assert!(error.contains(wanted), "{wanted}: {error}");
     }
@@ -210,8 +210,8 @@ fn a_linked_bundle_stays_the_one_that_was_added() {
     let dir = two.site.path("0.1.0");
     let kept = ["manifest.json", "manifest.json.sha256", "bin/ctl"]
         .map(|name| (name, fs::read(dir.join(name)).unwrap()));
-    // Another program, a manifest with its digest, and a checksum of that manifest: all of them
-    // match, but no key signed them.
+    // Another program, a manifest with its digest, and a checksum of that manifest: they all match,
+    // but no key signed them.
     let program = b"#!/bin/sh\necho evil\n";
     let mut manifest: serde_json::Value = serde_json::from_slice(&kept[0].1).unwrap();
     manifest["files"]["bin/ctl"] =
@@ -268,7 +268,7 @@ fn a_linked_bundle_stays_the_one_that_was_added() {
         }
         put(&dir.join("manifest.json"), &kept[0].1);
     }
-    // An unreadable record is no reason to trust the files.
+    // An unreadable record is not a reason to trust the files.
     let record = two.bundles.root().join("0.1.0@manifest.json.sha256");
     let text = fs::read(&record).unwrap();
     fs::write(&record, [0xff, 0xfe]).unwrap();
@@ -340,8 +340,8 @@ fn a_medium_that_was_taken_out_is_told_and_can_be_replaced() {
     for wanted in [
         "bundles/0.1.0",
         "it is a link to",
-        "no bundle is there now",
-        "mount the medium",
+        "contains no bundle now",
+        "mount the disk or ISO",
         "ctl bundle add",
     ] {
         assert!(trouble.contains(wanted), "{wanted}: {trouble}");

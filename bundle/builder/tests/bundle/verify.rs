@@ -1,4 +1,4 @@
-//! Damage of every kind is found and reported.
+//! Every kind of damage is found and reported.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -63,13 +63,13 @@ fn a_missing_a_cut_and_an_extra_file_are_named_together() {
     assert!(
         found
             .iter()
-            .any(|p| p == "states/foreign.sls: is there but not in the manifest"),
+            .any(|p| p == "states/foreign.sls: exists, but is not in the manifest"),
         "{found:?}"
     );
     assert!(
         found
             .iter()
-            .any(|p| p == "install: missing: something else is at its place"),
+            .any(|p| p == "install: missing: it is not a regular file"),
         "{found:?}"
     );
 }
@@ -94,7 +94,7 @@ fn an_image_without_a_layer_is_named() {
     assert_eq!(
         found,
         [format!(
-            "incomplete: registry.k8s.io/etcd:3.6.8-0: sha256:{layer} is not there"
+            "incomplete: registry.k8s.io/etcd:3.6.8-0: sha256:{layer} is missing"
         )]
     );
 }
@@ -140,6 +140,7 @@ fn a_package_without_its_archive_is_named() {
     site.build("bundle").unwrap();
     take_out(&site, "apt/pool/kubectl_1.2.3-1_amd64.deb");
     let found: Vec<String> = problems(&site).iter().map(ToString::to_string).collect();
-    let expected = "incomplete: the package kubectl: pool/kubectl_1.2.3-1_amd64.deb is not what the index says";
+    let expected =
+        "incomplete: the package kubectl: pool/kubectl_1.2.3-1_amd64.deb does not match the index";
     assert_eq!(found, [expected]);
 }

@@ -1,5 +1,5 @@
-//! Charts from a folder, a web server and a registry, rendered by the real Helm, which takes minutes to
-//! build: only `cargo lab test --full` runs these tests.
+//! Charts from a folder, a web server and a registry, rendered by the real Helm, which takes
+//! minutes to build: only `cargo lab test --full` runs these tests.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -149,7 +149,7 @@ fn a_chart_whose_images_are_not_there_is_refused_with_their_places() {
         "{text}"
     );
     assert!(text.contains("  namespace: web\n  name: web\n"), "{text}");
-    // Helm wrote the tags; the site runs what the bundle has.
+    // Helm wrote the tags; the site runs the images of the bundle.
     for image in ["quay.io/team/web:1@sha256:", "quay.io/team/init:2@sha256:"] {
         assert!(text.contains(image), "{text}");
     }
@@ -174,7 +174,7 @@ fn what_a_chart_rendered_to_is_recorded() {
         ("1.2.3", "charts/web", Some("MIT"))
     );
     let first = build(&site, &Options::default()).unwrap();
-    // A folder that differs from the recorded one is refused; other values are another request.
+    // A folder that differs from the recorded one is refused; other values make another request.
     let values = site.path("charts/web/values.yaml");
     put(&values, b"image: quay.io/team/web:1\nreplicas: 3\n");
     let error = build(&site, &Options::default())
@@ -215,7 +215,7 @@ fn what_a_chart_rendered_to_is_recorded() {
         .map_err(|error| chain(&error))
         .unwrap_err();
     assert!(
-        error.contains("the chart web: it renders to something else"),
+        error.contains("the chart web: its rendered objects differ"),
         "{error}"
     );
 
@@ -223,7 +223,7 @@ fn what_a_chart_rendered_to_is_recorded() {
     site.recipe["charts"][0]["version"] = json!("2.0.0");
     let error = site.lock().map_err(|error| chain(&error)).unwrap_err();
     assert!(
-        error.contains("the chart is version 1.2.3, and the recipe wants 2.0.0"),
+        error.contains("the chart has version 1.2.3, but the recipe requires 2.0.0"),
         "{error}"
     );
     site.recipe["charts"][0]["version"] = json!("1.2.3");
@@ -270,7 +270,7 @@ fn secrets_of_a_chart_do_not_get_into_a_bundle() {
         "{error}"
     );
     // An exception for one Secret does not apply to others, and a rendering that a lock already
-    // records is checked too.
+    // records is also checked.
     site.recipe["charts"][0]["public-secrets"] = json!(["greeting", "login"]);
     site.lock().unwrap();
     build(&site, &Options::default()).unwrap();
@@ -336,7 +336,7 @@ fn charts_come_from_web_servers_and_registries() {
         .map_err(|error| chain(&error))
         .unwrap_err();
     assert!(
-        error.contains("the chart web, as the recipe asks for it\n  the chart other"),
+        error.contains("the chart web, as requested by the recipe\n  the chart other"),
         "{error}"
     );
     world.site.lock().unwrap();

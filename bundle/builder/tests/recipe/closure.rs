@@ -40,7 +40,7 @@ impl Fixture {
 /// A host with a base, and repositories made by rpmbuild and createrepo_c; all are written in the
 /// form of a base's list.
 struct Site {
-    /// Before `fixture`, so that it ends before its directory is removed.
+    /// Declared before `fixture`, so that it ends before its directory is removed.
     signer: Signer,
     fixture: Fixture,
     base: Base,
@@ -191,7 +191,7 @@ impl Site {
         let theirs = self
             .dnf(names)
             .unwrap_or_else(|said| panic!("{names:?}: {said}"));
-        assert_eq!(ours, theirs, "{names:?}: ours, and that of dnf");
+        assert_eq!(ours, theirs, "{names:?}: ours, and dnf's");
         let named: BTreeSet<_> = ours
             .iter()
             .map(|label| label.split("-1.el9").next().unwrap())
@@ -319,12 +319,12 @@ fn what_dnf_installs_is_what_the_closure_has() {
         (&["pinned=3"], format!("the recipe needs pinned=3: {none}")),
         (
             &["old-init"],
-            "systemd-252-1.el9.x86_64 needs that old-init < 3 is not there: old-init-2-1.el9.x86_64 is there"
+            "systemd-252-1.el9.x86_64 needs the absence of old-init < 3: old-init-2-1.el9.x86_64 is present"
                 .into(),
         ),
         (
             &["sides-a", "sides-b"],
-            "sides-a-1-1.el9.x86_64 needs that sides-b is not there: sides-b-1-1.el9.x86_64 is there".into(),
+            "sides-a-1-1.el9.x86_64 needs the absence of sides-b: sides-b-1-1.el9.x86_64 is present".into(),
         ),
     ] {
         site.neither(names, &expected);

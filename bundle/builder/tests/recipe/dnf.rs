@@ -15,7 +15,7 @@ const BASE: &str = "P bash 0:5.1-1 x86_64\np bash = 0:5.1-1\np /bin/sh\nP util-l
 
 /// A site with a bundle, the server of a copy of it, and the authority that the hosts trust.
 struct World {
-    /// Before `site`, so that it ends before its configuration is removed.
+    /// Declared before `site`, so that it ends before its configuration is removed.
     server: Nginx,
     site: Site,
 }
@@ -33,7 +33,7 @@ impl World {
     }
 
     /// Serves a changed copy of the bundle's repository, and lets dnf install kubectl from it on a
-    /// fresh host. Returns dnf's output, and true if the program is installed.
+    /// fresh host. Returns dnf's output, and `true` if the program is installed.
     fn install(&self, ca: &Path, change: impl FnOnce(&Path)) -> (String, bool) {
         let repository = self.site.path("served/bundles/0.1.0/rpm");
         let _ = fs::remove_dir_all(self.site.path("served"));
@@ -54,7 +54,7 @@ impl World {
             &self.site.path("dnf/.rpmmacros"),
             b"%_dbpath /var/lib/rpm\n",
         );
-        // The repository's configuration is the one that `pkgrepo.managed` writes.
+        // The repository's configuration is the one written by `pkgrepo.managed`.
         let text = format!(
             "[main]\nplugins=0\nskip_if_unavailable=0\ncachedir={0}/cache\nlogdir={0}/log\npersistdir={0}/state\n\
              reposdir={0}/none\nvarsdir={0}/none\n\
@@ -142,7 +142,7 @@ fn dnf_installs_what_the_builder_signed_and_nothing_else() {
     world.refused("checksum", |repository| {
         flip(&repository.join(KUBECTL), |size| size - 9)
     });
-    // An attacker who can write on the server, but has no key.
+    // An attacker who can write to the server but has no key.
     world.refused("GPG", |repository| {
         flip(&repository.join(KUBECTL), |size| size - 9);
         world.index(repository, false);

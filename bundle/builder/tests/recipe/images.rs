@@ -167,7 +167,7 @@ fn what_the_lock_names_is_pulled_and_nothing_else() {
     assert_eq!(
         first.images.len(),
         9,
-        "an own image is no component: {:?}",
+        "an own image is not a component: {:?}",
         first.images
     );
     assert_eq!(
@@ -317,7 +317,7 @@ fn an_image_may_be_asked_for_by_the_digest_of_its_index() {
             build(&format!("{name}@{}", digest(key))).unwrap();
         }
     }
-    // A server has a digest only below the name of its image.
+    // A server serves a digest only below the name of its image.
     for reference in [
         format!("registry.k8s.io/pause:3.10.2@{}", digest("index")),
         format!("registry.k8s.io/etcd:3.6.8-0@sha256:{}", "0".repeat(64)),
@@ -326,7 +326,8 @@ fn an_image_may_be_asked_for_by_the_digest_of_its_index() {
         assert!(error.contains(&reference), "{error}");
     }
 
-    // A lock of an earlier version has no index: the image is the same, and its index is not there.
+    // A lock made by an earlier version has no index: the image is the same, and its index is
+    // absent.
     let lock = world.site.path("recipe.lock.yaml");
     let text = fs::read_to_string(&lock).unwrap();
     let lines = text
@@ -341,7 +342,7 @@ fn an_image_may_be_asked_for_by_the_digest_of_its_index() {
     let error = build(&format!("registry.k8s.io/etcd:3.6.8-0@{}", digest("index"))).unwrap_err();
     assert!(error.contains("the bundle has sha256:"), "{error}");
 
-    // An index that does not have the recorded manifest is refused.
+    // An index that lacks the recorded manifest is refused.
     let pause = recorded["images"]["registry.k8s.io/pause:3.10.2"]["index"].as_str();
     let etcd = digest("index");
     let wrong = text.replace(etcd.trim_start_matches("sha256:"), pause.unwrap());

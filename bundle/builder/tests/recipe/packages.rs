@@ -16,7 +16,7 @@ struct World {
     site: Site,
 }
 
-/// Package, version, and further fields.
+/// Package, version, and other fields.
 const PACKAGES: &[(&str, &str, &str)] = &[
     ("nftables", "1.0-1", "Depends: libnft (>= 1), libc6"),
     ("nftables", "1.1-1", "Depends: libnft (>= 1.1), libc6"),
@@ -119,7 +119,7 @@ fn the_newest_come_with_what_a_bare_host_lacks_for_them() {
             .is_sound()
     );
 
-    // A newer version is used only after it is recorded. By then the server may no longer have the
+    // A newer version is used only after it is recorded. By then, the server may no longer have the
     // older archive.
     deb(site.dir.path(), "libnft", "1:1.2-1", "Depends: libnl3");
     world.publish();

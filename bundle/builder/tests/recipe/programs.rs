@@ -176,7 +176,7 @@ fn damage_in_the_cache_does_not_get_into_a_bundle() {
         .unwrap_err();
     let error = chain(&error);
     assert!(
-        error.contains("/kubelet (sha256:") && error.contains("was there and damaged"),
+        error.contains("/kubelet (sha256:") && error.contains("was damaged in the cache"),
         "{error}"
     );
 }
@@ -287,7 +287,7 @@ fn what_is_not_there_or_not_as_said_is_told_at_once() {
         .build("bundle")
         .map_err(|error| chain(&error))
         .unwrap_err();
-    let there = "it does not hold ctr; it holds bin/";
+    let there = "it does not contain ctr; it contains bin/";
     assert!(
         error.contains(there) && error.contains("bin/containerd-shim-runc-v2"),
         "{error}"

@@ -16,7 +16,7 @@ const BASE: &str = "P bash 0:5.1-1 x86_64\np bash = 0:5.1-1\np /bin/sh\nP util-l
 
 /// A site with one signed repository; its packages are signed too.
 struct World {
-    /// Before `site`, so that it ends before its directory is removed.
+    /// Declared before `site`, so that it ends before its directory is removed.
     signer: Signer,
     site: Site,
     server: Server,
@@ -130,7 +130,7 @@ fn packages_and_all_that_they_need_come_from_the_repositories() {
             .unwrap()
             .is_sound()
     );
-    // The lock decides; the repository is not asked.
+    // The lock decides; the repository is not contacted.
     drop(world.server);
     let offline = Options {
         offline: true,
@@ -167,8 +167,8 @@ fn packages_that_are_not_signed_with_the_key_do_not_get_in() {
     let mut world = World::new();
     let rpm = &mut world.site.recipe["packages"]["rpm"];
     rpm["names"] = json!(["runc"]);
-    // An unsigned index is used only if the recipe allows it; the signatures of packages are
-    // checked nevertheless.
+    // An unsigned index is used only if the recipe allows it; the signatures of packages are still
+    // checked.
     fs::remove_file(world.site.path("distribution/os/repodata/repomd.xml.asc")).unwrap();
     let error = world
         .site
@@ -215,12 +215,12 @@ fn a_recipe_says_all_that_is_wrong_with_it() {
     for wanted in [
         "packages.rpm.x: unknown key `x`",
         "packages.rpm.base: ",
-        "packages.rpm.repositories[0].url: ftp://x: ftp: is not fetched, only https and http",
+        "packages.rpm.repositories[0].url: ftp://x: ftp: is not supported, only https and http",
         "packages.rpm.repositories[1].url: is not protected by TLS",
-        "packages.rpm.repositories[3].url: mirror.example.org/os: an address holds no login",
+        "packages.rpm.repositories[3].url: mirror.example.org/os: an address must not contain a login",
         "packages.rpm.repositories[0].key: ",
         "packages.rpm.repositories[0].signed-index: must be a boolean",
-        "packages.rpm.names[0]: `a b` is no package",
+        "packages.rpm.names[0]: `a b` is not a package",
     ] {
         assert!(error.contains(wanted), "{wanted}: {error}");
     }

@@ -26,10 +26,10 @@ pub use version::compare;
 /// The largest `Release`, in bytes.
 const RELEASE: u64 = 32 << 20;
 
-/// The largest index when unpacked, in bytes; that of Debian's main has 50 MB.
+/// The largest index when unpacked, in bytes; Debian's main has 50 MB.
 const INDEX: u64 = 2 << 30;
 
-/// A repository, as a line in `sources.list` names it.
+/// A repository, like a line in `sources.list`.
 #[derive(Debug, Clone)]
 pub struct Source {
     /// Its URL, above `dists`.
@@ -56,7 +56,7 @@ impl Repository {
     /// so that known vulnerabilities are installed.
     ///
     /// # Errors
-    /// When it cannot be reached, its signature is not valid, it is outdated, or it lacks an item
+    /// It cannot be reached, its signature is not valid, it is outdated, or it lacks an item
     /// that the source names.
     pub fn open(fetcher: &Fetcher, source: &Source, now: Timestamp) -> Result<Self, Error> {
         let base = format!("{}/", source.url.trim_end_matches('/'));
@@ -119,7 +119,7 @@ impl Repository {
     /// The package with this name and architecture (or `all`). Without a version, the newest.
     ///
     /// # Errors
-    /// When it is not there; the error names the available versions.
+    /// There is no such package; the error names the available versions.
     pub fn find(
         &self,
         name: &str,

@@ -25,7 +25,7 @@ pub struct Package {
     stanza: Control,
 }
 
-/// The part of a stanza that is missing or refused.
+/// The part of a stanza that is missing or invalid.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum InvalidStanza {
     #[error("package {package:?} lacks its {field}")]
@@ -33,9 +33,9 @@ pub(super) enum InvalidStanza {
         package: String,
         field: &'static str,
     },
-    #[error("package {package:?} is outside of the repository: {file:?}")]
+    #[error("package {package:?} is outside the repository: {file:?}")]
     Outside { package: String, file: String },
-    #[error("package {0:?} has a Size that is no number")]
+    #[error("package {0:?} has a Size that is not a number")]
     Size(String),
     #[error(transparent)]
     Name(#[from] InvalidName),
@@ -59,7 +59,7 @@ impl Package {
             value => Ok(value.to_owned()),
         };
         let file = field("Filename")?;
-        // A signed repository can be wrong too; its packages must be in the repository itself.
+        // A signed repository can be wrong, too; its packages must be in the repository itself.
         if file.starts_with('/') || file.contains("://") || file.split('/').any(|part| part == "..")
         {
             return Err(InvalidStanza::Outside {
@@ -135,7 +135,7 @@ mod tests {
                 Package::parse(&stanza(file), "b/")
                     .unwrap_err()
                     .to_string()
-                    .contains("outside of the repository")
+                    .contains("outside the repository")
             );
         }
         for (part, wrong) in [

@@ -30,17 +30,17 @@ pub struct Index {
     pub unpacked: Option<u64>,
 }
 
-/// The reason why a release is not that of the requested suite now.
+/// The reason why a release is not the current one of the requested suite.
 #[derive(Debug, thiserror::Error)]
 pub enum Refused {
-    #[error("its {field} {text:?} is no date")]
+    #[error("its {field} {text:?} is not a date")]
     Date { field: &'static str, text: String },
     #[error(
-        "it counted until {until}, and now is {now}: its server or a mirror serves an old state (or this clock is \
+        "it was valid until {until}, and it is now {now}: its server or a mirror serves an old state (or this clock is \
          wrong)"
     )]
     Old { until: Timestamp, now: Timestamp },
-    #[error("it is from {date}, and now is {now}: is this clock wrong?")]
+    #[error("it is from {date}, and it is now {now}: is this clock wrong?")]
     Future { date: Timestamp, now: Timestamp },
     #[error("it is the release of {}, not of {suite}", names.join(" or "))]
     OtherSuite { names: Vec<String>, suite: String },
@@ -96,7 +96,7 @@ impl Release {
         }
     }
 
-    /// Checks that it is for the requested suite, and not for another one of the same owner.
+    /// Checks that it is for the requested suite, not for another suite of the same owner.
     pub fn check_suite(&self, suite: &str) -> Result<(), Refused> {
         let names: Vec<_> = ["suite", "codename"]
             .into_iter()

@@ -1,4 +1,4 @@
-//! Contents that are not complete yet.
+//! Incomplete blobs.
 
 use std::fs;
 use std::fs::{File, TryLockError};
@@ -16,7 +16,7 @@ use crate::error::Error;
 /// Size of one read in bytes.
 const CHUNK: usize = 1 << 20;
 
-/// The source of a partial content: the server needs it to tell whether the rest still belongs to
+/// The source of a partial blob: the server needs it to decide whether the rest still belongs to
 /// it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Origin {
@@ -24,12 +24,12 @@ pub(crate) struct Origin {
     pub url: String,
     /// Its strong `ETag`, or its `Last-Modified`.
     pub validator: Option<String>,
-    /// The size of the whole in bytes, if the server sent it.
+    /// The size of the whole blob in bytes, if the server sent it.
     #[serde(default)]
     pub total: Option<u64>,
 }
 
-/// The beginning of a content, locked.
+/// The beginning of a blob, locked.
 pub(crate) struct Partial {
     path: PathBuf,
     file: File,
@@ -39,7 +39,7 @@ pub(crate) struct Partial {
 }
 
 impl Partial {
-    /// Opens or makes a partial file and waits for its lock.
+    /// Opens or creates a partial file and waits for its lock.
     pub(super) fn open(path: PathBuf) -> Result<Self, Error> {
         let file = lock(&path)?;
         let mut partial = Self {
@@ -67,7 +67,7 @@ impl Partial {
         }
     }
 
-    /// Number of bytes that are there.
+    /// The number of existing bytes.
     pub fn len(&self) -> u64 {
         self.len
     }
@@ -77,7 +77,7 @@ impl Partial {
         &self.origin
     }
 
-    /// Records the source of the bytes that follow.
+    /// Records the source of the following bytes.
     pub fn set_origin(&mut self, origin: Origin) -> Result<(), Error> {
         if self.origin != origin {
             let path = self.record();
@@ -92,8 +92,8 @@ impl Partial {
     /// Appends bytes.
     pub fn write(&mut self, bytes: &[u8]) -> Result<(), Error> {
         if let Err(error) = self.file.write_all(bytes) {
-            // A full disk may have accepted some of them. The bytes from before are kept for the
-            // next attempt.
+            // A full disk may have accepted some of them. The previous bytes are kept for the next
+            // attempt.
             let _ = self.file.set_len(self.len);
             let _ = self.file.seek(std::io::SeekFrom::Start(self.len));
             return Err(Error::file("write", &self.path)(error));
@@ -103,7 +103,7 @@ impl Partial {
         Ok(())
     }
 
-    /// Discards the bytes that are there.
+    /// Discards the existing bytes.
     pub fn restart(&mut self) -> Result<(), Error> {
         let emptied = self.file.set_len(0).and_then(|()| self.file.rewind());
         emptied.map_err(Error::file("write", &self.path))?;
@@ -114,12 +114,12 @@ impl Partial {
         Ok(())
     }
 
-    /// The digest of the bytes that are there.
+    /// The digest of the existing bytes.
     pub fn digest(&self) -> Digest {
         Digest::finish(self.hash.clone())
     }
 
-    /// Makes the complete content durable and renames it to its final path.
+    /// Makes the complete blob durable and renames it to its final path.
     pub fn keep(self, cache: &Cache) -> Result<Entry, Error> {
         let digest = self.digest();
         let to = cache.path(&digest);
@@ -142,7 +142,7 @@ impl Partial {
 
     /// Removes the partial file.
     pub fn abandon(self) {
-        // If it stays, the next transfer starts over, so a failure does no harm.
+        // If it stays, the next transfer starts again, so a failure does no harm.
         let _ = fs::remove_file(self.record());
         let _ = fs::remove_file(&self.path);
     }
@@ -167,7 +167,7 @@ fn lock(path: &Path) -> Result<File, Error> {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
                 tracing::info!(
-                    "waiting for another process or thread that writes {}",
+                    "waiting for another process or thread that is writing {}",
                     path.display()
                 );
                 file.lock().map_err(Error::file("lock", path))?;
@@ -196,7 +196,7 @@ mod tests {
         let node = first.file.metadata().unwrap().ino();
         let other = cache.clone();
         let second = std::thread::spawn(move || other.begin_unknown("https://x/").unwrap());
-        // The kernel lists who waits for a lock on which file (proc_locks(5)).
+        // The kernel lists the processes that wait for a lock, with the file (proc_locks(5)).
         let waits = |line: &str| line.contains("-> FLOCK") && line.contains(&format!(":{node} "));
         while !fs::read_to_string("/proc/locks")
             .unwrap()

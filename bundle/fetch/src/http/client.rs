@@ -14,10 +14,10 @@ use super::retry::{Again, Failure};
 use super::{Settings, retry, tls};
 use crate::error::Error;
 
-/// Bytes of an error response that are read.
+/// The number of bytes that are read of an error response.
 const SAID: u64 = 4096;
 
-const WANTS_LOGIN: &str = "the proxy wants a login";
+const WANTS_LOGIN: &str = "the proxy requires a login";
 
 /// A client for all servers. Cloning is cheap.
 #[derive(Clone)]
@@ -58,11 +58,11 @@ pub(crate) trait Login: Sync {
     fn header(&self, url: &Url) -> Option<String>;
 
     /// Handles a server's request for another login. Returns whether there is a new one, so that a
-    /// repetition can succeed.
+    /// retry can succeed.
     fn refused(&self, client: &Client, url: &Url, headers: &HeaderMap) -> Result<bool, Error>;
 }
 
-/// The logins of the settings, which are sent over TLS only.
+/// The logins of the settings, which are sent only over TLS.
 impl Login for Settings {
     fn header(&self, url: &Url) -> Option<String> {
         let secret = self
@@ -77,10 +77,10 @@ impl Login for Settings {
 }
 
 impl Client {
-    /// A client with these settings; proxies that they do not set are the environment's.
+    /// A client with these settings; proxies that they do not set come from the environment.
     ///
     /// # Errors
-    /// When a setting is not valid, or a certificate cannot be read.
+    /// A setting is not valid, or a certificate cannot be read.
     pub fn new(settings: Settings) -> Result<Self, Error> {
         let proxies = Proxies::new(&settings, |name| std::env::var(name).ok())?;
         let config = Agent::config_builder()
@@ -113,7 +113,7 @@ impl Client {
     /// Fetches a small file into memory.
     ///
     /// # Errors
-    /// When it cannot be fetched, or is larger than `limit` bytes.
+    /// It cannot be fetched, or is larger than `limit` bytes.
     pub fn bytes(&self, url: &str, limit: u64) -> Result<Vec<u8>, Error> {
         let request = Request {
             url: address(url)?,
@@ -165,8 +165,8 @@ impl Client {
         })
     }
 
-    /// Makes one attempt: follows redirects, and logs in once if a server requires it. Every status
-    /// except a redirect is returned.
+    /// Makes one attempt: follows redirects, and logs in once if a server requires it. Returns
+    /// every status except a redirect.
     pub(crate) fn send(&self, request: &Request) -> Result<Response<Body>, Failure> {
         let mut url = request.url.clone();
         let mut passed = Vec::new();
@@ -232,7 +232,7 @@ impl Client {
             _ => Again::No,
         };
         let mut said = Vec::new();
-        // The body is only for the message; a truncated one is no further error.
+        // The body is only for the message; a truncated one is not another error.
         let _ = response
             .body_mut()
             .as_reader()
@@ -265,7 +265,7 @@ impl Client {
         }
     }
 
-    /// Makes the error of a connection that broke or stalled within a response.
+    /// Makes the error of a connection that broke or stalled during a response.
     pub(crate) fn broken(&self, url: &str, error: std::io::Error) -> Failure {
         let inner = error
             .get_ref()
@@ -281,7 +281,7 @@ impl Client {
 
     fn stalled(&self) -> String {
         format!(
-            "nothing came for {} seconds",
+            "nothing was received for {} seconds",
             self.settings.stall.as_secs_f32()
         )
     }
@@ -329,31 +329,32 @@ impl Client {
     }
 }
 
-/// Parses a URL. One that contains a login is refused, because it would end up in logs and locks.
+/// Parses a URL. A URL with a login is refused, because the login would end up in logs and locks.
 ///
 /// # Errors
-/// When the text is not a URL, or contains a login.
+/// The text is not a URL, or contains a login.
 pub fn address(text: &str) -> Result<Url, Error> {
     let wrong = |why: &str| {
         let bare = text.rsplit_once('@').map_or(text, |(_, rest)| rest);
         Error::Setting(format!("{bare}: {why}"))
     };
-    let url = Url::parse(text).map_err(|error| wrong(&format!("no address of a file: {error}")))?;
+    let url =
+        Url::parse(text).map_err(|error| wrong(&format!("not the address of a file: {error}")))?;
     if !url.username().is_empty() || url.password().is_some() {
         return Err(wrong(
-            "an address holds no login; put it into the file with credentials",
+            "an address must not contain a login; put it into the file with credentials",
         ));
     }
     match url.scheme() {
         "https" | "http" => Ok(url),
         scheme => Err(wrong(&format!(
-            "{scheme}: is not fetched, only https and http"
+            "{scheme}: is not supported, only https and http"
         ))),
     }
 }
 
-/// A URL for display: without login and without query, which may contain a signature that grants
-/// access.
+/// A URL for display: without the login, and without the query, which may contain a signature that
+/// grants access.
 #[must_use]
 pub fn shown(url: &Url) -> String {
     let mut url = url.clone();
@@ -388,7 +389,7 @@ fn redirect(url: &Url, response: &Response<Body>) -> Result<Option<Url>, Error> 
         .and_then(|value| value.to_str().ok());
     let next = location.and_then(|location| url.join(location).ok());
     let Some(next) = next else {
-        return Err(Error::server(shown(url), "it redirects to nowhere"));
+        return Err(Error::server(shown(url), "it redirects without a target"));
     };
     if !matches!(
         (url.scheme(), next.scheme()),
@@ -419,7 +420,7 @@ mod tests {
             .unwrap_err()
             .to_string();
         assert!(
-            error.contains("holds no login") && !error.contains("secret"),
+            error.contains("must not contain a login") && !error.contains("secret"),
             "{error}"
         );
         let error = address("ftp://a.example/").unwrap_err().to_string();

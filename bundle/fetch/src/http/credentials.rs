@@ -41,8 +41,8 @@ pub struct Credentials {
     hosts: BTreeMap<String, Secret>,
 }
 
-/// The part of a file with logins that is not understood. No variant has a word of the file but the
-/// names of servers: a misplaced one may be a password.
+/// The part of a file with logins that is invalid. No variant has a word of the file except the
+/// names of servers: a misplaced word may be a password.
 #[derive(Debug, thiserror::Error)]
 enum InvalidLogins {
     #[error("machine {0} lacks its login or its password")]
@@ -51,20 +51,20 @@ enum InvalidLogins {
     NoValue(&'static str),
     #[error("`default` would send a login to every server; name each machine")]
     Default,
-    #[error("it is not of the form `machine HOST login USER password PASSWORD`")]
+    #[error("it does not have the form `machine HOST login USER password PASSWORD`")]
     Form,
-    #[error("it is no docker configuration (line {line})")]
+    #[error("it is not a docker configuration (line {line})")]
     Docker { line: usize },
-    #[error("the `auth` of {0} is no base64 of USER:PASSWORD")]
+    #[error("the `auth` of {0} is not the base64 of USER:PASSWORD")]
     Auth(String),
 }
 
 impl Credentials {
     /// Reads a file of lines `machine HOST login USER password PASSWORD` (a host may have a port; a
-    /// word may be on a line of its own; `#` begins a comment).
+    /// word may be on its own line; `#` begins a comment).
     ///
     /// # Errors
-    /// When the file cannot be read, is open to other users, or is not of that form.
+    /// The file cannot be read, is open to other users, or does not have that form.
     pub fn netrc(path: &Path) -> Result<Self, Error> {
         private(path)?;
         let text = fs::read_to_string(path).map_err(Error::file("read", path))?;
@@ -75,7 +75,7 @@ impl Credentials {
     /// programs, are not run.
     ///
     /// # Errors
-    /// When the file cannot be read, is open to other users, or is not of that form.
+    /// The file cannot be read, is open to other users, or does not have that form.
     pub fn docker(path: &Path) -> Result<Self, Error> {
         private(path)?;
         let bytes = fs::read(path).map_err(Error::file("read", path))?;
@@ -96,7 +96,7 @@ impl Credentials {
         self
     }
 
-    /// The login for a host: one with the port before one without.
+    /// The login for a host; one with the port takes precedence over one without.
     #[must_use]
     pub fn find(&self, host: &str, port: Option<u16>) -> Option<&Secret> {
         let host = host.to_ascii_lowercase();
@@ -181,7 +181,7 @@ impl Credentials {
                     password: Some(password),
                     ..
                 } => Secret { user, password },
-                // A credential helper has the login.
+                // A credential helper holds the login.
                 _ => continue,
             };
             let host = server
@@ -211,7 +211,7 @@ fn private(path: &Path) -> Result<(), Error> {
     if mode & 0o077 == 0 {
         return Ok(());
     }
-    let message = "it holds passwords and others can read it: chmod 600 it";
+    let message = "it contains passwords and others can read it: chmod 600 it";
     Err(Error::content(path.to_string_lossy(), message))
 }
 
@@ -242,8 +242,8 @@ mod tests {
             ),
             ("machine a login", "nothing follows the last login"),
             ("default login u password secret", "`default` would send"),
-            ("machine a user secret", "not of the form"),
-            ("login u password secret", "not of the form"),
+            ("machine a user secret", "not have the form"),
+            ("login u password secret", "not have the form"),
         ] {
             let answer = Credentials::parse_netrc(text).unwrap_err().to_string();
             assert!(
@@ -268,7 +268,7 @@ mod tests {
             ("[", "line 1"),
             (
                 r#"{"auths": {"r": {"auth": "c2VjcmV0"}}}"#,
-                "no base64 of USER",
+                "not the base64 of USER",
             ),
         ] {
             assert!(

@@ -1,9 +1,9 @@
 //! The choice of a proxy: `HTTPS_PROXY`, `HTTP_PROXY`, `ALL_PROXY` and `NO_PROXY`, as curl
-//! interprets them (<https://curl.se/docs/manpage.html#ENVIRONMENT>), or the settings in their
-//! place.
+//! interprets them (<https://curl.se/docs/manpage.html#ENVIRONMENT>), or the settings that replace
+//! them.
 //!
-//! The client requests a tunnel (`CONNECT`) from a proxy, also for `http`. For `https`, a proxy
-//! that allows tunnels to port 443 only is enough.
+//! The client requests a tunnel (`CONNECT`) from a proxy, even for `http`. For `https`, a proxy
+//! that allows tunnels only to port 443 is enough.
 
 use std::net::IpAddr;
 
@@ -125,7 +125,7 @@ fn direct(text: &str) -> Direct {
 fn parse(text: &str, from: &str) -> Result<ureq::Proxy, Error> {
     // The value is not displayed: it may contain a password.
     let wrong = |why: &str| Error::Setting(format!("{from} {why}; write http://HOST:PORT"));
-    let proxy = ureq::Proxy::new(text).map_err(|_| wrong("is no address of a proxy"))?;
+    let proxy = ureq::Proxy::new(text).map_err(|_| wrong("is not the address of a proxy"))?;
     match proxy.protocol() {
         ureq::ProxyProtocol::Http | ureq::ProxyProtocol::Https => Ok(proxy),
         _ => Err(wrong("is a SOCKS proxy, which is not supported")),
@@ -214,7 +214,7 @@ mod tests {
     fn a_wrong_proxy_is_an_error_that_does_not_show_it() {
         for (value, why) in [
             ("socks5://u:secret@h:1", "SOCKS"),
-            ("ftp://u:secret@h", "no address of a proxy"),
+            ("ftp://u:secret@h", "not the address of a proxy"),
         ] {
             let find = |name: &str| (name == "https_proxy").then(|| value.to_owned());
             let error = Proxies::new(&Settings::default(), find)

@@ -1,4 +1,4 @@
-//! Repetition of failed requests.
+//! Retries of failed requests.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use jiff::fmt::rfc2822;
 use super::Settings;
 use crate::error::Error;
 
-/// The chance of another attempt after a failure.
+/// The prospects of a retry after a failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Again {
     /// It would fail in the same way.
@@ -48,8 +48,8 @@ impl From<Error> for Failure {
     }
 }
 
-/// Repeats `attempt` until it succeeds, fails for good, or the retries are used up. With a failure,
-/// `attempt` returns whether it made progress, which resets the count.
+/// Retries `attempt` until it succeeds, fails permanently, or the retries are used up. With a
+/// failure, `attempt` returns whether it made progress, which resets the count.
 pub fn until<T>(
     settings: &Settings,
     mut attempt: impl FnMut() -> Result<T, (Failure, bool)>,
@@ -78,7 +78,7 @@ pub fn until<T>(
             return Err(tried(error, failed));
         }
         if !pause.is_zero() {
-            tracing::info!("{}; again in {pause:?}", chain(&error));
+            tracing::info!("{}; retrying in {pause:?}", chain(&error));
             (settings.sleep)(pause);
         }
     }
@@ -97,7 +97,7 @@ fn later(error: Error, asked: Duration, bound: Duration) -> Error {
     };
     let (asked, bound) = (asked.as_secs(), bound.as_secs());
     let message = format!(
-        "{said} and asks to come back in {asked} seconds; no pause here is longer than {bound}, try again then"
+        "{said} and asks for a retry in {asked} seconds; the longest pause here is {bound}, so retry after that time"
     );
     Error::Server {
         url,
@@ -206,7 +206,7 @@ mod tests {
             .unwrap_err()
             .to_string();
         assert!(
-            error.contains("in 3600 seconds") && error.contains("longer than 10"),
+            error.contains("in 3600 seconds") && error.contains("the longest pause here is 10"),
             "{error}"
         );
         assert!(pauses.lock().unwrap().is_empty());

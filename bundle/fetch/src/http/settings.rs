@@ -14,7 +14,7 @@ pub type Pause = Arc<dyn Fn(Duration) + Send + Sync>;
 pub struct Settings {
     /// PEM files of certificate authorities to trust, in addition to the system's.
     pub authorities: Vec<PathBuf>,
-    /// Set if the system's authorities are trusted; otherwise only `authorities` are.
+    /// `true` if the system's authorities are trusted; otherwise only `authorities` are.
     pub system_authorities: bool,
     /// `http://HOST:PORT` of a proxy for all requests, in place of the environment's; empty for no
     /// proxy.

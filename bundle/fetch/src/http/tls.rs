@@ -1,4 +1,4 @@
-//! Certificate authorities to trust: the system's and further ones.
+//! Certificate authorities to trust: the system's and additional ones.
 
 use std::fs;
 use std::path::Path;
@@ -46,7 +46,7 @@ fn read(path: &Path) -> Result<Vec<Certificate<'static>>, Error> {
     if certificates.is_empty() {
         return Err(Error::content(
             path.to_string_lossy(),
-            "it holds no certificate in PEM",
+            "it contains no certificate in PEM",
         ));
     }
     Ok(certificates)

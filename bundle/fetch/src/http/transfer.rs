@@ -27,9 +27,9 @@ pub(crate) struct Target<'a> {
     pub url: Url,
     /// Its name in progress reports.
     pub name: &'a str,
-    /// Its digest, if it is known beforehand.
+    /// Its digest, if known beforehand.
     pub digest: Option<&'a Digest>,
-    /// Its size in bytes, if it is known beforehand.
+    /// Its size in bytes, if known beforehand.
     pub size: Option<u64>,
     /// The largest size in bytes, if the size is not known: a larger file is cancelled and removed.
     pub limit: Option<u64>,
@@ -38,7 +38,7 @@ pub(crate) struct Target<'a> {
 }
 
 impl Client {
-    /// Fetches a file into the cache unless it is there.
+    /// Fetches a file into the cache unless it already exists there.
     pub(crate) fn fetch(
         &self,
         target: &Target,
@@ -57,7 +57,7 @@ impl Client {
             },
             None => cache.begin_unknown(target.url.as_str())?,
         };
-        // Leftovers of an earlier run may belong to another content; bytes from this run do not.
+        // Leftovers of an earlier run may belong to different content; bytes from this run do not.
         let mut inherited = partial.len() > 0;
         let transfer = Transfer {
             client: self,
@@ -115,11 +115,11 @@ impl Transfer<'_> {
         let found = partial.digest();
         match self.target.digest.filter(|expected| **expected != found) {
             None => Ok(()),
-            // The beginning belonged to another content.
+            // The beginning belonged to different content.
             Some(_) if *inherited => self.restart(
                 partial,
                 inherited,
-                "the rest did not belong to what was there",
+                "the rest did not belong to the existing part",
             ),
             Some(expected) => Err(Error::Digest {
                 url,
@@ -130,7 +130,7 @@ impl Transfer<'_> {
         }
     }
 
-    /// Discards the bytes that are there, and lets the next attempt begin at once.
+    /// Discards the existing bytes, and lets the next attempt start at once.
     fn restart(
         &self,
         partial: &mut Partial,
@@ -150,7 +150,7 @@ impl Transfer<'_> {
         let mut headers = Vec::new();
         let from_here = partial.origin().url == shown(url);
         let mut validator = partial.origin().validator.clone().filter(|_| from_here);
-        // Without a digest only the server can tell whether the rest still belongs to the
+        // Without a digest, only the server can decide whether the rest still belongs to the
         // beginning.
         if partial.len() > 0 && self.target.digest.is_none() && validator.is_none() {
             partial.restart()?;
@@ -175,7 +175,7 @@ impl Transfer<'_> {
                     return self.restart(
                         partial,
                         inherited,
-                        "it sent another range than the one asked for",
+                        "it sent another range than requested",
                     );
                 }
                 // Not every server honours `If-Range`.
@@ -191,7 +191,7 @@ impl Transfer<'_> {
                     return self.restart(
                         partial,
                         inherited,
-                        "what it has now is not what it began to send",
+                        "the file changed during the transfer",
                     );
                 }
             }
@@ -204,7 +204,7 @@ impl Transfer<'_> {
                 return self.restart(
                     partial,
                     inherited,
-                    "what was there is longer than what it has",
+                    "the existing part is longer than its file",
                 );
             }
             _ => return Err(self.client.status(url, response)),
@@ -218,7 +218,7 @@ impl Transfer<'_> {
             && expected != found
         {
             return match *inherited {
-                true => self.restart(partial, inherited, "what it has is of another size"),
+                true => self.restart(partial, inherited, "its file has another size"),
                 false => Err(Error::Size {
                     url: shown(url),
                     expected,
@@ -271,7 +271,7 @@ impl Transfer<'_> {
             self.tell(partial, total, count as u64);
         }
         match total {
-            // A response without a length ends with its connection, for whatever reason.
+            // A response without a length ends with its connection, whatever the reason.
             Some(total) if partial.len() < total => {
                 let message = format!(
                     "the connection broke off after {} of {total} bytes",
@@ -315,7 +315,7 @@ fn range_start(headers: &HeaderMap) -> Option<u64> {
         .ok()
 }
 
-/// The size of the whole in a partial response; `None` if the server does not know it (`*`).
+/// The size of the whole file in a partial response; `None` if the server does not know it (`*`).
 fn range_total(headers: &HeaderMap) -> Option<u64> {
     text(headers, header::CONTENT_RANGE)?
         .rsplit_once('/')?

@@ -28,7 +28,7 @@ pub struct Repository {
 struct Server {
     base: Url,
     session: Session,
-    /// It could not be reached, and is not asked again for each layer.
+    /// `true` if it could not be reached; it is then not tried again for each layer.
     down: AtomicBool,
 }
 
@@ -113,18 +113,18 @@ impl Repository {
         let mut errors = Vec::new();
         let last = self.servers.len() - 1;
         for (position, server) in self.servers.iter().enumerate() {
-            // The registry itself is always asked: its answer is authoritative.
+            // The registry itself is always tried: its answer is authoritative.
             if position != last && server.down.load(Ordering::Relaxed) {
                 continue;
             }
             match ask(server) {
                 Ok(answer) => return Ok(answer),
-                // Another server would not help.
+                // Trying another server would not help.
                 Err(error @ (Error::File { .. } | Error::Setting(_))) => return Err(error),
                 Err(error) => {
                     if position != last {
                         tracing::warn!(
-                            "the mirror {} does not help: {}",
+                            "the mirror {} failed: {}",
                             host(&server.base),
                             chain(&error)
                         );

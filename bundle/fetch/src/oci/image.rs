@@ -19,7 +19,7 @@ use crate::parallel;
 pub struct Image {
     wanted: Wanted,
     repository: Repository,
-    /// The digest that the tag resolved to.
+    /// The digest to which the tag resolved.
     pub tag: Digest,
     index: Option<Descriptor>,
     manifest: Descriptor,
@@ -33,7 +33,7 @@ pub struct Pulled {
     pub reference: ImageRef,
     /// Its platform.
     pub platform: Platform,
-    /// The index in which its manifest was found, unless it was asked for directly.
+    /// The index in which its manifest was found, unless the manifest was requested directly.
     pub index: Option<Descriptor>,
     /// Its manifest.
     pub manifest: Descriptor,
@@ -92,7 +92,7 @@ impl Image {
         digest(&self.wanted.reference, &self.manifest)
     }
 
-    /// The licence from the manifest, or else from the configuration, which is fetched for it.
+    /// The licence from the manifest, or else from the configuration, which is then fetched.
     pub fn licence(&self, fetcher: &Fetcher) -> Result<Option<String>, Error> {
         let manifest = fetcher.cache().read(&self.manifest_digest()?)?;
         if let Some(licence) = manifest.and_then(|bytes| licence_of(&bytes)) {
@@ -152,7 +152,7 @@ fn get(
             .get(name)
             .and_then(|value| value.to_str().ok())
     };
-    // The only digest to compare a tag's manifest with is the one that the registry announces.
+    // A tag's manifest can only be compared with the digest that the registry announces.
     let announced = header("docker-content-digest").and_then(|text| text.parse::<Digest>().ok());
     if let Some(expected) = digest
         .cloned()
@@ -234,7 +234,7 @@ pub fn pull(
             .map(|(name, _, _, size)| (name.as_str(), Some(*size))),
     );
     let fetched = parallel::each(&blobs, fetcher.threads(), |(name, digest, image, size)| {
-        // The gathering of layers compares each with its digest, so they are not read here too.
+        // Each layer is compared with its digest when layers are gathered, so it is not read here.
         if fetcher.cache().find(digest, Some(*size)).is_some() {
             if let Some(meter) = fetcher.meter() {
                 meter.at(name, *size, Some(*size), 0);
@@ -275,7 +275,7 @@ fn check(fetcher: &Fetcher, image: &Image) -> Result<(), Error> {
     let Some(config) = image.parts.first() else {
         return Ok(());
     };
-    // A missing one has been reported already.
+    // A missing configuration has already been reported.
     let Some(bytes) = fetcher.cache().read(&digest(reference, config)?)? else {
         return Ok(());
     };

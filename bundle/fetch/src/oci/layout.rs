@@ -12,11 +12,11 @@ use crate::error::Error;
 use crate::oci_layout::{Image, REF_NAME};
 
 impl Pulled {
-    /// Writes an OCI layout with this image alone, and replaces an existing one in one step. Blobs
+    /// Writes an OCI layout with only this image, and replaces an existing one atomically. Blobs
     /// are hard links into the cache where the file system allows that.
     ///
     /// # Errors
-    /// When it cannot be written, or a blob is no longer in the cache.
+    /// It cannot be written, or a blob is no longer in the cache.
     pub fn write(&self, cache: &Cache, dir: &Path) -> Result<(), Error> {
         let new = files::sibling(dir, "new");
         let failed = |error: halite_durable::Error| Error::content(dir.to_string_lossy(), error);
@@ -67,8 +67,8 @@ impl Pulled {
                 .and_then(|file| file.sync_all())
                 .map_err(Error::file("write", path))?;
         }
-        // Not every file system can exchange two directories in one step; the old one stays
-        // complete until the new one is.
+        // Not every file system can exchange two directories atomically; the old one stays complete
+        // until the new one is.
         let old = files::sibling(dir, "old");
         files::remove_dir(&old).map_err(failed)?;
         if dir.exists() {

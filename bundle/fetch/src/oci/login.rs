@@ -67,7 +67,7 @@ impl Session {
         };
         let realm = find("realm").and_then(|realm| Url::parse(realm).ok());
         let mut url =
-            realm.ok_or_else(|| wrong("it wants a token and does not say from where".into()))?;
+            realm.ok_or_else(|| wrong("it requires a token but does not say from where".into()))?;
         if url.scheme() != "https" && self.base.scheme() == "https" {
             return Err(wrong(format!(
                 "it sends logins to {}, which is not protected by TLS",
@@ -98,15 +98,18 @@ impl Session {
             .and_then(|token| token.token.or(token.access_token))
             .filter(|token| !token.is_empty());
         token.ok_or_else(|| {
-            Error::server(shown(&url), format!("its answer holds no token for {who}"))
+            Error::server(
+                shown(&url),
+                format!("its answer contains no token for {who}"),
+            )
         })
     }
 }
 
 impl Login for Session {
     fn header(&self, url: &Url) -> Option<String> {
-        // Blobs are often redirected to other storage servers, which need no login and must not see
-        // this one.
+        // Blobs are often redirected to other storage servers, which need no login and must not
+        // receive this one.
         let ours = url.origin() == self.base.origin();
         self.header
             .lock()

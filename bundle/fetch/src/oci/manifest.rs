@@ -37,29 +37,31 @@ impl Default for Platform {
 
 /// A text that is not a platform.
 #[derive(Debug, thiserror::Error)]
-#[error("{0:?} is no platform; write OS/ARCHITECTURE or OS/ARCHITECTURE/VARIANT")]
+#[error("{0:?} is not a platform; write OS/ARCHITECTURE or OS/ARCHITECTURE/VARIANT")]
 pub struct InvalidPlatform(String);
 
-/// The part of a manifest or configuration that is not understood or refused.
+/// The part of a manifest or configuration that is invalid or refused.
 #[derive(Debug, thiserror::Error)]
 pub enum InvalidImage {
-    #[error("its configuration is not understood")]
+    #[error("its configuration cannot be parsed")]
     Configuration(#[source] serde_json::Error),
-    #[error("it is there for {found} alone, not for {wanted}")]
+    #[error("it exists only for {found}, not for {wanted}")]
     OtherPlatform { found: String, wanted: Platform },
-    #[error("it is no manifest")]
+    #[error("it is not a manifest")]
     NoManifest(#[source] serde_json::Error),
-    #[error("its manifest has the old schema 1, which holds no digests of layers; push it again")]
+    #[error(
+        "its manifest has the old schema 1, which contains no digests of layers; push it again"
+    )]
     OldSchema,
-    #[error("{0} is no manifest of an image")]
+    #[error("{0} is not the manifest of an image")]
     MediaType(String),
     #[error("it is neither an image nor an index of images")]
     OtherKind,
-    #[error("an index within an index is not followed")]
+    #[error("an index within an index is not supported")]
     NestedIndex,
-    #[error("it is not there for {wanted}; there is: {there}")]
+    #[error("it does not exist for {wanted}; available: {there}")]
     NoPlatform { wanted: Platform, there: String },
-    #[error("its index gives its manifest {expected} bytes, it has {found}")]
+    #[error("its index says that its manifest has {expected} bytes, but it has {found}")]
     Size { expected: u64, found: u64 },
     #[error(transparent)]
     Digest(#[from] InvalidDigest),
@@ -206,7 +208,7 @@ impl Manifest {
                 media_type,
                 ..
             } => {
-                // It follows from the bytes alone: those of a cache have no header of a server.
+                // Determined from the bytes alone: bytes from the cache have no server's header.
                 let media_type = media_type.filter(|kind| !kind.is_empty());
                 let media_type =
                     media_type.unwrap_or_else(|| crate::oci_layout::INDEXES[0].to_owned());
@@ -246,7 +248,7 @@ pub fn choose<'a>(listed: &'a [Listed], platform: &Platform) -> Result<&'a Point
             .iter()
             .filter_map(|entry| Some((entry, entry.platform.as_ref()?)))
     };
-    // An entry with the exact variant has precedence over one without.
+    // An entry with the exact variant takes precedence over one without a variant.
     let exact = said().find(|(_, said)| platform.takes(said) && said.variant == platform.variant);
     if let Some((entry, _)) = exact.or_else(|| said().find(|(_, said)| platform.takes(said))) {
         return Ok(&entry.descriptor);
@@ -259,7 +261,7 @@ pub fn choose<'a>(listed: &'a [Listed], platform: &Platform) -> Result<&'a Point
     there.sort_unstable();
     there.dedup();
     let there = if there.is_empty() {
-        "none that says where it runs".to_owned()
+        "none with a platform".to_owned()
     } else {
         there.join(", ")
     };
@@ -311,7 +313,7 @@ mod tests {
         assert_eq!(chosen("linux/arm64").unwrap(), "2");
         assert_eq!(
             chosen("windows/amd64").unwrap_err().to_string(),
-            "it is not there for windows/amd64; there is: linux/amd64, linux/arm/v6, linux/arm/v7, \
+            "it does not exist for windows/amd64; available: linux/amd64, linux/arm/v6, linux/arm/v7, \
              linux/arm64/v8"
         );
         assert!("linux".parse::<Platform>().is_err() && "linux//".parse::<Platform>().is_err());
@@ -322,7 +324,7 @@ mod tests {
         for (json, why) in [
             (r#"{"schemaVersion": 1}"#, "old schema 1"),
             (r#"{"schemaVersion": 2}"#, "neither an image nor an index"),
-            ("<html>", "no manifest"),
+            ("<html>", "not a manifest"),
         ] {
             let error = Manifest::parse(json.as_bytes(), None)
                 .err()
@@ -335,7 +337,7 @@ mod tests {
             .unwrap_err();
         assert_eq!(
             error.to_string(),
-            "it is there for linux/arm64 alone, not for linux/amd64"
+            "it exists only for linux/arm64, not for linux/amd64"
         );
         assert!(Platform::default().check(b"{}").is_ok());
     }

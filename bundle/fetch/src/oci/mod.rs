@@ -1,7 +1,7 @@
 //! Container images from registries, by the distribution protocol
 //! (<https://github.com/opencontainers/distribution-spec/blob/main/spec.md>), as OCI layouts.
 //!
-//! Layers are not recompressed, whether gzip or Zstandard: their digests identify the image.
+//! Layers stay compressed as they are, with gzip or Zstandard: their digests identify the image.
 
 mod endpoint;
 mod image;
@@ -37,7 +37,7 @@ pub struct Wanted {
 /// The result of resolving an image reference.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Resolved {
-    /// The digest that the tag points to: that of an index, or of the manifest itself.
+    /// The digest to which the tag points: of an index, or of the manifest itself.
     pub tag: Digest,
     /// The digest of the platform's manifest, which a lock records.
     pub manifest: Digest,
@@ -67,7 +67,7 @@ impl<'a> Puller<'a> {
     /// Resolves a reference in the registry.
     ///
     /// # Errors
-    /// When the registry does not have it, or not for that platform.
+    /// The registry does not have the image, or not for that platform.
     pub fn resolve(&self, wanted: &Wanted) -> Result<Resolved, Error> {
         let image = image::Image::find(self.fetcher, self.registries, wanted)?;
         let licence = image.licence(self.fetcher)?;
@@ -79,7 +79,7 @@ impl<'a> Puller<'a> {
         })
     }
 
-    /// Pulls images into the cache, several blobs at once, and each blob once.
+    /// Pulls images into the cache, several blobs in parallel, each blob once.
     ///
     /// # Errors
     /// All errors of all images. Blobs that were fetched are in the cache nevertheless.
@@ -90,7 +90,7 @@ impl<'a> Puller<'a> {
     /// Pulls one image and writes it as an OCI layout, whose index names it by its reference.
     ///
     /// # Errors
-    /// When it cannot be pulled or written; an existing layout stays then.
+    /// It cannot be pulled or written; an existing layout is then kept.
     pub fn layout(&self, wanted: &Wanted, dir: &Path) -> Result<Pulled, Error> {
         let mut pulled = self.pull(std::slice::from_ref(wanted))?;
         let pulled = pulled.remove(0);

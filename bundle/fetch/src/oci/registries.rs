@@ -12,7 +12,7 @@ use crate::http::Credentials;
 pub struct Endpoint {
     /// `HOST`, `HOST:PORT`, or either with a path that is prepended to the names of images.
     pub address: String,
-    /// Set if it speaks HTTP without TLS. Logins are sent to it nevertheless.
+    /// `true` if it speaks HTTP without TLS. Logins are sent to it nevertheless.
     pub plain: bool,
 }
 
@@ -35,8 +35,8 @@ impl Registries {
         }
     }
 
-    /// Adds a mirror that is asked before the registry itself. Several are asked in the order in
-    /// which they were added.
+    /// Adds a mirror that is tried before the registry itself. Several mirrors are tried in the
+    /// order in which they were added.
     #[must_use]
     pub fn mirror(mut self, registry: &str, mirror: Endpoint) -> Self {
         self.mirrors
@@ -60,7 +60,7 @@ impl Registries {
     /// The servers for images of a registry, in the order of the requests.
     pub(super) fn endpoints(&self, registry: &str) -> Vec<Endpoint> {
         let mut endpoints = self.mirrors.get(registry).cloned().unwrap_or_default();
-        // docker.io is the only registry whose name differs from that of its server.
+        // docker.io is the only registry whose name differs from its server's name.
         let address = if registry == "docker.io" {
             "registry-1.docker.io"
         } else {
@@ -90,7 +90,7 @@ impl Endpoint {
             .filter(|url| url.username().is_empty() && url.query().is_none());
         url.ok_or_else(|| {
             Error::Setting(format!(
-                "{host:?} is no server of images; write HOST, HOST:PORT or either/PATH"
+                "{host:?} is not a server of images; write HOST, HOST:PORT or either/PATH"
             ))
         })
     }

@@ -6,7 +6,7 @@ use quick_xml::events::attributes::AttrError;
 
 use crate::names::InvalidName;
 
-/// The part of an index that is not understood or refused.
+/// The part of an index that is invalid or refused.
 #[derive(Debug, thiserror::Error)]
 pub enum InvalidIndex {
     #[error(transparent)]
@@ -17,13 +17,13 @@ pub enum InvalidIndex {
     Escape(#[from] EscapeError),
     #[error("it names no {0} index; is it a repository?")]
     NoIndex(&'static str),
-    #[error("its checksum is of the kind {0:?}, and only sha256 is taken")]
+    #[error("its checksum is of the kind {0:?}, and only sha256 is accepted")]
     Checksum(String),
     #[error(transparent)]
     Digest(#[from] InvalidDigest),
-    #[error("it names {0:?}, which is outside of the repository")]
+    #[error("it names {0:?}, which is outside the repository")]
     Outside(String),
-    #[error("{0} is compressed in a way that is not read here")]
+    #[error("{0} is compressed in an unsupported way")]
     Compression(String),
     #[error("package {name:?}")]
     Package {
@@ -34,12 +34,12 @@ pub enum InvalidIndex {
     Name(#[from] InvalidName),
     #[error("{0:?} cannot be the epoch of a package")]
     Epoch(String),
-    #[error("its size is not said")]
+    #[error("its size is missing")]
     NoSize,
-    #[error("{0:?} binds no version")]
+    #[error("{0:?} is not a comparison of versions")]
     Flag(String),
-    #[error("it is not whole: {found} packages, and it says to have {announced}")]
+    #[error("it is incomplete: it has {found} packages and announces {announced}")]
     Count { found: u64, announced: u64 },
-    #[error("it is not whole")]
+    #[error("it is incomplete")]
     CutOff,
 }

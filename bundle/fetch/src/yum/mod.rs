@@ -42,7 +42,7 @@ pub struct Source {
     pub url: String,
     /// The keys whose signatures are accepted.
     pub keyring: Keyring,
-    /// Set if `repomd.xml` must be signed.
+    /// `true` if `repomd.xml` must be signed.
     pub signed: bool,
 }
 
@@ -58,8 +58,8 @@ impl Repository {
     /// Reads a repository; only packages of these architectures and of `noarch` are kept.
     ///
     /// # Errors
-    /// When it cannot be reached, its signature is not valid, or its indexes differ from
-    /// `repomd.xml` or are not understood.
+    /// It cannot be reached, its signature is not valid, or its indexes differ from `repomd.xml` or
+    /// are invalid.
     pub fn open(fetcher: &Fetcher, source: &Source, architectures: &[&str]) -> Result<Self, Error> {
         let base = format!("{}/", source.url.trim_end_matches('/'));
         let url = format!("{base}repodata/repomd.xml");
@@ -94,11 +94,11 @@ impl Repository {
     }
 
     /// Reads a repository in a directory without checking its signature. Its packages have paths
-    /// below the directory in place of URLs. For each file that a package requires, all owners list
-    /// it.
+    /// below the directory in place of URLs. A file that a package requires is listed by every
+    /// package that owns it.
     ///
     /// # Errors
-    /// When its indexes cannot be read.
+    /// Its indexes cannot be read.
     pub fn local(root: &Path) -> Result<Self, Error> {
         let path = root.join("repodata/repomd.xml");
         let bytes = fs::read(&path).map_err(Error::file("read", &path))?;
@@ -134,7 +134,7 @@ impl Repository {
     /// packages.
     ///
     /// # Errors
-    /// When the index cannot be fetched, or is not understood.
+    /// The index cannot be fetched, or is invalid.
     pub fn find_files(
         &mut self,
         fetcher: &Fetcher,
@@ -216,7 +216,7 @@ impl Repository {
     /// (`[EPOCH:]VERSION[-RELEASE]`), the newest.
     ///
     /// # Errors
-    /// When it is not there; the error names the available versions.
+    /// There is no such package; the error names the available versions.
     pub fn find(
         &self,
         name: &str,

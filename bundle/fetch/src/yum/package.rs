@@ -33,7 +33,7 @@ pub struct Package {
     pub conflicts: Vec<Need>,
     /// The packages that it replaces.
     pub obsoletes: Vec<Need>,
-    /// Those of its files that others may require: programs, configuration.
+    /// The files that other packages may require: programs, configuration.
     pub files: Vec<String>,
 }
 

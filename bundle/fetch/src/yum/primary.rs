@@ -1,4 +1,4 @@
-//! `primary.xml`, read as a stream: a distribution's has hundreds of megabytes.
+//! `primary.xml`, read as a stream: a distribution's file has hundreds of megabytes.
 
 use std::io::BufRead;
 
@@ -253,13 +253,13 @@ mod tests {
     fn what_is_not_whole_or_not_safe_is_refused() {
         let whole = xml(&package("p/a.rpm", "sha256"), 1);
         for (text, why) in [
-            (xml(&package("p/a.rpm", "sha256"), 2), "not whole"),
+            (xml(&package("p/a.rpm", "sha256"), 2), "it is incomplete"),
             (whole[..whole.len() - 12].to_owned(), ""),
             (
                 xml(&package("../a.rpm", "sha256"), 1),
-                "outside of the repository",
+                "outside the repository",
             ),
-            (xml(&package("a.rpm", "sha"), 1), "only sha256 is taken"),
+            (xml(&package("a.rpm", "sha"), 1), "only sha256 is accepted"),
         ] {
             let error = chain(&read(text.as_bytes(), "b/", |_| ()).unwrap_err());
             assert!(error.contains(why), "{error}");

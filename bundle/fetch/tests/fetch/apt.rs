@@ -260,7 +260,7 @@ fn only_what_a_trusted_key_signed_counts() {
         Keyring::open(&dir.join("InRelease"))
             .map_err(|error| chain(&error))
             .unwrap_err()
-            .contains("no public key")
+            .contains("no OpenPGP public key")
     );
 
     // Without InRelease, the signature beside Release counts; without either, the repository is
@@ -342,7 +342,7 @@ fn old_states_other_suites_and_changed_indexes_are_refused() {
         .map_err(|error| chain(&error))
         .unwrap_err();
     assert!(
-        error.contains("/repo/dists/stable/Release: it counted until")
+        error.contains("/repo/dists/stable/Release: it was valid until")
             && error.contains("an old state"),
         "{error}"
     );

@@ -16,7 +16,7 @@ const DIR: &str = "HALITE_TEST_CACHE";
 const URL: &str = "HALITE_TEST_URL";
 const SIZE: &str = "HALITE_TEST_SIZE";
 
-/// The command that runs `test` of this program again, as a process that fetches: see [`worker`].
+/// The command that runs `test` of this program again as a process that fetches; see [`worker`].
 fn worker_of(test: &str, cache: &Path, url: &str, size: usize, wrapper: &[&str]) -> Command {
     let program = std::env::current_exe().unwrap();
     let mut command = Command::new(
@@ -174,7 +174,7 @@ fn a_full_disk_is_said_and_keeps_what_was_there() {
         kept.starts_with("old\n") && kept.contains(".part\n"),
         "{kept}"
     );
-    // A repetition would not help.
+    // A retry would not help.
     assert_eq!(server.seen().len(), 1);
 }
 
@@ -194,7 +194,7 @@ fn a_damaged_content_is_fetched_again() {
         (std::fs::read(&entry.path).unwrap(), server.seen().len()),
         (file.clone(), 2)
     );
-    // A stored content is intact, whatever was there before.
+    // A stored blob is intact, whatever existed before.
     damage(&entry);
     assert_eq!(
         std::fs::read(fixture.cache().put(&file).unwrap().path).unwrap(),
@@ -205,7 +205,7 @@ fn a_damaged_content_is_fetched_again() {
         .files(&wanted)
         .map_err(|error| chain(&error))
         .unwrap_err();
-    let name = format!("a ({}), which was there and damaged", entry.digest.oci());
+    let name = format!("a ({}), which was damaged in the cache", entry.digest.oci());
     assert!(error.contains(&name), "{error}");
 }
 
@@ -231,8 +231,8 @@ fn damage_is_found() {
         ),
         (Some(good), None)
     );
-    // It stays, so that no process removes a content that another has just stored, and is replaced
-    // by an intact one.
+    // It stays, so that no process removes a blob that another process has just stored, and is
+    // replaced by an intact one.
     assert!(bad.path.exists());
     assert_eq!(cache.put(b"bad").unwrap(), bad);
     assert_eq!(cache.read(&bad.digest).unwrap().unwrap(), b"bad");

@@ -59,7 +59,7 @@ fn images_are_pulled_with_a_login() {
         puller.resolve(&wanted).unwrap().manifest.oci(),
         amd64["digest"].as_str().unwrap()
     );
-    // The beginning of a layer is there already; the registry sends the rest.
+    // The beginning of a layer already exists; the registry sends the rest.
     let part = fixture.path(&format!("cache/partial/{}.part", Digest::of(&gzip)));
     std::fs::write(part, &gzip[..400_000]).unwrap();
     let layout = fixture.path("layout");
@@ -79,7 +79,7 @@ fn images_are_pulled_with_a_login() {
         .map_err(|error| chain(&error))
         .unwrap_err();
     assert!(
-        error.contains("it is not there for linux/s390x; there is: linux/amd64, linux/arm64"),
+        error.contains("it does not exist for linux/s390x; available: linux/amd64, linux/arm64"),
         "{error}"
     );
     let locked = Wanted {

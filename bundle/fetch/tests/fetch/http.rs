@@ -153,7 +153,7 @@ fn a_file_that_changes_during_the_transfer_is_fetched_again() {
 #[test]
 fn a_rest_of_another_file_is_not_taken() {
     let old = content(200_000, 4);
-    // A second version of the same length, of another length, and one that differs in its tag only.
+    // A second version of the same length, of another length, and one that differs only in its tag.
     for (second, tag) in [
         (200_000, Some("\"new\"")),
         (210_000, Some("\"old\"")),
@@ -211,7 +211,7 @@ fn a_proxy_that_has_trouble_is_asked_again() {
             .unwrap_err();
         assert_eq!(proxy.seen().len(), asked, "{error}");
         let said = match status {
-            407 => "http://localhost:1/a: the proxy wants a login".to_owned(),
+            407 => "http://localhost:1/a: the proxy requires a login".to_owned(),
             403 => "http://localhost:1/a: the proxy does not allow it (403)".to_owned(),
             _ => format!("http://localhost:1/a: the proxy answers {status}"),
         };
@@ -267,8 +267,7 @@ fn servers_that_want_time_get_it() {
         .map_err(|error| chain(&error))
         .unwrap_err();
     assert!(
-        error.contains("come back in 86400 seconds")
-            && error.contains("/b: the server answers 429"),
+        error.contains("a retry in 86400 seconds") && error.contains("/b: the server answers 429"),
         "{error}"
     );
     assert_eq!(server.seen().len(), 1);
@@ -287,7 +286,7 @@ fn a_stalled_transfer_is_given_up_and_taken_up() {
         }
     });
     let settings = Settings {
-        // Longer than a busy machine needs for the part that does come.
+        // Longer than a busy machine needs for the part that is sent.
         stall: Duration::from_secs(5),
         ..fixture.settings()
     };
@@ -309,7 +308,7 @@ fn a_stalled_transfer_is_given_up_and_taken_up() {
             .files(&[artifact("b", silent.url("/b"), b"never comes")]);
     let error = error.map_err(|error| chain(&error)).unwrap_err();
     assert!(
-        error.contains("nothing came for 0.1 seconds (tried 2 times)"),
+        error.contains("nothing was received for 0.1 seconds (tried 2 times)"),
         "{error}"
     );
 }
@@ -414,7 +413,7 @@ fn logins_go_where_they_belong_and_nowhere_else() {
         .unwrap();
     assert_eq!(open.seen()[0].header("Authorization"), None);
 
-    // Nor is it in the error of a proxy.
+    // The login is not in the error of a proxy either.
     let (refusing, gone) = (
         Server::start(|_| Answer::new(407)),
         Server::start(|_| Answer::new(200)),

@@ -129,7 +129,7 @@ fn a_proxy_is_gone_through_unless_it_is_not_to_be() {
         ..fixture.settings()
     };
     let fetcher = fixture.fetcher_with(settings);
-    // No resolver knows this name: only the proxy has to know it.
+    // No resolver knows this name: only the proxy must know it.
     fetcher
         .files(&[artifact("a", "http://files.halite.invalid/a".into(), &file)])
         .unwrap();

@@ -129,8 +129,8 @@ fn an_image_becomes_a_layout() {
         (ZSTD, 3)
     );
 
-    // Again by digest: everything is there and nothing is requested. The same offline, into the
-    // same directory.
+    // Again by digest: everything exists and nothing is requested. The same offline, into the same
+    // directory.
     let before = server.seen().len();
     let locked = Wanted {
         digest: Some(resolved.tag.clone()),
@@ -140,14 +140,14 @@ fn an_image_becomes_a_layout() {
         puller.pull(std::slice::from_ref(&locked)).unwrap(),
         std::slice::from_ref(&pulled)
     );
-    // The index, by whose digest others name the image, is a part of the layout.
+    // The index, whose digest others use to name the image, is part of the layout.
     let read = oci_layout::find(&dir, &locked.reference.to_string()).unwrap();
     assert_eq!(read.index, pulled.index);
     assert!(read.has_digest(&resolved.tag.oci()) && read.has_digest(&resolved.manifest.oci()));
     let index = dir.join("blobs/sha256").join(resolved.tag.hex());
     assert_eq!(Digest::of(&std::fs::read(index).unwrap()), resolved.tag);
     assert_eq!(pulled.index.as_ref().unwrap().media_type, OCI_INDEX);
-    // By the digest of its manifest the image is the same, and no index is known.
+    // By the digest of its manifest, the image is the same, but no index is known.
     let direct = Wanted {
         digest: Some(resolved.manifest),
         ..locked.clone()
@@ -183,13 +183,13 @@ fn an_image_for_another_platform_is_refused_with_what_there_is() {
         .unwrap_err();
     assert!(
         error.contains(
-            "app/web:1: it is not there for linux/riscv64; there is: linux/amd64, linux/arm64"
+            "app/web:1: it does not exist for linux/riscv64; available: linux/amd64, linux/arm64"
         ),
         "{error}"
     );
-    // The other one has no index, only a configuration that declares its platform.
+    // The other image has no index, only a configuration that declares its platform.
     assert!(
-        error.contains("app/one:1: it is there for linux/arm64 alone, not for linux/amd64"),
+        error.contains("app/one:1: it exists only for linux/arm64, not for linux/amd64"),
         "{error}"
     );
     let error = puller
@@ -197,7 +197,7 @@ fn an_image_for_another_platform_is_refused_with_what_there_is() {
         .map_err(|error| chain(&error))
         .unwrap_err();
     assert!(
-        error.ends_with("app/liar:1: it is there for linux/s390x alone, not for linux/amd64"),
+        error.ends_with("app/liar:1: it exists only for linux/s390x, not for linux/amd64"),
         "{error}"
     );
     let error = puller

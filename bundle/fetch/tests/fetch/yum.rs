@@ -246,7 +246,7 @@ fn only_what_a_trusted_key_signed_counts() {
     let primary = made.primary();
     let whole = std::fs::read(&primary).unwrap();
     std::fs::write(&primary, [&whole[..whole.len() - 1], b"x"].concat()).unwrap();
-    // Contents in the cache are not requested again, so this fixture has an empty one.
+    // Blobs in the cache are not requested again, so this fixture has an empty cache.
     let fixture = Fixture::new();
     let keyring = || Keyring::open(&made.path("key.asc")).unwrap();
     let source = yum::Source {
@@ -290,5 +290,5 @@ fn weak_checksums_are_refused() {
     made.index(&["--checksum", "sha1"]);
     let server = Server::directory(made.path(""));
     let error = made.failure(&server);
-    assert!(error.contains("only sha256 is taken"), "{error}");
+    assert!(error.contains("only sha256 is accepted"), "{error}");
 }

@@ -1,5 +1,5 @@
-//! Files above 4 GiB. They consist mostly of holes, which stay holes, so the tests take seconds and
-//! little space.
+//! Files larger than 4 GiB. They consist mostly of holes, which are preserved, so the tests take
+//! seconds and little space.
 
 use std::fs;
 use std::io::{Read as _, Seek as _, SeekFrom};

@@ -263,6 +263,6 @@ pub fn assert_same(found: &Files, expected: &Files) {
     for (path, (mode, content)) in expected {
         let (found_mode, found_content) = &found[path];
         assert_eq!(format!("{found_mode:o}"), format!("{mode:o}"), "{path}");
-        assert!(found_content == content, "{path} has another content");
+        assert!(found_content == content, "{path} has different content");
     }
 }

@@ -49,8 +49,8 @@ fn fits_joliet(path: &str) -> bool {
     })
 }
 
-/// Checks that every file of one view is there, with names that the view allows, no two of which
-/// differ by case only.
+/// Checks that every file of one view exists, with names that the view allows, and that no two
+/// names differ only in case.
 fn assert_joliet(found: &Files, expected: &Files, exact: impl Fn(&str) -> bool) {
     let folded = |files: &Files| {
         files
@@ -77,7 +77,7 @@ fn assert_joliet(found: &Files, expected: &Files, exact: impl Fn(&str) -> bool) 
     }
     assert_eq!(found.len(), expected.len());
     assert!(contents(found) == contents(expected));
-    // The first of the names that differ by case only is unchanged.
+    // The first of the names that differ only in case is unchanged.
     for name in ["README", "Readme~1", "readme~2", "A_B", "a_b~1"] {
         let names = || {
             found

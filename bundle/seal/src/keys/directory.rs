@@ -23,7 +23,7 @@ pub(super) fn parse_revoked(text: &str) -> Result<BTreeMap<KeyId, String>, Vec<S
         match KeyId::parse(id) {
             Some(id) => drop(revoked.insert(id, why.trim().to_owned())),
             None => wrong.push(format!(
-                "line {number}: `{id}` is no key id of 16 hexadecimal digits"
+                "line {number}: `{id}` is not a key id of 16 hexadecimal digits"
             )),
         }
     }

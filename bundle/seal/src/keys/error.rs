@@ -8,45 +8,45 @@ use scrypt::errors::{InvalidOutputLen, InvalidParams};
 use super::NOT_AFTER;
 
 /// The reason why a text is not a key, or a key cannot be used. The errors of ring and scrypt are
-/// no sources: without its feature `std`, neither crate implements the trait.
+/// not sources: without its feature `std`, neither crate implements the trait.
 #[derive(Debug, thiserror::Error)]
 pub enum InvalidKey {
-    /// The text is something else than a public key.
+    /// The text is not a public key.
     #[error(
-        "it should be a public key of minisign and is {kind}: {}",
+        "it should be a public key of minisign but is {kind}: {}",
         remedy(kind)
     )]
     NotPublic {
-        /// The kind of the text, by its beginning.
+        /// The kind of the text, judging by its beginning.
         kind: &'static str,
     },
     /// The file of a public key is not UTF-8.
-    #[error("it should be a public key of minisign and is no text")]
+    #[error("it should be a public key of minisign but is not text")]
     PublicText(#[source] std::str::Utf8Error),
     /// The expiry in the comment of a public key is malformed.
     #[error(
-        "the end in its comment cannot be read, `{word}`: write `{NOT_AFTER}=2027-12-31`, once"
+        "the expiry in its comment cannot be read, `{word}`: write `{NOT_AFTER}=2027-12-31`, once"
     )]
     NotAfter {
         /// The word that should be an expiry.
         word: String,
     },
-    /// The text is something else than a secret key.
+    /// The text is not a secret key.
     #[error(
-        "it should be a secret key of minisign and is {kind}: name the file that `-G` or `key generate` made"
+        "it should be a secret key of minisign but is {kind}: name the file that `-G` or `key generate` made"
     )]
     NotSecret {
-        /// The kind of the text, by its beginning.
+        /// The kind of the text, judging by its beginning.
         kind: &'static str,
     },
     /// The file of a secret key cannot be read as text.
     #[error("it should be a secret key of minisign")]
     SecretText(#[source] io::Error),
-    /// The key is encrypted with a key of another derivation.
+    /// The key is encrypted with another key derivation.
     #[error("its key derivation is not scrypt")]
     Derivation,
     /// The key derivation exceeds the limit.
-    #[error("its key derivation asks for more than 1 GiB of memory")]
+    #[error("its key derivation requires more than 1 GiB of memory")]
     Memory,
     /// The parameters of the key derivation are invalid.
     #[error("its key derivation cannot be computed: {0}")]
@@ -66,8 +66,8 @@ pub enum InvalidKey {
     /// The two halves of the key do not belong together.
     #[error("it is damaged: its public half does not belong to its secret one")]
     Halves,
-    /// The system has no random numbers for a new key.
-    #[error("the system gives no random numbers")]
+    /// The system provided no random numbers for a new key.
+    #[error("the system provides no random numbers")]
     Random,
     /// A new key is not valid.
     #[error("a new key cannot be made: {0}")]
@@ -76,9 +76,7 @@ pub enum InvalidKey {
 
 fn remedy(kind: &str) -> &'static str {
     match kind {
-        "a secret key of minisign" => {
-            "it must not be here; put the .pub file that was made with it"
-        }
-        _ => "put the .pub file of the key that signs",
+        "a secret key of minisign" => "it must not be here; put the .pub file that belongs to it",
+        _ => "put the .pub file of the signing key",
     }
 }

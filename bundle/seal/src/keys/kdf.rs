@@ -15,7 +15,7 @@ pub struct Limits {
     pub memory: u64,
 }
 
-/// The limits for keys that are made here: N = 2^17, r = 8, p = 1, as OWASP's Password Storage
+/// The limits for keys that Halite makes: N = 2^17, r = 8, p = 1, as OWASP's Password Storage
 /// Cheat Sheet recommends. They take 128 MiB.
 pub const LIMITS: Limits = Limits {
     operations: 1 << 22,
@@ -32,7 +32,7 @@ pub fn stream(
     limits: Limits,
 ) -> Result<Zeroizing<[u8; SIZE]>, InvalidKey> {
     let (log_n, r, p) = parameters(limits).ok_or(InvalidKey::Memory)?;
-    // This length is for password hashes in text form and has no effect here; 32 is merely within
+    // This length is for password hashes in text form and has no effect here; 32 is simply within
     // its bounds.
     let parameters = scrypt::Params::new(log_n, r, p, 32).map_err(InvalidKey::Parameters)?;
     let mut stream = Zeroizing::new([0; SIZE]);
@@ -62,8 +62,8 @@ fn parameters(Limits { operations, memory }: Limits) -> Option<(u8, u32, u32)> {
 mod tests {
     use super::*;
 
-    /// libsodium's constants with the parameters that they result in, and those of the keys that
-    /// are made here.
+    /// libsodium's constants with the resulting parameters, and the parameters of the keys that
+    /// Halite makes.
     #[test]
     fn parameters_are_those_of_libsodium() {
         let of = |operations, memory| parameters(Limits { operations, memory });

@@ -6,7 +6,7 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 /// The beginning of the first line of every `minisign` file.
 pub const COMMENT: &str = "untrusted comment:";
 
-/// Names the kind of a file by its beginning.
+/// Names the kind of a file, judging by its beginning.
 pub fn name(text: &str) -> &'static str {
     let first = text.lines().next().unwrap_or_default();
     let after = text.lines().nth(1).unwrap_or_default().trim();

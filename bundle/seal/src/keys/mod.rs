@@ -26,7 +26,7 @@ pub use trust::{Trust, Untrusted};
 /// The keyword in a public key's comment for the time until which the key is trusted.
 const NOT_AFTER: &str = "not-after";
 
-/// The id of a key, by which a signature names its key. It finds a key and proves nothing: anybody
+/// The id of a key, by which a signature names its key. It finds a key and proves nothing: anyone
 /// can make a key with a given id.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct KeyId(pub(super) [u8; 8]);

@@ -10,7 +10,7 @@ use zeroize::Zeroizing;
 
 use crate::error::Error;
 
-/// The password of a secret key. It is wiped from memory when dropped, and is never displayed.
+/// The password of a secret key. It is wiped from memory when dropped, and never displayed.
 pub struct Password(Zeroizing<String>);
 
 impl fmt::Debug for Password {
@@ -20,7 +20,7 @@ impl fmt::Debug for Password {
 }
 
 impl Password {
-    /// A password that the caller already has.
+    /// Wraps a password that the caller already has.
     #[must_use]
     pub fn new(password: String) -> Self {
         Self(Zeroizing::new(password))
@@ -29,7 +29,7 @@ impl Password {
     /// Reads the first line of a file, which may be a pipe.
     ///
     /// # Errors
-    /// When the file cannot be read, others may read it, or its first line is empty.
+    /// The file cannot be read, other users may read it, or its first line is empty.
     pub fn from_file(path: &Path) -> Result<Self, Error> {
         const LARGEST: u64 = 4096;
         let file = File::open(path).map_err(Error::file("read", path))?;
@@ -42,7 +42,7 @@ impl Password {
         match text.lines().next() {
             None | Some("") => Err(Error::content(
                 path,
-                "its first line should be a password and is empty",
+                "its first line should be a password but is empty",
             )),
             Some(line) => Ok(Self::new(line.to_owned())),
         }
@@ -51,16 +51,16 @@ impl Password {
     /// Asks at the terminal, without echo.
     ///
     /// # Errors
-    /// When there is no terminal, or nothing is typed.
+    /// There is no terminal, or nothing is typed.
     pub fn ask(prompt: &str) -> Result<Self, Error> {
         let program = |message: String| Error::Program {
-            what: "asking for the key's password".to_owned(),
+            what: "cannot read the key's password".to_owned(),
             message,
         };
         let typed = rpassword::prompt_password(prompt)
-            .map_err(|error| program(format!("{error}: without a terminal, give it in a file")))?;
+            .map_err(|error| program(format!("{error}; without a terminal, pass it in a file")))?;
         if typed.is_empty() {
-            return Err(program("nothing was typed".to_owned()));
+            return Err(program("nothing was entered".to_owned()));
         }
         Ok(Self::new(typed))
     }
@@ -68,15 +68,15 @@ impl Password {
     /// Asks twice, for a new key.
     ///
     /// # Errors
-    /// When there is no terminal, nothing is typed, or the two answers differ.
+    /// There is no terminal, nothing is typed, or the two answers differ.
     pub fn ask_twice(prompt: &str) -> Result<Self, Error> {
         let (first, second) = (Self::ask(prompt)?, Self::ask("The same again: ")?);
         if first.0 == second.0 {
             return Ok(first);
         }
-        let message = "the two are not the same".to_owned();
+        let message = "the two passwords differ".to_owned();
         Err(Error::Program {
-            what: "asking for the key's password".to_owned(),
+            what: "cannot read the key's password".to_owned(),
             message,
         })
     }
@@ -86,13 +86,13 @@ impl Password {
     }
 }
 
-/// Refuses a file that all users of the host may read.
+/// Refuses a file that every user of the host may read.
 pub(super) fn private(file: &File, path: &Path) -> Result<(), Error> {
     let status = file.metadata().map_err(Error::file("read", path))?;
     let mode = status.permissions().mode() & 0o777;
     if status.is_file() && mode & 0o007 != 0 {
         let message = format!(
-            "everybody on this host may read it (mode {mode:o}): `chmod 600` it, and replace the secret if others were here"
+            "every user of this host may read it (mode {mode:o}): `chmod 600` it, and replace the secret if other users had access"
         );
         return Err(Error::content(path, message));
     }

@@ -36,7 +36,7 @@ impl PublicKey {
     /// Reads the text of a public key file, or the single line that `minisign -P` takes.
     ///
     /// # Errors
-    /// The kind of file that it is instead, or the error in it.
+    /// The text is another kind of file, which the error names, or is invalid.
     pub fn parse(text: &str) -> Result<Self, InvalidKey> {
         let lines: Vec<_> = text.lines().map(str::trim).collect();
         let (comment, key) = match lines[..] {
@@ -56,7 +56,7 @@ impl PublicKey {
     /// Reads a public key file; the key's name is the file's without `.pub`.
     ///
     /// # Errors
-    /// When the file cannot be read or is not a public key.
+    /// The file cannot be read or is not a public key.
     pub fn load(path: &Path) -> Result<Self, Error> {
         let bytes = fs::read(path).map_err(Error::file("read", path))?;
         let key = std::str::from_utf8(&bytes)
@@ -89,7 +89,7 @@ impl PublicKey {
         self.not_after
     }
 
-    /// Limits this key to the expiry of the other, if that one is earlier.
+    /// Limits this key to the expiry of the other key, if that is earlier.
     pub(super) fn until(&mut self, other: &Self) {
         self.not_after = [self.not_after, other.not_after]
             .into_iter()

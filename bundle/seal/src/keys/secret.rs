@@ -38,10 +38,10 @@ impl fmt::Debug for SecretKey {
 }
 
 impl SecretKey {
-    /// Reads a secret key file. The password is asked for when the key is encrypted.
+    /// Reads a secret key file. `password` is called if the key is encrypted.
     ///
     /// # Errors
-    /// When the file cannot be read, is not a secret key, is unencrypted and readable by others, or
+    /// The file cannot be read, is not a secret key, is unencrypted and readable by others, or
     /// the password is wrong.
     pub fn load(
         path: &Path,
@@ -123,12 +123,12 @@ impl SecretKey {
     }
 }
 
-/// Makes a key pair. The secret key is in a new file that only its owner may read, encrypted when
+/// Makes a key pair. The secret key is in a new file that only its owner may read, encrypted if
 /// there is a password; the public key is beside it with the suffix `.pub`. Existing files are
 /// never replaced.
 ///
 /// # Errors
-/// When one of the files already exists or cannot be written.
+/// One of the files already exists or cannot be written.
 pub fn generate(
     path: &Path,
     password: Option<&Password>,
@@ -139,7 +139,7 @@ pub fn generate(
         if path.symlink_metadata().is_ok() {
             return Err(Error::content(
                 path,
-                "it is there already: choose another name, a key is never replaced",
+                "it already exists: choose another name; a key is never replaced",
             ));
         }
     }
@@ -198,13 +198,13 @@ pub fn generate(
         kind::COMMENT,
         *line
     ));
-    // The secret key first: the public one can be derived from it (`minisign -R`).
+    // Save the secret key first: the public one can be derived from it (`minisign -R`).
     save(path, 0o600, text.as_bytes())?;
     save(&beside, 0o644, key.to_text().as_bytes())?;
     Ok(key)
 }
 
-/// Writes a new file in one step and syncs it to the disk.
+/// Writes a new file atomically and syncs it to the disk.
 fn save(path: &Path, mode: u32, content: &[u8]) -> Result<(), Error> {
     let dir = path
         .parent()
@@ -249,10 +249,11 @@ fn decode(text: &str) -> Result<Zeroizing<Vec<u8>>, InvalidKey> {
     }
 }
 
-/// Reads secret keys from files. The password is in a file, or is asked for each encrypted key.
+/// Reads secret keys from files. The password comes from a file, or from a prompt for each
+/// encrypted key.
 ///
 /// # Errors
-/// When a file cannot be read or is not a key, or the password is wrong.
+/// A file cannot be read or is not a key, or the password is wrong.
 pub fn load_all(files: &[PathBuf], password_file: Option<&Path>) -> Result<Vec<SecretKey>, Error> {
     let mut password = |path: &Path| match password_file {
         Some(file) => Password::from_file(file),

@@ -1,9 +1,9 @@
 //! Signatures in the format of `minisign`: Ed25519 over the BLAKE2b-512 of the message.
 //!
 //! Source: "Signature format" in minisign's manual. This module reads and writes the format without
-//! a crate: the one that can sign puts randomness into each signature, so no two builds would be
-//! equal, and it panics on a comment signature that is too short. The curve, the hashes and the key
-//! derivation are from crates.
+//! a crate: the only crate that can sign puts randomness into each signature, so no two builds
+//! would be equal, and it panics on a comment signature that is too short. The curve, the hashes
+//! and the key derivation come from crates.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -32,7 +32,7 @@ pub enum InvalidSignature {
     #[error("it has no line with the {0}")]
     NoLine(&'static str),
     /// A line is not base64.
-    #[error("its {what} is no base64")]
+    #[error("its {what} is not base64")]
     Base64 {
         /// The line's content.
         what: &'static str,
@@ -56,7 +56,7 @@ pub enum InvalidSignature {
     #[error("its third line does not begin with `{TRUSTED}`")]
     ThirdLine,
     /// There are more than four lines.
-    #[error("it goes on after its four lines")]
+    #[error("it has data after its four lines")]
     TooLong,
     /// The signature is over the message itself, not over its hash.
     #[error("it was made in minisign's old form: sign again without `-l`")]
@@ -110,7 +110,7 @@ impl Signature {
         })
     }
 
-    /// Returns whether a key made this signature and its comment for a message.
+    /// Returns whether this key made the signature, with its comment, for a message.
     pub fn is_by(&self, key: &PublicKey, message: &[u8]) -> bool {
         let key = UnparsedPublicKey::new(&ED25519, key.bytes());
         key.verify(&Blake2b512::digest(message), &self.signature)

@@ -19,7 +19,7 @@ pub struct Trust {
     /// Revoked keys, each with the reason from the file.
     revoked: BTreeMap<KeyId, String>,
     unsigned: bool,
-    /// The time of the check, if it is not the clock's.
+    /// The time of the check, if it is not the current time.
     now: Option<Timestamp>,
 }
 
@@ -30,30 +30,30 @@ pub struct Verdict {
     pub ignored: Vec<String>,
 }
 
-/// The reason why no signature of a message counts.
+/// The reason why no signature of a message is accepted.
 #[derive(Debug, thiserror::Error)]
 pub enum Untrusted {
     /// A signature by a trusted key does not match.
     #[error(
-        "the signature of key {key} does not fit its statement: one of them was changed; do not use this image, and \
-         ask who built it"
+        "the signature of key {key} does not match its statement: one of them was changed; do not use this image, and \
+         ask its builder"
     )]
     Changed {
         /// The key's name and id.
         key: String,
     },
     /// There is no signature.
-    #[error("it is not signed: ask who built it for a signed one")]
+    #[error("it is not signed: ask its builder for a signed one")]
     Unsigned,
-    /// There are signatures, and none is by a trusted key.
+    /// There are signatures, but none by a trusted key.
     #[error(
-        "no trusted key signed it: {}. Trusted are: {}. Ask who built it for their present .pub file, by another way \
-         than the image, and put it into the trust directory; or for an image that a trusted key signed",
+        "no trusted key signed it: {}. Trusted are: {}. Ask its builder for the current .pub file, through another channel \
+         than the image, and put it into the trust directory; or ask for an image signed by a trusted key",
         ignored.join("; "),
         if trusted.is_empty() { "none".to_owned() } else { trusted.join(", ") }
     )]
     NoTrustedKey {
-        /// Signatures that did not count, each with the reason.
+        /// Ignored signatures, each with the reason.
         ignored: Vec<String>,
         /// The names and ids of the trusted keys.
         trusted: Vec<String>,
@@ -71,7 +71,7 @@ impl Trust {
     }
 
     /// A trust store without keys that accepts unsigned images. Such an image is checked for damage
-    /// only; its maker can have put anything in. For `--allow-unsigned`.
+    /// only; its maker may have put anything into it. For `--allow-unsigned`.
     #[must_use]
     pub fn unsigned() -> Self {
         Self::default().allow_unsigned()
@@ -86,7 +86,7 @@ impl Trust {
         }
     }
 
-    /// Uses this time instead of the clock's.
+    /// Uses this time instead of the current one.
     #[must_use]
     pub fn at(self, now: Timestamp) -> Self {
         Self {
@@ -99,7 +99,7 @@ impl Trust {
     /// a key id and the reason.
     ///
     /// # Errors
-    /// When the directory cannot be read, has no key, or has an invalid file. The error names all
+    /// The directory cannot be read, has no key, or has an invalid file. The error names all
     /// of them.
     pub fn load(dir: &Path) -> Result<Self, Error> {
         let mut names = Vec::new();
@@ -114,10 +114,10 @@ impl Trust {
         {
             match PublicKey::load(path) {
                 Ok(key) => match trust.keys.iter_mut().find(|other| other.id() == key.id()) {
-                    // The same key under two names counts once.
+                    // The same key under two names counts only once.
                     Some(other) if other.bytes() == key.bytes() => other.until(&key),
                     Some(other) => problems.push(format!(
-                        "{}: another key with the id {} is in {}.pub: remove the one that is forged",
+                        "{}: another key with the id {} is in {}.pub: remove the forged one",
                         path.display(),
                         key.id(),
                         other.name().unwrap_or_default()
@@ -143,22 +143,22 @@ impl Trust {
             ));
         }
         if trust.keys.is_empty() {
-            let message = "it holds no public key: put the .pub file of who builds the bundles there, which came by \
-                           another way than the bundle";
+            let message = "it holds no public key: put the .pub file of the bundles' builder there, received through \
+                           another channel than the bundle";
             return Err(Error::content(dir, message));
         }
         Ok(trust)
     }
 
     /// Applies the restrictions of a trust directory to these keys: the revocations in its file
-    /// `revoked`, and the expiry of each key that it has with an earlier one. Its other keys are
-    /// not added.
+    /// `revoked`, and the earlier expiry of each key that both contain. Its other keys are not
+    /// added.
     ///
     /// # Errors
-    /// When the directory exists and cannot be read, or its file `revoked` is invalid.
+    /// The directory exists and cannot be read, or its file `revoked` is invalid.
     pub fn no_more_than(mut self, dir: &Path) -> Result<Self, Error> {
         for path in directory::public(dir)? {
-            // The caller that loads the directory names files that are no keys.
+            // The caller that loads the directory reports files that are not keys.
             let Ok(there) = PublicKey::load(&path) else {
                 continue;
             };

@@ -12,13 +12,13 @@ use crate::error::Error;
 const MODE: u32 = 0o644;
 
 impl PublicKey {
-    /// Stores the key in a trust directory and returns its path. A key that is already there under
-    /// any name is rewritten only if it now expires earlier; only the owner of the directory may
-    /// set a later expiry, or none. A file that has the key's name but contains another key stays:
-    /// the new key is stored beside it as `NAME-KEYID.pub`.
+    /// Stores the key in a trust directory and returns its path. A key that already exists there
+    /// under any name is rewritten only if it now expires earlier; only the owner of the directory
+    /// may set a later expiry, or none. A file that has the key's name but contains another key is
+    /// kept: the new key is stored beside it as `NAME-KEYID.pub`.
     ///
     /// # Errors
-    /// When another key with the same id is there, or a system call fails.
+    /// Another key with the same id exists there, or a system call fails.
     pub fn keep(&self, dir: &Path) -> Result<PathBuf, Error> {
         let mut there = None;
         for path in public(dir)? {
@@ -31,7 +31,7 @@ impl PublicKey {
             };
             if key.bytes() != self.bytes() {
                 let why = format!(
-                    "another key with the id {} is here: one of the two is forged",
+                    "another key with the id {} exists here: one of the two is forged",
                     self.id()
                 );
                 return Err(Error::content(path, why));
@@ -63,7 +63,7 @@ impl Trust {
     /// and then each key that is not on that list.
     ///
     /// # Errors
-    /// As [`PublicKey::keep`], and when the directory's list of revoked keys is invalid.
+    /// As for [`PublicKey::keep`], or the directory's list of revoked keys is invalid.
     pub fn keep(&self, dir: &Path) -> Result<(), Error> {
         let path = dir.join(REVOKED);
         let mut text = list(&path)?;

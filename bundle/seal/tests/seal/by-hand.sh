@@ -1,6 +1,6 @@
 #!/bin/sh
-# Checks a sealed image with standard tools and minisign: by-hand.sh IMAGE KEY, where KEY is the line of the .pub file
-# that came by another way than the image. Of several signatures it takes the first.
+# Checks a sealed image with standard tools and minisign: by-hand.sh IMAGE KEY, where KEY is the line of the .pub file,
+# received through another channel than the image. Of several signatures it uses the first.
 set -eu
 image=$1 key=$2 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT

@@ -1,4 +1,4 @@
-//! Damage: every byte, every truncation, and every part exchanged for that of another image.
+//! Damage: every byte, every truncation, and every part replaced by another image's.
 
 use std::fs;
 use std::fs::File;
@@ -38,8 +38,8 @@ fn place(bytes: &[u8], at: usize) -> String {
     }
 }
 
-/// Every byte of the trailer's lines, and every seventh of the image and of the padding, where all
-/// are alike: the damage is found and its place is named.
+/// Every byte of the trailer's lines, and every seventh byte of the image and of the padding, whose
+/// bytes are all alike: the damage is found and located.
 #[test]
 fn a_byte_that_flips_is_found_and_named() {
     let (image, trust) = signed();
@@ -68,16 +68,15 @@ fn a_byte_that_flips_is_found_and_named() {
                 let (path, size, offset) = (&placed.path, placed.size, placed.offset);
                 let last = size - 1;
                 let whole = format!(
-                    "{path}: bytes 0 to {last} (at {offset} of the image) are not as they were sealed"
+                    "{path}: bytes 0 to {last} (at {offset} of the image) have changed since sealing"
                 );
                 assert_eq!(*found, whole, "byte {at}");
             }
             ("image", None) => {
                 let range = found
                     .strip_prefix("between the files (descriptors, directories, padding): bytes ");
-                let range = range.and_then(|rest| {
-                    rest.strip_suffix(" of the image are not as they were sealed")
-                });
+                let range = range
+                    .and_then(|rest| rest.strip_suffix(" of the image have changed since sealing"));
                 let (first, last) = range
                     .and_then(|range| range.split_once(" to "))
                     .expect(found);
@@ -101,7 +100,11 @@ fn a_byte_that_flips_is_found_and_named() {
         }
         file.write_all_at(&[*byte], at as u64).unwrap();
     }
-    assert_eq!(complaints(&image.iso, &trust), [""; 0], "all is as it was");
+    assert_eq!(
+        complaints(&image.iso, &trust),
+        [""; 0],
+        "everything is restored"
+    );
 }
 
 /// Accidental damage is found without a signature too.

@@ -1,4 +1,4 @@
-//! Trailers that were crafted to do harm: each is refused for its own error.
+//! Trailers that were crafted to do harm: each is refused with its own error.
 
 use std::fs;
 
@@ -27,7 +27,7 @@ fn footer(offset: usize, lines: &str) -> Vec<u8> {
     )
 }
 
-/// Replaces the footer of a sealed file with one that matches its present content.
+/// Replaces the footer of a sealed file with one that matches its current content.
 pub fn repaired(mut bytes: Vec<u8>) -> Vec<u8> {
     let mut lines = String::new();
     for (name, offset, size) in parts(&bytes) {
@@ -47,7 +47,7 @@ pub fn repaired(mut bytes: Vec<u8>) -> Vec<u8> {
     [bytes, footer].concat()
 }
 
-/// A file with a trailer of these contents, with all digests and offsets right.
+/// A file with a trailer of these contents, with correct digests and offsets.
 fn made(image: &[u8], map: &[u8], statement: &[u8], signatures: &[&[u8]]) -> Vec<u8> {
     let mut bytes = image.to_vec();
     let mut lines = format!("image 0 {}\n", image.len());
@@ -108,26 +108,23 @@ fn a_map_covers_every_byte_once_in_order() {
     assert_eq!(
         about(&[plain(0, 2000), plain(2000, 6192)]),
         "",
-        "what is made by hand can be right"
+        "a trailer made by hand can be valid"
     );
     for (segments, why) in [
         (vec![], "its map ends at byte 0 of an image of 8192"),
         (vec![plain(0, 8191)], "ends at byte 8191"),
-        (
-            vec![plain(1, 8191)],
-            "goes on at byte 1 where it should at 0",
-        ),
+        (vec![plain(1, 8191)], "continues at byte 1 instead of 0"),
         (
             vec![plain(0, 2000), plain(2001, 6191)],
-            "goes on at byte 2001 where it should at 2000",
+            "continues at byte 2001 instead of 2000",
         ),
         (
             vec![plain(0, 2000), plain(1999, 6193)],
-            "goes on at byte 1999",
+            "continues at byte 1999",
         ),
         (
             vec![plain(2000, 6192), plain(0, 2000)],
-            "goes on at byte 2000",
+            "continues at byte 2000",
         ),
         (vec![plain(0, 8193)], "ends after the image of 8192"),
         (vec![plain(0, 8192), plain(8192, 1)], "ends after the image"),
@@ -136,10 +133,10 @@ fn a_map_covers_every_byte_once_in_order() {
             vec![plain(0, u64::MAX)],
             "segment of 18446744073709551615 bytes",
         ),
-        (vec![segment(0, 8192, r#","path":"""#)], "no proper name"),
+        (vec![segment(0, 8192, r#","path":"""#)], "no valid name"),
         (
             vec![segment(0, 8192, r#","path":"a\u001b[2J""#)],
-            "no proper name",
+            "no valid name",
         ),
         (vec![segment(0, 8192, r#","what":1"#)], "unknown field"),
         (
@@ -150,7 +147,7 @@ fn a_map_covers_every_byte_once_in_order() {
             vec![plain(0, 8192).replace(&hex(&image), &"é".repeat(32))],
             "64 lower-case hexadecimal digits",
         ),
-        (vec!["1".to_owned()], "none that this version reads"),
+        (vec!["1".to_owned()], "this version cannot read"),
     ] {
         let found = about(&segments);
         assert!(found.contains(why), "{segments:?}: {found}");
@@ -188,7 +185,7 @@ fn a_statement_is_of_this_image_and_of_a_known_format() {
         ),
         (
             right.replace(r#""format":1"#, r#""format":2,"more":[]"#),
-            "format 2, and only 1 is known here: use the ctl",
+            "format 2, and only 1 is supported: use the ctl",
         ),
         (right.replace(r#""name":"n","#, ""), "missing field `name`"),
         (
@@ -197,9 +194,9 @@ fn a_statement_is_of_this_image_and_of_a_known_format() {
         ),
         (
             right.replace("2026", "yesterday"),
-            "none that this version reads",
+            "this version cannot read",
         ),
-        ("\u{0}".to_owned(), "none that this version reads"),
+        ("\u{0}".to_owned(), "this version cannot read"),
     ] {
         let found = about(&statement);
         assert!(found.contains(why), "{statement}: {found}");
@@ -328,13 +325,13 @@ fn a_signature_that_is_none_is_refused() {
             "no line with the signature of the comment",
         ),
         (lines[..1].join("\n"), "no line with the signature"),
-        (format!("{right}{right}"), "goes on after its four lines"),
+        (format!("{right}{right}"), "has data after its four lines"),
         (
             right.replace(lines[1], &lines[1][4..]),
             "has 71 bytes instead of 74",
         ),
         (right.replace(lines[1], "RWQ="), "has 2 bytes instead of 74"),
-        (right.replace(lines[1], "not base64"), "is no base64"),
+        (right.replace(lines[1], "not base64"), "is not base64"),
         (algorithm(b"Ed"), "minisign's old form"),
         (algorithm(b"RS"), "algorithm is not minisign's"),
         // Its last bytes are missing, which some parsers do not check.
@@ -345,7 +342,7 @@ fn a_signature_that_is_none_is_refused() {
         (right.replace(lines[3], ""), "has 0 bytes instead of 64"),
         (
             right.replace("version:1.36.3-1", "version:9.99.9-9"),
-            "does not fit its statement",
+            "does not match its statement",
         ),
         ("\u{1}".to_owned(), "no line with the signature"),
     ] {

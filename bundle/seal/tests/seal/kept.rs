@@ -64,7 +64,7 @@ fn a_key_is_kept_once_whatever_it_is_called() {
     assert_eq!(
         fs::read_to_string(kept.join("builder.pub")).unwrap(),
         mine,
-        "what is there is not written again"
+        "the existing file is not rewritten"
     );
     // An expiry is a change.
     let ending = format!(
@@ -137,7 +137,7 @@ fn a_revocation_is_kept_and_a_revoked_key_is_not() {
 
     let kept = dir.join("kept");
     fs::create_dir(&kept).unwrap();
-    // The directory's own list, without a final newline, stays as it is.
+    // The directory's own list, without a final newline, stays unchanged.
     let own = "# ours\n0123456789ABCDEF old";
     fs::write(kept.join("revoked"), own).unwrap();
     let trust = Trust::load(&from).unwrap();

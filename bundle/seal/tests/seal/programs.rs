@@ -313,7 +313,7 @@ fn a_signature_made_elsewhere_is_added() {
         error
     };
     assert!(
-        refused(&signature, build.public()).contains("did not make it over this image's statement")
+        refused(&signature, build.public()).contains("did not make it for this image's statement")
     );
     assert!(
         refused("nonsense", &offline).contains("the signature cannot be added: it has no line")
@@ -352,7 +352,10 @@ fn a_signature_made_elsewhere_is_added() {
     let error = halite_seal::add(&image.iso, &signature, &offline)
         .map_err(|error| chain(&error))
         .unwrap_err();
-    assert!(error.contains("it has a signature by key"), "{error}");
+    assert!(
+        error.contains("it already has a signature by key"),
+        "{error}"
+    );
 
     // Interrupted between its two writes: the file is refused, and the next attempt restores it.
     let after = image.bytes();

@@ -54,7 +54,7 @@ fn the_same_image_facts_and_key_give_the_same_bytes() {
     assert!(one.bytes() == two.bytes());
 }
 
-/// 16 MiB is the largest segment: a file of more than two of them is read in three.
+/// The largest segment is 16 MiB: a file larger than two segments is read as three.
 #[test]
 fn a_large_file_is_cut_and_damage_in_it_is_placed() {
     const MIB: u64 = 1 << 20;
@@ -67,14 +67,14 @@ fn a_large_file_is_cut_and_damage_in_it_is_placed() {
     fs::write(&image.iso, &bytes).unwrap();
     let of = at + 16 * MIB;
     let message = format!(
-        "large: bytes 16777216 to 33554431 (at {of} of the image) are not as they were sealed"
+        "large: bytes 16777216 to 33554431 (at {of} of the image) have changed since sealing"
     );
     assert_eq!(complaints(&image.iso, &Trust::unsigned()), [message]);
     // Two adjacent damaged segments are one line.
     bytes[(at + 40 * MIB) as usize] ^= 1;
     fs::write(&image.iso, &bytes).unwrap();
     let message = format!(
-        "large: bytes 16777216 to 41943044 (at {of} of the image) are not as they were sealed"
+        "large: bytes 16777216 to 41943044 (at {of} of the image) have changed since sealing"
     );
     assert_eq!(complaints(&image.iso, &Trust::unsigned()), [message]);
 }
@@ -110,14 +110,14 @@ fn what_cannot_be_sealed_is_refused_and_left_as_it_was() {
     ];
     let error = refused(&overlapping, &facts());
     assert!(
-        error.contains("a lies on manifest.json") && error.contains("b ends after the image"),
+        error.contains("a overlaps manifest.json") && error.contains("b ends after the image"),
         "{error}"
     );
-    assert!(refused(&image.placed[1..], &facts()).contains("no manifest.json is in it"));
+    assert!(refused(&image.placed[1..], &facts()).contains("it contains no manifest.json"));
     let named = [image.placed[0].clone(), placed("a\n", 8192, 10)];
     assert!(
-        refused(&named, &facts()).contains(r"`a\n` is no name"),
-        "a name goes on terminals"
+        refused(&named, &facts()).contains(r"`a\n` is not a valid name"),
+        "names are printed on terminals"
     );
     let facts = halite_seal::Facts {
         version: "1\ttimestamp:0".to_owned(),
@@ -135,7 +135,7 @@ fn what_cannot_be_sealed_is_refused_and_left_as_it_was() {
         &mut |_| {},
     )
     .unwrap_err();
-    assert!(chain(&error).contains("it is sealed already"), "{error}");
+    assert!(chain(&error).contains("it is already sealed"), "{error}");
     assert!(image.bytes() == sealed);
     fs::write(&image.iso, &before[..before.len() - 1]).unwrap();
     let error = halite_seal::seal(

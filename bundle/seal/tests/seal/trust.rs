@@ -1,4 +1,4 @@
-//! Trust: accepted keys, their expiry, and the messages otherwise.
+//! Trust: accepted keys, their expiry, and the messages for all others.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -95,7 +95,7 @@ fn another_key_with_the_same_id_is_no_better() {
         assert!(
             complaints(&image.iso, &trust)
                 .concat()
-                .contains("does not fit its statement")
+                .contains("does not match its statement")
         );
     }
 }
@@ -139,7 +139,7 @@ fn an_expired_key_is_believed_no_more() {
     let key = load(&path);
     image.seal(std::slice::from_ref(&key));
     let trust = Trust::new(vec![PublicKey::load(&dir.join("build.pub")).unwrap()]);
-    assert_eq!(trust.keys()[0].not_after(), Some(end), "the file keeps it");
+    assert_eq!(trust.keys()[0].not_after(), Some(end), "read from the file");
     assert_eq!(
         complaints(&image.iso, &trust.clone().at(time("2027-06-30T11:59:59Z"))),
         [""; 0]
@@ -378,7 +378,7 @@ fn a_secret_key_is_kept_from_others_and_never_replaced() {
     );
     fs::remove_file(&path).unwrap();
     let error = chain(&generate(&path, None, None).unwrap_err());
-    assert!(error.contains("build.pub: it is there already"), "{error}");
+    assert!(error.contains("build.pub: it already exists"), "{error}");
     assert!(!path.exists());
     assert!(
         generate(&dir.path().join("a.pub"), None, None)
@@ -392,7 +392,7 @@ fn a_secret_key_is_kept_from_others_and_never_replaced() {
     fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
     let error = chain(&SecretKey::load(&path, &mut ask).unwrap_err());
     assert!(
-        error.contains("everybody on this host may read it (mode 644): `chmod 600` it"),
+        error.contains("every user of this host may read it (mode 644): `chmod 600` it"),
         "{error}"
     );
     fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();

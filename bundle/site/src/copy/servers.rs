@@ -8,18 +8,18 @@ use url::Url;
 use super::Origin;
 use crate::error::Error;
 
-/// So many files are asked of a server before it is looked at whether it still answers: one that
-/// died costs the pauses of these, not those of every file.
+/// The number of files that are requested from a server between two checks whether it still
+/// answers: a dead server costs the retries of this many files, not of all.
 const BATCH: usize = 16;
 
 /// The largest manifest, in bytes: the only file whose size is not known beforehand, from a server
-/// that is not believed yet.
+/// that is not trusted yet.
 const MANIFEST: u64 = 256 << 20;
 
 /// A file to fetch: path, digest, size in bytes.
 pub(super) type Wanted = (String, Digest, Option<u64>);
 
-/// The servers, of which the first is asked until it fails.
+/// The servers; the first one is used until it fails.
 pub(super) struct Servers {
     pub(super) cache: Cache,
     fetcher: Fetcher,
@@ -44,7 +44,7 @@ impl Servers {
         })
     }
 
-    /// Fetches everything into the cache. A server that fails is asked no more.
+    /// Fetches everything into the cache. A server that fails is not used again.
     pub(super) fn fetch(
         &mut self,
         mut wanted: Vec<Wanted>,
@@ -58,7 +58,7 @@ impl Servers {
             let Some(server) = self.left.last().cloned() else {
                 halite_fetch::Error::all(self.failures.drain(..))?;
                 return Err(Error::Incomplete(
-                    "no server is named to copy it from".to_owned(),
+                    "there is no server to copy it from".to_owned(),
                 ));
             };
             let batch = wanted.get(..wanted.len().min(BATCH)).unwrap_or_default();
@@ -87,7 +87,7 @@ fn artifact(server: &str, (path, digest, size): &Wanted) -> Result<Artifact, Err
     let wrong = |why: &str| halite_fetch::Error::Setting(format!("{server}: {why}"));
     let mut url = Url::parse(server).map_err(|error| wrong(&error.to_string()))?;
     url.path_segments_mut()
-        .map_err(|()| wrong("no address of a server"))?
+        .map_err(|()| wrong("it is not the address of a server"))?
         .pop_if_empty()
         .extend(path.split('/'));
     let (name, url, digest) = (path.clone(), url.into(), Some(digest.clone()));

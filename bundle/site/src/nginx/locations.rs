@@ -7,7 +7,7 @@ use super::KINDS;
 /// `$halite_manifest`, `$halite_list` and `$halite_next`.
 ///
 /// `default_type` takes no variable, so each media type has a location. The body of an error is the
-/// one that the specification requires.
+/// one required by the specification.
 #[must_use]
 pub fn locations() -> String {
     let manifests: String = KINDS

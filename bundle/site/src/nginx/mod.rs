@@ -3,7 +3,7 @@
 //! (<https://github.com/opencontainers/distribution-spec/blob/main/spec.md#pull>), directly from
 //! the OCI layout.
 //!
-//! A site has several bundles, so each brings only *entries* of maps ([`MANIFESTS_MAP`],
+//! A site has several bundles, so each provides only *entries* of maps ([`MANIFESTS_MAP`],
 //! [`LISTS_MAP`], [`LINKS_MAP`]), which all begin with its version. The site's configuration
 //! defines the maps and includes the entries of every bundle. The locations ([`SERVER`]) are the
 //! same for all bundles and are included once, from the bundle in use.
@@ -23,10 +23,10 @@ use halite_fetch::oci_layout::{Descriptor, INDEXES, Image, MANIFESTS};
 
 pub use locations::locations;
 
-/// Entries of the map to `$halite_manifest`: the blob of a name, as `KIND/HEX`.
+/// Entries of the map to `$halite_manifest`: the blob of each name, as `KIND/HEX`.
 pub const MANIFESTS_MAP: &str = "nginx/manifests.map";
 
-/// Entries of the map to `$halite_list`: the lists of tags and of names, as they are sent.
+/// Entries of the map to `$halite_list`: the lists of tags and of names, as sent to clients.
 pub const LISTS_MAP: &str = "nginx/lists.map";
 
 /// Entries of the map to `$halite_next`: the link to the next page of a list.
@@ -56,7 +56,7 @@ pub fn maps(version: &str, images: &[(ImageRef, Image)]) -> Vec<(&'static str, S
     let mut manifests = Keys::default();
     let mut tags: BTreeMap<(&str, &str), BTreeSet<&str>> = BTreeMap::new();
     for (reference, image) in images {
-        // The tag is the manifest, not the index: of the index only one platform is here.
+        // The tag is the manifest, not the index: the bundle has only one platform of the index.
         let digests = std::iter::once(&image.manifest).chain(&image.index);
         let names = digests.map(|blob| (blob.digest.as_str(), blob));
         for (name, blob) in names.chain([(reference.tag.as_str(), &image.manifest)]) {
@@ -84,7 +84,7 @@ pub fn maps(version: &str, images: &[(ImageRef, Image)]) -> Vec<(&'static str, S
             }
         }
     };
-    // In the catalog of its own registry a name is short; in the common one it includes the
+    // In the catalog of its own registry, a name is short; in the common catalog, it includes the
     // registry.
     let mut catalogs: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for ((registry, repository), tags) in &tags {
@@ -115,14 +115,14 @@ pub fn maps(version: &str, images: &[(ImageRef, Image)]) -> Vec<(&'static str, S
         );
     }
     vec![
-        (MANIFESTS_MAP, manifests.entries("which blob a name is")),
+        (MANIFESTS_MAP, manifests.entries("the blob of each name")),
         (LISTS_MAP, lists.entries("lists of tags and of names")),
-        (LINKS_MAP, links.entries("where a list goes on")),
+        (LINKS_MAP, links.entries("the next page of each list")),
     ]
 }
 
 /// The values of `ns` and the beginnings of the path under which an image is found. The registry is
-/// in the one or in the other, or in neither if the name stays unambiguous.
+/// in one of the two, or in neither if the name stays unambiguous.
 fn places(registry: &str, repository: &str) -> BTreeSet<String> {
     let mut found: BTreeSet<String> = spellings(registry)
         .into_iter()
@@ -152,7 +152,7 @@ struct Keys {
 
 impl Keys {
     fn set(&mut self, key: String, target: &str) {
-        // nginx refuses a map with two keys that differ in case only.
+        // nginx refuses a map with two keys that differ only in case.
         let entry = self
             .targets
             .entry(key.to_lowercase())

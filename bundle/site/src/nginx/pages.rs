@@ -1,8 +1,8 @@
 //! Lists in pages: a client may ask for at most `n` names, those after `last`
 //! (<https://github.com/opencontainers/distribution-spec/blob/main/spec.md#listing-tags>).
 //!
-//! nginx cannot cut a list, so each possible page is made beforehand. A page may be shorter than
-//! `n` if it links to the next one, so a few sizes suffice: `n` is rounded down to one of
+//! nginx cannot cut a list, so each possible page is generated beforehand. A page may be shorter
+//! than `n` if it links to the next one, so a few sizes suffice: `n` is rounded down to one of
 //! [`SIZES`].
 
 use std::collections::BTreeSet;

@@ -23,7 +23,7 @@ pub fn covers(path: &str) -> bool {
 }
 
 /// The items that the SPDX document of the bundle in a directory lacks. Bundles without a document
-/// were made before it existed.
+/// were made before the document was introduced.
 pub fn check(dir: &Path, manifest: &Manifest) -> Result<Vec<String>, Error> {
     if !manifest.files.contains_key(FILE) {
         return Ok(Vec::new());
@@ -31,7 +31,7 @@ pub fn check(dir: &Path, manifest: &Manifest) -> Result<Vec<String>, Error> {
     let path = dir.join(FILE);
     let bytes = fs::read(&path).map_err(Error::file("read", &path))?;
     let document: Document = serde_json::from_slice(&bytes)
-        .map_err(|error| Error::content(&path, format!("this is no SPDX document: {error}")))?;
+        .map_err(|error| Error::content(&path, format!("it is not an SPDX document: {error}")))?;
     let mut found = Vec::new();
     let named = oci_layout::names(&dir.join("images"))?;
     let digests: BTreeMap<_, _> = named

@@ -100,7 +100,7 @@ pub struct File {
 pub struct Checksum {
     /// `SHA1`, `SHA256`.
     pub algorithm: String,
-    /// In hexadecimal.
+    /// The digest in hexadecimal.
     pub checksum_value: String,
 }
 
@@ -126,11 +126,11 @@ struct Licence {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Relationship {
-    /// The element that contains, depends …
+    /// The element that contains or depends.
     pub spdx_element_id: String,
     /// `CONTAINS`, `DEPENDS_ON` …
     pub relationship_type: String,
-    /// The element that is contained, depended on …
+    /// The element that is contained or depended on.
     pub related_spdx_element: String,
 }
 
@@ -164,7 +164,7 @@ impl Document {
         });
     }
 
-    /// Adds the licences that SPDX has no name for, each with id, name and text.
+    /// Adds the licences for which SPDX has no name, each with id, name and text.
     pub fn licences(&mut self, others: impl IntoIterator<Item = (String, String, String)>) {
         self.has_extracted_licensing_infos = others
             .into_iter()
@@ -183,7 +183,7 @@ impl Document {
 }
 
 impl Package {
-    /// A package with a name and a version only. `key` distinguishes it from all others of its
+    /// A package with only a name and a version. `key` distinguishes it from all others of its
     /// kind.
     pub fn new(kind: &str, key: &str, name: &str, version: &str) -> Self {
         Self {
@@ -214,7 +214,7 @@ impl Package {
         self
     }
 
-    /// Sets the SHA-256 of its file; nothing if it is empty.
+    /// Sets the SHA-256 of its file; does nothing if it is empty.
     pub fn sha256(mut self, sha256: &str) -> Self {
         if !sha256.is_empty() {
             self.checksums.push(checksum("SHA256", sha256));
@@ -228,7 +228,7 @@ impl Package {
         self
     }
 
-    /// Its SHA-256, if it has one.
+    /// Its SHA-256; `None` if it has no digest.
     pub fn digest(&self) -> Option<&str> {
         let found = self
             .checksums
@@ -239,7 +239,7 @@ impl Package {
 }
 
 impl File {
-    /// A file of the bundle. SPDX requires SHA-1 too.
+    /// A file of the bundle. SPDX also requires SHA-1.
     pub fn new(path: &str, sha1: &str, sha256: &str) -> Self {
         Self {
             id: id("File", path),

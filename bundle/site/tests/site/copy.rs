@@ -1,4 +1,4 @@
-//! A bundle copied from hosts of the same site that serve it.
+//! A bundle copied from other hosts of the same site, which serve it.
 
 mod refused;
 
@@ -97,7 +97,7 @@ impl Host {
             authorities: vec![self.authority.path.clone()],
             system_authorities: false,
             proxy: Some(String::new()),
-            // No server of these tests is silent; a busy machine may be.
+            // No server of these tests is silent, but a busy machine may be slow.
             connect: Duration::from_secs(30),
             stall: Duration::from_secs(30),
             retries: 1,
@@ -121,7 +121,7 @@ impl Host {
     /// All names in the directory, including those of work in progress.
     fn names(&self) -> Vec<String> {
         let mut names = names(&self.dir.path().join("bundles"));
-        // The file of the lock stays.
+        // The lock file stays.
         names.retain(|name| name != ".lock");
         names
     }
@@ -237,7 +237,7 @@ fn what_another_bundle_has_is_neither_fetched_nor_stored_again() {
     assert_eq!(inode("0.1.0"), inode("0.2.0"));
 }
 
-/// A linked directory belongs to another user, who may write into it and sets its modes.
+/// A linked directory belongs to another user, who may write to it and sets its modes.
 #[test]
 fn of_a_linked_directory_files_are_copied_and_nothing_is_changed() {
     let host = Host::new();

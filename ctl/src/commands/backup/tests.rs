@@ -208,7 +208,7 @@ fn a_snapshot_that_was_changed_on_the_way_is_refused() {
     piece[500] ^= 1;
     let error = written(dir.path(), &head(&[]), changed).err().unwrap();
     assert!(
-        format!("{error:#}").contains("its hash is not"),
+        format!("{error:#}").contains("its hash does not"),
         "{error:#}"
     );
     assert_eq!(entries(dir.path()), 0);

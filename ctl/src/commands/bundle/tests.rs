@@ -304,7 +304,7 @@ fn a_bundle_is_only_added_where_and_as_it_can_be_used() {
     let error = format!("{:#}", here.add("signed").unwrap_err());
     let signed = here.made.path("signed");
     let top = signed.iter().nth(1).unwrap().display();
-    let reason = format!("do not see what is below /{top}");
+    let reason = format!("cannot see files below /{top}");
     assert!(error.contains(&reason), "{error}");
     generate(&here.made.path("stranger.key"), None, None).unwrap();
     let stranger = TrustArgs {

@@ -1,4 +1,4 @@
-//! The header of a file: a stanza for each recipient, and a code that shows a change.
+//! The header of a file: a stanza for each recipient, and a code that reveals a change.
 
 use std::io::Read;
 
@@ -18,7 +18,7 @@ const STANZA: &str = "-> ";
 const END: &str = "---";
 /// The kind of a stanza for a recipient, before its share.
 const KIND: &str = "X25519 ";
-/// The kind of a stanza for a passphrase, beside which no other may be.
+/// The kind of a stanza for a passphrase, which must be the only stanza.
 const PASSPHRASE: &str = "scrypt ";
 /// Characters in a full line of a body.
 const COLUMNS: usize = 64;
@@ -44,14 +44,14 @@ pub(super) fn write(
     Ok(text)
 }
 
-/// Reads the header up to the content, and finds the key of the file with one of the identities.
+/// Reads the header up to the content, and decrypts the file's key with one of the identities.
 pub(super) fn read(
     from: &mut dyn Read,
     identities: &[Identity],
 ) -> Result<Zeroizing<[u8; FILE_KEY]>, AgeError> {
     let mut text = String::new();
     if line(from, &mut text)? != VERSION {
-        return Err(AgeError::Format("it does not begin as such a file does"));
+        return Err(AgeError::Format("it does not begin like an age file"));
     }
     let mut found = None;
     let mut next = line(from, &mut text)?;
@@ -94,7 +94,8 @@ pub(super) fn read(
     Ok(file_key)
 }
 
-/// Returns whether these are one or more arguments of visible characters, with a space between.
+/// Returns whether a text is one or more arguments of visible characters, separated by single
+/// spaces.
 fn are_arguments(words: &str) -> bool {
     let is_argument = |word: &str| !word.is_empty() && word.bytes().all(|c| c.is_ascii_graphic());
     words.split(' ').all(is_argument)
@@ -104,7 +105,7 @@ fn code_key(file_key: &[u8; FILE_KEY]) -> hmac::Key {
     hmac::Key::new(hmac::HMAC_SHA256, &*derive(file_key, &[], "header"))
 }
 
-/// The body of a stanza: full lines, and a last one that is not full.
+/// The body of a stanza: full lines, then one that is not full.
 fn body(from: &mut dyn Read, text: &mut String) -> Result<Vec<u8>, AgeError> {
     let mut joined = String::new();
     loop {
@@ -119,13 +120,13 @@ fn body(from: &mut dyn Read, text: &mut String) -> Result<Vec<u8>, AgeError> {
     }
 }
 
-/// Canonical only: two texts of one value could be exchanged without notice.
+/// Accepts only the canonical form: otherwise another text of the same value could go unnoticed.
 fn decode(text: &str) -> Option<Vec<u8>> {
     STANDARD_NO_PAD.decode(text).ok()
 }
 
-/// The next line without its end, which is added to `text` with it. Byte by byte: what follows is
-/// the content.
+/// The next line without its line end; `text` receives it with the line end. Read byte by byte,
+/// because the content follows.
 fn line(from: &mut dyn Read, text: &mut String) -> Result<String, AgeError> {
     let begin = text.len();
     let mut byte = [0];

@@ -26,7 +26,7 @@ pub(super) fn derive(secret: &[u8], salt: &[u8], info: &str) -> Zeroizing<[u8; 3
     key
 }
 
-/// Random bytes of the system.
+/// Random bytes from the system.
 pub(super) fn random<const N: usize>() -> Result<Zeroizing<[u8; N]>, AgeError> {
     let mut bytes = Zeroizing::new([0; N]);
     let filled = SystemRandom::new().fill(&mut *bytes);

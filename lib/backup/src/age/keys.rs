@@ -22,15 +22,15 @@ impl Identity {
     /// Makes a new key.
     ///
     /// # Errors
-    /// The system gives no random bytes.
+    /// The system provides no random bytes.
     pub fn generate() -> Result<Self, AgeError> {
         Ok(Self(random()?))
     }
 
-    /// Reads the keys in the text of a file of `age-keygen`: one in a line, with comments.
+    /// Reads the keys in the text of a file made by `age-keygen`: one per line, with comments.
     ///
     /// # Errors
-    /// There is no key, or a line is none.
+    /// There is no key, or a line is invalid.
     pub fn parse_file(text: &str) -> Result<Vec<Self>, AgeError> {
         let mut found = Vec::new();
         for (number, line) in text.lines().enumerate() {
@@ -63,10 +63,10 @@ impl Identity {
         AgeRecipient::from_key(x25519(*self.0, X25519_BASEPOINT_BYTES))
     }
 
-    /// The key of a file from a stanza; none if it is for another recipient.
+    /// The key of a file from a stanza; `None` if it is for another recipient.
     ///
     /// # Errors
-    /// The share makes a secret that everyone knows.
+    /// The share results in a publicly known secret.
     pub(super) fn unwrap(
         &self,
         share: [u8; 32],
@@ -84,8 +84,8 @@ impl Identity {
     }
 }
 
-/// Wraps the key of a file for a recipient: the share of a key pair that is used once, and the body
-/// of the stanza.
+/// Wraps the key of a file for a recipient: returns the share of an ephemeral key pair, and the
+/// body of the stanza.
 pub(super) fn wrap(
     recipient: &AgeRecipient,
     file_key: &[u8; FILE_KEY],
@@ -101,7 +101,7 @@ pub(super) fn wrap(
     Ok((share, body))
 }
 
-/// The shared secret; none if the other side made sure that it is known to everyone.
+/// The shared secret; `None` if the other side forced a publicly known one.
 fn agree(own: &[u8; 32], other: [u8; 32]) -> Option<Zeroizing<[u8; 32]>> {
     let shared = Zeroizing::new(x25519(*own, other));
     (*shared != [0; 32]).then_some(shared)
@@ -115,7 +115,7 @@ fn wrapping(shared: &[u8; 32], share: &[u8; 32], recipient: &[u8; 32]) -> Option
         .map(LessSafeKey::new)
 }
 
-/// The nonce of a key that is used once.
+/// The nonce of a key that is used only once.
 fn zero() -> Nonce {
     Nonce::assume_unique_for_key([0; 12])
 }

@@ -1,9 +1,8 @@
-//! Files of age, version 1 (<https://c2sp.org/age>), with recipients of the kind X25519 and no
-//! other.
+//! Files of age, version 1 (<https://c2sp.org/age>), only with recipients of the kind X25519.
 //!
-//! Curve, cipher and hashes are those of `x25519-dalek` and `ring`; only the format is here. What
-//! it writes, `age -d` reads, and the other way round; the vectors of the specification have their
-//! results (`tests/age_vectors.rs`).
+//! Curve, cipher and hashes come from `x25519-dalek` and `ring`; only the format is implemented
+//! here. `age -d` reads the output of this module, and vice versa; the test vectors of the
+//! specification give the specified results (`tests/age_vectors.rs`).
 
 mod error;
 mod header;

@@ -43,12 +43,11 @@ impl Chunks {
     }
 }
 
-/// Encrypts what is written to it. Without [`Encryptor::finish`] nothing that can be decrypted is
-/// written.
+/// Encrypts the bytes written to it. Without [`Encryptor::finish`], the output cannot be decrypted.
 pub struct Encryptor<W: Write> {
     to: W,
     chunks: Chunks,
-    /// Content that is not encrypted yet. It has room for a chunk, so that it is never moved.
+    /// Content that is not encrypted yet. It has room for a chunk, so it is never reallocated.
     waiting: Zeroizing<Vec<u8>>,
 }
 
@@ -91,7 +90,7 @@ impl<W: Write> Encryptor<W> {
 
 impl<W: Write> Write for Encryptor<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        // A full chunk waits until it is known that another one follows.
+        // A full chunk waits until more bytes show that it is not the last one.
         if self.waiting.len() == CHUNK && !bytes.is_empty() {
             self.seal(false)?;
         }
@@ -105,17 +104,17 @@ impl<W: Write> Write for Encryptor<W> {
     }
 }
 
-/// Decrypts what is read from it. Content whose end is missing is an error at its end.
+/// Decrypts while it is read. Truncated content is an error at its end.
 pub struct Decryptor<R: Read> {
     from: R,
     chunks: Chunks,
-    /// The decrypted chunk, and how much of it was read.
+    /// The decrypted chunk, and the number of its bytes that were read.
     plain: Zeroizing<Vec<u8>>,
     read: usize,
     /// Bytes that follow the chunk, already read to find its end.
     ahead: Vec<u8>,
     ended: bool,
-    /// An error ends it for good: what follows could be taken for the end.
+    /// An error is final: otherwise the next read could look like the end of the content.
     failed: bool,
 }
 
@@ -123,7 +122,7 @@ impl<R: Read> Decryptor<R> {
     /// Reads the header.
     ///
     /// # Errors
-    /// No identity fits, or it is no such file.
+    /// No identity fits, or it is not an age file.
     pub fn new(mut from: R, identities: &[Identity]) -> Result<Self, AgeError> {
         let file_key = header::read(&mut from, identities)?;
         let mut nonce = [0; NONCE];
@@ -146,7 +145,7 @@ impl<R: Read> Decryptor<R> {
             return Err(AgeError::Content.into());
         }
         let mut chunk = std::mem::take(&mut self.ahead);
-        // One byte more shows that the chunk is not the last one.
+        // One more byte shows that the chunk is not the last one.
         let missing = CHUNK + TAG + 1 - chunk.len();
         (&mut self.from)
             .take(missing as u64)
@@ -155,8 +154,7 @@ impl<R: Read> Decryptor<R> {
         if follows {
             self.ahead = chunk.split_off(CHUNK + TAG);
         }
-        // A full chunk may have the wrong mark: it is content all the same, and the error comes
-        // after it.
+        // A full chunk may have the wrong mark: it is still content, and the error comes after it.
         let marks = [!follows, follows];
         let marks = &marks[..if chunk.len() == CHUNK + TAG { 2 } else { 1 }];
         let number = self.chunks.counter;

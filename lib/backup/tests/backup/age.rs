@@ -25,11 +25,11 @@ fn keys_are_read_as_age_keygen_writes_them() {
         .unwrap();
     assert_eq!(
         error.to_string(),
-        "line 2 is no secret key of age: a character is wrong or missing"
+        "line 2 is not an age secret key: a character is wrong or missing"
     );
 }
 
-/// The files were encrypted with `age` 0.11 of crates.io, to the key beside them: to two
+/// The files were encrypted with `age` 0.11 from crates.io, to the key beside them: to two
 /// recipients, with contents around the length of a chunk.
 #[test]
 fn files_of_another_program_are_decrypted() {

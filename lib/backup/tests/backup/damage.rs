@@ -1,4 +1,4 @@
-//! Damage of any one byte, any cut, and other files.
+//! Damage to any single byte, any truncation, and other kinds of files.
 
 use std::fs;
 
@@ -53,7 +53,7 @@ fn no_secret_is_in_an_encrypted_backup() {
     );
 }
 
-/// Each cut is refused, and as a cut: without the last line there is no digest.
+/// Every truncation is refused, and reported as one: without the last line there is no digest.
 #[test]
 fn a_backup_that_is_cut_is_refused() {
     let dir = tempfile::tempdir().unwrap();
@@ -75,8 +75,8 @@ fn other_files_are_refused_with_their_reason() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("other");
     for (text, reason) in [
-        ("", "it is no backup"),
-        ("PK\u{3}\u{4}", "it is no backup"),
+        ("", "it is not a backup"),
+        ("PK\u{3}\u{4}", "it is not a backup"),
         ("halite-backup 2\n{}\n", "the format \"2\""),
         ("halite-back", "it is cut short"),
     ] {
@@ -93,8 +93,8 @@ fn a_damaged_snapshot_does_not_get_into_a_backup() {
     let mut changed = good.clone();
     changed[100] ^= 1;
     for (bad, reason) in [
-        (changed, "its hash is not"),
-        (good[..40].to_vec(), "its hash is not"),
+        (changed, "its hash does not"),
+        (good[..40].to_vec(), "its hash does not"),
     ] {
         let mut pending = Directory::new(dir.path())
             .begin(header("a", 0, vec![]))
@@ -116,7 +116,7 @@ fn a_damaged_snapshot_does_not_get_into_a_backup() {
     assert!(Directory::new(dir.path()).list().unwrap().is_empty());
 }
 
-/// A file that grows or shrinks while it is read is not taken as what it was.
+/// A file that grows or shrinks while it is read is refused.
 #[test]
 fn a_file_of_another_size_is_refused() {
     let dir = tempfile::tempdir().unwrap();
@@ -128,14 +128,14 @@ fn a_file_of_another_size_is_refused() {
             .writer
             .file("state/x", 0o600, size, &mut &b"text"[..]);
         assert!(
-            chain(&error.unwrap_err()).contains("bytes now and had"),
+            chain(&error.unwrap_err()).contains("bytes instead of"),
             "{size}"
         );
     }
 }
 
-/// The header of an encrypted backup is inside of it, too: with another one, of a later time or of
-/// another cluster, it is refused even if the digest fits.
+/// The header of an encrypted backup is also inside the encryption: one with another time or of
+/// another cluster is refused even if the digest matches.
 #[test]
 fn a_replaced_header_is_found() {
     let dir = tempfile::tempdir().unwrap();
@@ -174,7 +174,7 @@ proptest! {
         prop_assert!(contents(&path, &keys).is_err(), "byte {place}");
     }
 
-    /// Also where an attacker writes the digest again: the encryption shows the change.
+    /// Even if an attacker recomputes the digest, the encryption reveals the change.
     #[test]
     fn encrypted_content_cannot_be_changed(place in 0.0..1.0_f64, bit in 0_u8..8) {
         let dir = tempfile::tempdir().unwrap();

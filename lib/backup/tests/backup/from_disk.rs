@@ -12,7 +12,7 @@ use rustix::io::{Errno, ReadWriteFlags, preadv2};
 use crate::support::header;
 
 /// Returns whether the first page of a file is in the page cache: a read that may not wait for a
-/// disk is refused if it is not.
+/// disk is refused if it is not there.
 fn is_cached(path: &Path) -> bool {
     let file = File::open(path).unwrap();
     let mut byte = [0];
@@ -24,8 +24,8 @@ fn is_cached(path: &Path) -> bool {
     }
 }
 
-/// A backup of some megabytes, whose size is no multiple of a sector. Not in `/tmp`, which may have
-/// no disk.
+/// A backup of some megabytes, whose size is not a multiple of a sector. Not in `/tmp`, which may
+/// not be on a disk.
 fn backup(directory: &Path) -> BackupFile {
     let header = header("a", 0, vec![]);
     let mut pending = Directory::new(directory).begin(header).unwrap();
@@ -46,7 +46,7 @@ fn a_new_backup_is_read_again_from_its_disk_and_not_from_the_page_cache() {
     let made = backup(dir.path());
     let file = File::open(made.path()).unwrap();
     fadvise(&file, 0, None, Advice::DontNeed).unwrap();
-    // The question comes afterwards: for a page that is not in the cache the kernel begins to read it.
+    // The cache is queried afterwards: a query for an uncached page makes the kernel read it.
     made.check_on_disk().unwrap();
     assert!(
         !is_cached(made.path()),
@@ -58,7 +58,7 @@ fn a_new_backup_is_read_again_from_its_disk_and_not_from_the_page_cache() {
         is_cached(made.path()),
         "the test cannot see what is in the page cache"
     );
-    // What is there already does not answer in place of the disk either.
+    // Pages that are already cached do not replace the read from the disk either.
     made.check_on_disk().unwrap();
     assert!(!is_cached(made.path()), "it was read from the page cache");
 }

@@ -1,4 +1,4 @@
-//! Kill points of a backup, and the backups that are kept.
+//! Kill points of a backup, and the retention of backups.
 
 use std::fs;
 use std::path::Path;
@@ -13,12 +13,12 @@ fn names(directory: &Path) -> Vec<String> {
     found.into_iter().map(|found| found.name).collect()
 }
 
-/// The whole of what a directory has.
+/// The number of all entries in a directory.
 fn entries(directory: &Path) -> usize {
     fs::read_dir(directory).unwrap().count()
 }
 
-/// Writes the first files of a backup, and dies: no destructor runs.
+/// Writes the first files of a backup and dies: no destructor runs.
 fn killed_after(directory: &Path, header: Header, count: usize) {
     let mut pending = Directory::new(directory).begin(header).unwrap();
     for (path, mode, content) in files().into_iter().take(count) {
@@ -48,7 +48,7 @@ fn a_killed_backup_leaves_no_half_one() {
     for count in 0..=files().len() {
         killed_after(dir.path(), header("a", 1, vec![]), count);
         assert_eq!(names(dir.path()), before, "killed after {count} files");
-        // The next one removes what was left, and is whole.
+        // The next one removes the leftovers and is complete.
         let path = make(dir.path(), header("a", 1, vec![])).unwrap();
         contents(&path, &[]).unwrap();
         assert_eq!(entries(dir.path()), 2, "killed after {count} files");
@@ -75,7 +75,7 @@ fn a_failed_backup_leaves_nothing() {
     }
 }
 
-/// A disk that gives back something else than what was written.
+/// A disk that returns data other than was written.
 #[test]
 fn a_backup_that_is_not_what_was_written_gets_no_name_and_keeps_the_older_ones() {
     use std::os::unix::fs::FileExt as _;
@@ -84,7 +84,7 @@ fn a_backup_that_is_not_what_was_written_gets_no_name_and_keeps_the_older_ones()
     let before = names(dir.path());
     let directory = Directory::new(dir.path());
     let mut pending = directory.begin(header("a", 1, vec![])).unwrap();
-    // More than what waits in memory.
+    // More than the write buffer holds.
     let large = ("state/large", 0o600, vec![1; 50_000]);
     for (path, mode, content) in files().into_iter().chain([large]) {
         let content = &mut content.as_slice();

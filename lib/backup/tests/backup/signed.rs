@@ -1,4 +1,4 @@
-//! The signature by the cluster's CA: what it covers, and whose it may be.
+//! The signature by the cluster's CA: its coverage, and its valid signers.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::support::{contents, files, header};
 
-/// What the master signs for the example, whose time has fractions.
+/// The statement that the master signs for the example, whose time has fractions.
 fn statement(header: &Header) -> Value {
     let mut facts = serde_json::to_value(header).unwrap();
     facts["created"] = json!(header.created + jiff::SignedDuration::from_millis(250));
@@ -41,14 +41,14 @@ fn a_backup_that_its_cluster_signed_says_so() {
     assert_eq!(
         read.len(),
         files().len(),
-        "the signature is no file of a restore"
+        "the signature is not a file of a restore"
     );
 
     let plain = crate::support::make(dir.path(), crate::support::header("a", 1, vec![])).unwrap();
     assert!(!contents(&plain, &[]).unwrap().0.is_signed);
 }
 
-/// Who may write the directory knows the recipients, and can encrypt to them what he likes.
+/// A user who may write to the directory knows the recipients, and can encrypt anything to them.
 #[test]
 fn what_another_made_for_the_same_recipients_is_refused() {
     let dir = tempfile::tempdir().unwrap();
@@ -87,7 +87,7 @@ fn what_another_made_for_the_same_recipients_is_refused() {
         ),
         (
             changed(&|statement| statement["files"]["config/cluster.yaml"]["mode"] = json!(0o644)),
-            "config/cluster.yaml is not the file that is signed",
+            "config/cluster.yaml is not the signed file",
         ),
         (
             changed(&|statement| {
@@ -96,19 +96,19 @@ fn what_another_made_for_the_same_recipients_is_refused() {
                     .unwrap()
                     .remove("state/empty");
             }),
-            "state/empty is not the file that is signed",
+            "state/empty is not the signed file",
         ),
         (
             changed(&|statement| {
                 statement["files"]["state/more"] = statement["files"]["state/empty"].clone();
             }),
-            "state/more is not the file that is signed",
+            "state/more is not the signed file",
         ),
     ] {
         let path = make(dir.path(), header.clone(), &signature);
         let error = contents(&path, std::slice::from_ref(&key)).unwrap_err();
         let error = chain(&error);
-        assert!(error.contains("its signature is no good"), "{error}");
+        assert!(error.contains("its signature is invalid"), "{error}");
         assert!(error.contains(reason), "{reason}: {error}");
     }
 }

@@ -20,7 +20,7 @@ pub fn files() -> Vec<(&'static str, u32, Vec<u8>)> {
     ]
 }
 
-/// A header; `number` is the second at which the backup was begun.
+/// A header; `number` is the second at which the backup was started.
 pub fn header(cluster_id: &str, number: i64, recipients: Vec<AgeRecipient>) -> Header {
     Header {
         cluster: "prod".to_owned(),
@@ -40,7 +40,7 @@ pub fn header(cluster_id: &str, number: i64, recipients: Vec<AgeRecipient>) -> H
     }
 }
 
-/// Makes a backup in a directory, and answers with its path.
+/// Makes a backup in a directory, and returns its path.
 pub fn make(directory: &Path, header: Header) -> Result<std::path::PathBuf, Error> {
     let mut pending = Directory::new(directory).begin(header)?;
     for (path, mode, content) in files() {
@@ -54,7 +54,7 @@ pub fn make(directory: &Path, header: Header) -> Result<std::path::PathBuf, Erro
 /// Mode and content of each file.
 pub type Contents = BTreeMap<String, (u32, Vec<u8>)>;
 
-/// Everything that a backup has, after all checks.
+/// The whole content of a backup, after all checks.
 pub fn contents(file: &Path, identities: &[Identity]) -> Result<(Manifest, Contents), Error> {
     let opened = BackupFile::open(file)?;
     opened.check()?;

@@ -1,8 +1,8 @@
 //! Reads a YAML tree by a JSON Schema: collects all problems, and returns the valid part as JSON.
 //!
-//! An unusable value is left out (if it is optional) or replaced by an empty one, and its path is
-//! recorded, so that the checks of the document's meaning can run without it and do not report what
-//! follows from it.
+//! An unusable value is omitted (if it is optional) or replaced by an empty one, and its path is
+//! recorded, so that the checks of the document's meaning can run without it and do not report
+//! consequences of it.
 
 mod reader;
 mod reference;
@@ -48,19 +48,19 @@ pub trait Rules {
     /// The text does not have the format.
     fn check(&self, format: &str, text: &str) -> Result<(), Misfit>;
 
-    /// A text that replaces an unusable one of a format. The checks of the meaning leave it alone,
+    /// A text that replaces an unusable one of a format. The checks of the meaning ignore it,
     /// because its path is recorded as unusable, but it must parse.
     fn placeholder(&self, _format: &str) -> Option<&'static str> {
         None
     }
 
-    /// The beginnings of the paths whose lines are not displayed.
+    /// The prefixes of the paths whose lines are not displayed.
     fn secret_paths(&self) -> &'static [&'static str] {
         &[]
     }
 }
 
-/// The outcome of reading a document.
+/// The result of reading a document.
 pub struct Read {
     /// The usable part.
     pub value: Value,
@@ -70,7 +70,7 @@ pub struct Read {
     pub problems: Vec<Problem>,
 }
 
-/// Reads the document `root` of a file by its schema; `text` is that of the file.
+/// Reads the document `root` of a file by its schema; `text` is the file's text.
 #[must_use]
 pub fn read(file: &str, text: &str, root: Node, schema: &Value, rules: &dyn Rules) -> Read {
     let (value, broken, problems) = reader::read(&root, text, schema, rules);
@@ -106,8 +106,8 @@ const KEYWORDS: [&str; 19] = [
     "writeOnly",
 ];
 
-/// The flaws of a schema: keywords that the reader ignores, and keys without a description. For the
-/// tests of a schema.
+/// The flaws of a schema: keywords that the reader ignores, and keys without a description. For
+/// tests of schemas.
 #[must_use]
 pub fn flaws(schema: &Value) -> Vec<String> {
     let mut found = BTreeSet::new();
@@ -138,7 +138,7 @@ fn find_flaws(schema: &Value, path: &str, found: &mut BTreeSet<String>) {
     }
 }
 
-/// The types that a schema allows; none means anything.
+/// The types that a schema allows; empty means any type.
 fn types(schema: &Value) -> Vec<&str> {
     match &schema["type"] {
         Value::String(one) => vec![one],
@@ -153,7 +153,7 @@ fn required(schema: &Value) -> Vec<&str> {
     keys.filter_map(Value::as_str).collect()
 }
 
-/// The replacement of a required value that could not be used.
+/// The replacement for a required value that was unusable.
 fn empty(schema: &Value, rules: &dyn Rules) -> Value {
     match types(schema).first().copied().unwrap_or_default() {
         "object" => {

@@ -51,7 +51,7 @@ impl Reader<'_> {
         self.problems.push(shown);
     }
 
-    /// The JSON of a node; `None` when it was unusable (and was reported).
+    /// The JSON of a node; `None` if it was unusable (and was reported).
     fn value(&mut self, node: &Yaml, schema: &Value, path: &str) -> Option<Value> {
         let types = types(schema);
         if types.is_empty() {
@@ -129,8 +129,8 @@ impl Reader<'_> {
                             Some(near) => {
                                 meant.push(near);
                                 if is_there(near) {
-                                    // Renamed to that, it would be refused as a duplicate.
-                                    format!("`{near}` is there already; remove this key")
+                                    // Renamed to it, the key would be refused as a duplicate.
+                                    format!("`{near}` exists already; remove this key")
                                 } else {
                                     format!("did you mean `{near}`?")
                                 }
@@ -156,7 +156,7 @@ impl Reader<'_> {
                     }
                 },
             };
-            // `labels:` with nothing behind it says the same as no `labels`.
+            // `labels:` without a value means the same as no `labels`.
             let nullable = types(below).is_empty() || types(below).contains(&"null");
             if value.kind == Kind::Null
                 && !nullable
@@ -199,7 +199,7 @@ impl Reader<'_> {
             let here = format!("{path}[{index}]");
             match self.value(item, items_schema, &here) {
                 Some(value) => out.push(value),
-                // An empty replacement keeps the indexes of the following items right.
+                // An empty replacement preserves the indexes of the following items.
                 None if types(items_schema).contains(&"object")
                     || items_schema["format"]
                         .as_str()
@@ -230,7 +230,7 @@ impl Reader<'_> {
         if let Some(wanted) = schema["const"].as_i64()
             && wanted != value
         {
-            let message = format!("`{value}` is not what this file must be");
+            let message = format!("`{value}` is not the required value");
             self.report(node, path, message, &format!("write {wanted}"));
             return None;
         }
@@ -263,7 +263,7 @@ impl Reader<'_> {
             self.report(
                 node,
                 path,
-                format!("`{text}` is not what this file must be"),
+                format!("`{text}` is not the required value"),
                 &format!("write {wanted}"),
             );
             return None;
@@ -287,7 +287,7 @@ impl Reader<'_> {
         if let Some(format) = schema["format"].as_str()
             && let Err(misfit) = self.rules.check(format, text)
         {
-            // A secret in the wrong place, or one that is nearly right, is no better to see.
+            // Redact malformed or misplaced secrets, too.
             let shown = if is_secret(self.rules.secret_paths(), path) {
                 "the value".to_owned()
             } else {
@@ -301,7 +301,7 @@ impl Reader<'_> {
     }
 }
 
-/// Same letters in another case are nearest.
+/// The nearest candidate; the same letters in another case come first.
 fn near<'a>(word: &str, candidates: &[&'a str]) -> Option<&'a str> {
     let folded = |text: &str| text.to_ascii_lowercase().replace(['-', '_'], "");
     candidates
@@ -340,6 +340,6 @@ fn describe(doc: &str) -> String {
     if first.is_empty() {
         String::new()
     } else {
-        format!("it says: {first}")
+        format!("expected: {first}")
     }
 }

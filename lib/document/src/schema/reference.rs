@@ -25,7 +25,7 @@ fn section(schema: &Value, path: &str, text: &mut String) {
     text.push_str("\n| key | takes | meaning |\n|---|---|---|\n");
     for (key, schema) in schema["properties"].as_object().into_iter().flatten() {
         let doc = schema["description"].as_str().unwrap_or_default();
-        // One cell is one line.
+        // A table cell must be a single line.
         let doc = doc.replace("\n\n", "<br>").replace('\n', " ");
         let needed = if required.contains(&key.as_str()) {
             " Required."

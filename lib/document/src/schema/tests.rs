@@ -3,7 +3,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::yaml;
 
-/// Texts of the format `lower` are of lower-case letters; `hidden.` is secret.
+/// Texts of the format `lower` consist of lower-case letters; `hidden.` is secret.
 struct Lower;
 
 impl Rules for Lower {
@@ -90,15 +90,15 @@ fn all_problems_are_found_with_their_places() {
     assert_eq!(
         problems,
         [
-            "f:1:9: format: `2` is not what this file must be\n   | format: 2\n   = write 1",
-            "f:2:10: program: the text is empty\n   | program: ''\n   = it says: A path, or an address.",
+            "f:1:9: format: `2` is not the required value\n   | format: 2\n   = write 1",
+            "f:2:10: program: the text is empty\n   | program: ''\n   = expected: A path, or an address.",
             "f:3:1: name: unknown key `name`\n   | name: [a]\n   = did you mean `names`?",
             "f:4:21: entries[1]: must be a mapping, not a whole number\n   | entries: [{a: yes}, 3, {a: no, other: 1}]",
             "f:4:32: entries[2].other: unknown key `other`\n   | entries: [{a: yes}, 3, {a: no, other: 1}]\n   = the keys here are: a",
             "f:5:15: hidden.key: must be a list, not a text",
         ]
     );
-    // The indexes of the entries after an unusable one stay right.
+    // The indexes of the entries after an unusable one stay correct.
     assert_eq!(
         value["entries"],
         json!([{"a": true}, {"a": false}, {"a": false}])
@@ -121,7 +121,7 @@ fn a_misspelt_key_beside_the_right_one_is_not_renamed_to_it() {
     assert_eq!(
         problems,
         [
-            "f:2:1: Format: unknown key `Format`\n   | Format: 1\n   = `format` is there already; remove this key"
+            "f:2:1: Format: unknown key `Format`\n   | Format: 1\n   = `format` exists already; remove this key"
         ]
     );
 }
@@ -163,7 +163,7 @@ proptest! {
     ) {
         if let Ok(root) = yaml::parse("f", &text) {
             let read = read("f", &text, root, &schema(), &Lower);
-            // What is replaced was reported; an unknown key is reported, and replaces nothing.
+            // Replaced values were reported; an unknown key is reported, but nothing is replaced.
             if read.source.is_sound("") {
                 let mut problems = read.problems.iter();
                 prop_assert!(problems.all(|problem| problem.message.starts_with("unknown key")));

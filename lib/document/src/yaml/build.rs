@@ -8,8 +8,8 @@ use super::{Kind, MAX_BYTES, MAX_DEPTH, MAX_NODES, Node, scalar};
 use crate::position::Position;
 use crate::problem::Problem;
 
-/// All documents of a text that have content. `locate` changes each position in the text into the
-/// one to report (the position in the template of a rendered text).
+/// All documents of a text that have content. `locate` maps each position in the text to the one to
+/// report (the position in the template of a rendered text).
 pub(super) fn documents(
     file: &str,
     text: &str,
@@ -91,7 +91,7 @@ impl<'a> Builder<'a> {
                 position,
                 format!("the document has more than {MAX_NODES} values"),
             )
-            .hint("aliases (`*name`) count each time that they are used"));
+            .hint("aliases (`*name`) count each time they are used"));
         }
         Ok(())
     }
@@ -169,8 +169,7 @@ impl<'a> Builder<'a> {
             }
             _ => return Err(Problem::at(&position, "a value is missing here")),
         };
-        // The parser places a map at its first `:` or key; a key's own place is the more useful
-        // one.
+        // The parser places a map at its first `:` or key; the position of a key is more useful.
         if let Kind::Map(entries) = &node.kind
             && let Some((key, _)) = entries.first()
             && key.position.line == node.position.line
@@ -212,15 +211,15 @@ impl<'a> Builder<'a> {
                 return Err(Problem::at(
                     &key.position,
                     format!(
-                        "`{}` is here twice: first in line {}, column {}",
+                        "`{}` occurs twice: first in line {}, column {}",
                         key.raw, first.line, first.column
                     ),
                 )
-                .hint("the second would silently replace the first; rename or join them"));
+                .hint("the second would silently replace the first; rename one or merge them"));
             }
             entries.push((key, value));
         }
-        // PyYAML puts what was merged before the map's own keys, and own keys win.
+        // PyYAML puts merged keys before the map's own keys, and own keys win.
         merged.retain(|(key, _)| !seen.contains_key(&key.raw));
         merged.append(&mut entries);
         Ok(merged)
@@ -230,7 +229,7 @@ impl<'a> Builder<'a> {
     fn explain(&self, error: &ScanError) -> Problem {
         let lines: Vec<&str> = self.text.lines().collect();
         let here = error.marker().line();
-        // A tab in the indentation may be noticed one line late.
+        // The parser may notice a tab in the indentation one line late.
         for number in [here, here.saturating_sub(1)] {
             let line = lines
                 .get(number.wrapping_sub(1))

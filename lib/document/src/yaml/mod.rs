@@ -66,8 +66,8 @@ pub fn parse_all_located(
     build::documents(file, text, locate)
 }
 
-/// Parses a rendered text. `locate` changes each position in the text into the position in its
-/// template; a problem may then have no excerpt.
+/// Parses a rendered text. `locate` maps each position in the text to the position in its template;
+/// a problem may then have no excerpt.
 ///
 /// # Errors
 /// The first problem of the text, with its place.
@@ -95,8 +95,8 @@ pub fn parse_located(
     }))
 }
 
-/// Parses a text that may hold several documents, separated by `---`. Documents without any content
-/// are left out.
+/// Parses a text that may hold several documents, separated by `---`. Documents without content are
+/// omitted.
 ///
 /// # Errors
 /// The first problem of the text, with its place and line.
@@ -141,7 +141,7 @@ impl Node {
         }
     }
 
-    /// True for anything that is neither list nor map.
+    /// Returns whether this is neither a list nor a map.
     #[must_use]
     pub fn is_scalar(&self) -> bool {
         !matches!(self.kind, Kind::List(_) | Kind::Map(_))
@@ -161,13 +161,13 @@ impl Node {
         }
     }
 
-    /// The value as JSON. Keys become texts as they were written; infinite floats become null.
+    /// The value as JSON. Keys become texts as written; infinite floats become null.
     #[must_use]
     pub fn to_json(&self) -> Value {
         self.json(&|value, _| value)
     }
 
-    /// The value as JSON; `integer` is given each whole number with its text.
+    /// The value as JSON; `integer` maps each whole number, given with its text.
     fn json(&self, integer: &dyn Fn(i64, &str) -> i64) -> Value {
         match &self.kind {
             Kind::Null => Value::Null,

@@ -1,6 +1,6 @@
 //! YAML 1.1 plain scalars as PyYAML resolves them, because that is how Salt reads an SLS.
 //!
-//! Numbers with leading zeros are Salt's, and not YAML's: `0644` is 644. Two other differences are
+//! Numbers with leading zeros follow Salt, not YAML: `0644` is 644. Two other differences are
 //! intended and described in `docs/coming-from-salt.md`:
 //! base-60 numbers (`22:22`) and dates stay text.
 
@@ -37,8 +37,8 @@ pub(super) fn octal(raw: &str) -> Option<i64> {
     is_octal.then(|| yaml_1_1(raw)).flatten()
 }
 
-/// A whole number. Where YAML 1.1 reads octal digits, Salt drops the zeros (`construct_scalar` of
-/// its loader), unless there is a sign.
+/// A whole number. For numbers that YAML 1.1 reads as octal, Salt drops the zeros
+/// (`construct_scalar` of its loader) unless there is a sign.
 fn integer(raw: &str) -> Option<i64> {
     let number = yaml_1_1(raw)?;
     if !raw.starts_with('0') || raw.starts_with("0b") || raw.starts_with("0x") {

@@ -40,8 +40,8 @@ fn empty_texts_are_null() {
 fn duplicate_keys_name_both_places() {
     assert_eq!(
         error("x:\n  a: 1\n'x':\n  b: 2\n"),
-        "f.sls:3:1: `x` is here twice: first in line 1, column 1\n   | 'x':\n   = the second would silently \
-         replace the first; rename or join them"
+        "f.sls:3:1: `x` occurs twice: first in line 1, column 1\n   | 'x':\n   = the second would silently \
+         replace the first; rename one or merge them"
     );
 }
 

@@ -1,31 +1,31 @@
-//! A host becomes a learner.
+//! The addition of a host as a learner.
 
 use super::{ChangeError, Changes, Host, Round, again};
 use crate::member::{Member, MemberId};
 
-/// A host that is a member now.
+/// A host that is now a member.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Joined {
     /// Its id.
     pub id: MemberId,
     /// The id of its cluster; `None` if no member with a vote answered for itself.
     pub cluster: Option<u64>,
-    /// True when it has run before: it keeps the flags of its first start.
+    /// `true` if it has run before: it keeps the flags of its first start.
     pub has_started: bool,
-    /// True when it has its vote already.
+    /// `true` if it already has its vote.
     pub votes: bool,
     /// The value of `--initial-cluster` for its first start: all members, its own included.
     pub initial_cluster: String,
 }
 
 impl Changes<'_> {
-    /// Makes a host a learner. A member at its address that never started is used again. `bare`
-    /// says that the host has no data of a member.
+    /// Makes a host a learner. A member at its address that never started is reused. `bare` says
+    /// that the host has no member's data.
     ///
     /// # Errors
-    /// Name or address are another member's, a member that has run lost its data, or the cluster
-    /// took no learner within the limit (it takes one at a time, and only while all voting members
-    /// are connected).
+    /// Name or address belong to another member, a member that has run lost its data, or the
+    /// cluster accepted no learner within the limit (it accepts one at a time, and only while all
+    /// voting members are connected).
     pub async fn add_learner(&self, host: &Host, bare: bool) -> Result<Joined, ChangeError> {
         let patience = self.patience(format!("etcd takes {} as a learner", host.name));
         loop {
@@ -68,7 +68,7 @@ impl Changes<'_> {
         }
         if let Some(learner) = members.iter().find(|member| member.is_learner) {
             return Ok(Round::Again(format!(
-                "the learner {} at {} comes first: `ctl node add` of its host goes on with it, `ctl node remove` takes it out",
+                "the learner {} at {} comes first: `ctl node add` of its host continues with it, `ctl node remove` removes it",
                 learner.title(),
                 learner.peer_urls.join(", ")
             )));
@@ -80,7 +80,7 @@ impl Changes<'_> {
     }
 }
 
-/// Refuses a member that is another host's, or that has lost its data.
+/// Refuses a member that belongs to another host or has lost its data.
 fn check(host: &Host, bare: bool, member: &Member) -> Result<(), ChangeError> {
     if member.has_started() {
         if member.name != host.name {

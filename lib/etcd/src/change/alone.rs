@@ -1,8 +1,8 @@
-//! A cluster of one is made from the last member: it keeps its data, and the others are forgotten.
+//! A new cluster of one from the last member: it keeps its data and forgets the other members.
 //!
-//! etcd itself does it when it starts with `--force-new-cluster`. Members that it forgets and that come
-//! back later are refused by it, and end. What only they had is lost, so this asks before: is there
-//! really no quorum, and does really no other member run?
+//! etcd itself does this when it starts with `--force-new-cluster`. If forgotten members come back
+//! later, it refuses them and they exit. Data that only they had is lost, so the conditions are
+//! checked first: there is no quorum, and no other member runs.
 
 use std::time::Duration;
 
@@ -10,10 +10,10 @@ use super::gate::REPAIR_AFTER;
 use super::{Changes, Round, again};
 use crate::overview::{MemberOverview, Overview};
 
-/// The reason why a member does not become the only one.
+/// The reason why a member cannot become the only one.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AloneError {
-    /// Nothing is lost yet.
+    /// There is still a quorum.
     #[error(
         "cannot make a cluster of {name} alone: etcd has a quorum ({quorum}), and would lose writes; `ctl node replace` brings back \
          each host that is gone"
@@ -24,9 +24,9 @@ pub enum AloneError {
         /// The quorum in one line.
         quorum: String,
     },
-    /// There would be two clusters.
+    /// Another member runs: there would be two clusters.
     #[error(
-        "cannot make a cluster of {name} alone: the member {other} runs, and would go on as another cluster; switch its host off, or \
+        "cannot make a cluster of {name} alone: the member {other} runs, and would continue as another cluster; switch its host off, or \
          recover from {other}"
     )]
     Another {
@@ -35,9 +35,9 @@ pub enum AloneError {
         /// The other one.
         other: String,
     },
-    /// It has no data that are known of.
+    /// It is not a member.
     #[error(
-        "cannot make a cluster of {name} alone: it is no member of etcd; the members are {members}"
+        "cannot make a cluster of {name} alone: it is not a member of etcd; the members are {members}"
     )]
     NoMember {
         /// The host.
@@ -45,12 +45,12 @@ pub enum AloneError {
         /// The members.
         members: String,
     },
-    /// The limit has passed.
+    /// The timeout has expired.
     #[error("waited {limit} s until {until}: {because}")]
     TooLong {
-        /// The end that was waited for.
+        /// The awaited condition.
         until: String,
-        /// The limit in seconds.
+        /// The timeout in seconds.
         limit: u64,
         /// The last reason.
         because: String,
@@ -58,11 +58,11 @@ pub enum AloneError {
 }
 
 impl Changes<'_> {
-    /// Waits until it is certain that the members have no quorum and that only this one runs. One
-    /// that is alone already may be.
+    /// Waits until it is certain that the members have no quorum and that only this one runs.
+    /// Succeeds also if it is already the only member.
     ///
     /// # Errors
-    /// There is a quorum, another member runs, or this one does not answer within the limit.
+    /// There is a quorum, another member runs, or this one does not answer in time.
     pub async fn may_be_alone(&self, name: &str) -> Result<(), AloneError> {
         let patience = self.patience(format!("{name} is certain to be the last member"));
         let mut since = None;
@@ -76,8 +76,8 @@ impl Changes<'_> {
         }
     }
 
-    /// One round; `since` is the moment from which the same was true, with a quorum that is not seen
-    /// (`true`) or without one.
+    /// One round; `since` is the time since which the observation has been the same: `true` for a
+    /// quorum that cannot be seen, `false` for none.
     async fn last_round(
         &self,
         name: &str,
@@ -125,7 +125,7 @@ impl Changes<'_> {
         }
         let began = since.map_or(now, |(_, began)| began);
         let quorum = overview.quorum_line();
-        // A restart of the others looks the same, and so does the moment after their end, in which the
+        // A restart of the others looks the same, and so does the moment after they stop, while the
         // last one still follows a leader.
         match (now.saturating_sub(began) >= REPAIR_AFTER, hidden) {
             (true, false) => Ok(Round::Done(())),
@@ -137,10 +137,10 @@ impl Changes<'_> {
         }
     }
 
-    /// Waits until this member is the only one, and leads.
+    /// Waits until this member is the only one and leads.
     ///
     /// # Errors
-    /// It is not within the limit.
+    /// The timeout expires first.
     pub async fn wait_alone(&self, name: &str) -> Result<(), AloneError> {
         let patience = self.patience(format!("{name} is the only member"));
         loop {

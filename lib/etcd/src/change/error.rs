@@ -1,5 +1,5 @@
-//! The reasons why a change of membership failed. The members are as they were, unless the text
-//! says otherwise.
+//! The reasons why a change of membership failed. The members are unchanged unless the text says
+//! otherwise.
 
 use crate::quorum::{Voters, quorum};
 
@@ -30,16 +30,16 @@ pub enum ChangeError {
         /// The member.
         by: String,
     },
-    /// The member has run, and the host has no data of it.
+    /// The member has run before, and its host has none of its data.
     #[error(
         "cannot start {name} again: it is a member that has run, and its host has no data; a member that comes back without \
-         its data can undo what the cluster has acknowledged. Remove the member, then add it again"
+         its data can undo writes that the cluster has acknowledged. Remove the member, then add it again"
     )]
     DataLost {
         /// The member.
         name: String,
     },
-    /// The host is no member.
+    /// The host is not a member.
     #[error(
         "cannot promote {name}: no member of etcd is at {url}; run the same command again, which adds it first"
     )]
@@ -54,11 +54,11 @@ pub enum ChangeError {
     NeverSynced {
         /// The learner.
         name: String,
-        /// The limit in seconds.
+        /// The timeout in seconds.
         limit: u64,
         /// The last reason.
         because: String,
-        /// What happened to the learner.
+        /// The fate of the learner.
         end: LearnerEnd,
     },
     /// The only member with a vote.
@@ -69,7 +69,7 @@ pub enum ChangeError {
         /// The member.
         name: String,
     },
-    /// The rest would not be a quorum.
+    /// The remaining members would not be a quorum.
     #[error(
         "cannot remove {name}: {} of {} voting members serve, and {} of the {} that remain would be needed; bring the others back first",
         .voters.serving, .voters.all, quorum(.voters.all - 1), .voters.all - 1
@@ -80,7 +80,7 @@ pub enum ChangeError {
         /// The voting members before the removal.
         voters: Voters,
     },
-    /// The member does not answer, and was not said to be dead.
+    /// The member does not answer, and the caller did not declare it dead.
     #[error(
         "cannot remove {name}: it does not answer ({because}); if its host is gone for good, remove it as dead"
     )]
@@ -90,9 +90,9 @@ pub enum ChangeError {
         /// The cause.
         because: String,
     },
-    /// One more member must not be missing.
+    /// The quorum cannot lose one more member.
     #[error(
-        "cannot go on with {host}: {serving} of {all} voting members of etcd serve, and without it there would be no quorum; waited {limit} s: {because}"
+        "cannot continue with {host}: {serving} of {all} voting members of etcd serve, and without it there would be no quorum; waited {limit} s: {because}"
     )]
     Gate {
         /// The host.
@@ -101,14 +101,14 @@ pub enum ChangeError {
         serving: usize,
         /// Voting members.
         all: usize,
-        /// The limit in seconds.
+        /// The timeout in seconds.
         limit: u64,
         /// The members that do not serve.
         because: String,
     },
-    /// Planned work would meet a cluster that is to be repaired first.
+    /// The cluster must be repaired before planned work.
     #[error(
-        "cannot go on with {host}: etcd has no quorum: {because}; switch on the hosts that are off, and repair those that run with \
+        "cannot continue with {host}: etcd has no quorum: {because}; switch on the hosts that are off, and repair those that run with \
          `ctl highstate`; then run the same command again"
     )]
     NoQuorum {
@@ -117,22 +117,22 @@ pub enum ChangeError {
         /// The members that do not serve.
         because: String,
     },
-    /// The limit has passed.
+    /// The timeout has expired.
     #[error("waited {limit} s until {until}: {because}")]
     TooLong {
-        /// The end that was waited for.
+        /// The awaited condition.
         until: String,
-        /// The limit in seconds.
+        /// The timeout in seconds.
         limit: u64,
         /// The last reason.
         because: String,
     },
 }
 
-/// What happened to a learner that did not get its vote.
+/// The fate of a learner that did not get its vote.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LearnerEnd {
-    /// It was removed: the members are as they were.
+    /// It was removed: the members are unchanged.
     Removed,
     /// It could not be removed.
     Stays(String),
@@ -142,7 +142,7 @@ impl std::fmt::Display for LearnerEnd {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Removed => f.write_str(
-                "it was removed, the members are as they were; once its etcd can reach the others, run the same command again",
+                "it was removed and the members are unchanged; once its etcd can reach the others, run the same command again",
             ),
             Self::Stays(why) => write!(
                 f,

@@ -1,4 +1,4 @@
-//! May a host be worked on, so that its member is missing for a while?
+//! The check before work on a host during which its member is missing for a while.
 
 use std::time::Duration;
 
@@ -7,14 +7,14 @@ use crate::pace::Wait;
 use crate::quorum::Verdict;
 use crate::view::{Listed, View};
 
-/// Time for which a cluster has had no quorum before it counts as one that is to be repaired: an
-/// election or a restart is over by then.
+/// The time without a quorum after which a cluster counts as in need of repair: an election or a
+/// restart is over by then.
 pub(super) const REPAIR_AFTER: Duration = Duration::from_secs(15);
 
-/// Why a host may be worked on.
+/// The reason why work on a host is allowed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Gate {
-    /// The others are a quorum without it: of so many voting members so many serve.
+    /// The others are a quorum without it.
     Allowed {
         /// Voting members.
         all: usize,
@@ -23,7 +23,7 @@ pub enum Gate {
     },
     /// One or two members: the rule does not apply.
     TooFew,
-    /// The cluster has had no quorum: it is repaired, not waited for.
+    /// The cluster has no quorum: it is repaired without waiting.
     Repair {
         /// The members that do not serve.
         because: String,
@@ -42,14 +42,14 @@ impl std::fmt::Display for Gate {
             Self::TooFew => f.write_str("fewer than three members: none may be missing"),
             Self::Repair { because } => write!(
                 f,
-                "etcd has no quorum and is repaired, not waited for: {because}"
+                "etcd has no quorum and is repaired without waiting: {because}"
             ),
         }
     }
 }
 
 impl Gate {
-    /// The same gate for work that is planned, and repairs nothing: a reboot, an upgrade.
+    /// The same gate for planned work that repairs nothing: a reboot, an upgrade.
     ///
     /// # Errors
     /// The cluster has no quorum.
@@ -65,12 +65,12 @@ impl Gate {
 }
 
 impl Changes<'_> {
-    /// Waits until the member of a host may be missing (`etcd_quorum_allows`). That the cluster has no
-    /// quorum is concluded only when nothing says the opposite: members that lag, or that only the
-    /// caller cannot reach, are waited for.
+    /// Waits until the member of a host may be missing (`etcd_quorum_allows`). It concludes that
+    /// the cluster has no quorum only if nothing indicates the opposite: it waits for members that
+    /// lag or that only the caller cannot reach.
     ///
     /// # Errors
-    /// Within the limit there was no moment in which the others are a quorum without it.
+    /// The others were not a quorum without it at any time before the timeout.
     pub async fn allow_missing(&self, host: &str) -> Result<Gate, ChangeError> {
         let start = self.pace.now();
         let mut without_quorum = None;
@@ -83,14 +83,14 @@ impl Changes<'_> {
             let has_quorum = view.has_quorum();
             let now = self.pace.now();
             let verdict = match voters.all {
-                // Nothing answers at all, as far as can be seen.
+                // No member answers this caller.
                 0 => Verdict::NoQuorum,
                 _ => voters.allow_missing(has_quorum, votes, serves),
             };
             let because = match voters.all {
                 0 => "no member answers".to_owned(),
                 _ if has_quorum && !voters.have_quorum() => format!(
-                    "etcd has a quorum, but of members that cannot be asked or lack entries: {}",
+                    "etcd has a quorum, but of members that cannot be reached or lack entries: {}",
                     view.faults()
                 ),
                 _ => view.faults(),
@@ -132,7 +132,7 @@ impl Changes<'_> {
         }
     }
 
-    /// The members as a quorum knows them, or else as one of them does.
+    /// The members as agreed by a quorum, or else as known to one member.
     pub(super) async fn view(&self) -> View {
         let listed = Listed::ask(self.members).await.unwrap_or_default();
         View::take(self.members, listed).await

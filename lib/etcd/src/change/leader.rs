@@ -1,16 +1,16 @@
-//! Another member leads.
+//! The transfer of leadership to another member.
 
 use super::{ChangeError, Changes, Round, again};
 use crate::member::{Member, MemberId};
 use crate::view::{Seen, View};
 
 impl Changes<'_> {
-    /// Makes another member the leader before the member of a host is missing on purpose: a leader
-    /// that vanishes costs an election of one to two seconds. Returns the name of the new one; none
-    /// when that member does not lead, or no other member can.
+    /// Makes another member the leader before a host's member is taken down on purpose: a leader
+    /// that vanishes costs an election of one to two seconds. Returns the name of the new leader;
+    /// `None` if that member does not lead, or no other member can.
     ///
     /// # Errors
-    /// It still leads after the limit.
+    /// It still leads after the timeout.
     pub async fn move_leader_off(&self, name: &str) -> Result<Option<String>, ChangeError> {
         let patience = self.patience(format!("{name} does not lead etcd"));
         let mut moved = None;
@@ -47,8 +47,8 @@ impl Changes<'_> {
     }
 }
 
-/// The voting member that serves and has applied most, other than the leader; before it the preferred
-/// one, if that serves.
+/// The voting member that serves and has applied most entries, other than the leader. The preferred
+/// member takes precedence if it serves.
 pub(super) fn successor<'v>(
     view: &'v View,
     leader: &Member,
@@ -63,13 +63,13 @@ pub(super) fn successor<'v>(
     next.map(|seen| &seen.member)
 }
 
-/// Returns whether any member says that this one leads.
+/// Returns whether any member reports this one as leader.
 pub(super) fn leads(view: &View, id: MemberId) -> bool {
     let known = view
         .seen
         .iter()
         .filter_map(|seen| seen.status.as_ref().ok());
-    // The newest term's answer would be best; a former leader says so of itself for a moment at most,
-    // and then moving it is refused and asked again.
+    // The answer of the newest term would be best. But a former leader reports itself for a moment
+    // at most; moving it is then refused and retried.
     known.filter(|status| status.leader == Some(id)).count() > 0
 }

@@ -1,8 +1,8 @@
 //! The changes of membership, each a loop of one step at a time.
 //!
-//! Each round lists the members and does the one step that is missing. A step whose outcome is not
-//! known (the connection broke) is followed by another round, which sees what happened. A caller
-//! that was killed runs the change again: `docs/dev/etcd-members.md` lists the moments.
+//! Each round lists the members and does the one missing step. A step with an unknown outcome (the
+//! connection broke) is followed by another round, which sees the result. A caller that was killed
+//! runs the change again: `docs/dev/etcd-members.md` lists the moments.
 
 mod add;
 mod alone;
@@ -26,7 +26,7 @@ pub use gate::Gate;
 pub use remove::Removal;
 pub use space::{Freed, SpaceError};
 
-/// A host that is to be, or is, a member: the name and the peer address that its etcd gets.
+/// A current or future member: the name and the peer address of its etcd.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Host {
     /// Its name.
@@ -35,20 +35,20 @@ pub struct Host {
     pub peer_url: String,
 }
 
-/// The changes of one cluster. One at a time: the caller holds a lock.
+/// The changes of one cluster, one at a time: the caller holds a lock.
 pub struct Changes<'a> {
     /// The cluster.
     pub members: &'a dyn Members,
     /// Time and reports.
     pub pace: &'a dyn Pace,
-    /// Time after which a change that waits fails.
+    /// The timeout of a change that waits.
     pub limit: Duration,
-    /// The name of the member that leads next when the leader has to change, if it can; otherwise
-    /// the one that has applied most.
+    /// The name of the member that should lead next when the leader must change; if it cannot, the
+    /// member that has applied most entries leads.
     pub prefer: Option<&'a str>,
 }
 
-/// The outcome of one round.
+/// The result of one round.
 enum Round<T> {
     /// The change is done.
     Done(T),
@@ -64,7 +64,7 @@ struct Patience<'a> {
 }
 
 impl Patience<'_> {
-    /// Reports the reason and pauses; gives the reason back when the limit has passed.
+    /// Reports the reason and pauses; returns the reason as an error after the timeout.
     async fn wait(&self, because: String) -> Result<(), String> {
         let Changes { pace, limit, .. } = *self.changes;
         let since = pace.now().saturating_sub(self.start);
@@ -105,7 +105,7 @@ impl Changes<'_> {
     }
 }
 
-/// A failure of the cluster that another round may not meet.
+/// A failure of the cluster that may be over by the next round.
 fn again<T>(error: &EtcdError) -> Round<T> {
     Round::Again(halite_errors::chain(error))
 }

@@ -1,4 +1,4 @@
-//! A learner gets its vote, or is removed.
+//! The promotion of a learner to a voting member, or its removal.
 
 use super::error::LearnerEnd;
 use super::{ChangeError, Changes, Host, Round, again};
@@ -6,11 +6,11 @@ use crate::member::MemberId;
 use crate::view::{LAG, Listed, View};
 
 impl Changes<'_> {
-    /// Waits until a learner has what the others have, and gives it its vote. One that has not got
-    /// it within the limit is removed.
+    /// Waits until a learner has caught up with the others and gives it its vote. A learner without
+    /// a vote at the timeout is removed.
     ///
     /// # Errors
-    /// The host is no member, its address is another's, or it did not get its vote in time.
+    /// The host is not a member, its address is another's, or it did not get its vote in time.
     pub async fn promote(&self, host: &Host) -> Result<MemberId, ChangeError> {
         let patience = self.patience(format!("{} is in sync and has its vote", host.name));
         loop {
@@ -64,19 +64,19 @@ impl Changes<'_> {
         if !view.count().keep_quorum_with_one_more() {
             return Ok(Round::Again(view.faults()));
         }
-        // etcd has a rule of its own: nine tenths of the leader's entries.
+        // etcd has its own rule: nine tenths of the leader's entries.
         match self.members.promote(member.id).await {
             Ok(()) => Ok(Round::Again("the promotion is confirmed".to_owned())),
             Err(error) => Ok(again(&error)),
         }
     }
 
-    /// Removes a learner whose time is over. One that has got its vote after all stays.
+    /// Removes a learner after its timeout, unless it has got its vote after all.
     async fn never_synced(&self, host: &Host, because: String) -> Result<MemberId, ChangeError> {
         let patience = self.patience(format!("the learner {} is removed", host.name));
         let end = loop {
             let why = match self.give_up_round(host).await {
-                // The last attempt succeeded, and its answer was lost.
+                // The last attempt succeeded, but its answer was lost.
                 Round::Done(Some(id)) => return Ok(id),
                 Round::Done(None) => break LearnerEnd::Removed,
                 Round::Again(why) => why,

@@ -1,4 +1,4 @@
-//! A member leaves.
+//! The removal of a member.
 
 use super::leader::{leads, successor};
 use super::{ChangeError, Changes, Round, again};
@@ -8,12 +8,12 @@ use crate::view::{Listed, View};
 /// The removal of a member.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Removal {
-    /// Its name. One that never started has none: its id, or `peer_url`.
+    /// Its name. A member that never started has no name: use its id, or `peer_url`.
     pub name: String,
-    /// The address of its host. A learner there that never started is the member, too: etcd knows it by
-    /// nothing else, and takes no other learner before it.
+    /// The address of its host. A learner at this address that never started is the member, too:
+    /// etcd identifies it by nothing else, and accepts no other learner until it is gone.
     pub peer_url: Option<String>,
-    /// The host is gone for good: the member need not answer.
+    /// `true` if the host is lost: the member need not answer.
     pub dead: bool,
 }
 
@@ -28,12 +28,12 @@ impl Removal {
 }
 
 impl Changes<'_> {
-    /// Removes a member; another one becomes the leader first. Does nothing when there is none of
-    /// that name.
+    /// Removes a member; another one becomes the leader first. Does nothing if no member has that
+    /// name.
     ///
     /// # Errors
-    /// It is the only voting member, the rest would not be a quorum, or it does not answer and is
-    /// not said to be dead.
+    /// It is the only voting member, the remaining members would not be a quorum, or it does not
+    /// answer and was not declared dead.
     pub async fn remove(&self, removal: &Removal) -> Result<(), ChangeError> {
         let patience = self.patience(format!("etcd is without {}", removal.name));
         loop {
@@ -91,7 +91,7 @@ impl Changes<'_> {
         self.remove_now(member.id).await
     }
 
-    /// Without a quorum nothing can be removed. The members that still answer say of how many.
+    /// Without a quorum nothing can be removed. The answering members give the number of voters.
     async fn without_list(
         &self,
         removal: &Removal,
@@ -102,7 +102,7 @@ impl Changes<'_> {
         };
         let view = View::take(self.members, Listed::named(known)).await;
         let voters = view.count();
-        // An election looks the same for a moment: all answer, and follow no leader.
+        // An election looks the same for a moment: all members answer and follow no leader.
         if view.has_quorum() || view.voters().all(|seen| seen.status.is_ok()) || voters.all < 2 {
             return Ok(again(error));
         }

@@ -1,8 +1,9 @@
-//! The room in the members' databases: free pages are given back, and a reached quota is resolved.
+//! The space in the members' databases: returns free pages, and clears a reached quota.
 //!
-//! etcd never makes its database file smaller by itself: what a compaction frees is used again, and
-//! counts against the quota until the member is defragmented. For that time it answers nothing, so
-//! one member at a time is, the leader last, and only while all others serve.
+//! etcd never shrinks its database file by itself: space that a compaction frees is reused, and
+//! counts against the quota until the member is defragmented. During defragmentation the member
+//! answers nothing. So one member at a time is defragmented, the leader last, and only while all
+//! others serve.
 
 use std::collections::BTreeSet;
 
@@ -12,18 +13,18 @@ use crate::member::{Alarm, AlarmKind, MemberId, Status};
 use crate::overview::{MemberOverview, Overview};
 use crate::refusal::Refusal;
 
-/// The part of its quota, in percent, above which a database has no room after all that can be
-/// freed was freed. One that is larger would raise its alarm again at once.
+/// The part of its quota, in percent, above which a database counts as full after everything
+/// possible was freed. A larger one would raise its alarm again at once.
 const FULL: u64 = 90;
 
-/// The room that a member gave back.
+/// The space that a member freed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Freed {
     /// The member.
     pub name: String,
-    /// The size of its database before, in bytes.
+    /// The previous size of its database, in bytes.
     pub before: u64,
-    /// The size after.
+    /// The new size.
     pub after: u64,
 }
 
@@ -34,25 +35,25 @@ impl std::fmt::Display for Freed {
     }
 }
 
-/// The reason why there is not more room. What was freed stays freed.
+/// The reason why no more space can be freed. Freed space stays free.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SpaceError {
-    /// The data of members differ: nothing may be removed before it is known which are right.
+    /// The members' data differs: nothing may be removed until it is known which is right.
     #[error(
         "cannot touch the databases of etcd: the member {0} has the alarm CORRUPT; remove it and add it again"
     )]
     Corrupt(MemberId),
-    /// There is no such member.
-    #[error("cannot defragment {name}: it is no member of etcd; the members are {members}")]
+    /// No member has this name.
+    #[error("cannot defragment {name}: it is not a member of etcd; the members are {members}")]
     NoMember {
         /// The name.
         name: String,
         /// The members.
         members: String,
     },
-    /// What is in use leaves no room.
+    /// The data in use fills the quota.
     #[error(
-        "cannot make room in etcd: what is in use of the database of {name} is {} MiB, and its quota {} MiB; delete objects, or \
+        "cannot make room in etcd: the database of {name} uses {} MiB of its quota of {} MiB; delete objects, or \
          declare a larger `quota-backend-bytes` in etcd.extraArgs",
         mib(*.in_use), mib(*.quota)
     )]
@@ -64,12 +65,12 @@ pub enum SpaceError {
         /// The quota in bytes.
         quota: u64,
     },
-    /// The limit has passed.
+    /// The timeout has expired.
     #[error("waited {limit} s until {until}: {because}; run it again when all members serve")]
     TooLong {
-        /// The end that was waited for.
+        /// The awaited condition.
         until: String,
-        /// The limit in seconds.
+        /// The timeout in seconds.
         limit: u64,
         /// The last reason.
         because: String,
@@ -85,16 +86,16 @@ fn mib(bytes: u64) -> u64 {
 struct Done {
     ids: BTreeSet<MemberId>,
     freed: Vec<Freed>,
-    /// The member that has no more to give, at the moment.
+    /// A member that currently cannot free any more.
     full: Option<SpaceError>,
 }
 
-/// The members that are to be defragmented.
+/// The members to defragment.
 #[derive(Clone, Copy)]
 struct Due<'a> {
-    /// Those of whose database more than this part, in percent, is free.
+    /// Only members with more than this percentage of their database free.
     above: u8,
-    /// Of them only this one.
+    /// If set, only this member.
     only: Option<&'a str>,
 }
 
@@ -121,11 +122,10 @@ impl Due<'_> {
 }
 
 impl Changes<'_> {
-    /// Defragments the members of whose database more than `above` percent is free.
+    /// Defragments the members with more than `above` percent of their database free.
     ///
     /// # Errors
-    /// The data of members differ, or within the limit there was no moment in which all others
-    /// served.
+    /// The members' data differs, or the others did not all serve at any time before the timeout.
     pub async fn defragment(&self, above: u8) -> Result<Vec<Freed>, SpaceError> {
         let until = "the databases of etcd are defragmented".to_owned();
         self.defragment_due(until, Due { above, only: None }).await
@@ -134,7 +134,7 @@ impl Changes<'_> {
     /// Defragments one member, if a percent of its database or more is free.
     ///
     /// # Errors
-    /// There is no such member; or as [`Changes::defragment`].
+    /// No member has this name; or as [`Changes::defragment`].
     pub async fn defragment_member(&self, name: &str) -> Result<Vec<Freed>, SpaceError> {
         let until = format!("the database of {name} is defragmented");
         let only = Some(name);
@@ -168,19 +168,19 @@ impl Changes<'_> {
             let is_new = !done.ids.contains(&own.member.id) && own.member.has_started();
             is_new && due.matches(own)
         };
-        // A member that does not answer may be due: it is waited for.
+        // A member that does not answer may be due, so wait for it.
         let Some(next) = overview.members.iter().filter(is_due).min_by_key(order) else {
             return Ok(Round::Done(()));
         };
         self.defragment_one(&overview, next, done).await
     }
 
-    /// Resolves a reached quota: removes the past, gives the room back, and disarms the alarms. All
-    /// keys and their values stay.
+    /// Clears a reached quota: removes old revisions, frees their space, and disarms the alarms.
+    /// All keys keep their current values.
     ///
     /// # Errors
-    /// The data of members differ, what is in use leaves no room, or within the limit there was no
-    /// moment in which all others served.
+    /// The members' data differs, the data in use fills the quota, or the others did not all serve
+    /// at any time before the timeout.
     pub async fn make_room(&self) -> Result<Vec<Freed>, SpaceError> {
         let patience = self.patience("etcd has room below its quota".to_owned());
         let (mut done, mut compacted) = (Done::default(), false);
@@ -200,8 +200,8 @@ impl Changes<'_> {
         }
     }
 
-    /// Removes the past. The API server does so every five minutes with a write, which the alarm
-    /// refuses.
+    /// Removes old revisions. The API server does this every five minutes with a write, which the
+    /// alarm refuses.
     async fn compact_round(&self, compacted: &mut bool) -> Result<Round<()>, SpaceError> {
         let overview = match Overview::take(self.members).await {
             Ok(overview) => overview,
@@ -220,7 +220,7 @@ impl Changes<'_> {
             Err(error) if is_compacted(&error) => *compacted = true,
             Err(error) => return Ok(again(&error)),
         }
-        Ok(Round::Again("the past was removed".to_owned()))
+        Ok(Round::Again("old revisions were removed".to_owned()))
     }
 
     async fn room_round(&self, done: &mut Done) -> Result<Round<()>, SpaceError> {
@@ -237,10 +237,10 @@ impl Changes<'_> {
         };
         let tight = |own: &&MemberOverview| match &own.status {
             Some(status) if status.db_quota > 0 => status.db_size * 100 > status.db_quota * FULL,
-            // It does not say what its quota is.
+            // It does not report its quota.
             _ => raised(own) && !done.ids.contains(&own.member.id),
         };
-        // One that was done has more to give only when it has removed more of the past.
+        // A defragmented member can free more only after it has compacted more revisions.
         let can_free = |own: &&MemberOverview| {
             let free = own.status.as_ref().map_or(0, Status::free_percent);
             !done.ids.contains(&own.member.id) || free >= 100 - FULL
@@ -257,7 +257,7 @@ impl Changes<'_> {
                 quota: status.map_or(0, |status| status.db_quota),
             });
             return Ok(Round::Again(format!(
-                "{} has not removed more of the past yet",
+                "{} has not compacted more revisions yet",
                 first.member.title()
             )));
         };
@@ -333,7 +333,7 @@ fn sound(alarms: &[Alarm]) -> Result<(), SpaceError> {
     }
 }
 
-/// The leader last, the others by name.
+/// The sort key: the leader last, the others by name.
 fn order(own: &&MemberOverview) -> (bool, String) {
     (own.leads, own.member.title())
 }

@@ -6,14 +6,14 @@ use std::time::Duration;
 use super::FakeCluster;
 use crate::pace::{Moment, Pace, Wait};
 
-/// Time that passes in pauses only, each a second and a tick of the cluster.
+/// Time that passes only in pauses; each is a second and a tick of the cluster.
 pub struct FakePace<'a> {
     cluster: &'a FakeCluster,
     state: Mutex<(Duration, Vec<String>)>,
 }
 
 impl<'a> FakePace<'a> {
-    /// Time of this cluster.
+    /// The time of this cluster.
     #[must_use]
     pub fn new(cluster: &'a FakeCluster) -> Self {
         let state = Mutex::default();

@@ -1,9 +1,9 @@
-//! What a client can see of the cluster in memory: less than there is.
+//! A client's partial view of the cluster in memory.
 
 use super::FakeCluster;
 
 impl FakeCluster {
-    /// Lets no client reach a member any more; the other members do.
+    /// Hides a member from all clients; the other members still reach it.
     pub fn hide(&self, name: &str) {
         let mut state = self.state();
         for own in &mut state.members {
@@ -13,7 +13,8 @@ impl FakeCluster {
         }
     }
 
-    /// Lets a member lack the newest entries; it follows its leader, and catches up with the ticks.
+    /// Makes a member lag by this many entries; it follows its leader, and catches up with the
+    /// ticks.
     pub fn lag(&self, name: &str, entries: u64) {
         let mut state = self.state();
         let applied = state.index.saturating_sub(entries);

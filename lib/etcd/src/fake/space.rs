@@ -1,4 +1,4 @@
-//! The databases of the cluster in memory, and what is forced on its members.
+//! The databases of the cluster in memory, and forced states of its members.
 
 use super::{FakeCluster, Outcome, State};
 use crate::member::{Alarm, AlarmKind, MemberId};
@@ -10,11 +10,11 @@ pub const QUOTA: u64 = 2 << 30;
 /// The bytes of a member's database.
 #[derive(Debug, Clone, Copy)]
 pub struct Database {
-    /// Of its file.
+    /// The size of its file.
     pub size: u64,
-    /// In use.
+    /// The bytes in use.
     pub in_use: u64,
-    /// In use after a compaction.
+    /// The bytes in use after a compaction.
     pub data: u64,
 }
 
@@ -58,7 +58,7 @@ impl State {
 }
 
 impl FakeCluster {
-    /// Sets a member's database. One above its quota raises the alarm.
+    /// Sets a member's database. A size above the quota raises the alarm.
     pub fn set_database(&self, name: &str, database: Database) {
         let mut state = self.state();
         let mut raised = Vec::new();
@@ -75,7 +75,7 @@ impl FakeCluster {
         state.alarms.extend(raised.into_iter().map(alarm));
     }
 
-    /// Starts a member with `--force-new-cluster`: it is the only one.
+    /// Starts a member with `--force-new-cluster`: it becomes the only member.
     pub fn force_new_cluster(&self, name: &str) {
         let mut state = self.state();
         state.members.retain(|own| own.member.name == name);
@@ -85,7 +85,7 @@ impl FakeCluster {
         state.elect();
     }
 
-    /// Lets a member raise the alarm for data that differ.
+    /// Makes a member raise the alarm for differing data.
     pub fn set_corrupt(&self, name: &str) {
         let mut state = self.state();
         let found = state.members.iter().find(|own| own.member.name == name);

@@ -1,4 +1,4 @@
-//! The last member becomes the only one, and no other one ever does.
+//! The last member becomes the only one, and no other member ever does.
 
 use halite_etcd::AloneError;
 use halite_etcd::fake::{FakeCluster, FakePace};
@@ -23,10 +23,10 @@ fn only_the_last_member_may_be_alone_and_only_after_a_while_without_a_quorum() {
     cluster.stop("b");
     let text = may_be_alone(&cluster, "d").unwrap_err().to_string();
     assert!(
-        text.ends_with("it is no member of etcd; the members are a, b, c"),
+        text.ends_with("it is not a member of etcd; the members are a, b, c"),
         "{text}"
     );
-    // The wrong one: its data are not there.
+    // The wrong member: its data is missing.
     let text = may_be_alone(&cluster, "b").unwrap_err().to_string();
     assert!(
         text.contains("the member c runs") && text.ends_with("recover from c"),

@@ -1,5 +1,5 @@
-//! A change is stopped before or after each of its writes, as if its process had died, and run
-//! again by another process: it ends in the state of a change that was never stopped.
+//! A change is interrupted before or after each of its writes, as if its process had died, and run
+//! again by another process: the final state is the same as without an interruption.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -16,11 +16,11 @@ use super::support::{finish, run};
 enum Moment {
     /// Before the write has reached the cluster.
     Before,
-    /// After it has, without the answer.
+    /// After the write, without its answer.
     After,
 }
 
-/// A cluster whose caller dies at its write of this number.
+/// A cluster whose caller dies at the write with this number.
 struct Stopped<'a> {
     cluster: &'a FakeCluster,
     at: usize,
@@ -155,7 +155,7 @@ impl Change {
         cluster
     }
 
-    /// The change; a learner that never synced is its end too.
+    /// Runs the change; the end of a learner that never synced is a valid result, too.
     async fn run(self, changes: &Changes<'_>) -> Result<(), ChangeError> {
         let remove = |name: &str, dead| Removal {
             name: name.to_owned(),
@@ -188,7 +188,7 @@ impl Change {
     }
 }
 
-/// Runs a change whose process dies at a write; `None` when it died.
+/// Runs a change whose process dies at a write; `None` if it died.
 fn stopped(
     change: Change,
     cluster: &FakeCluster,
@@ -237,7 +237,7 @@ fn a_change_that_was_stopped_at_a_write_ends_in_the_same_state_when_it_is_run_ag
                 );
             }
         }
-        // Once more, by a process that was killed after its last write and before it knew.
+        // Once more, by a process that was killed after its last write and before its answer.
         let after = whole.summary();
         run(&whole, async |changes| change.run(&changes).await).unwrap();
         assert_eq!(whole.summary(), after, "{change:?} repeated");

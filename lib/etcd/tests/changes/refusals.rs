@@ -1,4 +1,4 @@
-//! What the changes refuse, and what they wait for.
+//! The refusals and the waits of the changes.
 
 use halite_etcd::fake::{FakeCluster, FakePace, host};
 use halite_etcd::{ChangeError, Changes, Gate, Host, Removal};
@@ -146,7 +146,7 @@ fn a_learner_that_never_syncs_is_removed() {
         };
         assert!(text.contains(cause), "{text}");
         assert!(
-            text.contains("it was removed, the members are as they were"),
+            text.contains("it was removed and the members are unchanged"),
             "{text}"
         );
         assert!(text.ends_with("run the same command again"), "{text}");
@@ -179,7 +179,7 @@ fn the_leader_moves_before_its_member_is_removed() {
         cluster.changes()
     );
     assert_eq!(cluster.changes()[1], "remove a");
-    // It is gone already: nothing to do.
+    // It is already gone: nothing to do.
     remove(&cluster, "a", false).unwrap();
     assert_eq!(cluster.changes().len(), 2);
 }
@@ -202,7 +202,7 @@ fn a_learner_that_never_started_is_removed_by_the_address_of_its_host() {
     }
 }
 
-/// What has a name is removed by it: another host may have the address since.
+/// A member with a name is removed by it: another host may have its address by now.
 #[test]
 fn a_member_of_another_name_at_the_address_stays() {
     let cluster = FakeCluster::new(&["a", "b", "c"]);
@@ -260,11 +260,11 @@ fn the_gate_waits_for_the_others_and_not_for_a_cluster_without_quorum() {
     three.stop("c");
     let text = gate(&three, "a").unwrap_err().to_string();
     assert!(
-        text.starts_with("cannot go on with a: 2 of 3 voting members of etcd serve"),
+        text.starts_with("cannot continue with a: 2 of 3 voting members of etcd serve"),
         "{text}"
     );
     assert!(text.contains("c: "), "{text}");
-    // The one that is missing already costs nothing.
+    // The member that is already missing costs nothing.
     assert_eq!(gate(&three, "c"), Ok(allowed(2)));
     three.stop("b");
     let repair = gate(&three, "a").unwrap();
@@ -273,7 +273,7 @@ fn the_gate_waits_for_the_others_and_not_for_a_cluster_without_quorum() {
     let text = gate(&three, "a").unwrap().to_string();
     assert_eq!(
         text,
-        "etcd has no quorum and is repaired, not waited for: no member answers"
+        "etcd has no quorum and is repaired without waiting: no member answers"
     );
     assert_eq!(gate(&FakeCluster::new(&["a", "b"]), "a"), Ok(Gate::TooFew));
 }
@@ -343,7 +343,8 @@ fn the_preferred_member_leads_next_if_it_votes_and_serves() {
     for name in ["b", "c"] {
         assert_eq!(next(&cluster(None), name), name);
     }
-    // It does not run, lacks entries, has no vote, is no member, or is the one that is to be missing.
+    // It does not run, lacks entries, has no vote, is not a member, or is the one that will be
+    // missing.
     assert_eq!(next(&cluster(Some("b")), "b"), "c");
     let behind = cluster(Some("b"));
     behind.start(&host("b"));

@@ -1,4 +1,4 @@
-//! What the caller sees of the members is not what is true: the gate errs on the safe side only.
+//! The caller's view of the members differs from the truth: the gate errs only on the safe side.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ fn gate(cluster: &FakeCluster, host: &str) -> Result<Gate, ChangeError> {
     run(cluster, async |changes| changes.allow_missing(host).await)
 }
 
-/// Three members that serve, and stay as they are: none catches up.
+/// Three serving members in a constant state: none catches up.
 fn three() -> FakeCluster {
     let cluster = FakeCluster::new(&["a", "b", "c"]);
     cluster.set_rate(0);
@@ -28,7 +28,7 @@ fn members_that_lag_are_waited_for_and_named_and_never_repaired_side_by_side() {
     for host in ["a", "b", "c"] {
         let text = gate(&cluster, host).unwrap_err().to_string();
         for part in [
-            &*format!("cannot go on with {host}: 1 of 3 voting members of etcd serve"),
+            &*format!("cannot continue with {host}: 1 of 3 voting members of etcd serve"),
             "waited 60 s: etcd has a quorum",
             "b lacks 4000 of 50100 entries; c lacks 4500 of 50100 entries",
         ] {
@@ -53,7 +53,7 @@ fn members_that_only_the_caller_cannot_reach_are_no_lost_quorum() {
             "{text}"
         );
     }
-    // They are lost in truth: it takes its time, and is repaired.
+    // They are really lost: the cluster is repaired after a while.
     cluster.stop("b");
     cluster.stop("c");
     let pace = FakePace::new(&cluster);
@@ -64,7 +64,7 @@ fn members_that_only_the_caller_cannot_reach_are_no_lost_quorum() {
     assert_eq!(pace.reports().len(), 15, "{:?}", pace.reports());
 }
 
-/// It follows the leader that there was for ever: it never calls an election.
+/// It follows the former leader forever: it never calls an election.
 #[test]
 fn a_learner_is_no_proof_of_a_quorum() {
     let cluster = three();
@@ -88,7 +88,7 @@ fn planned_work_is_refused_without_a_quorum_and_says_what_helps() {
     let refused = gate(&cluster, "a").unwrap().planned("a");
     let text = refused.unwrap_err().to_string();
     assert!(
-        text.starts_with("cannot go on with a: etcd has no quorum: a follows no leader; b: "),
+        text.starts_with("cannot continue with a: etcd has no quorum: a follows no leader; b: "),
         "{text}"
     );
     assert!(text.contains("; switch on the hosts"), "{text}");
@@ -99,7 +99,7 @@ fn planned_work_is_refused_without_a_quorum_and_says_what_helps() {
     assert_eq!(gate(&cluster, "a").unwrap().planned("a"), Ok(allowed));
 }
 
-/// It would lose what the others have, and they would go on as another cluster.
+/// It would lose the others' data, and they would continue as another cluster.
 #[test]
 fn no_cluster_of_one_is_made_of_a_member_that_follows_a_leader() {
     let cluster = three();

@@ -1,4 +1,4 @@
-//! The room in the databases: one member at a time, the leader last, and only while all serve.
+//! The space in the databases: one member at a time, the leader last, and only while all serve.
 
 use halite_etcd::fake::{Database, FakeCluster, FakePace, QUOTA};
 use halite_etcd::{Freed, SpaceError};
@@ -27,7 +27,7 @@ fn members_are_defragmented_one_by_one_and_the_leader_last() {
     }
     let freed = defragment(&cluster, 45).unwrap();
     assert_eq!(cluster.leader().as_deref(), Some("a"));
-    // 44 % of b is free: that is not above 45 %.
+    // 44 % of b is free, which is not above 45 %.
     assert_eq!(cluster.changes(), ["defragment c", "defragment a"]);
     assert_eq!(freed[0].to_string(), "c: 100 MiB → 54 MiB");
     // Nothing is left to do.
@@ -52,7 +52,7 @@ fn one_member_alone_is_defragmented() {
     assert_eq!(cluster.changes(), ["defragment b"]);
     assert_eq!(
         only("c").unwrap_err().to_string(),
-        "cannot defragment c: it is no member of etcd; the members are a, b"
+        "cannot defragment c: it is not a member of etcd; the members are a, b"
     );
 }
 
@@ -99,7 +99,7 @@ fn a_reached_quota_is_resolved() {
             "disarm c",
         ]
     );
-    // Again: the past is gone, and nothing is raised.
+    // Again: old revisions are gone, and no alarm is raised.
     assert_eq!(make_room(&cluster), Ok(Vec::new()));
     assert_eq!(cluster.changes().len(), 7);
 }
@@ -110,7 +110,7 @@ fn data_that_fill_the_quota_keep_the_alarm() {
     cluster.set_database("a", database(QUOTA + MIB, QUOTA, QUOTA));
     let text = make_room(&cluster).unwrap_err().to_string();
     assert!(
-        text.contains("of the database of a is 2048 MiB, and its quota 2048 MiB; delete objects"),
+        text.contains("the database of a uses 2048 MiB of its quota of 2048 MiB; delete objects"),
         "{text}"
     );
     assert_eq!(cluster.changes(), ["compact", "defragment a"]);

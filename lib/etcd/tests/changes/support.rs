@@ -14,7 +14,7 @@ pub fn run<T>(cluster: &FakeCluster, change: impl AsyncFnOnce(Changes<'_>) -> T)
     run_with(cluster, &pace, change)
 }
 
-/// As [`run`], with a time of the caller's.
+/// Like [`run`], with the caller's time.
 pub fn run_with<T>(
     members: &dyn Members,
     pace: &dyn Pace,
@@ -29,7 +29,7 @@ pub fn run_with<T>(
     finish(Box::pin(change(changes))).expect("the fake never waits")
 }
 
-/// Polls a future that is ready at once, unless its cluster has stopped it.
+/// Polls a future that is ready at once, unless its cluster has interrupted it.
 pub fn finish<T>(mut future: Pin<Box<dyn Future<Output = T> + '_>>) -> Option<T> {
     match future
         .as_mut()

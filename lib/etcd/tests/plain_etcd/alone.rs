@@ -1,4 +1,4 @@
-//! One healthy member is left of three: a cluster of one, then three again. The old ones come back.
+//! One healthy member of three is left: a cluster of one, then three again. The old ones come back.
 
 use std::sync::Arc;
 
@@ -34,7 +34,7 @@ async fn the_last_member_goes_on_with_its_data_and_the_lost_ones_stay_out() {
     last.flags.push(FORCE.to_owned());
     last.start_again();
     all.wait_alone("cp-3").await.unwrap();
-    // Without the flag again, as the manifest is put back.
+    // Without the flag again, as after the manifest is restored.
     let last = site.node_mut("cp-3");
     last.kill();
     last.flags.clear();
@@ -47,14 +47,14 @@ async fn the_last_member_goes_on_with_its_data_and_the_lost_ones_stay_out() {
     }
     answered("a write", async || client.put(b"after", b"1").await).await;
 
-    // The host of a lost one is switched on again: its etcd ends, and takes no vote.
+    // The host of a lost one is switched on again: its etcd exits and has no vote.
     site.node_mut("cp-1").start_again();
     eventually("the lost member ends", async || {
         site.node("cp-1").has_ended()
     })
     .await;
     assert_eq!(voters(&client).await, ["cp-3"]);
-    // Another host, and the lost one made again.
+    // Another host, and the lost one installed again.
     site.join("cp-4", &client).await;
     site.node_mut("cp-2").wipe();
     site.join("cp-2", &client).await;

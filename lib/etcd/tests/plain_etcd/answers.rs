@@ -1,4 +1,4 @@
-//! The client: what it reads, and one report with the cause of each address that does not answer.
+//! The client: its answers, and one report with the cause for each address that does not answer.
 
 use std::io::Write as _;
 use std::time::Instant;
@@ -45,7 +45,7 @@ async fn state_alarms_hash_and_snapshot_are_read() {
     let before = client.keys(&members[0], keys.revision).await.unwrap();
     assert_eq!(before, keys);
 
-    // The two hashes of one revision that a compaction leaves say by themselves that they differ.
+    // The two hashes of one revision around a compaction show that they differ.
     client.compact(before.revision + 1).await.unwrap();
     let live = client.hash_kv(&members[0], 0).await.unwrap();
     assert_eq!(live.compacted, live.revision);
@@ -68,7 +68,7 @@ async fn state_alarms_hash_and_snapshot_are_read() {
     assert_eq!(bytes[16..20], 0xed0c_daed_u32.to_le_bytes());
 }
 
-/// The report of a client that no member answers, once no time limit is the cause.
+/// The report of a client that no member answers, as soon as the cause is no timeout.
 async fn refused(stranger: &Client) -> String {
     let start = Instant::now();
     loop {
@@ -109,7 +109,7 @@ async fn each_address_that_does_not_answer_is_in_the_report_with_its_cause() {
     let end = "; http://etcd: not an address of the form https://HOST:PORT";
     assert!(text.ends_with(end), "{text}");
 
-    // Its CA trusts the member, and the member does not trust its certificate.
+    // The client's CA trusts the member, but the member does not trust the client's certificate.
     let (mut access, foreign) = (site.access(), other.access());
     (access.certificate, access.key) = (foreign.certificate, foreign.key);
     let stranger = Client::new(vec![running.clone()], &access).unwrap();

@@ -1,4 +1,4 @@
-//! Changes whose process is killed at random moments and that are run again.
+//! Changes whose process is killed at random moments, and which are then run again.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use halite_etcd::{ChangeError, Changes, Client, Host, Joined, Removal};
 
 use super::site::{PATIENCE, changes, pace};
 
-/// Random numbers that a seed repeats (SplitMix64).
+/// Random numbers that can be repeated with a seed (SplitMix64).
 pub struct Chance(u64);
 
 impl Chance {
@@ -57,8 +57,8 @@ impl Change {
     }
 }
 
-/// Kills the change at random moments, and at last runs it to its end. Answers with the outcome and
-/// the number of kills that cut it off.
+/// Kills the change at random moments, and finally runs it to its end. Returns the result and the
+/// number of kills that interrupted it.
 pub async fn with_kills(
     client: &Arc<Client>,
     change: &Change,
@@ -67,7 +67,7 @@ pub async fn with_kills(
     let mut cut = 0;
     for _ in 0..kills() {
         let own = change.clone();
-        // A client of its own connections would die with the process as well; the calls in flight do.
+        // Connections of a separate client would die with the process, as the calls in flight do.
         let client = Arc::clone(client);
         let process = tokio::spawn(async move {
             let pace = pace();
@@ -79,14 +79,14 @@ pub async fn with_kills(
         match process.await {
             Err(killed) if killed.is_cancelled() => cut += 1,
             Err(panicked) => std::panic::resume_unwind(panicked.into_panic()),
-            // Done, or refused for now: a member was away.
+            // Done, or refused for now because a member was missing.
             Ok(_) => {}
         }
     }
     (to_the_end(client, change).await, cut)
 }
 
-/// Runs a change until it succeeds. A refusal while a member restarts is asked again.
+/// Runs a change until it succeeds. A refusal while a member restarts is retried.
 pub async fn to_the_end(client: &Arc<Client>, change: &Change) -> Option<Joined> {
     let start = std::time::Instant::now();
     loop {

@@ -1,4 +1,4 @@
-//! Hosts that come with the data of another cluster, or at the address of a member that has gone.
+//! Hosts that join with the data of another cluster, or at the address of a former member.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,7 +28,7 @@ async fn promote(client: &Client, host: &Host, limit: Duration) -> Result<(), Ch
 async fn a_learner_with_the_data_of_another_cluster_never_gets_its_vote() {
     let mut site = Site::new(&["cp-1", "cp-2"]);
     let client = site.client();
-    // The second host was a cluster of its own.
+    // The second host was a cluster by itself.
     let own = Client::new(vec![site.node("cp-2").client_url.clone()], &site.access()).unwrap();
     site.found("cp-2", &own).await;
     site.node_mut("cp-2").kill();
@@ -43,7 +43,7 @@ async fn a_learner_with_the_data_of_another_cluster_never_gets_its_vote() {
     assert!(
         error
             .to_string()
-            .contains("it was removed, the members are as they were"),
+            .contains("it was removed and the members are unchanged"),
         "{error}"
     );
     assert_eq!(voters(&first).await, ["cp-1"]);
@@ -69,7 +69,7 @@ async fn a_reused_address_needs_the_old_member_removed_and_its_data_gone() {
         .start("existing", &joined.initial_cluster);
     promote(&client, &old, PATIENCE).await.unwrap();
 
-    // A host that was installed again has no data of the member that it was.
+    // A reinstalled host has no data of its former member.
     let lost = add(&client, &old, true).await;
     assert_eq!(
         lost,
@@ -84,7 +84,7 @@ async fn a_reused_address_needs_the_old_member_removed_and_its_data_gone() {
     let taken = add(&client, &new, true).await.unwrap_err();
     assert!(matches!(taken, ChangeError::AddressTaken { .. }), "{taken}");
 
-    // With two members the leader may be the one that goes.
+    // With two members, the leader may be the one that leaves.
     let removal = Removal {
         name: "cp-2".to_owned(),
         peer_url: None,

@@ -45,7 +45,7 @@ impl Run {
     }
 
     /// Kills the process of a random member and starts it again: the next change meets a cluster
-    /// that is not whole.
+    /// with a missing member.
     async fn kill_a_member(&mut self) {
         let all = voters(&self.client).await;
         let name = self.chance.pick(&all).clone();
@@ -96,7 +96,7 @@ async fn one_to_five_and_back_loses_no_acknowledged_write() {
         if all.len() > 3 {
             run.kill_a_member().await;
         }
-        // The leader in turn with any: one moves it, one does not.
+        // The leader and any member in turn: one case moves the leader, the other does not.
         let name = if all.len() % 2 == 1 {
             run.leader().await
         } else {

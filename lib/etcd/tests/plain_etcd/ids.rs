@@ -1,4 +1,4 @@
-//! The ids in a member's log, by which the minion knows whose data a directory has.
+//! The ids in a member's log, by which the minion identifies the owner of a directory's data.
 
 use std::fs::{self, File};
 use std::io::Read as _;
@@ -50,7 +50,7 @@ async fn a_log_has_the_ids_that_the_cluster_gave_its_member() {
     assert_eq!(joined.cluster, Some(first.cluster));
     assert_eq!(second.cluster, first.cluster);
 
-    // A cluster of the last member is the same one.
+    // A cluster of one from the last member keeps its id.
     let pace = pace();
     let changes = changes(&client, &pace, PATIENCE);
     site.node_mut("cp-1").kill();
@@ -62,7 +62,7 @@ async fn a_log_has_the_ids_that_the_cluster_gave_its_member() {
     assert_eq!(known(&client, "cp-2").await, second);
     assert_eq!(ids(&site.node("cp-2").data()), second);
 
-    // A member that is added again is another one, also with the address of before.
+    // A member that is added again is a different one, even with its previous address.
     site.node("cp-1").wipe();
     let again = changes.add_learner(&site.node("cp-1").host, true).await;
     let again = again.unwrap();

@@ -1,4 +1,4 @@
-//! A learner that gets its data as a snapshot is started twice, as `etcd.joined` does it.
+//! A learner that gets its data as a snapshot is started twice, as `etcd.joined` does.
 
 use std::fs;
 use std::path::Path;
@@ -19,7 +19,7 @@ fn has_snapshot(data: &Path) -> bool {
         && !names.iter().any(|name| name.ends_with(".snap.db"))
 }
 
-/// At its first start it may have to wait for the time limit of its own announcement; with its data,
+/// At its first start it may have to wait for the timeout of its own announcement; with its data,
 /// it never does.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_learner_that_starts_with_its_data_does_not_wait_for_its_announcement() {

@@ -1,4 +1,4 @@
-//! A caller that reaches one of three members only, while the members reach each other.
+//! A caller that reaches only one of three members, while the members reach each other.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use halite_etcd::{Client, Gate, Members as _};
 use super::site::{PATIENCE, Site, address, answered, changes, eventually, pace, voters};
 
 const NAMES: [&str; 3] = ["cp-1", "cp-2", "cp-3"];
-/// Shorter than the time after which a cluster without a quorum counts as one that is to be repaired.
+/// Shorter than the time after which a cluster without a quorum counts as in need of repair.
 const SHORT: Duration = Duration::from_secs(10);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -19,7 +19,7 @@ async fn two_members_that_only_the_caller_cannot_reach_are_no_lost_quorum() {
         site.join(name, &all).await;
     }
     for name in &NAMES[1..] {
-        // From now on it says that its clients reach it where nothing listens.
+        // From now on it announces a client address on which nothing listens.
         let nowhere = format!("https://{}:2379", address());
         let node = site.node_mut(name);
         node.kill();
@@ -38,7 +38,8 @@ async fn two_members_that_only_the_caller_cannot_reach_are_no_lost_quorum() {
     let master = Client::new(first, &site.access()).unwrap();
     let pace = pace();
     for name in &NAMES[..2] {
-        // On a busy machine the one that is reached may not answer in time. No host may be missed then, either.
+        // On a busy machine, the reachable member may not answer in time. Then, too, no host may be
+        // missing.
         eventually("it counts the members that it sees", async || {
             let gate = changes(&master, &pace, SHORT).allow_missing(name).await;
             let text = gate.unwrap_err().to_string();

@@ -1,4 +1,4 @@
-//! The hosts of one test: an address, a certificate, a data directory and a process each.
+//! The hosts of one test: each has an address, a certificate, a data directory and a process.
 
 use std::fs::File;
 use std::net::{IpAddr, Ipv4Addr};
@@ -17,7 +17,7 @@ use tempfile::TempDir;
 /// The last byte of the next address: tests of one process share its part of 127.0.0.0/8.
 static NEXT: AtomicU8 = AtomicU8::new(1);
 
-/// Time that a condition may take on a machine that builds beside it.
+/// The timeout of a condition on a machine that also builds.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The hosts of one test.
@@ -62,7 +62,7 @@ impl Site {
         site
     }
 
-    /// Another host, at an address of its own or of one that has gone.
+    /// Another host, at its own address or at the address of a former host.
     pub fn declare(&mut self, name: &str, address: Ipv4Addr) {
         let dir = self.dir.path().join(name);
         std::fs::create_dir(&dir).unwrap();
@@ -88,8 +88,8 @@ impl Site {
         let key = KeyPair::generate().unwrap();
         let mut params = CertificateParams::new(Vec::new()).unwrap();
         params.distinguished_name.push(DnType::CommonName, name);
-        // etcd compares the names of a peer with the address that it comes from, on loopback this
-        // one.
+        // etcd compares a peer's names with the peer's source address, which is this one on
+        // loopback.
         let addresses = address.map(|own| [own, Ipv4Addr::LOCALHOST]);
         let addresses = addresses.into_iter().flatten().map(IpAddr::V4);
         params.subject_alt_names = addresses.map(SanType::IpAddress).collect();
@@ -166,7 +166,7 @@ impl Node {
         self.address
     }
 
-    /// Starts etcd as a member of this initial cluster. One that has data ignores it.
+    /// Starts etcd as a member of this initial cluster. A member that has data ignores it.
     pub fn start(&mut self, state: &str, initial_cluster: &str) {
         assert!(self.process.is_none(), "{} runs", self.host.name);
         let program = std::env::var_os("HALITE_ETCD").map(PathBuf::from);
@@ -218,7 +218,7 @@ impl Node {
                 &file("ca.crt"),
                 "--peer-client-cert-auth",
             ])
-            // A killed process loses nothing that the kernel has; power cuts are the lab's.
+            // A killed process loses nothing that the kernel has; the lab tests power cuts.
             .arg("--unsafe-no-fsync")
             .args([
                 "--log-level",
@@ -241,7 +241,7 @@ impl Node {
         self.start("existing", &cluster);
     }
 
-    /// True when the process has ended by itself.
+    /// Returns whether the process has ended by itself.
     pub fn has_ended(&self) -> bool {
         let id = self.process.as_ref().unwrap().id();
         let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).unwrap();
@@ -257,7 +257,7 @@ impl Node {
         }
     }
 
-    /// Its messages up to now, of warnings and errors.
+    /// Its warnings and errors so far.
     pub fn log(&self) -> String {
         std::fs::read_to_string(self.dir.join("log")).unwrap()
     }
@@ -308,7 +308,7 @@ pub async fn eventually(what: &str, condition: impl AsyncFn() -> bool) {
     }
 }
 
-/// Asks until there is an answer: while a leader is elected, as after a kill or on a busy machine,
+/// Asks until there is an answer: while a leader is elected, after a kill or on a busy machine,
 /// etcd refuses reads.
 pub async fn answered<T, E: std::fmt::Display>(
     what: &str,

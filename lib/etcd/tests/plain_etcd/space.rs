@@ -1,4 +1,4 @@
-//! A quota that a writer reaches on three members.
+//! A quota reached by a writer on three members.
 
 use halite_etcd::{AlarmKind, Client, Members as _, Overview};
 
@@ -20,7 +20,8 @@ async fn three(site: &mut Site, client: &Client) {
     assert_eq!(voters(client).await, NAMES);
 }
 
-/// True if the quota refused the write. Any other error, as while a leader is elected, says nothing about it.
+/// Returns whether the quota refused the write. Any other error, for example during an election, is
+/// inconclusive.
 fn is_full(error: &impl std::error::Error) -> bool {
     halite_errors::chain(error).contains("database space exceeded")
 }
@@ -31,8 +32,8 @@ async fn a_quota_that_a_writer_has_reached_is_resolved_without_loss() {
     let client = site.client();
     three(&mut site, &client).await;
     answered("a write", async || client.put(b"kept", b"value").await).await;
-    // The same key again and again: all but the last is the past. A write whose answer was lost, as
-    // while a leader is elected, may be there or not.
+    // The same key again and again: all versions but the last are old revisions. A write whose
+    // answer was lost, for example during an election, may or may not exist.
     let (mut last, mut unknown) = (None, Vec::new());
     for number in 0..200u32 {
         let value = vec![u8::try_from(number).unwrap(); VALUE];
@@ -42,7 +43,8 @@ async fn a_quota_that_a_writer_has_reached_is_resolved_without_loss() {
                 unknown.clear();
             }
             Err(error) => {
-                // etcd may have written what it refuses for lack of space (`quotaApplierV3.Put`).
+                // etcd may have written a value that it refuses for lack of space
+                // (`quotaApplierV3.Put`).
                 unknown.push(value);
                 if is_full(&error) {
                     break;
@@ -75,7 +77,7 @@ async fn a_quota_that_a_writer_has_reached_is_resolved_without_loss() {
     assert_eq!(overview.alarms, []);
     for own in &overview.members {
         let status = own.status.as_ref().unwrap();
-        // One that has so much room is left alone: not all members are of the same size.
+        // A member with enough room is left alone: not all members have the same size.
         assert!(status.db_size * 100 <= status.db_quota * 90, "{status:?}");
     }
     answered("a write", async || client.put(b"taken", b"1").await).await;
@@ -96,11 +98,11 @@ async fn data_that_reach_the_quota_keep_the_alarm_until_some_are_deleted() {
     let client = site.client();
     site.found("cp-1", &client).await;
     let pace = pace();
-    // It says so when the time is over, and has to know by then: after a defragmentation.
+    // The error comes at the timeout, and its cause must be known by then: after a defragmentation.
     let limit = std::time::Duration::from_secs(30);
     let (mut numbers, mut refused) = (0..200u32, None);
-    // The sooner etcd commits each write, the more of the size is pages that a defragmentation gives back:
-    // then there is room for more.
+    // The sooner etcd commits each write, the more of the size is pages that a defragmentation
+    // returns: then there is room for more.
     while refused.is_none() {
         loop {
             let number = numbers.next().expect("all keys have room below the quota");
@@ -114,7 +116,7 @@ async fn data_that_reach_the_quota_keep_the_alarm_until_some_are_deleted() {
     }
     let text = refused.unwrap().to_string();
     assert!(
-        text.contains("and its quota 8 MiB; delete objects"),
+        text.contains("of its quota of 8 MiB; delete objects"),
         "{text}"
     );
     let alarms = answered("the alarms", async || client.alarms().await).await;

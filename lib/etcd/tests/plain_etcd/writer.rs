@@ -1,4 +1,4 @@
-//! A loop of writes beside the changes, and the proof that no acknowledged one is missing.
+//! A loop of writes during the changes, and the proof that no acknowledged write is missing.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,7 +8,7 @@ use tokio::task::JoinHandle;
 
 use super::site::{answered, eventually};
 
-/// A loop of writes, each with a key of its own.
+/// A loop of writes, each with its own key.
 pub struct Writer {
     stop: Arc<AtomicBool>,
     task: JoinHandle<Written>,
@@ -16,14 +16,14 @@ pub struct Writer {
 
 /// The numbers of the writes.
 pub struct Written {
-    /// Those that the cluster acknowledged.
+    /// The writes that the cluster acknowledged.
     pub acknowledged: Vec<u64>,
-    /// Those of which nothing is known.
+    /// The number of writes with an unknown outcome.
     pub unknown: usize,
 }
 
 impl Writer {
-    /// Starts it. The client is its own.
+    /// Starts the loop. It needs its own client.
     pub fn start(client: Client) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
@@ -41,7 +41,7 @@ impl Writer {
                     Ok(()) => written.acknowledged.push(number),
                     Err(_) => written.unknown += 1,
                 }
-                // Room for the members on a machine of two cores.
+                // Leaves time for the members on a machine with two cores.
                 tokio::time::sleep(std::time::Duration::from_millis(10)).await;
             }
             written
@@ -49,7 +49,7 @@ impl Writer {
         Self { stop, task }
     }
 
-    /// Ends it and reads every acknowledged write.
+    /// Stops the loop and reads every acknowledged write.
     pub async fn finish(self, client: &Client) -> Written {
         self.stop.store(true, Ordering::Relaxed);
         let written = self.task.await.unwrap();
@@ -66,8 +66,8 @@ impl Writer {
     }
 }
 
-/// Waits until all members have the same hash at one revision after one compaction, while writes go
-/// on. A member that lags does not have the revision yet.
+/// Waits until all members have the same hash at one revision after one compaction, while writes
+/// continue. A lagging member does not have the revision yet.
 pub async fn assert_equal_hashes(client: &Client) {
     let members = answered("who is a member", async || client.list().await).await;
     for member in &members {

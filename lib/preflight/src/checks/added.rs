@@ -5,15 +5,15 @@ use crate::node_facts::{ExistingCluster, NodeFacts};
 use crate::part::{Added, Interface, Part};
 use crate::vip::WhoAnswers;
 
-/// The differences of the clocks, in seconds, above which a host is warned of, and refused.
-/// Certificates begin at the master's time; leases of etcd and of nodes are seconds.
+/// The differences of the clocks, in seconds, above which there is a warning, and a refusal.
+/// Certificates are valid from the master's time; leases of etcd and nodes last seconds.
 const CLOCK_NOTABLE: i64 = 2;
 const CLOCK_WRONG: i64 = 30;
-/// The latencies of etcd's disk in microseconds above which a host is warned of, and refused.
+/// The latencies of etcd's disk in microseconds above which there is a warning, and a refusal.
 const FSYNC_SLOW: u64 = 10_000;
 const FSYNC_TOO_SLOW: u64 = 200_000;
 
-/// Judges a host that is added; another one is good.
+/// Judges a host that is being added; passes any other host.
 fn of(facts: &NodeFacts, judge: impl FnOnce(&Added) -> Verdict) -> Verdict {
     match &facts.part {
         Part::First => Verdict::Good,
@@ -21,7 +21,7 @@ fn of(facts: &NodeFacts, judge: impl FnOnce(&Added) -> Verdict) -> Verdict {
     }
 }
 
-/// A copied host often has the name of the first copy.
+/// Checks the host name: a copied machine often keeps the original's name.
 pub(super) fn unique_name(facts: &NodeFacts) -> Verdict {
     of(facts, |added| {
         let mut others = added.others.iter();
@@ -30,7 +30,7 @@ pub(super) fn unique_name(facts: &NodeFacts) -> Verdict {
             return Verdict::Good;
         }
         Verdict::bad(
-            format!("the host is called {name}, as another host of the cluster"),
+            format!("the host is called {name}, like another host of the cluster"),
             format!("hostnamectl set-hostname {}", facts.name),
         )
     })
@@ -44,13 +44,13 @@ pub(super) fn unique_machine_id(facts: &NodeFacts) -> Verdict {
             return Verdict::Good;
         };
         Verdict::bad(
-            format!("/etc/machine-id is that of {}", other.name),
+            format!("/etc/machine-id is the same as on {}", other.name),
             "the host is a copy: rm /etc/machine-id && systemd-machine-id-setup, then reboot it",
         )
     })
 }
 
-/// Compares the clock with the master's. The host read its own between question and answer.
+/// Compares the clock with the master's. The host read its own between the query and the answer.
 pub(super) fn clock(facts: &NodeFacts) -> Verdict {
     of(facts, |added| {
         let (asked, answered) = added.clock;
@@ -79,7 +79,7 @@ pub(super) fn peers(facts: &NodeFacts) -> Verdict {
     )
 }
 
-/// Compares the MTUs in each plane: packets larger than the smaller one are lost without a word.
+/// Compares the MTUs in each plane: packets larger than the smaller one are lost silently.
 pub(super) fn mtu(facts: &NodeFacts) -> Verdict {
     of(facts, |added| {
         let own = added.addresses.and_then(|address| {
@@ -104,7 +104,7 @@ pub(super) fn mtu(facts: &NodeFacts) -> Verdict {
     })
 }
 
-/// An address that the host has of its own would answer for the cluster.
+/// Checks that the VIP is not the host's own address, which would answer for the cluster.
 pub(super) fn vip(facts: &NodeFacts) -> Verdict {
     of(facts, |added| match added.vip {
         // On a host of this cluster keepalived may hold it.
@@ -118,7 +118,7 @@ pub(super) fn vip(facts: &NodeFacts) -> Verdict {
     })
 }
 
-/// Another machine that has the address would get what the cluster's hosts send to the API.
+/// Checks the answer at the VIP: another machine there would receive the hosts' API requests.
 pub(super) fn vip_answers(facts: &NodeFacts) -> Verdict {
     of(facts, |added| {
         let vip = added.vip.map_or_else(String::new, |vip| vip.to_string());
@@ -126,11 +126,13 @@ pub(super) fn vip_answers(facts: &NodeFacts) -> Verdict {
             None | Some(WhoAnswers::ThisCluster) => Verdict::Good,
             Some(WhoAnswers::Nothing(reason)) => Verdict::warning(
                 format!("no API server answers at the VIP {vip}: {reason}"),
-                "`ctl health` names the host that holds it; a firewall in the network, or a load balancer that is not there yet",
+                "`ctl health` names the host that holds it; a firewall in the network, or a load balancer that does not exist yet",
             ),
             Some(WhoAnswers::Another(reason)) => Verdict::bad(
-                format!("what answers at the VIP {vip} is not of this cluster: {reason}"),
-                "another machine has the address: take it away there, or choose a free one for apiServer.vip",
+                format!(
+                    "the machine that answers at the VIP {vip} does not belong to this cluster: {reason}"
+                ),
+                "another machine has the address: remove it there, or choose a free one for apiServer.vip",
             ),
         }
     })
@@ -147,13 +149,13 @@ pub(super) fn etcd_disk(facts: &NodeFacts) -> Verdict {
     if latency > FSYNC_TOO_SLOW {
         return Verdict::bad(
             message,
-            "with it etcd loses its leader again and again: mount a faster disk at /var/lib/etcd",
+            "on such a disk, etcd keeps losing its leader: mount a faster disk at /var/lib/etcd",
         );
     }
     if latency > FSYNC_SLOW {
         return Verdict::warning(
             message,
-            "etcd recommends 10 ms at most: an SSD, or a disk of its own at /var/lib/etcd",
+            "etcd recommends at most 10 ms: use an SSD, or a separate disk at /var/lib/etcd",
         );
     }
     Verdict::Good

@@ -21,9 +21,9 @@ pub use requirements::{of_cluster, thresholds};
 pub enum Verdict {
     /// No problem.
     Good,
-    /// A remark that stops nothing: the message and a hint.
+    /// A problem that does not block: the message and a hint.
     Warning(String, String),
-    /// A problem with which the host would not join: the message and the remedy.
+    /// A problem that prevents the host from joining: the message and the remedy.
     Bad(String, String),
 }
 
@@ -37,7 +37,7 @@ impl Verdict {
     }
 }
 
-/// The hosts that a check is for.
+/// The hosts to which a check applies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scope {
     /// The first host of a cluster.
@@ -52,7 +52,7 @@ pub enum Scope {
 pub struct Check {
     /// Its name in reports.
     pub name: &'static str,
-    /// The hosts that it is for.
+    /// The hosts to which it applies.
     pub scope: Scope,
     /// The check itself.
     pub judge: fn(&NodeFacts) -> Verdict,
@@ -153,7 +153,7 @@ pub fn run(facts: &NodeFacts) -> Vec<Finding> {
         .collect()
 }
 
-/// Returns true if no check found a problem.
+/// Returns `true` if no check found a problem.
 #[must_use]
 pub fn passed(findings: &[Finding]) -> bool {
     !findings
@@ -161,7 +161,7 @@ pub fn passed(findings: &[Finding]) -> bool {
         .any(|finding| matches!(finding.verdict, Verdict::Bad(..)))
 }
 
-/// Makes warnings of the problems that these checks found, because an operator said so.
+/// Turns the problems found by these checks into warnings, at the operator's request.
 pub fn ignore(findings: &mut [Finding], names: &[String]) {
     for finding in findings {
         if let Verdict::Bad(message, hint) = &finding.verdict

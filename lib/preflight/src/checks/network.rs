@@ -34,8 +34,8 @@ pub(super) fn other_firewall(facts: &NodeFacts) -> Verdict {
     )
 }
 
-/// The ports that a further role brings to a host that is in the cluster already. A proxy of its own
-/// listens at the API server's until the control plane is there.
+/// The ports that a further role brings to a host that is already in the cluster. If `proxied`, the
+/// host's own proxy listens on the API server's port until its control plane exists.
 #[must_use]
 pub fn gained_ports(control_plane: bool, etcd: bool, proxied: bool) -> BTreeSet<u16> {
     let planes = CONTROL_PLANE.iter().filter(|_| control_plane);
@@ -49,7 +49,7 @@ pub fn gained_ports(control_plane: bool, etcd: bool, proxied: bool) -> BTreeSet<
 }
 
 fn ports(facts: &NodeFacts, needed: &[(bool, &[u16])]) -> Verdict {
-    // On a second run, these are the ports of this cluster.
+    // On a second run, these ports belong to this cluster.
     let is_own =
         |port: &u16| facts.existing == ExistingCluster::This && !roles(facts).gained.contains(port);
     let mut needed: Vec<u16> = needed
@@ -69,11 +69,11 @@ fn ports(facts: &NodeFacts, needed: &[(bool, &[u16])]) -> Verdict {
     }
     Verdict::bad(
         format!("something listens on TCP {}", taken.join(", ")),
-        "stop it; `ss -lntp` shows which program it is",
+        "stop that program; `ss -lntp` shows it",
     )
 }
 
-/// The parts of a first host: all.
+/// The parts of a first host: all of them.
 static FIRST: Added = Added {
     runs_containers: true,
     control_plane: true,
@@ -117,12 +117,12 @@ pub(super) fn ports_halite(facts: &NodeFacts) -> Verdict {
     )
 }
 
-/// Reports what another pod network has left: the container runtime takes the first configuration that
-/// it finds, and the plugin refuses an interface with an address of another network. The node would be
-/// Ready, and its pods would reach nothing.
+/// Reports leftovers of another pod network: the container runtime uses the first configuration
+/// that it finds, and the plugin refuses an interface with an address of another network. The node
+/// would be Ready, but its pods would reach nothing.
 pub(super) fn other_pod_network(facts: &NodeFacts) -> Verdict {
     let traces = &facts.pod_network;
-    // On a host of a cluster it is that of the cluster.
+    // On a host of a cluster, these are the cluster's.
     let is_free = facts.existing == ExistingCluster::None && roles(facts).runs_containers;
     if traces.is_empty() || !is_free {
         return Verdict::Good;
@@ -140,13 +140,13 @@ pub(super) fn other_pod_network(facts: &NodeFacts) -> Verdict {
             "for link in {links}; do ip link delete $link; done"
         ));
     }
-    let message = format!("another pod network has left its {}", names.join(", and "));
+    let message = format!("another pod network left its {}", names.join(", and "));
     let commands = commands.join("; ");
     if facts.requirements.own_pod_network {
         return Verdict::warning(
             message,
             format!(
-                "that is right if it is yours (`cni: {{plugin: none}}`); otherwise run: {commands}"
+                "this is fine if it is yours (`cni: {{plugin: none}}`); otherwise run: {commands}"
             ),
         );
     }

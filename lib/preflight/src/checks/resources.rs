@@ -19,7 +19,7 @@ pub(super) fn file_systems(facts: &NodeFacts) -> Verdict {
     }
     Verdict::bad(
         "the kernel has no overlay file system",
-        "boot a kernel with it, or install its modules",
+        "boot a kernel that supports it, or install its modules",
     )
 }
 
@@ -41,7 +41,7 @@ pub(super) fn disk(facts: &NodeFacts) -> Verdict {
     )
 }
 
-/// The kubelet's own thresholds where its configuration has none
+/// The kubelet's own thresholds, which apply where its configuration has none
 /// (`pkg/kubelet/apis/config/v1beta1/defaults_linux.go`).
 const EVICTION: [(&str, &str); 2] = [("nodefs.available", "10%"), ("imagefs.available", "15%")];
 
@@ -100,8 +100,8 @@ fn threshold(limit: &str, size: u64) -> Option<u64> {
     Some((number.parse::<f64>().ok()? * unit / 1_048_576.0) as u64)
 }
 
-/// Makes the verdict about missing space. On a host of this cluster most of the space is already in
-/// use by the cluster itself, and a repair must not stop because of that.
+/// Makes the verdict for missing space. On a host of this cluster, the cluster itself already uses
+/// most of the space, and a repair must not stop because of that.
 fn too_little_space(facts: &NodeFacts, message: String, hint: &str) -> Verdict {
     if facts.existing == ExistingCluster::This {
         return Verdict::warning(message, hint);
@@ -113,8 +113,8 @@ pub(super) fn inodes(facts: &NodeFacts) -> Verdict {
     match facts.inodes {
         Some(free) if free < INODES => too_little_space(
             facts,
-            format!("/var/lib has room for {free} more files, {INODES} are needed"),
-            "make a file system with more inodes there",
+            format!("/var/lib has {free} free inodes, {INODES} are needed"),
+            "create a file system with more inodes there",
         ),
         _ => Verdict::Good,
     }
@@ -131,7 +131,7 @@ pub(super) fn writable(facts: &NodeFacts) -> Verdict {
 }
 
 pub(super) fn executable(facts: &NodeFacts) -> Verdict {
-    // No program runs from the directory of configuration.
+    // No program runs from the configuration directory.
     let places: Vec<&str> = facts
         .no_exec
         .iter()
@@ -142,7 +142,7 @@ pub(super) fn executable(facts: &NodeFacts) -> Verdict {
         return Verdict::Good;
     }
     Verdict::bad(
-        format!("no program may run from: {}", places.join(", ")),
+        format!("programs cannot run from: {}", places.join(", ")),
         "mount them without `noexec`; CNI plugins and containers run from there",
     )
 }
@@ -166,7 +166,7 @@ pub(super) fn swap(facts: &NodeFacts) -> Verdict {
     if facts.requirements.manage_swap {
         return Verdict::warning(
             message,
-            "it will be turned off, now and for the next boot (host.manageSwap)",
+            "it will be turned off, now and at every boot (host.manageSwap)",
         );
     }
     if facts.requirements.fail_swap_on {

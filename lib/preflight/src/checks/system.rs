@@ -54,7 +54,7 @@ pub(super) fn operating_system(facts: &NodeFacts) -> Verdict {
             facts.os, facts.os_version
         ),
         format!(
-            "install {} there; hosts of another system can be added to it, if the bundle has packages for them",
+            "install {} on it; hosts with another system can be added later, if the bundle has packages for them",
             known.join(" or ")
         ),
     )
@@ -122,7 +122,7 @@ pub(super) fn memory(facts: &NodeFacts) -> Verdict {
 }
 
 pub(super) fn tools(facts: &NodeFacts) -> Verdict {
-    // Debian's tools of packages; a host of another kind has others.
+    // Debian's package tools; other distributions have their own.
     let debian = matches!(facts.os.as_str(), "debian" | "ubuntu");
     let missing: Vec<&str> = TOOLS
         .into_iter()
@@ -134,12 +134,12 @@ pub(super) fn tools(facts: &NodeFacts) -> Verdict {
     }
     Verdict::bad(
         format!("programs are missing: {}", missing.join(", ")),
-        "install the packages that have them",
+        "install the packages that contain them",
     )
 }
 
-/// Reports an interrupted installation of packages. On a host of this cluster it was an earlier run
-/// of the states, which finish it.
+/// Reports an interrupted package installation. On a host of this cluster, it was interrupted
+/// during an earlier run of the states, which will finish it.
 pub(super) fn packages(facts: &NodeFacts) -> Verdict {
     if !facts.dpkg_interrupted || facts.existing == ExistingCluster::This {
         return Verdict::Good;
@@ -155,7 +155,7 @@ pub(super) fn host_name(facts: &NodeFacts) -> Verdict {
     if name == "localhost" || name.starts_with("localhost.") {
         return Verdict::bad(
             "the host is called localhost",
-            "hostnamectl set-hostname NAME, or give one with --name",
+            "hostnamectl set-hostname NAME, or choose one with --name",
         );
     }
     match name.parse::<NodeName>() {
@@ -163,7 +163,7 @@ pub(super) fn host_name(facts: &NodeFacts) -> Verdict {
         Err(NodeNameError::Name(error)) => {
             return Verdict::bad(
                 error.to_string(),
-                "hostnamectl set-hostname NAME, or give one with --name",
+                "hostnamectl set-hostname NAME, or choose one with --name",
             );
         }
         Err(NodeNameError::Reserved) => {
@@ -178,7 +178,7 @@ pub(super) fn host_name(facts: &NodeFacts) -> Verdict {
     }
     Verdict::warning(
         format!(
-            "the host is called {}, and {name} in the cluster",
+            "the host is called {}, but {name} in the cluster",
             facts.host_name
         ),
         "that works; equal names are easier to find",
@@ -197,8 +197,7 @@ pub(super) fn machine_id(facts: &NodeFacts) -> Verdict {
     )
 }
 
-/// Checks the clock: certificates that a host with a wrong clock makes are not valid on other
-/// hosts.
+/// Checks the clock: certificates made on a host with a wrong clock are not valid on other hosts.
 pub(super) fn clock(facts: &NodeFacts) -> Verdict {
     let Some(built) = facts.built else {
         return Verdict::Good;
@@ -210,14 +209,14 @@ pub(super) fn clock(facts: &NodeFacts) -> Verdict {
     };
     if facts.now < built - DAY {
         let message = format!(
-            "the clock says {}, which is before the bundle was made ({})",
+            "the clock shows {}, which is before the bundle was built ({})",
             formatted(facts.now),
             formatted(built)
         );
         return Verdict::bad(message, hint);
     }
     if facts.now > built + BUNDLE_LIFE {
-        return Verdict::bad(format!("the clock says {}", formatted(facts.now)), hint);
+        return Verdict::bad(format!("the clock shows {}", formatted(facts.now)), hint);
     }
     Verdict::Good
 }

@@ -7,7 +7,7 @@ use crate::node_facts::{DIRECTORIES, ExistingCluster, TOOLS, WatchedFileSystem};
 use crate::part::{Added, Interface, OtherHost, Planes};
 use crate::vip::WhoAnswers;
 
-/// A host on which everything is good.
+/// A host that passes every check.
 fn good() -> NodeFacts {
     NodeFacts {
         systemd: true,
@@ -56,7 +56,7 @@ fn good() -> NodeFacts {
 
 type Damage = (&'static str, fn(&mut NodeFacts));
 
-/// Each check once, made to fail in its own way.
+/// Each check once, with a change that makes it fail.
 const DAMAGES: &[Damage] = &[
     ("documents", |f| {
         f.documents = vec!["cluster.yaml:1:1: no".into()]
@@ -168,7 +168,7 @@ fn one_network<T: Copy>(value: T) -> Planes<T> {
     }
 }
 
-/// A second control plane on which everything is good.
+/// A second control plane that passes every check.
 fn good_added() -> NodeFacts {
     let other = OtherHost {
         name: "bootstrap-1".into(),
@@ -205,7 +205,7 @@ fn good_added() -> NodeFacts {
 
 type Change = fn(&mut NodeFacts);
 
-/// The checks of an added host, each made to warn, and made to fail.
+/// The checks of an added host, each with a change that makes it warn, and one that makes it fail.
 const OF_ADDED: &[(&str, Option<Change>, Option<Change>)] = &[
     (
         "unique-name",
@@ -363,10 +363,10 @@ fn an_added_host_needs_the_ports_and_the_size_of_its_roles() {
         ports.map(|found| &found.verdict),
         Some(&Verdict::bad(
             "something listens on TCP 10250",
-            "stop it; `ss -lntp` shows which program it is"
+            "stop that program; `ss -lntp` shows it"
         ))
     );
-    // The next `node add` finds what the first one left.
+    // The next `node add` finds the leftovers of the first one.
     facts.existing = ExistingCluster::This;
     assert_eq!(bad(&facts), [""; 0]);
 }
@@ -375,7 +375,7 @@ fn an_added_host_needs_the_ports_and_the_size_of_its_roles() {
 fn a_host_of_the_cluster_that_gets_a_control_plane_needs_the_ports_of_that_only() {
     let mut facts = good_added();
     facts.existing = ExistingCluster::This;
-    // The kubelet and the proxy are its own, and something else is where etcd is to listen.
+    // The kubelet and the proxy are its own, and another program is on etcd's port.
     facts.listening = [6443, 10250, 2379].into();
     let judged = |facts: &mut NodeFacts, gained: BTreeSet<u16>| {
         if let Part::Added(added) = &mut facts.part {
@@ -425,7 +425,7 @@ fn all_that_is_wrong_is_in_one_report() {
         .map(|check| check.name)
         .filter(|name| !bad(&facts).contains(name))
         .collect();
-    // On a host of another cluster its Kubernetes and its pod network are no further problems.
+    // On a host of another cluster, its Kubernetes and its pod network are not further problems.
     assert_eq!(missed, ["other-kubernetes", "other-pod-network"]);
     let documents = document(&findings);
     assert_eq!(documents.as_array().map(Vec::len), Some(DAMAGES.len()));
@@ -475,7 +475,7 @@ fn a_second_run_is_not_disturbed_by_the_first() {
     assert_eq!(
         warned(&facts),
         ["disk", "disk-pressure", "inodes"],
-        "what it has taken itself is no reason to stop"
+        "space that it uses itself is not a reason to stop"
     );
 }
 
@@ -488,6 +488,6 @@ fn a_clock_in_the_far_future_is_wrong_too() {
     assert_eq!(
         bad(&facts),
         [""; 0],
-        "time zones and slow clocks are no reason"
+        "time zones and slow clocks are not a reason to stop"
     );
 }

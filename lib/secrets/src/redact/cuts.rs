@@ -1,4 +1,4 @@
-//! Rests of secrets beside the marks of cuts.
+//! Parts of secrets beside the marks of cuts.
 
 use std::ops::Range;
 
@@ -6,8 +6,8 @@ use halite_errors::cut::MARK;
 
 use super::SHORTEST_INSIDE;
 
-/// The places in a text where a cut has left a part of one of the secrets: the beginning of one
-/// before a mark, the end of one after it, or a middle between two marks.
+/// The places in a text where a cut has left a part of a secret: its beginning before a mark, its
+/// end after a mark, or its middle between two marks.
 pub(super) fn rests(text: &str, secrets: &[String]) -> Vec<Range<usize>> {
     let mut rests = Vec::new();
     let mut after = 0;
@@ -16,7 +16,7 @@ pub(super) fn rests(text: &str, secrets: &[String]) -> Vec<Range<usize>> {
         if mark < after {
             continue;
         }
-        // What a program said ends in the middle of a character, or of a line.
+        // The output of a program may end in the middle of a character or of a line.
         let before = text.get(after..mark).unwrap_or_default();
         let before = before.trim_end_matches(['\n', char::REPLACEMENT_CHARACTER]);
         let piece = after..after + before.len();
@@ -37,7 +37,7 @@ pub(super) fn rests(text: &str, secrets: &[String]) -> Vec<Range<usize>> {
     rests
 }
 
-/// The rests at the cut ends of one piece.
+/// The parts of secrets at the cut ends of one piece.
 fn of_piece(
     text: &str,
     piece: &Range<usize>,
@@ -79,7 +79,7 @@ fn of_piece(
     rests
 }
 
-/// Both sets of places as one, in order; places that overlap are one.
+/// The union of both sets of places, in order; overlapping places are merged.
 pub(super) fn united(one: Vec<Range<usize>>, other: Vec<Range<usize>>) -> Vec<Range<usize>> {
     let mut all: Vec<Range<usize>> = one.into_iter().chain(other).collect();
     all.sort_by_key(|range| range.start);

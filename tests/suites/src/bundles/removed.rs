@@ -41,7 +41,7 @@ const MOUNTED: Way = Way {
     message: &[
         second::VERSION,
         second::MOUNT_POINT,
-        "mount the medium there again",
+        "mount the disk or ISO there again",
         "ctl bundle add",
     ],
 };

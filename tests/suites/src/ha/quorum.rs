@@ -32,7 +32,7 @@ pub(super) fn repaired_side_by_side(cluster: &Cluster) -> Result<Counts> {
     let line = line.with_context(|| format!("hosts were done one by one: {said}"))?;
     println!("  {line}");
     for part in [
-        "etcd has no quorum and is repaired, not waited for",
+        "etcd has no quorum and is repaired without waiting",
         "cp-1",
         "cp-2",
         "cp-3",

@@ -48,7 +48,7 @@ pub(super) fn are_refused(cluster: &Cluster) -> Result<Counts> {
         output.status.code() == Some(1),
         "it was not refused: {said}"
     );
-    let found = "other-pod-network: another pod network has left its configuration";
+    let found = "other-pod-network: another pod network left its configuration";
     for part in [found, FILES[0], FILES[1], "cni0 flannel.1"] {
         ensure!(said.contains(part), "{part:?} is not in {said}");
     }

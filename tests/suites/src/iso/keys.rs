@@ -104,7 +104,7 @@ fn trusted(work: &Work) -> Result<usize> {
                 "damaged",
                 &[("builder.pub", &public), ("revoked", "somebody\n")],
             )?,
-            vec!["`somebody` is no key id".to_owned()],
+            vec!["`somebody` is not a key id".to_owned()],
         ),
     ];
     for (what, trust, expected) in &cases {

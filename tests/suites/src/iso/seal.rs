@@ -111,7 +111,7 @@ fn forged(work: &Work, parts: &[Part]) -> Result<usize> {
     // Set a newer date, so that a site would take the image for a successor.
     let statement = text("statement")?;
     let newer = statement.replacen("\"20", "\"21", 1);
-    let unfit = "does not fit its statement";
+    let unfit = "does not match its statement";
     forgery(
         &[("statement", newer.into_bytes())],
         Vec::new(),

@@ -93,7 +93,7 @@ fn whatever_is_taken_away_is_missed() {
 }
 
 /// The names of the tree's packages on hosts of Red Hat's family, and of one package that only
-/// another of them needs.
+/// another one needs.
 const RPMS: &str = "chrony conntrack-tools containerd curl distribution-registry ethtool firewalld haproxy iptables-nft keepalived \
                     kubeadm kubectl kubelet kubernetes-cni libmnl nftables nginx runc socat";
 
@@ -206,7 +206,7 @@ fn what_is_missing_beside_a_component_is_in_the_same_report() {
         facts(&site.manifest()).unwrap(),
     );
     let tree = Kept::new(&DirTree::new().root(site.dir.path().join("states")));
-    // Only with the defaults: all sets would take this unoptimised program many seconds.
+    // Only the defaults: all sets would take this unoptimised program many seconds.
     let gathered =
         |facts: &BundleFacts, until: Until| gather(&tree, facts, &sets[..1], until).unwrap();
     let (first, all) = (
@@ -330,8 +330,8 @@ fn one_compiler_for_all_says_what_one_for_each_says() {
     let facts = facts(&site.manifest()).unwrap();
     let mut shared = Worker::new(&tree, &facts);
     let all = sets(&site.manifest(), Coverage::Covering).unwrap();
-    // Samples in an order in which neighbours differ much. All sets would take too long without the
-    // caches.
+    // Samples in an order in which neighbours differ a lot. All sets would take too long without
+    // the caches.
     for at in [0, all.len() - 1, 7, all.len() / 2, 1, 0] {
         let set = &all[at];
         for target in &set.targets {

@@ -1,5 +1,5 @@
-//! The compiler for the hosts of sets of options, one after the other, and the collector of what
-//! they name.
+//! The compiler for the hosts of sets of options, one after the other, and the collector of the
+//! artifacts that they name.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -40,10 +40,10 @@ pub(super) struct Worker<'a> {
     tree: &'a dyn Tree,
     facts: &'a BundleFacts,
     compiler: Compiler,
-    /// The paths of files of the bundle that calls name, by the hashes that replace them in the
-    /// call.
+    /// The paths of files of the bundle named by calls, by the hashes that replace them in the
+    /// calls.
     named: RefCell<BTreeMap<String, String>>,
-    /// The states of calls. The key is the call's address, which is unique while the call is held
+    /// The states of calls. The key is the call's address, which is unique while the call is stored
     /// here.
     states: HashMap<*const Call, (Rc<Call>, Rc<State>)>,
     /// Lists of SLS files that an orchestration or `ctl` applies and that were already compiled.
@@ -64,7 +64,7 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// Returns true if everything so far compiles.
+    /// Returns `true` if everything so far compiles.
     pub(super) fn compiles(&self) -> bool {
         self.collector.compiles()
     }
@@ -107,12 +107,12 @@ impl<'a> Worker<'a> {
         Ok(())
     }
 
-    /// Compiles the orchestrations, and once each list of SLS files that they, or `ctl bootstrap`
-    /// itself, apply.
+    /// Compiles the orchestrations, and once each list of SLS files that they or `ctl bootstrap`
+    /// apply.
     pub(super) fn orchestrations(&mut self, set: &Set) -> anyhow::Result<()> {
         let mut pillar = self.view(set, MASTER)?;
         pillar["bundle"] = json!(self.facts.version);
-        // What a removal takes away only if it is asked to.
+        // Data that is only removed on request.
         pillar["wipe_data"] = json!(true);
         pillar["packages"] = json!(true);
         let nodes = &set.declaration.nodes;
@@ -125,11 +125,11 @@ impl<'a> Worker<'a> {
             shipped::REBOOT_NODE,
         ];
         let of_planes = of_host.into_iter().filter_map(|sls| Some((sls, plane?.0)));
-        // A member of etcd alone, to which the first host gives its own.
+        // A host with only an etcd member, to which the first host hands over its own.
         let is_member = |node: &Node| node.has(Role::Etcd) && !node.has(Role::ControlPlane);
         let member = nodes.iter().find(|(_, node)| is_member(node));
         let of_members = of_host.into_iter().filter_map(|sls| Some((sls, member?.0)));
-        // One that serves bundles has steps of its own too, in which its clients learn of it.
+        // A host that serves bundles also has its own steps, in which its clients are informed.
         let is_server = |node: &Node| node.has(Role::Registry) && !node.has(Role::Bootstrap);
         let server = nodes.iter().find(|(_, node)| is_server(node));
         let of_servers = [shipped::ADD_NODE, shipped::REMOVE_NODE]
@@ -137,11 +137,11 @@ impl<'a> Worker<'a> {
             .filter_map(|sls| Some((sls, server?.0)));
         let all = shipped::ORCHESTRATIONS.into_iter().map(|sls| (sls, last));
         let all = all.chain(of_planes).chain(of_members).chain(of_servers);
-        // A control plane that stays as a worker has steps of its own.
+        // A control plane that stays as a worker has its own steps.
         let stays = plane.map(|(name, _)| (shipped::ADD_NODE, name));
         let all = all.map(|(sls, name)| (sls, name, json!({})));
         let stays = stays.map(|(sls, name)| (sls, name, json!({"roles": ["worker"]})));
-        // So has the last worker: its pods go to the control planes.
+        // The last worker has its own steps, too: its pods move to the control planes.
         let worker = nodes.iter().find(|(_, node)| node.roles == [Role::Worker]);
         let worker = worker.map(|(name, _)| {
             let mut halite = pillar["halite"].clone();
@@ -243,7 +243,7 @@ impl<'a> Worker<'a> {
         sls: Option<&[String]>,
     ) -> Rendering {
         let named = &self.named;
-        // The file's existence is checked later, together with everything else that may be missing.
+        // The file's existence is checked later, together with all other possibly missing items.
         let bundle = |path: &str| {
             let hash = sha256(path.as_bytes());
             named
@@ -284,7 +284,8 @@ impl<'a> Worker<'a> {
 }
 
 /// Makes a host the only worker in the view of a pillar, and lets the taints of the control planes
-/// depend on it. No set of options declares that: it changes nothing that a bundle has to contain.
+/// depend on it. No set of options declares that: it does not change the required content of a
+/// bundle.
 fn make_only_worker(halite: &mut Value, name: &str) {
     let Some(nodes) = halite["nodes"].as_object_mut() else {
         return;
@@ -299,7 +300,8 @@ fn make_only_worker(halite: &mut Value, name: &str) {
     }
 }
 
-/// A problem with its place; one that has none names what needs the missing part.
+/// A problem with its place; a problem without a place names the target that needs the missing
+/// part.
 fn placed(problem: &Problem, target: &Target) -> String {
     if problem.file.is_empty() {
         format!("{problem}\n  needed by {}", target.what)
@@ -339,7 +341,7 @@ fn state(call: &Call, named: &BTreeMap<String, String>) -> State {
     }
 }
 
-/// Replaces hashes with the contents that they refer to, and placeholder paths with paths of the
+/// Replaces hashes with the contents to which they refer, and placeholder paths with paths of the
 /// bundle's files, both in the call's references and in texts.
 fn put_back(value: &mut Value, call: &Call, named: &BTreeMap<String, String>) {
     match value {

@@ -1,4 +1,4 @@
-//! The packages that a plan can choose from: candidates, their order of preference, and conflicts.
+//! The packages from which a plan can choose: candidates, their order of preference, and conflicts.
 
 use std::cmp::Reverse;
 
@@ -144,7 +144,7 @@ impl Solver<'_, '_> {
             .find(|other| self.conflict(*other, id).is_some())
     }
 
-    /// The conflict between two packages, whichever of them declares it.
+    /// The conflict between two packages, whichever of the two declares it.
     pub(super) fn conflict(&self, a: Id, b: Id) -> Option<Unsatisfied> {
         let against = |by: Id, other: Id| {
             let need = self
@@ -155,14 +155,14 @@ impl Solver<'_, '_> {
                 .find(|need| self.is(other, need))?;
             Some(Unsatisfied {
                 user: self.universe.node(by).label(),
-                need: format!("that {need} is not there"),
-                why: format!("{} is there", self.universe.node(other).label()),
+                need: format!("the absence of {need}"),
+                why: format!("{} is present", self.universe.node(other).label()),
             })
         };
         against(a, b).or_else(|| against(b, a))
     }
 
-    /// Returns true if a package matches the name and bound of a conflict.
+    /// Returns `true` if a package matches the name and bound of a conflict.
     pub(super) fn is(&self, id: Id, need: &Need) -> bool {
         self.universe
             .node(id)

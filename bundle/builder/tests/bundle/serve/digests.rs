@@ -27,8 +27,8 @@ fn by_its_digest_a_server_has_an_image_or_none_and_never_another() {
     assert_eq!(get("0.2.0", digest).status(), "404");
 }
 
-/// Puts the image of a layout below an index of two platforms, of which the layout has one; returns
-/// the index.
+/// Puts the image of a layout below an index of two platforms, only one of which is in the layout;
+/// returns the index.
 fn below_an_index(layout: &Path) -> Vec<u8> {
     let path = layout.join("index.json");
     let mut listed: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
@@ -63,7 +63,7 @@ fn an_image_is_also_served_by_the_digest_of_its_index() {
     assert_eq!(answer.status(), "200", "{}", answer.head);
     assert_eq!(answer.header("content-type"), OCI_INDEX);
     assert_eq!(answer.body, index);
-    // containerd continues with the entry for its platform. The bundle names that one.
+    // containerd continues with the entry for its platform, which the bundle names.
     let amd64 = answer.json()["manifests"][1]["digest"].clone();
     assert!(made.images["etcd"].ends_with(&format!("@{}", amd64.as_str().unwrap())));
     let manifest = ask(amd64.as_str().unwrap());
@@ -73,7 +73,7 @@ fn an_image_is_also_served_by_the_digest_of_its_index() {
         pull(&server, "/v2", "etcd", "3.6.8-0", "?ns=registry.k8s.io"),
         b"etcd"
     );
-    // Of the other platform nothing is there.
+    // Nothing exists for the other platform.
     let arm64 = answer.json()["manifests"][0]["digest"].clone();
     assert_eq!(ask(arm64.as_str().unwrap()).status(), "404");
 }

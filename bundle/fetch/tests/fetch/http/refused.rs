@@ -77,7 +77,7 @@ fn redirects_are_followed_and_end() {
         fetch("/nowhere")
             .map_err(|error| chain(&error))
             .unwrap_err()
-            .ends_with("it redirects to nowhere")
+            .ends_with("it redirects without a target")
     );
     fetch("/on?n=0").unwrap();
     assert!(fixture.pauses().is_empty());
@@ -105,7 +105,7 @@ fn what_has_another_digest_or_size_is_removed() {
         .unwrap_err();
     assert_eq!(
         error,
-        format!("{url}: expected SHA-256 {other}, found {found}; what came was removed")
+        format!("{url}: expected SHA-256 {other}, found {found}; the received data was removed")
     );
     let error = fixture
         .fetcher()
@@ -114,7 +114,7 @@ fn what_has_another_digest_or_size_is_removed() {
         .unwrap_err();
     assert_eq!(
         error,
-        format!("{url}: expected 999 bytes, found 1000; what came was removed")
+        format!("{url}: expected 999 bytes, found 1000; the received data was removed")
     );
     assert_eq!((server.seen().len(), fixture.kept()), (2, (vec![], vec![])));
 }
@@ -141,7 +141,8 @@ fn what_has_no_known_size_has_a_bound() {
             .map_err(|error| chain(&error))
             .unwrap_err();
         let url = server.url(path);
-        let said = "it is larger than 1999 bytes, which cannot be right; what came was removed";
+        let said =
+            "it is larger than 1999 bytes, which cannot be right; the received data was removed";
         assert_eq!(error, format!("{url}: {said}"));
         assert_eq!(fixture.kept(), (vec![], vec![]));
     }
@@ -160,7 +161,7 @@ fn what_is_said_to_be_too_large_is_not_waited_for() {
     let settings = Settings {
         largest: Some(1_999),
         retries: 0,
-        // Waited for, it would be the cause.
+        // If the client waited for it, this would be the cause.
         stall: Duration::from_secs(30),
         ..fixture.settings()
     };
@@ -178,7 +179,7 @@ fn what_is_said_to_be_too_large_is_not_waited_for() {
         .files(&[wanted])
         .map_err(|error| chain(&error))
         .unwrap_err();
-    assert_eq!(error, format!("{said}; what came was removed"));
+    assert_eq!(error, format!("{said}; the received data was removed"));
     let error = Client::new(settings)
         .unwrap()
         .bytes(&url, 1_999)
@@ -217,7 +218,7 @@ fn all_problems_come_in_one_report_and_what_is_right_is_kept() {
         "{error}"
     );
     assert!(
-        error.contains("holds no login") && !error.contains("secret"),
+        error.contains("must not contain a login") && !error.contains("secret"),
         "{error}"
     );
     assert_eq!(
@@ -225,7 +226,7 @@ fn all_problems_come_in_one_report_and_what_is_right_is_kept() {
         (vec![Digest::of(&file).to_string()], vec![])
     );
 
-    // Missing contents are reported at once offline too; the others are found.
+    // Offline, too, all missing files are reported at once; the others are found.
     let offline = Fetcher::offline(fixture.cache());
     assert_eq!(offline.files(&wanted[1..2]).unwrap()[0].size, 1_000);
     let error = offline

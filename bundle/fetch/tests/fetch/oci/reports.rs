@@ -31,7 +31,7 @@ fn what_is_missing_offline_is_named_for_all_images() {
         .pull(&[locked, unknown, wanted(&server, "app/x:2")])
         .unwrap_err();
     let error = chain(&error);
-    // The configuration of the first is there, because it was fetched for the licence.
+    // The configuration of the first image exists, because it was fetched for the licence.
     assert!(
         error.starts_with("offline, and these 4 are not in the cache:"),
         "{error}"

@@ -1,4 +1,4 @@
-//! Copies that fail: other content, no place for it, no end of it.
+//! Copies that fail: different content, no space for it, endless content.
 
 use super::*;
 
@@ -27,8 +27,8 @@ fn a_server_of_another_content_is_not_trusted() {
         host.copy("0.1.0", &hash, &from).unwrap();
         same(&host.place("0.1.0"), &files);
     }
-    // Nor is a server trusted whose certificate another authority signed, nor a bundle with another
-    // version's manifest.
+    // A server whose certificate another authority signed is not trusted either, nor is a bundle
+    // with the manifest of another version.
     let host = Host::new();
     let other = tempfile::tempdir().unwrap();
     let served = files.clone();
@@ -47,7 +47,7 @@ fn a_server_of_another_content_is_not_trusted() {
     let server = Server::tls(&host.authority, move |seen| answer(&served, seen));
     let from = [server.url("").trim_end_matches('/').to_owned()];
     let error = host.copy("0.9.0", &hash, &from).unwrap_err();
-    assert!(error.contains("that of 0.1.0, not of 0.9.0"), "{error}");
+    assert!(error.contains("belongs to 0.1.0, not to 0.9.0"), "{error}");
 }
 
 #[test]
@@ -101,8 +101,9 @@ fn a_manifest_without_end_fills_no_disk() {
         let error = host
             .copy_up_to(Some(size as u64), "0.1.0", &hash, &from)
             .unwrap_err();
-        let wanted =
-            format!("larger than {size} bytes, which cannot be right; what came was removed");
+        let wanted = format!(
+            "larger than {size} bytes, which cannot be right; the received data was removed"
+        );
         assert!(
             error.contains("manifest.json") && error.contains(&wanted),
             "{error}"

@@ -1,4 +1,4 @@
-//! What another pod network has left.
+//! Leftovers of another pod network.
 
 use super::*;
 
@@ -16,21 +16,20 @@ fn another_pod_network_is_named_with_the_commands_that_remove_it() {
     assert_eq!(
         judged(&facts),
         Verdict::bad(
-            "another pod network has left its interfaces cni0 flannel.1",
+            "another pod network left its interfaces cni0 flannel.1",
             format!("run: {interfaces}"),
         )
     );
     let path = "/etc/cni/net.d/87-other.conflist";
     facts.pod_network.files = vec![path.into()];
-    let message = format!(
-        "another pod network has left its configuration {path}, and interfaces cni0 flannel.1"
-    );
+    let message =
+        format!("another pod network left its configuration {path}, and interfaces cni0 flannel.1");
     let commands = format!("rm {path}; {interfaces}");
     assert_eq!(
         judged(&facts),
         Verdict::bad(&message, format!("run: {commands}"))
     );
-    // It may be the operator's own, which is there before the cluster.
+    // It may be the operator's own, which exists before the cluster.
     facts.requirements.own_pod_network = true;
     assert_eq!(warned(&facts), ["other-pod-network"]);
     // A host of etcd alone has no pods.

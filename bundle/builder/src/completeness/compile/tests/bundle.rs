@@ -1,4 +1,4 @@
-//! A bundle with the shipped state tree, for the tests of what that needs.
+//! A bundle with the shipped state tree, for the tests of the tree's requirements.
 
 use super::*;
 
