@@ -1,4 +1,4 @@
-//! `ctl` on control-plane hosts: where it finds the master, and as whom.
+//! `ctl` on control-plane hosts: the address of the master, and the identity to use there.
 
 use serde_json::json;
 
@@ -48,7 +48,7 @@ fn the_masters_host_calls_itself_first_and_other_hosts_have_no_operator() {
         let mut chunks = compiled.low.chunks.iter();
         chunks.any(|chunk| chunk.args.get("ca").is_some_and(|ca| ca == "halite"))
     };
-    // Its identity is that of `halite-master init`.
+    // Its identity is the one from `halite-master init`.
     assert!(!asks(&first));
     let worker = of("worker");
     assert!(!asks(&worker));
