@@ -1,4 +1,4 @@
-//! Programs of the machine: those that are missing, and what others print.
+//! Programs of the machine: missing ones, and the output of others.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -7,7 +7,7 @@ use std::{env, io};
 
 use crate::errors::Context as _;
 
-/// Refuses when a program is missing; each has the Debian package that brings it.
+/// Refuses if a program is missing; each is listed with the Debian package that contains it.
 ///
 /// # Errors
 /// One line with the programs that are missing and the command that installs them.
