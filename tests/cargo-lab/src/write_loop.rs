@@ -1,4 +1,4 @@
-//! The hidden command that is a loop of writes.
+//! The hidden command that runs a write loop.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;

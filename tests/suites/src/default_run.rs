@@ -1,4 +1,4 @@
-//! The fixed list of tests that every change must pass; `--full` has the others too.
+//! The fixed list of tests that every change must pass; `--full` also has the others.
 
 /// The names of the default run's tests, in the order of the plan. They are the same on every day and
 /// every machine, and none is left out.

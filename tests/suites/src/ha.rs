@@ -1,4 +1,4 @@
-//! Three control planes: all serve, the loss of one costs a moment, and hosts leave and come back.
+//! Three control planes: all serve, the loss of one costs a moment, and hosts leave and return.
 
 mod all_off;
 mod backups;
@@ -68,8 +68,9 @@ pub use reboot::{behind_the_proxy as rebooted_behind_the_proxy, of_another_holde
 pub use retiring::first_host_leaves;
 pub use touched::Since;
 
-/// Limit for hosts and members to be as they were after a loss. A kubelet waits for up to five minutes before it
-/// starts again what ended several times, and Kubernetes repeats some changes of a node only after as long.
+/// Limit for hosts and members to recover after a loss. A kubelet waits for up to five minutes
+/// before it restarts a program that exited several times, and Kubernetes repeats some changes of a
+/// node only after as long.
 const BACK: Duration = Duration::from_secs(420);
 
 const TESTS: &[Test<Cluster>] = &[
@@ -147,7 +148,7 @@ const TESTS: &[Test<Cluster>] = &[
     },
 ];
 
-/// Longer ones, after which the hosts are as before. The last one is an upgrade.
+/// Longer ones, which leave the hosts unchanged. The last one is an upgrade.
 const LONGER: &[Test<Cluster>] = &[
     Test {
         name: "ha: a flag that etcd does not know stops at the first host, which goes back",
@@ -167,7 +168,7 @@ const LONGER: &[Test<Cluster>] = &[
     },
 ];
 
-/// Those that leave the cluster as it was. They need the bundle of the first ISO.
+/// Tests that leave the cluster unchanged. They need the bundle of the first ISO.
 const BEFORE: &[Test<Cluster>] = &[
     Test {
         name: "ha: all hosts come back in the other order, too",
@@ -227,7 +228,7 @@ const BEFORE: &[Test<Cluster>] = &[
     },
 ];
 
-/// Each with a newer release than the one before it.
+/// Each with a newer release than the previous one.
 const UPGRADES: &[Test<Cluster>] = &[
     Test {
         name: "ha: an upgrade whose master dies at the end of each step ends the same",
@@ -239,7 +240,7 @@ const UPGRADES: &[Test<Cluster>] = &[
     },
 ];
 
-/// Those on which others do not depend. The last one leaves the master where it was.
+/// Tests on which others do not depend. The last one leaves the master on its host.
 const FULL: &[Test<Cluster>] = &[
     Test {
         name: "ha: the old host of the master, switched on again after its replacement, stays out",
@@ -267,7 +268,8 @@ const FULL: &[Test<Cluster>] = &[
     },
 ];
 
-/// The tests after those that are numbered. The last one needs the bundle of the first ISO, so an upgrade follows it.
+/// The tests after the numbered ones. The last one needs the bundle of the first ISO, so an upgrade
+/// follows it.
 const THEN: &[Test<Cluster>] = &[
     Test {
         name: "ha: free pages of etcd are given back member by member",
@@ -297,7 +299,7 @@ const BACK_AGAIN: &[Test<Cluster>] = &[
     },
 ];
 
-/// Those that leave the master where it was.
+/// Tests that leave the master on its host.
 const CUT_OFF: &[Test<Cluster>] = &[
     Test {
         name: "ha: a host that had the master becomes a worker for a while, and keeps nothing of it",
@@ -309,7 +311,7 @@ const CUT_OFF: &[Test<Cluster>] = &[
     },
 ];
 
-/// Each ends the cluster and makes another one.
+/// Each destroys the cluster and makes another one.
 const DESTROYED: &[Test<Cluster>] = &[
     Test {
         name: "ha: ctl destroy leaves nothing on the hosts of standbys",
@@ -335,7 +337,7 @@ const LAST: &[Test<Cluster>] = &[
         name: "ha: a retired first host is bare, and the cluster goes on",
         run: retiring::leaves,
     },
-    // On what the one before leaves: the second host has the master, and the third one follows.
+    // Based on the previous one: the second host has the master, and the third one follows.
     Test {
         name: "ha: the last but one control plane is removed, and the one that is left serves",
         run: fewer::one_is_left,
@@ -351,7 +353,8 @@ const END: &[Test<Cluster>] = &[Test {
     run: nothing_left,
 }];
 
-/// The site of three control planes and one worker. Failovers, boundaries and losses for good are numbered.
+/// The site of three control planes and one worker. Failovers, boundaries and permanent losses are
+/// numbered.
 pub(super) fn site() -> Result<Site> {
     let moved = [
         MOVED,
@@ -404,11 +407,11 @@ fn etcdctl(cluster: &Cluster, host: &Host, words: &[&str]) -> Result<Value> {
     serde_json::from_str(&text).with_context(|| format!("etcdctl {}: {text}", words.join(" ")))
 }
 
-/// Fails unless each control plane has a member with a vote, all of the same content, and an API
-/// server that is ready, and every node is Ready.
+/// Fails unless each control plane has a voting member, all with the same content, and a ready API
+/// server, and every node is Ready.
 ///
 /// # Errors
-/// The first of these that is not so.
+/// The first violated condition.
 pub fn is_complete(cluster: &Cluster) -> Result<()> {
     let planes = cluster.control_planes();
     let wanted: BTreeSet<&str> = planes.iter().map(|host| host.spec.name.as_str()).collect();
@@ -443,12 +446,12 @@ pub fn is_complete(cluster: &Cluster) -> Result<()> {
     Ok(())
 }
 
-/// Waits until all members have the same content, of which each control plane has one.
+/// Waits until all members, one on each control plane, have the same content.
 fn same_content(cluster: &Cluster) -> Result<()> {
     same_content_of(cluster, &cluster.control_planes())
 }
 
-/// The same while only these control planes are there; the first one is asked.
+/// The same while only these control planes exist; the first one is queried.
 fn same_content_of(cluster: &Cluster, planes: &[&Host]) -> Result<()> {
     let first = planes.first().context("no control plane")?;
     wait::until("equal content of all members", BACK, || {

@@ -1,4 +1,4 @@
-//! `ctl health` on a sound cluster, and after a damage that it names.
+//! `ctl health` on a healthy cluster, and after a damage that it names.
 
 mod pod_network;
 
@@ -59,13 +59,14 @@ pub(super) const TESTS: &[Test<Cluster>] = &[
     },
 ];
 
-/// Limit for the kubelet to notice a manifest that has gone, for a remedy to take effect, and for all to answer.
+/// Limit for the kubelet to notice a removed manifest, for a remedy to take effect, and for all to
+/// answer.
 const LIMIT: Duration = Duration::from_secs(180);
 const MANIFEST: &str = "/etc/kubernetes/manifests/kube-scheduler.yaml";
-/// The end of the message once the kubelet has ended the pod.
+/// The end of the message once the kubelet has stopped the pod.
 const LAST: &str = "it has no pod: no manifest, or a kubelet that does not run";
 
-/// The status, whether all is well or not.
+/// The status, whether there are problems or not.
 pub(super) fn status(cluster: &Cluster) -> Result<ClusterStatus> {
     ctl_answer::in_any_case(&cluster.bootstrap, &["status"]).map(|(_, status)| status)
 }
@@ -75,8 +76,8 @@ pub(super) fn health(cluster: &Cluster) -> Result<(Option<i32>, Health)> {
     ctl_answer::in_any_case(&cluster.bootstrap, &["health"])
 }
 
-/// Waits until all is well. The tests before may have taken the API away, and the kubelet waits up
-/// to five minutes before it starts a program again that lost its lease.
+/// Waits until there is no problem. Earlier tests may have made the API unavailable, and the
+/// kubelet waits up to five minutes before it restarts a program that lost its lease.
 pub(super) fn is_well(cluster: &Cluster) -> Result<()> {
     let said = cluster.bootstrap.run(&[CTL, "health", "--wait", "6m"]);
     said.map(drop).context("the cluster is not healthy")
@@ -102,7 +103,7 @@ pub(super) fn all_answer(cluster: &Cluster) -> Result<()> {
 fn lost_scheduler(cluster: &Cluster) -> Result<Counts> {
     let host = &cluster.bootstrap;
     is_well(cluster)?;
-    // An API that answers late is a finding of its own, and hides others.
+    // An API that answers late is a separate finding, and hides others.
     wait::until("a health without a finding", LIMIT, || {
         let (code, health) = health(cluster)?;
         ensure!(code == Some(0), "exit code {code:?}: {health:#?}");
@@ -115,9 +116,9 @@ fn lost_scheduler(cluster: &Cluster) -> Result<Counts> {
         let finding = finding(&health, "control-plane-pods");
         let finding = finding.with_context(|| format!("not found: {health:#?}"))?;
         ensure!(code == Some(1), "exit code {code:?}: {health:#?}");
-        // While it ends, its pod is there and not ready, and another message says so.
+        // While it stops, its pod exists and is not ready, and another message says so.
         let message = &finding.message;
-        ensure!(message.ends_with(LAST), "not at its end: {message}");
+        ensure!(message.ends_with(LAST), "not stopped yet: {message}");
         Ok(finding)
     })?;
     let (message, remedy) = (found.message, found.remedy.unwrap_or_default());
@@ -139,7 +140,7 @@ fn lost_scheduler(cluster: &Cluster) -> Result<Counts> {
         );
         Ok(())
     })?;
-    // As the remedy says.
+    // As the remedy suggests.
     host.run(&[CTL, "highstate", BOOTSTRAP])?;
     host.run(&["test", "-s", MANIFEST])?;
     host.run(&["rm", aside])?;

@@ -10,7 +10,7 @@ use halite_suites::ha::is_complete;
 
 use super::Table;
 
-/// The longest gap of a loop of writes through the virtual address.
+/// The longest gap of a write loop through the virtual address.
 const GAP: Duration = Duration::from_secs(5);
 /// Limit for hosts to be back: a kubelet may wait for five minutes before it restarts a pod that
 /// exited several times.

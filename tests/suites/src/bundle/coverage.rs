@@ -1,5 +1,5 @@
-//! The lab's bundles are checked with a covering array of the options, an operator's with each pair
-//! alone. Both must find the same.
+//! The lab's bundles are checked with a covering array of the options, an operator's with every
+//! pair of options. Both must find the same.
 
 use std::process::Command;
 

@@ -124,7 +124,7 @@ pub(super) fn problems(cluster: &Cluster) -> Result<Vec<String>> {
     Ok(health::status(cluster)?.problems)
 }
 
-/// Runs a highstate that does what `--test` predicted, changes nothing but addresses, and restarts
+/// Runs a highstate that does exactly what `--test` predicted, changes only addresses, and restarts
 /// nothing.
 fn only_addresses(cluster: &Cluster) -> Result<()> {
     let before = running(cluster)?;
@@ -149,7 +149,7 @@ fn only_addresses(cluster: &Cluster) -> Result<()> {
         };
         ensure!(
             led("hosts.toml") && led("[halite-repository]"),
-            "{name} still asks the other one: {changed:#?}"
+            "{name} still uses the other one: {changed:#?}"
         );
     }
     quiet(cluster)?;
@@ -168,7 +168,7 @@ fn asked(cluster: &Cluster, version: &str, other: &str) -> Result<()> {
             ensure!(
                 text.contains(&format!("bundles/{version}/"))
                     && !text.contains(&format!("bundles/{other}/")),
-                "{} does not ask the bundle {version}, or not only: {text}",
+                "{} does not use the bundle {version}, or not only: {text}",
                 host.spec.name
             );
         }
@@ -238,7 +238,7 @@ fn there(cluster: &Cluster) -> Result<Counts> {
     );
     let reported = problems(cluster)?;
     let behind = format!(
-        "still as the bundle {FIRST} has it, and {} is in use",
+        "still the one of the bundle {FIRST}, and {} is in use",
         second::VERSION
     );
     ensure!(
@@ -268,7 +268,7 @@ fn back(cluster: &Cluster) -> Result<Counts> {
     )?;
     ensure!(
         document(cluster)? == recorded,
-        "what was refused wrote into the cluster document"
+        "a refused command wrote into the cluster document"
     );
     host.run(&[CTL, "bundle", "use", FIRST, "--allow-downgrade"])?;
     refused(
@@ -322,7 +322,7 @@ fn as_remembered(cluster: &Cluster) -> Result<()> {
             .collect();
         ensure!(
             differ.is_empty(),
-            "not as it was on {}: {differ:#?}",
+            "changed on {}: {differ:#?}",
             of.spec.name
         );
     }

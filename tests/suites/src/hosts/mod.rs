@@ -1,5 +1,5 @@
-//! What other programs have left on a host, and what they change there: a former pod network, `/etc/hosts` at a
-//! boot, a reload of firewalld; and the volumes that leave with a host.
+//! Leftovers and changes of other programs on a host: a former pod network, `/etc/hosts` at boot, a
+//! reload of firewalld; and the volumes that leave with a host.
 
 mod boot;
 mod claims;
@@ -10,7 +10,7 @@ use halite_lab::cluster::Cluster;
 
 use crate::test::Test;
 
-/// Tests of `--full`. Each leaves the cluster as it was.
+/// Tests of `--full`. Each leaves the cluster unchanged.
 pub(super) const TESTS: &[Test<Cluster>] = &[
     Test {
         name: "hosts: host ports of running pods outlive a new zone and a reload of firewalld, and go with their pod",

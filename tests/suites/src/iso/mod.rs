@@ -47,7 +47,7 @@ pub(super) const TESTS: &[Test<()>] = &[
     },
 ];
 
-/// The ISO, a copy that is damaged and restored again and again, and the keys to check it.
+/// The ISO, a copy that is repeatedly damaged and restored, and the keys to check it.
 struct Work {
     /// Working directory, removed on drop.
     dir: PathBuf,
@@ -55,7 +55,7 @@ struct Work {
     sealed: PathBuf,
     /// The copy.
     copy: PathBuf,
-    /// The bundle that the ISO was made from.
+    /// The bundle from which the ISO was made.
     bundle: PathBuf,
     ctl: PathBuf,
     public: PathBuf,
@@ -97,7 +97,7 @@ impl Work {
         })
     }
 
-    /// `ctl` with a home of its own, in which no key is trusted.
+    /// `ctl` with its own home, in which no key is trusted.
     fn ctl(&self, args: &[&str]) -> Command {
         let mut ctl = Command::new(&self.ctl);
         ctl.args(args)

@@ -142,7 +142,7 @@ fn same(reference: &Value, ours: &Value) -> bool {
     reference == ours || (duration(reference).is_some() && duration(reference) == duration(ours))
 }
 
-/// The path of a key below a path; a key that is no plain word is put in brackets.
+/// The path of a key below a path; a key that is not a plain word is put in brackets.
 fn below(path: &str, key: &str) -> String {
     let plain = !key.is_empty()
         && key
@@ -155,8 +155,7 @@ fn below(path: &str, key: &str) -> String {
     }
 }
 
-/// The field that identifies each item of both lists, if there is one and all its values are
-/// unique.
+/// The field that identifies each item of both lists, if there is one with unique values.
 fn identity(reference: &[Value], ours: &[Value]) -> Option<&'static str> {
     if reference.is_empty() && ours.is_empty() {
         return None;
