@@ -1,5 +1,5 @@
 //! The registry of the site's own images: people push with a name and a password, pods pull; it is
-//! backed up, restored, moved to another host, and switched off without a loss.
+//! backed up, restored, moved to another host, and disabled without a loss.
 
 mod backup;
 
@@ -88,7 +88,7 @@ fn push(host: &Host, image: &str, login: &str) -> Result<String> {
     ))
 }
 
-/// Removes an image from a host, so that it has to be pulled.
+/// Removes an image from a host, so that it must be pulled.
 pub(super) fn forget(host: &Host, image: &str) -> Result<()> {
     host.sh(&format!(
         "ctr -n k8s.io images rm --sync {image} >/dev/null 2>&1; true"
@@ -202,7 +202,7 @@ pub(super) fn pulled_by_pods(cluster: &Cluster) -> Result<()> {
     Ok(())
 }
 
-/// Checks that only the document contains the password, and, where hosts pull with it, only
+/// Checks that only the document contains the password, and, if hosts pull with it, only
 /// containerd's file contains it as a header.
 fn nowhere_else(cluster: &Cluster, pulled_as: bool) -> Result<()> {
     for host in cluster.hosts() {

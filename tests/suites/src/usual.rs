@@ -1,5 +1,5 @@
-//! The usual time of each test, as a run of `--full` recorded it in `docs/dev/test-times.tsv`: for the
-//! watchdog, and for parts of equal length.
+//! The usual time of each test, as recorded by a run of `--full` in `docs/dev/test-times.tsv`: for
+//! the watchdog, and for parts of equal length.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -17,7 +17,7 @@ const PATH: &str = "docs/dev/test-times.tsv";
 /// Lines of seconds, the commit that was tested, and the name of the test.
 const FILE: &str = include_str!("../../../docs/dev/test-times.tsv");
 
-/// The assumed time of a test that has no line.
+/// The assumed time of a test without a line.
 const UNKNOWN: Duration = Duration::from_secs(120);
 
 /// The shortest time after which a test counts as hanging.

@@ -105,7 +105,7 @@ impl States {
         (tests.iter()).all(|test| self.of(test) == Some(State::Passed))
     }
 
-    /// The table of these tests in their order, then of others that have begun, such as the making of
+    /// The table of these tests in order, then of others that have started, such as the creation of
     /// a cluster; and the sums of these tests.
     pub(crate) fn table(&self, tests: &[String]) -> String {
         let mut text = format!("{:<12} tries  seconds  {:<9}  test\n", "outcome", "commit");
