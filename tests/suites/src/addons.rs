@@ -17,15 +17,15 @@ use crate::test::{Counts, Test};
 
 pub(super) const TESTS: &[Test<Cluster>] = &[
     Test {
-        name: "addons: switched on, nodes and pods are measured and volumes hold data",
+        name: "addons: enabled, nodes and pods have metrics and volumes hold data",
         run: on,
     },
     Test {
-        name: "addons: what is deleted comes back, and then nothing is written",
+        name: "addons: deleted objects come back, and then nothing is written",
         run: kept,
     },
     Test {
-        name: "addons: switched off, data is kept until it is gone, and nothing else is left",
+        name: "addons: disabled, data is kept until it is deleted, and nothing else is left",
         run: off,
     },
 ];

@@ -17,7 +17,7 @@ use serde_json::{Map, Value};
 use crate::test::{Counts, Test};
 
 pub(super) const TESTS: &[Test<()>] = &[Test {
-    name: "bundle: it lacks nothing, and an image or a state that is taken away is reported as missing",
+    name: "bundle: it is complete, and a removed image or state is reported as missing",
     run: lacks_nothing,
 }];
 
@@ -25,11 +25,11 @@ pub(super) const TESTS: &[Test<()>] = &[Test {
 /// tree.
 pub(super) const FULL: &[Test<()>] = &[
     Test {
-        name: "bundle: anything that is taken away is reported as missing",
+        name: "bundle: anything removed is reported as missing",
         run: taken_away,
     },
     Test {
-        name: "bundle: pairs of options and the covering array need the same",
+        name: "bundle: pairs of options and the covering array have the same requirements",
         run: coverage::need_the_same,
     },
 ];

@@ -27,7 +27,7 @@ const BACK: Duration = Duration::from_secs(600);
 const MOUNTED: [&str; 2] = ["/var/lib/halite/mine", "/var/lib/halite/backup"];
 
 pub(super) const TESTS: &[Test<Cluster>] = &[Test {
-    name: "destroy: nothing is left on any host, and the hosts make a cluster again",
+    name: "destroy: nothing is left on any host, and the hosts form a cluster again",
     run: destroyed,
 }];
 

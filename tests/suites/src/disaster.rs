@@ -32,7 +32,7 @@ pub(super) const TESTS: &[Test<Cluster>] = &[
         run: backups,
     },
     Test {
-        name: "disaster: a backup that is made is not made again when an older one stays",
+        name: "disaster: a successful backup is not repeated when an older one cannot be removed",
         run: made_once,
     },
     Test {
@@ -40,18 +40,18 @@ pub(super) const TESTS: &[Test<Cluster>] = &[
         run: full_disk::keeps_the_good,
     },
     Test {
-        name: "disaster: a master whose store is damaged stops, and the guide's commands bring its copy back",
+        name: "disaster: a master whose store is damaged stops, and the guide's commands restore its copy",
         run: store::comes_back,
     },
     Test {
-        name: "disaster: the first host, gone with its disks, is made again from a backup",
+        name: "disaster: the first host, lost with its disks, is restored from a backup",
         run: first_host_lost,
     },
 ];
 
 /// The additional tests of `--full`, before the others.
 pub(super) const FULL: &[Test<Cluster>] = &[Test {
-    name: "disaster: a backup that is killed at ten moments is never half a one",
+    name: "disaster: a backup that is killed at ten moments is never incomplete",
     run: killed_backups,
 }];
 

@@ -29,7 +29,7 @@ pub(super) const TESTS: &[Test<Cluster>] = &[
         run: targets,
     },
     Test {
-        name: "enrolment: an own orchestration calls functions and leaves out who is away",
+        name: "enrolment: an operator's orchestration calls functions and skips disconnected hosts",
         run: orchestration,
     },
 ];

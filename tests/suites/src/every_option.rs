@@ -27,7 +27,7 @@ pub(super) const TESTS: &[Test<Cluster>] = &[
         run: works,
     },
     Test {
-        name: "every option: a further highstate changes nothing, and no host reports a problem",
+        name: "every option: another highstate changes nothing, and no host reports a problem",
         run: settled,
     },
 ];

@@ -16,15 +16,15 @@ use crate::test::{Counts, Test};
 
 pub(super) const TESTS: &[Test<Cluster>] = &[
     Test {
-        name: "external services: what is declared is on both hosts, and used",
+        name: "external services: declared ones are configured on both hosts, and used",
         run: declared,
     },
     Test {
-        name: "external services: a trust store that lags behind is brought up",
+        name: "external services: an outdated trust store is updated",
         run: lagging,
     },
     Test {
-        name: "external services: what is taken out leaves nothing",
+        name: "external services: removed ones leave nothing",
         run: taken_out,
     },
 ];

@@ -14,7 +14,7 @@ use crate::test::{Counts, Test};
 
 pub(super) const TESTS: &[Test<Cluster>] = &[
     Test {
-        name: "health: a scheduler that is gone is named, and the remedy brings it back",
+        name: "health: a missing scheduler is reported, and the remedy restores it",
         run: lost_scheduler,
     },
     Test {
@@ -22,39 +22,39 @@ pub(super) const TESTS: &[Test<Cluster>] = &[
         run: pod_network::addresses,
     },
     Test {
-        name: "health: lost routes of pods are named, and the remedy brings them back",
+        name: "health: lost routes of pods are reported, and the remedy restores them",
         run: pod_network::routes,
     },
     Test {
-        name: "health: a blocked tunnel is named, and the node does not pass as added",
+        name: "health: a blocked tunnel is reported, and the node does not count as added",
         run: pod_network::tunnel,
     },
     Test {
-        name: "health: a kernel that forwards nothing is named, and the remedy repairs it",
+        name: "health: a kernel that forwards nothing is reported, and the remedy repairs it",
         run: pod_network::forwarding,
     },
     Test {
-        name: "health: flannel's file that is gone is named, and the remedy brings it back",
+        name: "health: a missing file of flannel is reported, and the remedy restores it",
         run: pod_network::subnet_file,
     },
     Test {
-        name: "health: a network of another name that comes first is named, and the remedy removes it",
+        name: "health: a network whose name sorts first is reported, and the remedy removes it",
         run: pod_network::foreign_network,
     },
     Test {
-        name: "health: a bridge with another address is named, and the remedy makes it again",
+        name: "health: a bridge with another address is reported, and the remedy recreates it",
         run: pod_network::foreign_bridge,
     },
     Test {
-        name: "health: rules of Services that are gone are named, and the remedy writes them again",
+        name: "health: missing rules of Services are reported, and the remedy rewrites them",
         run: pod_network::service_rules,
     },
     Test {
-        name: "health: a kube-proxy and a flannel that do not run are named, and the remedy starts them",
+        name: "health: a stopped kube-proxy and flannel are reported, and the remedy starts them",
         run: pod_network::daemons,
     },
     Test {
-        name: "health: a DNS that does not run is named, and what its remedy shows has the reason",
+        name: "health: a stopped DNS is reported, and its remedy shows the reason",
         run: pod_network::dns,
     },
 ];

@@ -22,11 +22,11 @@ pub(super) const TESTS: &[Test<()>] = &[
         run: detectors,
     },
     Test {
-        name: "lab: a power cut takes all but the disk",
+        name: "lab: a power cut loses everything but the disk",
         run: power_cut,
     },
     Test {
-        name: "lab: a host that was powered off is as before, and bare without its disks",
+        name: "lab: a host that was powered off comes back unchanged, or bare without its disks",
         run: power::switched,
     },
     Test {

@@ -19,11 +19,11 @@ use crate::test::{Counts, Test};
 
 pub(super) const TESTS: &[Test<Cluster>] = &[
     Test {
-        name: "network: an operator's own takes flannel's place, and nothing else changes",
+        name: "network: an operator's own network replaces flannel, and nothing else changes",
         run: own,
     },
     Test {
-        name: "network: back to flannel, all is as it was",
+        name: "network: a change back to flannel restores everything",
         run: back,
     },
 ];

@@ -29,7 +29,7 @@ pub(super) const TESTS: &[Test<Cluster>] = &[
         run: commands,
     },
     Test {
-        name: "operator: no secret is seen where it does not belong",
+        name: "operator: no secret appears where it does not belong",
         run: secrets,
     },
     Test {

@@ -12,7 +12,7 @@ use halite_upstream::prepare;
 use crate::test::{Counts, Test};
 
 pub(super) const TESTS: &[Test<()>] = &[Test {
-    name: "packages: ours come, work and go without starting anything",
+    name: "packages: ours are installed, work and are removed without starting anything",
     run: come_and_go,
 }];
 

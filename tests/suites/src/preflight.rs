@@ -11,7 +11,7 @@ use crate::test::{Counts, Test};
 
 pub(super) const TESTS: &[Test<Cluster>] = &[
     Test {
-        name: "preflight: a host that is added again with the same words stays as it is",
+        name: "preflight: a host that is added again with the same words stays unchanged",
         run: again,
     },
     Test {

@@ -28,7 +28,7 @@ pub(super) const TESTS: &[Test<Cluster>] = &[
         run: second,
     },
     Test {
-        name: "registry: what would write is refused, what is there is listed",
+        name: "registry: writes are refused, and contents are listed",
         run: read_only,
     },
     Test {

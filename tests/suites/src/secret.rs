@@ -15,7 +15,7 @@ use crate::ctl_answer;
 use crate::test::{Counts, Test};
 
 pub(super) const TESTS: &[Test<Cluster>] = &[Test {
-    name: "operator: a secret for a chart is made as the guide says",
+    name: "operator: a secret for a chart is created as the guide says",
     run: for_a_chart,
 }];
 

@@ -21,19 +21,19 @@ use crate::test::{Counts, Test};
 
 pub(super) const TESTS: &[Test<Cluster>] = &[
     Test {
-        name: "site registry: switched on, images are pushed with a password only, and pods pull",
+        name: "site registry: enabled, images are pushed only with a password, and pods pull",
         run: on,
     },
     Test {
-        name: "site registry: the password is nowhere but in the document",
+        name: "site registry: the password is only in the document",
         run: secret,
     },
     Test {
-        name: "site registry: killed in the middle of a push it comes back, and the push ends",
+        name: "site registry: killed in the middle of a push it comes back, and the push completes",
         run: killed,
     },
     Test {
-        name: "site registry: backed up, lost, brought back",
+        name: "site registry: backed up, lost, restored",
         run: backup::restored,
     },
     Test {
@@ -45,7 +45,7 @@ pub(super) const TESTS: &[Test<Cluster>] = &[
         run: own_login,
     },
     Test {
-        name: "site registry: switched off, it is gone, and images and backups stay",
+        name: "site registry: disabled, it is removed, and images and backups stay",
         run: off,
     },
 ];

@@ -21,14 +21,14 @@ use crate::kills::while_off;
 use crate::test::{Counts, Test};
 
 pub(super) const TESTS: &[Test<Cluster>] = &[Test {
-    name: "support: with the API down and a host away there is one archive, without secrets",
+    name: "support: with the API down and a host disconnected there is one archive, without secrets",
     run: without_a_minion,
 }];
 
 /// An additional test of `full`: it takes a minute or two until a host that was off works normally
 /// again.
 pub(super) const FULL: &[Test<Cluster>] = &[Test {
-    name: "support: with the API down and the power of a host off there is one archive, without secrets",
+    name: "support: with the API down and a host powered off there is one archive, without secrets",
     run: without_a_host,
 }];
 

@@ -11,7 +11,7 @@ use super::repair;
 use crate::test::{Counts, Test};
 
 pub(super) const TESTS: &[Test<Cluster>] = &[Test {
-    name: "update: a minion that does not reach the master is taken back",
+    name: "update: a minion that does not reach the master is rolled back",
     run: taken_back,
 }];
 

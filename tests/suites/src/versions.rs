@@ -30,28 +30,28 @@ const LAB: &str = "versions";
 
 const TESTS: &[Test<Cluster>] = &[
     Test {
-        name: "versions: the only host runs pods without tolerations, where its taint follows the workers",
+        name: "versions: the only host runs pods without tolerations if its taint follows the workers",
         run: takes_pods,
     },
     Test {
-        name: "versions: a newer bundle stands beside it, and is not used",
+        name: "versions: a newer bundle is added, and is not used",
         run: newer_beside,
     },
     Test {
-        name: "versions: a node that is added then gets the recorded version",
+        name: "versions: a node that is added afterwards gets the recorded version",
         run: added_node,
     },
     // Only now: without a worker, this cluster's document removes kubeadm's taint from the control
     // plane.
     Test {
-        name: "versions: the older Kubernetes is as its own kubeadm makes it",
+        name: "versions: the older Kubernetes equals the one made by its own kubeadm",
         run: as_kubeadm,
     },
 ];
 
 const AT_THE_END: &[Test<Cluster>] = &[
     Test {
-        name: "versions: the newer bundle goes as it came",
+        name: "versions: the newer bundle is removed without a trace",
         run: newer_gone,
     },
     Test {
@@ -62,7 +62,7 @@ const AT_THE_END: &[Test<Cluster>] = &[
 
 /// The test that runs on the cluster of the other suites.
 pub(super) const BESIDE: &[Test<Cluster>] = &[Test {
-    name: "versions: an older bundle beside the one in use changes no node",
+    name: "versions: an older bundle next to the one in use changes no node",
     run: older_beside,
 }];
 

@@ -14,15 +14,15 @@ use crate::test::{Counts, Test};
 
 pub(super) const TESTS: &[Test<Cluster>] = &[
     Test {
-        name: "vip: it is held, and the API answers through it",
+        name: "vip: the address is held, and the API answers through it",
         run: held,
     },
     Test {
-        name: "vip: it goes with what it stands for and comes back",
+        name: "vip: the address leaves with its API server and comes back",
         run: comes_back,
     },
     Test {
-        name: "vip: none, an external one and back need no new certificates",
+        name: "vip: changes to no address, an external one and back need no new certificates",
         run: moves,
     },
 ];

@@ -31,11 +31,11 @@ pub(crate) use self::second::variant;
 
 pub(super) const TESTS: &[Test<Cluster>] = &[
     Test {
-        name: "bundles: another of the same Kubernetes comes into use, and nothing restarts",
+        name: "bundles: a change to another with the same Kubernetes restarts nothing",
         run: there,
     },
     Test {
-        name: "bundles: a chart is installed, repaired, and goes without a trace",
+        name: "bundles: a chart is installed, repaired, and removed without a trace",
         run: chart::all,
     },
     Test {
@@ -43,7 +43,7 @@ pub(super) const TESTS: &[Test<Cluster>] = &[
         run: removed::unmounted,
     },
     Test {
-        name: "bundles: back to the first, all is as it was",
+        name: "bundles: a change back to the first restores everything",
         run: back,
     },
     Test {
@@ -51,15 +51,15 @@ pub(super) const TESTS: &[Test<Cluster>] = &[
         run: removed::directory,
     },
     Test {
-        name: "bundles: what is started without the bundle needs no help when it is back",
+        name: "bundles: programs started without the bundle need no help once it is back",
         run: removed::started,
     },
     Test {
-        name: "bundles: one with another Halite comes into use, cut off in its middle",
+        name: "bundles: a change to one with another Halite resumes after an interruption",
         run: newer::there,
     },
     Test {
-        name: "bundles: back to the first Halite, all is as it was",
+        name: "bundles: a change back to the first Halite restores everything",
         run: newer::back,
     },
 ];

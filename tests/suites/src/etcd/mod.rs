@@ -25,7 +25,7 @@ const BACK: Duration = Duration::from_secs(360);
 pub(crate) const ANSWER: Duration = Duration::from_secs(90);
 
 pub(super) const TESTS: &[Test<Cluster>] = &[Test {
-    name: "etcd: a service of the host is repaired, and a flag that it does not know is taken back",
+    name: "etcd: a host service is repaired, and an unknown flag is rolled back",
     run: service::repaired,
 }];
 
@@ -36,11 +36,11 @@ pub(super) const PLACEMENTS: &[Test<Cluster>] = &[
         run: service::changed,
     },
     Test {
-        name: "etcd: a host of its own gets the member of the first host, and holds the cluster alone",
+        name: "etcd: a dedicated host takes over the first host's member, and serves the cluster alone",
         run: dedicated::holds,
     },
     Test {
-        name: "etcd: an external one holds the cluster",
+        name: "etcd: an external etcd serves the cluster",
         run: external::holds,
     },
 ];

@@ -32,7 +32,7 @@ pub(super) const TESTS: &[Test<Cluster>] = &[
         run: scans,
     },
     Test {
-        name: "firewall: what others set up stays",
+        name: "firewall: foreign settings stay",
         run: foreign::stays,
     },
 ];

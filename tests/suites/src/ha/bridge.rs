@@ -26,7 +26,7 @@ use crate::test::{Counts, Test};
 /// Each leaves the master on its host.
 pub(super) const TESTS: &[Test<Cluster>] = &[
     Test {
-        name: "ha: behind a cut to one standby no second master is promoted, and nothing is lost",
+        name: "ha: a cut link to one standby promotes no second master, and nothing is lost",
         run: no_second_master,
     },
     Test {
@@ -34,11 +34,11 @@ pub(super) const TESTS: &[Test<Cluster>] = &[
         run: one_way,
     },
     Test {
-        name: "ha: of two masters the lower one hears of the other by the standby that reaches both",
+        name: "ha: of two masters the lower one learns of the other through the standby that reaches both",
         run: promoted_by_force,
     },
     Test {
-        name: "ha: a master that stands still for minutes stops when it goes on and was replaced",
+        name: "ha: a master that is paused for minutes and replaced stops when it resumes",
         run: a_master_stands_still,
     },
 ];

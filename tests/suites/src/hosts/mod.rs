@@ -13,11 +13,11 @@ use crate::test::Test;
 /// Tests of `--full`. Each leaves the cluster unchanged.
 pub(super) const TESTS: &[Test<Cluster>] = &[
     Test {
-        name: "hosts: host ports of running pods outlive a new zone and a reload of firewalld, and go with their pod",
+        name: "hosts: host ports of running pods survive a new zone and a reload of firewalld, and are removed with their pod",
         run: host_ports::stay,
     },
     Test {
-        name: "hosts: the names of the cluster are back after a boot that has rewritten /etc/hosts",
+        name: "hosts: the names of the cluster are restored after a boot that has rewritten /etc/hosts",
         run: boot::names_are_back,
     },
     Test {
@@ -25,7 +25,7 @@ pub(super) const TESTS: &[Test<Cluster>] = &[
         run: claims::are_named,
     },
     Test {
-        name: "hosts: what another pod network has left is refused, and the commands of the report remove it",
+        name: "hosts: leftovers of another pod network are refused, and the commands of the report remove them",
         run: leftovers::are_refused,
     },
 ];

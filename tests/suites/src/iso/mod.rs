@@ -30,7 +30,7 @@ pub(super) const TESTS: &[Test<()>] = &[
         run: damage::everywhere,
     },
     Test {
-        name: "iso: a seal that is damaged, forged, cut off or another's is refused",
+        name: "iso: a damaged, forged, truncated or foreign seal is refused",
         run: seal::everything,
     },
     Test {
@@ -42,7 +42,7 @@ pub(super) const TESTS: &[Test<()>] = &[
         run: views::all,
     },
     Test {
-        name: "iso: the same lock makes the same bytes, and no layer is there twice",
+        name: "iso: the same lock makes the same bytes, and no layer is stored twice",
         run: content::checked,
     },
 ];

@@ -20,7 +20,7 @@ use crate::test::{Counts, Test};
 
 pub(super) const TESTS: &[Test<Cluster>] = &[
     Test {
-        name: "limits: a hung command ends with its job, and the host goes on",
+        name: "limits: a hung command ends with its job, and the host continues",
         run: hung_command,
     },
     Test {
@@ -52,7 +52,7 @@ pub(super) const TESTS: &[Test<Cluster>] = &[
 /// An additional test of `full`: the kubelet takes minutes until it restarts a program that exited
 /// several times.
 pub(super) const FULL: &[Test<Cluster>] = &[Test {
-    name: "limits: a full disk under etcd is named, loses no write, and with room etcd goes on",
+    name: "limits: a full disk under etcd is reported, loses no write, and with space etcd continues",
     run: full_etcd::goes_on,
 }];
 

@@ -22,7 +22,7 @@ const KUBECTL: &str = "/root/kubectl";
 const ENDED: Duration = Duration::from_secs(120);
 
 pub(super) const TEST: Test<Cluster> = Test {
-    name: "operator: a kubeconfig works on another machine until its end",
+    name: "operator: a kubeconfig works on another machine until it expires",
     run: works_until_its_end,
 };
 

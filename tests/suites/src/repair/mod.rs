@@ -47,7 +47,7 @@ pub(super) const TESTS: &[Test<Cluster>] = &[
     },
     // Before certificates are damaged: after a successful attempt, the next one waits.
     Test {
-        name: "repair: certificates that end soon are renewed without an operator",
+        name: "repair: certificates that expire soon are renewed without an operator",
         run: upkeep::without_an_operator,
     },
     Test {
