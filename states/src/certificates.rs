@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_a_certificate_and_what_acts_on_it_are_kept() {
+    fn calls_that_make_or_act_on_certificates_are_kept() {
         let none = Requisites::default;
         let on = |watch: &[usize]| Requisites {
             watch: watch.to_vec(),

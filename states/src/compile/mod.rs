@@ -98,7 +98,7 @@ pub struct Compiler {
 }
 
 impl Compiler {
-    /// A compiler of a tree as it is now; later changes of the tree have no effect.
+    /// A compiler of the current tree; later changes of the tree have no effect.
     #[must_use]
     pub fn new(tree: &dyn Tree) -> Self {
         Self {

@@ -52,7 +52,7 @@ struct Resolver<'a> {
     renderings: &'a mut Vec<Rendering>,
 }
 
-/// Content of a file of the state tree, in the form in which a low state has it.
+/// Content of a file of the state tree, in its form in a low state.
 enum Content {
     Text(String),
     Blob(String),

@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn what_python_reads_in_another_way_is_refused() {
+    fn expressions_that_python_reads_differently_are_refused() {
         for (pattern, part) in [
             ("\\<end", "\\<"),
             ("[[:alpha:]]", "[:"),

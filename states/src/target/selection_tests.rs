@@ -206,7 +206,7 @@ proptest! {
 }
 
 #[test]
-fn what_is_needed_is_what_the_matchers_are_about() {
+fn needs_are_the_facts_of_the_matchers() {
     let needs = |kind, expression| {
         let Needs { grains, pillar } = needs(kind, expression).unwrap();
         (grains, pillar)

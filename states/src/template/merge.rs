@@ -140,7 +140,7 @@ fn contains(value: &Value, wanted: &Dict, depth: usize) -> bool {
 /// Merges by one of the strategies of `slsutil.merge`.
 ///
 /// # Errors
-/// There is no such strategy.
+/// The strategy does not exist.
 pub(super) fn by_strategy(
     base: &Value,
     over: &Value,

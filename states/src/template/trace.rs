@@ -38,7 +38,7 @@ pub(crate) enum Access {
     Whole,
     /// The number of its entries.
     Length,
-    /// Whether it contains a secret.
+    /// `true` if it contains a secret.
     Secret,
 }
 

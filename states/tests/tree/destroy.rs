@@ -116,7 +116,7 @@ fn checked(line: &str, mounts: &[&str]) -> (bool, String) {
 }
 
 #[test]
-fn a_file_system_below_what_is_removed_is_a_refusal_that_names_it() {
+fn a_file_system_below_a_removed_directory_is_refused_by_name() {
     let line = |name: &str| {
         let compiled = leave(name, "mounts");
         compiled.low.chunks[0].name.clone()
@@ -218,7 +218,7 @@ fn run_below(root: &Path, line: &str) -> Output {
 }
 
 #[test]
-fn the_unit_that_goes_last_leaves_the_sites_data_and_nothing_else() {
+fn the_unit_that_runs_last_leaves_only_the_sites_data() {
     for name in ["bootstrap", "worker"] {
         let directory = tempfile::tempdir().unwrap();
         let root = directory.path();

@@ -22,7 +22,7 @@ fn host(etcd: Value) -> Compiled {
 /// The kubelet replaces etcd's pod for every change of its manifest, and the API is unavailable for
 /// most of a minute.
 #[test]
-fn what_the_host_reports_of_its_member_does_not_change_the_manifest() {
+fn a_host_report_about_its_member_does_not_change_the_manifest() {
     let first = host(Value::Null);
     for grain in [
         json!({"member": null, "recorded": false, "log": true}),
@@ -265,7 +265,7 @@ fn holds(condition: &str, record: Option<&str>) -> bool {
 /// A learner that was not promoted in time was removed, and the host becomes a member again: with
 /// the data of the first, etcd would exit.
 #[test]
-fn a_member_that_was_removed_ends_before_the_host_joins_again() {
+fn a_removed_member_stops_before_the_host_joins_again() {
     let etcd = json!({
         "member": "worker-1", "initialCluster": "worker-1=https://10.10.1.12:2380",
         "clusterId": "cdf818194e3a8c32", "memberId": "8e9e05c52164694d",
@@ -326,7 +326,7 @@ fn a_member_that_was_removed_ends_before_the_host_joins_again() {
 
 /// An etcd that starts without being a member founds a cluster of its own, or fails forever.
 #[test]
-fn a_host_that_is_no_member_yet_starts_no_etcd() {
+fn a_host_that_is_not_yet_a_member_starts_no_etcd() {
     let compiled = second(Value::Null);
     let refusal = chunk(&compiled, "test.fail_without_changes", "etcd-not-joined");
     assert!(refusal.controls.failhard);

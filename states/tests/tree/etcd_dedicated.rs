@@ -78,7 +78,7 @@ fn run(roles: &[&str]) -> Value {
 
 /// containerd for the image, the unit and its certificates: no kubelet, no pod, no key of a CA.
 #[test]
-fn a_host_of_etcd_alone_has_the_member_and_nothing_of_kubernetes() {
+fn a_dedicated_etcd_host_has_the_member_and_nothing_of_kubernetes() {
     let (pillar, grains) = dedicated("worker", &["etcd"]);
     let compiled = highstate(&pillar, &grains);
     chunk(&compiled, "service.running", "containerd");

@@ -271,7 +271,7 @@ fn to_kubeadm_a_member_that_is_a_unit_is_external() {
 
 /// Both use the same data, so the running one stops before the other starts.
 #[test]
-fn a_change_of_the_mode_ends_the_other_first() {
+fn a_change_of_the_mode_stops_the_other_first() {
     let (pillar, grains) = fixture("bootstrap");
     let pod = highstate(&pillar, &grains);
     let ended = chunk(

@@ -46,7 +46,7 @@ fn with_host(pillar: &Value, name: &str, octet: u8, roles: &[&str]) -> Value {
 }
 
 #[test]
-fn a_new_host_is_one_more_entry_and_no_other_rule() {
+fn a_new_host_adds_one_entry_and_changes_no_rule() {
     for name in ["bootstrap", "worker"] {
         let (pillar, grains) = fixture(name);
         let before = highstate(&pillar, &grains);

@@ -73,7 +73,7 @@ fn shell(line: &str, active: bool, plugins: &str) -> Option<i32> {
 }
 
 #[test]
-fn a_containerd_without_its_cri_is_no_runtime() {
+fn containerd_without_its_cri_is_not_a_runtime() {
     for target in ["bootstrap", "worker"] {
         let compiled = of(target);
         let wait = compiled
@@ -279,7 +279,7 @@ fn the_names_of_the_cluster_are_back_when_something_has_written_the_hosts_file()
 
 /// A kubelet that starts earlier cannot find the API.
 #[test]
-fn the_names_are_back_before_what_needs_them_starts() {
+fn the_names_are_restored_before_programs_that_need_them_start() {
     let worker = of("worker");
     let unit = contents(&worker, "/etc/systemd/system/halite-names.service");
     let of_kind = |kind: &str| {

@@ -45,7 +45,7 @@ fn a_control_plane_that_joins_waits_for_nothing_that_can_be_later() {
 /// No run changes a host that is still bare, and the later of two runs makes both hosts known to
 /// each other before they can become members.
 #[test]
-fn hosts_that_join_side_by_side_leave_each_other_alone_until_both_are_there() {
+fn hosts_that_join_in_parallel_leave_each_other_alone_until_both_are_prepared() {
     let (mut pillar, grains) = fixture("master");
     pillar["halite"]["nodes"]["worker-1"]["roles"] = json!(["control-plane", "etcd"]);
     let mut beside = pillar["halite"]["nodes"]["worker-1"].clone();
@@ -114,7 +114,7 @@ fn hosts_that_join_side_by_side_leave_each_other_alone_until_both_are_there() {
 
 /// The operator's own states, before it, may open the ports of another pod network.
 #[test]
-fn the_last_step_tries_what_pods_of_the_host_reach() {
+fn the_last_step_tests_the_network_of_the_hosts_pods() {
     let last = |sls: &str, node: &str| {
         let (mut pillar, grains) = fixture("master");
         pillar["node"] = json!(node);

@@ -39,7 +39,7 @@ fn moved(curl: &str, seconds: &str) -> (bool, String) {
 }
 
 #[test]
-fn keepalived_is_started_again_after_ten_seconds_where_no_other_host_takes_the_address() {
+fn keepalived_is_restarted_after_ten_seconds_if_no_other_host_takes_the_address() {
     let (success, calls) = moved("exit 28", "0.1");
     assert!(!success);
     assert_eq!(calls, "stop\ntimeout 10\nstart\n");

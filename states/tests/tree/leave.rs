@@ -43,7 +43,7 @@ fn steps(compiled: &Compiled) -> Vec<&str> {
 }
 
 #[test]
-fn a_removal_has_the_steps_that_the_host_needs_each_after_the_one_before() {
+fn a_removal_has_the_steps_that_the_host_needs_each_after_the_previous_one() {
     let (mut pillar, grains) = fixture("master");
     pillar["node"] = json!("worker-1");
     let worker = remove(&pillar, &grains);
@@ -85,7 +85,7 @@ fn a_removal_has_the_steps_that_the_host_needs_each_after_the_one_before() {
     golden("steps-remove.txt", &text);
 }
 
-/// If the taint of control planes follows the workers, pods of the last worker first get a place.
+/// Pods of the last worker first get a place if the taint of control planes follows the workers.
 #[test]
 fn the_last_worker_is_drained_when_control_planes_take_pods() {
     let (mut pillar, grains) = fixture("master");
@@ -239,7 +239,7 @@ fn paths_in(text: &str) -> impl Iterator<Item = String> {
 }
 
 #[test]
-fn what_halite_wrote_on_a_host_goes_when_it_leaves() {
+fn files_of_halite_are_removed_from_a_host_that_leaves() {
     for name in ["bootstrap", "worker"] {
         let (mut pillar, grains) = fixture(name);
         // More files than without it.
@@ -271,7 +271,7 @@ fn what_halite_wrote_on_a_host_goes_when_it_leaves() {
 /// A host that stays keeps nothing of its control plane: paths that its former states wrote and its
 /// new ones do not are removed.
 #[test]
-fn what_a_control_plane_wrote_goes_from_a_host_that_stays() {
+fn files_of_a_control_plane_are_removed_from_a_host_that_stays() {
     let (mut pillar, grains) = fixture("bootstrap");
     let node = &mut pillar["halite"]["node"];
     node["runs"] = json!({"containers": true, "master": false, "standby": true});

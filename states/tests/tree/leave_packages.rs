@@ -64,7 +64,7 @@ fn each_package_that_halite_installs_goes_or_is_named_as_one_that_stays() {
 
 /// The condition that keeps nginx, tested on directories of a host.
 #[test]
-fn a_bundle_server_goes_only_without_a_site_of_the_operator() {
+fn a_bundle_server_is_removed_only_without_a_site_of_the_operator() {
     let (pillar, grains) = fixture("bootstrap");
     let sls = ["halite.leave.packages".to_owned()];
     let compiled = sure(with(&pillar, &grains, |i| compile::step(i, &sls)));

@@ -201,7 +201,7 @@ fn a_standby_runs_the_masters_program_and_has_the_bundles_and_all_but_the_state(
 }
 
 #[test]
-fn a_control_plane_that_is_no_standby_has_nothing_of_one() {
+fn a_control_plane_that_is_not_a_standby_has_nothing_of_one() {
     let (pillar, grains) = further(false);
     let other = highstate(&pillar, &grains);
     assert!(!opens_master(&other));

@@ -201,7 +201,7 @@ fn the_script_of_flannel_prefers_the_file_of_the_host() {
 
 /// Damage that flannel itself does not detect; test programs replace those of the host.
 #[test]
-fn a_highstate_restarts_a_flannel_whose_file_or_routes_are_gone() {
+fn a_highstate_restarts_a_flannel_whose_file_or_routes_are_missing() {
     let worker = of("worker");
     let chunks = &worker.low.chunks;
     let repaired = chunks.iter().find(|chunk| chunk.id == "flannel-repaired");

@@ -31,7 +31,7 @@ fn leaving() -> impl Iterator<Item = String> {
 
 /// Listed by hand: an SLS that is added here needs a reason why nothing else may apply it.
 #[test]
-fn what_takes_something_from_a_host_is_reserved() {
+fn states_that_remove_something_from_a_host_are_reserved() {
     let mut wanted: BTreeSet<String> = leaving().collect();
     assert!(wanted.len() > 10, "{wanted:?}");
     let others = [

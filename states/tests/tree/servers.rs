@@ -38,7 +38,7 @@ fn two_servers(target: &str) -> (Value, Value) {
 }
 
 #[test]
-fn a_second_host_that_serves_copies_what_the_first_one_has() {
+fn a_second_server_copies_the_bundles_of_the_first() {
     let (pillar, grains) = two_servers("registry-2");
     let compiled = highstate(&pillar, &grains);
     golden("registry.txt", &listing(&compiled));
@@ -113,7 +113,7 @@ fn no_configuration_of_the_web_server_comes_from_a_bundle() {
 }
 
 #[test]
-fn every_client_asks_one_server_after_the_other_itself_first() {
+fn every_client_tries_one_server_after_the_other_itself_first() {
     let first = "https://10.10.0.11:4551/bundles/0.1.0";
     let second = "https://10.10.0.13:4551/bundles/0.1.0";
     let hosts = "/etc/containerd/certs.d/_default/hosts.toml";

@@ -67,7 +67,7 @@ const TUNABLES: &str =
     "Environment=GLIBC_TUNABLES=glibc.malloc.tcache_count=0:glibc.malloc.mxfast=0";
 
 #[test]
-fn the_kernel_ends_the_master_before_etcd_and_no_core_has_keys() {
+fn the_kernel_kills_the_master_before_etcd_and_no_core_has_keys() {
     let bootstrap = of("bootstrap");
     let lines = |unit: &str| -> Vec<String> {
         let text = contents(&bootstrap, &format!("/etc/systemd/system/{unit}"));

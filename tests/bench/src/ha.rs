@@ -150,7 +150,7 @@ fn growth(
     );
     let (both, further) = measure::processors(|| cluster.join(&["cp-2", "cp-3"]))?;
     table.row(
-        "two further ones, side by side",
+        "two additional ones, in parallel",
         &seconds(further),
         &format!("packages included; {} of processors", seconds(both)),
     );

@@ -228,7 +228,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_hosts_will_take_counts_already() {
+    fn instances_that_hosts_will_take_already_count() {
         let of = |list: &[(&str, usize)]| list.iter().map(|(n, c)| ((*n).to_owned(), *c)).collect();
         // A bare host, one that takes more than estimated, and the machine itself.
         let held = of(&[("hl-a-one", 8), ("hl-a-two", 25), (ELSEWHERE, 3)]);

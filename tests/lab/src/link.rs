@@ -66,7 +66,7 @@ mod tests {
     use crate::layout::HA;
 
     #[test]
-    fn what_comes_from_the_sender_is_dropped_in_every_network() {
+    fn packets_from_the_sender_are_dropped_in_every_network() {
         let spec = HA.member("cp-2").unwrap().spec(Vec::new());
         let host = Host::new("x", Path::new("/labs"), Path::new("/base"), spec);
         assert_eq!(

@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_goes_with_its_build() {
+    fn a_line_disappears_with_its_build() {
         let board = Board::with(Output::Rewritten);
         let mut line = board.line("a");
         line.say("1 s");

@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn without_the_same_packages_the_last_used_of_the_same_compiler_are_taken() {
+    fn without_the_same_packages_the_last_used_of_the_same_compiler_are_used() {
         let directory = tempfile::tempdir().unwrap();
         let cache = directory.path().join("cache");
         let own = cache.join("target-0000-rustcnew");
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_comes_from_a_registry_makes_another_directory() {
+    fn only_registry_packages_make_another_directory() {
         let package = |name: &str, more: &str| format!("[[package]]\nname = \"{name}\"\n{more}\n");
         let of = |name: &str, version: &str, checksum: &str| {
             let more = format!(

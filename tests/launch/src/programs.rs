@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_fails_is_named_with_what_it_said() {
+    fn a_failing_program_is_named_with_its_output() {
         let error = run(Command::new("sh").args(["-c", "echo why >&2; exit 3"])).unwrap_err();
         let text = error.to_string();
         assert!(

@@ -328,7 +328,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_are_shown_as_one_types_them() {
+    fn paths_are_displayed_as_typed() {
         let here = env::current_dir().unwrap();
         assert_eq!(shown(&here.join("target/try")), "target/try");
         assert_eq!(shown(Path::new("/a b/it's")), r"'/a b/it'\''s'");

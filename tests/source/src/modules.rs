@@ -14,7 +14,7 @@ pub(crate) type Name = Vec<String>;
 pub(crate) struct Module {
     /// The file.
     pub(crate) file: PathBuf,
-    /// Whether only its parent can name it.
+    /// `true` if only its parent can name it.
     pub(crate) is_private: bool,
     /// The paths within the crate that the file's code names, except tests.
     pub(crate) names: BTreeSet<Name>,

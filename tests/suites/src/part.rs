@@ -51,7 +51,7 @@ pub(crate) struct Planned {
     pub(crate) name: String,
     /// Its usual time.
     pub(crate) time: Duration,
-    /// Whether it is in the same part as the previous test.
+    /// `true` if it is in the same part as the previous test.
     pub(crate) follows: bool,
 }
 
@@ -62,7 +62,7 @@ pub(crate) struct Left {
     pub(crate) run: BTreeSet<String>,
     /// The number of passed tests.
     pub(crate) passed: usize,
-    /// Whether those in `run` have been started before.
+    /// `true` if those in `run` have been started before.
     pub(crate) again: bool,
 }
 
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn each_test_is_of_one_part() {
+    fn each_test_is_in_one_part() {
         let tests: Vec<Planned> = (0..23)
             .map(|n| planned(&format!("test {n}"), n * n % 7 * 60))
             .collect();
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn a_test_that_needs_the_one_before_it_is_in_the_same_part() {
+    fn a_test_that_needs_the_previous_one_is_in_the_same_part() {
         let mut tests: Vec<Planned> = (0..10).map(|n| planned(&format!("test {n}"), 60)).collect();
         for test in &mut tests[3..8] {
             test.follows = true;
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn what_failed_or_never_ended_comes_again_when_all_others_have_run() {
+    fn failed_and_interrupted_tests_are_repeated_after_all_others() {
         let tests = ["a", "b", "c", "d"].map(|name| planned(name, 1));
         let left = |states: &[(&str, State)]| part("1/1").left(&tests, &States::with(states));
         let names = |left: &Left| left.run.iter().cloned().collect::<String>();

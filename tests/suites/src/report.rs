@@ -26,7 +26,7 @@ pub(crate) struct Report {
     pub(crate) names: Vec<String>,
     /// Tests that did not start.
     pub(crate) skipped: Vec<String>,
-    /// Whether it is a part of `--full`, whose remaining tests another run does.
+    /// `true` for a part of `--full`, whose remaining tests another run does.
     pub(crate) is_part: bool,
 }
 

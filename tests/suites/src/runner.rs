@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_runs_what_is_left_and_a_further_run_continues_where_it_ended() {
+    fn a_part_runs_its_remaining_tests_and_another_run_continues() {
         let dir = tempfile::tempdir().unwrap();
         let (report, code, states) = ran_recorded(dir.path(), &NAMES);
         assert_eq!(report.skipped, ["second: three"]);
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_recorded_does_not_begin() {
+    fn a_test_that_cannot_be_recorded_does_not_start() {
         let runner = ran(Options::default(), |runner| {
             runner.record(Ledger::full_disk());
         });
@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_that_is_no_part_leaves_nothing_out() {
+    fn a_run_without_parts_leaves_nothing_out() {
         let runner = ran(Options::default(), |_| {});
         assert_eq!(runner.said().counts.passed, 3);
         assert_eq!(runner.said().tests[2].time, Duration::from_secs(3000));
@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn what_failed_is_explained() {
+    fn a_failure_is_explained() {
         let tests: [Case<Cell<usize>>; 2] = [
             Case::new("one: ok".to_owned(), |_| Ok(Counts::ONE)),
             Case::new("one: failed".to_owned(), |_| anyhow::bail!("a reason")),

@@ -22,7 +22,7 @@ pub(crate) struct Test<C> {
 pub(crate) struct Case<C> {
     pub(crate) name: String,
     pub(crate) run: Box<Body<C>>,
-    /// Whether it depends on the previous test, so that both must be in one part.
+    /// `true` if it depends on the previous test, so that both must be in one part.
     pub(crate) follows: bool,
 }
 

@@ -253,7 +253,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn results_are_read_from_what_a_test_program_prints() {
+    fn results_are_read_from_the_output_of_a_test_program() {
         let said = "\nrunning 3 tests\ntest a::one ... ok\ntest a::two - should panic ... ok\ntest b ... FAILED\n\nfailures:\n\n---- b stdout ----\ntest is over\n\nfailures:\n    b\n\ntest result: FAILED. 2 passed; 1 failed; 0 ignored\n";
         assert_eq!(results(said), (2, vec!["b".to_owned()]));
     }

@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_passed_replaces_its_line_and_what_no_longer_exists_goes() {
+    fn passed_tests_replace_their_lines_and_missing_ones_are_removed() {
         let text = "# comment\n5\tabc\tx: old\n6\tabc\tx: kept\n7\tabc\tx: gone\n";
         let tests = ["x: old", "x: kept", "x: new"].map(str::to_owned);
         let states = States::with(&[

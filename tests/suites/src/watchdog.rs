@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_hangs_is_named_and_the_whole_run_has_an_end() {
+    fn a_hanging_test_is_named_and_the_whole_run_has_an_end() {
         let minutes = |minutes: u64| Duration::from_secs(60 * minutes);
         end();
         assert_eq!(exceeded(minutes(86), None), None);

@@ -407,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn stamps_say_what_is_known() {
+    fn stamps_use_known_values() {
         let module = Module {
             path: "example.org/x",
             version: "v1.36.3",

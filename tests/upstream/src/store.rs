@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fails_leaves_nothing() {
+    fn a_failure_leaves_nothing() {
         let dir = tempfile::tempdir().unwrap();
         let store = Store::new(dir.path().to_owned()).unwrap();
         assert!(store.get("thing", "0123", |_| anyhow::bail!("no")).is_err());

@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn files_are_found_where_they_lie() {
+    fn files_are_found_at_their_paths() {
         let host = host(Path::new("/labs/a"));
         assert_eq!(
             host.file("/etc/hosts"),

@@ -208,7 +208,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_forbids_namespaces_is_named_with_the_command_that_allows_them() {
+    fn a_setting_that_forbids_namespaces_is_named_with_its_remedy() {
         let of = |forbidden: &'static str, value: &'static str| {
             remedy(move |file| {
                 if file.ends_with(forbidden) {

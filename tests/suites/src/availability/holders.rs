@@ -273,7 +273,7 @@ Local:
     }
 
     #[test]
-    fn what_lasts_until_the_end_counts() {
+    fn a_time_until_the_end_counts() {
         assert_eq!(
             samples(&[(0, &["a"]), (20, &[]), (80, &[])]).longest_free(),
             at(60)

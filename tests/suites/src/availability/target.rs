@@ -217,7 +217,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_leads_where_the_hosts_file_says() {
+    fn a_name_resolves_by_the_hosts_file() {
         let text = "127.0.0.1 localhost\n# api.demo.internal\n10.10.0.100\tapi.demo.internal api # Halite\n";
         let found = |name: &str| entry(text, name).map(|address| address.to_string());
         assert_eq!(found("api.demo.internal").as_deref(), Some("10.10.0.100"));

@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reports_differ_only_in_what_is_needed() {
+    fn reports_differ_only_in_requirements() {
         let report = |set: &str, artifact: &str| {
             json!({"renderings": set.len(), "needs": [{"artifact": artifact, "places": [{"place": "a.sls:1 (b)", "with": set}]}],
                 "missing": [{"message": format!("the image {artifact}: it (c)\n    needed by a.sls:1 (b) ({set}; 3 more)")}]})

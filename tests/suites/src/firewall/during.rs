@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn what_moves_with_the_master_may_be_closed_and_nothing_else() {
+    fn only_ports_that_move_with_the_master_may_be_closed() {
         let of_one = needed("cp-1", true, Plane, &["cp-1"]);
         assert_eq!(of_one, allowed("cp-1", true, Plane, &["cp-1"]));
         let of_two = needed("cp-1", true, Plane, &["cp-1", "cp-2"]);

@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_out_and_what_waits_long_are_steps() {
+    fn left_out_steps_and_long_waits_exist() {
         let mut known = BTreeSet::new();
         for command in COMMANDS {
             let own = steps(command.sls, &(command.pillar)(), &HA).unwrap();

@@ -69,7 +69,7 @@ pub(super) fn comes_back(cluster: &Cluster) -> Result<Counts> {
     Ok(Counts::ONE)
 }
 
-/// If so declared, the master only reports expired certificates, and the commands of the guide
+/// The master only reports expired certificates if so declared, and the commands of the guide
 /// renew them.
 pub(super) fn comes_back_by_hand(cluster: &Cluster) -> Result<Counts> {
     let first = &cluster.bootstrap;

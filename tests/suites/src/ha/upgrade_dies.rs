@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_out_are_steps() {
+    fn left_out_steps_exist() {
         let pillar = json!({"bundle": "0.0.0-next", "drain": {}});
         let known = steps(UPGRADE, &pillar, &HA).unwrap();
         for step in LEFT_OUT.into_iter().chain(AFTER).chain([ASKED_LAST]) {

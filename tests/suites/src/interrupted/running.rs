@@ -176,7 +176,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_end_of_a_step_is_told_from_what_it_waits_for() {
+    fn the_end_of_a_step_is_told_from_its_waits() {
         assert!(is_end_of("cp-3  vip ✓  1.2 s", "vip"));
         assert!(is_end_of("worker-1  names (offline: cp-2) ✓", "names"));
         assert!(is_end_of("worker-1  custom –", "custom"));

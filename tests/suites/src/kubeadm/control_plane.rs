@@ -186,7 +186,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_members_are_taken_out_of_the_flags() {
+    fn the_members_are_removed_from_the_flags() {
         let pod = |words: Value| json!({"spec": {"containers": [{"command": words}]}});
         let flags = json!([
             "etcd",

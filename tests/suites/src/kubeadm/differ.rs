@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_equal_has_no_difference_whatever_its_order() {
+    fn equal_values_have_no_difference_whatever_their_order() {
         let reference = json!({"a": 1, "c": [{"name": "x", "v": 1}, {"name": "y"}], "f": ["cmd", "--a=1", "--b"]});
         let ours = json!({"f": ["cmd", "--b", "--a=1"], "c": [{"name": "y"}, {"v": 1, "name": "x"}], "a": 1});
         assert_eq!(shown(reference, ours), Vec::<String>::new());
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_that_are_no_words_stand_in_brackets() {
+    fn keys_that_are_not_words_are_in_brackets() {
         assert_eq!(
             shown(
                 json!({"a": {"k8s.io/x": ""}}),

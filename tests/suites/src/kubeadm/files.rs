@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn a_static_pod_is_compared_without_what_the_server_sets() {
+    fn a_static_pod_is_compared_without_server_fields() {
         let text = "kind: Pod\nmetadata:\n  creationTimestamp: null\n  name: etcd\nstatus: {}\n";
         let (place, pod) = meaning("manifests/etcd.yaml", text, &Authorities::default())
             .unwrap()

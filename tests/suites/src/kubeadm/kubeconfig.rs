@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_distinguished_from_what_they_tie() {
+    fn names_are_distinguished_from_the_linked_parts() {
         let mut config = json!({
             "clusters": [{"name": "c", "cluster": {"server": "https://a"}}],
             "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],

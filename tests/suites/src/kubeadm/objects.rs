@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_server_adds_does_not_count() {
+    fn fields_of_the_server_do_not_count() {
         let ours = json!({
             "kind": "Deployment", "status": {"replicas": 1},
             "metadata": {"name": "d", "generation": 3, "annotations": {"deployment.kubernetes.io/revision": "1"}},

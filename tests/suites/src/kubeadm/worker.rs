@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_is_described_without_what_changes() {
+    fn a_node_is_described_without_its_changing_fields() {
         let node = json!({
             "metadata": {
                 "name": "a", "resourceVersion": "1",

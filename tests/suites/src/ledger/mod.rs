@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_goes_on_with_what_earlier_ones_recorded_in_any_part() {
+    fn a_run_continues_from_earlier_records_of_any_part() {
         let dir = tempfile::tempdir().unwrap();
         let (mut ledger, states) = open(dir.path(), "1/2");
         assert!(states.of("a").is_none());

@@ -38,7 +38,7 @@ pub(super) struct Record {
     /// The id of the tree's content.
     pub(super) tree: String,
     pub(super) commit: String,
-    /// Whether the tree differed from the commit.
+    /// `true` if the tree differed from the commit.
     pub(super) changed: bool,
     /// The time of writing, in seconds since the Unix epoch.
     pub(super) at: u64,
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_record_or_of_another_tree_is_refused_with_its_place() {
+    fn invalid_and_foreign_records_are_refused_with_their_place() {
         let dir = tempfile::tempdir().unwrap();
         let path = file(dir.path(), "1/2");
         for (text, reason) in [

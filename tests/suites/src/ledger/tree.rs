@@ -17,7 +17,7 @@ pub(crate) struct Tree {
     pub(crate) id: String,
     /// The checked-out commit.
     pub(crate) commit: String,
-    /// Whether the content differs from the commit.
+    /// `true` if the content differs from the commit.
     pub(crate) changed: bool,
 }
 

@@ -94,7 +94,7 @@ impl Difference {
 struct Facts {
     /// Namespace and name of its pod.
     pod: String,
-    /// Whether it is the sandbox of a pod.
+    /// `true` for the sandbox of a pod.
     is_sandbox: bool,
     /// The uid of its pod, and its name there; `None` if containerd does not report them.
     place: Option<(String, String)>,
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_over_is_named_with_its_state_and_pod() {
+    fn a_leftover_is_named_with_its_state_and_pod() {
         let others = [
             other("s", "sandbox", "a"),
             other("t", "sandbox", "b"),

@@ -35,7 +35,7 @@ pub(super) struct Process {
 }
 
 impl Process {
-    /// Whether it may have read a file that was changed at `written`, within a second.
+    /// Returns whether it may have read a file that was changed at `written`, within a second.
     pub(super) fn may_have_read(&self, written: u64) -> bool {
         self.started + 1 >= written
     }

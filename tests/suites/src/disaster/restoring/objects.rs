@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn what_came_or_went_around_the_backup_may_be_there_or_not() {
+    fn objects_that_changed_around_the_backup_may_exist_or_not() {
         for now in [BEFORE, AFTER] {
             assert_eq!(difference(now), Vec::<String>::new(), "{now}");
         }

@@ -317,7 +317,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_moment_that_was_missed_is_not_taken_for_the_one_that_is_named() {
+    fn a_missed_moment_is_not_mistaken_for_the_named_one() {
         let offered = Notes {
             phase: Some("offered".to_owned()),
             to_follows: true,

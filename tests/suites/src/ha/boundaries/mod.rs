@@ -229,7 +229,7 @@ fn picture(cluster: &Cluster) -> Result<Value> {
 
 /// Waits until the cluster has its previous state, and a highstate of any host has nothing to do.
 fn is_as_before(cluster: &Cluster, before: &Value) -> Result<()> {
-    wait::until("the cluster to be as before", BACK, || {
+    wait::until("the cluster to be restored", BACK, || {
         let now = picture(cluster)?;
         ensure!(now == *before, "it was {before}, and is {now}");
         Ok(())
