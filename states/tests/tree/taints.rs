@@ -34,8 +34,8 @@ fn a_control_plane_takes_pods_while_the_cluster_has_no_worker_where_that_is_decl
     }
 }
 
-/// Before it drains, the removal of the last worker sets the labels and taints that the highstate
-/// sets afterwards, on no other node.
+/// Before it drains, the removal of the last worker sets the taints that the highstate sets
+/// afterwards, on no other node.
 #[test]
 fn control_planes_take_the_pods_of_the_last_worker() {
     let (pillar, grains) = pillar(true, "worker");
