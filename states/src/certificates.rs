@@ -34,7 +34,7 @@ pub const SHIPPED: [&str; 16] = [
 
 /// The kubelet's first client certificate, and its fallback.
 pub const KUBELET_CLIENT: &str = "/var/lib/kubelet/pki/kubelet-client-halite.pem";
-/// The kubelet's serving certificate; without metrics-server the kubelet makes one of its own there.
+/// The kubelet's serving certificate; without metrics-server the kubelet makes its own there.
 pub const KUBELET_SERVER: &str = "/var/lib/kubelet/pki/kubelet.crt";
 
 /// The certificates by which etcd members accept each other; a member without them is isolated.

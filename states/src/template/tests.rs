@@ -148,7 +148,7 @@ fn arguments_of_functions_are_checked() {
         ),
         (
             "salt['pillar.get']('a', key='b')",
-            "`key` of salt['pillar.get'] is there twice",
+            "`key` of salt['pillar.get'] is given twice",
         ),
         (
             "salt['pillar.get'](5)",

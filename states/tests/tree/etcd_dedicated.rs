@@ -153,7 +153,7 @@ fn a_control_plane_without_a_member_uses_all_that_have_a_vote() {
             "{sls}"
         );
     }
-    // It waits for no member of its own.
+    // It does not wait for a member of its own.
     let ready = compiled.low.chunks.iter();
     let mut ready = ready.filter(|chunk| chunk.id == "kube-apiserver-ready");
     assert!(!ready.next().unwrap().args.contains_key("behind"));

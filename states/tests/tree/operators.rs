@@ -28,7 +28,7 @@ fn root_on_a_further_control_plane_has_an_operator_of_its_own() {
     assert_eq!(identity.args["ca"], "halite");
     assert!(
         identity.args.get("key").is_none(),
-        "the key is made beside it"
+        "the key is made next to it"
     );
     let ca = chunk(&compiled, "file.managed", "/etc/halite/operator/ca.crt");
     assert_eq!(

@@ -45,7 +45,7 @@ WantedBy=sysinit.target
 /// limits journald would keep next to nothing on a disk that is fuller than it likes.
 const JOURNAL: &str = "[Journal]\nStorage=persistent\nSystemMaxUse=256M\nSystemKeepFree=512M\n";
 
-/// Makes the base root in the cache unless it is there, and returns its path.
+/// Makes the base root in the cache unless it exists, and returns its path.
 pub fn ensure(cache: &Path, progress: &mut dyn FnMut(&str)) -> Result<PathBuf> {
     let root = cache.join("base-root");
     // The early build of a run and a suite may both find it missing.

@@ -193,7 +193,7 @@ impl Tour {
         let root = self.root();
         let custom = shown(&root.join("etc/halite/custom/init.sls"));
         self.say(&format!(
-            "\nIts declared states ({custom}) that are not applied yet:"
+            "\nIts declared states ({custom}), not applied yet:"
         ));
         self.inside(&["ctl", "highstate", "--test"])?;
         self.say("\nApply it:");

@@ -332,7 +332,7 @@ fn back(cluster: &Cluster) -> Result<Counts> {
         bail!("the copy is still there");
     }
     // The highstate makes nginx reload its files, and does not wait for that.
-    wait::until("nginx to listen no more", RELOADED, || {
+    wait::until("nginx to stop listening", RELOADED, || {
         let listening = worker.sh("ss -Hltn 'sport = :4551'")?;
         ensure!(listening.trim().is_empty(), "it still listens: {listening}");
         Ok(())

@@ -60,7 +60,7 @@ pub(crate) struct Runner {
     ledger: Option<Ledger>,
     /// The remaining tests of a part.
     left: Option<BTreeSet<String>>,
-    /// Set once the ledger could not be written: nothing starts any more.
+    /// `true` once the ledger could not be written: nothing starts any more.
     lost: bool,
     /// The lab of the hosts on which tests currently run.
     lab: Option<String>,

@@ -124,7 +124,7 @@ impl Host {
         let (own, aside) = (&self.spec.name, self.aside(name));
         let cannot = || format!("cannot put the disks of {own} aside");
         ensure!(self.init().is_none(), "{}: it is on", cannot());
-        ensure!(self.has_disks(), "{}: it has none", cannot());
+        ensure!(self.has_disks(), "{}: it has no disks", cannot());
         let is_taken = aside.exists();
         ensure!(!is_taken, "{}: {} exists", cannot(), aside.display());
         self.unmount()?;
@@ -241,7 +241,7 @@ mod tests {
             fs::write(host.dir.join(IDENTITY), text).unwrap();
         };
         let error = |outcome: Result<()>| outcome.unwrap_err().to_string();
-        assert!(error(host.put_disks_aside("old")).contains("it has none"));
+        assert!(error(host.put_disks_aside("old")).contains("it has no disks"));
         write("old");
         host.put_disks_aside("old").unwrap();
         assert!(!host.has_disks() && !host.dir.join(IDENTITY).exists());

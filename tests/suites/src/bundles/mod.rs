@@ -114,7 +114,7 @@ fn listed(cluster: &Cluster, version: &str, in_use: bool, hosts: usize) -> Resul
     let users = row.hosts.as_ref().map(Vec::len);
     ensure!(
         row.in_use == in_use && row.problem.is_none() && users == Some(hosts),
-        "should be whole, in use: {in_use}, and of {hosts} hosts, and ctl bundle list says {row:?}"
+        "should be complete, in use: {in_use}, and of {hosts} hosts, but ctl bundle list shows {row:?}"
     );
     Ok(())
 }
@@ -238,7 +238,7 @@ fn there(cluster: &Cluster) -> Result<Counts> {
     );
     let reported = problems(cluster)?;
     let behind = format!(
-        "still the one of the bundle {FIRST}, and {} is in use",
+        "still as the bundle {FIRST} has it, and {} is in use",
         second::VERSION
     );
     ensure!(

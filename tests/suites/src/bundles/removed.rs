@@ -140,7 +140,7 @@ fn reported(cluster: &Cluster, way: &Way) -> Result<()> {
     let row = row(cluster, way.version)?;
     ensure!(
         row.in_use && row.problem.as_deref().is_some_and(says),
-        "ctl bundle list should say {:?} and says {row:?}",
+        "ctl bundle list should show {:?} and shows {row:?}",
         way.message
     );
     let problems = problems(cluster)?;

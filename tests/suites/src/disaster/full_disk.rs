@@ -38,7 +38,7 @@ pub(super) fn keeps_the_good(cluster: &Cluster) -> Result<Counts> {
     disk.remove()?;
     outcome?;
     host.run(&["systemctl", "start", UNIT])
-        .context("with room again")?;
+        .context("with space again")?;
     warns(cluster, &[])?;
     Ok(Counts::ONE)
 }

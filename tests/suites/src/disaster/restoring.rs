@@ -133,7 +133,7 @@ impl Kept {
         let later = cluster.kubectl(&["get", "configmap", "-n", NAMESPACE, "-o", "name"])?;
         ensure!(
             !later.contains("later"),
-            "the restored etcd is not that of the backup"
+            "the restored etcd is not the one of the backup"
         );
         self.objects.are_back(cluster)?;
         ensure!(

@@ -105,7 +105,7 @@ fn check(cluster: &Cluster, host: &Host) -> Result<Counts> {
     ])?;
     ensure!(
         !permanent.status.success(),
-        "what was opened until the next boot became permanent"
+        "a temporary opening became permanent"
     );
     Ok(Counts::ONE)
 }

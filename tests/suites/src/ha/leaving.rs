@@ -111,7 +111,7 @@ pub(super) fn drained(cluster: &Cluster) -> Result<Counts> {
     let line = line?;
     println!("  {line}");
     let seconds = waited(&line)?;
-    ensure!(seconds >= 10, "it is said after {seconds} s: {line}");
+    ensure!(seconds >= 10, "it came after {seconds} s: {line}");
     for part in HELD.into_iter().chain(HELPS) {
         ensure!(line.contains(part), "{part} is not in: {line}");
     }

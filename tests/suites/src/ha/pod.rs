@@ -38,7 +38,7 @@ pub(super) fn network(cluster: &Cluster, namespace: &str) -> Result<PathBuf> {
     let get = ["-n", namespace, "get", "pod", NAME, "-o"];
     let address = wait::until("an address of the pod", ADDRESS, || {
         let address = cluster.kubectl(&[&get[..], &["jsonpath={.status.podIP}"]].concat())?;
-        ensure!(!address.is_empty(), "it has none");
+        ensure!(!address.is_empty(), "it has no address");
         Ok(address)
     })?;
     let line = format!(

@@ -73,7 +73,7 @@ fn watched(cluster: &Cluster, old: &Host, next: &Host) -> Result<()> {
     cluster.lab.power_on(&[name.to_owned()])?;
     let since = Instant::now();
     let mut wrong = BTreeSet::new();
-    let tried = wait::until("the old host to have tried in vain", BACK, || {
+    let tried = wait::until("the old host to have tried without success", BACK, || {
         let now = members(cluster, next)?;
         if now != before {
             wrong.insert(format!("the members were {before:?}, and are {now:?}"));

@@ -43,7 +43,10 @@ struct Custom(PathBuf);
 impl Custom {
     fn new(cluster: &Cluster, sls: &str) -> Result<Self> {
         let directory = cluster.bootstrap.file("/etc/halite/custom");
-        ensure!(!directory.exists(), "there are own states already");
+        ensure!(
+            !directory.exists(),
+            "the operator's own states already exist"
+        );
         fs::create_dir_all(&directory)?;
         let custom = Self(directory);
         fs::write(custom.0.join("stalls.sls"), orchestration(sls))?;

@@ -63,7 +63,7 @@ pub(super) fn are_refused(cluster: &Cluster) -> Result<Counts> {
         first.show(&add)?.success(),
         "it is still refused after the remedy"
     );
-    // The network that is there now is the cluster's.
+    // The present network is the cluster's.
     ensure!(first.show(&add)?.success(), "it is refused when repeated");
     ensure_servers(cluster, STAYING)?;
     across_nodes(cluster, STAYING)?;

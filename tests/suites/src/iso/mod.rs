@@ -188,12 +188,12 @@ impl Verdict {
         let Self { code, said } = self;
         ensure!(
             *code == Some(1),
-            "{what}: ctl ended with {code:?} and said {said}"
+            "{what}: ctl ended with {code:?} and printed {said}"
         );
         for wanted in expected {
             ensure!(
                 said.contains(wanted.as_str()),
-                "{what}: {wanted:?} is not in what ctl says: {said}"
+                "{what}: {wanted:?} is not in the output of ctl: {said}"
             );
         }
         let problems = said.lines().filter(|line| line.starts_with('✗')).count();

@@ -226,7 +226,7 @@ mod tests {
                     .sum::<usize>()
             );
             for (number, kill) in all.iter().enumerate() {
-                assert!(!all[..number].contains(kill), "{kill:?} is there twice");
+                assert!(!all[..number].contains(kill), "{kill:?} occurs twice");
             }
             for (moment, _) in table {
                 assert!(

@@ -87,7 +87,7 @@ fn compared(host: &Host, planes: &[&Host]) -> Result<(usize, Vec<Difference>)> {
     ensure!(
         ours.iter().any(|file| file.path == SUPER_ADMIN)
             && !theirs.iter().any(|file| file.path == SUPER_ADMIN),
-        "{SUPER_ADMIN} is no longer the difference that it was"
+        "{SUPER_ADMIN} no longer differs as expected"
     );
     theirs.retain(|file| file.path != OF_KUBELET);
     ours.retain(|file| ![OF_KUBELET, SUPER_ADMIN].contains(&file.path.as_str()));

@@ -163,7 +163,7 @@ fn site(root: &mut Root) -> Result<()> {
     let said = succeeded("halite-minion enrol", &enrol(token)?)?;
     ensure!(
         said.contains("enrolled as worker-1"),
-        "halite-minion enrol said {said:?}"
+        "halite-minion enrol printed {said:?}"
     );
     root.start("halite-minion")?;
     wait::until("the minion to answer", Duration::from_secs(90), || {
