@@ -15,7 +15,7 @@ use crate::ha::while_written;
 use crate::test::{Counts, Test};
 use crate::{etcd, vip};
 
-/// An additional suite of `--full`.
+/// An additional test of `--full`.
 pub(super) const TESTS: &[Test<Cluster>] = &[Test {
     name: "roles: a worker becomes a control plane while a client writes, and a worker again",
     run: there_and_back,

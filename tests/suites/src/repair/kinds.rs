@@ -62,7 +62,7 @@ fn place(state: &State) -> Option<Damage> {
             ),
         }
     };
-    // Reading a pipe would mean to wait for its other end.
+    // Reading a pipe would wait for its other end.
     let probe = format!(
         "test ! -p {quoted} || {{ echo a pipe; exit 0; }}\n{probe}\nlsattr -d {quoted} | cut -d' ' -f1 | tr -d -c ia; echo"
     );
