@@ -46,7 +46,7 @@ impl<'a> Args<'a> {
         }
     }
 
-    /// A text that must be there.
+    /// A required text.
     ///
     /// # Errors
     /// The argument is of another kind, or missing.
@@ -60,7 +60,7 @@ impl<'a> Args<'a> {
         }
     }
 
-    /// true or false.
+    /// A boolean.
     ///
     /// # Errors
     /// The argument is of another kind.
@@ -68,7 +68,7 @@ impl<'a> Args<'a> {
         Ok(self.maybe(key)?.unwrap_or(default))
     }
 
-    /// true, false or nothing.
+    /// An optional boolean.
     ///
     /// # Errors
     /// The argument is of another kind.
@@ -137,7 +137,7 @@ impl<'a> Args<'a> {
         Ok(self.maybe_list(key)?.unwrap_or_default())
     }
 
-    /// A list of texts, or nothing.
+    /// A list of texts; `None` when missing.
     ///
     /// # Errors
     /// The argument is of another kind.
@@ -168,7 +168,7 @@ impl<'a> Args<'a> {
         }
     }
 
-    /// The permission to show differences of content: none for secrets, none when the state says
+    /// The permission to show differences of content: refused for secrets, and if the state says
     /// so.
     ///
     /// # Errors

@@ -1,5 +1,5 @@
-//! Certificates in a low state: how long they are valid, when they are renewed, and the calls that
-//! only make and load them.
+//! The certificates in a low state: their lifetimes, their renewal, and the calls that only make
+//! and load them.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::low::{Chunk, LowState, Requisites};
 
-/// The lifetime of a certificate in days, where its state says nothing else: kubeadm's.
+/// The default lifetime of a certificate, in days: kubeadm's.
 pub const DAYS: i64 = 365;
 
 /// The certificates and kubeconfigs that the shipped states of hosts make, each on the hosts that
@@ -34,16 +34,16 @@ pub const SHIPPED: [&str; 16] = [
 
 /// The kubelet's first client certificate, and its fallback.
 pub const KUBELET_CLIENT: &str = "/var/lib/kubelet/pki/kubelet-client-halite.pem";
-/// The kubelet's serving certificate; without metrics-server the kubelet makes one of its own there.
+/// The kubelet's serving certificate; without metrics-server the kubelet makes its own there.
 pub const KUBELET_SERVER: &str = "/var/lib/kubelet/pki/kubelet.crt";
 
-/// Those with which the members of etcd accept each other: without them a member is alone.
+/// The certificates by which etcd members accept each other; a member without them is isolated.
 pub const OF_MEMBERS: [&str; 2] = [
     "/etc/kubernetes/pki/etcd/server.crt",
     "/etc/kubernetes/pki/etcd/peer.crt",
 ];
 
-/// The days before its end from which on a certificate is renewed: a third of its lifetime.
+/// The number of days before expiry from which a certificate is renewed: a third of its lifetime.
 #[must_use]
 pub const fn renewed_from(days: i64) -> i64 {
     days / 3
@@ -53,13 +53,13 @@ pub const fn renewed_from(days: i64) -> i64 {
 /// that has been declared since the last highstate reaches the host. These are
 ///
 /// - calls that make a certificate, and commands that are left out while one is current;
-/// - what acts on their changes, by `watch`, `onchanges` or `listen`;
+/// - calls that act on their changes, by `watch`, `onchanges` or `listen`;
 /// - waits for static pods, which are started again when a file has changed that they read;
 /// - the refusal of an etcd member that has lost its data.
 #[must_use]
 pub fn renewal(low: &LowState) -> LowState {
     let mut kept: BTreeSet<usize> = BTreeSet::new();
-    // A call may act on a later one, by `listen`: until nothing is added.
+    // A call may act on a later one, by `listen`: repeat until nothing is added.
     loop {
         let before = kept.len();
         for (index, chunk) in low.chunks.iter().enumerate() {
@@ -85,7 +85,7 @@ pub fn renewal(low: &LowState) -> LowState {
     }
 }
 
-/// True for a call that makes a certificate.
+/// Returns whether a call makes a certificate.
 #[must_use]
 pub fn makes_one(chunk: &Chunk) -> bool {
     match (chunk.state.as_str(), chunk.fun.as_str()) {
@@ -106,7 +106,7 @@ fn begins(chunk: &Chunk) -> bool {
         )
 }
 
-/// The calls on whose changes one acts.
+/// The calls on whose changes a call acts.
 fn acts_on(requisites: &Requisites) -> impl Iterator<Item = usize> {
     let Requisites {
         watch,
@@ -120,7 +120,8 @@ fn acts_on(requisites: &Requisites) -> impl Iterator<Item = usize> {
     all.into_iter().flatten().copied()
 }
 
-/// The lists without which a call would run although its condition is not met.
+/// The requisites by which a call is conditional: without them it would run although its condition
+/// is not met.
 fn conditions(requisites: &Requisites) -> [&Vec<usize>; 6] {
     [
         &requisites.onchanges,
@@ -132,7 +133,7 @@ fn conditions(requisites: &Requisites) -> [&Vec<usize>; 6] {
     ]
 }
 
-/// Drops the calls of which a whole condition is dropped.
+/// Drops calls that have lost a whole condition.
 fn drop_unconditional(low: &LowState, kept: &mut BTreeSet<usize>) {
     loop {
         let runs_always = |at: &usize| {
@@ -212,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_a_certificate_and_what_acts_on_it_are_kept() {
+    fn calls_that_make_or_act_on_certificates_are_kept() {
         let none = Requisites::default;
         let on = |watch: &[usize]| Requisites {
             watch: watch.to_vec(),
@@ -272,7 +273,7 @@ mod tests {
         assert_eq!(of("later").onchanges, [1]);
         assert_eq!(of("later").require, Vec::<usize>::new());
         assert_eq!(of("pod"), none());
-        assert_eq!(renewal(&kept), kept, "and again the same");
+        assert_eq!(renewal(&kept), kept, "and a second time");
     }
 
     #[test]

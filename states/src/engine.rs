@@ -121,8 +121,8 @@ pub trait Modules: Sync {
     ) -> impl Future<Output = Option<Result<Checked<Self::Diff>, Failure>>> + Send;
 
     /// Tests whether applying `diff` does what [`Self::watch`] would do. If not, a changed watched
-    /// state triggers that too, where Salt takes any change of the state itself for it (and leaves
-    /// a service alone that was only enabled).
+    /// state triggers that too. Salt instead accepts any change of the state itself in its place
+    /// (and does not restart a service that was only enabled).
     fn includes_watch(&self, _chunk: &Chunk, _diff: &Self::Diff) -> bool {
         true
     }
@@ -156,8 +156,8 @@ pub trait Modules: Sync {
     /// Removes the record: the watcher has acted on the state's change.
     fn clear_trigger(&self, _chunk: &Chunk, _watcher: &Chunk) {}
 
-    /// Waits until the run is to end early (cancelled, its time limit, a stop of the program);
-    /// returns the reason. The pause between two attempts of `retry` ends with it.
+    /// Waits for a request to end the run early (cancelled, its time limit, a stop of the program);
+    /// returns the reason. Such a request also ends the pause between two attempts of `retry`.
     fn stopped(&self) -> impl Future<Output = String> + Send {
         std::future::pending()
     }

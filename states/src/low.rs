@@ -46,7 +46,7 @@ pub struct Chunk {
     /// Global arguments that control whether and how the call runs.
     #[serde(default, skip_serializing_if = "Controls::is_default")]
     pub controls: Controls,
-    /// True when an argument contains, or was made from, a secret: no diff and no value of the call
+    /// `true` if an argument contains, or was made from, a secret: no diff and no value of the call
     /// is shown or stored.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub sensitive: bool,
@@ -103,7 +103,7 @@ pub struct Requisites {
 }
 
 impl Requisites {
-    /// True when the call depends on nothing.
+    /// `true` if the call depends on nothing.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
@@ -161,7 +161,7 @@ impl Default for Controls {
 }
 
 impl Controls {
-    /// True when nothing was set.
+    /// `true` if nothing is set.
     #[must_use]
     pub fn is_default(&self) -> bool {
         *self == Self::default()
@@ -215,10 +215,10 @@ pub struct StateReturn {
     /// Position in the run, without gaps.
     #[serde(rename = "__run_num__")]
     pub run_num: usize,
-    /// False when a requisite or a control prevented it from running.
+    /// `false` if a requisite or a control prevented it from running.
     #[serde(rename = "__state_ran__")]
     pub ran: bool,
-    /// True if a `false` result counts against the run; false once an `onfail` state with
+    /// `true` if a `false` result counts against the run; `false` once an `onfail` state with
     /// `onfail_stop: false` handled it.
     #[serde(default = "yes", skip_serializing_if = "is_true")]
     pub fail_run: bool,
@@ -236,7 +236,7 @@ pub struct RunReturn {
 }
 
 impl RunReturn {
-    /// True when no state failed that counts against the run.
+    /// `true` if no state that counts against the run has failed.
     #[must_use]
     pub fn succeeded(&self) -> bool {
         self.states

@@ -53,7 +53,7 @@ pub enum Kind {
     Mode,
     /// A list of texts; one text is a list of one.
     TextList,
-    /// A regular expression, or a part of the line that it is to find, as [`LinePattern`] reads it.
+    /// A regular expression, or a part of the line to find, as [`LinePattern`] reads it.
     ///
     /// [`LinePattern`]: crate::pattern::LinePattern
     LinePattern,

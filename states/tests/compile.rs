@@ -1,6 +1,6 @@
 //! Golden cases of the compiler. A case file has sections `==> tree/PATH`, `==> pillar`, `==>
-//! grains`, `==> apply` and `==> expected`; with HALITE_UPDATE_GOLDENS=1 the last is written again;
-//! review the difference.
+//! grains`, `==> apply` and `==> expected`. HALITE_UPDATE_GOLDENS=1 rewrites the last; review the
+//! difference.
 #![expect(clippy::unwrap_used, reason = "a test's panic is its report")]
 
 use std::fmt::Write as _;
@@ -218,8 +218,8 @@ fn changed(value: &Value) -> Value {
     }
 }
 
-/// The calls of a minion are the same with a shared compiler as with one of its own, and calls that
-/// do not differ are not made again.
+/// A shared compiler makes the same calls for a minion as one of its own, and does not make equal
+/// calls again.
 #[test]
 fn calls_are_shared_exactly_where_they_are_the_same() {
     let (mut all, mut shared) = (0, 0);
@@ -277,7 +277,7 @@ fn calls_are_shared_exactly_where_they_are_the_same() {
     }
     assert!(
         shared < all && shared > all / 2,
-        "{shared} of {all}: all but those that `extend` and its like change"
+        "{shared} of {all}: all but those that `extend` and the like change"
     );
 }
 
@@ -302,7 +302,7 @@ fn acyclic() -> impl Strategy<Value = String> {
             }
             lines.push(text);
         }
-        // The order of the file must not matter for the law.
+        // The order in the file must not matter for the law.
         let length = lines.len();
         for at in 0..length {
             lines.swap(

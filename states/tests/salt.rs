@@ -1,7 +1,7 @@
 //! Comparison with real Salt: runs every probe that was run with it. Order, result, whether
 //! something changed and the comments of the engine are the same, or the table in
-//! `docs/coming-from-salt.md` has the difference; and every row of that table is a difference that
-//! occurs.
+//! `docs/coming-from-salt.md` lists the difference; and every row of that table is a difference
+//! that occurs.
 #![expect(clippy::unwrap_used, reason = "a test's panic is its report")]
 
 mod common;

@@ -27,7 +27,7 @@ base:
     - halite.images
     - halite.base.kubelet
 
-  # A host of etcd alone has the program out of the image, and no kubelet.
+  # A dedicated etcd host has the program from the image, and no kubelet.
   'I@halite:node:roles:etcd and not I@halite:node:runs:containers:True':
     - match: compound
     - halite.base.containerd
@@ -51,8 +51,7 @@ base:
     - halite.base.nodes
     - halite.addons
 
-  # The site registry, on the host that has it; and the operator's own states, from
-  # /etc/halite/custom.
+  # The site registry, on its host; and the operator's own states, from /etc/halite/custom.
   '* and not master':
     - match: compound
     - halite.services.site_registry

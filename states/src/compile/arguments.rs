@@ -151,7 +151,7 @@ enum ValueError {
 }
 
 impl ValueError {
-    /// The value to write instead, where the argument's meaning does not say it.
+    /// The value to write instead, unless the argument's meaning already says it.
     fn remedy(&self, wanted: Wanted) -> Option<String> {
         match self {
             Self::Pattern(PatternError::Regex { .. }) if wanted == Wanted::PathPatterns => {

@@ -7,8 +7,8 @@ use serde_json::Value;
 use super::call::Call;
 use crate::pattern::LinePattern;
 
-/// Refuses combinations of arguments that a state function would refuse on the host, or read in
-/// another way than they look.
+/// Refuses combinations of arguments that a state function would refuse on the host, or would
+/// interpret differently from what they seem to say.
 pub(super) fn check(call: &Call, problems: &mut Vec<Problem>) {
     let chunk = &call.chunk;
     if (chunk.state.as_str(), chunk.fun.as_str()) == ("file", "line") {
@@ -16,7 +16,7 @@ pub(super) fn check(call: &Call, problems: &mut Vec<Problem>) {
     }
 }
 
-/// `file.line`: which line the mode means.
+/// Checks that the arguments of `file.line` say which line its mode means.
 fn line(call: &Call) -> Option<Problem> {
     let text = |name: &str| call.chunk.args.get(name).and_then(Value::as_str);
     let problem = |message: String, hint: &str| {

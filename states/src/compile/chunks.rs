@@ -18,7 +18,7 @@ use crate::low::{Chunk, Controls, Position, Requisites};
 use crate::signature::RunsOn;
 use crate::template::{Renderer, Rendering};
 
-/// Global arguments that are answered by the host on which a state runs.
+/// Global arguments that the host evaluates on which a state runs.
 const ASKING_A_HOST: &[&str] = &["check_cmd", "creates", "onlyif", "unless"];
 
 pub(super) fn expand(
@@ -131,7 +131,7 @@ fn call(
                 Problem::at(
                     &argument.position,
                     format!(
-                        "`{}` asks a host, and {}.{} runs on the master",
+                        "`{}` is evaluated on a host, but {}.{} runs on the master",
                         argument.name, declaration.state, declaration.fun
                     ),
                 )

@@ -1,4 +1,4 @@
-//! Global arguments, which every state takes: requisites, and controls of whether and how it runs.
+//! Global arguments, which every state takes: requisites, and controls over when and how it runs.
 
 use halite_document::Problem;
 use halite_document::yaml::{Kind, Node, scalar};
@@ -82,7 +82,7 @@ pub(super) fn is_requisite(name: &str) -> bool {
     REQUISITES.contains(&name) || INVERTED.contains(&name) || matches!(name, "use" | "use_in")
 }
 
-/// Why an argument that Salt has does not exist here.
+/// The reason why one of Salt's arguments does not exist here.
 pub(super) fn absent(name: &str) -> Option<&'static str> {
     ABSENT
         .iter()
@@ -113,7 +113,7 @@ pub(super) enum Order {
     Last,
 }
 
-/// Reads one global argument into `controls` or `order`; false when it is none.
+/// Reads one global argument into `controls` or `order`; `false` if it is not a global argument.
 pub(super) fn read(
     argument: &Argument,
     controls: &mut Controls,
@@ -234,7 +234,7 @@ fn retry(argument: &Argument, problems: &mut Vec<Problem>) -> Option<Retry> {
                 retry.until = until;
                 true
             }),
-            // Spreading attempts out at random would make two runs differ; zero is Salt's default.
+            // Jitter between attempts would make two runs differ; zero is Salt's default.
             ("splay", Kind::Int(0)) => true,
             _ => false,
         };

@@ -37,7 +37,7 @@ pub(super) fn add(calls: &mut [Call]) {
     }
 }
 
-/// The paths that a call manages; one that copies a tree manages the files that it copies.
+/// The paths that a call manages: for a call that copies a tree, the copied files.
 fn managed(chunk: &Chunk) -> Vec<String> {
     let name = chunk.name.trim_end_matches('/').to_owned();
     match (chunk.state.as_str(), chunk.fun.as_str()) {

@@ -38,7 +38,7 @@ pub(super) struct Loaded {
 }
 
 impl Loaded {
-    /// The SLS of a name.
+    /// The SLS with this name.
     pub(super) fn find(&self, name: &str) -> Option<&Sls> {
         self.sls.iter().find(|sls| sls.name == name)
     }
@@ -146,7 +146,7 @@ impl Loader<'_> {
         Vec::new()
     }
 
-    /// Tests whether an SLS may be named there, and reports it if not.
+    /// Tests whether an SLS may be named at this position, and reports it if not.
     fn may_be_named(&mut self, name: &str, origin: Origin, position: &Position) -> bool {
         let source = self.path(name).and_then(|path| self.renderer.source(&path));
         let checked = reserved::check(name, &source.unwrap_or_default(), origin, position);

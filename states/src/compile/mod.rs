@@ -89,8 +89,8 @@ pub fn top(input: &Input) -> Result<Vec<Assignment>, Vec<Problem>> {
 }
 
 /// A compiler of one tree for many minions. It reads each file once, and renders a template again
-/// only for a minion whose data differ where the template reads them. The results equal those of a
-/// compiler of their own for each minion.
+/// only for a minion whose data differ where the template reads them. The results are the same as
+/// those of a separate compiler for each minion.
 pub struct Compiler {
     renderer: Renderer,
     names: Names,
@@ -98,7 +98,7 @@ pub struct Compiler {
 }
 
 impl Compiler {
-    /// A compiler of a tree as it is now; later changes of the tree have no effect.
+    /// A compiler of the current tree; later changes of the tree have no effect.
     #[must_use]
     pub fn new(tree: &dyn Tree) -> Self {
         Self {
@@ -179,7 +179,7 @@ impl Compiler {
         let mut problems = Vec::new();
         let from = (assigned, origin);
         let mut loaded = load::load(renderer, &self.names, memo, from, &mut problems);
-        // With a file missing, problems of references to it would only be noise.
+        // If a file is missing, problems of references to it would only be noise.
         let complete = problems.is_empty();
         let declarations = rewrite::rewrite(&mut loaded, complete, &mut problems);
         let drafts = chunks::expand(input, renderer, memo, &loaded, &declarations, &mut problems);

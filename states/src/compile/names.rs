@@ -1,4 +1,4 @@
-//! `names`: one call for each name, with the arguments that the name alone is given.
+//! `names`: one call for each name, with the arguments that only this name is given.
 
 use halite_document::Problem;
 use halite_document::yaml::{Kind, Node};

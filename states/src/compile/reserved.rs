@@ -11,7 +11,7 @@ use crate::low::Position;
 /// The beginning and the end of the line.
 const MARKS: (&str, &str) = ("{#- only: ", " -#}");
 
-/// What names an SLS.
+/// The origin of a request to apply an SLS.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Origin<'a> {
     /// `top.sls`.
@@ -24,7 +24,7 @@ pub(super) enum Origin<'a> {
     Include(&'a str),
 }
 
-/// Refuses what does not stand in the first line of an SLS with this name and text.
+/// Refuses an origin that the first line of the SLS with this name and text does not allow.
 pub(super) fn check(
     name: &str,
     text: &str,

@@ -1,5 +1,5 @@
 //! Salt's slots: texts that Salt replaces, while it runs, by the result of an execution function.
-//! There are none here, and a slot that stayed in a text would be written to a host as it stands.
+//! Halite has no slots, and one that remained in a text would be written to the host literally.
 
 use halite_document::Problem;
 use halite_document::yaml::{Kind, Node};

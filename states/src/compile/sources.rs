@@ -1,5 +1,5 @@
-//! Sources of calls: files of the state tree become text or blob, files of the bundle a digest. The
-//! program that runs the low state asks for no file by name.
+//! Sources of calls: files of the state tree become text or blob, files of the bundle a digest. So
+//! the program that runs the low state requests no file by name.
 
 use std::rc::Rc;
 
@@ -52,7 +52,7 @@ struct Resolver<'a> {
     renderings: &'a mut Vec<Rendering>,
 }
 
-/// Content of a file of the state tree, in the form in which a low state has it.
+/// Content of a file of the state tree, in its form in a low state.
 enum Content {
     Text(String),
     Blob(String),
@@ -137,7 +137,7 @@ impl Resolver<'_> {
             .and_then(Value::as_array)
             .into_iter()
             .flatten()
-            // Patterns that are not understood were refused with the arguments.
+            // Invalid patterns were already refused when the arguments were checked.
             .filter_map(|pattern| PathPattern::new(pattern.as_str()?).ok())
             .collect();
         let mut files = Map::new();
@@ -272,7 +272,7 @@ impl Resolver<'_> {
         }
     }
 
-    /// The problem of a file that has no text: it is not there, or cannot be a template.
+    /// The problem of a file that has no text: it is missing, or cannot be a template.
     fn no_text(&self, call: &Call, path: &str) -> Box<Problem> {
         match self.renderer.unusable(path) {
             Some(why) => fail(call, format!("cannot read `{path}`: {why}")),

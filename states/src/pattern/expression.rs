@@ -15,8 +15,8 @@ impl Expression {
     /// Reads an expression.
     ///
     /// # Errors
-    /// A mistake in the expression, one of Python's features that are missing here (looking around,
-    /// references to groups), or a part that Python reads in another way.
+    /// A mistake in the expression, one of Python's features that are missing here (lookaround,
+    /// backreferences), or a part that Python interprets differently.
     pub fn new(pattern: &str) -> Result<Self, PatternError> {
         if let Some((part, instead)) = other_in_python(pattern) {
             return Err(PatternError::Other {
@@ -49,7 +49,7 @@ impl Expression {
     }
 }
 
-/// The first part of an expression that has another meaning in Python, and what to write.
+/// The first part of an expression that has another meaning in Python, and its replacement.
 fn other_in_python(pattern: &str) -> Option<(String, &'static str)> {
     let letters: Vec<char> = pattern.chars().collect();
     // Position of the first letter of the set that is open.
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn what_python_reads_in_another_way_is_refused() {
+    fn expressions_that_python_reads_differently_are_refused() {
         for (pattern, part) in [
             ("\\<end", "\\<"),
             ("[[:alpha:]]", "[:"),

@@ -1,8 +1,8 @@
 //! Patterns in arguments of state functions, with Salt's meaning. The compiler reads them to refuse
 //! those that it does not understand; the minion reads the same text to match with.
 //!
-//! Salt matches with Python's `fnmatch` and `re`. What would mean something else here is an error
-//! that names the form to write.
+//! Salt matches with Python's `fnmatch` and `re`. A pattern that would mean something else here is
+//! an error that names the form to write.
 
 mod expression;
 mod glob;
@@ -22,7 +22,7 @@ pub enum PatternError {
         #[source]
         cause: regex_lite::Error,
     },
-    /// A regular expression with a part that Python reads in another way.
+    /// A regular expression with a part that Python interprets differently.
     #[error("`{pattern}` has `{part}`, which means something else in Salt; write `{instead}`")]
     Other {
         /// The expression as given.
@@ -39,7 +39,7 @@ pub enum PatternError {
         pattern: String,
         /// The set.
         set: String,
-        /// What Salt reads.
+        /// The meaning that the set has in Salt.
         meaning: &'static str,
         /// A set that has the probable meaning.
         instead: String,
@@ -58,7 +58,8 @@ impl LinePattern {
     /// Reads a pattern.
     ///
     /// # Errors
-    /// A text that is no regular expression, as in Salt, even where it is a part of a line.
+    /// The text is not a valid regular expression; as in Salt, this is an error even if the text is
+    /// part of a line.
     pub fn new(pattern: &str) -> Result<Self, PatternError> {
         Ok(Self {
             part: pattern.to_owned(),

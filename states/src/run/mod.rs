@@ -111,12 +111,13 @@ struct Run<'a, M> {
     triggers: TriggerGraph,
     done: Vec<Option<StateReturn>>,
     running: FuturesUnordered<Running<'a>>,
-    /// A state with `failhard` failed. It is asked after each state, so it is not searched for.
+    /// A state with `failhard` failed. Kept here because it is checked after each state.
     failed_hard: bool,
 }
 
 impl<'a, M: Modules> Run<'a, M> {
-    /// Takes the return of a state that a requisite kept from running: what triggered it is still due.
+    /// Records a return, but clears no triggers: a state that a requisite kept from running still
+    /// has to act on them.
     fn note(&mut self, state: StateReturn, on_state: &mut impl FnMut(&StateReturn)) {
         on_state(&state);
         let index = state.index;
@@ -153,7 +154,7 @@ impl<'a, M: Modules> Run<'a, M> {
         }
     }
 
-    /// Waits for one parallel state; false when none is left.
+    /// Waits for one parallel state; `false` if none is left.
     async fn finish_one(&mut self, on_state: &mut impl FnMut(&StateReturn)) -> bool {
         match self.running.next().await {
             Some(state) => {

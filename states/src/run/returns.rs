@@ -1,4 +1,4 @@
-//! Returns of states: how one is filled in, and how a finished one is looked up.
+//! Returns of states: filling them in and looking them up.
 
 use std::time::Instant;
 
@@ -27,7 +27,7 @@ impl Outcome {
         }
     }
 
-    /// The outcome of both: of changes that were made, and of the `mod_watch` after them.
+    /// The combined outcome of the changes and of the `mod_watch` after them.
     pub(super) fn then(self, watched: Self) -> Self {
         if self.changes.is_empty() {
             return watched;

@@ -13,8 +13,8 @@ use super::returns::{Outcome, Started};
 use crate::engine::{Checked, Failure, Modules, RunOptions};
 use crate::low::{Chunk, StateReturn};
 
-/// The moment from which a state may run beside those after it: what it has to do is known, and its
-/// change has begun.
+/// The moment from which later states may run in parallel with this one: its difference is known,
+/// and its change has begun.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Begun(Arc<AtomicBool>);
 
@@ -86,7 +86,7 @@ pub(super) async fn execute<M: Modules>(
                 0.0
             };
             let pause = tokio::time::sleep(Duration::from_secs_f64(seconds));
-            // The request is asked first: without a pause it would never be heard.
+            // The stop request is polled first: without a pause it would never be noticed.
             if let Either::Left((reason, _)) = select(pin!(modules.stopped()), pin!(pause)).await {
                 outcome.result = Some(false);
                 outcome.comment = format!("not tried again: {reason}");
@@ -175,7 +175,7 @@ async fn once<M: Modules>(
         Call::State(triggers) => state(chunk, modules, options, triggers).await,
         Call::ModWatch => match watch(chunk, modules, options, &Triggers::default()).await {
             Some(outcome) => outcome,
-            // The compiler refuses such a listener; a master before this version did not.
+            // The compiler refuses such a listener; older masters did not.
             None => return Outcome::skipped(true, format!("{} has no mod_watch", chunk.state)),
         },
     };
@@ -185,8 +185,8 @@ async fn once<M: Modules>(
     outcome
 }
 
-/// Calls the state's own function, and `mod_watch` where a watched state changed and the state has
-/// not done by itself what its `mod_watch` does.
+/// Calls the state's own function, and `mod_watch` if a watched state changed and the state itself
+/// has not already done the work of its `mod_watch`.
 async fn state<M: Modules>(
     chunk: &Chunk,
     modules: &M,

@@ -58,7 +58,7 @@ impl TriggerGraph {
     }
 }
 
-/// Clears the triggers of what the finished state at `index` watches, if it succeeded.
+/// Clears the triggers of the states that the finished state at `index` watches, if it succeeded.
 pub(super) fn clear_watched<M: Modules>(
     low: &LowState,
     index: usize,
@@ -73,7 +73,8 @@ pub(super) fn clear_watched<M: Modules>(
     }
 }
 
-/// Clears the triggers of what `watcher` listens to; called when its `mod_watch` has succeeded.
+/// Clears the triggers of the states that `watcher` listens to; called when its `mod_watch` has
+/// succeeded.
 pub(super) fn clear_listened<M: Modules>(
     low: &LowState,
     watcher: &Chunk,

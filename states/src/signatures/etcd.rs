@@ -10,15 +10,15 @@ pub(super) const SIGNATURES: &[Signature] = &[
         &[required(
             "record",
             Kind::Text,
-            "The file that exists if a member ran on the host; JSON with the key `member`, and the ids as `clusterId` and `memberId`. A record without ids accepts the data that are there.",
+            "The file that exists if a member ran on the host; JSON with the key `member`, and the ids as `clusterId` and `memberId`. A record without ids accepts the existing data.",
         )],
     ),
     on_minion(
         "etcd",
         "founded",
-        "Makes a new etcd cluster of this host's member if no member is recorded in a file (the name): etcd is started once by containerd, with `--initial-cluster-state=new`, until it serves, and its data are moved to their place. Data that are there already are the host's own if this state made them, or a file of `started_by` exists; others are refused.",
+        "Creates a new etcd cluster with this host's member if no member is recorded in a file (the name): containerd starts etcd once, with `--initial-cluster-state=new`, until it serves, and its data are moved into place. Existing data are the host's own if this state created them, or if a file of `started_by` exists; other data are refused.",
         &[
-            required("image", Kind::Text, "The image that has etcd."),
+            required("image", Kind::Text, "The image that contains etcd."),
             required(
                 "command",
                 Kind::TextList,
@@ -34,7 +34,7 @@ pub(super) const SIGNATURES: &[Signature] = &[
             arg(
                 "started_by",
                 Kind::TextList,
-                "Files of which one exists when the member was started by its pod or unit.",
+                "Files, one of which exists if the member has been started by its pod or unit.",
             ),
             arg(
                 "timeout",
@@ -46,9 +46,9 @@ pub(super) const SIGNATURES: &[Signature] = &[
     on_minion(
         "etcd",
         "joined",
-        "Starts the etcd of a host that joins once, by containerd, until it has received what the other members have, and ends it, if the data directory (the name) has no log of this member. The data of another member or cluster are set aside, as `member.other-cluster-TIME` or `member.other-member-TIME`. A member that starts with data serves at once; one that receives them as a snapshot may wait for seven seconds. It is no failure if nothing arrives: the member's pod or unit receives it then.",
+        "If the data directory (the name) has no log of this member: starts the etcd of a joining host once, with containerd, until it has received the other members' data, and stops it. The data of another member or cluster are set aside, as `member.other-cluster-TIME` or `member.other-member-TIME`. A member that starts with data serves at once; one that receives them as a snapshot may wait for seven seconds. If nothing arrives, the state still succeeds: the member's pod or unit then receives the data.",
         &[
-            required("image", Kind::Text, "The image that has etcd."),
+            required("image", Kind::Text, "The image that contains etcd."),
             required(
                 "command",
                 Kind::TextList,
@@ -63,12 +63,12 @@ pub(super) const SIGNATURES: &[Signature] = &[
             arg(
                 "cluster_id",
                 Kind::Text,
-                "The id of the cluster that it joins, in hexadecimal. Without it, data of any cluster are its own.",
+                "The id of the cluster that it joins, in hexadecimal. Without it, data of any cluster count as its own.",
             ),
             arg(
                 "member_id",
                 Kind::Text,
-                "The id that the cluster gave it, in hexadecimal. Without it, data of any member are its own.",
+                "The id that the cluster gave it, in hexadecimal. Without it, data of any member count as its own.",
             ),
             arg(
                 "record",
@@ -78,7 +78,7 @@ pub(super) const SIGNATURES: &[Signature] = &[
             arg(
                 "timeout",
                 Kind::Integer,
-                "Seconds in which nothing arrives, after which it is ended (default 15).",
+                "Seconds without new data after which it is stopped (default 15).",
             ),
         ],
     ),

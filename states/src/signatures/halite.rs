@@ -35,18 +35,18 @@ const OFFLINE: Arg = arg(
 const UNMATCHED: Arg = arg(
     "unmatched",
     Kind::Text,
-    "Handling of a target that matches no accepted minion: `fail` (default), or `skip`, by which the step has nothing to do.",
+    "Handling of a target that matches no accepted minion: `fail` (default), or `skip`, with which the step does nothing.",
 );
 const BARE: Arg = arg(
     "bare",
     Kind::Text,
-    "Handling of targets on which no run of their own has installed packages yet: like any other (`apply`, the default), or `skip`, which leaves them out.",
+    "Handling of targets on which no run of their own has installed packages yet: `apply` (default) treats them like any other, `skip` leaves them out.",
 );
 const NODE: Arg = required("node", Kind::Text, "The node's name.");
 const NODE_OFFLINE: Arg = arg(
     "offline",
     Kind::Text,
-    "Handling of a host whose minion is not connected: like any other (`fail`, the default), or `skip`, which leaves it out.",
+    "Handling of a host whose minion is not connected: `fail` (default) treats it like any other, `skip` leaves it out.",
 );
 const MEMBER: Arg = required("node", Kind::Text, "The host's name.");
 
@@ -67,7 +67,7 @@ pub(super) const SIGNATURES: &[Signature] = &[
             arg(
                 "bundle",
                 Kind::Text,
-                "Bundle of the site that the minions are compiled from (default: the one that each has). A highstate that succeeds is recorded: the minion has this bundle from then on.",
+                "Bundle of the site from which the minions' states are compiled (default: each minion's own). After a successful highstate, the minion is recorded as having this bundle.",
             ),
             arg(
                 "batch",
@@ -80,7 +80,7 @@ pub(super) const SIGNATURES: &[Signature] = &[
             arg(
                 "but_done_by",
                 Kind::Text,
-                "Id of an earlier `halite.state` of the run: targets on which that has succeeded are left out.",
+                "Id of an earlier `halite.state` of the run: targets on which it has succeeded are left out.",
             ),
         ],
     ),
@@ -116,19 +116,19 @@ pub(super) const SIGNATURES: &[Signature] = &[
             arg(
                 "dns",
                 Kind::Boolean,
-                "Wait for a ready replica of the cluster's DNS (default false: it is asked only if there is one).",
+                "Wait for a ready replica of the cluster's DNS (default false: DNS is queried only if there is one).",
             ),
             TIMEOUT,
         ],
     ),
     step(
         "cordon",
-        "Lets a Kubernetes node take no new pods, as `kubectl cordon`.",
+        "Marks a Kubernetes node unschedulable, like `kubectl cordon`.",
         &[NODE, TIMEOUT],
     ),
     step(
         "uncordon",
-        "Lets a Kubernetes node take new pods again, as `kubectl uncordon`.",
+        "Marks a Kubernetes node schedulable again, like `kubectl uncordon`.",
         &[
             NODE,
             arg(
@@ -142,35 +142,35 @@ pub(super) const SIGNATURES: &[Signature] = &[
     ),
     step(
         "drain",
-        "Lets a Kubernetes node take no new pods and evicts its pods, as `kubectl drain`. Pods of DaemonSets and of the \
-         kubelet's manifests stay. Waits while a PodDisruptionBudget holds a pod.",
+        "Marks a Kubernetes node unschedulable and evicts its pods, like `kubectl drain`. Pods of DaemonSets and static \
+         pods stay. Waits while a PodDisruptionBudget holds a pod.",
         &[
             NODE,
             arg(
                 "delete_emptydir_data",
                 Kind::Boolean,
-                "Evict pods with an emptyDir too, whose content is lost (default false).",
+                "Also evict pods with an emptyDir, whose content is lost (default false).",
             ),
             arg(
                 "force",
                 Kind::Boolean,
-                "Evict pods that no controller makes again, too (default false).",
+                "Also evict pods that no controller would recreate (default false).",
             ),
             arg(
                 "grace_period",
                 Kind::Integer,
-                "Seconds in place of each pod's own grace period.",
+                "Seconds to use instead of each pod's own grace period.",
             ),
             arg(
                 "maintenance",
                 Kind::Boolean,
-                "The cordon ends with the work on the host: it is marked, unless the node was cordoned before (default false).",
+                "Mark the cordon as one that ends with the work on the host, unless the node was already cordoned (default false).",
             ),
             arg(
                 "cleaned",
                 Kind::Boolean,
-                "The host is cleaned next, which ends all its containers: while the node is not Ready, pods are not waited for \
-                 longer than 30 s after their grace period (default false).",
+                "The host is cleaned next, which stops all its containers: while the node is not Ready, wait for pods no longer \
+                 than 30 s after their grace period (default false).",
             ),
             NODE_OFFLINE,
             TIMEOUT,
@@ -179,7 +179,7 @@ pub(super) const SIGNATURES: &[Signature] = &[
     step(
         "rebalance",
         "Evicts pods of a Deployment from a node that has several, while another node that takes pods has none, one \
-         after the other, and waits for the successor of each. Pods that are not all ready are left alone.",
+         after the other, and waits for the replacement of each. Pods that are not all ready are left alone.",
         &[
             required("namespace", Kind::Text, "The namespace."),
             required("deployment", Kind::Text, "The Deployment."),
@@ -188,8 +188,8 @@ pub(super) const SIGNATURES: &[Signature] = &[
     ),
     step(
         "vip_moved_off",
-        "Moves the virtual address of the API off a host, if it has it, and waits until another host has it. Does nothing \
-         where keepalived holds none.",
+        "Moves the virtual address of the API off a host that holds it, and waits until another host holds it. Does \
+         nothing where keepalived holds no address.",
         &[MEMBER, NODE_OFFLINE, TIMEOUT],
     ),
     step(
@@ -204,21 +204,21 @@ pub(super) const SIGNATURES: &[Signature] = &[
     ),
     step(
         "node_roles",
-        "Gives a host other roles in its document. Its states follow in further steps.",
+        "Changes the roles of a host in its document. Its states follow in further steps.",
         &[
             NODE,
             required("roles", Kind::TextList, "All roles of the host."),
             arg(
                 "left",
                 Kind::Boolean,
-                "Its member of etcd and its control plane have left the host, as far as these roles need none (default false).",
+                "The etcd member and the control plane that these roles no longer include have already left the host (default false).",
             ),
         ],
     ),
     step(
         "node_may_leave",
-        "Refuses the departure of a host that the cluster cannot miss, or that was not confirmed. With `roles` the host stays, and \
-         its member of etcd or its control plane leaves.",
+        "Refuses the removal of a host that the cluster cannot do without, or whose removal was not confirmed. With `roles` the \
+         host stays, and its member of etcd or its control plane leaves.",
         &[
             NODE,
             arg(
@@ -229,7 +229,7 @@ pub(super) const SIGNATURES: &[Signature] = &[
             arg(
                 "dead",
                 Kind::Boolean,
-                "The host is gone for good and is asked nothing (default false).",
+                "The host is lost; do not contact it (default false).",
             ),
             arg(
                 "force",
@@ -244,13 +244,13 @@ pub(super) const SIGNATURES: &[Signature] = &[
             arg(
                 "timeout",
                 Kind::Integer,
-                "Seconds in which a dead host has to be disconnected (default 900).",
+                "Seconds within which a dead host must be disconnected (default 900).",
             ),
         ],
     ),
     step(
         "destroy_allowed",
-        "Refuses the end of the whole cluster if it was not confirmed, or hosts are not connected.",
+        "Refuses to destroy the cluster if this was not confirmed, or if hosts are not connected.",
         &[
             arg(
                 "force",
@@ -267,14 +267,14 @@ pub(super) const SIGNATURES: &[Signature] = &[
     ),
     step(
         "hosts_leave",
-        "Applies SLS files that take from hosts what Halite put there. A host without a key has left already and is left out.",
+        "Applies SLS files that remove from hosts what Halite installed there. A host without a key has already left and is skipped.",
         &[
             required("nodes", Kind::TextList, "The hosts' names."),
             required("sls", Kind::TextList, "SLS files to apply."),
             arg(
                 "gone",
                 Kind::Boolean,
-                "These are the last on the host, whose key is deleted then (default false).",
+                "These are the last states on the host; its key is deleted afterwards (default false).",
             ),
             OFFLINE,
             TIMEOUT,
@@ -282,7 +282,7 @@ pub(super) const SIGNATURES: &[Signature] = &[
     ),
     step(
         "control_plane_joined",
-        "Records that the control plane of a host runs, where no member of etcd on the host says so.",
+        "Records that the control plane of a host runs, if the host has no member of etcd whose record shows it.",
         &[NODE],
     ),
     step(
@@ -299,17 +299,17 @@ pub(super) const SIGNATURES: &[Signature] = &[
     ),
     step(
         "key_reject",
-        "Rejects the key of a host, which is cut off.",
+        "Rejects the key of a host, which cuts the host off.",
         &[NODE],
     ),
     step(
         "key_delete",
-        "Deletes the key of a host, which is cut off; another host of that name may enrol.",
+        "Deletes the key of a host, which cuts the host off; another host with that name may then enrol.",
         &[NODE],
     ),
     step(
         "lock",
-        "Takes a lock for this run, which holds it until it has ended. Waits while another run holds it.",
+        "Takes a lock for this run, which holds it until it ends. Waits while another run holds it.",
         &[
             required("lock", Kind::Text, "The lock, for example `etcd-members`."),
             TIMEOUT,
@@ -332,8 +332,8 @@ pub(super) const SIGNATURES: &[Signature] = &[
             arg(
                 "roles",
                 Kind::TextList,
-                "All roles that a host of the cluster is to get; it is checked before its document has them, and asked for no other \
-                 host that lets it in only then (default: those of its document).",
+                "All roles that a host of the cluster will get. It is checked before its document has them, and does not try to \
+                 reach hosts that let it in only then (default: the roles of its document).",
             ),
             arg(
                 "ignore",
@@ -350,14 +350,14 @@ pub(super) const SIGNATURES: &[Signature] = &[
             arg(
                 "bare",
                 Kind::Boolean,
-                "The host has no data of a member; one that has run is then refused (default false).",
+                "The host has no data of a member; a member that has already run is then refused (default false).",
             ),
             TIMEOUT,
         ],
     ),
     step(
         "etcd_promote",
-        "Waits until a learner is in sync and gives it its vote; one that is not in time is removed.",
+        "Waits until a learner is in sync and promotes it to a voting member; removes one that is too late.",
         &[MEMBER, TIMEOUT],
     ),
     step(
@@ -368,21 +368,21 @@ pub(super) const SIGNATURES: &[Signature] = &[
             arg(
                 "dead",
                 Kind::Boolean,
-                "The host is gone for good and need not answer (default false).",
+                "The host is lost and need not answer (default false).",
             ),
             TIMEOUT,
         ],
     ),
     step(
         "etcd_quorum_allows",
-        "Waits until etcd can miss the member of a host; does not wait where there are fewer than three. A cluster of three or \
-         more without quorum is refused: a highstate repairs it.",
+        "Waits until etcd can do without the member of a host; does not wait if there are fewer than three members. A cluster \
+         of three or more without quorum is refused: a highstate repairs it.",
         &[MEMBER, TIMEOUT],
     ),
     step(
         "etcd_leader_moved_off",
-        "Makes another member of etcd the leader, if the host has it: that of the host with the virtual address, or else the one that \
-         has applied most. Does nothing where no other member can lead.",
+        "If a host's member of etcd is the leader, moves the leadership to the member on the host with the virtual address, or \
+         else to the member that has applied most. Does nothing if no other member can lead.",
         &[MEMBER, TIMEOUT],
     ),
     step(
@@ -392,27 +392,27 @@ pub(super) const SIGNATURES: &[Signature] = &[
     ),
     step(
         "etcd_defragment",
-        "Gives the free pages in the databases of etcd's members back, one member at a time, the leader last. A quota that was \
-         reached is resolved: the past is removed first, and the alarm disarmed.",
+        "Defragments the databases of etcd's members, one member at a time, the leader last. Also clears a NOSPACE alarm: \
+         compacts the history first, and disarms the alarm.",
         &[
             arg("node", Kind::Text, "Only the member of this host."),
             arg(
                 "above",
                 Kind::Integer,
-                "Only members of whose database more than this part, in percent, is free (default 0).",
+                "Only members with more than this percentage of their database free (default 0).",
             ),
             TIMEOUT,
         ],
     ),
     step(
         "etcd_may_be_alone",
-        "Refuses to make a cluster of one member while etcd has a quorum, or another member runs, or if it was not confirmed.",
+        "Refuses to make a cluster of one member while etcd has a quorum or another member runs, or if this was not confirmed.",
         &[
             MEMBER,
             arg(
                 "force",
                 Kind::Boolean,
-                "What only the other members had may be lost (default false).",
+                "Data that only the other members had may be lost (default false).",
             ),
             arg(
                 "cluster",

@@ -17,7 +17,7 @@ pub(super) const SIGNATURES: &[Signature] = &[on_minion(
         arg(
             "ca",
             Kind::Text,
-            "Trusted CA: PEM, or the path of a PEM file on the host (default: those that the host trusts).",
+            "Trusted CA: PEM, or the path of a PEM file on the host (default: the CAs that the host trusts).",
         ),
         arg(
             "verify_ssl",

@@ -56,7 +56,7 @@ pub(super) const SIGNATURES: &[Signature] = &[
     on_minion(
         "swap",
         "absent",
-        "No swap on a device or file (the name), or on none (`all`): switched off, its line in `/etc/fstab` commented out.",
+        "No swap on a device or file (the name), or anywhere (`all`): switched off, its line in `/etc/fstab` commented out.",
         &[],
     ),
 ];

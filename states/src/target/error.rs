@@ -10,7 +10,7 @@ pub enum TargetError {
     UnknownKind {
         /// The kind as given.
         kind: String,
-        /// The nearest kind, or all of them.
+        /// The nearest kind, or all kinds.
         hint: String,
     },
     /// A shell pattern or regular expression that cannot be read.
@@ -19,7 +19,7 @@ pub enum TargetError {
     /// A grain or pillar expression without `:`.
     #[error("`{0}` needs a key and a value, separated by `:`")]
     NoValue(String),
-    /// An `ipcidr` expression that is no address and no network.
+    /// An `ipcidr` expression that is neither an address nor a network.
     #[error("`{0}` is neither an address nor a network like 10.0.0.0/24")]
     Address(String),
     /// A letter before `@` that no matcher has.
@@ -36,7 +36,7 @@ pub enum TargetError {
     /// A closing parenthesis too few.
     #[error("a `(` without `)`")]
     Unclosed,
-    /// Two matchers side by side.
+    /// Two adjacent matchers.
     #[error("an `and` or `or` is missing in `{0}`")]
     MissingOperator(String),
     /// An operator or parenthesis without its matcher.

@@ -59,7 +59,7 @@ pub fn needs(kind: &str, expression: &str) -> Result<Needs, TargetError> {
         "glob" | "pcre" | "list" => {}
         "grain" | "grain_pcre" | "ipcidr" => needs.grains = true,
         "pillar" | "pillar_pcre" | "pillar_exact" => needs.pillar = true,
-        // Each matcher is asked, whatever the others say.
+        // Every matcher is evaluated, whatever the others return.
         "compound" => {
             compound::evaluate(expression, &mut |kind, expression| {
                 let one = self::needs(kind, expression)?;

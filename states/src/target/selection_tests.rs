@@ -1,5 +1,5 @@
-//! Compound expressions with every kind of matcher select, of several minions, those that a second
-//! reading of the expression selects.
+//! Compound expressions with every kind of matcher select the same minions as a second, independent
+//! evaluation of the expression.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -11,7 +11,7 @@ const SYSTEMS: [&str; 3] = ["Debian", "Ubuntu", "Rocky"];
 const ROLES: [&str; 3] = ["etcd", "control-plane", "worker"];
 const TIERS: [&str; 2] = ["prod", "test"];
 
-/// The facts of a minion that the leaves ask for.
+/// The facts of a minion that the leaves test.
 #[derive(Debug, Clone)]
 struct Minion {
     id: &'static str,
@@ -206,7 +206,7 @@ proptest! {
 }
 
 #[test]
-fn what_is_needed_is_what_the_matchers_are_about() {
+fn needs_are_the_facts_of_the_matchers() {
     let needs = |kind, expression| {
         let Needs { grains, pillar } = needs(kind, expression).unwrap();
         (grains, pillar)

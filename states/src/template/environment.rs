@@ -12,7 +12,8 @@ use super::prepare::{Prepared, prepare};
 use super::values::dictionary;
 use super::{guard, imports, lines, methods, percent, print, salt};
 
-/// Steps that one template may take: enough for thousands of objects, and an end to endless loops.
+/// The most steps that one template may take: enough for thousands of objects, and an end to
+/// endless loops.
 const FUEL: u64 = 2_000_000;
 
 /// One environment for the text, and the same for the text with line marks.

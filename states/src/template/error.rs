@@ -45,7 +45,7 @@ pub(super) fn hint(error: &Error) -> String {
         ErrorKind::UndefinedError => {
             "give a default, `{{ x | default('…') }}` or `salt['pillar.get']('a:b', '…')`, or test it with `is defined`"
         }
-        ErrorKind::UnknownFilter => "docs/coming-from-salt.md lists the filters that there are",
+        ErrorKind::UnknownFilter => "docs/coming-from-salt.md lists the available filters",
         ErrorKind::OutOfFuel => "move large data into the pillar or into files",
         _ => "",
     }

@@ -1,5 +1,5 @@
-//! Python's expressions that the template engine does not have, rewritten inside a tag: `%` with a
-//! text on its left, and dictionaries that can be changed in place.
+//! Python's expressions that the template engine lacks, rewritten inside a tag: `%` with a text on
+//! its left, and dictionaries that can be changed in place.
 
 /// A part of an expression.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -132,8 +132,8 @@ pub(super) fn joined(tokens: &[Token]) -> String {
         .collect()
 }
 
-/// As [`joined`], on one line as far as the newlines are between tokens: what is there twice must
-/// not move the lines behind it.
+/// As [`joined`], on one line except for newlines inside tokens: text that is written twice must
+/// not shift the lines after it.
 fn on_one_line(tokens: &[Token]) -> String {
     tokens
         .iter()
@@ -143,7 +143,7 @@ fn on_one_line(tokens: &[Token]) -> String {
         .to_owned()
 }
 
-/// Rewrites `a % b`: a text is formatted, of numbers it stays the remainder.
+/// Rewrites `a % b`: it formats if `a` is a text, and is still the remainder if `a` is a number.
 pub(super) fn format_texts(tokens: &mut Vec<Token>) {
     while let Some(at) = deepest_percent(tokens) {
         let (from, to) = (left_end(tokens, at), right_end(tokens, at));
@@ -171,8 +171,8 @@ pub(super) fn format_texts(tokens: &mut Vec<Token>) {
     }
 }
 
-/// The first `%` among those in the most brackets, so that operands are rewritten before what they
-/// are in.
+/// The first of the most deeply nested `%`, so that operands are rewritten before the expressions
+/// around them.
 fn deepest_percent(tokens: &[Token]) -> Option<usize> {
     let mut depth = 0usize;
     let mut found: Option<(usize, usize)> = None;
@@ -188,7 +188,7 @@ fn deepest_percent(tokens: &[Token]) -> Option<usize> {
     found.map(|(_, at)| at)
 }
 
-/// Tests whether `+` or `-` is a sign: nothing that it could be added to is in front of it.
+/// Tests whether `+` or `-` is a sign: no operand precedes it.
 fn is_sign(tokens: &[Token], at: usize) -> bool {
     let Some(before) = at.checked_sub(1).and_then(|before| tokens.get(before)) else {
         return true;

@@ -9,14 +9,14 @@ use crate::tree::Tree;
 /// Largest file that templates may import, in bytes.
 const MAX_TEMPLATE: usize = 1024 * 1024;
 
-/// Why a file of the tree cannot be a template.
+/// The reason why a file of the tree cannot be a template.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Unusable {
     /// It is too large.
     #[error("it has {0} bytes, and a template may have {MAX_TEMPLATE}")]
     TooLarge(usize),
     /// It is not UTF-8.
-    #[error("it is no text: byte {0} is not UTF-8")]
+    #[error("it is not text: byte {0} is not UTF-8")]
     NoText(usize),
 }
 
@@ -68,7 +68,7 @@ impl Files {
         Some(&self.sources.get(self.number(path)?)?.text)
     }
 
-    /// Why a file that is there has no text; none for one that is not there.
+    /// The reason why an existing file has no text; `None` if the file does not exist.
     pub(super) fn unusable(&self, path: &str) -> Option<Unusable> {
         self.unusable.get(path).copied()
     }

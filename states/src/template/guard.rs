@@ -141,7 +141,7 @@ pub(super) fn add(env: &mut Environment<'static>, purpose: Purpose) {
         });
     }
     env.add_test("list", is_list);
-    // As in Python, what has a length and elements by number or key.
+    // As in Python, a value with a length and elements by number or key.
     env.add_test("sequence", |value: &Value| match value.kind() {
         ValueKind::String | ValueKind::Seq | ValueKind::Map => true,
         ValueKind::Iterable => value.len().is_some(),
@@ -149,7 +149,7 @@ pub(super) fn add(env: &mut Environment<'static>, purpose: Purpose) {
     });
 }
 
-/// Tests that only ask of which kind a value is, which an undefined one answers too.
+/// Tests of a value's kind only; they also accept undefined values.
 const TESTS_OF_KIND: &[&str] = &[
     "defined",
     "undefined",

@@ -13,7 +13,7 @@ use super::values::from_json;
 /// The name under which a template finds the variables that it was rendered with.
 pub(super) const VARIABLES: &str = "__variables";
 
-/// Set while a file that is imported without context begins.
+/// Set at the start of a file that is imported without context.
 const ISOLATED: &str = "isolated";
 
 /// Names that a file has of its own, or that the engine gives it.

@@ -1,9 +1,9 @@
 //! Origins of lines: from a line of rendered text to the line of the template that produced it.
 //!
-//! A template is rendered twice: as it is, and with invisible marks that say file and line in front
-//! of every piece of text. If the second text without its marks equals the first, the marks give
-//! the origin of each line, through imports, macros and loops. Otherwise (a template that measures
-//! its own text) lines are matched by content.
+//! A template is rendered twice: unchanged, and with invisible marks that give file and line before
+//! every piece of text. If the second text without its marks equals the first, the marks give the
+//! origin of each line, through imports, macros and loops. Otherwise (a template that measures its
+//! own text) lines are matched by content.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -20,8 +20,8 @@ const CLOSE: char = '\u{F8F1}';
 pub(crate) struct Source {
     pub name: String,
     pub text: Arc<str>,
-    /// The byte at which each line begins. Every node of a document asks for a line of its source,
-    /// so that a search from the top for each would grow with the square of the file.
+    /// The byte at which each line starts. Every node of a document looks up a line of its source;
+    /// to search from the top each time would be quadratic in the size of the file.
     starts: Arc<[usize]>,
 }
 

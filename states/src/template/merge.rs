@@ -14,7 +14,7 @@ const MAX_DEPTH: usize = 100;
 pub(super) struct Form {
     /// Dictionaries inside are merged too; otherwise they are replaced.
     pub recursive: bool,
-    /// Lists are joined, without what is there already; otherwise they are replaced.
+    /// Lists are joined, without duplicates; otherwise they are replaced.
     pub lists: bool,
 }
 
@@ -99,7 +99,7 @@ pub(super) fn changeable(base: &Value) -> Result<&Dict, Error> {
     }
 }
 
-/// Both lists, without what is there already.
+/// Both lists joined, without duplicates.
 pub(super) fn joined(one: &Value, two: &Value) -> Result<Value, Error> {
     let mut items: Vec<Value> = one.try_iter()?.map(|item| deep_copy(&item)).collect();
     for item in two.try_iter()? {
@@ -140,7 +140,7 @@ fn contains(value: &Value, wanted: &Dict, depth: usize) -> bool {
 /// Merges by one of the strategies of `slsutil.merge`.
 ///
 /// # Errors
-/// There is no such strategy.
+/// The strategy does not exist.
 pub(super) fn by_strategy(
     base: &Value,
     over: &Value,

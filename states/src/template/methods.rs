@@ -243,7 +243,7 @@ fn split(text: &str, from_right: bool, args: &[Value]) -> Result<Value, Error> {
         .into())
 }
 
-/// At most so many words; the last one has all that is left.
+/// At most `pieces` words; the last one is the rest of the text.
 fn words(text: &str, pieces: usize, from_right: bool) -> Vec<&str> {
     let mut parts = Vec::new();
     let mut rest = text;

@@ -183,7 +183,7 @@ impl Renderer {
         self.files.text(path).cloned()
     }
 
-    /// Why a file of the tree has no text; none if there is no such file.
+    /// The reason why a file of the tree has no text; `None` if there is no such file.
     pub(crate) fn unusable(&self, path: &str) -> Option<Unusable> {
         self.files.unusable(path)
     }
@@ -237,7 +237,7 @@ impl Renderer {
     }
 
     /// Tests whether the text is known to be the same for the present minion. `false` may also mean
-    /// that this is not known.
+    /// that this is unknown.
     pub(crate) fn is_unchanged(&self, rendering: &Rendering) -> bool {
         self.cached(&rendering.key)
             .is_some_and(|rendered| Rc::ptr_eq(&rendered, &rendering.rendered))
@@ -294,10 +294,10 @@ impl Renderer {
         self.recorder.take();
         let text = |environment: &Environment| {
             let template = environment.get_template(path)?;
-            // For each rendering its own variables, because a template can change them.
+            // A context for each rendering, because a template can change its variables.
             let mut text = template.render(context(path, variables))?;
-            // As Jinja does, the engine drops a newline at the end; of the file itself Salt adds it
-            // again.
+            // Like Jinja, the engine drops a newline at the end; Salt restores that of the file
+            // itself.
             if source.ends_with('\n') {
                 text.push('\n');
             }

@@ -86,7 +86,7 @@ fn network(value: &Value) -> Result<IpNet, Error> {
     address(value).ok_or_else(|| invalid(format!("`{value}` is not a network like 10.0.0.0/24")))
 }
 
-/// The items of a list that pass; of a single value that value, or none.
+/// The items of a list that pass; for a single value, that value or none.
 fn only(value: &Value, pass: impl Fn(&IpNet) -> bool) -> Result<Value, Error> {
     if matches!(value.kind(), ValueKind::Seq | ValueKind::Iterable) {
         let kept: Vec<Value> = value

@@ -10,7 +10,7 @@ use super::guard::{Purpose, guard};
 /// Formats a text with one value, the values of a tuple, or the entries of a dictionary by name.
 ///
 /// # Errors
-/// A value is undefined or a secret, too many, missing, or not of the kind that the text asks for.
+/// A value is undefined, a secret, superfluous, missing, or of another kind than the text requires.
 pub(super) fn format_text(text: &Value, values: &Value, purpose: Purpose) -> Result<Value, Error> {
     guard("format", &[text.clone(), values.clone()], purpose)?;
     let text = text.to_string();

@@ -6,7 +6,7 @@ use minijinja::{Error, ErrorKind, Output, State, Value, escape_formatter};
 use super::values::Secret;
 
 /// Writes a value. A text in a dictionary that has lines or tabs is in double quotes, so that YAML
-/// reads it as it is (Salt issue 30690); all else is printed as Python prints it.
+/// reads it unchanged (Salt issue 30690); all else is printed as Python prints it.
 pub(super) fn formatter(
     out: &mut Output<'_>,
     state: &mut State<'_, '_>,
@@ -22,7 +22,7 @@ pub(super) fn formatter(
     }
 }
 
-/// What a printed list or dictionary has in it.
+/// The parts of a printed list or dictionary that need special treatment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Special {
     /// A dictionary with a text of several lines.

@@ -1,6 +1,6 @@
 //! Comparison with real Salt: every template under `states/tests/templates` was rendered by Salt
 //! 3008.3. Halite renders the same text or refuses the template as Salt does, or the table in
-//! `docs/coming-from-salt.md` has the difference; and every row of that table is one that occurs.
+//! `docs/coming-from-salt.md` lists the difference; and every row of that table occurs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};

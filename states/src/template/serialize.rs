@@ -82,8 +82,8 @@ fn sorted(json: Json) -> Json {
     }
 }
 
-/// A value as PyYAML writes it: keys sorted, but of the pillar and the grains as they were
-/// declared.
+/// A value as PyYAML writes it: keys sorted, except those of the pillar and the grains, which keep
+/// their declared order.
 fn in_order(value: &Value) -> Result<Json, Error> {
     let is_data = |value: &Value| {
         value

@@ -5,7 +5,7 @@ use super::expression::{Token, format_texts, joined, own_dictionaries, tokens};
 /// Functions that change their first argument, and the one that changes a row of its table.
 const CHANGING: &[&str] = &["defaults.", "slsutil.", "filter_by"];
 
-/// The engine's form of a tag; `None` when it is the same.
+/// The engine's form of a tag; `None` if it is unchanged.
 pub(super) fn rewrite(tag: &str) -> Option<String> {
     let (open, close) = match tag.get(..2)? {
         "{%" => ("{%", "%}"),
@@ -27,7 +27,7 @@ pub(super) fn rewrite(tag: &str) -> Option<String> {
         None
     };
     let new = match statement {
-        // The lines of the tag, where its new text has fewer.
+        // Keeps the lines of the tag if its new text has fewer.
         Some(new) => {
             let lines = inside.matches('\n').count();
             let missing = lines.saturating_sub(new.matches('\n').count());
@@ -38,7 +38,7 @@ pub(super) fn rewrite(tag: &str) -> Option<String> {
     Some(format!("{open}{first}{new}{last}{close}"))
 }
 
-/// The inside of a tag with its expressions rewritten; `None` when they are the same.
+/// The inside of a tag with its expressions rewritten; `None` if it is unchanged.
 fn expressions(inside: &str) -> Option<String> {
     let percent = inside.contains('%');
     let sets = inside.trim_start().starts_with("set ");
@@ -126,7 +126,7 @@ fn split<'t>(tokens: &'t [Token], word: &str) -> Option<(&'t [Token], &'t [Token
 }
 
 /// The tokens without `with context` or `without context` at their end, and whether the context is
-/// to be seen.
+/// visible.
 fn context(tokens: &[Token], default: bool) -> (&[Token], bool) {
     // The last token is the end of the tag.
     if let [before @ .., with, context, _] = tokens

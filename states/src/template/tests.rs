@@ -148,7 +148,7 @@ fn arguments_of_functions_are_checked() {
         ),
         (
             "salt['pillar.get']('a', key='b')",
-            "`key` of salt['pillar.get'] is there twice",
+            "`key` of salt['pillar.get'] is given twice",
         ),
         (
             "salt['pillar.get'](5)",
@@ -487,7 +487,7 @@ fn a_file_that_cannot_be_a_template_is_not_called_missing() {
             "large.sls",
             "it has 1048577 bytes, and a template may have 1048576",
         ),
-        ("binary.sls", "it is no text: byte 3 is not UTF-8"),
+        ("binary.sls", "it is not text: byte 3 is not UTF-8"),
         ("a.sls", "cannot load `large.sls`: it has 1048577 bytes"),
         ("none.sls", "the state tree has no such file"),
     ] {

@@ -23,7 +23,7 @@ impl MinionData {
         Self(json!({"pillar": pillar, "grains": grains, "opts": {"id": minion, "saltenv": "base"}}))
     }
 
-    /// The value at a place; null where there is none.
+    /// The value at a place; null if there is none.
     pub(crate) fn at(&self, pointer: &str) -> &Json {
         self.0.pointer(pointer).unwrap_or(&Json::Null)
     }
@@ -38,7 +38,7 @@ pub(crate) enum Access {
     Whole,
     /// The number of its entries.
     Length,
-    /// True if it contains a secret.
+    /// `true` if it contains a secret.
     Secret,
 }
 

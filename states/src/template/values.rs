@@ -75,8 +75,8 @@ impl Dict {
             .collect()
     }
 
-    /// Sets the value of a key, named as a text too, in place: every name of this dictionary sees
-    /// it.
+    /// Sets the value of a key in place; `name` is the key as text. Every name of this dictionary
+    /// sees the change.
     pub(crate) fn set(&self, name: &str, key: &Value, value: Value) {
         let mut entries = self.entries.write().unwrap_or_else(PoisonError::into_inner);
         entries.set(name, key, value);
@@ -287,8 +287,8 @@ pub(crate) fn to_json(value: &Value) -> Result<Json, Error> {
     })
 }
 
-/// Tests whether a value is a list: no tuple, but also what the engine adds up or cuts only when it
-/// is read.
+/// Tests whether a value is a list: not a tuple, but also a sum or slice that the engine evaluates
+/// only when it is read.
 pub(crate) fn is_list(value: &Value) -> bool {
     match value.kind() {
         ValueKind::Seq => !value.is_tuple(),

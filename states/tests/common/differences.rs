@@ -19,7 +19,7 @@ pub fn compare_with_table<const CELLS: usize>(name: &str, found: &BTreeSet<Diffe
     );
     assert!(
         unused.is_empty(),
-        "in docs/coming-from-salt.md but not so: {unused:#?}"
+        "in docs/coming-from-salt.md but not found: {unused:#?}"
     );
 }
 

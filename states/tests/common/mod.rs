@@ -223,7 +223,7 @@ impl Host {
             }
             "append" => {
                 let Some(Entry::File { content, mode }) = &there else {
-                    return Err(Failure::new(format!("{path} is not there")));
+                    return Err(Failure::new(format!("{path} does not exist")));
                 };
                 let mut content = content.clone();
                 for line in chunk.args["text"]

@@ -79,7 +79,7 @@ fn addons_are_sets_and_an_addon_that_is_off_is_not_among_them() {
     };
     assert!(
         place("addons-owned") < place("metrics-server"),
-        "what goes, goes first"
+        "removals come first"
     );
 
     pillar["halite"]["images"]

@@ -1,4 +1,4 @@
-//! Renewal of certificates: what of a highstate does it, and which certificates there are.
+//! Renewal of certificates: the part of a highstate that does it, and the existing certificates.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use serde_json::json;
 use crate::servers::site_registry;
 use crate::support::{fixture, highstate, of};
 
-/// The ids of the calls that renew.
+/// The ids of the calls that renew certificates.
 fn ids(compiled: &Compiled) -> Vec<String> {
     let kept = renewal(&compiled.low);
     kept.chunks.into_iter().map(|chunk| chunk.id).collect()
@@ -63,14 +63,14 @@ fn a_control_plane_renews_and_loads_and_writes_no_manifest() {
         ]
     );
     assert!(!low.chunks.iter().any(|chunk| chunk.sensitive));
-    // The programs are started again by what they read.
+    // The programs are restarted because of the files that they read.
     let manager = (low.chunks.iter()).find(|chunk| chunk.id == "kube-controller-manager-ready");
     let watched = &manager.unwrap().requisites.watch;
     let names: Vec<&str> = watched.iter().map(|at| kept[*at]).collect();
     assert_eq!(names, ["/etc/kubernetes/controller-manager.conf"]);
 }
 
-/// The master looks at these files and at no others.
+/// The master inspects these files and no others.
 #[test]
 fn each_certificate_that_a_state_makes_is_known_and_lives_as_long_as_the_others() {
     let (mut first, grains) = site_registry("bootstrap", "bootstrap-1");

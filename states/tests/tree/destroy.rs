@@ -1,4 +1,4 @@
-//! The end of a cluster: the steps, and what is never removed.
+//! The destruction of a cluster: the steps, and the files that are never removed.
 
 use std::fs;
 use std::path::Path;
@@ -87,7 +87,7 @@ fn workers_leave_first_and_the_host_of_the_master_last() {
     assert_eq!(chunks[3].args["offline"], "skip");
 }
 
-/// The master compiles from its bundle until it ends.
+/// The master compiles from its bundle until it stops.
 #[test]
 fn the_bundle_stays_on_the_host_of_the_master() {
     let removed = |name: &str| {
@@ -98,7 +98,7 @@ fn the_bundle_stays_on_the_host_of_the_master() {
     assert!(removed("worker") && !removed("bootstrap"));
 }
 
-/// Runs the check of a state with these places of mounts; what it said.
+/// Runs the check of a state with these mount points; returns its success and output.
 fn checked(line: &str, mounts: &[&str]) -> (bool, String) {
     let directory = tempfile::tempdir().unwrap();
     let table = directory.path().join("mountinfo");
@@ -116,7 +116,7 @@ fn checked(line: &str, mounts: &[&str]) -> (bool, String) {
 }
 
 #[test]
-fn a_file_system_below_what_is_removed_is_a_refusal_that_names_it() {
+fn a_file_system_below_a_removed_directory_is_refused_by_name() {
     let line = |name: &str| {
         let compiled = leave(name, "mounts");
         compiled.low.chunks[0].name.clone()
@@ -148,7 +148,7 @@ fn a_file_system_below_what_is_removed_is_a_refusal_that_names_it() {
             );
         }
     }
-    // An ISO that the master reads is unmounted at its end.
+    // An ISO that the master reads is unmounted at the end.
     let bundle = ["/var/lib/halite/bundles/1.0"];
     assert!(checked(&line("bootstrap"), &bundle).0 && !checked(&line("worker"), &bundle).0);
 }
@@ -177,7 +177,7 @@ fn data_directories_may_be_disks_and_nothing_below_them_is() {
         let (passed, said) = checked(line, &[place]);
         assert!(!passed && said.contains("--wipe-data"), "{place}: {said}");
     }
-    // The same before each directory is emptied.
+    // The same check runs before each directory is emptied.
     let compiled = leave("bootstrap", "data");
     for (directory, mounts, passes) in [
         ("/var/lib/etcd", ["/var/lib/etcd"], true),
@@ -195,7 +195,7 @@ fn data_directories_may_be_disks_and_nothing_below_them_is() {
     }
 }
 
-/// The commands of the unit that goes last, as systemd runs them.
+/// The commands of the unit that runs last, as systemd runs them.
 fn unit(fixture_name: &str) -> Vec<String> {
     let compiled = leave(fixture_name, "minion");
     let unit = contents(&compiled, "/etc/systemd/system/halite-leave.service").to_owned();
@@ -218,7 +218,7 @@ fn run_below(root: &Path, line: &str) -> Output {
 }
 
 #[test]
-fn the_unit_that_goes_last_leaves_the_sites_data_and_nothing_else() {
+fn the_unit_that_runs_last_leaves_only_the_sites_data() {
     for name in ["bootstrap", "worker"] {
         let directory = tempfile::tempdir().unwrap();
         let root = directory.path();
@@ -248,7 +248,7 @@ fn the_unit_that_goes_last_leaves_the_sites_data_and_nothing_else() {
         assert!(checked(awk, &["/var/lib/halite", "/var/lib/halite/backup"]).0);
         assert!(!checked(awk, &["/var/lib/halite/bundles/1.0"]).0);
         let removing = |line: &&String| !line.contains("systemctl") && !line.contains("mountinfo");
-        // Killed at any of them, it begins again at the first.
+        // If it is killed at any command, it starts again at the first.
         for _ in 0..2 {
             for line in lines.iter().filter(removing) {
                 let output = run_below(root, line);

@@ -1,4 +1,4 @@
-//! The enrolment script, run with programs that only note how they were called.
+//! The enrolment script, run with programs that only record their calls.
 
 use std::fs;
 use std::path::PathBuf;
@@ -65,7 +65,7 @@ impl Scratch {
         self.root.path().join(path)
     }
 
-    /// Runs the first bytes of the script, as a shell at the end of a pipe does.
+    /// Runs the first bytes of the script, as a shell at the end of a pipe would.
     fn run(&self, bytes: usize, args: &[&str], token: Option<&str>) -> Output {
         let part = self.path("part");
         fs::write(&part, &self.script.as_bytes()[..bytes]).unwrap();

@@ -19,10 +19,10 @@ fn host(etcd: Value) -> Compiled {
     crate::support::highstate(&pillar, &grains)
 }
 
-/// The kubelet replaces etcd's pod for every change of its manifest, and the API is away for most
-/// of a minute meanwhile.
+/// The kubelet replaces etcd's pod for every change of its manifest, and the API is unavailable for
+/// most of a minute.
 #[test]
-fn what_the_host_reports_of_its_member_does_not_change_the_manifest() {
+fn a_host_report_about_its_member_does_not_change_the_manifest() {
     let first = host(Value::Null);
     for grain in [
         json!({"member": null, "recorded": false, "log": true}),
@@ -53,7 +53,7 @@ fn lost_data_is_refused_before_anything_is_changed() {
     );
     let worker = crate::support::of("worker");
     assert!(!worker.low.chunks.iter().any(|chunk| chunk.state == "etcd"));
-    // Each step of the bootstrap that could change something begins with the same state.
+    // Each step of the bootstrap that could change something starts with the same state.
     let (pillar, grains) = fixture("bootstrap");
     for step in [
         &["halite.base.etcd.data", "halite.host"][..],
@@ -66,8 +66,8 @@ fn lost_data_is_refused_before_anything_is_changed() {
     }
 }
 
-/// A kubelet that restarts etcd without its data then fails: only the state that founds a cluster,
-/// once, writes the other flag.
+/// A kubelet that restarts etcd without its data then fails: only the state that founds a cluster
+/// writes the other flag, once.
 #[test]
 fn a_member_that_has_run_never_founds_a_cluster() {
     let compiled = host(Value::Null);
@@ -100,8 +100,8 @@ fn a_member_that_has_run_never_founds_a_cluster() {
     );
 }
 
-/// A highstate waits for each pod, and stops at the first that does not come up; the bootstrap does
-/// not wait for what it needs later.
+/// A highstate waits for each pod, and stops at the first that does not start; the bootstrap does
+/// not wait for pods that it needs only later.
 #[test]
 fn a_highstate_waits_for_each_static_pod() {
     let waits = |compiled: &Compiled| -> Vec<String> {
@@ -154,7 +154,7 @@ fn a_highstate_waits_for_each_static_pod() {
     }
 }
 
-/// A probe of a program that listens on all addresses asks this host.
+/// A probe of a program that listens on all addresses goes to this host.
 #[test]
 fn a_pod_that_listens_everywhere_is_asked_here() {
     let (mut pillar, grains) = fixture("bootstrap");
@@ -218,7 +218,8 @@ fn a_member_that_joined_keeps_the_members_of_its_first_start() {
         (&record.args["member"], &record.args["initial_cluster"]),
         (&etcd["member"], &etcd["initialCluster"])
     );
-    // It is started once with the same arguments, before there is a pod, and recorded when it has data.
+    // It is started once with the same arguments, before there is a pod, and recorded once it has
+    // data.
     let first = chunk(&compiled, "etcd.joined", "/var/lib/etcd");
     assert_eq!(
         (&first.args["cluster_id"], &first.args["member_id"]),
@@ -238,7 +239,8 @@ fn a_member_that_joined_keeps_the_members_of_its_first_start() {
     assert!(joined < recorded && recorded < at("file.managed", MANIFEST));
 }
 
-/// The states that end an earlier member of the second control plane, whose ids are these now.
+/// The states that remove an earlier member of the second control plane, whose current ids are
+/// these.
 fn earlier(etcd: &Value) -> Compiled {
     let (pillar, grains) = second_pillar(etcd);
     sure(with(&pillar, &grains, |i| {
@@ -246,7 +248,7 @@ fn earlier(etcd: &Value) -> Compiled {
     }))
 }
 
-/// Runs a condition of a state where the host has this record.
+/// Runs a condition of a state on a host with this record.
 fn holds(condition: &str, record: Option<&str>) -> bool {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("record.json");
@@ -260,9 +262,10 @@ fn holds(condition: &str, record: Option<&str>) -> bool {
     run.unwrap().success()
 }
 
-/// A learner that got no vote in time was removed, and the host is one again: with the data of the first, etcd would end.
+/// A learner that was not promoted in time was removed, and the host becomes a member again: with
+/// the data of the first, etcd would exit.
 #[test]
-fn a_member_that_was_removed_ends_before_the_host_joins_again() {
+fn a_removed_member_stops_before_the_host_joins_again() {
     let etcd = json!({
         "member": "worker-1", "initialCluster": "worker-1=https://10.10.1.12:2380",
         "clusterId": "cdf818194e3a8c32", "memberId": "8e9e05c52164694d",
@@ -299,7 +302,7 @@ fn a_member_that_was_removed_ends_before_the_host_joins_again() {
     for (record, ends) in [
         (Some(record("cdf818194e3a8c32", other)), true),
         (Some(own), false),
-        // Another cluster's may be all that is left of it.
+        // The record of another cluster may be all that is left of it.
         (Some(record("1", other)), false),
         (Some("{\"member\":\"worker-1\"}\n".to_owned()), false),
         (None, false),
@@ -314,16 +317,16 @@ fn a_member_that_was_removed_ends_before_the_host_joins_again() {
             "{text}"
         );
     }
-    // What is not known of a member ends none.
+    // A member about which something is unknown is not removed.
     let compiled = earlier(
         &json!({"member": "worker-1", "initialCluster": "worker-1=https://10.10.1.12:2380"}),
     );
     assert_eq!(compiled.low.chunks.len(), 1);
 }
 
-/// An etcd that starts without being a member founds a cluster of its own, or fails for ever.
+/// An etcd that starts without being a member founds a cluster of its own, or fails forever.
 #[test]
-fn a_host_that_is_no_member_yet_starts_no_etcd() {
+fn a_host_that_is_not_yet_a_member_starts_no_etcd() {
     let compiled = second(Value::Null);
     let refusal = chunk(&compiled, "test.fail_without_changes", "etcd-not-joined");
     assert!(refusal.controls.failhard);

@@ -1,5 +1,5 @@
-//! Members of etcd on hosts of their own: a host that has nothing else, a control plane that has no
-//! member, and the steps that bring the API servers the members.
+//! Members of etcd on dedicated hosts: a host with nothing else, a control plane without a member,
+//! and the steps that give the API servers their members.
 
 use halite_states::compile;
 use halite_states::compile::Compiled;
@@ -10,7 +10,7 @@ use crate::support::{assert_chain, chunk, contents, fixture, highstate, sure, wi
 const API_SERVER: &str = "/etc/kubernetes/manifests/kube-apiserver.yaml";
 const SERVERS: [&str; 2] = ["https://10.10.0.11:2379", "https://10.10.1.12:2379"];
 
-/// A fixture whose host has these roles beside a first host with a member.
+/// A fixture whose host has these roles, next to a first host with a member.
 fn dedicated(name: &str, roles: &[&str]) -> (Value, Value) {
     let (mut pillar, grains) = fixture(name);
     let halite = &mut pillar["halite"];
@@ -57,13 +57,14 @@ fn steps(name: &str, pillar: &Value) -> (Vec<String>, Compiled) {
     (ids.collect(), compiled)
 }
 
-/// Returns whether all of these are among the steps, in this order.
+/// Returns whether all of these steps occur, in this order.
 fn are_in_order(steps: &[String], wanted: &[&str]) -> bool {
     let mut steps = steps.iter();
     wanted.iter().all(|id| steps.any(|step| step == id))
 }
 
-/// The master's pillar for a run about `worker-1` with these roles, beside `bootstrap-1` and `cp-2`.
+/// The master's pillar for a run about `worker-1` with these roles, next to `bootstrap-1` and
+/// `cp-2`.
 fn run(roles: &[&str]) -> Value {
     let (mut pillar, _) = dedicated("master", &[]);
     let nodes = &mut pillar["halite"]["nodes"];
@@ -77,7 +78,7 @@ fn run(roles: &[&str]) -> Value {
 
 /// containerd for the image, the unit and its certificates: no kubelet, no pod, no key of a CA.
 #[test]
-fn a_host_of_etcd_alone_has_the_member_and_nothing_of_kubernetes() {
+fn a_dedicated_etcd_host_has_the_member_and_nothing_of_kubernetes() {
     let (pillar, grains) = dedicated("worker", &["etcd"]);
     let compiled = highstate(&pillar, &grains);
     chunk(&compiled, "service.running", "containerd");
@@ -122,7 +123,7 @@ fn a_host_of_etcd_alone_has_the_member_and_nothing_of_kubernetes() {
     );
 }
 
-/// A worker beside the member changes nothing of it.
+/// A worker on the member's host does not change the member.
 #[test]
 fn a_worker_may_have_a_member() {
     let compiled = of("worker", &["etcd", "worker"]);
@@ -154,13 +155,13 @@ fn a_control_plane_without_a_member_uses_all_that_have_a_vote() {
             "{sls}"
         );
     }
-    // It waits for no member of its own.
+    // It does not wait for a member of its own.
     let ready = compiled.low.chunks.iter();
     let mut ready = ready.filter(|chunk| chunk.id == "kube-apiserver-ready");
     assert!(!ready.next().unwrap().args.contains_key("behind"));
 }
 
-/// Its own member is one of those that it uses, so that it can be given away.
+/// Its own member is one of those that it uses, so that it can be moved away.
 #[test]
 fn a_control_plane_with_a_member_uses_all_too() {
     let first = ["bootstrap", "registry", "etcd", "control-plane"];
@@ -174,7 +175,7 @@ fn a_control_plane_with_a_member_uses_all_too() {
         "etcd.founded",
         "/var/lib/halite/etcd-member.json",
     );
-    // Once given away, it founds no second cluster.
+    // Once its member was moved away, it does not found a second cluster.
     pillar["halite"]["node"]["foundsEtcd"] = json!(false);
     let again = highstate(&pillar, &grains);
     let mut all = again.low.chunks.iter();
@@ -195,7 +196,7 @@ fn kubeadm_knows_the_members_that_have_a_vote() {
     assert_eq!(etcd["external"]["endpoints"], json!(SERVERS));
 }
 
-/// A pod on a control plane has the address of its host, which the member lets in.
+/// A pod on a control plane has the address of its host, which the member would let in.
 #[test]
 fn pods_do_not_reach_hosts_of_etcd() {
     let (mut pillar, grains) = dedicated("worker", &["control-plane"]);
@@ -214,10 +215,10 @@ fn pods_do_not_reach_hosts_of_etcd() {
     assert!(!rules(&pillar).0.contains(reject));
 }
 
-/// A learner, its vote, and then each API server by itself, all under the lock.
+/// A learner, its promotion, and then each API server by itself, all under the lock.
 #[test]
 fn the_api_servers_follow_a_member_that_comes() {
-    // The first host has none any more.
+    // The first host no longer has one.
     let plain = json!(["bootstrap", "registry", "control-plane"]);
     let run = |roles: &[&str]| {
         let mut pillar = run(roles);
@@ -294,12 +295,13 @@ fn a_host_of_etcd_alone_reboots_while_the_others_can_miss_it() {
     let (ids, _) = steps("reboot_node", &run(&["etcd"]));
     let order = ["turn", "may-be-missing", "leader", "rebooted", "pods"];
     assert!(are_in_order(&ids, &order), "{ids:?}");
-    // It is no node.
+    // It is not a node.
     assert!(!ids.contains(&"ready".to_owned()), "{ids:?}");
 }
 
-/// With the first host's member they would be two, none of which could fail: it is given away, after no API
-/// server uses it any more. Until the last step the host has the role, so a repeated run goes on.
+/// Together with the first host's member there would be two, neither of which could fail. So it is
+/// moved away once no API server uses it any more. Until the last step the host has the role, so a
+/// repeated run continues.
 #[test]
 fn the_first_host_gives_its_member_away_when_that_costs_nothing() {
     let mut pillar = run(&["etcd"]);
@@ -325,26 +327,26 @@ fn the_first_host_gives_its_member_away_when_that_costs_nothing() {
         at("former-role").args["roles"],
         json!(["bootstrap", "registry", "control-plane"])
     );
-    // A run that was interrupted after that record, or after the new member had its vote.
+    // A run that was interrupted after that record, or after the new member was promoted.
     for servers in [json!(["https://10.10.1.12:2379"]), json!(SERVERS)] {
         pillar["halite"]["etcd"]["servers"] = servers;
         let (again, _) = steps("add_node", &pillar);
         assert_eq!(again, ids);
     }
-    // A third member: none may fail less.
+    // A third member: then the number must not shrink.
     pillar["halite"]["etcd"]["servers"] =
         json!(["https://10.10.0.11:2379", "https://10.10.0.13:2379"]);
     let (ids, _) = steps("add_node", &pillar);
     assert!(!ids.contains(&"given".to_owned()), "{ids:?}");
     assert!(ids.contains(&"bootstrap-1-members".to_owned()), "{ids:?}");
-    // It has none any more.
+    // It no longer has one.
     pillar["halite"]["nodes"]["bootstrap-1"]["roles"] =
         json!(["bootstrap", "registry", "control-plane"]);
     let (ids, _) = steps("add_node", &pillar);
     assert!(!ids.contains(&"given".to_owned()), "{ids:?}");
 }
 
-/// What a state removes.
+/// The paths that a state removes.
 fn absent((pillar, grains): &(Value, Value), sls: &str) -> Vec<String> {
     let names = [sls.to_owned()];
     let compiled = sure(with(pillar, grains, |input| compile::step(input, &names)));
@@ -355,7 +357,8 @@ fn absent((pillar, grains): &(Value, Value), sls: &str) -> Vec<String> {
 
 const PKI: &str = "/etc/kubernetes/pki/etcd";
 
-/// The member's keys go; without a control plane beside it, the way to the other members, too.
+/// The member's keys are removed, and without a control plane on the host so is its access to the
+/// other members.
 #[test]
 fn a_control_plane_that_had_a_member_keeps_the_way_to_the_others() {
     let host = dedicated("worker", &["control-plane"]);
@@ -372,7 +375,7 @@ fn a_control_plane_that_had_a_member_keeps_the_way_to_the_others() {
     assert_eq!(goes, stays);
 }
 
-/// kubeadm, which renews with the key of its CA, is no longer beside it.
+/// kubeadm, which renews with the key of its CA, is no longer on the host.
 #[test]
 fn a_member_that_had_a_control_plane_keeps_all_but_a_key() {
     let ca_key = format!("{PKI}/ca.key");
@@ -382,7 +385,7 @@ fn a_member_that_had_a_control_plane_keeps_all_but_a_key() {
     assert_eq!(of_etcd.collect::<Vec<_>>(), [&ca_key]);
     let client = "/etc/kubernetes/pki/apiserver-etcd-client.key";
     assert!(gone.contains(&client.to_owned()), "{gone:?}");
-    // No member: nothing there uses etcd any more.
+    // Without a member, nothing there uses etcd any more.
     let plane = dedicated("worker", &["control-plane", "worker"]);
     let gone = absent(&plane, "halite.leave.plane");
     assert!(gone.contains(&PKI.to_owned()), "{gone:?}");

@@ -1,5 +1,5 @@
-//! etcd that is not a static pod of a control plane: an external one, and a member as a service of the
-//! host.
+//! etcd that is not a static pod of a control plane: an external one, and a member that is a
+//! service of the host.
 
 use std::collections::BTreeSet;
 
@@ -133,7 +133,7 @@ fn no_host_has_a_part_of_an_external_etcd() {
     }
 }
 
-/// Before the first host changes, the master asks each endpoint; no step is about members.
+/// Before the first host changes, the master checks each endpoint; no step is about members.
 #[test]
 fn a_bootstrap_asks_an_external_etcd_first() {
     let (mut pillar, grains) = external("master");
@@ -182,7 +182,7 @@ fn a_unit_has_the_flags_of_the_static_pod() {
         json!({"quota-backend-bytes": "8589934592", "experimental": "5% $of \"it\""});
     let compiled = highstate(&pillar, &grains);
     let unit = contents(&compiled, UNIT).to_owned();
-    // Another image with the same tag is another program.
+    // Another image with the same tag contains another program.
     let image = pillar["halite"]["images"]["etcd"].as_str().unwrap();
     let (_, digits) = image.split_once("3.6.8-0@sha256:").unwrap();
     let line = format!(
@@ -222,7 +222,8 @@ fn a_unit_has_the_flags_of_the_static_pod() {
     }
 }
 
-/// What waits for the pod waits for the unit, also when the last member is made alone.
+/// States that wait for the pod also wait for the unit, including when the last member is created
+/// alone.
 #[test]
 fn a_highstate_waits_for_the_unit() {
     let (pillar, grains) = service("bootstrap");
@@ -246,7 +247,7 @@ fn a_highstate_waits_for_the_unit() {
         at("etcd-founded") < at(UNIT) && at("etcd-program") < at(UNIT) && at(UNIT) < at("etcd")
     );
     assert!(at("etcd") < at("etcd-ready") && at("etcd-ready") < at("etcd-other-programs"));
-    // The bootstrap goes on while it starts.
+    // The bootstrap continues while it starts.
     let member = compile(&pillar, &grains, "halite.base.etcd.member");
     assert!(!ids(&member).contains(&"etcd-ready"));
     let alone = compile(&pillar, &grains, "halite.base.etcd.alone");
@@ -255,7 +256,7 @@ fn a_highstate_waits_for_the_unit() {
     chunk(&alone, "unit.ready", "etcd");
 }
 
-/// kubeadm would write a manifest beside the unit of a local etcd.
+/// kubeadm would write a manifest next to the unit of a local etcd.
 #[test]
 fn to_kubeadm_a_member_that_is_a_unit_is_external() {
     let etcd = of_kubeadm(&service("master"));
@@ -268,9 +269,9 @@ fn to_kubeadm_a_member_that_is_a_unit_is_external() {
     assert_eq!(pod, json!({"local": {"dataDir": "/var/lib/etcd"}}));
 }
 
-/// Both have the same data: what runs ends before the other starts.
+/// Both use the same data, so the running one stops before the other starts.
 #[test]
-fn a_change_of_the_mode_ends_the_other_first() {
+fn a_change_of_the_mode_stops_the_other_first() {
     let (pillar, grains) = fixture("bootstrap");
     let pod = highstate(&pillar, &grains);
     let ended = chunk(

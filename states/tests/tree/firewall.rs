@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 
 use crate::support::{chunk, fixture, highstate};
 
-/// The rules of a policy, with every set replaced by its addresses, so that a test reads who reaches
-/// what.
+/// The rules of a policy, with every set replaced by its addresses, so that a test shows which
+/// hosts reach which ports.
 fn rules(compiled: &Compiled, policy: &str) -> Vec<String> {
     let rules = chunk(compiled, "firewalld.policy", policy)
         .args
@@ -35,7 +35,7 @@ fn sets(compiled: &Compiled) -> Vec<(String, Value)> {
         .collect()
 }
 
-/// Adds a host to the pillar of another one.
+/// Adds a host to the pillar of another host.
 fn with_host(pillar: &Value, name: &str, octet: u8, roles: &[&str]) -> Value {
     let mut pillar = pillar.clone();
     pillar["halite"]["nodes"][name] = json!({
@@ -46,7 +46,7 @@ fn with_host(pillar: &Value, name: &str, octet: u8, roles: &[&str]) -> Value {
 }
 
 #[test]
-fn a_new_host_is_one_more_entry_and_no_other_rule() {
+fn a_new_host_adds_one_entry_and_changes_no_rule() {
     for name in ["bootstrap", "worker"] {
         let (pillar, grains) = fixture(name);
         let before = highstate(&pillar, &grains);

@@ -73,7 +73,7 @@ fn shell(line: &str, active: bool, plugins: &str) -> Option<i32> {
 }
 
 #[test]
-fn a_containerd_without_its_cri_is_no_runtime() {
+fn containerd_without_its_cri_is_not_a_runtime() {
     for target in ["bootstrap", "worker"] {
         let compiled = of(target);
         let wait = compiled
@@ -96,7 +96,7 @@ fn a_containerd_without_its_cri_is_no_runtime() {
         assert_eq!(
             shell(unless, false, ""),
             Some(0),
-            "not started: nothing can be said"
+            "not started: nothing can be checked"
         );
         assert_eq!(shell(unless, true, &good), Some(0), "it answers: no change");
         assert_eq!(shell(unless, true, &bad), Some(1));
@@ -104,7 +104,7 @@ fn a_containerd_without_its_cri_is_no_runtime() {
         assert_eq!(
             shell(&wait.name, true, &bad),
             Some(1),
-            "it says so after a while"
+            "it reports that after a while"
         );
         let kubelet = chunk(&compiled, "service.running", "kubelet");
         let place = compiled
@@ -134,7 +134,7 @@ fn the_enrolment_script_writes_the_files_that_the_states_declare() {
         format!("{}\n", &script[start..start + end])
     };
     assert_eq!(heredoc("'UNIT'"), unit);
-    // Equal to the last byte: otherwise the first highstate of a new node would restart its minion.
+    // Equal to the last byte; otherwise the first highstate of a new node would restart its minion.
     let managed = chunk(
         &worker,
         "file.managed",
@@ -223,7 +223,7 @@ fn the_operators_settings_reach_their_files() {
     );
 }
 
-/// Runs the program that a boot starts, with a file in the place of `/etc/hosts`.
+/// Runs the program that is started at boot, with a file in place of `/etc/hosts`.
 fn restored(program: &str, hosts: &str) -> String {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("hosts");
@@ -240,7 +240,7 @@ fn restored(program: &str, hosts: &str) -> String {
     std::fs::read_to_string(&file).unwrap()
 }
 
-/// cloud-init with `manage_etc_hosts` writes the first of these.
+/// cloud-init with `manage_etc_hosts` writes the first of these texts.
 #[test]
 fn the_names_of_the_cluster_are_back_when_something_has_written_the_hosts_file() {
     let worker = of("worker");
@@ -266,7 +266,7 @@ fn the_names_of_the_cluster_are_back_when_something_has_written_the_hosts_file()
     let kept = "127.0.1.1 worker-1.example.net\n127.0.0.1 localhost\n";
     assert_eq!(restored(program, written), format!("{kept}{own}"));
     assert_eq!(restored(program, ""), own);
-    // What is there already, in any form, stays as it is.
+    // Existing entries stay unchanged, in any form.
     let mut lines = String::from("# of the operator\n\n192.0.2.7  other # here\n");
     for (name, ip) in &names {
         lines += &format!("{ip}   also-{name} {name}  # {name}\n");
@@ -277,9 +277,9 @@ fn the_names_of_the_cluster_are_back_when_something_has_written_the_hosts_file()
     assert_eq!(restored(program, elsewhere), format!("{dropped}{own}"));
 }
 
-/// A kubelet that starts before looks for the API in vain.
+/// A kubelet that starts earlier cannot find the API.
 #[test]
-fn the_names_are_back_before_what_needs_them_starts() {
+fn the_names_are_restored_before_programs_that_need_them_start() {
     let worker = of("worker");
     let unit = contents(&worker, "/etc/systemd/system/halite-names.service");
     let of_kind = |kind: &str| {

@@ -1,5 +1,5 @@
-//! Images by their digests: whole references in pods, and the names under which containerd stores them
-//! wherever a text is compared with those.
+//! Images by their digests: full references in pods, and the names under which containerd stores
+//! them wherever a text is compared with those names.
 
 use serde_json::{Value, json};
 
@@ -50,7 +50,7 @@ fn containerd_gets_the_name_under_which_it_stores_an_image() {
     pillar["halite"]["etcd"]["placement"] = json!("stacked");
     pillar["halite"]["etcd"]["mode"] = json!("host-service");
     let digest = format!("sha256:{}", "1".repeat(64));
-    // A bundle that was built before digests were recorded has none.
+    // A bundle that was built before digests were recorded has no digest.
     for digest in [format!("@{digest}"), String::new()] {
         let stored = |name: &str| match digest.as_str() {
             "" => format!("localhost:5000/{name}:3"),

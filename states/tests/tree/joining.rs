@@ -1,12 +1,13 @@
-//! The order in which a further control plane joins.
+//! The order in which an additional control plane joins.
 
 use halite_states::compile;
 use serde_json::{Value, json};
 
 use crate::support::{fixture, sure, with};
 
-/// The lock of etcd's members is free as soon as the API server serves; and a standby of the master copies while the
-/// node becomes Ready, which waits for the whole control plane, and not for the copy.
+/// The lock of etcd's members is released as soon as the API server serves. A standby of the master
+/// copies while the node becomes Ready, which waits for the whole control plane and not for the
+/// copy.
 #[test]
 fn a_control_plane_that_joins_waits_for_nothing_that_can_be_later() {
     let (mut pillar, grains) = fixture("master");
@@ -41,10 +42,10 @@ fn a_control_plane_that_joins_waits_for_nothing_that_can_be_later() {
     }
 }
 
-/// No run changes a host that is still bare, and whichever of two is later lets both know each other before it
-/// can become a member.
+/// No run changes a host that is still bare, and the later of two runs makes both hosts known to
+/// each other before they can become members.
 #[test]
-fn hosts_that_join_side_by_side_leave_each_other_alone_until_both_are_there() {
+fn hosts_that_join_in_parallel_leave_each_other_alone_until_both_are_prepared() {
     let (mut pillar, grains) = fixture("master");
     pillar["halite"]["nodes"]["worker-1"]["roles"] = json!(["control-plane", "etcd"]);
     let mut beside = pillar["halite"]["nodes"]["worker-1"].clone();
@@ -58,7 +59,7 @@ fn hosts_that_join_side_by_side_leave_each_other_alone_until_both_are_there() {
         }));
         let chunks = &add.low.chunks;
         let at = |id: &str| chunks.iter().position(|chunk| chunk.id == id).unwrap();
-        // What is applied on other hosts is left out on a bare one; no step names the other host.
+        // A state that is applied on other hosts skips a bare one; no step names the other host.
         let of_all: Vec<&str> = chunks
             .iter()
             .filter(|chunk| {
@@ -81,7 +82,8 @@ fn hosts_that_join_side_by_side_leave_each_other_alone_until_both_are_there() {
         assert!(peers["tgt"].as_str().unwrap().contains(name));
         assert_eq!(late["tgt"], "* and not L@master");
         assert_eq!(late["but_done_by"], "peers");
-        // Its own preflight, its own packages, and only then what the others do for it and it for them.
+        // Its own preflight, its own packages, and only then the changes on other hosts for it and
+        // on it for them.
         for (id, wanted) in [
             ("preflight", "peers"),
             ("host", "preflight"),
@@ -96,7 +98,7 @@ fn hosts_that_join_side_by_side_leave_each_other_alone_until_both_are_there() {
             assert_eq!(chunks[at(id)].requisites.require, [at(wanted)], "{id}");
         }
     }
-    // The own states of a host open its firewall to the other one, whose address is known by then.
+    // The host's own states open its firewall to the other host, whose address is known by then.
     let (mut pillar, grains) = fixture("worker");
     pillar["halite"]["nodes"]["worker-2"] = pillar["halite"]["nodes"]["worker-1"].clone();
     pillar["halite"]["nodes"]["worker-2"]["controlPlane"] = json!("10.10.1.13");
@@ -112,7 +114,7 @@ fn hosts_that_join_side_by_side_leave_each_other_alone_until_both_are_there() {
 
 /// The operator's own states, before it, may open the ports of another pod network.
 #[test]
-fn the_last_step_tries_what_pods_of_the_host_reach() {
+fn the_last_step_tests_the_network_of_the_hosts_pods() {
     let last = |sls: &str, node: &str| {
         let (mut pillar, grains) = fixture("master");
         pillar["node"] = json!(node);
@@ -130,6 +132,6 @@ fn the_last_step_tries_what_pods_of_the_host_reach() {
         last.args.get("dns").cloned()
     };
     assert_eq!(last("bootstrap", "bootstrap-1"), Some(json!(true)));
-    // That of a cluster may be broken for another reason.
+    // The pod network of a running cluster may be broken for another reason.
     assert_eq!(last("add_node", "worker-1"), None);
 }

@@ -6,8 +6,9 @@ use halite_states::compile;
 
 use crate::support::{fixture, make_program, sure, with};
 
-/// Runs the command that moves the address; answers with its success, and the calls of systemctl and of timeout. `curl`
-/// is the script in place of curl, and `seconds` the time that timeout allows whatever it was given.
+/// Runs the command that moves the address; returns its success, and the calls of systemctl and of
+/// timeout. `curl` is the script that replaces curl, and `seconds` the time that timeout allows
+/// whatever it was given.
 fn moved(curl: &str, seconds: &str) -> (bool, String) {
     let (pillar, grains) = fixture("bootstrap");
     let sls = ["halite.host.keepalived.aside".to_owned()];
@@ -38,7 +39,7 @@ fn moved(curl: &str, seconds: &str) -> (bool, String) {
 }
 
 #[test]
-fn keepalived_is_started_again_after_ten_seconds_where_no_other_host_takes_the_address() {
+fn keepalived_is_restarted_after_ten_seconds_if_no_other_host_takes_the_address() {
     let (success, calls) = moved("exit 28", "0.1");
     assert!(!success);
     assert_eq!(calls, "stop\ntimeout 10\nstart\n");

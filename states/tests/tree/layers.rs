@@ -1,4 +1,5 @@
-//! The layers of the shipped tree: which one may include which, as `states/tree/README.md` says.
+//! The layers of the shipped tree: the layers that each may include, as `states/tree/README.md`
+//! says.
 
 use halite_states::tree::{DirTree, Tree as _};
 
@@ -43,7 +44,7 @@ fn a_layer_includes_only_layers_that_it_builds_on() {
         let (_, allowed) = LAYERS
             .iter()
             .find(|(name, _)| *name == layer)
-            .unwrap_or_else(|| panic!("{file}: {layer} is no layer"));
+            .unwrap_or_else(|| panic!("{file}: {layer} is not a layer"));
         let text = String::from_utf8(tree.read(&file).unwrap()).unwrap();
         for name in includes(&text) {
             let other = name.split('.').nth(1).unwrap();

@@ -1,4 +1,4 @@
-//! Hosts that leave the cluster: the steps, and what is taken from a host.
+//! Hosts that leave the cluster: the steps, and what is removed from a host.
 
 use halite_states::compile;
 use halite_states::compile::Compiled;
@@ -26,7 +26,7 @@ fn remove(pillar: &Value, grains: &Value) -> Compiled {
     }))
 }
 
-/// The states that a host of a fixture leaves by.
+/// The states by which a host of a fixture leaves.
 fn leaving(fixture_name: &str) -> Vec<Chunk> {
     let (pillar, grains) = fixture(fixture_name);
     let compiled = LEAVE.map(|sls| {
@@ -43,14 +43,14 @@ fn steps(compiled: &Compiled) -> Vec<&str> {
 }
 
 #[test]
-fn a_removal_has_the_steps_that_the_host_needs_each_after_the_one_before() {
+fn a_removal_has_the_steps_that_the_host_needs_each_after_the_previous_one() {
     let (mut pillar, grains) = fixture("master");
     pillar["node"] = json!("worker-1");
     let worker = remove(&pillar, &grains);
     assert_chain(&worker);
     let mut text = support::steps("remove_node, worker", &worker);
 
-    // A host that is gone is asked nothing, and cut off first.
+    // A host that is lost is not contacted, and is cut off first.
     pillar["dead"] = json!(true);
     pillar["keep"] = json!(true);
     pillar["halite"]["nodes"]["worker-1"]["roles"] = json!(["control-plane", "etcd"]);
@@ -73,7 +73,8 @@ fn a_removal_has_the_steps_that_the_host_needs_each_after_the_one_before() {
     );
     text += &support::steps("remove_node, control-plane etcd", &plane);
 
-    // The document went in an earlier, interrupted run: what is left to do does not ask the host.
+    // The document was removed in an earlier, interrupted run: the remaining steps do not contact
+    // the host.
     pillar["halite"]["nodes"]
         .as_object_mut()
         .unwrap()
@@ -84,7 +85,7 @@ fn a_removal_has_the_steps_that_the_host_needs_each_after_the_one_before() {
     golden("steps-remove.txt", &text);
 }
 
-/// Where the taint of a control plane follows the workers, the last one's pods have a place first.
+/// Pods of the last worker first get a place if the taint of control planes follows the workers.
 #[test]
 fn the_last_worker_is_drained_when_control_planes_take_pods() {
     let (mut pillar, grains) = fixture("master");
@@ -103,7 +104,8 @@ fn the_last_worker_is_drained_when_control_planes_take_pods() {
     dead["dead"] = json!(true);
     assert!(is_between(steps_of(&dead), "fenced", "node"));
 
-    // Its replacement is a worker. With another worker, or where the taint is always there, nothing changes.
+    // Its replacement is a worker. With another worker, or if the taint is always set, nothing
+    // changes.
     let mut keep = pillar.clone();
     keep["keep"] = json!(true);
     let mut other = pillar.clone();
@@ -150,7 +152,7 @@ fn options_of_a_removal_reach_their_steps() {
     );
 }
 
-/// The line of a `hosts` file of a removed host goes, and nothing else.
+/// Only the line of the removed host disappears from a `hosts` file.
 #[test]
 fn only_the_removed_name_leaves_the_hosts_file() {
     let (mut pillar, grains) = fixture("master");
@@ -170,7 +172,7 @@ fn only_the_removed_name_leaves_the_hosts_file() {
     assert_eq!(std::fs::read_to_string(&hosts).unwrap(), kept);
 }
 
-/// Without containerd they are known by their groups alone.
+/// Without containerd they are identified by their groups alone.
 #[test]
 fn the_processes_of_pods_are_found_in_both_versions_of_control_groups() {
     let chunks = leaving("worker");
@@ -197,7 +199,7 @@ fn the_processes_of_pods_are_found_in_both_versions_of_control_groups() {
         std::fs::create_dir_all(&group).unwrap();
         std::fs::write(group.join("cgroup.procs"), pids).unwrap();
     };
-    // A process outside of the namespace is 0.
+    // A process outside the namespace is 0.
     group("kubepods.slice/kubepods-burstable.slice/a.scope", "0\n");
     group("system.slice/containerd.service", "7\n");
     assert_eq!(found(), (false, vec![]));
@@ -237,7 +239,7 @@ fn paths_in(text: &str) -> impl Iterator<Item = String> {
 }
 
 #[test]
-fn what_halite_wrote_on_a_host_goes_when_it_leaves() {
+fn files_of_halite_are_removed_from_a_host_that_leaves() {
     for name in ["bootstrap", "worker"] {
         let (mut pillar, grains) = fixture(name);
         // More files than without it.
@@ -247,7 +249,7 @@ fn what_halite_wrote_on_a_host_goes_when_it_leaves() {
             match chunk.function().as_str() {
                 "file.absent" => gone.push(chunk.name),
                 "cmd.run" => gone.extend(paths_in(&chunk.name)),
-                // The unit that goes last.
+                // The unit that is removed last.
                 "file.managed" => {
                     gone.extend(paths_in(chunk.args["contents"].as_str().unwrap()));
                 }
@@ -266,10 +268,10 @@ fn what_halite_wrote_on_a_host_goes_when_it_leaves() {
     }
 }
 
-/// A host that stays keeps nothing of its control plane: what its former states wrote and its new ones
-/// do not is removed.
+/// A host that stays keeps nothing of its control plane: paths that its former states wrote and its
+/// new ones do not are removed.
 #[test]
-fn what_a_control_plane_wrote_goes_from_a_host_that_stays() {
+fn files_of_a_control_plane_are_removed_from_a_host_that_stays() {
     let (mut pillar, grains) = fixture("bootstrap");
     let node = &mut pillar["halite"]["node"];
     node["runs"] = json!({"containers": true, "master": false, "standby": true});
@@ -298,7 +300,7 @@ fn what_a_control_plane_wrote_goes_from_a_host_that_stays() {
     pillar["halite"]["nodes"][&name]["roles"] = json!(["worker"]);
     let worker = highstate(&pillar, &grains);
     gone.extend(absent(&worker));
-    // Directories: etcd's data are aside there, and the others are removed when nothing is in them.
+    // Directories: etcd's data is set aside there, and the others are removed when they are empty.
     gone.extend(
         [
             "/var/lib/etcd",
@@ -324,13 +326,13 @@ fn what_a_control_plane_wrote_goes_from_a_host_that_stays() {
         })
         .collect();
     assert_eq!(stays, [""; 0]);
-    // And nothing that a worker needs is removed.
+    // Nothing that a worker needs is removed.
     for path in &kept {
         assert!(!gone.contains(path), "{path} is removed");
     }
 }
 
-/// A declared host without an address, which has not enrolled yet or is to be replaced, does not
+/// A declared host without an address, which has not enrolled yet or will be replaced, does not
 /// keep the others from their states.
 #[test]
 fn a_host_without_an_address_is_left_out_of_the_others_states() {
@@ -350,7 +352,7 @@ fn a_host_without_an_address_is_left_out_of_the_others_states() {
     }
 }
 
-/// Shell that an operator sees only when a host leaves is at least read by a shell here.
+/// Shell code that runs only when a host leaves is at least parsed by a shell here.
 #[test]
 fn commands_of_a_removal_are_shell_and_never_match_themselves() {
     for name in ["bootstrap", "worker"] {
@@ -368,7 +370,7 @@ fn commands_of_a_removal_are_shell_and_never_match_themselves() {
                 .args(["-n", "-c", &line])
                 .status();
             assert!(status.unwrap().success(), "{line}");
-            // `pgrep -f` and `pkill -f` look at the shell's own command line, too.
+            // `pgrep -f` and `pkill -f` also match the shell's own command line.
             let patterns = line.split("-f '").skip(1);
             for pattern in patterns.filter_map(|rest| rest.split('\'').next()) {
                 assert!(pattern.starts_with('['), "{line}");

@@ -1,11 +1,11 @@
-//! The packages that go with `--packages` from a host that leaves.
+//! The packages that `--packages` removes from a host that leaves.
 
 use halite_states::compile;
 use serde_json::{Value, json};
 
 use crate::support::{fixture, highstate, make_program, sure, with};
 
-/// What stays with `--packages`: the operator may use it, or had it before.
+/// Packages that `--packages` keeps: the operator may use them, or had them before.
 const STAYS: &[&str] = &[
     "chrony",
     "conntrack",
@@ -20,8 +20,8 @@ const STAYS: &[&str] = &[
     "socat",
 ];
 
-/// The packages of the states with this function, of a host of this family that has every part of Halite that
-/// has packages.
+/// The packages in the states with this function, on a host of this family with every part of
+/// Halite that has packages.
 fn packages(fixture_name: &str, family: &str, function: &str) -> Vec<String> {
     let (mut pillar, mut grains) = fixture(fixture_name);
     grains["os_family"] = json!(family);
@@ -49,7 +49,7 @@ fn each_package_that_halite_installs_goes_or_is_named_as_one_that_stays() {
     for family in ["Debian", "RedHat"] {
         for name in ["bootstrap", "worker"] {
             let removed = packages(name, family, "pkg.removed");
-            // The worker may have served bundles once.
+            // The worker may once have served bundles.
             assert!(removed.contains(&"nginx".to_owned()), "{family}, {name}");
             let installed = packages(name, family, "pkg.installed");
             assert!(installed.len() > 10, "{installed:?}");
@@ -63,9 +63,9 @@ fn each_package_that_halite_installs_goes_or_is_named_as_one_that_stays() {
     }
 }
 
-/// The condition by which nginx stays, on directories of a host.
+/// The condition that keeps nginx, tested on directories of a host.
 #[test]
-fn a_bundle_server_goes_only_without_a_site_of_the_operator() {
+fn a_bundle_server_is_removed_only_without_a_site_of_the_operator() {
     let (pillar, grains) = fixture("bootstrap");
     let sls = ["halite.leave.packages".to_owned()];
     let compiled = sure(with(&pillar, &grains, |i| compile::step(i, &sls)));
@@ -78,7 +78,8 @@ fn a_bundle_server_goes_only_without_a_site_of_the_operator() {
     for made in ["conf.d", "sites-enabled"] {
         std::fs::create_dir_all(etc.join(made)).unwrap();
     }
-    // Programs of this test in the place of the host's: no changed file, and what apt would remove.
+    // Programs of this test in place of the host's: no changed file, and the packages that apt
+    // would remove.
     let bin = root.join("bin");
     std::fs::create_dir(&bin).unwrap();
     let removes = |lines: &str| {

@@ -1,5 +1,5 @@
 //! The shipped state tree: it compiles for every kind of target, secrets are only in key files, and
-//! goldens have the states of each target in their order. `HALITE_UPDATE_GOLDENS=1 cargo test -p
+//! goldens list the states of each target in their order. `HALITE_UPDATE_GOLDENS=1 cargo test -p
 //! halite-states --test tree` writes the goldens.
 #![expect(clippy::unwrap_used, reason = "a test's panic is its report")]
 

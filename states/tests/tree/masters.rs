@@ -1,4 +1,4 @@
-//! The host of the master is the one that the declaration names, whatever roles the hosts have.
+//! The master's host is the one that the declaration names, whatever roles the hosts have.
 
 use halite_states::compile;
 use halite_states::compile::Compiled;
@@ -64,7 +64,7 @@ fn the_first_host_is_ordinary_afterwards() {
     assert!(!has(&compiled, "halite.services.backup"));
     assert!(!opens_master(&compiled));
     chunk(&compiled, "service.dead", "halite-master");
-    // It serves bundles as long as it has that role, and calls the master as its other hosts do.
+    // It serves bundles as long as it has that role, and calls the master like its other hosts.
     assert!(has(&compiled, "halite.services.bundle_server"));
     let configuration = contents(&compiled, "/etc/halite/minion.yaml");
     assert!(
@@ -78,7 +78,8 @@ fn the_first_host_is_ordinary_afterwards() {
     );
 }
 
-/// The pillar of a further control plane, `worker-1` of the fixtures, which is a standby or not.
+/// The pillar of an additional control plane, `worker-1` of the fixtures, with or without a
+/// standby.
 fn further(is_standby: bool) -> (Value, Value) {
     let (mut pillar, grains) = promoted("worker");
     let first = fixture("bootstrap").0["halite"]["master"].take();
@@ -125,7 +126,7 @@ fn a_standby_makes_backups_of_its_own_in_its_turn() {
         chunk(host, "service.running", "halite-backup-verify.timer");
         chunk(host, "file.managed", "/var/lib/halite/reports/backup.since");
     }
-    // With one copy only the host of the master makes backups.
+    // With only one copy the master's host makes backups.
     pillar["halite"]["backup"]["isMade"] = json!(false);
     let without = highstate(&pillar, &grains);
     assert!(!has(&without, "halite.services.backup"));
@@ -137,7 +138,7 @@ fn a_standby_makes_backups_of_its_own_in_its_turn() {
     );
 }
 
-/// The etcd of the weekly run is beside that of the cluster.
+/// The etcd of the weekly run is separate from that of the cluster.
 #[test]
 fn the_etcd_of_the_weekly_run_has_limits_and_leaves_nothing() {
     let first = crate::support::of("bootstrap");
@@ -165,7 +166,7 @@ fn a_standby_runs_the_masters_program_and_has_the_bundles_and_all_but_the_state(
         let there = chunk(&first, "file.managed", path);
         assert_eq!(here.args, there.args, "{path}: the same on both");
     }
-    // It makes no CA: those of the master come with the copy.
+    // It makes no CA: the master's CAs come with the copy.
     assert!(!has(&standby, "halite.services.master"));
     assert_eq!(
         contents(&standby, "/var/lib/halite/master/standby-of"),
@@ -184,9 +185,9 @@ fn a_standby_runs_the_masters_program_and_has_the_bundles_and_all_but_the_state(
     let at = standby.low.chunks.iter().position(|chunk| mark(&chunk));
     assert!(
         daemon.requisites.watch.contains(&at.unwrap()),
-        "a host that had the master does not go on as one"
+        "a host that had the master does not remain one"
     );
-    // The bundles, which nothing serves there.
+    // The bundles, which are not served there.
     let copies = standby.low.chunks.iter().filter(|chunk| {
         chunk.function() == "cmd.run" && chunk.name.contains("ctl bundle copy --to /var/lib/halite")
     });
@@ -200,7 +201,7 @@ fn a_standby_runs_the_masters_program_and_has_the_bundles_and_all_but_the_state(
 }
 
 #[test]
-fn a_control_plane_that_is_no_standby_has_nothing_of_one() {
+fn a_control_plane_that_is_not_a_standby_has_nothing_of_one() {
     let (pillar, grains) = further(false);
     let other = highstate(&pillar, &grains);
     assert!(!opens_master(&other));
@@ -219,11 +220,11 @@ fn a_control_plane_that_is_no_standby_has_nothing_of_one() {
     assert_eq!(
         other.low.chunks[at(0).requisites.require[0]].name,
         dead.name,
-        "the daemon ends before its mark goes"
+        "the daemon stops before its mark is removed"
     );
     assert_eq!(at(1).requisites.require, [order[0]]);
     assert_eq!(at(2).requisites.require, [order[1]]);
-    // A store of an earlier master, and what an operator needs to start it, stay.
+    // The store of an earlier master, and the files that an operator needs to start it, stay.
     for name in ["/var/lib/halite/master/store.db", "/var/lib/halite/master"] {
         let mut chunks = other.low.chunks.iter();
         assert!(!chunks.any(|chunk| chunk.name == name), "{name}");
@@ -248,14 +249,14 @@ fn a_promotion_brings_the_hosts_to_the_new_master_in_an_order_that_serves_all() 
     assert_eq!(ids, ["enrolled", "host", "clients", "masters", "minions"]);
     assert_eq!(chunks[0].args["id"], "worker-1");
     assert_eq!(chunks[1].args["tgt"], "worker-1");
-    // The new host, too: it asked the one before.
+    // The new host, too: it used the previous master until now.
     assert_eq!(chunks[2].args["tgt"], "* and not L@master");
     let requires: Vec<&[usize]> = chunks
         .iter()
         .map(|chunk| chunk.requisites.require.as_slice())
         .collect();
     assert_eq!(requires, [&[][..], &[0], &[1], &[1], &[2]]);
-    // No host of etcd is waited for: one may be lost, and there is no quorum perhaps.
+    // No host of etcd is waited for: one may be lost, and there may be no quorum.
     assert!(
         !chunks
             .iter()

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::support::{chunk, contents, fixture, highstate, make_program, of};
 
-/// kubeadm's probe has Kubernetes' defaults: every ten seconds, and unready after three in vain.
+/// kubeadm's probe has Kubernetes' defaults: every ten seconds, and unready after three failures.
 #[test]
 fn a_replica_of_the_dns_counts_at_once_and_is_lost_no_sooner_than_with_kubeadm() {
     let master = of("master");
@@ -44,7 +44,7 @@ fn a_control_plane_may_have_no_virtual_address_or_a_foreign_one() {
     };
     assert_eq!(certificates(&of("bootstrap")), certificates(&none));
 
-    // `certSANs` may add the address: then the certificate has it, in every mode.
+    // `certSANs` may add the address: then the certificate contains it, in every mode.
     pillar["halite"]["apiServer"]["certSANs"] = json!(["10.10.0.100"]);
     let none = highstate(&pillar, &grains);
     let apiserver = chunk(
@@ -101,7 +101,7 @@ fn a_node_without_a_control_plane_has_a_proxy_that_knows_those_that_joined() {
     chunk(&worker, "service.running", "haproxy");
     let packages = chunk(&worker, "pkg.installed", "host-packages");
     assert!(packages.args["pkgs"].to_string().contains("\"haproxy\""));
-    // The name leads to the proxy from when it listens.
+    // The name resolves to the proxy once that listens.
     let order = |state: &str, id: &str| {
         let found = worker
             .low
@@ -123,7 +123,7 @@ fn flanneld(pillar: &Value, grains: &Value) -> Value {
     daemons.unwrap()["spec"]["template"]["spec"]["containers"][0].clone()
 }
 
-/// Without a default route, and before kube-proxy runs, there is no way to a Service.
+/// Without a default route, and before kube-proxy runs, Services are unreachable.
 #[test]
 fn flannel_reaches_the_api_by_its_name_and_not_by_a_service() {
     let (mut pillar, grains) = fixture("master");
@@ -136,13 +136,14 @@ fn flannel_reaches_the_api_by_its_name_and_not_by_a_service() {
         let entry = json!({"name": name, "value": value});
         assert!(env.as_array().unwrap().contains(&entry), "{entry} in {env}");
     }
-    // It has a copy of the host's names from its start.
+    // It has a copy of the host's names since it started.
     let worker = of("worker");
     let restart = chunk(&worker, "cmd.run", "pkill -x 'kube-proxy|flanneld'");
     assert_eq!(restart.id, "kube-proxy-hosts");
 }
 
-/// The firewalls of the other hosts let in what comes from this address, and no other one of the same network.
+/// The firewalls of the other hosts accept traffic from this address only, not from others in the
+/// same network.
 #[test]
 fn flannel_sends_from_the_address_that_halite_chose_for_the_host() {
     let (mut pillar, grains) = fixture("worker");
@@ -198,9 +199,9 @@ fn the_script_of_flannel_prefers_the_file_of_the_host() {
     assert_eq!(started(), "--ip-masq --kube-subnet-mgr --iface=10.9.8.7\n");
 }
 
-/// Damages that flannel does not look at again; the host's programs are in the place of the real ones.
+/// Damage that flannel itself does not detect; test programs replace those of the host.
 #[test]
-fn a_highstate_restarts_a_flannel_whose_file_or_routes_are_gone() {
+fn a_highstate_restarts_a_flannel_whose_file_or_routes_are_missing() {
     let worker = of("worker");
     let chunks = &worker.low.chunks;
     let repaired = chunks.iter().find(|chunk| chunk.id == "flannel-repaired");
@@ -233,17 +234,17 @@ fn a_highstate_restarts_a_flannel_whose_file_or_routes_are_gone() {
     std::fs::write(&subnet, "FLANNEL_SUBNET=10.233.1.1/24\n").unwrap();
     assert!(!is_repaired(), "sound");
     routes(1);
-    assert!(is_repaired(), "a route is gone");
+    assert!(is_repaired(), "a route is missing");
     routes(2);
     std::fs::remove_file(&subnet).unwrap();
-    assert!(is_repaired(), "the file is gone");
+    assert!(is_repaired(), "the file is missing");
     answers("ps", "echo '    20'");
     assert!(!is_repaired(), "it has just started");
     answers("ps", "true");
     assert!(!is_repaired(), "it does not run");
 }
 
-/// A taint of a node's document with `NoExecute` would evict the network of the pods that stay.
+/// A taint of a node's document with `NoExecute` would evict the network of pods that stay.
 #[test]
 fn flannel_tolerates_each_taint_as_kube_proxy_does() {
     let master = of("master");
@@ -256,7 +257,8 @@ fn flannel_tolerates_each_taint_as_kube_proxy_does() {
     }
 }
 
-/// A reload of firewalld flushes all chains of iptables, whoever made them, and no table of nftables but its own.
+/// A reload of firewalld flushes all chains of iptables, including foreign ones, but only its own
+/// table of nftables.
 #[test]
 fn ports_of_hosts_that_lead_to_pods_are_not_in_iptables() {
     for mode in ["nftables", "iptables"] {

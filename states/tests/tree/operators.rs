@@ -1,4 +1,4 @@
-//! `ctl` on control-plane hosts: where it finds the master, and as whom.
+//! `ctl` on control-plane hosts: the address of the master, and the identity to use there.
 
 use serde_json::json;
 
@@ -28,7 +28,7 @@ fn root_on_a_further_control_plane_has_an_operator_of_its_own() {
     assert_eq!(identity.args["ca"], "halite");
     assert!(
         identity.args.get("key").is_none(),
-        "the key is made beside it"
+        "the key is made next to it"
     );
     let ca = chunk(&compiled, "file.managed", "/etc/halite/operator/ca.crt");
     assert_eq!(
@@ -48,7 +48,7 @@ fn the_masters_host_calls_itself_first_and_other_hosts_have_no_operator() {
         let mut chunks = compiled.low.chunks.iter();
         chunks.any(|chunk| chunk.args.get("ca").is_some_and(|ca| ca == "halite"))
     };
-    // Its identity is that of `halite-master init`.
+    // Its identity is the one from `halite-master init`.
     assert!(!asks(&first));
     let worker = of("worker");
     assert!(!asks(&worker));

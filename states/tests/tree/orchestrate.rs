@@ -6,7 +6,7 @@ use serde_json::json;
 
 use crate::support::{assert_chain, fixture, golden, steps, sure, with};
 
-/// Steps of hosts by their roles, for the eye: a change of the tree shows in one file.
+/// Steps of hosts by their roles, for review: a change of the tree shows in one file.
 #[test]
 fn orchestrations_compile_and_no_step_waits_for_the_states_of_the_operator() {
     let (mut pillar, grains) = fixture("master");
@@ -77,7 +77,7 @@ fn upgrade_with(
     let chunks = &compiled.low.chunks;
     let step = |index: usize| {
         let chunk = &chunks[index];
-        // A chain: the engine then does one after the other, and stops at the first that fails.
+        // A chain: the engine then runs one after the other, and stops at the first that fails.
         let wanted: Vec<usize> = index.checked_sub(1).into_iter().collect();
         assert_eq!(chunk.requisites.require, wanted, "{}", chunk.id);
         let on = ["tgt", "node"]
@@ -146,7 +146,7 @@ fn an_upgrade_takes_the_members_one_by_one_and_then_the_others() {
             servers,
         ]
     );
-    // What was done before an interruption is not done again, but may have been left cordoned.
+    // Hosts finished before an interruption are not repeated, but may have been left cordoned.
     let half = [
         ("a-cp", "etcd control-plane", "0.2.0"),
         ("cp-1", &format!("bootstrap {cp}"), "0.2.0"),
@@ -234,7 +234,7 @@ fn an_upgrade_backs_up_first_and_drains_each_host_before_it_changes() {
     );
 }
 
-/// The steps of a reboot, each after the one before.
+/// The steps of a reboot, each after the previous one.
 fn reboot(roles: &[&str], drain: Option<serde_json::Value>) -> Compiled {
     let (mut pillar, grains) = fixture("master");
     pillar["node"] = json!("worker-1");
@@ -356,7 +356,7 @@ fn the_options_of_a_drain_are_those_that_were_given() {
     let plain = drain(&pillar);
     assert_eq!(plain.low.chunks[0].args["node"], "worker-1");
     assert!(!plain.low.chunks[0].args.contains_key("timeout"));
-    // The host stays, and so would the containers.
+    // The host stays, and so do the containers.
     assert!(!plain.low.chunks[0].args.contains_key("cleaned"));
     pillar["drain"] = json!({"force": true, "timeout": 60, "grace_period": 5});
     let given = drain(&pillar);

@@ -128,7 +128,7 @@ fn certificates_are_where_the_distribution_reads_them() {
                 );
             }
         }
-        // Removed again.
+        // And removed again.
         chunk(
             &of(target),
             "file.absent",
@@ -214,7 +214,7 @@ fn a_trust_store_that_lags_behind_is_seen() {
     time(&scratch.path(bundle), 1_000_000);
     assert!(
         !scratch.shell(&red_hat),
-        "what was taken away has not been read as such"
+        "the removal has not been noticed yet"
     );
 }
 

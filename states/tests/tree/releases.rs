@@ -28,7 +28,7 @@ fn without_settings_of_the_operator_the_kubelets_configuration_is_kubeadms_own_t
 /// kubeadm's differences between the minor versions of Kubernetes that the tree knows; the lab's
 /// suite `versions: …` compares them with the real ones.
 #[test]
-fn each_release_gets_what_its_kubeadm_makes() {
+fn each_release_matches_its_kubeadm() {
     let (bootstrap, grains) = fixture("bootstrap");
     let (master, of_master) = fixture("master");
     for (version, older) in [("v1.35.4", true), ("1.35", true), ("v1.36.3", false)] {

@@ -1,4 +1,4 @@
-//! SLS that take something from a host: each says what may apply it, and nothing else does.
+//! SLS files that remove something from a host: each says what may apply it, and nothing else can.
 
 use std::collections::BTreeSet;
 
@@ -29,9 +29,9 @@ fn leaving() -> impl Iterator<Item = String> {
         .filter(|name| name.starts_with("halite.leave."))
 }
 
-/// By hand: an SLS that is added here needs a reason why nothing else may apply it.
+/// Listed by hand: an SLS that is added here needs a reason why nothing else may apply it.
 #[test]
-fn what_takes_something_from_a_host_is_reserved() {
+fn states_that_remove_something_from_a_host_are_reserved() {
     let mut wanted: BTreeSet<String> = leaving().collect();
     assert!(wanted.len() > 10, "{wanted:?}");
     let others = [
@@ -106,10 +106,10 @@ fn own_states_and_top_include_no_reserved_sls() {
             "{name}: {text}"
         );
     }
-    // A shipped SLS decides for which host it includes one.
+    // A shipped SLS decides for which hosts it includes one.
     let included = compile::sls(&input, &["custom.e".to_owned()]).unwrap();
     assert_eq!(included.low.chunks[0].id, "gone");
-    // A shipped step is no way around it for an SLS that the operator wrote.
+    // An operator's SLS cannot bypass this through a shipped step.
     assert!(compile::step(&input, &["custom.a".to_owned()]).is_err());
     assert!(compile::step(&input, &["halite.leave.data".to_owned()]).is_ok());
 

@@ -9,7 +9,7 @@ use crate::support::{fixture, sure, with};
 const WORKER: &[&str] = &["worker"];
 const PLANE: &[&str] = &["worker", "control-plane", "etcd"];
 
-/// The orchestration that gives a host of these roles others.
+/// The orchestration that changes the roles of a host.
 fn changed(before: &[&str], after: &[&str]) -> Compiled {
     let (pillar, grains) = fixture("master");
     changed_in(pillar, &grains, before, after)
@@ -47,7 +47,7 @@ fn added(roles: &[&str]) -> Compiled {
     }))
 }
 
-/// The steps until the document has the new roles, and those from there.
+/// The steps until the document has the new roles, and those after it.
 fn divided(compiled: &Compiled) -> (Vec<&str>, Vec<&str>) {
     let mut all = steps(compiled);
     let at = all.iter().position(|id| *id == "roles").unwrap();
@@ -60,7 +60,7 @@ fn steps(compiled: &Compiled) -> Vec<&str> {
     chunks.map(|chunk| chunk.id.as_str()).collect()
 }
 
-/// Returns whether all of these are among the steps, in this order.
+/// Returns whether all of these steps occur, in this order.
 fn are_in_order(steps: &[&str], wanted: &[&str]) -> bool {
     let mut steps = steps.iter();
     wanted.iter().all(|id| steps.any(|step| step == id))
@@ -78,12 +78,12 @@ fn a_host_with_new_roles_takes_the_steps_of_one_that_is_added_with_them() {
     assert_eq!(args(&gets, "suited")["roles"], json!(PLANE));
     assert_eq!(args(&gets, "roles")["roles"], json!(PLANE));
     assert_eq!(gets.low.chunks[1].requisites.require, [0]);
-    // Its kubelet had another way to the API until now.
+    // Its kubelet used another path to the API until now.
     assert_eq!(
         args(&gets, "registered")["sls"],
         json!(["halite.base.kubelet", "halite.base.kubelet.registers"])
     );
-    // Cut off when the document has them already.
+    // Interrupted when the document already has them.
     assert_eq!(steps(&gets)[1..], steps(&changed(PLANE, PLANE)));
     let own = |compiled: &Compiled, without: &[&str]| -> Vec<String> {
         let all = steps(compiled).into_iter();
@@ -91,7 +91,7 @@ fn a_host_with_new_roles_takes_the_steps_of_one_that_is_added_with_them() {
         own.map(str::to_owned).collect()
     };
     assert_eq!(own(&gets, &["suited", "roles"]), own(&added(PLANE), &[]));
-    // The other control planes may know it as one of them.
+    // The other control planes may know it as a control plane.
     let (before, after) = (["registry"], ["registry", "worker"]);
     assert_eq!(
         own(&changed(&before, &after), &["roles", "other-masters"]),
@@ -102,11 +102,11 @@ fn a_host_with_new_roles_takes_the_steps_of_one_that_is_added_with_them() {
 #[test]
 fn a_control_plane_leaves_a_host_before_its_document_says_so() {
     let leaves = changed(PLANE, WORKER);
-    // Those that hold the address forget the host, also when the command is run again.
+    // The hosts that hold the address forget the host, also when the command is repeated.
     let again = changed(WORKER, WORKER);
     let (left, rest) = divided(&leaves);
     assert_eq!(rest, steps(&again));
-    // Each after the one before, until the document says what is there.
+    // Each after the previous one, until the document is correct.
     let chunks = leaves.low.chunks.iter().enumerate();
     for (index, chunk) in chunks.skip(1).take(left.len()) {
         assert_eq!(chunk.requisites.require, [index - 1], "{}", chunk.id);
@@ -124,21 +124,23 @@ fn a_control_plane_leaves_a_host_before_its_document_says_so() {
         assert_eq!(args(compiled, "peers")["sls"], peers);
     }
 
-    // Beside an external etcd a control plane has no member.
+    // With an external etcd a control plane has no member.
     let alone = changed(&["control-plane"], WORKER);
     let without: Vec<&str> = left.into_iter().filter(|id| *id != "member").collect();
     assert_eq!(divided(&alone), (without, rest));
     assert_eq!(args(&alone, "left")["sls"], json!(["halite.leave.plane"]));
 }
 
-/// Its API server uses the others before its member leaves, and a first host founds none any more by then.
+/// Its API server uses the others before its member leaves, and a first host no longer founds a
+/// cluster by then.
 #[test]
 fn where_api_servers_use_all_members_a_control_plane_gives_its_own_away() {
     let gives = beside_members(PLANE, &["worker", "control-plane"]);
     let (left, rest) = divided(&gives);
     let order = ["allowed", "given", "api-server", "member", "left"];
     assert!(are_in_order(&left, &order), "{left:?}");
-    // The API servers follow what is left, each by itself, before the host is a control plane again.
+    // The API servers follow the remaining members, each by itself, before the host is a control
+    // plane again.
     let order = [
         "bootstrap-1-members",
         "worker-1-members",
@@ -166,14 +168,14 @@ fn where_api_servers_use_all_members_a_control_plane_gives_its_own_away() {
     assert!(rest.contains(&"bootstrap-1-members"), "{rest:?}");
     assert!(!rest.contains(&"worker-1-members"), "{rest:?}");
     assert_eq!(args(&gives, "left")["sls"], json!(["halite.leave.etcd"]));
-    // Both at once: its API server follows no more.
+    // Both at once: its API server no longer follows.
     let both = beside_members(PLANE, WORKER);
     assert_eq!(divided(&both).0, divided(&changed(PLANE, WORKER)).0);
     assert_eq!(divided(&both).1, rest);
 }
 
-/// The member gets the record that says of one without a control plane that it has its vote, and the lock is
-/// taken once.
+/// The member gets the record by which a member without a control plane shows that it has its vote,
+/// and the lock is taken once.
 #[test]
 fn where_api_servers_use_all_members_a_control_plane_leaves_its_own_behind() {
     let leaves = beside_members(PLANE, &["worker", "etcd"]);
@@ -201,7 +203,7 @@ fn where_api_servers_use_all_members_a_control_plane_leaves_its_own_behind() {
     assert_eq!(learner.requisites.require, [at("late-peers")]);
 }
 
-/// No other control plane could take the master's place, and a target that nothing matches is a failure.
+/// No other control plane could become the master, and a target that matches nothing is a failure.
 #[test]
 fn the_only_control_plane_has_no_others_to_bring_along() {
     let (mut pillar, grains) = fixture("master");

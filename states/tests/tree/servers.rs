@@ -1,4 +1,4 @@
-//! Servers of bundles and images, and the order in which hosts ask them.
+//! Servers of bundles and images, and the order in which hosts use them.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::support::{chunk, contents, fixture, golden, highstate, listing, of};
 
-/// The pillar of a site with a second host that serves, and two bundles; as `target` sees it.
+/// The pillar of a site with a second server and two bundles, as `target` sees it.
 fn two_servers(target: &str) -> (Value, Value) {
     let (mut pillar, mut grains) = fixture(if target == "bootstrap-1" {
         "bootstrap"
@@ -38,7 +38,7 @@ fn two_servers(target: &str) -> (Value, Value) {
 }
 
 #[test]
-fn a_second_host_that_serves_copies_what_the_first_one_has() {
+fn a_second_server_copies_the_bundles_of_the_first() {
     let (pillar, grains) = two_servers("registry-2");
     let compiled = highstate(&pillar, &grains);
     golden("registry.txt", &listing(&compiled));
@@ -87,7 +87,8 @@ fn a_second_host_that_serves_copies_what_the_first_one_has() {
     );
 }
 
-/// nginx starts as root. In a map it reads only pairs of values; everything else comes from states.
+/// nginx starts as root. It reads only pairs of values from a map; everything else comes from
+/// states.
 #[test]
 fn no_configuration_of_the_web_server_comes_from_a_bundle() {
     for (pillar, grains) in [two_servers("bootstrap-1"), two_servers("registry-2")] {
@@ -112,7 +113,7 @@ fn no_configuration_of_the_web_server_comes_from_a_bundle() {
 }
 
 #[test]
-fn every_client_asks_one_server_after_the_other_itself_first() {
+fn every_client_tries_one_server_after_the_other_itself_first() {
     let first = "https://10.10.0.11:4551/bundles/0.1.0";
     let second = "https://10.10.0.13:4551/bundles/0.1.0";
     let hosts = "/etc/containerd/certs.d/_default/hosts.toml";
@@ -143,7 +144,7 @@ fn every_client_asks_one_server_after_the_other_itself_first() {
             "{apt}"
         );
     }
-    // A host that serves bundles and runs pods asks itself first.
+    // A host that serves bundles and runs pods uses itself first.
     pillar["halite"]["node"]["controlPlane"] = json!("10.10.0.13");
     pillar["halite"]["node"]["roles"] = json!(["worker", "registry"]);
     let both = highstate(&pillar, &grains);
@@ -204,7 +205,7 @@ fn red_hat_hosts_use_the_yum_repository_and_their_own_package_names() {
     assert_eq!(uris, &json!([format!("file://{path}/rpm")]));
 }
 
-/// The pillar of a site with a site registry, as its host or another host sees it.
+/// The pillar of a site with a site registry, as seen by its host or another host.
 pub fn site_registry(target: &str, host: &str) -> (Value, Value) {
     let (mut pillar, grains) = fixture(target);
     let registry = &mut pillar["halite"]["siteRegistry"];

@@ -9,8 +9,8 @@ use halite_states::low::Chunk;
 use halite_states::tree::DirTree;
 use serde_json::Value;
 
-/// Makes a program. Another process writes it: a child that another test has just started would have the
-/// file open too, and a file that is open for writing cannot be run (ETXTBSY).
+/// Makes a program. Another process writes it: a child that another test has just started would
+/// hold the file open too, and a file that is open for writing cannot be run (ETXTBSY).
 pub fn make_program(path: &Path, text: &str) {
     let write = r#"printf %s "$1" > "$0" && chmod 755 "$0""#;
     let written = std::process::Command::new("/bin/sh")
@@ -129,7 +129,7 @@ pub fn listing(compiled: &Compiled) -> String {
         .collect()
 }
 
-/// The steps of an orchestration, one a line: its id, its function, and what it is about.
+/// The steps of an orchestration, one per line: its id, its function, and its target.
 pub fn steps(case: &str, compiled: &Compiled) -> String {
     let line = |chunk: &Chunk| {
         let about = ["tgt", "node"]
@@ -143,7 +143,7 @@ pub fn steps(case: &str, compiled: &Compiled) -> String {
     format!("{case}\n{lines}")
 }
 
-/// Each step waits for the one before it alone.
+/// Each step waits only for the previous one.
 pub fn assert_chain(compiled: &Compiled) {
     for (index, chunk) in compiled.low.chunks.iter().enumerate().skip(1) {
         assert_eq!(chunk.requisites.require, [index - 1], "{}", chunk.id);

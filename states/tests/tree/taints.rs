@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 
 use crate::support::{chunk, fixture, sure, with};
 
-/// The pillar of the master, where the taint of the control plane follows the workers or does not,
-/// and the host `worker-1` has this role.
+/// The master's pillar, in which the control-plane taint does or does not follow the workers, and
+/// the host `worker-1` has this role.
 fn pillar(follows: bool, role: &str) -> (Value, Value) {
     let (mut pillar, grains) = fixture("master");
     pillar["halite"]["nodes"]["bootstrap-1"]["taintFollowsWorkers"] = json!(follows);
@@ -34,7 +34,8 @@ fn a_control_plane_takes_pods_while_the_cluster_has_no_worker_where_that_is_decl
     }
 }
 
-/// The removal of the last worker sets before it drains what the highstate sets afterwards, on no other node.
+/// Before it drains, the removal of the last worker sets the taints that the highstate sets
+/// afterwards, on no other node.
 #[test]
 fn control_planes_take_the_pods_of_the_last_worker() {
     let (pillar, grains) = pillar(true, "worker");
@@ -49,6 +50,6 @@ fn control_planes_take_the_pods_of_the_last_worker() {
         .iter()
         .filter(|chunk| chunk.state == "kubernetes" && chunk.fun == "node");
     assert_eq!(nodes.count(), 1);
-    // Labels and their record stay as they are.
+    // Labels and their record stay unchanged.
     assert!(!node.args.contains_key("labels") && !node.args.contains_key("record"));
 }

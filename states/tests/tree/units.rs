@@ -1,5 +1,5 @@
-//! The units of Halite's programs: their sandbox, as systemd itself judges it, and what they may
-//! take from the host.
+//! The units of Halite's programs: their sandbox, as systemd itself judges it, and the resources
+//! that they may use.
 
 use std::fs;
 use std::process::Command;
@@ -7,8 +7,8 @@ use std::process::Command;
 use crate::servers::site_registry;
 use crate::support::{contents, highstate, of};
 
-/// The exposure that `systemd-analyze security` computes, from 0 to 10; `None` on a machine without
-/// it, or with one that cannot judge a file.
+/// The exposure that `systemd-analyze security` computes, from 0 to 10; `None` if the machine lacks
+/// it or has one that cannot judge a file.
 fn exposure(name: &str, unit: &str) -> Option<f64> {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join(name);
@@ -38,7 +38,7 @@ fn units_are_exposed_no_more_than_their_work_needs() {
         ("halite-backup.service", 3.0),
         ("halite-backup-verify.service", 3.0),
         ("halite-registry.service", 3.0),
-        // Root on the host, with all of root's power: that is its work.
+        // Root on the host, with all of root's power: its work needs that.
         ("halite-minion.service", 9.5),
     ] {
         let text = contents(&here, &format!("/etc/systemd/system/{unit}"));
@@ -48,7 +48,7 @@ fn units_are_exposed_no_more_than_their_work_needs() {
     }
 }
 
-/// `ctl backup create` ends with 3 when the backup was made and what follows failed.
+/// `ctl backup create` exits with 3 if the backup was made but a later step failed.
 #[test]
 fn a_backup_that_was_made_is_not_made_again() {
     let unit = contents(
@@ -67,7 +67,7 @@ const TUNABLES: &str =
     "Environment=GLIBC_TUNABLES=glibc.malloc.tcache_count=0:glibc.malloc.mxfast=0";
 
 #[test]
-fn the_kernel_ends_the_master_before_etcd_and_no_core_has_keys() {
+fn the_kernel_kills_the_master_before_etcd_and_no_core_has_keys() {
     let bootstrap = of("bootstrap");
     let lines = |unit: &str| -> Vec<String> {
         let text = contents(&bootstrap, &format!("/etc/systemd/system/{unit}"));
@@ -91,7 +91,7 @@ fn the_kernel_ends_the_master_before_etcd_and_no_core_has_keys() {
     for line in [TUNABLES, "LimitCORE=0"] {
         assert!(minion.iter().any(|there| there == line), "{line}");
     }
-    // A mount namespace of its own would hide the mounts of states from the host.
+    // With its own mount namespace, the mounts of states would be hidden from the host.
     for line in minion {
         assert!(
             !line.starts_with("Protect") && !line.starts_with("Private"),

@@ -47,7 +47,7 @@ fn secrets_are_in_key_files_and_nowhere_else() {
     assert!(holding(&of("master")).is_empty());
 }
 
-/// Settings that only the test machines need come through pillar keys that any operator can set.
+/// Settings that only the test machines need are set by pillar keys that any operator can use.
 #[test]
 fn the_tree_knows_nothing_of_the_lab() {
     for file in halite_states::tree::Tree::list(&DirTree::new().root(here().join("tree"))) {

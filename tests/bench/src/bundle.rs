@@ -1,8 +1,8 @@
-//! `cargo lab bench bundle`: checking, packing, building and adding the lab's bundle beside what
-//! standard tools take for the same bytes, and what the bundle is made of.
+//! `cargo lab bench bundle`: the times to check, pack, build and add the lab's bundle, compared
+//! with standard tools on the same bytes, and the composition of the bundle.
 //!
-//! All of it is in the page cache before, and each thing is done in turn, so that other work on the
-//! machine meets all.
+//! Everything is in the page cache beforehand, and the commands run in turn, so that other work on
+//! the machine affects all of them.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -22,11 +22,11 @@ use super::{Table, median, mib, seconds, warm};
 /// Number of rounds of each step; the median counts.
 const ROUNDS: usize = 3;
 
-/// The aim for a check with both processors, as a share of what `sha256sum` takes.
+/// The aim for a check with both processors, relative to `sha256sum`.
 const VERIFY: f64 = 1.0;
 
-/// A thing to measure: its name, the command, and where that writes, which is removed before each
-/// time.
+/// A command to measure: its name, the command, and the path that it writes, which is removed
+/// before each run.
 struct Step {
     name: &'static str,
     command: Vec<String>,
@@ -78,7 +78,7 @@ fn measure(
     let size = mib(fs::metadata(iso_directory.join(halite_upstream::ISO))?.len());
     for Step { name, writes, .. } in &steps {
         let time = taken(name);
-        // Beside the tool that does nothing else with the same bytes.
+        // Compared with the tool that does nothing else with the same bytes.
         let beside = if writes.is_some() { COPY } else { SHA256SUM };
         let ratio = time.as_secs_f64() / taken(beside).as_secs_f64();
         let speed = size / time.as_secs_f64();
@@ -135,7 +135,7 @@ fn steps(bundle: &Path, iso_directory: &Path, work: &Path) -> Result<Vec<Step>> 
     };
     let verify = [ctl.as_str(), "bundle", "verify", "--trust", &public, &iso];
     let on_one = ["taskset", "--cpu-list", "0"];
-    // What is copied has to be on the disk, as what ctl writes is.
+    // The copy must be on the disk, like ctl's output.
     let copied = "cp -r \"$1\" OUT && sync --file-system OUT";
     let (directory, recipe) = (text(bundle), text(&recipe));
     Ok(vec![
@@ -190,8 +190,8 @@ fn steps(bundle: &Path, iso_directory: &Path, work: &Path) -> Result<Vec<Step>> 
     ])
 }
 
-/// Adds a bundle on a host that has a cluster as far as files go: what it writes is on the disk, in
-/// a directory of ours.
+/// Adds a bundle on a host that has a cluster as far as files are concerned: the output is on the
+/// disk, in a directory of ours.
 const ADD: &str = r#"
 for place in etc var/lib; do
     mkdir -p "$1/$place/upper" "$1/$place/work"
@@ -205,7 +205,7 @@ exec "$2" bundle add "$3" --trust "$4"
 fn timed(step: &Step) -> Result<Duration> {
     if let Some(out) = &step.writes {
         remove(out)?;
-        // What the step before has left to be written is not this one's.
+        // Writes that the previous step left pending must not count for this one.
         rustix::fs::sync();
     }
     let (program, args) = step
@@ -290,7 +290,7 @@ fn made_of(bundle: &Path, iso: f64) -> Result<Table> {
     Ok(table)
 }
 
-/// Number of images, and the size of all that each of them names.
+/// The number of images, and the total size of the contents that each of them names.
 fn pulled(bundle: &Path) -> Result<(usize, u64)> {
     let read = |path: &Path| -> Result<Value> { Ok(serde_json::from_slice(&fs::read(path)?)?) };
     let index = read(&bundle.join("images/index.json"))?;

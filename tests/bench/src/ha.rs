@@ -1,5 +1,5 @@
-//! `cargo lab bench ha`: what the loss of a host costs its users, and how long hosts take to come and
-//! go, on three control planes and a worker.
+//! `cargo lab bench ha`: the cost of losing a host to its users, and the time that hosts take to
+//! join and leave, on three control planes and a worker.
 
 mod restore;
 mod retired;
@@ -20,8 +20,7 @@ use halite_upstream::versions::SHIPPED;
 use super::inputs::Inputs;
 use super::{Table, measure, median, peer, seconds, shown, warm};
 
-/// The aims: the longest gap of a loop of writes through the virtual address, and that behind the
-/// proxies.
+/// The aims: the longest gap of a write loop through the virtual address, and through the proxies.
 const KILLED: Duration = Duration::from_secs(3);
 const CUT: Duration = Duration::from_secs(4);
 const PLANNED: Duration = Duration::from_secs(1);
@@ -50,7 +49,7 @@ const SERVICE: Duration = Duration::from_secs(20);
 /// Time for a cluster to be whole again.
 const WHOLE: Duration = Duration::from_secs(300);
 
-/// Builds what is missing, measures, and prints the table. Leaves nothing running.
+/// Builds missing parts, measures, and prints the table. Leaves nothing running.
 ///
 /// # Errors
 /// Something could not be measured, an acknowledged write was lost, or the measurement missed an
@@ -66,15 +65,15 @@ pub fn bench(name: &str, progress: &mut dyn FnMut(&str)) -> Result<()> {
     let cluster = cluster::boot_hosts(lab.clone(), &HA, &[(&iso_directory, ISO_DIRECTORY)])?;
     let (one, bare) = growth(&cluster, by_hand, &mut table, progress)?;
     commands(&cluster, &mut table)?;
-    progress("losses of what serves the API");
+    progress("losses of API servers and their hosts");
     gaps(&cluster, &mut table)?;
     progress("power cuts of one host and of all");
     power(&cluster, &mut table)?;
-    progress("hosts that leave and come back");
+    progress("hosts that leave and return");
     hosts(&cluster, bare, &mut table)?;
     progress("all hosts lost, and a restore");
     restore::measure(&cluster, one, &mut table)?;
-    progress("the hosts that the restore left out, and the first host leaves");
+    progress("the hosts that the restore left out, and the retirement of the first host");
     retired::measure(&cluster, &mut table)?;
     cluster.nothing_tried_to_leave()?;
     lab.down()?;
@@ -87,7 +86,7 @@ fn ratio(time: Duration, base: Duration) -> f64 {
 }
 
 impl Table {
-    /// A time that is judged against another one of the same run.
+    /// A time that is judged against another time of the same run.
     pub(super) fn against(
         &mut self,
         what: &str,
@@ -151,7 +150,7 @@ fn growth(
     );
     let (both, further) = measure::processors(|| cluster.join(&["cp-2", "cp-3"]))?;
     table.row(
-        "two further ones, side by side",
+        "two additional ones, in parallel",
         &seconds(further),
         &format!("packages included; {} of processors", seconds(both)),
     );
@@ -281,8 +280,8 @@ fn power(cluster: &Cluster, table: &mut Table) -> Result<()> {
     Ok(())
 }
 
-/// Hosts leave and come back. What is removed has its packages still when it is added again; a
-/// destroyed host is as bare as the worker was whose addition took `bare`.
+/// Hosts leave and return. A removed host still has its packages when it is added again; a
+/// destroyed host is as bare as the worker whose addition took `bare`.
 fn hosts(cluster: &Cluster, bare: Duration, table: &mut Table) -> Result<()> {
     let bare = ("a bare worker added", bare);
     let leave = |name: &str| -> Result<Duration> {
@@ -338,14 +337,14 @@ fn hosts(cluster: &Cluster, bare: Duration, table: &mut Table) -> Result<()> {
     Ok(())
 }
 
-/// The most that another host had to do while this one was added.
+/// The longest work of another host while this one was added.
 fn others(since: &ha::Since<'_>, added: &str, table: &mut Table) -> Result<()> {
     let mut work = since.work()?;
     work.remove(added)
-        .with_context(|| format!("no job shows what {added} did"))?;
+        .with_context(|| format!("no job shows the work of {added}"))?;
     let (host, most) = (work.into_iter())
         .max_by_key(|(_, time)| *time)
-        .context("no job shows what the other hosts did")?;
+        .context("no job shows the work of the other hosts")?;
     table.aim(
         "a control plane added again, work of any other host",
         &format!("{} ({host})", seconds(most)),

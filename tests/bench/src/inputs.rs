@@ -1,4 +1,4 @@
-//! Inputs of both ways: the packages, images, containerd configuration and pod network of
+//! Inputs of both installations: the packages, images, containerd configuration and pod network of
 //! Halite's own low state, so that the script does the same work.
 
 use std::fs;

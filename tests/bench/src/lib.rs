@@ -1,8 +1,8 @@
-//! `cargo lab bench`: what Halite costs, against a plain shell script around kubeadm on an
-//! identical host, and in itself.
+//! `cargo lab bench`: Halite's cost, compared with a plain shell script around kubeadm on an
+//! identical host, and by itself.
 //!
-//! Machines differ and are shared, so times count as ratios within one run: the two ways alternate,
-//! each on new hosts.
+//! Machines differ and are shared, so times count as ratios within one run: the two installations
+//! alternate, each on new hosts.
 
 mod bundle;
 mod ha;
@@ -35,17 +35,17 @@ pub const BENCH: &str = "bench";
 /// A part that can be measured by itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Part {
-    /// Making, checking and adding bundles, and what the lab's is made of; boots no host.
+    /// Making, checking and adding bundles, and the composition of the lab's bundle; boots no host.
     Bundle,
-    /// A hundred minions pinged at once, beside one; boots no host.
+    /// A hundred minions pinged at once, compared with one; boots no host.
     Pings,
-    /// Three control planes and a worker: losses, and hosts that come and go.
+    /// Three control planes and a worker: losses, and hosts that join and leave.
     Ha,
 }
 
-/// Number of rounds of each of the two ways.
+/// Number of rounds of each of the two installations.
 const ROUNDS: usize = 2;
-/// The aims of the project, as they are written in `docs/performance.md`.
+/// The aims of the project, as in `docs/performance.md`.
 const RATIO: f64 = 1.5;
 const HIGHSTATE: Duration = Duration::from_secs(1);
 const PING: Duration = Duration::from_millis(20);
@@ -53,7 +53,7 @@ const PING: Duration = Duration::from_millis(20);
 const MINION_KIB: u64 = 7680;
 const MASTER_KIB: u64 = 21 * 1024;
 
-/// Builds what is missing, measures, and prints the table. Leaves nothing running.
+/// Builds missing parts, measures, and prints the table. Leaves nothing running.
 ///
 /// # Errors
 /// Something could not be measured, or the measurement missed an aim.
@@ -135,7 +135,8 @@ pub fn bench(name: &str, progress: &mut dyn FnMut(&str)) -> Result<()> {
     table.missed_none()
 }
 
-/// Reads the whole bundle once, so that the first way has no colder start than the second.
+/// Reads the whole bundle once, so that the first installation does not start colder than the
+/// second.
 fn warm(bundle: &Path) -> Result<u64> {
     let mut read = 0;
     for entry in
@@ -151,7 +152,7 @@ fn warm(bundle: &Path) -> Result<u64> {
     Ok(read)
 }
 
-/// Both ways must have installed the same, or the comparison says nothing.
+/// Both installations must have the same packages; otherwise the comparison is meaningless.
 fn same_packages(
     script: &BTreeMap<String, String>,
     halite: &BTreeMap<String, String>,
@@ -166,7 +167,7 @@ fn same_packages(
             .collect()
     };
     bail!(
-        "the hosts have not the same packages: only the script's {:?}, only Halite's {:?}",
+        "the hosts do not have the same packages: only the script's {:?}, only Halite's {:?}",
         only(script, halite),
         only(halite, script)
     )
@@ -190,12 +191,12 @@ fn sizes(bundle: &Path, table: &mut Table) -> Result<()> {
     Ok(())
 }
 
-#[expect(clippy::cast_precision_loss, reason = "shown with one digit")]
+#[expect(clippy::cast_precision_loss, reason = "displayed with one digit")]
 fn mib(bytes: u64) -> f64 {
     bytes as f64 / f64::from(1 << 20)
 }
 
-/// The middle one; of an even number the mean of the two in the middle.
+/// The median; for an even number, the mean of the two in the middle.
 fn median(times: &[Duration]) -> Duration {
     let mut sorted = times.to_vec();
     sorted.sort();
@@ -219,7 +220,7 @@ fn shown(phases: &[(String, Duration)]) -> String {
         .join(", ")
 }
 
-/// The result, a Markdown table that can stand in `docs/performance.md` as it is.
+/// The result, a Markdown table that can be copied to `docs/performance.md` unchanged.
 struct Table {
     text: String,
     /// The aims that were missed.
@@ -237,7 +238,7 @@ impl Default for Table {
 
 impl Table {
     fn row(&mut self, what: &str, value: &str, note: &str) {
-        // Said at once too: a later part may fail.
+        // Also printed at once: a later part may fail.
         println!("  {what}: {value} {note}");
         self.text
             .push_str(&format!("| {what} | {value} | {note} |\n"));

@@ -1,4 +1,4 @@
-//! Times of whole commands, memory of daemons, and what else is looked at on a host.
+//! Times of whole commands, memory of daemons, and other measurements on a host.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -9,9 +9,9 @@ use halite_lab::cluster::Cluster;
 use halite_lab::host::Host;
 use halite_lab::wait;
 
-/// Memory of a process in KiB, each shared page divided by how many share it.
+/// Memory of a process in KiB, each shared page divided by the number of its users.
 pub(super) struct Pss {
-    /// All of it.
+    /// The total.
     pub total: u64,
     /// Pages of files: the program itself.
     pub file: u64,
@@ -39,8 +39,8 @@ fn field(text: &str, name: &str) -> Option<u64> {
     line.split_whitespace().next()?.parse().ok()
 }
 
-/// Times of a command inside the host, `count` times, by bash's own clock: nothing but the
-/// command is started in between.
+/// Times of a command inside the host, `count` times, by bash's own clock: no other command is
+/// started in between.
 pub(super) fn times(host: &Host, count: usize, command: &str) -> Result<Vec<Duration>> {
     let line = format!(
         "set -e; for n in $(seq {count}); do a=$EPOCHREALTIME; {command} >/dev/null; b=$EPOCHREALTIME; \
@@ -61,8 +61,8 @@ pub(super) fn times(host: &Host, count: usize, command: &str) -> Result<Vec<Dura
     Ok(times)
 }
 
-/// The processor time of the whole machine while a function runs, and what that returns. Commands
-/// that the lab enters into a host are not in the host's control group.
+/// The processor time of the whole machine while a function runs, and its result. Commands that the
+/// lab runs in a host are not in the host's control group.
 pub(super) fn processors<T>(run: impl FnOnce() -> Result<T>) -> Result<(Duration, T)> {
     let now = || busy(&fs::read_to_string("/proc/stat")?);
     let before = now()?;
@@ -70,7 +70,7 @@ pub(super) fn processors<T>(run: impl FnOnce() -> Result<T>) -> Result<(Duration
     Ok((now()?.saturating_sub(before), value))
 }
 
-/// The time that processors were neither idle nor waited for disks, in `/proc/stat`, whose unit is
+/// The time that processors were neither idle nor waiting for disks, in `/proc/stat`, whose unit is
 /// USER_HZ, 100 a second on all of Linux's architectures.
 fn busy(stat: &str) -> Result<Duration> {
     let line = stat.lines().next().context("/proc/stat is empty")?;
@@ -85,8 +85,8 @@ fn busy(stat: &str) -> Result<Duration> {
     ))
 }
 
-/// Applies the highstate until there is nothing left to do; a certificate or link that Kubernetes
-/// rotates in its first minute would be work.
+/// Applies the highstate until there are no changes left; otherwise a certificate or link that
+/// Kubernetes rotates in its first minute would count as work.
 pub(super) fn settled(cluster: &Cluster) -> Result<()> {
     wait::until(
         "a highstate with nothing to do",

@@ -1,4 +1,5 @@
-//! The other way: what an administrator would write around kubeadm on a host without internet.
+//! The comparison: a script as an administrator would write it around kubeadm on a host without
+//! internet.
 
 use std::fs;
 use std::path::Path;
@@ -52,7 +53,7 @@ kubectl wait --for=condition=Ready "node/$(hostname)" --timeout=300s
 done_with ready
 "#;
 
-/// A further control plane.
+/// An additional control plane.
 const JOIN: &str = r#"
 systemctl enable -q kubelet
 kubeadm join --config join.yaml --ignore-preflight-errors=all
@@ -65,7 +66,7 @@ done_with ready
 const TOKEN: &str = "abcdef.0123456789abcdef";
 const CERTIFICATE_KEY: &str = "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff";
 
-/// Prepares the files (not timed) and runs the script; the phases and how long each took.
+/// Prepares the files (not timed) and runs the script; returns the phases and their times.
 pub(super) fn run(host: &Host, inputs: &Inputs) -> Result<Vec<(String, Duration)>> {
     write(host, inputs)?;
     let script = [BEGIN, PREPARE, INIT].concat();
@@ -78,8 +79,8 @@ pub(super) fn run(host: &Host, inputs: &Inputs) -> Result<Vec<(String, Duration)
     )
 }
 
-/// The same for several control planes: packages and images side by side, then one host after the
-/// other, as kubeadm wants it. The time until all nodes are Ready.
+/// The same for several control planes: packages and images in parallel, then one host after the
+/// other, as kubeadm requires. The time until all nodes are Ready.
 pub(super) fn several(hosts: &[&Host], inputs: &Inputs) -> Result<Vec<(String, Duration)>> {
     let first = *hosts.first().context("no host")?;
     let address = first.control_plane_address();
@@ -120,7 +121,7 @@ pub(super) fn several(hosts: &[&Host], inputs: &Inputs) -> Result<Vec<(String, D
     Ok(phases)
 }
 
-/// kubeadm's configuration of a further control plane. JSON is valid YAML.
+/// kubeadm's configuration of an additional control plane. JSON is valid YAML.
 fn join(host: &Host) -> Value {
     let address = host.control_plane_address();
     json!({
@@ -180,7 +181,7 @@ fn execute(
     phases(&said)
 }
 
-/// One archive of all images, each under the name that containerd is to know it by.
+/// One archive of all images, each under the name by which containerd must know it.
 fn archive(inputs: &Inputs, dir: &Path) -> Result<()> {
     let mut manifests = Vec::new();
     let mut args = vec![

@@ -1,7 +1,7 @@
-//! `cargo lab bench pings`: a hundred minions pinged at once, beside one.
+//! `cargo lab bench pings`: a hundred minions pinged at once, compared with one.
 //!
-//! A master on loopback with a hundred real minions, each a process with a key and a connection of
-//! its own. No host is booted.
+//! A master on loopback with a hundred real minions, each a process with its own key and
+//! connection. No host is booted.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,13 +16,13 @@ use serde_json::Value;
 
 use super::{Table, median};
 
-/// The minions that are pinged at once.
+/// The number of minions that are pinged at once.
 const MINIONS: usize = 100;
 /// The number of pings of each kind; they alternate.
 const ROUNDS: usize = 15;
 /// The aim: a hundred take at most this many times as long as one.
 const RATIO: f64 = 5.0;
-/// The declaration. Returns are only stored while there is one.
+/// The declaration. Returns are only stored if there is one.
 const CLUSTER: &str = "apiVersion: halite/v1\nkind: Cluster\nmetadata: {name: bench}\n\
                        networks:\n  controlPlane: {cidrs: [10.10.0.0/24]}\n\
                        kubernetes: {version: \"1.36\"}\n";
@@ -66,7 +66,7 @@ fn measure(
     progress(&format!("a master and {MINIONS} minions on loopback"));
     let site = Site::start(programs, work)?;
     let (mut one, mut all) = (Vec::new(), Vec::new());
-    // The first ones fill caches.
+    // The first pings fill caches.
     site.ping("m0", 1)?;
     site.ping("*", MINIONS)?;
     for _ in 0..ROUNDS {
@@ -102,7 +102,7 @@ struct Site {
     daemons: Vec<Daemon>,
 }
 
-/// A process that ends with its owner.
+/// A process that is stopped with its owner.
 struct Daemon(Child);
 
 impl Drop for Daemon {
@@ -114,7 +114,7 @@ impl Drop for Daemon {
 
 impl Site {
     fn start(programs: &Path, work: &Path) -> Result<Self> {
-        // 127.128.0.0/9 has no other user; so the fixed ports are free.
+        // 127.128.0.0/9 has no other user, so the fixed ports are free.
         let [_, _, high, low] = std::process::id().to_be_bytes();
         let address = format!("127.140.{high}.{low}");
         let mut site = Self {
@@ -203,7 +203,7 @@ impl Site {
         self.run("ctl", &[arguments, &own].concat())
     }
 
-    /// Pings, and measures the whole command; each of so many minions must answer.
+    /// Pings, and measures the whole command; this many minions must answer.
     fn ping(&self, target: &str, minions: usize) -> Result<Duration> {
         let began = Instant::now();
         let answers = self.ctl(&["ping", target, "-o", "json"])?;

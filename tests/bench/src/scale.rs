@@ -1,4 +1,5 @@
-//! Cost of a state run by its number of states, and the memory that one of a thousand leaves.
+//! Cost of a state run by its number of states, and the memory that is in use after a run of a
+//! thousand.
 
 use std::fs;
 use std::time::Duration;
@@ -19,7 +20,7 @@ const RATIO: f64 = 12.0;
 const MINION_KIB: u64 = 9 * 1024;
 const MASTER_KIB: u64 = 24 * 1024;
 
-/// Applies states that manage so many files, one directory each for the two runs.
+/// States that manage this many files, in a separate directory for each of the two runs.
 fn states(count: u32) -> String {
     format!(
         "{{% for n in range({count}) %}}\n/root/halite-bench-{count}/{{{{ n }}}}:\n  file.managed:\n    \
@@ -30,7 +31,7 @@ fn states(count: u32) -> String {
 /// Times a run with nothing to do of both sizes, and measures the daemons after it.
 pub(super) fn rows(cluster: &Cluster, table: &mut Table) -> Result<()> {
     let custom = cluster.bootstrap.root().join("etc/halite/custom");
-    ensure!(!custom.exists(), "{} is there already", custom.display());
+    ensure!(!custom.exists(), "{} already exists", custom.display());
     fs::create_dir_all(&custom)?;
     let mut times = Vec::new();
     for count in [FEW, MANY] {

@@ -8,7 +8,7 @@ use halite_upstream::prepare;
 use halite_upstream::versions::NEWEST;
 
 /// The steps before the first boot, with the time that each usually takes on two processors: the
-/// first time, and later. Halite's and Kubernetes' programs are built at the same time.
+/// first time, and later. Halite's and Kubernetes' programs are built in parallel.
 const BUILD: [(&str, &str, &str); 5] = [
     ("prerequisites", "10 s", "at once"),
     ("base root of the hosts", "40 s", "at once"),
@@ -24,7 +24,7 @@ const BUILD: [(&str, &str, &str); 5] = [
 /// Name of the demonstration's lab.
 pub(crate) const DEMO: &str = "demo";
 
-/// Says what it will do, makes the cluster, and leaves it running.
+/// Prints its plan, makes the cluster, and leaves it running.
 pub(crate) fn demo(lab: &Lab, layout: &Layout) -> Result<()> {
     print!("{}", plan(layout));
     let old: Vec<String> = lab.hosts()?.into_iter().map(|h| h.spec.name).collect();
@@ -63,7 +63,7 @@ fn plan(layout: &Layout) -> String {
     text
 }
 
-/// The notice of the hosts that go before the new ones boot, if there are any.
+/// The notice about the hosts that are removed before the new ones boot, if there are any.
 fn replaced(lab: &str, old: &[String]) -> Option<String> {
     (!old.is_empty()).then(|| {
         format!(
@@ -73,7 +73,7 @@ fn replaced(lab: &str, old: &[String]) -> Option<String> {
     })
 }
 
-/// The last lines: what one can do next.
+/// The last lines: suggested next commands.
 fn end(lab: &str, layout: &Layout) -> String {
     let names = layout.names();
     let first = names.first().copied().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! `cargo lab`: the demonstration, the suites, and what one needs to look into the lab.
+//! `cargo lab`: the demonstration, the suites, and commands to inspect the lab.
 
 mod demo;
 mod write_loop;
@@ -27,9 +27,9 @@ struct Arguments {
 #[derive(Subcommand)]
 enum Verb {
     /// Build everything, boot two bare hosts, bootstrap one from the bundle, add the other, and
-    /// leave them running. Replaces the hosts that the lab has.
+    /// leave them running. Replaces the lab's existing hosts.
     Demo {
-        /// Which lab; several can run side by side.
+        /// The lab; several can run in parallel.
         #[arg(long, default_value = demo::DEMO)]
         lab: String,
         /// Boot cp-1, cp-2, cp-3 and worker-1; bootstrap cp-1, and add cp-2 and cp-3 as control
@@ -43,17 +43,18 @@ enum Verb {
         /// All tests instead, which takes many hours; see --part.
         #[arg(long)]
         full: bool,
-        /// Keep the cluster of the suites running afterwards, and use one that runs.
+        /// Keep the cluster of the suites running afterwards, and reuse a running one.
         #[arg(long)]
         keep: bool,
         /// Only print the names of the tests.
         #[arg(long)]
         list: bool,
-        /// Only what is left of part N of M, recorded in a ledger in the lab's cache. A further run of
-        /// the part continues where this one ended. Exit code 3: nothing failed, and there is more to run.
+        /// Only the remaining tests of part N of M, recorded in a ledger in the lab's cache.
+        /// Another run of the part continues where this one ended. Exit code 3: nothing failed, and
+        /// there is more to run.
         #[arg(long, value_name = "N/M", requires = "full", conflicts_with = "keep")]
         part: Option<halite_suites::Part>,
-        /// Minutes after which no further test of the part begins.
+        /// Minutes after which no further test of the part starts.
         #[arg(long, value_name = "N", requires = "part", default_value_t = halite_suites::PART_MINUTES)]
         minutes: u64,
         /// Only tests whose name contains one of these.
@@ -62,10 +63,11 @@ enum Verb {
     /// Print each test of --full with its last outcome for this source tree, and what has not run yet.
     /// Succeeds if all have passed.
     Ledger {
-        /// Put the times of the tests that have passed into docs/dev/test-times.tsv.
+        /// Write the times of the tests that have passed to docs/dev/test-times.tsv.
         #[arg(long)]
         write: bool,
-        /// Count results on this commit and on those after it as well, and print the files that have changed since.
+        /// Also count results from this commit and later ones, and print the files that have
+        /// changed since.
         #[arg(long, value_name = "COMMIT")]
         since: Option<String>,
     },
@@ -73,32 +75,32 @@ enum Verb {
     Bench {
         /// Only this part.
         what: Option<halite_bench::Part>,
-        /// Which lab.
+        /// The lab.
         #[arg(long, default_value = halite_bench::BENCH)]
         lab: String,
     },
     /// Stop a lab and remove its files.
     Down {
-        /// Which lab.
+        /// The lab.
         #[arg(long, default_value = demo::DEMO)]
         lab: String,
     },
     /// Cut the power of hosts, of all at the same moment: every process is killed, nothing is shut
     /// down.
     PowerOff {
-        /// Which lab.
+        /// The lab.
         #[arg(long, default_value = demo::DEMO)]
         lab: String,
         /// The hosts.
         #[arg(required = true, value_name = "HOST")]
         hosts: Vec<String>,
-        /// Their disks are gone too: power-on boots bare hosts of the same names and addresses.
+        /// Destroy their disks too: power-on boots bare hosts of the same names and addresses.
         #[arg(long)]
         destroy: bool,
     },
     /// Boot hosts whose power was cut, in this order.
     PowerOn {
-        /// Which lab.
+        /// The lab.
         #[arg(long, default_value = demo::DEMO)]
         lab: String,
         /// The hosts.
@@ -107,22 +109,22 @@ enum Verb {
     },
     /// Cut the link between two hosts.
     LinkOff(Link),
-    /// End the cut of the link between two hosts.
+    /// Restore the link between two hosts.
     LinkOn(Link),
     /// Run a command in a host.
     Sh {
-        /// Which lab.
+        /// The lab.
         #[arg(long, default_value = demo::DEMO)]
         lab: String,
         /// The host.
         host: String,
-        /// The command; a shell when absent.
+        /// The command; a shell by default.
         #[arg(last = true)]
         command: Vec<String>,
     },
-    /// Show the hosts of a lab and what the detectors saw.
+    /// Show the hosts of a lab and the findings of the detectors.
     Status {
-        /// Which lab.
+        /// The lab.
         #[arg(long, default_value = demo::DEMO)]
         lab: String,
     },
@@ -133,25 +135,25 @@ enum Verb {
     /// The lab's name server; runs in the router's namespace.
     #[command(hide = true)]
     Resolver {
-        /// File in which to record the names that were asked for.
+        /// File in which to record the queried names.
         log: PathBuf,
     },
-    /// Write to an API every 50 ms from the namespace that this is run in, until standard input
+    /// Write to an API every 50 ms from the namespace in which this runs, until standard input
     /// ends; prints JSON.
     #[command(hide = true)]
     WriteLoop(write_loop::Arguments),
-    /// Scan TCP ports of an address from the namespace that this is run in; prints JSON.
+    /// Scan TCP ports of an address from the namespace in which this runs; prints JSON.
     #[command(hide = true)]
     Scan {
         /// `10.10.0.11`, `fe80::1%eth0`
         address: String,
-        /// The TCP ports that are asked; all without it.
+        /// The TCP ports to probe; all by default.
         #[arg(long)]
         only: Vec<u16>,
-        /// UDP ports that get a packet each.
+        /// UDP ports that get one packet each.
         #[arg(long)]
         udp: Vec<u16>,
-        /// TCP ports that are asked once more when they do not answer.
+        /// TCP ports to probe once more if they do not answer.
         #[arg(long)]
         again: Vec<u16>,
     },
@@ -181,14 +183,14 @@ impl Wanted {
 /// The link between two hosts.
 #[derive(clap::Args)]
 struct Link {
-    /// Which lab.
+    /// The lab.
     #[arg(long, default_value = demo::DEMO)]
     lab: String,
     /// One host.
     from: String,
     /// The other.
     to: String,
-    /// Only what the first sends to the other.
+    /// Only packets from the first to the other.
     #[arg(long)]
     one_way: bool,
 }

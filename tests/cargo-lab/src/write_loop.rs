@@ -1,4 +1,4 @@
-//! The hidden command that is a loop of writes.
+//! The hidden command that runs a write loop.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -13,9 +13,9 @@ use halite_suites::availability::writes;
 pub(crate) struct Arguments {
     /// `https://api.demo.internal:6443`
     url: String,
-    /// Beginning of the names of what is written.
+    /// Prefix of the names of written objects.
     prefix: String,
-    /// The address to which the name in the URL leads, with the port.
+    /// The address to which the name in the URL resolves, with the port.
     #[arg(long)]
     address: Option<SocketAddr>,
     /// A hosts file that has this address, read for each new connection.

@@ -11,7 +11,7 @@ use crate::hex;
 pub struct BackupCa(CertifiedIssuer<'static, KeyPair>);
 
 impl BackupCa {
-    /// Makes one.
+    /// Makes a CA.
     #[must_use]
     pub fn new() -> Self {
         let mut params = CertificateParams::default();
@@ -32,8 +32,8 @@ impl BackupCa {
         self.0.pem()
     }
 
-    /// What is signed of a backup with these facts, and these files with mode and content. The
-    /// master's facts have no recipients, and what is declared about backups.
+    /// The statement that is signed for a backup with these facts, and these files with mode and
+    /// content. The master's facts lack the recipients and the declared backup settings.
     #[must_use]
     pub fn statement(header: &Value, files: &[(&str, u32, Vec<u8>)]) -> Value {
         let mut facts = header.clone();

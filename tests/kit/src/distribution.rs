@@ -24,13 +24,13 @@ pub struct Registry {
 }
 
 impl Registry {
-    /// Starts one that keeps everything in a directory.
+    /// Starts a registry that keeps everything in a directory.
     #[must_use]
     pub fn start(dir: &Path, authority: &Authority) -> Self {
         let program = std::env::var_os(PROGRAM).map(PathBuf::from);
         let program = program.unwrap_or_else(|| {
             panic!(
-                "{PROGRAM} has to name the program; `cargo lab test source:` builds it, and so does: go install \
+                "{PROGRAM} must name the program; `cargo lab test source:` builds it, and so does: go install \
                     github.com/distribution/distribution/v3/cmd/registry@v3.1.2"
             )
         });
@@ -38,7 +38,7 @@ impl Registry {
         let logins = run("apache2-utils", dir, "htpasswd", &["-Bbn", "me", "secret"]);
         std::fs::write(dir.join("htpasswd"), logins).unwrap();
         let agent = agent(authority);
-        // Another test may get the port between the two moments.
+        // Another test may take the port between the two moments.
         for _ in 0..4 {
             let port = TcpListener::bind("127.0.0.1:0")
                 .unwrap()
@@ -62,7 +62,7 @@ impl Registry {
         format!("localhost:{}", self.port)
     }
 
-    /// Pushes everything in the order in which a registry takes it.
+    /// Pushes everything in the order in which a registry accepts it.
     pub fn push(&self, name: &str, content: &Content) {
         let url = |path: &str| format!("https://{}/v2/{name}/{path}", self.host());
         let login = "Basic bWU6c2VjcmV0";
@@ -100,7 +100,7 @@ impl Registry {
         }
     }
 
-    /// Its answer to a path below `/v2/`; none when it has nothing there.
+    /// Its answer to a path below `/v2/`; `None` if it has nothing there.
     #[must_use]
     pub fn get(&self, path: &str, accept: &str) -> Option<Vec<u8>> {
         let url = format!("https://{}/v2/{path}", self.host());
@@ -123,10 +123,10 @@ impl Registry {
         }
     }
 
-    /// Ends it.
+    /// Stops it.
     pub fn stop(&self) {
         let mut child = self.child.lock().unwrap();
-        // It may have ended by itself.
+        // It may already have exited.
         let _ = child.kill();
         let _ = child.wait();
     }
@@ -151,7 +151,7 @@ fn agent(authority: &Authority) -> ureq::Agent {
         .into()
 }
 
-/// Starts the registry on this port and waits until it answers; none if the port is taken.
+/// Starts the registry on this port and waits until it answers; `None` if the port is taken.
 fn serve(
     program: &Path,
     dir: &Path,
@@ -190,7 +190,7 @@ http:
     let answers = || {
         let limit = Some(Duration::from_secs(5));
         let asked = agent.get(&url).config().timeout_global(limit).build();
-        // Without a login it says that it needs one.
+        // Without a login it answers that it needs one.
         matches!(asked.call(), Err(ureq::Error::StatusCode(401)))
     };
     while !answers() {
@@ -199,7 +199,7 @@ http:
             let said = said();
             assert!(
                 said.contains("address already in use"),
-                "the registry ended: {said}"
+                "the registry exited: {said}"
             );
             return None;
         }

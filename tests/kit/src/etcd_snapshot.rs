@@ -7,12 +7,12 @@ const PAGE: usize = 1024;
 /// Bytes of the header of a page.
 const PAGE_HEADER: usize = 16;
 
-/// A snapshot of an empty database: two pages, of which the first has the description of the
-/// database (bbolt's `internal/common/meta.go`), and the SHA-256 that etcd appends.
+/// A snapshot of an empty database: two pages, the first with the description of the database
+/// (bbolt's `internal/common/meta.go`), and the SHA-256 that etcd appends.
 #[must_use]
 pub fn empty_etcd_snapshot() -> Vec<u8> {
     // Magic number, version, size of a page, flags; then root, its sequence, free list, high-water
-    // mark, transaction; then FNV-1a of all that.
+    // mark, transaction; then FNV-1a of all these.
     let mut meta = Vec::new();
     for value in [0xED0C_DAED_u32, 2, 1024, 0] {
         meta.extend(value.to_le_bytes());

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use sha2::{Digest as _, Sha256};
 
-/// The shipped state tree, as it is in the sources.
+/// The shipped state tree in the sources.
 #[must_use]
 pub fn state_tree() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../states/tree")
@@ -21,7 +21,7 @@ pub fn hex(bytes: &[u8]) -> String {
         .collect()
 }
 
-/// Bytes that compress badly and repeat late. Another seed gives others.
+/// Bytes that compress badly and repeat late. Each seed gives different ones.
 #[must_use]
 pub fn content(size: usize, seed: u32) -> Vec<u8> {
     let mut state = seed.wrapping_mul(2_654_435_761).max(1);
@@ -34,7 +34,7 @@ pub fn content(size: usize, seed: u32) -> Vec<u8> {
     (0..size).map(|_| next()).collect()
 }
 
-/// Writes a file, whatever was there, with the directories above it.
+/// Writes a file, replacing an existing one, with the directories above it.
 pub fn put(path: &Path, content: &[u8]) {
     fs::create_dir_all(path.parent().unwrap()).unwrap();
     let _ = fs::remove_file(path);
@@ -77,8 +77,8 @@ pub fn files(root: &Path) -> Vec<String> {
     found
 }
 
-/// Runs a program of a Debian package in a directory, which is its home too, and returns what it
-/// prints.
+/// Runs a program of a Debian package in a directory, which is also its home, and returns its
+/// output.
 pub fn run(package: &str, dir: &Path, program: &str, args: &[&str]) -> Vec<u8> {
     let mut command = Command::new(program);
     command

@@ -11,13 +11,13 @@ pub struct Signer {
 }
 
 impl Signer {
-    /// One with an Ed25519 key for signing that does not expire.
+    /// A home with an Ed25519 key for signing that does not expire.
     #[must_use]
     pub fn new(dir: PathBuf, key: &str) -> Self {
         Self::with(dir, key, "ed25519", &[])
     }
 
-    /// One with a key of that kind; with options for making it, it counts for a day.
+    /// A home with a key of that kind; with options for generating it, it is valid for a day.
     #[must_use]
     pub fn with(dir: PathBuf, key: &str, kind: &str, options: &[&str]) -> Self {
         use std::os::unix::fs::PermissionsExt as _;
@@ -85,7 +85,7 @@ impl Signer {
 
 impl Drop for Signer {
     fn drop(&mut self) {
-        // gpg leaves an agent behind. A second panic would hide the first one.
+        // gpg leaves an agent running. A second panic would hide the first one.
         if !std::thread::panicking() {
             run("gpgconf", &self.dir, "gpgconf", &["--kill", "all"]);
         }

@@ -1,8 +1,8 @@
 //! Shared by tests of several crates: real programs and servers on loopback, signed repositories,
-//! and a small site whose bundle is built as real ones are. No program that is shipped uses it.
+//! and a small site whose bundle is built like a real one. No shipped program uses it.
 //!
-//! Everything here panics where something goes wrong, and so fails its test. The unit tests of
-//! the crates of the bundle cannot pass its types to this crate, which is linked with another build
+//! Everything here panics on an error, and so fails its test. The unit tests of the bundle's crates
+//! cannot pass their types to this crate, which is linked with another build of them.
 //! of it.
 #![expect(
     clippy::unwrap_used,

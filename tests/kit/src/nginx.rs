@@ -21,11 +21,11 @@ pub struct Nginx {
 }
 
 impl Nginx {
-    /// Starts one that keeps its files in `dir`. `servers` is the content of the `http` block,
-    /// for the port that it is given.
+    /// Starts an nginx that keeps its files in `dir`. `servers` returns the content of the `http`
+    /// block for the given port.
     pub fn start(dir: &Path, servers: impl Fn(u16) -> String) -> Self {
         fs::create_dir_all(dir).unwrap();
-        // Another test may get the port between the two moments.
+        // Another test may take the port between the two moments.
         for _ in 0..4 {
             let (conf, port) = configured(dir, &servers);
             let output = command(&conf, &[]).expect(NEEDED);
@@ -39,7 +39,7 @@ impl Nginx {
         panic!("nginx found no free port");
     }
 
-    /// One that serves the files below `root`.
+    /// Starts an nginx that serves the files below `root`.
     #[must_use]
     pub fn directory(dir: &Path, root: &Path) -> Self {
         let root = root.display();
@@ -72,10 +72,10 @@ impl Nginx {
         );
     }
 
-    /// The statuses that it answered with, in order; waits for those of so many requests.
+    /// The statuses of its answers, in order; waits for those of this many requests.
     #[must_use]
     pub fn answered(&self, requests: usize) -> Vec<String> {
-        // It writes the line when the client has its answer already.
+        // It writes the line after the client has its answer.
         let since = Instant::now();
         let log = loop {
             let log = fs::read_to_string(self.conf.with_file_name("access.log")).unwrap();
@@ -106,7 +106,7 @@ fn configured(dir: &Path, servers: &impl Fn(u16) -> String) -> (PathBuf, u16) {
         .unwrap()
         .port();
     let conf = dir.join("nginx.conf");
-    // One process, of the test's own user, who may read the files.
+    // One process, of the test's own user, which can read the files.
     let text = format!(
         "pid {dir}/pid; error_log {dir}/error.log; master_process off; events {{}}\n\
          http {{ access_log {dir}/access.log; client_body_temp_path {dir}/body; proxy_temp_path \
@@ -119,7 +119,7 @@ fn configured(dir: &Path, servers: &impl Fn(u16) -> String) -> (PathBuf, u16) {
     (conf, port)
 }
 
-/// It goes to the background when it listens, and only then says there by which pid it is stopped.
+/// It goes to the background once it listens, and only then writes the pid by which it is stopped.
 fn wait_for_pid(dir: &Path) {
     let since = Instant::now();
     while !fs::read_to_string(dir.join("pid")).is_ok_and(|pid| pid.ends_with('\n')) {

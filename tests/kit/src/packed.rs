@@ -3,7 +3,7 @@
 use std::io::Write as _;
 use std::process::{Command, Stdio};
 
-/// Packs with the real program; two streams one after the other, as some tools write them.
+/// Packs with the real program, as two concatenated streams, as some tools write them.
 #[must_use]
 pub fn packed(program: &str, parts: &[&[u8]]) -> Vec<u8> {
     let pack = |part: &[u8]| {

@@ -1,4 +1,4 @@
-//! Programs at work in a directory, each with a home and temporary files of its own.
+//! Programs that run in a directory, each with its own home and temporary files.
 
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
@@ -20,7 +20,7 @@ pub fn within(dir: &Path, program: &str, args: &[&str]) -> Command {
 
 /// Makes a program from a text, with its directory. Another process writes it: while this one has a
 /// file open for writing, a child that another test has just started has it open too, and until
-/// that child is another program nothing can run the file (ETXTBSY).
+/// that child has replaced itself nothing can run the file (ETXTBSY).
 pub fn make_program(path: &Path, text: &str) {
     let line = r#"mkdir -p "$(dirname "$0")" && printf %s "$1" > "$0" && chmod 755 "$0""#;
     let mut command = Command::new("sh");
@@ -28,14 +28,14 @@ pub fn make_program(path: &Path, text: &str) {
     done(command);
 }
 
-/// Copies a program, with the directory that it is copied to, in the same way.
+/// Copies a program in the same way, with its target directory.
 pub fn copy_program(from: &Path, to: &Path) {
     let mut command = Command::new("install");
     command.args(["-D", "-m", "755"]).arg(from).arg(to);
     done(command);
 }
 
-/// Fills the file system `disk` up to so many bytes, and asks for the right complaint.
+/// Fills the file system `disk` up to this many bytes, and checks for the right complaint.
 const PRELUDE: &str = r#"
 fill() {
     free=$(df --output=avail --block-size=1 disk | tail -n 1)
@@ -59,10 +59,10 @@ go_on() {
 }
 "#;
 
-/// A script in a directory, as root of a mount namespace of its own: what it mounts goes with it.
-/// `$CTL` is that program; `fill BYTES` leaves so many free on the file system `disk`, `full
-/// COMMAND` asks that it finds no room, `stop PID` stops a process, if it has not ended, and `go_on
-/// PID` lets it go on.
+/// A script in a directory, as root of its own mount namespace: its mounts disappear with it.
+/// `$CTL` is that program; `fill BYTES` leaves this many free on the file system `disk`, `full
+/// COMMAND` requires that it runs out of space, `stop PID` stops a process, if it has not exited,
+/// and `go_on PID` resumes it.
 #[must_use]
 pub fn script(dir: &Path, ctl: &str, text: &str) -> Command {
     let how: &[&str] = if rustix::process::geteuid().is_root() {
@@ -80,14 +80,14 @@ fn ended(mut command: Command) -> (bool, String) {
     said(command.output().unwrap())
 }
 
-/// Runs to the end, which has to be a good one; all that was said.
+/// Runs to the end, which must be a success; returns all output.
 pub fn done(command: Command) -> String {
     let (good, said) = ended(command);
     assert!(good, "{said}");
     said
 }
 
-/// Runs to the end, which has to be a bad one; all that was said.
+/// Runs to the end, which must be a failure; returns all output.
 pub fn refused(command: Command) -> String {
     let (good, said) = ended(command);
     assert!(!good, "it should have failed: {said}");
@@ -100,7 +100,7 @@ fn said(output: Output) -> (bool, String) {
     (output.status.success(), text.concat())
 }
 
-/// Starts it and does not wait; what it says is kept for [`end`].
+/// Starts it and does not wait; its output is kept for [`end`].
 pub fn started(mut command: Command) -> Child {
     command
         .stdout(Stdio::piped())
@@ -109,21 +109,20 @@ pub fn started(mut command: Command) -> Child {
         .unwrap()
 }
 
-/// Waits for the end: whether it was a good one, and all that was said.
+/// Waits for the end; returns whether it succeeded, and all output.
 pub fn end(child: Child) -> (bool, String) {
     said(child.wait_with_output().unwrap())
 }
 
-/// Limit for what has to come: it ends a test that would hang, on the slowest machine.
+/// Limit of a wait: it ends a test that would hang, on the slowest machine.
 const WATCHDOG: Duration = Duration::from_secs(600);
 
-/// Waits until something is there. Whether that came before the end of the process.
+/// Waits until a path exists. Returns whether it did before the process exited.
 pub fn met(child: &mut Child, path: &Path) -> bool {
     until(child, || path.exists())
 }
 
-/// The same for any condition. It is asked repeatedly, since nothing announces what the
-/// process has written.
+/// The same for any condition. It is polled, since nothing announces the process's writes.
 pub fn until(child: &mut Child, condition: impl Fn() -> bool) -> bool {
     let start = Instant::now();
     while !condition() {
@@ -135,8 +134,8 @@ pub fn until(child: &mut Child, condition: impl Fn() -> bool) -> bool {
     true
 }
 
-/// Starts a command and stops it as soon as something is so. One that was done before the condition was checked is
-/// started again.
+/// Starts a command and stops it as soon as a condition holds. A command that finished before the
+/// condition was checked is started again.
 pub fn caught(command: impl Fn() -> Command, condition: impl Fn() -> bool) -> Child {
     for _ in 0..100 {
         let mut child = started(command());
@@ -153,7 +152,7 @@ pub fn caught(command: impl Fn() -> Command, condition: impl Fn() -> bool) -> Ch
     panic!("the command always ended before the condition was checked");
 }
 
-/// Sends a signal, which comes too late when it has ended.
+/// Sends a signal; one that comes after the exit is ignored.
 pub fn signal(child: &Child, signal: Signal) {
     let _ = kill_process(Pid::from_child(child), signal);
 }

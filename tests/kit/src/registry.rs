@@ -10,7 +10,7 @@ use crate::files::hex;
 pub const OCI_INDEX: &str = "application/vnd.oci.image.index.v1+json";
 /// The media type of an OCI manifest.
 pub const OCI_MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
-/// The media type of a manifest, as Docker has it.
+/// The media type of Docker's manifests.
 pub const DOCKER_MANIFEST: &str = "application/vnd.docker.distribution.manifest.v2+json";
 
 /// Manifests and blobs.
@@ -40,15 +40,15 @@ impl Content {
         json!({"mediaType": kind, "digest": digest, "size": size})
     }
 
-    /// Gives a manifest that is there a tag.
+    /// Gives an existing manifest a tag.
     pub fn tag(&mut self, name: &str, tag: &str, descriptor: &Value) {
         let manifest =
             self.manifests[&format!("{name}/{}", descriptor["digest"].as_str().unwrap())].clone();
         self.manifests.insert(format!("{name}/{tag}"), manifest);
     }
 
-    /// Adds an image with these layers (kind, bytes) for a platform (`linux/amd64`) and returns a
-    /// descriptor of it.
+    /// Adds an image with these layers (kind, bytes) for a platform (`linux/amd64`) and returns its
+    /// descriptor.
     pub fn image(
         &mut self,
         name: &str,

@@ -1,4 +1,4 @@
-//! A small server whose answers a test makes up, with TLS or without.
+//! A small server whose answers a test provides, with or without TLS.
 
 use std::io::{BufRead as _, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -10,7 +10,7 @@ use std::thread::JoinHandle;
 
 use crate::tls::Authority;
 
-/// A request as it came in.
+/// A received request.
 #[derive(Debug, Clone)]
 pub struct Seen {
     /// Path and query.
@@ -19,7 +19,7 @@ pub struct Seen {
 }
 
 impl Seen {
-    /// A header that was sent, whatever the case of its name.
+    /// A header of the request, by its case-insensitive name.
     #[must_use]
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers
@@ -51,7 +51,7 @@ impl Answer {
         }
     }
 
-    /// Sets what it says.
+    /// Sets the body.
     #[must_use]
     pub fn body(mut self, body: impl Into<Vec<u8>>) -> Self {
         self.body = body.into();
@@ -66,35 +66,35 @@ impl Answer {
         self
     }
 
-    /// Breaks the connection off after so many bytes of the body.
+    /// Breaks the connection after this many bytes of the body.
     #[must_use]
     pub fn cut(mut self, after: usize) -> Self {
         self.cut = Some((after, false));
         self
     }
 
-    /// Sends nothing more after so many bytes of the body, and keeps the connection.
+    /// Sends nothing more after this many bytes of the body, and keeps the connection open.
     #[must_use]
     pub fn stall(mut self, after: usize) -> Self {
         self.cut = Some((after, true));
         self
     }
 
-    /// Says another length than the body has.
+    /// Announces another length than the body has.
     #[must_use]
     pub fn saying(mut self, length: u64) -> Self {
         self.said = Some(length);
         self
     }
 
-    /// Says no length: the body ends with the connection.
+    /// Announces no length: the body ends with the connection.
     #[must_use]
     pub fn endless(mut self) -> Self {
         self.said = None;
         self
     }
 
-    /// A file, or the part of it that was asked for. `tag` is its ETag, with the quotes.
+    /// A file, or the requested part of it. `tag` is its ETag, with the quotes.
     #[must_use]
     pub fn file(seen: &Seen, content: &[u8], tag: &str) -> Self {
         let whole = || Self::new(200).header("ETag", tag).body(content);
@@ -118,7 +118,7 @@ impl Answer {
     }
 }
 
-/// A server on a port of its own; ended when dropped.
+/// A server on its own port; stopped when dropped.
 pub struct Server {
     address: SocketAddr,
     scheme: &'static str,
@@ -130,7 +130,7 @@ pub struct Server {
 type Handler = dyn Fn(&Seen) -> Answer + Send + Sync;
 
 impl Server {
-    /// One that answers with what the function makes of a request.
+    /// Starts a server that answers with the function's result for a request.
     pub fn start(handler: impl Fn(&Seen) -> Answer + Send + Sync + 'static) -> Self {
         Self::with(None, Arc::new(handler))
     }
@@ -174,7 +174,7 @@ impl Server {
                     Arc::clone(&handler),
                     Arc::clone(&noted),
                 );
-                // A client that goes away is no fault of the server.
+                // A client that disconnects is not an error of the server.
                 thread::spawn(move || {
                     let _ = match tls {
                         None => serve(stream, &*handler, &noted),
@@ -278,7 +278,7 @@ fn serve(
     stream.write_all(&answer.body[..end])?;
     stream.flush()?;
     if let Some((_, true)) = answer.cut {
-        // Until the client has enough of waiting.
+        // Until the client stops waiting.
         let _ = stream.read(&mut [0; 1]);
     }
     Ok(())

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::files::{content, hex, put};
 
-/// A directory with a recipe and all that it names.
+/// A directory with a recipe and all files that it names.
 pub struct Site {
     /// Its directory.
     pub dir: tempfile::TempDir,
@@ -38,10 +38,10 @@ const IMAGES: &[(&str, &str)] = &[
 ];
 
 impl Site {
-    /// One for Kubernetes 1.36.3 and Debian, version 0.1.0.
+    /// A site for Kubernetes 1.36.3 and Debian, version 0.1.0.
     #[expect(
         clippy::new_without_default,
-        reason = "it writes files, and is no default value"
+        reason = "it writes files, and is not a default value"
     )]
     pub fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
@@ -99,7 +99,7 @@ impl Site {
         site
     }
 
-    /// Says which packages a bare host has.
+    /// Declares the packages of a bare host.
     pub fn base(&self, packages: &[&str]) {
         put(&self.path("status"), status(packages).as_bytes());
     }
@@ -113,7 +113,7 @@ impl Site {
     /// Builds a bundle in its directory.
     ///
     /// # Errors
-    /// Whatever the library refuses.
+    /// Any refusal of the library.
     pub fn build(&self, out: &str) -> Result<Manifest, Error> {
         self.build_with(out, &Options::default())
     }
@@ -121,7 +121,7 @@ impl Site {
     /// Builds with options.
     ///
     /// # Errors
-    /// Whatever the library refuses.
+    /// Any refusal of the library.
     pub fn build_with(&self, out: &str, options: &Options) -> Result<Manifest, Error> {
         self.build_for(out, options, &|_, _| Ok(Requirements::default()))
     }
@@ -129,7 +129,7 @@ impl Site {
     /// Builds for the requirements that the caller computes.
     ///
     /// # Errors
-    /// Whatever the library refuses.
+    /// Any refusal of the library.
     pub fn build_for(
         &self,
         out: &str,
@@ -148,7 +148,7 @@ impl Site {
     /// Builds a bundle into an unsigned image.
     ///
     /// # Errors
-    /// Whatever the library refuses.
+    /// Any refusal of the library.
     pub fn build_image(&self, out: &str) -> Result<Manifest, Error> {
         let (out, options) = (self.path(out), Options::default());
         let requirements: &RequirementsOf<'_> = &|_, _| Ok(Requirements::default());
@@ -167,7 +167,8 @@ impl Site {
         self.recipe[key] = value;
     }
 
-    /// Gives each image of the recipe another reference, by its component; `None` leaves it as it is.
+    /// Gives each image of the recipe another reference, by its component; `None` leaves it
+    /// unchanged.
     pub fn rename_images(&mut self, mut reference: impl FnMut(&str) -> Option<String>) {
         for image in self.recipe["images"].as_array_mut().into_iter().flatten() {
             let component = image["component"].as_str().unwrap_or_default().to_owned();
@@ -177,29 +178,29 @@ impl Site {
         }
     }
 
-    /// Records what the recipe asks for and the lock does not have.
+    /// Records what the recipe requests and the lock lacks.
     ///
     /// # Errors
-    /// Whatever the library refuses.
+    /// Any refusal of the library.
     pub fn lock(&self) -> Result<Resolved, Error> {
         halite_builder::lock(&self.written(), &Options::default(), &mut |_| ())
     }
 
-    /// Finds out what is there now, and records that if `write` says so.
+    /// Resolves the current versions, and records them if `write` is set.
     ///
     /// # Errors
-    /// Whatever the library refuses.
+    /// Any refusal of the library.
     pub fn update(&self, write: bool) -> Result<Resolved, Error> {
         halite_builder::update(&self.written(), &Options::default(), write, &mut |_| ())
     }
 
-    /// Builds with whatever is there now.
+    /// Builds with the current versions.
     pub fn renew(&self, out: &str) -> Manifest {
         self.update(true).unwrap();
         self.build(out).unwrap()
     }
 
-    /// Records what is there now as found at that moment: it is when the bundle counts as built.
+    /// Records the current versions as resolved at that moment, which counts as the build time.
     pub fn record(&self, moment: &str) {
         self.update(true).unwrap();
         let lock = self.path("recipe.lock.yaml");
@@ -211,8 +212,8 @@ impl Site {
         fs::write(&lock, text.replace(line, &format!("resolved: {moment}"))).unwrap();
     }
 
-    /// Adds so many bytes to what a bundle of it has, so that there is a middle in which something
-    /// can come between.
+    /// Adds this many bytes to the contents of its bundle, so that an operation takes long enough
+    /// to be interrupted in the middle.
     pub fn enlarge(&self, bytes: usize) {
         put(&self.path("states/large"), &content(bytes, 1));
     }
@@ -223,7 +224,7 @@ impl Site {
             self.path("recipe.yaml"),
             serde_json::to_string_pretty(&self.recipe).unwrap(),
         );
-        // A build that runs holds the file.
+        // A running build has the file open.
         if fs::read_to_string(&path).ok().as_ref() != Some(&text) {
             put(&path, text.as_bytes());
         }
@@ -289,7 +290,7 @@ pub fn layout_of(dir: &Path, reference: &str, files: &[(&str, &[u8])]) {
     layout(dir, reference, &archive.into_inner().unwrap());
 }
 
-/// A bundle's version that is short to write.
+/// A bundle's version, from a short text.
 pub fn version(text: &str) -> BundleVersion {
     text.parse().unwrap()
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use rcgen::{BasicConstraints, Certificate, CertificateParams, IsCa, Issuer, KeyPair};
 use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 
-/// An authority that exists only for one test.
+/// An authority that exists for only one test.
 pub struct Authority {
     /// Its certificate, in PEM.
     pub path: PathBuf,
@@ -14,7 +14,7 @@ pub struct Authority {
 }
 
 impl Authority {
-    /// Makes one and writes `authority.pem` into a directory.
+    /// Makes an authority and writes `authority.pem` into a directory.
     pub fn new(dir: &Path) -> Self {
         let key = KeyPair::generate().unwrap();
         let mut params = CertificateParams::new(Vec::new()).unwrap();

@@ -1,4 +1,4 @@
-//! The base root: a minimal Debian with systemd and nothing of ours, shared by all hosts as the
+//! The base root: a minimal Debian with systemd and without Halite, shared by all hosts as the
 //! lower overlay layer.
 
 use std::fs;
@@ -14,10 +14,10 @@ use crate::timing;
 /// Packages of a bare host in addition to `debootstrap --variant=minbase`.
 const PACKAGES: &str = "systemd,systemd-sysv,libpam-systemd,dbus,iproute2,iputils-ping,procps,ca-certificates,curl,gpgv";
 
-/// Unit that gives a host what hardware and firmware give a real one: writable cgroups,
-/// kernel log, network parameters, and the kernel parameters that the kubelet insists on. The
-/// latter belong to the machine, so the host sees files with the wanted values laid over them
-/// instead of changing them.
+/// Unit that provides what hardware and firmware provide on a real host: writable cgroups, kernel
+/// log, network parameters, and the kernel parameters that the kubelet requires. The latter belong
+/// to the machine, so the host sees files with the required values mounted over them instead of
+/// changing them.
 const HARDWARE: &str = r#"[Unit]
 Description=What hardware and firmware give a real host
 DefaultDependencies=no
@@ -41,11 +41,11 @@ ExecStart=/bin/sh -ec 'mount --make-rshared /; \
 WantedBy=sysinit.target
 "#;
 
-/// The journal survives a power cut, and what a failed test left can be read. Without limits of its
-/// own journald would keep next to nothing on a disk that is fuller than it likes.
+/// The journal survives a power cut, so that the traces of a failed test can be read. Without these
+/// limits journald would keep next to nothing on a disk that is fuller than it likes.
 const JOURNAL: &str = "[Journal]\nStorage=persistent\nSystemMaxUse=256M\nSystemKeepFree=512M\n";
 
-/// Makes the base root in the cache unless it is there, and returns its path.
+/// Makes the base root in the cache unless it exists, and returns its path.
 pub fn ensure(cache: &Path, progress: &mut dyn FnMut(&str)) -> Result<PathBuf> {
     let root = cache.join("base-root");
     // The early build of a run and a suite may both find it missing.
@@ -77,7 +77,7 @@ pub fn ensure(cache: &Path, progress: &mut dyn FnMut(&str)) -> Result<PathBuf> {
                 fs::remove_file(path)?;
             }
         }
-        // A host of an offline site has no sources of its own; an empty list keeps apt quiet.
+        // A host of an offline site has no sources; an empty list keeps apt quiet.
         fs::write(partial.join("etc/apt/sources.list"), "")?;
         fs::write(partial.join(".complete"), "")?;
         if root.exists() {
@@ -99,7 +99,7 @@ pub fn ensure(cache: &Path, progress: &mut dyn FnMut(&str)) -> Result<PathBuf> {
     Ok(root)
 }
 
-/// Writes a file that has other content: hosts may be running on the root.
+/// Writes a file whose content differs: hosts may be running on the root.
 fn write(file: &Path, text: &str) -> Result<()> {
     if fs::read_to_string(file).is_ok_and(|old| old == text) {
         return Ok(());

@@ -1,4 +1,4 @@
-//! Builds Halite's own programs, as they are developed or as they are shipped.
+//! Builds Halite's own programs, as developed or as shipped.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -17,7 +17,7 @@ pub use crate::dirs::source_root;
 /// All programs; packages have the same names.
 const ALL: &[&str] = &["ctl", "halite-builder", "halite-master", "halite-minion"];
 
-/// Cargo's profiles and the programs that are shipped of each.
+/// Cargo's profiles, and the programs that are shipped from each.
 const PROFILES: &[(&str, &[&str])] = &[
     ("release", &["ctl", "halite-builder"]),
     ("small", &["halite-master", "halite-minion"]),
@@ -26,26 +26,27 @@ const PROFILES: &[(&str, &[&str])] = &[
 /// The minion's package.
 const MINION: &str = "halite-minion";
 
-/// What the version of [`other_minion`] has at its end.
+/// The end of the version of [`other_minion`].
 pub const OTHER: &str = "+other";
 
 /// The way in which Halite's programs are compiled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Programs {
-    /// Like the tests, which compile the same crates: quick to make, with overflow checks and debug assertions.
+    /// Like the tests, which compile the same crates: quick to build, with overflow checks and
+    /// debug assertions.
     Dev,
     /// As an operator gets them: optimised for size, which takes many minutes.
     Shipped,
 }
 
 impl Programs {
-    /// Builds the programs and returns the directory that has all of them. Messages begin with the
-    /// profile's name.
+    /// Builds the programs and returns the directory that contains all of them. Messages begin with
+    /// the profile's name.
     ///
     /// # Errors
     /// A crate does not compile.
     pub fn build(self, board: &Board) -> Result<PathBuf> {
-        /// Those that this process has built: the source tree stays as it is while it runs.
+        /// The programs that this process has built: the source tree does not change while it runs.
         static BUILT: Mutex<Vec<(Programs, PathBuf)>> = Mutex::new(Vec::new());
         let mut built = BUILT.lock().map_err(|_| anyhow!("a build panicked"))?;
         if let Some((_, place)) = built.iter().find(|(programs, _)| *programs == self) {
@@ -69,7 +70,7 @@ impl Programs {
     }
 }
 
-/// Directory of what Cargo makes.
+/// Cargo's target directory.
 fn target() -> PathBuf {
     source_root().join("target/x86_64-unknown-linux-gnu")
 }
@@ -82,8 +83,8 @@ fn dev(board: &Board) -> Result<PathBuf> {
 
 fn shipped(board: &Board) -> Result<PathBuf> {
     let place = target().join("shipped");
-    // The last step of the small one takes minutes on one processor, which leaves the other for the
-    // rest.
+    // The last step of the small profile takes minutes on one processor, which leaves the other for
+    // the rest.
     let to = place.as_path();
     thread::scope(|scope| {
         let build =
@@ -96,7 +97,7 @@ fn shipped(board: &Board) -> Result<PathBuf> {
     Ok(place)
 }
 
-/// Builds a minion that is another program than [`Programs::Dev`]'s, and says so by its version
+/// Builds a minion that differs from [`Programs::Dev`]'s, and shows this by its version
 /// ([`OTHER`]); returns its path. Only the minion's own crate is compiled again, and linked.
 ///
 /// # Errors
@@ -112,13 +113,13 @@ pub fn other_minion(board: &Board) -> Result<PathBuf> {
 pub const OPTION_SETS: &str = "HALITE_OPTION_SETS";
 
 /// Lets a `ctl` that builds or checks a bundle use a covering array of the options: a quarter of an
-/// operator's sets. A test of `--full` compares what both need.
+/// operator's sets. A test of `--full` compares the requirements of both.
 pub fn with_fewer_option_sets(command: &mut Command) -> &mut Command {
     command.env(OPTION_SETS, "covering")
 }
 
-/// Lets a `ctl` that is run find `halite-builder`, which is in no bundle and on no ISO, with
-/// [fewer sets of options](with_fewer_option_sets).
+/// Lets a `ctl` find `halite-builder`, which is in no bundle and on no ISO, with [fewer sets of
+/// options](with_fewer_option_sets).
 ///
 /// # Errors
 /// The programs do not compile.
@@ -130,8 +131,8 @@ pub fn with_builder(command: &mut Command, programs: Programs) -> Result<&mut Co
     Ok(with_fewer_option_sets(command))
 }
 
-/// Builds programs, with the features that the whole workspace asks of their dependencies, and puts
-/// them into a directory without symbols.
+/// Builds programs, with the features that the whole workspace requires of their dependencies, and
+/// puts them into a directory without symbols.
 fn build(
     profile: &str,
     programs: &[&str],
@@ -140,8 +141,8 @@ fn build(
     board: &Board,
 ) -> Result<()> {
     fs::create_dir_all(to)?;
-    // Cargo leaves a program at one path, whatever its features are: no other build may come
-    // between this one and the copies.
+    // Cargo puts a program at one path, whatever its features are: no other build may run between
+    // this one and the copies.
     let lock = fs::File::create(target().join(format!(".programs-{profile}.lock")))?;
     lock.lock()?;
     let mut cargo = build_command::cargo();
@@ -150,7 +151,7 @@ fn build(
         .arg("--manifest-path")
         .arg(source_root().join("Cargo.toml"));
     if profile == "dev" {
-        // As the tests are compiled, so that each crate is compiled once.
+        // Like the tests, so that each crate is compiled once.
         cargo.arg("--workspace");
         cargo.args(programs.iter().flat_map(|program| ["--bin", *program]));
     } else {
@@ -173,7 +174,7 @@ fn build(
     Ok(())
 }
 
-/// Makes a program without symbols appear in a directory under its name in one step: another run may be
+/// Puts a program without symbols into a directory under its name, atomically: another run may be
 /// reading there. Its time is that of the program.
 fn strip(program: &Path, dir: &Path, name: &str) -> Result<()> {
     let made = dir.join(name);

@@ -1,4 +1,4 @@
-//! Runs slow programs, with a sign of life every few seconds and a record of the time.
+//! Runs slow programs, with a progress message every few seconds and a record of the time.
 
 use std::io::{BufRead as _, BufReader, IsTerminal as _, stdout};
 use std::process::{Command, Stdio};
@@ -11,17 +11,17 @@ use crate::timing;
 
 pub use halite_launch::cargo::{cargo, without_package};
 
-/// Interval of the messages about a program that still runs, on a terminal and elsewhere, where they
-/// stay.
+/// Interval of the messages about a program that still runs, on a terminal and elsewhere, where
+/// they remain.
 const HEARTBEAT: Duration = Duration::from_secs(15);
 const HEARTBEAT_IN_A_LOG: Duration = Duration::from_secs(60);
 
 /// Lines of a failed program's output that are shown.
 const SHOWN_LINES: usize = 40;
 
-/// Runs a program to its end, with a message at its start and some while it runs. What it prints to
-/// standard error is in the error when it fails; `what` names the work in messages, in the error and
-/// in the table of times.
+/// Runs a program to its end, with a message at its start and some while it runs. On a failure its
+/// standard error is in the error; `what` names the work in messages, in the error and in the table
+/// of times.
 pub fn run(command: &mut Command, what: &str, progress: &mut dyn FnMut(&str)) -> Result<()> {
     timing::build(what, || watched(command, what, progress))
 }
@@ -57,7 +57,7 @@ fn watched(command: &mut Command, what: &str, progress: &mut dyn FnMut(&str)) ->
     });
     let mut printed: Vec<String> = Vec::new();
     let mut heartbeat = start + interval;
-    // The number of lines of which a message has shown the last.
+    // The number of lines of which the last one was already shown.
     let mut shown = 0;
     loop {
         match lines.recv_timeout(heartbeat.saturating_duration_since(Instant::now())) {
@@ -77,7 +77,7 @@ fn watched(command: &mut Command, what: &str, progress: &mut dyn FnMut(&str)) ->
         }
     }
     let status = child.wait()?;
-    // It has seen the end of the stream, or the channel would not be closed.
+    // It has reached the end of the stream; otherwise the channel would not be closed.
     let _ = reader.join();
     if !status.success() {
         let from = printed.len().saturating_sub(SHOWN_LINES);
@@ -86,7 +86,7 @@ fn watched(command: &mut Command, what: &str, progress: &mut dyn FnMut(&str)) ->
     Ok(())
 }
 
-/// Runs a short program and returns what it prints.
+/// Runs a short program and returns its output.
 pub fn output(command: &mut Command, what: &str) -> Result<Vec<u8>> {
     let output = command.stdin(Stdio::null()).output().with_context(|| {
         format!(

@@ -1,5 +1,5 @@
 //! Free disk and inotify instances of the machine, checked before a host boots: without them a host
-//! fails halfway, with messages that do not say so. The machine's limits are only read.
+//! fails halfway, with messages that do not name the cause. The machine's limits are only read.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -21,24 +21,24 @@ pub const BARE: usize = 8;
 const GIB: u64 = 1 << 30;
 /// Disk that a host fills: packages, images, databases, logs.
 const HOST: u64 = 2 * GIB;
-/// Hosts of the lab of most runs.
+/// Hosts in the lab of most runs.
 const TWO: u64 = 2;
-/// Disk for the base root, and of each Kubernetes release the upstream programs and images, the
+/// Disk for the base root, and for each Kubernetes release the upstream programs and images, the
 /// bundle, and the ISO.
 const CACHE: u64 = 4 * GIB;
-/// Disk for what Go keeps of the upstream programs: sources and objects.
+/// Disk for Go's caches of the upstream programs: sources and objects.
 const GO: u64 = 12 * GIB;
 
-/// Instances of a host whose file does not say: the most, to be safe.
+/// Instances of a host whose file does not say: the maximum, to be safe.
 pub(super) fn unknown() -> usize {
     CONTROL_PLANE
 }
 
 /// Disk that will be filled.
 struct Need {
-    /// Below this directory, which need not be there yet.
+    /// Below this directory, which need not exist yet.
     dir: PathBuf,
-    /// So many bytes at least.
+    /// At least this many bytes.
     bytes: u64,
     /// The variable that moves it elsewhere.
     variable: &'static str,
@@ -71,8 +71,8 @@ pub fn for_a_run() -> Result<()> {
     disk(&needs)
 }
 
-/// Refuses a host that takes `instances` inotify instances in the end when there is no room for it;
-/// `running` are the hosts of all labs that run, with the instances of each.
+/// Refuses a host that eventually takes `instances` inotify instances if there is no room for it;
+/// `running` are the running hosts of all labs, with the instances of each.
 pub(super) fn for_a_host(
     name: &str,
     instances: usize,
@@ -82,8 +82,8 @@ pub(super) fn for_a_host(
     room(name, instances, promised(&held()?, running), limit()?)
 }
 
-/// Refuses `count` hosts that take `instances` inotify instances together when there is no room for
-/// them. Those of the lab `replaced` go before they come.
+/// Refuses `count` hosts that together take `instances` inotify instances if there is no room for
+/// them. Those of the lab `replaced` are removed before they boot.
 pub(super) fn for_hosts(
     what: &str,
     (count, instances): (usize, usize),
@@ -100,7 +100,7 @@ pub(super) fn for_hosts(
 
 /// Hosts by the names of their control groups, without those of one lab.
 fn without(mut hosts: BTreeMap<String, usize>, lab: &str) -> BTreeMap<String, usize> {
-    // The name of a lab has no dash.
+    // The name of a lab contains no dash.
     let of_lab = format!("{PREFIX}{lab}-");
     hosts.retain(|host, _| !host.starts_with(&of_lab));
     hosts
@@ -112,7 +112,7 @@ fn limit() -> Result<usize> {
     limit
         .trim()
         .parse()
-        .context("fs.inotify.max_user_instances is no number")
+        .context("fs.inotify.max_user_instances is not a number")
 }
 
 fn room(what: &str, instances: usize, taken: usize, limit: usize) -> Result<()> {
@@ -125,7 +125,7 @@ fn room(what: &str, instances: usize, taken: usize, limit: usize) -> Result<()> 
     Ok(())
 }
 
-/// Refuses when a file system has less room than all that will lie on it needs.
+/// Refuses if a file system has less free space than the directories on it need.
 fn disk(needs: &[Need]) -> Result<()> {
     let mut systems: BTreeMap<u64, (u64, Vec<&Need>)> = BTreeMap::new();
     for need in needs {
@@ -172,11 +172,11 @@ fn shown(bytes: u64) -> String {
     format!("{:.1} GiB", bytes as f64 / GIB as f64)
 }
 
-/// Whatever holds instances without being in a host.
+/// Processes outside of any host that hold instances.
 const ELSEWHERE: &str = "";
 
-/// Instances that are gone once every running host has come to its full number: a bare host takes a
-/// third of what it will.
+/// Instances that will be taken once every running host has reached its full number: a bare host
+/// takes a third of its eventual number.
 fn promised(held: &BTreeMap<String, usize>, running: &BTreeMap<String, usize>) -> usize {
     let now: usize = held.values().sum();
     let later: usize = running
@@ -186,13 +186,12 @@ fn promised(held: &BTreeMap<String, usize>, running: &BTreeMap<String, usize>) -
     now + later
 }
 
-/// Inotify instances that root's processes hold now, by the host that they are in: the kernel
-/// counts by user.
+/// Inotify instances that root's processes hold now, by their host: the kernel counts by user.
 fn held() -> Result<BTreeMap<String, usize>> {
     let mut held = BTreeMap::new();
     for process in fs::read_dir("/proc")? {
         let path = process?.path();
-        // A process that has ended already, or another entry, holds nothing.
+        // A process that has already exited, or another entry, holds nothing.
         if !fs::metadata(&path).is_ok_and(|process| process.uid() == 0) {
             continue;
         }
@@ -229,9 +228,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_hosts_will_take_counts_already() {
+    fn instances_that_hosts_will_take_already_count() {
         let of = |list: &[(&str, usize)]| list.iter().map(|(n, c)| ((*n).to_owned(), *c)).collect();
-        // A bare host, one that takes more than was thought, and the machine itself.
+        // A bare host, one that takes more than estimated, and the machine itself.
         let held = of(&[("hl-a-one", 8), ("hl-a-two", 25), (ELSEWHERE, 3)]);
         let running = of(&[("hl-a-one", 31), ("hl-a-two", 20), ("hl-a-three", 20)]);
         assert_eq!(promised(&held, &running), 31 + 25 + 20 + 3);

@@ -13,11 +13,11 @@ use crate::layout::{Layout, Member, TWO};
 use crate::role::Role;
 use crate::{Lab, wait};
 
-/// Directory on the bootstrap host with what an operator carries to a site: the signed ISO, a `ctl`,
-/// and the public key.
+/// Directory on the bootstrap host with the files that an operator carries to a site: the signed
+/// ISO, a `ctl`, and the public key.
 pub const ISO_DIRECTORY: &str = "/media/halite";
 
-/// The same of a newer release, on the one lab whose site has two.
+/// The same for a newer release, on the one lab whose site has two.
 pub const NEWER: &str = "/media/newer";
 
 /// The `ctl` that the operator carried with the ISO: suites damage the installed one.
@@ -54,18 +54,18 @@ pub struct Cluster {
     pub lab: Lab,
     /// Its first host, which is bootstrapped.
     pub bootstrap: Host,
-    /// Its last host: the worker, in each layout.
+    /// Its last host, which is the worker in each layout.
     pub worker: Host,
-    /// All of them, the first one first.
+    /// All hosts, the first one first.
     hosts: Vec<Host>,
 }
 
 /// Path of the cluster document on the first host.
 pub const DOCUMENT: &str = "/etc/halite/cluster.yaml";
 
-/// The cluster document of the demonstration. Everything below `kubelet` is for what this kernel
-/// lacks, and for a machine whose disk is nearly full by the kubelet's measure, which is a share of
-/// the whole; any operator can set the same keys.
+/// The cluster document of the demonstration. Everything below `kubelet` makes up for missing
+/// features of this kernel, and for a machine whose disk is nearly full by the kubelet's measure,
+/// which is a share of the whole; any operator can set the same keys.
 pub const CLUSTER: &str = r#"apiVersion: halite/v1
 kind: Cluster
 metadata:
@@ -101,8 +101,8 @@ host:
   sysctls: {fs.inotify.max_user_instances: null, fs.inotify.max_user_watches: null}
 "#;
 
-/// Boots the bare hosts of a layout. Each with a control plane has the directories that the operator
-/// carried to the site, read-only.
+/// Boots the bare hosts of a layout. Each with a control plane has the directories that the
+/// operator carried to the site, read-only.
 pub fn boot_hosts(lab: Lab, layout: &Layout, carried: &[(&Path, &str)]) -> Result<Cluster> {
     let hosts = layout
         .hosts
@@ -128,8 +128,8 @@ pub fn boot_bootstrap(lab: &Lab, iso_directory: &Path) -> Result<Host> {
     )
 }
 
-/// Boots a host in the place of the first, on which the bundle's directory stands where it will
-/// stand on ours.
+/// Boots a host in place of the first, with the bundle's directory at the path where Halite will
+/// have it.
 pub fn boot_peer(lab: &Lab, bundle: &Path) -> Result<Host> {
     boot_member(lab, TWO.member(BOOTSTRAP)?, &[(bundle, BUNDLE)])
 }
@@ -157,7 +157,7 @@ pub fn install() -> Vec<String> {
         .collect()
 }
 
-/// Writes the cluster document and bootstraps a bare host, showing what that shows.
+/// Writes the cluster document and bootstraps a bare host, showing the output.
 pub fn bootstrap(host: &Host, document: &str) -> Result<Duration> {
     std::fs::write(host.root().join("root/cluster.yaml"), document)?;
     let start = Instant::now();
@@ -172,14 +172,15 @@ pub fn bootstrap(host: &Host, document: &str) -> Result<Duration> {
     Ok(start.elapsed())
 }
 
-/// Limit for a host to hold the virtual address again. keepalived takes it from a host whose API server answers late for
-/// some seconds.
+/// Limit for a host to hold the virtual address again. keepalived takes it from a host whose API
+/// server answers late for some seconds.
 const HELD: Duration = Duration::from_secs(20);
 
-/// What kubectl says of an address that no host holds: its request was not sent.
+/// kubectl's message about an address that no host holds: its request was not sent.
 const NOT_HELD: &str = ":6443: connect: no route to host";
 
-/// Runs a command of kubectl on a host, and again while no host holds the virtual address, at which it asks.
+/// Runs a kubectl command on a host, and repeats it while no host holds the virtual address that it
+/// uses.
 pub fn run_kubectl(host: &Host, command: &[&str]) -> Result<String> {
     wait::until("a host to hold the virtual address", HELD, || {
         match host.run(command) {
@@ -202,7 +203,7 @@ pub fn wait_for_pods(host: &Host, limit: Duration) -> Result<()> {
         let items = list["items"].as_array().cloned().unwrap_or_default();
         let waiting: Vec<String> = items
             .iter()
-            // A pod of a job that is done is no longer ready, rightly.
+            // A pod of a job that is done is rightly no longer ready.
             .filter(|pod| pod["status"]["phase"] != "Succeeded")
             .filter(|pod| {
                 let conditions = pod["status"]["conditions"]
@@ -220,7 +221,7 @@ pub fn wait_for_pods(host: &Host, limit: Duration) -> Result<()> {
             })
             .collect();
         if items.is_empty() {
-            Err(anyhow!("no pod is there"))
+            Err(anyhow!("there are no pods"))
         } else if waiting.is_empty() {
             Ok(())
         } else {
@@ -250,7 +251,7 @@ impl Cluster {
         Self::of(lab, hosts)
     }
 
-    /// The same cluster as it is managed from another of its hosts, which takes the place of `bootstrap`.
+    /// The same cluster managed from another of its hosts, which replaces `bootstrap`.
     pub fn managed_from(&self, name: &str) -> Result<Self> {
         Ok(Self {
             lab: self.lab.clone(),
@@ -266,7 +267,7 @@ impl Cluster {
         self.hosts.iter().collect()
     }
 
-    /// Returns true if it has the hosts of that layout.
+    /// Returns whether it has the hosts of that layout.
     #[must_use]
     pub fn is_of(&self, layout: &Layout) -> bool {
         self.hosts
@@ -289,7 +290,7 @@ impl Cluster {
             })
     }
 
-    /// The hosts whose role is a control plane, whether they have joined or are bare.
+    /// The hosts with a control-plane role, whether they have joined or are bare.
     #[must_use]
     pub fn control_planes(&self) -> Vec<&Host> {
         self.hosts
@@ -298,7 +299,7 @@ impl Cluster {
             .collect()
     }
 
-    /// Bootstraps the first host, showing what that shows.
+    /// Bootstraps the first host, showing the output.
     pub fn bootstrap(&self, document: &str) -> Result<Duration> {
         bootstrap(&self.bootstrap, document)
     }
@@ -318,12 +319,12 @@ impl Cluster {
         wait_for_pods(&self.bootstrap, limit)
     }
 
-    /// The same, asked on that host.
+    /// The same, checked on that host.
     pub fn wait_for_pods_on(&self, host: &str, limit: Duration) -> Result<()> {
         wait_for_pods(self.host(host)?, limit)
     }
 
-    /// Fails when a packet tried to leave, or an unexpected name was asked for.
+    /// Fails if a packet tried to leave, or an unexpected name was queried.
     pub fn nothing_tried_to_leave(&self) -> Result<()> {
         self.lab.nothing_tried_to_leave()
     }

@@ -1,4 +1,4 @@
-//! Running programs of the machine and saying clearly what went wrong.
+//! Running programs of the machine and reporting clearly what went wrong.
 
 use std::ffi::OsStr;
 use std::path::PathBuf;
@@ -6,8 +6,7 @@ use std::process::{Command, Output, Stdio};
 
 use anyhow::{Context, Result, bail};
 
-/// Runs a program and returns its standard output; an error carries the command and what it
-/// printed.
+/// Runs a program and returns its standard output; an error contains the command and its output.
 pub fn run<S: AsRef<OsStr>>(program: &str, args: &[S]) -> Result<String> {
     let output = output(program, args)?;
     if !output.status.success() {

@@ -9,7 +9,7 @@ use anyhow::{Context as _, Result};
 
 use super::wait;
 
-/// Beginning of the names of all hosts' namespaces, control groups and machines.
+/// Prefix of the names of all hosts' namespaces, control groups and machines.
 pub(super) const PREFIX: &str = "hl-";
 
 /// Controllers of the machine in which each host gets a group of its own.
@@ -26,7 +26,7 @@ fn parents() -> impl Iterator<Item = PathBuf> {
         .filter(|path| path.exists())
 }
 
-/// Makes the groups of that name, unless they are there.
+/// Makes the groups of that name, unless they exist.
 pub fn make(name: &str) -> Result<Vec<PathBuf>> {
     let mut groups = Vec::new();
     for parent in parents() {
@@ -61,8 +61,9 @@ fn is_in(groups: &str, name: &str) -> bool {
     paths.any(|path| path.split('/').any(|part| part == name))
 }
 
-/// Returns whether a process is the first one of a namespace right below that of the machine. Inside a host, those of
-/// pods are one level deeper. One that has ended, and is not reaped yet, is none.
+/// Returns whether a process is the first one of a namespace directly below the machine's. Inside a
+/// host, the namespaces of pods are one level deeper. A process that has exited and is not reaped
+/// yet does not count.
 fn is_init(status: &str) -> bool {
     let field = |name: &str| {
         let mut lines = status.lines();
@@ -76,14 +77,14 @@ fn is_init(status: &str) -> bool {
     matches!(ids[..], [_, "1"]) && !has_ended
 }
 
-/// Lets the processes of frozen groups below that name run, so that they can end: runc freezes a container's group for
-/// a moment, and a power cut in that moment leaves it frozen.
+/// Lets the processes of frozen groups below that name run, so that they can exit: runc freezes a
+/// container's group for a moment, and a power cut in that moment leaves it frozen.
 pub fn thaw(name: &str) -> Result<()> {
     thaw_tree(&Path::new("/sys/fs/cgroup/freezer").join(name))
 }
 
 fn thaw_tree(group: &Path) -> Result<()> {
-    // Groups may go at the same time.
+    // Groups may disappear at the same time.
     for entry in fs::read_dir(group).into_iter().flatten().flatten() {
         if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
             thaw_tree(&entry.path())?;
@@ -105,7 +106,7 @@ pub fn remove(name: &str) -> Result<()> {
     Ok(())
 }
 
-/// Groups are empty soon after their last process has ended.
+/// Groups become empty soon after their last process has exited.
 fn remove_tree(group: &Path) -> Result<()> {
     if !group.exists() {
         return Ok(());

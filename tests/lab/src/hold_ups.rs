@@ -1,5 +1,5 @@
-//! The time for which this machine was held up: its processors or its disks were busy with other work, or the machine
-//! itself stood still. A program has not failed to do something in that time.
+//! The time for which this machine was held up: its processors or its disks were busy with other
+//! work, or the machine itself stood still. A program must not be blamed for that time.
 
 use std::fs;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
@@ -20,12 +20,12 @@ pub struct HoldUps {
     pulse: Arc<Mutex<Pulse>>,
     start: Instant,
     disks: Duration,
-    /// The thread ends with it.
+    /// The thread ends when this is dropped.
     _alive: Sender<()>,
 }
 
 impl HoldUps {
-    /// Starts to measure.
+    /// Starts the measurement.
     #[must_use]
     pub fn start() -> Self {
         let (start, pulse) = (Instant::now(), Arc::new(Mutex::new(Pulse::default())));
@@ -53,7 +53,7 @@ impl HoldUps {
     }
 }
 
-/// Beats, which come late while no processor is free.
+/// Beats, which are late while no processor is free.
 #[derive(Debug, Default)]
 struct Pulse {
     /// The time of the last beat.
@@ -74,7 +74,8 @@ impl Pulse {
     }
 }
 
-/// The time since boot for which processes have waited for disks; zero where the kernel does not say.
+/// The time since boot for which processes have waited for disks; zero if the kernel does not
+/// report it.
 fn disks() -> Duration {
     total(&fs::read_to_string(DISKS).unwrap_or_default()).unwrap_or_default()
 }

@@ -28,14 +28,14 @@ pub struct Spec {
     pub name: String,
     /// Host number in each of its networks.
     pub number: u8,
-    /// True if its control-plane interface is in the second of the control-plane networks.
+    /// `true` if its control-plane interface is in the second of the control-plane networks.
     pub second_network: bool,
     /// Read-only directories: machine path to path in the host.
     pub read_only: Vec<(PathBuf, PathBuf)>,
     /// Inotify instances that it takes once everything is installed; see [`super::capacity`].
     #[serde(default = "super::capacity::unknown")]
     pub inotify: usize,
-    /// Its roles in the lab's cluster; none for a host outside of it.
+    /// Its roles in the lab's cluster; empty for a host outside of it.
     #[serde(default)]
     pub roles: Vec<Role>,
 }
@@ -98,8 +98,8 @@ impl Host {
         format!("{PREFIX}{}-{}", self.lab, self.spec.name)
     }
 
-    /// Boots the host and waits until systemd says that it runs. Booting again after
-    /// [`Self::power_cut`] finds the disk as it was, the cables plugged in, and nothing else.
+    /// Boots the host and waits until systemd reports that it runs. Booting again after
+    /// [`Self::power_cut`] finds the disk unchanged, the cables plugged in, and nothing else.
     pub fn boot(&self, router: &Router) -> Result<()> {
         if self.init().is_some() {
             return Ok(());
@@ -116,7 +116,7 @@ impl Host {
                 "--console=pipe",
                 "--capability=all",
             ])
-            // All hosts have one clock, and it is the machine's.
+            // All hosts share one clock, the machine's.
             .arg("--drop-capability=CAP_SYS_TIME")
             .args([
                 "--system-call-filter=add_key keyctl bpf @keyring",
@@ -174,8 +174,8 @@ impl Host {
                 if text == "running" || text == "degraded" {
                     Ok(())
                 } else {
-                    // Others may have taken the inotify instances since we looked; systemd then
-                    // waits for ever.
+                    // Others may have taken the inotify instances since the check; systemd then
+                    // waits forever.
                     Err(anyhow!(
                         "systemd says {text:?}; if its journal says \"Failed to create inotify object\", stop another lab \
                      or raise fs.inotify.max_user_instances"
@@ -215,10 +215,10 @@ impl Host {
             .then_some(pid)
     }
 
-    /// Pid of the host's init as the machine sees it, if the host runs.
+    /// Pid of the host's init on the machine, if the host runs.
     #[must_use]
     pub fn init(&self) -> Option<u32> {
-        // The init outlives its container manager, and the host with it.
+        // The init, and the host with it, outlives its container manager.
         self.of_nspawn().or_else(|| groups::init(&self.machine()))
     }
 
@@ -229,7 +229,7 @@ impl Host {
         children.split_whitespace().next()?.parse().ok()
     }
 
-    /// The pid of its init; refuses a host that is off, with the command that boots it.
+    /// The pid of its init; refuses a host that is off, and names the command that boots it.
     pub fn is_on(&self) -> Result<u32> {
         self.init().with_context(|| {
             format!(
@@ -258,7 +258,8 @@ impl Host {
         Ok(command)
     }
 
-    /// Runs a command inside and returns its status and output. No step that a `ctl` shows may be silent.
+    /// Runs a command inside and returns its status and output. No step that a `ctl` shows may be
+    /// silent.
     pub fn output<S: AsRef<OsStr>>(&self, args: &[S]) -> Result<Output> {
         let mut command = self.command(args)?;
         command.stdin(Stdio::null());
@@ -269,18 +270,18 @@ impl Host {
         command.output().context("cannot start nsenter")
     }
 
-    /// Runs a command of `ctl` inside, and shows what that shows. No step of it may be silent.
+    /// Runs a command of `ctl` inside, and shows its output. None of its steps may be silent.
     pub fn show<S: AsRef<OsStr>>(&self, args: &[S]) -> Result<ExitStatus> {
         let mut command = self.command(args)?;
         if std::io::stdout().is_terminal() {
-            // It has a line there that changes all the time.
+            // There, it has a line that changes all the time.
             return command.status().context("cannot start nsenter");
         }
         let done = watched::run(&mut command, &displayed(args), watched::show)?;
         Ok(done.status)
     }
 
-    /// Runs a command inside and returns its standard output; fails when it fails.
+    /// Runs a command inside and returns its standard output; fails if it fails.
     pub fn run<S: AsRef<OsStr>>(&self, args: &[S]) -> Result<String> {
         let output = self.output(args)?;
         if !output.status.success() {
@@ -301,8 +302,8 @@ impl Host {
         self.run(&["sh", "-c", line])
     }
 
-    /// Cuts the power: every process of the host is gone at once, nothing is shut down, and what
-    /// the kernel held for it (addresses, routes, packet filter, control groups) is gone too.
+    /// Cuts the power: every process of the host is gone at once, nothing is shut down, and the
+    /// kernel's state for it (addresses, routes, packet filter, control groups) is gone too.
     pub fn power_cut(&self) -> Result<()> {
         cut_power(std::slice::from_ref(self))
     }
@@ -310,8 +311,7 @@ impl Host {
     fn unplug(&self) -> Result<()> {
         let ns = self.namespace();
         if namespace_exists(&ns) {
-            // A namespace is taken down a while after it was deleted; its cables must be free at
-            // once.
+            // A namespace is removed some time after its deletion; its cables must be free at once.
             for interface in ["eth0", "eth1"] {
                 output("ip", &["-n", &ns, "link", "del", interface])?;
             }
@@ -321,7 +321,7 @@ impl Host {
     }
 }
 
-/// True for a command of `ctl`.
+/// Returns whether it is a command of `ctl`.
 fn is_ctl<S: AsRef<OsStr>>(args: &[S]) -> bool {
     let program = args.first().map(|program| Path::new(program.as_ref()));
     program.and_then(Path::file_name) == Some(OsStr::new("ctl"))

@@ -39,7 +39,7 @@ impl Member {
         }
     }
 
-    /// Returns true for a host with a control plane.
+    /// Returns whether the host has a control plane.
     #[must_use]
     pub fn is_control_plane(&self) -> bool {
         self.roles.contains(&Role::ControlPlane)

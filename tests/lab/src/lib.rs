@@ -1,8 +1,8 @@
-//! The lab: real hosts on one machine, their network, detectors for packets and questions that
-//! would leave it, and builds of Halite's own programs.
+//! The lab: real hosts on one machine, their network, detectors for packets and queries that would
+//! leave it, and builds of Halite's own programs.
 //!
 //! Inputs: the source tree, and the machine's package sources. Outputs: hosts below
-//! `/var/lib/halite-lab`, a cache below `/var/cache/halite-lab`. It knows nothing of Kubernetes'
+//! `/var/lib/halite-lab`, a cache below `/var/cache/halite-lab`. It does not depend on Kubernetes'
 //! own programs. It never changes the machine's network, limits or control groups outside its own.
 
 pub mod base;
@@ -43,7 +43,7 @@ pub use dirs::{cache, run_dir};
 /// A set of hosts with a router.
 #[derive(Debug, Clone)]
 pub struct Lab {
-    /// Its name; several labs can run side by side.
+    /// Its name; several labs can run in parallel.
     pub name: String,
     /// Its router.
     pub router: Router,
@@ -70,8 +70,8 @@ impl Lab {
         })
     }
 
-    /// Boots a host, making it first if it is new. A new one is refused when the machine has no
-    /// room for it.
+    /// Boots a host, making it first if it is new. A new one is refused if the machine has no room
+    /// for it.
     pub fn boot(&self, spec: Spec) -> Result<Host> {
         let host_dir = self.dir.join("hosts").join(&spec.name);
         if !host_dir.exists() {
@@ -126,8 +126,8 @@ impl Lab {
             })
     }
 
-    /// Refuses a cluster of that layout in this lab when the machine has no room for it. The lab's
-    /// own hosts do not count: they go first.
+    /// Refuses a cluster of that layout in this lab if the machine has no room for it. The lab's
+    /// own hosts do not count: they are removed first.
     pub fn room_for(&self, layout: &Layout) -> Result<()> {
         let names = layout.names();
         capacity::for_hosts(
@@ -138,7 +138,7 @@ impl Lab {
         )
     }
 
-    /// Fails when a packet tried to leave, or an unexpected name was asked for.
+    /// Fails if a packet tried to leave, or an unexpected name was queried.
     pub fn nothing_tried_to_leave(&self) -> Result<()> {
         let packets = self.router.escaped()?;
         let names = self.router.unexpected_names()?;
@@ -162,8 +162,8 @@ impl Lab {
     }
 }
 
-/// Hosts of all labs that run, by the name of their control groups, with the instances that each
-/// takes in the end.
+/// Hosts of all running labs, by the name of their control groups, with the instances that each
+/// eventually takes.
 fn running() -> Result<BTreeMap<String, usize>> {
     let mut hosts = BTreeMap::new();
     let Ok(labs) = fs::read_dir(run_dir()) else {
@@ -171,7 +171,7 @@ fn running() -> Result<BTreeMap<String, usize>> {
     };
     for lab in labs {
         let name = lab?.file_name().to_string_lossy().into_owned();
-        // What is no lab's name is no lab.
+        // A name that is not a lab's does not belong to a lab.
         let Ok(lab) = Lab::new(&name, Path::new("")) else {
             continue;
         };

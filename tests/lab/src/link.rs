@@ -1,8 +1,9 @@
 //! Cuts of the links between two hosts of a lab, in one direction or in both.
 //!
-//! The receiver drops what comes from the sender, before its own packet filter and connection table
-//! see it. Within one network that is everything, by the sender's network cards; through the router
-//! it is what comes from the sender's own addresses. The receiver's loss of power ends the cut.
+//! The receiver drops packets from the sender before its own packet filter and connection table see
+//! them. Within one network these are all packets from the sender's network cards; through the
+//! router they are the packets from the sender's own addresses. The receiver's loss of power ends
+//! the cut.
 
 use std::collections::BTreeSet;
 
@@ -17,7 +18,7 @@ fn table(from: &Host) -> String {
     format!("lab_cut_{}", from.spec.name.replace('-', "_"))
 }
 
-/// The receiver's rules that cut what comes from a sender.
+/// The receiver's rules that drop packets from a sender.
 fn rules(from: &Host) -> String {
     let (mut addresses, mut cards) = (BTreeSet::new(), BTreeSet::new());
     for network in from.networks() {
@@ -40,7 +41,7 @@ fn nft<'a>(namespace: &'a str, args: &[&'a str]) -> Vec<&'a str> {
 }
 
 impl Lab {
-    /// Cuts the direction from one host to another, which both are on, unless it is cut already.
+    /// Cuts the direction from one host to another, both of which are on, unless it is already cut.
     pub fn cut_link(&self, from: &Host, to: &Host) -> Result<()> {
         self.restore_link(from, to)?;
         run("ip", &nft(&to.namespace(), &[&rules(from)])).map(drop)
@@ -65,7 +66,7 @@ mod tests {
     use crate::layout::HA;
 
     #[test]
-    fn what_comes_from_the_sender_is_dropped_in_every_network() {
+    fn packets_from_the_sender_are_dropped_in_every_network() {
         let spec = HA.member("cp-2").unwrap().spec(Vec::new());
         let host = Host::new("x", Path::new("/labs"), Path::new("/base"), spec);
         assert_eq!(

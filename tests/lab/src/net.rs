@@ -1,6 +1,6 @@
-//! The lab's network: a router in a namespace of its own with two control-plane networks and one
-//! workload network, and the two detectors. Nothing routes beyond it; whatever tries is rejected
-//! and counted.
+//! The lab's network: a router in its own namespace with two control-plane networks and one
+//! workload network, and the two detectors. Nothing routes beyond it; attempts are rejected and
+//! counted.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -22,7 +22,7 @@ pub enum Network {
 }
 
 impl Network {
-    /// All of them.
+    /// All networks.
     pub const ALL: [Self; 3] = [Self::ControlPlane0, Self::ControlPlane1, Self::Workload];
 
     /// First three octets.
@@ -35,7 +35,7 @@ impl Network {
         }
     }
 
-    /// The hardware address of host `number`: the same after each boot, as that of a real network
+    /// The hardware address of host `number`: the same after each boot, like that of a real network
     /// card. Locally administered, then the IPv4 address.
     pub(crate) fn mac(self, number: u8) -> String {
         let network = self
@@ -65,9 +65,9 @@ impl Network {
 }
 
 /// Rules that reject and count, as `egress`, packets for an address outside the lab; bridged
-/// traffic passes here too, so what stays on its link by definition is let through. Cluster
-/// addresses that reach the router (a Service asked before kube-proxy knows it) are rejected too,
-/// but are no attempt to leave.
+/// traffic passes here too, so packets that by definition stay on their link are accepted. Cluster
+/// addresses that reach the router (a Service used before kube-proxy knows it) are rejected too,
+/// but do not count as an attempt to leave.
 const RULES: &str = "
 table inet lab {
   counter egress { }
@@ -87,7 +87,7 @@ table inet lab {
 pub struct Router {
     /// Name of its network namespace.
     pub namespace: String,
-    /// File in which the resolver records the names that it was asked for.
+    /// File in which the resolver records the queried names.
     pub queries: PathBuf,
 }
 
@@ -101,13 +101,13 @@ impl Router {
         }
     }
 
-    /// Makes namespace, bridges, rules and resolver, unless they are there.
+    /// Makes namespace, bridges, rules and resolver, unless they exist.
     pub fn up(&self) -> Result<()> {
         self.bridges()?;
         self.start_resolver()
     }
 
-    /// Makes namespace, bridges and rules, unless they are there.
+    /// Makes namespace, bridges and rules, unless they exist.
     pub fn bridges(&self) -> Result<()> {
         let ns = self.namespace.as_str();
         if !namespace_exists(ns) {
@@ -116,7 +116,7 @@ impl Router {
             for network in Network::ALL {
                 let bridge = network.bridge();
                 let address = format!("{}.1/24", network.prefix());
-                // Without one of its own a bridge changes its address with its ports.
+                // Without its own address, a bridge changes it with its ports.
                 let mac = network.mac(1);
                 run(
                     "ip",
@@ -127,8 +127,8 @@ impl Router {
                 run("ip", &["-n", ns, "addr", "add", &address, "dev", bridge])?;
                 run("ip", &["-n", ns, "link", "set", bridge, "up"])?;
             }
-            // Without a way out the kernel would refuse such packets before the rules see, and
-            // count, them.
+            // Without a default route the kernel would refuse such packets before the rules could
+            // see and count them.
             run(
                 "ip",
                 &[
@@ -238,7 +238,7 @@ impl Router {
             .with_context(|| format!("cannot read the egress counter: {counter}"))
     }
 
-    /// Names that were asked for although no offline site needs them.
+    /// Names that were queried although no offline site needs them.
     pub fn unexpected_names(&self) -> Result<Vec<String>> {
         let text = fs::read_to_string(&self.queries).unwrap_or_default();
         let mut names: Vec<String> = text
@@ -251,7 +251,7 @@ impl Router {
         Ok(names)
     }
 
-    /// Ends the resolver and removes the namespace.
+    /// Stops the resolver and removes the namespace.
     pub fn down(&self) -> Result<()> {
         let pid_file = self.queries.with_extension("pid");
         if let Ok(pid) = fs::read_to_string(&pid_file) {
@@ -270,7 +270,7 @@ impl Router {
     }
 }
 
-/// Returns true if a named network namespace exists.
+/// Returns whether a named network namespace exists.
 #[must_use]
 pub fn namespace_exists(name: &str) -> bool {
     Path::new("/run/netns").join(name).exists()

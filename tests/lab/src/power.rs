@@ -8,7 +8,7 @@ use crate::{Lab, capacity};
 impl Lab {
     /// Cuts the power of hosts at the same moment: every process is gone at once, nothing is shut
     /// down. With `destroy` their disks are gone too; name, addresses and read-only directories
-    /// remain, and a host that is off already may still lose its disks.
+    /// remain. A host that is already off may still lose its disks.
     pub fn power_off(&self, names: &[String], destroy: bool) -> Result<()> {
         let hosts = self.named(names)?;
         for host in &hosts {
@@ -35,8 +35,8 @@ impl Lab {
         Ok(())
     }
 
-    /// Boots hosts that are off, one after the other: with their disks as they were, or bare when
-    /// these were destroyed. Refused when the machine has no room for one of them.
+    /// Boots hosts that are off, one after the other: with their disks unchanged, or bare if these
+    /// were destroyed. Refused if the machine has no room for one of them.
     pub fn power_on(&self, names: &[String]) -> Result<()> {
         let hosts = self.named(names)?;
         for host in &hosts {

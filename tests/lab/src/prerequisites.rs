@@ -1,5 +1,5 @@
-//! Programs that the machine needs in addition to Rust and Go, installed from its own package sources
-//! when they are missing.
+//! Programs that the machine needs in addition to Rust and Go, installed from its own package
+//! sources if they are missing.
 
 use std::fs;
 use std::path::Path;
@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail};
 
 use super::command::run;
 
-/// A program that the lab or a test of a crate runs, and the Debian package that brings it.
+/// A program that the lab or a test of a crate runs, and the Debian package that contains it.
 const PROGRAMS: &[(&str, &str)] = &[
     ("/usr/sbin/debootstrap", "debootstrap"),
     ("/usr/bin/systemd-nspawn", "systemd-container"),
@@ -36,7 +36,7 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("/usr/bin/groff", "groff-base"),
 ];
 
-/// Installs what is missing. Refuses with the reason where the lab cannot run.
+/// Installs missing programs. Refuses, with the reason, if the lab cannot run.
 pub fn ensure(progress: &mut dyn FnMut(&str)) -> Result<()> {
     if !is_root() {
         bail!("the lab boots hosts and makes network namespaces: run it as root");

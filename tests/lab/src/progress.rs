@@ -1,16 +1,17 @@
-//! Progress of builds that run at the same time.
+//! Progress of concurrent builds.
 //!
-//! On a terminal each build has a line of its own at the bottom, which is rewritten. Elsewhere each
+//! On a terminal each build has its own line at the bottom, which is rewritten. Elsewhere each
 //! message is a new line that begins with the build's name.
 
 use std::io::{IsTerminal as _, Write as _, stdout};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Columns that a rewritten line has at most: a longer one would wrap and could not be rewritten.
+/// Maximum length of a rewritten line, in columns: a longer one would wrap and could not be
+/// rewritten.
 const COLUMNS: usize = 100;
 
-/// Shorter builds are not worth a message at their end.
+/// Shorter builds get no message at their end.
 const SHORT: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,14 +21,14 @@ enum Output {
     Silent,
 }
 
-/// The lines of all builds that run now.
+/// The lines of all running builds.
 #[derive(Debug)]
 pub struct Board {
     output: Output,
     lines: Mutex<Vec<(String, String)>>,
 }
 
-/// The line of one build. When it is dropped, a message with the build's time takes its place.
+/// The line of one build. When it is dropped, a message with the build's time replaces it.
 #[derive(Debug)]
 pub struct Line<'a> {
     board: &'a Board,
@@ -36,8 +37,8 @@ pub struct Line<'a> {
 }
 
 impl Board {
-    /// Rewrites lines where standard output is a terminal. Nothing else may print there while a
-    /// build runs.
+    /// Rewrites lines if standard output is a terminal. Nothing else may print there while a build
+    /// runs.
     #[must_use]
     pub fn for_terminal() -> Self {
         Self::with(if stdout().is_terminal() {
@@ -66,7 +67,7 @@ impl Board {
         }
     }
 
-    /// Begins the line of a build. Two builds at the same time have different names.
+    /// Starts the line of a build. Concurrent builds must have different names.
     #[must_use]
     pub fn line(&self, name: &str) -> Line<'_> {
         Line {
@@ -76,7 +77,7 @@ impl Board {
         }
     }
 
-    /// Prints a message that stays, above the lines of the builds.
+    /// Prints a message that remains, above the lines of the builds.
     pub fn say(&self, name: &str, text: &str) {
         self.change(|_| Some(format!("  {name}: {text}")));
     }
@@ -92,13 +93,13 @@ impl Board {
             Output::Silent => return,
         };
         let mut out = stdout().lock();
-        // A terminal that went away ends no build.
+        // A closed terminal ends no build.
         let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
     }
 }
 
 impl Line<'_> {
-    /// Shows how far the build is.
+    /// Shows the build's progress.
     pub fn say(&mut self, text: &str) {
         if self.board.output != Output::Rewritten {
             self.board.say(&self.name, text);
@@ -124,7 +125,8 @@ impl Drop for Line<'_> {
     }
 }
 
-/// Control sequences and text that replace `before` lines by one that stays and those of the builds.
+/// Control sequences and text that replace `before` lines by one that remains and those of the
+/// builds.
 fn rewritten(before: usize, staying: Option<&str>, lines: &[(String, String)]) -> String {
     let mut text = String::new();
     if before > 0 {
@@ -164,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_goes_with_its_build() {
+    fn a_line_disappears_with_its_build() {
         let board = Board::with(Output::Rewritten);
         let mut line = board.line("a");
         line.say("1 s");

@@ -1,4 +1,4 @@
-//! The lab's name server: answers NXDOMAIN to everything and writes down what was asked.
+//! The lab's name server: answers NXDOMAIN to everything and records the queries.
 
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -7,12 +7,12 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 
-/// Names that a healthy offline cluster may ask its site's resolver for: the hosts' own names with
-/// no domain.
+/// Names for which a healthy offline cluster may query its site's resolver: the hosts' own names
+/// without a domain.
 const EXPECTED: [&str; 5] = ["bootstrap-1", "cp-1", "cp-2", "cp-3", "worker-1"];
 
-/// Returns true for a question that an offline site's cluster may ask. CoreDNS' `loop` plugin asks
-/// once at its start for a name of two random numbers, to see whether its own question comes back.
+/// Returns whether an offline site's cluster may send this query. CoreDNS' `loop` plugin queries
+/// once at its start for a name of two random numbers, to see whether its own query comes back.
 #[must_use]
 pub fn expected(name: &str) -> bool {
     let number = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit());
@@ -22,7 +22,7 @@ pub fn expected(name: &str) -> bool {
             .is_some_and(|(a, b)| number(a) && number(b))
 }
 
-/// Serves UDP port 53 on every address of its (the router's) namespace until it is ended.
+/// Serves UDP port 53 on every address of its (the router's) namespace until it is stopped.
 pub fn serve(log: &Path) -> Result<()> {
     let socket = UdpSocket::bind("0.0.0.0:53").context("cannot listen on port 53 of the router")?;
     let mut log = OpenOptions::new().create(true).append(true).open(log)?;

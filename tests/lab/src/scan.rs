@@ -1,12 +1,12 @@
-//! A scan of one address, from whatever network namespace it is run in: which TCP ports answer, and
-//! one packet to each of some UDP ports.
+//! A scan of one address, from the network namespace in which it is run: the TCP ports that answer,
+//! and one packet to each of some UDP ports.
 //!
-//! TCP is asked half open, as nmap's `-sS` does: a SYN by hand from a port that is kept for it, and
-//! a port with a listener answers with SYN and ACK, one without that is let through with RST. A
-//! firewall answers neither. Ports that should answer are asked again where they do not, because a
-//! packet can get lost. All ports take less than two seconds, however many are filtered, which a
-//! scan with `connect` cannot do: Linux answers only one rejected packet a second to the same asker
-//! (icmp(7), `icmp_ratelimit`), and all others time out.
+//! TCP is probed half open, as nmap's `-sS` does: a hand-made SYN from a reserved port. A port with
+//! a listener answers with SYN and ACK; one that is open in the firewall but has no listener, with
+//! RST. A firewall answers neither. Ports that should answer are probed again if they do not,
+//! because a packet can get lost. All ports take less than two seconds, however many are filtered,
+//! which a scan with `connect` cannot do: Linux sends only one rejection a second to the same
+//! sender (icmp(7), `icmp_ratelimit`), and all others time out.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr, SocketAddrV4, SocketAddrV6, TcpListener, UdpSocket};
@@ -24,16 +24,16 @@ use serde::{Deserialize, Serialize};
 /// Result of a scan.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Findings {
-    /// The address that it asked from.
+    /// The source address of the scan.
     pub from: IpAddr,
     /// Ports with a listener.
     pub open: BTreeSet<u16>,
-    /// Ports without a listener that are let through.
+    /// Ports without a listener that the firewall lets through.
     pub refused: BTreeSet<u16>,
 }
 
 impl Findings {
-    /// All ports that are let through.
+    /// All ports that the firewall lets through.
     #[must_use]
     pub fn reached(&self) -> BTreeSet<u16> {
         self.open.union(&self.refused).copied().collect()
@@ -44,17 +44,17 @@ impl Findings {
 const SILENCE: Duration = Duration::from_millis(250);
 
 /// Scans the TCP ports `only` of `target` (`10.10.0.11`, `fe80::1%eth0`), all if it is empty, and
-/// sends a packet to each of `udp`. Those of `again` that do not answer are asked once more.
+/// sends a packet to each of `udp`. Those of `again` that do not answer are probed once more.
 ///
 /// # Errors
-/// It is no address, there is no route to it, or the process may not open raw sockets.
+/// `target` is not an address, there is no route to it, or the process may not open raw sockets.
 pub fn scan(target: &str, only: &[u16], udp: &[u16], again: &[u16]) -> Result<Findings> {
     let target = address(target)?;
     let from = local(target)?;
     for port in udp {
         let asker =
             UdpSocket::bind((from, 0)).or_else(|_| UdpSocket::bind(with_scope(from, target)))?;
-        // Refused or rejected is an answer as well; who asks looks at the target.
+        // A refusal or rejection is an answer as well; the caller inspects the target.
         if let Err(error) = asker.send_to(b"halite", with_port(target, *port)) {
             bail!("cannot send to {}: {error}", with_port(target, *port));
         }
@@ -79,7 +79,7 @@ fn address(text: &str) -> Result<SocketAddr> {
         .map_or((text, None), |(a, i)| (a, Some(i)));
     let address: IpAddr = address
         .parse()
-        .with_context(|| format!("{text:?} is no address"))?;
+        .with_context(|| format!("{text:?} is not an address"))?;
     let mut target = SocketAddr::new(address, 0);
     if let (SocketAddr::V6(v6), Some(interface)) = (&mut target, interface) {
         let any = socket(AddressFamily::INET6, SocketType::DGRAM, None)?;
@@ -88,7 +88,7 @@ fn address(text: &str) -> Result<SocketAddr> {
     Ok(target)
 }
 
-/// The address that the route to the target gives.
+/// The source address on the route to the target.
 fn local(target: SocketAddr) -> Result<IpAddr> {
     let any: IpAddr = if target.is_ipv4() {
         [0_u8; 4].into()
@@ -98,7 +98,7 @@ fn local(target: SocketAddr) -> Result<IpAddr> {
     let probe = UdpSocket::bind((any, 0))?;
     probe
         .connect(with_port(target, 9))
-        .with_context(|| format!("no way to {}", target.ip()))?;
+        .with_context(|| format!("no route to {}", target.ip()))?;
     Ok(probe.local_addr()?.ip())
 }
 
@@ -107,7 +107,7 @@ fn with_port(mut address: SocketAddr, port: u16) -> SocketAddr {
     address
 }
 
-/// A link-local address means something only together with its link.
+/// A link-local address is only valid together with its link.
 fn with_scope(address: IpAddr, like: SocketAddr) -> SocketAddr {
     match (address, like) {
         (IpAddr::V6(v6), SocketAddr::V6(like)) => {
@@ -122,7 +122,7 @@ struct Scan {
     socket: OwnedFd,
     from: SocketAddr,
     target: SocketAddr,
-    /// Keeps the port; the kernel answers for it with RST, which ends what a SYN began.
+    /// Reserves the port; the kernel answers for it with RST, which ends what a SYN began.
     _kept: TcpListener,
     open: BTreeSet<u16>,
     refused: BTreeSet<u16>,
@@ -149,7 +149,7 @@ impl Scan {
         })
     }
 
-    /// Asks those ports that have not answered.
+    /// Probes the ports that have not answered.
     fn round(&mut self, ports: impl Iterator<Item = u16>) -> Result<()> {
         for port in ports {
             if self.open.contains(&port) || self.refused.contains(&port) {
@@ -162,7 +162,7 @@ impl Scan {
                 SendFlags::empty(),
                 &self.target,
             ) {
-                // No host answers neighbour questions, or a rejection came back: as good as no
+                // No host answers neighbour discovery, or a rejection came back: equivalent to no
                 // answer.
                 Ok(_)
                 | Err(
@@ -180,7 +180,7 @@ impl Scan {
         }
         let mut last = Instant::now();
         loop {
-            // What has come while this process did not run counts, however long that was.
+            // Packets that arrived while this process did not run count, however long that was.
             if self.drain()? {
                 last = Instant::now();
             }
@@ -195,7 +195,7 @@ impl Scan {
         }
     }
 
-    /// Reads all packets that have come; true if an answer was among them.
+    /// Reads all received packets; returns whether an answer was among them.
     fn drain(&mut self) -> Result<bool> {
         let mut answered = false;
         while let Some(is_answer) = self.take(RecvFlags::DONTWAIT)? {
@@ -204,8 +204,8 @@ impl Scan {
         Ok(answered)
     }
 
-    /// Reads one packet, if there is one; true for an answer of the target, false for a packet of others, of which a
-    /// busy host has some all the time.
+    /// Reads one packet, if there is one; `true` for an answer of the target, `false` for a foreign
+    /// packet, of which a busy host receives some all the time.
     fn take(&mut self, flags: RecvFlags) -> Result<Option<bool>> {
         let mut buffer = [0_u8; 256];
         let (length, sender) = match recvfrom(self.socket.as_fd(), &mut buffer, flags) {
@@ -285,7 +285,7 @@ fn checksum(from: IpAddr, to: IpAddr, segment: &[u8]) -> u16 {
 mod tests {
     use super::*;
 
-    /// Raw sockets need root, as the lab does.
+    /// Raw sockets need root, like the lab.
     #[test]
     fn a_listener_is_told_from_a_port_without_one() {
         if !rustix::process::geteuid().is_root() {
@@ -304,7 +304,7 @@ mod tests {
         assert_eq!(found.refused, [refused].into());
     }
 
-    /// A segment with its right checksum sums up to nothing.
+    /// A segment with its right checksum sums to zero.
     #[test]
     fn checksums_add_up() {
         let (from, to): (SocketAddr, SocketAddr) = (

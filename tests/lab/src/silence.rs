@@ -1,17 +1,18 @@
 //! Silences in the output of a command of `ctl` that shows the steps of an orchestration.
 //!
-//! Without a terminal, `ctl` prints a line at the end of each step, one line when a step has waited for ten
-//! seconds, and another one when the reason of the wait has changed. So a step must not be quiet from its
-//! beginning, which is the end of the step before it in the same run, to its first line. After that line
-//! it may be quiet as long as its reason is the same.
+//! Without a terminal, `ctl` prints a line at the end of each step, one line when a step has waited
+//! for ten seconds, and another one when the reason of the wait has changed. So a step must not be
+//! quiet from its start, which is the end of the previous step in the same run, to its first line.
+//! After that line it may be quiet as long as its reason is the same.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
-/// The longest silence at the beginning of a step, in time for which this machine was not held up. The master's own
-/// times add up to it: it names the reason of a wait after ten seconds, and before that a step may wait ten seconds
-/// for the answer of a host, and ten for hosts that reconnect.
+/// The longest silence at the start of a step, in time for which this machine was not held up. It
+/// is the sum of the master's own times: it names the reason of a wait after ten seconds, and
+/// before that a step may wait ten seconds for the answer of a host, and ten for hosts that
+/// reconnect.
 pub const LIMIT: Duration = Duration::from_secs(30);
 
 /// A silence that was too long.
@@ -57,13 +58,13 @@ impl Silences {
         }
     }
 
-    /// Takes the next line, at this time since the start of the command. A silence that `is_excused`, by its
-    /// length, does not count.
+    /// Takes the next line, at this time since the start of the command. A silence that
+    /// `is_excused`, by its length, does not count.
     pub fn take(&mut self, at: Duration, line: &str, is_excused: impl FnOnce(Duration) -> bool) {
         let kind = Kind::of(line);
         let label = match kind {
             Kind::End(label) | Kind::Failure(label) | Kind::Wait(label) => label,
-            // The command says something else: it is between two runs, or it waits for the master.
+            // The command reports something else: it is between two runs, or waits for the master.
             Kind::Other => return self.ended.clear(),
         };
         if let Some((since, after)) = self.ended.remove(label) {
@@ -91,7 +92,7 @@ impl Silences {
 /// A line, with the label of its run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind<'l> {
-    /// A step has ended, and the next one begins: `cp-2  images ✓  1.5 s`.
+    /// A step has ended, and the next one starts: `cp-2  images ✓  1.5 s`.
     End(&'l str),
     /// A step has failed, and its run ends: `cp-2  images ✗  3.0 s`.
     Failure(&'l str),
@@ -135,7 +136,7 @@ impl<'l> Kind<'l> {
     }
 }
 
-/// True for the name of a step, which has no space.
+/// Returns whether a text is the name of a step, which has no space.
 fn is_name(name: &str) -> bool {
     !name.is_empty() && !name.contains(' ')
 }

@@ -1,4 +1,4 @@
-//! A record of how long each build of this process took, for the table at the end of a run.
+//! A record of the time that each build of this process took, for the table at the end of a run.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
-/// Builds that run now.
+/// The number of running builds.
 static RUNNING: AtomicUsize = AtomicUsize::new(0);
 
 static BUILDS: Mutex<Vec<Took>> = Mutex::new(Vec::new());
@@ -30,7 +30,7 @@ pub fn build<T>(name: &str, work: impl FnOnce() -> Result<T>) -> Result<T> {
     })
 }
 
-/// Runs work beside the tests and records it, unless it fails.
+/// Runs work in parallel with the tests and records it, unless it fails.
 pub fn record<T>(name: &str, work: impl FnOnce() -> Result<T>) -> Result<T> {
     let start = Instant::now();
     let made = work()?;
@@ -54,7 +54,7 @@ pub fn builds() -> Vec<Took> {
         .clone()
 }
 
-/// Returns true while a build runs.
+/// Returns whether a build runs.
 #[must_use]
 pub fn is_building() -> bool {
     RUNNING.load(Ordering::Relaxed) > 0

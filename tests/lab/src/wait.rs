@@ -1,4 +1,4 @@
-//! Waiting for a condition, with a deadline that says what was missing.
+//! Waiting for a condition, with a deadline whose error names what was missing.
 
 use std::sync::mpsc;
 use std::sync::mpsc::RecvTimeoutError;
@@ -6,14 +6,14 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 
-/// Asks `condition` until it answers `Ok`, at most for `limit`. The last error, which says what is
+/// Polls `condition` until it returns `Ok`, at most for `limit`. The last error, which says what is
 /// still missing, is the cause of the error at the deadline.
 pub fn until<T>(what: &str, limit: Duration, condition: impl FnMut() -> Result<T>) -> Result<T> {
     every(Duration::from_millis(100), what, limit, condition)
 }
 
-/// As [`until`], for a moment that must not be missed: asks every millisecond, so the question must
-/// cost little.
+/// As [`until`], for a moment that must not be missed: polls every millisecond, so the condition
+/// must be cheap.
 pub fn promptly<T>(what: &str, limit: Duration, condition: impl FnMut() -> Result<T>) -> Result<T> {
     every(Duration::from_millis(1), what, limit, condition)
 }
@@ -24,7 +24,7 @@ fn every<T>(
     limit: Duration,
     mut condition: impl FnMut() -> Result<T>,
 ) -> Result<T> {
-    // A channel without a writer: the pause between two questions.
+    // A channel without a writer serves as the pause between two polls.
     let (_keep, pause) = mpsc::channel::<()>();
     let start = Instant::now();
     loop {

@@ -1,7 +1,9 @@
-//! Running a command of `ctl` whose lines are read when they come; see [`crate::silence`].
+//! Running a command of `ctl` whose lines are read as they come; see [`crate::silence`].
 //!
-//! Time for which this machine was held up does not count. A silence in which a master started does not count: its
-//! host lost power, it was killed, or another host became the master's, and `ctl` waited for it. Tests that interrupt
+//! Time for which this machine was held up does not count. A silence in which a master started does
+//! not count: its host lost power, it was killed, or another host became the master's, and `ctl`
+//! waited for it. Tests that interrupt commands or their hosts at many moments read the lines
+//! themselves (`interrupted::Running` of the suites) and measure no silence.
 //! commands or their hosts at many moments read the lines themselves (`interrupted::Running` of the suites) and measure no silence.
 
 use std::fs;
@@ -23,11 +25,11 @@ const MASTER: &str = "halite-master";
 /// The kernel's units of time in `/proc`, per second (`USER_HZ`), on all architectures of the lab.
 const TICKS: u64 = 100;
 
-/// Runs a command, whose words are these, and hands each line of its standard output to `each` when it
+/// Runs a command with these words, and passes each line of its standard output to `each` as it
 /// comes. Returns its status and its output; standard error is read as well if it is a pipe.
 ///
 /// # Errors
-/// The command cannot be started, `each` failed, or a step of it was silent.
+/// The command cannot be started, `each` failed, or one of its steps was silent.
 pub fn run(
     command: &mut Command,
     words: &str,
@@ -93,7 +95,7 @@ fn run_within(
     })
 }
 
-/// Prints a line of a command that is shown.
+/// Prints a line of a displayed command.
 pub fn show(line: &str) -> Result<()> {
     Ok(writeln!(std::io::stdout(), "{line}")?)
 }
@@ -111,8 +113,8 @@ fn lines(from: impl Read, mut each: impl FnMut(&str) -> Result<()>) -> Result<Ve
     }
 }
 
-/// Returns whether a process of this name started within that time. The processes of all hosts are in the
-/// machine's `/proc`.
+/// Returns whether a process of this name started within that time. The processes of all hosts are
+/// in the machine's `/proc`.
 fn began_within(proc: &Path, name: &str, time: Duration) -> bool {
     let uptime = fs::read_to_string(proc.join("uptime")).unwrap_or_default();
     let uptime: Option<f64> = uptime
@@ -183,7 +185,7 @@ mod tests {
         let run = |between: &str| {
             let dir = tempfile::tempdir().unwrap();
             let heard = dir.path().join("heard");
-            // The silence begins when the first line is heard, however late that is.
+            // The silence starts when the first line is received, however late that is.
             let script = format!(
                 "echo 'cp-2  a ✓'; until test -e {}; do sleep 0.01; done; sleep 0.1; {between} echo 'cp-2  b ✓'",
                 heard.display()
@@ -196,14 +198,16 @@ mod tests {
                 |_| Ok(fs::write(&heard, "")?),
             )
         };
-        // A master that a lab starts at that moment excuses a silence, and so do disks that are busy all the time.
+        // A master that a lab starts at that moment excuses a silence, and so do disks that are
+        // busy all the time.
         let error = (0..100).find_map(|_| run("").err()).unwrap().to_string();
         let begin = "`ctl node add`, which ended with exit status: 0, was silent for ";
         assert!(
             error.starts_with(begin) && error.contains(" s after \"cp-2  a ✓\""),
             "{error}"
         );
-        // Between two runs it says so on standard error, whose reader has time to come first.
+        // Between two runs it reports this on standard error, whose reader has time to get it
+        // first.
         let note = "echo 'waiting for the next master' >&2; sleep 3;";
         assert!(run(note).is_ok());
     }

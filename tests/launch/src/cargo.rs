@@ -8,9 +8,10 @@ use std::{env, fs, io};
 use crate::errors::Context as _;
 use crate::source_root;
 
-/// Cargo without the variables by which the cargo of `cargo lab` describes that package. Build scripts
-/// watch them, ring's among others: with them the lab's own builds, those of a program that runs
-/// without cargo, and those of a developer would each compile again what depends on ring.
+/// Cargo without the variables by which the cargo of `cargo lab` describes that package. Build
+/// scripts, ring's among others, watch them: with them the lab's own builds, those of a program
+/// that runs without cargo, and those of a developer would each recompile everything that depends
+/// on ring.
 #[must_use]
 pub fn cargo() -> Command {
     let mut command = Command::new("cargo");
@@ -18,7 +19,8 @@ pub fn cargo() -> Command {
     command
 }
 
-/// Takes the variables that describe a package out of the environment of a program that starts Cargo.
+/// Removes the variables that describe a package from the environment of a program that starts
+/// Cargo.
 pub fn without_package(command: &mut Command) {
     for (name, _) in env::vars_os() {
         let is_of_package = |name: &str| {
@@ -32,26 +34,26 @@ pub fn without_package(command: &mut Command) {
     }
 }
 
-/// The directory of the programs that Cargo builds beside this one.
+/// The directory of the programs that Cargo builds next to this one.
 ///
 /// # Errors
-/// The system does not say where this program is.
+/// The system does not report the path of this program.
 pub fn programs() -> io::Result<PathBuf> {
     let own = env::current_exe().context(|| "cannot find this program's file".to_owned())?;
     Ok(own.parent().unwrap_or(Path::new("/")).to_owned())
 }
 
-/// Cargo's target directory, of a directory `TARGET/TRIPLE/PROFILE` in it.
+/// Cargo's target directory, from a directory `TARGET/TRIPLE/PROFILE` in it.
 #[must_use]
 pub fn target(programs: &Path) -> PathBuf {
     programs.ancestors().nth(2).unwrap_or(programs).to_owned()
 }
 
-/// Builds programs beside this one. All members of the workspace are selected, so dependencies have the
-/// same features as in `cargo test --workspace`, which compiles none of them again.
+/// Builds programs next to this one. All members of the workspace are selected, so dependencies
+/// have the same features as in `cargo test --workspace`, which compiles none of them again.
 ///
 /// # Errors
-/// Cargo cannot be started, or failed; it has said why.
+/// Cargo cannot be started, or failed; it has printed the reason.
 pub fn build(programs: &[&str], quiet: bool) -> io::Result<()> {
     let mut cargo = cargo();
     cargo.args(["build", "--workspace", "--manifest-path"]);
@@ -70,8 +72,8 @@ pub fn build(programs: &[&str], quiet: bool) -> io::Result<()> {
     Ok(())
 }
 
-/// Returns true if a program is newer than the files that Cargo made it of. Cargo alone decides what it
-/// builds; this predicts whether it prints anything.
+/// Returns whether a program is newer than the files from which Cargo built it. Cargo alone decides
+/// what it builds; this predicts whether it prints anything.
 #[must_use]
 pub fn is_fresh(program: &Path) -> bool {
     let time = |path: &Path| fs::metadata(path)?.modified();
@@ -137,7 +139,7 @@ mod tests {
         file.set_modified(built + Duration::from_secs(1)).unwrap();
         assert!(!is_fresh(&program));
         fs::remove_file(&source).unwrap();
-        assert!(!is_fresh(&program), "a file is gone");
+        assert!(!is_fresh(&program), "a file is missing");
     }
 
     #[test]

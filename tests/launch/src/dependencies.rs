@@ -1,11 +1,12 @@
 //! Compiled dependencies, kept in the lab's cache: a fresh clone compiles only the crates of this
 //! repository.
 //!
-//! A directory for each set of packages from a registry and each compiler has the files that Cargo made of
-//! these packages, for each profile. They are copied, with their times, into the `target` of a clone
-//! before its first build. When no directory has exactly these packages, those of the last one are copied:
-//! Cargo takes what is the same, by the hash in the names, and compiles the rest. Crates of this repository
-//! are never shared: Cargo tells their versions apart by file times, which says nothing across two clones.
+//! A directory for each set of registry packages and each compiler has the files that Cargo made
+//! from these packages, for each profile. They are copied, with their times, into the `target` of a
+//! clone before its first build. If no directory has exactly these packages, those of the latest
+//! one are copied: Cargo reuses equal ones, by the hash in their names, and compiles the rest.
+//! Crates of this repository are never shared: Cargo tells their versions apart by file times,
+//! which are meaningless across two clones.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -22,20 +23,20 @@ use crate::{cache, source_root};
 /// The target that `.cargo/config.toml` names.
 const TARGET: &str = "x86_64-unknown-linux-gnu";
 
-/// Beginning of the names of the cached directories; the key follows.
+/// Prefix of the names of the cached directories; the key follows.
 const PREFIX: &str = "target-";
 
-/// The file whose time says when a directory was last used.
+/// The file whose time records when a directory was last used.
 const USED: &str = ".used";
 
-/// After this time without use the directory of other packages or another compiler is removed.
+/// The directory of other packages or another compiler is removed after this time without use.
 const UNUSED: Duration = Duration::from_secs(7 * 24 * 3600);
 
-/// Copies the cached dependencies of these profiles into a clone's `target`, each once; `say` is given what it
-/// does before that takes seconds.
+/// Copies the cached dependencies of these profiles into a clone's `target`, each once; `say` is
+/// called before an operation that takes seconds.
 ///
 /// # Errors
-/// The cache cannot be read, or `target` not be written. Cargo compiles what is missing.
+/// The cache cannot be read, or `target` cannot be written. Cargo compiles missing files.
 pub fn restore(target: &Path, profiles: &[&str], say: &mut dyn FnMut(&str)) -> io::Result<()> {
     let own = directory()?;
     let from = match own.exists() {
@@ -60,11 +61,11 @@ pub fn restore(target: &Path, profiles: &[&str], say: &mut dyn FnMut(&str)) -> i
     Ok(())
 }
 
-/// Copies the dependencies that were compiled for a profile out of a clone's `target` into the cache, unless
-/// they are there.
+/// Copies the dependencies that were compiled for a profile from a clone's `target` into the cache,
+/// unless they exist there.
 ///
 /// # Errors
-/// The cache cannot be written, or `target` not be read.
+/// The cache cannot be written, or `target` cannot be read.
 pub fn store(target: &Path, profile: &str) -> io::Result<()> {
     let to = directory()?;
     if to.join(profile).exists() {
@@ -112,7 +113,7 @@ fn directory() -> io::Result<PathBuf> {
     Ok(cache().join(format!("{PREFIX}{:016x}-{commit}", sum.finish())))
 }
 
-/// The directory of other packages and the same compiler that was used last.
+/// The most recently used directory of other packages and the same compiler.
 fn last_used(cache: &Path, own: &Path) -> io::Result<Option<PathBuf>> {
     let compiler = |name: &str| Some(name.strip_prefix(PREFIX)?.rsplit_once('-')?.1.to_owned());
     let name = own.file_name().unwrap_or_default().to_string_lossy();
@@ -126,7 +127,7 @@ fn last_used(cache: &Path, own: &Path) -> io::Result<Option<PathBuf>> {
     Ok(others.filter_map(used).max().map(|(_, path)| path))
 }
 
-/// The file that says that a clone has the dependencies of a profile.
+/// The file that marks a clone as having the dependencies of a profile.
 fn marker(target: &Path, from: &Path, profile: &str) -> PathBuf {
     let name = from.file_name().unwrap_or_default().to_string_lossy();
     target.join(format!(".{name}-{profile}"))
@@ -144,7 +145,7 @@ fn field<'a>(package: &'a str, name: &str) -> Option<&'a str> {
     Some(value.trim_matches('"'))
 }
 
-/// The packages of a `Cargo.lock` that come from no registry: those of this repository.
+/// The packages of a `Cargo.lock` without a registry: those of this repository.
 fn own_packages(lock: &str) -> BTreeSet<String> {
     packages(lock)
         .filter(|package| field(package, "source").is_none())
@@ -152,8 +153,8 @@ fn own_packages(lock: &str) -> BTreeSet<String> {
         .collect()
 }
 
-/// The packages of a `Cargo.lock` that come from a registry, one on each line, sorted. What this repository's
-/// own crates are called, and which packages they use, makes no other file of these packages.
+/// The packages of a `Cargo.lock` that come from a registry, one on each line, sorted. The names of
+/// this repository's own crates, and the packages that they use, do not affect it.
 fn registry_packages(lock: &str) -> String {
     let line = |package: &str| {
         let source = field(package, "source")?;
@@ -165,8 +166,8 @@ fn registry_packages(lock: &str) -> String {
     lines.into_iter().collect()
 }
 
-/// Copies what Cargo made of packages from a registry in one profile's directory: notes of what is
-/// fresh, outputs of build scripts, and libraries. All of a unit's files end with the same hash.
+/// Copies Cargo's files of registry packages in one profile's directory: fingerprints, outputs of
+/// build scripts, and libraries. All of a unit's files end with the same hash.
 fn copy_dependencies(from: &Path, to: &Path, own: &BTreeSet<String>) -> io::Result<()> {
     let mut hashes = BTreeSet::new();
     for folder in [".fingerprint", "build"] {
@@ -208,7 +209,7 @@ fn entries(dir: &Path) -> io::Result<Vec<(PathBuf, String)>> {
     Ok(found)
 }
 
-/// Copies a file or a directory with its times, over what is there: Cargo compares the times.
+/// Copies a file or a directory with its times, over an existing one: Cargo compares the times.
 fn copy(from: &Path, to: &Path) -> io::Result<()> {
     let parent = to.parent().unwrap_or(Path::new("/"));
     fs::create_dir_all(parent).context(|| format!("cannot make {}", parent.display()))?;
@@ -221,7 +222,7 @@ fn copy(from: &Path, to: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Removes the directories of other lock files and compilers that no run used for [`UNUSED`].
+/// Removes the directories of other lock files and compilers that no run has used for [`UNUSED`].
 fn remove_unused(keep: &Path) -> io::Result<()> {
     for (path, name) in entries(&cache())? {
         let old = || -> io::Result<bool> {
@@ -246,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn without_the_same_packages_the_last_used_of_the_same_compiler_are_taken() {
+    fn without_the_same_packages_the_last_used_of_the_same_compiler_are_used() {
         let directory = tempfile::tempdir().unwrap();
         let cache = directory.path().join("cache");
         let own = cache.join("target-0000-rustcnew");
@@ -271,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_comes_from_a_registry_makes_another_directory() {
+    fn only_registry_packages_make_another_directory() {
         let package = |name: &str, more: &str| format!("[[package]]\nname = \"{name}\"\n{more}\n");
         let of = |name: &str, version: &str, checksum: &str| {
             let more = format!(
@@ -301,7 +302,7 @@ mod tests {
         for different in [of("libc", "0.2.1", "bb"), of("libc", "0.2.0", "cc")] {
             assert_ne!(registry_packages(&lock(&[serde.clone(), different])), found);
         }
-        // That of this repository has both kinds.
+        // The one of this repository has both kinds.
         let real = lock_file().unwrap();
         assert!(registry_packages(&real).contains("\nserde "));
         assert!(own_packages(&real).contains("halite-launch"));

@@ -1,8 +1,8 @@
-//! Errors of the system, with what was being done.
+//! Errors of the system, with the failed operation.
 
 use std::io;
 
-/// Adds what was being done to an error of the system.
+/// Adds the failed operation to an error of the system.
 pub(crate) trait Context<T> {
     /// `WHAT: CAUSE`
     fn context(self, what: impl FnOnce() -> String) -> io::Result<T>;

@@ -1,8 +1,8 @@
-//! What `cargo lab` does before the lab's program is compiled.
+//! The part of `cargo lab` that runs before the lab's program is compiled.
 //!
-//! It depends on no crate: it is compiled in a second, so that the first line appears at once, says what
-//! is missing on the machine, and takes compiled dependencies out of the lab's cache. `cargo lab try` is
-//! here for the same reason.
+//! It depends on no crate: it is compiled in a second, so that the first line appears at once,
+//! reports programs that are missing on the machine, and copies compiled dependencies from the
+//! lab's cache. `cargo lab try` is here for the same reason.
 
 pub mod cargo;
 pub mod dependencies;

@@ -17,10 +17,10 @@ const TRY_TIME: &str = "about three minutes the first time, on two processors";
 
 /// The help of `try`.
 const TRY_USAGE: &str = "\
-Start a master and a minion in namespaces of their own, and show a highstate, a drift and its repair.
+Start a master and a minion in their own namespaces, and show a highstate, a drift and its repair.
 Nothing of this machine is read or changed.
 
-Usage: cargo lab try                     start, replacing what runs, and show it
+Usage: cargo lab try                     start, replacing a running one, and show it
        cargo lab try -- PROGRAM [ARGS]   run ctl, halite-master or halite-minion inside
        cargo lab try --down              stop it and remove its files
 ";
@@ -40,7 +40,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Becomes the lab's program. What it prints itself goes to standard error: some verbs print a path.
+/// Becomes the lab's program. Its own output goes to standard error: some verbs print a path.
 fn launch(arguments: &[OsString]) -> io::Result<()> {
     programs::require(&[("git", "git")])?;
     let lab = cargo::programs()?.join(LAB);
@@ -62,7 +62,7 @@ fn launch(arguments: &[OsString]) -> io::Result<()> {
     ))
 }
 
-/// Takes what is there of compiled dependencies; Cargo compiles the rest.
+/// Restores cached dependencies; Cargo compiles the rest.
 fn restore(say: &mut dyn FnMut(&str)) {
     let restored = cargo::programs()
         .and_then(|programs| dependencies::restore(&cargo::target(&programs), &["debug"], say));

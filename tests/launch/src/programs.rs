@@ -1,4 +1,4 @@
-//! Programs of the machine: those that are missing, and what others print.
+//! Programs of the machine: missing ones, and the output of others.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -7,7 +7,7 @@ use std::{env, io};
 
 use crate::errors::Context as _;
 
-/// Refuses when a program is missing; each has the Debian package that brings it.
+/// Refuses if a program is missing; each is listed with the Debian package that contains it.
 ///
 /// # Errors
 /// One line with the programs that are missing and the command that installs them.
@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_fails_is_named_with_what_it_said() {
+    fn a_failing_program_is_named_with_its_output() {
         let error = run(Command::new("sh").args(["-c", "echo why >&2; exit 3"])).unwrap_err();
         let text = error.to_string();
         assert!(

@@ -1,5 +1,5 @@
-//! `cargo lab try`: a master and a minion with a root of their own; a highstate's diff, its apply, a drift and
-//! its repair, each with the command as a person types it and what it prints.
+//! `cargo lab try`: a master and a minion with their own root; a highstate's diff, its apply, a
+//! drift and its repair, each with the command as a person types it and its output.
 
 mod namespaces;
 mod root;
@@ -39,7 +39,7 @@ const NEXT: [&str; 5] = [
     "ctl job list",
 ];
 
-/// Where the tour is shown.
+/// The output of the tour.
 #[derive(Debug)]
 pub enum Screen {
     /// Standard output, as it comes.
@@ -53,9 +53,9 @@ pub enum Screen {
 pub struct Tour {
     programs: PathBuf,
     state: PathBuf,
-    /// Where it is shown.
+    /// The output of the tour.
     pub screen: Screen,
-    /// Held while something starts or ends.
+    /// Held while something starts or stops.
     lock: Option<File>,
 }
 
@@ -71,7 +71,7 @@ impl Tour {
         }
     }
 
-    /// Refuses where it cannot work. Takes no time, so that this is known before anything is built.
+    /// Refuses if it cannot work. Takes no time, so that this is known before anything is built.
     ///
     /// # Errors
     /// A program is missing, or the kernel refuses namespaces.
@@ -85,7 +85,7 @@ impl Tour {
         self.claim()
     }
 
-    /// Starts it, in place of one that runs, shows everything, and leaves it running.
+    /// Starts it, replacing a running one, shows everything, and leaves it running.
     ///
     /// # Errors
     /// A step failed; nothing is left running.
@@ -106,7 +106,7 @@ impl Tour {
     /// Its processes or files belong to another user.
     pub fn down(&mut self) -> io::Result<()> {
         self.end()?;
-        self.say("Nothing runs, and its files are removed.");
+        self.say("Nothing runs any more, and its files are removed.");
         Ok(())
     }
 
@@ -130,7 +130,7 @@ impl Tour {
         self.state.join("root")
     }
 
-    /// Takes the claim on the state directory, ends what runs and removes the files.
+    /// Takes the claim on the state directory, stops running processes and removes the files.
     fn end(&mut self) -> io::Result<()> {
         self.claim()?;
         namespaces::end(&self.root())?;
@@ -141,7 +141,7 @@ impl Tour {
         Ok(())
     }
 
-    /// Waits for another `cargo lab try` that starts or ends the same.
+    /// Waits for another `cargo lab try` that starts or stops the same tour.
     fn claim(&mut self) -> io::Result<()> {
         if self.lock.is_some() {
             return Ok(());
@@ -193,7 +193,7 @@ impl Tour {
         let root = self.root();
         let custom = shown(&root.join("etc/halite/custom/init.sls"));
         self.say(&format!(
-            "\nWhat is declared for it ({custom}) and is not there yet:"
+            "\nIts declared states ({custom}), not applied yet:"
         ));
         self.inside(&["ctl", "highstate", "--test"])?;
         self.say("\nApply it:");
@@ -219,7 +219,7 @@ impl Tour {
         Ok(())
     }
 
-    /// Asks until the answer is a success.
+    /// Polls until the command succeeds.
     fn wait(&self, what: &str, words: &[&str], master: &mut Child) -> io::Result<()> {
         let start = Instant::now();
         loop {
@@ -242,20 +242,21 @@ impl Tour {
     fn inside(&mut self, words: &[&str]) -> io::Result<()> {
         let mut command = self.enter(words)?;
         if matches!(self.screen, Screen::Terminal) {
-            // In colours, as it does for a person.
+            // In colours, as for a person.
             command.stdout(Stdio::inherit());
         }
         self.carry_out(&inside_line(words), command).map(drop)
     }
 
-    /// Shows a line of a shell, and runs it.
+    /// Shows a line of shell, and runs it.
     fn on_the_machine(&mut self, line: &str) -> io::Result<()> {
         let mut command = Command::new("sh");
         command.args(["-c", line]);
         self.carry_out(line, command).map(drop)
     }
 
-    /// Shows a line and what its command prints, and returns that, unless the command prints it itself.
+    /// Shows a line and its command's output, and returns that output, unless the command prints it
+    /// itself.
     fn carry_out(&mut self, line: &str, mut command: Command) -> io::Result<String> {
         self.say(&format!("$ {line}"));
         let output = command
@@ -277,7 +278,8 @@ impl Tour {
             return;
         }
         match &mut self.screen {
-            // Without a reader a program's step fails and ends what runs, which a panic here would not.
+            // Without a reader a program's step fails and stops running processes, which a panic
+            // here would not.
             Screen::Terminal => drop(writeln!(io::stdout(), "{text}")),
             Screen::Kept(kept) => {
                 kept.push_str(text);
@@ -326,7 +328,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_are_shown_as_one_types_them() {
+    fn paths_are_displayed_as_typed() {
         let here = env::current_dir().unwrap();
         assert_eq!(shown(&here.join("target/try")), "target/try");
         assert_eq!(shown(Path::new("/a b/it's")), r"'/a b/it'\''s'");

@@ -1,4 +1,4 @@
-//! The crates and their arrows are those of the table in `ARCHITECTURE.md`.
+//! The crates and their dependencies are those of the table in `ARCHITECTURE.md`.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -6,10 +6,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::modules::{self, Module, Name};
 use crate::tree;
 
-/// The module that a name is in: its longest beginning that is a module, re-exports followed.
+/// The module that contains a name: its longest prefix that is a module, re-exports followed.
 fn module_of(modules: &BTreeMap<Name, Module>, name: &[String]) -> Name {
     let mut name = name.to_vec();
-    // A re-export leads to another name; more than a few in a row do not occur.
+    // A re-export refers to another name; more than a few in a row do not occur.
     for _ in 0..8 {
         let length = (0..=name.len())
             .rev()
@@ -32,12 +32,12 @@ fn module_of(modules: &BTreeMap<Name, Module>, name: &[String]) -> Name {
     panic!("{}: re-exported too often", name.join("::"));
 }
 
-/// The arrows between the modules of a crate, those of a parent to its private children left out.
+/// The arrows between the modules of a crate, except those from a parent to its private children.
 fn arrows(modules: &BTreeMap<Name, Module>) -> BTreeMap<Name, BTreeSet<Name>> {
     let mut arrows = BTreeMap::new();
     for (from, module) in modules {
         let targets = module.names.iter().map(|name| module_of(modules, name));
-        // What a private child contains is as private.
+        // The contents of a private child are equally private.
         let is_own_child = |to: &Name| {
             to.len() > from.len() && to.starts_with(from) && modules[&to[..=from.len()]].is_private
         };
@@ -106,8 +106,8 @@ fn no_modules_import_each_other_in_a_circle() {
     assert!(findings.is_empty(), "{}", findings.join("\n"));
 }
 
-/// The arrows between the folders in each folder. A module counts for its folder with all that is
-/// below it; imports between a folder and what is in it are those of files.
+/// The arrows between the folders in each folder. A module counts for its folder with everything
+/// below it; imports between a folder and its contents count as those of files.
 fn folders(
     arrows: &BTreeMap<Name, BTreeSet<Name>>,
 ) -> BTreeMap<Name, BTreeMap<Name, BTreeSet<Name>>> {
@@ -143,7 +143,7 @@ fn reasons(arrows: &BTreeMap<Name, BTreeSet<Name>>, circle: &BTreeSet<&Name>) ->
     reasons
 }
 
-/// A module's path as code has it.
+/// A module's path as written in code.
 fn shown(name: &[String]) -> String {
     [&["crate".to_owned()], name].concat().join("::")
 }

@@ -5,7 +5,7 @@ use crate::tree;
 /// The suites.
 const SUITES: &str = "tests/suites/src/";
 
-/// The file that gives records their times.
+/// The file that sets the times of records.
 const RECORDS: &str = "tests/suites/src/ledger/mod.rs";
 
 /// Names by which code reads the date, from the standard library and from crates.

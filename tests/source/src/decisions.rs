@@ -1,4 +1,4 @@
-//! Decisions have one form, and links between documents lead somewhere.
+//! Decisions have one form, and links between documents resolve.
 
 use std::path::{Component, Path, PathBuf};
 
@@ -96,7 +96,7 @@ fn links_between_documents_lead_to_files_of_the_repository() {
             };
             if !path.starts_with(top) || !path.exists() {
                 findings.push(format!(
-                    "{}:{line}: {target} is not there, or is outside of docs/",
+                    "{}:{line}: {target} does not exist, or is outside of docs/",
                     file.path
                 ));
             }

@@ -1,14 +1,14 @@
-//! What a document of Halite has is read as a type of `halite-api`, not by the names of its fields.
+//! Fields of Halite's documents are read through a type of `halite-api`, not by name.
 
 use crate::tree::{self, Text};
 
-/// Where no document is read by names: the programs of operators.
+/// The folder in which no document is read by names: the programs of operators.
 const NOWHERE: &str = "ctl/src/";
-/// Where only the documents of other programs are.
+/// The folder in which only the documents of other programs are.
 const SUITES: &str = "tests/suites/src/";
-/// The files of the suites that read such documents: what `kubectl`, `etcdctl`, `crictl` and registries answer, the manifest
-/// and the recipe of a bundle, the records of cargo, and files of other formats. No file may be added; one whose reads
-/// have become types leaves the list.
+/// The files of the suites that read such documents: the answers of `kubectl`, `etcdctl`, `crictl`
+/// and registries, the manifest and the recipe of a bundle, the records of cargo, and files of
+/// other formats. No file may be added; one that now reads types is removed from the list.
 const FOREIGN: &[&str] = &[
     "addons.rs",
     "availability/target.rs",
@@ -73,7 +73,7 @@ const FOREIGN: &[&str] = &[
     "vip.rs",
 ];
 
-/// Whether a line reads a field by its name: `value["name"]`, or a JSON pointer.
+/// Returns whether a line reads a field by its name: `value["name"]`, or a JSON pointer.
 fn reads_by_name(line: &str) -> bool {
     let is_index = |(at, _): (usize, &str)| {
         let before = line[..at].chars().next_back();
@@ -122,7 +122,7 @@ fn the_suites_read_only_documents_of_other_programs_by_names() {
             found.extend(own);
         } else if own.is_empty() {
             found.push(format!(
-                "{}: it reads nothing by names; take it from the list",
+                "{}: it reads nothing by names; remove it from the list",
                 file.path
             ));
         }
@@ -133,7 +133,7 @@ fn the_suites_read_only_documents_of_other_programs_by_names() {
             .any(|file| file.path == format!("{SUITES}{name}"))
     };
     let gone = FOREIGN.iter().filter(|name| !there(name));
-    found.extend(gone.map(|name| format!("{SUITES}{name}: it is gone; take it from the list")));
+    found.extend(gone.map(|name| format!("{SUITES}{name}: it is gone; remove it from the list")));
     assert!(found.is_empty(), "{}", found.join("\n"));
 }
 

@@ -2,7 +2,7 @@
 
 use crate::tree;
 
-/// The findings that there are.
+/// The number of findings.
 const COUNT: usize = 32;
 
 #[test]

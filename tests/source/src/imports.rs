@@ -27,7 +27,7 @@ fn group(item: &ItemUse) -> Option<Group> {
     })
 }
 
-/// Whether braces hold anything but names.
+/// Returns whether braces hold anything but names.
 fn is_nested(tree: &UseTree) -> bool {
     match tree {
         UseTree::Path(path) => is_nested(&path.tree),
@@ -58,7 +58,7 @@ fn check(path: &str, text: &[&str], items: &[Item], findings: &mut Vec<String>) 
                     findings.push(format!("{path}:{start}: begin with a crate"));
                     continue;
                 };
-                // Re-exports are grouped by what they mean.
+                // Re-exports are grouped by meaning.
                 if !matches!(item.vis, Visibility::Inherited) {
                     before = None;
                     continue;

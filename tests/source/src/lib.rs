@@ -1,8 +1,8 @@
-//! Tests of the source tree itself: what `STYLE.md` and `ARCHITECTURE.md` say and a program can
-//! check.
+//! Tests of the source tree itself: the rules of `STYLE.md` and `ARCHITECTURE.md` that a program
+//! can check.
 //!
-//! Input: the checkout that this crate is in. Each rule is one module. A finding names the file and
-//! the line, and what to write instead. It never changes a file.
+//! Input: the checkout that contains this crate. Each rule is one module. A finding names the file
+//! and the line, and what to write instead. No file is ever changed.
 
 #[cfg(test)]
 mod architecture;

@@ -10,19 +10,19 @@ use syn::{Attribute, Item, ItemMod, UseTree, Visibility};
 /// The path of a module or an item within its crate; empty for the crate's root.
 pub(crate) type Name = Vec<String>;
 
-/// A module that has a file of its own.
+/// A module with its own file.
 pub(crate) struct Module {
     /// The file.
     pub(crate) file: PathBuf,
-    /// Whether only its parent can name it.
+    /// `true` if only its parent can name it.
     pub(crate) is_private: bool,
-    /// The paths within the crate that the file's code names, tests left out.
+    /// The paths within the crate that the file's code names, except tests.
     pub(crate) names: BTreeSet<Name>,
-    /// The names that the file re-exports, with what they stand for.
+    /// The names that the file re-exports, with their targets.
     pub(crate) exports: BTreeMap<String, Name>,
 }
 
-/// The modules of a crate by name, from its root file. Modules of tests are left out.
+/// The modules of a crate by name, from its root file, except modules of tests.
 pub(crate) fn of_crate(root: &Path) -> BTreeMap<Name, Module> {
     let mut modules = BTreeMap::new();
     read(
@@ -75,7 +75,7 @@ fn read(
     }
 }
 
-/// Whether an item is compiled for tests only.
+/// Returns whether an item is compiled for tests only.
 pub(crate) fn is_of_tests(attributes: &[Attribute]) -> bool {
     attributes.iter().any(|attribute| {
         attribute.path().is_ident("cfg")
@@ -85,7 +85,7 @@ pub(crate) fn is_of_tests(attributes: &[Attribute]) -> bool {
     })
 }
 
-/// Collects what one file names.
+/// Collects the names in one file.
 struct Reader {
     at: Name,
     names: BTreeSet<Name>,
@@ -153,7 +153,7 @@ impl Reader {
 
 impl<'ast> Visit<'ast> for Reader {
     fn visit_file(&mut self, file: &'ast syn::File) {
-        // First the children: paths may name them before their `mod` item.
+        // Children first: paths may name them before their `mod` item.
         for item in &file.items {
             if let Item::Mod(ItemMod {
                 attrs,

@@ -1,10 +1,10 @@
-//! The profiles of the programs that are shipped.
+//! The profiles of the shipped programs.
 
 use std::fs;
 
 use crate::tree;
 
-/// A number that wraps would go on with a wrong order, for example of the masters.
+/// A number that wraps would continue with a wrong order, for example of the masters.
 #[test]
 fn shipped_programs_check_their_arithmetic() {
     let text = fs::read_to_string(tree::root().join("Cargo.toml")).unwrap();

@@ -2,7 +2,7 @@
 
 use crate::tree;
 
-/// The files in which a name may be: sources, and the cases of state functions and documents.
+/// The files that may contain a name: sources, and the cases of state functions and documents.
 const ENDINGS: [&str; 5] = [".rs", ".json", ".yaml", ".case", ".txt"];
 
 #[test]
@@ -37,7 +37,7 @@ fn every_test_of_the_security_document_exists() {
             }
         }
     }
-    // Fewer would mean that the table has another form now, and is not read.
+    // Fewer would mean that the table has changed its form and is no longer read.
     assert!(named > 150, "{named} names");
     assert!(findings.is_empty(), "{}", findings.join("\n"));
 }
@@ -47,7 +47,7 @@ fn is_function(files: &[tree::Text], name: &str) -> bool {
     files.iter().any(|file| file.text.contains(&start))
 }
 
-/// Tests whether a suite (`ha:`) or the beginning or end of a name of one of its tests is there.
+/// Tests whether a suite (`ha:`), or the beginning or end of the name of one of its tests, exists.
 fn is_suite(files: &[tree::Text], name: &str) -> bool {
     let is_suite = name.ends_with(':');
     if !is_suite && !name.contains(' ') {

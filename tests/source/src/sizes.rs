@@ -2,13 +2,13 @@
 
 use crate::tree;
 
-/// Lines that half of the files have at most.
+/// Maximum number of lines of half of the files.
 const MEDIAN: usize = 190;
-/// Lines that nine of ten files have at most.
+/// Maximum number of lines of nine of ten files.
 const P90: usize = 380;
-/// Lines that a file has at most, unless its module doc says why it has more.
+/// Maximum number of lines of a file, unless its module doc says why it has more.
 const MOST: usize = 500;
-/// How the module doc of a longer file begins the reason.
+/// The start of the reason in the module doc of a longer file.
 const REASON: &str = "//! Longer than 500 lines:";
 
 #[test]

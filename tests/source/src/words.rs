@@ -6,7 +6,7 @@ use crate::tree;
 const STYLE: &str = "STYLE.md";
 /// The head of the table in it, whose first column has them.
 const HEAD: &str = "| not | but |";
-/// How often they may be in the tree all the same: quotations, and words with another sense.
+/// The number of occurrences that may remain in the tree: quotations, and words in another sense.
 const AT_MOST: usize = 30;
 /// Identifiers that were renamed.
 const RENAMED: &[&str] = &[
@@ -26,10 +26,10 @@ const RENAMED: &[&str] = &[
     "hearers",
     "is_owed",
 ];
-/// This file, which has to name them.
+/// This file, which must name them.
 const HERE: &str = "tests/source/src/words.rs";
 
-/// Whether the bytes around a match are none of a word's.
+/// Returns whether the bytes around a match do not belong to a word.
 fn is_word(line: &str, at: usize, length: usize) -> bool {
     let is_part = |byte: Option<&u8>| byte.is_some_and(|b| b.is_ascii_alphanumeric() || *b == b'_');
     let before = at.checked_sub(1).and_then(|i| line.as_bytes().get(i));
@@ -69,7 +69,7 @@ fn the_dialect_is_rare() {
         if file.path == STYLE || file.path == HERE {
             continue;
         }
-        // A term may be broken over two lines; words of one line are enough to keep it rare.
+        // A term may be broken over two lines; checking single lines is enough to keep it rare.
         for (number, line) in file.text.lines().enumerate() {
             let lower = line.to_lowercase();
             for word in &dialect {

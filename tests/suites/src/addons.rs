@@ -1,6 +1,5 @@
-//! Addons: an addon that is switched on works, its damaged or deleted objects come back, and one
-//! that is switched off leaves no object behind. An addon whose removal would delete data is not
-//! removed.
+//! Addons: an enabled addon works, its damaged or deleted objects come back, and a disabled one
+//! leaves no object behind. An addon whose removal would delete data is not removed.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -18,15 +17,15 @@ use crate::test::{Counts, Test};
 
 pub(super) const TESTS: &[Test<Cluster>] = &[
     Test {
-        name: "addons: switched on, nodes and pods are measured and volumes hold data",
+        name: "addons: enabled, nodes and pods have metrics and volumes hold data",
         run: on,
     },
     Test {
-        name: "addons: what is deleted comes back, and then nothing is written",
+        name: "addons: deleted objects come back, and then nothing is written",
         run: kept,
     },
     Test {
-        name: "addons: switched off, data is kept until it is gone, and nothing else is left",
+        name: "addons: disabled, data is kept until it is deleted, and nothing else is left",
         run: off,
     },
 ];
@@ -65,7 +64,7 @@ pub(super) fn objects(cluster: &Cluster) -> Result<BTreeSet<String>> {
 /// Waits until the cluster has these objects, and no others.
 pub(super) fn only(cluster: &Cluster, wanted: &BTreeSet<String>) -> Result<()> {
     wait::until(
-        "everything that was switched off to be gone, and nothing else",
+        "everything that was disabled to be gone, and nothing else",
         PODS,
         || {
             let now = objects(cluster)?;
@@ -269,7 +268,7 @@ pub(super) fn nothing_written(cluster: &Cluster, least: usize) -> Result<()> {
 fn off(cluster: &Cluster) -> Result<Counts> {
     declare(cluster, "addons", "{metricsServer: true}")?;
     let message = match highstate(cluster, &[]) {
-        Ok(_) => bail!("local-path went although a volume is in use"),
+        Ok(_) => bail!("local-path was removed although a volume is in use"),
         Err(error) => format!("{error:#}"),
     };
     for part in [
@@ -282,7 +281,7 @@ fn off(cluster: &Cluster) -> Result<Counts> {
     ensure!(still.trim() == "written by keeps-data", "{still:?}");
 
     cluster.kubectl(&["delete", "-f", "/root/volume.yaml", "--wait=true"])?;
-    // local-path deletes it by a pod, which it gives two minutes before it tries again.
+    // local-path deletes it by a pod, to which it gives two minutes before it retries.
     wait::until("the volume to be removed", PODS, || {
         let left = cluster.kubectl(&["get", "pv", "-o", "name"])?;
         if left.trim().is_empty() {

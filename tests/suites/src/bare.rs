@@ -1,4 +1,4 @@
-//! A host on which nothing of Halite is left, or nothing of a control plane.
+//! A host on which nothing of Halite, or nothing of a control plane, is left.
 
 use std::time::Duration;
 
@@ -6,22 +6,24 @@ use anyhow::{Context as _, Result};
 use halite_lab::host::Host;
 use halite_lab::wait;
 
-/// Limit for the unit that goes last: the minion finishes its work first.
+/// Limit for the unit that is removed last: the minion finishes its work first.
 const GONE: Duration = Duration::from_secs(240);
 
-/// Files that go last. Backups stay unless data is wiped: the timer may have made one on any host of etcd.
+/// Files that are removed last. Backups stay unless data is wiped: the timer may have made one on
+/// any host of etcd.
 const LAST: &str = "! test -e /usr/local/bin/halite-minion && ! ls -A /var/lib/halite 2>/dev/null | grep -vx backup && \
                     ! test -e /etc/halite && ! test -e /etc/systemd/system/halite-leave.service";
 
-/// Limit for the kubelet to end the pods of a control plane, and for an API server with open watches to end, which
-/// takes half a minute.
+/// Limit for the kubelet to stop the pods of a control plane, and for an API server with open
+/// watches to stop, which takes half a minute.
 const ENDED: Duration = Duration::from_secs(120);
 
 /// The programs of a control plane and of a member of etcd, and their ports.
 const PROGRAMS_OF_PLANE: &str = "! pgrep -x 'kube-apiserver|kube-controller|kube-scheduler|etcd|keepalived' && \
                                  ! ss -Hltn | grep -E ':(6443|2379|2380|2381|4550|10257|10259) '";
 
-/// The checks of a host that has no control plane and no member of etcd, once their programs have ended.
+/// The checks of a host without a control plane and a member of etcd, once their programs have
+/// stopped.
 const NO_PLANE: &[&str] = &[
     "! ls -A /etc/kubernetes/manifests | grep .",
     "! find /etc/kubernetes /etc/halite -name '*.key' ! -path '/etc/halite/minion/*' | grep -E 'ca.key|sa.key|etcd|operator|apiserver'",
@@ -32,16 +34,16 @@ const NO_PLANE: &[&str] = &[
     "! test -e /etc/keepalived/check-apiserver && ! systemctl --quiet is-enabled keepalived",
 ];
 
-/// Programs of the packages that Halite installs, and that no tool of the operator's is.
+/// Programs of the packages that Halite installs, except tools for the operator.
 const PROGRAMS: &str = "containerd runc kubelet kubeadm kubectl keepalived haproxy nginx registry";
 
-/// Waits until the last of Halite has gone from a host.
+/// Waits until the last of Halite has been removed from a host.
 pub(crate) fn wait_until_bare(host: &Host) -> Result<()> {
     let what = format!("the last of Halite to be gone from {}", host.spec.name);
     wait::until(&what, GONE, || host.sh(LAST).map(drop))
 }
 
-/// Fails when something of Halite is left on a host; `names` is a pattern of the cluster's other
+/// Fails if something of Halite is left on a host; `names` is a pattern of the cluster's other
 /// names.
 pub(crate) fn is_bare(host: &Host, names: &str) -> Result<()> {
     let names = format!("! grep -E '{names}' /etc/hosts");
@@ -70,10 +72,11 @@ pub(crate) fn is_bare(host: &Host, names: &str) -> Result<()> {
     Ok(())
 }
 
-/// Fails when something of a control plane or of a member of etcd is left on a host, but for the data that was
-/// put aside; its kubelet reaches the API by its name. Waits for the programs to end, which no command does.
+/// Fails if something of a control plane or of a member of etcd is left on a host, except for data
+/// that was set aside; its kubelet reaches the API by its name. Waits for the programs to stop,
+/// which no command does.
 pub(crate) fn has_no_control_plane(host: &Host) -> Result<()> {
-    let what = format!("the control plane of {} to end", host.spec.name);
+    let what = format!("the control plane of {} to stop", host.spec.name);
     wait::until(&what, ENDED, || host.sh(PROGRAMS_OF_PLANE).map(drop))?;
     let own = "grep -q 'server: https://api.demo.internal:6443$' /etc/kubernetes/kubelet.conf";
     for check in NO_PLANE.iter().chain(&[own]) {
@@ -83,7 +86,7 @@ pub(crate) fn has_no_control_plane(host: &Host) -> Result<()> {
     Ok(())
 }
 
-/// Fails when what etcd stored, or a backup, is left on a host that left with `--wipe-data`.
+/// Fails if etcd's data or a backup is left on a host that left with `--wipe-data`.
 pub(crate) fn has_no_data(host: &Host) -> Result<()> {
     let check = "! test -e /var/lib/etcd/member && ! test -e /var/lib/halite";
     host.sh(check)
@@ -91,7 +94,8 @@ pub(crate) fn has_no_data(host: &Host) -> Result<()> {
     Ok(())
 }
 
-/// Fails when packages that Halite installed, or data, are left on a host that left with `--packages --wipe-data`.
+/// Fails if packages that Halite installed, or data, are left on a host that left with `--packages
+/// --wipe-data`.
 pub(crate) fn has_no_packages_or_data(host: &Host) -> Result<()> {
     let check = format!("for program in {PROGRAMS}; do ! command -v $program || exit 1; done");
     host.sh(&check)

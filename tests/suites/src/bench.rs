@@ -7,7 +7,7 @@ use halite_lab::command::this_program;
 
 use crate::test::{Counts, Test};
 
-/// Tests of `--full`, on a lab of their own, while no other hosts run.
+/// Tests of `--full`, on their own lab, while no other hosts run.
 pub(super) const FULL: &[Test<()>] = &[Test {
     name: "bench: losses, joins and departures of hosts take no longer than promised",
     run: of_hosts,

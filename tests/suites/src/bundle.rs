@@ -1,5 +1,5 @@
-//! The bundle that the lab installs from: whatever is removed from it, the completeness check
-//! reports it by name, with the part that needs it.
+//! The bundle from which the lab installs: the completeness check reports any removed artifact by
+//! name, with the part that needs it.
 
 mod coverage;
 
@@ -17,18 +17,19 @@ use serde_json::{Map, Value};
 use crate::test::{Counts, Test};
 
 pub(super) const TESTS: &[Test<()>] = &[Test {
-    name: "bundle: it lacks nothing, and an image or a state that is taken away is reported as missing",
+    name: "bundle: it is complete, and a removed image or state is reported as missing",
     run: lacks_nothing,
 }];
 
-/// Of the bundle with everything that a cluster can choose: each part of the state tree needs something there.
+/// For the bundle with everything that a cluster can choose: it satisfies each part of the state
+/// tree.
 pub(super) const FULL: &[Test<()>] = &[
     Test {
-        name: "bundle: anything that is taken away is reported as missing",
+        name: "bundle: anything removed is reported as missing",
         run: taken_away,
     },
     Test {
-        name: "bundle: pairs of options and the covering array need the same",
+        name: "bundle: pairs of options and the covering array have the same requirements",
         run: coverage::need_the_same,
     },
 ];
@@ -75,7 +76,7 @@ fn taken_away((): &()) -> Result<Counts> {
     each_is_reported(&bundle, &report, &really(&bundle)?)
 }
 
-/// Checks the report on each artifact, and what `ctl` says of real copies without these files.
+/// Checks the report on each artifact, and `ctl`'s report on real copies without these files.
 fn each_is_reported(bundle: &Path, report: &Value, paths: &[String]) -> Result<Counts> {
     let named = each_is_named(bundle, report)?;
     for path in paths {
@@ -87,8 +88,8 @@ fn each_is_reported(bundle: &Path, report: &Value, paths: &[String]) -> Result<C
     })
 }
 
-/// The report of `ctl bundle needs`, printed by the bundle's own `ctl`: nothing is missing, and the recipe excuses
-/// nothing.
+/// The report of `ctl bundle needs`, printed by the bundle's own `ctl`: nothing is missing, and the
+/// recipe excuses nothing.
 fn needs(bundle: &Path) -> Result<Value> {
     let mut ctl = Command::new(bundle.join("bin/ctl"));
     report(with_builder(&mut ctl, Programs::Dev)?, bundle)
@@ -116,12 +117,12 @@ fn report(ctl: &mut Command, bundle: &Path) -> Result<Value> {
 }
 
 /// Checks the artifacts that no part of the bundle needs. `ctl` removed each artifact in turn, in
-/// memory; those that it did not miss must be expected here.
+/// memory; those whose absence it did not notice must be expected here.
 fn every_part_is_missed(bundle: &Path, report: &Value) -> Result<()> {
     let ours = blobs_of_the_cluster(bundle)?;
     for artifact in report["spare"]
         .as_array()
-        .context("no list of what is spare")?
+        .context("no list of spare artifacts")?
     {
         let text = |name: &str| artifact[name].as_str().unwrap_or_default();
         let expected = match text("kind") {
@@ -205,12 +206,12 @@ fn each_is_named(bundle: &Path, report: &Value) -> Result<usize> {
         let short = name.strip_prefix("images/blobs/sha256/").unwrap_or(name);
         let by_name =
             said.contains(short) || as_tree.is_some_and(|sls| said.contains(&format!("`{sls}`")));
-        // A compile error names its place: `base/x.sls:3:`.
+        // A compile error names its position: `base/x.sls:3:`.
         let by_whom =
             said.contains("needed by ") || said.contains(".sls:") || said.contains(".j2:");
         ensure!(
             by_name && by_whom,
-            "without {artifact} ctl would say: {said}"
+            "without {artifact} ctl would report: {said}"
         );
         named += 1;
     }
@@ -327,7 +328,7 @@ fn without(bundle: &Path, path: &str) -> Result<()> {
     fs::remove_dir_all(&copy)?;
     ensure!(
         !output.status.success() && said.contains(&named),
-        "without {path}, ctl bundle verify says: {said}"
+        "without {path}, ctl bundle verify reports: {said}"
     );
     Ok(())
 }

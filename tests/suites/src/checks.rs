@@ -10,8 +10,8 @@ use halite_lab::wait;
 
 use crate::repair::highstate;
 
-/// Limit for the hosts to have nothing to do: a kubelet may renew its certificate first, and waits for up to
-/// five minutes before it starts a program again that lost its lease.
+/// Limit until the hosts have nothing to do: a kubelet may renew its certificate first, and waits
+/// for up to five minutes before it restarts a program that lost its lease.
 pub(crate) const QUIET: Duration = Duration::from_secs(420);
 
 /// Limit for the master to notice the end of a minion.
@@ -26,15 +26,15 @@ pub(super) fn refused<S: AsRef<str>>(host: &Host, command: &[S], parts: &[&str])
         .concat();
     ensure!(
         output.status.code() == Some(1) && parts.iter().all(|part| said.contains(part)),
-        "{} ended with {}, should have said {parts:?} and said: {said}",
+        "{} ended with {}, should have printed {parts:?} and printed: {said}",
         command.join(" "),
         output.status
     );
     Ok(())
 }
 
-/// Runs a highstate that changes nothing but the files that nginx serves, and their copies on a
-/// further serving host.
+/// Runs a highstate that changes only the files that nginx serves, and their copies on an
+/// additional serving host.
 pub(super) fn only_served(cluster: &Cluster) -> Result<()> {
     let node = cluster
         .bootstrap

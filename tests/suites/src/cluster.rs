@@ -40,16 +40,16 @@ pub(super) const STAYING: &str = "on";
 /// Port on which servers listen.
 pub(super) const PORT: u16 = 8080;
 
-/// Limit for pods to run, and to be gone. The kubelet waits up to five minutes before it starts a scheduler or a
-/// controller manager again that lost its lease, and a taint of a new node that Kubernetes has failed to remove stays
-/// until the kubelet's next report, which takes as long.
+/// Limit for pods to run, and to be gone. The kubelet waits up to five minutes before it restarts a
+/// scheduler or a controller manager that lost its lease, and a taint of a new node that Kubernetes
+/// has failed to remove stays until the kubelet's next report, which takes as long.
 pub(super) const PODS: Duration = Duration::from_secs(420);
 
 /// Limit for one pod to reach another.
 const REACHED: Duration = Duration::from_secs(90);
 
-/// Limit for kubeadm to plan an upgrade. It gives a Job of its own a fixed time to complete, which may be too short on a
-/// busy machine.
+/// Limit for kubeadm to plan an upgrade. It gives its own Job a fixed time to complete, which may
+/// be too short on a busy machine.
 const PLANNED: Duration = Duration::from_secs(390);
 
 pub(super) fn nodes_ready(cluster: &Cluster) -> Result<Counts> {
@@ -103,14 +103,14 @@ fn file(prefix: &str) -> String {
     format!("/root/servers-{prefix}.json")
 }
 
-/// Makes a server on each node, if it does not exist.
+/// Makes a server on each node, unless it exists.
 pub(super) fn ensure_servers(cluster: &Cluster, prefix: &str) -> Result<()> {
     std::fs::write(cluster.bootstrap.file(&file(prefix)), servers(prefix))?;
     cluster.kubectl(&["apply", "-f", &file(prefix)])?;
     cluster.wait_for_pods(PODS)
 }
 
-/// Deletes objects, which these arguments of kubectl name, and waits until they are gone.
+/// Deletes objects, named by these arguments of kubectl, and waits until they are gone.
 pub(super) fn delete(cluster: &Cluster, objects: &[&str]) -> Result<()> {
     let limit = format!("--timeout={}s", PODS.as_secs());
     let options = ["--wait", &limit];
@@ -125,7 +125,7 @@ pub(super) fn remove_servers(cluster: &Cluster, prefix: &str) -> Result<()> {
 }
 
 /// Waits until the server of each node reaches the other one: by its Service's address and name,
-/// and by the pod's own address, which the host reaches too.
+/// and by the pod's own address, which is also reachable from the host.
 pub(super) fn across_nodes(cluster: &Cluster, prefix: &str) -> Result<()> {
     for (host, from, to) in [
         (&cluster.worker, WORKER, BOOTSTRAP),

@@ -1,4 +1,5 @@
-//! Answers of `ctl` as documents: those of `halite-api` as its types, others as types of the suites.
+//! Answers of `ctl` as documents: those of `halite-api` as its types, others as types of the
+//! suites.
 
 use anyhow::{Context as _, Result, ensure};
 use halite_api::{Document, from_text};
@@ -6,7 +7,7 @@ use halite_lab::cluster::CTL;
 use halite_lab::host::Host;
 use serde::de::DeserializeOwned;
 
-/// The exit code and the document of a command that has one in any case.
+/// The exit code and the document of a command that prints one in any case.
 pub(crate) fn in_any_case<T: Document>(host: &Host, words: &[&str]) -> Result<(Option<i32>, T)> {
     let (code, text, said) = run(host, words)?;
     let document = from_text(&text).with_context(|| failed(host, words, &text, &said))?;
@@ -20,14 +21,14 @@ pub(crate) fn of<T: Document>(host: &Host, words: &[&str]) -> Result<T> {
     from_text(&text).with_context(|| failed(host, words, &text, &said))
 }
 
-/// A document that is none of `halite-api`, of a command that must succeed.
+/// A document outside `halite-api`, of a command that must succeed.
 pub(crate) fn plain<T: DeserializeOwned>(host: &Host, words: &[&str]) -> Result<T> {
     let (code, text, said) = run(host, words)?;
     ensure!(code == Some(0), "{}", failed(host, words, &text, &said));
     serde_json::from_str(&text).with_context(|| failed(host, words, &text, &said))
 }
 
-/// The exit code and a document that is none of `halite-api`, of a command that has one in any case.
+/// The exit code and a document outside `halite-api`, of a command that prints one in any case.
 pub(crate) fn plain_in_any_case<T: DeserializeOwned>(
     host: &Host,
     words: &[&str],
@@ -40,7 +41,7 @@ pub(crate) fn plain_in_any_case<T: DeserializeOwned>(
 
 /// Exit code, standard output and standard error.
 fn run(host: &Host, words: &[&str]) -> Result<(Option<i32>, String, String)> {
-    // First, because what follows `--` is the command of the hosts.
+    // First, because everything after `--` is the command for the hosts.
     let all = [&[CTL, "-o", "json"], words].concat();
     let output = host.output(&all)?;
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();

@@ -1,4 +1,4 @@
-//! The fixed list of tests that every change must pass; `--full` has the others too.
+//! The fixed list of tests that every change must pass; `--full` also has the others.
 
 /// The names of the default run's tests, in the order of the plan. They are the same on every day and
 /// every machine, and none is left out.
@@ -6,17 +6,17 @@ pub(crate) const NAMES: &[&str] = &[
     "source: format",
     "source: unit and protocol tests",
     "lab: both detectors detect",
-    "lab: a power cut takes all but the disk",
-    "lab: a host that was powered off is as before, and bare without its disks",
+    "lab: a power cut loses everything but the disk",
+    "lab: a host that was powered off comes back unchanged, or bare without its disks",
     "lab: a link is cut in one direction or in both",
     "lab: the programs work in a root without any library",
     "lab: try shows a diff, repairs drift, and leaves nothing when it is taken down",
-    "bundle: it lacks nothing, and an image or a state that is taken away is reported as missing",
+    "bundle: it is complete, and a removed image or state is reported as missing",
     "iso: damage to every kind of file, and between them, is found and named",
-    "iso: a seal that is damaged, forged, cut off or another's is refused",
+    "iso: a damaged, forged, truncated or foreign seal is refused",
     "iso: only signatures of trusted keys are accepted",
     "iso: every program finds the same files",
-    "packages: ours come, work and go without starting anything",
+    "packages: ours are installed, work and are removed without starting anything",
     // Two hosts, from the signed ISO.
     "cluster: both nodes are Ready",
     "cluster: a pod reaches a Service and a DNS name across nodes",
@@ -25,12 +25,12 @@ pub(crate) const NAMES: &[&str] = &[
     "kubeadm: the same files, certificates and objects from three inputs, and the same worker",
     "firewall: scans equal the table of the roles",
     "operator: every command answers in every form",
-    "operator: no secret is seen where it does not belong",
+    "operator: no secret appears where it does not belong",
     "operator: own states come last, and their failure counts",
     "operator: roles allow their work and no more",
-    "operator: a kubeconfig works on another machine until its end",
+    "operator: a kubeconfig works on another machine until it expires",
     "operator: an enrolled host does not become another",
-    "operator: a secret for a chart is made as the guide says",
+    "operator: a secret for a chart is created as the guide says",
     "repair: a second highstate changes and restarts nothing",
     "repair: every state is damaged, or left out for a reason",
     "repair: other content",
@@ -43,7 +43,7 @@ pub(crate) const NAMES: &[&str] = &[
     "kills: boundary 2, repairing: Highstate, Power(\"worker-1\"), damage 0",
     "kills: boundary 62, adding: File(\"usr/bin/containerd\"), Minion",
     "disaster: a backup is made by hand and by the timer's unit, and damage is found",
-    "disaster: the first host, gone with its disks, is made again from a backup",
+    "disaster: the first host, lost with its disks, is restored from a backup",
     "cluster: nothing tried to leave",
     // Three control planes and a worker.
     "ha: three members vote, and each control plane serves",
@@ -51,7 +51,7 @@ pub(crate) const NAMES: &[&str] = &[
     "ha: a killed API server costs a moment, and no write",
     "ha: the power cut of the host with the address costs a moment, and no write",
     "ha: a destroyed control plane is replaced",
-    "ha: a standby takes the place of a master that was destroyed, and replaces its host",
+    "ha: a standby takes over from a destroyed master, and replaces its host",
     "ha: nothing tried to leave",
     "source: lint",
     "source: dependencies",

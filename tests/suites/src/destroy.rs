@@ -1,4 +1,5 @@
-//! The end of the whole cluster: nothing of Halite is left on any host, and the hosts can be used again.
+//! The destruction of the whole cluster: nothing of Halite is left on any host, and the hosts can
+//! be used again.
 
 use std::time::Duration;
 
@@ -17,20 +18,21 @@ use crate::interrupted::{Running, kill_ctl, steps};
 use crate::kills::moments;
 use crate::test::{Case, Counts, Test};
 
-/// Limit for a minion to be connected again, for the pods of the new cluster, and for the command that ends what an
-/// earlier one began: one try of it may take minutes, and there must be time for another.
+/// Limit for a minion to be connected again, for the pods of the new cluster, and for the command
+/// that finishes an interrupted one: one attempt may take minutes, and there must be time for
+/// another.
 const BACK: Duration = Duration::from_secs(600);
-/// Directories at which a file system is mounted, below what is removed: on the worker, and that of
-/// the backups on the first host.
+/// Directories at which a file system is mounted, below paths to be removed: on the worker, and
+/// that of the backups on the first host.
 const MOUNTED: [&str; 2] = ["/var/lib/halite/mine", "/var/lib/halite/backup"];
 
 pub(super) const TESTS: &[Test<Cluster>] = &[Test {
-    name: "destroy: nothing is left on any host, and the hosts make a cluster again",
+    name: "destroy: nothing is left on any host, and the hosts form a cluster again",
     run: destroyed,
 }];
 
-/// A test for each boundary of the command. The last one is left out: the unit that removes the host of
-/// the master ends that and `ctl` at the same time.
+/// A test for each boundary of the command. The last one is left out: the unit that removes the
+/// master's host stops the master and `ctl` at the same time.
 pub(super) fn numbered() -> Result<Vec<Case<Cluster>>> {
     let pillar = json!({"wipe_data": true, "packages": true});
     let mut steps = steps(shipped::DESTROY, &pillar, &TWO)?;
@@ -47,7 +49,7 @@ pub(super) fn numbered() -> Result<Vec<Case<Cluster>>> {
 /// The command, confirmed.
 pub(crate) const DESTROY: [&str; 5] = [CTL, "destroy", "--force", "--cluster", "demo"];
 
-/// Runs `ctl destroy` with further words, which has to fail; everything that it said.
+/// Runs `ctl destroy` with further words, which must fail; returns its output.
 fn refused(cluster: &Cluster, words: &[&str], code: i32) -> Result<String> {
     let all = [&[CTL, "destroy"], words].concat();
     let output = cluster.bootstrap.output(&all)?;
@@ -70,7 +72,7 @@ fn destroyed(cluster: &Cluster) -> Result<Counts> {
     bare_and_again(cluster)
 }
 
-/// `ctl` and the master die when that step has ended, and the same command ends it.
+/// `ctl` and the master die when that step has ended, and the same command finishes the run.
 fn interrupted_after(cluster: &Cluster, step: &str) -> Result<Counts> {
     let host = &cluster.bootstrap;
     let words = [&DESTROY[..], &["--packages", "--wipe-data"]].concat();
@@ -83,15 +85,14 @@ fn interrupted_after(cluster: &Cluster, step: &str) -> Result<Counts> {
     bare_and_again(cluster)
 }
 
-/// Nothing is left on any host, and the hosts make a cluster again.
+/// Nothing is left on any host, and the hosts form a cluster again.
 fn bare_and_again(cluster: &Cluster) -> Result<Counts> {
     for (host, other) in [(&cluster.bootstrap, WORKER), (&cluster.worker, BOOTSTRAP)] {
         wait_until_bare(host)?;
         is_bare(host, &format!("{other}|api[.]demo"))?;
         has_no_packages_or_data(host)?;
     }
-    // The same hosts, as at the first time, but for etcd, which is a service now: the suite after this
-    // one needs it.
+    // The same hosts as the first time, except that etcd is a service now: the next suite needs it.
     cluster.bootstrap(&etcd::document())?;
     cluster.add_worker()?;
     cluster.wait_for_pods(BACK)?;
@@ -108,7 +109,7 @@ fn refusals(cluster: &Cluster) -> Result<()> {
     );
     let worker = &cluster.worker;
     worker.run(&["systemctl", "stop", "halite-minion"])?;
-    // The command would be taken while the master has not noticed.
+    // While the master has not noticed, the command would be accepted.
     let said = wait_until_worker_is_away(cluster).and_then(|()| refused(cluster, &DESTROY[2..], 1));
     worker.run(&["systemctl", "start", "halite-minion"])?;
     let said = said?;
@@ -119,7 +120,8 @@ fn refusals(cluster: &Cluster) -> Result<()> {
     wait::until("the worker's minion", BACK, || is_connected(cluster))
 }
 
-/// File systems below what is removed are named, all in one report, and keep every host as it is.
+/// File systems below paths to be removed are all named in one report, and leave every host
+/// unchanged.
 fn mounts(cluster: &Cluster) -> Result<()> {
     let hosts: [&Host; 2] = [&cluster.worker, &cluster.bootstrap];
     for (host, place) in hosts.iter().zip(MOUNTED) {
@@ -135,13 +137,13 @@ fn mounts(cluster: &Cluster) -> Result<()> {
     let said = said?;
     for (place, kept) in MOUNTED.iter().zip(kept) {
         ensure!(said.contains(&format!("is mounted at {place}")), "{said}");
-        ensure!(kept?.trim() == "kept", "the file in {place} is gone");
+        ensure!(kept?.trim() == "kept", "the file in {place} was removed");
     }
     is_connected(cluster)?;
     cluster.kubectl(&["get", "nodes"]).map(drop)
 }
 
-/// The command and the master are killed in the middle, and the same command ends it.
+/// The command and the master are killed in the middle, and the same command finishes the run.
 pub(crate) fn killed_and_repeated(cluster: &Cluster) -> Result<()> {
     let host = &cluster.bootstrap;
     let line = format!("{} --packages --wipe-data", DESTROY.join(" "));
@@ -151,12 +153,12 @@ pub(crate) fn killed_and_repeated(cluster: &Cluster) -> Result<()> {
     repeated(host, &line)
 }
 
-/// Runs the command until it has ended what an earlier one began.
+/// Runs the command until it has finished an interrupted run.
 fn repeated(host: &Host, line: &str) -> Result<()> {
-    // The master goes on with the run by itself, and may have ended it before it can be asked.
+    // The master resumes the run by itself, and may have finished it before it can be queried.
     let unit = host.file("/etc/systemd/system/halite-leave.service");
     let early = std::cell::Cell::new(false);
-    wait::until("the same command to end it", BACK, || {
+    wait::until("the same command to finish it", BACK, || {
         if host.file("/etc/halite").exists() {
             let said = host.sh(line)?;
             early.set(early.get() || unit.exists());
@@ -164,7 +166,7 @@ fn repeated(host: &Host, line: &str) -> Result<()> {
         }
         Ok(())
     })?;
-    // Where the command ended, its own host is bare, too.
+    // If the command has ended, its own host is bare, too.
     ensure!(!early.get(), "ctl destroy did not wait for its own host");
     Ok(())
 }

@@ -1,5 +1,5 @@
-//! The first host is gone with its disks: a bare host becomes it again from a backup, and the
-//! worker comes back without a command.
+//! The first host is lost with its disks: a bare host replaces it from a backup, and the worker
+//! comes back without a command.
 
 mod boundaries;
 mod full_disk;
@@ -32,7 +32,7 @@ pub(super) const TESTS: &[Test<Cluster>] = &[
         run: backups,
     },
     Test {
-        name: "disaster: a backup that is made is not made again when an older one stays",
+        name: "disaster: a successful backup is not repeated when an older one cannot be removed",
         run: made_once,
     },
     Test {
@@ -40,23 +40,23 @@ pub(super) const TESTS: &[Test<Cluster>] = &[
         run: full_disk::keeps_the_good,
     },
     Test {
-        name: "disaster: a master whose store is damaged stops, and the guide's commands bring its copy back",
+        name: "disaster: a master whose store is damaged stops, and the guide's commands restore its copy",
         run: store::comes_back,
     },
     Test {
-        name: "disaster: the first host, gone with its disks, is made again from a backup",
+        name: "disaster: the first host, lost with its disks, is restored from a backup",
         run: first_host_lost,
     },
 ];
 
-/// Those of `--full` in addition, before the others.
+/// The additional tests of `--full`, before the others.
 pub(super) const FULL: &[Test<Cluster>] = &[Test {
-    name: "disaster: a backup that is killed at ten moments is never half a one",
+    name: "disaster: a backup that is killed at ten moments is never incomplete",
     run: killed_backups,
 }];
 
-/// A backup is killed after further 40 ms each time. What it leaves with the name of a backup is whole, and
-/// made again it is one more.
+/// A backup is killed 40 ms later each time. Anything that it leaves with the name of a backup is
+/// complete, and a repetition adds one more.
 fn killed_backups(cluster: &Cluster) -> Result<Counts> {
     let host = &cluster.bootstrap;
     host.sh(&format!("rm -rf {DIRECTORY} && mkdir {DIRECTORY}"))?;
@@ -77,7 +77,7 @@ fn killed_backups(cluster: &Cluster) -> Result<Counts> {
         let now = whole()?;
         ensure!(
             now == before + 1,
-            "killed after {milliseconds} ms and made again: {before}, then {now} backups"
+            "killed after {milliseconds} ms and repeated: {before}, then {now} backups"
         );
     }
     host.sh(&format!("rm -rf {DIRECTORY}"))?;
@@ -87,15 +87,16 @@ fn killed_backups(cluster: &Cluster) -> Result<Counts> {
     })
 }
 
-/// The answer of `ctl backup verify`. The number of files is absent where the file is encrypted and
-/// no key is there.
+/// The answer of `ctl backup verify`. The number of files is absent if the file is encrypted and
+/// there is no key.
 #[derive(Debug, Deserialize)]
 pub(crate) struct VerifiedBackup {
     pub(crate) files: Option<u64>,
     started: Option<StartedBackup>,
 }
 
-/// What an etcd said that was started from a backup: the backup that was made for it, if any.
+/// The findings of an etcd that was started from a backup, with the backup that was made for it, if
+/// any.
 #[derive(Debug, Deserialize)]
 struct StartedBackup {
     made: Option<String>,
@@ -107,7 +108,7 @@ fn verified(host: &Host, path: &str) -> Result<VerifiedBackup> {
     ctl_answer::plain(host, &["backup", "verify", path])
 }
 
-/// Runs ctl, which has to fail; everything that it said.
+/// Runs ctl, which must fail; returns its output.
 fn refused<S: AsRef<str>>(host: &Host, words: &[S]) -> Result<String> {
     let words: Vec<&str> = words.iter().map(AsRef::as_ref).collect();
     let output = host.output(&words)?;
@@ -134,7 +135,7 @@ fn verified_with_key(host: &Host, path: &str) -> Result<VerifiedBackup> {
     ctl_answer::plain(host, &words)
 }
 
-/// Unpacks a backup that is not encrypted by the line of the guide, which names no program of Halite.
+/// Unpacks an unencrypted backup by the line of the guide, which uses no program of Halite.
 fn unpacked_without_halite(host: &Host, path: &str) -> Result<()> {
     let line = guide::command("disaster.md", BACKUPS, "tail -n +3")?;
     let line = line.join(" ").replace("FILE", path);
@@ -150,7 +151,7 @@ fn backups(cluster: &Cluster) -> Result<Counts> {
     host.sh(&format!(
         "rm -rf {DIRECTORY} /root/copy && mkdir {DIRECTORY}"
     ))?;
-    // What the timer starts, to the declared directory, not encrypted.
+    // The timer's unit writes to the declared directory, not encrypted.
     host.run(&["systemctl", "is-enabled", "halite-backup.timer"])?;
     host.run(&["systemctl", "start", UNIT])?;
     let list = of_the_guide(host, "ctl backup list", &[])?;
@@ -170,7 +171,8 @@ fn backups(cluster: &Cluster) -> Result<Counts> {
 
     let before = declare(host)?;
     let made = of_the_guide(host, "ctl backup create", &["--to", DIRECTORY]);
-    // What is encrypted cannot be opened here: a new backup's snapshot is started before it is.
+    // An encrypted backup cannot be opened here: a new backup's snapshot is started before it is
+    // encrypted.
     let encrypted = made.and_then(|made| {
         let made: MadeBackup = serde_json::from_str(&made)?;
         let started = of_the_guide(host, "ctl backup verify --start", &[&made.path])?;
@@ -188,7 +190,7 @@ fn backups(cluster: &Cluster) -> Result<Counts> {
         !bytes.windows(11).any(|part| part == b"PRIVATE KEY"),
         "a key can be read in the encrypted backup"
     );
-    // Without the key only the digest is compared; with it, all that is in the file.
+    // Without the key only the digest is compared; with it, the whole content.
     let without = verified(host, path)?;
     ensure!(without.files.is_none(), "{without:?}");
     restoring::put_key(host)?;
@@ -212,7 +214,7 @@ fn backups(cluster: &Cluster) -> Result<Counts> {
         let text = refused(host, &[CTL, "backup", "verify", "/root/copy"])?;
         ensure!(text.contains(reason), "no `{reason}` in: {text}");
     }
-    // Nothing that a killed process leaves has the name of a backup.
+    // No leftover of a killed process has the name of a backup.
     host.sh(&format!(
         "timeout -s KILL 0.2 {CTL} backup create --to {DIRECTORY} || true"
     ))?;
@@ -223,8 +225,8 @@ fn backups(cluster: &Cluster) -> Result<Counts> {
     Ok(Counts::ONE)
 }
 
-/// An old backup that is the place of a mount cannot be removed. The unit that made the new one fails,
-/// and does not make another.
+/// An old backup that is a mount point cannot be removed. The unit that made the new one fails, and
+/// does not make another.
 fn made_once(cluster: &Cluster) -> Result<Counts> {
     let host = &cluster.bootstrap;
     let path = host.file(DOCUMENT);
@@ -240,12 +242,12 @@ fn made_once(cluster: &Cluster) -> Result<Counts> {
 
 fn keeps_one(host: &Host) -> Result<()> {
     let run = || host.output(&["systemctl", "start", UNIT]);
-    // Runs of other tests count for the limit of starts too.
+    // Runs of other tests count towards the limit of starts, too.
     host.sh(&format!("systemctl reset-failed {UNIT} || true"))?;
     ensure!(run()?.status.success(), "no backup was made");
     let first = names(host)?;
     let [old] = first.as_slice() else {
-        bail!("one backup is kept, and there are {first:?}");
+        bail!("one backup should be kept, and there are {first:?}");
     };
     let old = format!("/var/lib/halite/backup/{old}");
     host.run(&["mount", "--bind", &old, &old])?;
@@ -258,7 +260,7 @@ fn keeps_one(host: &Host) -> Result<()> {
     let state = state?;
     let mut state: Vec<&str> = state.lines().collect();
     state.sort_unstable();
-    // Not `activating`, which it is while it waits for its next try.
+    // Not `activating`, which it is while it waits for its next attempt.
     ensure!(state == ["0", "3", "failed"], "{state:?}");
     let second = second?;
     ensure!(second.len() == 2, "it was not made once: {second:?}");
@@ -294,7 +296,7 @@ fn first_host_lost(cluster: &Cluster) -> Result<Counts> {
     kept.goes_on(cluster)?;
     let text = refused(host, &again)?;
     ensure!(text.contains("this host has a cluster"), "{text}");
-    // A member that is silent for a moment is a problem of that moment.
+    // A member that is silent for a moment is only a temporary problem.
     wait::until("etcd without a problem", etcd::ANSWER, || {
         let (_, status): (_, EtcdStatus) = ctl_answer::in_any_case(host, &["etcd", "status"])?;
         ensure!(status.problems.is_empty(), "{status:?}");

@@ -1,4 +1,4 @@
-//! Keys, tokens, targets and orchestrations of an operator's own, with the real programs.
+//! Keys, tokens, targets and an operator's orchestrations, with the real programs.
 
 use std::fs;
 use std::process::Child;
@@ -29,12 +29,12 @@ pub(super) const TESTS: &[Test<Cluster>] = &[
         run: targets,
     },
     Test {
-        name: "enrolment: an own orchestration calls functions and leaves out who is away",
+        name: "enrolment: an operator's orchestration calls functions and skips disconnected hosts",
         run: orchestration,
     },
 ];
 
-/// Limit for a minion to connect, and for a key to be seen.
+/// Limit for a minion to connect, and for a key to appear.
 const LIMIT: Duration = Duration::from_secs(180);
 
 const ORCHESTRATION: &str = "\
@@ -71,7 +71,7 @@ fn refused(cluster: &Cluster, args: &[&str], words: &str) -> Result<()> {
     Ok(())
 }
 
-/// The master, as a minion names it.
+/// The master's address, as a minion names it.
 fn master(cluster: &Cluster) -> String {
     format!("{}:4550", cluster.bootstrap.control_plane_address())
 }
@@ -92,7 +92,7 @@ struct MadeToken {
     token: String,
 }
 
-/// A new token of the worker's: id, secret, hash of the CA.
+/// A new token for the worker: id, secret, hash of the CA.
 fn token(cluster: &Cluster) -> Result<[String; 3]> {
     let words = ["token", "create", "--id", WORKER, "--ttl", "10m"];
     let made: MadeToken = ctl_answer::plain(&cluster.bootstrap, &words)?;
@@ -134,7 +134,7 @@ fn revoked_token(cluster: &Cluster) -> Result<Counts> {
     Ok(Counts::ONE)
 }
 
-/// Starts the enrolment of the worker with the hash of the CA alone; it ends when an operator has
+/// Starts the enrolment of the worker with only the hash of the CA; it ends when an operator has
 /// decided.
 fn enrol(cluster: &Cluster, hash: &str) -> Result<Child> {
     let address = master(cluster);
@@ -152,9 +152,9 @@ fn enrol(cluster: &Cluster, hash: &str) -> Result<Child> {
     Ok(cluster.worker.command(&line)?.spawn()?)
 }
 
-/// The fingerprint of the worker's key, which waits.
+/// The fingerprint of the worker's pending key.
 fn waiting(cluster: &Cluster) -> Result<String> {
-    wait::until("the key of the worker to wait", LIMIT, || {
+    wait::until("the worker's key to be pending", LIMIT, || {
         let keys: KeyList = ctl_answer::of(&cluster.bootstrap, &["key", "list"])?;
         let waits = |key: &&MinionKey| key.minion == WORKER && key.state == KeyState::Pending;
         let key = keys.keys.iter().find(waits);
@@ -233,7 +233,7 @@ fn targets(cluster: &Cluster) -> Result<Counts> {
 
 fn orchestration(cluster: &Cluster) -> Result<Counts> {
     let custom = cluster.bootstrap.root().join("etc/halite/custom");
-    ensure!(!custom.exists(), "{} is there already", custom.display());
+    ensure!(!custom.exists(), "{} already exists", custom.display());
     fs::create_dir_all(&custom)?;
     fs::write(custom.join("orchestrated.sls"), ORCHESTRATION)?;
     let result = orchestrated(cluster);
@@ -250,9 +250,9 @@ fn orchestrated(cluster: &Cluster) -> Result<()> {
     ctl(cluster, &run)?;
     for host in [&cluster.bootstrap, &cluster.worker] {
         let lines = host.run(&["cat", "/root/halite-test-orchestrated"])?;
-        ensure!(lines == "hello\n", "the function left {lines:?}");
+        ensure!(lines == "hello\n", "the function wrote {lines:?}");
     }
-    // A function has no `offline: skip`: it fails, and what requires it does not run.
+    // A function has no `offline: skip`: it fails, and a step that requires it does not run.
     cluster
         .worker
         .run(&["systemctl", "stop", "halite-minion"])?;
@@ -268,7 +268,7 @@ fn orchestrated(cluster: &Cluster) -> Result<()> {
         let said = ctl(cluster, &run)?;
         ensure!(
             said.contains(WORKER),
-            "who was left out is not named: {said}"
+            "the skipped host is not named: {said}"
         );
         Ok(())
     });

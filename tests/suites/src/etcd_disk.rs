@@ -11,28 +11,29 @@ use crate::health;
 
 /// The directory with the data of a member.
 pub(crate) const DATA: &str = "/var/lib/etcd";
-/// The room in MiB before it is filled: etcd may take two further parts of its log, of 64 MiB each, at its start.
+/// The space in MiB before it is filled: etcd may take two further segments of its log, of 64 MiB
+/// each, at its start.
 pub(crate) const ROOM: u32 = 192;
 
-/// Limit for etcd to end when it is stopped.
+/// Limit for etcd to exit when it is stopped.
 const END: Duration = Duration::from_secs(90);
 /// Limit for `ctl health` to name the disk.
 const NAMED: Duration = Duration::from_secs(60);
 
-/// Ends etcd, if it runs, where the kubelet that would start it again is stopped.
+/// Stops etcd, if it runs, on a host whose kubelet, which would restart it, is stopped.
 const STOP: &str = "systemctl stop kubelet && { pkill -TERM -x etcd || true; }";
 
 /// Does something while the member of etcd on a host is stopped.
 pub(crate) fn without_etcd<T>(host: &Host, act: impl FnOnce() -> Result<T>) -> Result<T> {
     let stopped = host
         .sh(STOP)
-        .and_then(|_| wait::until("etcd to end", END, || host.sh("! pgrep -x etcd").map(drop)));
+        .and_then(|_| wait::until("etcd to stop", END, || host.sh("! pgrep -x etcd").map(drop)));
     let done = stopped.and_then(|()| act());
     host.run(&["systemctl", "start", "kubelet"])?;
     done
 }
 
-/// `ctl health` and `ctl status` have the full disk of that host, and what the operator can do.
+/// `ctl health` and `ctl status` show the full disk of that host, and the remedy.
 pub(crate) fn is_named(cluster: &Cluster, host: &Host) -> Result<()> {
     let name = &host.spec.name;
     let text = format!("MiB are free on the file system of {DATA} on {name}");

@@ -1,8 +1,8 @@
-//! A cluster made with every option on, which shows that each works together with all others.
+//! A cluster made with every option enabled, which shows that each works together with all others.
 //!
-//! The document below sets every field of a cluster document, with every option on. A test compares
-//! it with the schema, so a new option makes that test fail, by name, until the document sets it
-//! too.
+//! The document below sets every field of a cluster document, with every option enabled. A test
+//! compares it with the schema, so a new option makes that test fail, by name, until the document
+//! sets it too.
 
 use std::fs;
 
@@ -27,7 +27,7 @@ pub(super) const TESTS: &[Test<Cluster>] = &[
         run: works,
     },
     Test {
-        name: "every option: a further highstate changes nothing, and no host reports a problem",
+        name: "every option: another highstate changes nothing, and no host reports a problem",
         run: settled,
     },
 ];
@@ -152,8 +152,8 @@ custom:
   motd: every option is on
 "#;
 
-/// The cluster document for the older release. The cluster of the other suites has few options on
-/// when it is made.
+/// The cluster document for the older release. The cluster of the other suites has few options
+/// enabled when it is made.
 pub(super) fn document() -> String {
     DOCUMENT
         .replace("MINOR", OLDER.minor())
@@ -246,7 +246,7 @@ fn on_host(host: &Host) -> Result<()> {
     let own = host.run(&["cat", OWN_FILE])?;
     ensure!(
         own.trim() == "every option is on",
-        "{OWN_FILE} of {name} says {own:?}"
+        "{OWN_FILE} of {name} contains {own:?}"
     );
     host.run(&["kubectl", "version", "--client"])?;
     let rules = host.run(&["firewall-cmd", "--info-policy=halite-host"])?;
@@ -325,7 +325,7 @@ mod tests {
             .collect();
         assert!(
             off.is_empty(),
-            "off, where every option is to be on: {off:#?}"
+            "disabled, but every option must be enabled: {off:#?}"
         );
         assert_eq!(
             options::chosen(&declared.cluster, "apiServer.vip"),
@@ -345,10 +345,7 @@ mod tests {
         };
         let empty: Vec<&str> = options::others().filter(|path| is_empty(path)).collect();
         let known: Vec<&str> = EMPTY.iter().map(|(path, _)| *path).collect();
-        assert_eq!(
-            empty, known,
-            "nothing is written in these, and only those are known"
-        );
+        assert_eq!(empty, known, "these must be empty, and no others");
     }
 
     #[test]
@@ -362,7 +359,7 @@ mod tests {
             let more = [roles(), vec![role]].concat();
             assert!(
                 with(&more).is_err(),
-                "a worker can be {role} too, and is not"
+                "a worker could also be {role}, and is not"
             );
         }
     }

@@ -1,9 +1,9 @@
-//! The state of a cluster's hosts, printed after a test that failed: a reader of the report may have
-//! no way to look at them.
+//! The state of a cluster's hosts, printed after a failed test: a reader of the report may be
+//! unable to inspect them.
 
 use halite_lab::cluster::Cluster;
 
-/// What is asked of each host that is on; answers are cut after [`LINES`] lines.
+/// Queries to each host that is on; answers are cut after [`LINES`] lines.
 const QUESTIONS: &[(&str, &str)] = &[
     (
         "units that failed",
@@ -25,7 +25,7 @@ const QUESTIONS: &[(&str, &str)] = &[
     ),
 ];
 
-/// What is asked of the cluster on its first host.
+/// Queries to the cluster on its first host.
 const CLUSTER: &[(&str, &str)] = &[
     ("ctl health", "timeout 30 ctl health"),
     (
@@ -34,7 +34,7 @@ const CLUSTER: &[(&str, &str)] = &[
     ),
 ];
 
-/// Longest answer.
+/// Maximum length of an answer.
 const LINES: usize = 40;
 
 /// Prints the state of the hosts.
@@ -52,7 +52,7 @@ pub(crate) fn state(cluster: &Cluster) {
         for (what, line) in questions {
             match host.sh(&format!("{{ {line}; }} 2>&1 || true")) {
                 Ok(text) => print(name, what, &text),
-                Err(error) => println!("    {name}: {what}: cannot be asked: {error:#}"),
+                Err(error) => println!("    {name}: {what}: no answer: {error:#}"),
             }
         }
     }

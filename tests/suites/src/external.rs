@@ -1,6 +1,6 @@
 //! External services of a cluster: certificates that hosts trust, mirrors of registries, a proxy,
-//! time servers. Declared, all of them are used on both hosts; removed from the document, nothing of
-//! them is left on the hosts.
+//! time servers. When declared, all of them are used on both hosts; when removed from the document,
+//! nothing of them is left on the hosts.
 
 use std::fs;
 
@@ -16,20 +16,20 @@ use crate::test::{Counts, Test};
 
 pub(super) const TESTS: &[Test<Cluster>] = &[
     Test {
-        name: "external services: what is declared is on both hosts, and used",
+        name: "external services: declared ones are configured on both hosts, and used",
         run: declared,
     },
     Test {
-        name: "external services: a trust store that lags behind is brought up",
+        name: "external services: an outdated trust store is updated",
         run: lagging,
     },
     Test {
-        name: "external services: what is taken out leaves nothing",
+        name: "external services: removed ones leave nothing",
         run: taken_out,
     },
 ];
 
-/// Directory with the document, and the hosts' state, from before the tests.
+/// Directory with the document, and the hosts' state, before the tests.
 const BEFORE: &str = "/root/before-outside";
 /// Directory of the lab's mirror on its host.
 const MIRROR: &str = "/root/mirror";
@@ -42,7 +42,7 @@ const NOWHERE: &str = "192.0.2.9";
 const BUNDLE: &str = "/etc/ssl/certs/ca-certificates.crt";
 const READY: std::time::Duration = std::time::Duration::from_secs(90);
 
-/// The state of a host in all places where these settings are written.
+/// The state of a host at all paths where these settings are written.
 fn found(host: &Host) -> Result<String> {
     host.sh(&format!(
         "sha256sum {BUNDLE}; find /etc/ssl/certs -type l -printf '%p %l\\n' | sort; \
@@ -52,7 +52,7 @@ fn found(host: &Host) -> Result<String> {
     ))
 }
 
-/// Makes a certificate authority of the lab's own, and a registry with a certificate of it. Halite
+/// Makes the lab's own certificate authority, and a registry with a certificate from it. Halite
 /// manages neither.
 fn mirror(host: &Host) -> Result<()> {
     let address = host.control_plane_address();
@@ -68,7 +68,7 @@ fn mirror(host: &Host) -> Result<()> {
          http: {{addr: '{address}:{PORT}', tls: {{certificate: {MIRROR}/tls.crt, key: {MIRROR}/tls.key}}}}\n"
     );
     fs::write(host.file(&format!("{MIRROR}/config.yml")), configuration)?;
-    // The opening lasts until firewalld reloads.
+    // The port stays open until firewalld reloads.
     host.sh(&format!(
         "apt-get install -y -q distribution-registry >/dev/null 2>&1 && \
          systemd-run --quiet --collect --unit=lab-mirror -E OTEL_TRACES_EXPORTER=none registry serve {MIRROR}/config.yml && \
@@ -91,7 +91,7 @@ fn mirror(host: &Host) -> Result<()> {
     forget(host, &image)
 }
 
-/// Makes a host's chrony unable to set the clock: the hosts of the lab share the machine's clock.
+/// Makes a host's chrony unable to set the clock: the lab's hosts share the machine's clock.
 pub(super) fn harmless_chrony(host: &Host) -> Result<()> {
     let status = host.sh("grep CapBnd /proc/1/status")?;
     let capabilities = status
@@ -181,7 +181,7 @@ fn declared(cluster: &Cluster) -> Result<Counts> {
         let said = run_pod(cluster, "mirrored", node, image, None)?;
         ensure!(said.trim() == "it runs", "on {node}: {said:?}");
     }
-    // Images of the bundle came from the bundle; the mirror was asked for the others.
+    // Images of the bundle came from the bundle; the others were requested from the mirror.
     let log = cluster
         .worker
         .sh("journalctl -q --no-pager -o cat -u lab-mirror")?;
@@ -197,7 +197,7 @@ fn declared(cluster: &Cluster) -> Result<Counts> {
 }
 
 fn on_host(host: &Host, mirror: &str, certificate: &str, time: &str) -> Result<()> {
-    // Verify through the directory of hashes, and through the certificates' one file.
+    // Verify through the directory of hashes, and through the single file of certificates.
     fs::write(host.file("/root/corp.crt"), certificate)?;
     host.sh(
         "openssl verify -no-CAfile -CApath /etc/ssl/certs /root/corp.crt && rm /root/corp.crt",
@@ -234,11 +234,11 @@ fn on_host(host: &Host, mirror: &str, certificate: &str, time: &str) -> Result<(
     let asked = host.sh(&format!("cat {ASKED}"))?;
     ensure!(
         asked.is_empty(),
-        "the proxy was asked for what is on the site: {asked}"
+        "the proxy was asked for artifacts of the site: {asked}"
     );
     ensure!(
         pull(host, "outside.corp/team/tool:1").is_err(),
-        "there is no outside"
+        "there is no connection to the outside"
     );
     let asked = host.sh(&format!("cat {ASKED}"))?;
     let all = asked
@@ -277,7 +277,7 @@ fn lagging(cluster: &Cluster) -> Result<Counts> {
     ))?;
     ensure!(
         worker.sh(&format!("cat {BUNDLE}"))? != whole,
-        "it does not lag behind"
+        "it is not outdated"
     );
     let planned = highstate(cluster, &["--test"])?.changed;
     let repaired = highstate(cluster, &[])?.changed;
@@ -290,11 +290,11 @@ fn lagging(cluster: &Cluster) -> Result<Counts> {
     ensure!(only && repaired.len() == wanted.len(), "{repaired:#?}");
     ensure!(
         repaired.is_subset(&planned),
-        "{repaired:#?}, but planned was {planned:#?}"
+        "{repaired:#?}, but the plan was {planned:#?}"
     );
     ensure!(
         worker.sh(&format!("cat {BUNDLE}"))? == whole,
-        "{BUNDLE} is not as it was"
+        "{BUNDLE} has changed"
     );
     quiet(cluster)?;
     Ok(Counts::ONE)
@@ -308,7 +308,7 @@ fn taken_out(cluster: &Cluster) -> Result<Counts> {
     quiet(cluster)?;
     for host in cluster.hosts() {
         let name = &host.spec.name;
-        // With the configuration of its package, chrony would ask servers in the internet.
+        // With the configuration of its package, chrony would query servers on the internet.
         let chrony = host.sh("systemctl is-active chrony; systemctl is-enabled chrony; true")?;
         ensure!(
             chrony.split_whitespace().eq(["inactive", "disabled"]),
@@ -327,7 +327,7 @@ fn taken_out(cluster: &Cluster) -> Result<Counts> {
         forget(host, "mirrored.corp/team/tool:1")?;
         ensure!(
             pull(host, "mirrored.corp/team/tool:1").is_err(),
-            "on {name} the mirror is still asked"
+            "on {name} the mirror is still used"
         );
         host.sh(&format!("rm -f {BEFORE}* {ASKED}"))?;
     }

@@ -23,21 +23,21 @@ pub(super) fn block(page: &str, heading: &str, part: &str) -> Result<String> {
     find(&text, heading, part).with_context(missing)
 }
 
-/// The words of the command below a heading of a page that begins with `begin`, for the cluster of the tests:
-/// the guide's is called `prod`.
+/// The words of the command below a heading of a page that begins with `begin`, for the tests'
+/// cluster: the guide's is called `prod`.
 pub(super) fn command(page: &str, heading: &str, begin: &str) -> Result<Vec<String>> {
     let code = block(page, heading, begin)?;
     let missing = || format!("{page} has no command {begin:?} below {heading:?}");
     words(&code, begin).with_context(missing)
 }
 
-/// Runs the command below a heading of the page about disasters on a host. Returns what it has printed.
+/// Runs the command below a heading of the page about disasters on a host. Returns its output.
 pub(super) fn run(on: &Host, heading: &str, begin: &str) -> Result<String> {
     on.run(&command("disaster.md", heading, begin)?)
 }
 
-/// Adds hosts by the command below a heading of the page about disasters, which names the same hosts in the same order.
-/// The addresses are those of the tests.
+/// Adds hosts by the command below a heading of the page about disasters, which names the same
+/// hosts in the same order. The addresses are those of the tests.
 pub(super) fn add(cluster: &Cluster, on: &Host, heading: &str, names: &[&str]) -> Result<()> {
     let mut command = command("disaster.md", heading, "ctl node add ")?;
     let hosts = command.iter_mut().filter(|word| word.contains('='));
@@ -53,13 +53,13 @@ pub(super) fn add(cluster: &Cluster, on: &Host, heading: &str, names: &[&str]) -
     cluster.add_by(on, names, &command).map(drop)
 }
 
-/// Replaces a host by the command below a heading of the page about disasters, given on another host. Returns the
-/// time until it has printed what must run on the new one.
+/// Replaces a host by the command below a heading of the page about disasters, run on another host.
+/// Returns the time until it has printed the line for the new one.
 pub(super) fn replace(cluster: &Cluster, on: &Host, heading: &str, name: &str) -> Result<Duration> {
     replace_after(cluster, on, heading, name, || ())
 }
 
-/// The same. `before_boot` is done when it has printed that, before the new host is there.
+/// The same. `before_boot` is called when the line is printed, before the new host exists.
 pub(super) fn replace_after(
     cluster: &Cluster,
     on: &Host,
@@ -109,7 +109,7 @@ fn find(page: &str, heading: &str, part: &str) -> Option<String> {
 /// Writes the operator's own states; an error if some exist already.
 pub(super) fn own_states(cluster: &Cluster, sls: &str) -> Result<()> {
     let custom = cluster.bootstrap.file(CUSTOM);
-    ensure!(!custom.exists(), "{} is there already", custom.display());
+    ensure!(!custom.exists(), "{} already exists", custom.display());
     fs::create_dir(&custom)?;
     fs::write(custom.join("init.sls"), sls).map_err(Into::into)
 }
@@ -138,7 +138,7 @@ mod tests {
         );
     }
 
-    /// Those that the tests run on hosts.
+    /// The commands that the tests run on hosts.
     #[test]
     fn the_guide_has_the_commands_of_the_tests() {
         let backups = "## Backups";
@@ -276,7 +276,7 @@ mod tests {
         assert_eq!(
             found("## B", "two").as_deref(),
             Some("# C\ntwo\n"),
-            "a comment is no heading"
+            "a comment is not a heading"
         );
         assert_eq!(found("## C", "x").as_deref(), Some("four x\n"));
         assert_eq!(found("## B", "four"), None);

@@ -1,4 +1,4 @@
-//! Three control planes: all serve, the loss of one costs a moment, and hosts leave and come back.
+//! Three control planes: all serve, the loss of one costs a moment, and hosts leave and return.
 
 mod all_off;
 mod backups;
@@ -68,8 +68,9 @@ pub use reboot::{behind_the_proxy as rebooted_behind_the_proxy, of_another_holde
 pub use retiring::first_host_leaves;
 pub use touched::Since;
 
-/// Limit for hosts and members to be as they were after a loss. A kubelet waits for up to five minutes before it
-/// starts again what ended several times, and Kubernetes repeats some changes of a node only after as long.
+/// Limit for hosts and members to recover after a loss. A kubelet waits for up to five minutes
+/// before it restarts a program that exited several times, and Kubernetes repeats some changes of a
+/// node only after as long.
 const BACK: Duration = Duration::from_secs(420);
 
 const TESTS: &[Test<Cluster>] = &[
@@ -82,7 +83,7 @@ const TESTS: &[Test<Cluster>] = &[
         run: standbys::follow,
     },
     Test {
-        name: "ha: a further control plane is the one that kubeadm join makes",
+        name: "ha: an additional control plane equals one made by kubeadm join",
         run: control_plane::compare,
     },
     Test {
@@ -118,7 +119,7 @@ const TESTS: &[Test<Cluster>] = &[
         run: links::heal,
     },
     Test {
-        name: "ha: a reboot of the host with the address moves it first, and ends as it began",
+        name: "ha: a reboot of the host with the address moves the address first, and changes nothing else",
         run: reboot::of_the_holder,
     },
     Test {
@@ -126,15 +127,15 @@ const TESTS: &[Test<Cluster>] = &[
         run: roles::given_and_taken,
     },
     Test {
-        name: "ha: without an address the proxies lead to the API servers that answer",
+        name: "ha: without an address the proxies forward to the API servers that answer",
         run: proxies::lead_to_those_that_answer,
     },
     Test {
-        name: "ha: all hosts come back with certificates that ended while they were off",
+        name: "ha: all hosts come back with certificates that expired while they were off",
         run: expired::comes_back,
     },
     Test {
-        name: "ha: a budget holds a drain until it allows it",
+        name: "ha: a disruption budget blocks a drain until it allows it",
         run: leaving::drained,
     },
     Test {
@@ -147,10 +148,10 @@ const TESTS: &[Test<Cluster>] = &[
     },
 ];
 
-/// Longer ones, after which the hosts are as before. The last one is an upgrade.
+/// Longer ones, which leave the hosts unchanged. The last one is an upgrade.
 const LONGER: &[Test<Cluster>] = &[
     Test {
-        name: "ha: a flag that etcd does not know stops at the first host, which goes back",
+        name: "ha: an unknown etcd flag stops the run at the first host, which rolls back",
         run: bad_flag::stops_at_the_first,
     },
     Test {
@@ -158,16 +159,16 @@ const LONGER: &[Test<Cluster>] = &[
         run: all_off::in_reverse,
     },
     Test {
-        name: "ha: the last member of etcd makes a cluster, and the lost ones are replaced",
+        name: "ha: the last member of etcd becomes a cluster, and the lost ones are replaced",
         run: etcd::recovered,
     },
     Test {
-        name: "ha: a newer patch release comes host by host, and no write is lost",
+        name: "ha: a newer patch release is installed host by host, and no write is lost",
         run: upgraded::upgraded,
     },
 ];
 
-/// Those that leave the cluster as it was. They need the bundle of the first ISO.
+/// Tests that leave the cluster unchanged. They need the bundle of the first ISO.
 const BEFORE: &[Test<Cluster>] = &[
     Test {
         name: "ha: all hosts come back in the other order, too",
@@ -178,11 +179,11 @@ const BEFORE: &[Test<Cluster>] = &[
         run: links::heal_after_minutes,
     },
     Test {
-        name: "ha: certificates that ended while all hosts were off are renewed by commands where that is declared",
+        name: "ha: certificates that expired while all hosts were off are renewed by commands if so declared",
         run: expired::comes_back_by_hand,
     },
     Test {
-        name: "ha: certificates that end soon are renewed on one control plane after the other, and no write is lost",
+        name: "ha: certificates that expire soon are renewed on one control plane after the other, and no write is lost",
         run: expired::renewed_in_turn,
     },
     Test {
@@ -202,23 +203,23 @@ const BEFORE: &[Test<Cluster>] = &[
         run: switches::in_all_directions,
     },
     Test {
-        name: "ha: the proxies leave out an API server that hangs or is not ready, and take it back by themselves",
+        name: "ha: the proxies skip an API server that hangs or is not ready, and use it again by themselves",
         run: proxies_health::leave_out_and_take_back,
     },
     Test {
-        name: "ha: a step says that it waits for images, and goes on when they come",
+        name: "ha: a step reports that it waits for images, and continues when they arrive",
         run: stalls::of_an_image,
     },
     Test {
-        name: "ha: a step says that its host is gone, and the host is replaced",
+        name: "ha: a step reports that its host is lost, and the host is replaced",
         run: stalls::of_a_dead_host,
     },
     Test {
-        name: "ha: members of etcd without a quorum are repaired side by side",
+        name: "ha: members of etcd without a quorum are repaired in parallel",
         run: quorum::repaired_side_by_side,
     },
     Test {
-        name: "ha: a full disk under one member of etcd stops only that member, and it comes back by itself when there is room",
+        name: "ha: a full disk under one member of etcd stops only that member, and it comes back by itself once there is space",
         run: full_disk::of_the_leader,
     },
     Test {
@@ -227,50 +228,51 @@ const BEFORE: &[Test<Cluster>] = &[
     },
 ];
 
-/// Each with a newer release than the one before it.
+/// Each with a newer release than the previous one.
 const UPGRADES: &[Test<Cluster>] = &[
     Test {
         name: "ha: an upgrade whose master dies at the end of each step ends the same",
         run: upgraded::interrupted,
     },
     Test {
-        name: "ha: an upgrade whose scheduler does not start stops at its host, and goes on when it can",
+        name: "ha: an upgrade whose scheduler does not start stops at its host, and resumes once it can",
         run: upgrade_stops::at_a_pod,
     },
 ];
 
-/// Those on which others do not depend. The last one leaves the master where it was.
+/// Tests on which others do not depend. The last one leaves the master on its host.
 const FULL: &[Test<Cluster>] = &[
     Test {
-        name: "ha: the old host of the master, switched on again after its replacement, stays out",
+        name: "ha: the former master's host, powered on after its replacement, stays out",
         run: returned::stays_out,
     },
     Test {
-        name: "ha: a standby that removes the dead host of the master takes the master first",
+        name: "ha: a standby that removes the master's dead host becomes the master first",
         run: taken_out::by_a_standby,
     },
     Test {
-        name: "ha: a standby recovers etcd from its own member when the master is gone",
+        name: "ha: a standby recovers etcd from its own member when the master is lost",
         run: etcd::recovered_on_a_standby,
     },
     Test {
-        name: "ha: a standby takes the place of a master that was destroyed, and dies at the end of each step",
+        name: "ha: a standby takes over from a destroyed master, and dies at the end of each step",
         run: standbys::replaces_the_lost_master_and_dies,
     },
     Test {
-        name: "ha: the master's own host dies for good while a host is added, and a standby ends it",
+        name: "ha: the master's own host is lost while a host is added, and a standby finishes that",
         run: master_dies::while_added,
     },
     Test {
-        name: "ha: the master's own host dies for good while a host is removed, and a standby ends it",
+        name: "ha: the master's own host is lost while a host is removed, and a standby finishes that",
         run: master_dies::while_removed,
     },
 ];
 
-/// The tests after those that are numbered. The last one needs the bundle of the first ISO, so an upgrade follows it.
+/// The tests after the numbered ones. The last one needs the bundle of the first ISO, so an upgrade
+/// follows it.
 const THEN: &[Test<Cluster>] = &[
     Test {
-        name: "ha: free pages of etcd are given back member by member",
+        name: "ha: etcd is defragmented member by member",
         run: etcd::defragmented,
     },
     Test {
@@ -281,7 +283,7 @@ const THEN: &[Test<Cluster>] = &[
 
 /// The master is on another host after it.
 const MOVED: &[Test<Cluster>] = &[Test {
-    name: "ha: a standby takes the place of a master that was destroyed, and replaces its host",
+    name: "ha: a standby takes over from a destroyed master, and replaces its host",
     run: standbys::replaces_the_lost_master,
 }];
 
@@ -297,30 +299,30 @@ const BACK_AGAIN: &[Test<Cluster>] = &[
     },
 ];
 
-/// Those that leave the master where it was.
+/// Tests that leave the master on its host.
 const CUT_OFF: &[Test<Cluster>] = &[
     Test {
-        name: "ha: a host that had the master becomes a worker for a while, and keeps nothing of it",
+        name: "ha: the former master's host becomes a worker for a while, and keeps nothing of the master",
         run: fewer::former_master_as_a_worker,
     },
     Test {
-        name: "ha: a master that is cut off begins nothing, and stands by when the link is back",
+        name: "ha: a master that is cut off starts nothing, and stands by when the link is back",
         run: standbys::cut_off,
     },
 ];
 
-/// Each ends the cluster and makes another one.
+/// Each destroys the cluster and makes another one.
 const DESTROYED: &[Test<Cluster>] = &[
     Test {
         name: "ha: ctl destroy leaves nothing on the hosts of standbys",
         run: destroyed::with_standbys,
     },
     Test {
-        name: "ha: ctl destroy names a host that is off, and what stays there",
+        name: "ha: ctl destroy names a host that is off, and the files that stay there",
         run: destroyed::with_a_host_off,
     },
     Test {
-        name: "ha: three hosts of etcd alone hold a cluster, and one that is lost is replaced",
+        name: "ha: three dedicated etcd hosts serve a cluster, and a lost one is replaced",
         run: etcd_hosts::hold_the_cluster,
     },
 ];
@@ -332,16 +334,16 @@ const LAST: &[Test<Cluster>] = &[
     },
     // After the others: the first host is bare then.
     Test {
-        name: "ha: a retired first host is bare, and the cluster goes on",
+        name: "ha: a retired first host is bare, and the cluster continues",
         run: retiring::leaves,
     },
-    // On what the one before leaves: the second host has the master, and the third one follows.
+    // Based on the previous one: the second host has the master, and the third one follows.
     Test {
-        name: "ha: the last but one control plane is removed, and the one that is left serves",
+        name: "ha: the second to last control plane is removed, and the last one serves",
         run: fewer::one_is_left,
     },
     Test {
-        name: "ha: the host that is left when the first one has gone is wiped, and restored from a backup",
+        name: "ha: the last host after the first one has left is wiped, and restored from a backup",
         run: wiped::restored_without_the_first_host,
     },
 ];
@@ -351,7 +353,8 @@ const END: &[Test<Cluster>] = &[Test {
     run: nothing_left,
 }];
 
-/// The site of three control planes and one worker. Failovers, boundaries and losses for good are numbered.
+/// The site of three control planes and one worker. Failovers, boundaries and permanent losses are
+/// numbered.
 pub(super) fn site() -> Result<Site> {
     let moved = [
         MOVED,
@@ -404,11 +407,11 @@ fn etcdctl(cluster: &Cluster, host: &Host, words: &[&str]) -> Result<Value> {
     serde_json::from_str(&text).with_context(|| format!("etcdctl {}: {text}", words.join(" ")))
 }
 
-/// Fails unless each control plane has a member with a vote, all of the same content, and an API
-/// server that is ready, and every node is Ready.
+/// Fails unless each control plane has a voting member, all with the same content, and a ready API
+/// server, and every node is Ready.
 ///
 /// # Errors
-/// The first of these that is not so.
+/// The first violated condition.
 pub fn is_complete(cluster: &Cluster) -> Result<()> {
     let planes = cluster.control_planes();
     let wanted: BTreeSet<&str> = planes.iter().map(|host| host.spec.name.as_str()).collect();
@@ -443,12 +446,12 @@ pub fn is_complete(cluster: &Cluster) -> Result<()> {
     Ok(())
 }
 
-/// Waits until all members have the same content, of which each control plane has one.
+/// Waits until all members, one on each control plane, have the same content.
 fn same_content(cluster: &Cluster) -> Result<()> {
     same_content_of(cluster, &cluster.control_planes())
 }
 
-/// The same while only these control planes are there; the first one is asked.
+/// The same while only these control planes exist; the first one is queried.
 fn same_content_of(cluster: &Cluster, planes: &[&Host]) -> Result<()> {
     let first = planes.first().context("no control plane")?;
     wait::until("equal content of all members", BACK, || {

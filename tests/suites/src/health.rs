@@ -1,4 +1,4 @@
-//! `ctl health` on a sound cluster, and after a damage that it names.
+//! `ctl health` on a healthy cluster, and after a damage that it names.
 
 mod pod_network;
 
@@ -14,7 +14,7 @@ use crate::test::{Counts, Test};
 
 pub(super) const TESTS: &[Test<Cluster>] = &[
     Test {
-        name: "health: a scheduler that is gone is named, and the remedy brings it back",
+        name: "health: a missing scheduler is reported, and the remedy restores it",
         run: lost_scheduler,
     },
     Test {
@@ -22,50 +22,51 @@ pub(super) const TESTS: &[Test<Cluster>] = &[
         run: pod_network::addresses,
     },
     Test {
-        name: "health: lost routes of pods are named, and the remedy brings them back",
+        name: "health: lost routes of pods are reported, and the remedy restores them",
         run: pod_network::routes,
     },
     Test {
-        name: "health: a blocked tunnel is named, and the node does not pass as added",
+        name: "health: a blocked tunnel is reported, and the node does not count as added",
         run: pod_network::tunnel,
     },
     Test {
-        name: "health: a kernel that forwards nothing is named, and the remedy repairs it",
+        name: "health: a kernel that forwards nothing is reported, and the remedy repairs it",
         run: pod_network::forwarding,
     },
     Test {
-        name: "health: flannel's file that is gone is named, and the remedy brings it back",
+        name: "health: a missing file of flannel is reported, and the remedy restores it",
         run: pod_network::subnet_file,
     },
     Test {
-        name: "health: a network of another name that comes first is named, and the remedy removes it",
+        name: "health: a network whose name sorts first is reported, and the remedy removes it",
         run: pod_network::foreign_network,
     },
     Test {
-        name: "health: a bridge with another address is named, and the remedy makes it again",
+        name: "health: a bridge with another address is reported, and the remedy recreates it",
         run: pod_network::foreign_bridge,
     },
     Test {
-        name: "health: rules of Services that are gone are named, and the remedy writes them again",
+        name: "health: missing rules of Services are reported, and the remedy rewrites them",
         run: pod_network::service_rules,
     },
     Test {
-        name: "health: a kube-proxy and a flannel that do not run are named, and the remedy starts them",
+        name: "health: a stopped kube-proxy and flannel are reported, and the remedy starts them",
         run: pod_network::daemons,
     },
     Test {
-        name: "health: a DNS that does not run is named, and what its remedy shows has the reason",
+        name: "health: a stopped DNS is reported, and its remedy shows the reason",
         run: pod_network::dns,
     },
 ];
 
-/// Limit for the kubelet to notice a manifest that has gone, for a remedy to take effect, and for all to answer.
+/// Limit for the kubelet to notice a removed manifest, for a remedy to take effect, and for all to
+/// answer.
 const LIMIT: Duration = Duration::from_secs(180);
 const MANIFEST: &str = "/etc/kubernetes/manifests/kube-scheduler.yaml";
-/// The end of the message once the kubelet has ended the pod.
+/// The end of the message once the kubelet has stopped the pod.
 const LAST: &str = "it has no pod: no manifest, or a kubelet that does not run";
 
-/// The status, whether all is well or not.
+/// The status, whether there are problems or not.
 pub(super) fn status(cluster: &Cluster) -> Result<ClusterStatus> {
     ctl_answer::in_any_case(&cluster.bootstrap, &["status"]).map(|(_, status)| status)
 }
@@ -75,8 +76,8 @@ pub(super) fn health(cluster: &Cluster) -> Result<(Option<i32>, Health)> {
     ctl_answer::in_any_case(&cluster.bootstrap, &["health"])
 }
 
-/// Waits until all is well. The tests before may have taken the API away, and the kubelet waits up
-/// to five minutes before it starts a program again that lost its lease.
+/// Waits until there is no problem. Earlier tests may have made the API unavailable, and the
+/// kubelet waits up to five minutes before it restarts a program that lost its lease.
 pub(super) fn is_well(cluster: &Cluster) -> Result<()> {
     let said = cluster.bootstrap.run(&[CTL, "health", "--wait", "6m"]);
     said.map(drop).context("the cluster is not healthy")
@@ -102,7 +103,7 @@ pub(super) fn all_answer(cluster: &Cluster) -> Result<()> {
 fn lost_scheduler(cluster: &Cluster) -> Result<Counts> {
     let host = &cluster.bootstrap;
     is_well(cluster)?;
-    // An API that answers late is a finding of its own, and hides others.
+    // An API that answers late is a separate finding, and hides others.
     wait::until("a health without a finding", LIMIT, || {
         let (code, health) = health(cluster)?;
         ensure!(code == Some(0), "exit code {code:?}: {health:#?}");
@@ -115,9 +116,9 @@ fn lost_scheduler(cluster: &Cluster) -> Result<Counts> {
         let finding = finding(&health, "control-plane-pods");
         let finding = finding.with_context(|| format!("not found: {health:#?}"))?;
         ensure!(code == Some(1), "exit code {code:?}: {health:#?}");
-        // While it ends, its pod is there and not ready, and another message says so.
+        // While it stops, its pod exists and is not ready, and another message says so.
         let message = &finding.message;
-        ensure!(message.ends_with(LAST), "not at its end: {message}");
+        ensure!(message.ends_with(LAST), "not stopped yet: {message}");
         Ok(finding)
     })?;
     let (message, remedy) = (found.message, found.remedy.unwrap_or_default());
@@ -139,7 +140,7 @@ fn lost_scheduler(cluster: &Cluster) -> Result<Counts> {
         );
         Ok(())
     })?;
-    // As the remedy says.
+    // As the remedy suggests.
     host.run(&[CTL, "highstate", BOOTSTRAP])?;
     host.run(&["test", "-s", MANIFEST])?;
     host.run(&["rm", aside])?;

@@ -15,7 +15,7 @@ pub fn of_bundle(host: &Host, version: &str, component: &str) -> Result<String> 
     Ok(image.to_owned())
 }
 
-/// The name under which containerd stores an image: of one with a digest it drops the tag.
+/// The name under which containerd stores an image: for an image with a digest it drops the tag.
 pub fn stored(reference: &str) -> String {
     match reference.split_once('@') {
         Some((name, digest)) => {
@@ -51,21 +51,22 @@ pub fn is_there(host: &Host, image: &str) -> Result<()> {
     Ok(())
 }
 
-/// Removes an image with all its names, so that nothing of it is left to use: beside its tag it has one
-/// by its digest, and the one by its id that containerd's CRI adds. An image that is not there is
-/// removed already.
+/// Removes an image with all its names, so that nothing of it can be used: in addition to its tag
+/// it has a name by its digest, and one by its id that containerd's CRI adds. A missing image
+/// counts as removed.
 pub fn remove(host: &Host, image: &str) -> Result<()> {
     host.sh(&removal(&stored(image))).map(drop)
 }
 
-/// Gives an image that is there the name of another one, as if it were that. It goes with [`forget`].
+/// Gives an existing image the name of another one, as if it were that. [`forget`] removes the
+/// name.
 pub fn rename(host: &Host, image: &str, to: &str) -> Result<()> {
     let (image, to) = (stored(image), stored(to));
     let tag = ["ctr", "-n", "k8s.io", "images", "tag", "--force"];
     host.run(&[&tag[..], &[&image, &to]].concat()).map(drop)
 }
 
-/// Removes this name of an image, and leaves the image with its other names.
+/// Removes this name of an image, and keeps the image with its other names.
 pub fn forget(host: &Host, name: &str) -> Result<()> {
     let name = stored(name);
     let remove = ["ctr", "-n", "k8s.io", "images", "rm", "--sync", &name];

@@ -47,8 +47,8 @@ const TESTS: &[Test<Cluster>] = &[
     },
 ];
 
-// The tests that remove the worker for a while are last: after a failure the cluster is not as the
-// others expect.
+// The tests that remove the worker for a while are last: after a failure the cluster is not in the
+// state that the others expect.
 pub(super) fn tests() -> Vec<Case<Cluster>> {
     cases(TESTS).into_iter().chain(every()).collect()
 }
@@ -105,7 +105,7 @@ fn every() -> Vec<Case<Cluster>> {
                 Numbered::Adding(kill) => adding::one(cluster, kill),
                 Numbered::Bootstrapping(kill) => bootstrapping::one(cluster, kill),
             }?;
-            println!("  the command ended with {ended}, and well when run again");
+            println!("  the command ended with {ended}, and succeeded when it was run again");
             Ok(Counts::ONE)
         })
     })

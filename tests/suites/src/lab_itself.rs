@@ -22,11 +22,11 @@ pub(super) const TESTS: &[Test<()>] = &[
         run: detectors,
     },
     Test {
-        name: "lab: a power cut takes all but the disk",
+        name: "lab: a power cut loses everything but the disk",
         run: power_cut,
     },
     Test {
-        name: "lab: a host that was powered off is as before, and bare without its disks",
+        name: "lab: a host that was powered off comes back unchanged, or bare without its disks",
         run: power::switched,
     },
     Test {
@@ -43,7 +43,7 @@ pub(super) const TESTS: &[Test<()>] = &[
     },
 ];
 
-/// Those of `--full` in addition.
+/// The additional tests of `--full`.
 pub(super) const FULL: &[Test<()>] = &[
     Test {
         name: "lab: the shipped programs work in a root without any library",
@@ -57,7 +57,7 @@ pub(super) const FULL: &[Test<()>] = &[
 
 fn quiet(_: &str) {}
 
-/// Makes a lab of its own with one bare host.
+/// Makes a separate lab with one bare host.
 fn bare(name: &str) -> Result<(Lab, Host)> {
     prerequisites::ensure(&mut quiet)?;
     let base = base::ensure(&halite_lab::cache(), &mut quiet)?;
@@ -94,7 +94,7 @@ fn detectors((): &()) -> Result<Counts> {
     );
     host.output(&["getent", "hosts", "registry.example"])?;
     wait::until(
-        "the resolver to have noted the question",
+        "the resolver to have recorded the query",
         Duration::from_secs(15),
         || {
             let names = lab.router.unexpected_names()?;
@@ -109,9 +109,9 @@ fn detectors((): &()) -> Result<Counts> {
     Ok(Counts::ONE)
 }
 
-/// Settings made by hand in a host's kernel, with the commands to read them: the command that sets,
-/// the command that prints, a part of the output. A bare host has no `nft`, so the machine's
-/// programs run in the host's network namespace.
+/// Settings made by hand in a host's kernel: the command that sets one, the command that prints it,
+/// a part of the output. A bare host has no `nft`, so the machine's programs run in the host's
+/// network namespace.
 const BY_HAND: [(&[&str], &[&str], &str); 4] = [
     (
         &["ip", "addr", "add", "192.0.2.7/32", "dev", "eth0"],
@@ -190,7 +190,7 @@ fn power_cut((): &()) -> Result<Counts> {
     }
     ensure!(
         network()? == plugged_in,
-        "plugged in otherwise than before: {}",
+        "plugged in differently: {}",
         network()?
     );
     ensure!(

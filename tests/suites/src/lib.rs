@@ -97,7 +97,7 @@ pub fn main(options: Options) -> Result<ExitCode> {
     let release = if runner.options.full { FULL } else { NEWEST };
     let iso = (plan.needs_an_iso(&runner)).then(|| prebuild::iso(release));
     let source = runner.run(&plan.source, &());
-    // The tests have times to keep: they begin when the machine is quiet.
+    // The tests measure times, so they start when the machine is quiet.
     wait_for(iso)?;
     let lint = whole.map(|_| prebuild::lint());
     runner.run(&plan.without_a_cluster, &());
@@ -106,7 +106,7 @@ pub fn main(options: Options) -> Result<ExitCode> {
         on_site(&mut runner, site);
     }
     if lint.as_ref().is_some_and(|lint| !lint.is_finished()) {
-        println!("  waiting for lint and cargo-deny, which began beside the clusters");
+        println!("  waiting for lint and cargo-deny, which run in parallel with the clusters");
     }
     wait_for(lint)?;
     let beside = runner.run(&plan.beside, &());
@@ -120,14 +120,14 @@ pub fn main(options: Options) -> Result<ExitCode> {
     Ok(runner.finish())
 }
 
-/// Waits for a build, or its child processes would outlive this program.
+/// Waits for a build; otherwise its child processes would outlive this program.
 fn wait_for(build: Option<JoinHandle<()>>) -> Result<()> {
     build
         .map_or(Ok(()), JoinHandle::join)
         .map_err(|_| anyhow!("an early build panicked"))
 }
 
-/// Opens the ledger of the run, and limits a part to what is left of it.
+/// Opens the ledger of the run, and limits a part to its remaining tests.
 fn record(runner: &mut Runner, plan: &Plan) -> Result<()> {
     let opened = Ledger::open(&runner.options.label());
     let Some((part, _)) = runner.options.part else {
@@ -144,9 +144,9 @@ fn record(runner: &mut Runner, plan: &Plan) -> Result<()> {
         left.passed,
         left.run.len(),
         if left.again {
-            "did not, and are run again"
+            "did not, and are repeated"
         } else {
-            "have not begun yet"
+            "have not started yet"
         }
     );
     runner.record(ledger);
@@ -154,7 +154,7 @@ fn record(runner: &mut Runner, plan: &Plan) -> Result<()> {
     Ok(())
 }
 
-/// Prints the names of the tests that a run with these options has, one on each line.
+/// Prints the names of the tests of a run with these options, one on each line.
 ///
 /// # Errors
 /// The filter matches no test.
@@ -166,10 +166,11 @@ pub fn list(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// Prints the ledger of the present tree: each test of `--full` with its last outcome, and the number of parts
-/// of at most [`PART_MINUTES`] minutes. Succeeds if all have passed. With `write`, the times of those that have
-/// passed replace their lines in `docs/dev/test-times.tsv`. With a commit, results on it and on those after it count as
-/// well, and the files that have changed since each of them are printed: the reader decides whether a result still holds.
+/// Prints the ledger of the present tree: each test of `--full` with its last outcome, and the
+/// number of parts of at most [`PART_MINUTES`] minutes. Succeeds if all have passed. With `write`,
+/// the times of the passed tests replace their lines in `docs/dev/test-times.tsv`. With a commit,
+/// results on it and on later ones count as well, and the files that have changed since each of
+/// them are printed: the reader decides whether a result is still valid.
 ///
 /// # Errors
 /// The tree has no name, the commit does not precede it, the ledger cannot be read, or the file cannot be written.

@@ -19,17 +19,17 @@ use crate::test::{Counts, Test};
 
 pub(super) const TESTS: &[Test<Cluster>] = &[
     Test {
-        name: "network: an operator's own takes flannel's place, and nothing else changes",
+        name: "network: an operator's own network replaces flannel, and nothing else changes",
         run: own,
     },
     Test {
-        name: "network: back to flannel, all is as it was",
+        name: "network: a change back to flannel restores everything",
         run: back,
     },
 ];
 
 const PAGE: &str = "pod-network.md";
-/// Directory with the records from before the change, for the test that changes back.
+/// Directory with the records from before the change, for the test that reverts it.
 const BEFORE: &str = "/root/before-network";
 /// Name prefix of servers that are made after a change.
 const NEW: &str = "new";
@@ -73,7 +73,7 @@ fn beside(cluster: &Cluster) -> Result<BTreeMap<String, String>> {
     all.retain(|label, _| !label.starts_with("containers") && !label.starts_with("restarts"));
     let path = "jsonpath={range .items[*]}{.metadata.namespace}/{.metadata.name}={.status.podIP} \
                 {.status.containerStatuses[*].containerID} {.status.containerStatuses[*].restartCount}{\"\\n\"}{end}";
-    // A completed pod is deleted by a controller at some time.
+    // A controller deletes a completed pod at some time.
     let running = "--field-selector=status.phase!=Succeeded";
     let pods = cluster.kubectl(&["get", "pods", "-A", running, "-o", path])?;
     let pods = pods.lines().filter_map(|line| line.split_once('='));
@@ -90,7 +90,7 @@ fn remembered(cluster: &Cluster, name: &str) -> PathBuf {
     cluster.bootstrap.file(BEFORE).join(name)
 }
 
-/// Runs a highstate that must change exactly these states: those of hosts on both hosts.
+/// Runs a highstate that must change exactly these states; states of hosts on both hosts.
 fn changes(cluster: &Cluster, wanted: &[&str]) -> Result<()> {
     let changed = highstate(cluster, &[])?.changed;
     let of_hosts = wanted.iter().filter(|tag| tag.starts_with("firewalld"));
@@ -102,7 +102,7 @@ fn changes(cluster: &Cluster, wanted: &[&str]) -> Result<()> {
         .collect();
     ensure!(
         changed == all,
-        "changed was {changed:#?}, and should have been {all:#?}"
+        "changed {changed:#?}, and should have changed {all:#?}"
     );
     Ok(())
 }
@@ -217,14 +217,14 @@ fn only_flannel_went(cluster: &Cluster, before: &BTreeSet<String>) -> Result<()>
         flannels.len() >= OBJECTS,
         "before there was only {flannels:?}"
     );
-    wait::until("the chart's objects to be all that is new", PODS, || {
+    wait::until("the chart's objects to be the only new ones", PODS, || {
         let now = objects(cluster)?;
         let gone: BTreeSet<String> = before.difference(&now).cloned().collect();
         let come: BTreeSet<String> = now.difference(before).cloned().collect();
         if gone == flannels && come.len() == OBJECTS && come == of(&come, PODNET) {
             Ok(())
         } else {
-            Err(anyhow!("gone are {gone:#?}, and come {come:#?}"))
+            Err(anyhow!("removed: {gone:#?}; added: {come:#?}"))
         }
     })
 }
@@ -241,8 +241,8 @@ fn ready(cluster: &Cluster, namespace: &str) -> Result<()> {
     })
 }
 
-/// Checks that a pod network is ready on both nodes, that these stayed Ready, and that the servers
-/// from before reach each other.
+/// Checks that a pod network is ready on both nodes, that these stayed Ready, and that the earlier
+/// servers reach each other.
 fn works(cluster: &Cluster, namespace: &str) -> Result<()> {
     ready(cluster, namespace)?;
     nodes_ready(cluster)?;
@@ -255,7 +255,7 @@ fn works_for_new(cluster: &Cluster) -> Result<()> {
     across_nodes(cluster, NEW)
 }
 
-/// Checks that every process from before is still running.
+/// Checks that every earlier process is still running.
 fn goes_on(cluster: &Cluster, before: &BTreeMap<String, String>) -> Result<()> {
     let now = beside(cluster)?;
     for (what, was) in before {
@@ -286,7 +286,7 @@ fn back(cluster: &Cluster) -> Result<Counts> {
 
     let before = fs::read_to_string(remembered(cluster, "objects"))?;
     let before: BTreeSet<String> = before.lines().map(str::to_owned).collect();
-    wait::until("the objects to be those that were there", PODS, || {
+    wait::until("the objects to be the previous ones", PODS, || {
         let now = objects(cluster)?;
         let differ: Vec<&String> = now.symmetric_difference(&before).collect();
         if differ.is_empty() {
@@ -302,10 +302,7 @@ fn back(cluster: &Cluster) -> Result<Counts> {
             &fs::read_to_string(remembered(cluster, name))?,
             &files(host)?,
         );
-        ensure!(
-            changed.is_empty(),
-            "on {name} these are not as they were: {changed:?}"
-        );
+        ensure!(changed.is_empty(), "changed on {name}: {changed:?}");
     }
     fs::remove_dir_all(cluster.bootstrap.file(BEFORE))?;
     cluster.nothing_tried_to_leave()?;

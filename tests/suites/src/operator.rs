@@ -29,7 +29,7 @@ pub(super) const TESTS: &[Test<Cluster>] = &[
         run: commands,
     },
     Test {
-        name: "operator: no secret is seen where it does not belong",
+        name: "operator: no secret appears where it does not belong",
         run: secrets,
     },
     Test {
@@ -71,8 +71,9 @@ const LOOKS: &[&[&str]] = &[
     &["bundle", "verify", "/media/halite/halite.iso"],
 ];
 
-/// Limit for a finding to go that a busy machine has made: the API has three seconds for an answer, its address may be
-/// away for some more, and the kubelet waits up to five minutes before it starts a program again that lost its lease.
+/// Limit for a finding that a busy machine has caused to disappear: the API has three seconds for
+/// an answer, its address may be unavailable for some more, and the kubelet waits up to five
+/// minutes before it restarts a program that lost its lease.
 const PASSING: Duration = Duration::from_secs(390);
 
 fn ctl(cluster: &Cluster, args: &[&str]) -> Result<String> {
@@ -81,7 +82,8 @@ fn ctl(cluster: &Cluster, args: &[&str]) -> Result<String> {
     cluster.bootstrap.run(&all)
 }
 
-/// The time in which a command may fail: those that judge the cluster fail while anything is wrong.
+/// The time in which a command may fail: those that judge the cluster fail while there is any
+/// problem.
 fn patience(args: &[&str]) -> Duration {
     match args.first() {
         Some(&("status" | "health")) => PASSING,
@@ -111,7 +113,8 @@ fn shape(value: &Value) -> Value {
 }
 
 fn commands(cluster: &Cluster) -> Result<Counts> {
-    // One that lost its lease on a busy machine is a finding of `health` until the kubelet starts it again.
+    // A program that lost its lease on a busy machine is a finding of `health` until the kubelet
+    // restarts it.
     is_well(cluster)?;
     for words in LOOKS {
         let form = |name: &str| look(cluster, &[words, ["-o", name].as_slice()].concat());
@@ -129,7 +132,7 @@ fn commands(cluster: &Cluster) -> Result<Counts> {
         }
         ensure!(
             json == yaml,
-            "ctl {} says one thing in JSON and another in YAML: {json} and {yaml}",
+            "ctl {} differs between JSON and YAML: {json} and {yaml}",
             words.join(" ")
         );
         let table = form("table")?;
@@ -168,7 +171,7 @@ fn commands(cluster: &Cluster) -> Result<Counts> {
         let said = String::from_utf8_lossy(&output.stderr);
         ensure!(
             output.status.code() == Some(code) && !said.trim().is_empty(),
-            "{} ended with {} and said {said:?}",
+            "{} ended with {} and printed {said:?}",
             all.join(" "),
             output.status
         );
@@ -180,7 +183,7 @@ fn commands(cluster: &Cluster) -> Result<Counts> {
 /// The part of a PEM key that no other key shares.
 fn unique(pem: &str) -> Result<String> {
     let body: String = pem.lines().filter(|line| !line.starts_with('-')).collect();
-    // PKCS #8 of an elliptic key begins with 36 bytes that all of them have.
+    // PKCS #8 of an elliptic key begins with the same 36 bytes in every key.
     body.get(50..90)
         .map(str::to_owned)
         .context("a key that is too short")
@@ -215,7 +218,7 @@ fn secrets(cluster: &Cluster) -> Result<Counts> {
     let status = wait::promptly("the highstate to end", Duration::from_secs(360), || {
         for process in fs::read_dir("/proc").into_iter().flatten().flatten() {
             let line = fs::read(process.path().join("cmdline")).unwrap_or_default();
-            // A line that contains it must end the wait too: the check below reports it.
+            // A line that contains the key must end the wait too: the check below reports it.
             if holds(&String::from_utf8_lossy(&line)) {
                 return Ok(None);
             }
@@ -303,7 +306,7 @@ fails:
 
 fn own_states(cluster: &Cluster) -> Result<Counts> {
     let custom = cluster.bootstrap.root().join("etc/halite/custom");
-    ensure!(!custom.exists(), "{} is there already", custom.display());
+    ensure!(!custom.exists(), "{} already exists", custom.display());
     let result = own_states_in(cluster, &custom);
     if custom.exists() {
         fs::remove_dir_all(&custom)?;
@@ -332,7 +335,8 @@ fn own_states_in(cluster: &Cluster, custom: &Path) -> Result<()> {
     fs::create_dir_all(custom.join("files"))?;
     fs::write(custom.join("files/own.txt"), own_file)?;
     fs::write(custom.join("init.sls"), OWN)?;
-    // Everybody's highstate stops at the first host that fails, and says what was not started.
+    // A highstate of all hosts stops at the first host that fails, and names the hosts that were
+    // not started.
     let answer = failing_highstate(cluster, &[])?;
     let part = answer.minions.get(cluster.worker.spec.name.as_str());
     let error = part.and_then(|part| part.error.as_deref());
@@ -362,7 +366,7 @@ fn own_states_in(cluster: &Cluster, custom: &Path) -> Result<()> {
         let first = states
             .iter()
             .position(own)
-            .context("the operator's states are not there")?;
+            .context("the operator's states are missing")?;
         // The state that requests the minion's own restart is always last.
         let after = |state: &&StateReturn| !own(state) && state.id != "halite-minion-restart";
         let wrong: Vec<&StateReturn> = states[first..]
@@ -372,7 +376,7 @@ fn own_states_in(cluster: &Cluster, custom: &Path) -> Result<()> {
             .collect();
         ensure!(
             wrong.is_empty(),
-            "{}: after the operator's own states came {wrong:?}",
+            "{}: {wrong:?} followed the operator's own states",
             host.spec.name
         );
         let text = |name: &str| fs::read_to_string(host.root().join("etc").join(name));
@@ -393,7 +397,7 @@ fn own_states_in(cluster: &Cluster, custom: &Path) -> Result<()> {
     let said = String::from_utf8_lossy(&output.stderr);
     ensure!(
         output.status.code() == Some(1) && said.contains("custom/init.sls:3:"),
-        "a mistake is reported without its place: {said}"
+        "a mistake is reported without its position: {said}"
     );
     Ok(())
 }
@@ -414,7 +418,7 @@ fn other_name(cluster: &Cluster) -> Result<Counts> {
     let said = String::from_utf8_lossy(&output.stderr);
     ensure!(
         !output.status.success() && said.contains(WORKER),
-        "enrol.sh let it become another: {said}"
+        "enrol.sh gave it another name: {said}"
     );
     ensure!(
         worker.sh(state)? == before,

@@ -12,7 +12,7 @@ use halite_upstream::prepare;
 use crate::test::{Counts, Test};
 
 pub(super) const TESTS: &[Test<()>] = &[Test {
-    name: "packages: ours come, work and go without starting anything",
+    name: "packages: ours are installed, work and are removed without starting anything",
     run: come_and_go,
 }];
 
@@ -29,7 +29,7 @@ const OURS: &[(&str, &str)] = &[
     ),
 ];
 
-/// Manual pages of every section that the packages have.
+/// Manual pages of every section in the packages.
 const PAGES: &[(&str, &str)] = &[
     ("1", "ctl"),
     ("1", "ctl-bundle-build"),
@@ -70,10 +70,7 @@ fn come_and_go((): &()) -> Result<Counts> {
         ])?;
         ensure!(status.trim() == "ii", "{package} is {status}");
         let changed = root.run(&["dpkg", "--verify", package])?;
-        ensure!(
-            changed.is_empty(),
-            "{package} is not as it was made: {changed}"
-        );
+        ensure!(changed.is_empty(), "{package} was changed: {changed}");
         ensure!(root.path(file).exists(), "{package} has no {file}");
     }
     ensure!(
@@ -112,7 +109,7 @@ fn units(root: &Root) -> Result<()> {
     let mut verify = vec!["systemd-analyze", "--man=no", "verify"];
     verify.extend(units);
     let said = root.run(&verify)?;
-    ensure!(said.is_empty(), "systemd says of the units: {said}");
+    ensure!(said.is_empty(), "systemd reports about the units: {said}");
     for unit in units {
         let state = root.command(&["systemctl", "is-enabled", unit]).output()?;
         let state = String::from_utf8_lossy(&state.stdout);
@@ -141,7 +138,7 @@ fn pages(root: &Root) -> Result<()> {
         let text = String::from_utf8_lossy(&shown.stdout);
         ensure!(
             text.contains("NAME") && text.contains("DESCRIPTION"),
-            "{page}({section}) says: {text}"
+            "{page}({section}): {text}"
         );
     }
     Ok(())

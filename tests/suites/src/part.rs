@@ -1,4 +1,4 @@
-//! A part of the tests of `--full`, and what is left of it.
+//! A part of the tests of `--full`, and its remaining tests.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -9,16 +9,17 @@ use anyhow::{Result, bail};
 
 use crate::ledger::{State, States};
 
-/// Minutes after which a run of a part begins no further test, and which the tests of a part take in all.
+/// Minutes after which a run of a part starts no further test, and the total time of a part's
+/// tests.
 pub const PART_MINUTES: u64 = 30;
 
-/// The time that a part has for making the clusters of its tests.
+/// The time that a part has for creating the clusters of its tests.
 const CLUSTERS: Duration = Duration::from_secs(4 * 60);
 
 /// One of the parts into which all tests are divided: `2/4`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Part {
-    /// Which one, from 1.
+    /// The number of the part, from 1.
     number: usize,
     /// The number of parts.
     of: usize,
@@ -50,22 +51,22 @@ pub(crate) struct Planned {
     pub(crate) name: String,
     /// Its usual time.
     pub(crate) time: Duration,
-    /// True if it is in the same part as the test before it.
+    /// `true` if it is in the same part as the previous test.
     pub(crate) follows: bool,
 }
 
 /// The tests of a run of a part.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Left {
-    /// Those that begin in this run.
+    /// Tests that start in this run.
     pub(crate) run: BTreeSet<String>,
-    /// The number of those that have passed.
+    /// The number of passed tests.
     pub(crate) passed: usize,
-    /// True if those in `run` have begun before.
+    /// `true` if those in `run` have been started before.
     pub(crate) again: bool,
 }
 
-/// Divides tests into `of` parts of about the same time, in their order.
+/// Divides tests into `of` parts of about the same time, in order.
 fn divided(tests: &[Planned], of: usize) -> Vec<Vec<&Planned>> {
     let total: f64 = tests.iter().map(|test| test.time.as_secs_f64()).sum();
     let share = (total / of as f64).max(f64::EPSILON);
@@ -83,8 +84,8 @@ fn divided(tests: &[Planned], of: usize) -> Vec<Vec<&Planned>> {
     parts
 }
 
-/// The least number of parts of which none takes longer than [`PART_MINUTES`], its clusters included, unless
-/// tests that need each other do.
+/// The smallest number of parts of which none takes longer than [`PART_MINUTES`], including its
+/// clusters, unless tests that depend on each other do.
 pub(crate) fn number(tests: &[Planned]) -> usize {
     let limit = Duration::from_secs(60 * PART_MINUTES) - CLUSTERS;
     let fits = |part: &Vec<&Planned>| {
@@ -98,8 +99,9 @@ pub(crate) fn number(tests: &[Planned]) -> usize {
 }
 
 impl Part {
-    /// The tests that are left of the part. First come tests that never began; when there are none, those that failed or
-    /// never ended: one that takes the whole time each time does not keep the others from running.
+    /// The remaining tests of the part. Tests that never started come first; if there are none,
+    /// those that failed or never ended: a test that takes the whole time each time does not keep
+    /// the others from running.
     pub(crate) fn left(self, tests: &[Planned], states: &States) -> Left {
         let parts = divided(tests, self.of);
         let own = parts.get(self.number - 1).map_or(&[][..], Vec::as_slice);
@@ -144,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn each_test_is_of_one_part() {
+    fn each_test_is_in_one_part() {
         let tests: Vec<Planned> = (0..23)
             .map(|n| planned(&format!("test {n}"), n * n % 7 * 60))
             .collect();
@@ -175,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn a_test_that_needs_the_one_before_it_is_in_the_same_part() {
+    fn a_test_that_needs_the_previous_one_is_in_the_same_part() {
         let mut tests: Vec<Planned> = (0..10).map(|n| planned(&format!("test {n}"), 60)).collect();
         for test in &mut tests[3..8] {
             test.follows = true;
@@ -191,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn what_failed_or_never_ended_comes_again_when_all_others_have_run() {
+    fn failed_and_interrupted_tests_are_repeated_after_all_others() {
         let tests = ["a", "b", "c", "d"].map(|name| planned(name, 1));
         let left = |states: &[(&str, State)]| part("1/1").left(&tests, &States::with(states));
         let names = |left: &Left| left.run.iter().cloned().collect::<String>();

@@ -1,4 +1,4 @@
-//! All tests in their order.
+//! All tests in order.
 
 use std::collections::BTreeSet;
 
@@ -23,21 +23,20 @@ use crate::{
 /// Name of the suites' own lab, which differs from that of a demonstration.
 const LAB: &str = "test";
 
-/// The lab of the cluster suites. `HALITE_LAB_NAME` names a lab that already runs; use it with
-/// `--keep`.
+/// The lab of the cluster suites. `HALITE_LAB_NAME` names a running lab; use it with `--keep`.
 fn lab_name() -> String {
     std::env::var("HALITE_LAB_NAME").unwrap_or_else(|_| LAB.to_owned())
 }
 
-/// Tests by where they run.
+/// Tests by the place where they run.
 pub(crate) struct Plan {
-    /// Those of the source tree.
+    /// Tests of the source tree.
     pub(crate) source: Vec<Case<()>>,
-    /// Those that need no cluster.
+    /// Tests that need no cluster.
     pub(crate) without_a_cluster: Vec<Case<()>>,
     /// The clusters with their tests.
     pub(crate) sites: Vec<Site>,
-    /// Those that run beside the clusters.
+    /// Tests that run in parallel with the clusters.
     pub(crate) beside: Vec<Case<()>>,
 }
 
@@ -68,7 +67,7 @@ impl Plan {
             sites: vec![ordinary()?, ha::site()?, versions::site()],
             beside: cases(source::BESIDE),
         };
-        // A ledger knows a test by its name.
+        // A ledger identifies a test by its name.
         let mut names = BTreeSet::new();
         for name in plan.names() {
             ensure!(names.insert(name.clone()), "two tests have the name {name}");
@@ -86,7 +85,7 @@ impl Plan {
         for name in NAMES {
             ensure!(
                 all.contains(*name),
-                "no test of the default run is called {name}"
+                "the default run names {name}, which does not exist"
             );
         }
         let listed = |name: &str| NAMES.contains(&name);
@@ -95,7 +94,7 @@ impl Plan {
         plan.beside.retain(|test| listed(&test.name));
         for site in &mut plan.sites {
             site.tests.retain(|test| listed(&test.name));
-            // What only a full bundle has is for the other tests.
+            // The parts that only a full bundle has are for the other tests.
             site.release = NEWEST;
         }
         plan.sites.retain(|site| !site.tests.is_empty());
@@ -129,7 +128,8 @@ impl Plan {
         Ok(plan)
     }
 
-    /// Returns true if a wanted test needs the lab's ISO. Those of the lab itself and of the source tree do not.
+    /// Returns whether a wanted test needs the lab's ISO. Tests of the lab itself and of the source
+    /// tree do not.
     pub(crate) fn needs_an_iso(&self, runner: &Runner) -> bool {
         let on_sites = self.sites.iter().flat_map(|site| &site.tests);
         on_sites
@@ -138,17 +138,17 @@ impl Plan {
             .any(|name| suite_of(name) != "lab" && runner.wants(name))
     }
 
-    /// The names of all tests, in their order.
+    /// The names of all tests, in order.
     pub(crate) fn names(&self) -> Vec<String> {
         self.planned().into_iter().map(|test| test.name).collect()
     }
 
-    /// The names under which the making of the clusters is reported.
+    /// The names under which the creation of the clusters is reported.
     pub(crate) fn made(&self) -> Vec<String> {
         self.sites.iter().map(|site| site.made.to_owned()).collect()
     }
 
-    /// All tests with their usual times, in their order.
+    /// All tests with their usual times, in order.
     pub(crate) fn planned(&self) -> Vec<Planned> {
         let planned = |name: &str, follows| Planned {
             name: name.to_owned(),
@@ -176,11 +176,11 @@ fn ordinary() -> Result<Site> {
     })
 }
 
-/// The tests that share one cluster, in their order: tests that only read, tests that repair their
-/// own damage, tests that cut power, one that makes the cluster again, and at the end a test that no
+/// The tests that share one cluster, in order: tests that only read, tests that repair their own
+/// damage, tests that cut power, one that makes the cluster again, and at the end a test that no
 /// packet tried to leave the lab.
 fn on_cluster() -> Result<Vec<Case<Cluster>>> {
-    // The tests of each table build on each other, but those of the last ones.
+    // The tests of each table build on each other, except those of the last ones.
     let tables = [
         cluster::TESTS,
         kubeadm::TESTS,

@@ -1,4 +1,4 @@
-//! Builds that run beside tests, which wait for half of their time.
+//! Builds that run in parallel with tests, which wait for half of their time.
 
 use std::process::{Command, Stdio};
 use std::thread;
@@ -16,15 +16,15 @@ use crate::source;
 /// The lowest share of the processors (setpriority(2)).
 const LOWEST: i32 = 19;
 
-/// Begins to build the ISO of a release. A test that needs a part of it waits until that is done; what fails here
-/// fails again in the test that needs it, which reports it.
+/// Starts to build the ISO of a release. A test that needs a part of it waits until it is done; a
+/// failure here recurs in the test that needs it, which reports it.
 pub(super) fn iso(release: Release) -> JoinHandle<()> {
     thread::spawn(move || {
         let board = Board::plain();
         let build = || -> Result<()> {
-            // Of this thread alone, and of the programs that it starts.
+            // For this thread alone, and for the programs that it starts.
             rustix::process::setpriority_process(None, LOWEST)?;
-            // Those that tests of the source tree start come first.
+            // The programs that tests of the source tree start come first.
             let mut line = board.line("tools");
             source::tools(&mut |text| line.say(text))?;
             drop(line);
@@ -36,15 +36,15 @@ pub(super) fn iso(release: Release) -> JoinHandle<()> {
     })
 }
 
-/// Begins what the last tests of the source tree only confirm, at a priority at which it uses no time that
-/// a cluster could use (SCHED_IDLE in sched(7)).
+/// Starts the work that the last tests of the source tree only confirm, at a priority at which it
+/// uses no time that a cluster could use (SCHED_IDLE in sched(7)).
 pub(super) fn lint() -> JoinHandle<()> {
     thread::spawn(|| {
-        let _ = timing::record("lint and its tools, beside the clusters", || {
+        let _ = timing::record("lint and its tools, in parallel with the clusters", || {
             let mut lint = Command::new("chrt");
             lint.args(["--idle", "0", "cargo"]).args(source::LINT);
             build_command::without_package(&mut lint);
-            // What is wrong is for the test to say.
+            // The test reports findings.
             lint.current_dir(source_root())
                 .stdin(Stdio::null())
                 .stdout(Stdio::null())

@@ -11,7 +11,7 @@ use crate::test::{Counts, Test};
 
 pub(super) const TESTS: &[Test<Cluster>] = &[
     Test {
-        name: "preflight: a host that is added again with the same words stays as it is",
+        name: "preflight: a host that is added again with the same words stays unchanged",
         run: again,
     },
     Test {
@@ -20,7 +20,7 @@ pub(super) const TESTS: &[Test<Cluster>] = &[
     },
 ];
 
-/// A file that states write on a host before anything that a check could find: without it the host has
+/// A file that states write on a host before a check could find anything: without it the host has
 /// only enrolled.
 const BEGUN: &str = "/etc/apt/sources.list.d/halite.list";
 
@@ -31,10 +31,7 @@ fn again(cluster: &Cluster) -> Result<Counts> {
     let output = add(cluster, &[])?;
     ensure!(output.status.success(), "{}", text(&output));
     since.changed_nothing()?;
-    ensure!(
-        started()? == before,
-        "kubelet or containerd was started again"
-    );
+    ensure!(started()? == before, "kubelet or containerd was restarted");
     Ok(Counts::ONE)
 }
 
@@ -44,7 +41,7 @@ fn taken_ports(cluster: &Cluster) -> Result<Counts> {
     let aside = "/root/halite.list";
     worker.run(&["mv", BEGUN, aside])?;
     let refused = refused(cluster);
-    // The checks that are ignored are over; the states write the file again.
+    // The ignored checks are over; the states write the file again.
     let names = "other-kubernetes,ports-kubernetes";
     let ignored = refused.and_then(|()| add(cluster, &["--ignore-preflight", names]));
     worker.sh(&format!(
@@ -81,7 +78,7 @@ fn refused(cluster: &Cluster) -> Result<()> {
         ensure!(said.contains(wanted), "{wanted:?} is not in {said}");
     }
     ensure!(output.status.code() == Some(1), "{}", output.status);
-    ensure!(started()? == before, "the kubelet was started again");
+    ensure!(started()? == before, "the kubelet was restarted");
     let there = cluster.worker.output(&["test", "-e", BEGUN])?;
     ensure!(!there.status.success(), "a state has run on {WORKER}");
     Ok(())

@@ -11,21 +11,21 @@ use halite_lab::wait;
 /// Limit for the host to go down.
 const LIMIT: Duration = Duration::from_secs(300);
 
-/// Reboots a host with `ctl`, with this option for its drain. The lab's hosts do not start again by themselves: it switches
-/// them on.
+/// Reboots a host with `ctl`, with this option for its drain. The lab's hosts do not start again by
+/// themselves, so it switches them on.
 pub(crate) fn reboot(cluster: &Cluster, host: &Host, drain: &str) -> Result<()> {
     let name = host.spec.name.clone();
     let words = ["ctl", "node", "reboot", &name, "--yes", drain];
     thread::scope(|scope| {
         let command = scope.spawn(|| cluster.bootstrap.run(&words));
-        // A command that fails leaves the host up.
+        // A failed command leaves the host up.
         let off = wait::until("the host to go down", LIMIT, || match host.init() {
             None => Ok(true),
             Some(_) if command.is_finished() => Ok(false),
             Some(pid) => Err(anyhow!("its init is {pid}")),
         });
         if matches!(off, Ok(true)) {
-            // What the machine held for it goes too.
+            // Also removes the machine's resources for it.
             host.power_cut()?;
             cluster.lab.power_on(std::slice::from_ref(&name))?;
         }

@@ -28,7 +28,7 @@ pub(super) const TESTS: &[Test<Cluster>] = &[
         run: second,
     },
     Test {
-        name: "registry: what would write is refused, what is there is listed",
+        name: "registry: writes are refused, and contents are listed",
         run: read_only,
     },
     Test {
@@ -64,7 +64,7 @@ pub(super) const TESTS: &[Test<Cluster>] = &[
 /// Path of the site CA's certificate on every host.
 pub(super) const CA: &str = "/etc/halite/pki/site-ca.crt";
 
-/// Limit for the kubelet to report what it did.
+/// Limit for the kubelet to report its actions.
 const REPORTED: Duration = Duration::from_secs(60);
 /// Limit for nginx to close the sockets that its new configuration lacks.
 const RELOADED: Duration = Duration::from_secs(30);
@@ -123,8 +123,8 @@ fn second(cluster: &Cluster) -> Result<Counts> {
     let files = manifest["files"]
         .as_object()
         .context("a manifest without files")?;
-    // Check every file with the bundle's own checksums, and then the files as the servers deliver
-    // them.
+    // Check every file with the bundle's own checksums, and then the files as delivered by the
+    // servers.
     cluster.worker.sh(&format!(
         "cd {BUNDLE} && sha256sum --quiet -c manifest.json.sha256"
     ))?;
@@ -230,8 +230,8 @@ fn killed(cluster: &Cluster) -> Result<Counts> {
     // The worker uses its own server first.
     let _dead = Dead::new(&cluster.worker)?;
     pod.wait_until_done(Duration::from_secs(180))?;
-    // Check that one pull continued, not that one failed and another followed. The kubelet sends events beside its
-    // other work, and after an error only ten seconds later.
+    // Check that one pull continued, not that one failed and another followed. The kubelet sends
+    // events in the background, and after an error only ten seconds later.
     let of_pod = format!("involvedObject.name={}", pod.name());
     let events = wait::until("the event of the pull", REPORTED, || {
         let events = cluster.kubectl(&[
@@ -245,7 +245,8 @@ fn killed(cluster: &Cluster) -> Result<Counts> {
         ensure!(events.contains("Successfully pulled"), "{events}");
         Ok(events)
     })?;
-    // The kubelet's reasons for a pull. A volume that was not there at once (FailedMount) is none.
+    // The kubelet's reasons for a pull. A volume that was not ready at once (FailedMount) does not
+    // count.
     let broke_off = |line: &str| line.starts_with("Failed: ") || line.starts_with("BackOff: ");
     ensure!(
         !events.lines().any(broke_off),
@@ -259,8 +260,8 @@ fn silent(cluster: &Cluster) -> Result<Counts> {
     let pod = Pod::start(cluster, "kube-controller-manager")?;
     pod.wait_for_the_middle()?;
     let _silent = Silent::new(&cluster.worker)?;
-    // containerd's pull times out after `image_pull_progress_timeout`; the kubelet tries again
-    // after a pause.
+    // containerd's pull times out after `image_pull_progress_timeout`; the kubelet retries after a
+    // pause.
     pod.wait_until_done(Duration::from_secs(300))?;
     Ok(Counts::ONE)
 }
@@ -268,7 +269,7 @@ fn silent(cluster: &Cluster) -> Result<Counts> {
 fn first_dead(cluster: &Cluster) -> Result<Counts> {
     let _swapped = Swapped::new(cluster)?;
     let _dead = Dead::new(&cluster.bootstrap)?;
-    // The kubelet waits before it tries a pull again that failed.
+    // The kubelet waits before it retries a failed pull.
     Pod::start(cluster, "kube-scheduler")?.wait_until_done(Duration::from_secs(300))?;
     Ok(Counts::ONE)
 }
@@ -300,7 +301,7 @@ fn repaired(cluster: &Cluster) -> Result<Counts> {
     ))?;
     let damaged = Path::new(BUNDLE.trim_start_matches('/')).join(blob.trim());
     let whole = fs::read(worker.root().join(&damaged))?;
-    // Truncate a new inode: hard links to the old one stay whole.
+    // Truncate a new inode: hard links to the old one stay intact.
     fs::remove_file(worker.root().join(&damaged))?;
     fs::write(worker.root().join(&damaged), &whole[..whole.len() / 2])?;
     let answer: JobOutcome = ctl_answer::of(&cluster.bootstrap, &["highstate"])?;
@@ -330,8 +331,8 @@ fn back(cluster: &Cluster) -> Result<Counts> {
     if worker.root().join(BUNDLE.trim_start_matches('/')).exists() {
         bail!("the copy is still there");
     }
-    // The highstate lets nginx read its files again, and does not wait until it has.
-    wait::until("nginx to listen no more", RELOADED, || {
+    // The highstate makes nginx reload its files, and does not wait for that.
+    wait::until("nginx to stop listening", RELOADED, || {
         let listening = worker.sh("ss -Hltn 'sport = :4551'")?;
         ensure!(listening.trim().is_empty(), "it still listens: {listening}");
         Ok(())
@@ -342,7 +343,7 @@ fn back(cluster: &Cluster) -> Result<Counts> {
             .root()
             .join("etc/containerd/certs.d/_default/hosts.toml"),
     )?;
-    ensure!(!hosts.contains("[host."), "it still asks itself: {hosts}");
+    ensure!(!hosts.contains("[host."), "it still uses itself: {hosts}");
     repair::quiet(cluster)?;
     Ok(Counts::ONE)
 }

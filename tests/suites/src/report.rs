@@ -1,4 +1,4 @@
-//! The results of a run: counts, the names of what failed, and where the time went.
+//! The results of a run: counts, the names of failures, and the distribution of the time.
 
 use std::fmt::Write as _;
 use std::sync::{Arc, Mutex};
@@ -8,7 +8,7 @@ use halite_lab::timing::Took;
 
 use crate::test::Counts;
 
-/// Builds and groups that took less are not in the table.
+/// Shorter builds and groups are not in the table.
 const SHORT: Duration = Duration::from_secs(1);
 
 /// The report of a run, which its watchdog prints when the run hangs.
@@ -18,15 +18,15 @@ pub(crate) type SharedReport = Arc<Mutex<Report>>;
 #[derive(Debug, Default)]
 pub(crate) struct Report {
     pub(crate) counts: Counts,
-    /// The time of each test, in their order.
+    /// The time of each test, in order.
     pub(crate) tests: Vec<Took>,
     /// The times of groups of tests within one of them.
     pub(crate) details: Vec<Took>,
-    /// Names of what failed.
+    /// Names of failures.
     pub(crate) names: Vec<String>,
-    /// Tests that did not begin.
+    /// Tests that did not start.
     pub(crate) skipped: Vec<String>,
-    /// True for a part of `--full`, of which another run does what is left.
+    /// `true` for a part of `--full`, whose remaining tests another run does.
     pub(crate) is_part: bool,
 }
 
@@ -57,15 +57,15 @@ impl Report {
         }
     }
 
-    /// The end of a run: the table, the tests that did not begin, those that failed, and as the last line
-    /// `N passed, N failed, N skipped`.
+    /// The end of a run: the table, the tests that did not start, those that failed, and as the
+    /// last line `N passed, N failed, N skipped`.
     pub(crate) fn end(&self, total: Duration, builds: &[Took]) -> String {
         let mut text = format!("\n{}", table(total, &self.tests, &self.details, builds));
         if !self.skipped.is_empty() {
             text.push_str(if self.is_part {
                 "\nNOT RUN; run the same part again for the rest:\n"
             } else {
-                "\nSKIPPED, because what they need was not made:\n"
+                "\nSKIPPED, because their cluster was not made:\n"
             });
             for name in &self.skipped {
                 let _ = writeln!(text, "  {name}");
@@ -91,9 +91,9 @@ pub(crate) fn suite_of(name: &str) -> &str {
     name.split_once(": ").map_or(name, |(suite, _)| suite)
 }
 
-/// Where the time went: suites with their tests, the longest suite first, then groups of tests within one
-/// test, then builds. Builds run beside
-/// suites and in them, so that all shares together are more than the whole.
+/// The distribution of the time: suites with their tests, the longest suite first, then groups of
+/// tests within one test, then builds. Builds run in parallel with suites and in them, so that all
+/// shares together are more than the whole.
 fn table(total: Duration, tests: &[Took], details: &[Took], builds: &[Took]) -> String {
     let mut text = format!("{:>8}  share  where the time went\n", "seconds");
     let mut row = |name: &str, time: Duration| {

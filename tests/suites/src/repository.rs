@@ -28,13 +28,13 @@ fn installs(cluster: &Cluster) -> Result<Counts> {
     let list = worker.sh("cat /etc/apt/sources.list.d/halite.list")?;
     ensure!(
         list.contains("signed-by=") && !list.contains("trusted="),
-        "signatures are not asked for: {list}"
+        "signatures are not required: {list}"
     );
     worker.sh(&format!("apt-get {OURS} -q update"))?;
     worker.sh("DEBIAN_FRONTEND=noninteractive apt-get -q -y install kubectl")?;
     let said = worker.sh("kubectl version --client && dpkg --verify kubectl")?;
     worker.sh("DEBIAN_FRONTEND=noninteractive apt-get -q -y purge kubectl")?;
-    ensure!(said.contains("Client Version"), "kubectl says {said}");
+    ensure!(said.contains("Client Version"), "kubectl prints {said}");
     Ok(Counts::ONE)
 }
 
@@ -81,7 +81,7 @@ fn refuses(cluster: &Cluster) -> Result<Counts> {
             ))?;
             ensure!(
                 !said.contains("TAKEN") && said.contains(why),
-                "{what}: apt says {said}"
+                "{what}: apt prints {said}"
             );
             Ok(())
         };

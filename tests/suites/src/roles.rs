@@ -15,14 +15,14 @@ use crate::ha::while_written;
 use crate::test::{Counts, Test};
 use crate::{etcd, vip};
 
-/// Takes turns by day with tests of other suites.
+/// An additional test of `--full`.
 pub(super) const TESTS: &[Test<Cluster>] = &[Test {
     name: "roles: a worker becomes a control plane while a client writes, and a worker again",
     run: there_and_back,
 }];
 
-/// Limit of the gap between two writes, that of the suite `ha`. An election of etcd or a request without an answer
-/// takes less on any machine.
+/// Limit of the gap between two writes, the same as in the suite `ha`. An election of etcd or a
+/// request without an answer takes less on any machine.
 const GAP: Duration = Duration::from_secs(30);
 
 const PLANE: &str = "control-plane,etcd,worker";
@@ -33,7 +33,7 @@ fn node(cluster: &Cluster) -> Result<Value> {
     Ok(serde_json::from_str(&text)?)
 }
 
-/// What the firewall of the worker lets in and out.
+/// The traffic that the firewall of the worker lets in and out.
 fn firewall(cluster: &Cluster) -> Result<BTreeSet<String>> {
     let text = (cluster.worker).run(&["firewall-cmd", "--list-all-policies"])?;
     Ok(text.lines().map(str::to_owned).collect())
@@ -80,21 +80,18 @@ fn changed_and_back(cluster: &Cluster) -> Result<()> {
     has_no_control_plane(worker)?;
     let now = firewall(cluster)?;
     let differ: Vec<&String> = now.symmetric_difference(&open).collect();
-    ensure!(
-        differ.is_empty(),
-        "the firewall is not as it was: {differ:#?}"
-    );
+    ensure!(differ.is_empty(), "the firewall has changed: {differ:#?}");
     etcd::status(first, "1 member, none may fail")?;
     let now = node(cluster)?;
     ensure!(now["metadata"]["labels"][LABEL].is_null(), "{now}");
     ensure!(
         (now["metadata"]["uid"].clone(), pod(cluster)?) == before,
-        "the node or its pod was made again: {now}"
+        "the node or its pod was recreated: {now}"
     );
     nothing_to_do(first)
 }
 
-/// Two members vote, the worker's own API server serves its kubelet, and its node takes pods.
+/// Two members vote, the worker's own API server serves its kubelet, and its node is schedulable.
 fn has_a_control_plane(cluster: &Cluster) -> Result<()> {
     etcd::status(&cluster.bootstrap, "2 members, none may fail")?;
     let own = format!("https://{}:6443", cluster.worker.control_plane_address());

@@ -17,16 +17,17 @@ use crate::watchdog;
 /// The exit code of a run of a part in which nothing failed, and that has tests left.
 const LEFT: u8 = 3;
 
-/// What to run.
+/// The options of a run.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
     /// All tests, not only those that each change must pass.
     pub full: bool,
-    /// Use a cluster that runs, and leave it running.
+    /// Use a running cluster, and leave it running.
     pub keep: bool,
     /// Only tests whose name contains one of these.
     pub filter: Vec<String>,
-    /// Only what is left of this part, and the time after which no further test of it begins.
+    /// Only the remaining tests of this part, and the time after which no further test of it
+    /// starts.
     pub part: Option<(Part, Duration)>,
 }
 
@@ -35,7 +36,7 @@ impl Options {
         self.filter.is_empty() || self.filter.iter().any(|f| name.contains(f.as_str()))
     }
 
-    /// True for the run that each change must pass.
+    /// Returns whether it is the run that each change must pass.
     pub(crate) fn is_default(&self) -> bool {
         self.filter.is_empty() && !self.full
     }
@@ -53,15 +54,15 @@ impl Options {
 /// A run of the suites.
 pub(crate) struct Runner {
     pub(crate) options: Options,
-    /// Time since the run began.
+    /// Time since the start of the run.
     clock: Box<dyn Fn() -> Duration>,
     report: SharedReport,
     ledger: Option<Ledger>,
-    /// The tests that are left of a part.
+    /// The remaining tests of a part.
     left: Option<BTreeSet<String>>,
-    /// True once the ledger could not be written: nothing begins any more.
+    /// `true` once the ledger could not be written: nothing starts any more.
     lost: bool,
-    /// The lab of the hosts on which tests run now.
+    /// The lab of the hosts on which tests currently run.
     lab: Option<String>,
 }
 
@@ -102,17 +103,17 @@ impl Runner {
         self.left = Some(left);
     }
 
-    /// Notes whose hosts the next tests run on.
+    /// Records the lab whose hosts the next tests use.
     pub(crate) fn on_hosts_of(&mut self, lab: Option<&str>) {
         self.lab = lab.map(str::to_owned);
     }
 
-    /// Returns true if a test is asked for in this run.
+    /// Returns whether a test is requested in this run.
     pub(crate) fn wants(&self, name: &str) -> bool {
         self.left.as_ref().is_none_or(|left| left.contains(name)) && self.options.wants(name)
     }
 
-    /// Runs the tests that are asked for, and returns how many passed and failed.
+    /// Runs the requested tests, and returns how many passed and failed.
     pub(crate) fn run<'a, C: 'a>(
         &mut self,
         tests: impl IntoIterator<Item = &'a Case<C>>,
@@ -121,7 +122,7 @@ impl Runner {
         self.run_explained(tests, context, |_| {})
     }
 
-    /// Does the same, and says more of the context after each test that failed.
+    /// Does the same, and prints more of the context after each failed test.
     pub(crate) fn run_explained<'a, C: 'a>(
         &mut self,
         tests: impl IntoIterator<Item = &'a Case<C>>,
@@ -141,7 +142,7 @@ impl Runner {
         counts
     }
 
-    /// Returns true if something begins in this run; notes its name if it does not.
+    /// Returns whether something starts in this run; records its name if it does not.
     pub(crate) fn fits(&mut self, name: &str) -> bool {
         let part = self.options.part;
         let fits = !self.lost && part.is_none_or(|(_, budget)| (self.clock)() < budget);
@@ -151,7 +152,7 @@ impl Runner {
         fits
     }
 
-    /// Notes that a test does not begin.
+    /// Records that a test does not start.
     pub(crate) fn skip(&mut self, name: &str) {
         self.said().skipped.push(name.to_owned());
     }
@@ -177,7 +178,7 @@ impl Runner {
         counts
     }
 
-    /// Writes to the ledger, if there is one. What is not recorded does not begin.
+    /// Writes to the ledger, if there is one. A test that is not recorded does not start.
     fn note(&mut self, write: impl FnOnce(&mut Ledger) -> Result<()>) -> bool {
         let Some(ledger) = &mut self.ledger else {
             return true;
@@ -191,7 +192,7 @@ impl Runner {
         false
     }
 
-    /// Counts a failure that belongs to no test.
+    /// Counts a failure outside of any test.
     pub(crate) fn fail(&mut self, name: &str) {
         self.said().failed(name.to_owned());
     }
@@ -206,7 +207,7 @@ impl Runner {
         ExitCode::from(self.code())
     }
 
-    /// The exit code: of a part, [`LEFT`] when nothing failed and there is more to do.
+    /// The exit code: of a part, [`LEFT`] if nothing failed and there is more to do.
     fn code(&self) -> u8 {
         let said = self.said();
         let ran = said.counts.passed > 0 || self.left.is_some();
@@ -245,7 +246,7 @@ mod tests {
     use super::*;
     use crate::ledger::{State, States};
 
-    /// A clock that a test moves: to its minute, when it runs.
+    /// A clock that a test advances, to its minute, when it runs.
     struct Minutes(Rc<Cell<u64>>);
 
     fn takes_fifty_minutes(minutes: &Minutes) -> Result<Counts> {
@@ -270,7 +271,8 @@ mod tests {
         runner
     }
 
-    /// A run of a part that has these tests left: with its exit code, and the states that it leaves.
+    /// A run of a part with these remaining tests: its report, its exit code, and the resulting
+    /// states.
     fn ran_recorded(place: &Path, left: &[&str]) -> (Report, u8, States) {
         let (ledger, _) = Ledger::of_a_test(place, "1/1");
         let left = left.iter().map(|name| (*name).to_owned()).collect();
@@ -283,14 +285,14 @@ mod tests {
             runner.only(left);
         });
         let code = runner.code();
-        // Its lock goes with the ledger.
+        // Its lock is released with the ledger.
         runner.ledger = None;
         let report = std::mem::take(&mut *runner.said());
         (report, code, Ledger::of_a_test(place, "1/1").1)
     }
 
     #[test]
-    fn a_part_runs_what_is_left_and_a_further_run_continues_where_it_ended() {
+    fn a_part_runs_its_remaining_tests_and_another_run_continues() {
         let dir = tempfile::tempdir().unwrap();
         let (report, code, states) = ran_recorded(dir.path(), &NAMES);
         assert_eq!(report.skipped, ["second: three"]);
@@ -305,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_recorded_does_not_begin() {
+    fn a_test_that_cannot_be_recorded_does_not_start() {
         let runner = ran(Options::default(), |runner| {
             runner.record(Ledger::full_disk());
         });
@@ -317,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_that_is_no_part_leaves_nothing_out() {
+    fn a_run_without_parts_leaves_nothing_out() {
         let runner = ran(Options::default(), |_| {});
         assert_eq!(runner.said().counts.passed, 3);
         assert_eq!(runner.said().tests[2].time, Duration::from_secs(3000));
@@ -343,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn what_failed_is_explained() {
+    fn a_failure_is_explained() {
         let tests: [Case<Cell<usize>>; 2] = [
             Case::new("one: ok".to_owned(), |_| Ok(Counts::ONE)),
             Case::new("one: failed".to_owned(), |_| anyhow::bail!("a reason")),

@@ -1,4 +1,4 @@
-//! A secret of the site that a chart needs: made as the guide describes, and stored in no other
+//! A secret of the site that a chart needs: created as the guide describes, and stored in no other
 //! place.
 
 use std::fs;
@@ -15,7 +15,7 @@ use crate::ctl_answer;
 use crate::test::{Counts, Test};
 
 pub(super) const TESTS: &[Test<Cluster>] = &[Test {
-    name: "operator: a secret for a chart is made as the guide says",
+    name: "operator: a secret for a chart is created as the guide says",
     run: for_a_chart,
 }];
 
@@ -38,7 +38,8 @@ pub(super) fn holders(host: &Host, text: &str) -> Result<Vec<String>> {
     Ok(found.lines().map(str::to_owned).collect())
 }
 
-/// The files that have what is declared: on the host of the master the document, and the copy of the last valid ones.
+/// The files that contain the declaration: on the master's host the document, and the copy of the
+/// last valid ones.
 pub(super) fn declared(host: &Host) -> &'static [&'static str] {
     if host.spec.name == BOOTSTRAP {
         &[DOCUMENT, LAST_VALID]

@@ -90,7 +90,9 @@ pub(crate) fn compile<P: Display>(
 ) -> Result<Compiled> {
     let tree = DirTree::new().root(build::source_root().join("states/tree"));
     let mut pillar = view(declaration, bundle, pki, minion)?;
-    let all = pillar.as_object_mut().context("the pillar is no mapping")?;
+    let all = pillar
+        .as_object_mut()
+        .context("the pillar is not a mapping")?;
     for (key, value) in further.as_object().into_iter().flatten() {
         all.insert(key.clone(), value.clone());
     }

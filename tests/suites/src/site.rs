@@ -1,4 +1,4 @@
-//! A cluster of its own lab, and the tests that share it.
+//! A cluster in its own lab, and the tests that share it.
 
 use anyhow::Result;
 use halite_lab::Lab;
@@ -12,11 +12,11 @@ use crate::explain;
 use crate::runner::Runner;
 use crate::test::{Case, Counts};
 
-/// A cluster of its own lab, and the tests that share it.
+/// A cluster in its own lab, and the tests that share it.
 pub(crate) struct Site {
     /// The lab's name.
     pub(crate) lab: String,
-    /// What making it is called in the report.
+    /// The name of its creation in the report.
     pub(crate) made: &'static str,
     /// Its hosts.
     pub(crate) layout: &'static Layout,
@@ -24,7 +24,7 @@ pub(crate) struct Site {
     pub(crate) release: Release,
     /// Makes it: boots the hosts of the layout in the lab of that name, and makes a cluster.
     pub(crate) make: fn(&str, &Layout, &Release) -> Result<Cluster>,
-    /// The tests, in their order.
+    /// The tests, in order.
     pub(crate) tests: Vec<Case<Cluster>>,
 }
 
@@ -33,8 +33,8 @@ pub(crate) fn from_the_iso(lab: &str, layout: &Layout, release: &Release) -> Res
     prepare::cluster(lab, layout, release, &Board::plain())
 }
 
-/// Makes the cluster and runs its tests; takes it down unless one failed. Then its hosts are off, so that the
-/// next site has the whole machine, and their disks and logs remain.
+/// Makes the cluster and runs its tests; removes it unless one failed. In that case its hosts are
+/// switched off, so that the next site has the whole machine, and their disks and logs remain.
 pub(crate) fn on_site(runner: &mut Runner, site: &Site) {
     let wanted: Vec<_> = site
         .tests
@@ -98,7 +98,7 @@ fn switch_off(name: &str) -> Result<()> {
         lab.power_off(&names, false)?;
     }
     println!(
-        "  the hosts are off, and their files are kept below {}; to look at them: cargo lab power-on --lab {name} {}",
+        "  the hosts are off, and their files are kept below {}; to inspect them: cargo lab power-on --lab {name} {}",
         halite_lab::run_dir().join(name).display(),
         names.join(" ")
     );

@@ -1,5 +1,5 @@
 //! The registry of the site's own images: people push with a name and a password, pods pull; it is
-//! backed up, restored, moved to another host, and switched off without a loss.
+//! backed up, restored, moved to another host, and disabled without a loss.
 
 mod backup;
 
@@ -21,19 +21,19 @@ use crate::test::{Counts, Test};
 
 pub(super) const TESTS: &[Test<Cluster>] = &[
     Test {
-        name: "site registry: switched on, images are pushed with a password only, and pods pull",
+        name: "site registry: enabled, images are pushed only with a password, and pods pull",
         run: on,
     },
     Test {
-        name: "site registry: the password is nowhere but in the document",
+        name: "site registry: the password is only in the document",
         run: secret,
     },
     Test {
-        name: "site registry: killed in the middle of a push it comes back, and the push ends",
+        name: "site registry: killed in the middle of a push it comes back, and the push completes",
         run: killed,
     },
     Test {
-        name: "site registry: backed up, lost, brought back",
+        name: "site registry: backed up, lost, restored",
         run: backup::restored,
     },
     Test {
@@ -45,7 +45,7 @@ pub(super) const TESTS: &[Test<Cluster>] = &[
         run: own_login,
     },
     Test {
-        name: "site registry: switched off, it is gone, and images and backups stay",
+        name: "site registry: disabled, it is removed, and images and backups stay",
         run: off,
     },
 ];
@@ -88,7 +88,7 @@ fn push(host: &Host, image: &str, login: &str) -> Result<String> {
     ))
 }
 
-/// Removes an image from a host, so that it has to be pulled.
+/// Removes an image from a host, so that it must be pulled.
 pub(super) fn forget(host: &Host, image: &str) -> Result<()> {
     host.sh(&format!(
         "ctr -n k8s.io images rm --sync {image} >/dev/null 2>&1; true"
@@ -202,7 +202,7 @@ pub(super) fn pulled_by_pods(cluster: &Cluster) -> Result<()> {
     Ok(())
 }
 
-/// Checks that only the document contains the password, and, where hosts pull with it, only
+/// Checks that only the document contains the password, and, if hosts pull with it, only
 /// containerd's file contains it as a header.
 fn nowhere_else(cluster: &Cluster, pulled_as: bool) -> Result<()> {
     for host in cluster.hosts() {

@@ -6,21 +6,21 @@ use anyhow::Result;
 use halite_lab::host::Host;
 use halite_lab::wait;
 
-/// The place of the small file system while the directory is not covered.
+/// The mount point of the small file system while the directory is not covered.
 const BESIDE: &str = "/run/halite-test-small";
 /// The file that fills it.
 const FILLER: &str = "halite-test-filler";
-/// Limit for the last reader to let go of it.
+/// Limit for the last reader to close it.
 const FREE: Duration = Duration::from_secs(60);
 
-/// A small file system over a directory, with its content. The directory below is as it was.
+/// A small file system over a directory, with its content. The directory below is unchanged.
 pub(crate) struct SmallDisk<'a> {
     host: &'a Host,
     directory: &'static str,
 }
 
 impl<'a> SmallDisk<'a> {
-    /// Covers a directory that no program uses at that moment, and leaves so many MiB of room.
+    /// Covers a directory that no program uses at that moment, and leaves this many MiB of space.
     pub(crate) fn over(host: &'a Host, directory: &'static str, room: u32) -> Result<Self> {
         // Files with holes may be filled later.
         host.sh(&format!(
@@ -33,20 +33,21 @@ impl<'a> SmallDisk<'a> {
         Ok(Self { host, directory })
     }
 
-    /// Takes all room that is left.
+    /// Takes all remaining space.
     pub(crate) fn fill(&self) -> Result<()> {
         let directory = self.directory;
         let line = format!("! dd if=/dev/zero of={directory}/{FILLER} bs=64k 2>/dev/null");
         self.host.sh(&line).map(drop)
     }
 
-    /// Gives the room back.
+    /// Frees the space again.
     pub(crate) fn make_room(&self) -> Result<()> {
         let filler = format!("{}/{FILLER}", self.directory);
         self.host.run(&["rm", "-f", &filler]).map(drop)
     }
 
-    /// Uncovers the directory, and gives it what was stored since. No program uses it at that moment.
+    /// Uncovers the directory, and copies to it everything stored since. No program uses it at that
+    /// moment.
     pub(crate) fn remove(self) -> Result<()> {
         self.make_room()?;
         let (host, directory) = (self.host, self.directory);

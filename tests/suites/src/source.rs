@@ -24,7 +24,7 @@ pub(super) const TESTS: &[Test<()>] = &[
     },
 ];
 
-/// Those of `--full` in addition.
+/// The additional tests of `--full`.
 pub(super) const FULL: &[Test<()>] = &[
     Test {
         name: "source: one to five members of etcd and back, each change killed 200 times",
@@ -69,7 +69,7 @@ fn charts((): &()) -> Result<Counts> {
     Ok(Counts { passed, failed: 0 })
 }
 
-/// Those whose work is done beside the clusters ([`crate::prebuild::lint`]).
+/// Tests whose work is done in parallel with the clusters ([`crate::prebuild::lint`]).
 pub(super) const BESIDE: &[Test<()>] = &[
     Test {
         name: "source: lint",
@@ -93,7 +93,7 @@ pub(super) const LINT: &[&str] = &[
     "warnings",
 ];
 
-/// The test of a usual run kills each change a few times.
+/// The test of a normal run kills each change a few times.
 fn etcd_with_kills((): &()) -> Result<Counts> {
     let etcd = halite_upstream::etcd(&halite_lab::cache(), &mut |_| {})?;
     let environment = [
@@ -118,7 +118,7 @@ fn etcd_with_kills((): &()) -> Result<Counts> {
     Ok(Counts::ONE)
 }
 
-/// Vectors and program are fetched, and are no part of this tree.
+/// Vectors and program are fetched, and are not part of this tree.
 fn age((): &()) -> Result<Counts> {
     let (program, vectors) = halite_upstream::age(&halite_lab::cache(), &mut |_| {})?;
     let environment = [
@@ -178,7 +178,7 @@ fn lint((): &()) -> Result<Counts> {
     Ok(Counts::ONE)
 }
 
-/// Licences, duplicates, banned crates and sources, as `deny.toml` has them.
+/// Licences, duplicates, banned crates and sources, according to `deny.toml`.
 fn dependencies((): &()) -> Result<Counts> {
     let program = cargo_deny::ensure(&halite_lab::cache(), &[])?;
     let output = Command::new(&program)

@@ -1,5 +1,5 @@
-//! `ctl support` while the API does not answer and a host is away: one archive with what the hosts
-//! say that can be reached, and no secret.
+//! `ctl support` while the API does not answer and a host is disconnected: one archive with the
+//! output of the reachable hosts, and no secret.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -21,44 +21,45 @@ use crate::kills::while_off;
 use crate::test::{Counts, Test};
 
 pub(super) const TESTS: &[Test<Cluster>] = &[Test {
-    name: "support: with the API down and a host away there is one archive, without secrets",
+    name: "support: with the API down and a host disconnected there is one archive, without secrets",
     run: without_a_minion,
 }];
 
-/// A further one of `full`: it takes a minute or two until a host that was off does again what it did.
+/// An additional test of `full`: it takes a minute or two until a host that was off works normally
+/// again.
 pub(super) const FULL: &[Test<Cluster>] = &[Test {
-    name: "support: with the API down and the power of a host off there is one archive, without secrets",
+    name: "support: with the API down and a host powered off there is one archive, without secrets",
     run: without_a_host,
 }];
 
-/// Limit for the master to notice that the worker is away.
+/// Limit for the master to notice that the worker is disconnected.
 const NOTICED: Duration = Duration::from_secs(180);
-/// Limit for the API to answer again. A kubelet waits for up to five minutes before it starts again what ended several
-/// times.
+/// Limit for the API to answer again. A kubelet waits for up to five minutes before it restarts a
+/// program that exited several times.
 const BACK: Duration = Duration::from_secs(420);
 /// Limit for the API to be gone.
 const GONE: Duration = Duration::from_secs(60);
 
 /// The secret of the site, which the master knows.
 const OF_SITE: &str = "canary-of-the-site-4711";
-/// A secret that only its form gives away.
+/// A secret that is recognizable only by its form.
 const OF_FORM: &str = "canary-of-a-header-4712";
 /// A line of a private key.
 const OF_KEY: &str = "canaryOfAKey4713";
 /// A value of a Kubernetes Secret.
 const OF_KUBERNETES: &str = "canary-of-kubernetes-4714";
-/// What shall be in the archive.
+/// Text that must be in the archive.
 const HARMLESS: &str = "a word that may be read";
 
-/// A log of a pod, as the archive has those of the namespace.
+/// A log of a pod, of the namespace whose logs the archive contains.
 const LOG: &str = "/var/log/pods/kube-system_halite-test_0/canary/0.log";
-/// The directory of [`LOG`] that no pod has made.
+/// The directory of [`LOG`], which no pod has made.
 const LOGS: &str = "/var/log/pods/kube-system_halite-test_0";
 const SECRET: &str = "halite-test-canary";
 const ARCHIVE: &str = "/root/halite-test-support.tar.gz";
 const UNPACKED: &str = "/root/halite-test-support";
 
-/// The worker's minion has stopped, and its host goes on.
+/// The worker's minion has stopped, and its host keeps running.
 fn without_a_minion(cluster: &Cluster) -> Result<Counts> {
     let worker = &cluster.worker;
     worker.run(&["systemctl", "stop", "halite-minion"])?;
@@ -71,7 +72,7 @@ fn without_a_minion(cluster: &Cluster) -> Result<Counts> {
     Ok(Counts::ONE)
 }
 
-/// The worker's power is off: the master notices it by silence alone.
+/// The worker's power is off: the master notices it only by the silence.
 fn without_a_host(cluster: &Cluster) -> Result<Counts> {
     while_off(cluster, &cluster.worker, WORKER, || {
         let outcome = archived(cluster);
@@ -84,7 +85,8 @@ fn without_a_host(cluster: &Cluster) -> Result<Counts> {
     Ok(Counts::ONE)
 }
 
-/// Makes and judges the archive while the API is down. Afterwards the kubelet, which starts it again, runs.
+/// Makes and judges the archive while the API is down. Afterwards the kubelet, which restarts it,
+/// runs.
 fn archived(cluster: &Cluster) -> Result<()> {
     let host = &cluster.bootstrap;
     let document = host.file(DOCUMENT);
@@ -117,8 +119,8 @@ fn api(cluster: &Cluster) -> Result<()> {
     cluster.kubectl(&ready).map(drop)
 }
 
-/// Waits until the master has noticed that the worker is away. Of a host that has just lost its power a job would wait
-/// for the return.
+/// Waits until the master has noticed that the worker is disconnected. For a host that has just
+/// lost its power, a job would wait for the return.
 fn wait_until_lost(cluster: &Cluster) -> Result<()> {
     wait::until(
         "the master to notice that the worker is away",
@@ -133,8 +135,8 @@ fn wait_until_lost(cluster: &Cluster) -> Result<()> {
     )
 }
 
-/// Puts the secrets where they might be collected, ends the API server, and waits until the master has noticed both that
-/// and the loss of the worker.
+/// Puts the secrets where they might be collected, stops the API server, and waits until the master
+/// has noticed both that and the loss of the worker.
 fn take_away(cluster: &Cluster) -> Result<()> {
     let host = &cluster.bootstrap;
     let secret = json!({
@@ -146,7 +148,7 @@ fn take_away(cluster: &Cluster) -> Result<()> {
     delete_secret(cluster)?;
     cluster.kubectl(&["create", "-f", "/root/halite-test-secret.json"])?;
     fs::remove_file(&file)?;
-    // The kubelet would start it again, and remove the log of a pod that it does not know.
+    // The kubelet would restart it, and remove the log of a pod that it does not know.
     host.sh("systemctl stop kubelet && pkill -KILL -x kube-apiserver")?;
     let log = host.file(LOG);
     fs::create_dir_all(log.parent().context("a log without a directory")?)?;
@@ -158,7 +160,7 @@ fn take_away(cluster: &Cluster) -> Result<()> {
         ),
     )?;
     wait_until_lost(cluster)?;
-    wait::until("the API to be away", GONE, || {
+    wait::until("the API to be unavailable", GONE, || {
         ensure!(api(cluster).is_err(), "it answers");
         Ok(())
     })
@@ -178,7 +180,7 @@ fn collected(cluster: &Cluster) -> Result<()> {
     let made: MadeArchive = ctl_answer::plain(host, &["support", "-f", ARCHIVE])?;
     ensure!(
         made.hosts == 1 && made.missing.keys().eq([WORKER]),
-        "not {BOOTSTRAP} alone: {made:?}"
+        "not only {BOOTSTRAP}: {made:?}"
     );
     let mode = host.run(&["stat", "-c", "%a", ARCHIVE])?;
     ensure!(mode.trim() == "600", "the mode of the archive is {mode}");
@@ -203,13 +205,13 @@ fn judge(directory: &Path) -> Result<()> {
     ] {
         ensure!(
             host.contains(part),
-            "{part:?} is not in what {BOOTSTRAP} said"
+            "{part:?} is not in the output of {BOOTSTRAP}"
         );
     }
     let missing = read("missing.txt")?;
     ensure!(
         missing.lines().count() == 1 && missing.starts_with(&format!("{WORKER}: ")),
-        "missing are {missing}"
+        "missing: {missing}"
     );
     from_text::<ClusterStatus>(&read("status.json")?)?;
     let encoded = STANDARD.encode(OF_KUBERNETES);

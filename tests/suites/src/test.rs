@@ -1,4 +1,4 @@
-//! One named test, and how many tests passed and failed.
+//! One named test, and the numbers of passed and failed tests.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -12,22 +12,22 @@ pub(crate) type Run<C> = fn(&C) -> Result<Counts>;
 /// The body of any test.
 type Body<C> = dyn Fn(&C) -> Result<Counts>;
 
-/// One named test. `passed` can be more than one where it runs a whole set.
+/// One named test. `passed` can be more than one if it runs a whole set.
 pub(crate) struct Test<C> {
     pub(crate) name: &'static str,
     pub(crate) run: Run<C>,
 }
 
-/// A test as the runner takes it: one of the tables, or one of a numbered series.
+/// A test for the runner: from a table, or from a numbered series.
 pub(crate) struct Case<C> {
     pub(crate) name: String,
     pub(crate) run: Box<Body<C>>,
-    /// True if it needs what the test before it leaves, so that both are in one part.
+    /// `true` if it depends on the previous test, so that both must be in one part.
     pub(crate) follows: bool,
 }
 
 impl<C> Case<C> {
-    /// A test that needs no other one before it.
+    /// A test that depends on no other.
     pub(crate) fn new(name: String, run: impl Fn(&C) -> Result<Counts> + 'static) -> Self {
         Self {
             name,
@@ -37,13 +37,13 @@ impl<C> Case<C> {
     }
 }
 
-/// The tests of a table, in their order. None needs another one.
+/// The tests of a table, in order. None depends on another.
 pub(crate) fn cases<C: 'static>(tests: &[Test<C>]) -> Vec<Case<C>> {
     let case = |test: &Test<C>| Case::new(test.name.to_owned(), test.run);
     tests.iter().map(case).collect()
 }
 
-/// Tests each of which needs those before it.
+/// Tests each of which depends on the previous ones.
 pub(crate) fn sequence<C>(tests: Vec<Case<C>>) -> Vec<Case<C>> {
     let mut all = tests;
     for case in all.iter_mut().skip(1) {
@@ -52,7 +52,7 @@ pub(crate) fn sequence<C>(tests: Vec<Case<C>>) -> Vec<Case<C>> {
     all
 }
 
-/// How many tests passed and failed.
+/// The numbers of passed and failed tests.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
     pub(crate) passed: usize,
@@ -79,7 +79,7 @@ impl Counts {
 /// Details of a test that runs many others.
 #[derive(Debug, Default)]
 pub(crate) struct Details {
-    /// The name of each that failed.
+    /// The names of failed tests.
     pub(crate) failed: Vec<String>,
     /// The times of their groups.
     pub(crate) took: Vec<Took>,
@@ -90,7 +90,8 @@ static DETAILS: Mutex<Details> = Mutex::new(Details {
     took: Vec::new(),
 });
 
-/// Notes the time of a group of tests that belong to the running one, and the names of those that failed.
+/// Records the time of a group of tests that belong to the running one, and the names of those that
+/// failed.
 pub(crate) fn note_group(name: &str, time: Duration, failed: impl IntoIterator<Item = String>) {
     let mut details = DETAILS.lock().unwrap_or_else(PoisonError::into_inner);
     details.failed.extend(failed);
@@ -100,7 +101,7 @@ pub(crate) fn note_group(name: &str, time: Duration, failed: impl IntoIterator<I
     });
 }
 
-/// Takes the details that were noted since the last call.
+/// Returns and clears the details that were recorded since the last call.
 pub(crate) fn details() -> Details {
     std::mem::take(&mut *DETAILS.lock().unwrap_or_else(PoisonError::into_inner))
 }

@@ -1,5 +1,5 @@
-//! The unit and protocol tests of all crates: test programs that Cargo compiles, a few of which run at the
-//! same time.
+//! The unit and protocol tests of all crates: test programs that Cargo compiles, a few of which run
+//! in parallel.
 
 use std::collections::VecDeque;
 use std::fs;
@@ -16,27 +16,27 @@ use serde_json::Value;
 
 use crate::test::{Counts, note_group};
 
-/// Test programs that run at the same time: some wait for other programs.
+/// Test programs that run in parallel: some wait for other programs.
 const AT_ONCE: usize = 3;
 
-/// Tests that run at the same time within a program: most of their time they wait, for programs, stores and
-/// connections.
+/// Tests that run in parallel within a program: most of their time they wait, for programs, stores
+/// and connections.
 const THREADS: &str = "6";
 
-/// Those that begin first, because they wait for real programs most of their time.
+/// Programs that start first, because they wait for real programs most of their time.
 const FIRST: &[&str] = &["lib/etcd plain_etcd"];
 
-/// Runs `$0` with a file system in memory at `$1`, which no other process sees: the stores that tests make cost no
-/// time of a disk.
+/// Runs `$0` with a file system in memory at `$1`, which no other process sees: the tests' stores
+/// cost no disk time.
 const IN_MEMORY: &str = "mount -t tmpfs -o mode=1777,size=50% halite-tests \"$1\" && exec \"$0\"";
 
-/// The memory that must be available, in KiB, or the files stay on the disk.
+/// The available memory that is required, in KiB; otherwise the files stay on the disk.
 const ROOM: u64 = 8 << 20;
 
 /// A test program.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Executable {
-    /// Its package, and the file of its tests where that is another one than the crate itself.
+    /// Its package, and the file of its tests unless that is the crate itself.
     name: String,
     path: PathBuf,
     /// The directory of the package.
@@ -114,8 +114,8 @@ fn executables(messages: &str) -> Result<Vec<Executable>> {
     Ok(found)
 }
 
-/// Runs all test programs, some at the same time, and prints what those that fail say. `tools` are programs
-/// that tests start, with the variables that name them.
+/// Runs all test programs, some in parallel, and prints the output of those that fail. `tools` are
+/// programs that tests start, with the variables that name them.
 ///
 /// # Errors
 /// A program cannot be started, or no test ran.
@@ -153,7 +153,7 @@ pub(crate) fn run(executables: &[Executable], tools: &[(&str, PathBuf)]) -> Resu
     Ok(counts)
 }
 
-/// Returns true if temporary files may be in memory (proc_meminfo(5)).
+/// Returns whether temporary files may be in memory (proc_meminfo(5)).
 fn has_room() -> Result<bool> {
     let text = fs::read_to_string("/proc/meminfo").context("cannot read /proc/meminfo")?;
     let mut lines = text.lines();
@@ -163,19 +163,19 @@ fn has_room() -> Result<bool> {
     Ok(available.is_some_and(|available| available > ROOM))
 }
 
-/// What a test program has shown.
+/// The results of a test program.
 #[derive(Debug, PartialEq, Eq)]
 struct Ended {
     passed: usize,
     /// The names of the tests that failed.
     failed: Vec<String>,
     took: Duration,
-    /// Everything that it printed.
+    /// Its whole output.
     said: String,
 }
 
 impl Ended {
-    /// Prints what it said if something failed, and notes its time and the names of its failures.
+    /// Prints the output if something failed, and records its time and the names of its failures.
     fn report(self, name: &str) -> Counts {
         if !self.failed.is_empty() {
             println!("  {name}:\n{}", self.said.trim_end());
@@ -230,7 +230,7 @@ fn one(executable: &Executable, tools: &[(&str, PathBuf)], memory: Option<&Path>
     })
 }
 
-/// The number of tests that passed, and the names of those that failed, in the output of a test program.
+/// The number of passed tests, and the names of failed ones, in the output of a test program.
 fn results(said: &str) -> (usize, Vec<String>) {
     let (mut passed, mut failed) = (0, Vec::new());
     for line in said.lines() {
@@ -253,7 +253,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn results_are_read_from_what_a_test_program_prints() {
+    fn results_are_read_from_the_output_of_a_test_program() {
         let said = "\nrunning 3 tests\ntest a::one ... ok\ntest a::two - should panic ... ok\ntest b ... FAILED\n\nfailures:\n\n---- b stdout ----\ntest is over\n\nfailures:\n    b\n\ntest result: FAILED. 2 passed; 1 failed; 0 ignored\n";
         assert_eq!(results(said), (2, vec!["b".to_owned()]));
     }

@@ -1,4 +1,4 @@
-//! The minion's update of itself: a new program that does not reach the master is taken back.
+//! The minion's update of itself: a new program that does not reach the master is rolled back.
 
 use std::fs;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use super::repair;
 use crate::test::{Counts, Test};
 
 pub(super) const TESTS: &[Test<Cluster>] = &[Test {
-    name: "update: a minion that does not reach the master is taken back",
+    name: "update: a minion that does not reach the master is rolled back",
     run: taken_back,
 }];
 
@@ -31,19 +31,19 @@ const PROGRAM: &str = "#!/bin/sh\nexec sleep 86398\n";
 
 const RECORD: &str = "/var/lib/halite/minion-update.json";
 
-/// Limit for the new program, which has a minute, and for the one before to be back.
+/// Limit for the new program, which has a minute, and for the previous one to be back.
 const LIMIT: Duration = Duration::from_secs(120);
 
 fn taken_back(cluster: &Cluster) -> Result<Counts> {
     let custom = cluster.bootstrap.root().join("etc/halite/custom");
-    ensure!(!custom.exists(), "{} is there already", custom.display());
+    ensure!(!custom.exists(), "{} already exists", custom.display());
     fs::create_dir_all(&custom)?;
     fs::write(custom.join("update.sls"), STATE)?;
     fs::write(custom.join("other-minion"), PROGRAM)?;
     let result = updated(cluster);
     fs::remove_dir_all(&custom)?;
     result?;
-    // The record goes with the next highstate.
+    // The record is removed by the next highstate.
     repair::highstate(cluster, &[WORKER])?;
     ensure!(!cluster.worker.file(RECORD).exists(), "{RECORD} is left");
     repair::quiet(cluster)?;
@@ -59,12 +59,12 @@ fn updated(cluster: &Cluster) -> Result<()> {
     wait::until("the other program to run", LIMIT, || {
         host.run(&["pgrep", "-f", "sleep 86398"]).map(drop)
     })?;
-    wait::until("the minion of before", LIMIT, || {
+    wait::until("the previous minion", LIMIT, || {
         cluster.bootstrap.run(&[CTL, "ping", WORKER]).map(drop)
     })?;
     ensure!(
         host.sh(program)? == before,
-        "the program is not that of before"
+        "the program is not the previous one"
     );
     wait::until("the status to name it", LIMIT, || {
         let status = cluster.bootstrap.output(&[CTL, "status"])?;

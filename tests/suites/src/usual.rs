@@ -1,5 +1,5 @@
-//! The usual time of each test, as a run of `--full` recorded it in `docs/dev/test-times.tsv`: for the
-//! watchdog, and for parts of equal length.
+//! The usual time of each test, as recorded by a run of `--full` in `docs/dev/test-times.tsv`: for
+//! the watchdog, and for parts of equal length.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -17,7 +17,7 @@ const PATH: &str = "docs/dev/test-times.tsv";
 /// Lines of seconds, the commit that was tested, and the name of the test.
 const FILE: &str = include_str!("../../../docs/dev/test-times.tsv");
 
-/// The assumed time of a test that has no line.
+/// The assumed time of a test without a line.
 const UNKNOWN: Duration = Duration::from_secs(120);
 
 /// The shortest time after which a test counts as hanging.
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_passed_replaces_its_line_and_what_no_longer_exists_goes() {
+    fn passed_tests_replace_their_lines_and_missing_ones_are_removed() {
         let text = "# comment\n5\tabc\tx: old\n6\tabc\tx: kept\n7\tabc\tx: gone\n";
         let tests = ["x: old", "x: kept", "x: new"].map(str::to_owned);
         let states = States::with(&[

@@ -1,6 +1,6 @@
 //! Two Kubernetes versions on one site: the cluster is made from the older bundle, then the newer
-//! one is added. The version that was recorded when the cluster was made applies to every node that
-//! is added later, too. Every option of this cluster is on.
+//! one is added. The version that was recorded when the cluster was made also applies to every node
+//! that is added later. Every option of this cluster is enabled.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -30,27 +30,28 @@ const LAB: &str = "versions";
 
 const TESTS: &[Test<Cluster>] = &[
     Test {
-        name: "versions: the only host runs pods without tolerations, where its taint follows the workers",
+        name: "versions: the only host runs pods without tolerations if its taint follows the workers",
         run: takes_pods,
     },
     Test {
-        name: "versions: a newer bundle stands beside it, and is not used",
+        name: "versions: a newer bundle is added, and is not used",
         run: newer_beside,
     },
     Test {
-        name: "versions: a node that is added then gets the recorded version",
+        name: "versions: a node that is added afterwards gets the recorded version",
         run: added_node,
     },
-    // Only now: without a worker, this cluster's document takes kubeadm's taint off the control plane.
+    // Only now: without a worker, this cluster's document removes kubeadm's taint from the control
+    // plane.
     Test {
-        name: "versions: the older Kubernetes is as its own kubeadm makes it",
+        name: "versions: the older Kubernetes equals the one made by its own kubeadm",
         run: as_kubeadm,
     },
 ];
 
 const AT_THE_END: &[Test<Cluster>] = &[
     Test {
-        name: "versions: the newer bundle goes as it came",
+        name: "versions: the newer bundle is removed without a trace",
         run: newer_gone,
     },
     Test {
@@ -61,7 +62,7 @@ const AT_THE_END: &[Test<Cluster>] = &[
 
 /// The test that runs on the cluster of the other suites.
 pub(super) const BESIDE: &[Test<Cluster>] = &[Test {
-    name: "versions: an older bundle beside the one in use changes no node",
+    name: "versions: an older bundle next to the one in use changes no node",
     run: older_beside,
 }];
 
@@ -71,7 +72,7 @@ const POD: (&str, &str) = ("untolerant", "/root/untolerant.json");
 /// Packages that have Kubernetes' own version, as at the start of the lines of `dpkg-query`.
 const PACKAGES: [&str; 3] = ["kubelet ", "kubeadm ", "kubectl "];
 
-/// The site of the older release. Its hosts run the programs as they are shipped.
+/// The site of the older release. Its hosts run the programs as shipped.
 pub(super) fn site() -> Site {
     Site {
         lab: LAB.to_owned(),
@@ -88,9 +89,9 @@ pub(super) fn site() -> Site {
     }
 }
 
-/// Boots the hosts and makes a cluster of the older release on the first, with every option on.
-/// Before that, a document that requests a Kubernetes version which the bundle lacks must be
-/// refused.
+/// Boots the hosts and makes a cluster of the older release on the first, with every option
+/// enabled. Before that, a document that requests a Kubernetes version which the bundle lacks must
+/// be refused.
 fn make(lab: &str, layout: &Layout, release: &Release) -> Result<Cluster> {
     let newer = prepare::iso_directory_of(&FULL, &Board::plain())?;
     let older = prepare::iso_directory_of(release, &Board::plain())?;
@@ -125,7 +126,8 @@ fn as_kubeadm(cluster: &Cluster) -> Result<Counts> {
     kubeadm::compare(cluster, &OLDER)
 }
 
-/// The document says `controlPlane: {taint: auto}`, and no host is a worker: the scheduler has a place for a pod.
+/// The document has `controlPlane: {taint: auto}`, and no host is a worker: the scheduler has a
+/// place for a pod.
 fn takes_pods(cluster: &Cluster) -> Result<Counts> {
     let host = &cluster.bootstrap;
     ensure!(
@@ -140,14 +142,15 @@ fn takes_pods(cluster: &Cluster) -> Result<Counts> {
     });
     fs::write(host.file(file), pod.to_string())?;
     let ran = wait::until("the pod to run", PODS, || {
-        // Refused until the namespace has its ServiceAccount; applied again the pod stays as it is.
+        // Refused until the namespace has its ServiceAccount; applied again the pod stays
+        // unchanged.
         cluster.kubectl(&["apply", "-f", file])?;
         let pod: Value =
             serde_json::from_str(&cluster.kubectl(&["get", "pod", name, "-o", "json"])?)?;
         ensure!(pod["status"]["phase"] == "Running", "{}", pod["status"]);
         Ok(())
     });
-    // Also after a failure: it is of no other test.
+    // Also after a failure: it belongs to no other test.
     let remove = ["delete", "-f", file, "--ignore-not-found", "--timeout=60s"];
     let removed = cluster.kubectl(&remove);
     ran?;
@@ -193,7 +196,7 @@ fn newer_beside(cluster: &Cluster) -> Result<Counts> {
     listed(host, &[(&NEWEST, false), (&OLDER, true)])?;
     ensure!(
         recorded(host)? == before,
-        "what is recorded has changed:\n{before}\n{}",
+        "the record has changed:\n{before}\n{}",
         recorded(host)?
     );
     only_served(cluster)?;
@@ -211,7 +214,7 @@ fn added_node(cluster: &Cluster) -> Result<Counts> {
     for host in cluster.hosts() {
         of_release(cluster, host, &OLDER, &NEWEST)?;
     }
-    // The host serves bundles, too: hosts that are enrolled after it also use it.
+    // The host serves bundles, too: hosts that enrol later also use it.
     let changed = highstate(cluster, &[])?.changed;
     let enrol = format!("{BOOTSTRAP}: file.managed /srv/halite/enrol.sh [/srv/halite/enrol.sh]");
     ensure!(
@@ -309,7 +312,7 @@ fn nothing_to_do(cluster: &Cluster) -> Result<()> {
     Ok(())
 }
 
-/// Checks that all parts of Kubernetes on a host are of one release, and none of the other.
+/// Checks that all parts of Kubernetes on a host belong to one release, and none to the other.
 fn of_release(cluster: &Cluster, host: &Host, release: &Release, other: &Release) -> Result<()> {
     let name = &host.spec.name;
     let wanted = release.kubernetes;

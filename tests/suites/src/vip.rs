@@ -14,15 +14,15 @@ use crate::test::{Counts, Test};
 
 pub(super) const TESTS: &[Test<Cluster>] = &[
     Test {
-        name: "vip: it is held, and the API answers through it",
+        name: "vip: the address is held, and the API answers through it",
         run: held,
     },
     Test {
-        name: "vip: it goes with what it stands for and comes back",
+        name: "vip: the address leaves with its API server and comes back",
         run: comes_back,
     },
     Test {
-        name: "vip: none, an external one and back need no new certificates",
+        name: "vip: changes to no address, an external one and back need no new certificates",
         run: moves,
     },
 ];
@@ -36,9 +36,9 @@ const NONE: &str = "  endpoint: api.demo.internal\n";
 
 /// Limit for the address to move: three failed checks a second apart, and a new election.
 const MOVE: Duration = Duration::from_secs(60);
-/// Limit for the API server's own pod to stop or to start: a kubelet that has just ended the same
-/// pod may not start it for minutes while the API is away. Also for kube-proxy to start, which each move ends: the
-/// kubelet waits longer each time.
+/// Limit for the API server's own pod to stop or to start: a kubelet that has just stopped the same
+/// pod may not start it for minutes while the API is unavailable. Also for kube-proxy to start,
+/// which each move stops: the kubelet waits longer each time.
 const POD: Duration = Duration::from_secs(270);
 
 fn has_address(cluster: &Cluster) -> Result<bool> {
@@ -50,7 +50,7 @@ fn wait_address(cluster: &Cluster, wanted: bool, limit: Duration) -> Result<()> 
     let what = if wanted {
         "the address to be held"
     } else {
-        "the address to be let go"
+        "the address to be released"
     };
     wait::until(what, limit, || match has_address(cluster) {
         Ok(has) if has == wanted => Ok(()),
@@ -151,7 +151,7 @@ fn comes_back(cluster: &Cluster) -> Result<Counts> {
     ];
     let before = host.run(&invocation)?;
     host.sh("kill -9 $(systemctl show -p MainPID --value keepalived)")?;
-    wait::until("keepalived to be started again", MOVE, || {
+    wait::until("keepalived to be restarted", MOVE, || {
         let now = host.run(&invocation)?;
         if now != before && !now.trim().is_empty() {
             Ok(())
@@ -160,7 +160,7 @@ fn comes_back(cluster: &Cluster) -> Result<Counts> {
         }
     })?;
     wait_address(cluster, true, MOVE)?;
-    // An address without an API server is worse than none.
+    // An address without an API server is worse than no address.
     host.run(&[
         "mv",
         "/etc/kubernetes/manifests/kube-apiserver.yaml",
@@ -197,7 +197,7 @@ fn document(cluster: &Cluster) -> Result<String> {
 /// control-plane networks, so only the first one can hold it.
 ///
 /// # Errors
-/// What is done fails, or a highstate.
+/// The action fails, or a highstate.
 pub(crate) fn without_one(cluster: &Cluster, act: impl FnOnce() -> Result<()>) -> Result<()> {
     let path = cluster.bootstrap.file(DOCUMENT);
     let original = document(cluster)?;
@@ -255,13 +255,13 @@ fn arrived(cluster: &Cluster, address: &str, before: &str) -> Result<()> {
         let entry = host.run(&["getent", "ahostsv4", NAME])?;
         ensure!(
             entry.starts_with(&format!("{address} ")),
-            "{} takes {NAME} for {entry}",
+            "{} resolves {NAME} to {entry}",
             host.spec.name
         );
-        // kube-proxy has a file of its own, from when its container was started.
+        // kube-proxy has its own copy of the file, from the start of its container.
         wait::until(
             &format!(
-                "kube-proxy on {} to take {NAME} for {address}",
+                "kube-proxy on {} to resolve {NAME} to {address}",
                 host.spec.name
             ),
             POD,
@@ -286,12 +286,12 @@ fn arrived(cluster: &Cluster, address: &str, before: &str) -> Result<()> {
     let again = repair::highstate(cluster, &[])?.changed;
     ensure!(
         again.is_empty(),
-        "a further highstate changed something: {again:?}"
+        "another highstate changed something: {again:?}"
     );
     Ok(())
 }
 
-/// Checks that keepalived is down, stays down, and has no configuration of Halite's.
+/// Checks that keepalived is down, stays down, and has no configuration of Halite.
 fn idle(cluster: &Cluster) -> Result<()> {
     let host = &cluster.bootstrap;
     let state = host.sh("systemctl is-active keepalived; systemctl is-enabled keepalived; true")?;

@@ -1,5 +1,5 @@
-//! The watchdog of a run: it ends one that hangs, with the name of the test and the state of the hosts,
-//! before the caller ends it without a word.
+//! The watchdog of a run: it ends a run that hangs, with the name of the test and the state of the
+//! hosts, before the caller ends it without a message.
 
 use std::sync::{Mutex, PoisonError};
 use std::thread;
@@ -12,28 +12,28 @@ use crate::explain;
 use crate::report::SharedReport;
 use crate::usual;
 
-/// The time after which a whole run, builds included, has failed. The caller of `.ci/run` ends it five
-/// minutes later.
+/// The time after which a whole run, builds included, has failed. The caller of `.ci/run` ends it
+/// five minutes later.
 pub(crate) const WHOLE: Duration = Duration::from_secs(85 * 60);
 
-/// The interval at which the running test is looked at.
+/// The interval at which the running test is checked.
 const TICK: Duration = Duration::from_secs(1);
 
-/// The time that the hosts have to answer what their state is.
+/// The time that the hosts have to report their state.
 const STATE: Duration = Duration::from_secs(120);
 
-/// The test that runs.
+/// The running test.
 struct Running {
     name: String,
     /// The lab of its hosts.
     lab: Option<String>,
-    /// Its time so far, without that of builds.
+    /// Its time so far, without builds.
     so_far: Duration,
 }
 
 static RUNNING: Mutex<Option<Running>> = Mutex::new(None);
 
-/// Notes which test runs, and on which lab's hosts.
+/// Records the running test, and the lab of its hosts.
 pub(crate) fn begin(name: &str, lab: Option<&str>) {
     let running = Running {
         name: name.to_owned(),
@@ -43,13 +43,13 @@ pub(crate) fn begin(name: &str, lab: Option<&str>) {
     *RUNNING.lock().unwrap_or_else(PoisonError::into_inner) = Some(running);
 }
 
-/// Notes that no test runs.
+/// Records that no test runs.
 pub(crate) fn end() {
     *RUNNING.lock().unwrap_or_else(PoisonError::into_inner) = None;
 }
 
-/// Ends this process, with what the run has shown so far, when a test takes longer than five times its
-/// usual time, or the run longer than `whole`.
+/// Ends this process, printing the report of the run so far, if a test takes longer than five times
+/// its usual time, or the run longer than `whole`.
 pub(crate) fn watch(report: SharedReport, whole: Option<Duration>) {
     let start = Instant::now();
     thread::spawn(move || {
@@ -112,7 +112,7 @@ fn state(lab: String) {
     }
     match asked.is_finished().then(|| asked.join()) {
         Some(Ok(Ok(()))) => {}
-        Some(Ok(Err(error))) => println!("    the hosts cannot be asked: {error:#}"),
+        Some(Ok(Err(error))) => println!("    the hosts do not answer: {error:#}"),
         _ => println!("    the hosts did not answer within {} s", STATE.as_secs()),
     }
 }
@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_hangs_is_named_and_the_whole_run_has_an_end() {
+    fn a_hanging_test_is_named_and_the_whole_run_has_an_end() {
         let minutes = |minutes: u64| Duration::from_secs(60 * minutes);
         end();
         assert_eq!(exceeded(minutes(86), None), None);

@@ -47,7 +47,7 @@ func run(words []string) error {
 	httpPort := flags.Uint("http-port", 0, "the TCP port of HTTP")
 	udpPort := flags.Uint("udp-port", 0, "the UDP port")
 	timeout := flags.Duration("timeout", 10*time.Second, "the limit for a connection")
-	// It ends the program when it fails.
+	// It exits the program on an error.
 	_ = flags.Parse(words[1:])
 	switch words[0] {
 	case "serve":

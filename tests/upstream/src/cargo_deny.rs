@@ -9,8 +9,8 @@ use halite_lab::timing;
 
 use crate::store::Store;
 
-/// The dependency checker, built into the cache when missing (a few minutes, once). `before` is a command that
-/// starts the build, such as one that lowers its priority; empty for none.
+/// The dependency checker, built into the cache if missing (a few minutes, once). `before` is a
+/// command that starts the build, such as one that lowers its priority; empty for none.
 ///
 /// # Errors
 /// It does not build.
@@ -23,7 +23,7 @@ pub fn ensure(cache: &Path, before: &[&str]) -> Result<PathBuf> {
     if !program.exists() {
         let target = root.join("target");
         let root = root.to_string_lossy();
-        // It reads one lock file: to optimise it takes longer than it ever runs.
+        // It reads one lock file: optimising it takes longer than it ever runs.
         let args = [
             "install",
             "cargo-deny",

@@ -13,22 +13,22 @@ pub const NAME: &str = "hello";
 /// Number of pods in its values.
 pub const REPLICAS: u64 = 2;
 
-/// Text that they answer.
+/// The text that they answer.
 pub const GREETING: &str = "hello from the bundle's chart";
 
 /// The name of [`Chart::Podnet`], and that of its namespace.
 pub const PODNET: &str = "podnet";
 
-/// The addresses that its pods get: those of every cluster document of the lab. A chart is rendered
-/// before there is any.
+/// The addresses of its pods: those of every cluster document of the lab. A chart is rendered
+/// before there is a document.
 const PODS: &str = "10.233.0.0/16";
 
 /// A chart of the lab.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Chart {
-    /// Pods that answer what its values say, and a Service before them.
+    /// Pods that answer with the text in its values, behind a Service.
     Hello,
-    /// A pod network in the place of Halite's.
+    /// A pod network that replaces Halite's.
     Podnet,
 }
 
@@ -53,7 +53,7 @@ impl Chart {
     /// Its entry in a recipe. `image` names the image of a component.
     ///
     /// # Errors
-    /// `image` does not know one that its pods run.
+    /// `image` does not know an image that its pods run.
     pub fn entry(self, image: impl Fn(&str) -> Result<String>) -> Result<Value> {
         let values = match self {
             Self::Hello => {

@@ -14,7 +14,7 @@ use super::programs::{Module, Source};
 use super::store;
 use super::store::Store;
 
-/// Counts on every change of how programs are built that the key would not show otherwise.
+/// Increased on every change to the build of programs that the key would not show otherwise.
 const REVISION: u32 = 1;
 
 /// The Go installation that builds.
@@ -68,13 +68,13 @@ impl Go {
         Ok(PathBuf::from(String::from_utf8_lossy(&printed).trim()))
     }
 
-    /// The directories of modules' own files, by `PATH@VERSION`, downloaded where they are not
-    /// there yet. What cannot be had is left out.
+    /// The directories of modules' own files, by `PATH@VERSION`, downloaded if they are missing.
+    /// Unavailable modules are left out.
     pub fn folders(&self, modules: &BTreeSet<String>) -> Result<Vec<(String, PathBuf)>> {
         let work = tempfile::tempdir()?;
         fs::write(work.path().join("go.mod"), "module upstream\n\ngo 1.26\n")?;
         let mut command = go();
-        // It ends with a failure when one of them is not there, and says that in its answer, too.
+        // It exits with a failure if one of them is missing, and also reports that in its answer.
         let said = command
             .current_dir(work.path())
             .args(["mod", "download", "-json"])
@@ -96,7 +96,7 @@ impl Go {
         Ok(found)
     }
 
-    /// The directory of a module's own files (`PATH@VERSION`), downloaded when it is not there yet.
+    /// The directory of a module's own files (`PATH@VERSION`), downloaded if it is missing.
     pub fn sources(&self, module: &str) -> Result<PathBuf> {
         let work = tempfile::tempdir()?;
         Ok(download(work.path(), module)?.dir)
@@ -153,8 +153,8 @@ impl Go {
             Some(store.claim(module.path)?)
         };
         let missing = missing();
-        // In one go: each start reads the whole module graph again, and one processor links while
-        // the other compiles.
+        // In one command: each start reads the whole module graph again, and one processor links
+        // while the other compiles.
         let ground = if missing.is_empty() {
             None
         } else {
@@ -179,7 +179,7 @@ impl Go {
             let dir = store.get(name, &key, |out| {
                 let ground = ground
                     .as_ref()
-                    .with_context(|| format!("{name} vanished from the store"))?;
+                    .with_context(|| format!("{name} disappeared from the store"))?;
                 let (from, to) = (ground.out().join(executable(package)), out.join(name));
                 fs::copy(&from, &to).with_context(|| format!("Go made no {}", from.display()))?;
                 store::set_mode(&to, 0o755)
@@ -190,7 +190,8 @@ impl Go {
     }
 }
 
-/// Name that Go gives the program of a package: the last part of its path that is no major version.
+/// The name that Go gives the program of a package: the last part of its path that is not a major
+/// version.
 fn executable(package: &str) -> &str {
     let major = |part: &&str| {
         part.strip_prefix('v')
@@ -252,8 +253,8 @@ impl Ground {
     }
 }
 
-/// Go, cut loose from whatever the caller's environment says about modules and targets; where
-/// modules come from stays the machine's own affair.
+/// Go, independent of the caller's environment for modules and targets; the machine still decides
+/// where modules come from.
 fn go() -> Command {
     let mut command = Command::new("go");
     command
@@ -297,8 +298,8 @@ fn require(dir: &Path, module: &Module, replaces: &str) -> Result<()> {
     Ok(())
 }
 
-/// Kubernetes' go.mod points at its own `staging` folder; each of those modules is published as
-/// `v0.MINOR.PATCH` too.
+/// Kubernetes' go.mod points at its own `staging` folder; each of those modules is also published,
+/// as `v0.MINOR.PATCH`.
 fn staging(go_mod: &str, version: &str) -> String {
     let version = version.replacen("v1.", "v0.", 1);
     go_mod
@@ -327,7 +328,7 @@ fn flags(module: &Module, commit: &str, date: &str) -> String {
             .replace("{minor}", minor)
             .replace("{commit}", commit)
             .replace("{date}", date);
-        // A proxy need not know the commit; the program's own default says that better than an
+        // A proxy need not know the commit; the program's own default shows that better than an
         // empty text.
         if !stamp.ends_with('=') {
             flags.push_str(&format!(" -X {stamp}"));
@@ -348,7 +349,7 @@ fn copy(from: &Path, to: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Takes folders out of a copied module: the folders, the lines that import them, and their
+/// Removes folders from a copied module: the folders, the lines that import them, and their
 /// requirements.
 fn without(dir: &Path, module: &str, folders: &[&str], requirements: &str) -> Result<()> {
     for folder in folders {
@@ -406,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn stamps_say_what_is_known() {
+    fn stamps_use_known_values() {
         let module = Module {
             path: "example.org/x",
             version: "v1.36.3",

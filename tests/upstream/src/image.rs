@@ -13,10 +13,10 @@ use sha2::{Digest as _, Sha256};
 
 use super::store::hex;
 
-/// Counts on every change of how images are written.
+/// Increased on every change to the writing of images.
 pub const REVISION: u32 = 1;
 
-/// The one moment at which everything in an image was made.
+/// The creation time of everything in an image.
 const CREATED: &str = "1970-01-01T00:00:00Z";
 
 /// Command and environment of an image.
@@ -24,9 +24,9 @@ const CREATED: &str = "1970-01-01T00:00:00Z";
 pub struct Run {
     /// The program and its first arguments.
     pub entrypoint: &'static [&'static str],
-    /// Arguments where none are given.
+    /// Arguments if none are given.
     pub arguments: &'static [&'static str],
-    /// The user, as `uid:gid`; root where empty.
+    /// The user, as `uid:gid`; root if empty.
     pub user: &'static str,
 }
 
@@ -108,7 +108,7 @@ fn layer(root: &Path, blobs: &Path) -> Result<Layer> {
         .spawn()
         .context("cannot start zstd: install the package of that name")?;
     let (Some(mut from), Some(mut to)) = (tar.stdout.take(), zstd.stdin.take()) else {
-        bail!("tar or zstd has no pipe");
+        bail!("cannot connect tar and zstd");
     };
     let mut plain = Sha256::new();
     let mut buffer = vec![0; 1 << 20];

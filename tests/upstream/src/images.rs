@@ -1,4 +1,4 @@
-//! The images of the site: what is in each, at the paths where upstream's images have it.
+//! The images of the site: the contents of each, at the paths of upstream's images.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -20,7 +20,7 @@ pub struct Image {
     pub component: String,
     /// Its full name.
     pub reference: String,
-    /// The OCI layout that holds it, and nothing else.
+    /// The OCI layout that contains only this image.
     pub layout: PathBuf,
 }
 
@@ -35,10 +35,9 @@ struct Content {
     tag: &'static str,
     /// Program and its path.
     programs: &'static [(&'static str, &'static str)],
-    /// Debian packages, unpacked with what they need.
+    /// Debian packages, unpacked with their dependencies.
     packages: &'static [&'static str],
-    /// Path within the unpacked packages and the path at which it is wanted; taken from there, the
-    /// rest is left out.
+    /// Path within the unpacked packages and the target path; only these files are taken.
     extract: &'static [(&'static str, &'static str)],
     /// Path and target of symbolic links.
     links: &'static [(&'static str, &'static str)],
@@ -58,7 +57,7 @@ const RULES: &[&str] = &["conntrack", "iptables", "nftables"];
 
 const BUSYBOX: &[(&str, &str)] = &[("usr/bin/cp", "busybox"), ("usr/bin/sh", "busybox")];
 
-/// A shell and what the pods of local-path and of tests of it call.
+/// A shell, and the commands that the pods of local-path and of tests of it call.
 const SHELL: &[(&str, &str)] = &[
     ("bin/cat", "busybox"),
     ("bin/mkdir", "busybox"),
@@ -230,7 +229,7 @@ fn of_addons() -> [Content; 3] {
                 user: "",
             },
         },
-        // Its helper pods run a shell, `mkdir` and `rm`; upstream takes busybox.
+        // Its helper pods run a shell, `mkdir` and `rm`; upstream uses busybox.
         Content {
             component: "local-path-helper",
             repository: "docker.io/library/busybox",
@@ -249,7 +248,7 @@ fn of_addons() -> [Content; 3] {
 }
 
 /// Upstream starts Kubernetes' own programs through this one, which writes their output to a file
-/// when asked to.
+/// on request.
 const LOG_RUNNER: (&str, &str) = ("kube-log-runner", "go-runner");
 
 const fn control_plane(
@@ -270,7 +269,7 @@ const fn control_plane(
     }
 }
 
-/// Makes the images of a release that are not there yet. `programs` says where each program is.
+/// Makes the missing images of a release. `programs` maps programs to their paths.
 pub fn make(
     store: &Store,
     release: &Release,
@@ -310,7 +309,7 @@ fn one(
     ))?;
     let layout = store.get(&format!("image-{}", content.component), &key, |out| {
         progress(&format!("making the image {reference}"));
-        // Beside the store, so that programs are linked, not copied.
+        // Next to the store, so that programs are linked, not copied.
         let work = tempfile::Builder::new()
             .prefix(".root-")
             .tempdir_in(out.parent().unwrap_or(out))?;

@@ -1,5 +1,5 @@
-//! What an operator carries to the lab's site: the ISO, signed with a key that the lab makes once;
-//! that key's public half; and a `ctl`.
+//! The files that an operator carries to the lab's site: the ISO, signed with a key that the lab
+//! makes once; that key's public half; and a `ctl`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,11 +17,11 @@ pub const ISO: &str = "halite.iso";
 
 /// The key's name, without `.key` and `.pub`.
 const KEY: &str = "builder";
-/// Number of ISOs and bundles that stay in the cache. One run uses at most four: of both releases, of the newest in full,
-/// and of a newer Halite.
+/// Number of ISOs and bundles that stay in the cache. One run uses at most four: of both releases,
+/// of the newest in full, and of a newer Halite.
 const KEPT: usize = 6;
 
-/// Seals and signs the bundle in a directory, unless that is done already, and returns the
+/// Seals and signs the bundle in a directory, unless that is already done, and returns the
 /// directory of the three files.
 pub fn iso_directory(
     cache: &Path,
@@ -37,7 +37,7 @@ pub fn iso_directory(
     );
     let claim = store.claim(KEY)?;
     if !public.exists() {
-        // The two appear one after the other: a half that is left over is of no use.
+        // The two files appear one after the other: a single leftover half is useless.
         fs::remove_file(&key).or_else(|error| if key.exists() { Err(error) } else { Ok(()) })?;
         let mut make = Command::new(&ctl);
         make.args(["bundle", "key", "--unencrypted"]).arg(&key);

@@ -42,7 +42,7 @@ mod tests {
         (output.status.success(), String::from_utf8(text).unwrap())
     }
 
-    /// Starts a server; returns it and the port that it names.
+    /// Starts a server; returns it and the port that it reports.
     fn serve(program: &PathBuf, answer: &str) -> (Child, u16) {
         let mut server = Command::new(program)
             .args(["serve", "--http-port=0"])

@@ -1,8 +1,8 @@
-//! The upstream of the lab's site: everything that a connected site would download. Programs are built from
-//! published Go modules, operating system packages come from the machine's own package sources,
-//! images are made of both. Everything is kept outside the source tree under a key of its inputs:
-//! the first time takes about a quarter of an hour on two cores, and four minutes more for each
-//! further release of Kubernetes; afterwards it takes seconds.
+//! The upstream of the lab's site: everything that a connected site would download. Programs are
+//! built from published Go modules, operating system packages come from the machine's own package
+//! sources, images are made of both. Everything is kept outside the source tree under a key of its
+//! inputs: the first time takes about a quarter of an hour on two cores, and four minutes more for
+//! each further release of Kubernetes; afterwards it takes seconds.
 
 pub mod cargo_deny;
 pub mod chart;
@@ -37,16 +37,16 @@ pub use recipe::bundle;
 pub struct Upstream {
     /// The release of Kubernetes.
     pub release: Release,
-    /// The directory of all of it.
+    /// The directory with all of it.
     pub dir: PathBuf,
     /// Every program under its own name (`kubeadm`, `kubectl`, `etcdctl` …); the CNI plugins as
     /// `cni-NAME`.
     pub bin: PathBuf,
-    /// Every image, each in a layout of its own.
+    /// Every image, each in its own layout.
     pub images: Vec<Image>,
 }
 
-/// Makes what is missing of a release, and returns the paths of everything.
+/// Makes the missing parts of a release, and returns the paths of everything.
 pub fn ensure(cache: &Path, release: &Release, progress: &mut dyn FnMut(&str)) -> Result<Upstream> {
     let dir = cache.join("upstream");
     let store = Store::new(dir.clone())?;
@@ -73,17 +73,17 @@ pub fn ensure(cache: &Path, release: &Release, progress: &mut dyn FnMut(&str)) -
     })
 }
 
-/// The program of a registry, for the tests of what pulls from one.
+/// The program of a registry, for the tests of registry clients.
 pub fn registry(cache: &Path, progress: &mut dyn FnMut(&str)) -> Result<PathBuf> {
     tool(cache, &programs::REGISTRY, progress)
 }
 
-/// Helm, for the tests of what renders charts.
+/// Helm, for the tests of chart rendering.
 pub fn helm(cache: &Path, progress: &mut dyn FnMut(&str)) -> Result<PathBuf> {
     tool(cache, &programs::HELM, progress)
 }
 
-/// etcd, for the tests of what changes its members.
+/// etcd, for the tests of membership changes.
 pub fn etcd(cache: &Path, progress: &mut dyn FnMut(&str)) -> Result<PathBuf> {
     tool(cache, &programs::ETCD, progress)
 }
@@ -91,19 +91,19 @@ pub fn etcd(cache: &Path, progress: &mut dyn FnMut(&str)) -> Result<PathBuf> {
 /// Builds `etcdutl`, which restores snapshots of etcd; returns the program.
 ///
 /// # Errors
-/// The source cannot be had or does not build.
+/// The source is unavailable or does not build.
 pub fn etcdutl(cache: &Path, progress: &mut dyn FnMut(&str)) -> Result<PathBuf> {
     tool(cache, &programs::ETCDUTL, progress)
 }
 
-/// The vectors of age's specification, as a module of Go's proxy has them.
+/// The vectors of age's specification, as a module of Go's proxy.
 const AGE_VECTORS: &str = "c2sp.org/CCTV/age@v0.0.0-20251208015420-e9274a7bdbfd";
 
-/// Fetches Debian's `age` and the vectors of its specification; returns the program and the directory
-/// of the vectors.
+/// Fetches Debian's `age` and the vectors of its specification; returns the program and the
+/// directory of the vectors.
 ///
 /// # Errors
-/// They cannot be had.
+/// They are unavailable.
 pub fn age(cache: &Path, progress: &mut dyn FnMut(&str)) -> Result<(PathBuf, PathBuf)> {
     let store = Store::new(cache.join("upstream"))?;
     let archives = packages::closure(&store, &["age"], progress)?;

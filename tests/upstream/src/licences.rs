@@ -1,5 +1,5 @@
-//! Statements of the recipe about origins: the texts of the licences of Go's modules and
-//! of crates, and what Halite's own programs were built from.
+//! The recipe's statements about origins: the texts of the licences of Go's modules and of crates,
+//! and the inputs of Halite's own programs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -18,10 +18,10 @@ use super::programs::{Module, Source};
 use super::store;
 use super::store::Store;
 
-/// Counts on every change of what is gathered.
+/// Increased on every change to the gathered texts.
 const REVISION: u32 = 1;
 
-/// Names of files with terms, in upper case, before a suffix.
+/// Names of files with licence terms, in upper case, before a suffix.
 const NAMES: &[&str] = &[
     "LICENSE",
     "LICENCE",
@@ -32,11 +32,12 @@ const NAMES: &[&str] = &[
     "PATENTS",
 ];
 
-/// The target that Halite's programs are built for.
+/// The target for which Halite's programs are built.
 const TARGET: &str = "x86_64-unknown-linux-gnu";
 
 /// Gathers the texts of everything that goes into the Go programs in `bin`, which are those of the
-/// modules `built`, and into Halite's own, and those that Debian's packages refer to; returns their folder.
+/// modules `built`, and into Halite's own, and the texts to which Debian's packages refer; returns
+/// their folder.
 pub fn gather(
     store: &Store,
     go: &Go,
@@ -103,7 +104,7 @@ pub fn gather(
     })
 }
 
-/// Writes down what the programs in a folder were built from.
+/// Records the inputs of the programs in a folder.
 pub fn inputs(store: &Store, programs: &Path, names: &[&str]) -> Result<PathBuf> {
     let mut digests = BTreeMap::new();
     for name in names {
@@ -203,7 +204,7 @@ fn packages() -> Result<BTreeMap<String, Value>> {
         .collect())
 }
 
-/// The crates that are linked into a program: macros and what only builds need are not.
+/// The crates that are linked into a program, without macros and build dependencies.
 fn parts(program: &str) -> Result<BTreeSet<String>> {
     let edges = [
         "--edges",
@@ -257,7 +258,7 @@ fn text<'a>(package: &'a Value, name: &str) -> &'a str {
     package[name].as_str().unwrap_or_default()
 }
 
-/// Copies the files with terms that stand at the top of a folder.
+/// Copies the files with licence terms at the top of a folder.
 fn texts(from: &Path, to: &Path) -> Result<()> {
     for entry in fs::read_dir(from).with_context(|| format!("cannot list {}", from.display()))? {
         let entry = entry?;
@@ -273,7 +274,7 @@ fn texts(from: &Path, to: &Path) -> Result<()> {
 
 fn copy(from: &Path, to: &Path) -> Result<()> {
     fs::create_dir_all(to.parent().unwrap_or(Path::new(".")))?;
-    // Go's cache is read-only, and copies would be.
+    // Go's cache is read-only, and so would be copies.
     let bytes = fs::read(from).with_context(|| format!("cannot read {}", from.display()))?;
     fs::write(to, bytes).with_context(|| format!("cannot write {}", to.display()))
 }

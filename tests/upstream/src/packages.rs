@@ -1,5 +1,5 @@
-//! Debian packages as the ground of an image: downloaded with everything that they need, and
-//! unpacked side by side.
+//! Debian packages as the base of an image: downloaded with all dependencies, and unpacked into one
+//! root.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -12,7 +12,7 @@ use halite_lab::build_command as command;
 use super::store;
 use super::store::Store;
 
-/// Counts on every change of how archives are fetched or unpacked.
+/// Increased on every change to fetching or unpacking archives.
 pub const REVISION: u32 = 1;
 
 /// Folders that no program of an image reads.
@@ -39,7 +39,7 @@ const IPTABLES_NAMES: &[&str] = &[
     "ip6tables-save",
 ];
 
-/// The archives of some packages and of all that they need on a host that has nothing.
+/// The archives of some packages and of all their dependencies on an empty host.
 pub fn closure(
     store: &Store,
     packages: &[&str],
@@ -93,8 +93,8 @@ fn download(packages: &[&str], out: &Path, progress: &mut dyn FnMut(&str)) -> Re
     Ok(())
 }
 
-/// Unpacks archives into an empty root and takes away what no program reads. No maintainer script
-/// is run.
+/// Unpacks archives into an empty root and removes files that no program reads. No maintainer
+/// script is run.
 pub fn unpack(archives: &[PathBuf], root: &Path) -> Result<()> {
     // Debian's hosts have merged directories; archives still name both.
     for name in ["bin", "sbin", "lib", "lib64"] {

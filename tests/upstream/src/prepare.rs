@@ -12,7 +12,7 @@ use halite_lab::{Lab, base, build, cluster, prerequisites};
 
 use crate::versions::{NEWEST, Release};
 
-/// Builds what is missing, up to the bundle of [`NEWEST`], and returns its path.
+/// Builds missing parts, up to the bundle of [`NEWEST`], and returns its path.
 pub fn bundle(board: &Board) -> Result<PathBuf> {
     bundle_of(&NEWEST, board)
 }
@@ -26,7 +26,7 @@ pub fn bundle_of(release: &Release, board: &Board) -> Result<PathBuf> {
     let mut line = board.line("base root");
     base::ensure(&cache, &mut |text| line.say(text))?;
     drop(line);
-    // Each leaves one of two processors idle for minutes, at other times.
+    // Each leaves one of two processors idle for minutes, at different times.
     let (made, programs) = thread::scope(|scope| {
         let programs = scope.spawn(|| release.programs.build(board));
         let mut line = board.line("upstream");
@@ -42,7 +42,7 @@ pub fn bundle_of(release: &Release, board: &Board) -> Result<PathBuf> {
     crate::bundle(&cache, &made, &programs, &tree, &mut |text| line.say(text))
 }
 
-/// Builds what is missing, up to what an operator carries to a site, and returns its directory:
+/// Builds missing parts, up to the directory that an operator carries to a site, and returns it:
 /// `halite.iso`, signed with the lab's own key; `builder.pub`, that key; and a `ctl`.
 pub fn iso_directory(board: &Board) -> Result<PathBuf> {
     iso_directory_of(&NEWEST, board)
@@ -55,11 +55,11 @@ pub fn iso_directory_of(release: &Release, board: &Board) -> Result<PathBuf> {
     crate::iso_directory(&halite_lab::cache(), &bundle, &mut |text| line.say(text))
 }
 
-/// Boots the lab `name` with the bare hosts of a layout, in place of the hosts that it has, and makes
-/// a cluster of them, from the bundle of a release.
+/// Boots the lab `name` with the bare hosts of a layout, replacing its existing hosts, and makes a
+/// cluster of them, from the bundle of a release.
 pub fn cluster(name: &str, layout: &Layout, release: &Release, board: &Board) -> Result<Cluster> {
     let lab = Lab::new(name, &halite_lab::cache().join("base-root"))?;
-    // Building takes long; a host that does not fit is refused before it.
+    // Building takes long; a host for which there is no room is refused before it.
     lab.room_for(layout)?;
     let iso_directory = iso_directory_of(release, board)?;
     lab.down()?;

@@ -1,4 +1,4 @@
-//! The Go programs, and how each is built.
+//! The Go programs, and the build of each.
 
 use super::versions;
 use super::versions::Release;
@@ -6,19 +6,19 @@ use super::versions::Release;
 /// Source of the module in which a program is built.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 pub enum Source {
-    /// A module of ours with one requirement.
+    /// An own module with one requirement.
     Required,
     /// The same, and each staging module of Kubernetes replaced by its published twin (`k8s.io/X
     /// v0.36.3`).
     Kubernetes,
     /// A copy of the module itself, without some folders and their imports, and without
     /// requirements that no module proxy has. For flannel: its back end for one cloud, whose
-    /// library is not there, and its oldest one (packets through user space), which alone would
-    /// need a C compiler.
+    /// library is unavailable, and its oldest one (packets through user space), the only one that
+    /// would need a C compiler.
     Without {
-        /// The folders; each is the end of an import path too.
+        /// The folders; each is also the end of an import path.
         folders: &'static [&'static str],
-        /// Beginning of the requirements to drop.
+        /// Prefix of the requirements to drop.
         requirements: &'static str,
     },
 }
@@ -33,13 +33,13 @@ pub struct Module {
     /// Its source.
     pub source: Source,
     /// Variables that the linker sets, as `package.variable=value`; `{version}`, `{major}`,
-    /// `{minor}`, `{commit}` and `{date}` stand for what the module's own release says.
+    /// `{minor}`, `{commit}` and `{date}` stand for the values of the module's own release.
     pub stamps: &'static [&'static str],
     /// Name and package of each program.
     pub programs: &'static [(&'static str, &'static str)],
 }
 
-/// The registry for a site's own images; what pulls is tested with it too.
+/// The registry for a site's own images; registry clients are tested with it too.
 pub const REGISTRY: Module = Module {
     path: "github.com/distribution/distribution/v3",
     version: versions::REGISTRY,
@@ -51,7 +51,7 @@ pub const REGISTRY: Module = Module {
     )],
 };
 
-/// Helm, for the tests of what renders charts; it is part of no bundle.
+/// Helm, for the tests of chart rendering; it is part of no bundle.
 pub const HELM: Module = Module {
     path: "helm.sh/helm/v3",
     version: versions::HELM,
@@ -98,7 +98,7 @@ const KUBERNETES_STAMPS: &[&str] = &[
 const CNI_STAMPS: &[&str] =
     &["github.com/containernetworking/plugins/pkg/utils/buildversion.BuildVersion={version}"];
 
-/// The modules of everything that a bundle of the release has.
+/// The modules of everything in a bundle of the release.
 pub fn modules(release: &Release) -> Vec<Module> {
     let optional = if release.contents.is_full() {
         OPTIONAL
@@ -201,7 +201,7 @@ pub const MODULES: &[Module] = &[
     },
 ];
 
-/// The programs of a full bundle in addition.
+/// The additional programs of a full bundle.
 const OPTIONAL: &[Module] = &[
     Module {
         path: "sigs.k8s.io/metrics-server",

@@ -19,7 +19,7 @@ use super::{Upstream, licences, store, versions};
 /// The revision of the packages that the build makes.
 const REVISION: u32 = 1;
 
-/// The options that a light bundle leaves out: each is off, as where a document does not name it.
+/// The options that a light bundle leaves out: each is disabled, as if a document does not name it.
 const LEFT_OUT: [&str; 3] = [
     "addons.localPath",
     "addons.metricsServer",
@@ -29,12 +29,12 @@ const LEFT_OUT: [&str; 3] = [
 /// Halite's own programs in a bundle.
 const BINARIES: &[&str] = &["ctl", "halite-master", "halite-minion"];
 
-/// The program that builds bundles, which is in none.
+/// The program that builds bundles; no bundle contains it.
 const BUILDER: &str = "halite-builder";
 
-/// Makes the bundle of the lab's site with the `ctl` in `programs`, unless one of the same content
-/// is there, and returns its directory. The base root must be there: the bundle brings what it
-/// lacks.
+/// Makes the bundle of the lab's site with the `ctl` in `programs`, unless one with the same
+/// content exists, and returns its directory. The base root must exist: the bundle contains what
+/// the root lacks.
 pub fn bundle(
     cache: &Path,
     upstream: &Upstream,
@@ -83,7 +83,7 @@ pub fn bundle(
         ));
     }
     let made = store.get("bundle", &store::key(&content)?, |out| {
-        // The packages' versions are recorded beside the recipe, once for each site.
+        // The packages' versions are recorded next to the recipe, once for each site.
         let recipe = dir.join(format!("site-{site}")).join("recipe.yaml");
         fs::create_dir_all(recipe.parent().unwrap_or(&dir))?;
         let mut document = document(&dir, &base, upstream, programs, tree, &documents)?;
@@ -179,7 +179,7 @@ impl Documents {
         })
     }
 
-    /// Another one whenever any of it is.
+    /// A key that changes with any of them.
     fn key(&self) -> Result<String> {
         let mut content = vec![format!("{:?}", (&self.pages, &self.licences, &self.inputs))];
         for file in store::files(&self.docs)? {

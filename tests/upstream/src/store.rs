@@ -1,9 +1,9 @@
-//! A directory of made things, each under a key that is the hash of everything it was made from.
+//! A directory of made items, each under a key that is the hash of all its inputs.
 //!
-//! A thing is made in a temporary directory and renamed into place, so that whatever is there is
-//! whole. Size and time of every file are recorded beside it: a file that was changed in place (a
-//! test that damages a bundle in which files are hard links) makes the thing unusable, and it is
-//! made again. Of those who want the same thing at once one makes it, and the others wait.
+//! An item is made in a temporary directory and renamed into place, so that an existing item is
+//! complete. Size and time of every file are recorded next to it: a file that was changed in place
+//! (by a test that damages a bundle in which files are hard links) invalidates the item, and it is
+//! made again. If several processes want the same item, one makes it, and the others wait.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -16,11 +16,11 @@ use anyhow::{Context as _, Result};
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 
-/// The folder of a store with a file for each name: who holds the file's lock makes things of that
-/// name.
+/// The folder of a store with a file for each name: the holder of the file's lock makes items of
+/// that name.
 const CLAIMS: &str = ".claims";
 
-/// The hash of whatever describes how a thing is made, shortened to 64 bits: enough for a cache on
+/// The hash of a description of how an item is made, shortened to 64 bits: enough for a cache on
 /// one machine.
 pub fn key(description: &impl Serialize) -> Result<String> {
     let text = serde_json::to_vec(description)?;
@@ -33,7 +33,7 @@ pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// A directory of made things.
+/// A directory of made items.
 #[derive(Debug, Clone)]
 pub struct Store {
     root: PathBuf,
@@ -55,7 +55,7 @@ impl Store {
         if stamps(&dir).ok()? != recorded {
             return None;
         }
-        // The time of the last use, for `prune`. If it cannot be set, the thing is at worst made
+        // The time of the last use, for `prune`. If it cannot be set, the item is at worst made
         // again later.
         let _ = File::options()
             .append(true)
@@ -64,8 +64,7 @@ impl Store {
         Some(dir)
     }
 
-    /// The thing of that name and key; `make` fills an empty directory with it when it is not there
-    /// yet.
+    /// The item of that name and key; if it is missing, `make` fills an empty directory with it.
     pub fn get(
         &self,
         name: &str,
@@ -89,18 +88,18 @@ impl Store {
             .prefix(".making-")
             .tempdir_in(parent)?;
         make(work.path())?;
-        // The directory was made for one user; what is in it is public.
+        // The directory was made for one user; its contents are public.
         set_mode(work.path(), 0o755)?;
         let made = work.keep();
         fs::rename(&made, &dir)
             .with_context(|| format!("cannot move {} to {}", made.display(), dir.display()))?;
-        // Last: what has no record is made again.
+        // Last: an item without a record is made again.
         fs::write(record(&dir), serde_json::to_vec(&stamps(&dir)?)?)?;
         Ok(dir)
     }
 
-    /// Removes all things of a name but the `kept` ones that were used last: every change of a
-    /// program or state makes another bundle, and a disk that is full stops all work.
+    /// Removes all items of a name except the `kept` ones that were used last: every change of a
+    /// program or state makes another bundle, and a full disk stops all work.
     pub fn prune(&self, name: &str, kept: usize) -> Result<()> {
         let _claim = self.claim(name)?;
         let mut made = Vec::new();
@@ -119,7 +118,7 @@ impl Store {
         for (_, record) in made.into_iter().take(old) {
             let dir = record.with_extension("");
             let cannot = |path: &Path| format!("cannot remove {}", path.display());
-            // The record last: by it a run that was killed is gone on with.
+            // The record last: a run that was killed resumes by it.
             if dir.exists() {
                 fs::remove_dir_all(&dir).with_context(|| cannot(&dir))?;
             }
@@ -145,8 +144,8 @@ impl Store {
     }
 }
 
-/// File with size and time of every file of an item: beside it, so that it holds nothing
-/// but itself.
+/// File with size and time of every file of an item: next to it, so that the item contains nothing
+/// else.
 fn record(dir: &Path) -> PathBuf {
     dir.with_extension("stamps")
 }
@@ -244,7 +243,7 @@ mod tests {
     fn those_who_want_a_thing_at_once_get_it_from_one() {
         let dir = tempfile::tempdir().unwrap();
         let store = Store::new(dir.path().to_owned()).unwrap();
-        let again = |_: &Path| anyhow::bail!("it is made already");
+        let again = |_: &Path| anyhow::bail!("it is already made");
         thread::scope(|scope| {
             let mut other = None;
             let make = |out: &Path| {
@@ -259,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fails_leaves_nothing() {
+    fn a_failure_leaves_nothing() {
         let dir = tempfile::tempdir().unwrap();
         let store = Store::new(dir.path().to_owned()).unwrap();
         assert!(store.get("thing", "0123", |_| anyhow::bail!("no")).is_err());

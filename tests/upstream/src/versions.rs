@@ -1,5 +1,5 @@
-//! Versions of what the lab's site runs: every module with its exact version, and the name under which its
-//! image is known.
+//! Versions of the software of the lab's site: every module with its exact version, and the name of
+//! its image.
 
 use halite_lab::build::Programs;
 
@@ -8,15 +8,15 @@ use super::chart::Chart;
 /// The parts of a bundle that only some clusters need: addons, charts, and the site registry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Contents {
-    /// None of them. The demonstration and the usual tests need none, and without them three Go
-    /// modules less are built, and no Helm.
+    /// None of them. The demonstration and the usual tests need none, and without them three fewer
+    /// Go modules, and no Helm, are built.
     Light,
     /// All of them, with these charts.
     Full(&'static [Chart]),
 }
 
 impl Contents {
-    /// Returns whether it is all of them.
+    /// Returns whether it has all of them.
     #[must_use]
     pub fn is_full(self) -> bool {
         matches!(self, Self::Full(_))
@@ -40,7 +40,7 @@ pub struct Release {
     pub kubernetes: &'static str,
     /// Suffix of its bundle's version, after the version of Halite.
     pub suffix: &'static str,
-    /// Seconds since 1970 at which its bundle counts as resolved; without one, the time when it is.
+    /// Seconds since 1970 at which its bundle counts as resolved; if `None`, the actual time.
     pub resolved: Option<u64>,
     /// Halite's own programs in its bundle.
     pub programs: Programs,
@@ -50,11 +50,11 @@ pub struct Release {
     pub etcd: &'static str,
     /// CoreDNS' image.
     pub coredns: &'static str,
-    /// The pause image, and the version that the program in it says.
+    /// The pause image, and the version that the program in it reports.
     pub pause: &'static str,
 }
 
-/// The one that the lab's clusters run, unless they say otherwise.
+/// The release that the lab's clusters run by default.
 pub const NEWEST: Release = Release {
     kubernetes: KUBERNETES,
     suffix: "",
@@ -66,24 +66,25 @@ pub const NEWEST: Release = Release {
     pause: "3.10.2",
 };
 
-/// The same with everything that a cluster can choose, for `--full` and the bench. The chart is a pod
-/// network in the place of Halite's; another one comes with the second bundle of the suite of the
-/// bundles.
+/// The same with everything that a cluster can choose, for `--full` and the bench. The chart is a
+/// pod network that replaces Halite's; another chart comes with the second bundle of the suite of
+/// the bundles.
 pub const FULL: Release = Release {
     contents: Contents::Full(&[Chart::Podnet]),
     ..NEWEST
 };
 
-/// The same with the programs as they are shipped, for what is measured.
+/// The same with the programs as shipped, for measurements.
 pub const SHIPPED: Release = Release {
     programs: Programs::Shipped,
     ..FULL
 };
 
-/// The minor version before, for sites that have both. The module proxy has neither its etcd
+/// The previous minor version, for sites that have both. The module proxy has neither its etcd
 /// (3.6.6) nor its CoreDNS, so those images hold the newer release's programs under the names that
-/// kubeadm asks for. Its bundle dates from the day of the release: it is the older one, whichever
-/// is built first. The cluster of it has every option on, a chart among them, and runs the shipped programs.
+/// kubeadm requests. Its bundle dates from the day of the release: it is the older one, whichever
+/// is built first. Its cluster has every option enabled, including a chart, and runs the shipped
+/// programs.
 pub const OLDER: Release = Release {
     kubernetes: "v1.35.4",
     suffix: "-k1.35",
@@ -95,7 +96,7 @@ pub const OLDER: Release = Release {
     pause: "3.10.1",
 };
 
-/// Every release that the lab makes a bundle of; of the newest one also [`FULL`].
+/// Every release of which the lab makes a bundle; of the newest one also [`FULL`].
 pub const RELEASES: [Release; 2] = [NEWEST, OLDER];
 
 impl Release {
@@ -139,11 +140,11 @@ pub const CONTAINERD: &str = "v2.3.7";
 /// The reference CNI plugins.
 pub const CNI_PLUGINS: &str = "v1.9.1";
 
-/// The release of the reference plugins that still holds flannel's own; its newer home publishes no
-/// Go module.
+/// The release of the reference plugins that still contains flannel's own; its newer home publishes
+/// no Go module.
 pub const FLANNEL_PLUGIN: &str = "v0.9.1";
 
-/// The tag of the image that brings flannel's plugin to a host.
+/// The tag of the image that installs flannel's plugin on a host.
 pub const FLANNEL_PLUGIN_IMAGE: &str = "v1.9.1-flannel1";
 
 /// flanneld.
@@ -162,8 +163,8 @@ pub const LOCAL_PATH: &str = "v0.0.30";
 /// busybox.
 pub const BUSYBOX: &str = "1.35.0";
 
-/// The Debian packages that every host of the site may need; the bundle carries them with whatever
-/// they need that a minimal installation lacks.
+/// The Debian packages that every host of the site may need; the bundle contains them with the
+/// dependencies that a minimal installation lacks.
 pub const HOST_PACKAGES: &[&str] = &[
     "chrony",
     "conntrack",
@@ -198,7 +199,7 @@ mod tests {
         assert_eq!(Release::find("1.3"), None);
     }
 
-    /// The lab's program does without the library, which would take minutes to build before the
+    /// The lab's program does not use the library, which would take minutes to build before the
     /// first command.
     #[test]
     fn recipes_that_ctl_writes_ask_for_the_same_images() {

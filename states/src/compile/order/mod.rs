@@ -1,8 +1,8 @@
 //! The order of calls, by Salt's rules. Requisites always win. Of the calls that may run next, the
 //! first is the one with the lowest place: its own order number, or the number of a call that
 //! directly waits for it if that is lower. So a requirement that is declared later is pulled
-//! forward to the place of its first dependent. Then the one with the lowest number of its own;
-//! then the first by module, name and function.
+//! forward to the place of its first dependent. Ties are broken by the call's own number, then by
+//! module, name and function.
 
 mod cycles;
 mod graph;
@@ -67,8 +67,8 @@ pub(super) fn order(
     order
 }
 
-/// The lowest number of the calls that directly wait for a node. As in Salt, one that waits by a
-/// lower ranking requisite than one declared before it does not count.
+/// The lowest number of the calls that directly wait for a node. As in Salt, a call does not count
+/// if it waits by a lower ranking requisite than a call declared before it.
 fn dependent(graph: &Graph, numbers: &[Number], after: &[Edge]) -> Option<f64> {
     let mut lowest: Option<f64> = None;
     let mut highest_rank = 0;

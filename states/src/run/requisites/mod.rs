@@ -35,7 +35,7 @@ pub(super) enum Decision {
     },
 }
 
-/// What the decisions are made from.
+/// The input of the decisions.
 pub(super) struct Context<'a, M> {
     pub low: &'a LowState,
     pub done: &'a [Option<StateReturn>],

@@ -1,9 +1,9 @@
 //! `prereq`: the outlook of its targets, which are checked before the state that has it runs.
 //!
 //! As in Salt, a target that its own requisites or conditions keep from running changes nothing, a
-//! target with a `prereq` of its own is asked for its outlook first, and a target that is going to
-//! fail fails the state that has the `prereq`. A target that only its `mod_watch` would change
-//! counts: Salt's code means that too, but 3008.3 no longer reaches it.
+//! target with a `prereq` of its own evaluates that first, and a target that would fail fails the
+//! state that has the `prereq`. A target that only its `mod_watch` would change counts: Salt's code
+//! means that too, but 3008.3 no longer reaches it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
@@ -28,7 +28,7 @@ pub(super) enum Outlook {
 
 /// The `prereq` requisites of a run, and the failures that they foresaw.
 pub(in crate::run) struct Foreseen {
-    /// For each state those that have it as `prereq`.
+    /// For each state, the states that have it as `prereq`.
     before: Vec<Vec<usize>>,
     /// Comments of failed checks, by target. Such a target does not run in its turn: the state
     /// before it has not run either.
@@ -77,7 +77,7 @@ impl Foreseen {
         self.failures.get(&index).map(String::as_str)
     }
 
-    /// The states that have the one at `index` as `prereq` and failed for another reason than it.
+    /// The states that have the one at `index` as `prereq` and failed for another reason.
     pub(super) fn blocking(
         &self,
         low: &LowState,
@@ -138,7 +138,7 @@ fn of_target<'a, M: Modules>(
         let Some(chunk) = low.chunks.get(index) else {
             return Ok(false);
         };
-        // A master before this version did not order a target's requirements before the check.
+        // Older masters did not order a target's requirements before the check.
         let failed = failed(low, index, done)
             .into_iter()
             .any(|needed| state(done, needed).is_some());

@@ -25,7 +25,7 @@ struct Scripted {
     log: Mutex<Vec<String>>,
     /// Pending triggers: ids of the changed state and of the watcher.
     pending: Mutex<BTreeSet<(String, String)>>,
-    /// The reason to end the run, once there is one.
+    /// The reason to end the run, if there is one.
     stop: watch::Sender<Option<String>>,
 }
 
@@ -158,7 +158,7 @@ impl Modules for Scripted {
     }
 }
 
-/// Yields once, as a state does that waits.
+/// Yields once, like a state that waits.
 async fn yield_once() {
     let mut first = true;
     std::future::poll_fn(move |context| {

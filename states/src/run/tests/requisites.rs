@@ -144,7 +144,7 @@ fn a_request_to_stop_ends_the_attempts() {
             "{}",
             state.comment
         );
-        assert_eq!(state.changes.is_empty(), until, "what was changed stays");
+        assert_eq!(state.changes.is_empty(), until, "changes stay");
         let tries = modules.log.into_inner().unwrap();
         assert_eq!(
             tries.iter().filter(|line| *line == "check again").count(),

@@ -15,7 +15,7 @@ impl Arguments {
     /// Gives each argument to its parameter.
     ///
     /// # Errors
-    /// An argument is undefined, without a parameter, or there twice.
+    /// An argument is undefined, given twice, or matches no parameter.
     pub(super) fn bind(
         function: &str,
         parameters: &[&'static str],
@@ -62,26 +62,26 @@ impl Arguments {
         }
         if self.optional(parameter).is_some() {
             return Err(invalid(format!(
-                "`{parameter}` of salt['{function}'] is there twice"
+                "`{parameter}` of salt['{function}'] is given twice"
             )));
         }
         self.values.push((parameter, value));
         Ok(())
     }
 
-    /// An argument that may be left out.
+    /// An optional argument.
     pub(super) fn optional(&self, parameter: &str) -> Option<Value> {
         let found = self.values.iter().find(|(name, _)| *name == parameter);
         found.map(|(_, value)| value.clone())
     }
 
-    /// An argument that has to be there.
+    /// A required argument.
     pub(super) fn required(&self, parameter: &str) -> Result<Value, Error> {
         self.optional(parameter)
             .ok_or_else(|| invalid(format!("salt['{}'] needs `{parameter}`", self.function)))
     }
 
-    /// A text that may be left out or `None`.
+    /// A text that may be missing or `None`.
     pub(super) fn text(&self, parameter: &str) -> Result<Option<String>, Error> {
         let Some(value) = self.optional(parameter).filter(|value| !value.is_none()) else {
             return Ok(None);
@@ -96,7 +96,7 @@ impl Arguments {
         Ok(Some(value.to_string()))
     }
 
-    /// A text that has to be there.
+    /// A required text.
     pub(super) fn required_text(&self, parameter: &str) -> Result<String, Error> {
         self.required(parameter)?;
         self.text(parameter)?.ok_or_else(|| {

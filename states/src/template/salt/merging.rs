@@ -44,7 +44,7 @@ pub(super) fn filter_by(grains: &Value, name: &str, args: &[Value]) -> Result<Va
             Some(found) => found,
         });
     }
-    // `pillar.get` of a key that is not there gives an empty text.
+    // `pillar.get` of a missing key gives an empty text.
     let Some(over) = args.optional("merge").filter(Value::is_true) else {
         return Ok(found.unwrap_or_else(|| Value::from(())));
     };

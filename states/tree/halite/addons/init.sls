@@ -1,4 +1,4 @@
-{#- Addons and charts. What is switched off is removed before anything is created. -#}
+{#- Addons and charts. Disabled ones are removed before anything is created. -#}
 include:
   - halite.addons.owned
 {%- if pillar.halite.addons.metricsServer %}

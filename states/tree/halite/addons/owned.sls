@@ -1,5 +1,5 @@
-{#- Removes every object of a pod network, an addon or a chart that is switched off. Objects without
-    Halite's mark stay. -#}
+{#- Removes every object of a pod network, an addon or a chart that is disabled. Objects without
+    Halite's label stay. -#}
 {%- from 'halite/addons/map.jinja' import sets, ours with context %}
 include:
   - halite.base.kubeadm_objects

@@ -12,7 +12,7 @@ api-endpoint:
     - ip: {{ pillar.halite.apiServer.address }}
     - clean: True
 {%- if has_local_proxy %}
-    # The name leads to the proxy from when it listens.
+    # The name resolves to the proxy once that listens.
     - require:
         - service: haproxy
 {%- endif %}
@@ -39,7 +39,7 @@ site-registry-name:
     - clean: True
 {%- elif addresses.all %}
 
-# Halite gave it the address of a node. One that the site gave it elsewhere stays.
+# Halite assigned the address of a node to this name. Other assignments by the site stay.
 site-registry-name:
   host.absent:
     - name: {{ pillar.halite.siteRegistry.name }}
@@ -47,7 +47,8 @@ site-registry-name:
 {%- endif %}
 
 
-# What else writes the file at a boot, as cloud-init does, has written it before the kubelet starts, which needs the API's name.
+# Other programs that write the file at boot, such as cloud-init, have written it before the kubelet
+# starts, which needs the API's name.
 /var/lib/halite/restore-names.sh:
   file.managed:
     - source: salt://halite/host/names/restore.sh.j2
@@ -82,8 +83,8 @@ halite-names:
         - file: /etc/systemd/system/halite-names.service
 {%- if is_kubernetes_node %}
 
-# A pod on the host's network has a copy of /etc/hosts from the start of its container. What connects to the
-# API by name is restarted after a change.
+# A pod on the host's network has a copy of /etc/hosts from the start of its container. Programs
+# that connect to the API by name are restarted after a change.
 {%- set clients = 'kube-proxy|flanneld' if pillar.halite.cni.plugin == 'flannel' else 'kube-proxy' %}
 kube-proxy-hosts:
   cmd.run:

@@ -1,7 +1,7 @@
 {#- Kernel modules and parameters, both from the cluster document. -#}
 {%- from 'halite/map.jinja' import is_kubernetes_node with context %}
 
-{#- Kernel parameters. The pillar's values win; null leaves a parameter as it is. -#}
+{#- Kernel parameters. The pillar's values win; null leaves a parameter unchanged. -#}
 {%- set bridge_sysctls = {'net.bridge.bridge-nf-call-iptables': 1, 'net.bridge.bridge-nf-call-ip6tables': 1}
                          if 'br_netfilter' in pillar.halite.host.kernelModules else {} %}
 {#- A control-plane host alone has more than 30 instances of inotify; distributions allow 128. -#}

@@ -1,6 +1,6 @@
-{#- Refuses a host where a file system is mounted at a directory of Halite, before anything on the host
-    is changed. Directories of data (/var/lib/etcd, /var/lib/containerd, /var/lib/kubelet) may be on
-    a disk of their own. -#}
+{#- Refuses a host where a file system is mounted at a directory of Halite, before anything on the
+    host is changed. Data directories (/var/lib/etcd, /var/lib/containerd, /var/lib/kubelet) may be
+    on a separate disk. -#}
 own-directories:
   mount.refused:
     - paths:

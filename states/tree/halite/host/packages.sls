@@ -5,9 +5,9 @@ include:
 # One transaction: if a package is missing, none is installed.
 host-packages:
   pkg.installed:
-    # The bundle has what packages need, not what they recommend.
+    # The bundle has the dependencies of packages, not their recommendations.
     - install_recommends: False
-    # Versions are those of the bundle, also where the host has others.
+    # The bundle's versions are used even if the host has others.
     - allow_erasing: True
     - allow_downgrades: True
     - pkgs:{{ '' if packages else ' []' }}

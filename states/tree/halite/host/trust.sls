@@ -8,7 +8,7 @@
 {%-   set bundle = '/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem' %}
 {%-   set program = 'update-ca-trust' %}
 {%-   set update = program %}
-{#-   After a removal the only trace is that the directory is newer than the store. #}
+{#-     After a removal, the only trace is a directory that is newer than the store. #}
 {%-   set leftover = '[ -e ' ~ bundle ~ ' -a /etc/pki/ca-trust/source/anchors -nt ' ~ bundle ~ ' ]' %}
 {%- else %}
 {%-   set place = '/usr/local/share/ca-certificates/halite' %}

@@ -1,5 +1,5 @@
-{#- Images of another bundle, pulled while the host runs the one that it has: containerd is neither
-    updated nor restarted. -#}
+{#- Images of another bundle, pulled while the host still runs its current one: containerd is
+    neither updated nor restarted. -#}
 {%- from 'halite/images/map.jinja' import components with context %}
 include:
   - halite.base.containerd.servers

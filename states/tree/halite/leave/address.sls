@@ -1,5 +1,5 @@
 {#- only: orchestration -#}
-# Releases the virtual address for good: keepalived does not start again on this host.
+# Releases the virtual address permanently: keepalived does not start again on this host.
 keepalived:
   service.dead:
     - enable: False

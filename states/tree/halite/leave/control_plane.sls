@@ -1,13 +1,14 @@
 {#- only: orchestration -#}
 {%- from 'halite/base/map.jinja' import api_server_ended with context %}
-# The kubelet ends these pods when their manifests go. etcd's stays until etcd has removed the member.
+# The kubelet stops these pods when their manifests are removed. etcd's stays until etcd has removed
+# the member.
 {%- for component in ['kube-apiserver', 'kube-controller-manager', 'kube-scheduler'] %}
 
 /etc/kubernetes/manifests/{{ component }}.yaml:
   file.absent: []
 {%- endfor %}
 
-# It takes no new connections once it has left the Service, and ends open requests.
+# It accepts no new connections once it has left the Service, and finishes open requests.
 kube-apiserver-ended:
   cmd.run:
     - name: {{ api_server_ended() | json }}

@@ -1,12 +1,13 @@
 {#- only: orchestration -#}
-{#- What pods, etcd and the site registry stored on a host that leaves, and backups below /var/lib/halite. A directory of pods or etcd
-    may be a file system of its own, so it is emptied. Nothing is removed from a file system that is mounted below. -#}
+{#- Removes the data that pods, etcd and the site registry stored on a host that leaves, and backups
+    below /var/lib/halite. A directory of pods or etcd may be a separate file system, so it is
+    emptied. Nothing is removed from a file system that is mounted below. -#}
 {%- from 'halite/etcd.jinja' import etcd_is_external with context %}
 {%- from 'halite/leave/map.jinja' import mounted_below, site_data with context %}
 include:
   - halite.leave.host
 
-# No backup is made while they are removed, also none to verify it.
+# No backup is made or verified while they are removed.
 backups-stopped:
   cmd.run:
     - name: systemctl disable --now halite-backup.timer halite-backup-verify.timer; systemctl stop halite-backup.service halite-backup-verify.service
@@ -23,7 +24,7 @@ backups-stopped:
         - cmd: backups-stopped
 {%- endfor %}
 
-# Nothing belongs to it any more.
+# It has no owner any more.
 halite-registry-user:
   user.absent:
     - name: halite-registry

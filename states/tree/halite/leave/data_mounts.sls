@@ -1,6 +1,7 @@
 {#- only: orchestration -#}
-{#- The same as halite.leave.mounts before what pods, etcd and the site registry stored is removed. A directory of pods or etcd may be
-    a file system of its own, one of backups or images may not; what the kubelet has mounted for pods ends with them. -#}
+{#- Like halite.leave.mounts, before the data of pods, etcd and the site registry is removed. A
+    directory of pods or etcd may be a separate file system, one of backups or images may not; the
+    kubelet's mounts for pods end with the pods. -#}
 {%- from 'halite/leave/map.jinja' import mounted_below, site_data with context %}
 {%- from 'halite/etcd.jinja' import etcd_is_external with context %}
 {%- set emptied = ([] if etcd_is_external else ['/var/lib/etcd']) + ['/var/lib/containerd', '/var/lib/cni', '/var/log/pods', '/var/log/containers'] %}

@@ -1,5 +1,6 @@
 {#- only: orchestration -#}
-{#- The same as halite.leave.member on a host that keeps no control plane: nothing there uses etcd any more. -#}
+{#- Like halite.leave.member, on a host that keeps no control plane: nothing there uses etcd any
+    more. -#}
 {%- from 'halite/etcd.jinja' import etcd_is_external with context %}
 include:
   - halite.leave.member

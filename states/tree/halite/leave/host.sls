@@ -1,13 +1,13 @@
 {#- only: orchestration -#}
-{#- Takes from a host that leaves the cluster what Halite put there, but for the minion, which goes
-    last (halite.leave.minion). Packages, and what pods and etcd stored, stay; see halite.leave.packages
-    and halite.leave.data. What the host had before is not brought back: swap, other versions of
-    packages. -#}
+{#- Removes from a host that leaves the cluster what Halite installed there, except for the minion,
+    which is removed last (halite.leave.minion). Packages and the data of pods and etcd stay; see
+    halite.leave.packages and halite.leave.data. The host's earlier state is not restored: swap,
+    other versions of packages. -#}
 {%- from 'halite/map.jinja' import is_red_hat, has_master with context %}
 {%- from 'halite/etcd.jinja' import etcd_is_external with context %}
 include:
 {%- if has_master %}
-  # The master compiles from its bundle to the end.
+  # The master compiles from its bundle until it stops.
   - halite.services.bundle_server.stopped
 {%- else %}
   - halite.services.bundle_server.absent
@@ -21,7 +21,7 @@ kubelet:
   service.dead:
     - enable: False
 
-# Without a kubelet nothing starts a container again. Their processes, mounts and network go.
+# Without a kubelet nothing restarts a container. Their processes, mounts and network are removed.
 containers:
   cmd.run:
     - name: >-
@@ -38,8 +38,8 @@ containerd:
     - require:
         - cmd: containers
 
-# A container outlives its shim, and without containerd no task is listed above. Once the node has gone, its pods are
-# made again elsewhere: none of their processes may be left then.
+# A container outlives its shim, and without containerd no task is listed above. Once the node is
+# removed, its pods are recreated elsewhere: by then none of their processes may be left.
 {%- set of_pods = "find /sys/fs/cgroup/kubepods* /sys/fs/cgroup/*/kubepods* -name cgroup.procs -exec cat {} + 2>/dev/null | grep -E '^[1-9]'" %}
 {%- set tables = "nft list tables | grep -E ' (kube-proxy|cni_hostport|flannel-ipv[46])$'" %}
 containers-gone:
@@ -63,7 +63,7 @@ containers-gone:
         {{ tables }} || iptables-save | grep -qE 'KUBE-|FLANNEL'
     - require:
         - service: containerd
-    # Its container has ended with the others.
+    # Its container was stopped with the others.
     - require_in:
         - cmd: {{ 'etcd-data-aside' if etcd_is_external else 'etcd-ended' }}
 {%- set files = [
@@ -106,7 +106,7 @@ trust-store:
         - file: /usr/local/share/ca-certificates/halite
 {%- endif %}
 
-# Configuration with the mark of Halite; another one stays.
+# Configuration that Halite marked; any other stays.
 /etc/keepalived/keepalived.conf:
   file.absent:
     - onlyif: grep -q '^# Written by Halite' /etc/keepalived/keepalived.conf
@@ -116,7 +116,7 @@ trust-store:
     - require:
         - file: /etc/keepalived/keepalived.conf
 
-# The same of the local proxy.
+# The same for the local proxy.
 haproxy:
   service.dead:
     - enable: False
@@ -135,7 +135,7 @@ haproxy:
 
 {%- set unit = 'chronyd' if is_red_hat else 'chrony' %}
 
-# With the distribution's configuration it would ask servers on the internet.
+# With the distribution's configuration it would query servers on the internet.
 {{ unit }}:
   service.dead:
     - enable: False
@@ -152,7 +152,7 @@ haproxy:
         - file: /etc/systemd/system/{{ unit }}.service.d/halite.conf
 {%- if pillar.halite.host.manageFirewall %}
 
-# firewalld stays, without a zone, a policy or a set of Halite.
+# firewalld stays, without Halite's zones, policies and sets.
 firewall:
   firewalld.owned:
     - zones: []
@@ -178,7 +178,7 @@ halite-names:
     - require:
         - service: halite-names
 
-# The cluster's names, where a line has no other name.
+# The cluster's names, on lines without another name.
 cluster-names:
   cmd.run:
     - name: {{ ("sed -i -E '/^127[.]/!{/" ~ line ~ "/d}' /etc/hosts") | json }}

@@ -1,5 +1,5 @@
 {#- only: orchestration -#}
-# kubectl of root no longer has the administrator's file of a control plane. Another file stays.
+# Root's kubectl no longer uses the control plane's administrator file. Any other file stays.
 /root/.kube/config:
   file.absent:
     - onlyif: test "$(readlink /root/.kube/config)" = /etc/kubernetes/admin.conf

@@ -1,6 +1,6 @@
 {#- only: orchestration -#}
-{#- The control planes take pods before the last worker is drained (`controlPlane.taint: auto`). Once its document is gone,
-    `halite.base.nodes` says the same. -#}
+{#- The control planes take pods before the last worker is drained (`controlPlane.taint: auto`).
+    Once its document is removed, `halite.base.nodes` does the same. -#}
 api-ready:
   kubernetes.api_ready:
     - timeout: 120

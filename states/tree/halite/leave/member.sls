@@ -1,20 +1,22 @@
 {#- only: orchestration -#}
-{#- Takes from a host what its member of etcd had there, once etcd is without it. The CA's certificate stays, and the API server's
-    client certificate: a control plane that stays on the host uses the other members with them. A host without one gives up the rest
-    with halite.leave.etcd. The member's data are kept aside. -#}
+{#- Removes the files of a host's etcd member, once etcd has removed the member. The CA's
+    certificate and the API server's client certificate stay: a control plane that stays on the host
+    uses the other members with them. On a host without one, halite.leave.etcd removes the rest. The
+    member's data are kept aside. -#}
 {%- from 'halite/etcd.jinja' import etcd_is_external with context %}
 {%- from 'halite/base/etcd/map.jinja' import is_own_unit, manifest, pki, programs, record, runs, still_runs, unit with context %}
 {{ manifest }}:
   file.absent: []
 
-# A member that is a unit of the host. Its file goes last, so that a run that was interrupted begins again.
+# A member that is a unit of the host. Its file is removed last, so that an interrupted run starts
+# over.
 etcd-unit:
   cmd.run:
     - name: systemctl disable --now etcd.service; rm -rf {{ programs }}; rmdir --ignore-fail-on-non-empty /usr/local/lib/halite; rm -f {{ unit }}; systemctl daemon-reload
     - onlyif: {{ is_own_unit }}
 {%- if not etcd_is_external %}
 
-# The kubelet ends a pod without its manifest.
+# The kubelet stops a pod without its manifest.
 etcd-ended:
   cmd.run:
     - name: >-
@@ -25,8 +27,8 @@ etcd-ended:
         - cmd: etcd-unit
 {%- endif %}
 
-# A member of this host may join again one day, or another one have its place: these data must not be taken for
-# that one's. Of an external etcd nothing is touched.
+# A member of this host may join again one day, or another one may replace it: these data must not
+# be mistaken for its own. An external etcd is not touched.
 etcd-data-aside:
   cmd.run:
     - name: mv -T /var/lib/etcd/member "/var/lib/etcd/member.removed-$(date +%s)"

@@ -1,6 +1,7 @@
 {#- only: orchestration -#}
-{#- The last of Halite on a host that leaves: the minion removes itself, and the master, if it is there. A unit does it, because
-    the minion's programs end with the minion. It is enabled until it is done: a host whose power is cut goes on at its next start. -#}
+{#- The last part of Halite on a host that leaves: the minion removes itself, and the master, if
+    there is one. A unit does it, because the minion's programs end with the minion. It is enabled
+    until it is done: after a power cut, a host resumes at its next start. -#}
 {%- from 'halite/map.jinja' import has_master with context %}
 {%- from 'halite/leave/map.jinja' import mounted_below_own, site_names with context %}
 {%- set systemd = '/etc/systemd/system/' %}
@@ -29,7 +30,7 @@
         ExecStart=/usr/bin/awk '{{ mounted_below_own() | replace('$5', '$$5') | replace('$)', '$$)') }}' /proc/self/mountinfo
         ExecStart=/bin/sh -c "test ! -e /var/lib/halite || exec find /var/lib/halite -mindepth 1 -maxdepth 1
 {%- for name in site_names %} ! -name {{ name }}{% endfor %} -exec rm -rf --one-file-system {} +"
-        # What was emptied goes; what is to stay is in a directory that is not empty.
+        # Emptied directories are removed; data that must stay is in directories that are not empty.
 {%- for name in site_names %}
         ExecStart=-/usr/bin/rmdir --ignore-fail-on-non-empty /var/lib/halite/{{ name }}
 {%- endfor %}

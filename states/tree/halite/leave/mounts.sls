@@ -1,6 +1,6 @@
 {#- only: orchestration -#}
-{#- Refuses to remove files from a host on which another file system is mounted below what is removed: nothing is removed from
-    a file system of the operator. Changes nothing. -#}
+{#- Refuses to remove files from a host if another file system is mounted below a path to be
+    removed: nothing is removed from a file system of the operator. Changes nothing. -#}
 {%- from 'halite/map.jinja' import has_master with context %}
 {%- from 'halite/leave/map.jinja' import mounted_below_own with context %}
 unmounted:

@@ -1,6 +1,7 @@
 {#- only: orchestration -#}
-{#- The packages that Halite installed and nothing else needs. Tools that the operator may use, firewalld and chrony
-    stay; so does a program with a configuration that is not Halite's, and a package that another one needs. -#}
+{#- The packages that Halite installed and nothing else needs. Tools that the operator may use,
+    firewalld and chrony stay, and so does a program whose configuration is not Halite's, and a
+    package that another one needs. -#}
 {%- from 'halite/map.jinja' import is_red_hat with context %}
 include:
   - halite.leave.host
@@ -11,7 +12,7 @@ kubernetes-packages:
     - require:
         - sls: halite.leave.host
 
-{#- Succeeds when an installed package that is not among these needs one of them. -#}
+{#- Succeeds if an installed package outside this list needs one of them. -#}
 {%- macro needed(packages) -%}
 {%- if is_red_hat -%}
 installed=$(rpm -qa --qf '%{NAME}\n' {{ packages | join(' ') }}); test -n "$installed" && ! rpm -e --test $installed
@@ -20,7 +21,7 @@ apt-get -q -s remove $(dpkg-query -W -f '${Package}\n' {{ packages | join(' ') }
 {%- endif -%}
 {%- endmacro %}
 
-# Only what ran containers starts it, and that is gone by now.
+# Only programs that ran containers start it, and those are removed by now.
 container-runtime-package:
   pkg.removed:
     - pkgs: [runc]
@@ -28,7 +29,7 @@ container-runtime-package:
     - require:
         - pkg: kubernetes-packages
 
-# Halite's configuration is gone by now: another one is the operator's.
+# Halite's configuration is removed by now: any other is the operator's.
 {%- for program, configuration in [('haproxy', '/etc/haproxy/haproxy.cfg'), ('keepalived', '/etc/keepalived/keepalived.conf')] %}
 
 {{ program }}-package:
@@ -42,8 +43,8 @@ container-runtime-package:
                ['nginx-light', 'nginx', 'nginx-common', 'libnginx-mod-http-echo'] %}
 {%- set changed = 'rpm -V nginx-core nginx' if is_red_hat else 'dpkg -V nginx-common' %}
 
-# Likewise nginx, also on a host that once served bundles: an nginx without a site was Halite's. Another site is the
-# operator's, and so is a change of the main configuration.
+# The same applies to nginx, also on a host that once served bundles: an nginx without a site was
+# Halite's. Another site is the operator's, and so is a change of the main configuration.
 bundle-server-packages:
   pkg.removed:
     - pkgs: {{ nginx | json }}

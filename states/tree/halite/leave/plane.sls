@@ -1,7 +1,8 @@
 {#- only: orchestration -#}
-{#- Takes from a host that stays in the cluster what a control plane had there, once its API server has ended
-    (halite.leave.control_plane): the keys of CAs, kubeconfig files, root's access to the master, and a standby
-    of that. What the host opens and answers by its roles follows from its new ones. -#}
+{#- Removes from a host that stays in the cluster what belonged to its control plane, once its API
+    server has stopped (halite.leave.control_plane): the keys of CAs, kubeconfig files, root's
+    access to the master, and a standby of the master. The ports that the host opens and serves by
+    its roles follow from its new ones. -#}
 {%- from 'halite/map.jinja' import roles, serves_bundles with context %}
 {%- from 'halite/cluster.jinja' import has_site_registry with context %}
 include:
@@ -30,7 +31,8 @@ include:
 {%- endfor %}
 {%- if 'etcd' in roles %}
 
-# A member that stays has no use for the key of its CA, with which kubeadm renews. One that leaves has left by now.
+# A member that stays has no use for the key of its CA, with which kubeadm renews. A member that
+# leaves has already left.
 etcd-ca-key:
   file.absent:
     - name: {{ pki }}etcd/ca.key
@@ -38,7 +40,7 @@ etcd-ca-key:
         - sls: halite.leave.control_plane
 {%- endif %}
 
-# A standby makes backups in its turn. Those that it made stay.
+# A standby makes its own backups. Those that it made stay.
 {%- for name in ['halite-backup.service', 'halite-backup.timer', 'halite-backup-verify.service', 'halite-backup-verify.timer'] %}
 
 /etc/systemd/system/{{ name }}:
@@ -53,9 +55,10 @@ backup-units-read:
   cmd.run:
     - name: systemctl daemon-reload
 
-# What it had as a standby, and as the host of the master, if it was that once: CA keys, the store, documents and secrets. The
-# host of the master itself loses its control plane by no command. What minion, bundle server and site registry need stays.
-# The directory goes last, by which a run that was interrupted goes on.
+# The files of a standby, and of the master's host, if it ever was that: CA keys, the store,
+# documents and secrets. No command removes the control plane of the master's host itself. Files
+# that minion, bundle server and site registry need stay. The directory by which an interrupted run
+# resumes is removed last.
 {%- set directory = '/var/lib/halite/master' %}
 {%- set needed = ['minion.yaml', 'pki', 'nginx', 'registry', 'trust'] %}
 former-master:

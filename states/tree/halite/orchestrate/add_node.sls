@@ -1,7 +1,7 @@
 {#- Makes an enrolled minion a Ready node, or a host that serves bundles. `pillar.node`, its name,
-    is given at the start (`ctl node add`), and `pillar.roles`, the roles that a host which is there
-    already is to have from now on (`ctl node roles`). Each step may be repeated. The document names what
-    leaves a host until it has left, so that a command that was cut off goes on. -#}
+    is given at the start (`ctl node add`), and so is `pillar.roles`, the new roles of a host that
+    is already in the cluster (`ctl node roles`). Each step may be repeated. Parts that leave a host
+    stay in its document until they have left, so that an interrupted command can resume. -#}
 {%- from 'halite/orchestrate/leaving.jinja' import address_leaves, control_plane_leaves, member_leaves with context %}
 {%- from 'halite/orchestrate/etcd_clients.jinja' import api_server_follows, api_servers, follow with context %}
 {%- from 'halite/orchestrate/give_member.jinja' import give_member, given with context %}
@@ -26,7 +26,7 @@
 {%- set peer_states = ['halite.host.hosts', 'halite.host.firewall'] + (['halite.host.keepalived'] if is_control_plane or stays else []) %}
 {%- if gets %}
 
-# Before its document has them: nothing changes for a host that cannot have them.
+# Before its document has the roles: nothing changes for a host that cannot have them.
 suited:
   halite.preflight:
     - node: {{ name }}
@@ -41,7 +41,8 @@ turn:
   halite.lock:
     - lock: etcd-members
 
-# Before anything is touched: no step after this one asks whether the cluster can miss its part.
+# Before anything is touched: no later step checks whether the cluster can do without the host's
+# part.
 allowed:
   halite.node_may_leave:
     - node: {{ name }}
@@ -65,8 +66,8 @@ kubelet-elsewhere:
 {%-     set ns.last = 'control-plane' %}
 {%-   elif keeps_control_plane %}
 
-# Its control plane is no longer known by its member, and a first host founds none any more. Its API server uses the
-# other members before its own goes.
+# No member there identifies its control plane any more, and a first host no longer founds a
+# cluster. Its API server uses the other members before its own is removed.
 given:
   halite.control_plane_joined:
     - node: {{ name }}
@@ -92,7 +93,7 @@ left:
 {%- endif %}
 {%- if stays %}
 
-# What is compiled from here on is that of the new roles.
+# From here on, states are compiled for the new roles.
 roles:
   halite.node_roles:
     - node: {{ name }}
@@ -116,8 +117,8 @@ enrolled:
 {%- endif %}
 
 # The other hosts add its name and open their firewalls before it connects; those that may hold the
-# virtual address hear the new host before it could hold it, too. A host that is down does so with
-# its next highstate. A host that joins beside this one and is still bare does so later (`late-peers`):
+# virtual address know the new host before it could hold it. A host that is down does this with its
+# next highstate. A host that joins at the same time and is still bare does it later (`late-peers`):
 # its own preflight comes before its first change. The only host of a cluster has no peers.
 peers:
   halite.state:
@@ -133,7 +134,8 @@ peers:
 {{- follow('peers', but='' if keeps_control_plane else name) }}
 {%- endif %}
 
-# Nothing has changed on the host yet, and those that are there let it in: it can be asked what it reaches.
+# Nothing has changed on the host yet, and the existing hosts let it in: now its connections can be
+# tested.
 preflight:
   halite.preflight:
     - node: {{ name }}
@@ -177,9 +179,9 @@ kubelet:
 {%- endif %}
 {%- endif %}
 
-# Of two hosts that join side by side, the one that is here later lets both know each other: this host and
-# the hosts that `peers` left out. One that is still bare does the same here, in its own run. So all that
-# is in use lets this host in before it can become a member.
+# Of two hosts that join in parallel, the later one makes both known to each other: this host and
+# the hosts that `peers` left out. One that is still bare does the same in its own run. So every
+# host in use lets this host in before it can become a member.
 late-peers:
   halite.state:
     - tgt: '* and not L@master'
@@ -195,8 +197,9 @@ late-peers:
 {%-   set ns.ready = 'late-peers' %}
 {%-   if not leaves %}
 
-# From here until the host has its vote and serves, no other host joins or leaves etcd, which takes one
-# learner at a time. What needs no member is done by now, side by side with other new hosts.
+# From here until the host has its vote and serves, no other host joins or leaves etcd, which takes
+# one learner at a time. Everything that needs no member is already done, in parallel with other new
+# hosts.
 turn:
   halite.lock:
     - lock: etcd-members
@@ -205,15 +208,16 @@ turn:
 {%-     set ns.ready = 'turn' %}
 {%-   endif %}
 
-# A learner has no vote: a host that does not come up cannot cost the others their quorum.
+# A learner has no vote: a host that does not start cannot cost the others their quorum.
 learner:
   halite.etcd_add_learner:
     - node: {{ name }}
     - require:
         - halite: {{ ns.ready }}
 
-# The host may have a member that etcd has removed since, as one that got no vote in time: with its data, etcd would end. Only
-# before a learner that never started: what the host has of any other member may be a vote.
+# The host may have a member that etcd has removed since, such as one that was not promoted in time:
+# with its data, etcd would exit. Only before a learner that never started: the data of any other
+# member may carry a vote.
 earlier-member:
   halite.state:
     - tgt: {{ name }}
@@ -223,8 +227,8 @@ earlier-member:
     - require:
         - halite: learner
 
-# It receives the data of the others before its pod or unit is there, which is not waited for: a learner is
-# not ready before it has its vote.
+# It receives the data of the others before its pod or unit exists, which is not waited for: a
+# learner is not ready before it has its vote.
 etcd:
   halite.state:
     - tgt: {{ name }}
@@ -257,8 +261,8 @@ turn-ends:
 {%- endif %}
 {%- if is_control_plane %}
 
-# Only the API server is waited for, which the kubelet, and the next host's turn, need. Controller-manager and
-# scheduler, whose own pauses between two attempts may be long by then, are waited for later (`components`).
+# Only the API server is waited for, which the kubelet and the next host need. Controller-manager
+# and scheduler, which may be in long restart backoff by then, are waited for later (`components`).
 control-plane:
   halite.state:
     - tgt: {{ name }}
@@ -267,7 +271,7 @@ control-plane:
         - halite: {{ 'promoted' if is_member else 'late-peers' }}
 {%- if not is_member %}
 
-# No member of etcd says that it has joined.
+# No member of etcd shows that it has joined.
 joined:
   halite.control_plane_joined:
     - node: {{ name }}
@@ -275,7 +279,7 @@ joined:
         - halite: control-plane
 {%- endif %}
 
-# The kubelet of a host that was a node before has had another way to the API until now.
+# The kubelet of a host that already was a node used another path to the API until now.
 registered:
   halite.state:
     - tgt: {{ name }}
@@ -285,7 +289,7 @@ registered:
 {%- if is_member %}
 {{- follow('control-plane', but=name) }}
 
-# The next host need not wait for what follows.
+# The next host need not wait for the following steps.
 turn-ends:
   halite.unlock:
     - lock: etcd-members
@@ -293,7 +297,7 @@ turn-ends:
         - halite: {{ api_servers.last }}
 {%- endif %}
 
-# Where the API's name leads to proxies, they learn the new server.
+# If the API's name resolves to proxies, they learn the new server.
 api-clients:
   halite.state:
     - tgt: '* and not L@{{ name }} and not L@master'
@@ -327,7 +331,7 @@ masters:
     - require:
         - halite: node
 
-# Controller-manager and scheduler, too, run as they are declared.
+# Controller-manager and scheduler, too, run as declared.
 components:
   halite.state:
     - tgt: {{ name }}
@@ -346,8 +350,8 @@ ready:
 {%- if is_control_plane %}
 {%-   if ns.has_other_planes %}
 
-# The other control planes learn the address at which the master may be one day. Another host that joins
-# may be among them, so this changes nothing but that.
+# The other control planes learn an address at which the master may be one day. Another joining host
+# may be among them, so this changes nothing else.
 other-masters:
   halite.state:
     - tgt: '* and not L@{{ name }} and not L@master and I@halite:node:roles:control-plane'
@@ -361,7 +365,7 @@ other-masters:
 {%-   endif %}
 {%- elif stays %}
 
-# One of them may be a standby in the place of this one: it copies what the master has, and the bundles.
+# One of them may be a standby in place of this one: it copies the master's data, and the bundles.
 other-masters:
   halite.state:
     - tgt: '* and not L@{{ name }} and not L@master and I@halite:node:roles:control-plane'
@@ -375,8 +379,8 @@ other-masters:
         - halite: ready
 {%- endif %}
 
-# The replicas of the cluster's DNS were placed while there was one node. Last, because it waits for pods: those of
-# the network, which started while a standby copied, and its own.
+# The replicas of the cluster's DNS were placed while there was one node. Last, because it waits for
+# pods: those of the network, which started while a standby copied, and its own.
 dns:
   halite.rebalance:
     - namespace: kube-system
@@ -388,7 +392,7 @@ dns:
 
 {%- if served_bundles %}
 
-# The other hosts stop to use it before it stops to serve.
+# The other hosts stop using it before it stops serving.
 former-clients:
   halite.state:
     - tgt: '* and not L@{{ name }} and not L@master'
@@ -401,7 +405,7 @@ former-clients:
         - halite: {{ complete }}
 {%- endif %}
 
-# The operator's own states, and states that have no step above. No step requires it: the host is
+# The operator's own states, and states without a step above. No step requires it: the host is
 # complete without them.
 custom:
   halite.state:
@@ -425,7 +429,8 @@ clients:
 {%- endif %}
 {%- if is_kubernetes_node %}
 
-# Ready is what the kubelet says. Last, because the operator's own states may open the ports of another pod network.
+# Ready is only the kubelet's view. Last, because the operator's own states may open the ports of
+# another pod network.
 pod-network:
   halite.pod_network:
     - node: {{ name }}

@@ -36,8 +36,8 @@ containerd:
     - require:
         - halite: images
 
-# The kubelet runs etcd, so one step applies both. The step ends while etcd starts: the next one needs
-# it only after a while.
+# The kubelet runs etcd, so one step applies both. The step ends while etcd starts: the next one
+# needs it only later.
 etcd:
   halite.state:
     - tgt: {{ bootstrap }}
@@ -67,7 +67,7 @@ ready:
     - require:
         - halite: network
 
-# The operator's own states, and states that have no step above.
+# The operator's own states, and states without a step above.
 custom:
   halite.state:
     - tgt: {{ bootstrap }}
@@ -75,7 +75,8 @@ custom:
     - require:
         - halite: ready
 
-# Ready is what the kubelet says. Last, because the operator's own states may open the ports of another pod network.
+# Ready is only the kubelet's view. Last, because the operator's own states may open the ports of
+# another pod network.
 pod-network:
   halite.pod_network:
     - node: {{ bootstrap }}

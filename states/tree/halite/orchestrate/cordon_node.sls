@@ -1,4 +1,4 @@
-{#- Keeps new pods away from a node; `pillar.node` is its name (`ctl node cordon`). -#}
+{#- Marks a node unschedulable; `pillar.node` is its name (`ctl node cordon`). -#}
 cordoned:
   halite.cordon:
     - node: {{ pillar.node }}

@@ -1,5 +1,6 @@
-{#- Gives the free pages in the databases of etcd's members back (`ctl etcd defrag`), one member at a time; `pillar.member` names a
-    single one. The master runs it by itself with `pillar.above`, the free part in percent, and `pillar.timeout`. -#}
+{#- Defragments the databases of etcd's members (`ctl etcd defrag`), one member at a time;
+    `pillar.member` names a single one. The master runs it by itself with `pillar.above`, the free
+    part in percent, and `pillar.timeout`. -#}
 
 # No member joins or leaves.
 turn:

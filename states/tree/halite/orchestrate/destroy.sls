@@ -1,6 +1,7 @@
-{#- Takes everything of Halite from all hosts (`ctl destroy`): the workers side by side, then the other control planes, and the
-    host of the master last. A host that has left has no key, so a run that is repeated does not ask it. Nothing is drained and no
-    member leaves etcd: the cluster ends as a whole. -#}
+{#- Removes everything of Halite from all hosts (`ctl destroy`): the workers in parallel, then the
+    other control planes, and the master's host last. A host that has left has no key, so a repeated
+    run does not contact it. Nothing is drained and no member leaves etcd: the cluster ends as a
+    whole. -#}
 {%- set ns = namespace(workers=[], planes=[], last='allowed') %}
 {%- for name, node in pillar.halite.nodes | dictsort if name != pillar.halite.master.node %}
 {%-   if 'control-plane' in node.roles or 'etcd' in node.roles %}{% set ns.planes = ns.planes + [name] %}
@@ -23,7 +24,7 @@ allowed:
     - require:
         - halite: turn
 
-# Of all hosts, before anything is removed from one.
+# Checked on all hosts, before anything is removed from one.
 mounts:
   halite.hosts_leave:
     - nodes: {{ (ns.workers + ns.planes + [pillar.halite.master.node]) | json }}
@@ -42,7 +43,7 @@ mounts:
     - require:
         - halite: {{ ns.last }}
 
-# Their minions last. Each key goes with its host.
+# Their minions last. Each host's key is deleted with it.
 {{ group }}-gone:
   halite.hosts_leave:
     - nodes: {{ nodes | json }}
@@ -54,7 +55,7 @@ mounts:
 {%-   set ns.last = group ~ '-gone' %}
 {%- endfor %}
 
-# The master serves its own host until this has ended.
+# The master serves its own host until this is done.
 last:
   halite.hosts_leave:
     - nodes: [{{ pillar.halite.master.node }}]
@@ -62,7 +63,7 @@ last:
     - require:
         - halite: {{ ns.last }}
 
-# A unit of that host ends the master, and removes the rest.
+# A unit of that host stops the master, and removes the rest.
 last-gone:
   halite.hosts_leave:
     - nodes: [{{ pillar.halite.master.node }}]

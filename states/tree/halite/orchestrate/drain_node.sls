@@ -1,4 +1,4 @@
-{#- Evicts the pods of a node, and keeps new ones away; `pillar.node` is its name. `pillar.drain` has
+{#- Marks a node unschedulable and evicts its pods; `pillar.node` is its name. `pillar.drain` has
     the options of `ctl node drain`. -#}
 {%- set drain = pillar.get('drain', {}) %}
 drained:

@@ -1,5 +1,6 @@
-{#- Brings the hosts to the master that has taken the place of another one (`ctl master promote`, `ctl master retire`). It
-    touches nothing of etcd or Kubernetes, so it needs no quorum. Each step may be repeated. -#}
+{#- Connects the hosts to a master that has replaced another one (`ctl master promote`, `ctl master
+    retire`). It touches nothing of etcd or Kubernetes, so it needs no quorum. Each step may be
+    repeated. -#}
 {%- set name = pillar.halite.master.node %}
 
 enrolled:
@@ -21,8 +22,8 @@ host:
     - require:
         - halite: enrolled
 
-# All hosts ask it for packages and images, itself included. One that is down does so with its next
-# highstate.
+# All hosts get packages and images from it, itself included. A host that is down does so with its
+# next highstate.
 clients:
   halite.state:
     - tgt: '* and not L@master'
@@ -33,7 +34,7 @@ clients:
     - require:
         - halite: host
 
-# The host that had the master is a standby when it is there again, or nothing.
+# The former master's host is a standby when it is back, or nothing.
 masters:
   halite.state:
     - tgt: '* and not L@{{ name }} and not L@master and I@halite:node:roles:control-plane'
@@ -46,8 +47,8 @@ masters:
     - require:
         - halite: host
 
-# Last, because each starts its minion again: from now on it calls this master first. No host asks the
-# one that had the master for bundles any more.
+# Last, because each restarts its minion: from now on it calls this master first. No host requests
+# bundles from the former master any more.
 minions:
   halite.state:
     - tgt: '* and not L@master'

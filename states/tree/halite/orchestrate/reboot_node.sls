@@ -1,5 +1,5 @@
 {#- Reboots a host (`ctl node reboot`); `pillar.node` is its name. `pillar.drain` has the options of
-    `ctl node drain`; without it the pods end with the host, and start again with it. -#}
+    `ctl node drain`; without it the pods stop and start with the host. -#}
 {%- set name = pillar.node %}
 {%- set node = pillar.halite.nodes[name] %}
 {%- set is_member = 'etcd' in node.roles %}
@@ -52,8 +52,8 @@ drained:
 
 {%- if is_control_plane %}
 
-# Its requests are answered, and its clients go to another one. A run that ends here has left the host
-# without a kubelet: the same command goes on, and a highstate starts it again.
+# Its requests are answered, and its clients switch to another one. A run that ends here has left
+# the host without a kubelet: the same command resumes, and a highstate starts it again.
 api-server:
   halite.state:
     - tgt: {{ name }}
@@ -64,7 +64,8 @@ api-server:
 {%- endif %}
 {%- if is_member %}
 
-# A leader that vanishes costs an election. After the drain, so that it does not come back meanwhile.
+# A leader that vanishes costs an election. After the drain, so that the leadership does not return
+# during it.
 leader:
   halite.etcd_leader_moved_off:
     - node: {{ name }}
@@ -103,7 +104,7 @@ ready:
     - require:
         - halite: {{ ns.last }}
 
-# Also after a run with a drain that was interrupted. A node that an operator has cordoned stays so.
+# Also after an interrupted run with a drain. A node that an operator has cordoned stays cordoned.
 uncordoned:
   halite.uncordon:
     - node: {{ name }}

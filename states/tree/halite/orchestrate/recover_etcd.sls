@@ -1,5 +1,6 @@
-{#- Makes a cluster of etcd's last member (`ctl etcd recover`); `pillar.node` is its host. The members without which etcd has no quorum
-    are forgotten, and come back as new ones. A run that is repeated forces it once more, which changes nothing. -#}
+{#- Makes a cluster of etcd's last member (`ctl etcd recover`); `pillar.node` is its host. The
+    members without which etcd has no quorum are forgotten, and come back as new ones. A repeated
+    run forces it once more, which changes nothing. -#}
 {%- set name = pillar.node %}
 
 # No member joins or leaves.

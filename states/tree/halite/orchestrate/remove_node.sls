@@ -1,7 +1,7 @@
-{#- Takes a host out of the cluster (`ctl node remove`, `ctl node replace`); `pillar.node` is its name.
-    A host that is `dead` is asked nothing. With `keep` its document keeps what the operator declared,
-    for the host that replaces it. Each step may be repeated: the document goes when nothing needs it
-    any more, and the key last, so that a removal that was cut off is known. -#}
+{#- Removes a host from the cluster (`ctl node remove`, `ctl node replace`); `pillar.node` is its
+    name. A host that is `dead` is not contacted. With `keep` its document keeps what the operator
+    declared, for the host that replaces it. Each step may be repeated: the document is removed when
+    nothing needs it any more, and the key last, so that an interrupted removal is recognized. -#}
 {%- from 'halite/orchestrate/leaving.jinja' import address_leaves, control_plane_leaves, member_leaves with context %}
 {%- from 'halite/orchestrate/etcd_clients.jinja' import api_servers, follow with context %}
 {%- set name = pillar.node %}
@@ -24,7 +24,7 @@ turn:
   halite.lock:
     - lock: etcd-members
 
-# Before anything is touched: no step after this one asks whether the cluster can miss the host.
+# Before anything is touched: no later step checks whether the cluster can do without the host.
 allowed:
   halite.node_may_leave:
     - node: {{ name }}
@@ -37,7 +37,8 @@ allowed:
         - halite: turn
 {%- if dead %}
 
-# Switched on again, it must not take part: it is cut off from the master before its place is free.
+# If it is powered on again, it must not take part: it is cut off from the master before its place
+# is free.
 fenced:
   halite.key_reject:
     - node: {{ name }}
@@ -73,8 +74,8 @@ control-planes:
 {%- endif %}
 {%- if is_live and node.runs.containers %}
 
-# A kubelet that does not work, or has lost the API server of its host, ends no pod. The step `host` ends all
-# containers before the node goes.
+# A kubelet that does not work, or has lost the API server of its host, stops no pod. The step
+# `host` stops all containers before the node is removed.
 drained:
   halite.drain:
     - node: {{ name }}
@@ -121,7 +122,7 @@ node:
 {%- set ns.last = 'node' %}
 {%- if is_live %}
 
-# The minion last: it ends with this step. A repetition finds it gone.
+# The minion last: it ends with this step. A repeated run finds it gone.
 minion:
   halite.state:
     - tgt: {{ name }}
@@ -139,7 +140,7 @@ undeclared:
     - require:
         - halite: {{ ns.last }}
 
-# What is compiled for the others is without the host from now on.
+# From now on, the states of the others are compiled without the host.
 peers:
   halite.state:
     - tgt: '{{ peers }}'
@@ -171,7 +172,7 @@ names:
 {%- endif %}
 {%- if 'registry' in node.roles or not is_declared %}
 
-# The others no longer ask it for packages and images, nor do hosts that enrol later.
+# The others no longer get packages and images from it, nor do hosts that enrol later.
 clients:
   halite.state:
     - tgt: '{{ peers }}'
@@ -186,7 +187,7 @@ clients:
 
 {%- if is_control_plane or not is_declared %}
 
-# One of them may be a standby in its place: it copies what the master has, and the bundles.
+# One of them may be a standby in its place: it copies the master's data, and the bundles.
 masters:
   halite.state:
     - tgt: '{{ peers }} and I@halite:node:roles:control-plane'

@@ -1,4 +1,4 @@
-{#- Lets a node take new pods again; `pillar.node` is its name (`ctl node uncordon`). -#}
+{#- Marks a node schedulable again; `pillar.node` is its name (`ctl node uncordon`). -#}
 uncordoned:
   halite.uncordon:
     - node: {{ pillar.node }}

@@ -1,9 +1,10 @@
-{#- Brings the cluster to another bundle of the site, with the same minor version of Kubernetes.
+{#- Upgrades the cluster to another bundle of the site, with the same minor version of Kubernetes.
     `pillar.bundle`, its version, `pillar.batch`, the number or percentage of further hosts at a
-    time, `pillar.backup` and `pillar.drain`, the options of `ctl node drain` where hosts are drained,
-    are given at the start (`ctl upgrade`). Hosts that have the bundle are left out, so a run
-    that was interrupted goes on where it ended, but for their cordon, which it may have left. A highstate from the bundle is recorded: the host,
-    or with `master` the cluster, has it from then on. -#}
+    time, `pillar.backup` and `pillar.drain`, the options of `ctl node drain` if hosts are drained,
+    are given at the start (`ctl upgrade`). Hosts that have the bundle are left out, so an
+    interrupted run resumes where it ended; only a cordon that it may have left is removed from
+    them. A highstate from the bundle is recorded: the host, or with `master` the cluster, has it
+    from then on. -#}
 {%- set bundle = pillar.bundle | json %}
 {%- set ns = namespace(servers=[], done=[], first=[], members=[], planes=[], others=[], previous='servers') %}
 {%- for name, node in pillar.halite.nodes | dictsort %}
@@ -17,7 +18,7 @@
 {%-   endif %}
 {%- endfor %}
 {%- set one_by_one = ns.first + ns.members + ns.planes %}
-{#- The only node has nowhere to send its pods; their containers outlive the restarts. -#}
+{#- The only node cannot send its pods elsewhere; their containers outlive the restarts. -#}
 {%- set nodes = pillar.halite.nodes | dictsort | map(attribute=1) | selectattr('runs.containers') | list %}
 {%- set drain = pillar.get('drain') %}
 {%- set drains = drain is mapping and nodes | length > 1 %}
@@ -35,7 +36,7 @@ turn:
   halite.lock:
     - lock: etcd-members
 
-# They serve each bundle of the site; a further one copies it, which may take a while.
+# They serve each bundle of the site; an additional server copies it, which may take a while.
 servers:
   halite.state:
     - tgt: {{ ns.servers | join(',') }}
@@ -46,7 +47,7 @@ servers:
         - halite: turn
 {%- if pillar.halite.master.standbys %}
 
-# A standby that takes the master's place in the middle of this goes on with both bundles.
+# A standby that becomes the master in the middle of this continues with both bundles.
 standbys:
   halite.state:
     - tgt: {{ pillar.halite.master.standbys | join(',') }}
@@ -72,8 +73,8 @@ standbys:
 {%- endfor %}
 {%- if pillar.get('backup') and (one_by_one or ns.others) %}
 
-# The way back, before any host changes. It is read again, and compared with its digest. The code 3 says that it
-# is made, and an older one stays.
+# The rollback point, before any host changes. It is read again and compared with its digest. Exit
+# code 3 means that it was made, but an older one could not be removed.
 backup:
   halite.function:
     - tgt: {{ pillar.halite.master.node }}
@@ -107,8 +108,8 @@ images-{{ what }}:
 {%-   set is_node = pillar.halite.nodes[name].runs.containers %}
 {%-   if is_member %}
 
-# One after the other, only while etcd can miss this one. What does not come up gets its old manifest
-# back, and the run ends here, with the cluster serving.
+# One after the other, only while etcd can do without this one. A member that does not start gets
+# its old manifest back, and the run ends here, with the cluster serving.
 {{ name }}-may-restart:
   halite.etcd_quorum_allows:
     - node: {{ name }}
@@ -158,7 +159,7 @@ images-{{ what }}:
 {%-     set ns.previous = name ~ '-control-plane' %}
 {%-   endif %}
 
-# The kubelet, containerd, and all else.
+# The kubelet, containerd, and everything else.
 {{ name }}-host:
   halite.state:
     - tgt: {{ name }}
@@ -180,7 +181,7 @@ images-{{ what }}:
 {%-   endif %}
 {%-   if is_node and nodes | length > 1 %}
 
-# Also after a run with a drain that was interrupted. What an operator has cordoned stays so.
+# Also after an interrupted run with a drain. A node that an operator has cordoned stays cordoned.
 {{ name }}-uncordoned:
   halite.uncordon:
     - node: {{ name }}
@@ -222,7 +223,7 @@ objects:
 {%-     endfor %}
 {%-   endif %}
 
-# A host that is down keeps its record, and the next run brings it the bundle.
+# A host that is down keeps its record, and the next run upgrades it.
 workers-{{ loop.index }}:
   halite.state:
     - tgt: {{ names | join(',') }}
@@ -257,7 +258,7 @@ workers-{{ loop.index }}:
 {%-   endif %}
 {%- endfor %}
 
-# No host asks for images of the bundle before any more.
+# No host requests images of the previous bundle any more.
 image-servers:
   halite.state:
     - tgt: '* and not L@master and ( I@halite:node:runs:containers:True or I@halite:node:roles:etcd )'

@@ -1,5 +1,5 @@
-{#- What a control-plane host is to the master: where its `ctl` finds it, and whether it is a standby. The
-    host of the master has further states (halite.services.master). -#}
+{#- A control-plane host's relation to the master: the address for its `ctl`, and whether it is a
+    standby. The master's host has further states (halite.services.master). -#}
 {%- from 'halite/map.jinja' import has_master, is_standby with context %}
 include:
   - halite.services.operator

@@ -38,7 +38,7 @@ include:
     - require:
         - file: {{ operator }}
 
-# The master signs this name for this host alone.
+# The master signs this name only for this host.
 {{ operator }}/operator.crt:
   x509.certificate:
     - ca: halite

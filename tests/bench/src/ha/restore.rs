@@ -1,4 +1,4 @@
-//! A restore of a cluster with much in etcd, on one bare host.
+//! A restore of a cluster with a large etcd, on one bare host.
 
 use std::fs;
 use std::time::{Duration, Instant};
@@ -9,9 +9,9 @@ use serde_json::Value;
 
 use super::Table;
 
-/// Against the bootstrap of one host.
+/// Relative to the bootstrap of one host.
 const RESTORE: f64 = 2.0;
-/// What is written: this many objects of this many bytes, 100 MB in base64.
+/// The written data: this many objects of this many bytes, 100 MB in base64.
 const OBJECTS: usize = 110;
 const BYTES: usize = 690_000;
 const FILE: &str = "/root/restored.halite-backup";
@@ -41,7 +41,7 @@ pub(super) fn measure(cluster: &Cluster, one: Duration, table: &mut Table) -> Re
     let backup = fs::read(first.file(made["path"].as_str().context("no path")?))?;
     ensure!(
         backup.len() > 100_000_000,
-        "the backup has {} bytes only",
+        "the backup has only {} bytes",
         backup.len()
     );
 

@@ -1,4 +1,4 @@
-//! The first host leaves for good, with the address, the master and its member of etcd.
+//! The permanent retirement of the first host, with the address, the master and its member of etcd.
 
 use std::time::Duration;
 
@@ -10,13 +10,14 @@ use halite_suites::ha::is_complete;
 
 use super::Table;
 
-/// The longest gap of a loop of writes through the virtual address.
+/// The longest gap of a write loop through the virtual address.
 const GAP: Duration = Duration::from_secs(5);
-/// Limit for hosts to be back: a kubelet may wait for five minutes before it starts again what ended several times.
+/// Limit for hosts to be back: a kubelet may wait for five minutes before it restarts a pod that
+/// exited several times.
 const BACK: Duration = Duration::from_secs(420);
 
-/// Adds the hosts again that the restore on the first one left out, and moves everything off the first one. It is the
-/// last measurement: the first host is bare then.
+/// Adds the hosts again that the restore on the first one left out, and moves everything off the
+/// first one. This is the last measurement: the first host is bare afterwards.
 pub(super) fn measure(cluster: &Cluster, table: &mut Table) -> Result<()> {
     let first = &cluster.bootstrap.spec.name;
     let others: Vec<String> = (cluster.hosts().iter())

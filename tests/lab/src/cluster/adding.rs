@@ -1,5 +1,4 @@
-//! Adding hosts to a cluster: each is declared, runs the command that this printed, and becomes
-//! Ready.
+//! Adding hosts to a cluster: each is declared, runs the printed command, and becomes Ready.
 
 use std::time::{Duration, Instant};
 
@@ -104,7 +103,7 @@ impl Cluster {
         self.add_worker_with(&Role::Worker.to_string())
     }
 
-    /// The same with other roles, parted by commas.
+    /// The same with other roles, separated by commas.
     pub fn add_worker_with(&self, roles: &str) -> Result<Duration> {
         self.add(&[&self.worker.spec.name], roles)
     }
@@ -115,7 +114,7 @@ impl Cluster {
         self.add(group, &role::list(&self.host(first)?.spec.roles))
     }
 
-    /// Declares hosts with these roles, parted by commas; runs the printed command on each; and
+    /// Declares hosts with these roles, separated by commas; runs the printed command on each; and
     /// waits until all are Ready.
     pub fn add(&self, names: &[&str], roles: &str) -> Result<Duration> {
         self.add_on(&self.bootstrap, names, roles)
@@ -137,8 +136,9 @@ impl Cluster {
         Ok(start.elapsed())
     }
 
-    /// Declares hosts with these roles, parted by commas, and runs the printed command on each. Returns
-    /// the command that waits until all are Ready: the same one again, which declares nothing new.
+    /// Declares hosts with these roles, separated by commas, and runs the printed command on each.
+    /// Returns the command that waits until all are Ready: the same one, which then declares
+    /// nothing new.
     pub fn enrol(&self, names: &[&str], roles: &str) -> Result<Vec<String>> {
         let add = nodes_add(&self.named(names)?, roles);
         self.enrol_by(&self.bootstrap, names, &add)?;

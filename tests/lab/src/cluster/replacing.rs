@@ -1,4 +1,4 @@
-//! Replacing a host that is gone, by the operator's one command: it prints what must run on the new host,
+//! Replacing a lost host by the operator's one command: it prints the line to run on the new host,
 //! and waits for that.
 
 use std::time::{Duration, Instant};
@@ -10,7 +10,7 @@ use super::adding::enrol;
 use crate::host::Host;
 use crate::watched;
 
-/// The command that `ctl` prints for a host, looked for in its lines.
+/// The command that `ctl` prints for a host, searched in its lines.
 struct Printed {
     /// The line above it.
     heading: String,
@@ -25,7 +25,7 @@ impl Printed {
         }
     }
 
-    /// Takes the next line; true for the command.
+    /// Takes the next line; returns whether it is the command.
     fn is(&mut self, line: &str) -> bool {
         let line = line.trim();
         if self.is_below && !line.is_empty() {
@@ -38,8 +38,8 @@ impl Printed {
 }
 
 impl Cluster {
-    /// Replaces a host that is off and has no disks: boots it when `ctl node replace` has printed the
-    /// command for the new one, and runs that there. Returns the time until it was printed.
+    /// Replaces a host that is off and has no disks: boots it once `ctl node replace` has printed
+    /// the command for the new one, and runs that there. Returns the time until it was printed.
     pub fn replace(&self, name: &str) -> Result<Duration> {
         self.replace_on(&self.bootstrap, name)
     }
@@ -61,8 +61,8 @@ impl Cluster {
         self.replace_by_after(on, name, command, || ())
     }
 
-    /// The same. `before_boot` is done when the command for the new host is printed, while there is no host of that
-    /// name.
+    /// The same. `before_boot` is called when the command for the new host has been printed, while
+    /// there is no host of that name.
     pub fn replace_by_after<S: AsRef<str>>(
         &self,
         on: &Host,

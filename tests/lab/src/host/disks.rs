@@ -1,5 +1,5 @@
-//! The disks of a host: an overlay of the base root, and directories that cannot lie on one. They can be
-//! destroyed, or put aside and brought back.
+//! The disks of a host: an overlay of the base root, and directories that cannot be on one. They
+//! can be destroyed, or set aside and restored.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -10,17 +10,17 @@ use anyhow::{Context as _, Result, bail, ensure};
 use super::Host;
 use crate::command::{output, run};
 
-/// Directories that hold overlay upper layers or databases themselves and so cannot lie on the
+/// Directories that hold overlay upper layers or databases themselves and so cannot be on the
 /// host's overlay.
 pub(super) const DATA: [&str; 3] = ["var/lib/containerd", "var/lib/kubelet", "var/lib/etcd"];
 
-/// File that is there once the host has an identity.
+/// File that exists once the host has an identity.
 const IDENTITY: &str = "identity";
 
-/// What is written by the host: the upper layer of its overlay, and the directories beside it.
+/// The directories that the host writes: the upper layer of its overlay, and the data next to it.
 const WRITTEN: [&str; 3] = ["upper", "work", "data"];
 
-/// Directory of the disks that were put aside, each set under a name.
+/// Directory of disks that were set aside, each set under a name.
 const ASIDE: &str = "aside";
 
 impl Host {
@@ -47,13 +47,13 @@ impl Host {
         self.dir.join("data").join(directory.replace('/', "-"))
     }
 
-    /// Returns true if the host has written anything since it was made or its disks were destroyed.
+    /// Returns whether the host has written anything since it was made or its disks were destroyed.
     #[must_use]
     pub fn has_disks(&self) -> bool {
         self.dir.join("upper").exists()
     }
 
-    /// Mounts the root, and writes what is the host's own unless it is there.
+    /// Mounts the root, and writes the host's own files unless they exist.
     pub(super) fn mount(&self) -> Result<()> {
         let root = self.root();
         for part in ["root", "upper", "work"] {
@@ -84,7 +84,7 @@ impl Host {
         {
             let id = fs::read_to_string("/proc/sys/kernel/random/uuid")?.replace('-', "");
             fs::write(&machine_id, id)?;
-            // The bus has its own; that of the base root is the same on all hosts.
+            // D-Bus has its own; that of the base root is the same on all hosts.
             let bus = root.join("var/lib/dbus/machine-id");
             if bus.symlink_metadata().is_ok() {
                 fs::remove_file(&bus)?;
@@ -102,13 +102,13 @@ impl Host {
         Ok(())
     }
 
-    /// Removes all that a host without power has written, its identity included; the next boot
-    /// finds a bare host of the same name. The read-only directories are not the host's.
+    /// Removes everything that a host without power has written, its identity included; the next
+    /// boot finds a bare host of the same name. The read-only directories are not the host's.
     pub fn destroy_disks(&self) -> Result<()> {
         if self.init().is_some() {
             bail!("cannot destroy the disks of {}: it is on", self.spec.name);
         }
-        // First: after an interruption the rest is no host that was there before.
+        // First: after an interruption the rest no longer counts as an existing host.
         if self.dir.join(IDENTITY).exists() {
             fs::remove_file(self.dir.join(IDENTITY))?;
         }
@@ -118,25 +118,25 @@ impl Host {
             .try_for_each(|part| erase(&self.dir.join(part)))
     }
 
-    /// Puts the disks of a host without power aside under a name: the next boot finds a bare host of the
-    /// same name and addresses.
+    /// Sets the disks of a host without power aside under a name: the next boot finds a bare host
+    /// of the same name and addresses.
     pub fn put_disks_aside(&self, name: &str) -> Result<()> {
         let (own, aside) = (&self.spec.name, self.aside(name));
         let cannot = || format!("cannot put the disks of {own} aside");
         ensure!(self.init().is_none(), "{}: it is on", cannot());
-        ensure!(self.has_disks(), "{}: it has none", cannot());
+        ensure!(self.has_disks(), "{}: it has no disks", cannot());
         let is_taken = aside.exists();
         ensure!(!is_taken, "{}: {} exists", cannot(), aside.display());
         self.unmount()?;
         fs::create_dir_all(&aside).with_context(cannot)?;
-        // First: after an interruption the rest is no host that was there before.
+        // First: after an interruption the rest no longer counts as an existing host.
         for part in [IDENTITY].iter().chain(&WRITTEN) {
             relocate(&self.dir.join(part), &aside.join(part)).with_context(cannot)?;
         }
         Ok(())
     }
 
-    /// Gives a host that has no disks those back that were put aside under that name.
+    /// Restores the disks that were set aside under that name to a host without disks.
     pub fn bring_disks_back(&self, name: &str) -> Result<()> {
         let (own, aside) = (&self.spec.name, self.aside(name));
         let cannot = || format!("cannot bring the disks {name} of {own} back");
@@ -163,7 +163,7 @@ impl Host {
         Ok(())
     }
 
-    /// Stops the host and removes everything of it.
+    /// Stops the host and removes all its files.
     pub fn destroy(&self) -> Result<()> {
         self.power_cut()?;
         self.destroy_disks()?;
@@ -176,17 +176,17 @@ impl Host {
     }
 }
 
-/// Removes a directory, if it is there.
+/// Removes a directory, if it exists.
 fn erase(directory: &Path) -> Result<()> {
     if !directory.exists() {
         return Ok(());
     }
-    // A test that failed may have left immutable files.
+    // A failed test may have left immutable files.
     output("chattr", &["-R", "-f", "-i", &directory.to_string_lossy()])?;
     fs::remove_dir_all(directory).with_context(|| format!("cannot remove {}", directory.display()))
 }
 
-/// Gives a file or directory another place on the same file system, if it is there.
+/// Moves a file or directory to another place on the same file system, if it exists.
 fn relocate(from: &Path, to: &Path) -> Result<()> {
     if !from.exists() {
         return Ok(());
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn files_are_found_where_they_lie() {
+    fn files_are_found_at_their_paths() {
         let host = host(Path::new("/labs/a"));
         assert_eq!(
             host.file("/etc/hosts"),
@@ -241,7 +241,7 @@ mod tests {
             fs::write(host.dir.join(IDENTITY), text).unwrap();
         };
         let error = |outcome: Result<()>| outcome.unwrap_err().to_string();
-        assert!(error(host.put_disks_aside("old")).contains("it has none"));
+        assert!(error(host.put_disks_aside("old")).contains("it has no disks"));
         write("old");
         host.put_disks_aside("old").unwrap();
         assert!(!host.has_disks() && !host.dir.join(IDENTITY).exists());

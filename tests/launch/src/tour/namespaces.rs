@@ -1,8 +1,8 @@
-//! Mount, UTS, PID and network namespaces around a root, as root or in a user namespace, by the programs of
-//! util-linux.
+//! Mount, UTS, PID and network namespaces around a root, as root or in a user namespace, by the
+//! programs of util-linux.
 //!
-//! What runs inside is recognised by its root directory, not by a process number that another process may
-//! get: nothing else is ever ended.
+//! Processes inside are identified by their root directory, not by a process number that another
+//! process may get: no other process is ever killed.
 
 use std::fs::{File, Metadata};
 use std::os::unix::fs::MetadataExt as _;
@@ -15,7 +15,7 @@ use super::root::{BIN, DEVICES};
 use crate::errors::Context as _;
 use crate::programs::run;
 
-/// Options of `unshare`: what every user needs, and an ordinary user in addition.
+/// Options of `unshare`: for every user, and for an ordinary user in addition.
 const SEPARATE: [&str; 6] = [
     "--mount",
     "--uts",
@@ -26,9 +26,9 @@ const SEPARATE: [&str; 6] = [
 ];
 const AS_USER: [&str; 2] = ["--user", "--map-root-user"];
 
-/// Becomes the master in the root `$1`, as the init of the PID namespace: when it ends, all end. The minion
-/// waits for its identity. Without `ip` perl, which every Debian has, switches the loopback interface on
-/// (SIOCSIFFLAGS, IFF_UP).
+/// Becomes the master in the root `$1`, as the init of the PID namespace: when it exits, all
+/// processes end. The minion waits for its identity. Without `ip`, perl, which every Debian has,
+/// brings the loopback interface up (SIOCSIFFLAGS, IFF_UP).
 const INIT: &str = r#"
 set -e
 root=$1 minion_log=$2
@@ -45,10 +45,10 @@ chroot "$root" /usr/local/bin/halite-minion run >"$minion_log" 2>&1 &
 exec chroot "$root" /usr/local/bin/halite-master run
 "#;
 
-/// Time for processes to be gone after they were killed.
+/// Time for killed processes to be gone.
 const GONE: Duration = Duration::from_secs(10);
 
-/// Settings of a kernel that forbid an ordinary user what the tour needs: the file, the value that forbids it, and
+/// Kernel settings that deny an ordinary user what the tour needs: the file, the denying value, and
 /// the command for root that allows it.
 const FORBIDDING: [(&str, &str, &str); 3] = [
     (
@@ -91,7 +91,7 @@ pub(super) fn options() -> io::Result<Vec<&'static str>> {
     )))
 }
 
-/// The setting of the kernel that forbids namespaces, with its remedy.
+/// The kernel setting that forbids namespaces, with its remedy.
 fn remedy(reads: impl Fn(&str) -> String) -> String {
     let forbidding = (FORBIDDING.iter()).find(|(file, value, _)| reads(file).trim() == *value);
     match forbidding {
@@ -102,11 +102,11 @@ fn remedy(reads: impl Fn(&str) -> String) -> String {
     }
 }
 
-/// Starts master and minion. The child that is returned ends when the master does.
+/// Starts master and minion. The returned child exits when the master does.
 pub(super) fn start(root: &Path, master_log: &Path, minion_log: &Path) -> io::Result<Child> {
     let log =
         File::create(master_log).context(|| format!("cannot make {}", master_log.display()))?;
-    // A session of its own: the end of the terminal, or Ctrl-C in it, ends nothing here.
+    // A separate session: closing the terminal, or Ctrl-C in it, stops nothing here.
     let mut command = Command::new("setsid");
     command.arg("unshare").args(options()?);
     command
@@ -160,7 +160,8 @@ pub(super) fn end(root: &Path) -> io::Result<()> {
             )));
         }
         let pids = left.iter().map(u32::to_string);
-        // A process that has ended already does not matter: the next round finds those that are left.
+        // A process that has already exited does not matter: the next round finds the remaining
+        // ones.
         let _ = run(Command::new("sh")
             .args(["-c", "kill -KILL \"$@\"", "sh"])
             .args(pids));
@@ -172,7 +173,7 @@ pub(super) fn end(root: &Path) -> io::Result<()> {
 fn inside(root: &Path) -> io::Result<Vec<u32>> {
     let same = |a: &Metadata, b: &Metadata| (a.dev(), a.ino()) == (b.dev(), b.ino());
     let own = fs::metadata(root);
-    // `cargo clean` has removed it under them.
+    // `cargo clean` has removed it while they run.
     let deleted = PathBuf::from(format!("{} (deleted)", root.display()));
     let is_inside = |pid: &u32| {
         let link = format!("/proc/{pid}/root");
@@ -188,14 +189,14 @@ fn inside(root: &Path) -> io::Result<Vec<u32>> {
         .collect())
 }
 
-/// Returns true if a process is number 1 of its namespace.
+/// Returns whether a process is number 1 of its namespace.
 fn is_init(pid: u32) -> bool {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let numbers = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
     numbers.is_some_and(|numbers| numbers.split_whitespace().last() == Some("1"))
 }
 
-/// Where programs of the machine are; an ordinary user has no `sbin` in the path.
+/// The search path of the machine's programs; an ordinary user has no `sbin` in it.
 fn path() -> std::ffi::OsString {
     let mut path = env::var_os("PATH").unwrap_or_default();
     path.push(":/usr/sbin:/sbin");
@@ -207,7 +208,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_forbids_namespaces_is_named_with_the_command_that_allows_them() {
+    fn a_setting_that_forbids_namespaces_is_named_with_its_remedy() {
         let of = |forbidden: &'static str, value: &'static str| {
             remedy(move |file| {
                 if file.ends_with(forbidden) {

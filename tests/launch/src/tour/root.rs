@@ -7,7 +7,7 @@ use std::{fs, io};
 use crate::errors::Context as _;
 use crate::programs::run;
 
-/// The programs in the root; it has no others, no shell and no library.
+/// The programs in the root; there are no others, no shell and no library.
 pub const PROGRAMS: [&str; 3] = ["ctl", "halite-master", "halite-minion"];
 
 /// Directory of the programs, as on a host.
@@ -16,14 +16,14 @@ pub(super) const BIN: &str = "usr/local/bin";
 /// Devices that every kernel has: a static program reads the random ones itself.
 pub(super) const DEVICES: [&str; 3] = ["null", "random", "urandom"];
 
-/// The bundle's tree: the operator's own states are everything that is declared.
+/// The bundle's tree: only the operator's own states are declared.
 const TOP: &str = "base:
   '* and not master':
     - match: compound
     - custom
 ";
 
-/// The components that a bundle has an image of; none is used here.
+/// The components for which a bundle has an image; none is used here.
 const IMAGES: [&str; 9] = [
     "kube-apiserver",
     "kube-controller-manager",
@@ -110,7 +110,7 @@ pub(super) fn make(root: &Path, programs: &Path) -> io::Result<()> {
     }
     for name in PROGRAMS {
         let (from, to) = (programs.join(name), root.join(BIN).join(name));
-        // Cargo replaces a program and does not write into it, so a link stays what it is.
+        // Cargo replaces a program instead of writing into it, so a link keeps its content.
         fs::hard_link(&from, &to)
             .or_else(|_| fs::copy(&from, &to).map(drop))
             .context(|| format!("cannot copy {}", from.display()))?;

@@ -17,11 +17,11 @@ const INTERVAL: Duration = Duration::from_millis(20);
 /// The samples of a time, as the changes from one set of holders to the next.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Samples {
-    /// The times, from the start of the sampler, at which the holders were found to be others.
+    /// The times, from the start of the sampler, at which the holders were found to have changed.
     changes: Vec<(Duration, BTreeSet<String>)>,
     /// The time of the last sample.
     last: Duration,
-    /// The longest time between two samples: a change in it was seen late.
+    /// The longest time between two samples: a change in it was noticed late.
     pause: Duration,
 }
 
@@ -72,7 +72,7 @@ impl Samples {
         self.pause
     }
 
-    /// The longest time in which the number of holders fits without a break.
+    /// The longest time in which the number of holders fits without interruption.
     fn longest(&self, fits: impl Fn(usize) -> bool) -> Duration {
         let (mut longest, mut since) = (Duration::ZERO, None);
         let mut until = |since: Option<Duration>, time: Duration| {
@@ -95,11 +95,11 @@ impl Samples {
 pub(crate) struct Network {
     /// The name of its host.
     pub(crate) name: String,
-    /// A process in it, while there is one.
+    /// A process in it, if there is one.
     pub(crate) process: Box<dyn Fn() -> Option<u32> + Send>,
 }
 
-/// A sampler that runs.
+/// A running sampler.
 #[derive(Debug)]
 pub struct Sampler {
     samples: Arc<Mutex<Samples>>,
@@ -108,7 +108,7 @@ pub struct Sampler {
 }
 
 impl Sampler {
-    /// Starts to sample which of the hosts hold the address. A host without power holds nothing.
+    /// Starts to sample which hosts hold the address. A host without power holds nothing.
     #[must_use]
     pub fn start(hosts: &[&Host], address: Ipv4Addr) -> Self {
         let networks = hosts.iter().map(|host| {
@@ -121,7 +121,7 @@ impl Sampler {
         Self::of_networks(networks.collect(), address)
     }
 
-    /// The same for networks of any processes.
+    /// The same for the networks of any processes.
     #[must_use]
     pub(crate) fn of_networks(networks: Vec<Network>, address: Ipv4Addr) -> Self {
         let samples = Arc::new(Mutex::new(Samples::default()));
@@ -154,7 +154,7 @@ impl Sampler {
         samples.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Ends it and returns all samples.
+    /// Stops it and returns all samples.
     pub fn end(self) -> Result<Samples> {
         drop(self.alive);
         self.thread
@@ -167,7 +167,7 @@ impl Sampler {
 
 fn holders(networks: &[Network], address: Ipv4Addr) -> BTreeSet<String> {
     let holds = |network: &&Network| {
-        // A host that loses its power meanwhile has no table.
+        // A host that loses its power in between has no table.
         (network.process)()
             .and_then(|process| fs::read_to_string(format!("/proc/{process}/net/fib_trie")).ok())
             .is_some_and(|table| is_local(&table, address))
@@ -176,7 +176,7 @@ fn holders(networks: &[Network], address: Ipv4Addr) -> BTreeSet<String> {
     holding.map(|network| network.name.clone()).collect()
 }
 
-/// Returns true if a kernel's table (`/proc/net/fib_trie`) has the address as one of its own.
+/// Returns whether a kernel's table (`/proc/net/fib_trie`) has the address as one of its own.
 fn is_local(table: &str, address: Ipv4Addr) -> bool {
     let leaf = format!("|-- {address}");
     let mut lines = table.lines().map(str::trim);
@@ -197,7 +197,7 @@ fn is_local(table: &str, address: Ipv4Addr) -> bool {
 mod tests {
     use super::*;
 
-    /// As Linux 6 prints it, cut short.
+    /// As printed by Linux 6, shortened.
     const TABLE: &str = "\
 Main:
   +-- 0.0.0.0/0 3 0 5
@@ -236,7 +236,7 @@ Local:
         for held in ["10.10.0.11", "10.10.0.100"] {
             assert!(is_local(TABLE, held.parse().unwrap()), "{held}");
         }
-        // A route to a host, the network, its broadcast address, the beginning of another address.
+        // A route to a host, the network, its broadcast address, the start of another address.
         for other in [
             "10.10.0.101",
             "10.10.0.0",
@@ -273,7 +273,7 @@ Local:
     }
 
     #[test]
-    fn what_lasts_until_the_end_counts() {
+    fn a_time_until_the_end_counts() {
         assert_eq!(
             samples(&[(0, &["a"]), (20, &[]), (80, &[])]).longest_free(),
             at(60)

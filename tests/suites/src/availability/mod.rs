@@ -1,5 +1,5 @@
-//! Tools that measure how available a cluster is: a loop of writes, and a sampler of the host that
-//! holds an address. Suites that cut power and links start them before, and judge their records
+//! Tools that measure the availability of a cluster: a write loop, and a sampler of the hosts that
+//! hold an address. Suites start them before they cut power and links, and judge their records
 //! afterwards.
 
 pub mod holders;

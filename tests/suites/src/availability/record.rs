@@ -1,4 +1,4 @@
-//! The record of a loop of writes: what was acknowledged, what failed, and the longest gap.
+//! The record of a write loop: acknowledged writes, failures, and the longest gap.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -14,7 +14,7 @@ pub struct Write {
     pub began: Duration,
     /// The moment of its answer, or of its failure.
     pub ended: Duration,
-    /// The cause of its failure; none for an acknowledged one.
+    /// The cause of its failure; `None` for an acknowledged write.
     pub error: Option<String>,
 }
 
@@ -32,9 +32,9 @@ pub struct Record {
 pub struct Gap {
     /// Its length.
     pub length: Duration,
-    /// Its beginning: the answer of the write before, or the start of the loop.
+    /// Its start: the answer of the previous write, or the start of the loop.
     pub from: Duration,
-    /// The failures in it, without repetitions.
+    /// The failures in it, without duplicates.
     pub errors: Vec<String>,
 }
 
@@ -46,15 +46,15 @@ impl Record {
         acknowledged.map(|write| write.number).collect()
     }
 
-    /// The failures of all writes, without repetitions.
+    /// The failures of all writes, without duplicates.
     #[must_use]
     pub fn errors(&self) -> BTreeSet<String> {
         let errors = self.writes.iter().filter_map(|write| write.error.clone());
         errors.collect()
     }
 
-    /// The longest time between the answers of two acknowledged writes that follow each other; the
-    /// time before the first and after the last counts too.
+    /// The longest time between the answers of two consecutive acknowledged writes; the time before
+    /// the first and after the last counts too.
     #[must_use]
     pub fn longest_gap(&self) -> Gap {
         let mut longest = Gap {
@@ -95,8 +95,8 @@ impl Record {
         )
     }
 
-    /// The acknowledged writes that are not among those that the cluster has. It may have others:
-    /// a write whose answer was lost.
+    /// The acknowledged writes that are missing in the cluster. It may have others: writes whose
+    /// answer was lost.
     #[must_use]
     pub fn missing(&self, present: &BTreeSet<u64>) -> BTreeSet<u64> {
         &self.acknowledged() - present
@@ -120,7 +120,7 @@ mod tests {
         Duration::from_millis(milliseconds)
     }
 
-    /// A record of writes that took no time: the moments, and the failures of some.
+    /// A record of writes that took no time: their moments, and the failures of some.
     fn record(writes: &[(u64, Option<&str>)], end: u64) -> Record {
         let write = |(number, (time, error)): (usize, &(u64, Option<&str>))| Write {
             number: u64::try_from(number).unwrap(),

@@ -1,4 +1,4 @@
-//! What a loop writes to: ConfigMaps of the Kubernetes API, or keys of etcd, over HTTPS with a
+//! The target of a write loop: ConfigMaps of the Kubernetes API, or keys of etcd, over HTTPS with a
 //! client certificate.
 
 use std::net::{IpAddr, SocketAddr};
@@ -22,7 +22,7 @@ use ureq::unversioned::transport::{DefaultConnector, NextTimeout};
 /// Limit of one request, from the connection to the end of the answer.
 const TIMEOUT: Duration = Duration::from_secs(1);
 
-/// What is written.
+/// The kind of written objects.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Kind {
     /// ConfigMaps in that namespace, one for each write.
@@ -34,7 +34,7 @@ pub enum Kind {
     Etcd,
 }
 
-/// Files with a client's identity, in PEM, as the machine sees them.
+/// Files with a client's identity, in PEM, by their paths on the machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Identity {
     /// The authority that signed the server's certificate.
@@ -45,28 +45,29 @@ pub struct Identity {
     pub key: PathBuf,
 }
 
-/// The address to which the name of a target leads.
+/// The address to which the name of a target resolves.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Address {
     /// Always this one, with the port.
     Fixed(SocketAddr),
-    /// The one of the name in this file, in the form of `/etc/hosts`, read for each new connection.
+    /// The address of the name in this file, in the form of `/etc/hosts`, read for each new
+    /// connection.
     Hosts(PathBuf),
 }
 
-/// Where a loop writes, and as whom.
+/// The target and the identity of a write loop.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Target {
-    /// What is written.
+    /// The kind of written objects.
     pub kind: Kind,
     /// `https://api.demo.internal:6443`; the certificate of the server has this name.
     pub url: String,
-    /// The address to which the name leads; nothing else resolves names. None when the URL has an
-    /// address.
+    /// The address to which the name resolves; nothing else resolves names. `None` if the URL has
+    /// an address.
     pub address: Option<Address>,
-    /// Beginning of the names, unique to the loop: `PREFIX-0`, `PREFIX-1`, …
+    /// Prefix of the names, unique to the loop: `PREFIX-0`, `PREFIX-1`, …
     pub prefix: String,
-    /// The client; none for a plain etcd.
+    /// The client; `None` for a plain etcd.
     pub identity: Option<Identity>,
 }
 
@@ -79,8 +80,8 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// Reads the identity: its files may be gone while the loop runs. Connects with the first
-    /// write.
+    /// Reads the identity at once: its files may disappear while the loop runs. Connects with the
+    /// first write.
     pub fn new(target: Target) -> Result<Self> {
         let tls = target.identity.as_ref().map(tls).transpose()?;
         Ok(Self {
@@ -95,7 +96,7 @@ impl Connection {
         self.agent = agent(&self.target, self.tls.as_ref());
     }
 
-    /// Makes one write; succeeds when it was acknowledged.
+    /// Makes one write; succeeds if it was acknowledged.
     pub fn write(&self, number: u64) -> Result<()> {
         let (path, body) = request(&self.target.kind, &self.target.prefix, number);
         let url = format!("{}{path}", self.target.url);
@@ -104,7 +105,7 @@ impl Connection {
             .post(&url)
             .header("content-type", "application/json")
             .send(body.to_string())?;
-        // Read to its end, so that the connection can be used again.
+        // Read completely, so that the connection can be reused.
         let text = response.body_mut().read_to_string()?;
         if !response.status().is_success() {
             let message = serde_json::from_str::<Value>(&text).ok();
@@ -123,7 +124,7 @@ fn request(kind: &Kind, prefix: &str, number: u64) -> (String, Value) {
             format!("/api/v1/namespaces/{namespace}/configmaps"),
             json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}}),
         ),
-        // The gateway that etcd has for clients without gRPC.
+        // etcd's gateway for clients without gRPC.
         Kind::Etcd => (
             "/v3/kv/put".to_owned(),
             json!({"key": STANDARD.encode(&name), "value": STANDARD.encode(number.to_string())}),
@@ -184,7 +185,7 @@ fn agent(target: &Target, tls: Option<&TlsConfig>) -> Agent {
 fn tls(identity: &Identity) -> Result<TlsConfig> {
     let key = read(&identity.key)?;
     let key = PrivateKey::from_pem(&key)
-        .with_context(|| format!("{} is no key in PEM", identity.key.display()))?;
+        .with_context(|| format!("{} is not a PEM key", identity.key.display()))?;
     let client = ClientCert::new_with_certs(&certificates(&identity.certificate)?, key);
     Ok(TlsConfig::builder()
         .provider(TlsProvider::Rustls)
@@ -216,7 +217,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_leads_where_the_hosts_file_says() {
+    fn a_name_resolves_by_the_hosts_file() {
         let text = "127.0.0.1 localhost\n# api.demo.internal\n10.10.0.100\tapi.demo.internal api # Halite\n";
         let found = |name: &str| entry(text, name).map(|address| address.to_string());
         assert_eq!(found("api.demo.internal").as_deref(), Some("10.10.0.100"));

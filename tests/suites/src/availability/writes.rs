@@ -1,7 +1,8 @@
-//! A loop of writes: one every 50 ms, each with a time limit, on a new connection after a failure.
+//! A write loop: one write every 50 ms, each with a time limit, on a new connection after a
+//! failure.
 //!
-//! It is a process of its own in the network namespace of a host, which [`Loop`] starts there and
-//! ends; it prints its [`Record`] at its end.
+//! It is a separate process in the network namespace of a host, which [`Loop`] starts and stops
+//! there; it prints its [`Record`] at its end.
 
 use std::io::Read as _;
 use std::path::Path;
@@ -16,15 +17,15 @@ use halite_lab::host::Host;
 use super::record::{Record, Write};
 use super::target::{Address, Connection, Kind, Target};
 
-/// Time from the beginning of a write to that of the next, unless the write takes longer.
+/// Time from the start of a write to that of the next, unless the write takes longer.
 const INTERVAL: Duration = Duration::from_millis(50);
 
-/// Name of the hidden command of `cargo lab` that is the loop.
+/// Name of the hidden command of `cargo lab` that runs the loop.
 const COMMAND: &str = "write-loop";
 
-/// What a loop writes with.
+/// The writer of a loop.
 trait Writer {
-    /// Makes one write; succeeds when it was acknowledged.
+    /// Makes one write; succeeds if it was acknowledged.
     fn write(&mut self, number: u64) -> Result<()>;
     /// Drops the connection; the next write makes another.
     fn reconnect(&mut self);
@@ -43,11 +44,11 @@ impl Writer for Connection {
 /// The time since the start of the loop, and its end.
 trait Clock {
     fn now(&mut self) -> Duration;
-    /// Waits until that time; returns false when the loop shall end.
+    /// Waits until that time; returns `false` if the loop must end.
     fn reaches(&mut self, time: Duration) -> bool;
 }
 
-/// The machine's clock; the loop ends when the channel's other end is dropped.
+/// The machine's clock; the loop ends when the other end of the channel is dropped.
 struct Real {
     start: Instant,
     end: Receiver<()>,
@@ -93,7 +94,7 @@ pub fn serve(target: Target) -> Result<()> {
     let mut connection = Connection::new(target)?;
     let (alive, end) = channel::<()>();
     thread::spawn(move || {
-        // What it reads does not matter, nor whether it can be read: both end the loop.
+        // The content does not matter, nor whether it can be read: both end the loop.
         let _ = std::io::stdin().read_to_end(&mut Vec::new());
         drop(alive);
     });
@@ -106,15 +107,15 @@ pub fn serve(target: Target) -> Result<()> {
     Ok(())
 }
 
-/// A loop that runs.
+/// A running write loop.
 #[derive(Debug)]
 pub struct Loop {
     child: Child,
 }
 
 impl Loop {
-    /// Starts a loop in the network namespace of a host. It outlives the host's power, without its
-    /// network.
+    /// Starts a loop in the network namespace of a host. It survives the host's loss of power,
+    /// without its network.
     pub fn start(host: &Host, target: &Target) -> Result<Self> {
         Self::start_in(&Path::new("/run/netns").join(host.namespace()), target)
     }
@@ -130,21 +131,21 @@ impl Loop {
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
-            .context("cannot start a loop of writes")?;
+            .context("cannot start a write loop")?;
         Ok(Self { child })
     }
 
-    /// Ends the loop and returns its record.
+    /// Stops the loop and returns its record.
     pub fn end(mut self) -> Result<Record> {
         drop(self.child.stdin.take());
         let output = self.child.wait_with_output()?;
         ensure!(
             output.status.success(),
-            "the loop of writes ended with {}: {}",
+            "the write loop ended with {}: {}",
             output.status,
             String::from_utf8_lossy(&output.stderr)
         );
-        serde_json::from_slice(&output.stdout).context("the loop of writes printed no record")
+        serde_json::from_slice(&output.stdout).context("the write loop printed no record")
     }
 }
 
@@ -185,7 +186,7 @@ mod tests {
 
     type Time = Rc<Cell<Duration>>;
 
-    /// A writer whose writes take as long as listed; those of a whole second fail.
+    /// A writer whose writes take as long as listed; those that take a whole second fail.
     struct Scripted {
         time: Time,
         takes: Vec<u64>,
@@ -207,7 +208,7 @@ mod tests {
         }
     }
 
-    /// A clock that stands still except while a test waits; ends at a time.
+    /// A clock that advances only while a test waits; it ends at a given time.
     struct Scheduled {
         time: Time,
         end: Duration,
@@ -243,7 +244,8 @@ mod tests {
         assert_eq!(gap.length, Duration::from_millis(1180 - 55));
     }
 
-    /// A server that answers each connection so many times, and then no more. It hands on what was sent to it.
+    /// A server that answers this many times on each connection, and then no more. It passes on the
+    /// requests.
     fn server(answers: usize) -> (String, Receiver<String>) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
@@ -296,7 +298,8 @@ mod tests {
         let time = Time::default();
         let end = Duration::from_millis(6 * 50);
         let record = run(&mut connection, &mut Scheduled { time, end });
-        // Had the third, which failed, not made a new connection, the fourth would have no answer.
+        // If the third, which failed, had not made a new connection, the fourth would have no
+        // answer.
         assert_eq!(record.acknowledged(), [0, 1, 3, 4, 5].into());
         let error = record.writes[2].error.clone().unwrap();
         assert!(error.starts_with("503 Service Unavailable"), "{error}");

@@ -1,5 +1,5 @@
-//! The lab's bundles are checked with a covering array of the options, an operator's with each pair
-//! alone. Both must find the same.
+//! The lab's bundles are checked with a covering array of the options, an operator's with every
+//! pair of options. Both must find the same.
 
 use std::process::Command;
 
@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reports_differ_only_in_what_is_needed() {
+    fn reports_differ_only_in_requirements() {
         let report = |set: &str, artifact: &str| {
             json!({"renderings": set.len(), "needs": [{"artifact": artifact, "places": [{"place": "a.sls:1 (b)", "with": set}]}],
                 "missing": [{"message": format!("the image {artifact}: it (c)\n    needed by a.sls:1 (b) ({set}; 3 more)")}]})

@@ -31,11 +31,11 @@ pub(crate) use self::second::variant;
 
 pub(super) const TESTS: &[Test<Cluster>] = &[
     Test {
-        name: "bundles: another of the same Kubernetes comes into use, and nothing restarts",
+        name: "bundles: a change to another with the same Kubernetes restarts nothing",
         run: there,
     },
     Test {
-        name: "bundles: a chart is installed, repaired, and goes without a trace",
+        name: "bundles: a chart is installed, repaired, and removed without a trace",
         run: chart::all,
     },
     Test {
@@ -43,7 +43,7 @@ pub(super) const TESTS: &[Test<Cluster>] = &[
         run: removed::unmounted,
     },
     Test {
-        name: "bundles: back to the first, all is as it was",
+        name: "bundles: a change back to the first restores everything",
         run: back,
     },
     Test {
@@ -51,15 +51,15 @@ pub(super) const TESTS: &[Test<Cluster>] = &[
         run: removed::directory,
     },
     Test {
-        name: "bundles: what is started without the bundle needs no help when it is back",
+        name: "bundles: programs started without the bundle need no help once it is back",
         run: removed::started,
     },
     Test {
-        name: "bundles: one with another Halite comes into use, cut off in its middle",
+        name: "bundles: a change to one with another Halite resumes after an interruption",
         run: newer::there,
     },
     Test {
-        name: "bundles: back to the first Halite, all is as it was",
+        name: "bundles: a change back to the first Halite restores everything",
         run: newer::back,
     },
 ];
@@ -114,7 +114,7 @@ fn listed(cluster: &Cluster, version: &str, in_use: bool, hosts: usize) -> Resul
     let users = row.hosts.as_ref().map(Vec::len);
     ensure!(
         row.in_use == in_use && row.problem.is_none() && users == Some(hosts),
-        "should be whole, in use: {in_use}, and of {hosts} hosts, and ctl bundle list says {row:?}"
+        "should be complete, in use: {in_use}, and of {hosts} hosts, but ctl bundle list shows {row:?}"
     );
     Ok(())
 }
@@ -124,7 +124,7 @@ pub(super) fn problems(cluster: &Cluster) -> Result<Vec<String>> {
     Ok(health::status(cluster)?.problems)
 }
 
-/// Runs a highstate that does what `--test` predicted, changes nothing but addresses, and restarts
+/// Runs a highstate that does exactly what `--test` predicted, changes only addresses, and restarts
 /// nothing.
 fn only_addresses(cluster: &Cluster) -> Result<()> {
     let before = running(cluster)?;
@@ -149,7 +149,7 @@ fn only_addresses(cluster: &Cluster) -> Result<()> {
         };
         ensure!(
             led("hosts.toml") && led("[halite-repository]"),
-            "{name} still asks the other one: {changed:#?}"
+            "{name} still uses the other one: {changed:#?}"
         );
     }
     quiet(cluster)?;
@@ -168,7 +168,7 @@ fn asked(cluster: &Cluster, version: &str, other: &str) -> Result<()> {
             ensure!(
                 text.contains(&format!("bundles/{version}/"))
                     && !text.contains(&format!("bundles/{other}/")),
-                "{} does not ask the bundle {version}, or not only: {text}",
+                "{} does not use the bundle {version}, or not only: {text}",
                 host.spec.name
             );
         }
@@ -268,7 +268,7 @@ fn back(cluster: &Cluster) -> Result<Counts> {
     )?;
     ensure!(
         document(cluster)? == recorded,
-        "what was refused wrote into the cluster document"
+        "a refused command wrote into the cluster document"
     );
     host.run(&[CTL, "bundle", "use", FIRST, "--allow-downgrade"])?;
     refused(
@@ -322,7 +322,7 @@ fn as_remembered(cluster: &Cluster) -> Result<()> {
             .collect();
         ensure!(
             differ.is_empty(),
-            "not as it was on {}: {differ:#?}",
+            "changed on {}: {differ:#?}",
             of.spec.name
         );
     }

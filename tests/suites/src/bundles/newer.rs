@@ -1,10 +1,10 @@
 //! A bundle with another Halite: the change that the guide describes, there and back, with an
 //! interruption in the middle.
 //!
-//! Its minion is another program, and says so by its version. The other programs behave as those of
-//! the first bundle, but are different files: each has some extra bytes at its end, which the kernel
-//! ignores. To build them again, too, would cost minutes and show nothing more: the same commands
-//! replace them.
+//! Its minion is another program, and shows this by its version. The other programs behave like
+//! those of the first bundle, but are different files: each has some extra bytes at its end, which
+//! the kernel ignores. Building them again, too, would cost minutes and show nothing more: the same
+//! commands replace them.
 
 use std::fs;
 use std::io::Write as _;
@@ -37,7 +37,7 @@ const CARRIED: &str = "/root/other-halite.iso";
 /// Halite's own programs.
 const PROGRAMS: [&str; 3] = ["ctl", "halite-master", MINION];
 
-/// The one that is built again.
+/// The program that is built again.
 const MINION: &str = "halite-minion";
 
 /// Path of the master's program on the first host.
@@ -105,7 +105,7 @@ fn other_programs(recipe: &mut Value, work: &Path) -> Result<()> {
         let digest = digest
             .split_whitespace()
             .next()
-            .context("sha256sum said nothing")?;
+            .context("sha256sum printed nothing")?;
         inputs["programs"][name]["sha256"] = json!(digest);
         // The program is in the bundle twice: in the programs' directory, and in a package.
         let text = recipe
@@ -135,7 +135,7 @@ fn runs(cluster: &Cluster, host: &Host, program: &str, version: &str) -> Result<
     Ok(())
 }
 
-/// Checks that Halite on the first host is of that bundle.
+/// Checks that Halite on the first host comes from that bundle.
 fn first_host(cluster: &Cluster, version: &str) -> Result<()> {
     let host = &cluster.bootstrap;
     for program in ["halite-master", "halite-minion"] {
@@ -144,12 +144,12 @@ fn first_host(cluster: &Cluster, version: &str) -> Result<()> {
     let ctl = host.sh("sha256sum < $(command -v ctl)")?;
     ensure!(
         ctl.starts_with(&digest(cluster, version, "ctl")?),
-        "ctl is not that of {version}, but {ctl}"
+        "ctl is not the one of {version}, but {ctl}"
     );
     Ok(())
 }
 
-/// Checks that the minions of all hosts are of the version that the bundle's minion has.
+/// Checks that the minions of all hosts have the version of the bundle's minion.
 fn minions_say(cluster: &Cluster, bundle: &str) -> Result<()> {
     let end = if bundle == VERSION { build::OTHER } else { "" };
     let wanted = format!("{FIRST}{end}");
@@ -172,7 +172,7 @@ fn bootstrap(version: &str) -> String {
     format!("{}/bin/ctl bootstrap", place(version))
 }
 
-/// The same command, without a question to the operator.
+/// The same command, without asking the operator.
 fn unasked(version: &str) -> Vec<String> {
     bootstrap(version)
         .split(' ')
@@ -189,7 +189,7 @@ fn change_bundle(cluster: &Cluster, version: &str, options: &[&str], cut: bool) 
     let printed = host.run(&[["ctl", "bundle", "use", version].as_slice(), options].concat())?;
     ensure!(
         printed.contains(&format!("`{}`", bootstrap(version))),
-        "ctl bundle use does not say what comes first: {printed}"
+        "ctl bundle use does not name the first step: {printed}"
     );
     if cut {
         cut_off(cluster, version)?;
@@ -237,7 +237,7 @@ fn change_bundle(cluster: &Cluster, version: &str, options: &[&str], cut: bool) 
     Ok(())
 }
 
-/// Checks that the running master began its bootstrap itself, and did not resume one of a master
+/// Checks that the running master started its bootstrap itself, and did not resume one of a master
 /// with other states.
 fn whole_life(host: &Host) -> Result<()> {
     let unit = "_SYSTEMD_INVOCATION_ID=$(systemctl show -p InvocationID --value halite-master)";
@@ -248,7 +248,7 @@ fn whole_life(host: &Host) -> Result<()> {
     );
     ensure!(
         !log.contains("interrupted"),
-        "the old master had begun what the new one went on with: {log}"
+        "the new master resumed a run that the old one had started: {log}"
     );
     Ok(())
 }
@@ -274,7 +274,7 @@ fn cut_off(cluster: &Cluster, version: &str) -> Result<()> {
             found = at_work(host, &programs)?;
         }
         Err(anyhow!(
-            "{} programs of the bundle are at work",
+            "{} programs of the bundle are running",
             found.len()
         ))
     })?;

@@ -1,5 +1,5 @@
-//! The bundle in use is missing for a while: Halite reports it, the operations that need it wait,
-//! all others continue, and afterwards no problem is left.
+//! The bundle in use is missing for a while: Halite reports it, operations that need it wait, all
+//! others continue, and afterwards no problem is left.
 
 use std::fs;
 use std::time::{Duration, Instant};
@@ -17,10 +17,11 @@ use crate::{health, images};
 /// Path to which the bundle's directory is moved.
 const ASIDE: &str = "/var/lib/halite/moved-away";
 
-/// Limit for a pod to start whose image the host has.
+/// Limit for the start of a pod whose image the host has.
 const READY: Duration = Duration::from_secs(180);
 
-/// Limit for the error to be reported: less than the time for which `ctl` waits for a master that is missing.
+/// Limit for the error to be reported: less than the time for which `ctl` waits for a missing
+/// master.
 const AT_ONCE: Duration = Duration::from_secs(55);
 
 /// One way to remove the bundle in use and to bring it back.
@@ -88,13 +89,13 @@ impl<'a> Gone<'a> {
 }
 
 impl Drop for Gone<'_> {
-    /// Brings the bundle back even after a failure, for the tests that follow.
+    /// Restores the bundle even after a failure, for the tests that follow.
     fn drop(&mut self) {
         if self.away
             && let Err(error) = (self.way.back)(self.cluster)
         {
             println!(
-                "  the bundle {} was not brought back: {error:#}",
+                "  the bundle {} was not restored: {error:#}",
                 self.way.version
             );
         }
@@ -139,7 +140,7 @@ fn reported(cluster: &Cluster, way: &Way) -> Result<()> {
     let row = row(cluster, way.version)?;
     ensure!(
         row.in_use && row.problem.as_deref().is_some_and(says),
-        "ctl bundle list should say {:?} and says {row:?}",
+        "ctl bundle list should show {:?} and shows {row:?}",
         way.message
     );
     let problems = problems(cluster)?;
@@ -161,7 +162,7 @@ fn reported(cluster: &Cluster, way: &Way) -> Result<()> {
         refused(&cluster.bootstrap, command, way.message)?;
         ensure!(
             start.elapsed() < AT_ONCE,
-            "{} says so after {:?}",
+            "{} reports it only after {:?}",
             command.join(" "),
             start.elapsed()
         );
@@ -196,7 +197,8 @@ fn goes_on(cluster: &Cluster) -> Result<()> {
     settled(cluster, before)
 }
 
-/// Checks that the bundle is served and used as before, and that `ctl status` reports no problem.
+/// Checks that the bundle is served and used normally again, and that `ctl status` reports no
+/// problem.
 fn well(cluster: &Cluster, way: &Way) -> Result<()> {
     listed(cluster, way.version, true, 2)?;
     let problems = problems(cluster)?;

@@ -1,5 +1,5 @@
-//! A second bundle of the cluster's Kubernetes version, on an ISO of its own: made from the lab's
-//! recipe with another version, one package less, and one chart more.
+//! A second bundle of the cluster's Kubernetes version, on its own ISO: made from the lab's recipe
+//! with another version, one package less, and one chart more.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -37,7 +37,7 @@ pub const WITHOUT: &str = "halite-ctl";
 /// Makes the bundle, and mounts it on the bootstrap host.
 pub fn carry(cluster: &Cluster) -> Result<()> {
     let host = &cluster.bootstrap;
-    // Remove leftovers of an earlier run, where a cluster is used again.
+    // Remove leftovers of an earlier run, if a cluster is used again.
     take_away(cluster)?;
     let work = tempfile::Builder::new()
         .prefix("second-")
@@ -56,14 +56,14 @@ pub fn mount(cluster: &Cluster) -> Result<()> {
     Ok(())
 }
 
-/// A file of the ISO, as the machine sees it: mounts inside a host are visible only there.
+/// A file of the ISO, by its path on the machine: mounts inside a host are visible only there.
 pub fn file(cluster: &Cluster, path: &str) -> PathBuf {
     cluster.bootstrap.file(STORE).join(path)
 }
 
 /// Unmounts the ISO, once no process has a file of it open.
 pub fn unmount(cluster: &Cluster) -> Result<()> {
-    wait::until("the medium to be unused", FREE, || {
+    wait::until("the ISO to be unused", FREE, || {
         cluster.bootstrap.run(&["umount", MOUNT_POINT]).map(drop)
     })
 }
@@ -81,7 +81,7 @@ pub fn take_away(cluster: &Cluster) -> Result<()> {
 fn build(work: &Path) -> Result<PathBuf> {
     variant(work, VERSION, 1, |recipe, first| {
         let hello = Chart::Hello.entry(|component| {
-            // By its tag, as charts have it: the builder adds the digest.
+            // By its tag, as in charts: the builder adds the digest.
             let image = first["images"][component].as_str();
             let image = image.and_then(|image| image.split('@').next());
             Ok(image
@@ -100,10 +100,10 @@ fn build(work: &Path) -> Result<PathBuf> {
     })
 }
 
-/// Makes a signed ISO from the recipe of [`FULL`] with a difference: `change` gets the recipe, and the
-/// manifest of the bundle that was made from it. All artifacts come from the cache which that build
-/// filled. The new bundle's date is the given number of minutes later, the same each time, so that
-/// its parts stay in the cache, too.
+/// Makes a signed ISO from the recipe of [`FULL`] with a difference: `change` gets the recipe, and
+/// the manifest of the bundle that was made from it. All artifacts come from the cache that this
+/// build filled. The new bundle's date is the given number of minutes later, the same each time, so
+/// that its parts stay in the cache, too.
 pub fn variant(
     work: &Path,
     version: &str,

@@ -1,5 +1,5 @@
-//! The numbered boundaries of `ctl bootstrap --restore`: at each it is interrupted on a bare host, and run
-//! again it ends in the same state.
+//! The numbered boundaries of `ctl bootstrap --restore`: at each it is interrupted on a bare host,
+//! and ends in the same state when it is run again.
 
 use anyhow::{Context as _, Result};
 use halite_lab::cluster::{BOOTSTRAP, Cluster, WORKER};
@@ -11,19 +11,19 @@ use crate::kills::moments::{Kill, Moment, Progress, Table, Victim};
 use crate::kills::{moments, once};
 use crate::test::{Case, Counts};
 
-/// The moments of a restore, then those of the bootstrap that it goes on as.
+/// The moments of a restore, then those of the bootstrap as which it continues.
 const KILLS: &Table = {
     use Moment::{File, Job};
     use Progress::{Started, Stored};
     use Victim::{Master, Minion, Power};
     &[
         (File("var/lib/halite/restore/mark"), &[Power]),
-        // The snapshot is complete, and the program that makes data of it may run.
+        // The snapshot is complete, and the program that turns it into data may run.
         (File("var/lib/halite/restore/etcdutl"), &[Power]),
         (File("var/lib/etcd/member"), &[Power]),
         (File("var/lib/halite/master/store.db"), &[Power]),
         (File("var/lib/halite/master/store.db.epoch"), &[Power]),
-        // From here on it goes on as a bootstrap.
+        // From here on it continues as a bootstrap.
         (File("etc/halite/cluster.yaml"), &[Power]),
         (File("usr/local/bin/halite-master"), &[Power]),
         (
@@ -50,8 +50,8 @@ pub(crate) fn numbered() -> Vec<Case<Cluster>> {
     .collect()
 }
 
-/// Destroys the first host, kills the victim at the moment of its restore, runs the same command again, and
-/// checks that all of the backup is back.
+/// Destroys the first host, kills the victim at the moment of its restore, runs the same command
+/// again, and checks that everything in the backup is back.
 fn one(cluster: &Cluster, kill: Kill) -> Result<Counts> {
     let host = &cluster.bootstrap;
     let kept = restoring::back_up(cluster)?;
@@ -64,12 +64,12 @@ fn one(cluster: &Cluster, kill: Kill) -> Result<Counts> {
     moments::wait_for(kill.moment, host, host, &mut first)?;
     moments::strike(kill.victim, &cluster.lab, host, host)?;
     let status = kills::ended(&mut first)?;
-    // A killed daemon is restarted by its unit, and the first command may have ended well.
+    // A killed daemon is restarted by its unit, and the first command may have succeeded.
     if !status.success() || host.file("/var/lib/halite/restore").exists() {
         host.run(&line)
             .with_context(|| format!("after the first had ended with {status}"))?;
     }
-    println!("  the command ended with {status}, and well when run again");
+    println!("  the command ended with {status}, and succeeded when it was run again");
     kept.came_back(cluster)?;
     once(host, &[BOOTSTRAP, WORKER])?;
     cluster.wait_for_pods(BACK)?;

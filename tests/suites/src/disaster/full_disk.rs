@@ -1,5 +1,5 @@
-//! The file system of the backups is full: a backup fails and says why, nothing that is cut short has the name of one,
-//! and the good ones stay.
+//! The file system of the backups is full: a backup fails and gives the reason, no truncated file
+//! has the name of a backup, and the good ones stay.
 
 use std::time::Duration;
 
@@ -15,29 +15,30 @@ use crate::test::Counts;
 use crate::{ctl_answer, health};
 
 const DECLARED: &str = "/var/lib/halite/backup";
-/// The room in MiB before it is filled: enough for a backup without its snapshot, and less than it leaves for others.
+/// The space in MiB before it is filled: enough for a backup without its snapshot, and less than it
+/// leaves for others.
 const ROOM: u32 = 192;
-/// Limit for the status to know of a run.
+/// Limit for the status to show a run.
 const REPORTED: Duration = Duration::from_secs(90);
 const CREATE: [&str; 3] = [CTL, "backup", "create"];
 
-/// Covers the declared directory with a small disk, fills that, and uncovers it.
+/// Mounts a small disk over the declared directory, fills it, and unmounts it.
 pub(super) fn keeps_the_good(cluster: &Cluster) -> Result<Counts> {
     let host = &cluster.bootstrap;
-    // Runs of other tests count for the limit of starts, too.
+    // Runs of other tests count towards the limit of starts, too.
     host.sh(&format!("systemctl reset-failed {UNIT} || true"))?;
     host.run(&["systemctl", "start", UNIT])?;
     warns(cluster, &[])?;
     let disk = SmallDisk::over(host, DECLARED, ROOM)?;
     let outcome = while_full(cluster, &disk);
-    // It would try again after a minute.
+    // It would retry after a minute.
     host.sh(&format!(
         "systemctl stop {UNIT}; systemctl reset-failed {UNIT} || true"
     ))?;
     disk.remove()?;
     outcome?;
     host.run(&["systemctl", "start", UNIT])
-        .context("with room again")?;
+        .context("with space again")?;
     warns(cluster, &[])?;
     Ok(Counts::ONE)
 }
@@ -46,7 +47,7 @@ fn while_full(cluster: &Cluster, disk: &SmallDisk) -> Result<()> {
     let host = &cluster.bootstrap;
     let good = names(host)?;
     let cannot = format!("cannot make a backup in {DECLARED}: ");
-    // It is seen before etcd's snapshot is written.
+    // It is noticed before etcd's snapshot is written.
     refused(host, &CREATE, &[&cannot, "make room"])?;
     are_there(host, &good)?;
     disk.fill()?;
@@ -61,7 +62,7 @@ fn while_full(cluster: &Cluster, disk: &SmallDisk) -> Result<()> {
     )
 }
 
-/// The good backups are there, the newest can be read as a whole, and nothing else is there.
+/// The good backups exist, the newest can be read completely, and there is nothing else.
 fn are_there(host: &Host, good: &[String]) -> Result<()> {
     let now = names(host)?;
     ensure!(now == good, "{good:?} is now {now:?}");
@@ -71,11 +72,12 @@ fn are_there(host: &Host, good: &[String]) -> Result<()> {
     host.sh(&partial).map(drop)
 }
 
-/// Waits until `ctl health` has a warning about the last run with these parts; without parts, none.
+/// Waits until `ctl health` has a warning about the last run with these parts; without parts, no
+/// warning.
 fn warns(cluster: &Cluster, parts: &[&str]) -> Result<()> {
-    // A minion reads the results every half minute, and when it is asked for its grains.
+    // A minion reads the results every half minute, and when its grains are requested.
     cluster.bootstrap.run(&[CTL, "grains", BOOTSTRAP])?;
-    let what = format!("the health to say {parts:?} of the last backup");
+    let what = format!("the health to report {parts:?} about the last backup");
     wait::until(&what, REPORTED, || {
         let (_, health) = health::health(cluster)?;
         let found = health::finding(&health, "backup-run");

@@ -1,4 +1,5 @@
-//! A cluster whose control planes are gone with their disks, and what has to come back with a restore.
+//! A cluster whose control planes are lost with their disks, and the objects that a restore must
+//! bring back.
 
 mod objects;
 
@@ -14,12 +15,12 @@ use serde::Deserialize;
 use self::objects::Objects;
 use crate::{ctl_answer, guide};
 
-/// Limit for the worker, and the pods of all hosts, to be back: the kubelet waits up to five minutes before it starts a
-/// program again that has ended several times.
+/// Limit for the worker, and the pods of all hosts, to be back: the kubelet waits up to five
+/// minutes before it restarts a program that exited several times.
 pub(super) const BACK: Duration = Duration::from_secs(360);
-/// Where the files of the backups are on the first host.
+/// Directory of the backup files on the first host.
 pub(super) const DIRECTORY: &str = "/root/backups";
-/// What the operator carries to the site, as in the guide.
+/// The files that the operator carries to the site, as in the guide.
 const STICK: &str = "/media/stick";
 pub(super) const KEY: &str = "/media/stick/backup.key";
 pub(super) const FILE: &str = "/media/stick/prod.halite-backup";
@@ -28,7 +29,7 @@ const NAMESPACE: &str = "disaster";
 /// A key pair of `age-keygen`, for tests only.
 const SECRET_KEY: &str = include_str!("../../../../lib/backup/tests/fixtures/key.txt");
 
-/// A backup away from the hosts, and what a restore of it has to bring back.
+/// A backup away from the hosts, and the objects that its restore must bring back.
 pub(crate) struct Kept {
     backup: Vec<u8>,
     /// The hash of the CA that signed it, which the operator noted.
@@ -40,7 +41,7 @@ pub(crate) struct Kept {
 /// The content of a Secret, and the container of a pod on the worker.
 type Seen = (String, String);
 
-/// Makes a Secret and a pod on the worker, a backup that has them, and an object that it has not.
+/// Makes a Secret and a pod on the worker, a backup with them, and an object that is not in it.
 pub(crate) fn back_up(cluster: &Cluster) -> Result<Kept> {
     let host = &cluster.bootstrap;
     make_objects(cluster)?;
@@ -62,20 +63,20 @@ pub(crate) fn back_up(cluster: &Cluster) -> Result<Kept> {
     })
 }
 
-/// The command that restores without a key and without a question.
+/// The command that restores without a key and without asking.
 pub(crate) fn without_key() -> Vec<&'static str> {
     let words = INSTALL.iter().copied();
     words.chain(["--restore", FILE, "--yes"]).collect()
 }
 
-/// Puts the key where the guide has it.
+/// Puts the key at its path in the guide.
 pub(super) fn put_key(host: &Host) -> Result<()> {
     fs::create_dir_all(host.file(STICK))?;
     Ok(fs::write(host.file(KEY), SECRET_KEY)?)
 }
 
 impl Kept {
-    /// The guide's command, which has the key and the hash of the CA, without a question.
+    /// The guide's command with the key and the hash of the CA, without asking.
     pub(crate) fn command(&self) -> Result<Vec<String>> {
         let heading = "## The first host, or all control planes, are lost";
         let begin = format!("{CTL} bootstrap --restore {FILE} --key {KEY}");
@@ -86,7 +87,7 @@ impl Kept {
         Ok(words)
     }
 
-    /// Restores on a host, and shows what that shows.
+    /// Restores on a host, and shows the output.
     pub(crate) fn restore(&self, host: &Host) -> Result<()> {
         let words = self.command()?;
         if !host.show(&words)?.success() {
@@ -102,11 +103,11 @@ impl Kept {
         Ok(fs::write(host.file(FILE), &self.backup)?)
     }
 
-    /// Waits until the restored host and the worker are there without a command, and checks that all
+    /// Waits until the restored host and the worker are back without a command, and checks that all
     /// objects are those of the backup.
     pub(crate) fn came_back(&self, cluster: &Cluster) -> Result<()> {
         let host = &cluster.bootstrap;
-        // The restored objects say Ready, as they did at the backup: a renewed lease is new.
+        // The restored objects report Ready, as at the backup: only a renewed lease is new.
         let lease = |node: &str| {
             let renewed = "jsonpath={.spec.renewTime}";
             cluster.kubectl(&["get", "lease", node, "-n", "kube-node-lease", "-o", renewed])
@@ -132,7 +133,7 @@ impl Kept {
         let later = cluster.kubectl(&["get", "configmap", "-n", NAMESPACE, "-o", "name"])?;
         ensure!(
             !later.contains("later"),
-            "the restored etcd is not that of the backup"
+            "the restored etcd is not the one of the backup"
         );
         self.objects.are_back(cluster)?;
         ensure!(
@@ -142,7 +143,7 @@ impl Kept {
         Ok(())
     }
 
-    /// Checks that controllers go on from what was restored, and removes what was made.
+    /// Checks that controllers continue from the restored state, and removes the test's objects.
     pub(crate) fn goes_on(self, cluster: &Cluster) -> Result<()> {
         cluster.kubectl(&["-n", NAMESPACE, "delete", "pod", "staying"])?;
         staying(cluster)?;
@@ -174,7 +175,7 @@ pub(super) fn recipient() -> Result<&'static str> {
     line.context("the key has no public half")
 }
 
-/// Declares the recipient, and answers with the document of before.
+/// Declares the recipient, and returns the previous document.
 pub(super) fn declare(host: &Host) -> Result<String> {
     let path = host.file(DOCUMENT);
     let before = fs::read_to_string(&path)?;
@@ -213,7 +214,7 @@ fn make_objects(cluster: &Cluster) -> Result<()> {
     cluster.wait_for_pods(BACK)
 }
 
-/// Makes the pod on the worker. Its file is written each time: the host may be another.
+/// Makes the pod on the worker. Its file is written each time: the host may have been replaced.
 fn staying(cluster: &Cluster) -> Result<()> {
     let pod = serde_json::json!({
         "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "staying"},

@@ -1,5 +1,5 @@
-//! A member of etcd on a host of its own, the lab's second one: no kubelet runs there, and the first host gives
-//! its own member away: by itself, and once more by a change of its roles.
+//! A member of etcd on a dedicated host, the lab's second one: no kubelet runs there, and the first
+//! host gives up its own member: first by itself, and then by a change of its roles.
 
 use anyhow::{Context as _, Result, ensure};
 use halite_lab::cluster::{BOOTSTRAP, CTL, Cluster, WORKER};
@@ -19,7 +19,7 @@ pub(super) fn holds(cluster: &Cluster) -> Result<Counts> {
     moved(cluster)?;
 
     let (first, member) = (&cluster.bootstrap, &cluster.worker);
-    // A highstate of both finds nothing else, and the key of etcd's CA nowhere.
+    // A highstate of both changes nothing else, and the key of etcd's CA is nowhere.
     first.run(&[CTL, "highstate"]).context("of both hosts")?;
     moved(cluster)?;
     for host in [first, member] {
@@ -41,7 +41,7 @@ pub(super) fn holds(cluster: &Cluster) -> Result<Counts> {
     ];
     refused(first, &remove, &["it has the only member of etcd"])?;
 
-    // What is damaged there is repaired as on any host, and the API is back.
+    // Damage there is repaired as on any host, and the API is back.
     member.sh("systemctl disable --now etcd && rm /etc/systemd/system/etcd.service && systemctl daemon-reload")?;
     first
         .run(&[CTL, "highstate", WORKER])
@@ -53,15 +53,15 @@ pub(super) fn holds(cluster: &Cluster) -> Result<Counts> {
     Ok(Counts::ONE)
 }
 
-/// A control plane that is there gets a member, and gives only that away.
+/// An existing control plane gets a member, and gives up only that.
 fn given_and_taken(cluster: &Cluster) -> Result<()> {
     let first = &cluster.bootstrap;
     let change = |roles: &'static str| [CTL, "node", "roles", BOOTSTRAP, roles];
-    // What its former member left must not be taken for the new one's.
+    // The data of its former member must not be mistaken for the new one's.
     first.sh("cp -a /var/lib/etcd/member.removed-* /var/lib/etcd/member")?;
     first
         .run(&change("bootstrap,registry,etcd,control-plane"))
-        .context("a member beside the control plane")?;
+        .context("a member with the control plane")?;
     let has_two = || -> Result<()> {
         status(first, "2 members, none may fail")?;
         let own = first.control_plane_address();
@@ -106,7 +106,7 @@ fn moved(cluster: &Cluster) -> Result<()> {
     let kept = ["get", "configmap", "kept", "-o", "jsonpath={.data.by}"];
     ensure!(
         cluster.kubectl(&kept)? == "etcd",
-        "the data did not come along"
+        "the data were not transferred"
     );
     let configuration = cluster_configuration(cluster)?;
     ensure!(

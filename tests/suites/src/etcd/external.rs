@@ -1,5 +1,5 @@
-//! An etcd that no host of the cluster runs for it: a plain process on the lab's second host, which is
-//! none of the cluster here.
+//! An etcd outside the cluster: a plain process on the lab's second host, which is not part of the
+//! cluster here.
 
 use std::fs;
 
@@ -32,7 +32,7 @@ done
 pub(super) fn holds(cluster: &Cluster) -> Result<Counts> {
     destroy(cluster)?;
     let outcome = made_with_it(cluster);
-    // The host may be of a cluster again later.
+    // The host may be part of a cluster again later.
     let stopped = stop(&cluster.worker);
     outcome?;
     stopped?;
@@ -45,7 +45,7 @@ fn made_with_it(cluster: &Cluster) -> Result<()> {
     let address = elsewhere.control_plane_address();
     let endpoint = format!("https://{address}:2379");
 
-    // Nothing listens there: refused before anything of Kubernetes is on the host.
+    // Nothing listens there: refused before the host has anything of Kubernetes.
     let wrong = format!("https://{address}:2378");
     fs::write(
         host.root().join("root/cluster.yaml"),
@@ -85,7 +85,7 @@ fn made_with_it(cluster: &Cluster) -> Result<()> {
     host.run(&[CTL, "backup", "create"]).context("a backup")?;
     host.run(&[CTL, "backup", "verify"]).context("the backup")?;
 
-    // While it is away no host changes, and with it the API is back.
+    // While it is away no host changes, and once it is back so is the API.
     elsewhere.run(&["systemctl", "stop", UNIT])?;
     refused(host, &[CTL, "health"], &["etcd is external"])?;
     launch(elsewhere)?;
@@ -160,7 +160,7 @@ fn stop(host: &Host) -> Result<()> {
     .map(drop)
 }
 
-/// How many keys of a name it has, by the gateway of its API.
+/// The number of keys with a name that it has, by the gateway of its API.
 fn count(host: &Host, endpoint: &str, key: &str) -> Result<String> {
     let answer = host.sh(&format!(
         "curl -sSf --max-time 5 --cacert {PLACE}/ca.crt --cert {PLACE}/client.crt --key {PLACE}/client.key \

@@ -1,6 +1,6 @@
-//! etcd that is no static pod: a member as a service of the host, on the cluster that the suite
-//! before has made again; a member on a host of its own; and an etcd outside of the cluster, with which
-//! it is made once more.
+//! etcd that is not a static pod: a member as a service of the host, on the cluster that the
+//! previous suite has made again; a member on a dedicated host; and an etcd outside of the cluster,
+//! with which the cluster is made once more.
 
 mod dedicated;
 mod external;
@@ -17,30 +17,30 @@ use crate::test::Test;
 
 pub(super) use self::service::document;
 
-/// Limit for the API to answer after etcd was away: the kubelet may wait five minutes before it starts
-/// an API server again.
+/// Limit for the API to answer after etcd was away: the kubelet may wait five minutes before it
+/// restarts an API server.
 const BACK: Duration = Duration::from_secs(360);
 
-/// Limit for each member of etcd to answer when `ctl etcd status` asks, which gives it two seconds each time.
+/// Limit for each member of etcd to answer `ctl etcd status`, which gives it two seconds each time.
 pub(crate) const ANSWER: Duration = Duration::from_secs(90);
 
 pub(super) const TESTS: &[Test<Cluster>] = &[Test {
-    name: "etcd: a service of the host is repaired, and a flag that it does not know is taken back",
+    name: "etcd: a host service is repaired, and an unknown flag is rolled back",
     run: service::repaired,
 }];
 
-/// Those that take turns by day, after the others.
+/// Further placements, after the others.
 pub(super) const PLACEMENTS: &[Test<Cluster>] = &[
     Test {
         name: "etcd: a member becomes a static pod, and a service again, and keeps its data",
         run: service::changed,
     },
     Test {
-        name: "etcd: a host of its own gets the member of the first host, and holds the cluster alone",
+        name: "etcd: a dedicated host takes over the first host's member, and serves the cluster alone",
         run: dedicated::holds,
     },
     Test {
-        name: "etcd: an external one holds the cluster",
+        name: "etcd: an external etcd serves the cluster",
         run: external::holds,
     },
 ];
@@ -50,7 +50,7 @@ fn with(section: &str) -> String {
     format!("{CLUSTER}{section}")
 }
 
-/// Takes everything of Halite from both hosts, if there is a cluster; packages and images stay.
+/// Removes everything of Halite from both hosts, if there is a cluster; packages and images stay.
 fn destroy(cluster: &Cluster) -> Result<()> {
     if cluster.bootstrap.file("/etc/halite").exists() {
         let line = [
@@ -76,8 +76,8 @@ pub(crate) fn serves(cluster: &Cluster) -> Result<()> {
     })
 }
 
-/// Waits until `ctl etcd status` begins with this line; all that it says then. A member that has just joined or was
-/// restarted may be silent at first.
+/// Waits until `ctl etcd status` begins with this line; returns the whole output. A member that has
+/// just joined or restarted may be silent at first.
 pub(crate) fn status(host: &Host, line: &str) -> Result<String> {
     wait::until(line, ANSWER, || {
         let status = host.run(&[CTL, "etcd", "status"])?;
@@ -86,14 +86,14 @@ pub(crate) fn status(host: &Host, line: &str) -> Result<String> {
     })
 }
 
-/// What kubeadm knows of the cluster.
+/// kubeadm's view of the cluster.
 fn cluster_configuration(cluster: &Cluster) -> Result<String> {
     let path = "jsonpath={.data.ClusterConfiguration}";
     let object = ["get", "configmap", "kubeadm-config", "-n", "kube-system"];
     cluster.kubectl(&[&object[..], &["-o", path]].concat())
 }
 
-/// Changes the cluster document on the first host; what it was.
+/// Changes the cluster document on the first host; returns the previous one.
 fn declare(host: &Host, change: impl FnOnce(&str) -> String) -> Result<String> {
     let file = host.file(DOCUMENT);
     let before = std::fs::read_to_string(&file)?;

@@ -17,7 +17,7 @@ pub(crate) fn document() -> String {
     with(SECTION)
 }
 
-/// Makes a cluster with a service, unless the one of the lab has it.
+/// Makes a cluster with a service, unless the lab's cluster already has it.
 fn prepared(cluster: &Cluster) -> Result<()> {
     let host = &cluster.bootstrap;
     if is_unit(host).is_ok() {
@@ -68,7 +68,7 @@ pub(super) fn repaired(cluster: &Cluster) -> Result<Counts> {
     );
     ensure!(
         std::fs::read_to_string(host.file(UNIT))? == unit,
-        "the unit from before is not back: {said}"
+        "the previous unit is not back: {said}"
     );
     serves(cluster)?;
     is_unit(host)?;

@@ -1,5 +1,5 @@
-//! Scans while hosts leave and join the site of three control planes: at no moment more answers than
-//! the roles open, and between hosts that the command does not change at no moment less.
+//! Scans while hosts leave and join the site of three control planes: at no moment do more ports
+//! answer than the roles open, nor fewer between hosts that the command does not change.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
@@ -14,16 +14,16 @@ use super::STRANGER;
 use super::source::{Source, Stranger};
 use super::table::SSH;
 
-/// The position of a source: what the rules know of it.
+/// The position of a source, as the rules see it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Position {
     /// A control plane, which is a member of etcd.
     ControlPlane,
     /// A worker.
     Worker,
-    /// No host of the site, in the network of the control plane.
+    /// Not a host of the site, in the network of the control plane.
     Plane,
-    /// No host of the site, in the workload network.
+    /// Not a host of the site, in the workload network.
     Workload,
 }
 
@@ -44,7 +44,8 @@ const API: u16 = 6443;
 /// that reach them.
 type Row = (&'static [u16], &'static [&'static str], &'static [Position]);
 
-/// The table, by hand from the roles; without metrics-server only control planes reach a kubelet.
+/// The table, written by hand from the roles; without metrics-server only control planes reach a
+/// kubelet.
 const TABLE: &[Row] = &[
     (&[API], PLANES, &[ControlPlane, Worker, Plane]),
     (&[API], &[VIP], &[Worker, Plane]),
@@ -56,7 +57,7 @@ const TABLE: &[Row] = &[
     (&[10250], ALL, &[ControlPlane]),
 ];
 
-/// The number of other ports that are asked each time.
+/// The number of other ports that are probed each time.
 const OTHERS: usize = 50;
 
 /// The number of further scans of a port that should answer and does not.
@@ -68,7 +69,7 @@ fn allowed(host: &str, is_control_plane: bool, from: Position, masters: &[&str])
     let rows = TABLE.iter().filter(|(_, hosts, sources)| {
         is_control_plane && hosts.contains(&host) && sources.contains(&from)
     });
-    // SSH is of the operator's own zone, at each address.
+    // SSH belongs to the operator's own zone, at each address.
     rows.flat_map(|(ports, _, _)| ports.iter().copied())
         .chain(MASTER.into_iter().filter(|_| of_master))
         .chain([SSH])
@@ -96,23 +97,23 @@ struct Ask<'a> {
     is_steady: bool,
 }
 
-/// What the scans found.
+/// The findings of the scans.
 #[derive(Default)]
 struct Found {
-    /// More than the table has.
+    /// More than in the table.
     wrong: BTreeSet<String>,
-    /// Less than the roles open.
+    /// Fewer than the roles open.
     closed: BTreeSet<String>,
-    /// How often each pair was asked, and how often its API answered.
+    /// The number of scans of each pair, and of those in which its API answered.
     asked: BTreeMap<(String, String), (usize, usize)>,
 }
 
-/// Does something while all hosts and the virtual address are scanned from each position, again and
-/// again. `masters` are the hosts that may have the master at any moment of it, and `changed` those that it takes
-/// out, brings in, or restarts.
+/// Does something while all hosts and the virtual address are scanned repeatedly from each
+/// position. `masters` are the hosts that may have the master at any moment, and `changed` those
+/// that it removes, adds, or restarts.
 ///
 /// # Errors
-/// It fails, a port answers that the table lacks, or one does not that the table has.
+/// The action fails, a port answers that is not in the table, or a port in the table does not.
 pub(crate) fn during<T>(
     cluster: &Cluster,
     vip: Ipv4Addr,
@@ -226,7 +227,7 @@ fn scan_until(ended: &AtomicBool, asks: &[Ask<'_>], masters: &[&str]) -> Result<
     }
 }
 
-/// Asks again at the ports that did not answer: a packet can get lost.
+/// Probes ports again that did not answer: a packet can get lost.
 fn still_closed(ask: &Ask<'_>, mut missed: BTreeSet<u16>) -> Result<BTreeSet<u16>> {
     for _ in 0..ATTEMPTS {
         if missed.is_empty() {
@@ -251,8 +252,8 @@ fn judge(found: &Found, vip: &str) -> Result<()> {
         least.context("nothing was scanned")?
     );
     ensure!(wrong.is_empty(), "more than the roles open: {wrong:#?}");
-    ensure!(closed.is_empty(), "less than the roles open: {closed:#?}");
-    // Else the scans would have seen nothing of a port that is open, too.
+    ensure!(closed.is_empty(), "fewer than the roles open: {closed:#?}");
+    // Otherwise the scans would not have noticed an open port either.
     let mut of_vip = asked.iter().filter(|((_, to), _)| to == vip);
     ensure!(
         of_vip.any(|(_, (_, api))| *api > 0),
@@ -297,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn what_moves_with_the_master_may_be_closed_and_nothing_else() {
+    fn only_ports_that_move_with_the_master_may_be_closed() {
         let of_one = needed("cp-1", true, Plane, &["cp-1"]);
         assert_eq!(of_one, allowed("cp-1", true, Plane, &["cp-1"]));
         let of_two = needed("cp-1", true, Plane, &["cp-1", "cp-2"]);

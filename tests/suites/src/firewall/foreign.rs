@@ -17,7 +17,7 @@ use crate::test::Counts;
 const KNOWN: u8 = 201;
 const UNKNOWN: u8 = 202;
 
-/// Ports that the operator opens: in the operator's own zone, in the default zone at run time only,
+/// Ports that the operator opens: in the operator's own zone, in the default zone only at run time,
 /// and in the default zone permanently.
 const ZONE: u16 = 7773;
 const NOW: u16 = 7771;
@@ -105,7 +105,7 @@ fn check(cluster: &Cluster, host: &Host) -> Result<Counts> {
     ])?;
     ensure!(
         !permanent.status.success(),
-        "what was opened until the next boot became permanent"
+        "a temporary opening became permanent"
     );
     Ok(Counts::ONE)
 }

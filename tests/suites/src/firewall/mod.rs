@@ -1,5 +1,5 @@
 //! The firewall: a scan of all ports from all sources must equal the table that follows from the
-//! roles, in both directions; settings of others stay.
+//! roles, in both directions; foreign settings stay.
 
 mod during;
 mod foreign;
@@ -32,7 +32,7 @@ pub(super) const TESTS: &[Test<Cluster>] = &[
         run: scans,
     },
     Test {
-        name: "firewall: what others set up stays",
+        name: "firewall: foreign settings stay",
         run: foreign::stays,
     },
 ];
@@ -82,7 +82,7 @@ items:
 /// The NodePort of [`SERVERS`].
 const NODE_PORT: u16 = 31337;
 
-/// Limit for all to be let in that the table opens.
+/// Limit until everything is let in that the table opens.
 const LET_IN: Duration = Duration::from_secs(180);
 
 fn scans(cluster: &Cluster) -> Result<Counts> {
@@ -113,7 +113,7 @@ fn scan_all(cluster: &Cluster) -> Result<Counts> {
 
     let address = |text: String| {
         text.parse::<IpAddr>()
-            .with_context(|| format!("{text:?} is no address"))
+            .with_context(|| format!("{text:?} is not an address"))
     };
     let plane = |host: &Host| address(host.control_plane_address());
     let work = |host: &Host| address(host.workload_address());
@@ -187,9 +187,9 @@ struct Difference {
     is_open: bool,
 }
 
-/// Scans and returns the differences from the table. What is only missing is scanned again until it is let in: the
-/// virtual address goes for seconds while the API server is slow, and a busy machine loses packets. What is open is a
-/// difference at once.
+/// Scans and returns the differences from the table. A port that is only missing is scanned again
+/// until it is let in: the virtual address disappears for seconds while the API server is slow, and
+/// a busy machine loses packets. An open port is a difference at once.
 fn one(ask: &Ask, table: &Table) -> Result<Vec<String>> {
     let mut found = Vec::new();
     let let_in = wait::until("all to be let in that a role opens", LET_IN, || {
@@ -198,7 +198,7 @@ fn one(ask: &Ask, table: &Table) -> Result<Vec<String>> {
         ensure!(!is_missing, "{} differences", found.len());
         Ok(())
     });
-    // At the limit the differences are the answer.
+    // At the limit the differences are the result.
     if found.is_empty() {
         let_in?;
     }
@@ -217,7 +217,7 @@ fn once(ask: &Ask, table: &Table) -> Result<Vec<Difference>> {
     let family = if ask.to.is_ipv4() { "ipv4" } else { "ipv6" };
     let to = ask.to.to_string();
     let tracked = ["-f", family, "-p", "udp", "--orig-dst", &to];
-    // conntrack fails when there is nothing to delete.
+    // conntrack fails if there is nothing to delete.
     ask.host
         .output(&[&["conntrack", "-D"], &tracked[..]].concat())?;
     let found = ask.source.scan(&target, &ports, &table.all_tcp())?;
@@ -232,7 +232,7 @@ fn once(ask: &Ask, table: &Table) -> Result<Vec<Difference>> {
     let entries = ask
         .host
         .run(&[&["conntrack", "-L"], &tracked[..]].concat())?;
-    // A pod of another host would arrive as its node, which has entries of flannel's own.
+    // A pod of another host would arrive as its node, which has flannel's own entries.
     let is_known = |port: &u16| !(arrival.from_pod_of_another && *port == VXLAN);
     let udp: BTreeSet<u16> = entries
         .lines()
@@ -247,7 +247,7 @@ fn once(ask: &Ask, table: &Table) -> Result<Vec<Difference>> {
         if !more.is_empty() || !less.is_empty() {
             let names = (&ask.source.name, arrival.from, &ask.host.spec.name, ask.to);
             let text = format!(
-                "{} (as {}) to {} {}, {what}: in no role but let in: {more:?}; declared but not so: {less:?}",
+                "{} (as {}) to {} {}, {what}: in no role but let in: {more:?}; declared but not let in: {less:?}",
                 names.0, names.1, names.2, names.3
             );
             let is_open = !more.is_empty();
@@ -281,7 +281,7 @@ fn entered(line: &str, from: IpAddr) -> Option<u16> {
     }
 }
 
-/// The server of [`SERVERS`] on that host, once it has an address and the Service leads to it.
+/// The server of [`SERVERS`] on that host, once it has an address and the Service reaches it.
 fn pod(cluster: &Cluster, host: &Host) -> Result<Source> {
     let node = format!("spec.nodeName={}", host.spec.name);
     let query = [

@@ -1,4 +1,5 @@
-//! Scans of all ports of hosts of the site of three control planes, whose members of etcd reach each other.
+//! Scans of all ports of hosts of the site of three control planes, whose members of etcd reach
+//! each other.
 
 use std::net::IpAddr;
 
@@ -16,7 +17,7 @@ use crate::test::Counts;
 /// `holder` has.
 ///
 /// # Errors
-/// What is let in, or answers, is not what the roles open.
+/// The ports that are let in, or answer, are not those that the roles open.
 pub(crate) fn all_ports(cluster: &Cluster, vip: IpAddr, holder: &Host) -> Result<Counts> {
     let first = &cluster.bootstrap;
     let planes = cluster.control_planes();
@@ -32,7 +33,7 @@ pub(crate) fn all_ports(cluster: &Cluster, vip: IpAddr, holder: &Host) -> Result
         ask(&plane.source, first, own),
         ask(&workload.source, first, own),
         ask(&workload.source, first, of_workload),
-        // At that address all control planes open the same.
+        // At that address all control planes open the same ports.
         ask(&plane.source, holder, vip),
     ];
     let wrong = differences(&asks, &Table::of_three(&first.spec.name)?)?;
@@ -42,7 +43,7 @@ pub(crate) fn all_ports(cluster: &Cluster, vip: IpAddr, holder: &Host) -> Result
 /// Scans the second control plane, which is a standby, and the worker from each position.
 ///
 /// # Errors
-/// What is let in, or answers, is not what the roles open.
+/// The ports that are let in, or answer, are not those that the roles open.
 pub(crate) fn all_ports_of_others(cluster: &Cluster) -> Result<Counts> {
     let planes = cluster.control_planes();
     let second = *planes.get(1).context("no second control plane")?;
@@ -77,7 +78,7 @@ pub(crate) fn all_ports_of_others(cluster: &Cluster) -> Result<Counts> {
     counted(second_asks.len() + worker_asks.len(), &wrong)
 }
 
-/// The addresses of a host in the network of its control plane and in that of the workload.
+/// The addresses of a host in the control-plane and the workload network.
 fn addresses(host: &Host) -> Result<(IpAddr, IpAddr)> {
     let (own, of_workload) = (host.control_plane_address(), host.workload_address());
     Ok((own.parse()?, of_workload.parse()?))

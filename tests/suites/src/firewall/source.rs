@@ -84,7 +84,7 @@ impl Source {
         Ok(found)
     }
 
-    /// What `target` answers at these TCP ports.
+    /// The answers of `target` at these TCP ports.
     pub fn among(&self, target: &str, ports: &BTreeSet<u16>) -> Result<Findings> {
         let only = ports.iter().map(|port| format!("--only={port}"));
         self.run_scan(target, only)
@@ -104,8 +104,8 @@ impl Source {
         serde_json::from_str(&text).with_context(|| format!("the scan printed {text:?}"))
     }
 
-    /// The address that `target` sees: flannel masquerades packets that a pod sends beyond its node
-    /// and the pods' network.
+    /// The source address that `target` sees: flannel masquerades packets that a pod sends beyond
+    /// its node and the pods' network.
     pub fn seen_as(&self, host: &Host, target: IpAddr, own: IpAddr) -> Result<IpAddr> {
         let Some(node) = self
             .node

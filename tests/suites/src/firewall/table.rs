@@ -1,7 +1,8 @@
-//! The table of the packets that a host accepts, by hand from the roles of the lab's two hosts, and of those
-//! of the site of three control planes, and the networks of their cluster document: the openings of each role, SSH
-//! of the operator's default zone, and NodePorts. It does not read the low state: an opening that the state tree declares
-//! wrongly has to differ from the table.
+//! The table of the packets that a host accepts, written by hand from the roles of the lab's two
+//! hosts, and of those of the site of three control planes, and the networks of their cluster
+//! document: the openings of each role, SSH in the operator's default zone, and NodePorts. It does
+//! not read the low state: an opening that the state tree declares wrongly must differ from the
+//! table.
 
 mod three;
 
@@ -22,7 +23,7 @@ const DHCP_V6_CLIENT: u16 = 546;
 const PODS: &str = "10.233.0.0/16";
 
 /// A row of the table: protocol, ports, sources, and the addresses of the host at which the ports
-/// answer (none: at all).
+/// answer (empty: all).
 type Row = (
     &'static str,
     RangeInclusive<u16>,
@@ -37,12 +38,12 @@ const CONTROL_PLANE: &[&str] = &["10.10.0.0/24", "10.10.1.0/24"];
 const BOOTSTRAP_ADDRESS: &[&str] = &["10.10.0.11"];
 const WORKER_ADDRESS: &[&str] = &["10.10.1.12"];
 
-/// The addresses of the API: that of its host, and the VIP.
+/// The addresses of the API: the host's own, and the VIP.
 const API: &[&str] = &["10.10.0.11", "10.10.0.100"];
 
 /// The openings of the first host, whose roles are `bootstrap`, `registry`, `etcd` and
-/// `control-plane`. As the only member of etcd it opens nothing for that role, and as the only host
-/// of the control plane no port of its kubelet.
+/// `control-plane`. As the only member of etcd it opens nothing for that role, and as the only
+/// control-plane host no port of its kubelet.
 const ON_BOOTSTRAP: &[Row] = &[
     // bootstrap: the master, also for operators, whose networks are those of the control plane
     ("tcp", 4550..=4550, CONTROL_PLANE, BOOTSTRAP_ADDRESS),
@@ -93,10 +94,10 @@ impl Cidr {
         let cidr = Self {
             address: address
                 .parse()
-                .with_context(|| format!("{text:?} is no network"))?,
+                .with_context(|| format!("{text:?} is not a network"))?,
             length: length.parse()?,
         };
-        ensure!(cidr.length <= 32, "{text:?} is no network");
+        ensure!(cidr.length <= 32, "{text:?} is not a network");
         Ok(cidr)
     }
 
@@ -124,8 +125,8 @@ pub struct Arrival {
     pub to: IpAddr,
     /// Set if it arrives on an interface of the pods' zone.
     pub from_pod: bool,
-    /// Set if a pod of another host sent it: that host masquerades it, and refuses what pods may not
-    /// reach.
+    /// Set if a pod of another host sent it: that host masquerades it, and rejects what pods may
+    /// not reach.
     pub from_pod_of_another: bool,
 }
 
@@ -199,7 +200,7 @@ impl Table {
         self.left_for_pods(ports, arrival)
     }
 
-    /// The ports that the sender's own host does not refuse.
+    /// The ports that the sender's own host does not reject.
     fn left_for_pods(&self, mut ports: BTreeSet<u16>, arrival: Arrival) -> BTreeSet<u16> {
         if arrival.from_pod_of_another {
             ports.retain(|port| FOR_PODS_OF_OTHERS.contains(port) || Some(*port) == self.node_port);

@@ -1,5 +1,5 @@
-//! All hosts lose their power at the same moment, and come back in any order: etcd, the address, the
-//! workloads, and the images.
+//! All hosts lose their power at the same moment, and come back in any order: etcd, the address,
+//! the workloads, and the images.
 
 use std::time::Duration;
 
@@ -23,14 +23,14 @@ const PULLED: &str = "kube-scheduler";
 /// Limit for its pull.
 const PULL: Duration = Duration::from_secs(180);
 
-/// The last host that lost its power is the first that has it again.
+/// The last host that lost its power gets it back first.
 pub(super) fn in_reverse(cluster: &Cluster) -> Result<Counts> {
     let mut names = names(cluster);
     names.reverse();
     come_back(cluster, &names)
 }
 
-/// The first host is the first that has its power again, and the worker the last.
+/// The first host gets its power back first, and the worker last.
 pub(super) fn in_order(cluster: &Cluster) -> Result<Counts> {
     come_back(cluster, &names(cluster))
 }
@@ -40,7 +40,7 @@ fn names(cluster: &Cluster) -> Vec<String> {
     hosts.map(|host| host.spec.name.clone()).collect()
 }
 
-/// All hosts lose their power, and have it again in that order. The workload of before runs again and
+/// All hosts lose their power, and get it back in that order. The previous workload runs again and
 /// answers at its Service, and the worker pulls an image.
 fn come_back(cluster: &Cluster, order: &[String]) -> Result<Counts> {
     let before = workload(cluster)?;
@@ -74,11 +74,11 @@ fn manifests(node: &str) -> Value {
     ]})
 }
 
-/// The workload of the site, started; its pod.
+/// Starts the workload of the site; returns its pod.
 fn workload(cluster: &Cluster) -> Result<Value> {
     let text = manifests(&cluster.worker.spec.name).to_string();
     std::fs::write(cluster.bootstrap.file("/root/all-off.json"), text)?;
-    // It may be there from an earlier attempt.
+    // It may exist from an earlier attempt.
     cluster.kubectl(&["delete", "namespace", NAMESPACE, "--ignore-not-found"])?;
     cluster.kubectl(&["apply", "-f", "/root/all-off.json"])?;
     wait::until("the workload to run", BACK, || pod(cluster))
@@ -102,7 +102,7 @@ fn is_ready(pod: &Value) -> bool {
     pod["status"]["containerStatuses"][0]["ready"] == true
 }
 
-/// Waits until the pod of before runs in another container, and answers at its Service.
+/// Waits until the same pod runs in another container, and answers at its Service.
 fn runs_again(cluster: &Cluster, before: &Value) -> Result<()> {
     let container = |pod: &Value| pod["status"]["containerStatuses"][0]["containerID"].clone();
     wait::until("the workload to run again", BACK, || {
@@ -111,10 +111,10 @@ fn runs_again(cluster: &Cluster, before: &Value) -> Result<()> {
             now["metadata"]["uid"] == before["metadata"]["uid"],
             "another pod: {now}"
         );
-        // The status of before is there until its kubelet reports.
+        // The previous status remains until its kubelet reports.
         ensure!(
             container(&now) != container(before),
-            "still that of before the power cut: {}",
+            "still the status before the power cut: {}",
             now["status"]
         );
         Ok(())

@@ -32,7 +32,7 @@ fn newest(host: &Host) -> Result<PathBuf> {
     Ok(host.file(&format!("{DIRECTORY}/{}", newest.backup)))
 }
 
-/// Lets the master know at once what a minion would report within half a minute.
+/// Passes at once to the master what a minion would report within half a minute.
 fn report(first: &Host, name: &str) -> Result<()> {
     // A minion may pause for ten seconds before it calls a master that was off.
     wait::until("the minion to answer", BACK, || {
@@ -58,7 +58,7 @@ fn unverified(first: &Host, name: &str) -> Result<Vec<String>> {
     Ok(problems)
 }
 
-/// Each standby makes a whole backup while no master runs; the master hears of it afterwards.
+/// Each standby makes a complete backup while no master runs; the master learns of it afterwards.
 pub(super) fn of_standbys(cluster: &Cluster) -> Result<Counts> {
     let first = &cluster.bootstrap;
     first.run(&["systemctl", "stop", "halite-master"])?;
@@ -78,7 +78,7 @@ pub(super) fn of_standbys(cluster: &Cluster) -> Result<Counts> {
         // Without a name: the directory of the last run.
         let verified: VerifiedBackup = ctl_answer::plain(host, &["backup", "verify"])?;
         ensure!(verified.files > Some(10), "{verified:?}");
-        // It is its own master's work to answer; the timer's command does not ask.
+        // Only its master could answer this; the timer's command does not need it.
         refused(host, &["ctl", "backup", "create"], &["master"])
     });
     first.run(&["systemctl", "start", "halite-master"])?;
@@ -95,7 +95,7 @@ pub(super) fn of_standbys(cluster: &Cluster) -> Result<Counts> {
     Ok(Counts::ONE)
 }
 
-/// The weekly run starts an etcd, and leaves nothing of it; a changed byte is a problem that the
+/// The weekly run starts an etcd, and leaves nothing behind; a changed byte is a problem that the
 /// status names until there is a good backup again.
 pub(super) fn started(cluster: &Cluster) -> Result<Counts> {
     let (first, host) = (&cluster.bootstrap, cluster.host("cp-2")?);

@@ -35,8 +35,8 @@ fn manifests(planes: &[&Host]) -> Result<Vec<String>> {
     Ok(all.collect::<Result<_, _>>()?)
 }
 
-/// A highstate with a flag that etcd does not know: one member goes away, comes back with the
-/// manifest that it had, and the others are not touched.
+/// A highstate with a flag that etcd does not know: one member disappears, comes back with its
+/// previous manifest, and the others are not touched.
 pub(super) fn stops_at_the_first(cluster: &Cluster) -> Result<Counts> {
     let planes = cluster.control_planes();
     let (first, others) = planes.split_first().context("no control plane")?;
@@ -55,7 +55,7 @@ pub(super) fn stops_at_the_first(cluster: &Cluster) -> Result<Counts> {
     ensure!(!output.status.success(), "the highstate succeeded: {said}");
     ensure!(
         said.contains("no-such-flag"),
-        "etcd's own words are missing: {said}"
+        "etcd's own message is missing: {said}"
     );
     for host in others {
         let name = &host.spec.name;
@@ -65,7 +65,7 @@ pub(super) fn stops_at_the_first(cluster: &Cluster) -> Result<Counts> {
         );
     }
     wait::until("the member to be back", BACK, || {
-        ensure!(manifests(&planes)? == before, "a manifest is another");
+        ensure!(manifests(&planes)? == before, "a manifest has changed");
         is_complete(cluster)
     })?;
     let now = pods(cluster)?;

@@ -1,6 +1,6 @@
-//! Cuts and pauses in which more than one host could have the master: only the link between the master and one
-//! standby is cut, in both directions or in one, and a master stands still for a while. At the end one master acts,
-//! and what was acknowledged is there.
+//! Cuts and pauses in which more than one host could have the master: only the link between the
+//! master and one standby is cut, in both directions or in one, and a master is paused for a while.
+//! At the end one master acts, and all acknowledged data is there.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,10 +23,10 @@ use crate::checks::refused;
 use crate::ctl_answer::{self, in_any_case};
 use crate::test::{Counts, Test};
 
-/// Each leaves the master where it was.
+/// Each leaves the master on its host.
 pub(super) const TESTS: &[Test<Cluster>] = &[
     Test {
-        name: "ha: behind a cut to one standby no second master is promoted, and nothing is lost",
+        name: "ha: a cut link to one standby promotes no second master, and nothing is lost",
         run: no_second_master,
     },
     Test {
@@ -34,22 +34,23 @@ pub(super) const TESTS: &[Test<Cluster>] = &[
         run: one_way,
     },
     Test {
-        name: "ha: of two masters the lower one hears of the other by the standby that reaches both",
+        name: "ha: of two masters the lower one learns of the other through the standby that reaches both",
         run: promoted_by_force,
     },
     Test {
-        name: "ha: a master that stands still for minutes stops when it goes on and was replaced",
+        name: "ha: a master that is paused for minutes and replaced stops when it resumes",
         run: a_master_stands_still,
     },
 ];
 
-/// The time in which the lower of two masters stops, when a standby reaches both: a round of its questions, and the
-/// end of the process.
+/// The time in which the lower of two masters stops if a standby reaches both: a round of its
+/// queries, and the exit of the process.
 const ROUND: Duration = Duration::from_secs(30);
-/// The time for which a master stands still: longer than it may be without a standby.
+/// The time for which a master is paused: longer than it may be without a standby.
 const STILL: Duration = Duration::from_secs(90);
 
-/// Cuts these directions while something is done. Also after a failure the tests after this one need the links.
+/// Cuts these directions while something is done. Restores them also after a failure: the tests
+/// after this one need the links.
 fn with_cuts<T>(
     cluster: &Cluster,
     cuts: &[(&Host, &Host)],
@@ -65,7 +66,7 @@ fn with_cuts<T>(
     done
 }
 
-/// The answer of `ctl token create`; a master that cannot make one says why.
+/// The answer of `ctl token create`; a master that cannot make one gives the reason.
 #[derive(Deserialize)]
 struct MadeToken {
     token: Option<String>,
@@ -76,8 +77,8 @@ fn epoch(master: &Host) -> Result<u64> {
     masters.epoch.context("no epoch")
 }
 
-/// Has the master make tokens, one after the other, while something is done; answers with the ids of those that
-/// it has acknowledged.
+/// Has the master make tokens, one after the other, while something is done; returns the ids of the
+/// acknowledged ones.
 fn while_ordered(master: &Host, act: impl FnOnce() -> Result<()>) -> Result<BTreeSet<String>> {
     let ended = AtomicBool::new(false);
     let (done, made) = thread::scope(|scope| {
@@ -110,15 +111,16 @@ fn has_tokens(master: &Host, made: &BTreeSet<String>) -> Result<()> {
     let listed: BTreeSet<String> = listed.map(|token| token.token).collect();
     let lost = made.iter().filter(|id| !listed.contains(*id));
     let lost: Vec<&String> = lost.collect();
-    ensure!(lost.is_empty(), "acknowledged and not there: {lost:?}");
+    ensure!(lost.is_empty(), "acknowledged but missing: {lost:?}");
     for id in made {
         master.run(&["ctl", "token", "revoke", id])?;
     }
     Ok(())
 }
 
-/// The master and one standby do not hear each other, and the other standby hears both: no promotion without force,
-/// and the master goes on. Clients write to it and to the API all the time.
+/// The master and one standby do not reach each other, and the other standby reaches both: no
+/// promotion without force, and the master continues. Clients write to it and to the API all the
+/// time.
 fn no_second_master(cluster: &Cluster) -> Result<Counts> {
     let (first, next, third) = (
         &cluster.bootstrap,
@@ -171,8 +173,8 @@ fn one_way(cluster: &Cluster) -> Result<Counts> {
     })
 }
 
-/// The standby on the other side is promoted by force: the master before hears of it from the standby that reaches both,
-/// while the link is still cut.
+/// The standby on the other side is promoted by force: the previous master learns of it from the
+/// standby that reaches both, while the link is still cut.
 fn promoted_by_force(cluster: &Cluster) -> Result<Counts> {
     let (old, next) = (&cluster.bootstrap, cluster.host("cp-2")?);
     wait_for_followers(old, &STANDBYS)?;
@@ -195,14 +197,14 @@ fn promoted_by_force(cluster: &Cluster) -> Result<Counts> {
     Ok(Counts::ONE)
 }
 
-/// The master's host is paused, as a virtual machine can be, and a standby takes its place. When the host resumes, the
-/// old master gives way.
+/// The master's host is paused, as a virtual machine can be, and a standby is promoted. When the
+/// host resumes, the old master steps down.
 fn a_master_stands_still(cluster: &Cluster) -> Result<Counts> {
     let (old, next) = (&cluster.bootstrap, cluster.host("cp-2")?);
     wait_for_followers(old, &STANDBYS)?;
     let signal = |name: &str| {
         let signal = format!("--signal={name}");
-        // A minion that runs would make the host a standby of the new master.
+        // A running minion would make the host a standby of the new master.
         let kill = ["systemctl", "kill", "--kill-whom=main", &signal];
         old.run(&[&kill[..], &["halite-minion", "halite-master"]].concat())
     };
@@ -211,7 +213,7 @@ fn a_master_stands_still(cluster: &Cluster) -> Result<Counts> {
     let promoted = wait_until_noticed(next).and_then(|()| {
         next.run(&promote()?)?;
         wait_for_followers(next, &["cp-3"])?;
-        wait::until("the end of the time", 2 * STILL, || {
+        wait::until("the end of the pause", 2 * STILL, || {
             ensure!(since.elapsed() >= STILL, "{:?}", since.elapsed());
             Ok(())
         })
@@ -222,7 +224,7 @@ fn a_master_stands_still(cluster: &Cluster) -> Result<Counts> {
     Ok(Counts::ONE)
 }
 
-/// Waits until the master of a host has stopped, because it was replaced.
+/// Waits until the master of a host has stopped because it was replaced.
 fn has_stopped(old: &Host) -> Result<()> {
     wait::until("the old master to stop", BACK, || {
         old.sh("! systemctl is-active halite-master && test -e /var/lib/halite/master/replaced")

@@ -1,4 +1,4 @@
-//! A run that waits, and an operator who ends it: its lock is free, and what it had done stays.
+//! A waiting run that an operator cancels: its lock is released, and its changes stay.
 
 use anyhow::{Context as _, Result, ensure};
 use halite_api::{RunList, RunStatus, RunSummary};
@@ -11,7 +11,8 @@ use super::BACK;
 use crate::ctl_answer;
 use crate::interrupted::Running;
 
-/// The removal of the worker, which a budget holds, is ended. The worker is as it was, but takes no new pods.
+/// The removal of the worker, which a budget blocks, is cancelled. The worker is unchanged, but
+/// unschedulable.
 pub(super) fn removal(cluster: &Cluster) -> Result<()> {
     let first = &cluster.bootstrap;
     let name = cluster.worker.spec.name.as_str();

@@ -10,8 +10,8 @@ use super::backups::{UNIT, flip};
 use super::standbys::{STANDBYS, wait_for_followers};
 use crate::test::Counts;
 
-/// One bit of the log in the copy of a standby is flipped. It saves no backup of it, and takes another
-/// copy when it is started; then its backups are good again.
+/// One bit of the log in the copy of a standby is flipped. It saves no backup of it, and takes
+/// another copy when it is started; then its backups are good again.
 pub(super) fn copy(cluster: &Cluster) -> Result<Counts> {
     let (first, host) = (&cluster.bootstrap, cluster.host("cp-3")?);
     wait_for_followers(first, &STANDBYS)?;

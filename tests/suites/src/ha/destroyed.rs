@@ -1,4 +1,5 @@
-//! The end of a whole cluster that has standbys of the master, and of one of which a host is off.
+//! The destruction of a cluster that has standbys of the master, and of one with a host that is
+//! off.
 
 use anyhow::{Result, ensure};
 use halite_lab::cluster::{CLUSTER, Cluster};
@@ -17,8 +18,8 @@ use crate::test::Counts;
 /// The host that is off: a control plane, a member and a standby.
 const OFF: &str = "cp-3";
 
-/// Killed in the middle and repeated: nothing is left on any host, those of the standbys included, and the
-/// hosts make a cluster again.
+/// Killed in the middle and repeated: nothing is left on any host, including those of the standbys,
+/// and the hosts form a cluster again.
 pub(super) fn with_standbys(cluster: &Cluster) -> Result<Counts> {
     wait_for_followers(&cluster.bootstrap, &STANDBYS)?;
     killed_and_repeated(cluster)?;
@@ -29,8 +30,8 @@ pub(super) fn with_standbys(cluster: &Cluster) -> Result<Counts> {
     Ok(Counts::ONE)
 }
 
-/// A host that is off is a refusal that names it. Left out, it is named with what stays there; the others are
-/// bare.
+/// A host that is off is named in a refusal. When it is skipped, the output names it and the files
+/// that stay there; the others are bare.
 pub(super) fn with_a_host_off(cluster: &Cluster) -> Result<Counts> {
     let (first, off) = (&cluster.bootstrap, cluster.host(OFF)?);
     wait_for_followers(first, &STANDBYS)?;
@@ -57,14 +58,14 @@ pub(super) fn with_a_host_off(cluster: &Cluster) -> Result<Counts> {
     }
     ensure!(
         !said.contains("ctl highstate"),
-        "a remedy that is none: {said}"
+        "a remedy that does not work: {said}"
     );
     for host in cluster.hosts() {
         if host.spec.name != OFF {
             is_gone(cluster, host)?;
         }
     }
-    // What was said of it is so, until its disk is erased.
+    // Those files stay until its disk is erased.
     cluster.lab.power_on(&name)?;
     off.sh("test -e /usr/local/bin/halite-minion && test -e /etc/kubernetes/manifests/etcd.yaml")?;
     cluster.lab.power_off(&name, true)?;
@@ -73,7 +74,7 @@ pub(super) fn with_a_host_off(cluster: &Cluster) -> Result<Counts> {
     Ok(Counts::ONE)
 }
 
-/// Nothing of Halite is left on a host, nor packages and data.
+/// Neither Halite nor packages and data are left on a host.
 fn is_gone(cluster: &Cluster, host: &Host) -> Result<()> {
     wait_until_bare(host)?;
     let others = (cluster.hosts().iter())
@@ -86,7 +87,7 @@ fn is_gone(cluster: &Cluster, host: &Host) -> Result<()> {
     has_no_packages_or_data(host)
 }
 
-/// Makes a cluster of the bare hosts, as at the first time.
+/// Makes a cluster of the bare hosts, like the first time.
 pub(super) fn made_again(cluster: &Cluster) -> Result<()> {
     cluster.bootstrap(CLUSTER)?;
     for group in HA.joins {

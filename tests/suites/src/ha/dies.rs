@@ -1,6 +1,6 @@
-//! Control planes that die for good in the middle of a command about them, while a client writes: after each step of
-//! their addition and of their removal. The command waits for the host, says so, and is ended; another one goes on
-//! without the host.
+//! Control planes that are lost in the middle of a command about them, while a client writes: after
+//! each step of their addition and of their removal. The command waits for the host, says so, and
+//! is cancelled; another one continues without the host.
 
 use std::iter;
 use std::process::ExitStatus;
@@ -24,9 +24,9 @@ use crate::interrupted::{Running, steps};
 use crate::test::{Case, Counts};
 use crate::{etcd, guide};
 
-/// The roles of a further control plane.
+/// The roles of an additional control plane.
 const ROLES: &str = "control-plane,etcd";
-/// The page and the heading of the commands that take a control plane out.
+/// The page and the heading of the commands that remove a control plane.
 const LEAVES: [&str; 2] = ["high-availability.md", "## A control plane leaves"];
 /// The heading of the page about disasters with the command that replaces it.
 const LOST: &str = "## A control plane is lost";
@@ -34,15 +34,15 @@ const LOST: &str = "## A control plane is lost";
 /// A command about a control plane, which dies after one of its steps.
 #[derive(Debug)]
 struct Command {
-    /// What the command does, in the names of the tests.
+    /// The action of the command, in the names of the tests.
     doing: &'static str,
     /// Its orchestration.
     sls: &'static str,
-    /// The pillar of that, as far as the steps depend on it.
+    /// Its pillar, as far as the steps depend on it.
     pillar: fn() -> Value,
-    /// The steps after which the loss of the host has the effect of that after another step.
+    /// The steps after which the loss of the host has the same effect as after another step.
     left_out: &'static [&'static str],
-    /// Loses the host after a step, and brings the state before back.
+    /// Loses the host after a step, and restores the previous state.
     run: fn(&Cluster, &str) -> Result<Counts>,
 }
 
@@ -52,9 +52,10 @@ const COMMANDS: &[Command] = &[
         sls: ADD_NODE,
         pillar: || json!({"node": STANDBYS[1]}),
         left_out: &[
-            // `peers` is a step of the other hosts: as after `peers`, the preflight asks in vain.
+            // `peers` is a step of the other hosts: as after `peers`, the preflight gets no answer.
             "enrolled",
-            // The master takes a lock and makes a learner of a host that it need not ask: as after `learner`.
+            // The master takes a lock and makes a learner of a host that it need not contact: as
+            // after `learner`.
             "late-peers",
             "turn",
             // Steps of the master and of the other hosts, up to `masters`: as after `registered`.
@@ -63,7 +64,8 @@ const COMMANDS: &[Command] = &[
             "node",
             // A step of the other hosts: as after `ready`.
             "other-masters",
-            // The last one: the command has ended well, and what dies is one of three control planes.
+            // The last one: the command has succeeded, and the lost host is one of three control
+            // planes.
             "pod-network",
         ],
         run: while_added,
@@ -89,14 +91,14 @@ const COMMANDS: &[Command] = &[
     },
 ];
 
-/// Waits whose line does not name the host that is not connected, and which are too long to be waited for: the guide
-/// ends the run.
+/// Waits whose line does not name the disconnected host, and which are too long for a test: the
+/// guide cancels the run.
 const LONG: [&str; 4] = ["promoted", "drained", "ready", "dns"];
 /// The steps of an upgrade with such waits end with their names.
 const LONG_OF_AN_UPGRADE: [&str; 3] = ["may-restart", "drained", "ready"];
 
-/// The steps after which a host dies, command by command. They are read from the tree: a step that it gains is among
-/// them at once.
+/// The steps after which a host dies, command by command. They are read from the tree: a new step
+/// is included at once.
 fn all() -> Result<Vec<(&'static Command, String)>> {
     let mut all = Vec::new();
     for command in COMMANDS {
@@ -139,13 +141,13 @@ fn while_added(cluster: &Cluster, step: &str) -> Result<Counts> {
     as_before(cluster)
 }
 
-/// A control plane dies when a step of its removal has ended. It is removed as a dead one, unless the command has done
-/// without it, and added again.
+/// A control plane dies when a step of its removal has ended. It is removed as a dead one, unless
+/// the command has finished without it, and added again.
 fn while_removed(cluster: &Cluster, step: &str) -> Result<Counts> {
     let first = &cluster.bootstrap;
     let name = STANDBYS[0];
     let [page, heading] = LEAVES;
-    // The host of the guide has the same name.
+    // The host in the guide has the same name.
     let command = |with: &str| {
         let begin = format!("ctl node remove {name} {with}");
         guide::command(page, heading, &begin)
@@ -175,20 +177,20 @@ fn while_removed(cluster: &Cluster, step: &str) -> Result<Counts> {
     as_before(cluster)
 }
 
-/// Destroys a host when a step of a command has ended. The command waits for the host until it is ended as its line
-/// says, or ends by itself, and has failed.
+/// Destroys a host when a step of a command has ended. The command waits for the host until it is
+/// cancelled as its line suggests, or ends by itself, and has failed.
 fn dies(cluster: &Cluster, running: Running, step: &str, name: &str) -> Result<()> {
     let (status, said) = ends_without(cluster, running, step, name)?;
     ensure!(
         !status.success(),
         "the command succeeded without its host: {said}"
     );
-    // A host that was there a moment ago may not be taken for a dead one.
+    // A host that was there a moment ago may not be treated as dead.
     wait_until_lost(cluster, name)
 }
 
-/// Destroys a host when a step of a command has ended, and ends each wait for the host. Returns how the command ended,
-/// and what it has said.
+/// Destroys a host when a step of a command has ended, and cancels each wait for the host. Returns
+/// the command's exit status and output.
 pub(super) fn ends_without(
     cluster: &Cluster,
     mut running: Running,
@@ -208,7 +210,7 @@ pub(super) fn ends_without(
         .chain(of_an_upgrade)
         .collect();
     let is_wait = |line: &str| parts.iter().any(|part| line.contains(part.as_str()));
-    // The steps before it may have waited, too.
+    // Earlier steps may have waited, too.
     let mut seen = before;
     // A step that no other one requires leaves a further one, which waits for the same host.
     while let Some((lines, line)) = running.next_line(seen, is_wait)? {
@@ -225,7 +227,7 @@ pub(super) fn ends_without(
     Ok((status, said))
 }
 
-/// Ends the run about a host that the master knows to be lost, unless it has ended by itself.
+/// Cancels the run about a host that the master knows to be lost, unless it has ended by itself.
 fn end_the_run(cluster: &Cluster, name: &str) -> Result<()> {
     wait_until_lost(cluster, name)?;
     let first = &cluster.bootstrap;
@@ -289,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_out_and_what_waits_long_are_steps() {
+    fn left_out_steps_and_long_waits_exist() {
         let mut known = BTreeSet::new();
         for command in COMMANDS {
             let own = steps(command.sls, &(command.pillar)(), &HA).unwrap();

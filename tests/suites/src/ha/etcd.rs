@@ -1,5 +1,5 @@
-//! Work on etcd by `ctl`: free pages are given back, and the last member makes a cluster again, on the host of the
-//! master and on a standby.
+//! Work on etcd by `ctl`: databases are defragmented, and the last member becomes a cluster again,
+//! on the master's host and on a standby.
 
 use anyhow::{Context as _, Result, ensure};
 use halite_api::{EtcdStatus, RunOutcome};
@@ -33,7 +33,7 @@ fn databases(cluster: &Cluster) -> Result<Vec<(u64, u64)>> {
     sizes.collect()
 }
 
-/// Free pages of each member are given back, one member after the other.
+/// The database of each member is defragmented, one member after the other.
 pub(super) fn defragmented(cluster: &Cluster) -> Result<Counts> {
     let unknown = cluster
         .bootstrap
@@ -57,8 +57,8 @@ pub(super) fn defragmented(cluster: &Cluster) -> Result<Counts> {
     Ok(Counts::ONE)
 }
 
-/// Two of three members are gone with their disks: the third one makes a cluster with all that it
-/// has, and the others are replaced.
+/// Two of three members are lost with their disks: the third one becomes a cluster with all its
+/// data, and the others are replaced.
 pub(super) fn recovered(cluster: &Cluster) -> Result<Counts> {
     let first = &cluster.bootstrap;
     let recover = guide::command("disaster.md", LEFT, "ctl etcd recover")?;
@@ -83,9 +83,9 @@ pub(super) fn recovered(cluster: &Cluster) -> Result<Counts> {
     Ok(Counts::ONE)
 }
 
-/// The host of the master and another member are gone with their disks: the standby that is left takes the master and
-/// then makes a cluster of its own member, by one command. The others are replaced from there, and the master
-/// moves back.
+/// The master's host and another member are lost with their disks: the remaining standby becomes
+/// the master and then makes a cluster of its own member, by one command. The others are replaced
+/// from there, and the master moves back.
 pub(super) fn recovered_on_a_standby(cluster: &Cluster) -> Result<Counts> {
     let (first, [left, other]) = (&cluster.bootstrap, STANDBYS);
     let next = cluster.host(left)?;
@@ -117,7 +117,7 @@ pub(super) fn recovered_on_a_standby(cluster: &Cluster) -> Result<Counts> {
     Ok(Counts::ONE)
 }
 
-/// The last member, which has the master, serves what it had; the lost hosts are replaced from there.
+/// The last member, on the master's host, serves its data; the lost hosts are replaced from there.
 fn whole_again(cluster: &Cluster, last: &Host, lost: &[String]) -> Result<()> {
     let name = last.spec.name.as_str();
     wait::until("the API on the last member", BACK, || {

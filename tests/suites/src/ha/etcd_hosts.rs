@@ -1,5 +1,6 @@
-//! Three hosts of etcd alone, behind one control plane: the hosts of the site make such a cluster, lose a member for
-//! good while a client writes, replace it, and make the cluster of the site again.
+//! Three dedicated etcd hosts behind one control plane: the hosts of the site form such a cluster,
+//! lose a member permanently while a client writes, replace it, and form the cluster of the site
+//! again.
 
 use anyhow::{Context as _, Result, ensure};
 use halite_lab::cluster::{CLUSTER, CTL, Cluster};
@@ -39,7 +40,7 @@ pub(super) fn hold_the_cluster(cluster: &Cluster) -> Result<Counts> {
         cluster.lab.power_off(&[lost.to_owned()], true)?;
         wait_until_lost(cluster, lost)?;
         wait::until(DEGRADED, BACK, || {
-            // The command ends with a failure, because there is a problem.
+            // The command fails, because there is a problem.
             let said = first.output(&[CTL, "etcd", "status"])?.stdout;
             let said = String::from_utf8_lossy(&said).into_owned();
             ensure!(said.lines().next() == Some(DEGRADED), "{said}");
@@ -55,12 +56,13 @@ pub(super) fn hold_the_cluster(cluster: &Cluster) -> Result<Counts> {
     Ok(Counts::ONE)
 }
 
-/// The members are on the three hosts, where nothing else runs, and have the data from before they joined.
+/// The members are on the three hosts, where nothing else runs, and have the data that predate
+/// their joining.
 fn is_whole(cluster: &Cluster) -> Result<()> {
     let first = &cluster.bootstrap;
     let status = etcd::status(first, WHOLE)?;
     for name in MEMBERS {
-        ensure!(status.contains(name), "{name} is no member: {status}");
+        ensure!(status.contains(name), "{name} is not a member: {status}");
         let host: &Host = cluster.host(name)?;
         host.sh(
             "systemctl --quiet is-active etcd && ! pgrep -x kubelet && ! test -e /etc/kubernetes/manifests",
@@ -70,11 +72,11 @@ fn is_whole(cluster: &Cluster) -> Result<()> {
     etcd::serves(cluster)?;
     let kept = ["get", "configmap", "kept", "-o", "jsonpath={.data.by}"];
     let kept = cluster.kubectl(&kept)?;
-    ensure!(kept == "etcd", "the data did not come along: {kept}");
+    ensure!(kept == "etcd", "the data were not transferred: {kept}");
     first.run(&[CTL, "backup", "create"]).map(drop)
 }
 
-/// Takes everything of Halite from all hosts.
+/// Removes everything of Halite from all hosts.
 fn end(cluster: &Cluster) -> Result<()> {
     let further = ["--packages", "--wipe-data"];
     cluster

@@ -1,5 +1,6 @@
-//! Certificates that the master renews by itself on three control planes: they have ended while the hosts were off,
-//! those of minions and master included, or they end soon, and a client writes.
+//! Certificates that the master renews by itself on three control planes: they have expired while
+//! the hosts were off, including those of minions and master, or they expire soon, and a client
+//! writes.
 
 use std::time::Duration;
 
@@ -23,12 +24,13 @@ use crate::test::Counts;
 const HEADING: &str = "## All certificates have ended";
 
 /// Limit for four hosts to boot and enrol, for the control planes' programs to come out of the
-/// kubelet's pauses between restarts, and for the worker after them.
+/// kubelet's restart backoff, and for the worker after them.
 const RENEWED: Duration = Duration::from_secs(720);
 
-/// Texts of errors that name a certificate or a refused handshake: those of the client's library, of Go's in what an
-/// API server says of etcd, and of an API server that does not accept the client's certificate. A connection that
-/// ends in the middle of a handshake is none: it has met a program that ends or starts.
+/// Texts of errors that name a certificate or a refused handshake: those of the client's library,
+/// of Go's in an API server's message about etcd, and of an API server that does not accept the
+/// client's certificate. A connection that ends in the middle of a handshake does not count: it has
+/// met a program that stops or starts.
 const OF_CERTIFICATES: [&str; 7] = [
     "certificate",
     "x509",
@@ -40,7 +42,7 @@ const OF_CERTIFICATES: [&str; 7] = [
 ];
 
 /// No command is run: the master starts, the minions enrol with their keys, the members of etcd,
-/// which accept each other no more, are renewed side by side, and the API returns.
+/// which no longer accept each other, are renewed in parallel, and the API returns.
 pub(super) fn comes_back(cluster: &Cluster) -> Result<Counts> {
     let names = off_for_long(cluster)?;
     guide::run(&cluster.bootstrap, HEADING, "ctl health")?;
@@ -67,14 +69,15 @@ pub(super) fn comes_back(cluster: &Cluster) -> Result<Counts> {
     Ok(Counts::ONE)
 }
 
-/// The master only reports ended certificates where that is declared, and the commands of the guide renew them.
+/// The master only reports expired certificates if so declared, and the commands of the guide
+/// renew them.
 pub(super) fn comes_back_by_hand(cluster: &Cluster) -> Result<Counts> {
     let first = &cluster.bootstrap;
     declare(cluster, "certificates", "{renew: report}")?;
     let before = renewals(first)?.into_iter().max();
     off_for_long(cluster)?;
     guide::run(first, HEADING, "halite-master init")?;
-    // Minions enrol again in their own time, and a host that is missing ends the command with a failure.
+    // Minions enrol again at their own pace, and a missing host makes the command fail.
     wait::until("a highstate of all hosts", RENEWED, || {
         guide::run(first, HEADING, "ctl highstate")
     })?;
@@ -92,7 +95,8 @@ pub(super) fn comes_back_by_hand(cluster: &Cluster) -> Result<Counts> {
     as_before(cluster)
 }
 
-/// Ends all certificates while all hosts are off. Returns the names of the hosts, which are on again.
+/// Lets all certificates expire while all hosts are off. Returns the names of the hosts, which are
+/// on again.
 fn off_for_long(cluster: &Cluster) -> Result<Vec<String>> {
     let names: Vec<String> = (cluster.hosts().iter())
         .map(|host| host.spec.name.clone())
@@ -103,14 +107,14 @@ fn off_for_long(cluster: &Cluster) -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// Certificates that end in two days are renewed without a command, on one control plane after the other. A client
-/// writes all the time, and no write fails because of a certificate.
+/// Certificates that expire in two days are renewed without a command, on one control plane after
+/// the other. A client writes all the time, and no write fails because of a certificate.
 pub(super) fn renewed_in_turn(cluster: &Cluster) -> Result<Counts> {
     let first = &cluster.bootstrap;
     lifetimes::set(cluster, Lifetimes::EndSoon)?;
     let newest = renewals(first)?.into_iter().max().unwrap_or_default();
     let measured = at_the_vip(cluster, first, "renewed", || {
-        // It looks when it starts.
+        // It checks when it starts.
         first.run(&["systemctl", "restart", "halite-master"])?;
         lifetimes::wait_until_renewed(cluster, RENEWED)?;
         for host in cluster.control_planes() {
@@ -145,7 +149,7 @@ pub(super) fn renewed_in_turn(cluster: &Cluster) -> Result<Counts> {
     as_before(cluster)
 }
 
-/// Returns true for an error of a write that names a certificate.
+/// Returns whether an error of a write names a certificate.
 fn is_of_certificates(error: &str) -> bool {
     OF_CERTIFICATES.iter().any(|part| error.contains(part))
 }
@@ -158,7 +162,7 @@ fn renewals(first: &Host) -> Result<Vec<String>> {
     Ok(renewals.map(|job| job.job.to_string()).collect())
 }
 
-/// The time in which a control plane was worked on; by its start.
+/// The time in which a control plane was worked on; ordered by its start.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Turn {
     started: String,
@@ -172,7 +176,7 @@ fn turns_of(cluster: &Cluster, job: &str) -> Result<Vec<Turn>> {
     let parts = shown.returns.context("a job without parts")?;
     let planes = cluster.control_planes();
     let mut turns = Vec::new();
-    // One that was not sent was tried again in another job.
+    // One that was not sent was retried in another job.
     for part in parts {
         let Some(started) = part.started else {
             continue;

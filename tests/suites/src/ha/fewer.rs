@@ -1,5 +1,5 @@
-//! Fewer control planes: one of three becomes a worker, or two leave, and then there are three again; in the end one is
-//! left. A client writes to the virtual address all the time.
+//! Fewer control planes: one of three becomes a worker, or two leave, and then there are three
+//! again; in the end one is left. A client writes to the virtual address all the time.
 
 use anyhow::{Result, ensure};
 use halite_lab::cluster::Cluster;
@@ -24,16 +24,16 @@ pub(super) fn as_a_worker(cluster: &Cluster) -> Result<Counts> {
     worker_for_a_while(cluster, STANDBYS)
 }
 
-/// A host that had the master before does the same, and keeps nothing of the master meanwhile: no key of a CA, no store,
-/// no document.
+/// The former master's host does the same, and keeps nothing of the master in that time: no key of
+/// a CA, no store, no document.
 pub(super) fn former_master_as_a_worker(cluster: &Cluster) -> Result<Counts> {
     let [former, other] = STANDBYS;
     (cluster.host(former)?).sh("test -e /var/lib/halite/master/store.db")?;
     worker_for_a_while(cluster, [other, former])
 }
 
-/// The second of these hosts becomes a worker and a control plane again: its node stays, and the others hold the
-/// address and the votes.
+/// The second of these hosts becomes a worker and a control plane again: its node stays, and the
+/// others hold the address and the votes.
 fn worker_for_a_while(cluster: &Cluster, [other, name]: [&'static str; 2]) -> Result<Counts> {
     let first = &cluster.bootstrap;
     let host = cluster.host(name)?;
@@ -55,12 +55,12 @@ fn worker_for_a_while(cluster: &Cluster, [other, name]: [&'static str; 2]) -> Re
         wait::until("three control planes", BACK, || is_complete(cluster))
     })?;
     measured.check("a control plane is a worker for a while", GAP)?;
-    ensure!(uid()? == before, "the node was made again");
+    ensure!(uid()? == before, "the node was recreated");
     as_before(cluster)
 }
 
-/// Two of three control planes leave one after the other, and join again with one command. At no moment of it a port
-/// is open that the roles do not open.
+/// Two of three control planes leave one after the other, and join again with one command. At no
+/// moment is a port open that the roles do not open.
 pub(super) fn one_and_three_again(cluster: &Cluster) -> Result<Counts> {
     let first = &cluster.bootstrap;
     let measured = firewall::during(cluster, VIP, &MASTER, &STANDBYS, || {
@@ -85,8 +85,8 @@ fn one_and_three(cluster: &Cluster) -> Result<()> {
     wait::until("three control planes", BACK, || is_complete(cluster))
 }
 
-/// The last but one control plane leaves: the first host has left before, and the second one has the master. What is
-/// left serves, and no highstate has anything to do.
+/// The second to last control plane leaves: the first host has left before, and the second one has
+/// the master. The rest serves, and no highstate has anything to do.
 pub(super) fn one_is_left(cluster: &Cluster) -> Result<Counts> {
     let left = without_the_first(cluster)?;
     wait_for_followers(left, &[STANDBYS[1]])?;
@@ -100,7 +100,7 @@ pub(super) fn one_is_left(cluster: &Cluster) -> Result<Counts> {
     Ok(Counts::ONE)
 }
 
-/// The only control plane that is left of three, the second one, as [`one_is_left`] leaves it.
+/// The last remaining control plane of three, the second one, as [`one_is_left`] leaves it.
 pub(super) fn the_one_left(cluster: &Cluster) -> Result<&Host> {
     let left = without_the_first(cluster)?;
     if has_ctl(cluster.host(STANDBYS[1])?) {
@@ -109,8 +109,8 @@ pub(super) fn the_one_left(cluster: &Cluster) -> Result<&Host> {
     Ok(left)
 }
 
-/// The host that has the master when the first one has left. A test before has done that, unless it is of another
-/// part of the whole.
+/// The host that has the master after the first one has left. A previous test has done that, unless
+/// it belongs to another part of the run.
 fn without_the_first(cluster: &Cluster) -> Result<&Host> {
     let first = &cluster.bootstrap;
     if has_ctl(first) {
@@ -128,7 +128,7 @@ fn remove_the_third(cluster: &Cluster, left: &Host) -> Result<()> {
     etcd::status(left, "1 member, none may fail").map(drop)
 }
 
-/// Returns true if the host is of the cluster.
+/// Returns whether the host belongs to the cluster.
 fn has_ctl(host: &Host) -> bool {
     host.file("/usr/local/bin/ctl").exists()
 }

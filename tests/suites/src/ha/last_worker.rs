@@ -1,4 +1,5 @@
-//! The only worker of a cluster leaves and comes back, where the taint of the control planes follows the workers.
+//! The only worker of a cluster leaves and comes back, while the taint of the control planes
+//! follows the workers.
 
 use std::fs;
 
@@ -15,7 +16,7 @@ const NAMESPACE: &str = "last-worker";
 /// The line of the cluster document.
 const DECLARED: &str = "controlPlane: {taint: auto}\n";
 
-/// Two pods that tolerate no taint, and a budget that lets one go when the other one is ready.
+/// Two pods that tolerate no taint, and a budget that lets one go if the other one is ready.
 fn pods() -> Value {
     let meta = |name: &str| json!({"name": name, "namespace": NAMESPACE});
     let labels = json!({"app": "moved"});
@@ -33,8 +34,8 @@ fn pods() -> Value {
     ]})
 }
 
-/// Does something while the taint of the control planes follows the workers and two pods run. The document is as it was
-/// afterwards, also after a failure.
+/// Does something while the taint of the control planes follows the workers and two pods run. The
+/// document is restored afterwards, also after a failure.
 pub(super) fn declared(cluster: &Cluster, act: impl FnOnce() -> Result<()>) -> Result<()> {
     let document = cluster.bootstrap.file(DOCUMENT);
     let text = fs::read_to_string(&document)?;
@@ -74,7 +75,7 @@ pub(super) fn control_planes_have_its_pods(cluster: &Cluster) -> Result<()> {
     run_on_control_planes(cluster)
 }
 
-/// With the worker each control plane has its taint again, and the pods stay where they are.
+/// With the worker each control plane has its taint again, and the pods stay.
 pub(super) fn control_planes_keep_its_pods(cluster: &Cluster) -> Result<()> {
     have_taints(cluster, 1)?;
     run_on_control_planes(cluster)
@@ -95,7 +96,7 @@ fn run_on_control_planes(cluster: &Cluster) -> Result<()> {
     Ok(())
 }
 
-/// Each control plane has so many taints that are not Kubernetes' own.
+/// Each control plane has this many taints that are not Kubernetes' own.
 fn have_taints(cluster: &Cluster, count: usize) -> Result<()> {
     wait::until("the taints of the control planes", BACK, || {
         for plane in cluster.control_planes() {

@@ -1,4 +1,4 @@
-//! The members of etcd by their part: the one that leads, which may be chosen, and one that follows.
+//! The members of etcd by their part: the leader, which may be chosen, and a follower.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +20,7 @@ struct Members {
 }
 
 impl Members {
-    /// Asks one member after the other until one answers.
+    /// Queries one member after the other until one answers.
     fn ask(cluster: &Cluster) -> Result<Self> {
         let mut refused = anyhow!("no control plane");
         for host in cluster.control_planes() {
@@ -52,7 +52,7 @@ impl Members {
         })
     }
 
-    /// A host whose member follows, another one than `but`.
+    /// A host whose member follows, other than `but`.
     fn follower(&self, but: Option<&str>) -> Result<&str> {
         let mut hosts = self.ids.keys().map(String::as_str);
         let found = hosts.find(|host| *host != self.leader && Some(*host) != but);
@@ -68,7 +68,7 @@ impl Members {
     }
 }
 
-/// The host whose member leads; when that is `but`, another one leads first.
+/// The host whose member leads; if that is `but`, another one leads first.
 pub(super) fn leading<'c>(cluster: &'c Cluster, but: Option<&str>) -> Result<&'c Host> {
     cluster.host(&led_by_another(cluster, but)?.leader)
 }
@@ -90,8 +90,8 @@ pub(super) fn lead(cluster: &Cluster, name: &str) -> Result<()> {
     })
 }
 
-/// The members, when another one than `but` leads. One that has died a moment ago counts as the leader until the
-/// others have elected another one.
+/// The members, once another one than `but` leads. One that has just died counts as the leader
+/// until the others have elected another one.
 fn led_by_another(cluster: &Cluster, but: Option<&str>) -> Result<Members> {
     wait::until("a leader of etcd", BACK, || {
         let members = Members::ask(cluster)?;
@@ -121,7 +121,7 @@ mod tests {
         assert_eq!(members.follower(None).unwrap(), "cp-2");
         assert_eq!(members.follower(Some("cp-2")).unwrap(), "cp-3");
         assert!(Members::parse(&status(9), &list).is_err());
-        // During an election the field is not there.
+        // During an election the field is missing.
         assert!(Members::parse(&json!([{"Status": {}}]), &list).is_err());
     }
 }

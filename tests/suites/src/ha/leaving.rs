@@ -21,26 +21,26 @@ use crate::interrupted::Running;
 use crate::test::Counts;
 use crate::{firewall, guide, health};
 
-/// The host of the master.
+/// The master's host.
 pub(super) const MASTER: [&str; 1] = ["cp-1"];
 /// A label that the operator declares for a host.
 const LABEL: &str = "example.com/kept";
 /// The namespace of the pods that are evicted.
 const NAMESPACE: &str = "leaving";
 
-/// What a drain says of the pod that stays: its name, its owner, and the budget with its numbers.
+/// A drain's output about the pod that stays: its name, its owner, and the budget with its numbers.
 const HELD: [&str; 3] = [
     "leaving/held-",
     "(Deployment held)",
     "the PodDisruptionBudget leaving/none-may-go holds it (1 healthy, 1 required)",
 ];
-/// What the operator can do while it waits.
+/// The operator's options while it waits.
 const HELPS: [&str; 2] = [
     "scale up the owner or change the budget",
     "kubectl delete pod",
 ];
 
-/// A Deployment with one pod on that host, and a budget that allows none to be missing.
+/// A Deployment with one pod on that host, and a budget that allows no disruption.
 fn held(host: &Host) -> Value {
     let labels = json!({"app": "held"});
     let image = format!("registry.k8s.io/pause:{}", NEWEST.pause);
@@ -59,13 +59,13 @@ fn held(host: &Host) -> Value {
     ]})
 }
 
-/// Runs `ctl node` on the first host; a failure is an error with all that it said.
+/// Runs `ctl node` on the first host; a failure is an error with all its output.
 fn ctl_node(cluster: &Cluster, words: &[&str]) -> Result<String> {
     cluster.bootstrap.run(&[&["ctl", "node"], words].concat())
 }
 
-/// A budget holds a drain, which names it, in a line while it waits and at its end; when the budget is gone the
-/// drain goes on, and uncordoned the node takes pods again.
+/// A budget blocks a drain, which names it, in a line while it waits and at its end; when the
+/// budget is removed the drain continues, and after an uncordon the node takes pods again.
 pub(super) fn drained(cluster: &Cluster) -> Result<Counts> {
     let worker = &cluster.worker;
     let name = worker.spec.name.as_str();
@@ -81,7 +81,7 @@ pub(super) fn drained(cluster: &Cluster) -> Result<Counts> {
         NAMESPACE,
     ];
     cluster.kubectl(&rollout)?;
-    // Until then the server names no numbers.
+    // Until then the server reports no numbers.
     let counted = [
         "wait",
         "--for=jsonpath={.status.currentHealthy}=1",
@@ -106,21 +106,21 @@ pub(super) fn drained(cluster: &Cluster) -> Result<Counts> {
     let mut running = Running::start(&cluster.bootstrap, &drain)?;
     let [pod, _, budget, ..] = HELD;
     let line = running.wait_for_line(&["waiting for ", "until the pods of ", pod, budget]);
-    // As the line says. Without the budget the command ends in any case.
+    // As the line suggests. Without the budget the command ends in any case.
     cluster.kubectl(&["delete", "pdb", "none-may-go", "-n", NAMESPACE])?;
     let line = line?;
     println!("  {line}");
     let seconds = waited(&line)?;
-    ensure!(seconds >= 10, "it is said after {seconds} s: {line}");
+    ensure!(seconds >= 10, "it came after {seconds} s: {line}");
     for part in HELD.into_iter().chain(HELPS) {
         ensure!(line.contains(part), "{part} is not in: {line}");
     }
     let (status, said) = running.ended(|| Ok(()))?;
     ensure!(
         status.success() && said.contains(&format!("node/{name} drained")),
-        "the drain did not go on: {status}: {said}"
+        "the drain did not continue: {status}: {said}"
     );
-    // Its only place takes no pods.
+    // The only node for it is unschedulable.
     let pods = ["get", "pods", "-n", NAMESPACE, "-o", "json"];
     let pods: Value = serde_json::from_str(&cluster.kubectl(&pods)?)?;
     let mut pods = pods["items"].as_array().into_iter().flatten();
@@ -130,7 +130,8 @@ pub(super) fn drained(cluster: &Cluster) -> Result<Counts> {
     );
     ctl_node(cluster, &["uncordon", name])?;
     cluster.kubectl(&rollout)?;
-    // With the budget again, a removal stalls. The test after this one gives the same command, without it.
+    // With the budget again, a removal stalls. The test after this one runs the same command,
+    // without it.
     cluster.kubectl(&["apply", "-f", "/root/held.json"])?;
     cancelled::removal(cluster)?;
     cluster.kubectl(&["delete", "namespace", NAMESPACE])?;
@@ -141,8 +142,9 @@ pub(super) fn drained(cluster: &Cluster) -> Result<Counts> {
 }
 
 /// A removed worker has nothing of Halite, the others have forgotten it, and it can be added again.
-/// At no moment of it a port is open that the roles do not open, and the addition changes on the others its name and
-/// its entries in sets of addresses alone. It is the only worker: where that is declared, the control planes take its pods.
+/// At no moment is a port open that the roles do not open, and on the others the addition changes
+/// only its name and its entries in sets of addresses. It is the only worker: where that is
+/// declared, the control planes take its pods.
 pub(super) fn removed(cluster: &Cluster) -> Result<Counts> {
     let moved = || last_worker::declared(cluster, || leaves_and_returns(cluster));
     let name = cluster.worker.spec.name.as_str();
@@ -219,13 +221,13 @@ fn declared(cluster: &Cluster, name: &str) -> Result<(String, Value, Value)> {
     ))
 }
 
-/// A control plane whose disks are gone is replaced by one command while a client writes, and the cluster is as
-/// it was. At no moment of it a port is open that the roles do not open.
+/// A control plane whose disks are lost is replaced by one command while a client writes, and the
+/// cluster recovers its previous state. At no moment is a port open that the roles do not open.
 pub(super) fn replaced(cluster: &Cluster) -> Result<Counts> {
     let planes = cluster.control_planes();
     let lost = planes.get(1).context("no second control plane")?;
     let name = lost.spec.name.as_str();
-    // Alive it is not dead, and without the cluster's name nothing is lost.
+    // A living host is not dead, and without the cluster's name nothing may be lost.
     for words in [
         &["replace", name, "--force", "--cluster", "demo"][..],
         &["remove", name, "--yes"],
@@ -245,9 +247,7 @@ pub(super) fn replaced(cluster: &Cluster) -> Result<Counts> {
             "ctl node {words:?} was not refused"
         );
     }
-    wait::until("all hosts to serve as before", BACK, || {
-        is_complete(cluster)
-    })?;
+    wait::until("all hosts to serve again", BACK, || is_complete(cluster))?;
     labelled(cluster, name, || {
         firewall::during(cluster, VIP, &MASTER, &[name], || {
             let replaced = || replaced_as_it_was(cluster, name);
@@ -262,7 +262,7 @@ pub(super) fn replaced(cluster: &Cluster) -> Result<Counts> {
     })
 }
 
-/// Destroys a host, replaces it, and checks that the new one has what was declared of the old one.
+/// Destroys a host, replaces it, and checks that the new one has the old one's declaration.
 fn replaced_as_it_was(cluster: &Cluster, name: &str) -> Result<()> {
     let before = declared(cluster, name)?;
     ensure!(before.1[LABEL] == "yes", "{name} has no label: {before:?}");
@@ -276,7 +276,7 @@ fn replaced_as_it_was(cluster: &Cluster, name: &str) -> Result<()> {
         printed.as_secs_f64()
     );
     wait::until("the new host to serve", BACK, || is_complete(cluster))?;
-    wait::until("the node to be as it was", BACK, || {
+    wait::until("the node to be restored", BACK, || {
         let now = declared(cluster, name)?;
         ensure!(now == before, "{name} was {before:?}, and is {now:?}");
         Ok(())
@@ -288,7 +288,7 @@ pub(super) fn has_gone(cluster: &Cluster, name: &str) -> Result<()> {
     has_gone_as_seen_on(cluster, &cluster.bootstrap, name)
 }
 
-/// The same while another host has the master, which is asked.
+/// The same while another host has the master, which is queried.
 pub(super) fn has_gone_as_seen_on(cluster: &Cluster, master: &Host, name: &str) -> Result<()> {
     let host = cluster.host(name)?;
     wait_until_bare(host)?;
@@ -308,7 +308,7 @@ pub(super) fn has_gone_as_seen_on(cluster: &Cluster, master: &Host, name: &str) 
     })
 }
 
-/// Takes a host out and enrols it again. Returns the command that makes it what it was.
+/// Removes a host and enrols it again. Returns the command that restores its previous state.
 pub(super) fn enrolled_again(cluster: &Cluster, name: &str, roles: &str) -> Result<Vec<String>> {
     ctl_node(cluster, &["remove", name, "--force", "--cluster", "demo"])?;
     has_gone(cluster, name)?;

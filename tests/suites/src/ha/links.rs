@@ -1,5 +1,5 @@
 //! Links that are cut between the host with the address and the other control planes: the address
-//! has another holder while the link is cut, and one holder when the link is back.
+//! gets another holder while the link is cut, and has one holder when the link is back.
 
 use std::time::{Duration, Instant};
 
@@ -14,7 +14,8 @@ use super::{BACK, is_complete, same_content};
 use crate::availability::holders::Sampler;
 use crate::test::Counts;
 
-/// The time for which a link is cut, and the limits of the gap and of the time until all serve again.
+/// The time for which a link is cut, and the limits of the gap and of the time until all hosts
+/// serve again.
 #[derive(Debug, Clone, Copy)]
 struct Time {
     cut: Duration,
@@ -22,16 +23,16 @@ struct Time {
     back: Duration,
 }
 
-/// While the link is cut the host that had the address may still answer for it, and its member of etcd has no
-/// leader; after that the limit is that of any loss.
+/// While the link is cut the host that had the address may still answer for it, and its member of
+/// etcd has no leader; after that the limit is that of any loss.
 const SHORT: Time = Time {
     cut: Duration::from_secs(5),
     gap: Duration::from_secs(5 + GAP.as_secs()),
     back: BACK,
 };
-/// The link does not come back in the gap: the host that had the address gives it up, because its API server is not
-/// ready, and the client learns where it is now. This API server ends without etcd again and again, and its kubelet
-/// may wait for five minutes before it starts it.
+/// The link does not come back in the gap: the host that had the address gives it up, because its
+/// API server is not ready, and the client learns its new place. Without etcd this API server exits
+/// again and again, and its kubelet may wait for five minutes before it starts it.
 const LONG: Time = Time {
     cut: Duration::from_secs(180),
     gap: GAP,
@@ -41,14 +42,14 @@ const LONG: Time = Time {
 /// A direction of a link, seen from the host with the address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Direction {
-    /// What it sends to the others.
+    /// Packets from it to the others.
     Out,
-    /// What the others send to it.
+    /// Packets from the others to it.
     In,
 }
 
 const BOTH: [Direction; 2] = [Direction::Out, Direction::In];
-/// The prefix of what is written while they are cut.
+/// The prefix of objects that are written while they are cut.
 const BOTH_WAYS: &str = "link-both-ways";
 
 /// The link is cut in both directions, then in the one in which the others no longer hear the
@@ -57,8 +58,8 @@ pub(super) fn heal(cluster: &Cluster) -> Result<Counts> {
     both_and_one(cluster, SHORT, || Ok(()))
 }
 
-/// The same for minutes, in which the node is not Ready and the minion away, or the master without its standbys. Each
-/// time they come back.
+/// The same for minutes, in which the node is not Ready and the minion disconnected, or the master
+/// without its standbys. Each time they come back.
 pub(super) fn heal_after_minutes(cluster: &Cluster) -> Result<Counts> {
     let first = &cluster.bootstrap;
     both_and_one(cluster, LONG, || {
@@ -67,8 +68,8 @@ pub(super) fn heal_after_minutes(cluster: &Cluster) -> Result<Counts> {
     })
 }
 
-/// Cuts the links between the host with the address and the other control planes in both directions for a short time.
-/// The shared time in the answer begins when the links are back.
+/// Cuts the links between the host with the address and the other control planes in both directions
+/// for a short time. The shared time in the result starts when the links are back.
 ///
 /// # Errors
 /// An acknowledged write is missing, no other host takes the address, or the hosts do not come back.
@@ -95,9 +96,9 @@ fn both_and_one(cluster: &Cluster, time: Time, is_back: impl Fn() -> Result<()>)
     })
 }
 
-/// Cuts these directions for a time while a client writes. The shared time in the answer begins when the link
-/// is back: hosts that do not hear each other may both hold the address. The second answer is the time for which
-/// some of the links were cut and others not, which is the lab's own.
+/// Cuts these directions for a time while a client writes. The shared time in the result starts
+/// when the link is back: hosts that do not hear each other may both hold the address. The second
+/// result is the time for which only some of the links were cut, which is the lab's own.
 fn cut(
     cluster: &Cluster,
     what: &str,
@@ -112,7 +113,7 @@ fn cut(
             .iter()
             .filter(|host| host.spec.name != holder.spec.name);
         let others: Vec<&Host> = others.copied().collect();
-        // Also after a failure the tests after this one need the links.
+        // Also after a failure: the tests after this one need the links.
         let taken = on_each(holder, &others, directions, |from, to| {
             cluster.lab.cut_link(from, to)
         })
@@ -160,7 +161,7 @@ fn on_each(
 }
 
 /// Waits until one of the hosts that do not hear the holder has the address, and the link was cut
-/// for its time.
+/// for its full time.
 fn until_another_holds_it(others: &[&Host], start: Instant, time: Duration) -> Result<()> {
     let sampler = Sampler::start(others, VIP);
     let taken = wait::until("another holder of the address", BACK, || {

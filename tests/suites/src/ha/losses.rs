@@ -1,6 +1,6 @@
-//! Losses of what serves the API, under a loop of writes. What holds on any machine is judged here: no acknowledged
-//! write is missing, writes succeed again, and one host holds the address. How long the gap is on one machine is for
-//! the bench, which has the aims.
+//! Losses of API servers and their hosts, under a write loop. Judged here are the properties that
+//! hold on any machine: no acknowledged write is missing, writes succeed again, and one host holds
+//! the address. The length of the gap on one machine is judged by the bench, which has the aims.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -24,27 +24,29 @@ use crate::test::Counts;
 
 /// The address in the cluster document.
 pub(super) const VIP: Ipv4Addr = Ipv4Addr::new(10, 10, 0, 100);
-/// The name that leads to it, in the certificate of each API server.
+/// The name that resolves to it, in the certificate of each API server.
 pub(super) const NAME: &str = "api.demo.internal";
 /// The `kubernetes` Service, which has the first address of the network of services.
 const SERVICE: (Ipv4Addr, u16) = (Ipv4Addr::new(10, 96, 0, 1), 443);
-/// Limit of the gap between two writes, whatever is lost: three times the sum of the time limits that may run out in
-/// it. They are the check of an API server that is slow (`interval` and `timeout` of keepalived: 4 s), missed
-/// advertisements (three and a part of a fourth, 0.5 s each: 2 s), an election of etcd that is repeated once (2 s),
-/// and two requests of the client (1 s each). In a longer gap nothing took over.
+/// Limit of the gap between two writes, whatever is lost: three times the sum of the time limits
+/// that may expire in it. They are the check of an API server that is slow (`interval` and
+/// `timeout` of keepalived: 4 s), missed advertisements (three and a part of a fourth, 0.5 s each:
+/// 2 s), an election of etcd that is repeated once (2 s), and two requests of the client (1 s
+/// each). In a longer gap nothing took over.
 pub(super) const GAP: Duration = Duration::from_secs(3 * (4 + 2 + 2 + 2));
-/// The same behind the proxies, which ask another API server at once: three times the aim of the bench. A run in which
-/// the machine was held up is repeated.
+/// The same behind the proxies, which try another API server at once: three times the aim of the
+/// bench. A run in which the machine was held up is repeated.
 const PROXY: Duration = Duration::from_secs(3);
-/// Limit of the time in which two hosts hold the address: three intervals of advertisements (`advert_int`), of which
-/// one ends it. While this machine is held up, no host can let the address go.
+/// Limit of the time in which two hosts hold the address: three intervals of advertisements
+/// (`advert_int`), of which one ends it. While this machine is held up, no host can release the
+/// address.
 const SHARED: Duration = Duration::from_millis(3 * 500);
-/// Time between two looks at the holders from which on the machine itself was held up.
+/// Time between two samples of the holders from which on the machine itself was held up.
 const HELD_UP: Duration = Duration::from_millis(500);
-/// Where the loop of writes puts its ConfigMaps.
+/// The namespace of the write loop's ConfigMaps.
 pub(super) const NAMESPACE: &str = "writes";
 
-/// How the client reaches the API.
+/// The client's path to the API.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Way {
     /// The virtual address.
@@ -53,7 +55,7 @@ pub enum Way {
     Proxy,
     /// The `kubernetes` Service, from a pod on the worker.
     Service,
-    /// The name of the API, wherever it leads on the worker at that moment.
+    /// The name of the API, wherever it resolves on the worker at that moment.
     Name,
 }
 
@@ -70,12 +72,13 @@ pub struct Measured {
     pub holders: BTreeSet<String>,
     /// The longest time in which two hosts held the address.
     pub shared: Duration,
-    /// The longest time between two looks at the holders, which are to be 20 ms apart.
+    /// The longest time between two samples of the holders, which should be 20 ms apart.
     pub pause: Duration,
 }
 
 impl Measured {
-    /// Measures, and checks it. What exceeds a limit while the machine itself was held up is measured once more.
+    /// Measures, and checks the result. If a limit is exceeded while the machine itself was held
+    /// up, it is measured once more.
     pub(super) fn check_of(
         what: &str,
         limit: Duration,
@@ -94,12 +97,12 @@ impl Measured {
         }
     }
 
-    /// Returns true if the machine itself was held up meanwhile.
+    /// Returns whether the machine itself was held up in that time.
     pub(super) fn was_held_up(&self) -> bool {
         self.pause > HELD_UP
     }
 
-    /// Prints the figures, and fails where a limit is exceeded.
+    /// Prints the figures, and fails if a limit is exceeded.
     pub(super) fn check(&self, what: &str, limit: Duration) -> Result<()> {
         let Self {
             acknowledged,
@@ -237,7 +240,7 @@ pub(super) fn wait_for_one_holder(cluster: &Cluster) -> Result<String> {
     found
 }
 
-/// Does something to the holder of the address (behind proxies, and where the client follows the name,
+/// Does something to the holder of the address (behind proxies, and if the client follows the name,
 /// to the last control plane) while a client writes. No acknowledged write may be missing.
 pub(super) fn under_writes(
     cluster: &Cluster,
@@ -268,8 +271,8 @@ pub(super) fn under_writes(
     })
 }
 
-/// Does something while the worker writes to the virtual address; `asked` is a control plane that stays, and
-/// is asked for what was written. No acknowledged write may be missing.
+/// Does something while the worker writes to the virtual address; `asked` is a control plane that
+/// stays, from which the written objects are read. No acknowledged write may be missing.
 pub(super) fn at_the_vip(
     cluster: &Cluster,
     asked: &Host,
@@ -283,7 +286,7 @@ pub(super) fn at_the_vip(
     })
 }
 
-/// Measures writes, and which hosts hold the address at the time.
+/// Measures writes and the hosts that hold the address in that time.
 fn sampled(cluster: &Cluster, write: impl FnOnce() -> Result<Record>) -> Result<Measured> {
     let sampler = Sampler::start(&cluster.control_planes(), VIP);
     let record = write()?;
@@ -298,11 +301,11 @@ fn sampled(cluster: &Cluster, write: impl FnOnce() -> Result<Record>) -> Result<
     })
 }
 
-/// Does something while the worker writes to the API server of a host. No acknowledged write may be missing
-/// there; the host stays a control plane.
+/// Does something while the worker writes to the API server of a host. No acknowledged write may be
+/// missing there; the host stays a control plane.
 ///
 /// # Errors
-/// One is missing, or what is done fails.
+/// A write is missing, or the action fails.
 pub(crate) fn while_written(
     cluster: &Cluster,
     asked: &Host,
@@ -315,7 +318,7 @@ pub(crate) fn while_written(
     written(cluster, asked, address, prefix, start, act)
 }
 
-/// Does something while a client writes to that address; `rest` is asked for what was written.
+/// Does something while a client writes to that address; the written objects are read from `rest`.
 fn written(
     cluster: &Cluster,
     rest: &Host,
@@ -324,7 +327,7 @@ fn written(
     start: impl FnOnce(&Target) -> Result<Loop>,
     act: impl FnOnce() -> Result<()>,
 ) -> Result<Record> {
-    // It may be there from an earlier attempt.
+    // It may exist from an earlier attempt.
     let asked = rest.spec.name.as_str();
     cluster.kubectl_on(
         asked,
@@ -359,10 +362,7 @@ fn written(
     })?;
     let record = writes.end()?;
     let missing = record.missing(&listed()?);
-    ensure!(
-        missing.is_empty(),
-        "acknowledged and not there: {missing:?}"
-    );
+    ensure!(missing.is_empty(), "acknowledged but missing: {missing:?}");
     cluster.kubectl_on(asked, &["delete", "namespace", NAMESPACE])?;
     Ok(record)
 }
@@ -384,7 +384,7 @@ pub(super) fn administrator(host: &Host) -> Result<Identity> {
     })
 }
 
-/// Names of the ConfigMaps, asked on a host that is on.
+/// Names of the ConfigMaps, queried on a host that is on.
 pub(super) fn config_maps(cluster: &Cluster, host: &Host) -> Result<String> {
     let name = "-o=custom-columns=NAME:.metadata.name";
     let words = ["get", "configmaps", "-n", NAMESPACE, "--no-headers", name];

@@ -1,5 +1,6 @@
-//! A member of etcd on a host that is there has lost its data: the host leaves and joins again, by the commands of the
-//! guide, while a client writes. A pod is there that its kubelet, which has lost its API server, does not end.
+//! An etcd member on a living host has lost its data: the host leaves and joins again, by the
+//! commands of the guide, while a client writes. Its kubelet, which has lost its API server, does
+//! not stop one of its pods.
 
 use anyhow::{Context as _, Result, ensure};
 use halite_lab::cluster::Cluster;
@@ -20,11 +21,12 @@ use crate::{etcd, guide};
 const HEADING: &str = "## A member of etcd has lost its data";
 /// The namespace of the pod on its host.
 const NAMESPACE: &str = "lost-data";
-/// The remark of the removal on the pods that are still there when it goes on, before their names.
+/// The remark of the removal about pods that are still there when it continues, before their names.
 const NOT_WAITED_FOR: &str =
     "drained: not awaited, because the node is not Ready and they end with the host: ";
 
-/// The host is removed alive, although its member does not serve, and joins again with a new member.
+/// The host is removed alive, although its member does not serve, and joins again with a new
+/// member.
 pub(super) fn removed_and_added_again(cluster: &Cluster) -> Result<Counts> {
     let first = &cluster.bootstrap;
     let [_, name] = STANDBYS;
@@ -40,10 +42,10 @@ pub(super) fn removed_and_added_again(cluster: &Cluster) -> Result<Counts> {
         let left = lines.find_map(|line| Some(line.split_once(NOT_WAITED_FOR)?.1));
         ensure!(
             left.is_some_and(|pods| pods.split(", ").any(|left| left == pod)),
-            "{pod} has ended, or is not named: {said}"
+            "{pod} was stopped, or is not named: {said}"
         );
         has_gone(cluster, name)?;
-        // Its controller has made another one, which waits for the host.
+        // Its controller has created another one, which waits for the host.
         wait::until("Kubernetes to remove the pod", BACK, || {
             let pods = pods(cluster)?;
             ensure!(!pods.contains(&pod), "{pods:?}");
@@ -60,8 +62,8 @@ pub(super) fn removed_and_added_again(cluster: &Cluster) -> Result<Counts> {
     as_before(cluster)
 }
 
-/// A Deployment with one pod, which runs on that host alone. Other taints than that of a control plane keep it away: the
-/// successor of an evicted pod would come back to the host.
+/// A Deployment with one pod that runs only on that host. Taints other than that of a control plane
+/// keep it away: the replacement of an evicted pod would come back to the host.
 fn deployment(host: &str) -> Value {
     let labels = json!({"app": "stays"});
     let image = format!("registry.k8s.io/pause:{}", NEWEST.pause);
@@ -104,26 +106,28 @@ fn pods(cluster: &Cluster) -> Result<Vec<String>> {
     Ok(names.map(|name| format!("{NAMESPACE}/{name}")).collect())
 }
 
-/// The command of the guide that begins so, about that host.
+/// The command of the guide with this beginning, about that host.
 fn of_the_guide(begin: &str, host: String) -> Result<Vec<String>> {
     let mut command = guide::command("disaster.md", HEADING, begin)?;
     *command.get_mut(3).context("no host in the command")? = host;
     Ok(command)
 }
 
-/// Ends the member, and empties its directory. The kubelet, which would start it again, is stopped.
+/// Stops the member, and empties its directory. The kubelet, which would restart it, is stopped.
 fn lose_data(host: &Host) -> Result<()> {
     host.run(&["systemctl", "stop", "kubelet"])?;
     kill(host, "etcd")?;
-    wait::until("etcd to end", BACK, || host.sh("! pgrep -x etcd").map(drop))?;
+    wait::until("etcd to stop", BACK, || {
+        host.sh("! pgrep -x etcd").map(drop)
+    })?;
     host.sh("find /var/lib/etcd -mindepth 1 -delete")?;
     Ok(())
 }
 
-/// The status names the host, and the others have a quorum, of which the guide speaks.
+/// The status names the host, and the others have a quorum, as the guide says.
 fn is_reported(first: &Host, name: &str) -> Result<()> {
     let lost = format!("the etcd member on {name} has lost its data");
-    // Both commands end with a failure, because there is a problem.
+    // Both commands fail, because there is a problem.
     let says = |command: &[String], text: &str| -> Result<()> {
         let said = String::from_utf8_lossy(&first.output(command)?.stdout).into_owned();
         ensure!(said.contains(text), "{said}");

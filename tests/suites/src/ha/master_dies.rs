@@ -1,5 +1,5 @@
-//! The host of the master dies for good in the middle of an addition and of a removal. A standby takes its place,
-//! replaces it, and ends what was begun.
+//! The master's host is lost permanently in the middle of an addition and of a removal. A standby
+//! becomes the master, replaces the host, and finishes the command.
 
 use anyhow::{Context as _, Result, ensure};
 use halite_lab::cluster::Cluster;
@@ -12,8 +12,8 @@ use crate::bare::wait_until_bare;
 use crate::interrupted::Running;
 use crate::test::Counts;
 
-/// The roles of the host that is added and removed. The members of etcd stay, so that the loss of one is no loss of
-/// their quorum.
+/// The roles of the host that is added and removed. The members of etcd stay, so that they keep
+/// their quorum when one is lost.
 const ROLES: &str = "worker";
 
 /// In the middle of an addition: the new host has its container runtime, and no kubelet.
@@ -25,24 +25,24 @@ pub(super) fn while_added(cluster: &Cluster) -> Result<Counts> {
     let add = cluster.enrol(&[worker], ROLES)?;
     loses_its_master(cluster, &add, "containerd")?;
     let next = cluster.host(STANDBYS[0])?;
-    // The run has been lost or goes on: the same command begins or joins it.
+    // The run has been lost or continues: the same command starts or joins it.
     ensure!(next.show(&add)?.success(), "{worker} is not added");
     is_as_before(cluster)
 }
 
-/// In the middle of a removal: the pods have left, and the host has all that Halite put there.
+/// In the middle of a removal: the pods have left, and the host still has everything of Halite.
 pub(super) fn while_removed(cluster: &Cluster) -> Result<Counts> {
     let worker = cluster.worker.spec.name.as_str();
     let remove = removal(worker);
     loses_its_master(cluster, &remove, "drained")?;
     let next = cluster.host(STANDBYS[0])?;
     let nodes = || cluster.kubectl_on(STANDBYS[0], &["get", "nodes", "-o", "name"]);
-    // It may have gone on by itself to the end.
+    // It may have continued by itself to the end.
     let again = next.output(&remove)?;
     let left = nodes()?;
     ensure!(
         !left.contains(worker),
-        "{worker} is there after {}: {left}",
+        "{worker} still exists after {}: {left}",
         again.status
     );
     wait_until_bare(&cluster.worker)?;
@@ -63,7 +63,8 @@ fn removal(name: &str) -> Vec<String> {
     words.map(str::to_owned).to_vec()
 }
 
-/// Destroys the host of the master when a step of a command there has ended, and replaces it from a standby.
+/// Destroys the master's host when a step of a command there has ended, and replaces it from a
+/// standby.
 fn loses_its_master(cluster: &Cluster, command: &[String], step: &str) -> Result<()> {
     let (first, next) = (&cluster.bootstrap, cluster.host(STANDBYS[0])?);
     wait_for_followers(first, &STANDBYS)?;
@@ -75,7 +76,7 @@ fn loses_its_master(cluster: &Cluster, command: &[String], step: &str) -> Result
     ensure!(!status.success(), "ctl outlived its host");
     wait_until_noticed(next)?;
     let printed = cluster.replace_on(next, &name);
-    printed.context("the host of the master is not replaced")?;
+    printed.context("the master's host is not replaced")?;
     wait_for_followers(next, &[name.as_str(), STANDBYS[1]]).map(drop)
 }
 

@@ -1,4 +1,4 @@
-//! Root on each control plane works with `ctl` and `kubectl`, under a name of its own.
+//! Root on each control plane works with `ctl` and `kubectl`, under its own name.
 
 use anyhow::{Result, ensure};
 use halite_api::AuditLog;
@@ -7,7 +7,7 @@ use halite_lab::cluster::Cluster;
 use crate::ctl_answer;
 use crate::test::Counts;
 
-/// `ctl` and `kubectl` on each control plane; the audit log says on which of them it was.
+/// `ctl` and `kubectl` on each control plane; the audit log names the one that was used.
 pub(super) fn on_each(cluster: &Cluster) -> Result<Counts> {
     let first = &cluster.bootstrap;
     for host in cluster.control_planes() {

@@ -1,4 +1,4 @@
-//! Pods on the worker: a client, and one whose image has to be pulled.
+//! Pods on the worker: a client, and one whose image must be pulled.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -17,16 +17,16 @@ const ADDRESS: Duration = Duration::from_secs(120);
 const NAME: &str = "client";
 /// The component whose image no worker has.
 const PULLED: &str = "kube-scheduler";
-/// Limit for what an earlier attempt has left to be gone.
+/// Limit until leftovers of an earlier attempt are gone.
 const REMOVED: Duration = Duration::from_secs(120);
-/// Limit for its pull: the kubelet waits before it tries a pull again that failed. Both limits together are shorter than
-/// the ten minutes for which `ctl node replace` waits for the new host.
+/// Limit for its pull: the kubelet waits before it retries a failed pull. Both limits together are
+/// shorter than the ten minutes for which `ctl node replace` waits for the new host.
 const PULL: Duration = Duration::from_secs(300);
 /// The file of its pod, on a control plane.
 const MANIFEST: &str = "/root/pulled.json";
 
-/// Starts a pod on the worker and returns its network namespace, as the machine sees it. The pod ends
-/// with its Kubernetes namespace.
+/// Starts a pod on the worker and returns its network namespace, as a path of the machine. The pod
+/// ends with its Kubernetes namespace.
 pub(super) fn network(cluster: &Cluster, namespace: &str) -> Result<PathBuf> {
     let image = format!("--image={LAB_POD}");
     let node = json!({"apiVersion": "v1", "spec": {"nodeName": cluster.worker.spec.name}});
@@ -38,7 +38,7 @@ pub(super) fn network(cluster: &Cluster, namespace: &str) -> Result<PathBuf> {
     let get = ["-n", namespace, "get", "pod", NAME, "-o"];
     let address = wait::until("an address of the pod", ADDRESS, || {
         let address = cluster.kubectl(&[&get[..], &["jsonpath={.status.podIP}"]].concat())?;
-        ensure!(!address.is_empty(), "it has none");
+        ensure!(!address.is_empty(), "it has no address");
         Ok(address)
     })?;
     let line = format!(
@@ -51,8 +51,8 @@ pub(super) fn network(cluster: &Cluster, namespace: &str) -> Result<PathBuf> {
     Ok(PathBuf::from(format!("/proc/{init}/root{file}")))
 }
 
-/// Starts a pod on the worker with an image that this does not have, and waits until it has run. It is asked for on
-/// a control plane that has the bundle of that version.
+/// Starts a pod on the worker with an image that the worker lacks, and waits until it has run. It
+/// is created from a control plane that has the bundle of that version.
 pub(super) fn pulls(cluster: &Cluster, on: &Host, version: &str) -> Result<()> {
     let image = images::of_bundle(on, version, PULLED)?;
     let pod = json!({
@@ -73,10 +73,10 @@ pub(super) fn pulls(cluster: &Cluster, on: &Host, version: &str) -> Result<()> {
         cluster.kubectl_on(&on.spec.name, &delete)?;
         images::remove(&cluster.worker, &image)
     };
-    // They may be there from an earlier attempt.
+    // They may exist from an earlier attempt.
     wait::until("no such pod and image on the worker", REMOVED, remove)?;
     let ran = wait::until("a pod to pull its image and run", PULL, || {
-        // Applied again it stays as it is: what did not answer for a moment costs no test.
+        // Applied again it stays unchanged: a momentary failure does not fail the test.
         cluster.kubectl_on(&on.spec.name, &["apply", "-f", MANIFEST])?;
         let pod = cluster.kubectl_on(&on.spec.name, &["get", "-f", MANIFEST, "-o", "json"])?;
         let pod: Value = serde_json::from_str(&pod)?;

@@ -1,5 +1,5 @@
-//! API servers whose port takes connections although they do not serve: one that hangs, and one that is not ready.
-//! The proxies leave both out, and take them back by themselves.
+//! API servers whose port accepts connections although they do not serve: one that hangs, and one
+//! that is not ready. The proxies skip both, and use them again by themselves.
 
 use std::net::Ipv4Addr;
 use std::thread;
@@ -19,15 +19,15 @@ use crate::test::Counts;
 /// The longest time until haproxy has two failed checks: `inter`, `timeout check`, `fastinter`, and again
 /// `timeout check` of its configuration.
 const DETECTED: Duration = Duration::from_millis(500 + 1000 + 200 + 1000);
-/// The longest time for which `/readyz` answers as before without etcd: the API server asks etcd once a second, with
-/// a limit of two, and repeats the last answer until then.
+/// The longest time for which `/readyz` still succeeds without etcd: the API server checks etcd
+/// once a second, with a limit of two, and repeats the last result until then.
 const STALE: Duration = Duration::from_secs(1 + 2);
-/// Limit of one request of the loop of writes.
+/// Limit of one request of the write loop.
 const REQUEST: Duration = Duration::from_secs(1);
-/// Limit for what is seen while the API server is out. Its liveness probe has to fail eight times, 10 s apart, before
-/// the kubelet starts it again.
+/// Limit for events while the API server is out. Its liveness probe must fail eight times, 10 s
+/// apart, before the kubelet restarts it.
 const SEEN: Duration = Duration::from_secs(60);
-/// Time in which the writes that an API server takes are counted.
+/// Time in which the writes at an API server are counted.
 const COUNTED: Duration = Duration::from_secs(2);
 /// Writers that connect at the same time, more than the connections in which the API servers may differ.
 const WRITERS: u32 = 6;
@@ -35,14 +35,14 @@ const WRITERS: u32 = 6;
 /// The way in which an API server does not serve.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Outage {
-    /// Its process is stopped. The kernel goes on to take connections for it.
+    /// Its process is stopped. The kernel keeps accepting connections for it.
     Hangs,
     /// The process of its member of etcd is stopped. It answers, but `/readyz` fails.
     NotReady,
 }
 
 impl Outage {
-    /// The name of the test, and of what the loop writes.
+    /// The name of the test, and of the written objects.
     fn name(self) -> &'static str {
         match self {
             Self::Hangs => "proxy-hangs",
@@ -58,7 +58,7 @@ impl Outage {
         }
     }
 
-    /// Limit of the gap: three times what the checks and the request that hangs take.
+    /// Limit of the gap: three times the duration of the checks and of the hanging request.
     fn limit(self) -> Duration {
         let detected = match self {
             Self::Hangs => DETECTED,
@@ -74,14 +74,14 @@ impl Outage {
             .with_context(|| format!("cannot stop the {}", self.process()))
     }
 
-    /// Lets the process go on. One that the kubelet has replaced by now runs.
+    /// Resumes the process. One that the kubelet has replaced by now runs anyway.
     fn end(self, host: &Host) -> Result<()> {
         let line = format!("pkill -CONT -x {} || true", self.process());
         host.sh(&line).map(drop)
     }
 }
 
-/// Each outage once, at the API server that takes the writes of the worker.
+/// Each outage once, at the API server that receives the worker's writes.
 pub(super) fn leave_out_and_take_back(cluster: &Cluster) -> Result<Counts> {
     proxies::with_proxies(cluster, |cluster| {
         for outage in [Outage::Hangs, Outage::NotReady] {
@@ -103,7 +103,7 @@ fn measure(cluster: &Cluster, outage: Outage) -> Result<Measured> {
         let known = reports(cluster, host)?.len();
         outage.begin(host)?;
         let left_out = is_left_out(cluster, host, outage, known);
-        // The tests after this one need the process, whatever was seen.
+        // The tests after this one need the process, whatever the result.
         let ended = outage.end(host);
         left_out?;
         ended?;
@@ -111,17 +111,18 @@ fn measure(cluster: &Cluster, outage: Outage) -> Result<Measured> {
     })
 }
 
-/// The proxy of the worker reports that the API server is down, ends its connections to it, and leaves it out for
-/// longer than the limit of the gap: a client that waits for it all the time has a gap that is too long.
+/// The proxy of the worker reports that the API server is down, closes its connections to it, and
+/// skips it for longer than the limit of the gap: a client that waited for it all the time would
+/// have a gap that is too long.
 fn is_left_out(cluster: &Cluster, host: &Host, outage: Outage, known: usize) -> Result<()> {
     let name = &host.spec.name;
-    wait::until("the proxy to leave it out", SEEN, || {
+    wait::until("the proxy to skip it", SEEN, || {
         let reports = reports(cluster, host)?;
         let down = reports.iter().skip(known).find(|line| is_down(name, line));
         println!("  {}", down.context("no report that it is down")?);
         Ok(())
     })?;
-    // Those of the checks end, too, and there is a pause between them.
+    // The connections of its checks end, too, and there is a pause between them.
     wait::until("the proxy to end its connections to it", SEEN, || {
         let server = format!("{}:6443", host.control_plane_address());
         let list = format!("ss -Htn state established dst {server}");
@@ -141,14 +142,14 @@ fn is_left_out(cluster: &Cluster, host: &Host, outage: Outage, known: usize) -> 
     thread::sleep(outage.limit());
     let reports = reports(cluster, host)?;
     let last = reports.last().context("no report of the proxy")?;
-    ensure!(is_down(name, last), "it was taken back: {last}");
+    ensure!(is_down(name, last), "it was used again: {last}");
     Ok(())
 }
 
 /// The host serves again, the proxy of the worker reports that it is up, and writes reach it.
 fn is_taken_back(cluster: &Cluster, host: &Host, known: usize) -> Result<()> {
     wait::until("all hosts to serve again", BACK, || is_complete(cluster))?;
-    wait::until("the proxy to take it back", BACK, || {
+    wait::until("the proxy to use it again", BACK, || {
         let reports = reports(cluster, host)?;
         let last = reports.iter().skip(known).next_back();
         let last = last.context("no report of the proxy")?;
@@ -171,7 +172,7 @@ fn is_taken_back(cluster: &Cluster, host: &Host, known: usize) -> Result<()> {
     })
 }
 
-/// A further writer on the worker, with a connection of its own through the proxy.
+/// An additional writer on the worker, with its own connection through the proxy.
 fn connect(cluster: &Cluster, host: &Host, prefix: &str) -> Result<Loop> {
     let target = Target {
         kind: Kind::Kubernetes {
@@ -185,13 +186,14 @@ fn connect(cluster: &Cluster, host: &Host, prefix: &str) -> Result<Loop> {
     Loop::start(&cluster.worker, &target)
 }
 
-/// The host whose API server takes the writes, and whose member of etcd follows: an election would be a part of the
-/// gap. An outage of another API server would not concern the writer.
+/// The host whose API server receives the writes, and whose etcd member follows: an election would
+/// be a part of the gap. An outage of another API server would not affect the writer.
 fn serving(cluster: &Cluster) -> Result<&Host> {
     wait::until("an API server to take the writes", BACK, || {
         let host = taking_writes(cluster)?;
         leader::leading(cluster, Some(&host.spec.name))?;
-        // A writer whose request failed while another member took the lead has connected to another one.
+        // A writer whose request failed while another member took the lead has connected to another
+        // one.
         let now = taking_writes(cluster)?;
         let (first, second) = (&host.spec.name, &now.spec.name);
         ensure!(first == second, "first it was {first}, then {second}");
@@ -199,7 +201,7 @@ fn serving(cluster: &Cluster) -> Result<&Host> {
     })
 }
 
-/// The host whose API server has taken most of the writes of the last moment.
+/// The host whose API server has received most of the writes of the last moment.
 fn taking_writes(cluster: &Cluster) -> Result<&Host> {
     let mut counted = Vec::new();
     for host in cluster.control_planes() {
@@ -219,7 +221,8 @@ fn taking_writes(cluster: &Cluster) -> Result<&Host> {
     Ok(host)
 }
 
-/// The number of ConfigMaps that the API server of a host has created. A control plane asks its own API server.
+/// The number of ConfigMaps that the API server of a host has created. A control plane queries its
+/// own API server.
 fn created(cluster: &Cluster, host: &Host) -> Result<f64> {
     let metrics = cluster.kubectl_on(&host.spec.name, &["get", "--raw", "/metrics"])?;
     Ok(sum_of_created(&metrics))
@@ -236,7 +239,7 @@ fn sum_of_created(metrics: &str) -> f64 {
         .sum()
 }
 
-/// The status with which the API server of a host answers the worker.
+/// The status of the answer of a host's API server to the worker.
 fn status(cluster: &Cluster, host: &Host, path: &str) -> Result<String> {
     let url = format!("https://{}:6443/{path}", host.control_plane_address());
     let get = ["curl", "-sS", "--max-time", "10", "--noproxy", "*"];
@@ -245,8 +248,8 @@ fn status(cluster: &Cluster, host: &Host, path: &str) -> Result<String> {
     cluster.worker.run(&[&get[..], &code[..], &ca[..]].concat())
 }
 
-/// The lines in which the worker's haproxy reports that the API server of a host is up or down, in their order. It
-/// has no other interface.
+/// The lines in which the worker's haproxy reports that the API server of a host is up or down, in
+/// order. It has no other interface.
 fn reports(cluster: &Cluster, host: &Host) -> Result<Vec<String>> {
     let log = "journalctl -q -u haproxy --no-pager -o cat";
     let text = cluster.worker.sh(log)?;

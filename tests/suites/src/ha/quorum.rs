@@ -1,4 +1,4 @@
-//! Two of three members of etcd do not run: their hosts are repaired side by side.
+//! Two of three members of etcd do not run: their hosts are repaired in parallel.
 
 use std::time::Duration;
 
@@ -12,13 +12,13 @@ use super::{BACK, is_complete, same_content};
 use crate::interrupted::Running;
 use crate::test::Counts;
 
-/// Limit for a highstate to succeed: a kubelet may wait for minutes before it starts an API server again, which
-/// is longer than the wait of a state.
+/// Limit for a highstate to succeed: a kubelet may wait for minutes before it restarts an API
+/// server, which is longer than the wait of a state.
 const REPAIRED: Duration = Duration::from_secs(900);
 
-/// Two kubelets are stopped and their members dead. One after the other, each host would wait for an API server
-/// that needs the members of the hosts after it; a highstate does them side by side, says so, and what it
-/// leaves serves.
+/// Two kubelets are stopped and their members killed. One after the other, each host would wait for
+/// an API server that needs the members of the hosts after it; a highstate repairs them in
+/// parallel, says so, and the cluster serves afterwards.
 pub(super) fn repaired_side_by_side(cluster: &Cluster) -> Result<Counts> {
     let first = &cluster.bootstrap;
     wait::until("all hosts to serve", BACK, || is_complete(cluster))?;
@@ -29,7 +29,7 @@ pub(super) fn repaired_side_by_side(cluster: &Cluster) -> Result<Counts> {
     }
     let (mut succeeded, said) = highstate(cluster)?;
     let line = said.lines().find(|line| line.contains("side by side"));
-    let line = line.with_context(|| format!("hosts were done one by one: {said}"))?;
+    let line = line.with_context(|| format!("hosts were repaired one by one: {said}"))?;
     println!("  {line}");
     for part in [
         "etcd has no quorum and is repaired without waiting",
@@ -49,7 +49,7 @@ pub(super) fn repaired_side_by_side(cluster: &Cluster) -> Result<Counts> {
     })?;
     wait_for_one_holder(cluster)?;
     same_content(cluster)?;
-    // With a quorum etcd is asked again, and nothing is left to do.
+    // With a quorum etcd is checked again, and nothing is left to do.
     wait::until("a highstate with nothing to do", BACK, || {
         let planned = first.output(&["ctl", "highstate", "--test", "--exit-code"])?;
         ensure!(
@@ -62,7 +62,7 @@ pub(super) fn repaired_side_by_side(cluster: &Cluster) -> Result<Counts> {
     Ok(Counts::ONE)
 }
 
-/// Runs a highstate of all hosts; whether it succeeded, and all that it said.
+/// Runs a highstate of all hosts; returns whether it succeeded, and its output.
 fn highstate(cluster: &Cluster) -> Result<(bool, String)> {
     let running = Running::start(&cluster.bootstrap, &["ctl", "highstate"])?;
     let (status, said) = running.ended(|| Ok(()))?;

@@ -1,4 +1,4 @@
-//! A reboot on purpose: the address has left before, and the host is as it was afterwards.
+//! A planned reboot: the address leaves first, and the host recovers its previous state.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ const PLANNED: Duration = Duration::from_secs(3);
 
 const EMPTY: &str = "--delete-emptydir-data";
 
-/// The end of what is said of a host that has the address again.
+/// The end of the message about a host that has the address again.
 const TAKEN_BACK: &str = "took the address back";
 
 pub(super) fn of_the_holder(cluster: &Cluster) -> Result<Counts> {
@@ -25,8 +25,8 @@ pub(super) fn of_the_holder(cluster: &Cluster) -> Result<Counts> {
         let measured = of_another_holder(cluster);
         let taken_back = |error: &Error| error.to_string().ends_with(TAKEN_BACK);
         if measured.as_ref().err().is_some_and(taken_back) {
-            // A holder whose API server is slow for two seconds gives the address up by itself. A host that takes it
-            // back does so each time.
+            // A holder whose API server is slow for two seconds gives the address up by itself. A
+            // host that takes it back would do so each time.
             println!("  reboot: again, {}", TAKEN_BACK);
             wait::until("all hosts to serve", BACK, || is_complete(cluster))?;
             return of_another_holder(cluster);
@@ -40,11 +40,11 @@ pub(super) fn of_the_holder(cluster: &Cluster) -> Result<Counts> {
 /// the command runs.
 ///
 /// # Errors
-/// An acknowledged write is missing, or the host is not as it was afterwards.
+/// An acknowledged write is missing, or the host does not recover its previous state.
 pub fn of_another_holder(cluster: &Cluster) -> Result<Measured> {
     let first = cluster.bootstrap.spec.name.as_str();
     if wait_for_one_holder(cluster)? == first {
-        // The command runs there. What comes back does not take the address again.
+        // The command runs there. A host that comes back does not take the address again.
         cluster
             .bootstrap
             .run(&["systemctl", "restart", "keepalived"])?;
@@ -68,7 +68,7 @@ pub fn of_another_holder(cluster: &Cluster) -> Result<Measured> {
 /// Reboots the last control plane, by `ctl`, while the worker writes through its proxy.
 ///
 /// # Errors
-/// An acknowledged write is missing, or the host is not as it was afterwards.
+/// An acknowledged write is missing, or the host does not recover its previous state.
 pub fn behind_the_proxy(cluster: &Cluster) -> Result<Measured> {
     let mut lost = String::new();
     let measured = under_writes(cluster, Way::Proxy, "reboot-proxy", |host| {
@@ -79,7 +79,7 @@ pub fn behind_the_proxy(cluster: &Cluster) -> Result<Measured> {
     Ok(measured)
 }
 
-/// Waits until all hosts serve, and the one that rebooted takes pods.
+/// Waits until all hosts serve, and the one that rebooted is schedulable.
 fn is_as_before(cluster: &Cluster, lost: &str) -> Result<()> {
     wait::until("all hosts to serve", BACK, || is_complete(cluster))?;
     let node = cluster.kubectl(&["get", "node", lost, "-o", "json"])?;
@@ -87,7 +87,7 @@ fn is_as_before(cluster: &Cluster, lost: &str) -> Result<()> {
     ensure!(
         node["spec"]["unschedulable"].is_null()
             && node["metadata"]["annotations"]["halite/maintenance"].is_null(),
-        "{lost} takes no pods: {}",
+        "{lost} is unschedulable: {}",
         node["spec"]
     );
     same_content(cluster)

@@ -1,5 +1,5 @@
-//! The bundle of a later patch release, and hosts that have it. It is the first bundle with another version stamp: the
-//! programs are the same, the images and the versions of the packages are not.
+//! The bundle of a later patch release, and hosts that have it. It is the first bundle with another
+//! version stamp: the programs are the same, the images and the versions of the packages are not.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
@@ -27,7 +27,7 @@ const PODS: [&str; 3] = [
     "kube-scheduler",
 ];
 
-/// A patch release after that of the first bundle: the second after `v1.36.3` is `v1.36.5`.
+/// A patch release after the first bundle's: the second after `v1.36.3` is `v1.36.5`.
 fn later(patches: u32) -> Result<String> {
     let kubernetes = NEWEST.kubernetes;
     let (minor, patch) = kubernetes.rsplit_once('.').context("no patch release")?;
@@ -100,7 +100,7 @@ fn add(cluster: &Cluster, version: &str, kubernetes: &str) -> Result<()> {
     Ok(())
 }
 
-/// The process of a kubelet, and the program that it runs.
+/// The process of a kubelet, and the inode of its program.
 type Kubelet = (String, u64);
 
 fn kubelet(host: &Host) -> Result<Kubelet> {
@@ -140,14 +140,15 @@ pub(super) struct Release<'a> {
     cluster: &'a Cluster,
     /// The version of its bundle.
     pub(super) version: String,
-    /// That of its Kubernetes.
+    /// The version of its Kubernetes.
     pub(super) kubernetes: String,
     /// The hosts, with their kubelets before the upgrade.
     before: Vec<(&'a Host, Kubelet)>,
 }
 
 impl<'a> Release<'a> {
-    /// Makes the bundle of the release that is so many patch releases after the first one, and adds it.
+    /// Makes the bundle of the release that is this many patch releases after the first one, and
+    /// adds it.
     pub(super) fn add(cluster: &'a Cluster, version: &str, patches: u32) -> Result<Self> {
         let kubernetes = later(patches)?;
         let hosts = cluster.hosts().into_iter();
@@ -162,12 +163,12 @@ impl<'a> Release<'a> {
         })
     }
 
-    /// The command that brings it to the cluster.
+    /// The command that upgrades the cluster to it.
     pub(super) fn upgrade(&self) -> [&str; 3] {
         ["ctl", "upgrade", &self.version]
     }
 
-    /// Checks that these hosts have their kubelets of before.
+    /// Checks that these hosts have their previous kubelets.
     pub(super) fn is_not_on(&self, names: &[&str]) -> Result<()> {
         for (host, before) in &self.before {
             let name = host.spec.name.as_str();
@@ -179,15 +180,15 @@ impl<'a> Release<'a> {
         Ok(())
     }
 
-    /// Waits until all hosts serve, and checks that each has the release and nothing is left to do. The kubelets
-    /// are others than before, but for those of hosts that were made again.
+    /// Waits until all hosts serve, and checks that each has the release and nothing is left to do.
+    /// The kubelets have been replaced, except on hosts that were made again.
     pub(super) fn is_on_all(&self, made_again: &[&str]) -> Result<()> {
         let cluster = self.cluster;
         wait::until("all hosts to be Ready", BACK, || is_complete(cluster))?;
         same_content(cluster)?;
         for (host, before) in &self.before {
             let name = host.spec.name.as_str();
-            // The API has the pod of a new manifest a while after the host runs it.
+            // The API shows the pod of a new manifest some time after the host runs it.
             wait::until("the release on a host", BACK, || {
                 has(cluster, host, &self.kubernetes)
             })?;

@@ -1,4 +1,4 @@
-//! The master is moved to a standby on purpose: there and back, and for good, with its host.
+//! Planned moves of the master to a standby: there and back, and permanently, with its host.
 
 use std::collections::BTreeSet;
 
@@ -19,15 +19,15 @@ use crate::test::Counts;
 const RETIRE: [&str; 3] = ["ctl", "master", "retire"];
 const CONFIRMED: [&str; 3] = ["--force", "--cluster", "demo"];
 
-/// Moves the master, and prints what the command says.
+/// Moves the master, and prints the command's output.
 pub(super) fn retire(on: &Host, words: &[&str]) -> Result<String> {
     let said = on.run(&[&RETIRE[..], words].concat())?;
     println!("  {}", said.trim().replace('\n', "\n  "));
     Ok(said)
 }
 
-/// The command is killed in the middle, and repeated it goes on with the same move. What was
-/// acknowledged is there, and the host that had the master follows the next one. Then the master moves
+/// The command is killed in the middle, and continues the same move when repeated. All acknowledged
+/// data is there, and the host that had the master follows the next one. Then the master moves
 /// back, by a command on that host.
 pub(super) fn moves_and_returns(cluster: &Cluster) -> Result<Counts> {
     let (first, next) = (&cluster.bootstrap, cluster.host("cp-2")?);
@@ -50,7 +50,7 @@ pub(super) fn moves_and_returns(cluster: &Cluster) -> Result<Counts> {
     ensure!(shown.contains("acknowledged"), "{shown}");
     let now = keys(next)?;
     ensure!(now == before, "{before:?}, then {now:?}");
-    // The host that had it stands by, and takes no order.
+    // The host that had it stands by, and accepts no order.
     stands_by(first)?;
     let again = ["ctl", "bootstrap", "--yes"];
     refused(
@@ -66,7 +66,7 @@ pub(super) fn moves_and_returns(cluster: &Cluster) -> Result<Counts> {
     Ok(Counts::ONE)
 }
 
-/// Moves everything off the first host, which leaves for good, while a client writes.
+/// Moves everything off the first host, which leaves permanently, while a client writes.
 fn retired(cluster: &Cluster) -> Result<Measured> {
     under_writes(cluster, Way::Vip, "retired", |_| {
         let words = [&["--to", "cp-2", "--wipe-data"][..], &CONFIRMED].concat();
@@ -74,7 +74,8 @@ fn retired(cluster: &Cluster) -> Result<Measured> {
     })
 }
 
-/// Moves everything off the first host, which leaves for good, and waits until the next master manages the others.
+/// Moves everything off the first host, which leaves permanently, and waits until the next master
+/// manages the others.
 ///
 /// # Errors
 /// An acknowledged write is missing, the host is not bare, or another one is not managed.
@@ -89,8 +90,8 @@ pub fn first_host_leaves(cluster: &Cluster) -> Result<Measured> {
     Ok(measured)
 }
 
-/// The first host hands the master over and leaves for good, while a client writes. At no moment of it a port
-/// is open that the roles do not open.
+/// The first host hands the master over and leaves permanently, while a client writes. At no moment
+/// is a port open that the roles do not open.
 pub(super) fn leaves(cluster: &Cluster) -> Result<Counts> {
     let (first, next) = (&cluster.bootstrap, cluster.host("cp-2")?);
     wait_for_followers(first, &["cp-2", "cp-3"])?;

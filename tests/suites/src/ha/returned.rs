@@ -1,4 +1,5 @@
-//! The old host of the master, switched on again when another host has its name, its address and its place.
+//! The former master's host, powered on when another host already has its name, its address and its
+//! place.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -20,12 +21,13 @@ use crate::test::Counts;
 const OLD: &str = "old";
 const NEW: &str = "new";
 
-/// The shortest time for which the old host is watched.
+/// The minimum time for which the old host is watched.
 const WATCHED: Duration = Duration::from_secs(20);
 
-/// The old host of the master stays out: it is no member of etcd, never has the address, its API server
-/// is never ready, its master acts on nothing, and its key is not accepted. The new one is off for that time,
-/// because there is one address; then it comes back, and the cluster is as it was.
+/// The former master's host stays out: it is not a member of etcd, never has the address, its API
+/// server is never ready, its master does nothing, and its key is not accepted. The new one is off
+/// for that time, because there is one address; then it comes back, and the cluster recovers its
+/// previous state.
 pub(super) fn stays_out(cluster: &Cluster) -> Result<Counts> {
     let (first, next) = (&cluster.bootstrap, cluster.host(STANDBYS[0])?);
     let name = [first.spec.name.clone()];
@@ -61,7 +63,7 @@ pub(super) fn stays_out(cluster: &Cluster) -> Result<Counts> {
     Ok(Counts::ONE)
 }
 
-/// Boots the old host, and watches it for a while from which on it has tried to take part.
+/// Boots the old host, and watches it for a while after it has tried to take part.
 fn watched(cluster: &Cluster, old: &Host, next: &Host) -> Result<()> {
     let name = old.spec.name.as_str();
     wait_for_one_holder(cluster)?;
@@ -71,7 +73,7 @@ fn watched(cluster: &Cluster, old: &Host, next: &Host) -> Result<()> {
     cluster.lab.power_on(&[name.to_owned()])?;
     let since = Instant::now();
     let mut wrong = BTreeSet::new();
-    let tried = wait::until("the old host to have tried in vain", BACK, || {
+    let tried = wait::until("the old host to have tried without success", BACK, || {
         let now = members(cluster, next)?;
         if now != before {
             wrong.insert(format!("the members were {before:?}, and are {now:?}"));
@@ -95,7 +97,7 @@ fn watched(cluster: &Cluster, old: &Host, next: &Host) -> Result<()> {
     tried
 }
 
-/// What the old host serves as a part of the cluster.
+/// The services that the old host provides as a part of the cluster.
 fn serves(cluster: &Cluster, old: &Host) -> Result<Vec<String>> {
     let ready = format!("https://{}:6443/readyz", old.control_plane_address());
     let ask = ["curl", "-sS", "--fail", "--max-time", "2", "--noproxy", "*"];
@@ -115,16 +117,16 @@ fn serves(cluster: &Cluster, old: &Host) -> Result<Vec<String>> {
     Ok(found)
 }
 
-/// Fails until the master and the member of etcd of the old host have heard that they were replaced.
+/// Fails until the old host's master and etcd member have learned that they were replaced.
 fn has_tried(old: &Host) -> Result<()> {
     let log = old.sh("journalctl -b -u halite-master --no-pager -o cat")?;
-    ensure!(log.contains("was replaced"), "its master says: {log}");
+    ensure!(log.contains("was replaced"), "its master logs: {log}");
     let removed = "grep -qsE 'permanently removed|must be removed' /var/log/pods/kube-system_etcd-*/etcd/*.log";
     old.sh(removed).context("its member of etcd")?;
     Ok(())
 }
 
-/// The members of etcd, as a control plane says: their ids and names.
+/// The ids and names of etcd's members, from a control plane.
 fn members(cluster: &Cluster, on: &Host) -> Result<BTreeSet<(u64, String)>> {
     let list = etcdctl(cluster, on, &["member", "list"])?;
     let members = list["members"].as_array().context("no list of members")?;

@@ -8,8 +8,8 @@ use crate::test::Counts;
 
 const INFRA: &str = "node-role.kubernetes.io/infra";
 
-/// A worker gets a role and loses it again: its label comes and goes. A part of the control plane is
-/// not taken from a host without the cluster's name.
+/// A worker gets a role and loses it again: its label appears and disappears. A part of the control
+/// plane is not removed from a host without the cluster's name.
 pub(super) fn given_and_taken(cluster: &Cluster) -> Result<Counts> {
     let worker = cluster.worker.spec.name.as_str();
     let give = |host: &str, roles: &str| {

@@ -1,5 +1,5 @@
-//! Steps that wait on real hosts: after ten seconds one line says what for, since when, how long it usually
-//! takes, and what the operator can do; and what it names works.
+//! Steps that wait on real hosts: after ten seconds one line names the reason, the time so far, the
+//! usual time, and the operator's options; and those options work.
 
 use std::fs;
 use std::path::PathBuf;
@@ -15,13 +15,13 @@ use crate::interrupted::Running;
 use crate::test::Counts;
 use crate::{guide, images};
 
-/// A state that goes on for as long as a file is there, and a note that it has begun.
+/// A state that runs as long as a file exists, and a file that shows that it has started.
 const HANGS: &str = "\
 hang:
   cmd.run:
     - name: touch /run/halite-test-hangs; while test -e /root/halite-test-hang; do sleep 1; done
 ";
-/// An image that no container of the worker uses: all of it is pulled again when it was removed.
+/// An image that no container of the worker uses: after its removal all of it is pulled again.
 const IMAGE: &str = LAB_POD;
 
 /// The file on the worker that lets it hang.
@@ -37,13 +37,16 @@ fn orchestration(sls: &str) -> String {
 
 const RUN: [&str; 3] = ["ctl", "orchestrate", "custom.stalls"];
 
-/// The operator's own states, for as long as this is there.
+/// The operator's own states, for as long as this exists.
 struct Custom(PathBuf);
 
 impl Custom {
     fn new(cluster: &Cluster, sls: &str) -> Result<Self> {
         let directory = cluster.bootstrap.file("/etc/halite/custom");
-        ensure!(!directory.exists(), "there are own states already");
+        ensure!(
+            !directory.exists(),
+            "the operator's own states already exist"
+        );
         fs::create_dir_all(&directory)?;
         let custom = Self(directory);
         fs::write(custom.0.join("stalls.sls"), orchestration(sls))?;
@@ -56,16 +59,16 @@ impl Custom {
 
 impl Drop for Custom {
     fn drop(&mut self) {
-        // What stays is seen by the next test that makes it.
+        // Leftovers are found by the next test that makes it.
         let _ = fs::remove_dir_all(&self.0);
     }
 }
 
-/// The id of the job in the verb that ends it.
+/// The id of the job in the command that cancels it.
 fn job_of(line: &str) -> Result<String> {
     let rest = line.split_once("`ctl job cancel ").map(|(_, rest)| rest);
     let id = rest.and_then(|rest| rest.split_once('`'));
-    let (id, _) = id.with_context(|| format!("no verb with a job in: {line}"))?;
+    let (id, _) = id.with_context(|| format!("no command with a job in: {line}"))?;
     Ok(id.to_owned())
 }
 
@@ -73,14 +76,14 @@ fn job_of(line: &str) -> Result<String> {
 pub(super) fn waited(line: &str) -> Result<u64> {
     let rest = line.split_once("waiting for ").map(|(_, rest)| rest);
     let seconds = rest.and_then(|rest| rest.split_once(" s ")?.0.parse().ok());
-    seconds.with_context(|| format!("it does not say since when: {line}"))
+    seconds.with_context(|| format!("it does not name the time so far: {line}"))
 }
 
-/// Checks that a line has the time since which, and the usual time after a run that succeeded.
+/// Checks that a line has the time so far, and the usual time after a successful run.
 fn has_times(line: &str) -> Result<()> {
     ensure!(
         (10..20).contains(&waited(line)?),
-        "it is not said after ten seconds: {line}"
+        "it does not come after ten seconds: {line}"
     );
     ensure!(
         line.contains("(usually ") && line.contains(" s here)"),
@@ -89,7 +92,7 @@ fn has_times(line: &str) -> Result<()> {
     Ok(())
 }
 
-/// The worker dies for good while it works: the line names it and both ways on, and they work.
+/// The worker is lost while it works: the line names it and both remedies, which work.
 pub(super) fn of_a_dead_host(cluster: &Cluster) -> Result<Counts> {
     let (first, worker) = (&cluster.bootstrap, &cluster.worker);
     let name = [worker.spec.name.clone()];
@@ -125,7 +128,8 @@ pub(super) fn of_a_dead_host(cluster: &Cluster) -> Result<Counts> {
     Ok(Counts::ONE)
 }
 
-/// Ends the wait for a host that died by the command of the line about it, which names the other ways, too.
+/// Cancels the wait for a lost host by the command in the line about it, which also names the other
+/// options.
 pub(super) fn end_the_wait(first: &Host, line: &str) -> Result<()> {
     for part in [
         "switch the host on",
@@ -138,7 +142,7 @@ pub(super) fn end_the_wait(first: &Host, line: &str) -> Result<()> {
     end(first, &["ctl", "job", "cancel", &job])
 }
 
-/// Runs a command that ends a job or a run. It may have ended by itself since the line about it.
+/// Runs a command that cancels a job or a run. It may have ended by itself since the line about it.
 pub(super) fn end(first: &Host, words: &[&str]) -> Result<()> {
     let output = first.output(words)?;
     let said = [output.stdout, output.stderr]
@@ -153,7 +157,7 @@ pub(super) fn end(first: &Host, words: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// The command ends, and not well: its host is gone.
+/// The command ends with a failure: its host is lost.
 fn failed_without_its_host(running: Running) -> Result<()> {
     let (status, said) = running.ended(|| Ok(()))?;
     ensure!(
@@ -163,17 +167,18 @@ fn failed_without_its_host(running: Running) -> Result<()> {
     Ok(())
 }
 
-/// The line about a host that died comes with the first report after the master has noticed, which may be a
-/// later one.
+/// The line about a lost host comes with the first report after the master has noticed, which may
+/// be a later one.
 fn has_times_of_death(line: &str) -> Result<()> {
     let seconds = waited(line)?;
-    ensure!(seconds >= 10, "it is said after {seconds} s: {line}");
+    ensure!(seconds >= 10, "it came after {seconds} s: {line}");
     ensure!(line.contains("(usually "), "no usual time: {line}");
     Ok(())
 }
 
-/// The worker needs an image, and the host that serves images is so slow that none arrives: the line says that
-/// images are pulled and who serves them. When the server is well again, so is the command.
+/// The worker needs an image, and the host that serves images is so slow that none arrives: the
+/// line says that images are pulled and names their servers. Once the server recovers, so does the
+/// command.
 pub(super) fn of_an_image(cluster: &Cluster) -> Result<Counts> {
     let (first, worker) = (&cluster.bootstrap, &cluster.worker);
     let custom = Custom::new(cluster, "custom.pulls, halite.images")?;
@@ -182,7 +187,7 @@ pub(super) fn of_an_image(cluster: &Cluster) -> Result<Counts> {
     let limit = format!("echo 'limit_rate 10k;' > {SLOW} && systemctl restart nginx");
     first.sh(&limit)?;
     let stalled = stalled_pull(cluster, IMAGE);
-    // Also after a failure the tests after this one need a quick server.
+    // Also after a failure: the tests after this one need a fast server.
     first.sh(&quick())?;
     stalled?;
     drop(custom);
@@ -194,7 +199,7 @@ pub(super) fn of_an_image(cluster: &Cluster) -> Result<Counts> {
 /// The file that makes the bundle server of the first host slow.
 const SLOW: &str = "/etc/nginx/conf.d/test-slow.conf";
 
-/// The line that makes it quick again; connections that are slow end.
+/// The line that makes it fast again; slow connections are closed.
 fn quick() -> String {
     format!("rm -f {SLOW} && systemctl restart nginx")
 }
@@ -218,7 +223,7 @@ fn stalled_pull(cluster: &Cluster, image: &str) -> Result<()> {
     first.sh(&quick())?;
     let (status, said) = running.ended(|| Ok(()))?;
     if !status.success() {
-        // A pull that was cut off with its server.
+        // A pull that was interrupted with its server.
         println!("  it ended with {status}, and is run again: {said}");
         first.run(&RUN)?;
     }

@@ -1,5 +1,5 @@
-//! Standbys of the master: they follow, one of them takes the place of a master that is gone, and a
-//! master that comes back does not act beside it.
+//! Standbys of the master: they follow, one of them replaces a lost master, and a master that comes
+//! back does not act next to it.
 
 use std::collections::BTreeSet;
 
@@ -23,7 +23,7 @@ use crate::test::Counts;
 /// The standbys, while the first host has the master.
 pub(super) const STANDBYS: [&str; 2] = ["cp-2", "cp-3"];
 
-/// The heading of the guide about a master that is lost.
+/// The heading of the guide about a lost master.
 const LOST: &str = "## The master's host is lost, and a standby is left";
 
 /// The guide's command that makes a standby the master.
@@ -31,7 +31,7 @@ pub(super) fn promote() -> Result<Vec<String>> {
     guide::command("disaster.md", LOST, "ctl master promote")
 }
 
-/// The guide's command that shows on a standby what it has.
+/// The guide's command that shows a standby's state on it.
 fn list() -> Result<Vec<String>> {
     guide::command("disaster.md", LOST, "ctl master list")
 }
@@ -83,7 +83,7 @@ pub(super) fn follow(cluster: &Cluster) -> Result<Counts> {
         let host = cluster.host(name)?;
         let manifest = format!("/var/lib/halite/bundles/{version}/manifest.json");
         host.run(&["test", "-s", &manifest])?;
-        // It serves nothing before it has the master, and says so.
+        // It serves nothing before it becomes the master, and says so.
         host.sh("! ss -Hltn 'sport = :4551' | grep .")?;
         stands_by(host)?;
         refused(host, &["ctl", "master", "promote"], &["answers"])?;
@@ -103,15 +103,15 @@ pub(super) fn stands_by(host: &Host) -> Result<()> {
     })
 }
 
-/// The version of the bundle in use, as the master of a host says.
+/// The version of the bundle in use, according to the master of a host.
 fn bundle_in_use(master: &Host) -> Result<String> {
     let (_, status): (_, ClusterStatus) = in_any_case(master, &["status"])?;
     Ok(status.bundle.context("no bundle")?.version)
 }
 
-/// What the master has answered: an operator, a job, and the keys.
+/// Acknowledged data: an operator, a job, and the keys.
 fn acknowledged(first: &Host) -> Result<(String, Vec<KnownKey>)> {
-    // They may be there from an earlier loss.
+    // They may exist from an earlier loss.
     first.sh("rm -f /root/kept.pem; ctl operator revoke kept 2>&1 || true")?;
     let operator = [
         "operator",
@@ -129,10 +129,10 @@ fn acknowledged(first: &Host) -> Result<(String, Vec<KnownKey>)> {
     Ok((job, keys(first)?))
 }
 
-/// A key without what changes by itself: minion, state, fingerprint.
+/// A key without the parts that change by themselves: minion, state, fingerprint.
 pub(super) type KnownKey = (String, KeyState, String);
 
-/// The keys without what changes by itself.
+/// The keys without the parts that change by themselves.
 pub(super) fn keys(host: &Host) -> Result<Vec<KnownKey>> {
     let keys: KeyList = ctl_answer::of(host, &["key", "list"])?;
     let keys = keys.keys.into_iter();
@@ -146,8 +146,9 @@ fn destroyed(cluster: &Cluster, lost: &Host) -> Result<()> {
     (cluster.lab).power_off(std::slice::from_ref(&lost.spec.name), true)
 }
 
-/// The master's host is lost with its disks while a client writes: `ctl node replace` on a standby makes that
-/// the master first, which serves images from then on. What was acknowledged is there, and the cluster is whole again.
+/// The master's host is lost with its disks while a client writes: `ctl node replace` on a standby
+/// makes that the master first, which serves images from then on. All acknowledged data is there,
+/// and the cluster is complete again.
 pub(super) fn replaces_the_lost_master(cluster: &Cluster) -> Result<Counts> {
     let asked = cluster.host("cp-3")?;
     let measured = at_the_vip(cluster, asked, "master-lost", || {
@@ -157,8 +158,8 @@ pub(super) fn replaces_the_lost_master(cluster: &Cluster) -> Result<Counts> {
     Ok(Counts::ONE)
 }
 
-/// The same, and the new master dies each time when a step has ended: those of the promotion, then those
-/// of the removal of the lost host. In the end the master moves back to the first host.
+/// The same, and the new master dies each time when a step has ended: first those of the promotion,
+/// then those of the removal of the lost host. In the end the master moves back to the first host.
 pub(super) fn replaces_the_lost_master_and_dies(cluster: &Cluster) -> Result<Counts> {
     let mut steps = 0;
     let lose = |lost: &Host| destroyed(cluster, lost);
@@ -193,7 +194,7 @@ pub(super) fn replaces_the_lost_master_and_dies(cluster: &Cluster) -> Result<Cou
     })
 }
 
-/// Fails unless a command on a standby said that it takes the place of the master, and after it `then`.
+/// Fails unless a command on a standby printed that it becomes the master, and after that `then`.
 pub(super) fn promoted_first(said: &str, then: &str) -> Result<()> {
     let place = |part: &str| {
         let place = said.find(part);
@@ -215,8 +216,9 @@ pub(super) fn wait_until_noticed(standby: &Host) -> Result<()> {
     })
 }
 
-/// Loses the host of the master with its disks, does something on the standby that is to be the next,
-/// and replaces the host from there. Before the new host is there, a pod of the worker pulls its image.
+/// Loses the master's host with its disks, does something on the standby that will be the next
+/// master, and replaces the host from there. Before the new host exists, a pod of the worker pulls
+/// its image.
 pub(super) fn master_lost(
     cluster: &Cluster,
     lose: impl FnOnce(&Host) -> Result<()>,
@@ -242,12 +244,12 @@ pub(super) fn master_lost(
     refused(next, &other, &["the master was on cp-1, and not on cp-3"])?;
     before_the_replacement(next, &lost)?;
     let mut pulled = Ok(());
-    // Not earlier: until the promotion, which the command begins with, no host serves images. A failure is reported
-    // after the replacement: the tests after this one need the host.
+    // Not earlier: until the promotion, with which the command starts, no host serves images. A
+    // failure is reported after the replacement: the tests after this one need the host.
     guide::replace_after(cluster, next, LOST, &lost, || {
         pulled = pod::pulls(cluster, next, &version);
     })?;
-    pulled.context("while the first host was gone")?;
+    pulled.context("while the first host was lost")?;
 
     let shown: Job = ctl_answer::of(next, &["job", "show", &job])?;
     let shown = halite_api::to_text(&shown);
@@ -271,8 +273,8 @@ pub(super) fn master_lost(
     nothing_to_do(next, &["cp-1", "cp-2", "cp-3", "worker-1", "master"])
 }
 
-/// The host of the master loses its power; a standby is promoted. The old master comes back, hears of
-/// that before it begins anything, and becomes a standby with its next highstate.
+/// The master's host loses its power; a standby is promoted. The old master comes back, learns of
+/// that before it starts anything, and becomes a standby with its next highstate.
 pub(super) fn outlives_its_master(cluster: &Cluster) -> Result<Counts> {
     let (old, next) = (cluster.host("cp-2")?, &cluster.bootstrap);
     wait_for_followers(old, &["cp-1", "cp-3"])?;
@@ -282,7 +284,7 @@ pub(super) fn outlives_its_master(cluster: &Cluster) -> Result<Counts> {
     answers(cluster, next, "cp-2")?;
     wait_for_followers(next, &["cp-3"])?;
     nothing_to_do(next, &["cp-1", "cp-3", "worker-1"])?;
-    // It serves the bundles, and the others ask it.
+    // It serves the bundles, and the others use it.
     let version = bundle_in_use(next)?;
     let url = format!(
         "https://{}:4551/bundles/{version}/manifest.json",
@@ -314,7 +316,7 @@ pub(super) fn outlives_its_master(cluster: &Cluster) -> Result<Counts> {
             "cat",
         ])?;
         ensure!(log.contains("was replaced"), "{log}");
-        ensure!(!log.contains("master serves"), "it has begun: {log}");
+        ensure!(!log.contains("master serves"), "it has started: {log}");
         Ok(())
     })?;
     answers(cluster, next, "")?;
@@ -326,8 +328,9 @@ pub(super) fn outlives_its_master(cluster: &Cluster) -> Result<Counts> {
     Ok(Counts::ONE)
 }
 
-/// The links of the master's host to all others are cut, and a standby is promoted: there are two masters. The
-/// old one begins nothing, and when the links are back it stands by. Then it is the master again.
+/// The links of the master's host to all others are cut, and a standby is promoted: there are two
+/// masters. The old one starts nothing, and stands by once the links are back. Then it is the
+/// master again.
 pub(super) fn cut_off(cluster: &Cluster) -> Result<Counts> {
     let (old, next) = (&cluster.bootstrap, cluster.host("cp-2")?);
     wait_for_followers(old, &STANDBYS)?;
@@ -342,7 +345,7 @@ pub(super) fn cut_off(cluster: &Cluster) -> Result<Counts> {
         cluster.lab.cut_link(other, old)
     });
     let seen = cut.and_then(|()| two_masters(cluster, old, next));
-    // Also after a failure the tests after this one need the links.
+    // Also after a failure: the tests after this one need the links.
     for other in others() {
         cluster.lab.restore_link(old, other)?;
         cluster.lab.restore_link(other, old)?;
@@ -362,8 +365,8 @@ pub(super) fn cut_off(cluster: &Cluster) -> Result<Counts> {
     Ok(Counts::ONE)
 }
 
-/// While the links are cut: the standby is promoted and has the other hosts, and the old master says why it
-/// begins nothing, and answers.
+/// While the links are cut: the standby is promoted and has the other hosts, and the old master
+/// answers, and says why it starts nothing.
 fn two_masters(cluster: &Cluster, old: &Host, next: &Host) -> Result<()> {
     wait::until("the standby to notice", BACK, || {
         refused(next, &list()?, &["no master answers"])
@@ -396,6 +399,6 @@ fn two_masters(cluster: &Cluster, old: &Host, next: &Host) -> Result<()> {
         &["ctl", "master", "promote"],
         &["another host may have taken its place"],
     )?;
-    // Questions change nothing.
+    // Queries change nothing.
     ctl_answer::of::<JobOutcome>(old, &["ping", "cp-1"]).map(drop)
 }

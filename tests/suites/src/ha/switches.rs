@@ -18,17 +18,17 @@ use crate::availability::holders::Sampler;
 use crate::test::Counts;
 
 const EXTERNAL: &str = "  vip: 10.10.0.100\n  keepalived: false\n";
-/// Limit of the gap: control planes lose the address one after the other, the worker gets its proxy after the
-/// last of them.
+/// Limit of the gap: control planes lose the address one after the other, and the worker gets its
+/// proxy after the last of them.
 const GAP: Duration = Duration::from_secs(90);
 /// Limit for a highstate of all hosts.
 const HIGHSTATE: Duration = Duration::from_secs(600);
 
-/// The way to the API servers.
+/// The path to the API servers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Lead {
     Keepalived,
-    /// The operator's own balancer, whose address the lab gives to the last control plane.
+    /// The operator's own balancer, whose address the lab assigns to the last control plane.
     External,
     Proxies,
 }
@@ -43,7 +43,7 @@ impl Lead {
         }
     }
 
-    /// The address to which the name leads on the worker.
+    /// The address to which the name resolves on the worker.
     fn address(self) -> String {
         match self {
             Self::Keepalived | Self::External => VIP.to_string(),
@@ -52,7 +52,7 @@ impl Lead {
     }
 }
 
-/// From the beginning to the end each of the six changes is there once.
+/// From start to end, each of the six changes occurs once.
 const ROUND: [Lead; 7] = [
     Lead::Keepalived,
     Lead::External,
@@ -63,15 +63,15 @@ const ROUND: [Lead; 7] = [
     Lead::Keepalived,
 ];
 
-/// All six changes; no acknowledged write is missing, and certificates and kubeconfig files are the
-/// same.
+/// All six changes; no acknowledged write is missing, and certificates and kubeconfig files stay
+/// the same.
 pub(super) fn in_all_directions(cluster: &Cluster) -> Result<Counts> {
     let document = fs::read_to_string(cluster.bootstrap.file(DOCUMENT))?;
     ensure!(document.contains(HELD), "the document has no address");
     let before = identities(cluster)?;
     let switched = round(cluster, &document);
     if switched.is_err() {
-        // The tests after this one need the address where keepalived has it.
+        // The tests after this one need the address to be held by keepalived.
         let _ = release(balancer(cluster)?);
         fs::write(cluster.bootstrap.file(DOCUMENT), &document)?;
         let _ = cluster.bootstrap.run(&["ctl", "highstate"]);
@@ -99,8 +99,8 @@ fn round(cluster: &Cluster, document: &str) -> Result<()> {
     Ok(())
 }
 
-/// Changes the document and brings all hosts to it, while the worker writes. Before and after it, and in
-/// between, the operator's balancer gets or loses the address.
+/// Changes the document and applies it to all hosts, while the worker writes. Before, between and
+/// after that, the operator's balancer gets or loses the address.
 fn switch(cluster: &Cluster, from: Lead, to: Lead, document: &str) -> Result<()> {
     let what = format!("{from:?}-to-{to:?}").to_lowercase();
     let measured = under_writes(cluster, Way::Name, &what, |_| {
@@ -147,8 +147,8 @@ fn switch(cluster: &Cluster, from: Lead, to: Lead, document: &str) -> Result<()>
     arrived(cluster, to)
 }
 
-/// The control plane that has the address of the balancer. It is the last on which keepalived ends: what
-/// others know of its place in the network stays true.
+/// The control plane that has the address of the balancer. It is the last one on which keepalived
+/// stops, so that the others' entries for its place in the network stay valid.
 fn balancer(cluster: &Cluster) -> Result<&Host> {
     let planes = cluster.control_planes();
     planes.last().copied().context("no control plane")
@@ -160,7 +160,7 @@ fn hold(host: &Host) -> Result<()> {
         .map(drop)
 }
 
-/// Takes the balancer's address away, unless keepalived has it.
+/// Removes the balancer's address, unless keepalived has it.
 fn release(host: &Host) -> Result<()> {
     let line = format!(
         "systemctl --quiet is-active keepalived || ip addr del {VIP}/32 dev eth0; \
@@ -169,11 +169,11 @@ fn release(host: &Host) -> Result<()> {
     host.sh(&line).map(drop)
 }
 
-/// Waits until keepalived has ended on each control plane, and none holds the address. A command that ends
-/// before ends the wait too.
+/// Waits until keepalived has stopped on each control plane, and none holds the address. The end of
+/// the command ends the wait, too.
 fn until_no_keepalived(cluster: &Cluster, over: &dyn Fn() -> bool) -> Result<()> {
-    wait::until("keepalived to end on each host", HIGHSTATE, || {
-        // Before the look: the last of it is then seen.
+    wait::until("keepalived to stop on each host", HIGHSTATE, || {
+        // Before the check, so that its final state is seen.
         let is_over = over();
         for host in cluster.control_planes() {
             let name = &host.spec.name;
@@ -191,7 +191,7 @@ fn until_no_keepalived(cluster: &Cluster, over: &dyn Fn() -> bool) -> Result<()>
     })?
 }
 
-/// Waits until a host beside the balancer holds the address.
+/// Waits until a host other than the balancer holds the address.
 fn until_another_holds_it(
     cluster: &Cluster,
     balancer: &Host,
@@ -213,11 +213,11 @@ fn until_another_holds_it(
     taken?
 }
 
-/// Checks where the name leads, and that nothing of another way is left.
+/// Checks where the name resolves, and that nothing of another path is left.
 fn arrived(cluster: &Cluster, lead: Lead) -> Result<()> {
     wait::until("all hosts to serve", BACK, || is_complete(cluster))?;
     let leads = leads_to(cluster)?;
-    ensure!(leads == lead.address(), "the name leads to {leads}");
+    ensure!(leads == lead.address(), "the name resolves to {leads}");
     let is_active = |host: &Host, unit: &str| -> Result<bool> {
         let state = host.sh(&format!("systemctl is-active {unit} || true"))?;
         Ok(state.trim() == "active")
@@ -250,8 +250,8 @@ fn arrived(cluster: &Cluster, lead: Lead) -> Result<()> {
     held
 }
 
-/// Digests of the certificates and kubeconfig files of Kubernetes, but those that the kubelet renews by
-/// itself.
+/// Digests of the certificates and kubeconfig files of Kubernetes, except those that the kubelet
+/// renews by itself.
 fn identities(cluster: &Cluster) -> Result<String> {
     let list = "find /etc/kubernetes -name '*.crt' -o -name '*.conf' | sort | xargs sha256sum";
     let of_host = |host: &Host| Ok(format!("{}:\n{}", host.spec.name, host.sh(list)?));

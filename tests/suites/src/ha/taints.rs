@@ -2,7 +2,8 @@
 
 use serde_json::Value;
 
-/// The taints of a node without those that Kubernetes sets while it is not ready, and takes away a little later.
+/// The taints of a node without those that Kubernetes sets while it is not ready, and removes a
+/// little later.
 pub(super) fn lasting(taints: &Value) -> Vec<&Value> {
     let all = taints.as_array().into_iter().flatten();
     let passing = |taint: &Value| {

@@ -1,4 +1,4 @@
-//! The host of the master is gone for good, and no other one takes its place: a standby removes it.
+//! The master's host is lost permanently, and no other one replaces it: a standby removes it.
 
 use std::collections::BTreeSet;
 
@@ -17,8 +17,8 @@ use crate::test::Counts;
 /// The roles of the lost host, without those of a first host.
 const ROLES: &str = "registry,etcd,control-plane";
 
-/// `ctl node remove --dead` on a standby whose master is off takes the master first, and says so. Then the host
-/// is added again, and the master moves back.
+/// `ctl node remove --dead` on a standby whose master is off first makes it the master, and says
+/// so. Then the host is added again, and the master moves back.
 pub(super) fn by_a_standby(cluster: &Cluster) -> Result<Counts> {
     let (first, next) = (&cluster.bootstrap, cluster.host(STANDBYS[0])?);
     let lost = [first.spec.name.clone()];

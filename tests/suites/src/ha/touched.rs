@@ -1,4 +1,4 @@
-//! What a command has changed on the hosts that it is not about, by the records of its jobs.
+//! The changes of a command on the hosts that it is not about, by the records of its jobs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -13,20 +13,20 @@ use crate::kills::jobs;
 
 /// The state with the firewall's sets of addresses.
 const SETS: &str = "halite-sets";
-/// The state with the names that come back into `/etc/hosts` at a boot.
+/// The state with the names that are restored in `/etc/hosts` at boot.
 const NAMES: &str = "/var/lib/halite/restore-names.sh";
 
 /// The states that changed something, with their changes, by host.
 type Changed = BTreeMap<String, BTreeMap<String, Map<String, Value>>>;
 
-/// The jobs of a host's master from a moment on.
+/// The jobs of a host's master since a moment.
 pub struct Since<'a> {
     first: &'a Host,
     newest: String,
 }
 
 impl<'a> Since<'a> {
-    /// From now on.
+    /// Starts now.
     ///
     /// # Errors
     /// The master does not answer.
@@ -35,7 +35,7 @@ impl<'a> Since<'a> {
         Ok(Self { first, newest })
     }
 
-    /// What hosts have returned to orchestrations since then: minion and run.
+    /// The returns of hosts to orchestrations since then: minion and run.
     fn returned(&self) -> Result<Vec<(String, RunReturn)>> {
         let mut all = Vec::new();
         for job in jobs::list(self.first)? {
@@ -61,8 +61,8 @@ impl<'a> Since<'a> {
         Ok(changed)
     }
 
-    /// The time that each host has spent since then on states that orchestrations sent it: the sum of the
-    /// durations that its minion has measured, waits for its own pods and services included.
+    /// The time that each host has since spent on states that orchestrations sent it: the sum of
+    /// the durations that its minion has measured, including waits for its own pods and services.
     ///
     /// # Errors
     /// The master does not answer, or a state has no duration.
@@ -74,7 +74,8 @@ impl<'a> Since<'a> {
         Ok(work)
     }
 
-    /// Checks that orchestrations have sent states since then, and that none has changed anything.
+    /// Checks that orchestrations have sent states since then, and that no state has changed
+    /// anything.
     pub(crate) fn changed_nothing(&self) -> Result<()> {
         let mut changed = self.changed()?;
         ensure!(!changed.is_empty(), "no states were sent");
@@ -83,9 +84,9 @@ impl<'a> Since<'a> {
         Ok(())
     }
 
-    /// Checks that the addition of a host has changed on each other host its name and its entries in the
-    /// sets of addresses, and nothing else: no service was reloaded, and no file written but `/etc/hosts` and the
-    /// names that come back into it at a boot.
+    /// Checks that the addition of a host has changed on each other host only its name and its
+    /// entries in the sets of addresses: no service was reloaded, and no file written except
+    /// `/etc/hosts` and the names that are restored in it at boot.
     pub(super) fn added_only(&self, cluster: &Cluster, added: &Host) -> Result<()> {
         let new = added.spec.name.as_str();
         let named = format!("node-name-{new}");
@@ -114,7 +115,7 @@ impl<'a> Since<'a> {
     }
 }
 
-/// The time that the states of a run took, whose durations are in milliseconds.
+/// The time that the states of a run took; their durations are in milliseconds.
 fn spent(run: &RunReturn) -> Duration {
     let states = run.states.iter();
     states
@@ -143,7 +144,7 @@ fn only_adds(sets: &Map<String, Value>, addresses: &[String]) -> Result<()> {
                 change.len() == 1
                     && !entries.is_empty()
                     && (entries.iter()).all(|entry| addresses.iter().any(|own| own == entry)),
-                "{set}, {configuration}: {change:?} is no addition of {addresses:?}"
+                "{set}, {configuration}: {change:?} is not an addition of {addresses:?}"
             );
         }
     }

@@ -1,5 +1,5 @@
-//! Hosts that die for good in the middle of an upgrade, after each step with an effect of its own: another host takes
-//! the place, and the same command goes on.
+//! Hosts that are lost permanently in the middle of an upgrade, after each step with its own
+//! effect: another host replaces the lost one, and the same command continues.
 
 use anyhow::{Result, ensure};
 use halite_lab::cluster::Cluster;
@@ -18,37 +18,40 @@ use super::{BACK, is_complete};
 use crate::interrupted::{Running, steps};
 use crate::test::{Case, Counts};
 
-/// The last control plane, which dies after the steps of its own turn and after those before any turn.
+/// The last control plane, which is lost after the steps of its own turn and after those before any
+/// turn.
 const PLANE: &str = STANDBYS[1];
-/// The only worker, which dies after the steps of its own turn and the one before it.
+/// The only worker, which is lost after the steps of its own turn and the one before it.
 const WORKER: &str = "worker-1";
 
-/// The last step that asks the plane. Kubernetes calls its node Ready for a while after it: whether the upgrade ends
-/// well without it depends on the time at which the next step asks.
+/// The last step that contacts the plane. Kubernetes reports its node as Ready for a while after
+/// it: whether the upgrade succeeds without it depends on the time of the next step's check.
 const ASKED_LAST: &str = "cp-3-host";
 
-/// Patch releases of the tests before these, from the first bundle's on.
+/// The patch releases of earlier tests, counted from the first bundle's.
 const EARLIER: u32 = 3;
 
-/// The steps after which the loss of a host has the effect of that after another step.
+/// The steps after which the loss of a host has the same effect as after another step.
 const LEFT_OUT: [&str; 6] = [
     // Steps of the master, and of hosts that serve bundles, up to `standbys`: as after `standbys`.
     "turn",
     "servers",
-    // Before any host changes, too: as after `images-workers`, but for `images-control-plane`, which asks the host.
+    // Also before any host changes: as after `images-workers`, except for `images-control-plane`,
+    // which contacts the host.
     "images-control-plane",
-    // The master has asked the members, and asks the host nothing before `cp-3-vip` has ended.
+    // The master has queried the members, and does not contact the host before `cp-3-vip` has
+    // ended.
     "cp-3-may-restart",
-    // The host has the release, and no step asks it any more.
+    // The host has the release, and no step contacts it any more.
     "cp-3-ready",
     "cp-3-uncordoned",
 ];
 
-/// The hosts whose turns come before: they change one after the other, each only while etcd can miss it. As after
-/// `images-workers`.
+/// The hosts with earlier turns: they change one after the other, each only while etcd can do
+/// without it. As after `images-workers`.
 const EARLIER_TURNS: [&str; 2] = ["cp-1-", "cp-2-"];
 
-/// The steps after those: the worker has the release, and a host that is away is left out.
+/// The steps after those: the worker has the release, and a disconnected host is left out.
 const AFTER: [&str; 4] = [
     "workers-1",
     "worker-1-ready",
@@ -56,8 +59,8 @@ const AFTER: [&str; 4] = [
     "image-servers",
 ];
 
-/// The steps after which a host dies, with that host. They are read from the tree: a step that it gains is among them
-/// at once.
+/// The steps after which a host is lost, with that host. They are read from the tree: a new step is
+/// included at once.
 fn all() -> Result<Vec<(String, &'static str)>> {
     let pillar = json!({"bundle": "0.0.0-next", "drain": {}});
     let mut own = steps(UPGRADE, &pillar, &HA)?;
@@ -73,7 +76,7 @@ fn all() -> Result<Vec<(String, &'static str)>> {
     Ok(own.into_iter().map(with_host).collect())
 }
 
-/// A test for each of them, each with a newer release than the one before it.
+/// A test for each step, each with a newer release than the previous one.
 ///
 /// # Errors
 /// The orchestration does not compile.
@@ -89,7 +92,8 @@ pub(super) fn numbered() -> Result<Vec<Case<Cluster>>> {
         .collect())
 }
 
-/// A host dies when a step of an upgrade has ended. It is replaced, and the same command ends well.
+/// A host is lost when a step of an upgrade has ended. It is replaced, and the same command
+/// succeeds.
 fn dies(cluster: &Cluster, number: u32, step: &str, name: &str) -> Result<Counts> {
     let first = &cluster.bootstrap;
     let old = in_use(first)?;
@@ -98,8 +102,8 @@ fn dies(cluster: &Cluster, number: u32, step: &str, name: &str) -> Result<Counts
     let interrupted = || {
         let running = Running::start(first, &release.upgrade())?;
         let (status, said) = ends_without(cluster, running, step, name)?;
-        // A worker that is away does not keep the others from the release; one that the master takes for connected
-        // may hold its drain.
+        // A disconnected worker does not keep the others from the release; one that the master
+        // considers connected may block its drain.
         ensure!(
             name == WORKER || step == ASKED_LAST || !status.success(),
             "the upgrade succeeded without {name}: {said}"
@@ -147,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_out_are_steps() {
+    fn left_out_steps_exist() {
         let pillar = json!({"bundle": "0.0.0-next", "drain": {}});
         let known = steps(UPGRADE, &pillar, &HA).unwrap();
         for step in LEFT_OUT.into_iter().chain(AFTER).chain([ASKED_LAST]) {

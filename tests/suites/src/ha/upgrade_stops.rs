@@ -1,4 +1,4 @@
-//! Upgrades that stop in the middle while a client writes, and go on when the cause is gone.
+//! Upgrades that stop in the middle while a client writes, and continue when the cause is gone.
 
 use std::fs;
 
@@ -23,9 +23,10 @@ const STOPS: &str = concat!(env!("CARGO_PKG_VERSION"), "-patch-stops");
 
 const MANIFEST: &str = "/etc/kubernetes/manifests/kube-scheduler.yaml";
 
-/// On the second control plane the name of the newer scheduler's image is that of an image without such a program:
-/// the pod cannot start there. The run stops at this host, which has its old manifest again, and the cluster serves;
-/// `ctl status` says how far the upgrade is. With the real image the same command ends well.
+/// On the second control plane the name of the newer scheduler's image is that of an image without
+/// such a program: the pod cannot start there. The run stops at this host, which has its old
+/// manifest again, and the cluster serves; `ctl status` shows the progress of the upgrade. With the
+/// real image the same command succeeds.
 pub(super) fn at_a_pod(cluster: &Cluster) -> Result<Counts> {
     let (first, host) = (&cluster.bootstrap, cluster.host(STANDBYS[0])?);
     let old = in_use(first)?;
@@ -39,7 +40,8 @@ pub(super) fn at_a_pod(cluster: &Cluster) -> Result<Counts> {
         goes_on(cluster, &release)
     });
     if outcome.is_err() {
-        // The tests after this one need the real image, which comes with the next highstate or pod.
+        // The tests after this one need the real image, which is pulled by the next highstate or
+        // pod.
         let _ = images::forget(host, &image);
     }
     outcome?.check("an upgrade stops and continues", GAP)?;
@@ -47,7 +49,7 @@ pub(super) fn at_a_pod(cluster: &Cluster) -> Result<Counts> {
     has_ended(cluster, &release, &[], &old)
 }
 
-/// The upgrade ends at that host with the words of its cause, and all of the cluster serves.
+/// The upgrade ends at that host and names the cause, and the whole cluster serves.
 fn stopped(cluster: &Cluster, release: &Release<'_>, host: &Host) -> Result<()> {
     let (first, name) = (&cluster.bootstrap, host.spec.name.as_str());
     let before = fs::read_to_string(host.file(MANIFEST))?;
@@ -61,14 +63,14 @@ fn stopped(cluster: &Cluster, release: &Release<'_>, host: &Host) -> Result<()> 
         &format!("the previous manifest is in {MANIFEST} again"),
         &format!("ctl upgrade {}", release.version),
     ] {
-        ensure!(said.contains(part), "{part:?} is not said");
+        ensure!(said.contains(part), "{part:?} is not in the output");
     }
     // A step that was not reached.
     let next = format!("{}-may-restart –", STANDBYS[1]);
-    ensure!(said.contains(&next), "it went on with the next host");
+    ensure!(said.contains(&next), "it continued with the next host");
     let now = fs::read_to_string(host.file(MANIFEST))?;
     ensure!(now == before, "the manifest is now: {now}");
-    wait::until("the scheduler of before to run again", BACK, || {
+    wait::until("the previous scheduler to run again", BACK, || {
         let now = self::scheduler(cluster, name)?;
         ensure!(now == scheduler, "it was {scheduler:?}, and is {now:?}");
         Ok(())
@@ -79,20 +81,20 @@ fn stopped(cluster: &Cluster, release: &Release<'_>, host: &Host) -> Result<()> 
         "an upgrade has not ended: cp-1 with the bundle {}",
         release.version
     );
-    // A warning: an operator may leave it so for a while.
+    // A warning: an operator may leave it there for a while.
     let status = first.run(&["ctl", "status"])?;
     ensure!(status.contains(&unfinished), "{status}");
     Ok(())
 }
 
-/// The same command ends well.
+/// The same command succeeds.
 pub(super) fn goes_on(cluster: &Cluster, release: &Release<'_>) -> Result<()> {
     let said = cluster.bootstrap.run(&release.upgrade())?;
     println!("  {}", said.trim().replace('\n', "\n  "));
     wait::until("all hosts to serve", BACK, || is_complete(cluster))
 }
 
-/// All hosts have the release, nothing is left to do, and the bundle of before is not needed.
+/// All hosts have the release, nothing is left to do, and the previous bundle is not needed.
 pub(super) fn has_ended(
     cluster: &Cluster,
     release: &Release<'_>,

@@ -1,4 +1,4 @@
-//! The upgrade to a newer patch release, under a loop of writes; and one whose master dies again and again.
+//! The upgrade to a newer patch release, under a write loop; and one whose master dies repeatedly.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -32,8 +32,8 @@ fn documents(cluster: &Cluster) -> Result<String> {
     cluster.bootstrap.sh(line)
 }
 
-/// The cluster goes to the next patch release host by host, and no acknowledged write is lost. At no moment of
-/// it a port is open that the roles do not open.
+/// The cluster is upgraded to the next patch release host by host, and no acknowledged write is
+/// lost. At no moment is a port open that the roles do not open.
 pub(super) fn upgraded(cluster: &Cluster) -> Result<Counts> {
     let first = &cluster.bootstrap;
     let release = Release::add(cluster, VERSION, 1)?;
@@ -74,10 +74,7 @@ pub(super) fn upgraded(cluster: &Cluster) -> Result<Counts> {
     println!("  {}", said?.trim().replace('\n', "\n  "));
     wait::until("all hosts to be Ready", BACK, || is_complete(cluster))?;
     let missing = record.missing(&listed()?);
-    ensure!(
-        missing.is_empty(),
-        "acknowledged and not there: {missing:?}"
-    );
+    ensure!(missing.is_empty(), "acknowledged but missing: {missing:?}");
     println!("  {}", record.summary());
     let gap = record.longest_gap();
     if gap.length > GAP {
@@ -91,7 +88,7 @@ pub(super) fn upgraded(cluster: &Cluster) -> Result<Counts> {
         recorded.matches(VERSION).count() == 1 && !recorded.contains(NEWEST.kubernetes),
         "not only the cluster document records the bundle: {recorded}"
     );
-    // There is no way back, and none is needed to remove the bundle of before.
+    // A downgrade is refused, and none is needed to remove the previous bundle.
     let old = NEWEST.bundle();
     let reason = format!("is older than {kubernetes}");
     refused(first, &["ctl", "upgrade", &old], &[&reason])?;
@@ -99,8 +96,8 @@ pub(super) fn upgraded(cluster: &Cluster) -> Result<Counts> {
     Ok(Counts::ONE)
 }
 
-/// The master dies each time when a step of an upgrade has ended, and the cluster has the release after
-/// the next one in the end.
+/// The master dies each time when a step of an upgrade has ended, and in the end the cluster has
+/// the release after the next one.
 pub(super) fn interrupted(cluster: &Cluster) -> Result<Counts> {
     let first = &cluster.bootstrap;
     let release = Release::add(cluster, LATER, 2)?;

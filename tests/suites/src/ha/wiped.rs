@@ -1,5 +1,5 @@
-//! All control planes are gone with their disks: one bare host restores a backup, and the others join again.
-//! The host that restores need not be the one that founded the cluster.
+//! All control planes are lost with their disks: one bare host restores a backup, and the others
+//! join again. The host that restores need not be the one that founded the cluster.
 
 use std::fs;
 
@@ -19,9 +19,9 @@ use crate::{etcd, firewall, guide};
 /// The heading of the guide about such a loss.
 const HEADING: &str = "## The first host, or all control planes, are lost";
 
-/// The first host is made again from the backup while the others are off; objects, a Secret and the worker
-/// with its pod come back without a command, and then the others are added with the words that declared
-/// them. While they join, no port is open that the roles do not open.
+/// The first host is made again from the backup while the others are off; objects, a Secret and the
+/// worker with its pod come back without a command, and then the others are added with the words
+/// that declared them. While they join, no port is open that the roles do not open.
 pub(super) fn restored(cluster: &Cluster) -> Result<Counts> {
     let first = &cluster.bootstrap;
     wait::until("all hosts to serve", BACK, || is_complete(cluster))?;
@@ -37,7 +37,7 @@ pub(super) fn restored(cluster: &Cluster) -> Result<Counts> {
     kept.restore(first)?;
     kept.came_back(cluster)?;
     cluster.lab.power_on(others)?;
-    // The worker's firewall still has the entries of before.
+    // The worker's firewall still has the previous entries.
     let changed = [STANDBYS[0], STANDBYS[1], cluster.worker.spec.name.as_str()];
     firewall::during(cluster, VIP, &MASTER, &changed, || {
         guide::add(cluster, first, HEADING, &STANDBYS)?;
@@ -52,8 +52,8 @@ pub(super) fn restored(cluster: &Cluster) -> Result<Counts> {
     Ok(Counts::ONE)
 }
 
-/// The first host has left for good, and the only control plane is gone with its disks. It is restored in the place
-/// of the first host, and keeps what its document declared.
+/// The first host has left permanently, and the only control plane is lost with its disks. It is
+/// restored in place of the first host, and keeps the declaration in its document.
 pub(super) fn restored_without_the_first_host(cluster: &Cluster) -> Result<Counts> {
     let name = the_one_left(cluster)?.spec.name.clone();
     let left = cluster.managed_from(&name)?;

@@ -1,4 +1,5 @@
-//! Damages of the pod network: each flips its check while the node stays Ready, and the remedy that is printed clears it.
+//! Damages of the pod network: each makes its check fail while the node stays Ready, and the
+//! printed remedy repairs it.
 
 use anyhow::{Context as _, Result, ensure};
 use halite_lab::cluster::{Cluster, WORKER};
@@ -15,7 +16,7 @@ const UNDROP: &str = "nft delete table inet case";
 /// The line of the API's name.
 const NAMES: &str = "/etc/hosts";
 
-/// Waits until a check names the worker with these words; answers with the remedy.
+/// Waits until a check names the worker with these words; returns the remedy.
 fn named(cluster: &Cluster, check: &str, words: &str) -> Result<String> {
     wait::until(&format!("{check} to name {WORKER}"), LIMIT, || {
         let (code, health) = health(cluster)?;
@@ -31,7 +32,7 @@ fn named(cluster: &Cluster, check: &str, words: &str) -> Result<String> {
     })
 }
 
-/// Checks that a remedy has this command, and runs it on the host of the master.
+/// Checks that a remedy has this command, and runs it on the master's host.
 fn run(cluster: &Cluster, remedy: &str, command: &str) -> Result<()> {
     ensure!(remedy.contains(&format!("`{command}`")), "{remedy}");
     cluster.bootstrap.sh(command).map(drop)
@@ -53,8 +54,8 @@ fn flannel(cluster: &Cluster) -> Result<String> {
     Ok(found.trim().to_owned())
 }
 
-/// No damage: flannel needs no way to a Service, and keeps to the address that the firewalls of the others know. The first
-/// address of the host is a lease, which flannel would choose last.
+/// No damage: flannel needs no path to a Service, and keeps the address that the firewalls of the
+/// others know. The host's first address is a lease, which flannel would choose last.
 pub(super) fn addresses(cluster: &Cluster) -> Result<Counts> {
     is_well(cluster)?;
     let worker = &cluster.worker;
@@ -71,7 +72,7 @@ pub(super) fn addresses(cluster: &Cluster) -> Result<Counts> {
     let gateway = gateway.context("no default route")?;
     let (other, hosts) = ("10.20.0.250/24", "10.10.0.0/16");
     let before = flannel(cluster)?;
-    // The other hosts are reached by the router, as before.
+    // The other hosts are reached through the router, as usual.
     worker.sh(&format!(
         "ip addr change {own}/24 dev {device} valid_lft 86400 preferred_lft 86400; ip addr add {other} dev {device}; ip route add \
          {hosts} via {gateway}; ip route del default; pkill -x flanneld"
@@ -80,7 +81,7 @@ pub(super) fn addresses(cluster: &Cluster) -> Result<Counts> {
         "flannel to run again with the host's address",
         LIMIT,
         || {
-            // A process of its own that has written its file.
+            // A new process that has written its file.
             ensure!(flannel(cluster)? != before, "{before} has not ended");
             worker.sh("test -s /run/flannel/subnet.env")?;
             let link = worker.sh("ip -d link show flannel.1")?;
@@ -98,8 +99,8 @@ pub(super) fn addresses(cluster: &Cluster) -> Result<Counts> {
     Ok(Counts::ONE)
 }
 
-/// Waits until flannel has run for a while: one that has just started writes its routes and its file again, and a highstate
-/// leaves it alone.
+/// Waits until flannel has run for a while: one that has just started writes its routes and its
+/// file again, and a highstate leaves it alone.
 fn settled(cluster: &Cluster) -> Result<()> {
     let old = "ps -C flanneld -o etimes= | awk '$1 > 40 { old = 1 } END { exit !old }'";
     let waited = wait::until("flannel to run for a while", LIMIT, || {
@@ -136,7 +137,7 @@ pub(super) fn subnet_file(cluster: &Cluster) -> Result<Counts> {
     )
 }
 
-/// The step of `ctl node add` sees the same.
+/// The step of `ctl node add` reports the same.
 pub(super) fn tunnel(cluster: &Cluster) -> Result<Counts> {
     is_well(cluster)?;
     cluster.worker.sh(DROP)?;
@@ -179,7 +180,7 @@ pub(super) fn foreign_network(cluster: &Cluster) -> Result<Counts> {
         remedy.contains(&format!("`ctl node reboot {WORKER}`")),
         "{remedy}"
     );
-    // No pod has started with it, so the boot has nothing to do.
+    // No pod has started with it, so a reboot is unnecessary.
     run(
         cluster,
         &remedy,
@@ -192,7 +193,7 @@ pub(super) fn foreign_network(cluster: &Cluster) -> Result<Counts> {
 pub(super) fn foreign_bridge(cluster: &Cluster) -> Result<Counts> {
     is_well(cluster)?;
     let damage = "ip addr flush dev cni0 && ip addr add 10.244.0.1/24 dev cni0";
-    // The bridge is there once a pod has run.
+    // The bridge exists once a pod has run.
     cluster.worker.sh(&format!(
         "ip link show cni0 || ip link add cni0 type bridge; {damage}"
     ))?;
@@ -211,7 +212,7 @@ pub(super) fn foreign_bridge(cluster: &Cluster) -> Result<Counts> {
     Ok(Counts::ONE)
 }
 
-/// kube-proxy is stopped first: it would write its rules again by itself after a while.
+/// kube-proxy is stopped first: otherwise it would write its rules again by itself after a while.
 pub(super) fn service_rules(cluster: &Cluster) -> Result<Counts> {
     is_well(cluster)?;
     cluster
@@ -246,7 +247,7 @@ pub(super) fn daemons(cluster: &Cluster) -> Result<Counts> {
     Ok(Counts::ONE)
 }
 
-/// A resolver of the host at its own loopback address: CoreDNS would ask itself, and ends.
+/// A resolver of the host at its own loopback address: CoreDNS would query itself, and exits.
 pub(super) fn dns(cluster: &Cluster) -> Result<Counts> {
     is_well(cluster)?;
     let hosts = cluster.hosts();

@@ -57,7 +57,8 @@ fn are_back(cluster: &Cluster, hosts: [&Host; 2]) -> Result<()> {
             ensure!(!found.starts_with("127.0.1.1"), "{name}: {found}");
         }
     }
-    // By itself: no highstate runs. kube-proxy has its own copy of the file, from the start of its container.
+    // By itself: no highstate runs. kube-proxy has its own copy of the file since the start of its
+    // container.
     wait::until("kube-proxy to know the API's name", BACK, || {
         for host in hosts {
             host.sh("grep -qw api.demo.internal /proc/$(pgrep -ox kube-proxy)/root/etc/hosts")?;

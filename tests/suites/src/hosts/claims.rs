@@ -34,14 +34,14 @@ pub(super) fn are_named(cluster: &Cluster) -> Result<Counts> {
 fn refuses(cluster: &Cluster) -> Result<()> {
     let first = &cluster.bootstrap;
     let remove = [CTL, "node", "remove", WORKER, "--yes"];
-    // With the flag for emptyDir, the claim is what keeps the host.
+    // With the flag for emptyDir, only the claim blocks the removal.
     let further = ["--delete-emptydir-data"];
     refused(
         first,
         &[&remove[..], &further].concat(),
         &["it takes --force --cluster demo", NAMED],
     )?;
-    // The host is not dead, but what would be lost is said first.
+    // The host is not dead, but the possible loss is reported first.
     let replace = [
         CTL,
         "node",

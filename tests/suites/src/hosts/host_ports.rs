@@ -46,7 +46,7 @@ pub(super) fn stay(cluster: &Cluster) -> Result<Counts> {
     ))?;
     delete(cluster, &["pod", POD])?;
     outcome?;
-    // What belonged to the pod has gone with it.
+    // The pod's rules are removed with it.
     wait::until("the rules of the pod to be gone", PODS, || {
         worker
             .sh(&format!("! nft list ruleset | grep -w {HOST_PORT}"))
@@ -59,7 +59,7 @@ pub(super) fn stay(cluster: &Cluster) -> Result<Counts> {
 fn reached(cluster: &Cluster) -> Result<()> {
     let address = cluster.worker.control_plane_address();
     let connect = format!("timeout 2 bash -c '</dev/tcp/{address}/{HOST_PORT}'");
-    // A packet can get lost, rules that are gone do not come back.
+    // A packet can get lost, but missing rules do not come back.
     let again = format!("{connect} || {connect} || {connect}");
     cluster.bootstrap.sh(&again).map(drop)
 }

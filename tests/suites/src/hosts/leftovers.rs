@@ -1,4 +1,4 @@
-//! A host that had another pod network, as one that `kubeadm reset` has left.
+//! A host that had another pod network, like one left by `kubeadm reset`.
 
 use anyhow::{Context as _, Result, ensure};
 use halite_lab::cluster::{CTL, Cluster, WORKER};
@@ -53,7 +53,7 @@ pub(super) fn are_refused(cluster: &Cluster) -> Result<Counts> {
         ensure!(said.contains(part), "{part:?} is not in {said}");
     }
     worker.sh("! test -e /etc/apt/sources.list.d/halite.list")?;
-    // The remedy, word for word.
+    // The remedy, verbatim.
     let remedy = said
         .lines()
         .find_map(|line| line.trim().strip_prefix("run: rm "));
@@ -61,13 +61,10 @@ pub(super) fn are_refused(cluster: &Cluster) -> Result<Counts> {
     worker.sh(&format!("rm {remedy}"))?;
     ensure!(
         first.show(&add)?.success(),
-        "it is refused after the remedy"
+        "it is still refused after the remedy"
     );
-    // The network that is there now is that of the cluster.
-    ensure!(
-        first.show(&add)?.success(),
-        "it is refused when it is repeated"
-    );
+    // The present network is the cluster's.
+    ensure!(first.show(&add)?.success(), "it is refused when repeated");
     ensure_servers(cluster, STAYING)?;
     across_nodes(cluster, STAYING)?;
     health::is_well(cluster)?;

@@ -1,5 +1,5 @@
-//! What other programs have left on a host, and what they change there: a former pod network, `/etc/hosts` at a
-//! boot, a reload of firewalld; and the volumes that leave with a host.
+//! Leftovers and changes of other programs on a host: a former pod network, `/etc/hosts` at boot, a
+//! reload of firewalld; and the volumes that leave with a host.
 
 mod boot;
 mod claims;
@@ -10,14 +10,14 @@ use halite_lab::cluster::Cluster;
 
 use crate::test::Test;
 
-/// Tests of `--full`. Each leaves the cluster as it was.
+/// Tests of `--full`. Each leaves the cluster unchanged.
 pub(super) const TESTS: &[Test<Cluster>] = &[
     Test {
-        name: "hosts: host ports of running pods outlive a new zone and a reload of firewalld, and go with their pod",
+        name: "hosts: host ports of running pods survive a new zone and a reload of firewalld, and are removed with their pod",
         run: host_ports::stay,
     },
     Test {
-        name: "hosts: the names of the cluster are back after a boot that has rewritten /etc/hosts",
+        name: "hosts: the names of the cluster are restored after a boot that has rewritten /etc/hosts",
         run: boot::names_are_back,
     },
     Test {
@@ -25,7 +25,7 @@ pub(super) const TESTS: &[Test<Cluster>] = &[
         run: claims::are_named,
     },
     Test {
-        name: "hosts: what another pod network has left is refused, and the commands of the report remove it",
+        name: "hosts: leftovers of another pod network are refused, and the commands of the report remove them",
         run: leftovers::are_refused,
     },
 ];

@@ -1,5 +1,5 @@
-//! Commands of `ctl` that are interrupted at their numbered boundaries. A boundary is the record that a
-//! step of the command has ended; the next step begins at this moment.
+//! Commands of `ctl` that are interrupted at their numbered boundaries. A boundary is the record
+//! that a step of the command has ended; the next step starts at this moment.
 
 mod running;
 mod steps;

@@ -1,4 +1,4 @@
-//! A command of `ctl` that runs, with the steps that it has shown.
+//! A running command of `ctl`, with the steps that it has shown.
 
 use std::io::{BufRead as _, BufReader};
 use std::process::{Child, ExitStatus, Stdio};
@@ -22,7 +22,7 @@ pub(crate) struct Running {
 
 impl Running {
     /// Starts a command. Without a terminal it prints a line when a step has ended: the master has
-    /// recorded that before.
+    /// already recorded that.
     pub(crate) fn start<S: AsRef<str>>(host: &Host, words: &[S]) -> Result<Self> {
         let words: Vec<&str> = words.iter().map(AsRef::as_ref).collect();
         let line = format!("exec {} 2>&1", words.join(" "));
@@ -56,13 +56,13 @@ impl Running {
         lines.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The number of lines that it has printed.
+    /// The number of printed lines.
     pub(crate) fn line_count(&self) -> usize {
         self.said().len()
     }
 
-    /// Waits until the end of a step is shown; an error if the command ends before. `each_time` is
-    /// done while it waits.
+    /// Waits until the end of a step is shown; an error if the command ends earlier. `each_time` is
+    /// called while it waits.
     pub(crate) fn wait_for(
         &mut self,
         step: &str,
@@ -74,7 +74,7 @@ impl Running {
             if self.said().iter().any(|line| is_end_of(line, step)) {
                 return Ok(None);
             }
-            // What it printed last may not have been read.
+            // Its last lines may not have been read yet.
             if let Some(status) = status.filter(|_| self.reader.is_finished()) {
                 let shown = self.said().iter().any(|line| is_end_of(line, step));
                 return Ok((!shown).then_some(status));
@@ -91,7 +91,8 @@ impl Running {
         }
     }
 
-    /// Waits until a line has all of these parts, and returns it; an error if the command ends before.
+    /// Waits until a line has all of these parts, and returns it; an error if the command ends
+    /// earlier.
     pub(crate) fn wait_for_line(&mut self, parts: &[&str]) -> Result<String> {
         let found = self.next_line(0, |line| parts.iter().all(|part| line.contains(part)))?;
         let (_, line) = found.with_context(|| {
@@ -101,15 +102,15 @@ impl Running {
         Ok(line)
     }
 
-    /// Waits until one of the lines beyond the first `seen` ones is wanted. Returns the number of lines up to
-    /// it, and the line, or nothing once the command has ended.
+    /// Waits until one of the lines beyond the first `seen` ones is wanted. Returns the number of
+    /// lines up to it, and the line; `None` once the command has ended.
     pub(crate) fn next_line(
         &mut self,
         seen: usize,
         is_wanted: impl Fn(&str) -> bool,
     ) -> Result<Option<(usize, String)>> {
-        wait::until("a further line, or the end", LIMIT, || {
-            // Before the look: the last of the lines is then seen.
+        wait::until("another line, or the end", LIMIT, || {
+            // Before the check, so that the last lines are seen.
             let over = self.child.try_wait()?.is_some() && self.reader.is_finished();
             let said = self.said();
             let mut further = said.iter().enumerate().skip(seen);
@@ -121,10 +122,10 @@ impl Running {
         })
     }
 
-    /// Waits until one more line shows the end of a step, beyond the first `shown` ones; returns it, or
-    /// nothing once the command has ended.
+    /// Waits until one more line shows the end of a step, beyond the first `shown` ones; returns
+    /// it, or `None` once the command has ended.
     pub(crate) fn next_end(&mut self, shown: usize) -> Result<Option<String>> {
-        wait::promptly("the end of a further step", LIMIT, || {
+        wait::promptly("the end of another step", LIMIT, || {
             let over = self.child.try_wait()?.is_some() && self.reader.is_finished();
             let mut ends = self.said().into_iter().filter(|line| is_an_end(line));
             match ends.nth(shown) {
@@ -135,8 +136,8 @@ impl Running {
         })
     }
 
-    /// Waits for the end of the command; `each_time` is done while it waits. Returns its status and
-    /// all that it printed.
+    /// Waits for the end of the command; `each_time` is called while it waits. Returns its status
+    /// and its output.
     pub(crate) fn ended(
         mut self,
         mut each_time: impl FnMut() -> Result<()>,
@@ -158,13 +159,13 @@ impl Running {
     }
 }
 
-/// True for a line that shows the end of any step.
+/// Returns whether a line shows the end of any step.
 fn is_an_end(line: &str) -> bool {
     let mark = line.trim_end().contains(" ✓") || line.trim_end().ends_with(" –");
     mark && line.contains("  ") && !line.starts_with('!')
 }
 
-/// True for the line that shows the end of a step: `worker-1  drained ✓  1.2 s`.
+/// Returns whether a line shows the end of a step: `worker-1  drained ✓  1.2 s`.
 fn is_end_of(line: &str, step: &str) -> bool {
     let after = line.split_once(&format!("  {step} "));
     after.is_some_and(|(_, rest)| rest.contains('✓') || rest.contains('–'))
@@ -175,7 +176,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_end_of_a_step_is_told_from_what_it_waits_for() {
+    fn the_end_of_a_step_is_told_from_its_waits() {
         assert!(is_end_of("cp-3  vip ✓  1.2 s", "vip"));
         assert!(is_end_of("worker-1  names (offline: cp-2) ✓", "names"));
         assert!(is_end_of("worker-1  custom –", "custom"));

@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 
 use crate::shipped_tree;
 
-/// The steps of an orchestration on the hosts of a layout, as the master compiles it for this pillar.
-/// They are read from the tree: a step that it gains is a boundary at once.
+/// The steps of an orchestration on the hosts of a layout, as the master compiles it for this
+/// pillar. They are read from the tree: a new step is a boundary at once.
 pub(crate) fn of(sls: &str, pillar: &Value, layout: &Layout) -> Result<Vec<String>> {
     let declaration = shipped_tree::declaration(CLUSTER, layout)?;
     let bundle = shipped_tree::bundle();

@@ -62,7 +62,7 @@ fn same_bytes(work: &Work) -> Result<()> {
     fs::remove_dir_all(cache).map_err(Into::into)
 }
 
-/// The recipe that the bundle was built from. The lock beside it was resolved in the same build.
+/// The recipe from which the bundle was built. The lock next to it was resolved in the same build.
 pub fn recipe(bundle: &Path) -> Result<PathBuf> {
     let manifest: Value = serde_json::from_slice(&fs::read(bundle.join("manifest.json"))?)?;
     for entry in fs::read_dir(std::path::absolute(halite_lab::cache())?.join("bundle"))? {

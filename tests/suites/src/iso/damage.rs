@@ -9,7 +9,7 @@ use super::places::{Extent, SECTOR};
 use super::{Change, Work, places};
 use crate::test::Counts;
 
-/// Kinds that must be found.
+/// Kinds that must occur.
 const KINDS: &[&str] = &[
     "a layer",
     "the configuration of an image",

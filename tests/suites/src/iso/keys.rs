@@ -116,7 +116,7 @@ fn trusted(work: &Work) -> Result<usize> {
     // No key is trusted unless an operator named it: not even the key of the ISO itself.
     if !Path::new("/etc/halite/trust").exists() {
         let mut without_keys = work.ctl(&["bundle", "verify"]);
-        // The user who made a key on this machine trusts it from then on, so take another home.
+        // The user who made a key on this machine trusts it from then on, so use another home.
         without_keys.env("HOME", work.dir.join("no-keys"));
         let expected = [
             "no key is trusted here yet".to_owned(),
@@ -210,7 +210,7 @@ fn wrong_kinds(work: &Work) -> Result<usize> {
             &[kind.to_owned()],
         )?;
         says_no_secret(&verdict.said, file)?;
-        ensure!(!out.exists(), "an ISO was written all the same");
+        ensure!(!out.exists(), "an ISO was written nevertheless");
         passed += 1;
     }
     Ok(passed)
@@ -262,7 +262,7 @@ fn signing(work: &Work) -> Result<usize> {
     );
     ensure!(
         !work.dir.join("encrypted.iso").exists(),
-        "an ISO was written all the same"
+        "an ISO was written nevertheless"
     );
     Ok(1)
 }

@@ -30,7 +30,7 @@ pub(super) const TESTS: &[Test<()>] = &[
         run: damage::everywhere,
     },
     Test {
-        name: "iso: a seal that is damaged, forged, cut off or another's is refused",
+        name: "iso: a damaged, forged, truncated or foreign seal is refused",
         run: seal::everything,
     },
     Test {
@@ -42,12 +42,12 @@ pub(super) const TESTS: &[Test<()>] = &[
         run: views::all,
     },
     Test {
-        name: "iso: the same lock makes the same bytes, and no layer is there twice",
+        name: "iso: the same lock makes the same bytes, and no layer is stored twice",
         run: content::checked,
     },
 ];
 
-/// The ISO, a copy that is damaged and restored again and again, and the keys to check it.
+/// The ISO, a copy that is repeatedly damaged and restored, and the keys to check it.
 struct Work {
     /// Working directory, removed on drop.
     dir: PathBuf,
@@ -55,7 +55,7 @@ struct Work {
     sealed: PathBuf,
     /// The copy.
     copy: PathBuf,
-    /// The bundle that the ISO was made from.
+    /// The bundle from which the ISO was made.
     bundle: PathBuf,
     ctl: PathBuf,
     public: PathBuf,
@@ -97,7 +97,7 @@ impl Work {
         })
     }
 
-    /// `ctl` with a home of its own, in which no key is trusted.
+    /// `ctl` with its own home, in which no key is trusted.
     fn ctl(&self, args: &[&str]) -> Command {
         let mut ctl = Command::new(&self.ctl);
         ctl.args(args)
@@ -188,12 +188,12 @@ impl Verdict {
         let Self { code, said } = self;
         ensure!(
             *code == Some(1),
-            "{what}: ctl ended with {code:?} and said {said}"
+            "{what}: ctl ended with {code:?} and printed {said}"
         );
         for wanted in expected {
             ensure!(
                 said.contains(wanted.as_str()),
-                "{what}: {wanted:?} is not in what ctl says: {said}"
+                "{what}: {wanted:?} is not in the output of ctl: {said}"
             );
         }
         let problems = said.lines().filter(|line| line.starts_with('✗')).count();

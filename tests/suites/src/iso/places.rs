@@ -54,7 +54,7 @@ pub(super) fn files(image: &Path) -> Result<BTreeMap<String, Extent>> {
         };
         let number = |text: &str| {
             text.parse::<u64>()
-                .with_context(|| format!("xorriso says {line:?}"))
+                .with_context(|| format!("xorriso prints {line:?}"))
         };
         let extent = Extent {
             at: number(sector)? * SECTOR,
@@ -89,7 +89,7 @@ pub(super) fn views(work: &Work) -> Result<[(&'static str, View); 2]> {
         let bytes = work.read(sector * SECTOR, SECTOR)?;
         ensure!(
             bytes[1..6] == *b"CD001",
-            "sector {sector} is no volume descriptor"
+            "sector {sector} is not a volume descriptor"
         );
         let little = |at: usize| {
             bytes[at..]

@@ -1,5 +1,5 @@
 //! The trailer: each of its parts damaged, forged without the key, truncated, extended, and
-//! exchanged for that of another image.
+//! exchanged for another image's.
 
 use std::fs;
 use std::fs::File;
@@ -35,7 +35,7 @@ pub(super) fn everything((): &()) -> Result<Counts> {
 fn parts(work: &Work) -> Result<Vec<Part>> {
     let size = fs::metadata(&work.copy)?.len();
     let footer =
-        String::from_utf8(work.read(size - SECTOR, SECTOR)?).context("the footer is no text")?;
+        String::from_utf8(work.read(size - SECTOR, SECTOR)?).context("the footer is not text")?;
     let mut parts = Vec::new();
     for line in footer.lines().skip(1) {
         let words: Vec<&str> = line.split(' ').collect();
@@ -108,7 +108,7 @@ fn forged(work: &Work, parts: &[Part]) -> Result<usize> {
         let (_, at, size) = part(parts, name)?;
         Ok(String::from_utf8(work.read(*at, *size)?)?)
     };
-    // Set a newer date, so that a site would take the image for a successor.
+    // Set a newer date, so that a site would mistake the image for a successor.
     let statement = text("statement")?;
     let newer = statement.replacen("\"20", "\"21", 1);
     let unfit = "does not match its statement";

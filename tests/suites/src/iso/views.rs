@@ -132,7 +132,8 @@ fn extracted(work: &Work) -> Result<Vec<(&'static str, Names)>> {
             .collect();
         run(program, &args)?;
         let mut verify = work.ctl(&["bundle", "verify", "--trust"]);
-        verdict(verify.arg(&work.public).arg(&out))?.accepts(&format!("what {name} took out"))?;
+        verdict(verify.arg(&work.public).arg(&out))?
+            .accepts(&format!("the files that {name} extracted"))?;
         let mut names = Names::new();
         for file in store::files(&out)? {
             names.insert(file.strip_prefix(&out)?.to_string_lossy().into_owned());

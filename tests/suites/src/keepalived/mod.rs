@@ -27,9 +27,10 @@ pub(super) const TESTS: &[Test<()>] = &[Test {
 const VIP: Ipv4Addr = Ipv4Addr::new(10, 10, 0, 100);
 /// Limit for the holder to change: failed checks and an election take about three seconds.
 const CHANGE: Duration = Duration::from_secs(60);
-/// The advertisements in which nothing may change: more than twice as many as it takes to miss a holder.
+/// The number of advertisements in which nothing may change: more than twice as many as it takes to
+/// miss a holder.
 const STEADY: u32 = 8;
-/// Attempts at a watch in which this machine is not held up.
+/// Attempts at a period in which this machine is not held up.
 const WATCHES: u32 = 20;
 /// The suite judges three times the aim, which is one interval of advertisements.
 const GENEROUS: u32 = 3;
@@ -97,8 +98,8 @@ impl<'a> Scene<'a> {
         Ok(only)
     }
 
-    /// Fails if two hosts held the address for longer than a change may take. While this machine is held up, none can
-    /// let it go.
+    /// Fails if two hosts held the address for longer than a change may take. While this machine is
+    /// held up, none can release it.
     fn one_at_a_time(&self, what: &str, samples: &Samples) -> Result<()> {
         println!(
             "  {what}: two holders for {} ms, none for {:.1} s",
@@ -123,7 +124,8 @@ impl<'a> Scene<'a> {
         Ok(second)
     }
 
-    /// A host whose API server is ready again does not take the address back; false if this machine was held up.
+    /// A host whose API server is ready again does not take the address back; `false` if this
+    /// machine was held up.
     fn stays_away(&self, first: &str, second: &str) -> Result<bool> {
         let back = self.nodes.node_named(first)?;
         let before = back.times_a_backup();
@@ -139,8 +141,9 @@ impl<'a> Scene<'a> {
         Ok(true)
     }
 
-    /// Returns true if the holders changed while this machine was held up for longer than an advertisement takes to
-    /// come: the timers of the hosts were late as well, and any of them may have been the first.
+    /// Returns whether the holders changed while this machine was held up for longer than an
+    /// advertisement takes to arrive: the timers of the hosts were late as well, and any of them
+    /// may have been the first.
     fn was_held_up(&self, samples: &Samples) -> bool {
         let (changes, pause) = (samples.changes(), samples.longest_pause());
         let is_held_up = changes.len() > 1 && pause > self.interval;
@@ -153,7 +156,8 @@ impl<'a> Scene<'a> {
         is_held_up
     }
 
-    /// Watches for a while in which nothing may change; returns the holder, or none if this machine was held up.
+    /// Watches for a while in which nothing may change; returns the holder, or `None` if this
+    /// machine was held up.
     fn is_steady(&self) -> Result<Option<String>> {
         let sampler = self.sampler();
         let only = holder(&sampler, |_| true)?;
@@ -170,8 +174,8 @@ impl<'a> Scene<'a> {
         Ok(Some(only))
     }
 
-    /// Cuts the links of the holder to both others. While they do not hear it, another one holds the
-    /// address too; once they do, one is left at once. False if this machine was held up.
+    /// Cuts the links of the holder to both others. While they do not hear it, another one holds
+    /// the address too; once they do, one is left at once. `false` if this machine was held up.
     fn cut_and_back(&self, cut: Cut) -> Result<bool> {
         let mut is_watched = true;
         let sampler = self.sampler();
@@ -179,7 +183,7 @@ impl<'a> Scene<'a> {
         let node = self.nodes.node_named(&held)?;
         self.each_link(node, cut, true)?;
         if cut == Cut::To {
-            // The others hear the holder, so that nothing changes.
+            // The others hear the holder, so nothing changes.
             thread::sleep(self.interval * STEADY);
             let samples = sampler.end()?;
             is_watched = !self.was_held_up(&samples);
@@ -224,14 +228,14 @@ impl<'a> Scene<'a> {
     }
 }
 
-/// Does something until it returns true, which is not while this machine is held up.
+/// Repeats something until it returns `true`, which it does not while this machine is held up.
 fn watched(mut act: impl FnMut() -> Result<bool>) -> Result<()> {
     for _ in 0..WATCHES {
         if act()? {
             return Ok(());
         }
     }
-    bail!("this machine was held up in each of {WATCHES} watches")
+    bail!("this machine was held up in each of {WATCHES} attempts")
 }
 
 /// Waits until exactly one host holds the address, and it fits.

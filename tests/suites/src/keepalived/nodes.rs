@@ -1,5 +1,5 @@
-//! Three network namespaces, in each of which the real keepalived and a fake API server run in a root of
-//! their own. No host is booted.
+//! Three network namespaces, in each of which the real keepalived and a fake API server run in
+//! their own root. No host is booted.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -20,7 +20,7 @@ use crate::availability::holders::Network;
 /// Name of the lab, whose router connects the namespaces.
 const LAB: &str = "vrrp";
 
-/// Processes of the namespace's own mounts and process ids: all end with the first of them.
+/// Processes with their own mount and pid namespaces: all end with the first of them.
 const INSIDE: [&str; 4] = ["--mount", "--pid", "--fork", "--kill-child"];
 
 /// Mounts a root: mount point, lower layers, upper layer, work directory.
@@ -62,13 +62,13 @@ exec keepalived --dont-fork --log-console
 '
 "#;
 
-/// The namespaces, with all that runs in them. It ends and goes when this is dropped.
+/// The namespaces, with everything that runs in them. They are removed when this is dropped.
 pub(super) struct Nodes {
     pub(super) lab: Lab,
     pub(super) all: Vec<Node>,
 }
 
-/// One of them.
+/// A node.
 pub(super) struct Node {
     /// Its name, numbers and namespace; it is never booted.
     pub(super) host: Host,
@@ -77,7 +77,7 @@ pub(super) struct Node {
 }
 
 impl Nodes {
-    /// Starts three of them on a base root, with the packages of a bundle. Each API server is ready.
+    /// Starts three nodes on a base root, with the packages of a bundle. Each API server is ready.
     pub(super) fn start(base: &Path, bundle: &Path) -> Result<Self> {
         let lab = Lab::new(LAB, base)?;
         let dir = run_dir().join(LAB);
@@ -137,7 +137,7 @@ impl Nodes {
         Ok(Node { host, dir, process })
     }
 
-    /// One of them by name.
+    /// A node by name.
     pub(super) fn node_named(&self, name: &str) -> Result<&Node> {
         let found = self.all.iter().find(|node| node.host.spec.name == name);
         found.with_context(|| format!("there is no node {name}"))
@@ -155,7 +155,7 @@ impl Nodes {
         self.all.iter().map(network).collect()
     }
 
-    /// What each of them has printed, for an error.
+    /// The output of each node, for an error.
     pub(super) fn logs(&self) -> String {
         let log = |node: &Node| {
             let text = node.log();
@@ -179,7 +179,7 @@ impl Node {
         fs::read_to_string(self.dir.join("log")).unwrap_or_default()
     }
 
-    /// How often its keepalived has begun to wait for the address.
+    /// The number of times that its keepalived has started to wait for the address.
     pub(super) fn times_a_backup(&self) -> usize {
         self.log().matches("Entering BACKUP STATE").count()
     }
@@ -188,7 +188,7 @@ impl Node {
 impl Drop for Nodes {
     fn drop(&mut self) {
         for node in &mut self.all {
-            // Its processes and mounts go with it.
+            // Its processes and mounts disappear with it.
             let _ = node.process.kill();
             let _ = node.process.wait();
         }
@@ -240,7 +240,7 @@ fn install(dir: &Path, base: &Path, bundle: &Path, names: &str) -> Result<PathBu
     Ok(upper)
 }
 
-/// Removes what an earlier run may have left.
+/// Removes leftovers of an earlier run.
 fn clear(lab: &Lab, dir: &Path) -> Result<()> {
     for member in HA.hosts {
         let namespace = Host::new(LAB, dir, Path::new(""), member.spec(Vec::new())).namespace();
@@ -250,7 +250,7 @@ fn clear(lab: &Lab, dir: &Path) -> Result<()> {
         for process in run("ip", &["netns", "pids", &namespace])?.split_whitespace() {
             output("kill", &["-9", process])?;
         }
-        // A namespace is taken down a while after it was deleted; its cable must be free at once.
+        // A namespace is removed some time after its deletion; its cable must be free at once.
         output("ip", &["-n", &namespace, "link", "del", INTERFACE])?;
         run("ip", &["netns", "del", &namespace])?;
     }

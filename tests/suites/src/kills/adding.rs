@@ -15,8 +15,8 @@ use super::{ended, jobs, moments, registered, spawn};
 use crate::health;
 
 /// The moments of `enrol.sh` and of `halite.orchestrate.add_node`. Every state module that the new
-/// host uses has one. A victim is left out where its death cannot be distinguished from the one a
-/// moment before.
+/// host uses has one. A victim is left out if its death cannot be distinguished from the one at the
+/// previous moment.
 pub const KILLS: [(Moment, &[Victim]); 16] = {
     use Moment::{Declared, File, Job};
     use Progress::{Returned, Started, Stored};
@@ -88,10 +88,10 @@ pub fn one(cluster: &Cluster, kill: Kill) -> Result<ExitStatus> {
 /// expect when it is back.
 fn bare_worker(cluster: &Cluster) -> Result<usize> {
     registered::master_answers(&cluster.bootstrap)?;
-    // As they are counted again in the end.
+    // Counted in the same way as at the end.
     let running = "--field-selector=status.phase!=Succeeded";
     let pods = registered::items(&cluster.bootstrap, &["get", "pods", "-A", running])?;
-    // Pods that no controller creates again.
+    // Pods that no controller recreates.
     let lost = pods.iter().filter(|pod| {
         pod["spec"]["nodeName"] == WORKER && pod["metadata"]["ownerReferences"].is_null()
     });
@@ -148,7 +148,9 @@ fn interrupted(cluster: &Cluster, kill: Kill) -> Result<ExitStatus> {
     moments::strike(kill.victim, &cluster.lab, bootstrap, worker)?;
     if !ended(&mut enrol)?.success() {
         registered::master_answers(&cluster.bootstrap)?;
-        cluster.enrol_worker(&line).context("when run again")?;
+        cluster
+            .enrol_worker(&line)
+            .context("when it was run again")?;
     }
     ended(&mut add)
 }

@@ -1,4 +1,4 @@
-//! Kills while the first host of a site is bootstrapped, in a lab of its own.
+//! Kills while the first host of a site is bootstrapped, in a separate lab.
 
 use std::fs;
 use std::path::Path;
@@ -16,8 +16,8 @@ use crate::checks::nothing_to_do;
 /// Name of the lab. It is kept after a failure.
 const LAB: &str = "cut";
 
-/// Limit for the last pods to start: the kubelet waits up to five minutes before it starts a program again that has
-/// ended several times.
+/// Limit for the last pods to start: the kubelet waits up to five minutes before it restarts a
+/// program that exited several times.
 const PODS: Duration = Duration::from_secs(360);
 
 /// The moments of `ctl bootstrap` and of `halite.orchestrate.bootstrap`.

@@ -32,8 +32,8 @@ pub fn newest(bootstrap: &Host) -> Result<String> {
 }
 
 /// Checks that every job after `newest` has ended, that each minion has answered it or was not sent
-/// it because one before it failed, and that no minion began it twice. The first of the hosts is
-/// the bootstrap host. Pings count for nothing: [`answering`](super::super::repair::answering) sends
+/// it because an earlier one failed, and that no minion started it twice. The first of the hosts is
+/// the bootstrap host. Pings do not count: [`answering`](super::super::repair::answering) sends
 /// them while a minion is not connected yet, and then they have no answer.
 pub fn sound(hosts: &[&Host], newest: &str) -> Result<()> {
     let bootstrap = hosts.first().context("no host")?;
@@ -53,7 +53,7 @@ pub fn sound(hosts: &[&Host], newest: &str) -> Result<()> {
             .any(|part| part.state == PartState::Returned && part.retcode != Some(0));
         for part in parts {
             let error = part.error.as_deref().unwrap_or_default();
-            // An ordered run ends behind the host whose part was cut off.
+            // An ordered run ends after the host whose part was interrupted.
             let not_started = interrupted && error.starts_with("not started, because ");
             ensure!(
                 part.state == PartState::Returned || not_started,
@@ -88,7 +88,7 @@ pub fn sound(hosts: &[&Host], newest: &str) -> Result<()> {
         let twice: Vec<_> = begun.iter().filter(|(_, times)| **times > 1).collect();
         ensure!(
             twice.is_empty(),
-            "{} began jobs twice: {twice:?}",
+            "{} started jobs twice: {twice:?}",
             host.spec.name
         );
     }

@@ -14,7 +14,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 /// Limit for the moment to be reached; the last of them takes one minute, and three or four on a
-/// busy machine. A command that ends before ends the wait too.
+/// busy machine. The end of the command also ends the wait.
 const MOMENT: Duration = Duration::from_secs(540);
 
 /// Limit for the victim's process to exist.
@@ -74,7 +74,7 @@ pub struct Kill {
     pub victim: Victim,
 }
 
-/// Moments in their order, each with its victims.
+/// Moments in order, each with its victims.
 pub type Table = [(Moment, &'static [Victim])];
 
 /// All kills of a table, ordered so that neighbours differ in their moments: first one of each
@@ -135,7 +135,7 @@ fn is_reached(moment: Moment, bootstrap: &Host, new: &Host) -> bool {
     }
 }
 
-/// The progress of each job, in their order, from the minion's journal.
+/// The progress of each job, in order, from the minion's journal.
 fn progress_of(journal: &Path) -> Vec<Option<Progress>> {
     let Ok(entries) = fs::read_dir(journal) else {
         return Vec::new();
@@ -226,7 +226,7 @@ mod tests {
                     .sum::<usize>()
             );
             for (number, kill) in all.iter().enumerate() {
-                assert!(!all[..number].contains(kill), "{kill:?} is there twice");
+                assert!(!all[..number].contains(kill), "{kill:?} occurs twice");
             }
             for (moment, _) in table {
                 assert!(

@@ -55,7 +55,7 @@ fn on_worker(cluster: &Cluster) -> Result<()> {
         if file.exists() {
             Ok(())
         } else {
-            Err(anyhow!("{} is not there", file.display()))
+            Err(anyhow!("{} does not exist", file.display()))
         }
     });
     let died = written.and_then(|()| moments::die(worker, "halite-minion"));
@@ -63,7 +63,7 @@ fn on_worker(cluster: &Cluster) -> Result<()> {
     worker.sh("rm /run/halite-lab-wait")?;
     let status = ended(&mut command)?;
     died?;
-    ensure!(!status.success(), "the minion died, and ctl ended well");
+    ensure!(!status.success(), "the minion died, but ctl succeeded");
     repair::answering(cluster)?;
     let acted = || worker.sh("cat /run/halite-lab-acted 2>/dev/null || true");
     ensure!(acted()?.is_empty(), "the minion did not die in time");

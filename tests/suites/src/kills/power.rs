@@ -1,4 +1,4 @@
-//! Power cuts of a whole host. The operator does nothing afterwards but switch it on.
+//! Power cuts of a whole host. Afterwards the operator only switches it on.
 
 use std::time::Duration;
 
@@ -31,11 +31,11 @@ fn comes_back(cluster: &Cluster, host: &Host, name: &str) -> Result<Counts> {
     Ok(Counts::ONE)
 }
 
-/// Cuts the power of a host, does something while it is off, switches it on, and waits until it has come back by
-/// itself.
+/// Cuts the power of a host, does something while it is off, switches it on, and waits until it has
+/// come back by itself.
 ///
 /// # Errors
-/// What is done fails, or the host does not come back.
+/// The action fails, or the host does not come back.
 pub(crate) fn while_off(
     cluster: &Cluster,
     host: &Host,

@@ -107,7 +107,7 @@ pub fn one(cluster: &Cluster, kill: Kill) -> Result<ExitStatus> {
     let output = cluster.bootstrap.output(&line)?;
     ensure!(
         output.status.success(),
-        "{} ended with {} when run again: {}{}",
+        "{} ended with {} when it was run again: {}{}",
         line.join(" "),
         output.status,
         String::from_utf8_lossy(&output.stdout),
@@ -138,6 +138,6 @@ fn die_inside(command: &Child) -> Result<()> {
     let inside = children
         .split_whitespace()
         .next()
-        .context("the command has ended already")?;
+        .context("the command has already ended")?;
     run("kill", &["-9", inside]).map(drop)
 }

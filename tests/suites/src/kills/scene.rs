@@ -31,14 +31,14 @@ const FURTHER: [&str; 2] = [
     "printf '\\n# damaged\\n' >> /etc/kubernetes/pki/ca.crt",
 ];
 
-/// Further state that must be as before.
+/// Further state that must be the same afterwards.
 const STATE: [&str; 3] = [
     "dpkg-query -W -f '${Package} ${db:Status-Abbrev}\\n' socat; dpkg --audit",
     "sha256sum /etc/kubernetes/pki/ca.crt",
     "systemctl is-active containerd kubelet firewalld halite-minion",
 ];
 
-/// Damaged hosts, and their state before.
+/// Damaged hosts, and their previous state.
 pub struct Scene<'a> {
     cluster: &'a Cluster,
     pods: usize,
@@ -110,7 +110,7 @@ impl<'a> Scene<'a> {
         })
     }
 
-    /// Checks that everything is as before, and stays so.
+    /// Checks that everything is restored, and stays that way.
     pub fn is_repaired(&self) -> Result<()> {
         let damaged: Vec<_> = self
             .files
@@ -118,18 +118,14 @@ impl<'a> Scene<'a> {
             .filter(|place| !self.is_as_before(**place))
             .collect();
         ensure!(damaged.is_empty(), "still damaged: {damaged:?}");
-        wait::until(
-            "the hosts to be as before",
-            Duration::from_secs(180),
-            || {
-                let now = self.state()?;
-                if now == self.state {
-                    Ok(())
-                } else {
-                    Err(anyhow!("was {:?}, is {now:?}", self.state))
-                }
-            },
-        )?;
+        wait::until("the hosts to be restored", Duration::from_secs(180), || {
+            let now = self.state()?;
+            if now == self.state {
+                Ok(())
+            } else {
+                Err(anyhow!("was {:?}, is {now:?}", self.state))
+            }
+        })?;
         repair::settled(self.cluster, self.pods)?;
         repair::quiet(self.cluster)
     }

@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_star_stands_for_any_text() {
+    fn a_star_matches_any_text() {
         for (pattern, text, expected) in [
             ("a", "a", true),
             ("a", "ab", false),

@@ -24,7 +24,7 @@ struct Authority {
 }
 
 impl Authorities {
-    /// Adds a certificate if it is that of an authority.
+    /// Adds a certificate if it belongs to an authority.
     pub(super) fn add(&mut self, path: &str, pem: &str) -> Result<()> {
         let key_id = with(pem, |certificate| {
             let is_ca = certificate.is_ca();

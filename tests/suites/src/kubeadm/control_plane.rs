@@ -1,5 +1,5 @@
-//! A further control plane: what `kubeadm join --control-plane` would write on its host, compared
-//! with the files that are there.
+//! An additional control plane: the files that `kubeadm join --control-plane` would write on its
+//! host, compared with the existing ones.
 
 use std::collections::BTreeSet;
 
@@ -17,10 +17,11 @@ use super::{differ, files, judge, live, refuse};
 use crate::test::Counts;
 
 /// Runs the phases of the join that write files, with the cluster's own authorities and objects, in
-/// a mount namespace of its own: the directories of Kubernetes' files are empty there but for what
-/// an operator copies to a host that joins, and vanish with it. Without programs in the path kubeadm
-/// cannot change systemd. The first three phases change nothing of the cluster; the one of etcd
-/// would add a member, so it is a dry run, which reads `admin.conf` in its own directory.
+/// its own mount namespace: the directories of Kubernetes' files are empty there, except for the
+/// files that an operator copies to a joining host, and vanish with it. Without programs in the
+/// path kubeadm cannot change systemd. The first three phases change nothing in the cluster; the
+/// one of etcd would add a member, so it is a dry run, which reads `admin.conf` in its own
+/// directory.
 const SCRIPT: &str = r#"
 set -eu
 config=$1 kubeadm=$2
@@ -50,14 +51,14 @@ join etcd-join --dry-run
 mv dry/etcd.yaml /etc/kubernetes/manifests/
 "#;
 
-/// Prints the files that are compared. Those of the kubelet are compared for a worker.
+/// Prints the files to compare. Those of the kubelet are compared for a worker.
 const COMPARED: &str = "cd /etc/kubernetes && dump '' pki manifests *.conf\n";
 
-/// The kubeconfig of the kubelet, which makes it itself in a join.
+/// The kubeconfig of the kubelet, which creates it itself in a join.
 const OF_KUBELET: &str = "kubelet.conf";
 
-/// The only file that is there and that kubeadm makes on the first control plane alone. Ours is on
-/// each, because any of them may be the last one.
+/// The only existing file that kubeadm makes only on the first control plane. Halite's is on each,
+/// because any of them may be the last one.
 const SUPER_ADMIN: &str = "super-admin.conf";
 
 /// Flag of etcd with the members that a member knows at its first start.
@@ -78,21 +79,22 @@ pub(crate) fn compare(cluster: &Cluster) -> Result<Counts> {
     Ok(Counts { passed, failed: 0 })
 }
 
-/// Compares a control plane that joined: the number of places of kubeadm's picture, and the differences.
+/// Compares a control plane that joined; returns the number of places in kubeadm's picture, and the
+/// differences.
 fn compared(host: &Host, planes: &[&Host]) -> Result<(usize, Vec<Difference>)> {
     let mut theirs = printed(host, &kubeadm(host))?;
     let mut ours = printed(host, &["sh", "-c", &format!("{}{COMPARED}", files::DUMP)])?;
     ensure!(
         ours.iter().any(|file| file.path == SUPER_ADMIN)
             && !theirs.iter().any(|file| file.path == SUPER_ADMIN),
-        "{SUPER_ADMIN} is no longer the difference that it was"
+        "{SUPER_ADMIN} no longer differs as expected"
     );
     theirs.retain(|file| file.path != OF_KUBELET);
     ours.retain(|file| ![OF_KUBELET, SUPER_ADMIN].contains(&file.path.as_str()));
     let mut pictures = (picture(&theirs)?, picture(&ours)?);
     let alone = members(&mut pictures.0)?;
     let known = members(&mut pictures.1)?;
-    // A dry run asks no member for the others.
+    // A dry run does not ask a member for the others.
     let all: BTreeSet<String> = planes.iter().map(|host| member(host)).collect();
     ensure!(
         alone == BTreeSet::from([member(host)]) && known.is_superset(&alone),
@@ -109,7 +111,7 @@ fn compared(host: &Host, planes: &[&Host]) -> Result<(usize, Vec<Difference>)> {
     Ok((pictures.0.len(), differences))
 }
 
-/// The command that prints what kubeadm would write on a host.
+/// The command that prints the files that kubeadm would write on a host.
 fn kubeadm(host: &Host) -> [String; 10] {
     let configuration = json!({
         "apiVersion": "kubeadm.k8s.io/v1beta4",
@@ -159,7 +161,7 @@ fn member(host: &Host) -> String {
     format!("{}=https://{address}:2380", host.spec.name)
 }
 
-/// Takes the members out of the flags of etcd.
+/// Removes the members from the flags of etcd.
 fn members(picture: &mut Picture) -> Result<BTreeSet<String>> {
     let pod = picture.get_mut("static-pod/etcd").context("no etcd")?;
     let command = pod.pointer_mut("/spec/containers/0/command");
@@ -184,7 +186,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_members_are_taken_out_of_the_flags() {
+    fn the_members_are_removed_from_the_flags() {
         let pod = |words: Value| json!({"spec": {"containers": [{"command": words}]}});
         let flags = json!([
             "etcd",

@@ -142,7 +142,7 @@ fn same(reference: &Value, ours: &Value) -> bool {
     reference == ours || (duration(reference).is_some() && duration(reference) == duration(ours))
 }
 
-/// The path of a key below a path; a key that is no plain word is put in brackets.
+/// The path of a key below a path; a key that is not a plain word is put in brackets.
 fn below(path: &str, key: &str) -> String {
     let plain = !key.is_empty()
         && key
@@ -155,8 +155,7 @@ fn below(path: &str, key: &str) -> String {
     }
 }
 
-/// The field that identifies each item of both lists, if there is one and all its values are
-/// unique.
+/// The field that identifies each item of both lists, if there is one with unique values.
 fn identity(reference: &[Value], ours: &[Value]) -> Option<&'static str> {
     if reference.is_empty() && ours.is_empty() {
         return None;
@@ -208,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_equal_has_no_difference_whatever_its_order() {
+    fn equal_values_have_no_difference_whatever_their_order() {
         let reference = json!({"a": 1, "c": [{"name": "x", "v": 1}, {"name": "y"}], "f": ["cmd", "--a=1", "--b"]});
         let ours = json!({"f": ["cmd", "--b", "--a=1"], "c": [{"name": "y"}, {"v": 1, "name": "x"}], "a": 1});
         assert_eq!(shown(reference, ours), Vec::<String>::new());
@@ -256,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_that_are_no_words_stand_in_brackets() {
+    fn keys_that_are_not_words_are_in_brackets() {
         assert_eq!(
             shown(
                 json!({"a": {"k8s.io/x": ""}}),

@@ -1,4 +1,4 @@
-//! Inputs for which no cluster runs: cluster documents, and the way in which kubeadm gets the same
+//! Inputs without a running cluster: cluster documents, and the form in which kubeadm gets the same
 //! settings.
 
 use halite_upstream::versions::{NEWEST, OLDER, Release};
@@ -70,8 +70,8 @@ kubeProxy:
   mode: iptables
 "#;
 
-/// Input with no virtual address, further names of the API, and extra flags and settings for every
-/// component that takes them.
+/// Input without a virtual address, with further names of the API, and extra flags and settings for
+/// every component that takes them.
 pub(super) const OTHER_FLAGS: &str = r#"apiVersion: halite/v1
 kind: Cluster
 metadata:

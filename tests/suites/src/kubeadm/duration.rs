@@ -1,7 +1,7 @@
 //! Durations in Go's notation: `1m0s` and `60s` are the same.
 
-/// The duration in nanoseconds; `None` for any other text. A number without a unit is no duration
-/// here.
+/// The duration in nanoseconds; `None` for any other text. A number without a unit is not a
+/// duration here.
 pub(super) fn nanoseconds(text: &str) -> Option<u64> {
     let mut total = 0_u64;
     let mut rest = text;

@@ -75,14 +75,14 @@ pub(super) fn parse(printed: &str) -> Result<Vec<File>> {
 pub(super) fn authorities(files: &[File]) -> Authorities {
     let mut authorities = Authorities::default();
     for file in files.iter().filter(|file| file.path.ends_with(".crt")) {
-        // An unreadable certificate is no authority; the picture reports it.
+        // An unreadable certificate does not belong to an authority; the picture reports it.
         let _ = authorities.add(&file.path, &file.text);
     }
     authorities
 }
 
 /// The meaning of the files. Mode and owner of all of them are one place, `access`. Files that
-/// cannot be parsed, which then are not kubeadm's, are in `unreadable`.
+/// cannot be parsed, and so are not kubeadm's, are in `unreadable`.
 pub(super) fn picture(files: &[File], authorities: &Authorities) -> Picture {
     let mut picture = Picture::new();
     let mut access = Map::new();
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn a_static_pod_is_compared_without_what_the_server_sets() {
+    fn a_static_pod_is_compared_without_server_fields() {
         let text = "kind: Pod\nmetadata:\n  creationTimestamp: null\n  name: etcd\nstatus: {}\n";
         let (place, pod) = meaning("manifests/etcd.yaml", text, &Authorities::default())
             .unwrap()

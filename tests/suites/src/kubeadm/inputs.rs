@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 pub use crate::shipped_tree::parse;
 
-/// The bootstrap node of the inputs for which no cluster runs.
+/// The bootstrap node of the inputs without a running cluster.
 const BOOTSTRAP_NODE: &str = "apiVersion: halite/v1
 kind: Node
 metadata:
@@ -27,7 +27,7 @@ roles: [worker]
 address: 192.168.50.12
 ";
 
-/// The runtime's socket, where kubeadm looks for it.
+/// The runtime's socket, at the path that kubeadm uses.
 pub(super) const CRI_SOCKET: &str = "unix:///var/run/containerd/containerd.sock";
 
 /// Reads a cluster document with two nodes.

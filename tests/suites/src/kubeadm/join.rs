@@ -42,7 +42,7 @@ systemctl restart containerd
 /// It requests them from an address at which no server answers, without a name lookup.
 const NO_REGISTRY: &str = "server = \"https://127.0.0.1:9\"\n";
 
-/// Prints what `kubeadm join` would write; its first argument is a configuration.
+/// Prints the files that `kubeadm join` would write; its first argument is a configuration.
 const DRY_RUN: &str = r#"
 set -eu
 mkdir /root/dry
@@ -56,11 +56,11 @@ dump kubelet/ config.yaml instance-config.yaml kubeadm-flags.env
 pub(super) struct Joined {
     /// Files of the host.
     pub(super) files: Vec<File>,
-    /// The node, as the API server has it.
+    /// The node, as the API server returns it.
     pub(super) node: Value,
     /// The host's control-plane and workload addresses.
     pub(super) addresses: [String; 2],
-    /// The kubelet's files as they would be with taints.
+    /// The kubelet's files if it had taints.
     pub(super) tainted: Vec<File>,
 }
 
@@ -190,7 +190,7 @@ fn configuration(cluster: &Cluster) -> Result<Value> {
     else {
         bail!("`kubeadm token create` printed another command: {command}");
     };
-    // The dry run uses a token of its own unless `cluster-info` is already signed with this one.
+    // The dry run uses its own token unless `cluster-info` is already signed with this one.
     wait::until(
         "the cluster's information to be signed",
         Duration::from_secs(90),
@@ -231,7 +231,7 @@ fn names(cluster: &Cluster, host: &Host, endpoint: &str) -> Result<()> {
     let (name, _) = endpoint
         .rsplit_once(':')
         .context("the endpoint has no port")?;
-    // IPv4 only: for IPv6 it would ask a name server.
+    // IPv4 only: for IPv6 it would query a name server.
     let known = cluster.worker.run(&["getent", "ahostsv4", name])?;
     let api = known
         .split_whitespace()

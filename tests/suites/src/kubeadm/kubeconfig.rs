@@ -32,7 +32,7 @@ pub(super) fn describe(text: &str, authorities: &Authorities) -> Result<Value> {
 }
 
 /// The settings of a kubeconfig that has exactly one of each part: the server, the user and the
-/// namespace, and, in a field of their own, the names that only link these parts.
+/// namespace, and, in a separate field, the names that only link these parts.
 pub(super) fn in_use(config: &Value) -> Result<Value> {
     let only = |list: &str| -> Result<Value> {
         match config[list].as_array().map(Vec::as_slice) {
@@ -53,7 +53,7 @@ pub(super) fn in_use(config: &Value) -> Result<Value> {
     });
     ensure!(
         names == tied,
-        "the context in use does not name the parts that are there: {config}"
+        "the context in use does not name the existing parts: {config}"
     );
     Ok(json!({
         "cluster": cluster["cluster"],
@@ -71,7 +71,7 @@ fn items<'a>(config: &'a mut Value, list: &str) -> impl Iterator<Item = &'a mut 
         .flatten()
 }
 
-/// Takes a base64 field out of a mapping and decodes it.
+/// Removes a base64 field from a mapping and decodes it.
 fn taken(mapping: &mut Value, field: &str) -> Result<Option<String>> {
     let Some(encoded) = mapping
         .as_object_mut()
@@ -81,7 +81,7 @@ fn taken(mapping: &mut Value, field: &str) -> Result<Option<String>> {
     };
     let encoded = encoded
         .as_str()
-        .with_context(|| format!("{field} is no text"))?;
+        .with_context(|| format!("{field} is not text"))?;
     let bytes = STANDARD
         .decode(encoded)
         .with_context(|| format!("{field} is not base64"))?;
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_distinguished_from_what_they_tie() {
+    fn names_are_distinguished_from_the_linked_parts() {
         let mut config = json!({
             "clusters": [{"name": "c", "cluster": {"server": "https://a"}}],
             "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],

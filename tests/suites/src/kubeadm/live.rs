@@ -109,7 +109,7 @@ fn kubectl(host: &Host, verb: &[&str], objects: &[Value]) -> Result<Vec<Value>> 
         .stderr(Stdio::piped())
         .spawn()
         .context("cannot start nsenter")?;
-    // kubectl reads all of it before it prints anything.
+    // kubectl reads everything before it prints anything.
     child
         .stdin
         .take()

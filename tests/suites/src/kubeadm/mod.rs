@@ -59,7 +59,7 @@ pub(super) fn compare(cluster: &Cluster, release: &Release) -> Result<Counts> {
     Ok(Counts { passed, failed: 0 })
 }
 
-/// The bundle that the cluster was made from.
+/// The bundle from which the cluster was made.
 fn bundle(cluster: &Cluster, release: &Release) -> Result<BundleFacts> {
     let place = cluster::bundle_place(&release.bundle());
     let manifest = cluster

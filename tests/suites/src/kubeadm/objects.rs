@@ -25,7 +25,7 @@ const OF_CONTROLLERS: [&str; 2] = [
     "deprecated.daemonset.template.generation",
 ];
 
-/// The place of an object: `object/KIND/NAMESPACE/NAME`, without the namespace where there is none.
+/// The place of an object: `object/KIND/NAMESPACE/NAME`, without the namespace if there is none.
 pub(super) fn place(object: &Value) -> Result<String> {
     let kind = object["kind"].as_str().context("an object has no kind")?;
     let name = object["metadata"]["name"]
@@ -97,7 +97,7 @@ fn unfold(data: &mut Map<String, Value>, authorities: &Authorities) -> Result<()
     Ok(())
 }
 
-/// Adds the labels and taints that kubeadm or Halite set on a node, as a place of its own: labels
+/// Adds the labels and taints that kubeadm or Halite set on a node, as a separate place: labels
 /// without those of the kubelet, taints without those of Kubernetes' controllers.
 pub(super) fn add_node(picture: &mut Picture, name: &str, labels: &Value, taints: &Value) {
     let labels: Map<String, Value> = labels
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_server_adds_does_not_count() {
+    fn fields_of_the_server_do_not_count() {
         let ours = json!({
             "kind": "Deployment", "status": {"replicas": 1},
             "metadata": {"name": "d", "generation": 3, "annotations": {"deployment.kubernetes.io/revision": "1"}},

@@ -74,7 +74,7 @@ mod tests {
     use crate::kubeadm::documents::OTHER_VERSION;
 
     #[test]
-    fn what_patches_say_is_not_in_the_configuration() {
+    fn settings_in_patches_are_not_in_the_configuration() {
         let declaration = inputs::declaration(OTHER_VERSION).unwrap();
         let (text, patches) = patched(&declaration, "v1.35.4").unwrap();
         assert!(

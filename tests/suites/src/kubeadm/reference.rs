@@ -14,14 +14,14 @@ use super::{files, objects};
 /// kubeadm as the bundle installs it.
 pub(super) const KUBEADM: &str = "/usr/bin/kubeadm";
 
-/// Runs a program as root and returns what it prints.
+/// Runs a program as root and returns its output.
 pub(super) type Run<'a> = dyn Fn(&[&str]) -> Result<String> + 'a;
 
-/// Runs kubeadm in a mount namespace of its own: the directories of Kubernetes' files are empty
-/// there, and vanish with it. Without programs in the path, it cannot query or change systemd;
-/// without a network, it cannot contact the endpoints of clusters that do not exist. A dry run
-/// leaves the kubelet's kubeconfig in its state before the kubelet's first certificate, so the next
-/// phase is run for real, on the copy.
+/// Runs kubeadm in its own mount namespace: the directories of Kubernetes' files are empty there,
+/// and vanish with it. Without programs in the path, it cannot query or change systemd; without a
+/// network, it cannot contact the endpoints of clusters that do not exist. A dry run leaves the
+/// kubelet's kubeconfig in its state before the kubelet's first certificate, so the next phase is
+/// run for real, on the copy.
 const SCRIPT: &str = r#"
 set -eu
 config=$1 kubeadm=$2
@@ -187,7 +187,7 @@ impl Reference {
 }
 
 /// The objects that a dry run prints as created. Each follows its heading and ends at the next
-/// message of kubeadm, which begins with a bracket, as no line of an object does.
+/// message of kubeadm, which begins with a bracket, unlike any line of an object.
 fn created(output: &str) -> Result<Vec<Value>> {
     let mut objects = Vec::new();
     let mut creating = false;

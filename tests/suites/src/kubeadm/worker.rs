@@ -19,8 +19,8 @@ const PREFIX: &str = "worker/";
 /// Annotations that controllers write some time after the registration of a node.
 const OF_CONTROLLERS: [&str; 1] = ["node.alpha.kubernetes.io/ttl"];
 
-/// Joins a host by kubeadm and compares it with the lab's worker as it is, and with one with taints
-/// as the state tree declares it.
+/// Joins a host by kubeadm and compares it with the lab's running worker, and with the state tree's
+/// declaration of one with taints.
 pub(super) fn compare(
     cluster: &Cluster,
     bundle: &BundleFacts,
@@ -56,7 +56,7 @@ pub(super) fn compare(
     ])
 }
 
-/// The state tree's declaration for the joined host, if it were Halite's and had taints.
+/// The state tree's declaration of the joined host, if it were Halite's and had taints.
 fn tainted(cluster: &Cluster, bundle: &BundleFacts, taints: &Value) -> Result<Picture> {
     let read = |file: &str| {
         cluster
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_is_described_without_what_changes() {
+    fn a_node_is_described_without_its_changing_fields() {
         let node = json!({
             "metadata": {
                 "name": "a", "resourceVersion": "1",

@@ -1,4 +1,4 @@
-//! Halite's programs in a root that holds only them: no libc, no shell, no `/proc`, three
+//! Halite's programs in a root that contains only them: no libc, no shell, no `/proc`, three
 //! devices. They work as a site of their own: master, enrolment with a token, states through the
 //! master, states without it.
 
@@ -63,7 +63,7 @@ pub(super) fn works((): &()) -> Result<Counts> {
     works_with(Programs::Dev)
 }
 
-/// The same with the programs as an operator gets them.
+/// The same with the programs as shipped.
 pub(super) fn shipped_works((): &()) -> Result<Counts> {
     works_with(Programs::Shipped)
 }
@@ -85,7 +85,7 @@ fn works_with(programs: Programs) -> Result<Counts> {
 }
 
 fn bundle(root: &Root) -> Result<()> {
-    // The declaration requires them of a bundle; none is used here.
+    // A bundle must have them; none is used here.
     let images = shipped_tree::images();
     let states = [
         ("states/motd/init.sls", STATES),
@@ -163,7 +163,7 @@ fn site(root: &mut Root) -> Result<()> {
     let said = succeeded("halite-minion enrol", &enrol(token)?)?;
     ensure!(
         said.contains("enrolled as worker-1"),
-        "halite-minion enrol said {said:?}"
+        "halite-minion enrol printed {said:?}"
     );
     root.start("halite-minion")?;
     wait::until("the minion to answer", Duration::from_secs(90), || {
@@ -172,7 +172,7 @@ fn site(root: &mut Root) -> Result<()> {
     let apply = ["apply", "motd", "--target", "worker-1"];
     ensure!(
         changes(&of_worker(root, &apply)?)? == 3,
-        "not three states changed something"
+        "the number of changed states is not three"
     );
     are_there(root, "worker-1 of bare")?;
     ensure!(
@@ -197,7 +197,7 @@ fn without_master(root: &Root) -> Result<()> {
     ];
     ensure!(
         changes(&root.plain::<AppliedHere>(&apply)?.states)? == 1,
-        "not one state changed something"
+        "the number of changed states is not one"
     );
     let greeting = fs::read_to_string(root.path("srv/greeting"))?;
     ensure!(
@@ -254,16 +254,17 @@ fn are_there(root: &Root, greeting: &str) -> Result<()> {
     ensure!(mode == 0o640, "the greeting has mode {mode:o}");
     ensure!(
         fs::read_to_string(root.path("srv/copy"))? == COPY,
-        "the copy is another"
+        "the copy differs"
     );
     ensure!(
         fs::read_link(root.path("srv/link"))? == Path::new("/srv/copy"),
-        "the link leads elsewhere"
+        "the link has another target"
     );
     Ok(())
 }
 
-/// Files with names of libraries or of a loader. There must be none, or the root proves nothing.
+/// Files with names of libraries or of a loader. There must be none, otherwise the root proves
+/// nothing.
 fn libraries(root: &Root) -> Result<Vec<String>> {
     let found = run(
         "find",

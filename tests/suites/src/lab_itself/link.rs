@@ -1,4 +1,4 @@
-//! Links between two hosts that are cut in one direction, in both, and not any more.
+//! Links between two hosts that are cut in one direction, in both, and restored.
 
 use std::fs;
 
@@ -9,7 +9,7 @@ use super::{bare, bare_host};
 use crate::test::Counts;
 
 /// Cuts the link between hosts of the two control-plane networks, whose packets the router passes,
-/// and sees what arrives.
+/// and checks which packets arrive.
 pub(super) fn cut((): &()) -> Result<Counts> {
     let (lab, one) = bare("links")?;
     let mut spec = bare_host("other", 12);
@@ -23,9 +23,9 @@ pub(super) fn cut((): &()) -> Result<Counts> {
     lab.cut_link(&other, &one)?;
     ensure!(
         reaches(&one, &other, control)? == Reach::Arrived,
-        "with the way back cut, the request must arrive and its answer must not"
+        "with the return path cut, the request must arrive and its answer must not"
     );
-    // Through the router, and on the network that both are in.
+    // Through the router, and on the network that contains both.
     for address in [control, Host::workload_address] {
         ensure!(
             reaches(&other, &one, address)? == Reach::Lost,
@@ -84,5 +84,5 @@ fn requests(host: &Host) -> Result<u64> {
     let (_, value) = pairs
         .find(|(name, _)| *name == "InEchos")
         .context("the kernel counts no echo requests")?;
-    value.parse().context("InEchos is no number")
+    value.parse().context("InEchos is not a number")
 }

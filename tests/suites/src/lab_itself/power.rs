@@ -1,4 +1,5 @@
-//! The power switches of the lab: off and on again with the disks, without them, and with those of before.
+//! The power switches of the lab: off and on again with the disks, without them, and with the
+//! previous ones.
 
 use std::fs;
 use std::net::Ipv4Addr;
@@ -12,19 +13,19 @@ use super::{bare, bare_host};
 use crate::availability::holders::Sampler;
 use crate::test::Counts;
 
-/// Directories of the marker: on the host's overlay, and on a disk beside it.
+/// Directories of the marker: on the host's overlay, and on a separate disk.
 const MARKER: [&str; 2] = ["/root/marker", "/var/lib/etcd/marker"];
 
-/// Where the host sees the directory that the operator carried.
+/// The host's path of the directory that the operator carried.
 const CARRIED: &str = "/media/halite";
 
 /// Limit for the sampler to see a change.
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// An address that is moved between the hosts, as the VIP.
+/// An address that is moved between the hosts, like the VIP.
 const ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 10, 0, 100);
 
-/// What remains when the disks are destroyed.
+/// The state that remains when the disks are destroyed.
 #[derive(Debug, PartialEq, Eq)]
 struct Remains {
     name: String,
@@ -50,8 +51,8 @@ pub(super) fn without_its_manager((): &()) -> Result<Counts> {
     let init = host.is_on()?;
     let manager = host.nspawn().context("no container manager runs")?;
     command::run("kill", &["-9".to_owned(), manager.to_string()])?;
-    wait::until("the container manager to end", LIMIT, || {
-        ensure!(host.nspawn().is_none(), "it runs still");
+    wait::until("the container manager to exit", LIMIT, || {
+        ensure!(host.nspawn().is_none(), "it still runs");
         Ok(())
     })?;
     ensure!(
@@ -110,7 +111,7 @@ pub(super) fn switched((): &()) -> Result<Counts> {
         Remains::of(&host)?
     );
 
-    // Disks that were put aside are those of before, when they are back.
+    // Disks that were set aside are unchanged when they are restored.
     let on = host.put_disks_aside("old");
     says(on, "cannot put the disks of cp-1 aside: it is on")?;
     lab.power_off(&one, false)?;
@@ -130,11 +131,11 @@ pub(super) fn switched((): &()) -> Result<Counts> {
     }
     ensure!(
         machine_id(&host)? == id && Remains::of(&host)? == remains,
-        "the host of before is another one: {:?}",
+        "the previous host has changed: {:?}",
         Remains::of(&host)?
     );
 
-    // The disks may go later than the power.
+    // The disks may be destroyed later than the power is cut.
     lab.power_off(&one, false)?;
     lab.power_off(&one, true)?;
     says(
@@ -143,7 +144,7 @@ pub(super) fn switched((): &()) -> Result<Counts> {
     )?;
     ensure!(
         lab.host("cp-1")?.spec == host.spec,
-        "the lab has forgotten what the host was"
+        "the lab has forgotten the host's parameters"
     );
     lab.power_on(&one)?;
     for marker in MARKER {
@@ -164,7 +165,7 @@ pub(super) fn switched((): &()) -> Result<Counts> {
     Ok(Counts::ONE)
 }
 
-/// An address goes from a host to both and to the other; the sampler sees each step, and at the end
+/// An address goes from a host to both and to the other; the sampler sees each step, and in the end
 /// that a host without its address holds nothing.
 fn sampled(host: &Host, other: &Host) -> Result<()> {
     let sampler = Sampler::start(&[host, other], ADDRESS);
@@ -189,7 +190,7 @@ fn sampled(host: &Host, other: &Host) -> Result<()> {
     let samples = sampler.end()?;
     ensure!(
         samples.changes().len() == 5 && !samples.longest_shared().is_zero(),
-        "other changes than were made: {samples:?}"
+        "changes that were not made: {samples:?}"
     );
     Ok(())
 }
@@ -204,7 +205,7 @@ fn refused(lab: &Lab, on: &[String]) -> Result<()> {
 }
 
 fn says(answer: Result<()>, part: &str) -> Result<()> {
-    let error = answer.err().context("a switch did what it must refuse")?;
+    let error = answer.err().context("a switch did not refuse")?;
     ensure!(
         error.to_string().contains(part),
         "no {part:?} in: {error:#}"
@@ -212,14 +213,14 @@ fn says(answer: Result<()>, part: &str) -> Result<()> {
     Ok(())
 }
 
-/// The machine-id, which the bus and the journal have too.
+/// The machine-id, which the bus and the journal must have too.
 fn machine_id(host: &Host) -> Result<String> {
     let id = host.run(&["cat", "/etc/machine-id"])?.trim().to_owned();
     let bus = host.run(&["cat", "/var/lib/dbus/machine-id"])?;
     let journal = host.run(&["ls", "/var/log/journal"])?;
     ensure!(
         id.len() == 32 && [&bus, &journal].iter().all(|other| other.trim() == id),
-        "the machine-id is {id:?}, that of the bus {bus:?}, that of the journal {journal:?}"
+        "the machine-id is {id:?}, the bus's is {bus:?}, the journal's {journal:?}"
     );
     Ok(id)
 }

@@ -1,4 +1,4 @@
-//! A root that holds only the shipped programs, and a network in which they run.
+//! A root that contains only the shipped programs, and a network in which they run.
 
 use std::fs;
 use std::path::PathBuf;
@@ -25,7 +25,7 @@ pub struct Root {
 impl Drop for Root {
     fn drop(&mut self) {
         for (_, child) in &mut self.running {
-            // The daemon may have ended by itself.
+            // The daemon may already have exited.
             let _ = child.kill();
             let _ = child.wait();
         }
@@ -125,10 +125,10 @@ impl Root {
     pub fn plain<T: DeserializeOwned>(&self, args: &[&str]) -> Result<T> {
         let text = self.run("ctl", &[args, ["-o", "json"].as_slice()].concat())?;
         serde_json::from_str(&text)
-            .with_context(|| format!("ctl {} printed no such document", args.join(" ")))
+            .with_context(|| format!("ctl {} printed another document", args.join(" ")))
     }
 
-    /// Starts a daemon; its log goes to a file beside the root.
+    /// Starts a daemon; its log goes to a file next to the root.
     pub fn start(&mut self, program: &'static str) -> Result<()> {
         let log = fs::File::create(self.path(&format!("{program}.log")))?;
         let child = self

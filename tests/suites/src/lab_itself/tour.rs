@@ -1,4 +1,4 @@
-//! `cargo lab try` with programs that are built already, in a directory of its own.
+//! `cargo lab try` with existing programs, in a separate directory.
 
 use std::fs;
 use std::path::Path;
@@ -10,7 +10,7 @@ use halite_launch::tour::{Screen, Tour};
 
 use crate::test::Counts;
 
-/// Tests the tour, the commands that it proposes, a second tour, and its end.
+/// Tests the tour, the commands that it suggests, a second tour, and its end.
 pub(super) fn works((): &()) -> Result<Counts> {
     let programs = Programs::Dev.build(&Board::plain())?;
     let directory = tempfile::tempdir()?;
@@ -48,7 +48,7 @@ fn shows(tour: &mut Tour, state: &Path) -> Result<()> {
         Ok(())
     };
     has(
-        "What is declared",
+        "Its declared states",
         &["+worker-1 belongs to try.", "/srv/app/current"],
     )?;
     has("The drift", &["-edited by hand", "0777", "/dev/null"])?;
@@ -81,7 +81,7 @@ fn shows(tour: &mut Tour, state: &Path) -> Result<()> {
     Ok(())
 }
 
-/// A second tour takes the place of the first.
+/// A second tour replaces the first.
 fn is_replaced(tour: &mut Tour, state: &Path) -> Result<()> {
     let before = processes(state)?;
     ensure!(!before.is_empty(), "nothing runs");
@@ -92,7 +92,7 @@ fn is_replaced(tour: &mut Tour, state: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The processes whose root is that of the tour.
+/// The processes whose root is the tour's.
 fn processes(state: &Path) -> Result<Vec<String>> {
     let root = state.join("root");
     let is_inside = |pid: &String| {

@@ -1,9 +1,10 @@
-//! The ledger of a tree: the outcome of each test of `--full`, kept outside the source tree over runs,
-//! parts and machines.
+//! The ledger of a tree: the outcome of each test of `--full`, kept outside the source tree over
+//! runs, parts and machines.
 //!
-//! The directory `ledger/TREE` in the lab's cache has a file of JSON lines for each part, which only a
-//! run of that part appends to. A test has a line when it begins and one when it has ended, each on
-//! the disk before anything else happens. Files of other machines may be copied into the directory.
+//! The directory `ledger/TREE` in the lab's cache has a file of JSON lines for each part, to which
+//! only a run of that part appends. A test has a line when it starts and one when it has ended,
+//! each on the disk before anything else happens. Files of other machines may be copied into the
+//! directory.
 
 mod record;
 mod states;
@@ -39,7 +40,7 @@ pub(crate) struct Ledger {
 }
 
 impl Ledger {
-    /// Opens the file of a part for the present tree, and reads what all parts recorded before.
+    /// Opens the file of a part for the present tree, and reads the earlier records of all parts.
     ///
     /// # Errors
     /// Another run of the same part has it, the disk refuses it, or a record cannot be read.
@@ -57,7 +58,7 @@ impl Ledger {
                 .append(true)
                 .read(true)
                 .open(&path)?;
-            // The name of the file has to survive too, and those of its directories.
+            // The name of the file must be durable too, and those of its directories.
             for directory in [&directory, place] {
                 File::open(directory)?.sync_all()?;
             }
@@ -78,7 +79,7 @@ impl Ledger {
             fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
         let whole = record::whole(&text).len();
         if whole < text.len() {
-            // A line that a dying run had begun.
+            // The unfinished line of a run that died.
             file.set_len(u64::try_from(whole)?)?;
             file.sync_all()?;
         }
@@ -93,7 +94,7 @@ impl Ledger {
         Ok((ledger, states))
     }
 
-    /// Records that a test begins.
+    /// Records that a test starts.
     ///
     /// # Errors
     /// The record is not on the disk.
@@ -158,7 +159,8 @@ impl Ledger {
             commit: "1a7abf73c0ffee".to_owned(),
             changed: false,
         };
-        // A child that another test has just started has a closed ledger open too, until it is another program.
+        // A child that another test has just started has a closed ledger open too, until it has
+        // replaced itself.
         let end = std::time::Instant::now() + Duration::from_secs(30);
         loop {
             match Self::open_in(place, tree.clone(), part) {
@@ -173,7 +175,7 @@ impl Ledger {
         }
     }
 
-    /// A ledger that takes no line.
+    /// A ledger that accepts no line.
     pub(crate) fn full_disk() -> Self {
         let dir = tempfile::tempdir().unwrap();
         let (ledger, _) = Self::of_a_test(dir.path(), "1/1");
@@ -182,7 +184,7 @@ impl Ledger {
     }
 }
 
-/// What is recorded of the present tree, with the name of its directory.
+/// The records of the present tree, with the name of its directory.
 ///
 /// # Errors
 /// The tree has no name, or a record cannot be read.
@@ -193,8 +195,8 @@ pub(crate) fn recorded() -> Result<(PathBuf, States)> {
     Ok((directory, states))
 }
 
-/// The results recorded on a commit and on later ones, and, for each commit with a result, the files that have changed
-/// since.
+/// The results recorded on a commit and on later ones, and, for each commit with a result, the
+/// files that have changed since.
 ///
 /// # Errors
 /// The commit does not precede the present one, or a record cannot be read.
@@ -236,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_goes_on_with_what_earlier_ones_recorded_in_any_part() {
+    fn a_run_continues_from_earlier_records_of_any_part() {
         let dir = tempfile::tempdir().unwrap();
         let (mut ledger, states) = open(dir.path(), "1/2");
         assert!(states.of("a").is_none());

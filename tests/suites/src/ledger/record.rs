@@ -9,11 +9,11 @@ use serde::{Deserialize, Serialize};
 /// Ending of the files of a ledger.
 const ENDING: &str = "jsonl";
 
-/// What is recorded of a test.
+/// The recorded outcome of a test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Outcome {
-    /// It begins.
+    /// It starts.
     Began,
     /// It has ended, and nothing failed.
     Passed,
@@ -33,22 +33,22 @@ pub(super) struct Record {
     /// The cause of a failure, if the test ended with one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) error: Option<String>,
-    /// The part in whose run it was: `2/4`.
+    /// The part whose run it was in: `2/4`.
     pub(super) part: String,
     /// The id of the tree's content.
     pub(super) tree: String,
     pub(super) commit: String,
-    /// True if the tree was not that of the commit.
+    /// `true` if the tree differed from the commit.
     pub(super) changed: bool,
-    /// When it was written, in seconds from the Unix epoch.
+    /// The time of writing, in seconds since the Unix epoch.
     pub(super) at: u64,
 }
 
-/// The records of all files in the directory of a tree, in the order of their times. What follows the
-/// last end of a line was cut off while it was written, and does not count.
+/// The records of all files in the directory of a tree, in the order of their times. Text after the
+/// last line end was cut off while it was written, and does not count.
 ///
 /// # Errors
-/// A file cannot be read, a line is no record, or belongs to another tree.
+/// A file cannot be read, a line is not a record, or belongs to another tree.
 pub(super) fn all(directory: &Path, tree: &str) -> Result<Vec<Record>> {
     let mut records = Vec::new();
     for file in files(directory)? {
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_record_or_of_another_tree_is_refused_with_its_place() {
+    fn invalid_and_foreign_records_are_refused_with_their_place() {
         let dir = tempfile::tempdir().unwrap();
         let path = file(dir.path(), "1/2");
         for (text, reason) in [

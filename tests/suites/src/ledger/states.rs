@@ -6,17 +6,17 @@ use std::fmt::Write as _;
 use super::record::{Outcome, Record};
 use super::tree::Tree;
 
-/// The lines of a failure in the table; the ledger has all.
+/// The number of lines of a failure in the table; the ledger has all.
 const LINES: usize = 3;
 
 /// The state of a test that has begun at least once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum State {
-    /// Its last try has passed.
+    /// Its last attempt has passed.
     Passed,
-    /// Its last try has failed.
+    /// Its last attempt has failed.
     Failed,
-    /// Its last try never ended, or runs now.
+    /// Its last attempt never ended, or runs now.
     Interrupted,
 }
 
@@ -30,7 +30,7 @@ impl State {
     }
 }
 
-/// What the records say of one test.
+/// The content of the records of one test.
 #[derive(Debug, Clone, PartialEq)]
 struct Row {
     state: State,
@@ -67,18 +67,18 @@ impl States {
         Self(rows)
     }
 
-    /// The state of a test; none if it never began.
+    /// The state of a test; `None` if it never started.
     pub(crate) fn of(&self, test: &str) -> Option<State> {
         self.0.get(test).map(|row| row.state)
     }
 
-    /// The seconds of a test and the commit that it ran on, if its last try has passed.
+    /// The seconds of a test and the commit that it ran on, if its last attempt has passed.
     pub(crate) fn passed(&self, test: &str) -> Option<(f64, &str)> {
         let row = self.0.get(test).filter(|row| row.state == State::Passed)?;
         Some((row.seconds, row.commit.as_str()))
     }
 
-    /// The commits on which the tests that have passed did so last.
+    /// The commits on which the passed tests last passed.
     pub(super) fn commits(&self) -> BTreeSet<String> {
         let passed = self.0.values().filter(|row| row.state == State::Passed);
         passed.map(|row| row.commit.clone()).collect()
@@ -100,12 +100,12 @@ impl States {
         Self(tests.iter().map(row).collect())
     }
 
-    /// True if each of these tests has passed.
+    /// Returns whether each of these tests has passed.
     pub(crate) fn are_complete(&self, tests: &[String]) -> bool {
         (tests.iter()).all(|test| self.of(test) == Some(State::Passed))
     }
 
-    /// The table of these tests in their order, then of others that have begun, such as the making of
+    /// The table of these tests in order, then of others that have started, such as the creation of
     /// a cluster; and the sums of these tests.
     pub(crate) fn table(&self, tests: &[String]) -> String {
         let mut text = format!("{:<12} tries  seconds  {:<9}  test\n", "outcome", "commit");

@@ -1,4 +1,4 @@
-//! The state of the source tree that a result belongs to.
+//! The state of the source tree to which a result belongs.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -10,14 +10,14 @@ use anyhow::{Context as _, Result, bail, ensure};
 /// Paths that the id of a tree leaves out: documents, which no test runs.
 const LEFT_OUT: [&str; 2] = ["docs", "*.md"];
 
-/// The source tree as it is, changes that are not committed included, without documents.
+/// The current source tree, including uncommitted changes, without documents.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Tree {
-    /// The id of its content, as git has it: equal for equal content.
+    /// The id of its content, computed by git: equal for equal content.
     pub(crate) id: String,
-    /// The commit that is checked out.
+    /// The checked-out commit.
     pub(crate) commit: String,
-    /// True if the content is not that of the commit.
+    /// `true` if the content differs from the commit.
     pub(crate) changed: bool,
 }
 
@@ -25,7 +25,7 @@ impl Tree {
     /// The tree of a checkout. Nothing is written into the checkout or its repository.
     ///
     /// # Errors
-    /// The directory is no checkout of git, or git is missing.
+    /// The directory is not a git checkout, or git is missing.
     pub(crate) fn of(root: &Path) -> Result<Self> {
         let plain = |words: &[&str]| git(root, &[], words);
         let commit = plain(&["rev-parse", "HEAD"])?;
@@ -35,7 +35,7 @@ impl Tree {
             "--git-path",
             "objects",
         ])?;
-        // An index and a store of objects of its own.
+        // A separate index and a separate store of objects.
         let work = tempfile::tempdir().context("cannot make a directory for the id of the tree")?;
         let (index, store) = (work.path().join("index"), work.path().join("objects"));
         std::fs::create_dir(&store)?;
@@ -66,7 +66,7 @@ impl Tree {
         })
     }
 
-    /// The commit in a table: `1a7abf73`, with a plus when the content is another one.
+    /// The commit in a table: `1a7abf73`, with a plus if the content differs.
     pub(crate) fn displayed(commit: &str, changed: bool) -> String {
         let short = commit.get(..8).unwrap_or(commit);
         format!("{short}{}", if changed { "+" } else { "" })
@@ -110,7 +110,7 @@ fn git(root: &Path, environment: &[(&str, &OsStr)], words: &[&str]) -> Result<St
         .envs(environment.iter().copied())
         .stdin(Stdio::null())
         .output()
-        .context("cannot start git, which names the tree that results belong to; install it")?;
+        .context("cannot start git, which names the tree of the results; install it")?;
     if !output.status.success() {
         bail!(
             "cannot name the tree of {}: git {} ended with {}: {}",
@@ -175,7 +175,7 @@ mod tests {
         assert_eq!(of(), same);
         fs::write(dir.path().join("a"), "one").unwrap();
         assert_eq!(of(), clean);
-        // The checkout is as it was.
+        // The checkout is unchanged.
         fs::remove_dir_all(dir.path().join("docs")).unwrap();
         fs::remove_dir_all(dir.path().join("sub")).unwrap();
         let status = git(dir.path(), &[], &["status", "--porcelain"]).unwrap();

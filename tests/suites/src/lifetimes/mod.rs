@@ -1,4 +1,4 @@
-//! Certificates of hosts with another lifetime: near their end, or behind it.
+//! Certificates of hosts with another lifetime: near expiry, or expired.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -18,17 +18,17 @@ const DIRECTORY: &str = "/root/halite-test-lifetimes";
 /// The CAs, and their directory on the master's host.
 const CAS: [&str; 5] = ["kubernetes", "etcd", "front-proxy", "site", "halite"];
 const CA: &str = "/var/lib/halite/master/ca";
-/// Seconds for which a renewed certificate is valid at least: more than the last third of a year.
+/// Minimum validity of a renewed certificate in seconds: more than the last third of a year.
 const LEFT: u32 = 12_960_000;
 /// Limit for an API server to read a renewed certificate.
 const SERVED: Duration = Duration::from_secs(120);
 
-/// The certificates that are given another lifetime, with their lifetime's end.
+/// The certificates that get another lifetime, with its end.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Lifetimes {
-    /// Those that states make, which end in two days.
+    /// Those that states make, which expire in two days.
     EndSoon,
-    /// These and the identities of minions, master and kubelets, which ended two days ago.
+    /// These and the identities of minions, master and kubelets, which expired two days ago.
     Ended,
 }
 
@@ -69,7 +69,7 @@ pub(super) fn set(cluster: &Cluster, lifetimes: Lifetimes) -> Result<()> {
 /// master has nothing to renew.
 ///
 /// # Errors
-/// One is not by then; with what the health says of it.
+/// One is not in time; with the health's message about it.
 pub(super) fn wait_until_renewed(cluster: &Cluster, limit: Duration) -> Result<()> {
     wait::until("the master to renew all certificates", limit, || {
         for host in cluster.hosts() {
@@ -84,7 +84,7 @@ pub(super) fn wait_until_renewed(cluster: &Cluster, limit: Duration) -> Result<(
     })
 }
 
-/// Fails unless the certificates on a host that states make are valid for long.
+/// Fails unless the certificates that states make on a host are valid for long.
 fn all_renewed(host: &Host) -> Result<()> {
     let line = format!(
         "for f in /etc/kubernetes/pki/*.crt /etc/kubernetes/pki/etcd/*.crt /etc/halite/pki/server.crt \
@@ -103,8 +103,8 @@ fn all_renewed(host: &Host) -> Result<()> {
     Ok(())
 }
 
-/// Waits until the API server of a host serves the certificate that is in its file. It may read the file only at its
-/// next look, a minute later.
+/// Waits until the API server of a host serves the certificate in its file. It may read the file
+/// only at its next check, a minute later.
 ///
 /// # Errors
 /// It still serves another one at the limit.

@@ -1,5 +1,5 @@
-//! The store's file system is full: nothing can be changed and `ctl` says why, the cluster goes on,
-//! and with room again so does Halite.
+//! The store's file system is full: nothing can be changed and `ctl` gives the reason, the cluster
+//! continues, and once there is space again so does Halite.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::small_disk::SmallDisk;
 use crate::test::Counts;
 
 const STORE: &str = "/var/lib/halite/master";
-/// The room in MiB before it is filled.
+/// The space in MiB before it is filled.
 const ROOM: u32 = 32;
 
 /// Limit for the master to answer after a start.
@@ -24,11 +24,12 @@ pub(super) fn goes_on(cluster: &Cluster) -> Result<Counts> {
     let host = &cluster.bootstrap;
     let disk = without_master(host, || SmallDisk::over(host, STORE, ROOM))?;
     let outcome = answering(cluster).and_then(|()| while_full(cluster, &disk));
-    // The tests after this one need the store on its own file system, with what was stored since.
+    // The tests after this one need the store on its own file system, including everything stored
+    // since.
     without_master(host, || disk.remove())?;
     outcome?;
     answering(cluster)?;
-    repair::quiet(cluster).context("with the store where it was")?;
+    repair::quiet(cluster).context("with the store moved back")?;
     Ok(Counts::ONE)
 }
 
@@ -59,11 +60,11 @@ fn while_full(cluster: &Cluster, disk: &SmallDisk) -> Result<()> {
     let status = String::from_utf8_lossy(&status.stdout).into_owned();
     ensure!(
         status.contains("0 MiB are free on the file system"),
-        "ctl status does not say it: {status}"
+        "ctl status does not report it: {status}"
     );
-    // The cluster takes changes.
+    // The cluster accepts changes.
     cluster.kubectl(&["create", "configmap", "halite-test-full"])?;
     cluster.kubectl(&["delete", "configmap", "halite-test-full"])?;
     disk.make_room()?;
-    repair::quiet(cluster).context("with room again, the master not restarted")
+    repair::quiet(cluster).context("with space again, the master not restarted")
 }

@@ -1,5 +1,6 @@
-//! The file system with the data of etcd is full: etcd ends, `ctl` says why although the API is away, and with room
-//! again the cluster takes writes by itself, and has all that was acknowledged.
+//! The file system with the data of etcd is full: etcd stops, `ctl` gives the reason although the
+//! API is unavailable, and once there is space the cluster accepts writes by itself, and has all
+//! acknowledged data.
 
 use std::time::Duration;
 
@@ -13,8 +14,8 @@ use crate::small_disk::SmallDisk;
 use crate::test::Counts;
 use crate::{etcd, health};
 
-/// Limit for writes to be taken again: the kubelet waits up to five minutes before it starts a program again that
-/// has ended several times.
+/// Limit until writes are accepted again: the kubelet waits up to five minutes before it restarts a
+/// program that exited several times.
 const BACK: Duration = Duration::from_secs(360);
 
 /// Moves etcd's data to a small file system, fills it, and moves them back.
@@ -23,20 +24,20 @@ pub(super) fn goes_on(cluster: &Cluster) -> Result<Counts> {
     health::is_well(cluster)?;
     let disk = without_etcd(host, || SmallDisk::over(host, DATA, ROOM))?;
     let outcome = etcd::serves(cluster).and_then(|()| while_full(cluster, &disk));
-    // The tests after this one need etcd on its own file system, with what was stored since.
+    // The tests after this one need etcd on its own file system, including everything stored since.
     without_etcd(host, || disk.remove())?;
     outcome?;
     health::is_well(cluster)?;
-    // What lost its lease has ended, and is started again.
+    // Programs that lost their lease have exited, and are restarted.
     repair::settled(cluster, repair::pods(cluster)?)?;
-    repair::quiet(cluster).context("with the data of etcd where they were")?;
+    repair::quiet(cluster).context("with the data of etcd moved back")?;
     Ok(Counts::ONE)
 }
 
 fn while_full(cluster: &Cluster, disk: &SmallDisk) -> Result<()> {
     let record = while_written(cluster, &cluster.bootstrap, "full-disk", || {
         disk.fill()?;
-        // An etcd that has ended cannot say why: any error is a refusal.
+        // An etcd that has exited cannot give the reason: any error is a refusal.
         let refused = large_object::until_refused(cluster, "");
         let named = refused.and_then(|_| is_named(cluster, &cluster.bootstrap));
         disk.make_room()?;

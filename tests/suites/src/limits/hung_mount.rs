@@ -1,5 +1,5 @@
-//! The file system of the bundle in use does not answer any more: minions are asked and the cluster
-//! goes on, and when it answers again so does everything.
+//! The file system of the bundle in use no longer answers: minions answer and the cluster
+//! continues, and when it answers again everything else does, too.
 
 use std::fs::{File, OpenOptions};
 use std::os::fd::AsRawFd as _;
@@ -12,11 +12,11 @@ use rustix::io::FdFlags;
 use super::{LIMIT, ping, repair};
 use crate::test::Counts;
 
-/// Succeeds when a thread of the master waits for a file system.
+/// Succeeds if a thread of the master waits for a file system.
 const WAITING: &str =
     "grep -q '^State:.*D' /proc/$(systemctl show -p MainPID --value halite-master)/task/*/status";
 
-/// Covers the bundle with a file system of a server that never answers.
+/// Mounts over the bundle a file system whose server never answers.
 pub(super) fn goes_on(cluster: &Cluster) -> Result<Counts> {
     let host = &cluster.bootstrap;
     let found = host.sh("ls -d /var/lib/halite/bundles/*/manifest.json | head -n 1")?;
@@ -61,7 +61,7 @@ fn while_hung(cluster: &Cluster) -> Result<()> {
 }
 
 /// Mounts a FUSE file system over a directory of the bootstrap host. Its server is this process,
-/// which reads no request, so that each waits until the answer's file is closed.
+/// which reads no request, so each one waits until the returned file is closed.
 fn mount(cluster: &Cluster, directory: &str) -> Result<File> {
     let server = OpenOptions::new()
         .read(true)

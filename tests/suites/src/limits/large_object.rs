@@ -8,9 +8,9 @@ use halite_lab::wait;
 
 const NAME: &str = "halite-test-large";
 
-/// Replaces the object by most of a MiB of another content, until that is refused for `REASON`. What fails for another
-/// reason, as an etcd that is slow for a moment, is tried again with the same content. `kept` has the last content that
-/// was acknowledged, `tried` the one that was refused.
+/// Replaces the object with most of a MiB of other content, until that is refused for `REASON`. A
+/// failure for another reason, such as an etcd that is slow for a moment, is retried with the same
+/// content. `kept` has the last acknowledged content, `tried` the refused one.
 const REPLACE: &str = "cd /root && : > kept && for turn in $(seq 1 120); do \
     head -c 700000 /dev/urandom | base64 -w0 > tried; \
     kubectl create configmap halite-test-large --from-file=content=tried --dry-run=client -o yaml > large.yaml; \
@@ -19,20 +19,21 @@ const REPLACE: &str = "cd /root && : > kept && for turn in $(seq 1 120); do \
     tries=$((tries + 1)); test $tries -lt 60 || { echo \"$said\"; exit 1; }; sleep 1; done; cp tried kept; done; \
     exit 1";
 
-/// Succeeds when the object is the last one that was acknowledged, or the one of which no answer came.
+/// Succeeds if the object is the last acknowledged one, or the one that got no answer.
 const COMPARE: &str = "cd /root && kubectl get configmap halite-test-large -o 'jsonpath={.data.content}' > found && \
     { cmp found kept || cmp found tried; }";
 
-/// Makes the object, and replaces it until that is refused with this text; returns all that was said.
+/// Makes the object, and replaces it until that is refused with this text; returns all output.
 pub(super) fn until_refused(cluster: &Cluster, reason: &str) -> Result<String> {
-    // It may be there from an earlier attempt.
+    // It may exist from an earlier attempt.
     cluster.kubectl(&["delete", "configmap", NAME, "--ignore-not-found"])?;
     cluster.kubectl(&["create", "configmap", NAME])?;
     let refused = cluster.bootstrap.sh(&REPLACE.replace("REASON", reason));
     refused.with_context(|| format!("etcd did not refuse it with {reason:?}"))
 }
 
-/// Waits until the API takes a write again, and compares the object with what was acknowledged.
+/// Waits until the API accepts a write again, and compares the object with the acknowledged
+/// content.
 pub(super) fn until_taken(cluster: &Cluster, limit: Duration) -> Result<()> {
     wait::until("the API to take writes again", limit, || {
         let words = [

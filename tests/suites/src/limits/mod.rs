@@ -1,6 +1,6 @@
-//! What must not stop the cluster: a command that hangs, a flood of connections, a minion that
-//! reads nothing, a link that is cut, a full disk under the store and under etcd, a reached quota, and a file system that
-//! does not answer.
+//! Events that must not stop the cluster: a command that hangs, a flood of connections, a minion
+//! that reads nothing, a link that is cut, a full disk under the store and under etcd, a reached
+//! quota, and a file system that does not answer.
 
 mod full_disk;
 mod full_etcd;
@@ -20,7 +20,7 @@ use crate::test::{Counts, Test};
 
 pub(super) const TESTS: &[Test<Cluster>] = &[
     Test {
-        name: "limits: a hung command ends with its job, and the host goes on",
+        name: "limits: a hung command ends with its job, and the host continues",
         run: hung_command,
     },
     Test {
@@ -49,17 +49,18 @@ pub(super) const TESTS: &[Test<Cluster>] = &[
     },
 ];
 
-/// A further one of `full`: the kubelet takes minutes until it starts again what has ended several times.
+/// An additional test of `full`: the kubelet takes minutes until it restarts a program that exited
+/// several times.
 pub(super) const FULL: &[Test<Cluster>] = &[Test {
-    name: "limits: a full disk under etcd is named, loses no write, and with room etcd goes on",
+    name: "limits: a full disk under etcd is reported, loses no write, and with space etcd continues",
     run: full_etcd::goes_on,
 }];
 
-/// The time limit of the job with the hung command, in seconds. It counts from the creation of the job, and the command
-/// must have begun by then.
+/// The time limit of the job with the hung command, in seconds. It counts from the creation of the
+/// job, and the command must have started by then.
 const SHORT: &str = "20";
 
-/// Limit for what has to come. The hung command takes a day, and the sleeping connections five minutes.
+/// Limit of a wait. The hung command takes a day, and the sleeping connections five minutes.
 const LIMIT: Duration = Duration::from_secs(240);
 
 /// Connections of the flood; the master once had 1,024 descriptors.
@@ -73,7 +74,7 @@ fn hung_command(cluster: &Cluster) -> Result<Counts> {
     with_state(cluster, "hung.sls", HUNG, hung_command_in)
 }
 
-/// Runs a test with one state of the operator's.
+/// Runs a test with one state of the operator.
 fn with_state(
     cluster: &Cluster,
     file: &str,
@@ -81,7 +82,7 @@ fn with_state(
     test: fn(&Cluster) -> Result<()>,
 ) -> Result<Counts> {
     let custom = cluster.bootstrap.root().join("etc/halite/custom");
-    ensure!(!custom.exists(), "{} is there already", custom.display());
+    ensure!(!custom.exists(), "{} already exists", custom.display());
     fs::create_dir_all(&custom)?;
     fs::write(custom.join(file), content)?;
     let result = test(cluster);
@@ -94,13 +95,13 @@ fn cut_link(cluster: &Cluster) -> Result<Counts> {
     with_state(cluster, "cut.sls", CUT, cut_link_in)
 }
 
-/// Cuts the worker's link while it works for a job, and again while its answer is under way.
+/// Cuts the worker's link while it works on a job, and again while its answer is in transit.
 fn cut_link_in(cluster: &Cluster) -> Result<()> {
     let host = &cluster.worker;
     let apply = [CTL, "apply", "custom.cut", "--target", WORKER];
     let mut job = cluster.bootstrap.command(&apply)?.spawn()?;
     wait::until("the job's command", LIMIT, || {
-        // It may have ended before it was seen, and then has left its file.
+        // It may have ended before it was noticed, and then has left its file.
         host.sh("pgrep -f '[e]cho counted' || test -e /root/halite-test-cut")
             .map(drop)
     })?;
@@ -119,7 +120,7 @@ fn cut_link_in(cluster: &Cluster) -> Result<()> {
     let counted = host.sh("cat /root/halite-test-cut; rm -f /root/halite-test-cut")?;
     ensure!(
         status.success() && counted.lines().count() == 1,
-        "ctl ended with {status}, and the command ran as often as here: {counted:?}"
+        "ctl ended with {status}, and the command ran this often: {counted:?}"
     );
     Ok(())
 }
@@ -167,7 +168,7 @@ fn flood(cluster: &Cluster) -> Result<Counts> {
     );
     let mut flood = cluster.worker.command(&["bash", "-c", &line])?.spawn()?;
     let result = during_flood(cluster);
-    // Its file is its end: a signal would reach only the process that entered the host.
+    // Removing its file ends it: a signal would reach only the process that entered the host.
     cluster.worker.run(&["rm", "-f", "/run/flooded"])?;
     flood.wait()?;
     result?;

@@ -1,4 +1,4 @@
-//! etcd has reached its quota: the master makes room by itself, and the API takes writes again.
+//! etcd has reached its quota: the master makes space by itself, and the API accepts writes again.
 
 use std::fs;
 use std::time::Duration;
@@ -15,9 +15,9 @@ use crate::{etcd, guide, health};
 
 /// The heading of the guide's section.
 const HEADING: &str = "## etcd has reached its quota";
-/// The room above the database that a writer fills.
+/// The space above the database that a writer fills.
 const ROOM: u64 = 16 << 20;
-/// Limit for the API to take writes again. The master looks every ten seconds.
+/// Limit until the API accepts writes again. The master checks every ten seconds.
 const BACK: Duration = Duration::from_secs(180);
 
 pub(super) fn resolved(cluster: &Cluster) -> Result<Counts> {
@@ -34,12 +34,12 @@ pub(super) fn resolved(cluster: &Cluster) -> Result<Counts> {
     fs::write(host.file(DOCUMENT), &document)?;
     let restored = host.run(&[CTL, "highstate", BOOTSTRAP]);
     outcome?;
-    restored.context("with the quota of before")?;
+    restored.context("with the previous quota")?;
     health::is_well(cluster)?;
     Ok(Counts::ONE)
 }
 
-/// The size of the database. A member that is silent has none in the status.
+/// The size of the database. For a silent member the status has none.
 fn database(cluster: &Cluster) -> Result<u64> {
     let host = &cluster.bootstrap;
     wait::until("the size of the database", etcd::ANSWER, || {
@@ -49,7 +49,7 @@ fn database(cluster: &Cluster) -> Result<u64> {
     })
 }
 
-/// The number of trials to make room that ended well.
+/// The number of successful attempts to make space.
 fn trials(cluster: &Cluster) -> Result<usize> {
     let words = ["audit", "--action", "upkeep", "--limit", "200"];
     let log: AuditLog = ctl_answer::of(&cluster.bootstrap, &words)?;
@@ -62,7 +62,7 @@ fn reached(cluster: &Cluster, before: usize) -> Result<()> {
     large_object::until_taken(cluster, BACK)?;
     wait::until("the audit log to have it", BACK, || {
         let now = trials(cluster)?;
-        ensure!(now > before, "{now} trials, as before");
+        ensure!(now > before, "still {now} trials");
         Ok(())
     })?;
     let said = guide::run(&cluster.bootstrap, HEADING, "ctl audit")?;

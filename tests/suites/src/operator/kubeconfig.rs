@@ -1,5 +1,5 @@
-//! A kubeconfig for another machine: it works there as administrator until its end, and by no address
-//! that the API server's certificate does not have.
+//! A kubeconfig for another machine: it works there as administrator until it expires, and not by
+//! an address that the API server's certificate lacks.
 
 use std::fs;
 use std::time::Duration;
@@ -16,13 +16,13 @@ use crate::test::{Counts, Test};
 
 /// The file, on both hosts.
 const FILE: &str = "/root/lab.kubeconfig";
-/// kubectl on the other host, which has none of its own.
+/// kubectl on the other host, which does not have it installed.
 const KUBECTL: &str = "/root/kubectl";
-/// Time until the API refuses a certificate that has ended.
+/// Time until the API refuses an expired certificate.
 const ENDED: Duration = Duration::from_secs(120);
 
 pub(super) const TEST: Test<Cluster> = Test {
-    name: "operator: a kubeconfig works on another machine until its end",
+    name: "operator: a kubeconfig works on another machine until it expires",
     run: works_until_its_end,
 };
 
@@ -32,7 +32,7 @@ fn kubectl(cluster: &Cluster, words: &[&str]) -> Result<String> {
     run_kubectl(&cluster.worker, &command)
 }
 
-/// Makes the file on the first host, and carries it to the other one.
+/// Makes the file on the first host, and copies it to the other one.
 fn carried(cluster: &Cluster, words: &[&str]) -> Result<()> {
     let host = &cluster.bootstrap;
     ctl(cluster, &[&["kubeconfig", "-f", FILE], words].concat())?;
@@ -42,7 +42,7 @@ fn carried(cluster: &Cluster, words: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// Runs ctl, which has to fail with this exit code; everything that it said.
+/// Runs ctl, which must fail with this exit code; returns its output.
 fn refused(cluster: &Cluster, words: &[&str], code: i32) -> Result<String> {
     let all = [&[CTL, "kubeconfig"], words].concat();
     let output = cluster.bootstrap.output(&all)?;
@@ -68,7 +68,7 @@ fn works_until_its_end(cluster: &Cluster) -> Result<Counts> {
         who["username"] == "root" && groups.iter().any(|group| group == "kubeadm:cluster-admins"),
         "{who}"
     );
-    // The VIP is in no certificate: the file has the name that is.
+    // The VIP is in no certificate: the file has the name, which is.
     let text = fs::read_to_string(cluster.bootstrap.file(FILE))?;
     for part in ["https://10.10.0.100:6443", "api.demo.internal"] {
         ensure!(text.contains(part), "{part} is not in the kubeconfig");
@@ -90,10 +90,10 @@ fn works_until_its_end(cluster: &Cluster) -> Result<Counts> {
     let said = refused(cluster, &["-f", "/root/.kube/config"], 1)?;
     ensure!(said.contains("was not written by ctl kubeconfig"), "{said}");
 
-    // Longer than a busy machine needs to carry it over and to use it.
+    // Longer than a busy machine needs to copy and use it.
     carried(cluster, &["--ttl", "60s"])?;
     kubectl(cluster, &["get", "nodes"])?;
-    wait::until("the end of a kubeconfig", ENDED, || {
+    wait::until("a kubeconfig to expire", ENDED, || {
         let words = [KUBECTL, "--kubeconfig", FILE, "get", "nodes"];
         let output = cluster.worker.output(&words)?;
         let said = String::from_utf8_lossy(&output.stderr).into_owned();

@@ -1,5 +1,5 @@
-//! Mistakes of an operator that must cost nothing else: an invalid document while the master restarts,
-//! and a state that would be tried again for hours.
+//! Mistakes of an operator that must have no further effects: an invalid document while the master
+//! restarts, and a state that would be retried for hours.
 
 use std::fs;
 use std::process::Stdio;
@@ -26,7 +26,7 @@ pub(super) const RETRY: Test<Cluster> = Test {
     run: retry,
 };
 
-/// The time in which the master answers again, and in which a cancelled job has ended.
+/// The time in which the master answers again, and in which a cancelled job must end.
 const SOON: Duration = Duration::from_secs(60);
 
 const HOURS: &str =
@@ -59,7 +59,7 @@ fn restart_with_mistake(cluster: &Cluster) -> Result<()> {
         Ok(())
     };
     wait::until("all hosts to answer a ping", SOON, all)?;
-    // A stream that is cut comes back: the master's log says how often.
+    // A stream that is cut comes back: the master's log shows how often.
     let line = "journalctl -u halite-master -o cat --since \"$(systemctl show -P ActiveEnterTimestamp halite-master)\" \
                 | grep -c 'minion disconnected' || true";
     ctl(cluster, &["grains", "*", "--item", "os"])?;
@@ -71,21 +71,21 @@ fn restart_with_mistake(cluster: &Cluster) -> Result<()> {
         let top = said.lines().next().unwrap_or_default();
         ensure!(
             output.status.code() == Some(1) && top.contains("cluster.yaml:"),
-            "ctl {verb} does not begin with the mistake: {said}"
+            "ctl {verb} does not start with the mistake: {said}"
         );
     }
     let output = first.output(&[CTL, "highstate"])?;
     let said = String::from_utf8_lossy(&output.stderr);
     ensure!(
         !output.status.success() && said.contains("cluster.yaml:"),
-        "a highstate by an invalid document: {said}"
+        "a highstate with an invalid document: {said}"
     );
     Ok(())
 }
 
 fn retry(cluster: &Cluster) -> Result<Counts> {
     let custom = cluster.bootstrap.root().join("etc/halite/custom");
-    ensure!(!custom.exists(), "{} is there already", custom.display());
+    ensure!(!custom.exists(), "{} already exists", custom.display());
     fs::create_dir_all(&custom)?;
     fs::write(custom.join("hours.sls"), HOURS)?;
     let result = cancelled(cluster);
@@ -135,7 +135,7 @@ fn cancelled(cluster: &Cluster) -> Result<()> {
         };
         wait::until("the minion to return", SOON, ended)
     });
-    // It ends with its job; after a failure of this test it is in the way.
+    // It ends with its job; after a failure of this test it would be in the way.
     if ended.is_err() {
         applying.kill()?;
     }

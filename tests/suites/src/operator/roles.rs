@@ -1,4 +1,4 @@
-//! Operators with roles: made, tried with the real programs, revoked, refused.
+//! Operators with roles: created, tested with the real programs, revoked, refused.
 
 use anyhow::{Result, ensure};
 use halite_api::{AuditLine, AuditLog};
@@ -31,7 +31,7 @@ const MAY: &[(&[&str], [bool; 2])] = &[
     (&["operator", "revoke", "root"], [false, false]),
 ];
 
-/// States that take a host out of service: refused for every role, and applied by nothing here.
+/// States that take a host out of service: refused for every role, and not applied here.
 const RESERVED: &[&str] = &[
     "halite.leave.data",
     "halite.leave.*",
@@ -69,14 +69,14 @@ pub(super) fn roles(cluster: &Cluster) -> Result<Counts> {
     host.sh(&format!("rm -rf {FILES} && mkdir -m 0700 {FILES}"))?;
     let operators = ["viewer", "deployer"].map(Operator::new);
     for operator in &operators {
-        // Of a run that was cut off.
+        // From an interrupted run.
         let _ = ctl(cluster, &["operator", "revoke", &operator.name]);
         create(cluster, operator)?;
     }
     for (args, allowed) in MAY {
         for (operator, allowed) in operators.iter().zip(allowed) {
             let shown = args.join(" ");
-            let said = wait::until("what the role allows", patience(args), || {
+            let said = wait::until("the role's permissions", patience(args), || {
                 let (done, said) = operator.says(cluster, args)?;
                 ensure!(
                     done == *allowed,
@@ -98,7 +98,7 @@ pub(super) fn roles(cluster: &Cluster) -> Result<Counts> {
         let (done, said) = operator.says(cluster, &["status"])?;
         ensure!(
             !done && said.contains("does not accept this identity"),
-            "{} is revoked and was told {said:?}",
+            "{} is revoked, but the answer was {said:?}",
             operator.name
         );
     }
@@ -113,8 +113,8 @@ pub(super) fn roles(cluster: &Cluster) -> Result<Counts> {
     Ok(Counts::ONE)
 }
 
-/// No operator applies states of hosts that leave, and root does not either. In test mode, so that
-/// nothing is lost if they are not refused.
+/// No operator applies states of leaving hosts, not even root. In test mode, so that nothing is
+/// lost if they are not refused.
 fn reserved(cluster: &Cluster, operators: &[Operator]) -> Result<()> {
     for sls in RESERVED {
         let args = ["apply", sls, "--target", WORKER, "--test"];
@@ -155,7 +155,7 @@ fn create(cluster: &Cluster, operator: &Operator) -> Result<()> {
     Ok(())
 }
 
-/// The audit has both orders of each operator, and what was refused.
+/// The audit log has both commands of each operator, and the refusals.
 fn audit(cluster: &Cluster, operators: &[Operator]) -> Result<()> {
     for operator in operators {
         for (filter, wanted) in [

@@ -1,4 +1,4 @@
-//! A server that gives out an image of its own under the names of another one.
+//! A server that serves its own image under the names of another one.
 
 use std::fs;
 use std::path::PathBuf;
@@ -15,7 +15,7 @@ use crate::test::Counts;
 
 /// The component whose image is exchanged.
 const COMPONENT: &str = "kube-scheduler";
-/// The operator's own state, which asks for the image.
+/// The operator's own state, which requests the image.
 const STATE: &str = "/etc/halite/custom/foreign.sls";
 const APPLY: [&str; 5] = [CTL, "apply", "custom.foreign", "--target", BOOTSTRAP];
 /// A namespace of containerd in which nothing runs.
@@ -76,9 +76,10 @@ fn pull_by_tag(host: &Host, tagged: &str) -> Result<String> {
     digest(host, tagged)
 }
 
-/// The worker serves the image of `pause` under the tag and the digest of the scheduler, and the control plane has to
-/// ask it, because its own server is dead. By the tag it gets the foreign image. The state does not: it fails, and
-/// the scheduler runs on. With its own server the same command ends well.
+/// The worker serves the image of `pause` under the tag and the digest of the scheduler, and the
+/// control plane must use it, because its own server is dead. By the tag it gets the foreign image.
+/// The state does not: it fails, and the scheduler keeps running. With its own server the same
+/// command succeeds.
 pub(super) fn refused(cluster: &Cluster) -> Result<Counts> {
     let host = &cluster.bootstrap;
     let image = images::of_bundle(host, version(), COMPONENT)?;
@@ -87,7 +88,10 @@ pub(super) fn refused(cluster: &Cluster) -> Result<Counts> {
     let (_, foreign) = pause.split_once('@').context("no digest")?;
     let state = host.file(STATE);
     let directory = state.parent().context("no directory")?;
-    ensure!(!directory.exists(), "there are own states already");
+    ensure!(
+        !directory.exists(),
+        "the operator's own states already exist"
+    );
     fs::create_dir_all(directory)?;
     fs::write(
         &state,

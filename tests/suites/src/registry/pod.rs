@@ -1,4 +1,4 @@
-//! A pod whose image the worker has to pull.
+//! A pod whose image the worker must pull.
 
 use std::fs;
 use std::time::Duration;
@@ -29,7 +29,7 @@ fn image(cluster: &Cluster, component: &str) -> Result<String> {
         .to_owned())
 }
 
-/// A pod on the worker that prints its program's version and ends; the pod and its image are
+/// A pod on the worker that prints its program's version and exits; the pod and its image are
 /// removed on drop.
 pub(crate) struct Pod<'a> {
     cluster: &'a Cluster,
@@ -43,7 +43,7 @@ impl<'a> Pod<'a> {
         let there = images::names(&cluster.worker)?;
         ensure!(
             !there.contains(&images::stored(&image)),
-            "{image} is on {WORKER} already: it shows nothing"
+            "{image} is already on {WORKER}: this shows nothing"
         );
         let pod = Self {
             cluster,
@@ -79,7 +79,7 @@ impl<'a> Pod<'a> {
                     .worker
                     .sh(&format!("find {INGEST} -name data -size +2048k"))?;
                 if text.trim().is_empty() {
-                    Err(anyhow!("nothing has come"))
+                    Err(anyhow!("nothing has arrived"))
                 } else {
                     Ok(())
                 }

@@ -10,8 +10,8 @@ const LEFT: u32 = 8_640_000;
 /// Damages of every certificate, including those inside kubeconfigs, in one of several ways.
 ///
 /// Certificates of the connections of a running control plane are only made to expire soon: the API
-/// server and etcd reload theirs at once, and without the API a prediction could say nothing about
-/// its objects.
+/// server and etcd reload theirs at once, and without the API a prediction would be blind to its
+/// objects.
 pub fn damages(low: &Low) -> Vec<Damage> {
     let mut damages = Vec::new();
     for (number, state) in low
@@ -30,10 +30,10 @@ pub fn damages(low: &Low) -> Vec<Damage> {
         let path = quote(&state.name);
         let (what, expression) = match number % 2 {
             0 => (
-                "its certificate cut short",
+                "its certificate truncated",
                 "s/(client-certificate-data: .{200}).*/\\1/",
             ),
-            _ => ("its key gone", "/client-key-data:/d"),
+            _ => ("its key missing", "/client-key-data:/d"),
         };
         let line = format!("sed -E -i {} {path}", quote(expression));
         damages.push(Damage::new(state, what, line, kubeconfig(&state.name)));

@@ -1,10 +1,10 @@
 //! The containers that run on a host, compared with the status of its pods.
 //!
-//! One difference is the kubelet's own and is only printed: a kubelet that ends while containerd
+//! One difference is the kubelet's own and is only printed: a kubelet that stops while containerd
 //! starts a container, as after a power cut, starts that container of the same pod once more, and
-//! ends neither before the pod ends (kubernetes/kubernetes issues 98520, 122585). The first may have been
-//! created only: the kubelet keeps one container of each that does not run. Halite starts no
-//! container; what it could leave behind is a pod of a manifest from before, which has another uid.
+//! stops neither before the pod ends (kubernetes/kubernetes issues 98520, 122585). The first may
+//! only have been created: the kubelet keeps one stopped container of each. Halite starts no
+//! container; it could only leave behind a pod of an earlier manifest, which has another uid.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,8 +19,8 @@ pub fn running(host: &Host) -> Result<Vec<String>> {
 }
 
 /// Fails unless exactly the containers in the status of `pods` run on the host, and one sandbox of
-/// each pod; the error names each container that is left over. As many is not enough: after a power
-/// cut the API shows the containers from before until the kubelet reports the new ones.
+/// each pod; the error names each leftover container. Comparing numbers is not enough: after a
+/// power cut the API shows the earlier containers until the kubelet reports the new ones.
 pub fn are_of_pods(host: &Host, pods: &[&Value]) -> Result<()> {
     let difference = Difference::of(pods, &running(host)?);
     if difference.is_none(pods.len()) {
@@ -89,14 +89,14 @@ impl Difference {
     }
 }
 
-/// Facts that containerd has about a container.
+/// containerd's facts about a container.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Facts {
     /// Namespace and name of its pod.
     pod: String,
-    /// True for the sandbox of a pod.
+    /// `true` for the sandbox of a pod.
     is_sandbox: bool,
-    /// The uid of its pod, and its name there; none where containerd does not say so.
+    /// The uid of its pod, and its name there; `None` if containerd does not report them.
     place: Option<(String, String)>,
     /// Everything that helps to find it in a journal.
     text: String,
@@ -117,7 +117,7 @@ fn facts(host: &Host, id: &str) -> Facts {
     };
     match info() {
         Ok(info) => from_info(&info),
-        // It may have ended in between.
+        // It may have ended in the meantime.
         Err(error) => Facts {
             text: format!("{error:#}"),
             ..Facts::default()
@@ -158,8 +158,8 @@ fn state<'a>(tasks: &'a str, id: &str) -> &'a str {
         .unwrap_or("ended")
 }
 
-/// Parts containers that run, or were created, beside one of the same pod and name, which the API knows,
-/// from all others. One that has stopped is being removed.
+/// Separates containers that run, or were created, in addition to one of the same pod and name that
+/// the API knows, from all others. A stopped one is being removed.
 fn started_twice(others: Vec<Found>, known: &[Found], tasks: &str) -> (Vec<Found>, Vec<Found>) {
     let places: BTreeSet<_> = known
         .iter()
@@ -244,10 +244,7 @@ mod tests {
     fn only_a_container_of_the_same_pod_and_name_was_started_twice() {
         let known = [other("1", "container", "a")];
         let mut before = other("old", "container", "a");
-        before.1.place = Some((
-            "uid of the manifest from before".to_owned(),
-            "it".to_owned(),
-        ));
+        before.1.place = Some(("uid of the earlier manifest".to_owned(), "it".to_owned()));
         let others = vec![
             other("s", "sandbox", "a"),
             other("2", "container", "a"),
@@ -264,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_over_is_named_with_its_state_and_pod() {
+    fn a_leftover_is_named_with_its_state_and_pod() {
         let others = [
             other("s", "sandbox", "a"),
             other("t", "sandbox", "b"),

@@ -12,7 +12,7 @@ const LEFT_OUT: &[(&str, &str, &str)] = &[
     (
         "cmd.run",
         "halite-master init --config /etc/halite/master.yaml",
-        "makes the authorities once; without them no program could repair, see how to go back to a copy",
+        "makes the authorities once; without them no program could repair; see how to restore a copy",
     ),
     (
         "cmd.run",
@@ -22,7 +22,7 @@ const LEFT_OUT: &[(&str, &str, &str)] = &[
     (
         "cmd.run",
         "systemctl restart containerd.service",
-        "acts when a package was replaced: the suite of the upgrade brings another one",
+        "acts when a package was replaced: the suite of the upgrade installs another one",
     ),
     ("cmd.run", "systemctl restart kubelet.service", "the same"),
     (
@@ -33,7 +33,7 @@ const LEFT_OUT: &[(&str, &str, &str)] = &[
     (
         "etcd.data",
         "",
-        "compares, and changes nothing: the test of lost data takes the data away",
+        "compares, and changes nothing: the test of lost data removes the data",
     ),
     (
         "etcd.founded",
@@ -53,27 +53,27 @@ const LEFT_OUT: &[(&str, &str, &str)] = &[
     (
         "service.dead",
         "keepalived",
-        "acts only on a host that held the virtual address before; this one has no keepalived",
+        "acts only on a host that once held the virtual address; this one has no keepalived",
     ),
     (
         "service.dead",
         "chrony",
-        "acts only on a host whose clock Halite kept before",
+        "acts only on a host whose clock Halite once kept",
     ),
     (
         "cmd.run",
         "systemctl reload nginx.service",
-        "asks nginx, and acts when that has not read what is there: the suite of the bundles takes one away",
+        "queries nginx, and acts if it has not read the current bundles: the suite of the bundles removes one",
     ),
     (
         "service.dead",
         "haproxy",
-        "acts only on a host that had a proxy to the API, which the suite of three control planes takes away",
+        "acts only on a host that had a proxy to the API, which the suite of three control planes removes",
     ),
     (
         "service.dead",
         "halite-registry",
-        "acts only on a host that ran the site's registry, which the suite of that switches off",
+        "acts only on a host that ran the site's registry, which its suite disables",
     ),
     ("service.dead", "halite-registry-backup.timer", "the same"),
     ("service.dead", "halite-registry-verify.timer", "the same"),
@@ -81,28 +81,28 @@ const LEFT_OUT: &[(&str, &str, &str)] = &[
     (
         "cmd.run",
         "openssl rehash /etc/ssl/certs",
-        "acts when a run was cut off before: the suite of what is outside leaves a store as such a run does",
+        "acts after an interrupted run: the suite of external services leaves a store as such a run does",
     ),
     (
         "cmd.run",
         "do rm -r \"${file%/*}\"; done",
-        "removes registries that were taken out, which the suite of what is outside does",
+        "removes registries that were removed from the document, which the suite of external services does",
     ),
     (
         "cmd.run",
         "rm -f /etc/systemd/system/etcd.service && systemctl daemon-reload",
-        "acts only on a host whose member was a service before, which the suite of etcd changes",
+        "acts only on a host whose member used to be a service, which the suite of etcd changes",
     ),
     (
         "cmd.run",
         "pkill -x flanneld",
-        "acts when flannel's file or routes are gone, which the suite of the health takes away",
+        "acts if flannel's file or routes are missing, which the suite of the health removes",
     ),
     ("kubernetes.api_ready", "", "waits, and changes nothing"),
     (
         "kubernetes.owned",
         "addons-owned",
-        "removes what was switched off, which the suite of the addons does",
+        "removes disabled sets, which the suite of the addons does",
     ),
 ];
 
@@ -134,7 +134,7 @@ pub fn complete(low: &Low, damaged: &BTreeSet<Tag>) -> Result<usize> {
         .collect();
     ensure!(
         unused.is_empty(),
-        "left out, but damaged or not there: {unused:#?}"
+        "left out, but damaged or missing: {unused:#?}"
     );
     Ok(low.0.len())
 }

@@ -77,9 +77,9 @@ pub fn host<'a>(cluster: &'a Cluster, name: &str) -> &'a Host {
     }
 }
 
-/// Runs many lines on a host, each in a shell of its own, and returns the output of each. They are
+/// Runs many lines on a host, each in a separate shell, and returns the output of each. They are
 /// sent as one script: entering a host for each would take most of the time. The output of a failed
-/// line says so; with `errors` it includes the messages.
+/// line shows the failure; with `errors` it includes the messages.
 pub fn lines(host: &Host, all: &[&str], errors: bool) -> Result<Vec<String>> {
     let mut script = String::new();
     for (number, line) in all.iter().enumerate() {
@@ -109,8 +109,8 @@ pub fn lines(host: &Host, all: &[&str], errors: bool) -> Result<Vec<String>> {
     Ok(parts)
 }
 
-/// The output of each item's `line` on its host, under the item's label. Both hosts run at the same
-/// time.
+/// The output of each item's `line` on its host, under the item's label. Both hosts run in
+/// parallel.
 fn each<'a, T: 'a>(
     cluster: &Cluster,
     items: impl Iterator<Item = &'a T> + Clone,
@@ -139,7 +139,7 @@ fn each<'a, T: 'a>(
         (ask(&cluster.bootstrap, first), other.join())
     });
     let second =
-        second.map_err(|_| anyhow!("the thread that asked {} broke", cluster.worker.spec.name))?;
+        second.map_err(|_| anyhow!("the thread for {} panicked", cluster.worker.spec.name))?;
     Ok(first?.into_iter().chain(second?).collect())
 }
 
@@ -151,7 +151,7 @@ pub fn make(cluster: &Cluster, damages: &[Damage]) -> Result<()> {
     succeeded(&printed).context("a damage could not be made")
 }
 
-/// The objects as they are now.
+/// The objects in their current state.
 pub fn read(cluster: &Cluster, damages: &[Damage]) -> Result<BTreeMap<String, String>> {
     each(cluster, damages.iter(), false, |d| {
         (d.host.clone(), d.label(), d.probe.clone())
@@ -170,7 +170,7 @@ pub fn add(cluster: &Cluster, foreign: &[Foreign]) -> Result<BTreeMap<String, St
     Ok(there)
 }
 
-/// The foreign objects as they are now.
+/// The foreign objects in their current state.
 pub fn read_foreign(cluster: &Cluster, foreign: &[Foreign]) -> Result<BTreeMap<String, String>> {
     each(cluster, foreign.iter(), true, |f| {
         (

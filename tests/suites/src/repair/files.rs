@@ -5,8 +5,8 @@ use halite_lab::cluster::{BOOTSTRAP, WORKER};
 use super::damage::{Damage, quote};
 use super::low::{Low, State};
 
-/// Static pods without which the API would be down, so that a prediction could say nothing about
-/// its objects.
+/// Static pods without which the API would be down, so that a prediction would be blind to its
+/// objects.
 const NEEDED_PODS: [&str; 2] = ["kube-apiserver.yaml", "etcd.yaml"];
 
 /// The address of damaged host entries: one of the host itself, so that no packet tries to leave.
@@ -112,7 +112,7 @@ fn other_content(state: &State) -> Option<Damage> {
         "file.absent" => Some(Damage::new(
             state,
             "is there",
-            // Make a file as from an earlier Halite, which the state removes; an operator's own
+            // Make a file like one of an earlier Halite, which the state removes; an operator's own
             // file there may stay.
             format!("mkdir -p \"$(dirname {quoted})\" && echo '# Written by Halite' > {quoted}"),
             format!("ls {quoted}"),
@@ -200,7 +200,7 @@ fn lost_one(state: &State) -> Option<Damage> {
 }
 
 /// Damages that remove names from `/etc/hosts`. They must not be combined with damages that break
-/// connections: a program that looks up the name again would ask the name server.
+/// connections: a program that looks up the name again would query the name server.
 pub fn lost_names(low: &Low) -> Vec<Damage> {
     let names = hosts(low).filter(|s| s.function == "host.present");
     let damage = |state: &State| {

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use super::damage::{Damage, Foreign, quote};
 use super::low::{Low, State};
 
-/// Damages of every zone and policy of Halite's; additions too where Halite owns the whole object.
+/// Damages of every zone and policy of Halite; additions too if Halite owns the whole object.
 pub fn damages(low: &Low) -> Vec<Damage> {
     let mut all: Vec<Damage> = low.0.iter().filter_map(damage).collect();
     // If a zone that a policy names is missing, firewall-cmd changes nothing more in the permanent
@@ -106,8 +106,8 @@ fn probe(kind: &str, method: &str, directory: &str, name: &str) -> String {
     )
 }
 
-/// An operator's own settings: a zone, a port of a zone at run time only, another in the permanent
-/// configuration only.
+/// An operator's own settings: a zone, a port of a zone only at run time, another only in the
+/// permanent configuration.
 pub fn foreign() -> Vec<Foreign> {
     [BOOTSTRAP, WORKER]
         .into_iter()

@@ -1,10 +1,10 @@
-//! Files and settings of others beside Halite's: they must stay.
+//! Foreign files and settings next to Halite's: they must stay.
 
 use halite_lab::cluster::{BOOTSTRAP, WORKER};
 
 use super::damage::{Foreign, quote};
 
-/// Files in directories that Halite uses, lines in files that it shares with others, and a unit.
+/// Files in directories that Halite uses, lines in shared files, and a unit.
 pub fn files() -> Vec<Foreign> {
     let mut all = Vec::new();
     for host in [BOOTSTRAP, WORKER] {

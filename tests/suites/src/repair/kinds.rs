@@ -1,5 +1,5 @@
-//! Damages of another kind than a changed, lost or stopped thing: what takes the place of a file or
-//! of a unit, and what keeps root from a repair.
+//! Damages other than changed, lost or stopped objects: something else in place of a file or of a
+//! unit, and obstacles to a repair by root.
 
 use anyhow::{Context as _, Result, ensure};
 use halite_lab::cluster::{BOOTSTRAP, CTL, Cluster, WORKER};
@@ -19,12 +19,12 @@ const UNREAD: [&str; 4] = [
     "/etc/kubernetes/super-admin.conf",
 ];
 
-/// The file by which `ctl` finds its master. Without it `ctl` asks for `--master`, so it stays readable: a round
-/// repairs all damages by one plain `ctl highstate`.
+/// The file by which `ctl` finds its master. Without it `ctl` requires `--master`, so it stays
+/// readable: a round repairs all damages by one plain `ctl highstate`.
 const MASTERS: &str = "/etc/halite/masters";
 
-/// Damages that put a directory, a link or a pipe in the place of every file, or make it immutable
-/// with other content.
+/// Damages that replace every file with a directory, a link or a pipe, or make it immutable with
+/// other content.
 pub fn places(low: &Low) -> Vec<Damage> {
     low.0.iter().filter_map(place).collect()
 }
@@ -62,7 +62,7 @@ fn place(state: &State) -> Option<Damage> {
             ),
         }
     };
-    // To read a pipe would be to wait for its other end.
+    // Reading a pipe would wait for its other end.
     let probe = format!(
         "test ! -p {quoted} || {{ echo a pipe; exit 0; }}\n{probe}\nlsattr -d {quoted} | cut -d' ' -f1 | tr -d -c ia; echo"
     );
@@ -110,8 +110,8 @@ pub fn units(low: &Low) -> Vec<Damage> {
             WORKER,
             "kubelet",
             "an own drop-in",
-            // The damage of containerd below would end a kubelet that still looks for its runtime,
-            // and it would come and go.
+            // The damage of containerd below would make a kubelet that still looks for its runtime
+            // exit, and it would restart repeatedly.
             format!(
                 "printf '[Service]\\nEnvironment=OWN=1\\n' > {kubelet}.d/99-own.conf && systemctl daemon-reload && \
              systemctl restart kubelet && \
@@ -141,12 +141,12 @@ pub fn units(low: &Low) -> Vec<Damage> {
     let starts = low.of(WORKER).find(|s| starts_containerd(s));
     damages.extend(starts.map(|state| {
         let path = quote(&state.name);
-        // Often enough for systemd to give up.
+        // Often enough for systemd to stop trying.
         let line = format!(
             "echo '[broken' > {path}; for i in 1 2 3 4 5 6 7; do systemctl restart containerd; done; ! systemctl -q is-active containerd"
         );
         let probe = format!("{}; systemctl is-active containerd", whole(&state.name));
-        Damage::new(state, "does not let containerd start", line, probe)
+        Damage::new(state, "keeps containerd from starting", line, probe)
     }));
     damages
 }

@@ -1,5 +1,5 @@
 //! The data of etcd is lost: the host is refused and nothing on it is changed, an etcd that is
-//! started without it serves nothing, and with the data in its place again everything is as before.
+//! started without it serves nothing, and once the data is restored everything works again.
 
 use std::time::Duration;
 
@@ -14,21 +14,21 @@ use super::one_cycle::quiet;
 use super::wait_ready;
 use crate::test::Counts;
 
-/// Limit for etcd to end, and for the status to know.
+/// Limit for etcd to stop, and for the status to show it.
 const LIMIT: Duration = Duration::from_secs(270);
 
-/// Limit for the kubelet to start a pod again, and the API server after some failures: it waits up to five minutes, and
-/// the program needs time to start.
+/// Limit for the kubelet to restart a pod, and the API server after some failures: it waits up to
+/// five minutes, and the program needs time to start.
 const BACK: Duration = Duration::from_secs(420);
 
 const MANIFEST: &str = "/etc/kubernetes/manifests/etcd.yaml";
 const ASIDE: &str = "/root/halite-test-etcd.yaml";
-/// The end of an etcd that is to be a member of a cluster that exists, and has no data.
+/// The last message of an etcd that should be a member of an existing cluster, and has no data.
 const REFUSAL: &str = "cannot fetch cluster info from peer urls";
 const LOGS: &str = "/var/log/pods/kube-system_etcd-*/etcd/*.log";
 const LOG: &str = "ls /var/lib/etcd/member/wal/*.wal";
 
-/// Takes the data away, has every command refuse, and brings it back.
+/// Removes the data, lets every command refuse, and restores it.
 pub fn refused(cluster: &Cluster) -> Result<Counts> {
     let host = &cluster.bootstrap;
     wait_ready::answering(cluster)?;
@@ -46,7 +46,7 @@ pub fn refused(cluster: &Cluster) -> Result<Counts> {
     host.sh(
         "cd /var/lib/etcd && test -d member.away && rm -rf member && mv -T member.away member",
     )?;
-    highstate(cluster, &[BOOTSTRAP]).context("with the data in its place again")?;
+    highstate(cluster, &[BOOTSTRAP]).context("with the data restored")?;
     outcome?;
 
     // The kubelet has restarted the API server, and waits longer each time.
@@ -57,15 +57,15 @@ pub fn refused(cluster: &Cluster) -> Result<Counts> {
     quiet(cluster).context("after the data came back")?;
     ensure!(
         objects(cluster)? == before,
-        "workloads or Secrets are not as before"
+        "workloads or Secrets have changed"
     );
     Ok(Counts::ONE)
 }
 
-/// Takes the manifest away and waits until etcd has ended.
+/// Removes the manifest and waits until etcd has stopped.
 fn stop(host: &Host) -> Result<()> {
     host.sh(&format!("test ! -e {MANIFEST} || mv {MANIFEST} {ASIDE}"))?;
-    wait::until("etcd to end", LIMIT, || {
+    wait::until("etcd to stop", LIMIT, || {
         host.sh("! pgrep -x etcd").map(drop)
     })
 }
@@ -114,8 +114,8 @@ fn while_lost(cluster: &Cluster) -> Result<()> {
 /// serves.
 fn alone(cluster: &Cluster) -> Result<()> {
     let host = &cluster.bootstrap;
-    // A kubelet that has just ended the same pod does not start it for minutes while the API is
-    // away.
+    // A kubelet that has just stopped the same pod does not start it for minutes while the API is
+    // unavailable.
     host.sh(&format!(
         "systemctl stop kubelet && cp -p {ASIDE} {MANIFEST} && systemctl start kubelet"
     ))?;
@@ -123,7 +123,7 @@ fn alone(cluster: &Cluster) -> Result<()> {
         host.sh(&format!("grep -l '{REFUSAL}' {LOGS}")).map(drop)
     })?;
     host.sh(&format!("! {LOG}"))
-        .context("etcd has begun a log without its data")?;
+        .context("etcd has started a log without its data")?;
     ensure!(
         cluster.kubectl(&["get", "--raw", "/readyz"]).is_err(),
         "the API server is ready without etcd's data"

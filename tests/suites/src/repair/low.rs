@@ -44,7 +44,7 @@ impl State {
         self.args.get(key).and_then(Value::as_str)
     }
 
-    /// A boolean argument; false if it is missing.
+    /// A boolean argument; `false` if it is missing.
     pub fn flag(&self, key: &str) -> bool {
         self.args.get(key).and_then(Value::as_bool).unwrap_or(false)
     }
@@ -83,7 +83,7 @@ impl Low {
         self.0.iter().filter(move |state| state.minion == minion)
     }
 
-    /// The states in `changed`, and all that a change of one may trigger, directly or not.
+    /// The states in `changed`, and all that a change of one may trigger, directly or indirectly.
     pub fn followers(&self, changed: &BTreeSet<Tag>) -> BTreeSet<Tag> {
         let mut all = changed.clone();
         loop {

@@ -45,9 +45,9 @@ pub(super) const TESTS: &[Test<Cluster>] = &[
         name: "repair: a second highstate changes and restarts nothing",
         run: second_highstate,
     },
-    // Before certificates are damaged: where a trial has just succeeded, the next one waits.
+    // Before certificates are damaged: after a successful attempt, the next one waits.
     Test {
-        name: "repair: certificates that end soon are renewed without an operator",
+        name: "repair: certificates that expire soon are renewed without an operator",
         run: upkeep::without_an_operator,
     },
     Test {
@@ -197,8 +197,8 @@ fn units(cluster: &Cluster) -> Result<Counts> {
     round(cluster, kinds::units, Vec::new(), none)
 }
 
-/// The master looks at the certificates soon after its start, which a round before may have caused, and would
-/// renew the damaged ones before the operator's highstate.
+/// The master checks the certificates soon after its start, which an earlier round may have caused,
+/// and would renew the damaged ones before the operator's highstate.
 fn certificates(cluster: &Cluster) -> Result<Counts> {
     declare(cluster, "certificates", "{renew: report}")?;
     let done = round(cluster, certificate_damages, firewall::foreign(), none);

@@ -46,7 +46,7 @@ impl Objects {
         json!({"apiVersion": "v1", "kind": "List", "items": self.0.iter().map(|o| &o.wanted).collect::<Vec<_>>()}).to_string()
     }
 
-    /// The objects as they are, by name, without the fields that the server maintains.
+    /// The current objects, by name, without the fields that the server maintains.
     fn live(&self, cluster: &Cluster) -> Result<BTreeMap<String, Value>> {
         std::fs::write(
             cluster
@@ -95,7 +95,7 @@ impl Objects {
             let key = key(&object.wanted);
             let found = live
                 .get(&key)
-                .with_context(|| format!("{key} is not there"))?;
+                .with_context(|| format!("{key} does not exist"))?;
             match damaged(object, found, number)? {
                 Change::Replaced(value) => {
                     stay.insert(key);
@@ -122,7 +122,7 @@ impl Objects {
                     .get_mut(field)
                     .and_then(Value::as_object_mut);
                 let kept = map.is_some_and(|map| map.shift_remove(FOREIGN).is_some());
-                ensure!(kept, "{name} lost what is foreign among its {field}");
+                ensure!(kept, "{name} lost a foreign entry of its {field}");
             }
             items.push(object);
         }
@@ -289,7 +289,7 @@ fn damaged(object: &Object, live: &Value, number: usize) -> Result<Change> {
         _ => first_label(object, &mut after, Some("damaged")),
     };
     if !done {
-        bail!("there is no way to damage {}", key(live));
+        bail!("cannot damage {}", key(live));
     }
     for field in ["labels", "annotations"] {
         after["metadata"][field][FOREIGN] = json!("yes");
@@ -297,9 +297,8 @@ fn damaged(object: &Object, live: &Value, number: usize) -> Result<Change> {
     Ok(Change::Replaced(after))
 }
 
-/// Adds a line to the first value, and a foreign value where Halite owns the whole object.
-/// kube-proxy ends when a file of its configuration changes, so its ConfigMap only gets a changed
-/// label.
+/// Adds a line to the first value, and a foreign value if Halite owns the whole object. kube-proxy
+/// exits when a file of its configuration changes, so its ConfigMap only gets a changed label.
 fn config_map(object: &Object, after: &mut Value) -> bool {
     if after["metadata"]["name"] == "kube-proxy" {
         return first_label(object, after, Some("damaged"));
@@ -315,7 +314,7 @@ fn config_map(object: &Object, after: &mut Value) -> bool {
         .to_owned();
     after["data"][&first] = json!(format!("{text}\n# damaged\n"));
     if object.whole {
-        after["data"]["foreign"] = json!("of no owner");
+        after["data"]["foreign"] = json!("without an owner");
     }
     true
 }

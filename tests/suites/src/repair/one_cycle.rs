@@ -13,10 +13,10 @@ use super::objects::Objects;
 use super::{damage, wait_ready};
 use crate::test::Counts;
 
-/// Limit for an object to be as before after a repair: a unit may still be starting.
+/// Limit for an object to be restored by a repair: a unit may still be starting.
 const RESTORED: std::time::Duration = std::time::Duration::from_secs(90);
 
-/// The damages that are made at the same time, and the foreign objects that are added.
+/// The damages that are made together, and the foreign objects that are added.
 pub struct Round<'a> {
     /// The cluster.
     pub cluster: &'a Cluster,
@@ -97,11 +97,11 @@ impl Round<'_> {
             .collect();
         ensure!(
             idle.is_empty(),
-            "named by --test without doubt, but not changed: {idle:#?}"
+            "definitely named by --test, but not changed: {idle:#?}"
         );
 
         wait_ready::daemons_restarted(cluster, &daemons, &repaired)?;
-        wait::until("the objects to be as they were", RESTORED, || {
+        wait::until("the objects to be restored", RESTORED, || {
             let after = self.read()?;
             let differ = differences(&before, &after);
             if differ.is_empty() {
@@ -114,7 +114,7 @@ impl Round<'_> {
         quiet(cluster).context("after the repair")?;
         ensure!(
             damage::read_foreign(cluster, &self.foreign)? == theirs,
-            "something foreign is not as it was"
+            "a foreign object has changed"
         );
         damage::remove(cluster, &self.foreign)?;
         if let (Some(objects), Some(labelled)) = (&self.objects, &labelled) {
@@ -127,7 +127,7 @@ impl Round<'_> {
     }
 
     /// Cleans up after a failure: removes foreign objects and repairs, so that the next round
-    /// begins with a healthy cluster.
+    /// starts with a healthy cluster.
     pub fn clear(&self) -> Result<()> {
         // Some of them may not exist.
         let _ = damage::remove(self.cluster, &self.foreign);
@@ -183,7 +183,7 @@ pub fn quiet(cluster: &Cluster) -> Result<()> {
     let again = highstate(cluster, &[])?;
     ensure!(
         again.changed.is_empty(),
-        "a further highstate changed something: {:#?}",
+        "another highstate changed something: {:#?}",
         again.changed
     );
     wait_ready::still(cluster, &before)

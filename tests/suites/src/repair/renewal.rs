@@ -10,7 +10,7 @@ use super::answer::highstate;
 use super::{quiet, wait_ready};
 use crate::test::Counts;
 
-/// Programs and the kubeconfigs that hold their certificates.
+/// Programs and the kubeconfigs that contain their certificates.
 pub(super) const HOLDERS: [(&str, &str); 2] = [
     (
         "kube-controller-manager",
@@ -19,23 +19,23 @@ pub(super) const HOLDERS: [(&str, &str); 2] = [
     ("kube-scheduler", "/etc/kubernetes/scheduler.conf"),
 ];
 
-/// Programs that read their certificates again by themselves, and must not be restarted.
+/// Programs that reload their certificates by themselves, and must not be restarted.
 const OTHERS: [&str; 2] = ["kube-apiserver", "etcd"];
 
-/// Limit for the kubelet to start a program again.
+/// Limit for the kubelet to restart a program.
 const LIMIT: Duration = Duration::from_secs(180);
 
 /// A program's process on the bootstrap host.
 #[derive(Debug)]
 pub(super) struct Process {
     pub(super) id: u32,
-    /// Seconds since the epoch, as the difference of two rounded times: one second more or less
-    /// from one reading to the next.
+    /// Seconds since the epoch, as the difference of two rounded times: it may vary by one second
+    /// between readings.
     started: u64,
 }
 
 impl Process {
-    /// Whether it may have read a file that was changed at `written`, within a second.
+    /// Returns whether it may have read a file that was changed at `written`, within a second.
     pub(super) fn may_have_read(&self, written: u64) -> bool {
         self.started + 1 >= written
     }
@@ -71,7 +71,7 @@ pub(super) fn taken_up(cluster: &Cluster) -> Result<Counts> {
         wait::until(&format!("{name} with its new certificate"), LIMIT, || {
             let new = process(cluster, name)?;
             let written = modified(cluster, file)?;
-            // The times alone do not tell: the old process may seem as new as the file.
+            // The times alone are not conclusive: the old process may seem as new as the file.
             if new.id == old || !new.may_have_read(written) {
                 bail!("{new:?} is the old process, or older than {file} ({written})");
             }

@@ -8,7 +8,8 @@ use super::low::{Low, State};
 /// Packages whose absence does no harm for the moment.
 const PACKAGES: &str = "socat ethtool";
 
-/// Leaves a package as dpkg does that lost its power after unpacking and before its record of it.
+/// Leaves a package in the state of a dpkg that lost its power after unpacking and before recording
+/// it.
 const CUT_OFF: &str = "sed -i '/^Package: socat$/{n;s/^Status: .*/Status: install reinstreq unpacked/}' /var/lib/dpkg/status \
                        && dpkg-query -W -f '${Status}' socat | grep -q reinstreq && dpkg --remove --force-depends ethtool";
 
@@ -42,8 +43,8 @@ pub fn units(low: &Low) -> Vec<Damage> {
     damages
 }
 
-/// Damages of packages, which are removed or cut off, and of kernel parameters, which are changed: live on one
-/// host, in the file that sets them at boot on the other.
+/// Damages of packages, which are removed or interrupted, and of kernel parameters, which are
+/// changed: live on one host, in the file that sets them at boot on the other.
 pub fn packages_and_kernel(low: &Low) -> Vec<Damage> {
     low.0.iter().filter_map(package_or_parameter).collect()
 }
@@ -58,7 +59,7 @@ fn package_or_parameter(state: &State) -> Option<Damage> {
                 let line = format!("dpkg --remove --force-depends {PACKAGES}");
                 Damage::new(state, "packages removed", line, probe)
             } else {
-                let what = "a package removed, and one cut off while it was unpacked";
+                let what = "a package removed, and one interrupted while it was unpacked";
                 Damage::new(state, what, CUT_OFF, probe)
             })
         }

@@ -1,4 +1,4 @@
-//! The master renews certificates that end soon, without an operator.
+//! The master renews certificates that expire soon, without an operator.
 
 use std::time::Duration;
 
@@ -14,11 +14,11 @@ use crate::health;
 use crate::lifetimes::{self, Lifetimes};
 use crate::test::Counts;
 
-/// Limit for the master's first look after its start, two jobs, and restarts of two programs. Where no host
-/// that is due answers a look within three seconds, the next look is ten minutes later.
+/// Limit for the master's first check after its start, two jobs, and restarts of two programs. If
+/// no host that is due answers a check within three seconds, the next check is ten minutes later.
 const LIMIT: Duration = Duration::from_secs(900);
 
-/// Gives all certificates two days, restarts the master, which looks when it starts, and compares
+/// Gives all certificates two days, restarts the master, which checks when it starts, and compares
 /// the running programs with the files.
 pub(super) fn without_an_operator(cluster: &Cluster) -> Result<Counts> {
     let host = &cluster.bootstrap;

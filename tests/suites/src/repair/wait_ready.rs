@@ -12,8 +12,8 @@ use super::answer::Answer;
 use super::containers;
 
 /// Limit for everything to be up again after a repair, including an API server and an etcd. A
-/// program that lost its lease while the API server was away has ended, and the kubelet waits up to
-/// five minutes before it starts it again.
+/// program that lost its lease while the API server was unavailable has exited, and the kubelet
+/// waits up to five minutes before it restarts it.
 const LIMIT: Duration = Duration::from_secs(360);
 
 /// Arguments that list all pods except completed ones (kubeadm's health check leaves one), which
@@ -63,7 +63,7 @@ pub fn workload(cluster: &Cluster) -> Result<BTreeMap<String, String>> {
     Ok(all)
 }
 
-/// Fails if anything was restarted since then.
+/// Fails if anything was restarted since.
 pub fn still(cluster: &Cluster, before: &BTreeMap<String, String>) -> Result<()> {
     let after = running(cluster)?;
     for (label, was) in before {
@@ -77,7 +77,7 @@ pub fn still(cluster: &Cluster, before: &BTreeMap<String, String>) -> Result<()>
     Ok(())
 }
 
-/// The last end of each container that has ended before, for messages: a program that ended by
+/// The last end of each container that has ended before, for messages: a program that exited by
 /// itself has another reason than one that was stopped.
 fn ends(cluster: &Cluster) -> String {
     let path = "jsonpath={range .items[*]}{.metadata.name} {.status.containerStatuses[*].lastState.terminated}{\"\\n\"}{end}";
@@ -141,8 +141,8 @@ pub fn answering(cluster: &Cluster) -> Result<()> {
     })
 }
 
-/// Waits until nodes and pods are Ready, static pods equal their files, and no container is left
-/// over.
+/// Waits until nodes and pods are Ready, static pods equal their files, and no leftover container
+/// runs.
 pub fn settled(cluster: &Cluster, pods_before: usize) -> Result<()> {
     wait::until("the cluster to settle", LIMIT, || {
         look(cluster, pods_before)

@@ -52,7 +52,7 @@ pub(super) fn restored(cluster: &Cluster) -> Result<Counts> {
     start(worker, "halite-registry-backup.service")?;
     ensure!(backups()?.len() == 2, "two are kept: {:?}", backups()?);
     worker.run(&["ctl", "registry", "verify", BACKUPS])?;
-    // A disk is lost, and an empty one takes its place.
+    // A disk is lost, and replaced by an empty one.
     worker.sh(&format!("systemctl stop halite-registry && rm -rf {DATA}"))?;
     highstate(cluster, &[])?;
     let (code, _) = asked(&cluster.bootstrap, &login, "/v2/team/app/manifests/1")?;
@@ -79,8 +79,9 @@ pub(super) fn restored(cluster: &Cluster) -> Result<Counts> {
     })
 }
 
-/// Starts units and waits for their end. systemd refuses the sixth start of a unit within ten seconds, and a fast
-/// machine gets there from one test to the next: earlier starts are forgotten first.
+/// Starts units and waits for their end. systemd refuses the sixth start of a unit within ten
+/// seconds, which a fast machine reaches from one test to the next: earlier starts are cleared
+/// first.
 fn start(host: &Host, units: &str) -> Result<String> {
     host.sh(&format!(
         "systemctl reset-failed {units} || true; systemctl start {units}"
@@ -97,7 +98,7 @@ fn problem_now(cluster: &Cluster, parts: &[&str]) -> Result<ClusterStatus> {
 /// Waits until `ctl status` shows one problem of the registry with each of these parts, and no
 /// other; without parts, no problem.
 fn problem(cluster: &Cluster, parts: &[&str]) -> Result<ClusterStatus> {
-    let what = format!("the status to say {parts:?} of the registry");
+    let what = format!("the status to report {parts:?} about the registry");
     wait::until(&what, REPORTED, || {
         let status = health::status(cluster)?;
         let mut own = status.problems.clone();
@@ -131,7 +132,7 @@ pub(super) fn reported(cluster: &Cluster) -> Result<Counts> {
     )?;
     let last = newest()?;
     cluster.bootstrap.run(&[CTL, "grains", WORKER])?;
-    wait::until("the status to know the last backup", REPORTED, || {
+    wait::until("the status to show the last backup", REPORTED, || {
         let status = problem(cluster, &[])?;
         let known = status.registry.unwrap_or_default();
         let good = known.node == WORKER

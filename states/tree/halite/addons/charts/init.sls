@@ -1,5 +1,5 @@
-{#- The charts that are switched on, as Helm rendered them when the bundle was built
-    (`charts/NAME.yaml` in the bundle). -#}
+{#- The enabled charts, as Helm rendered them when the bundle was built (`charts/NAME.yaml` in the
+    bundle). -#}
 {%- from 'halite/addons/map.jinja' import chart_set with context %}
 include:
   - halite.base.kubeadm_objects

@@ -48,7 +48,7 @@ containerd:
         - cmd: trust-store
         - cmd: trust-store-whole
 
-# A package is replaced while the program runs on. Containers do not notice the restart.
+# A package is replaced while the old program keeps running. Containers do not notice the restart.
 containerd-program:
   cmd.run:
     - name: systemctl restart containerd.service
@@ -57,9 +57,9 @@ containerd-program:
         - service: containerd
 
 # containerd keeps running when its CRI plugin cannot be loaded (one wrong key in its configuration
-# is enough), and the kubelet would retry for ever. This state fails instead, with the reason.
+# is enough), and the kubelet would retry forever. This state fails instead, with the reason.
 # `unless` also succeeds while containerd is stopped: a test run has not started it, and a real run
-# started it in the state before.
+# started it in the previous state.
 {%- set answers = "ctr plugins ls | grep -Eq '^io.containerd.grpc.v1 +cri .* ok *$'" %}
 containerd-answers:
   cmd.run:

@@ -1,6 +1,6 @@
 {#- API server, controller-manager and scheduler as static pods, with the kubeconfig files of these
     programs and of root. Only the API server is waited for: the other two need it, and a bootstrap
-    goes on without them; see halite.base.control_plane.running. -#}
+    continues without them; see halite.base.control_plane.running. -#}
 {%- from 'halite/map.jinja' import node with context %}
 {%- from 'halite/base/map.jinja' import api_server_gives_way, endpoint_url, local_url with context %}
 {%- from 'halite/base/etcd/map.jinja' import metrics with context %}
@@ -49,14 +49,14 @@ include:
 # The kubelet watches this directory and restarts the pod after a change.
 {{- manifest('kube-apiserver') }}
 
-# Open watches would hold the old one for 30 seconds, in which it serves no new client.
+# Open watches would keep the old one alive for 30 seconds, in which it serves no new client.
 kube-apiserver-gives-way:
   cmd.run:
     - name: {{ api_server_gives_way() | json }}
     - onchanges:
         - file: /etc/kubernetes/manifests/kube-apiserver.yaml
 
-# The API server reads its certificates again, but not every CA, and no key of the service accounts.
+# The API server reloads its certificates, but not every CA, and no service-account key.
 kube-apiserver-ready:
   static_pod.running:
     - manifest: /etc/kubernetes/manifests/kube-apiserver.yaml
@@ -75,13 +75,13 @@ kube-apiserver-ready:
         - file: /etc/kubernetes/manifests/kube-apiserver.yaml
 {%- for component in ['kube-controller-manager', 'kube-scheduler'] %}
 
-# As in an upgrade by kubeadm: neither is ever newer than the API server. Without one they would end, and the
-# kubelet's pauses between two attempts would be longer than the API server's start.
+# As in an upgrade by kubeadm, neither is ever newer than the API server. Without one they would
+# exit, and the kubelet's restart backoff would exceed the API server's start.
 {{- manifest(component) }}
         - static_pod: kube-apiserver-ready
 {%- endfor %}
 
-# kubectl works for root without further settings. A regular file that root made stays.
+# kubectl works for root without further settings. A regular file that root created stays.
 /root/.kube:
   file.directory:
     - user: root

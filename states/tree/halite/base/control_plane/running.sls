@@ -1,4 +1,4 @@
-{#- A control plane that runs as it is declared. -#}
+{#- A control plane that runs as declared. -#}
 {%- from 'halite/base/map.jinja' import probe_host with context %}
 include:
   - halite.base.control_plane

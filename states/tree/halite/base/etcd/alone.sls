@@ -1,6 +1,6 @@
 {#- only: orchestration -#}
-{#- The last member of etcd makes a cluster of itself (`ctl etcd recover`): etcd is started once with the flag for it. halite.base.etcd
-    takes the flag away again. -#}
+{#- The last member of etcd becomes a cluster of its own (`ctl etcd recover`): etcd is started once
+    with the flag for it. halite.base.etcd removes the flag again. -#}
 {%- from 'halite/etcd.jinja' import etcd_is_service with context %}
 {%- from 'halite/base/etcd/map.jinja' import manifest, metrics, unit with context %}
 {%- set file = unit if etcd_is_service else manifest %}

@@ -1,18 +1,21 @@
 {#- only: orchestration -#}
-{#- Ends the member of etcd that the host had before, once etcd has removed it and has the host as a learner that never started: one
-    that got no vote in time, or was removed as dead. With the data of that member etcd would end by itself. They stay: `etcd.joined`
-    sets them aside by the ids of their log. Only the steps that make a host a member apply this, where the ids of the document are
-    those that etcd has just confirmed. Elsewhere they may be older than the member that runs here, which may have a vote. -#}
+{#- Removes the host's earlier member of etcd, once etcd has removed it and lists the host as a
+    learner that never started: a member that was not promoted in time, or was removed as dead. With
+    the data of that member etcd would exit by itself. The data stay: `etcd.joined` sets them aside
+    by the ids in their log. Only the steps that make a host a member apply this, when the ids in
+    the document are those that etcd has just confirmed. Elsewhere they may be older than the member
+    that runs here, which may have a vote. -#}
 {%- from 'halite/map.jinja' import node with context %}
 {%- from 'halite/base/etcd/map.jinja' import initial_cluster, is_own_unit, joined, manifest, record, runs, still_runs, unit with context %}
 include:
   - halite.base.etcd.data
 {%- if joined.get('clusterId') and joined.get('memberId') %}
-{#- Of the same cluster: the member of another one may be all that is left of it. -#}
+{#- Of the same cluster: the member of another cluster may be all that is left of it. -#}
 {%- set is_earlier = "grep -qs '\"clusterId\":\"" ~ joined.clusterId ~ "\"' " ~ record ~ " && grep -q '\"memberId\":\"' " ~ record ~
                      " && ! grep -q '\"memberId\":\"" ~ joined.memberId ~ "\"' " ~ record %}
 
-# Its first data may have come with its pod or unit, after which no state has recorded it; and a record of an earlier version has no ids.
+# Its first data may have arrived with its pod or unit, after which no state recorded it; and a
+# record of an older version has no ids.
 etcd-identified:
   etcd.recorded:
     - name: {{ record }}
@@ -23,14 +26,14 @@ etcd-identified:
     - require:
         - etcd: etcd-data
 
-# The record is the sign by which a run that was interrupted goes on. It goes with the data.
+# An interrupted run resumes by this record. It is removed with the data.
 {{ manifest }}:
   file.absent:
     - onlyif: {{ is_earlier | json }}
     - require:
         - etcd: etcd-identified
 
-# The file of the unit goes last.
+# The file of the unit is removed last.
 etcd-unit:
   cmd.run:
     - name: systemctl disable --now etcd.service; rm -f {{ unit }}; systemctl daemon-reload
@@ -38,7 +41,8 @@ etcd-unit:
     - require:
         - etcd: etcd-identified
 
-# The kubelet ends a pod without its manifest. One whose etcd ends again and again is started once more until it has noticed.
+# The kubelet stops a pod without its manifest. A pod whose etcd keeps exiting is started once more
+# until the kubelet notices.
 etcd-ended:
   cmd.run:
     - name: >-

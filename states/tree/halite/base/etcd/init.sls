@@ -1,8 +1,8 @@
-{#- An etcd member that runs as it is declared. -#}
+{#- An etcd member that runs as declared. -#}
 {%- from 'halite/etcd.jinja' import etcd_is_service with context %}
 {%- from 'halite/base/etcd/map.jinja' import manifest, metrics, programs, unit, version with context %}
 
-{#- Whether the member may have to wait for others. -#}
+{#- Whether the member may have to wait for other members. -#}
 {%- set ns = namespace(members=0) %}
 {%- for name, other in pillar.halite.nodes | items if 'etcd' in other.roles %}
 {%- set ns.members = ns.members + 1 %}
@@ -11,8 +11,8 @@
 include:
   - halite.base.etcd.member
 
-# A member that does not come up with a new manifest or unit gets its old one back, and the run stops, so
-# that the next member is not taken down, too. etcd reads its certificates again, but no CA.
+# A member that does not start with a new manifest or unit gets its old one back, and the run stops,
+# so that the next member is not stopped too. etcd reloads its certificates, but no CA.
 etcd-ready:
 {%- if etcd_is_service %}
   unit.ready:
@@ -31,7 +31,7 @@ etcd-ready:
 {%- if etcd_is_service %}
         - service: etcd
 
-# The programs of other versions, to which no unit goes back any more.
+# The programs of other versions, to which no unit can be reverted any more.
 etcd-other-programs:
   cmd.run:
     - name: find {{ programs }} -mindepth 1 -maxdepth 1 ! -name {{ version }} -exec rm -rf {} +

@@ -18,10 +18,11 @@ include:
 
 {%- if founds_etcd %}
 
-# The first member of a cluster is started once without its data, before there is a manifest. The
-# manifest, or a unit, says that the cluster exists, so that an etcd whose data is lost does not start as a new,
-# empty cluster, neither by a highstate nor by the kubelet or systemd alone; and the record keeps a highstate from repairing such a host
-# (halite.base.etcd.data). Data of which nothing says that they are its own are refused.
+# The first member of a cluster is started once without data, before there is a manifest. The
+# manifest, or a unit, says that the cluster exists, so that an etcd whose data is lost does not
+# start as a new, empty cluster, whether by a highstate or by the kubelet or systemd alone; and the
+# record keeps a highstate from repairing such a host (halite.base.etcd.data). Data that nothing
+# identifies as the member's own are refused.
 etcd-founded:
   etcd.founded:
     - name: {{ record }}
@@ -37,9 +38,10 @@ etcd-founded:
         - sls: halite.base.pki.etcd
 {%- elif node.get('etcd') %}
 
-# A host that joined founds nothing. It receives its data before there is a pod or unit: an etcd that starts
-# with data serves at once, one that gets them as a snapshot may wait for seven seconds (docs/decisions/0043). The data of
-# another member or cluster are set aside first (docs/decisions/0047).
+# A host that joined does not found a cluster. It receives its data before there is a pod or unit:
+# an etcd that starts with data serves at once, one that gets them as a snapshot may wait for seven
+# seconds (docs/decisions/0043). The data of another member or cluster are set aside first
+# (docs/decisions/0047).
 etcd-joined:
   etcd.joined:
     - name: /var/lib/etcd
@@ -72,7 +74,7 @@ etcd-not-joined:
 {%- endif %}
 {%- if founds_etcd or node.get('etcd') %}
 
-# From the moment that it has data, it is refused without them, and with those of another member.
+# Once it has data, it is refused without them, and with those of another member.
 etcd-recorded:
   etcd.recorded:
     - name: {{ record }}

@@ -5,8 +5,8 @@ include:
   - halite.base.etcd.data
   - halite.base.pki.etcd
 
-# A member that was a unit before ends first: both have the same data and the same ports. The unit goes
-# last, so that a run that was interrupted begins again.
+# A member that used to be a unit is stopped first: both use the same data and the same ports. The
+# unit is removed last, so that an interrupted run starts over.
 etcd-unit-ended:
   cmd.run:
     - name: systemctl disable --now etcd.service && rm -rf {{ programs }} && { rmdir /usr/local/lib/halite 2>/dev/null || true; } && rm -f {{ unit }} && systemctl daemon-reload

@@ -1,4 +1,5 @@
-{#- The program of etcd, out of its image, which containerd has. An upgrade brings the next one beside it. -#}
+{#- The program of etcd, extracted from its image, which containerd has. An upgrade adds the next
+    one next to it. -#}
 {%- from 'halite/base/etcd/map.jinja' import directory with context %}
 {%- from 'halite/images/stored.jinja' import stored %}
 etcd-program:

@@ -6,7 +6,7 @@ include:
   - halite.base.etcd.program
   - halite.base.pki.etcd
 
-# A member that was a static pod before ends first: both have the same data and the same ports.
+# A member that used to be a static pod is stopped first: both use the same data and the same ports.
 {{ manifest }}:
   file.absent:
     - require:

@@ -1,5 +1,6 @@
-{#- Leads the kubelet of a host whose control plane is about to leave to the API server of another one, by its address: the API's
-    name may lead to this host. The states of its new roles bring the name back. For the orchestration add_node. -#}
+{#- Points the kubelet of a host whose control plane is about to leave to another API server, by its
+    address: the API's name may resolve to this host. The states of its new roles restore the name.
+    For the orchestration add_node. -#}
 {%- from 'halite/map.jinja' import node with context %}
 {%- from 'halite/base/kubelet/kubeconfig.jinja' import kubeconfig, leads_to with context %}
 {%- set ns = namespace(other='') %}

@@ -75,8 +75,8 @@ include:
     - require:
         - file: /var/lib/kubelet/pki
 
-# The kubelet points this link at its newest certificate. The state repairs the link only if it
-# leads to no certificate.
+# The kubelet points this link at its newest certificate. The state repairs the link only if it does
+# not point to a certificate.
 kubelet-identity-in-place:
   file.symlink:
     - name: {{ current }}
@@ -120,8 +120,8 @@ kubelet-identity-renewed:
   kubeconfig.managed:
 {{- leads_to(kubelet_url) }}
 {%- if kubelet_url == local_url %}
-    # A worker that becomes a control plane goes on with the way that it has until its own API server serves:
-    # it stays Ready.
+    # A worker that becomes a control plane keeps its current path to the API until its own API
+    # server serves: it stays Ready.
     - unless: >-
         grep -qsxF '    server: {{ endpoint_url }}' {{ kubeconfig }} && ! curl --silent --fail --output /dev/null --max-time 2
         --noproxy '*' --cacert /etc/kubernetes/pki/ca.crt {{ local_url }}/readyz
@@ -163,7 +163,8 @@ kubelet:
         - x509: {{ identity }}
         - kubeconfig: /etc/kubernetes/kubelet.conf
 
-# A package is replaced while the program runs on; containers stay when the kubelet restarts.
+# A package is replaced while the old program keeps running; containers survive a restart of the
+# kubelet.
 kubelet-program:
   cmd.run:
     - name: systemctl restart kubelet.service
@@ -173,7 +174,7 @@ kubelet-program:
 {%- set health = pillar.halite.kubelet.config.get('healthzPort', 10248) %}
 {%- if health %}
 
-# One that does not come up stops an upgrade at this host.
+# A kubelet that does not start stops an upgrade at this host.
 kubelet-answers:
   http.wait_for_successful_query:
     - name: http://127.0.0.1:{{ health }}/healthz

@@ -1,6 +1,6 @@
-{#- Lets the kubelet of a new control plane register at once. It asks the API server of its own host, and
-    has asked since before that ran: client-go pauses up to 30 seconds by now. Started again, it
-    begins with short pauses; containers stay. For the orchestration add_node. -#}
+{#- Lets the kubelet of a new control plane register at once. It has been trying to reach the API
+    server of its own host since before that ran, so client-go now pauses up to 30 seconds.
+    Restarted, it begins with short pauses; containers stay. For the orchestration add_node. -#}
 {%- from 'halite/map.jinja' import node with context %}
 kubelet-asks-again:
   cmd.run:

@@ -12,7 +12,7 @@
     - force: True
     - makedirs: True
 
-# It takes its address at its start.
+# flannel reads its address only when it starts.
 flannel-address:
   cmd.run:
     - name: pkill -x flanneld
@@ -20,8 +20,9 @@ flannel-address:
     - onchanges:
         - file: {{ address }}
 
-# flannel writes its file for the CNI plugin, and the routes to other nodes, when it starts or a node comes, and does not look
-# at them again. There is one route for each of its entries of a neighbour, which stay. One that has just started is not done yet.
+# flannel writes its file for the CNI plugin, and the routes to other nodes, when it starts or a
+# node appears, and does not check them again. Each of its neighbour entries, which stay, has one
+# route. A flannel that has just started is not done yet.
 flannel-repaired:
   cmd.run:
     - name: pkill -x flanneld

@@ -103,7 +103,7 @@ include:
 
 {%- if 'etcd' not in roles %}
 
-# The way to an etcd on other hosts, in the files that kubeadm's documentation names for it.
+# Access to an etcd on other hosts, in the files that kubeadm's documentation names for it.
 /etc/kubernetes/pki/etcd:
   file.directory:
     - user: root
@@ -124,7 +124,7 @@ include:
 {%- endif %}
 {%- if etcd_is_external %}
 
-# Certificate and key as the operator gave them.
+# Certificate and key as given by the operator.
 /etc/kubernetes/pki/apiserver-etcd-client.crt:
   file.managed:
     - contents: {{ pillar.halite.etcd.external.certificate | json }}

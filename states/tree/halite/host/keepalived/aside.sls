@@ -1,14 +1,14 @@
-{#- Moves the virtual address to another host, if this one has it, and lets it compete again: it does
-    not take the address back while another host has it (`nopreempt`). For the step
-    halite.vip_moved_off, which has made sure that another host can take it. -#}
+{#- Moves the virtual address to another host, if this one has it, and lets it compete again: it
+    does not take the address back while another host has it (`nopreempt`). For the step
+    halite.vip_moved_off, which has checked that another host can take it. -#}
 {%- from 'halite/cluster.jinja' import runs_keepalived with context %}
 {%- if runs_keepalived %}
 {%-   set api = pillar.halite.apiServer %}
 {%-   set vip = api.vip %}
-# keepalived says good-bye to its peers when it stops, so that another host takes the address at once.
-# Without this host, the address is reached only where another one has it. The certificates have the
-# name, not the address. Until then the API has no address: after 10 s, and when this is ended before,
-# keepalived is started again.
+# keepalived announces its stop to its peers, so that another host takes the address at once.
+# Without this host, the address is reachable only if another one has it. The certificates have the
+# name, not the address. Until then the API has no address: after 10 s, or if this is interrupted
+# earlier, keepalived is started again.
 vip-elsewhere:
   cmd.run:
     - name: >-

@@ -38,7 +38,7 @@ keepalived-interface:
     - context:
         interface: {{ ns.interface }}
         peers: {{ control_plane_addresses | reject('equalto', node.controlPlane) | list | json }}
-        # Different on every host, so that the choice is never left to the comparison of addresses;
+        # Different on every host, so that the choice never depends on the comparison of addresses;
         # recorded, so that the others' configuration does not change with each host.
         priority: {{ node.vrrpPriority }}
     - user: root
@@ -72,15 +72,15 @@ keepalived:
         - file: /etc/systemd/system/keepalived.service.d/halite.conf
 {%- else %}
 
-# Switched off, or not a control-plane host: stops keepalived if Halite ever configured it here,
-# which releases the address.
+# Disabled, or not a control-plane host: stops keepalived if Halite ever configured it here, which
+# releases the address.
 keepalived:
   service.dead:
     - enable: False
     - onlyif: test -e /etc/keepalived/check-apiserver
 
-# An operator who starts keepalived later must not take the address with Halite's configuration.
-# Another one stays.
+# An operator who starts keepalived later must not take the address with Halite's configuration. Any
+# other configuration stays.
 /etc/keepalived/keepalived.conf:
   file.absent:
     - onlyif: grep -q '^# Written by Halite' /etc/keepalived/keepalived.conf

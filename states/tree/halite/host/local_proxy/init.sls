@@ -1,5 +1,5 @@
-{#- A proxy of this host's own between the API's name, which leads to 127.0.0.1, and all control planes.
-    The connection inside is the client's: no certificate and no kubeconfig file knows of it. -#}
+{#- A proxy on this host between the API's name, which resolves to 127.0.0.1, and all control
+    planes. TLS is passed through: no certificate and no kubeconfig file refers to the proxy. -#}
 {%- from 'halite/cluster.jinja' import has_local_proxy with context %}
 include:
   - halite.host.packages
@@ -32,14 +32,14 @@ haproxy:
   service.running:
     - enable: True
     - unmask: True
-    # A reload keeps the connections that there are.
+    # A reload keeps existing connections.
     - reload: True
     - watch:
         - file: /etc/haproxy/haproxy.cfg
         - file: /etc/haproxy/kubernetes-ca.crt
 {%- else %}
 
-# Stops haproxy if it has Halite's configuration. Another one stays.
+# Stops haproxy if it has Halite's configuration. Any other configuration stays.
 haproxy:
   service.dead:
     - enable: False

@@ -1,4 +1,4 @@
-{#- The bundle as a package repository. Other repositories of the host stay as they are. -#}
+{#- The bundle as a package repository. Other repositories of the host stay unchanged. -#}
 {%- from 'halite/map.jinja' import is_red_hat, is_bundle_host, site_ca with context %}
 {%- from 'halite/servers.jinja' import bundle_servers with context %}
 
@@ -36,7 +36,7 @@ halite-repository:
     - name: halite
     - humanname: Halite bundle
     # The bootstrap host reads the directory itself, because it installs packages before any server
-    # runs. Other hosts ask the servers in this order, without a proxy.
+    # runs. Other hosts try the servers in this order, without a proxy.
     - uris:
 {%- if is_bundle_host %}
         - file://{{ pillar.halite.bundle.path }}/rpm
@@ -76,8 +76,8 @@ halite-repository:
 {%- set mirrors = '/etc/apt/halite/' ~ pillar.halite.bundle.version ~ '.mirrors' %}
 {%- if not is_bundle_host %}
 
-# apt asks these servers in this order, and takes the next one if one does not answer. The file name
-# has the version, so that another bundle is another repository, whose lists apt reads again.
+# apt tries these servers in this order, and takes the next one if one does not answer. The file
+# name has the version, so that another bundle is another repository, whose lists apt reads again.
 {{ mirrors }}:
   file.managed:
     - contents: {{ mirror_list(bundle_servers) | json }}

@@ -1,5 +1,5 @@
 {#- The clock. chrony uses only the declared servers. The distribution's configuration, which names
-    servers on the internet, stays as it is; a drop-in makes chrony read another file. -#}
+    servers on the internet, stays unchanged; a drop-in makes chrony read another file. -#}
 {%- from 'halite/map.jinja' import is_red_hat with context %}
 {%- set unit = 'chronyd' if is_red_hat else 'chrony' %}
 {%- set configuration = '/etc/chrony/halite.conf' %}
@@ -45,7 +45,7 @@ include:
         - file: {{ drop_in }}
 {%- else %}
 
-# Switched off: chrony stays stopped, because with the distribution's configuration it would ask
+# Disabled: chrony stays stopped, because with the distribution's configuration it would query
 # servers on the internet. An operator who wants it starts it.
 {{ unit }}:
   service.dead:

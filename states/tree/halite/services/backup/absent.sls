@@ -1,5 +1,5 @@
 {#- only: highstate, orchestration -#}
-{#- A host that makes no backups of the cluster, or no longer. Those that it made stay. -#}
+{#- A host that makes no cluster backups, or no longer does. Existing ones stay. -#}
 {%- set timers = ['halite-backup.timer', 'halite-backup-verify.timer'] %}
 {%- for unit in timers %}
 

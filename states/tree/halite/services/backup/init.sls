@@ -1,5 +1,5 @@
-{#- Backups of the cluster, on the master's host and its standbys: `ctl backup create` on a timer, which
-    needs the master only on its own host. The backups stay, whatever is declared. -#}
+{#- Backups of the cluster, on the master's host and its standbys: `ctl backup create` on a timer,
+    which needs the master only on its own host. The backups stay, whatever is declared. -#}
 {%- set scheduled = ['halite-backup.service', 'halite-backup.timer'] +
                     (['halite-backup-verify.service', 'halite-backup-verify.timer'] if pillar.halite.backup.isVerified else []) %}
 include:
@@ -27,7 +27,7 @@ include:
     - force: True
 {%- endfor %}
 
-# Timers start these units, so systemd has to read them again after a change.
+# Timers start these units, so systemd must reload them after a change.
 backup-read:
   cmd.run:
     - name: systemctl daemon-reload

@@ -1,5 +1,5 @@
-{#- Copies of the site's bundles, on hosts that serve them without having the master, and on its
-    standbys, which need them once they have it. -#}
+{#- Copies of the site's bundles, on hosts that serve them without being the master's host, and on
+    its standbys, which need them once they are promoted. -#}
 {%- from 'halite/services/bundle_server/map.jinja' import bundles with context %}
 {%- from 'halite/map.jinja' import site_ca, bundles_directory with context %}
 {%- from 'halite/servers.jinja' import other_bundle_servers with context %}
@@ -23,8 +23,8 @@ include:
     - exclude_pat: {{ (ns.kept + ['lost+found', '.lock']) | json }}
 
 # Each file is verified against the manifest, and the manifest against the digest in the pillar, so
-# the server need not be trusted. A copy becomes visible only when complete, and files that are
-# there already are not fetched again.
+# the server need not be trusted. A copy becomes visible only when complete, and existing files are
+# not fetched again.
 {%- for bundle in bundles %}
 {%-   set command = '/usr/local/bin/ctl bundle copy --to ' ~ bundle.path ~ ' --manifest-sha256 ' ~ bundle.manifest %}
 

@@ -1,5 +1,5 @@
-{#- What is left of the bundle server on a host that does not serve bundles, or no longer: the host that had the master, without
-    the role `registry`. Nothing on a host that serves. -#}
+{#- Leftovers of the bundle server on a host that does not serve bundles, or no longer does: the
+    former master's host, without the role `registry`. Nothing on a host that serves. -#}
 {%- from 'halite/map.jinja' import serves_bundles with context %}
 {%- if not serves_bundles %}
 include:

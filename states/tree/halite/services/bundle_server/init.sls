@@ -1,6 +1,6 @@
 {#- nginx as the server of the site's bundles: packages, programs and, as an OCI registry, images.
-    Static files, read only, TLS. The master's host has the bundles; a further host with the role
-    `registry` copies them from the other servers. -#}
+    Static files, read only, TLS. The master's host has the bundles; an additional host with the
+    role `registry` copies them from the other servers. -#}
 {%- from 'halite/services/bundle_server/map.jinja' import bundles, in_use, locations with context %}
 {%- from 'halite/map.jinja' import node, site_ca, is_bundle_host with context %}
 include:
@@ -33,9 +33,9 @@ include:
     - force: True
     - makedirs: True
 
-# nginx starts as root, and its configuration can make it write any file. So it reads no configuration
-# from a bundle, which may be a linked directory or a medium: only this copy, of the digest that the
-# bundle's manifest has.
+# nginx starts as root, and its configuration can make it write any file. So it reads no
+# configuration from a bundle, which may be a linked directory or a mounted ISO: only this copy,
+# with the digest from the bundle's manifest.
 {{ locations }}:
   file.managed:
     - source: bundle://nginx/registry.conf
@@ -81,7 +81,7 @@ nginx:
         - cmd: bundle-{{ in_use.version }}
 {%- endif %}
 
-# nginx reads its configuration again if it does not serve a bundle: the ISO of that bundle was not
+# nginx reloads its configuration if it does not serve a bundle: the ISO of that bundle was not
 # mounted when nginx started, or a run was interrupted between a change and the reload.
 nginx-knows-every-bundle:
   cmd.run:

@@ -1,5 +1,5 @@
-{#- The bundle server of a host that has one: its script for hosts that enrol names all servers. Nothing
-    on a host that does not serve. -#}
+{#- The enrolment script of a host with a bundle server, which names all servers. Nothing on a host
+    that does not serve. -#}
 {%- from 'halite/map.jinja' import serves_bundles with context %}
 {%- if serves_bundles %}
 include:

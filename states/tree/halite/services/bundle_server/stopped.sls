@@ -1,5 +1,6 @@
 {#- only: highstate, orchestration -#}
-{#- A host that serves bundles no longer. It may have them still. nginx itself stays, because the operator may use it. -#}
+{#- A host that no longer serves bundles. It may still have them. nginx itself stays, because the
+    operator may use it. -#}
 
 /etc/nginx/conf.d/halite.conf:
   file.absent: []

@@ -1,7 +1,7 @@
 {#- only: highstate, orchestration -#}
-{#- A control plane without the master, or no longer, which is no standby. What the master had there
-    stays: nothing removes CAs and a store by a mistake in a document. The copy of a standby goes: it can
-    be made again. -#}
+{#- A control plane that is not, or no longer, the master's host, and not a standby. The master's
+    files stay there: a mistake in a document must not remove CAs and a store. The copy of a standby
+    is removed: it can be made again. -#}
 {%- set directory = '/var/lib/halite/master' %}
 include:
   - halite.services.backup.absent
@@ -10,8 +10,8 @@ halite-master:
   service.dead:
     - enable: False
 
-# In this order: without the file `standby-of` the daemon would start as a master, and with the record
-# of a promotion alone that would go on without a copy.
+# In this order: without the file `standby-of` the daemon would start as a master, and with only the
+# record of a promotion it would continue without a copy.
 {%- set ns = namespace(last='service: halite-master') %}
 {%- for name in ['promotion.json', 'standby-of', 'standby'] %}
 

@@ -5,7 +5,7 @@ include:
   - halite.services.master.program
 
 # CAs, service-account keys, the identities of the master and of root as operator. Valid ones stay.
-# `unless` reads the files and does not ask the program, which a state above may be about to
+# `unless` reads the files instead of running the program, which a state above may be about to
 # replace, so that a test run predicts what a real one does. Identities are renewed when a third of
 # their lifetime is left.
 {%- set state = '/var/lib/halite/master' %}
@@ -42,7 +42,7 @@ halite-master:
         - cmd: halite-master-init
         - file: /etc/systemd/system/halite-master.service
 
-# Delayed as the minion's restart is: the job that changed the files ends first.
+# Delayed like the minion's restart: the job that changed the files ends first.
 halite-master-restart:
   cmd.run:
     - name: systemctl daemon-reload && systemd-run --quiet --collect --on-active=2 --timer-property=AccuracySec=100ms systemctl restart halite-master.service

@@ -1,4 +1,4 @@
-{#- The master's program, its configuration and its unit: for the host of the master, and for its
+{#- The master's program, its configuration and its unit: for the master's host, and for its
     standbys, which run the same. -#}
 
 /usr/local/bin/halite-master:

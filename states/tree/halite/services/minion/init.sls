@@ -40,15 +40,15 @@ halite-minion:
         - file: /etc/halite/minion.yaml
         - file: /etc/systemd/system/halite-minion.service
 
-# The record of an update that was taken back: now it is tried again.
+# The record of an update that was rolled back: now it is tried again.
 /var/lib/halite/minion-update.json:
   file.absent:
     - require:
         - file: /usr/local/bin/halite-minion
 
-# A restart now would end the job that runs this state, so the minion is restarted two seconds later,
-# after the return, by a copy of the program that runs now: it takes the new one's place again if
-# that does not reach the master. Before enrolment there is no such job: the state above starts the
+# A restart now would end the job that runs this state, so the minion is restarted two seconds
+# later, after the return, by a copy of the running program: it replaces the new one again if that
+# does not reach the master. Before enrolment there is no such job: the state above starts the
 # minion, and no restart is needed.
 halite-minion-restart:
   cmd.run:

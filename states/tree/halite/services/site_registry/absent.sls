@@ -1,6 +1,6 @@
 {#- only: highstate, orchestration -#}
-{#- A host that does not run the site registry, or no longer. Images and backups belong to the site
-    and stay. -#}
+{#- A host that does not run the site registry, or no longer does. Images and backups belong to the
+    site and stay. -#}
 {%- set timers = ['halite-registry-backup.timer', 'halite-registry-verify.timer'] %}
 {%- for unit in timers + ['halite-registry'] %}
 

@@ -90,7 +90,7 @@ halite-registry-user:
         - file: /etc/halite/registry
 
 # Key that signs upload state. Without it the registry makes a new one at each start, and uploads in
-# progress fail. Made on this host; no other host needs it.
+# progress fail. Generated on this host; no other host needs it.
 site-registry-uploads:
   cmd.run:
     - name: cd /etc/halite/registry && umask 077 && key=$(od -An -tx1 -N32 /dev/urandom | tr -d ' \n') && test -n "$key" && printf 'REGISTRY_HTTP_SECRET=%s\n' "$key" > uploads.new && sync uploads.new && mv uploads.new uploads.env
@@ -124,7 +124,7 @@ halite-registry:
         - file: /etc/halite/registry/config.yml
         - x509: {{ certificate }}
 
-# 401: the registry answers, and asks for a user name.
+# 401: the registry answers, and requests a user name.
 site-registry-answers:
   http.wait_for_successful_query:
     - name: https://{{ registry.address }}:{{ registry.port }}/v2/
@@ -144,7 +144,7 @@ site-registry-answers:
     - require:
         - file: /var/lib/halite/reports
 
-# Timers start these units, so systemd has to read them again after a change.
+# Timers start these units, so systemd must reload them after a change.
 site-registry-backup-read:
   cmd.run:
     - name: systemctl daemon-reload

@@ -1,6 +1,6 @@
-{#- A standby of the master (docs/decisions/0021): the master's program and unit, which follow the master as
-    long as the file `standby-of` is there, and the bundles. To the master it is the minion of its
-    host, whose identity the CA of Halite has signed. -#}
+{#- A standby of the master (docs/decisions/0021): the master's program and unit, which follow the
+    master as long as the file `standby-of` exists, and the bundles. To the master it is the minion
+    of its host, whose identity Halite's CA has signed. -#}
 include:
   - halite.services.ctl
   - halite.services.master.program
@@ -12,7 +12,7 @@ include:
   - halite.services.backup.absent
 {%- endif %}
 
-# A host that had the master runs it until now: it begins again, as a standby.
+# A host that was the master's host runs it until now: it restarts as a standby.
 halite-master:
   service.running:
     - enable: True

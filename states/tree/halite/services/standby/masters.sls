@@ -1,5 +1,5 @@
-{#- The masters that this standby follows: the first that answers (docs/decisions/0021). The file makes the
-    host a standby; `halite-master promote` removes it. -#}
+{#- The masters that this standby follows: the first that answers (docs/decisions/0021). The file
+    makes the host a standby; `halite-master promote` removes it. -#}
 {%- from 'halite/map.jinja' import node, is_standby with context %}
 {%- if is_standby %}
 {%-   set master = pillar.halite.master %}

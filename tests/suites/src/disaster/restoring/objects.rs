@@ -1,4 +1,5 @@
-//! All objects of a cluster, by their uids: a restore brings back those of the backup, and makes no others.
+//! All objects of a cluster, by their uids: a restore brings back those of the backup, and makes no
+//! others.
 
 use std::collections::BTreeMap;
 
@@ -8,47 +9,48 @@ use halite_lab::wait;
 
 use super::BACK;
 
-/// Kinds of which a running cluster makes and deletes objects by itself, between the backup and the comparison too.
-/// All others must be the same, also these: a Node and its `CSINode`, because a kubelet finds the one of its host, and no
-/// host leaves in that time; a `ReplicaSet` and a `ControllerRevision`, because no template changes while the
-/// declaration is that of the backup.
+/// Kinds of which a running cluster makes and deletes objects by itself, also between the backup
+/// and the comparison. All others must be the same, including these: a Node and its `CSINode`,
+/// because a kubelet finds the one of its host, and no host leaves in that time; a `ReplicaSet` and
+/// a `ControllerRevision`, because no template changes while the declaration is that of the backup.
 const PASSING: &[&str] = &[
     // Kubelets make them when they renew a certificate, and an hour later they are deleted.
     "certificatesigningrequests.certificates.k8s.io",
     "podcertificaterequests.certificates.k8s.io",
-    // Not stored: the API server asks for them.
+    // Not stored: the API server queries them.
     "componentstatuses",
-    // Those of a Service follow its pods, and those of the API the API servers that run.
+    // Those of a Service follow its pods, and those of the API the running API servers.
     "endpoints",
     "endpointslices.discovery.k8s.io",
-    // They end after an hour, and each start of a program makes others.
+    // They expire after an hour, and each start of a program makes others.
     "events",
     "events.events.k8s.io",
-    // One that is done is deleted after a time; kubeadm's check of an upgrade leaves one.
+    // A completed one is deleted after a time; kubeadm's check of an upgrade leaves one.
     "jobs.batch",
-    // API servers have them, and those of a host that is off are deleted.
+    // API servers hold them, and those of a host that is off are deleted.
     "leasecandidates.coordination.k8s.io",
     "leases.coordination.k8s.io",
     "storageversions.internal.apiserver.k8s.io",
-    // The kubelet of the restored host makes those of its static pods again, and pods of a host that is off are
-    // evicted after five minutes. The pod on the worker is compared by itself.
+    // The kubelet of the restored host recreates those of its static pods, and pods of a host that
+    // is off are evicted after five minutes. The pod on the worker is compared separately.
     "pods",
 ];
 
-/// The group whose objects are measured when they are asked for.
+/// The group whose objects are computed on request.
 const MEASURED: &str = ".metrics.k8s.io";
 
-/// Beginning of the names of tokens with which kubeadm lets a host join. They are deleted when they have ended.
+/// Prefix of the names of tokens with which kubeadm lets a host join. They are deleted when they
+/// have expired.
 const TOKEN: &str = "Secret kube-system/bootstrap-token-";
 
-/// What is read of each object.
+/// The columns that are read of each object.
 const COLUMNS: &str = "-o=custom-columns=kind:.kind,namespace:.metadata.namespace,name:.metadata.name,\
                        uid:.metadata.uid,deleted:.metadata.deletionTimestamp";
 
-/// Fewest objects of a cluster: Kubernetes alone has more roles and bindings.
+/// Minimum number of objects of a cluster: Kubernetes alone has more roles and bindings.
 const FEWEST: usize = 100;
 
-/// Lines of a difference that are shown.
+/// Lines of a difference that are displayed.
 const SHOWN: usize = 40;
 
 /// One object.
@@ -62,8 +64,8 @@ struct Found {
 /// Objects by kind, namespace and name.
 type List = BTreeMap<String, Found>;
 
-/// The objects right before and right after a backup was made. Those in both are in the backup; one that came
-/// or went in that moment may be.
+/// The objects right before and right after a backup was made. Those in both are in the backup; an
+/// object that appeared or disappeared in that moment may be.
 pub(super) struct Objects {
     /// The kinds, as kubectl takes them.
     kinds: String,
@@ -104,7 +106,7 @@ impl Objects {
         })
     }
 
-    /// The objects that are not as they were, each with what became of it.
+    /// The objects that have changed, each with its change.
     fn difference(&self, now: &List) -> Vec<String> {
         let stayed = self.before.iter().filter(|(name, found)| {
             !found.is_leaving && self.after.get(name.as_str()) == Some(*found)
@@ -121,12 +123,12 @@ impl Objects {
         let is_known = |name: &str| self.before.contains_key(name) || self.after.contains_key(name);
         let added = now.keys().filter(|name| !is_known(name));
         changed
-            .chain(added.map(|name| format!("{name} was not there")))
+            .chain(added.map(|name| format!("{name} is new")))
             .collect()
     }
 }
 
-/// The kinds that are compared.
+/// The kinds to compare.
 fn kinds(cluster: &Cluster) -> Result<String> {
     let all = cluster.kubectl(&["api-resources", "--verbs=list", "-o", "name"])?;
     let is_compared = |kind: &&str| !PASSING.contains(kind) && !kind.ends_with(MEASURED);
@@ -184,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn what_came_or_went_around_the_backup_may_be_there_or_not() {
+    fn objects_that_changed_around_the_backup_may_exist_or_not() {
         for now in [BEFORE, AFTER] {
             assert_eq!(difference(now), Vec::<String>::new(), "{now}");
         }
@@ -200,7 +202,7 @@ mod tests {
             [
                 "Namespace default is gone",
                 "Secret default/kept is another one: its uid was 2, and is 7",
-                "ConfigMap default/later was not there"
+                "ConfigMap default/later is new"
             ]
         );
         let leaving = AFTER.replace("kept     2  <none>", "kept 2 2026-11-21T06:00:00Z");

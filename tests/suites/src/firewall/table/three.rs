@@ -1,5 +1,5 @@
-//! The tables of three hosts of the site of three control planes: the first one, which has the master; the second
-//! one, a standby of it; and the worker.
+//! The tables of three hosts of the site of three control planes: the first one, which has the
+//! master; the second one, a standby; and the worker.
 
 use anyhow::{Result, bail};
 
@@ -10,7 +10,7 @@ const BESIDE_FIRST: &[&str] = &["10.10.0.12", "10.10.0.13", "10.20.0.12", "10.20
 const BESIDE_SECOND: &[&str] = &["10.10.0.11", "10.10.0.13", "10.20.0.11", "10.20.0.13"];
 /// Both addresses of the first one.
 const FIRST: &[&str] = &["10.10.0.11", "10.20.0.11"];
-/// Those of the worker.
+/// Both addresses of the worker.
 const WORKER: &[&str] = &["10.10.1.14", "10.20.0.14"];
 
 /// The control-plane address of each of them.
@@ -18,11 +18,11 @@ const AT_FIRST: &[&str] = &["10.10.0.11"];
 const AT_SECOND: &[&str] = &["10.10.0.12"];
 const AT_WORKER: &[&str] = &["10.10.1.14"];
 
-/// The addresses of the API: that of its host, and the VIP.
+/// The addresses of the API: the host's own, and the VIP.
 const API_OF_FIRST: &[&str] = &["10.10.0.11", "10.10.0.100"];
 const API_OF_SECOND: &[&str] = &["10.10.0.12", "10.10.0.100"];
 
-/// The port of the master, at which a standby says whom it follows.
+/// The port of the master, at which a standby reports which master it follows.
 const MASTER: u16 = 4550;
 
 /// The openings of the first one, which has the master and serves the bundles.

@@ -1,4 +1,4 @@
-//! The commands that are interrupted, each with what precedes and follows it.
+//! The interrupted commands, each with its preparation and its check.
 
 use anyhow::Result;
 use halite_lab::cluster::Cluster;
@@ -10,21 +10,21 @@ use serde_json::{Value, json};
 use super::super::standbys::STANDBYS;
 use super::outcomes;
 
-/// What dies at a boundary.
+/// The victim at a boundary.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Victim {
     /// The master, and `ctl`.
     Master,
     /// The minion of the host in question, and `ctl`.
     Minion,
-    /// The host of the master, by a power cut.
+    /// The master's host, by a power cut.
     Power,
     /// The host in question, by a power cut.
     Subject,
-    /// The host of the member of etcd that leads as the command begins, by a power cut. It is not the host
-    /// in question.
+    /// The host of the etcd member that leads when the command starts, by a power cut. It is not
+    /// the host in question.
     Leader,
-    /// The host of a member of etcd that follows then, by a power cut. It is not the host in question.
+    /// The host of a following etcd member, by a power cut. It is not the host in question.
     Follower,
 }
 
@@ -35,34 +35,35 @@ pub(super) struct Command {
     pub(super) words: &'static str,
     /// Its orchestration.
     pub(super) sls: &'static str,
-    /// The pillar of that, as far as the steps depend on it.
+    /// Its pillar, as far as the steps depend on it.
     pub(super) pillar: fn() -> Value,
-    /// The host in question; none where all of them are.
+    /// The host in question; `None` if it is about all hosts.
     pub(super) subject: Option<&'static str>,
-    /// True if that host may go down by the command's doing: the lab's hosts do not start again by
+    /// `true` if the command itself may take that host down: the lab's hosts do not start again by
     /// themselves.
     reboots: bool,
     /// They take turns.
     pub(super) victims: &'static [Victim],
-    /// The step with which the minion of the host in question ends for good: it is no victim from there on.
+    /// The step with which the minion of the host in question ends permanently: it is not a victim
+    /// from there on.
     pub(super) minion_leaves: Option<&'static str>,
-    /// The steps whose ends are its boundaries; none means all of them. The others are steps of another command
-    /// of this table, too.
+    /// The steps whose ends are its boundaries; `None` means all. The others are steps of another
+    /// command of this table, too.
     pub(super) only: Option<&'static [&'static str]>,
-    /// The steps after which each of them dies, in a test of its own.
+    /// The steps after which each victim dies, in a separate test.
     pub(super) each_after: &'static [&'static str],
-    /// A part of what the command says when an earlier one has ended already.
+    /// A part of the command's output if an earlier run has already finished.
     pub(super) over: Option<&'static str>,
     pub(super) prepare: fn(&Cluster) -> Result<()>,
-    /// Checks what the command leaves, and brings back the state before.
+    /// Checks the outcome of the command, and restores the previous state.
     pub(super) ended: fn(&Cluster) -> Result<()>,
 }
 
 /// The command that adds a control plane, in the lab's words.
 const ADD: &str = "node add cp-3 --address 10.10.0.13 --roles control-plane,etcd";
 
-/// All of them. `ctl bootstrap` and `ctl node add` of a worker have their boundaries on the site of two
-/// hosts, and so has `ctl destroy`.
+/// All commands. `ctl bootstrap` and `ctl node add` of a worker have their boundaries on the site
+/// of two hosts, and so has `ctl destroy`.
 pub(super) const COMMANDS: &[Command] = &[
     Command {
         words: "node roles worker-1 worker,infra",
@@ -122,7 +123,7 @@ pub(super) const COMMANDS: &[Command] = &[
         ],
         minion_leaves: Some("minion"),
         only: None,
-        // Two members are left, of which none may fail.
+        // Two members are left, neither of which may fail.
         each_after: &["member"],
         over: Some("there is no node cp-3"),
         prepare: |_| Ok(()),
@@ -136,7 +137,7 @@ pub(super) const COMMANDS: &[Command] = &[
         reboots: false,
         victims: &[Victim::Master, Victim::Power],
         minion_leaves: None,
-        // Where it differs from `ctl node replace`: nothing of what was declared stays.
+        // Unlike with `ctl node replace`, nothing of the declaration stays.
         only: Some(&["node", "undeclared", "names"]),
         each_after: &[],
         over: Some("there is no node cp-3"),
@@ -158,7 +159,7 @@ pub(super) const COMMANDS: &[Command] = &[
         ],
         minion_leaves: None,
         only: None,
-        // From the learner to the vote and the first API server that uses it.
+        // From the learner to its promotion and the first API server that uses it.
         each_after: &["turn", "learner", "etcd", "promoted", "control-plane"],
         over: None,
         prepare: |cluster| outcomes::enrolled_again(cluster, "cp-3", ADD),
@@ -229,7 +230,7 @@ pub(super) const COMMANDS: &[Command] = &[
     },
 ];
 
-/// Switches the host in question on again when the command has ended its power.
+/// Switches the host in question on again when the command has turned it off.
 pub(super) fn keep_on(cluster: &Cluster, command: &Command) -> Result<()> {
     let Some(name) = command.subject.filter(|_| command.reboots) else {
         return Ok(());
@@ -238,12 +239,12 @@ pub(super) fn keep_on(cluster: &Cluster, command: &Command) -> Result<()> {
     if host.init().is_some() {
         return Ok(());
     }
-    // What the machine held for it goes too.
+    // Also remove the machine's resources for it.
     host.power_cut()?;
     cluster.lab.power_on(&[name.to_owned()])
 }
 
-/// Hosts are gone with their disks.
+/// Hosts are lost with their disks.
 fn lost(cluster: &Cluster, names: &[&str]) -> Result<()> {
     let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
     cluster.lab.power_off(&names, true)

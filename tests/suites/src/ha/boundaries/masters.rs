@@ -1,5 +1,5 @@
-//! The boundaries of the commands that move the master: `ctl master promote` on a standby whose master is off,
-//! and `ctl master retire` on the host that has it. After each the master moves back.
+//! The boundaries of the commands that move the master: `ctl master promote` on a standby whose
+//! master is off, and `ctl master retire` on the master's host. After each the master moves back.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -30,20 +30,20 @@ const RECORD: Duration = Duration::from_secs(120);
 /// A command that moves the master.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Move {
-    /// On the first standby, while the host of the master is off.
+    /// On the first standby, while the master's host is off.
     Promote,
-    /// On the host of the master, to the first standby.
+    /// On the master's host, to the first standby.
     Retire,
 }
 
 /// A moment of such a command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Moment {
-    /// A standby has noted its promotion.
+    /// A standby has recorded its promotion.
     Noted,
-    /// The master has noted its hand-over.
+    /// The master has recorded its hand-over.
     Offered,
-    /// The standby has everything: the master has noted that it serves no longer.
+    /// The standby has everything: the master has recorded that it no longer serves.
     Decided,
     /// The recorded end of a step with which the hosts follow the next master.
     After(String),
@@ -60,7 +60,7 @@ impl fmt::Display for Moment {
     }
 }
 
-/// What dies.
+/// The victim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Victim {
     /// `halite-master`, on the host that acts at the moment, and `ctl`.
@@ -77,7 +77,7 @@ pub(super) struct Boundary {
     victim: Victim,
 }
 
-/// All of them: each moment of each command, with the victims in turns.
+/// All boundaries: each moment of each command, with the victims in turn.
 pub(super) fn numbered() -> Result<Vec<Boundary>> {
     let steps = steps(PROMOTED, &json!({}), &HA).context("ctl master promote")?;
     let mut all = Vec::new();
@@ -142,8 +142,8 @@ impl<'c> Sides<'c> {
     }
 }
 
-/// Interrupts the command at the boundary, runs it again, checks that the master has moved as if it had not
-/// been interrupted, and moves it back.
+/// Interrupts the command at the boundary, runs it again, checks that the master has moved as
+/// without an interruption, and moves it back.
 pub(super) fn one(cluster: &Cluster, boundary: &Boundary) -> Result<Counts> {
     let sides = Sides::new(cluster)?;
     let before = picture(cluster)?;
@@ -168,21 +168,23 @@ pub(super) fn one(cluster: &Cluster, boundary: &Boundary) -> Result<Counts> {
         Ok(said)
     })
     .with_context(|| format!("the first had ended with {status}: {said}"))?;
-    println!("  the command ended with {status}, and well when run again; tries: {tries}");
+    println!(
+        "  the command ended with {status}, and succeeded when it was run again; tries: {tries}"
+    );
     has_moved(cluster, boundary.command, &sides, epoch)
-        .with_context(|| format!("the command had said: {again}"))?;
+        .with_context(|| format!("the command had printed: {again}"))?;
     retire(sides.from, &["cp-2", "--to", "cp-1", "--keep"])?;
     wait_for_followers(sides.from, &STANDBYS)?;
     is_as_before(cluster, &before)?;
     Ok(Counts::ONE)
 }
 
-/// The part of a command that was found when it was interrupted.
+/// The part of a command that was found at the interruption.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Hit {
     /// The moment itself.
     Named,
-    /// What comes after it: a note is there for an instant only.
+    /// The phase after it: a record exists for only an instant.
     Later,
 }
 
@@ -191,13 +193,13 @@ impl Hit {
         match self {
             Self::Named => format!("interrupted after {moment}"),
             Self::Later => format!(
-                "NOT interrupted after {moment}, which was over before it was seen: what comes after it was interrupted"
+                "NOT interrupted after {moment}, which was over before it was noticed: the phase after it was interrupted"
             ),
         }
     }
 }
 
-/// Waits for the moment, or for what comes after it.
+/// Waits for the moment, or for the phase after it.
 fn reach(running: &mut Running, moment: &Moment, sides: &Sides<'_>) -> Result<Hit> {
     let Moment::After(step) = moment else {
         return wait::promptly(&format!("{moment:?}"), RECORD, || {
@@ -208,20 +210,20 @@ fn reach(running: &mut Running, moment: &Moment, sides: &Sides<'_>) -> Result<Hi
     Ok(Hit::Named)
 }
 
-/// The files that say how far a move of the master has come.
+/// The files that record the progress of a move of the master.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Notes {
-    /// The next host has noted its promotion.
+    /// The next host has recorded its promotion.
     promotion: bool,
-    /// The phase of the hand-over that the host before has noted.
+    /// The phase of the hand-over that the previous host has recorded.
     phase: Option<String>,
-    /// The host before is a standby.
+    /// The previous host is a standby.
     from_follows: bool,
     /// The next host is a standby.
     to_follows: bool,
 }
 
-/// The note of a master that hands over.
+/// The record of a master that hands over.
 #[derive(Deserialize)]
 struct HandOverNote {
     phase: String,
@@ -242,7 +244,7 @@ impl Notes {
         }
     }
 
-    /// The moment, if a file notes it, or what comes after it.
+    /// The moment, if a file records it, or the phase after it.
     fn hit(&self, moment: &Moment) -> Option<Hit> {
         let phase = self.phase.as_deref();
         let (named, later) = match moment {
@@ -262,7 +264,7 @@ impl Notes {
     }
 }
 
-/// Kills the victim, and `ctl`, which ends with the power of its own host.
+/// Kills the victim, and `ctl`, which dies with the power of its own host.
 fn strike(cluster: &Cluster, boundary: &Boundary, sides: &Sides<'_>) -> Result<()> {
     let victim = sides.acts(&boundary.moment);
     let on = sides.on(boundary.command);
@@ -281,7 +283,8 @@ fn strike(cluster: &Cluster, boundary: &Boundary, sides: &Sides<'_>) -> Result<(
     }
 }
 
-/// The next host has the master with a higher epoch, all hosts call it, and the one before follows it.
+/// The next host has the master with a higher epoch, all hosts call it, and the previous one
+/// follows it.
 fn has_moved(cluster: &Cluster, command: Move, sides: &Sides<'_>, epoch: u64) -> Result<()> {
     let (from, to) = (sides.from, sides.to);
     let own = from.spec.name.as_str();
@@ -300,7 +303,7 @@ fn has_moved(cluster: &Cluster, command: Move, sides: &Sides<'_>, epoch: u64) ->
         masters.epoch.is_some_and(|now| now > epoch),
         "the epoch was {epoch}: {masters:?}"
     );
-    // The host that had it stands by.
+    // The previous host stands by.
     stands_by(from)?;
     wait::until("a cluster without problems of its masters", BACK, || {
         let (_, masters): (_, MasterList) = in_any_case(to, &["master", "list"])?;
@@ -314,7 +317,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_moment_that_was_missed_is_not_taken_for_the_one_that_is_named() {
+    fn a_missed_moment_is_not_mistaken_for_the_named_one() {
         let offered = Notes {
             phase: Some("offered".to_owned()),
             to_follows: true,
@@ -342,7 +345,7 @@ mod tests {
         };
         for (notes, at) in [
             (&before, [None, None, None]),
-            // It serves still: nothing of the move has come.
+            // It still serves: no part of the move has happened.
             (&failed, [None, None, None]),
             (&offered, [Some(Hit::Named), None, None]),
             (&decided, [Some(Hit::Later), Some(Hit::Named), None]),

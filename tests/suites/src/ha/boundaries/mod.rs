@@ -1,9 +1,10 @@
-//! The numbered boundaries of the commands that change the membership of the cluster or move the master, on
-//! three control planes: at each the command is interrupted, and run again it ends in the same state.
+//! The numbered boundaries of the commands that change the membership of the cluster or move the
+//! master, on three control planes: at each the command is interrupted, and ends in the same state
+//! when it is run again.
 //!
-//! The master dies there together with `ctl`, or the minion of the host in question, or the host of the
-//! master, the host in question or one with a member of etcd loses its power. What follows brings the cluster
-//! back to the state before, and a highstate of any host has nothing to do.
+//! The victim is the master together with `ctl`, or the minion of the host in question, or the
+//! power of the master's host, of the host in question or of one with a member of etcd. A further
+//! command restores the previous state, and a highstate of any host has nothing to do.
 
 mod commands;
 mod masters;
@@ -28,7 +29,7 @@ use crate::interrupted::{Running, kill_ctl, steps};
 use crate::kills::{master_answers, moments};
 use crate::test::{Case, Counts};
 
-/// Limit for a command that is run again to succeed.
+/// Limit for a repeated command to succeed.
 const AGAIN: Duration = Duration::from_secs(300);
 
 /// One boundary of a command.
@@ -49,7 +50,7 @@ impl Boundary {
     }
 }
 
-/// All boundaries, command by command, in the order of the steps. The victims take turns, except where
+/// All boundaries, command by command, in the order of the steps. The victims take turns, except if
 /// the command names steps after which each of them dies.
 fn numbered() -> Result<Vec<Boundary>> {
     let mut all = Vec::new();
@@ -83,9 +84,9 @@ fn numbered() -> Result<Vec<Boundary>> {
 /// A boundary of any command.
 #[derive(Debug, Clone)]
 enum Numbered {
-    /// Of the membership of the cluster.
+    /// A change of the cluster's membership.
     Hosts(Boundary),
-    /// Of the master.
+    /// A move of the master.
     Master(masters::Boundary),
 }
 
@@ -126,7 +127,7 @@ pub(super) fn every() -> Result<Vec<Case<Cluster>>> {
         .collect())
 }
 
-/// Interrupts the command at the boundary, runs it again, and checks what it leaves.
+/// Interrupts the command at the boundary, runs it again, and checks the outcome.
 fn one(cluster: &Cluster, boundary: &Boundary) -> Result<Counts> {
     let command = boundary.command;
     let first = &cluster.bootstrap;
@@ -153,13 +154,15 @@ fn one(cluster: &Cluster, boundary: &Boundary) -> Result<Counts> {
         Ok(said)
     })
     .with_context(|| format!("the first had ended with {status}"))?;
-    println!("  the command ended with {status}, and well when run again; tries: {tries}");
-    (command.ended)(cluster).with_context(|| format!("the command had said: {said}"))?;
+    println!(
+        "  the command ended with {status}, and succeeded when it was run again; tries: {tries}"
+    );
+    (command.ended)(cluster).with_context(|| format!("the command had printed: {said}"))?;
     is_as_before(cluster, &before)?;
     Ok(Counts::ONE)
 }
 
-/// The host on which the victim is.
+/// The host of the victim.
 fn struck<'c>(cluster: &'c Cluster, boundary: &Boundary) -> Result<&'c Host> {
     let subject = boundary.command.subject;
     match boundary.victim {
@@ -172,7 +175,7 @@ fn struck<'c>(cluster: &'c Cluster, boundary: &Boundary) -> Result<&'c Host> {
     }
 }
 
-/// Kills the victim, and `ctl`, which ends with the power of its own host.
+/// Kills the victim, and `ctl`, which dies with the power of its own host.
 fn strike(cluster: &Cluster, victim: Victim, host: &Host) -> Result<()> {
     let first = &cluster.bootstrap;
     match victim {
@@ -195,8 +198,8 @@ fn strike(cluster: &Cluster, victim: Victim, host: &Host) -> Result<()> {
     }
 }
 
-/// What has to be the same before and after: the keys with their states, the nodes with their labels,
-/// taints and marks, and the roles that are declared.
+/// The state that must be the same before and after: the keys with their states, the nodes with
+/// their labels, taints and annotations, and the declared roles.
 fn picture(cluster: &Cluster) -> Result<Value> {
     wait::until("all hosts to serve", BACK, || is_complete(cluster))?;
     let text = cluster.kubectl(&["get", "nodes", "-o", "json"])?;
@@ -224,9 +227,9 @@ fn picture(cluster: &Cluster) -> Result<Value> {
     Ok(serde_json::json!({"nodes": nodes, "keys": keys, "roles": roles}))
 }
 
-/// Waits until the cluster is as it was, and a highstate of any host has nothing to do.
+/// Waits until the cluster has its previous state, and a highstate of any host has nothing to do.
 fn is_as_before(cluster: &Cluster, before: &Value) -> Result<()> {
-    wait::until("the cluster to be as before", BACK, || {
+    wait::until("the cluster to be restored", BACK, || {
         let now = picture(cluster)?;
         ensure!(now == *before, "it was {before}, and is {now}");
         Ok(())

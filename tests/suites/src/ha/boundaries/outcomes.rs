@@ -1,4 +1,4 @@
-//! The outcomes of the commands that are interrupted: each is checked, and the state before it brought back.
+//! The outcomes of the interrupted commands: each is checked, and the previous state restored.
 
 use anyhow::{Context as _, Result, ensure};
 use halite_lab::cluster::Cluster;
@@ -10,7 +10,7 @@ use super::super::standbys::{STANDBYS, wait_for_followers};
 use super::super::{BACK, is_complete, losses};
 
 const INFRA: &str = "node-role.kubernetes.io/infra";
-/// The mark of a pod whose manifest is on its host.
+/// The annotation of a pod whose manifest is on its host.
 const MIRROR: &str = "kubernetes.io/config.mirror";
 
 /// The worker has its further role, and loses it again.
@@ -46,7 +46,8 @@ pub(super) fn removed_dead(cluster: &Cluster, name: &str) -> Result<()> {
     joined(cluster, name)
 }
 
-/// The node takes no pods, and has none but those of DaemonSets and of manifests; it takes pods again.
+/// The node is unschedulable, and has only pods of DaemonSets and static pods; it is made
+/// schedulable again.
 pub(super) fn drained(cluster: &Cluster, name: &str) -> Result<()> {
     wait::until(&format!("{name} to be drained"), BACK, || {
         let text = cluster.kubectl(&["get", "node", name, "-o", "json"])?;
@@ -72,7 +73,7 @@ pub(super) fn drained(cluster: &Cluster, name: &str) -> Result<()> {
     cluster.bootstrap.run(&back).map(drop)
 }
 
-/// True for a pod that a drain leaves alone.
+/// Returns whether a drain leaves a pod alone.
 fn stays(pod: &Value) -> bool {
     let owners = pod["metadata"]["ownerReferences"].as_array();
     let mut owners = owners.into_iter().flatten();
@@ -80,14 +81,14 @@ fn stays(pod: &Value) -> bool {
         || !pod["metadata"]["annotations"][MIRROR].is_null()
 }
 
-/// The host is back as it was.
+/// The host is back in its previous state.
 pub(super) fn joined(cluster: &Cluster, name: &str) -> Result<()> {
     wait::until(&format!("{name} to be back"), BACK, || is_complete(cluster))?;
     losses::wait_for_one_holder(cluster)?;
     wait_for_followers(&cluster.bootstrap, &STANDBYS).map(drop)
 }
 
-/// The host has left and is enrolled again: `add`, which follows, makes it what it was.
+/// The host has left and is enrolled again: `add`, which follows, restores its previous state.
 pub(super) fn enrolled_again(cluster: &Cluster, name: &str, add: &str) -> Result<()> {
     let roles = add.rsplit_once(' ').map_or(add, |(_, roles)| roles);
     let words = leaving::enrolled_again(cluster, name, roles)?.join(" ");
