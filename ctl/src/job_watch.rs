@@ -62,6 +62,19 @@ pub async fn run_job(
     request: v1::RunRequest,
     screen: &mut Screen,
 ) -> anyhow::Result<FinishedJob> {
+    run_job_with(global, request, screen, |_, _, _| {}).await
+}
+
+/// As [`run_job`]; each return is handed to `returned` with the minion's id as it comes.
+///
+/// # Errors
+/// The master refuses the job, or does not answer any more.
+pub async fn run_job_with(
+    global: &Global,
+    request: v1::RunRequest,
+    screen: &mut Screen,
+    mut returned: impl FnMut(&str, &MinionReturn, &mut Screen),
+) -> anyhow::Result<FinishedJob> {
     let request = v1::RunRequest {
         request_id: uuid::Uuid::now_v7().to_string(),
         ..request
@@ -74,7 +87,7 @@ pub async fn run_job(
             .map(|answer| answer.into_inner())
     };
     let followed = follow(global, start, |heard| match heard {
-        Heard::Event(event) => watch.take(event, screen),
+        Heard::Event(event) => watch.take(event, screen, &mut returned),
         Heard::Silence(line) => {
             let mark = screen.paint().notable("!");
             screen.note(format!("{mark} {line}"));
@@ -99,20 +112,34 @@ struct JobWatch {
 
 impl JobWatch {
     /// Takes an event. Returns true for the last one.
-    fn take(&mut self, event: &v1::Event, screen: &mut Screen) -> bool {
+    fn take(
+        &mut self,
+        event: &v1::Event,
+        screen: &mut Screen,
+        returned: &mut dyn FnMut(&str, &MinionReturn, &mut Screen),
+    ) -> bool {
         let data: Value = serde_json::from_str(&event.data_json).unwrap_or_default();
         if let Some(jid) = data["jid"].as_str() {
             self.done.jid = jid.to_owned();
         }
         match kind(&event.tag) {
-            "prog" => screen.progress(&progress(&data)),
+            "prog" => {
+                let minion = data["minion"].as_str().unwrap_or_default();
+                screen.live().set(minion, &progress(&data));
+            }
             "wait" => self.wait(&data, screen),
             "repair" => self.repair(&data, screen),
             "minion" => self.minion(&data, screen),
             "ret" => {
                 let minion = data["minion"].as_str().unwrap_or_default().to_owned();
+                screen.live().remove(&minion);
                 let job = self.returns.entry(self.done.jid.clone()).or_default();
-                job.insert(minion, MinionReturn::from_event(&data));
+                let new = MinionReturn::from_event(&data);
+                // Events are repeated when the connection broke.
+                if !job.contains_key(&minion) {
+                    returned(&minion, &new, screen);
+                }
+                job.insert(minion, new);
             }
             _ => {}
         }

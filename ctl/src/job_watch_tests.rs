@@ -25,6 +25,10 @@ fn event(tag: &str, data: Value, last: bool) -> v1::Event {
     }
 }
 
+fn take(watch: &mut JobWatch, event: &v1::Event, screen: &mut Screen) -> bool {
+    watch.take(event, screen, &mut |_, _, _| {})
+}
+
 #[test]
 fn a_job_is_collected_from_its_events() {
     let mut screen = Screen::new(crate::output::Format::Json);
@@ -32,11 +36,20 @@ fn a_job_is_collected_from_its_events() {
     let state = json!({"function": "file.managed", "name": "/etc/x"});
     let prog = json!({"jid": "1", "minion": "w", "index": 0, "total": 2, "state": state});
     assert_eq!(progress(&prog), "w  1/2  file.managed /etc/x");
-    assert!(!watch.take(&event("halite/job/1/prog/w", prog, false), &mut screen));
+    assert!(!take(
+        &mut watch,
+        &event("halite/job/1/prog/w", prog, false),
+        &mut screen
+    ));
     let ret =
         json!({"jid": "1", "minion": "w", "success": true, "return": {"states": []}, "error": ""});
-    assert!(!watch.take(&event("halite/job/1/ret/w", ret, false), &mut screen));
-    assert!(watch.take(
+    assert!(!take(
+        &mut watch,
+        &event("halite/job/1/ret/w", ret, false),
+        &mut screen
+    ));
+    assert!(take(
+        &mut watch,
         &event("halite/job/1/done", json!({"jid": "1"}), true),
         &mut screen
     ));
@@ -78,7 +91,11 @@ fn a_wait_is_no_part_of_the_document() {
     let before = job_document(&watch.done);
     let data = json!({"jid": "", "step": "w", "until": "w has returned", "because": "it hangs", "seconds": 10,
         "usual": 7, "limit": 3600, "remedy": "`ctl job cancel 1` ends the job"});
-    assert!(!watch.take(&event("halite/job/1/wait", data, false), &mut screen));
+    assert!(!take(
+        &mut watch,
+        &event("halite/job/1/wait", data, false),
+        &mut screen
+    ));
     assert_eq!(job_document(&watch.done), before);
 }
 
@@ -93,7 +110,11 @@ fn hosts_that_are_done_side_by_side_are_in_the_report() {
         side_by_side(&data),
         "etcd has no quorum and is repaired, not waited for: cp-2 does not answer; done side by side: cp-1, cp-2"
     );
-    assert!(!watch.take(&event("halite/job/1/repair", data, false), &mut screen));
+    assert!(!take(
+        &mut watch,
+        &event("halite/job/1/repair", data, false),
+        &mut screen
+    ));
     let document = job_document(&watch.done);
     assert_eq!(
         document["sideBySide"]["hosts"],
@@ -107,9 +128,13 @@ fn a_return_without_states_is_shown_as_it_is() {
     let mut screen = Screen::new(crate::output::Format::Json);
     let mut watch = JobWatch::default();
     let data = json!({"jid": "1", "minion": "w", "success": true, "return": true, "error": ""});
-    watch.take(&event("halite/job/1/ret/w", data, false), &mut screen);
+    take(
+        &mut watch,
+        &event("halite/job/1/ret/w", data, false),
+        &mut screen,
+    );
     let done = event("halite/job/1/done", json!({"jid": "1"}), true);
-    assert!(watch.take(&done, &mut screen));
+    assert!(take(&mut watch, &done, &mut screen));
     assert_eq!(
         job_document(&watch.done)["minions"]["w"]["return"],
         json!(true)
@@ -127,7 +152,8 @@ fn what_the_update_of_a_minion_changed_is_in_the_report_of_the_highstate() {
     };
     let mut ret = |jid: &str, states: Value| {
         let data = json!({"jid": jid, "minion": "w", "success": true, "return": {"states": states}, "error": ""});
-        watch.take(
+        take(
+            &mut watch,
             &event(&format!("halite/job/{jid}/ret/w"), data, false),
             &mut screen,
         )
@@ -146,12 +172,14 @@ fn what_the_update_of_a_minion_changed_is_in_the_report_of_the_highstate() {
         "w: it is another program; it is updated first"
     );
     for _ in 0..2 {
-        watch.take(
+        take(
+            &mut watch,
             &event("halite/job/1/minion", data.clone(), false),
             &mut screen,
         );
     }
-    watch.take(
+    take(
+        &mut watch,
         &event("halite/job/2/done", json!({"jid": "2"}), true),
         &mut screen,
     );

@@ -60,7 +60,7 @@ fn main() -> ExitCode {
     {
         Ok(runtime) => runtime,
         Err(error) => {
-            eprintln!("ctl: cannot start: {error}");
+            halite_cli::output::report(&format!("ctl: cannot start: {error}"));
             return ExitCode::from(FAILED);
         }
     };
@@ -71,7 +71,7 @@ fn main() -> ExitCode {
         Ok(code) => ExitCode::from(code),
         Err(error) => {
             // The master quotes what hosts said.
-            eprintln!("ctl: {}", output::visible(&format!("{error:#}")));
+            screen.note(format!("ctl: {error:#}"));
             ExitCode::from(FAILED)
         }
     }

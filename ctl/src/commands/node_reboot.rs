@@ -1,14 +1,14 @@
 //! `ctl node reboot`.
 
-use anyhow::bail;
 use halite_proto::v1;
 use halite_states::shipped;
 use serde_json::{Value, json};
 
+use crate::FAILED;
 use crate::cli::{Global, NodeReboot};
 use crate::commands::again::Again;
 use crate::commands::node_drain;
-use crate::confirm;
+use crate::confirm::confirmed;
 use crate::orchestration_watch::{print_outcome, run_orchestration};
 use crate::output::Screen;
 
@@ -18,16 +18,8 @@ use crate::output::Screen;
 /// The master does not answer or refuses, or nothing confirms it.
 pub async fn reboot(global: &Global, args: &NodeReboot, screen: &mut Screen) -> anyhow::Result<u8> {
     let name = args.name.as_str();
-    if !args.yes {
-        screen.clear();
-        match confirm::asked(&question(args))? {
-            Some(true) => {}
-            Some(false) => {
-                screen.note("nothing was changed");
-                return Ok(1);
-            }
-            None => bail!("cannot ask for confirmation without a terminal; pass --yes to skip it"),
-        }
+    if !confirmed(&question(args), args.yes, screen)? {
+        return Ok(FAILED);
     }
     let request = v1::OrchestrateRequest {
         sls: shipped::REBOOT_NODE.to_owned(),

@@ -1,6 +1,6 @@
 //! `ctl node remove` and `ctl node replace`.
 
-use anyhow::{Context as _, bail};
+use anyhow::Context as _;
 use halite_pillar::role::Role;
 use halite_proto::identity::root_of;
 use halite_proto::pki::Inspected;
@@ -12,9 +12,10 @@ use crate::cli::{Global, NodeRemove, NodeReplace};
 use crate::client::document;
 use crate::commands::again::Again;
 use crate::commands::{destroy, node_drain, nodes, promotion};
+use crate::confirm::confirmed;
 use crate::orchestration_watch::{FinishedRun, print_outcome, run_orchestration};
 use crate::output::Screen;
-use crate::{client, confirm, identity};
+use crate::{FAILED, client, identity};
 
 /// Runs `ctl node remove`.
 ///
@@ -27,9 +28,8 @@ pub async fn remove(global: &Global, args: &NodeRemove, screen: &mut Screen) -> 
     }
     let facts = facts(global, name).await?;
     show_losses(&facts, screen);
-    if !args.yes && !args.force && !confirmed(&facts, screen)? {
-        screen.note("nothing was changed");
-        return Ok(1);
+    if !confirmed(&question(&facts), args.yes || args.force, screen)? {
+        return Ok(FAILED);
     }
     let success = format!("{name} has left the cluster {}", text(&facts, "cluster"));
     match carry_out(global, args, &facts, screen).await? {
@@ -167,17 +167,12 @@ fn show<'a>(facts: &Value, losses: impl Iterator<Item = &'a Value>, screen: &mut
     }
 }
 
-fn confirmed(facts: &Value, screen: &mut Screen) -> anyhow::Result<bool> {
-    screen.clear();
-    let question = format!(
+fn question(facts: &Value) -> String {
+    format!(
         "Remove {} from the cluster {}? Its pods are evicted, and what Halite put there goes.",
         text(facts, "node"),
         text(facts, "cluster")
-    );
-    match confirm::asked(&question)? {
-        Some(answer) => Ok(answer),
-        None => bail!("cannot ask for confirmation without a terminal; pass --yes to skip it"),
-    }
+    )
 }
 
 /// The pillar of the orchestration. A host that has never enrolled is asked nothing.

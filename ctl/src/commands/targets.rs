@@ -4,7 +4,7 @@ use halite_proto::v1;
 use serde_json::{Map, Value, json};
 
 use crate::cli::{Apply, Applying, Cmd, Global, Grains, Highstate, Kind, OnTarget};
-use crate::job_watch::{FinishedJob, MinionReturn, job_document, run_job};
+use crate::job_watch::{FinishedJob, MinionReturn, job_document, run_job, run_job_with};
 use crate::output::returns::View;
 use crate::output::{Paint, Screen, count, returns, table, yaml};
 use crate::{FAILED, WOULD_CHANGE};
@@ -67,12 +67,15 @@ async fn run_states(
     applying: &Applying,
     screen: &mut Screen,
 ) -> anyhow::Result<u8> {
-    let done = run_job(global, request, screen).await?;
-    let document = job_document(&done);
     let view = View {
         test: applying.test,
         verbose: applying.verbose,
     };
+    let done = run_job_with(global, request, screen, |minion, returned, screen| {
+        show_return(minion, returned, view, screen);
+    });
+    let done = done.await?;
+    let document = job_document(&done);
     screen.answer(&document, |paint| people(&done, &document, view, paint))?;
     Ok(exit_code(
         done.retcode,
@@ -92,18 +95,39 @@ pub fn exit_code(retcode: i32, changed: u64, applying: &Applying) -> u8 {
     }
 }
 
+/// Prints the return of a minion as it comes. A failure is only named: it is printed in full at the end,
+/// where it does not scroll away.
+fn show_return(minion: &str, returned: &MinionReturn, view: View, screen: &mut Screen) {
+    let paint = screen.paint();
+    if returned.success {
+        screen.line(one(minion, returned, view, &paint).trim_end());
+    } else if screen.is_live() {
+        let mark = paint.bad("✗");
+        screen.note(format!("{mark} {minion} failed; the others continue"));
+    }
+}
+
+/// Formats the return of a minion in full.
+fn one(minion: &str, returned: &MinionReturn, view: View, paint: &Paint) -> String {
+    let Some(run) = returned.run() else {
+        return format!("{minion}: {}\n", mark(returned, paint));
+    };
+    let mut text = returns::run(minion, &run, view, paint);
+    if !returned.error.is_empty() {
+        text.push_str(&format!("  {} {}\n", paint.bad("✗"), returned.error));
+    }
+    text
+}
+
+/// Formats the failures, and the summary of all minions.
 fn people(done: &FinishedJob, document: &Value, view: View, paint: &Paint) -> String {
     let mut text = String::new();
-    for (minion, returned) in &done.returns {
-        match returned.run() {
-            Some(run) => {
-                text.push_str(&returns::run(minion, &run, view, paint));
-                if !returned.error.is_empty() {
-                    text.push_str(&format!("  {} {}\n", paint.bad("✗"), returned.error));
-                }
-            }
-            None => text.push_str(&format!("{minion}: {}\n", mark(returned, paint))),
-        }
+    for (minion, returned) in done
+        .returns
+        .iter()
+        .filter(|(_, returned)| !returned.success)
+    {
+        text.push_str(&one(minion, returned, view, paint));
     }
     let number =
         |key: &str| usize::try_from(document[key].as_u64().unwrap_or(0)).unwrap_or(usize::MAX);
@@ -287,7 +311,10 @@ fn show(
 
 #[cfg(test)]
 mod tests {
+    use halite_testkit::pty::Pty;
+
     use super::*;
+    use crate::output::Format;
 
     #[test]
     fn several_words_are_quoted_for_the_shell() {
@@ -344,6 +371,47 @@ mod tests {
     }
 
     #[test]
+    fn a_host_is_shown_when_it_ends_and_a_failure_last() {
+        for columns in [80, 120] {
+            let mut pty = Pty::new(columns, 24);
+            let mut screen = Screen::on(Format::Table, pty.terminal(), pty.terminal());
+            screen.live().set("c", "c  12/36  file.managed /etc/x");
+            let good = MinionReturn {
+                success: true,
+                value: json!({"states": []}),
+                error: String::new(),
+            };
+            let bad = MinionReturn {
+                error: "not connected".into(),
+                ..MinionReturn::default()
+            };
+            show_return("b", &bad, View::default(), &mut screen);
+            show_return("a", &good, View::default(), &mut screen);
+            let running = [
+                "✗ b failed; the others continue",
+                "a: 0 states, 0 changes (0.0 s)",
+                "c  12/36  file.managed /etc/x",
+            ];
+            assert_eq!(pty.lines(), running);
+            let done = FinishedJob {
+                jid: "1".into(),
+                retcode: 1,
+                returns: [("a".to_owned(), good), ("b".to_owned(), bad)].into(),
+                ..FinishedJob::default()
+            };
+            let document = job_document(&done);
+            let text = |paint: &Paint| people(&done, &document, View::default(), paint);
+            screen.answer(&document, text).unwrap();
+            let end = [
+                "b: ✗ not connected",
+                "",
+                "2 minions, 0 states, 0 changes   (job 1)",
+            ];
+            assert_eq!(pty.lines()[2..], end);
+        }
+    }
+
+    #[test]
     fn the_summary_counts_all_minions() {
         let mut done = FinishedJob {
             jid: "1".into(),
@@ -371,7 +439,7 @@ mod tests {
         );
         assert_eq!(
             text,
-            "a: 0 states, 0 changes (0.0 s)\nb: ✗ not connected\n\n2 minions, 0 states, 0 changes   (job 1)\n"
+            "b: ✗ not connected\n\n2 minions, 0 states, 0 changes   (job 1)\n"
         );
     }
 }

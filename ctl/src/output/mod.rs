@@ -4,9 +4,7 @@ pub mod bundle_diff;
 pub mod changes;
 pub mod returns;
 
-pub use halite_terminal::{
-    Format, Paint, Screen, age, count, megabytes, seconds, table, visible, yaml,
-};
+pub use halite_terminal::{Format, Paint, Screen, age, count, megabytes, seconds, table, yaml};
 
 /// A text whose digests of images are cut to the digits that tell two apart: in full, a reference is wider than a
 /// terminal.
