@@ -12,19 +12,23 @@ mod nodes;
 mod operators;
 mod orchestrate;
 mod registry;
+mod removed;
 mod support;
 mod upgrade;
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 use halite_proto::ids::{JobId, MinionId};
 
+use self::duration::duration;
 use crate::output::Format;
 
 pub use self::backup::{Backup, Key as BackupKey};
 pub use self::bundle::{Bundle, Copy, Switch, TrustArgs};
 pub use self::destroy::DestroyCluster;
+pub use self::duration::shown;
 pub use self::etcd::{Etcd, EtcdDefrag, EtcdRecover};
 pub use self::health::Health;
 pub use self::kubeconfig::{IssuedKubeconfigs, Kubeconfig};
@@ -35,6 +39,7 @@ pub use self::nodes::{
 pub use self::operators::{Audit, Operator, OperatorCreate};
 pub use self::orchestrate::{NewRun, Orchestrate, Runs};
 pub use self::registry::{Backup as RegistryBackup, Registry};
+pub use self::removed::explain;
 pub use self::support::Support;
 pub use self::upgrade::Upgrade;
 pub use halite_cli::builder::Signing;
@@ -235,9 +240,9 @@ pub struct OnTarget {
     pub target: String,
     #[command(flatten)]
     pub kind: Kind,
-    /// Seconds to wait for an answer of a minion.
-    #[arg(long, default_value_t = 0, hide_default_value = true)]
-    pub timeout: u32,
+    /// Time to wait for the answer of a minion, for example 30s; default: that of the function.
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub timeout: Option<Duration>,
 }
 
 /// `ctl grains`.
@@ -281,9 +286,9 @@ pub struct Applying {
     /// Also show unchanged states.
     #[arg(long, short)]
     pub verbose: bool,
-    /// Seconds after which the job times out on a minion.
-    #[arg(long, default_value_t = 0, hide_default_value = true)]
-    pub timeout: u32,
+    /// Time after which the job times out on a minion, for example 5m; default: an hour.
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub timeout: Option<Duration>,
 }
 
 /// `ctl highstate`.
@@ -302,12 +307,11 @@ pub struct Highstate {
 /// `ctl apply`.
 #[derive(Debug, Args)]
 pub struct Apply {
-    /// SLS names, with dots: `base.kubelet`.
+    /// The target minions; `*` is all minions.
+    pub target: String,
+    /// SLS names, with dots: `halite.base.kubelet`.
     #[arg(required = true)]
     pub sls: Vec<String>,
-    /// The target minions.
-    #[arg(long, short, default_value = "*")]
-    pub target: String,
     #[command(flatten)]
     pub kind: Kind,
     #[command(flatten)]
@@ -321,9 +325,9 @@ pub struct Cmd {
     pub target: String,
     #[command(flatten)]
     pub kind: Kind,
-    /// Seconds to wait for an answer of a minion.
-    #[arg(long, default_value_t = 0, hide_default_value = true)]
-    pub timeout: u32,
+    /// Time to wait for the answer of a minion, for example 30s; default: that of the function.
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub timeout: Option<Duration>,
     /// The command: one argument is a shell line, several are a program and its arguments.
     #[arg(last = true, required = true)]
     pub command: Vec<String>,
@@ -394,9 +398,9 @@ pub struct Destroy {
 pub enum Token {
     /// Create a token.
     Create {
-        /// The time for which the token is valid, for example 30m or 24h.
-        #[arg(long, default_value = "24h")]
-        ttl: String,
+        /// Time for which the token is valid, for example 30m or 24h.
+        #[arg(long, default_value = "24h", value_name = "TIME", value_parser = duration)]
+        ttl: Duration,
         /// The number of minions that may use it.
         #[arg(long, default_value_t = 1)]
         uses: u32,

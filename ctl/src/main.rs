@@ -47,6 +47,10 @@ fn main() -> ExitCode {
     let cli = match cli::Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
+            let words: Vec<String> = std::env::args_os()
+                .map(|word| word.to_string_lossy().into_owned())
+                .collect();
+            let error = cli::explain(error, &words);
             let code = if error.use_stderr() { USAGE } else { 0 };
             // If this cannot be printed, nothing can.
             let _ = error.print();

@@ -12,7 +12,7 @@ use crate::cli::Global;
 use crate::client::Operator;
 use crate::event_stream::{Heard, follow, kind};
 use crate::finished_run::LEFT_OUT;
-pub use crate::finished_run::{FinishedRun, print_outcome, print_outcomes};
+pub use crate::finished_run::{FinishedRun, print_outcome, print_outcomes, success_of};
 use crate::job_watch::{failures, progress, waiting};
 use crate::output::{Screen, seconds};
 

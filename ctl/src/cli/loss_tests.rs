@@ -136,9 +136,6 @@ fn each_command_asks_what_the_table_says() {
             let positionals = command.get_positionals().filter(|a| a.is_required_set());
             line.extend(positionals.map(|_| "worker".to_owned()));
             line.push("--force".to_owned());
-            if name == "etcd recover" {
-                line.push("--from=worker".to_owned());
-            }
             let error = Cli::try_parse_from(&line).map(drop).unwrap_err();
             assert!(error.to_string().contains("--cluster"), "{line:?}: {error}");
         }

@@ -8,7 +8,7 @@ use clap::{Args, Subcommand};
 use halite_names::{NodeName, NodeNameError};
 use halite_preflight::checks::{CHECKS, Scope};
 
-use super::duration::duration;
+use super::duration::{duration, duration_or_zero};
 
 /// `ctl node`.
 #[derive(Debug, Subcommand)]
@@ -40,6 +40,9 @@ pub enum Node {
 pub struct OneNode {
     /// The node's name.
     pub name: NodeName,
+    /// Show what would change; change nothing.
+    #[arg(long)]
+    pub test: bool,
 }
 
 /// `ctl node drain`, with kubectl's options.
@@ -56,6 +59,9 @@ pub struct NodeDrain {
     /// Accepted as in kubectl; pods of DaemonSets stay in any case.
     #[arg(long, hide = true)]
     pub ignore_daemonsets: bool,
+    /// Show what would change; change nothing.
+    #[arg(long)]
+    pub test: bool,
 }
 
 /// `ctl node roles`.
@@ -66,6 +72,9 @@ pub struct NodeRoles {
     /// All roles that the host is to have.
     #[arg(required = true, value_delimiter = ',', value_name = "ROLE")]
     pub roles: Vec<String>,
+    /// Show what would change; change nothing.
+    #[arg(long)]
+    pub test: bool,
     /// Take the control plane and its member of etcd from the host although a vote is lost with it.
     #[arg(long, requires = "cluster")]
     pub force: bool,
@@ -86,6 +95,9 @@ pub struct NodeReboot {
     /// Do not ask for confirmation.
     #[arg(long, short)]
     pub yes: bool,
+    /// Show what would change; change nothing.
+    #[arg(long)]
+    pub test: bool,
     /// Evict no pods: they end with the host, and start again with it.
     #[arg(long, conflicts_with_all = ["force", "delete_emptydir_data", "grace_period", "timeout"])]
     pub no_drain: bool,
@@ -103,9 +115,9 @@ pub struct DrainedPods {
     /// Evict pods with an emptyDir too; what is in it is lost.
     #[arg(long)]
     pub delete_emptydir_data: bool,
-    /// Seconds in place of each pod's own grace period.
-    #[arg(long, value_name = "SECONDS")]
-    pub grace_period: Option<u32>,
+    /// Time that each pod has to end, in place of its own grace period, for example 30s.
+    #[arg(long, value_name = "TIME", value_parser = duration_or_zero)]
+    pub grace_period: Option<Duration>,
     /// Time after which the drain fails, for example 5m.
     #[arg(long, default_value = "15m", value_name = "TIME", value_parser = duration)]
     pub timeout: Duration,
@@ -198,6 +210,9 @@ pub struct NodeRemove {
     /// Do not ask for confirmation.
     #[arg(long, short)]
     pub yes: bool,
+    /// Show what would change; change nothing.
+    #[arg(long)]
+    pub test: bool,
     /// The host is gone for good: it is asked nothing.
     #[arg(long)]
     pub dead: bool,
@@ -235,4 +250,7 @@ pub struct NodeReplace {
     /// Only remove what is left and print the command; do not wait.
     #[arg(long)]
     pub no_wait: bool,
+    /// Show what would change; change nothing.
+    #[arg(long)]
+    pub test: bool,
 }

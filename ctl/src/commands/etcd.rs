@@ -9,7 +9,7 @@ use crate::client;
 use crate::client::document;
 use crate::commands::again::Again;
 use crate::commands::promotion;
-use crate::orchestration_watch::{print_outcome, run_orchestration};
+use crate::orchestration_watch::{print_outcome, run_orchestration, success_of};
 use crate::output::{Paint, Screen, table};
 
 /// Runs `ctl etcd status`.
@@ -34,18 +34,22 @@ pub async fn status(global: &Global, screen: &mut Screen) -> anyhow::Result<u8> 
 /// The master does not answer or refuses.
 pub async fn defrag(global: &Global, args: &EtcdDefrag, screen: &mut Screen) -> anyhow::Result<u8> {
     let mut pillar = json!({});
-    if let Some(member) = &args.member {
-        pillar["member"] = json!(member);
+    let mut again = Again::new("ctl etcd defrag");
+    if let Some(host) = &args.host {
+        pillar["member"] = json!(host);
+        again = Again::new(format!("ctl etcd defrag {host}"));
     }
-    let again = Again::new("ctl etcd defrag").option("member", args.member.as_ref());
+    let again = again.flag(args.test, "test");
     let request = v1::OrchestrateRequest {
         sls: DEFRAG_ETCD.to_owned(),
         pillar_json: pillar.to_string(),
-        ..v1::OrchestrateRequest::default()
+        test: args.test,
+        request_id: String::new(),
     };
     let done = run_orchestration(global, request, "etcd", screen).await?;
     // The room of each member before and after.
     let freed = said(&done.summary, "defragmented");
+    let freed = success_of(freed, args.test);
     print_outcome(&done, freed, &again.text(), screen)
 }
 
@@ -59,23 +63,30 @@ pub async fn recover(
     screen: &mut Screen,
 ) -> anyhow::Result<u8> {
     let EtcdRecover {
-        from,
+        host: from,
         force,
         cluster,
+        test,
     } = args;
-    promotion::for_recovery(global, from.as_str(), cluster, screen).await?;
+    if !test {
+        promotion::for_recovery(global, from.as_str(), cluster, screen).await?;
+    }
     let request = v1::OrchestrateRequest {
         sls: RECOVER_ETCD.to_owned(),
         pillar_json: json!({"node": from, "force": force, "cluster": cluster}).to_string(),
-        ..v1::OrchestrateRequest::default()
+        test: *test,
+        request_id: String::new(),
     };
     let done = run_orchestration(global, request, from.as_str(), screen).await?;
     let success = format!(
         "{}; {from} serves alone. Bring back each host that was lost: ctl node replace NAME --force --cluster {cluster}",
         said(&done.summary, "allowed")
     );
-    let again = format!("ctl etcd recover --from {from} --force --cluster {cluster}");
-    print_outcome(&done, &success, &again, screen)
+    let again = Again::new(format!("ctl etcd recover {from}"))
+        .flag(*force, "force")
+        .option("cluster", Some(cluster))
+        .flag(*test, "test");
+    print_outcome(&done, success_of(&success, *test), &again.text(), screen)
 }
 
 /// What a step says about its work.

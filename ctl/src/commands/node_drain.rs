@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::cli::{DrainedPods, Global, NodeDrain, OneNode};
 use crate::commands::again::Again;
-use crate::orchestration_watch::{print_outcome, run_orchestration};
+use crate::orchestration_watch::{print_outcome, run_orchestration, success_of};
 use crate::output::Screen;
 
 /// Runs `ctl node cordon`.
@@ -14,17 +14,8 @@ use crate::output::Screen;
 /// # Errors
 /// The master does not answer or refuses.
 pub async fn cordon(global: &Global, node: &OneNode, screen: &mut Screen) -> anyhow::Result<u8> {
-    let pillar = json!({"node": node.name});
-    let words = words("cordon", node.name.as_str());
-    run(
-        global,
-        "cordon",
-        words,
-        shipped::CORDON_NODE,
-        &pillar,
-        screen,
-    )
-    .await
+    let run = Run::of("cordon", shipped::CORDON_NODE, node);
+    run.carry_out(global, screen).await
 }
 
 /// Runs `ctl node uncordon`.
@@ -32,17 +23,8 @@ pub async fn cordon(global: &Global, node: &OneNode, screen: &mut Screen) -> any
 /// # Errors
 /// The master does not answer or refuses.
 pub async fn uncordon(global: &Global, node: &OneNode, screen: &mut Screen) -> anyhow::Result<u8> {
-    let pillar = json!({"node": node.name});
-    let words = words("uncordon", node.name.as_str());
-    run(
-        global,
-        "uncordon",
-        words,
-        shipped::UNCORDON_NODE,
-        &pillar,
-        screen,
-    )
-    .await
+    let run = Run::of("uncordon", shipped::UNCORDON_NODE, node);
+    run.carry_out(global, screen).await
 }
 
 /// Runs `ctl node drain`.
@@ -50,16 +32,14 @@ pub async fn uncordon(global: &Global, node: &OneNode, screen: &mut Screen) -> a
 /// # Errors
 /// The master does not answer or refuses.
 pub async fn drain(global: &Global, args: &NodeDrain, screen: &mut Screen) -> anyhow::Result<u8> {
-    let pillar = json!({"node": args.name, "drain": options(&args.pods, args.force)});
-    run(
-        global,
-        "drain",
-        again(args),
-        shipped::DRAIN_NODE,
-        &pillar,
-        screen,
-    )
-    .await
+    let run = Run {
+        verb: "drain",
+        sls: shipped::DRAIN_NODE,
+        pillar: json!({"node": args.name, "drain": options(&args.pods, args.force)}),
+        test: args.test,
+        again: again(args),
+    };
+    run.carry_out(global, screen).await
 }
 
 /// The options of a drain as the orchestrations take them.
@@ -69,8 +49,8 @@ pub fn options(pods: &DrainedPods, force: bool) -> Value {
         "force": force,
         "timeout": pods.timeout.as_secs(),
     });
-    if let Some(seconds) = pods.grace_period {
-        options["grace_period"] = json!(seconds);
+    if let Some(grace) = pods.grace_period {
+        options["grace_period"] = json!(grace.as_secs());
     }
     options
 }
@@ -85,25 +65,42 @@ fn again(args: &NodeDrain) -> Again {
     words("drain", args.name.as_str())
         .flag(args.force, "force")
         .pods(&args.pods)
+        .flag(args.test, "test")
 }
 
-async fn run(
-    global: &Global,
-    verb: &str,
+/// An orchestration of one node.
+struct Run {
+    verb: &'static str,
+    sls: &'static str,
+    pillar: Value,
+    test: bool,
     again: Again,
-    sls: &str,
-    pillar: &Value,
-    screen: &mut Screen,
-) -> anyhow::Result<u8> {
-    let name = pillar["node"].as_str().unwrap_or_default();
-    let request = v1::OrchestrateRequest {
-        sls: sls.to_owned(),
-        pillar_json: pillar.to_string(),
-        ..v1::OrchestrateRequest::default()
-    };
-    let done = run_orchestration(global, request, name, screen).await?;
-    let success = format!("node/{name} {verb}ed");
-    print_outcome(&done, &success, &again.text(), screen)
+}
+
+impl Run {
+    fn of(verb: &'static str, sls: &'static str, node: &OneNode) -> Self {
+        Self {
+            verb,
+            sls,
+            pillar: json!({"node": node.name}),
+            test: node.test,
+            again: words(verb, node.name.as_str()).flag(node.test, "test"),
+        }
+    }
+
+    async fn carry_out(self, global: &Global, screen: &mut Screen) -> anyhow::Result<u8> {
+        let name = self.pillar["node"].as_str().unwrap_or_default();
+        let request = v1::OrchestrateRequest {
+            sls: self.sls.to_owned(),
+            pillar_json: self.pillar.to_string(),
+            test: self.test,
+            request_id: String::new(),
+        };
+        let done = run_orchestration(global, request, name, screen).await?;
+        let success = format!("node/{name} {}ed", self.verb);
+        let success = success_of(&success, self.test);
+        print_outcome(&done, success, &self.again.text(), screen)
+    }
 }
 
 #[cfg(test)]
@@ -115,7 +112,7 @@ mod tests {
     fn the_command_to_repeat_drains_the_same_pods() {
         for line in [
             "ctl node drain a",
-            "ctl node drain a --force --delete-emptydir-data --grace-period 5 --timeout 90s",
+            "ctl node drain a --force --delete-emptydir-data --grace-period 5s --timeout 90s --test",
         ] {
             let cli = <Cli as clap::Parser>::try_parse_from(line.split(' ')).unwrap();
             let Command::Node(Node::Drain(args)) = cli.command else {

@@ -13,7 +13,7 @@ use crate::client::document;
 use crate::commands::again::Again;
 use crate::commands::{destroy, node_drain, nodes, promotion};
 use crate::confirm::confirmed;
-use crate::orchestration_watch::{FinishedRun, print_outcome, run_orchestration};
+use crate::orchestration_watch::{FinishedRun, print_outcome, run_orchestration, success_of};
 use crate::output::Screen;
 use crate::{FAILED, client, identity};
 
@@ -28,12 +28,19 @@ pub async fn remove(global: &Global, args: &NodeRemove, screen: &mut Screen) -> 
     }
     let facts = facts(global, name).await?;
     show_losses(&facts, screen);
-    if !confirmed(&question(&facts), args.yes || args.force, screen)? {
+    if !confirmed(
+        &question(&facts),
+        args.yes || args.force || args.test,
+        screen,
+    )? {
         return Ok(FAILED);
     }
     let success = format!("{name} has left the cluster {}", text(&facts, "cluster"));
     match carry_out(global, args, &facts, screen).await? {
-        Some(done) => print_outcome(&done, &success, &again(args).text(), screen),
+        Some(done) => {
+            let success = success_of(&success, args.test);
+            print_outcome(&done, success, &again(args).text(), screen)
+        }
         None => own_has_left(&success, screen),
     }
 }
@@ -59,7 +66,7 @@ async fn carry_out(
     screen: &mut Screen,
 ) -> anyhow::Result<Option<FinishedRun>> {
     let is_own = is_root_of(global, &args.name);
-    let done = run(global, &args.name, &pillar(args, facts), screen).await;
+    let done = run(global, &args.name, &pillar(args, facts), args.test, screen).await;
     if done.is_err() && is_own && !global.identity.exists() {
         destroy::wait_until_bare(screen).await?;
         return Ok(None);
@@ -105,9 +112,10 @@ pub async fn replace(
     let pillar = json!({
         "node": name, "dead": true, "keep": true, "force": args.force, "cluster": args.cluster,
     });
-    let done = run(global, name, &pillar, screen).await?;
-    if done.retcode != 0 {
-        return print_outcome(&done, "", &replaced_again(args).text(), screen);
+    let done = run(global, name, &pillar, args.test, screen).await?;
+    if done.retcode != 0 || args.test {
+        let success = success_of("", args.test);
+        return print_outcome(&done, success, &replaced_again(args).text(), screen);
     }
     for note in &done.notes {
         screen.note(note.as_str());
@@ -134,12 +142,14 @@ async fn run(
     global: &Global,
     name: &str,
     pillar: &Value,
+    test: bool,
     screen: &mut Screen,
 ) -> anyhow::Result<FinishedRun> {
     let request = v1::OrchestrateRequest {
         sls: shipped::REMOVE_NODE.to_owned(),
         pillar_json: pillar.to_string(),
-        ..v1::OrchestrateRequest::default()
+        test,
+        request_id: String::new(),
     };
     run_orchestration(global, request, name, screen).await
 }
@@ -197,6 +207,7 @@ fn pillar(args: &NodeRemove, facts: &Value) -> Value {
 fn again(args: &NodeRemove) -> Again {
     Again::new(format!("ctl node remove {}", args.name))
         .flag(args.yes, "yes")
+        .flag(args.test, "test")
         .flag(args.dead, "dead")
         .departure(args)
 }
@@ -208,6 +219,7 @@ fn replaced_again(args: &NodeReplace) -> Again {
         .option("cluster", Some(&args.cluster))
         .list("ignore-preflight", &args.ignore_preflight)
         .flag(args.no_wait, "no-wait")
+        .flag(args.test, "test")
 }
 
 /// The request that declares the node as it is declared: what was recorded of the lost host has
@@ -215,7 +227,7 @@ fn replaced_again(args: &NodeReplace) -> Again {
 fn declared(name: &str, declared: &Value) -> anyhow::Result<v1::AddNodeRequest> {
     let fields = declared
         .as_object()
-        .with_context(|| format!("there is no node {name}; `ctl status` shows them"))?;
+        .with_context(|| format!("there is no node {name}; `ctl node list` shows them"))?;
     let roles = fields["roles"].as_array().into_iter().flatten();
     // Only the host that founds a cluster has that role, and this one exists.
     let roles = roles
@@ -285,7 +297,7 @@ mod tests {
             "a",
             "a --yes --packages --delete-emptydir-data",
             "a --dead --force --cluster prod --wipe-data",
-            "a --grace-period 5 --timeout 3600s",
+            "a --test --grace-period 5s --timeout 1h",
         ] {
             let again = again(&arguments(words)).text();
             assert_eq!(again, format!("ctl node remove {words}"));
@@ -296,7 +308,7 @@ mod tests {
     fn a_replacement_is_repeated_with_the_same_words() {
         for line in [
             "ctl node replace a --force --cluster prod",
-            "ctl node replace a --force --cluster prod --ignore-preflight etcd-disk,mtu --no-wait",
+            "ctl node replace a --force --cluster prod --ignore-preflight etcd-disk,mtu --no-wait --test",
         ] {
             let cli = <Cli as clap::Parser>::try_parse_from(line.split(' ')).unwrap();
             let Command::Node(Node::Replace(args)) = cli.command else {

@@ -6,9 +6,11 @@ use halite_proto::v1;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
+use crate::FAILED;
 use crate::cli::{Audit, Global, Operator, OperatorCreate};
 use crate::client;
 use crate::client::{document, refused};
+use crate::confirm::confirmed;
 use crate::identity::NewIdentity;
 use crate::output::{Screen, table};
 
@@ -25,7 +27,12 @@ pub async fn run(global: &Global, command: Operator, screen: &mut Screen) -> any
             screen.answer(&operators, |_| list(&operators))?;
             return Ok(0);
         }
-        Operator::Revoke { name } => {
+        Operator::Revoke { name, yes } => {
+            let question =
+                format!("Revoke {name}? Its access and its running commands end at once.");
+            if !confirmed(&question, yes, screen)? {
+                return Ok(FAILED);
+            }
             let request = v1::RevokeOperatorRequest { name };
             document(operator.revoke_operator(request).await)?
         }
@@ -45,7 +52,7 @@ async fn create(operator: &mut client::Operator, args: OperatorCreate) -> anyhow
     let request = v1::CreateOperatorRequest {
         name: args.name.clone(),
         role: args.role.clone(),
-        days: args.days,
+        days: args.ttl,
         csr_pem,
     };
     let reply = operator.create_operator(request).await;

@@ -1,5 +1,7 @@
 //! Commands that run a job on minions.
 
+use std::time::Duration;
+
 use halite_proto::v1;
 use serde_json::{Map, Value, json};
 
@@ -56,9 +58,16 @@ fn states(
         function: function.to_owned(),
         args_json: arguments.to_string(),
         test: applying.test,
-        timeout_seconds: applying.timeout,
+        timeout_seconds: seconds_of(applying.timeout),
         request_id: String::new(),
     }
+}
+
+/// The seconds of a time limit for the master, for which 0 is the function's own limit.
+fn seconds_of(limit: Option<Duration>) -> u32 {
+    limit.map_or(0, |limit| {
+        u32::try_from(limit.as_secs()).unwrap_or(u32::MAX)
+    })
 }
 
 async fn run_states(
@@ -286,7 +295,7 @@ fn asking(function: &str, arguments: &Value, on: OnTarget) -> v1::RunRequest {
         target_kind: on.kind.name().to_owned(),
         function: function.to_owned(),
         args_json: arguments.to_string(),
-        timeout_seconds: on.timeout,
+        timeout_seconds: seconds_of(on.timeout),
         ..v1::RunRequest::default()
     }
 }

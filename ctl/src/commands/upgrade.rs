@@ -4,11 +4,13 @@ use halite_proto::v1;
 use halite_states::shipped::UPGRADE;
 use serde_json::{Value, json};
 
+use crate::FAILED;
 use crate::cli::{Global, Upgrade};
 use crate::client;
 use crate::client::document;
 use crate::commands::again::Again;
-use crate::orchestration_watch::{print_outcome, run_orchestration};
+use crate::confirm::confirmed;
+use crate::orchestration_watch::{print_outcome, run_orchestration, success_of};
 use crate::output::Screen;
 
 /// Runs `ctl upgrade`.
@@ -25,6 +27,9 @@ pub async fn upgrade(global: &Global, args: &Upgrade, screen: &mut Screen) -> an
     let plan = document(operator.show(request).await)?;
     screen.note(described(&plan));
     let bundle = &plan["bundle"];
+    if !confirmed(&question(args, &plan), args.yes || args.test, screen)? {
+        return Ok(FAILED);
+    }
     let request = v1::OrchestrateRequest {
         sls: UPGRADE.to_owned(),
         pillar_json: pillar(args, bundle).to_string(),
@@ -33,12 +38,23 @@ pub async fn upgrade(global: &Global, args: &Upgrade, screen: &mut Screen) -> an
     };
     let label = format!("bundle {}", text(bundle));
     let done = run_orchestration(global, request, &label, screen).await?;
-    let success = if args.test {
-        "nothing was changed".to_owned()
-    } else {
-        format!("the cluster has the bundle {}", text(bundle))
+    let success = format!("the cluster has the bundle {}", text(bundle));
+    let success = success_of(&success, args.test);
+    print_outcome(&done, success, &again(args).text(), screen)
+}
+
+/// The question before an upgrade, of which `plan` is the master's.
+fn question(args: &Upgrade, plan: &Value) -> String {
+    let hosts = plan["hosts"].as_array().map_or(0, Vec::len);
+    let pods = match (hosts, args.no_drain) {
+        (0, _) => "No host is changed",
+        (_, true) => "No pods are evicted",
+        (_, false) => "The pods of each host are evicted while it is upgraded",
     };
-    print_outcome(&done, &success, &again(args).text(), screen)
+    format!(
+        "Upgrade the cluster to the bundle {}? {pods}.",
+        text(&plan["bundle"])
+    )
 }
 
 /// The pillar of the orchestration. What is in an emptyDir goes with its pod: an upgrade does not
@@ -85,6 +101,7 @@ fn again(args: &Upgrade) -> Again {
         .flag(args.no_drain, "no-drain")
         .flag(args.force, "force")
         .drain_limit("drain-timeout", args.drain_timeout)
+        .flag(args.yes, "yes")
         .flag(args.test, "test")
 }
 
@@ -101,6 +118,18 @@ mod tests {
             described(&plan),
             "bundle 1.0 with Kubernetes v1.36.3 → 1.1 with v1.36.4; 2 hosts do not have it yet"
         );
+    }
+
+    #[test]
+    fn the_question_names_the_bundle_and_what_happens_to_pods() {
+        let plan = |hosts: Value| json!({"bundle": "1.1", "hosts": hosts});
+        let of = |words: &str, hosts: Value| question(&arguments(words), &plan(hosts));
+        assert_eq!(
+            of("1.1", json!(["a"])),
+            "Upgrade the cluster to the bundle 1.1? The pods of each host are evicted while it is upgraded."
+        );
+        assert!(of("1.1 --no-drain", json!(["a"])).ends_with("No pods are evicted."));
+        assert!(of("1.1", json!([])).ends_with("No host is changed."));
     }
 
     fn arguments(words: &str) -> Upgrade {
@@ -127,7 +156,7 @@ mod tests {
         for words in [
             "1.1",
             "1.1 --batch 50% --no-backup --no-drain",
-            "1.1 --force --drain-timeout 90s --test",
+            "1.1 --force --drain-timeout 90s --yes --test",
         ] {
             let again = again(&arguments(words)).text();
             assert_eq!(again, format!("ctl upgrade {words}"));

@@ -70,7 +70,7 @@ fn killed_backups(cluster: &Cluster) -> Result<Counts> {
     for moment in 1..=10 {
         let milliseconds = 40 * moment;
         let line =
-            format!("timeout -s KILL 0.{milliseconds:03} {CTL} backup create --to {DIRECTORY}");
+            format!("timeout -s KILL 0.{milliseconds:03} {CTL} backup create --out {DIRECTORY}");
         host.sh(&format!("{line} >/dev/null 2>&1 || true"))?;
         let before = whole()?;
         ctl(host, &["backup", "create", "--to", DIRECTORY])?;
@@ -195,7 +195,7 @@ fn backups(cluster: &Cluster) -> Result<Counts> {
     }
     // Nothing that a killed process leaves has the name of a backup.
     host.sh(&format!(
-        "timeout -s KILL 0.2 {CTL} backup create --to {DIRECTORY} || true"
+        "timeout -s KILL 0.2 {CTL} backup create --out {DIRECTORY} || true"
     ))?;
     for found in ctl(host, &["backup", "list", DIRECTORY])?
         .as_array()

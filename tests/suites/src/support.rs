@@ -164,7 +164,7 @@ fn take_away(cluster: &Cluster) -> Result<()> {
 fn collected(cluster: &Cluster) -> Result<()> {
     let host = &cluster.bootstrap;
     host.run(&["rm", "-rf", ARCHIVE, UNPACKED])?;
-    let answer = host.run(&[CTL, "support", "-f", ARCHIVE, "-o", "json"])?;
+    let answer = host.run(&[CTL, "support", "--out", ARCHIVE, "-o", "json"])?;
     let answer: Value = serde_json::from_str(&answer).with_context(|| answer.clone())?;
     let missing = answer["missing"].as_object().context("no list")?;
     ensure!(

@@ -35,9 +35,9 @@ const SUFFIX: &str = "halite-backup";
 /// There is no backup, it is no good, or the master or the system refuses.
 pub async fn run(global: &Global, command: Backup, screen: &mut Screen) -> anyhow::Result<u8> {
     match command {
-        Backup::Create { to, local, report } => {
+        Backup::Create { out, local, report } => {
             let wanted = Wanted {
-                to: to.as_deref(),
+                to: out.as_deref(),
                 local,
                 trial: None,
             };
@@ -60,7 +60,7 @@ pub async fn run(global: &Global, command: Backup, screen: &mut Screen) -> anyho
             let directory = place(backup.as_deref())?;
             verify::run(global, found(backup), &directory, how, screen).await
         }
-        Backup::Get { backup, file } => read::get(&found(backup)?, &file, screen),
+        Backup::Get { backup, out } => read::get(&found(backup)?, &out, screen),
     }
 }
 

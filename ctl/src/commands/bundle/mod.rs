@@ -20,6 +20,7 @@ use std::path::Path;
 
 use halite_cli::builder::Builder;
 
+use self::remove::How;
 use crate::cli::{Bundle, Global};
 use crate::output::Screen;
 use crate::site::Site;
@@ -33,8 +34,14 @@ pub async fn run(global: &Global, command: Bundle, screen: &mut Screen) -> anyho
         Bundle::Add { bundle, trust } => add::add(&Site::here(), &bundle, &trust, screen),
         Bundle::List => list::list(&Site::here(), global, screen).await,
         Bundle::Use(args) => switch::switch(&Site::here(), &args, screen),
-        Bundle::Remove { version, force } => {
-            remove::remove(&Site::here(), global, &version, force, screen).await
+        Bundle::Remove {
+            version,
+            yes,
+            test,
+            force,
+        } => {
+            let how = How { yes, test, force };
+            remove::remove(&Site::here(), global, &version, how, screen).await
         }
         Bundle::Copy(args) => copy::run(&args, screen),
         Bundle::Show { bundle } => show::show(&Site::here(), bundle, screen),

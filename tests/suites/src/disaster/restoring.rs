@@ -48,7 +48,7 @@ pub(crate) fn back_up(cluster: &Cluster) -> Result<Kept> {
     declare(host)?;
     host.sh(&format!("rm -rf {DIRECTORY}"))?;
     let (objects, (backup, ca_hash)) = Objects::around(cluster, || {
-        let made = ctl(host, &["backup", "create", "--to", DIRECTORY])?;
+        let made = ctl(host, &["backup", "create", "--out", DIRECTORY])?;
         ensure!(made["signed"] == true, "it is not signed: {made}");
         let backup = fs::read(host.file(made["path"].as_str().context("no path")?))?;
         let ca_hash = made["ca_hash"].as_str().context("no hash of the CA")?;

@@ -43,9 +43,9 @@ fn databases(cluster: &Cluster) -> Result<Vec<(u64, u64)>> {
 pub(super) fn defragmented(cluster: &Cluster) -> Result<Counts> {
     let unknown = cluster
         .bootstrap
-        .output(&["ctl", "etcd", "defrag", "--member", "absent"])?;
+        .output(&["ctl", "etcd", "defrag", "absent"])?;
     ensure!(!unknown.status.success(), "an unknown member was accepted");
-    ctl_etcd(cluster, &["defrag", "--member", "cp-2"])?;
+    ctl_etcd(cluster, &["defrag", "cp-2"])?;
     let done = ctl_etcd(cluster, &["defrag"])?;
     ensure!(done["retcode"] == 0, "{done}");
     wait::until("small databases, and all hosts to serve", BACK, || {
@@ -107,9 +107,8 @@ pub(super) fn recovered_on_a_standby(cluster: &Cluster) -> Result<Counts> {
     // A refusal has promoted no host.
     wait_until_noticed(next)?;
 
-    let from = recover.iter().position(|word| word == "--from");
-    let from = from.and_then(|at| recover.get_mut(at + 1));
-    left.clone_into(from.context("no member in the command")?);
+    let host = recover.get_mut(3).context("no host in the command")?;
+    left.clone_into(host);
     let said = next.sh(&format!("{} 2>&1", recover.join(" ")))?;
     println!("  {}", said.trim().replace('\n', "\n  "));
     promoted_first(&said, "cp-2 serves alone")?;

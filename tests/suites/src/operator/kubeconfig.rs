@@ -33,7 +33,7 @@ fn kubectl(cluster: &Cluster, words: &[&str]) -> Result<String> {
 /// Makes the file on the first host, and carries it to the other one.
 fn carried(cluster: &Cluster, words: &[&str]) -> Result<()> {
     let host = &cluster.bootstrap;
-    ctl(cluster, &[&["kubeconfig", "-f", FILE], words].concat())?;
+    ctl(cluster, &[&["kubeconfig", "--out", FILE], words].concat())?;
     let mode = host.sh(&format!("stat -c %a {FILE}"))?;
     ensure!(mode.trim() == "600", "{FILE} has the mode {mode}");
     fs::copy(host.file(FILE), cluster.worker.file(FILE))?;
