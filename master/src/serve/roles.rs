@@ -107,6 +107,7 @@ mod tests {
             ("state.sls", Role::Deployer),
             ("state.highstate", Role::Deployer),
             ("cmd.run", Role::Admin),
+            ("log.read", Role::Admin),
             ("absent", Role::Viewer),
         ] {
             for role in Role::ALL {
@@ -126,10 +127,15 @@ mod tests {
             "function": "cmd.run", "args": ["echo pw"],
             "returns": [{"minion": "a", "retcode": 0, "return": "pw", "error": "pw"}],
         });
+        let journal = json!({
+            "function": "log.read", "args": {"unit": "x"},
+            "returns": [{"minion": "a", "retcode": 0, "return": {"lines": ["pw"]}, "error": ""}],
+        });
         let ping = json!({"function": "test.ping", "args": {}, "returns": [{"return": true}]});
         let run = json!({"run": "1", "pillar": {"password": "pw"}, "steps": []});
         for document in [
             command.clone(),
+            journal,
             json!([ping.clone(), command.clone()]),
             run.clone(),
         ] {
