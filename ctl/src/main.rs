@@ -10,7 +10,9 @@ mod cli;
 mod client;
 mod commands;
 mod compile;
+mod complete;
 mod confirm;
+mod context;
 mod etcd_image;
 mod event_stream;
 mod files;
@@ -29,7 +31,7 @@ mod waiting;
 
 use std::process::ExitCode;
 
-use clap::Parser as _;
+use clap_complete::CompleteEnv;
 
 use crate::output::Screen;
 
@@ -44,12 +46,15 @@ pub const INCOMPLETE: u8 = 3;
 const USAGE: u8 = 64;
 
 fn main() -> ExitCode {
-    let cli = match cli::Cli::try_parse() {
+    // A shell asks for completions; then this does not return.
+    CompleteEnv::with_factory(|| complete::with_words(cli::command()))
+        .var(complete::COMPLETE)
+        .complete();
+    let cli = match cli::Cli::parse_from_words(std::env::args_os()) {
         Ok(cli) => cli,
         Err(error) => {
-            let words: Vec<String> = std::env::args_os()
-                .map(|word| word.to_string_lossy().into_owned())
-                .collect();
+            let words = std::env::args_os();
+            let words: Vec<String> = words.map(|word| word.to_string_lossy().into()).collect();
             let error = cli::explain(error, &words);
             let code = if error.use_stderr() { USAGE } else { 0 };
             // If this cannot be printed, nothing can.

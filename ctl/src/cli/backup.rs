@@ -53,6 +53,12 @@ pub enum Backup {
         #[command(flatten)]
         report: Report,
     },
+    /// Say how a backup is restored. It is not done here: a restore makes the first host of a lost cluster
+    /// again.
+    Restore {
+        /// The backup.
+        backup: Option<PathBuf>,
+    },
     /// Copy a backup to another place, after comparing it with its digest.
     Get {
         /// The name of the backup, as `ctl backup list` shows it, or its path; default: the newest.

@@ -7,6 +7,7 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 use halite_names::{NodeName, NodeNameError};
 use halite_preflight::checks::{CHECKS, Scope};
+use halite_proto::ids::MinionId;
 
 use super::duration::{duration, duration_or_zero};
 
@@ -16,11 +17,15 @@ pub enum Node {
     /// Declare hosts, print the command to run on each, and wait until their nodes are Ready. May
     /// be repeated.
     Add(NodeAdd),
-    /// Let a node take no new pods.
+    /// List the hosts: roles, address, minion, Kubernetes and the last highstate.
+    List,
+    /// Show everything that the master knows about one host.
+    Show(ShowNode),
+    /// Make a node unschedulable.
     Cordon(OneNode),
-    /// Let a node take no new pods, and evict those that it has. Pods of DaemonSets stay.
+    /// Make a node unschedulable, and evict its pods. Pods of DaemonSets stay.
     Drain(NodeDrain),
-    /// Let a node take new pods again.
+    /// Make a node schedulable again.
     Uncordon(OneNode),
     /// Reboot a host: move the virtual address away, evict its pods, and wait until it is back as
     /// it was.
@@ -43,6 +48,13 @@ pub struct OneNode {
     /// Show what would change; change nothing.
     #[arg(long)]
     pub test: bool,
+}
+
+/// `ctl node show`.
+#[derive(Debug, Args)]
+pub struct ShowNode {
+    /// The host's name.
+    pub name: MinionId,
 }
 
 /// `ctl node drain`, with kubectl's options.

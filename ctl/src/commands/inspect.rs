@@ -50,6 +50,19 @@ fn overview(status: &Value, paint: &Paint) -> String {
         registry(&status["registry"]),
     );
     let nodes = status["nodes"].as_array().cloned().unwrap_or_default();
+    text.push_str(&node_table(&nodes));
+    if status["etcd"]["members"].is_array() {
+        text.push_str(&format!("\n{}", etcd::members(&status["etcd"])));
+    }
+    let findings = health::findings_of(&status["health"], paint, |name| !is_first(name));
+    if !findings.is_empty() {
+        text.push_str(&format!("\n{findings}"));
+    }
+    text
+}
+
+/// Formats the hosts as a table.
+pub fn node_table(nodes: &[Value]) -> String {
     let row = |node: &Value| {
         let minion = match (node["key"].as_str(), node["connected"].as_bool()) {
             (Some("accepted"), Some(true)) => "connected".to_owned(),
@@ -78,15 +91,7 @@ fn overview(status: &Value, paint: &Paint) -> String {
         "kubernetes",
         "last highstate",
     ];
-    text.push_str(&table::rows(&heading, nodes.iter().map(row)));
-    if status["etcd"]["members"].is_array() {
-        text.push_str(&format!("\n{}", etcd::members(&status["etcd"])));
-    }
-    let findings = health::findings_of(&status["health"], paint, |name| !is_first(name));
-    if !findings.is_empty() {
-        text.push_str(&format!("\n{findings}"));
-    }
-    text
+    table::rows(&heading, nodes.iter().map(row))
 }
 
 /// Formats the lines about API servers, virtual address, etcd and DNS, each if there is one.

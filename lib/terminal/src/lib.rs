@@ -175,6 +175,12 @@ impl Screen {
         self.answer(value, |_| table::document(value))
     }
 
+    /// Makes a text safe for standard output.
+    #[must_use]
+    pub fn rendered(&self, text: &str) -> String {
+        rendered(text, self.out.colour)
+    }
+
     /// Prints a text that is the answer in every format.
     ///
     /// # Errors

@@ -16,7 +16,7 @@ mod signing;
 mod switch;
 mod verify;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use halite_cli::builder::Builder;
 
@@ -92,6 +92,14 @@ pub async fn run(global: &Global, command: Bundle, screen: &mut Screen) -> anyho
         }
         Bundle::Builder(command) => builder::run(global.output, command),
     }
+}
+
+/// Runs `ctl images`.
+///
+/// # Errors
+/// The bundle cannot be read.
+pub fn images(bundle: Option<PathBuf>, screen: &mut Screen) -> anyhow::Result<u8> {
+    show::images(&Site::here(), bundle, screen)
 }
 
 /// Returns true if a bundle is an image: a file, or a disc or stick that has one on it.

@@ -2,11 +2,14 @@
 
 use std::path::{Path, PathBuf};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::is_image;
 use crate::output::{Screen, megabytes, table};
 use crate::site::Site;
+
+/// The columns of images.
+const IMAGES: &[&str] = &["reference", "component", "size", "digest"];
 
 /// Runs `ctl bundle show`.
 ///
@@ -15,6 +18,18 @@ use crate::site::Site;
 pub fn show(site: &Site, bundle: Option<PathBuf>, screen: &mut Screen) -> anyhow::Result<u8> {
     let listing = serde_json::to_value(halite_bundle::list(&directory_or_version(site, bundle)?)?)?;
     screen.answer(&listing, |_| tables(&listing))?;
+    Ok(0)
+}
+
+/// Runs `ctl images`.
+///
+/// # Errors
+/// The bundle cannot be read.
+pub fn images(site: &Site, bundle: Option<PathBuf>, screen: &mut Screen) -> anyhow::Result<u8> {
+    let directory = directory_or_version(site, bundle)?;
+    let mut listing = serde_json::to_value(halite_bundle::list(&directory)?)?;
+    let images = json!({"bundle": listing["version"].take(), "images": listing["images"].take()});
+    screen.answer(&images, |_| section(&images["images"], IMAGES))?;
     Ok(0)
 }
 
@@ -30,6 +45,16 @@ fn directory_or_version(site: &Site, given: Option<PathBuf>) -> anyhow::Result<P
     }
 }
 
+/// Formats a list of a bundle as a table.
+fn section(rows: &Value, columns: &[&str]) -> String {
+    let cell = |row: &Value, column: &&str| match (*column, row[*column].as_u64()) {
+        ("size", Some(size)) => megabytes(size),
+        _ => table::cell(&row[*column]),
+    };
+    let row = |row: &Value| columns.iter().map(|column| cell(row, column)).collect();
+    table::rows(columns, rows.as_array().into_iter().flatten().map(row))
+}
+
 fn tables(listing: &Value) -> String {
     let plain = |key: &str| table::cell(&listing[key]);
     let mut text = format!(
@@ -41,20 +66,16 @@ fn tables(listing: &Value) -> String {
         megabytes(listing["size"].as_u64().unwrap_or(0)),
     );
     for (heading, columns) in [
-        ("images", &["reference", "component", "size", "digest"][..]),
+        ("images", IMAGES),
         ("packages", &["name", "version", "size"][..]),
         ("rpms", &["name", "version", "size"][..]),
     ] {
-        let rows = listing[heading].as_array().cloned().unwrap_or_default();
-        if rows.is_empty() {
-            continue;
+        if listing[heading]
+            .as_array()
+            .is_some_and(|rows| !rows.is_empty())
+        {
+            text.push_str(&format!("{}\n", section(&listing[heading], columns)));
         }
-        let cell = |row: &Value, column: &&str| match (*column, row[*column].as_u64()) {
-            ("size", Some(size)) => megabytes(size),
-            _ => table::cell(&row[*column]),
-        };
-        let row = |row: &Value| columns.iter().map(|column| cell(row, column)).collect();
-        text.push_str(&format!("{}\n", table::rows(columns, rows.iter().map(row))));
     }
     let charts = listing["charts"].as_object().into_iter().flatten();
     let charts: Vec<_> = charts
