@@ -21,6 +21,8 @@ mod imports;
 #[cfg(test)]
 mod modules;
 #[cfg(test)]
+mod output;
+#[cfg(test)]
 mod profiles;
 #[cfg(test)]
 mod security;

@@ -80,9 +80,8 @@ pub const SHIPPED: Release = Release {
     ..FULL
 };
 
-/// The minor version before, for sites that have both. The module proxy has neither its etcd
-/// (3.6.6) nor its CoreDNS, so those images hold the newer release's programs under the names that
-/// kubeadm asks for. Its bundle dates from the day of the release: it is the older one, whichever
+/// The previous minor version, for sites that have both. Its images of etcd and CoreDNS hold the newer
+/// release's programs under the names that kubeadm asks for. Its bundle dates from the day of the release: it is the older one, whichever
 /// is built first. The cluster of it has every option on, a chart among them, and runs the shipped programs.
 pub const OLDER: Release = Release {
     kubernetes: "v1.35.4",

@@ -163,8 +163,8 @@ impl<'a> Release<'a> {
     }
 
     /// The command that brings it to the cluster.
-    pub(super) fn upgrade(&self) -> [&str; 3] {
-        ["ctl", "upgrade", &self.version]
+    pub(super) fn upgrade(&self) -> [&str; 4] {
+        ["ctl", "upgrade", &self.version, "--yes"]
     }
 
     /// Checks that these hosts have their kubelets of before.
