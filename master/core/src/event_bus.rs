@@ -63,11 +63,11 @@ impl EventBus {
         let now = self.clock.now();
         let seq = self
             .store
-            .append_event(&Event::unstored(now, data, None))
+            .append_event(&unstored(now, data, None))
             .await?;
         let event = Event {
             seq,
-            ..Event::unstored(now, live, None)
+            ..unstored(now, live, None)
         };
         self.pass_on(&event);
         Ok(event)
@@ -79,7 +79,7 @@ impl EventBus {
         last: Option<i32>,
     ) -> Result<Event, StoreError> {
         let _order = self.publishing.lock().await;
-        let mut event = Event::unstored(self.clock.now(), data, last);
+        let mut event = unstored(self.clock.now(), data, last);
         event.seq = self.store.append_event(&event).await?;
         self.pass_on(&event);
         Ok(event)
@@ -89,7 +89,7 @@ impl EventBus {
     /// value afterwards, and events that repeat what the rows of a job say. `data` must not contain
     /// a secret.
     pub fn announce(&self, data: &EventData, last: Option<i32>) -> Event {
-        let event = Event::unstored(self.clock.now(), data, last);
+        let event = unstored(self.clock.now(), data, last);
         self.pass_on(&event);
         event
     }
@@ -108,26 +108,24 @@ impl EventBus {
     }
 }
 
-impl Event {
-    /// An event that the store has not got, with the return code if it is the last one of a job or run.
-    #[must_use]
-    pub fn unstored(time: Millis, data: &EventData, last: Option<i32>) -> Self {
-        Self {
-            seq: 0,
-            // Data without a tag is of another version, and never made here.
-            tag: data.tag().unwrap_or_default(),
-            time,
-            data_json: data.to_text(),
-            last: last.is_some(),
-            retcode: last.unwrap_or(0),
-        }
+/// An event that the store has not got, with the return code if it is the last one of a job or run.
+#[must_use]
+pub fn unstored(time: Millis, data: &EventData, last: Option<i32>) -> Event {
+    Event {
+        seq: 0,
+        // Data without a tag is of another version, and never made here.
+        tag: data.tag().unwrap_or_default(),
+        time,
+        data_json: data.to_text(),
+        last: last.is_some(),
+        retcode: last.unwrap_or(0),
     }
+}
 
-    /// The data.
-    #[must_use]
-    pub fn data(&self) -> EventData {
-        EventData::read(&self.tag, &self.data_json)
-    }
+/// The data of an event.
+#[must_use]
+pub fn data(event: &Event) -> EventData {
+    EventData::read(&event.tag, &event.data_json)
 }
 
 /// An event as operators receive it.

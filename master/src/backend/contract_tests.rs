@@ -4,25 +4,25 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
+use halite_core::clock::ManualClock;
+use halite_core::event_bus::message;
+use halite_core::names::minion;
+use halite_core::roster::State;
 use halite_etcd::fake::FakeCluster;
+use halite_fleet::keys;
+use halite_fleet::keys::{Change, NewOperator, Wanted};
 use halite_proto::pki::PrivateKey;
 use halite_proto::v1;
 use halite_proto::v1::HandOverRequest;
 use halite_proto::v1::minion_message::Body;
 use halite_states::low::StateReturn;
+use halite_store::{Audit, KeyState};
 use serde_json::{Map, json};
 
 use super::contract::{check_answer, check_document, check_event};
 use super::fixture::{Life, ScriptedMinion, Site};
 use super::wire::Wire;
-use crate::backend::Backend as _;
-use crate::clock::ManualClock;
-use crate::keys;
-use crate::keys::{Change, NewOperator, Wanted};
-use crate::names::minion;
 use crate::operator::{audit, kubeconfig};
-use crate::standby::roster::State;
-use crate::store::{Audit, KeyState, Store as _};
 
 const NOW: i64 = 1_800_000_000_000;
 
@@ -176,8 +176,9 @@ fn lines_of_a_journal() {
     let mut events = life.runtime.block_on(run).unwrap();
     let lines = ["Started kubelet", "Node became ready"]
         .map(|text| format!("2027-01-15T08:00:00+00:00 worker-1 kubelet[812]: {text}"));
+    let job = wire.job();
     wire.say(Body::Progress(v1::JobProgress {
-        job: wire.job(),
+        job,
         index: 0,
         total: 0,
         state_json: json!({"lines": lines}).to_string(),
@@ -315,7 +316,7 @@ fn who_may_call_the_master() {
             ..Change::default()
         };
         check_document("key-change", &keys::change(app, &order).await.unwrap());
-        check_event("event-key", &events.recv().await.unwrap().into());
+        check_event("event-key", &message(events.recv().await.unwrap()));
 
         let csr_pem = PrivateKey::generate().unwrap().request("alice").unwrap();
         let alice = NewOperator {

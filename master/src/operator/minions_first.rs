@@ -10,7 +10,7 @@ use std::time::Duration;
 use futures_util::{StreamExt as _, future, stream};
 use halite_api::{EventData, MinionUpdate, StepWait};
 use halite_core::due::{Due, SAY};
-use halite_core::event_bus::message;
+use halite_core::event_bus::{message, unstored};
 use halite_core::event_stream::EventStream;
 use halite_core::refusal::Refusal;
 use halite_fleet::jobs::cancel::was_cancelled;
@@ -21,7 +21,7 @@ use halite_host_reports::update::{GRAIN, PROGRAM, Reverted};
 use halite_proto::ids::{JobId, MinionId};
 use halite_proto::v1;
 use halite_states::low::RunReturn;
-use halite_store::{Event, JobRow};
+use halite_store::JobRow;
 use serde_json::{Value, json};
 use tokio::sync::{MutexGuard, mpsc};
 use tokio::time::Instant;
@@ -166,7 +166,7 @@ fn report(jobs: &Jobs, jid: &JobId, hosts: &[MinionId], because: &str, then: &st
 
 /// An event for the watcher of this request alone.
 fn event(jobs: &Jobs, data: &EventData) -> v1::Event {
-    message(Event::unstored(jobs.app().clock.now(), data, None))
+    message(unstored(jobs.app().clock.now(), data, None))
 }
 
 /// The wait for these hosts, in the form of a step that waits.

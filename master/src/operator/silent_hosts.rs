@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use futures_util::{StreamExt as _, stream};
 use halite_api::{EventData, StepWait};
-use halite_core::event_bus::message;
+use halite_core::event_bus::{message, unstored};
 use halite_core::event_stream::EventStream;
 use halite_core::refusal::Refusal;
 use halite_fleet::jobs::failure::succeeded;
@@ -126,7 +126,7 @@ impl Watch {
                 None => None,
             };
             let wait = EventData::Wait(waiting(&job, hosts, stall, longest, usual));
-            let event = Event::unstored(self.jobs.app().clock.now(), &wait, None);
+            let event = unstored(self.jobs.app().clock.now(), &wait, None);
             self.reports.push_back(message(event));
         }
         Ok(())

@@ -1,8 +1,7 @@
 //! The stored detail of a step, for documents.
 
 use halite_api::StepDetail;
-
-use crate::store::Step;
+use halite_store::Step;
 
 /// What a step did, without the facts that only the master uses.
 pub(super) fn detail(step: &Step) -> StepDetail {

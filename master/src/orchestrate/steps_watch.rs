@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use halite_api::{EventData, EventTag, RunCreated, RunEnded, RunStep};
+use halite_core::event_bus;
 use halite_core::event_stream;
 use halite_core::event_stream::{EventStream, Stop, Watched, Watcher};
 use halite_core::refusal::Refusal;
@@ -46,7 +47,7 @@ struct WatchedRun {
 impl WatchedRun {
     /// Notes jobs of the run; false for an event that repeats what the store reported already.
     fn is_news(&mut self, event: &Event) -> bool {
-        match event.data() {
+        match event_bus::data(event) {
             EventData::RunJob(made) => {
                 self.jids.insert(made.job);
                 true
@@ -78,7 +79,7 @@ impl Watched for WatchedRun {
             self.introduced = true;
             let data = EventData::RunCreated(created(&run, &steps));
             watcher
-                .report(Event::unstored(run.created, &data, None))
+                .report(event_bus::unstored(run.created, &data, None))
                 .await?;
         }
         for step in steps
@@ -90,7 +91,7 @@ impl Watched for WatchedRun {
             if self.is_new_status(&data) {
                 let at = step.ended.or(step.started).unwrap_or(run.created);
                 let data = EventData::RunStep(Box::new(data));
-                watcher.report(Event::unstored(at, &data, None)).await?;
+                watcher.report(event_bus::unstored(at, &data, None)).await?;
             }
         }
         if run.status != RunStatus::Running {
@@ -113,7 +114,7 @@ impl Watched for WatchedRun {
 fn conclusion(run: &Run, steps: &[Step]) -> Event {
     let retcode = i32::from(run.status != RunStatus::Succeeded);
     let data = EventData::RunEnded(Box::new(summary(run, steps)));
-    Event::unstored(run.changed, &data, Some(retcode))
+    event_bus::unstored(run.changed, &data, Some(retcode))
 }
 
 /// The data of a `new` event.

@@ -4,19 +4,20 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use halite_api::{EventData, EventTag};
+use halite_core::app::App;
+use halite_core::event_bus;
+use halite_core::event_stream::EventStream;
+use halite_core::refusal::Refusal;
 use halite_proto::ids::JobId;
 use halite_proto::role::Role;
 use halite_proto::v1;
+use halite_store::Event;
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 
 use super::roles::{News, withhold};
-use crate::app::App;
-use crate::event_stream::EventStream;
-use crate::refusal::Refusal;
-use crate::store::Event;
 
 /// The events that are read from the store at once.
 const PAGE: u32 = 256;
@@ -118,7 +119,7 @@ impl Watch {
     }
 
     async fn send(&mut self, event: Event) -> Result<Result<(), Gone>, Refusal> {
-        let data = match event.data() {
+        let data = match event_bus::data(&event) {
             // Its text is read by `ShowJob`.
             EventData::PartReturned(part) => EventData::PartReturned(Box::new(part.announcement())),
             data => data,
@@ -129,7 +130,7 @@ impl Watch {
             data_json: news.data.to_text(),
             ..event
         };
-        let sent = self.sender.send(Ok(event.into())).await;
+        let sent = self.sender.send(Ok(event_bus::message(event))).await;
         Ok(sent.map_err(|_| Gone))
     }
 

@@ -3,12 +3,13 @@ use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use halite_api::{KeyAction, KeyChanged};
+use halite_core::names::minion;
+use halite_proto::v1::minion_message::Body;
 use serde_json::json;
 
 use super::*;
 use crate::backend::fixture::{Life, ScriptedMinion, Site};
-use crate::names::minion;
-use crate::store::Store as _;
+use crate::backend::wire::Wire;
 
 const TREE: &[(&str, &str)] = &[
     ("top.sls", "base:\n  '*-1':\n    - host\n"),
@@ -83,6 +84,36 @@ fn only_an_administrator_sees_more_of_a_command_than_that_it_ran() {
         };
         assert!(part.success && part.retcode == 0, "{part:?}");
         assert_eq!(part.digest.is_some(), role == Role::Admin, "{role}");
+    }
+    life.kill();
+}
+
+#[test]
+fn only_an_administrator_sees_the_lines_of_a_journal() {
+    let site = Site::new(TREE);
+    let life = site.live();
+    let mut wire = Wire::connect(&life, "worker-1");
+    for role in Role::ALL {
+        let mut events = start(&life, role, all(None));
+        let request = v1::RunRequest {
+            target: "worker-1".to_owned(),
+            function: "log.read".to_owned(),
+            args_json: json!({"lines": 1, "follow": true}).to_string(),
+            ..v1::RunRequest::default()
+        };
+        let run = life.backend.run("root", request);
+        let _events = life.runtime.block_on(run).unwrap();
+        let job = wire.job();
+        wire.say(Body::Progress(v1::JobProgress {
+            job,
+            index: 0,
+            total: 0,
+            state_json: json!({"lines": ["CANARY"]}).to_string(),
+        }));
+        let seen = until(&life, &mut events, "/log/");
+        let text = &seen.last().unwrap().data_json;
+        let is_seen = text.contains("CANARY");
+        assert_eq!(is_seen, role == Role::Admin, "{role}: {text}");
     }
     life.kill();
 }
@@ -183,7 +214,7 @@ fn an_event_of_another_version_is_for_administrators() {
     let old = Event {
         tag: "halite/job/20261121000000123000/new".to_owned(),
         data_json: json!({"jid": "20261121000000123000", "args": "CANARY"}).to_string(),
-        ..Event::unstored(1, &key("a"), None)
+        ..event_bus::unstored(1, &key("a"), None)
     };
     life.runtime
         .block_on(life.store.append_event(&old))

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use halite_api::EventData;
+use halite_core::event_bus;
 use halite_core::event_stream;
 use halite_core::event_stream::{EventStream, Stop, Watched, Watcher};
 use halite_core::refusal::Refusal;
@@ -66,7 +67,7 @@ impl Watched for WatchedJob {
             for row in rows.map_err(Refusal::from)? {
                 let at = row.ended.unwrap_or(job.created);
                 let data = EventData::PartReturned(Box::new(returned(&row)));
-                watcher.report(Event::unstored(at, &data, None)).await?;
+                watcher.report(event_bus::unstored(at, &data, None)).await?;
             }
         }
         if job.status == JobStatus::Finished {
@@ -90,11 +91,11 @@ impl Watched for WatchedJob {
 }
 
 fn introduction(job: &Job) -> Event {
-    Event::unstored(job.created, &EventData::JobCreated(created(job)), None)
+    event_bus::unstored(job.created, &EventData::JobCreated(created(job)), None)
 }
 
 fn conclusion(job: &Job, parts: &[Part]) -> Event {
     let retcode = job.retcode.unwrap_or_else(|| overall(parts));
     let data = EventData::JobEnded(summary(&job.jid, parts));
-    Event::unstored(job.finished.unwrap_or(job.created), &data, Some(retcode))
+    event_bus::unstored(job.finished.unwrap_or(job.created), &data, Some(retcode))
 }
