@@ -14,6 +14,7 @@ pub mod table;
 use std::fs::File;
 use std::io;
 use std::io::IsTerminal as _;
+use std::sync::Arc;
 
 use anstream::{AutoStream, ColorChoice};
 use anyhow::Context as _;
@@ -43,7 +44,7 @@ pub struct Screen {
     out: Stream,
     err: Stream,
     /// The lines of what runs, on standard error.
-    live: Live,
+    live: Arc<Live>,
 }
 
 /// An open file, and whether it gets colours.
@@ -77,7 +78,7 @@ impl Screen {
         Self {
             format,
             out: Stream::new(out),
-            live: Live::new(lines, err.colour),
+            live: Arc::new(Live::new(lines, err.colour)),
             err,
         }
     }
@@ -97,8 +98,8 @@ impl Screen {
         self.live.has_terminal()
     }
 
-    /// The live lines. Nothing is displayed without a terminal.
-    pub fn live(&self) -> &Live {
+    /// The live lines, also for other threads. Nothing is displayed without a terminal.
+    pub fn live(&self) -> &Arc<Live> {
         &self.live
     }
 

@@ -61,10 +61,7 @@ impl EventBus {
     ) -> Result<Event, StoreError> {
         let _order = self.publishing.lock().await;
         let now = self.clock.now();
-        let seq = self
-            .store
-            .append_event(&unstored(now, data, None))
-            .await?;
+        let seq = self.store.append_event(&unstored(now, data, None)).await?;
         let event = Event {
             seq,
             ..unstored(now, live, None)
