@@ -57,7 +57,7 @@ pub async fn runs(app: &App) -> Result<RunList, Refusal> {
 }
 
 /// The host that a shipped orchestration is about. Other values of the pillar are not for each reader.
-fn host(run: &store::Run) -> Option<String> {
+fn host(run: &halite_store::Run) -> Option<String> {
     let pillar = parsed(&run.pillar_json);
     let host = pillar["node"]
         .as_str()
@@ -87,7 +87,7 @@ pub async fn job(app: &App, id: &JobId) -> Result<JobOrRun, Refusal> {
     )))
 }
 
-fn without_returns(job: &store::Job) -> Job {
+fn without_returns(job: &halite_store::Job) -> Job {
     Job {
         job: job.jid.clone(),
         function: job.function.clone(),
@@ -120,7 +120,7 @@ fn part(row: JobRow) -> JobPart {
     }
 }
 
-fn orchestration(run: store::Run, steps: &[Step]) -> Run {
+fn orchestration(run: halite_store::Run, steps: &[Step]) -> Run {
     Run {
         run: run.id,
         sls: run.sls,
