@@ -85,8 +85,8 @@ fn expired(path: &Path, certificate_pem: &str, now: Timestamp) -> Option<String>
     })
 }
 
-/// The state and the last log lines of this host's master daemon, if that was called and does not
-/// run.
+/// The state and the last log lines of this host's master daemon, if that was called, is installed and
+/// does not run.
 fn daemon_state(masters: &Masters) -> Option<String> {
     if !masters.has_this_host() {
         return None;
@@ -98,31 +98,30 @@ fn daemon_state(masters: &Masters) -> Option<String> {
             .ok()?;
         Some(String::from_utf8_lossy(&output.stdout).trim().to_owned())
     };
-    match output_of("systemctl", &["is-active", "halite-master.service"]).as_deref() {
-        Some("active") | None => None,
-        Some(state) => {
-            let log = output_of(
-                "journalctl",
-                &[
-                    "-u",
-                    "halite-master.service",
-                    "-o",
-                    "cat",
-                    "-n",
-                    "5",
-                    "--no-pager",
-                ],
-            );
-            let log: String = log
-                .unwrap_or_default()
-                .lines()
-                .map(|line| format!("\n  | {line}"))
-                .collect();
-            Some(format!(
-                "halite-master.service is {state} on this host (systemctl start halite-master){log}"
-            ))
-        }
-    }
+    const UNIT: &str = "halite-master.service";
+    let shown = output_of(
+        "systemctl",
+        &["show", "--property=LoadState,ActiveState", UNIT],
+    )?;
+    let state = not_running(&shown)?;
+    let journal = ["-u", UNIT, "-o", "cat", "-n", "5", "--no-pager"];
+    let log = output_of("journalctl", &journal).unwrap_or_default();
+    let log: String = log.lines().map(|line| format!("\n  | {line}")).collect();
+    Some(format!(
+        "{UNIT} is {state} on this host (systemctl start halite-master){log}"
+    ))
+}
+
+/// The state of a unit that is installed and does not run, from the properties that systemd prints.
+fn not_running(shown: &str) -> Option<&str> {
+    let value = |name: &str| {
+        let lines = shown.lines();
+        lines
+            .filter_map(|line| line.split_once('='))
+            .find_map(|(key, value)| (key == name).then_some(value))
+    };
+    let state = value("ActiveState")?;
+    (value("LoadState") == Some("loaded") && state != "active").then_some(state)
 }
 
 /// Makes an error of the master's refusal, in the master's own words.
@@ -193,6 +192,19 @@ pub(crate) const CERTIFICATE: &str = "-----BEGIN CERTIFICATE-----\n\
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_a_unit_that_is_there_and_does_not_run_is_named() {
+        let failed = "LoadState=loaded\nActiveState=failed";
+        assert_eq!(not_running(failed), Some("failed"));
+        for shown in [
+            "LoadState=loaded\nActiveState=active",
+            "LoadState=not-found\nActiveState=inactive",
+            "",
+        ] {
+            assert_eq!(not_running(shown), None, "{shown:?}");
+        }
+    }
 
     #[test]
     fn an_expired_identity_has_a_remedy() {

@@ -1,19 +1,32 @@
-//! Questions on the terminal before something that cannot be undone.
+//! Questions on the terminal before a command loses something.
 
 use std::io;
-use std::io::{BufRead as _, IsTerminal as _, Write as _};
+use std::io::{BufRead as _, IsTerminal as _};
 
-/// Asks a question, and reads the answer; none without a terminal.
+use anyhow::{Context as _, bail};
+
+use crate::output::Screen;
+
+/// Asks a question; returns whether the answer is yes. With `yes`, which is the operator's `--yes`, it
+/// asks nothing.
 ///
 /// # Errors
-/// The terminal cannot be read or written.
-pub fn asked(question: &str) -> io::Result<Option<bool>> {
-    if !io::stdin().is_terminal() {
-        return Ok(None);
+/// Standard input is not a terminal, or cannot be read.
+pub fn confirmed(question: &str, yes: bool, screen: &mut Screen) -> anyhow::Result<bool> {
+    if yes {
+        return Ok(true);
     }
-    eprint!("{question} [y/N] ");
-    io::stderr().flush()?;
+    if !io::stdin().is_terminal() {
+        bail!("cannot ask for confirmation without a terminal; pass --yes to skip it");
+    }
+    screen.clear();
+    screen.ask(&format!("{question} [y/N] "));
     let mut answer = String::new();
-    io::stdin().lock().read_line(&mut answer)?;
-    Ok(Some(matches!(answer.trim(), "y" | "Y" | "yes")))
+    let read = io::stdin().lock().read_line(&mut answer);
+    read.context("cannot read the answer")?;
+    let is_yes = matches!(answer.trim(), "y" | "Y" | "yes");
+    if !is_yes {
+        screen.note("nothing was changed");
+    }
+    Ok(is_yes)
 }

@@ -167,6 +167,7 @@ fn each_event_of_the_master_is_known_and_printed() {
         ("event-job-new", "state.highstate on worker-1"),
         ("event-job-start", "worker-1 has started"),
         ("event-job-prog", "file.managed /etc/motd"),
+        ("event-job-log", "worker-1: 2 lines of its journal"),
         ("event-job-ret", "worker-1 succeeded: 1 state, 1 change"),
         ("event-job-ret-failed", "worker-1 failed"),
         (

@@ -24,6 +24,10 @@ fn text(event: &v1::Event) -> String {
         ),
         EventData::PartStarted(data) => format!("job {}  {} has started", data.job, data.minion),
         EventData::StateProgress(data) => format!("job {}  {}", data.job, progress(&data)),
+        EventData::JournalLines(data) => {
+            let lines = count(data.lines.len(), "line");
+            format!("job {}  {}: {lines} of its journal", data.job, data.minion)
+        }
         EventData::PartReturned(data) => format!("job {}  {}", data.job, returned(&data)),
         EventData::Wait(wait) => match (&wait.job, &wait.run) {
             (Some(job), _) => format!("job {job}  {}", waiting(&wait)),

@@ -57,6 +57,11 @@ impl FinishedRun {
     }
 }
 
+/// The text for the success of an orchestration: `success`, unless it was a test.
+pub fn success_of(success: &str, test: bool) -> &str {
+    if test { "nothing was changed" } else { success }
+}
+
 /// Prints the outcome of an orchestration, and returns the exit code. `success` is the text for a
 /// success; `again` is the command that repeats it.
 ///

@@ -5,15 +5,16 @@
 //! contain the generator.
 
 use std::fs;
+use std::io::ErrorKind;
 use std::path::Path;
 
 use anyhow::{Context as _, bail};
 use clap::{Command, CommandFactory as _};
-use clap_complete::Shell;
 use clap_mangen::Man;
 use halite_cli::{master, minion};
 
-use crate::cli::Cli;
+use crate::cli::{Shell, command};
+use crate::complete::script;
 
 /// Pages that do not describe a command line, by package and file name.
 const PAGES: &[(&str, &str, &str)] = &[
@@ -29,18 +30,24 @@ const PAGES: &[(&str, &str, &str)] = &[
     ),
 ];
 
-/// Writes the files into a new directory, with one directory for each package.
+/// Writes the files into a new directory, with one directory for each package; or those of `ctl` into a
+/// directory that is there.
 ///
 /// # Errors
 /// The directory exists already, or a file cannot be written.
-pub fn write(directory: &Path) -> anyhow::Result<()> {
+pub fn write(directory: &Path, installed: bool) -> anyhow::Result<()> {
+    if installed {
+        remove_pages(&directory.join("man/man1"))?;
+        pages(directory, command(), "1", &[])?;
+        return completions(directory);
+    }
     if directory.exists() {
         bail!(
             "{} exists already; name a new directory",
             directory.display()
         );
     }
-    pages(&directory.join("halite-ctl"), Cli::command(), "1", &[])?;
+    pages(&directory.join("halite-ctl"), command(), "1", &[])?;
     pages(
         &directory.join("halite-master"),
         master::Cli::command(),
@@ -60,6 +67,23 @@ pub fn write(directory: &Path) -> anyhow::Result<()> {
         )?;
     }
     completions(&directory.join("halite-ctl"))
+}
+
+/// Removes the pages of `ctl` that an earlier version wrote.
+fn remove_pages(directory: &Path) -> anyhow::Result<()> {
+    let entries = match fs::read_dir(directory) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        entries => entries.with_context(|| format!("cannot read {}", directory.display()))?,
+    };
+    for entry in entries {
+        let path = entry?.path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        if name == "ctl.1" || (name.starts_with("ctl-") && name.ends_with(".1")) {
+            let removed = fs::remove_file(&path);
+            removed.with_context(|| format!("cannot remove {}", path.display()))?;
+        }
+    }
+    Ok(())
 }
 
 /// Writes a page for the program and one for each of its commands, named as `git` does:
@@ -104,9 +128,7 @@ fn completions(package: &Path) -> anyhow::Result<()> {
         (Shell::Zsh, "zsh/site-functions/_ctl"),
         (Shell::Fish, "fish/vendor_completions.d/ctl.fish"),
     ] {
-        let mut text = Vec::new();
-        clap_complete::generate(shell, &mut Cli::command(), "ctl", &mut text);
-        put(&package.join(path), &text)?;
+        put(&package.join(path), script(shell)?.as_bytes())?;
     }
     Ok(())
 }
@@ -129,7 +151,7 @@ mod tests {
     fn every_command_has_a_page() {
         let dir = tempfile::tempdir().unwrap();
         let out = dir.path().join("share");
-        write(&out).unwrap();
+        write(&out, false).unwrap();
         for page in [
             "halite-ctl/man/man1/ctl.1",
             "halite-ctl/man/man1/ctl-bundle-build.1",
@@ -154,7 +176,7 @@ mod tests {
         );
         assert!(page.contains("The agent on every managed host"), "{page}");
         assert!(
-            write(&out)
+            write(&out, false)
                 .unwrap_err()
                 .to_string()
                 .contains("exists already")
@@ -162,29 +184,29 @@ mod tests {
     }
 
     #[test]
+    fn installed_pages_replace_those_of_an_earlier_version_only() {
+        let dir = tempfile::tempdir().unwrap();
+        let pages = dir.path().join("man/man1");
+        fs::create_dir_all(&pages).unwrap();
+        for name in ["ctl-gone.1", "ctlx.1", "other.1"] {
+            fs::write(pages.join(name), "").unwrap();
+        }
+        for _ in 0..2 {
+            write(dir.path(), true).unwrap();
+            assert!(pages.join("ctl-node-add.1").is_file());
+            assert!(!pages.join("ctl-gone.1").exists());
+            assert!(pages.join("ctlx.1").exists() && pages.join("other.1").exists());
+        }
+        let page = fs::read_to_string(pages.join("ctl-node-add.1")).unwrap();
+        assert!(page.contains("Examples"), "{page}");
+    }
+
+    #[test]
     fn the_completions_are_valid_shell() {
         let dir = tempfile::tempdir().unwrap();
-        let out = dir.path().join("share");
-        write(&out).unwrap();
-        let bash = out.join("halite-ctl/bash-completion/completions/ctl");
-        assert!(
-            Command::new("bash")
-                .arg("-n")
-                .arg(&bash)
-                .status()
-                .unwrap()
-                .success()
-        );
-        // The real shell completes a word.
-        let ask = format!(
-            ". {}; COMP_WORDS=(ctl bundle ver); COMP_CWORD=2; _ctl ctl ver bundle; echo \"${{COMPREPLY[*]}}\"",
-            bash.display()
-        );
-        let said = Command::new("bash").args(["-c", &ask]).output().unwrap();
-        assert_eq!(
-            String::from_utf8_lossy(&said.stdout).trim(),
-            "verify",
-            "{said:?}"
-        );
+        write(dir.path(), true).unwrap();
+        let script = dir.path().join("bash-completion/completions/ctl");
+        let valid = Command::new("bash").arg("-n").arg(&script).status();
+        assert!(valid.unwrap().success());
     }
 }

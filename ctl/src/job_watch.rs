@@ -64,6 +64,19 @@ pub async fn run_job(
     request: v1::RunRequest,
     screen: &mut Screen,
 ) -> anyhow::Result<FinishedJob> {
+    run_job_with(global, request, screen, |_, _, _| {}).await
+}
+
+/// As [`run_job`]; each return is handed to `returned` with the minion's id as it comes.
+///
+/// # Errors
+/// The master refuses the job, or does not answer any more.
+pub async fn run_job_with(
+    global: &Global,
+    request: v1::RunRequest,
+    screen: &mut Screen,
+    mut returned: impl FnMut(&MinionId, &MinionReturn, &mut Screen),
+) -> anyhow::Result<FinishedJob> {
     let request = v1::RunRequest {
         request_id: uuid::Uuid::now_v7().to_string(),
         ..request
@@ -76,7 +89,7 @@ pub async fn run_job(
             .map(|answer| Some(answer.into_inner()))
     };
     let followed = follow(global, start, |heard| match heard {
-        Heard::Event(event) => watch.take(event, screen),
+        Heard::Event(event) => watch.take(event, screen, &mut returned),
         Heard::Silence(line) => {
             let mark = screen.paint().notable("!");
             screen.note(format!("{mark} {line}"));
@@ -101,18 +114,30 @@ struct JobWatch {
 
 impl JobWatch {
     /// Takes an event. Returns true for the last one.
-    fn take(&mut self, event: &v1::Event, screen: &mut Screen) -> bool {
+    fn take(
+        &mut self,
+        event: &v1::Event,
+        screen: &mut Screen,
+        returned: &mut dyn FnMut(&MinionId, &MinionReturn, &mut Screen),
+    ) -> bool {
         if let EventTag::Job { job, .. } = EventTag::parse(&event.tag) {
             self.done.job = Some(job);
         }
         match EventData::read(&event.tag, &event.data_json) {
-            EventData::StateProgress(data) => screen.progress(&progress(&data)),
+            EventData::StateProgress(data) => screen.live().set(&data.minion, &progress(&data)),
             EventData::Wait(data) => self.wait(&data, screen),
             EventData::ParallelRepair(data) => self.repair(data, screen),
             EventData::MinionUpdate(data) => self.minion(data, screen),
             EventData::PartReturned(data) => {
-                let job = self.returns.entry(data.job.clone()).or_default();
-                job.insert(data.minion.clone(), MinionReturn::from(*data));
+                let (job, minion) = (data.job.clone(), data.minion.clone());
+                screen.live().remove(&minion);
+                let job = self.returns.entry(job).or_default();
+                let new = MinionReturn::from(*data);
+                // Events are repeated when the connection broke.
+                if !job.contains_key(&minion) {
+                    returned(&minion, &new, screen);
+                }
+                job.insert(minion, new);
             }
             _ => {}
         }

@@ -99,6 +99,10 @@ fn a_wait_has_its_usual_time_and_a_remedy_if_there_are_any() {
     );
 }
 
+fn take(watch: &mut JobWatch, event: &v1::Event, screen: &mut Screen) -> bool {
+    watch.take(event, screen, &mut |_, _, _| {})
+}
+
 #[test]
 fn a_job_is_collected_from_its_events() {
     let mut screen = Screen::new(Format::Json);
@@ -112,10 +116,10 @@ fn a_job_is_collected_from_its_events() {
     };
     assert_eq!(progress(&data), "w  1/2  file.managed /etc/x");
     let data = EventData::StateProgress(Box::new(data));
-    assert!(!watch.take(&event(&data, false), &mut screen));
+    assert!(!take(&mut watch, &event(&data, false), &mut screen));
     let part = returned(1, 0, run(Vec::new()), None);
-    assert!(!watch.take(&ret(part), &mut screen));
-    assert!(watch.take(&done(1), &mut screen));
+    assert!(!take(&mut watch, &ret(part), &mut screen));
+    assert!(take(&mut watch, &done(1), &mut screen));
     let outcome = job_outcome(&watch.done, true);
     assert_eq!(outcome.changed, Some(0));
     assert_eq!(outcome.job, Some(id(1)));
@@ -151,7 +155,7 @@ fn a_wait_is_no_part_of_the_document() {
     let mut screen = Screen::new(Format::Json);
     let mut watch = JobWatch::default();
     let data = EventData::Wait(wait(&["w"], "it hangs"));
-    assert!(!watch.take(&event(&data, false), &mut screen));
+    assert!(!take(&mut watch, &event(&data, false), &mut screen));
     let empty = JobOutcome {
         job: Some(id(1)),
         ..JobOutcome::default()
@@ -174,7 +178,7 @@ fn hosts_that_are_done_side_by_side_are_in_the_report() {
         "etcd has no quorum and is repaired without waiting: cp-2 does not answer; done side by side: cp-1, cp-2"
     );
     let data = EventData::ParallelRepair(repair.clone());
-    assert!(!watch.take(&event(&data, false), &mut screen));
+    assert!(!take(&mut watch, &event(&data, false), &mut screen));
     let outcome = job_outcome(&watch.done, true);
     assert_eq!(outcome.parallel_repair, Some(repair));
 }
@@ -183,8 +187,12 @@ fn hosts_that_are_done_side_by_side_are_in_the_report() {
 fn a_return_without_states_is_shown_as_it_is() {
     let mut screen = Screen::new(Format::Json);
     let mut watch = JobWatch::default();
-    watch.take(&ret(returned(1, 0, json!(true), None)), &mut screen);
-    assert!(watch.take(&done(1), &mut screen));
+    take(
+        &mut watch,
+        &ret(returned(1, 0, json!(true), None)),
+        &mut screen,
+    );
+    assert!(take(&mut watch, &done(1), &mut screen));
     let outcome = job_outcome(&watch.done, false);
     let answer = outcome.minions.get("w").unwrap().answer.clone();
     assert_eq!(answer, Some(MinionAnswer(json!(true))));
@@ -196,7 +204,8 @@ fn what_the_update_of_a_minion_changed_is_in_the_report_of_the_highstate() {
     let mut screen = Screen::new(Format::Json);
     let mut watch = JobWatch::default();
     let mut ret = |job: u64, states: Vec<StateReturn>| {
-        watch.take(&ret(returned(job, 0, run(states), None)), &mut screen)
+        let event = ret(returned(job, 0, run(states), None));
+        take(&mut watch, &event, &mut screen)
     };
     let first = vec![
         state("program", true, true),
@@ -218,9 +227,9 @@ fn what_the_update_of_a_minion_changed_is_in_the_report_of_the_highstate() {
     );
     let update = EventData::MinionUpdate(update);
     for _ in 0..2 {
-        watch.take(&event(&update, false), &mut screen);
+        take(&mut watch, &event(&update, false), &mut screen);
     }
-    watch.take(&done(2), &mut screen);
+    take(&mut watch, &done(2), &mut screen);
     let outcome = job_outcome(&watch.done, true);
     assert_eq!((outcome.changed, outcome.failed), (Some(1), Some(0)));
     assert_eq!((outcome.states, outcome.job), (Some(2), Some(id(2))));

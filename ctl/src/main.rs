@@ -11,7 +11,9 @@ mod cli;
 mod client;
 mod commands;
 mod compile;
+mod complete;
 mod confirm;
+mod context;
 #[cfg(test)]
 mod contract_tests;
 mod etcd_image;
@@ -33,7 +35,7 @@ mod waiting;
 
 use std::process::ExitCode;
 
-use clap::Parser as _;
+use clap_complete::CompleteEnv;
 
 use crate::output::Screen;
 
@@ -48,9 +50,16 @@ pub const INCOMPLETE: u8 = 3;
 const USAGE: u8 = 64;
 
 fn main() -> ExitCode {
-    let cli = match cli::Cli::try_parse() {
+    // A shell asks for completions; then this does not return.
+    CompleteEnv::with_factory(|| complete::with_words(cli::command()))
+        .var(complete::COMPLETE)
+        .complete();
+    let cli = match cli::Cli::parse_from_words(std::env::args_os()) {
         Ok(cli) => cli,
         Err(error) => {
+            let words = std::env::args_os();
+            let words: Vec<String> = words.map(|word| word.to_string_lossy().into()).collect();
+            let error = cli::explain(error, &words);
             let code = if error.use_stderr() { USAGE } else { 0 };
             // If this cannot be printed, nothing can.
             let _ = error.print();
@@ -64,7 +73,7 @@ fn main() -> ExitCode {
     {
         Ok(runtime) => runtime,
         Err(error) => {
-            eprintln!("ctl: cannot start: {error}");
+            halite_cli::output::report(&format!("ctl: cannot start: {error}"));
             return ExitCode::from(FAILED);
         }
     };
@@ -75,7 +84,7 @@ fn main() -> ExitCode {
         Ok(code) => ExitCode::from(code),
         Err(error) => {
             // The master quotes what hosts said.
-            eprintln!("ctl: {}", output::visible(&format!("{error:#}")));
+            screen.note(format!("ctl: {error:#}"));
             ExitCode::from(FAILED)
         }
     }

@@ -90,13 +90,13 @@ fn lines(failures: &[Failure]) -> String {
 }
 
 impl Masters {
-    /// The master of the command line, or those of the file, or the one on this host.
+    /// The masters of the command line, separated by commas, or those of the file, or the one on this host.
     ///
     /// # Errors
     /// The file cannot be read, or is malformed.
     pub fn find(named: Option<&str>, path: &Path) -> Result<Self, MastersError> {
         if let Some(named) = named {
-            return Ok(Self(vec![named.to_owned()]));
+            return Ok(Self(named.split(',').map(str::to_owned).collect()));
         }
         match std::fs::read_to_string(path) {
             Ok(text) => Self::parse(&text, path),

@@ -16,12 +16,13 @@ use crate::cli::Global;
 use crate::client::Operator;
 use crate::event_stream::{Heard, follow};
 use crate::finished_run::LEFT_OUT;
-pub use crate::finished_run::{FinishedRun, print_outcome, print_outcomes};
+pub use crate::finished_run::{FinishedRun, print_outcome, print_outcomes, success_of};
 use crate::job_watch::{failures, progress, waiting};
 use crate::output::{Screen, seconds};
 
-/// Starts an orchestration, or joins a running one, and waits for its end. Shows its steps on one
-/// growing line (`label host ✓ images ✓`), or without a terminal on one line each.
+/// Starts an orchestration, or joins a running one, and waits for its end. Each step gets a line when
+/// it has ended, with its seconds; on a terminal, the running step and each host that it runs on have
+/// a live line.
 ///
 /// # Errors
 /// The master refuses the orchestration, or does not answer any more.
@@ -31,22 +32,19 @@ pub async fn run_orchestration(
     label: &str,
     screen: &mut Screen,
 ) -> anyhow::Result<FinishedRun> {
-    let board = RefCell::new(Board::new(screen, false));
-    run_on(global, request, label, &board).await
+    run_on(global, request, label, &RefCell::new(screen)).await
 }
 
-/// Starts orchestrations side by side, or joins running ones, and waits for the end of all; each
-/// has a label. On a terminal, the growing line shows the running step of each, and the steps of
-/// one are a line of their own when it has ended.
+/// Starts orchestrations in parallel, or joins running ones, and waits for the end of all; each has a
+/// label. Their lines are as those of one.
 pub async fn run_orchestrations(
     global: &Global,
     requests: Vec<(String, v1::OrchestrateRequest)>,
     screen: &mut Screen,
 ) -> Vec<(String, anyhow::Result<FinishedRun>)> {
-    let board = RefCell::new(Board::new(screen, true));
-    let board = &board;
+    let screen = &RefCell::new(screen);
     let runs = requests.into_iter().map(async |(label, request)| {
-        let done = run_on(global, request, &label, board).await;
+        let done = run_on(global, request, &label, screen).await;
         (label, done)
     });
     join_all(runs).await
@@ -56,7 +54,7 @@ async fn run_on(
     global: &Global,
     request: v1::OrchestrateRequest,
     label: &str,
-    board: &RefCell<Board<'_>>,
+    screen: &RefCell<&mut Screen>,
 ) -> anyhow::Result<FinishedRun> {
     let request = v1::OrchestrateRequest {
         request_id: uuid::Uuid::now_v7().to_string(),
@@ -66,7 +64,7 @@ async fn run_on(
         let answer = operator.orchestrate(request.clone()).await?;
         Ok(Some(answer.into_inner()))
     };
-    follow_steps(global, start, |_| {}, label, board).await
+    follow_steps(global, start, |_| {}, label, screen).await
 }
 
 /// Follows a run that is there, by the events that `start` asks for; `read` gets each of them.
@@ -80,8 +78,7 @@ pub async fn watch_run(
     label: &str,
     screen: &mut Screen,
 ) -> anyhow::Result<FinishedRun> {
-    let board = RefCell::new(Board::new(screen, false));
-    follow_steps(global, start, read, label, &board).await
+    follow_steps(global, start, read, label, &RefCell::new(screen)).await
 }
 
 async fn follow_steps(
@@ -89,75 +86,35 @@ async fn follow_steps(
     start: impl AsyncFn(Operator) -> Result<Option<Streaming<v1::Event>>, Status>,
     mut read: impl FnMut(&v1::Event),
     label: &str,
-    board: &RefCell<Board<'_>>,
+    screen: &RefCell<&mut Screen>,
 ) -> anyhow::Result<FinishedRun> {
     let started = Instant::now();
     let mut watch = StepsWatch::new(label);
     let followed = follow(global, start, |heard| match heard {
         Heard::Event(event) => {
             read(event);
-            watch.take(event, &mut board.borrow_mut())
+            watch.take(event, &mut screen.borrow_mut())
         }
         Heard::Silence(line) => {
-            let screen = &mut *board.borrow_mut().screen;
+            let screen = &mut screen.borrow_mut();
             let mark = screen.paint().notable("!");
-            screen.line(format!("{mark} {label}  {line}"));
+            screen.news(format!("{mark} {label}  {line}"));
             false
         }
     });
     let followed = followed.await;
-    let board = &mut board.borrow_mut();
-    board.running.remove(label);
+    watch.hide(&screen.borrow());
     followed?;
     let mut done = watch.done;
     done.seconds = started.elapsed().as_secs_f64();
-    if board.screen.is_live() && !watch.line.is_empty() {
-        board.screen.line(format!(
-            "{label}  {}  {}",
-            watch.line.join("  "),
-            seconds(done.seconds)
-        ));
-    }
     Ok(done)
-}
-
-/// The screen that runs share.
-struct Board<'a> {
-    screen: &'a mut Screen,
-    /// More than one run.
-    several: bool,
-    /// The running step of each run, by its label.
-    running: BTreeMap<String, String>,
-}
-
-impl<'a> Board<'a> {
-    fn new(screen: &'a mut Screen, several: bool) -> Self {
-        Self {
-            screen,
-            several,
-            running: BTreeMap::new(),
-        }
-    }
-
-    /// Replaces the line that grows: `line` of the only run, or the running step of each run.
-    fn progress(&mut self, label: &str, line: &str, running: String) {
-        if !self.several {
-            return self.screen.progress(line);
-        }
-        self.running.insert(label.to_owned(), running);
-        let each: Vec<String> = (self.running.iter())
-            .map(|(label, running)| format!("{label}{running}"))
-            .collect();
-        self.screen.progress(&each.join("   "));
-    }
 }
 
 /// The state of an orchestration, collected from its events.
 struct StepsWatch {
     label: String,
-    /// The finished steps with their marks, in the order in which they ended.
-    line: Vec<String>,
-    running: String,
+    /// The lines of the finished steps, in the order in which they ended.
+    finished: Vec<String>,
     /// What a step was last said to wait for: step, end and reason.
     waits: [String; 3],
     /// The statuses that were shown, by the position of the step.
@@ -174,8 +131,7 @@ impl StepsWatch {
     fn new(label: &str) -> Self {
         Self {
             label: label.to_owned(),
-            line: Vec::new(),
-            running: String::new(),
+            finished: Vec::new(),
             waits: Default::default(),
             displayed: BTreeMap::new(),
             failed: BTreeMap::new(),
@@ -184,13 +140,17 @@ impl StepsWatch {
         }
     }
 
-    fn take(&mut self, event: &v1::Event, board: &mut Board<'_>) -> bool {
+    fn take(&mut self, event: &v1::Event, screen: &mut Screen) -> bool {
         match EventData::read(&event.tag, &event.data_json) {
-            EventData::RunStep(data) => self.step(&data.step, board),
-            EventData::Wait(wait) if wait.run.is_some() => self.wait(&wait, board),
-            EventData::RunCancelled(data) => self.cancelled(&data, board),
-            EventData::StateProgress(data) => self.show(&progress(&data), board),
+            EventData::RunStep(data) => self.step(&data.step, screen),
+            EventData::Wait(wait) if wait.run.is_some() => self.wait(&wait, screen),
+            EventData::RunCancelled(data) => self.cancelled(&data, screen),
+            EventData::StateProgress(data) => {
+                let line = format!("  {}", progress(&data));
+                screen.live().set(&self.key(&data.minion), &line);
+            }
             EventData::PartReturned(part) => {
+                screen.live().remove(&self.key(&part.minion));
                 self.failed.insert(part.minion.clone(), failures(*part));
             }
             EventData::RunEnded(ended) => self.end(*ended),
@@ -217,62 +177,61 @@ impl StepsWatch {
         self.done.run = Some(ended);
     }
 
-    fn step(&mut self, step: &Step, board: &mut Board<'_>) {
+    fn step(&mut self, step: &Step, screen: &mut Screen) {
         let name = &step.name;
         let before = self.displayed.insert(step.index, step.status.clone());
         if before.as_ref() == Some(&step.status) {
             return;
         }
-        let paint = board.screen.paint();
+        let paint = screen.paint();
         let mark = match step.status {
             StepStatus::Succeeded => paint.good("✓"),
             StepStatus::Failed => paint.bad("✗"),
             StepStatus::Skipped => "–".to_owned(),
             _ => {
-                self.running = name.clone();
-                return self.show("", board);
+                let line = format!("{}  {name} …", self.label);
+                return screen.live().set(&self.key(""), &line);
             }
         };
-        self.running.clear();
+        self.hide(screen);
         let mark = self.remarks(name, &step.detail) + &mark;
-        // A fingerprint is too long for a line that has to leave room for other steps.
-        if board.screen.is_live() && step.detail.fingerprint.is_some() {
-            board.screen.line(format!("{}  {name} {mark}", self.label));
-        } else {
-            self.line.push(format!("{name} {mark}"));
-        }
         if let Some(error) = &step.detail.error {
             self.failed_steps.push(format!("step {name}: {error}"));
         }
-        if board.screen.is_live() {
-            self.show("", board);
-        } else {
-            let time = step.seconds.map(|time| format!("  {}", seconds(time)));
-            let time = time.unwrap_or_default();
-            board
-                .screen
-                .line(format!("{}  {name} {mark}{time}", self.label));
-        }
+        let time = step.seconds.map(|time| format!("  {}", seconds(time)));
+        let time = time.unwrap_or_default();
+        let line = format!("{}  {name} {mark}{time}", self.label);
+        screen.line(&line);
+        self.finished.push(line);
+    }
+
+    /// The key of the live line of the running step, or of a host that it runs on.
+    fn key(&self, host: &str) -> String {
+        format!("{}/{host}", self.label)
+    }
+
+    /// Removes the live lines of this orchestration.
+    fn hide(&self, screen: &Screen) {
+        let own = self.key("");
+        screen.live().retain(|key| !key.starts_with(&own));
     }
 
     /// Prints what a step waits for: one line, and another one when the reason has changed.
-    fn wait(&mut self, wait: &StepWait, board: &mut Board<'_>) {
+    fn wait(&mut self, wait: &StepWait, screen: &mut Screen) {
         let reason = [&wait.step, &wait.until, &wait.because].map(String::clone);
         if self.waits == reason {
             return;
         }
-        let mark = board.screen.paint().notable("!");
-        let line = format!("{mark} {}  {}", self.label, waiting(wait));
-        board.screen.line(line);
+        let mark = screen.paint().notable("!");
+        screen.news(format!("{mark} {}  {}", self.label, waiting(wait)));
         self.waits = reason;
     }
 
     /// Prints that an operator ends the run.
-    fn cancelled(&self, cancelled: &RunCancelled, board: &mut Board<'_>) {
+    fn cancelled(&self, cancelled: &RunCancelled, screen: &mut Screen) {
+        let mark = screen.paint().notable("!");
         let by = &cancelled.operator;
-        let mark = board.screen.paint().notable("!");
-        let line = format!("{mark} {}  cancelled by {by}", self.label);
-        board.screen.line(line);
+        screen.news(format!("{mark} {}  cancelled by {by}", self.label));
     }
 
     /// The text before the mark of a step. Minions that a step left out are noted for the end.
@@ -294,16 +253,6 @@ impl StepsWatch {
             "{LEFT_OUT} `{step}`: {left_out}. The next `ctl highstate` applies the missing changes."
         ));
         format!("(offline: {left_out}) ")
-    }
-
-    fn show(&self, below: &str, board: &mut Board<'_>) {
-        let running = if self.running.is_empty() {
-            String::new()
-        } else {
-            format!("  {} …", self.running)
-        };
-        let line = format!("{}  {}{running}  {below}", self.label, self.line.join("  "));
-        board.progress(&self.label, &line, running);
     }
 }
 

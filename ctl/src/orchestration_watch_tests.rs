@@ -1,5 +1,8 @@
-use halite_api::{JobEnded, PartReturned, PartState, RunStatus, RunStep};
+use halite_api::{JobEnded, PartReturned, PartState, RunStatus, RunStep, StateProgress};
 use halite_proto::ids::JobId;
+use halite_states::low::StateReturn;
+use halite_testkit::pty::Pty;
+use serde_json::Map;
 
 use super::*;
 use crate::output::Format;
@@ -54,28 +57,137 @@ fn done(cancelled_by: Option<&str>) -> v1::Event {
     event(&EventData::RunEnded(Box::new(data)), true)
 }
 
+fn wait(step: &str, because: &str, seconds: u64) -> v1::Event {
+    let wait = StepWait {
+        run: Some(id(1)),
+        step: step.to_owned(),
+        until: "it is free".to_owned(),
+        because: because.to_owned(),
+        seconds,
+        ..StepWait::default()
+    };
+    event(&EventData::Wait(wait), false)
+}
+
+fn returned((job, minion): (u64, &str), retcode: i32, error: Option<&str>) -> v1::Event {
+    let part = (id(job), minion.parse().unwrap());
+    let error = error.map(str::to_owned);
+    let data = PartReturned::new(part, PartState::Returned, retcode, None, error);
+    event(&EventData::PartReturned(Box::new(data)), false)
+}
+
+fn state() -> StateReturn {
+    StateReturn {
+        index: 0,
+        id: String::new(),
+        name: String::new(),
+        function: String::new(),
+        sls: String::new(),
+        result: Some(true),
+        changes: Map::new(),
+        comment: String::new(),
+        start_time: String::new(),
+        duration: 1.0,
+        run_num: 0,
+        ran: true,
+        fail_run: true,
+    }
+}
+
 #[test]
 fn a_repeated_step_event_is_shown_once() {
     let screen = &mut Screen::new(Format::Json);
-    let board = &mut Board::new(screen, false);
     let mut watch = StepsWatch::new("b");
     for status in [
         StepStatus::Running,
         StepStatus::Succeeded,
         StepStatus::Succeeded,
     ] {
-        assert!(!watch.take(&step(0, "host", status, StepDetail::default()), board));
+        assert!(!watch.take(&step(0, "host", status, StepDetail::default()), screen));
     }
-    assert_eq!(watch.line, ["host ✓"]);
-    assert!(!watch.take(&failed("x", "why"), board));
-    assert!(watch.take(&done(None), board));
+    assert_eq!(watch.finished, ["b  host ✓  1.5 s"]);
+    assert!(!watch.take(&failed("x", "why"), screen));
+    assert!(watch.take(&done(None), screen));
     assert_eq!(watch.done.failures, ["step x: why"]);
+}
+
+/// Of 36 steps, the running one and its hosts are always visible, and the finished ones have scrolled up.
+#[test]
+fn a_terminal_shows_the_finished_steps_the_running_one_and_each_host() {
+    let of = |index: u32, status: StepStatus, error: Option<&str>| {
+        let detail = StepDetail {
+            error: error.map(str::to_owned),
+            ..StepDetail::default()
+        };
+        step(index, &format!("step-{index}"), status, detail)
+    };
+    let progress = |minion: &str, index: u32| {
+        let state = StateReturn {
+            name: format!("/{}", "x".repeat(200)),
+            function: "file.managed".to_owned(),
+            ..state()
+        };
+        let data = StateProgress {
+            job: id(1),
+            minion: minion.parse().unwrap(),
+            index,
+            total: 36,
+            state: Some(state),
+        };
+        event(&EventData::StateProgress(Box::new(data)), false)
+    };
+    for columns in [80, 120] {
+        let mut pty = Pty::new(columns, 8);
+        let screen = &mut Screen::on(Format::Table, pty.terminal(), pty.terminal());
+        let mut watch = StepsWatch::new("upgrade");
+        for index in 0..35 {
+            watch.take(&of(index, StepStatus::Running, None), screen);
+            watch.take(&of(index, StepStatus::Succeeded, None), screen);
+        }
+        watch.take(&of(35, StepStatus::Running, None), screen);
+        watch.take(&progress("w2", 2), screen);
+        watch.take(&progress("w1", 11), screen);
+        let lines = pty.lines();
+        let finished = [31, 32, 33, 34].map(|n| format!("upgrade  step-{n} ✓  1.5 s"));
+        assert_eq!(lines[..4], finished);
+        assert_eq!(lines[4], "upgrade  step-35 …");
+        for (line, begin) in [
+            (5, "  w1  12/36  file.managed /xx"),
+            (6, "  w2  3/36  file.managed /xx"),
+        ] {
+            assert!(lines[line].starts_with(begin), "{lines:?}");
+        }
+        assert_eq!(lines[5].chars().count(), usize::from(columns) - 1);
+
+        watch.take(&returned((1, "w1"), 0, None), screen);
+        assert!(!pty.lines().iter().any(|line| line.contains("w1")));
+        watch.take(&wait("step-35", "a holds it", 10), screen);
+        watch.take(&of(35, StepStatus::Failed, Some("why")), screen);
+        let lines = pty.lines();
+        assert_eq!(lines.last().unwrap(), "upgrade  step-35 ✗  1.5 s");
+        let waits = "! upgrade  step-35: waiting for 10 s";
+        assert!(
+            lines.iter().any(|line| line.starts_with(waits)),
+            "{lines:?}"
+        );
+    }
+}
+
+#[test]
+fn a_wait_is_reported_also_where_only_the_document_is_on_standard_output() {
+    let mut pty = Pty::new(120, 24);
+    let out = tempfile::NamedTempFile::new().unwrap();
+    let mut screen = Screen::on(Format::Json, out.reopen().unwrap(), pty.terminal());
+    let mut watch = StepsWatch::new("b");
+    watch.take(&wait("turn", "a holds it", 10), &mut screen);
+    let line = "! b  turn: waiting for 10 s until it is free: a holds it";
+    assert_eq!(pty.lines(), [line]);
+    assert_eq!(std::fs::read_to_string(out.path()).unwrap(), "");
 }
 
 #[test]
 fn the_end_of_a_job_is_not_the_end_of_its_run() {
     let screen = &mut Screen::new(Format::Json);
-    let board = &mut Board::new(screen, false);
     let mut watch = StepsWatch::new("b");
     let ended = JobEnded {
         job: id(2),
@@ -84,21 +196,20 @@ fn the_end_of_a_job_is_not_the_end_of_its_run() {
         failed: Vec::new(),
         lost: Vec::new(),
     };
-    assert!(!watch.take(&event(&EventData::JobEnded(ended), true), board));
+    assert!(!watch.take(&event(&EventData::JobEnded(ended), true), screen));
     // That of a master of another version, too, is an end.
     let unknown = v1::Event {
         data_json: "{}".to_owned(),
         retcode: 1,
         ..done(None)
     };
-    assert!(watch.take(&unknown, board));
+    assert!(watch.take(&unknown, screen));
     assert_eq!(watch.done.retcode, 1);
 }
 
 #[test]
 fn enrolments_and_omitted_minions_are_shown() {
     let screen = &mut Screen::new(Format::Json);
-    let board = &mut Board::new(screen, false);
     let mut watch = StepsWatch::new("b");
     let steps = [
         (
@@ -125,14 +236,14 @@ fn enrolments_and_omitted_minions_are_shown() {
         ),
     ];
     for (index, (name, detail)) in (0..).zip(steps) {
-        watch.take(&step(index, name, StepStatus::Succeeded, detail), board);
+        watch.take(&step(index, name, StepStatus::Succeeded, detail), screen);
     }
     assert_eq!(
-        watch.line,
+        watch.finished,
         [
-            "enrolled (fingerprint ab:cd) ✓",
-            "peers (offline: w2, w3) ✓",
-            "preflight (30 checks) ✓"
+            "b  enrolled (fingerprint ab:cd) ✓  1.5 s",
+            "b  peers (offline: w2, w3) ✓  1.5 s",
+            "b  preflight (30 checks) ✓  1.5 s"
         ]
     );
     assert!(
@@ -144,15 +255,14 @@ fn enrolments_and_omitted_minions_are_shown() {
 #[test]
 fn a_cancelled_run_names_the_operator_first() {
     let screen = &mut Screen::new(Format::Json);
-    let board = &mut Board::new(screen, false);
     let mut watch = StepsWatch::new("b");
     let cancel = RunCancelled {
         run: id(1),
         operator: "alice".to_owned(),
     };
-    assert!(!watch.take(&event(&EventData::RunCancelled(cancel), false), board));
-    watch.take(&failed("turn", "cancelled by alice"), board);
-    watch.take(&done(Some("alice")), board);
+    assert!(!watch.take(&event(&EventData::RunCancelled(cancel), false), screen));
+    watch.take(&failed("turn", "cancelled by alice"), screen);
+    watch.take(&done(Some("alice")), screen);
     assert_eq!(
         watch.done.failures,
         [
@@ -165,20 +275,11 @@ fn a_cancelled_run_names_the_operator_first() {
 #[test]
 fn a_wait_is_said_once_for_each_reason() {
     let screen = &mut Screen::new(Format::Json);
-    let board = &mut Board::new(screen, false);
     let mut watch = StepsWatch::new("b");
     let mut said = Vec::new();
     for (seconds, because) in [(10, "a holds it"), (20, "a holds it"), (30, "c holds it")] {
-        let wait = StepWait {
-            run: Some(id(1)),
-            step: "turn".to_owned(),
-            until: "it is free".to_owned(),
-            because: because.to_owned(),
-            seconds,
-            ..StepWait::default()
-        };
         let before = watch.waits.clone();
-        assert!(!watch.take(&event(&EventData::Wait(wait), false), board));
+        assert!(!watch.take(&wait("turn", because, seconds), screen));
         said.push(before != watch.waits);
     }
     assert_eq!(said, [true, false, true]);
@@ -187,23 +288,16 @@ fn a_wait_is_said_once_for_each_reason() {
 #[test]
 fn only_the_last_attempt_of_a_minion_counts() {
     let screen = &mut Screen::new(Format::Json);
-    let board = &mut Board::new(screen, false);
-    let returned = |job: u64, retcode: i32, error: Option<&str>| {
-        let part = (id(job), "w".parse().unwrap());
-        let error = error.map(str::to_owned);
-        let data = PartReturned::new(part, PartState::Returned, retcode, None, error);
-        event(&EventData::PartReturned(Box::new(data)), false)
-    };
     let mut watch = StepsWatch::new("b");
-    watch.take(&returned(1, 1, Some("interrupted")), board);
-    watch.take(&returned(2, 1, Some("no such package")), board);
-    watch.take(&failed("x", "w: no such package"), board);
-    watch.take(&done(None), board);
+    watch.take(&returned((1, "w"), 1, Some("interrupted")), screen);
+    watch.take(&returned((2, "w"), 1, Some("no such package")), screen);
+    watch.take(&failed("x", "w: no such package"), screen);
+    watch.take(&done(None), screen);
     assert_eq!(watch.done.failures, ["w: no such package"]);
 
     let mut watch = StepsWatch::new("b");
-    watch.take(&returned(1, 1, Some("interrupted")), board);
-    watch.take(&returned(2, 0, None), board);
-    watch.take(&done(None), board);
+    watch.take(&returned((1, "w"), 1, Some("interrupted")), screen);
+    watch.take(&returned((2, "w"), 0, None), screen);
+    watch.take(&done(None), screen);
     assert!(watch.done.failures.is_empty());
 }

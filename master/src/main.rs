@@ -8,6 +8,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use clap::Parser as _;
 use halite_cli::master::{Cli, Command};
+use halite_cli::output;
 use halite_core::clock::{Clock as _, SystemClock, millis};
 use halite_core::config::Config;
 use halite_core::init;
@@ -35,7 +36,7 @@ fn main() -> ExitCode {
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("halite-master: {error:#}");
+            output::report(&format!("halite-master: {error:#}"));
             ExitCode::FAILURE
         }
     }
@@ -44,9 +45,12 @@ fn main() -> ExitCode {
 fn initialise(path: &Path) -> anyhow::Result<()> {
     let config = Config::read(path)?;
     let made = init::init(&config, SystemClock.now())?;
-    println!("cluster   {}", config.cluster);
-    println!("CA        sha256:{}", made.ca_sha256);
-    println!("operator  {}", made.operator.display());
+    output::print(&format!(
+        "cluster   {}\nCA        sha256:{}\noperator  {}",
+        config.cluster,
+        made.ca_sha256,
+        made.operator.display()
+    ))?;
     Ok(())
 }
 
@@ -61,24 +65,26 @@ fn promote(path: &Path, wanted: &Wanted) -> anyhow::Result<()> {
         let now = SystemClock.now();
         let until = report.until();
         let ago = age(millis(until).map_or(0, |until| now - until));
-        println!(
+        output::say(&format!(
             "standby   of {}: complete up to {until}, {ago} ago",
             report.master
-        );
+        ));
         if let Some(missed) = report.missed(now) {
-            println!("missing   records after that may be missing: {missed}");
+            output::say(&format!(
+                "missing   records after that may be missing: {missed}"
+            ));
         }
     }
     let minion = Path::new(daemon::MINION);
     let promotion = Promotion::new(&config, minion, &SystemClock, &Systemd)
-        .with_notes(|text| println!("note      {text}"));
+        .with_notes(|text| output::say(&format!("note      {text}")));
     match runtime.block_on(promotion.run(wanted))? {
         Promoted::Done(epoch) => {
-            println!("master    {}", config.endpoints().join(", "));
-            println!("epoch     {epoch}");
-            println!("tokens    void: `ctl node add` and `ctl token create` make new ones");
+            output::say(&format!("master    {}", config.endpoints().join(", ")));
+            output::say(&format!("epoch     {epoch}"));
+            output::say("tokens    void: `ctl node add` and `ctl token create` make new ones");
         }
-        Promoted::WasMaster => println!("this host already has the master"),
+        Promoted::WasMaster => output::say("this host already has the master"),
     }
     Ok(())
 }

@@ -1,9 +1,9 @@
 //! Local mode: applies a low state from a file, without a master.
 
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use halite_cli::output;
 use halite_errors::chain;
 use halite_states::engine::RunOptions;
 use halite_states::low::{RunReturn, StateReturn};
@@ -72,16 +72,20 @@ pub async fn apply(request: &Request) -> Result<bool, LocalError> {
     let _lock = if request.test {
         None
     } else {
-        let lock =
-            exclusive::take(|holder| eprintln!("waiting for another run on this host: {holder}"))
-                .await;
+        let lock = exclusive::take(|holder| {
+            output::report(&format!("waiting for another run on this host: {holder}"))
+        })
+        .await;
         Some(lock.map_err(LocalError::Lock)?)
     };
     let pending = match PendingTriggers::open(Directory(request.pending_triggers.clone())) {
         Ok(pending) => Some(pending),
         // A prediction need not run as root.
         Err(error) if request.test => {
-            eprintln!("predicting without pending triggers: {}", chain(&error));
+            output::report(&format!(
+                "predicting without pending triggers: {}",
+                chain(&error)
+            ));
             None
         }
         Err(error) => return Err(LocalError::PendingTriggers(error)),
@@ -94,14 +98,14 @@ pub async fn apply(request: &Request) -> Result<bool, LocalError> {
     let result =
         halite_states::run::run(&low, &runner, RunOptions { test: request.test }, |state| {
             if !request.json {
-                print(&line(state));
+                output::say(&line(state));
             }
         })
         .await;
     if request.json {
-        print(&serde_json::to_string_pretty(&result).map_err(LocalError::Encode)?);
+        output::say(&serde_json::to_string_pretty(&result).map_err(LocalError::Encode)?);
     } else {
-        print(&summary(&result, request.test));
+        output::say(&summary(&result, request.test));
     }
     Ok(result.succeeded())
 }
@@ -111,11 +115,6 @@ fn read(path: &Path) -> std::io::Result<String> {
         return std::io::read_to_string(std::io::stdin());
     }
     std::fs::read_to_string(path)
-}
-
-/// Prints a line; a closed standard output does not stop the run.
-fn print(text: &str) {
-    let _ = writeln!(std::io::stdout(), "{text}");
 }
 
 fn line(state: &StateReturn) -> String {

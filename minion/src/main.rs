@@ -8,6 +8,7 @@ use anyhow::Context as _;
 use clap::Parser as _;
 use halite_cli::minion::{Arguments, Command, DEFAULT_PATH, Output};
 use halite_cli::notify::notify;
+use halite_cli::output;
 use halite_minion::config::Config;
 use halite_minion::identity::{Identity, IdentityError, make_directories};
 use halite_minion::jobs::Jobs;
@@ -27,7 +28,7 @@ async fn main() -> ExitCode {
     match run(Arguments::parse().command).await {
         Ok(code) => code,
         Err(error) => {
-            eprintln!("halite-minion: {error:#}");
+            output::report(&format!("halite-minion: {error:#}"));
             ExitCode::FAILURE
         }
     }
@@ -58,8 +59,8 @@ async fn run(command: Command) -> anyhow::Result<ExitCode> {
                 force,
             };
             let (id, fingerprint) =
-                enrol::enrol(&config, &request, |line| eprintln!("{line}")).await?;
-            println!("enrolled as {id}, fingerprint {fingerprint}");
+                enrol::enrol(&config, &request, |line| output::report(&line)).await?;
+            output::print(&format!("enrolled as {id}, fingerprint {fingerprint}"))?;
         }
         Command::Apply {
             test,
@@ -98,7 +99,7 @@ async fn run(command: Command) -> anyhow::Result<ExitCode> {
             log(tracing::Level::WARN);
             let config = existing(Path::new(DEFAULT_PATH)).unwrap_or_default();
             let grains = grains::collect(config.id.as_ref(), &config.reports).await;
-            println!("{}", serde_json::to_string_pretty(&grains)?);
+            output::print(&serde_json::to_string_pretty(&grains)?)?;
         }
     }
     Ok(ExitCode::SUCCESS)

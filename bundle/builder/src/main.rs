@@ -30,10 +30,7 @@ fn main() -> ExitCode {
     match result {
         Ok(code) => ExitCode::from(code),
         Err(error) => {
-            eprintln!(
-                "halite-builder: {}",
-                halite_terminal::visible(&format!("{error:#}"))
-            );
+            screen.note(format!("halite-builder: {error:#}"));
             ExitCode::from(FAILED)
         }
     }

@@ -14,7 +14,6 @@ mod install;
 mod local_states;
 mod restore;
 
-use std::io::{BufRead as _, IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -31,6 +30,7 @@ use self::declaration::{Declared, InitialDocuments};
 use self::local_states::apply;
 use self::restore::Restore;
 use crate::cli::{Bootstrap, Global};
+use crate::confirm::confirmed;
 use crate::minion::Minion;
 use crate::orchestration_watch::{FinishedRun, print_outcome, run_orchestration};
 use crate::output::returns::View;
@@ -139,8 +139,7 @@ pub async fn run(global: &Global, args: &Bootstrap, screen: &mut Screen) -> anyh
     if !changes.is_empty() {
         screen.line(changes.trim_end());
     }
-    if !args.yes && !confirmed(&declared, &preparation.name, screen)? {
-        screen.note("Nothing was changed.");
+    if !confirmed(&question(&declared, &preparation.name), args.yes, screen)? {
         return Ok(FAILED);
     }
 
@@ -302,19 +301,11 @@ async fn plan(
     apply(preparation, declared, &[], true).await
 }
 
-fn confirmed(declared: &Declared, name: &str, screen: &mut Screen) -> anyhow::Result<bool> {
-    if !std::io::stdin().is_terminal() {
-        bail!("cannot ask for confirmation without a terminal; pass --yes to skip it");
-    }
-    screen.clear();
-    eprint!(
-        "Make {name} the first host of the cluster {}? [y/N] ",
+fn question(declared: &Declared, name: &str) -> String {
+    format!(
+        "Make {name} the first host of the cluster {}?",
         declared.cluster()
-    );
-    std::io::stderr().flush()?;
-    let mut answer = String::new();
-    std::io::stdin().lock().read_line(&mut answer)?;
-    Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
+    )
 }
 
 #[cfg(test)]

@@ -14,11 +14,11 @@ pub enum Backup {
     /// It has a snapshot of etcd, the CAs, the master's store, and what is in /etc/halite. It is
     /// encrypted to the recipients in `backup.recipients`; without any it contains all keys and
     /// secrets of the cluster as they are. Older backups are removed as `backup.keep` says, but not
-    /// with --to.
+    /// with --out.
     Create {
         /// The directory for the file, on this host; default: the declared one.
-        #[arg(long)]
-        to: Option<PathBuf>,
+        #[arg(long, value_name = "DIRECTORY")]
+        out: Option<PathBuf>,
         /// On a standby of the master: make it from its own copy and etcd, without the master. The
         /// timers of all hosts do so; on another host it changes nothing.
         #[arg(long)]
@@ -53,13 +53,19 @@ pub enum Backup {
         #[command(flatten)]
         report: Report,
     },
+    /// Say how a backup is restored. It is not done here: a restore makes the first host of a lost cluster
+    /// again.
+    Restore {
+        /// The backup.
+        backup: Option<PathBuf>,
+    },
     /// Copy a backup to another place, after comparing it with its digest.
     Get {
         /// The name of the backup, as `ctl backup list` shows it, or its path; default: the newest.
         backup: Option<PathBuf>,
         /// The new file.
-        #[arg(long, short)]
-        file: PathBuf,
+        #[arg(long, value_name = "FILE")]
+        out: PathBuf,
     },
 }
 

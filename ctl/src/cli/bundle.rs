@@ -52,6 +52,12 @@ pub enum Bundle {
     Remove {
         /// The bundle's version.
         version: BundleVersion,
+        /// Do not ask for confirmation.
+        #[arg(long, short)]
+        yes: bool,
+        /// Check that nothing uses the bundle; change nothing.
+        #[arg(long)]
+        test: bool,
         /// Remove it even if hosts still use it, or if that is not known.
         #[arg(long)]
         force: bool,

@@ -17,6 +17,9 @@ pub struct DestroyCluster {
     /// Leave out hosts that are not connected: what Halite put there stays.
     #[arg(long)]
     pub skip_offline: bool,
+    /// Show what would change; change nothing.
+    #[arg(long)]
+    pub test: bool,
     /// Remove what pods, etcd and the site registry stored on the hosts, too, and backups below
     /// /var/lib/halite.
     #[arg(long)]

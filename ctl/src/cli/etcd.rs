@@ -19,21 +19,25 @@ pub enum Etcd {
 /// `ctl etcd defrag`.
 #[derive(Debug, Args)]
 pub struct EtcdDefrag {
-    /// Only the member of this host.
-    #[arg(long, value_name = "NAME")]
-    pub member: Option<NodeName>,
+    /// The host of the member; default: all members.
+    pub host: Option<NodeName>,
+    /// Show what would change; change nothing.
+    #[arg(long)]
+    pub test: bool,
 }
 
 /// `ctl etcd recover`.
 #[derive(Debug, Args)]
 pub struct EtcdRecover {
     /// The host of the last healthy member.
-    #[arg(long, value_name = "NAME")]
-    pub from: NodeName,
+    pub host: NodeName,
     /// Confirm that what only the other members had is lost.
     #[arg(long, required = true)]
     pub force: bool,
     /// The cluster's name, to confirm --force.
     #[arg(long)]
     pub cluster: String,
+    /// Show what would change; change nothing.
+    #[arg(long)]
+    pub test: bool,
 }

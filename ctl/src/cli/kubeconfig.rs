@@ -23,8 +23,8 @@ pub struct Kubeconfig {
     #[arg(long, value_name = "ADDRESS")]
     pub server: Option<String>,
     /// Write it to this file, which only its owner can read; default: print it.
-    #[arg(short, long, value_name = "FILE")]
-    pub file: Option<PathBuf>,
+    #[arg(long, value_name = "FILE")]
+    pub out: Option<PathBuf>,
     /// Allow more than 30 days.
     #[arg(long)]
     pub force: bool,

@@ -29,11 +29,17 @@ pub struct MasterRetire {
     /// The standby that takes the master; default: the first by name that has everything.
     #[arg(long)]
     pub to: Option<NodeName>,
+    /// Do not ask for confirmation.
+    #[arg(long, short)]
+    pub yes: bool,
+    /// Show what is in the way and what would be lost; change nothing.
+    #[arg(long)]
+    pub test: bool,
     /// The host stays in the cluster, as a control plane and a standby.
     #[arg(long, conflicts_with_all = ["force", "packages", "wipe_data"])]
     pub keep: bool,
     /// Remove the host although its vote in etcd is lost with it. Needed without --keep.
-    #[arg(long, requires = "cluster", required_unless_present = "keep")]
+    #[arg(long, requires = "cluster", required_unless_present_any = ["keep", "test"])]
     pub force: bool,
     /// The cluster's name, to confirm --force.
     #[arg(long, default_value = "", requires = "force")]

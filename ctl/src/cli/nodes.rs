@@ -7,8 +7,9 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 use halite_names::{NodeName, NodeNameError};
 use halite_preflight::checks::{CHECKS, Scope};
+use halite_proto::ids::MinionId;
 
-use super::duration::duration;
+use super::duration::{duration, duration_or_zero};
 
 /// `ctl node`.
 #[derive(Debug, Subcommand)]
@@ -16,11 +17,15 @@ pub enum Node {
     /// Declare hosts, print the command to run on each, and wait until their nodes are Ready. May
     /// be repeated.
     Add(NodeAdd),
-    /// Let a node take no new pods.
+    /// List the hosts: roles, address, minion, Kubernetes and the last highstate.
+    List,
+    /// Show everything that the master knows about one host.
+    Show(ShowNode),
+    /// Make a node unschedulable.
     Cordon(OneNode),
-    /// Let a node take no new pods, and evict those that it has. Pods of DaemonSets stay.
+    /// Make a node unschedulable, and evict its pods. Pods of DaemonSets stay.
     Drain(NodeDrain),
-    /// Let a node take new pods again.
+    /// Make a node schedulable again.
     Uncordon(OneNode),
     /// Reboot a host: move the virtual address away, evict its pods, and wait until it is back as
     /// it was.
@@ -40,6 +45,16 @@ pub enum Node {
 pub struct OneNode {
     /// The node's name.
     pub name: NodeName,
+    /// Show what would change; change nothing.
+    #[arg(long)]
+    pub test: bool,
+}
+
+/// `ctl node show`.
+#[derive(Debug, Args)]
+pub struct ShowNode {
+    /// The host's name.
+    pub name: MinionId,
 }
 
 /// `ctl node drain`, with kubectl's options.
@@ -56,6 +71,9 @@ pub struct NodeDrain {
     /// Accepted as in kubectl; pods of DaemonSets stay in any case.
     #[arg(long, hide = true)]
     pub ignore_daemonsets: bool,
+    /// Show what would change; change nothing.
+    #[arg(long)]
+    pub test: bool,
 }
 
 /// `ctl node roles`.
@@ -66,6 +84,9 @@ pub struct NodeRoles {
     /// All roles that the host is to have.
     #[arg(required = true, value_delimiter = ',', value_name = "ROLE")]
     pub roles: Vec<String>,
+    /// Show what would change; change nothing.
+    #[arg(long)]
+    pub test: bool,
     /// Take the control plane and its member of etcd from the host although a vote is lost with it.
     #[arg(long, requires = "cluster")]
     pub force: bool,
@@ -86,6 +107,9 @@ pub struct NodeReboot {
     /// Do not ask for confirmation.
     #[arg(long, short)]
     pub yes: bool,
+    /// Show what would change; change nothing.
+    #[arg(long)]
+    pub test: bool,
     /// Evict no pods: they end with the host, and start again with it.
     #[arg(long, conflicts_with_all = ["force", "delete_emptydir_data", "grace_period", "timeout"])]
     pub no_drain: bool,
@@ -103,9 +127,9 @@ pub struct DrainedPods {
     /// Evict pods with an emptyDir too; what is in it is lost.
     #[arg(long)]
     pub delete_emptydir_data: bool,
-    /// Seconds in place of each pod's own grace period.
-    #[arg(long, value_name = "SECONDS")]
-    pub grace_period: Option<u32>,
+    /// Time that each pod has to end, in place of its own grace period, for example 30s.
+    #[arg(long, value_name = "TIME", value_parser = duration_or_zero)]
+    pub grace_period: Option<Duration>,
     /// Time after which the drain fails, for example 5m.
     #[arg(long, default_value = "15m", value_name = "TIME", value_parser = duration)]
     pub timeout: Duration,
@@ -198,6 +222,9 @@ pub struct NodeRemove {
     /// Do not ask for confirmation.
     #[arg(long, short)]
     pub yes: bool,
+    /// Show what would change; change nothing.
+    #[arg(long)]
+    pub test: bool,
     /// The host is gone for good: it is asked nothing.
     #[arg(long)]
     pub dead: bool,
@@ -235,4 +262,7 @@ pub struct NodeReplace {
     /// Only remove what is left and print the command; do not wait.
     #[arg(long)]
     pub no_wait: bool,
+    /// Show what would change; change nothing.
+    #[arg(long)]
+    pub test: bool,
 }

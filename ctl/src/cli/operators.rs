@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
+use super::duration::duration;
+
 /// `ctl operator`.
 #[derive(Debug, Subcommand)]
 pub enum Operator {
@@ -15,6 +17,9 @@ pub enum Operator {
     Revoke {
         /// The operator's name.
         name: String,
+        /// Do not ask for confirmation.
+        #[arg(long, short)]
+        yes: bool,
     },
 }
 
@@ -26,12 +31,26 @@ pub struct OperatorCreate {
     /// The role: a viewer reads, a deployer applies what is declared, an admin does everything.
     #[arg(long, value_parser = ["viewer", "deployer", "admin"])]
     pub role: String,
-    /// The number of days until the certificate expires.
-    #[arg(long, default_value_t = 90, value_parser = clap::value_parser!(u32).range(1..=365))]
-    pub days: u32,
+    /// Time until the certificate expires, in whole days, at most 365d.
+    #[arg(long, default_value = "90d", value_name = "TIME", value_parser = days)]
+    pub ttl: u32,
     /// A new file for the key and the certificates, for --identity. Only its owner can read it.
-    #[arg(long)]
+    #[arg(long, value_name = "FILE")]
     pub out: PathBuf,
+}
+
+/// Text that is no lifetime of an operator's certificate.
+#[derive(Debug, thiserror::Error)]
+#[error("give a number of whole days from 1d to 365d")]
+pub struct NoDays;
+
+/// Parses whole days.
+fn days(text: &str) -> Result<u32, NoDays> {
+    const DAY: u64 = 24 * 60 * 60;
+    let seconds = duration(text).map_err(|_| NoDays)?.as_secs();
+    let days = u32::try_from(seconds / DAY).ok();
+    days.filter(|days| seconds % DAY == 0 && (1..=365).contains(days))
+        .ok_or(NoDays)
 }
 
 /// `ctl audit`.

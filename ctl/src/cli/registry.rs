@@ -41,6 +41,12 @@ pub enum Registry {
         /// each tag and manifest that it does not restore, and exits with 1.
         #[arg(long)]
         without_damaged: bool,
+        /// Do not ask for confirmation.
+        #[arg(long, short)]
+        yes: bool,
+        /// Only check the whole backup; change nothing.
+        #[arg(long)]
+        test: bool,
         #[command(flatten)]
         data: Data,
     },
@@ -68,8 +74,8 @@ pub struct Backup {
     #[command(flatten)]
     pub data: Data,
     /// The directory of the backups, best on another disk.
-    #[arg(long)]
-    pub to: PathBuf,
+    #[arg(long, value_name = "DIRECTORY")]
+    pub out: PathBuf,
     /// Number of complete backups with images to keep. Older ones are removed, unless the registry
     /// is damaged.
     #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..))]

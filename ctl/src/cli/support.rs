@@ -8,6 +8,6 @@ use clap::Args;
 #[derive(Debug, Args)]
 pub struct Support {
     /// The new archive; default: halite-support-TIME.tar.gz in this directory.
-    #[arg(long, short)]
-    pub file: Option<PathBuf>,
+    #[arg(long, value_name = "FILE")]
+    pub out: Option<PathBuf>,
 }

@@ -26,6 +26,9 @@ pub struct Upgrade {
     /// Time after which the drain of a host fails, for example 5m.
     #[arg(long, default_value = "15m", value_name = "TIME", value_parser = duration)]
     pub drain_timeout: Duration,
+    /// Do not ask for confirmation.
+    #[arg(long, short)]
+    pub yes: bool,
     /// Show what would change; change nothing.
     #[arg(long)]
     pub test: bool,

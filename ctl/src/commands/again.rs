@@ -4,7 +4,7 @@
 use std::fmt::Display;
 use std::time::Duration;
 
-use crate::cli::{DrainedPods, NodeRemove};
+use crate::cli::{DrainedPods, NodeRemove, shown};
 
 /// The time limit of a drain that needs no word.
 const DRAIN: Duration = Duration::from_mins(15);
@@ -42,14 +42,14 @@ impl Again {
 
     /// Adds the time limit of a drain, unless it is the default.
     pub fn drain_limit(self, name: &str, limit: Duration) -> Self {
-        let given = (limit != DRAIN).then(|| format!("{}s", limit.as_secs()));
+        let given = (limit != DRAIN).then(|| shown(limit));
         self.option(name, given)
     }
 
     /// Adds the options of a drain.
     pub fn pods(self, pods: &DrainedPods) -> Self {
         self.flag(pods.delete_emptydir_data, "delete-emptydir-data")
-            .option("grace-period", pods.grace_period)
+            .option("grace-period", pods.grace_period.map(shown))
             .drain_limit("timeout", pods.timeout)
     }
 

@@ -34,7 +34,7 @@ pub fn run(command: Config, screen: &mut Screen) -> anyhow::Result<u8> {
                         .to_json(),
                 )?;
             } else {
-                print!("{}", example::CLUSTER);
+                screen.text(example::CLUSTER)?;
             }
             Ok(0)
         }

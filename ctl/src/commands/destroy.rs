@@ -14,7 +14,7 @@ use crate::cli::{DestroyCluster, Global};
 use crate::client;
 use crate::commands::again::Again;
 use crate::identity;
-use crate::orchestration_watch::{print_outcome, run_orchestration};
+use crate::orchestration_watch::{print_outcome, run_orchestration, success_of};
 use crate::output::Screen;
 use crate::waiting::Waiting;
 
@@ -45,20 +45,18 @@ pub async fn run(
     let request = v1::OrchestrateRequest {
         sls: DESTROY.to_owned(),
         pillar_json: pillar(args).to_string(),
-        ..v1::OrchestrateRequest::default()
+        test: args.test,
+        request_id: String::new(),
     };
     let mut done = run_orchestration(global, request, &args.cluster, screen).await?;
     // The remark of the step `allowed` says what stays there; no highstate follows.
     let whole = !done.forget_left_out();
-    if done.retcode == 0 {
+    if done.retcode == 0 && !args.test {
         wait_until_bare(screen).await?;
     }
-    print_outcome(
-        &done,
-        &success(&args.cluster, whole),
-        &again(args).text(),
-        screen,
-    )
+    let success = success(&args.cluster, whole);
+    let success = success_of(&success, args.test);
+    print_outcome(&done, success, &again(args).text(), screen)
 }
 
 /// Fails if `own` is the root of a host other than the master's, which leaves first. `master` is the name of the master's host.
@@ -121,6 +119,7 @@ fn again(args: &DestroyCluster) -> Again {
         .option("cluster", Some(&args.cluster))
         .flag(args.packages, "packages")
         .flag(args.skip_offline, "skip-offline")
+        .flag(args.test, "test")
         .flag(args.wipe_data, "wipe-data")
 }
 

@@ -9,7 +9,7 @@ use crate::cli::{EtcdDefrag, EtcdRecover, Global};
 use crate::client;
 use crate::commands::again::Again;
 use crate::commands::promotion;
-use crate::orchestration_watch::{print_outcome, run_orchestration};
+use crate::orchestration_watch::{print_outcome, run_orchestration, success_of};
 use crate::output::{Paint, Screen, or_dash, table};
 
 /// Runs `ctl etcd status`.
@@ -27,19 +27,20 @@ pub async fn status(global: &Global, screen: &mut Screen) -> anyhow::Result<u8> 
 /// # Errors
 /// The master does not answer or refuses.
 pub async fn defrag(global: &Global, args: &EtcdDefrag, screen: &mut Screen) -> anyhow::Result<u8> {
-    let pillar = match &args.member {
-        Some(member) => json!({"member": member}),
-        None => json!({}),
+    let (pillar, again) = match &args.host {
+        Some(host) => (json!({"member": host}), format!("ctl etcd defrag {host}")),
+        None => (json!({}), "ctl etcd defrag".to_owned()),
     };
-    let again = Again::new("ctl etcd defrag").option("member", args.member.as_ref());
+    let again = Again::new(again).flag(args.test, "test");
     let request = v1::OrchestrateRequest {
         sls: DEFRAG_ETCD.to_owned(),
         pillar_json: pillar.to_string(),
-        ..v1::OrchestrateRequest::default()
+        test: args.test,
+        request_id: String::new(),
     };
     let done = run_orchestration(global, request, "etcd", screen).await?;
     // The room of each member before and after.
-    let freed = done.comment("defragmented");
+    let freed = success_of(done.comment("defragmented"), args.test);
     print_outcome(&done, freed, &again.text(), screen)
 }
 
@@ -53,23 +54,30 @@ pub async fn recover(
     screen: &mut Screen,
 ) -> anyhow::Result<u8> {
     let EtcdRecover {
-        from,
+        host: from,
         force,
         cluster,
+        test,
     } = args;
-    promotion::for_recovery(global, from.as_str(), cluster, screen).await?;
+    if !test {
+        promotion::for_recovery(global, from.as_str(), cluster, screen).await?;
+    }
     let request = v1::OrchestrateRequest {
         sls: RECOVER_ETCD.to_owned(),
         pillar_json: json!({"node": from, "force": force, "cluster": cluster}).to_string(),
-        ..v1::OrchestrateRequest::default()
+        test: *test,
+        request_id: String::new(),
     };
     let done = run_orchestration(global, request, from.as_str(), screen).await?;
     let success = format!(
         "{}; {from} serves alone. Bring back each host that was lost: ctl node replace NAME --force --cluster {cluster}",
         done.comment("allowed")
     );
-    let again = format!("ctl etcd recover --from {from} --force --cluster {cluster}");
-    print_outcome(&done, &success, &again, screen)
+    let again = Again::new(format!("ctl etcd recover {from}"))
+        .flag(*force, "force")
+        .option("cluster", Some(cluster))
+        .flag(*test, "test");
+    print_outcome(&done, success_of(&success, *test), &again.text(), screen)
 }
 
 /// Formats the quorum, the members as a table, and all problems.

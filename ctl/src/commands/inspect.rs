@@ -2,7 +2,8 @@
 
 use halite_api::{
     ClusterBackups, ClusterStatus, JobCancellation, JobList, JobOrRun, KeyState, KubernetesNode,
-    MinionPillar, NodeStatus, RegistryBackups, RenderedFiles, RenderedLow, StandbyState, to_value,
+    LastHighstate, MinionPillar, NodeStatus, RegistryBackups, RenderedFiles, RenderedLow,
+    StandbyState, to_value,
 };
 use halite_proto::v1;
 use serde_json::Value;
@@ -47,28 +48,7 @@ pub fn overview(status: &ClusterStatus, paint: &Paint) -> String {
         status.backups.as_ref().map(saved).unwrap_or_default(),
         status.registry.as_ref().map(registry).unwrap_or_default(),
     );
-    let row = |node: &NodeStatus| {
-        let highstate = node.highstate.as_ref();
-        let highstate =
-            highstate.map(|last| format!("{} {}", last.result, or_dash(last.ended.as_ref())));
-        vec![
-            node.name.clone(),
-            list(&node.roles),
-            or_dash(node.address.as_ref()),
-            minion(node),
-            or_dash(node.kubernetes.as_ref().map(kubernetes)),
-            or_dash(highstate),
-        ]
-    };
-    let heading = [
-        "node",
-        "roles",
-        "address",
-        "minion",
-        "kubernetes",
-        "last highstate",
-    ];
-    text.push_str(&table::rows(&heading, status.nodes.iter().map(row)));
+    text.push_str(&node_table(&status.nodes));
     if let Some(etcd) = status.etcd.as_ref().filter(|etcd| etcd.error.is_none()) {
         text.push_str(&format!("\n{}", etcd::members(etcd)));
     }
@@ -79,8 +59,36 @@ pub fn overview(status: &ClusterStatus, paint: &Paint) -> String {
     text
 }
 
+/// Formats hosts as a table.
+pub fn node_table(nodes: &[NodeStatus]) -> String {
+    let row = |node: &NodeStatus| {
+        vec![
+            node.name.clone(),
+            list(&node.roles),
+            or_dash(node.address.as_ref()),
+            minion(node),
+            or_dash(node.kubernetes.as_ref().map(kubernetes)),
+            or_dash(node.highstate.as_ref().map(highstate)),
+        ]
+    };
+    let heading = [
+        "node",
+        "roles",
+        "address",
+        "minion",
+        "kubernetes",
+        "last highstate",
+    ];
+    table::rows(&heading, nodes.iter().map(row))
+}
+
+/// Formats the last highstate of a host.
+pub fn highstate(last: &LastHighstate) -> String {
+    format!("{} {}", last.result, or_dash(last.ended.as_ref()))
+}
+
 /// Formats the state of a host's minion.
-fn minion(node: &NodeStatus) -> String {
+pub fn minion(node: &NodeStatus) -> String {
     match (&node.key, node.connected) {
         (Some(KeyState::Accepted), true) => "connected".to_owned(),
         (Some(KeyState::Accepted), false) => "away".to_owned(),
@@ -202,7 +210,7 @@ fn registry(registry: &RegistryBackups) -> String {
 }
 
 /// Formats the state of a Kubernetes node: `Ready v1.36.3`.
-fn kubernetes(node: &KubernetesNode) -> String {
+pub fn kubernetes(node: &KubernetesNode) -> String {
     let ready = match node.ready {
         true => "Ready",
         false => "NotReady",

@@ -56,22 +56,13 @@ pub fn one(shown: &JobOrRun, paint: &Paint) -> String {
     }
 }
 
-/// Lines of a name and a value; those without a value are left out.
-fn fields(fields: &[(&str, String)]) -> String {
-    let shown = fields.iter().filter(|(_, value)| value != "-");
-    let width = shown.clone().map(|(name, _)| name.len()).max();
-    let width = width.unwrap_or_default();
-    let lines = shown.map(|(name, value)| format!("{name:width$}  {}\n", table::line(value)));
-    lines.collect()
-}
-
 fn json(value: Option<&Value>) -> String {
     or_dash(value.map(table::cell))
 }
 
 fn of_job(job: &Job, paint: &Paint) -> String {
     let order: Vec<String> = job.order.iter().map(|group| listed(group)).collect();
-    let mut text = fields(&[
+    let mut text = table::fields(&[
         ("job", job.job.to_string()),
         ("function", job.function.clone()),
         ("args", json(job.args.as_ref())),
@@ -117,7 +108,7 @@ fn returned(part: &JobPart, view: View, paint: &Paint) -> String {
 }
 
 fn of_run(run: &Run) -> String {
-    let mut text = fields(&[
+    let mut text = table::fields(&[
         ("run", run.run.to_string()),
         ("sls", run.sls.clone()),
         ("pillar", json(run.pillar.as_ref())),

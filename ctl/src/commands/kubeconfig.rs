@@ -30,7 +30,7 @@ pub async fn run(global: &Global, args: &Kubeconfig, screen: &mut Screen) -> any
         return list(global, screen).await;
     }
     // Before the call: a certificate that goes nowhere would be valid all the same.
-    let file = args.file.as_deref().map(own_file).transpose()?;
+    let file = args.out.as_deref().map(own_file).transpose()?;
     let key = PrivateKey::generate().context("cannot make a key")?;
     let csr_pem = key
         .request("kubeconfig")

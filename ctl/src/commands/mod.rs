@@ -1,9 +1,11 @@
 //! One module for each group of commands.
 
+mod about;
 mod again;
 pub mod backup;
 mod bundle;
 mod config;
+mod contexts;
 mod destroy;
 mod etcd;
 mod events;
@@ -13,8 +15,10 @@ mod jobs;
 mod keys;
 mod kubeconfig;
 mod local;
+mod logs;
 mod master;
 mod node_drain;
+mod node_list;
 mod node_reboot;
 mod node_remove;
 mod node_roles;
@@ -28,49 +32,68 @@ mod support;
 mod targets;
 mod upgrade;
 
-use crate::bootstrap;
 use crate::cli::{Cli, Command, Etcd, Global, Node};
 use crate::output::Screen;
+use crate::{bootstrap, context};
 
 /// Runs a command and returns its exit code.
 ///
 /// # Errors
 /// The command failed; the exit code is 1.
 pub async fn run(cli: Cli, screen: &mut Screen) -> anyhow::Result<u8> {
-    let global = cli.global;
+    // These need no master, and repair a file of contexts that cannot be read.
     match cli.command {
-        Command::Bootstrap(args) => bootstrap::run(&global, &args, screen).await,
-        Command::Node(command) => node(&global, command, screen).await,
-        Command::Orchestrate(args) => orchestrate::run(&global, &args, screen).await,
-        Command::Highstate(args) => targets::highstate(&global, args, screen).await,
-        Command::Apply(args) => targets::apply(&global, args, screen).await,
-        Command::Ping(args) => targets::ping(&global, args, screen).await,
-        Command::Grains(args) => targets::grains(&global, args, screen).await,
-        Command::Cmd(args) => targets::cmd(&global, args, screen).await,
-        Command::Status => inspect::status(&global, screen).await,
-        Command::Health(args) => health::run(&global, &args, screen).await,
-        Command::Kubeconfig(args) => kubeconfig::run(&global, &args, screen).await,
-        Command::Etcd(Etcd::Status) => etcd::status(&global, screen).await,
-        Command::Etcd(Etcd::Defrag(args)) => etcd::defrag(&global, &args, screen).await,
-        Command::Etcd(Etcd::Recover(args)) => etcd::recover(&global, &args, screen).await,
-        Command::Master(command) => master::run(&global, command, screen).await,
-        Command::Pillar(args) => inspect::pillar(&global, &args.minion, screen).await,
-        Command::Render(args) => inspect::render(&global, args, screen).await,
-        Command::Job(command) => inspect::job(&global, command, screen).await,
-        Command::Events(args) => events::events(&global, &args, screen).await,
-        Command::Key(command) => keys::key(&global, command, screen).await,
-        Command::Token(command) => keys::token(&global, command, screen).await,
-        Command::Operator(command) => operators::run(&global, command, screen).await,
-        Command::Audit(args) => operators::audit(&global, args, screen).await,
+        Command::Context(command) => contexts::run(&cli.global, command, screen),
+        Command::Completion(args) => about::completion(args.shell, screen),
+        Command::Help(args) => about::help(&args.words, screen),
+        Command::Generate {
+            directory,
+            installed,
+        } => crate::generate::write(&directory, installed).map(|()| 0),
+        command => run_for(&context::resolve(&cli.global)?, command, screen).await,
+    }
+}
+
+async fn run_for(global: &Global, command: Command, screen: &mut Screen) -> anyhow::Result<u8> {
+    match command {
+        Command::Bootstrap(args) => bootstrap::run(global, &args, screen).await,
+        Command::Node(command) => node(global, command, screen).await,
+        Command::Orchestrate(args) => orchestrate::run(global, &args, screen).await,
+        Command::Highstate(args) => targets::highstate(global, args, screen).await,
+        Command::Apply(args) => targets::apply(global, args, screen).await,
+        Command::Ping(args) => targets::ping(global, args, screen).await,
+        Command::Grains(args) => targets::grains(global, args, screen).await,
+        Command::Cmd(args) => targets::cmd(global, args, screen).await,
+        Command::Status => inspect::status(global, screen).await,
+        Command::Health(args) => health::run(global, &args, screen).await,
+        Command::Kubeconfig(args) => kubeconfig::run(global, &args, screen).await,
+        Command::Etcd(Etcd::Status) => etcd::status(global, screen).await,
+        Command::Etcd(Etcd::Defrag(args)) => etcd::defrag(global, &args, screen).await,
+        Command::Etcd(Etcd::Recover(args)) => etcd::recover(global, &args, screen).await,
+        Command::Master(command) => master::run(global, command, screen).await,
+        Command::Pillar(args) => inspect::pillar(global, &args.minion, screen).await,
+        Command::Render(args) => inspect::render(global, args, screen).await,
+        Command::Job(command) => inspect::job(global, command, screen).await,
+        Command::Events(args) => events::events(global, &args, screen).await,
+        Command::Key(command) => keys::key(global, command, screen).await,
+        Command::Token(command) => keys::token(global, command, screen).await,
+        Command::Operator(command) => operators::run(global, command, screen).await,
+        Command::Audit(args) => operators::audit(global, args, screen).await,
         Command::Config(command) => config::run(command, screen),
-        Command::Bundle(command) => bundle::run(&global, command, screen).await,
-        Command::Upgrade(args) => upgrade::upgrade(&global, &args, screen).await,
-        Command::Backup(command) => backup::run(&global, command, screen).await,
+        Command::Bundle(command) => bundle::run(global, command, screen).await,
+        Command::Upgrade(args) => upgrade::upgrade(global, &args, screen).await,
+        Command::Backup(command) => backup::run(global, command, screen).await,
         Command::Registry(command) => registry::run(command, screen),
-        Command::Destroy(args) => destroy::run(&global, &args, screen).await,
-        Command::Support(args) => support::run(&global, &args, screen).await,
+        Command::Destroy(args) => destroy::run(global, &args, screen).await,
+        Command::Support(args) => support::run(global, &args, screen).await,
         Command::Local(command) => local::run(command, screen).await,
-        Command::Generate { directory } => crate::generate::write(&directory).map(|()| 0),
+        Command::Logs(args) => logs::run(global, &args, screen).await,
+        Command::Images { bundle: named } => bundle::images(named, screen),
+        Command::Version(args) => about::version(global, &args, screen).await,
+        Command::Context(_)
+        | Command::Completion(_)
+        | Command::Help(_)
+        | Command::Generate { .. } => unreachable!("run without a master"),
     }
 }
 
@@ -78,6 +101,8 @@ pub async fn run(cli: Cli, screen: &mut Screen) -> anyhow::Result<u8> {
 async fn node(global: &Global, command: Node, screen: &mut Screen) -> anyhow::Result<u8> {
     match command {
         Node::Add(args) => nodes::add(global, &args, screen).await,
+        Node::List => node_list::list(global, screen).await,
+        Node::Show(args) => node_list::show(global, &args, screen).await,
         Node::Cordon(node) => node_drain::cordon(global, &node, screen).await,
         Node::Drain(args) => node_drain::drain(global, &args, screen).await,
         Node::Uncordon(node) => node_drain::uncordon(global, &node, screen).await,

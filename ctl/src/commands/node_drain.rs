@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::cli::{DrainedPods, Global, NodeDrain, OneNode};
 use crate::commands::again::Again;
-use crate::orchestration_watch::{print_outcome, run_orchestration};
+use crate::orchestration_watch::{print_outcome, run_orchestration, success_of};
 use crate::output::Screen;
 
 /// Runs `ctl node cordon`.
@@ -15,18 +15,8 @@ use crate::output::Screen;
 /// # Errors
 /// The master does not answer or refuses.
 pub async fn cordon(global: &Global, node: &OneNode, screen: &mut Screen) -> anyhow::Result<u8> {
-    let pillar = json!({"node": node.name});
-    let words = words("cordon", node.name.as_str());
-    run(
-        global,
-        node.name.as_str(),
-        "cordon",
-        words,
-        shipped::CORDON_NODE,
-        &pillar,
-        screen,
-    )
-    .await
+    let run = Run::of("cordon", shipped::CORDON_NODE, node);
+    run.carry_out(global, screen).await
 }
 
 /// Runs `ctl node uncordon`.
@@ -34,18 +24,8 @@ pub async fn cordon(global: &Global, node: &OneNode, screen: &mut Screen) -> any
 /// # Errors
 /// The master does not answer or refuses.
 pub async fn uncordon(global: &Global, node: &OneNode, screen: &mut Screen) -> anyhow::Result<u8> {
-    let pillar = json!({"node": node.name});
-    let words = words("uncordon", node.name.as_str());
-    run(
-        global,
-        node.name.as_str(),
-        "uncordon",
-        words,
-        shipped::UNCORDON_NODE,
-        &pillar,
-        screen,
-    )
-    .await
+    let run = Run::of("uncordon", shipped::UNCORDON_NODE, node);
+    run.carry_out(global, screen).await
 }
 
 /// Runs `ctl node drain`.
@@ -53,17 +33,15 @@ pub async fn uncordon(global: &Global, node: &OneNode, screen: &mut Screen) -> a
 /// # Errors
 /// The master does not answer or refuses.
 pub async fn drain(global: &Global, args: &NodeDrain, screen: &mut Screen) -> anyhow::Result<u8> {
-    let pillar = json!({"node": args.name, "drain": options(&args.pods, args.force)});
-    run(
-        global,
-        args.name.as_str(),
-        "drain",
-        again(args),
-        shipped::DRAIN_NODE,
-        &pillar,
-        screen,
-    )
-    .await
+    let run = Run {
+        name: args.name.as_str(),
+        verb: "drain",
+        sls: shipped::DRAIN_NODE,
+        pillar: json!({"node": args.name, "drain": options(&args.pods, args.force)}),
+        test: args.test,
+        again: again(args),
+    };
+    run.carry_out(global, screen).await
 }
 
 /// The options of a drain as the orchestrations take them.
@@ -77,7 +55,7 @@ pub struct DrainOptions {
     pub timeout: u64,
     /// The time for a pod to end, in seconds; none: its own.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub grace_period: Option<u32>,
+    pub grace_period: Option<u64>,
 }
 
 /// The options of a drain.
@@ -86,7 +64,7 @@ pub fn options(pods: &DrainedPods, force: bool) -> DrainOptions {
         delete_emptydir_data: pods.delete_emptydir_data,
         force,
         timeout: pods.timeout.as_secs(),
-        grace_period: pods.grace_period,
+        grace_period: pods.grace_period.map(|grace| grace.as_secs()),
     }
 }
 
@@ -100,25 +78,44 @@ fn again(args: &NodeDrain) -> Again {
     words("drain", args.name.as_str())
         .flag(args.force, "force")
         .pods(&args.pods)
+        .flag(args.test, "test")
 }
 
-async fn run(
-    global: &Global,
-    name: &str,
-    verb: &str,
+/// An orchestration of one node.
+struct Run<'a> {
+    name: &'a str,
+    verb: &'static str,
+    sls: &'static str,
+    pillar: Value,
+    test: bool,
     again: Again,
-    sls: &str,
-    pillar: &Value,
-    screen: &mut Screen,
-) -> anyhow::Result<u8> {
-    let request = v1::OrchestrateRequest {
-        sls: sls.to_owned(),
-        pillar_json: pillar.to_string(),
-        ..v1::OrchestrateRequest::default()
-    };
-    let done = run_orchestration(global, request, name, screen).await?;
-    let success = format!("node/{name} {verb}ed");
-    print_outcome(&done, &success, &again.text(), screen)
+}
+
+impl<'a> Run<'a> {
+    fn of(verb: &'static str, sls: &'static str, node: &'a OneNode) -> Self {
+        Self {
+            name: node.name.as_str(),
+            verb,
+            sls,
+            pillar: json!({"node": node.name}),
+            test: node.test,
+            again: words(verb, node.name.as_str()).flag(node.test, "test"),
+        }
+    }
+
+    async fn carry_out(self, global: &Global, screen: &mut Screen) -> anyhow::Result<u8> {
+        let name = self.name;
+        let request = v1::OrchestrateRequest {
+            sls: self.sls.to_owned(),
+            pillar_json: self.pillar.to_string(),
+            test: self.test,
+            request_id: String::new(),
+        };
+        let done = run_orchestration(global, request, name, screen).await?;
+        let success = format!("node/{name} {}ed", self.verb);
+        let success = success_of(&success, self.test);
+        print_outcome(&done, success, &self.again.text(), screen)
+    }
 }
 
 #[cfg(test)]
@@ -130,7 +127,7 @@ mod tests {
     fn the_command_to_repeat_drains_the_same_pods() {
         for line in [
             "ctl node drain a",
-            "ctl node drain a --force --delete-emptydir-data --grace-period 5 --timeout 90s",
+            "ctl node drain a --force --delete-emptydir-data --grace-period 5s --timeout 90s --test",
         ] {
             let cli = <Cli as clap::Parser>::try_parse_from(line.split(' ')).unwrap();
             let Command::Node(Node::Drain(args)) = cli.command else {

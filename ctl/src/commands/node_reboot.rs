@@ -1,15 +1,15 @@
 //! `ctl node reboot`.
 
-use anyhow::bail;
 use halite_proto::v1;
 use halite_states::shipped;
 use serde_json::{Value, json};
 
+use crate::FAILED;
 use crate::cli::{Global, NodeReboot};
 use crate::commands::again::Again;
 use crate::commands::node_drain;
-use crate::confirm;
-use crate::orchestration_watch::{print_outcome, run_orchestration};
+use crate::confirm::confirmed;
+use crate::orchestration_watch::{print_outcome, run_orchestration, success_of};
 use crate::output::Screen;
 
 /// Runs `ctl node reboot`.
@@ -18,25 +18,19 @@ use crate::output::Screen;
 /// The master does not answer or refuses, or nothing confirms it.
 pub async fn reboot(global: &Global, args: &NodeReboot, screen: &mut Screen) -> anyhow::Result<u8> {
     let name = args.name.as_str();
-    if !args.yes {
-        screen.clear();
-        match confirm::asked(&question(args))? {
-            Some(true) => {}
-            Some(false) => {
-                screen.note("nothing was changed");
-                return Ok(1);
-            }
-            None => bail!("cannot ask for confirmation without a terminal; pass --yes to skip it"),
-        }
+    if !confirmed(&question(args), args.yes || args.test, screen)? {
+        return Ok(FAILED);
     }
     let request = v1::OrchestrateRequest {
         sls: shipped::REBOOT_NODE.to_owned(),
         pillar_json: pillar(args).to_string(),
-        ..v1::OrchestrateRequest::default()
+        test: args.test,
+        request_id: String::new(),
     };
     let done = run_orchestration(global, request, name, screen).await?;
     let success = format!("{name} has rebooted");
-    print_outcome(&done, &success, &again(args).text(), screen)
+    let success = success_of(&success, args.test);
+    print_outcome(&done, success, &again(args).text(), screen)
 }
 
 fn question(args: &NodeReboot) -> String {
@@ -61,6 +55,7 @@ fn pillar(args: &NodeReboot) -> Value {
 fn again(args: &NodeReboot) -> Again {
     Again::new(format!("ctl node reboot {}", args.name))
         .flag(args.yes, "yes")
+        .flag(args.test, "test")
         .flag(args.no_drain, "no-drain")
         .flag(args.force, "force")
         .pods(&args.pods)
@@ -90,8 +85,8 @@ mod tests {
         assert_eq!(pillar(&arguments("a --no-drain")), json!({"node": "a"}));
         for words in [
             "a",
-            "a --yes --force --delete-emptydir-data --grace-period 5 --timeout 60s",
-            "a --no-drain",
+            "a --yes --force --delete-emptydir-data --grace-period 5s --timeout 1m",
+            "a --test --no-drain",
         ] {
             let again = again(&arguments(words)).text();
             assert_eq!(again, format!("ctl node reboot {words}"));

@@ -1,6 +1,6 @@
 //! `ctl node remove` and `ctl node replace`.
 
-use anyhow::{Context as _, bail};
+use anyhow::Context as _;
 use halite_api::{DeclaredNode, LeavingHost};
 use halite_pillar::role::Role;
 use halite_proto::identity::root_of;
@@ -12,9 +12,10 @@ use serde_json::{Value, json};
 use crate::cli::{Global, NodeRemove, NodeReplace};
 use crate::commands::again::Again;
 use crate::commands::{destroy, node_drain, nodes, promotion};
-use crate::orchestration_watch::{FinishedRun, print_outcome, run_orchestration};
+use crate::confirm::confirmed;
+use crate::orchestration_watch::{FinishedRun, print_outcome, run_orchestration, success_of};
 use crate::output::Screen;
-use crate::{client, confirm, identity};
+use crate::{FAILED, client, identity};
 
 /// Runs `ctl node remove`.
 ///
@@ -27,13 +28,19 @@ pub async fn remove(global: &Global, args: &NodeRemove, screen: &mut Screen) -> 
     }
     let facts = facts(global, name).await?;
     show_losses(&facts, screen);
-    if !args.yes && !args.force && !confirmed(&facts, screen)? {
-        screen.note("nothing was changed");
-        return Ok(1);
+    if !confirmed(
+        &question(&facts),
+        args.yes || args.force || args.test,
+        screen,
+    )? {
+        return Ok(FAILED);
     }
     let success = format!("{name} has left the cluster {}", facts.cluster);
     match carry_out(global, args, &facts, screen).await? {
-        Some(done) => print_outcome(&done, &success, &again(args).text(), screen),
+        Some(done) => {
+            let success = success_of(&success, args.test);
+            print_outcome(&done, success, &again(args).text(), screen)
+        }
         None => own_has_left(&success, screen),
     }
 }
@@ -59,7 +66,7 @@ async fn carry_out(
     screen: &mut Screen,
 ) -> anyhow::Result<Option<FinishedRun>> {
     let is_own = is_root_of(global, &args.name);
-    let done = run(global, &args.name, &pillar(args, facts), screen).await;
+    let done = run(global, &args.name, &pillar(args, facts), args.test, screen).await;
     if done.is_err() && is_own && !global.identity.exists() {
         destroy::wait_until_bare(screen).await?;
         return Ok(None);
@@ -105,9 +112,10 @@ pub async fn replace(
     let pillar = json!({
         "node": name, "dead": true, "keep": true, "force": args.force, "cluster": args.cluster,
     });
-    let done = run(global, name, &pillar, screen).await?;
-    if done.retcode != 0 {
-        return print_outcome(&done, "", &replaced_again(args).text(), screen);
+    let done = run(global, name, &pillar, args.test, screen).await?;
+    if done.retcode != 0 || args.test {
+        let success = success_of("", args.test);
+        return print_outcome(&done, success, &replaced_again(args).text(), screen);
     }
     for note in &done.notes {
         screen.note(note.as_str());
@@ -128,12 +136,14 @@ async fn run(
     global: &Global,
     name: &str,
     pillar: &Value,
+    test: bool,
     screen: &mut Screen,
 ) -> anyhow::Result<FinishedRun> {
     let request = v1::OrchestrateRequest {
         sls: shipped::REMOVE_NODE.to_owned(),
         pillar_json: pillar.to_string(),
-        ..v1::OrchestrateRequest::default()
+        test,
+        request_id: String::new(),
     };
     run_orchestration(global, request, name, screen).await
 }
@@ -160,16 +170,11 @@ fn show<'a>(facts: &LeavingHost, losses: impl Iterator<Item = &'a String>, scree
     }
 }
 
-fn confirmed(facts: &LeavingHost, screen: &mut Screen) -> anyhow::Result<bool> {
-    screen.clear();
-    let question = format!(
+fn question(facts: &LeavingHost) -> String {
+    format!(
         "Remove {} from the cluster {}? Its pods are evicted, and what Halite put there goes.",
         facts.node, facts.cluster
-    );
-    match confirm::asked(&question)? {
-        Some(answer) => Ok(answer),
-        None => bail!("cannot ask for confirmation without a terminal; pass --yes to skip it"),
-    }
+    )
 }
 
 /// The pillar of the orchestration. A host that has never enrolled is asked nothing.
@@ -192,6 +197,7 @@ fn pillar(args: &NodeRemove, facts: &LeavingHost) -> Value {
 fn again(args: &NodeRemove) -> Again {
     Again::new(format!("ctl node remove {}", args.name))
         .flag(args.yes, "yes")
+        .flag(args.test, "test")
         .flag(args.dead, "dead")
         .departure(args)
 }
@@ -203,13 +209,14 @@ fn replaced_again(args: &NodeReplace) -> Again {
         .option("cluster", Some(&args.cluster))
         .list("ignore-preflight", &args.ignore_preflight)
         .flag(args.no_wait, "no-wait")
+        .flag(args.test, "test")
 }
 
 /// The request that declares the node as it is declared: what was recorded of the lost host has
 /// gone with it.
 fn declared(name: &str, declared: Option<&DeclaredNode>) -> anyhow::Result<v1::AddNodeRequest> {
     let declared =
-        declared.with_context(|| format!("there is no node {name}; `ctl status` shows them"))?;
+        declared.with_context(|| format!("there is no node {name}; `ctl node list` shows them"))?;
     // Only the host that founds a cluster has that role, and this one exists.
     let roles = declared.roles.iter();
     let roles = roles
@@ -289,7 +296,7 @@ mod tests {
             "a",
             "a --yes --packages --delete-emptydir-data",
             "a --dead --force --cluster prod --wipe-data",
-            "a --grace-period 5 --timeout 3600s",
+            "a --test --grace-period 5s --timeout 1h",
         ] {
             let again = again(&arguments(words)).text();
             assert_eq!(again, format!("ctl node remove {words}"));
@@ -300,7 +307,7 @@ mod tests {
     fn a_replacement_is_repeated_with_the_same_words() {
         for line in [
             "ctl node replace a --force --cluster prod",
-            "ctl node replace a --force --cluster prod --ignore-preflight etcd-disk,mtu --no-wait",
+            "ctl node replace a --force --cluster prod --ignore-preflight etcd-disk,mtu --no-wait --test",
         ] {
             let cli = <Cli as clap::Parser>::try_parse_from(line.split(' ')).unwrap();
             let Command::Node(Node::Replace(args)) = cli.command else {

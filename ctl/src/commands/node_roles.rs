@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use crate::cli::{Global, NodeRoles};
 use crate::commands::again::Again;
 use crate::commands::node_remove;
-use crate::orchestration_watch::{print_outcome, run_orchestration};
+use crate::orchestration_watch::{print_outcome, run_orchestration, success_of};
 use crate::output::Screen;
 
 /// Runs `ctl node roles`.
@@ -36,11 +36,13 @@ pub async fn roles(global: &Global, args: &NodeRoles, screen: &mut Screen) -> an
     let request = v1::OrchestrateRequest {
         sls: shipped::ADD_NODE.to_owned(),
         pillar_json: pillar(args).to_string(),
-        ..v1::OrchestrateRequest::default()
+        test: args.test,
+        request_id: String::new(),
     };
     let done = run_orchestration(global, request, name, screen).await?;
     let success = format!("{name} has the roles {roles}");
-    print_outcome(&done, &success, &again(args).text(), screen)
+    let success = success_of(&success, args.test);
+    print_outcome(&done, success, &again(args).text(), screen)
 }
 
 /// The pillar of the orchestration.
@@ -67,6 +69,7 @@ fn again(args: &NodeRoles) -> Again {
         .flag(args.force, "force")
         .option("cluster", args.force.then_some(&args.cluster))
         .list("ignore-preflight", &args.ignore_preflight)
+        .flag(args.test, "test")
 }
 
 #[cfg(test)]
@@ -79,7 +82,7 @@ mod tests {
         for words in [
             "a worker",
             "a worker,control-plane,etcd --ignore-preflight mtu",
-            "a worker --force --cluster prod",
+            "a worker --force --cluster prod --test",
         ] {
             let line = format!("ctl node roles {words}");
             let cli = <Cli as clap::Parser>::try_parse_from(line.split(' ')).unwrap();

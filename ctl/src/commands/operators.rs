@@ -9,9 +9,11 @@ use halite_proto::v1;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
+use crate::FAILED;
 use crate::cli::{Audit, Global, Operator, OperatorCreate};
 use crate::client;
 use crate::client::{document, refused};
+use crate::confirm::confirmed;
 use crate::identity::NewIdentity;
 use crate::output::{Screen, or_dash, table};
 
@@ -28,7 +30,12 @@ pub async fn run(global: &Global, command: Operator, screen: &mut Screen) -> any
             let operators: OperatorList = document(answer)?;
             screen.answer(&to_value(&operators), |_| list(&operators))?;
         }
-        Operator::Revoke { name } => {
+        Operator::Revoke { name, yes } => {
+            let question =
+                format!("Revoke {name}? Its access and its running commands end at once.");
+            if !confirmed(&question, yes, screen)? {
+                return Ok(FAILED);
+            }
             let request = v1::RevokeOperatorRequest { name };
             let revoked: OperatorRevocation = document(operator.revoke_operator(request).await)?;
             screen.answer(&to_value(&revoked), |_| revocation(&revoked))?;
@@ -48,7 +55,7 @@ async fn create(operator: &mut client::Operator, args: OperatorCreate) -> anyhow
     let request = v1::CreateOperatorRequest {
         name: args.name.clone(),
         role: args.role.clone(),
-        days: args.days,
+        days: args.ttl,
         csr_pem,
     };
     let reply = operator.create_operator(request).await;

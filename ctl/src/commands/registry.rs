@@ -10,6 +10,7 @@ use serde_json::json;
 
 use crate::FAILED;
 use crate::cli::{Registry, RegistryBackup};
+use crate::confirm::confirmed;
 use crate::output::{Paint, Screen, count, megabytes, or_dash, table, yes_no};
 
 /// Runs `ctl registry`.
@@ -22,10 +23,24 @@ pub fn run(command: Registry, screen: &mut Screen) -> anyhow::Result<u8> {
         Registry::List { directory } => list(&directory, screen),
         Registry::Verify { backup, report } => verify(&backup, report.report.as_deref(), screen),
         Registry::Restore {
+            backup, test: true, ..
+        } => verify(&backup, None, screen),
+        Registry::Restore {
             backup,
             without_damaged,
+            yes,
             data,
-        } => restore(&backup, &data.data, without_damaged, screen),
+            ..
+        } => {
+            let question = format!(
+                "Restore {}? Images of the registry that it does not have are removed.",
+                backup.display()
+            );
+            if !confirmed(&question, yes, screen)? {
+                return Ok(FAILED);
+            }
+            restore(&backup, &data.data, without_damaged, screen)
+        }
     }
 }
 
@@ -35,12 +50,12 @@ fn backup(args: &RegistryBackup, screen: &mut Screen) -> anyhow::Result<u8> {
         .report
         .report
         .as_deref()
-        .map(|path| Reporter::new(path, &args.to));
+        .map(|path| Reporter::new(path, &args.out));
     let made = reporter
         .as_ref()
         .map_or(Ok(()), Reporter::check_still_there)
         .and_then(|()| {
-            registry::create(&args.data.data, &args.to, keep, &mut |text| {
+            registry::create(&args.data.data, &args.out, keep, &mut |text| {
                 screen.progress(text)
             })
         });

@@ -6,18 +6,20 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::bail;
-use halite_api::{ClusterStatus, FailedHandOver, MasterMove};
+use halite_api::{ClusterStatus, FailedHandOver, MasterMove, to_value};
 use halite_names::NodeName;
 use halite_proto::v1;
 use serde_json::json;
 use tokio::time::Instant;
 
 use self::stage::{Stage, Stages};
+use crate::FAILED;
 use crate::cli::{Global, MasterRetire, NodeRemove};
 use crate::client;
 use crate::client::document;
 use crate::commands::again::Again;
 use crate::commands::{node_remove, promotion};
+use crate::confirm::confirmed;
 use crate::event_stream::is_passing;
 use crate::job_watch::run_job;
 use crate::orchestration_watch::{FinishedRun, print_outcome};
@@ -69,7 +71,17 @@ pub async fn retire(
     for loss in &plan.losses {
         screen.note(format!("{from} takes with it: {loss}"));
     }
+    if args.test {
+        screen.answer(&to_value(&plan), |_| {
+            format!("{to} would take the master; nothing was changed\n")
+        })?;
+        return Ok(0);
+    }
     if !plan.moved {
+        let question = format!("Move the master from {from} to {to}? No master serves until then.");
+        if !confirmed(&question, args.yes || args.force, screen)? {
+            return Ok(FAILED);
+        }
         let before = client::status(global).await?;
         begin(global, args, &plan, screen).await?;
         wait_for_move(&next, &plan, &before, screen).await?;
@@ -294,6 +306,7 @@ fn again(args: &MasterRetire, from: &NodeName) -> Again {
     Again::new(format!("ctl master retire {from}"))
         .option("to", args.to.as_ref())
         .flag(args.keep, "keep")
+        .flag(args.yes, "yes")
         .departure(&removal(args, from))
 }
 
@@ -302,6 +315,7 @@ fn removal(args: &MasterRetire, from: &NodeName) -> NodeRemove {
     NodeRemove {
         name: from.clone(),
         yes: true,
+        test: false,
         dead: false,
         force: args.force,
         cluster: args.cluster.clone(),
@@ -329,15 +343,18 @@ mod tests {
     #[test]
     fn the_command_to_repeat_names_the_host() {
         for (given, again) in [
-            ("ctl master retire --keep", "ctl master retire cp-1 --keep"),
+            (
+                "ctl master retire --keep --yes",
+                "ctl master retire cp-1 --keep --yes",
+            ),
             (
                 "ctl master retire cp-1 --to cp-2 --packages --wipe-data --force --cluster prod",
                 "ctl master retire cp-1 --to cp-2 --force --cluster prod --packages --wipe-data",
             ),
             // With other words for the drain the removal would be another one.
             (
-                "ctl master retire --force --cluster prod --grace-period 5 --timeout 20m",
-                "ctl master retire cp-1 --force --cluster prod --grace-period 5 --timeout 1200s",
+                "ctl master retire --force --cluster prod --grace-period 5s --timeout 20m",
+                "ctl master retire cp-1 --force --cluster prod --grace-period 5s --timeout 20m",
             ),
         ] {
             let from = "cp-1".parse().unwrap();

@@ -1,12 +1,14 @@
 //! Commands that run a job on minions.
 
+use std::time::Duration;
+
 use halite_api::{JobOutcome, MinionAnswer, to_value};
 use halite_proto::ids::MinionId;
 use halite_proto::v1;
 use serde_json::{Value, json};
 
 use crate::cli::{Apply, Applying, Cmd, Global, Grains, Highstate, Kind, OnTarget};
-use crate::job_watch::{FinishedJob, MinionReturn, job_outcome, run_job};
+use crate::job_watch::{FinishedJob, MinionReturn, job_outcome, run_job, run_job_with};
 use crate::output::returns::View;
 use crate::output::{Paint, Screen, count, or_dash, returns, table, yaml};
 use crate::{FAILED, WOULD_CHANGE};
@@ -58,9 +60,16 @@ fn states(
         function: function.to_owned(),
         args_json: arguments.to_string(),
         test: applying.test,
-        timeout_seconds: applying.timeout,
+        timeout_seconds: seconds_of(applying.timeout),
         request_id: String::new(),
     }
+}
+
+/// The seconds of a time limit for the master, for which 0 is the function's own limit.
+fn seconds_of(limit: Option<Duration>) -> u32 {
+    limit.map_or(0, |limit| {
+        u32::try_from(limit.as_secs()).unwrap_or(u32::MAX)
+    })
 }
 
 async fn run_states(
@@ -69,12 +78,15 @@ async fn run_states(
     applying: &Applying,
     screen: &mut Screen,
 ) -> anyhow::Result<u8> {
-    let done = run_job(global, request, screen).await?;
-    let outcome = job_outcome(&done, true);
     let view = View {
         test: applying.test,
         verbose: applying.verbose,
     };
+    let done = run_job_with(global, request, screen, |minion, returned, screen| {
+        show_return(minion, returned, view, screen);
+    });
+    let done = done.await?;
+    let outcome = job_outcome(&done, true);
     screen.answer(&to_value(&outcome), |paint| {
         people(&done, &outcome, view, paint)
     })?;
@@ -93,19 +105,39 @@ pub fn exit_code(retcode: i32, changed: usize, applying: &Applying) -> u8 {
     }
 }
 
-/// Formats the states of each minion, and the number of all.
+/// Prints the return of a minion as it comes. A failure is only named: it is printed in full at the end,
+/// where it does not scroll away.
+fn show_return(minion: &MinionId, returned: &MinionReturn, view: View, screen: &mut Screen) {
+    let paint = screen.paint();
+    if returned.success {
+        screen.line(one(minion, returned, view, &paint).trim_end());
+    } else if screen.is_live() {
+        let mark = paint.bad("✗");
+        screen.note(format!("{mark} {minion} failed; the others continue"));
+    }
+}
+
+/// Formats the return of a minion in full.
+fn one(minion: &MinionId, returned: &MinionReturn, view: View, paint: &Paint) -> String {
+    let Some(run) = &returned.run else {
+        return format!("{minion}: {}\n", mark(returned, paint));
+    };
+    let mut text = returns::run(minion, run, view, paint);
+    if let Some(error) = &returned.error {
+        text.push_str(&format!("  {} {error}\n", paint.bad("✗")));
+    }
+    text
+}
+
+/// Formats the failures, and the summary of all minions.
 pub fn people(done: &FinishedJob, outcome: &JobOutcome, view: View, paint: &Paint) -> String {
     let mut text = String::new();
-    for (minion, returned) in &done.returns {
-        match &returned.run {
-            Some(run) => {
-                text.push_str(&returns::run(minion, run, view, paint));
-                if let Some(error) = &returned.error {
-                    text.push_str(&format!("  {} {error}\n", paint.bad("✗")));
-                }
-            }
-            None => text.push_str(&format!("{minion}: {}\n", mark(returned, paint))),
-        }
+    for (minion, returned) in done
+        .returns
+        .iter()
+        .filter(|(_, returned)| !returned.success)
+    {
+        text.push_str(&one(minion, returned, view, paint));
     }
     let changed = outcome.changed.unwrap_or_default();
     let changed = if view.test {
@@ -241,7 +273,7 @@ fn asking(function: &str, arguments: &Value, on: OnTarget) -> v1::RunRequest {
         target_kind: on.kind.name().to_owned(),
         function: function.to_owned(),
         args_json: arguments.to_string(),
-        timeout_seconds: on.timeout,
+        timeout_seconds: seconds_of(on.timeout),
         ..v1::RunRequest::default()
     }
 }
@@ -260,9 +292,11 @@ fn show(
 mod tests {
     use halite_proto::ids::JobId;
     use halite_states::low::{RunReturn, StateReturn};
+    use halite_testkit::pty::Pty;
     use serde_json::Map;
 
     use super::*;
+    use crate::output::Format;
 
     #[test]
     fn several_words_are_quoted_for_the_shell() {
@@ -323,6 +357,48 @@ mod tests {
     }
 
     #[test]
+    fn a_host_is_shown_when_it_ends_and_a_failure_last() {
+        for columns in [80, 120] {
+            let mut pty = Pty::new(columns, 24);
+            let mut screen = Screen::on(Format::Table, pty.terminal(), pty.terminal());
+            screen.live().set("c", "c  12/36  file.managed /etc/x");
+            let good = MinionReturn {
+                success: true,
+                run: Some(RunReturn::default()),
+                ..MinionReturn::default()
+            };
+            let bad = MinionReturn {
+                error: Some("not connected".to_owned()),
+                ..MinionReturn::default()
+            };
+            let [a, b] = ["a", "b"].map(|name| name.parse::<MinionId>().unwrap());
+            show_return(&b, &bad, View::default(), &mut screen);
+            show_return(&a, &good, View::default(), &mut screen);
+            let running = [
+                "✗ b failed; the others continue",
+                "a: 0 states, 0 changes (0.0 s)",
+                "c  12/36  file.managed /etc/x",
+            ];
+            assert_eq!(pty.lines(), running);
+            let done = FinishedJob {
+                job: Some(JobId::from_number(1)),
+                retcode: 1,
+                returns: [(a, good), (b, bad)].into(),
+                ..FinishedJob::default()
+            };
+            let outcome = job_outcome(&done, true);
+            let text = |paint: &Paint| people(&done, &outcome, View::default(), paint);
+            screen.answer(&to_value(&outcome), text).unwrap();
+            let end = [
+                "b: ✗ not connected",
+                "",
+                "2 minions, 0 states, 0 changes   (job 00000000000000000001)",
+            ];
+            assert_eq!(pty.lines()[2..], end);
+        }
+    }
+
+    #[test]
     fn the_summary_counts_all_minions() {
         let mut done = FinishedJob {
             job: Some(JobId::from_number(1)),
@@ -350,7 +426,7 @@ mod tests {
         );
         assert_eq!(
             text,
-            "a: 0 states, 0 changes (0.0 s)\nb: ✗ not connected\n\n2 minions, 0 states, 0 changes   (job 00000000000000000001)\n"
+            "b: ✗ not connected\n\n2 minions, 0 states, 0 changes   (job 00000000000000000001)\n"
         );
     }
 }

@@ -5,11 +5,13 @@ use halite_proto::v1;
 use halite_states::shipped::UPGRADE;
 use serde_json::{Value, json};
 
+use crate::FAILED;
 use crate::cli::{Global, Upgrade};
 use crate::client;
 use crate::commands::again::Again;
 use crate::commands::node_drain::DrainOptions;
-use crate::orchestration_watch::{print_outcome, run_orchestration};
+use crate::confirm::confirmed;
+use crate::orchestration_watch::{print_outcome, run_orchestration, success_of};
 use crate::output::Screen;
 
 /// Runs `ctl upgrade`.
@@ -19,6 +21,9 @@ use crate::output::Screen;
 pub async fn upgrade(global: &Global, args: &Upgrade, screen: &mut Screen) -> anyhow::Result<u8> {
     let plan: UpgradePlan = client::show(global, "upgrade", &args.version, Vec::new()).await?;
     screen.note(described(&plan));
+    if !confirmed(&question(args, &plan), args.yes || args.test, screen)? {
+        return Ok(FAILED);
+    }
     let bundle = plan.bundle.as_str();
     let request = v1::OrchestrateRequest {
         sls: UPGRADE.to_owned(),
@@ -28,12 +33,19 @@ pub async fn upgrade(global: &Global, args: &Upgrade, screen: &mut Screen) -> an
     };
     let label = format!("bundle {bundle}");
     let done = run_orchestration(global, request, &label, screen).await?;
-    let success = if args.test {
-        "nothing was changed".to_owned()
-    } else {
-        format!("the cluster has the bundle {bundle}")
+    let success = format!("the cluster has the bundle {bundle}");
+    let success = success_of(&success, args.test);
+    print_outcome(&done, success, &again(args).text(), screen)
+}
+
+/// The question before an upgrade, of which `plan` is the master's.
+fn question(args: &Upgrade, plan: &UpgradePlan) -> String {
+    let pods = match (plan.hosts.len(), args.no_drain) {
+        (0, _) => "No host is changed",
+        (_, true) => "No pods are evicted",
+        (_, false) => "The pods of each host are evicted while it is upgraded",
     };
-    print_outcome(&done, &success, &again(args).text(), screen)
+    format!("Upgrade the cluster to the bundle {}? {pods}.", plan.bundle)
 }
 
 /// The pillar of the orchestration. What is in an emptyDir goes with its pod: an upgrade does not
@@ -77,6 +89,7 @@ fn again(args: &Upgrade) -> Again {
         .flag(args.no_drain, "no-drain")
         .flag(args.force, "force")
         .drain_limit("drain-timeout", args.drain_timeout)
+        .flag(args.yes, "yes")
         .flag(args.test, "test")
 }
 
@@ -85,21 +98,35 @@ mod tests {
     use super::*;
     use crate::cli::{Cli, Command};
 
-    #[test]
-    fn an_upgrade_is_described_in_one_line() {
-        let plan = UpgradePlan {
+    fn plan(hosts: &[&str]) -> UpgradePlan {
+        UpgradePlan {
             bundle: "1.1".to_owned(),
             kubernetes: "v1.36.4".to_owned(),
             before: halite_api::BundleRelease {
                 bundle: "1.0".to_owned(),
                 kubernetes: "v1.36.3".to_owned(),
             },
-            hosts: ["cp-1", "worker-1"].map(str::to_owned).to_vec(),
-        };
+            hosts: hosts.iter().map(|host| (*host).to_owned()).collect(),
+        }
+    }
+
+    #[test]
+    fn an_upgrade_is_described_in_one_line() {
         assert_eq!(
-            described(&plan),
+            described(&plan(&["cp-1", "worker-1"])),
             "bundle 1.0 with Kubernetes v1.36.3 → 1.1 with v1.36.4; 2 hosts do not have it yet"
         );
+    }
+
+    #[test]
+    fn the_question_names_the_bundle_and_what_happens_to_pods() {
+        let of = |words: &str, hosts: &[&str]| question(&arguments(words), &plan(hosts));
+        assert_eq!(
+            of("1.1", &["a"]),
+            "Upgrade the cluster to the bundle 1.1? The pods of each host are evicted while it is upgraded."
+        );
+        assert!(of("1.1 --no-drain", &["a"]).ends_with("No pods are evicted."));
+        assert!(of("1.1", &[]).ends_with("No host is changed."));
     }
 
     fn arguments(words: &str) -> Upgrade {
@@ -126,7 +153,7 @@ mod tests {
         for words in [
             "1.1",
             "1.1 --batch 50% --no-backup --no-drain",
-            "1.1 --force --drain-timeout 90s --test",
+            "1.1 --force --drain-timeout 90s --yes --test",
         ] {
             let again = again(&arguments(words)).text();
             assert_eq!(again, format!("ctl upgrade {words}"));

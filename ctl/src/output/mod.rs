@@ -6,9 +6,7 @@ pub mod returns;
 
 use std::fmt::Display;
 
-pub use halite_terminal::{
-    Format, Paint, Screen, age, count, megabytes, seconds, table, visible, yaml,
-};
+pub use halite_terminal::{Format, Paint, Screen, age, count, megabytes, seconds, table, yaml};
 
 /// A value in a cell of a table; `-` without one.
 pub fn or_dash(value: Option<impl Display>) -> String {

@@ -307,7 +307,7 @@ fn links_of_the_file_system_are_not_followed() {
     symlink(&elsewhere, world.live(&blob)).unwrap();
     fs::rename(world.live("repositories/app/_layers"), world.path("layers")).unwrap();
     symlink(world.path("layers"), world.live("repositories/app/_layers")).unwrap();
-    let said = world.refused(&["backup", "--data", "storage", "--to", "others"]);
+    let said = world.refused(&["backup", "--data", "storage", "--out", "others"]);
     assert_eq!(
         said.named("damaged"),
         ["repositories/app/_layers"],
@@ -317,7 +317,7 @@ fn links_of_the_file_system_are_not_followed() {
     assert!(said.text.contains("symbolic link"), "{}", said.text);
     fs::remove_file(world.live("repositories/app/_layers")).unwrap();
     fs::rename(world.path("layers"), world.live("repositories/app/_layers")).unwrap();
-    let said = world.refused(&["backup", "--data", "storage", "--to", "others"]);
+    let said = world.refused(&["backup", "--data", "storage", "--out", "others"]);
     assert_eq!(said.named("damaged"), [largest(&web)], "{}", said.text);
     let said = world.refused(&RESTORE);
     assert!(

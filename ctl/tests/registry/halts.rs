@@ -115,10 +115,10 @@ fn a_backup_that_is_killed_leaves_none_that_is_not_whole() {
         &blob
     )) && world.is_partial()));
     let start = Instant::now();
-    let kept = world.done(&["backup", "--data", "storage", "--to", "timed"]);
+    let kept = world.done(&["backup", "--data", "storage", "--out", "timed"]);
     killed_everywhere(
         &world,
-        &["backup", "--data", "storage", "--to", "backups"],
+        &["backup", "--data", "storage", "--out", "backups"],
         start.elapsed(),
         || {
             for backup in names(&world.path("backups"))
@@ -262,7 +262,7 @@ fn a_second_one_is_refused_and_harms_nothing() {
         said.text
     );
     // Half of what is put back would be a whole backup.
-    let said = world.refused(&["backup", "--data", "storage", "--to", "copy"]);
+    let said = world.refused(&["backup", "--data", "storage", "--out", "copy"]);
     assert!(
         said.text
             .contains("storage: another ctl restores this registry; wait"),
@@ -300,7 +300,7 @@ fn nothing_is_put_back_under_the_hands_of_a_backup() {
         said.text
     );
     // Two that only read do not block each other.
-    world.done(&["backup", "--data", "storage", "--to", "older"]);
+    world.done(&["backup", "--data", "storage", "--out", "older"]);
     signal(&child, Signal::CONT);
     let (good, text) = end(child);
     assert!(good, "{text}");
@@ -321,7 +321,7 @@ fn a_backup_without_room_leaves_what_was_there() {
         "{REFUSED}{}",
         r##"
             mkdir disk && mount -t tmpfs -o size=64m none disk
-            backup() { "$CTL" registry backup --data storage --to disk/backups; }
+            backup() { "$CTL" registry backup --data storage --out disk/backups; }
             left() { ls -A disk/backups | grep -v '^[0-9]*T[0-9]*Z' || true; }
             mkdir disk/empty
             # Told beforehand, with nothing there and with something.
@@ -334,7 +334,7 @@ fn a_backup_without_room_leaves_what_was_there() {
                 rm disk/filler
             done
             # Not foreseen: another program fills the disk.
-            work() { exec "$CTL" registry backup --data storage --to disk/backups; }
+            work() { exec "$CTL" registry backup --data storage --out disk/backups; }
             undo() { rm -r disk/backups/2*; }
             catch 'disk/backups/.partial-*/docker/registry/v2/blobs/sha256/*/*/data'
             fill 0
@@ -370,10 +370,10 @@ fn a_backup_is_told_though_an_older_one_cannot_be_removed() {
     done(world.script(&format!(
         r##"{REFUSED}
             mount --bind "backups/{second}" "backups/{second}"
-            refuse "$CTL" registry backup --data storage --to backups --keep 1
+            refuse "$CTL" registry backup --data storage --out backups --keep 1
             grep '^✓ backup .*/backups/' said
             grep 'older ones could not be removed: cannot remove .*/backups/{second}: ' said
-            refuse "$CTL" registry backup --data storage --to backups --keep 1 -o json --report report.json
+            refuse "$CTL" registry backup --data storage --out backups --keep 1 -o json --report report.json
             grep '"problem": *"cannot remove .*/backups/{second}: ' said
             grep '"failure": "the backup .* was made, but older ones could not be removed: ' report.json
         "##,
@@ -396,20 +396,20 @@ fn a_restore_without_room_changes_nothing() {
     done(world.script(&format!(
         r##"{REFUSED}
             mkdir disk && mount -t tmpfs -o size=64m none disk
-            "$CTL" registry backup --data storage --to backups
+            "$CTL" registry backup --data storage --out backups
             mkdir disk/data
             cp -r storage/docker disk/data/
             v2=disk/data/docker/registry/v2
             rm -r "$v2/{blob}" "$v2/repositories/app/_manifests/tags"
             list() {{ (cd disk && find data | sort); }}
             list > before
-            restore() {{ "$CTL" registry restore backups --data disk/data; }}
+            restore() {{ "$CTL" registry restore backups --yes --data disk/data; }}
             fill 9000000
             refuse restore
             grep 'docker/registry/v2: the restore needs 1[23] MiB and only 8 MiB are free' said
             list | cmp - before
             rm disk/filler
-            work() {{ exec "$CTL" registry restore backups --data disk/data; }}
+            work() {{ exec "$CTL" registry restore backups --yes --data disk/data; }}
             # One that ended too early has put all in place, but for uploads, which no backup has.
             undo() {{ rm -r "$v2/{blob}" "$v2/repositories/app/_manifests/tags"; list > before; }}
             catch "$v2/.restore/*"
@@ -422,7 +422,7 @@ fn a_restore_without_room_changes_nothing() {
             # From what cannot be written to.
             mkdir ro && mount -t tmpfs none ro && cp -a backups/. ro/ && mount -o remount,ro ro
             rm -r disk/data/docker
-            "$CTL" registry restore ro --data disk/data
+            "$CTL" registry restore ro --yes --data disk/data
             diff -r storage/docker "disk/data/docker" | grep -v '_uploads' > differs || true
             test ! -s differs
         "##

@@ -151,7 +151,7 @@ fn a_disk_with_backups_that_is_not_mounted_is_not_taken_for_an_empty_one() {
     fs::remove_dir_all(world.path("backups")).unwrap();
     world.done(
         &[
-            &["backup", "--data", "storage", "--to", "others"][..],
+            &["backup", "--data", "storage", "--out", "others"][..],
             &REPORTED,
         ]
         .concat(),

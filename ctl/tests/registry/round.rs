@@ -225,10 +225,10 @@ fn a_place_that_makes_no_sense_is_refused() {
         ("storage/docker", "storage"),
         ("storage", "."),
     ] {
-        let said = world.refused(&["backup", "--data", data, "--to", to]);
+        let said = world.refused(&["backup", "--data", data, "--out", to]);
         assert!(said.text.contains("overlap"), "{}", said.text);
     }
-    let said = world.refused(&["backup", "--data", "no-such", "--to", "backups"]);
+    let said = world.refused(&["backup", "--data", "no-such", "--out", "backups"]);
     assert!(
         said.text.contains("no-such: there is no registry"),
         "{}",

@@ -86,7 +86,11 @@ impl World {
     }
 
     pub fn command(&self, args: &[&str]) -> Command {
-        within(self.dir.path(), CTL, &[&["registry"], args].concat())
+        let mut words = [&["registry"], args].concat();
+        if args.first() == Some(&"restore") {
+            words.push("--yes");
+        }
+        within(self.dir.path(), CTL, &words)
     }
 
     /// A script where the registry is.
@@ -224,7 +228,7 @@ impl World {
     }
 }
 
-pub const BACKUP: [&str; 5] = ["backup", "--data", "storage", "--to", "backups"];
+pub const BACKUP: [&str; 5] = ["backup", "--data", "storage", "--out", "backups"];
 pub const RESTORE: [&str; 4] = ["restore", "backups", "--data", "storage"];
 
 /// An image for two platforms under a tag, with layers of those sizes; `seed` tells images from one

@@ -23,6 +23,12 @@ struct CommandOutput {
     retcode: i64,
 }
 
+/// Lines of a journal.
+#[derive(Deserialize)]
+struct Journal {
+    lines: Vec<String>,
+}
+
 impl MinionAnswer {
     /// Reads the JSON of a return; `None` for `null`, and for text that is not JSON.
     #[must_use]
@@ -41,6 +47,13 @@ impl MinionAnswer {
     #[must_use]
     pub fn mapping_mut(&mut self) -> Option<&mut Map<String, Value>> {
         self.0.as_object_mut()
+    }
+
+    /// The lines, if the function read a journal.
+    #[must_use]
+    pub fn journal_lines(&self) -> Option<Vec<String>> {
+        let journal = Journal::deserialize(&self.0).ok()?;
+        Some(journal.lines)
     }
 
     /// The standard output of a command; `None` if it is unknown or empty.
@@ -105,6 +118,16 @@ mod tests {
         assert_eq!(output(json!(7)), "7");
         assert_eq!(MinionAnswer(mapping).stdout().as_deref(), Some("a"));
         assert_eq!(MinionAnswer(json!({"stdout": ""})).stdout(), None);
+    }
+
+    #[test]
+    fn only_a_journal_has_lines() {
+        let lines = |value: Value| MinionAnswer(value).journal_lines();
+        let journal = json!({"lines": ["x", "y"]});
+        assert_eq!(lines(journal), Some(vec!["x".to_owned(), "y".to_owned()]));
+        for other in [json!(["x"]), json!({"a": 1}), json!({"lines": [1]})] {
+            assert_eq!(lines(other), None);
+        }
     }
 
     #[test]

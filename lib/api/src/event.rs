@@ -53,7 +53,7 @@ pub enum EventTag<'a> {
     Job {
         /// The job.
         job: JobId,
-        /// The kind: `new`, `start`, `prog`, `ret`, `wait`, `repair`, `minion`, `done`.
+        /// The kind: `new`, `start`, `prog`, `log`, `ret`, `wait`, `repair`, `minion`, `done`.
         kind: &'a str,
         /// The minion.
         minion: Option<MinionId>,
@@ -115,6 +115,7 @@ impl EventData {
             Self::JobCreated(data) => job(&data.job, "new"),
             Self::PartStarted(data) => part(&data.job, "start", &data.minion),
             Self::StateProgress(data) => part(&data.job, "prog", &data.minion),
+            Self::JournalLines(data) => part(&data.job, "log", &data.minion),
             Self::PartReturned(data) => part(&data.job, "ret", &data.minion),
             Self::Wait(data) => match (&data.job, &data.minion, &data.run) {
                 (Some(id), Some(minion), _) => part(id, "wait", minion),
@@ -162,6 +163,7 @@ impl EventData {
                 "new" => to(&value, Self::JobCreated),
                 "start" => to(&value, Self::PartStarted),
                 "prog" => to(&value, |data| Self::StateProgress(Box::new(data))),
+                "log" => to(&value, Self::JournalLines),
                 "ret" => to(&value, |data| Self::PartReturned(Box::new(data))),
                 "wait" => to(&value, Self::Wait),
                 "repair" => to(&value, Self::ParallelRepair),

@@ -65,6 +65,21 @@ pub struct StateProgress {
     pub state: Option<StateReturn>,
 }
 
+/// A journal that is followed has new lines: `halite/job/JOB/log/MINION`. They are not stored, and a reader may
+/// miss some.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct JournalLines {
+    /// The job.
+    #[schemars(with = "String")]
+    pub job: JobId,
+    /// The minion.
+    #[schemars(with = "String")]
+    pub minion: MinionId,
+    /// The lines, the oldest first; empty if they are withheld.
+    pub lines: Vec<String>,
+}
+
 /// A minion's part of a job has ended: `halite/job/JOB/ret/MINION`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -351,6 +366,7 @@ pub enum EventData {
     JobCreated(JobCreated),
     PartStarted(PartStarted),
     StateProgress(Box<StateProgress>),
+    JournalLines(JournalLines),
     PartReturned(Box<PartReturned>),
     Wait(StepWait),
     ParallelRepair(ParallelRepair),

@@ -11,6 +11,7 @@ mod answer;
 mod audit;
 mod backups;
 mod certificates;
+mod client;
 mod document;
 mod etcd;
 mod event;
@@ -18,6 +19,7 @@ mod event_data;
 mod hand_over;
 mod health;
 mod job;
+mod journal;
 mod keys;
 mod leaving;
 mod local;
@@ -35,24 +37,27 @@ pub use answer::MinionAnswer;
 pub use audit::{AuditLine, AuditLog};
 pub use backups::{BackupHost, ClusterBackups, RegistryBackups};
 pub use certificates::{CertificateRenewal, CertificateRenewals, RenewalMode, RenewalState};
+pub use client::{ClusterContext, ContextList, Versions};
 pub use document::{API_VERSION, Document, ReadError, from_text, to_text, to_value};
 pub use etcd::{Alarm, AlarmKind, DefragSchedule, EtcdMember, EtcdMemberRole, EtcdStatus};
 pub use event::{Event, EventTag};
 pub use event_data::{
-    EventData, JobCreated, JobEnded, KeyAction, KeyChanged, MinionUpdate, ParallelRepair,
-    PartReturned, PartStarted, RunCancelled, RunCreated, RunEnded, RunJob, RunStep, StateProgress,
-    StepWait,
+    EventData, JobCreated, JobEnded, JournalLines, KeyAction, KeyChanged, MinionUpdate,
+    ParallelRepair, PartReturned, PartStarted, RunCancelled, RunCreated, RunEnded, RunJob, RunStep,
+    StateProgress, StepWait,
 };
 pub use hand_over::MasterMove;
 pub use health::{CheckResult, CheckState, Health, HealthFinding};
 pub use job::{Job, JobCancellation, JobList, JobPart, JobStatus, PartState};
+pub use journal::HostJournal;
 pub use keys::{
     KeyChange, KeyList, KeyState, Kubeconfig, KubeconfigList, MinionKey, OperatorAccount,
     OperatorList, OperatorRevocation, OperatorState, Token, TokenList, TokenRevocation, TokenState,
 };
 pub use leaving::{DeclaredNode, LeavingHost};
 pub use local::{
-    BackupList, BackupOnDisk, BundleList, BundleOnSite, RegistryBackupList, RegistryBackupOnDisk,
+    BackupList, BackupOnDisk, BundleImage, BundleList, BundleOnSite, ImageList, RegistryBackupList,
+    RegistryBackupOnDisk,
 };
 pub use masters::{FailedHandOver, MasterList, Masters, StandbyHost, StandbyState};
 pub use outcome::{JobOutcome, MinionOutcome, RunOutcome, RunOutcomes};
@@ -62,7 +67,7 @@ pub use run::{
 };
 pub use status::{
     ApiServer, ApiState, BundleInUse, BundleOfSite, BundleRelease, ClusterDns, ClusterStatus,
-    HighstateResult, KubernetesNode, LastHighstate, NodeStatus, RecentRun, UpgradePlan,
+    HighstateResult, KubernetesNode, LastHighstate, NodeList, NodeStatus, RecentRun, UpgradePlan,
     VirtualAddress,
 };
 pub use time::Time;

@@ -50,6 +50,34 @@ pub struct BundleOnSite {
     pub problem: Option<String>,
 }
 
+/// The images of a bundle (`ctl images`).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ImageList {
+    /// The version of the bundle.
+    #[schemars(with = "String")]
+    pub bundle: BundleVersion,
+    /// The images.
+    pub images: Vec<BundleImage>,
+}
+
+document!(ImageList);
+
+/// An image of a bundle.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct BundleImage {
+    /// The reference by which it is pulled.
+    pub reference: String,
+    /// Its component in the recipe. Absent for an image without one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub component: Option<String>,
+    /// Its size in bytes.
+    pub size: u64,
+    /// Its digest.
+    pub digest: String,
+}
+
 /// The backups of the cluster in a directory (`ctl backup list`).
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]

@@ -135,6 +135,8 @@ fn reference() -> String {
     out.push_str("\n## Documents\n");
     let o = &mut out;
     section::<ClusterStatus>("ClusterStatus", Some("status"), o);
+    section::<NodeList>("NodeList", None, o);
+    section::<NodeStatus>("NodeStatus", None, o);
     section::<Health>("Health", None, o);
     section::<EtcdStatus>("EtcdStatus", Some("etcd"), o);
     section::<MasterList>("MasterList", None, o);
@@ -144,6 +146,7 @@ fn reference() -> String {
     section::<JobList>("JobList", Some("jobs"), o);
     section::<Job>("Job", Some("job"), o);
     section::<JobCancellation>("JobCancellation", Some("job-cancellation"), o);
+    section::<HostJournal>("HostJournal", None, o);
     section::<RunList>("RunList", Some("runs"), o);
     section::<Run>("Run", Some("run"), o);
     section::<RunCancellation>("RunCancellation", Some("run-cancellation"), o);
@@ -164,14 +167,18 @@ fn reference() -> String {
     section::<LeavingHost>("LeavingHost", Some("leaving"), o);
     section::<MasterMove>("MasterMove", Some("master-move"), o);
     section::<BundleList>("BundleList", None, o);
+    section::<ImageList>("ImageList", None, o);
     section::<BackupList>("BackupList", None, o);
     section::<RegistryBackupList>("RegistryBackupList", None, o);
+    section::<Versions>("Versions", None, o);
+    section::<ContextList>("ContextList", None, o);
     out.push_str("\n## Events\n");
     let o = &mut out;
     section::<Event>("Event", None, o);
     section::<JobCreated>("JobCreated", Some("event-job-new"), o);
     section::<PartStarted>("PartStarted", Some("event-job-start"), o);
     section::<StateProgress>("StateProgress", Some("event-job-prog"), o);
+    section::<JournalLines>("JournalLines", Some("event-job-log"), o);
     section::<PartReturned>("PartReturned", Some("event-job-ret"), o);
     section::<StepWait>("StepWait", Some("event-job-wait"), o);
     section::<ParallelRepair>("ParallelRepair", Some("event-job-repair"), o);

@@ -137,7 +137,17 @@ pub struct ClusterDns {
     pub without: Vec<String>,
 }
 
-/// The state of a host.
+/// The hosts (`ctl node list`).
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct NodeList {
+    /// All hosts that are declared or have a key, by name.
+    pub nodes: Vec<NodeStatus>,
+}
+
+document!(NodeList);
+
+/// The state of a host (`ctl node show`).
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeStatus {
@@ -177,6 +187,8 @@ pub struct NodeStatus {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bundles: Option<Vec<String>>,
 }
+
+document!(NodeStatus);
 
 /// The state of a Kubernetes node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -366,7 +366,7 @@ fn check_not_lost(data: &Path, tree: &Tree, earlier: &[Backup]) -> Result<(), Er
     };
     let message = format!(
         "the registry is empty, and the backup {} is not: is its disk not mounted? No backup was made. If the images were \
-         lost, `ctl registry restore` restores them; if they were removed on purpose, name another directory with --to, or \
+         lost, `ctl registry restore` restores them; if they were removed on purpose, name another directory with --out, or \
          remove the backups in this one",
         last.name()
     );

@@ -1,5 +1,5 @@
 //! The output of the programs that people run: one document at the end, as JSON, YAML or tables,
-//! and a progress line on a terminal until then.
+//! and on a terminal, until then, a live line for each thing that runs.
 //!
 //! Input: `serde_json` values and texts. Output: standard output and error. This crate does not
 //! know the meaning of the documents.
@@ -7,16 +7,25 @@
 //! Values come from hosts and strangers. Everything that is printed passes through [`visible`], so
 //! that no value moves the cursor, hides text or controls the terminal in any other way.
 
+pub mod live;
+pub mod paint;
 pub mod table;
 
-use std::io::{IsTerminal as _, Write as _};
+use std::fs::File;
+use std::io;
+use std::io::IsTerminal as _;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
+use anstream::{AutoStream, ColorChoice};
 use anyhow::Context as _;
 use clap::ValueEnum;
+use halite_cli::output;
 use halite_document::text::{escape, escape_json};
 use serde_json::Value;
+
+use crate::live::{Live, nowhere, own};
+use crate::paint::rendered;
+pub use crate::paint::{Paint, visible};
 
 /// The format of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -32,52 +41,45 @@ pub enum Format {
 /// Standard output and error.
 pub struct Screen {
     format: Format,
-    /// `true` if standard error is a terminal, which shows a line of progress.
-    live: bool,
+    out: Stream,
+    err: Stream,
+    /// The lines of what runs, on standard error.
+    live: Arc<Live>,
+}
+
+/// An open file, and whether it gets colours.
+struct Stream {
+    file: File,
     colour: bool,
-    /// `true` while that line is not empty. Shared with the tickers.
-    displayed: Arc<AtomicBool>,
 }
 
-/// Writes the line of progress, from any thread.
-pub struct Ticker {
-    live: bool,
-    displayed: Arc<AtomicBool>,
-}
+impl Stream {
+    /// `NO_COLOR`, `CLICOLOR`, `CLICOLOR_FORCE` and `TERM` count.
+    fn new(file: File) -> Self {
+        let colour = AutoStream::choice(&file) != ColorChoice::Never;
+        Self { file, colour }
+    }
 
-impl Ticker {
-    /// Replaces the line of progress. Does nothing without a terminal.
-    pub fn show(&self, text: &str) {
-        if !self.live {
-            return;
-        }
-        let width = std::env::var("COLUMNS")
-            .ok()
-            .and_then(|text| text.parse().ok())
-            .unwrap_or(100usize);
-        let line = text.replace('\n', " ");
-        let line: String = escape(&line)
-            .chars()
-            .take(width.saturating_sub(1))
-            .collect();
-        let mut out = std::io::stderr().lock();
-        // A lost terminal must not stop the command.
-        let _ = write!(out, "\r\x1b[2K{line}").and_then(|()| out.flush());
-        self.displayed.store(true, Ordering::Relaxed);
+    fn print(&mut self, text: &str) -> io::Result<()> {
+        output::write(&mut self.file, text)
     }
 }
 
 impl Screen {
     /// Creates the screen of this process.
     pub fn new(format: Format) -> Self {
-        let live = std::io::stderr().is_terminal();
-        let people = format == Format::Table && std::io::stdout().is_terminal();
-        let colour = people && std::env::var_os("NO_COLOR").is_none();
+        Self::on(format, own(&io::stdout()), own(&io::stderr()))
+    }
+
+    /// Makes a screen of two open files.
+    pub fn on(format: Format, out: File, err: File) -> Self {
+        let err = Stream::new(err);
+        let lines = err.file.try_clone().unwrap_or_else(|_| nowhere());
         Self {
             format,
-            live,
-            colour,
-            displayed: Arc::default(),
+            out: Stream::new(out),
+            live: Arc::new(Live::new(lines, err.colour)),
+            err,
         }
     }
 
@@ -91,45 +93,59 @@ impl Screen {
         self.format == Format::Table
     }
 
-    /// Returns `true` if there is a line of progress.
+    /// Returns `true` if there are live lines.
     pub fn is_live(&self) -> bool {
-        self.live
+        self.live.has_terminal()
+    }
+
+    /// The live lines, also for other threads. Nothing is displayed without a terminal.
+    pub fn live(&self) -> &Arc<Live> {
+        &self.live
     }
 
     /// Prints a line on standard output. Does nothing in the other formats, whose output is only
     /// the document.
     pub fn line(&mut self, text: impl AsRef<str>) {
-        self.clear();
         if self.is_for_people() {
-            println!("{}", visible(text.as_ref()));
+            let Self { out, live, .. } = self;
+            let text = rendered(text.as_ref(), out.colour) + "\n";
+            // A terminal that was lost must not stop the command.
+            let _ = live.above(|| out.print(&text));
         }
     }
 
     /// Prints a line on standard error.
     pub fn note(&mut self, text: impl AsRef<str>) {
-        self.clear();
-        eprintln!("{}", visible(text.as_ref()));
+        let Self { err, live, .. } = self;
+        let text = rendered(text.as_ref(), err.colour) + "\n";
+        // As for `line`.
+        let _ = live.above(|| err.print(&text));
     }
 
-    /// Replaces the line of progress. Does nothing without a terminal.
+    /// Prints a question on standard error, without a line feed.
+    pub fn ask(&mut self, question: &str) {
+        let question = rendered(question, self.err.colour);
+        // As for `line`.
+        let _ = self.err.print(&question);
+    }
+
+    /// Prints a line for people: on standard output, or on standard error if that has only the document.
+    pub fn news(&mut self, text: impl AsRef<str>) {
+        if self.is_for_people() {
+            self.line(text);
+        } else {
+            self.note(text);
+        }
+    }
+
+    /// Replaces the live line of a command that does one thing after the other.
     pub fn progress(&mut self, text: &str) {
-        self.ticker().show(text);
+        self.live.set("", text);
     }
 
-    /// A writer of the line of progress, for other threads.
-    pub fn ticker(&self) -> Ticker {
-        Ticker {
-            live: self.live,
-            displayed: Arc::clone(&self.displayed),
-        }
-    }
-
-    /// Removes the line of progress.
+    /// Removes the live lines.
     pub fn clear(&mut self) {
-        if self.displayed.swap(false, Ordering::Relaxed) {
-            eprint!("\r\x1b[2K");
-            let _ = std::io::stderr().flush();
-        }
+        self.live.retain(|_| false);
     }
 
     /// Prints the answer as a document; for people, as the text of `people`.
@@ -145,16 +161,11 @@ impl Screen {
         let text = match self.format {
             Format::Json => escape_json(&serde_json::to_string_pretty(value)?).into_owned() + "\n",
             // A program that reads YAML gets the values as they are.
-            Format::Yaml if std::io::stdout().is_terminal() => escape(&yaml(value)?).into_owned(),
+            Format::Yaml if self.out.file.is_terminal() => escape(&yaml(value)?).into_owned(),
             Format::Yaml => yaml(value)?,
-            Format::Table => visible(&people(&Paint {
-                colour: self.colour,
-            })),
+            Format::Table => rendered(&people(&self.paint()), self.out.colour),
         };
-        let mut out = std::io::stdout().lock();
-        out.write_all(text.as_bytes())
-            .and_then(|()| out.flush())
-            .context("cannot write the answer")
+        self.out.print(&text).context("cannot write the answer")
     }
 
     /// Prints one of an unknown number of answers: as JSON on one line, as a YAML document, or for
@@ -170,13 +181,13 @@ impl Screen {
         self.clear();
         let text = match self.format {
             Format::Json => escape_json(&serde_json::to_string(value)?).into_owned() + "\n",
-            Format::Yaml => format!("---\n{}", visible(&yaml(value)?)),
-            Format::Table => visible(&people(&self.paint())) + "\n",
+            Format::Yaml if self.out.file.is_terminal() => {
+                format!("---\n{}", escape(&yaml(value)?))
+            }
+            Format::Yaml => format!("---\n{}", yaml(value)?),
+            Format::Table => rendered(&people(&self.paint()), self.out.colour) + "\n",
         };
-        let mut out = std::io::stdout().lock();
-        out.write_all(text.as_bytes())
-            .and_then(|()| out.flush())
-            .context("cannot write the answer")
+        self.out.print(&text).context("cannot write the answer")
     }
 
     /// Prints the answer as a document; for people, as tables.
@@ -187,35 +198,27 @@ impl Screen {
         self.answer(value, |_| table::document(value))
     }
 
-    /// The colours of this screen.
+    /// Makes a text safe for standard output.
+    #[must_use]
+    pub fn rendered(&self, text: &str) -> String {
+        rendered(text, self.out.colour)
+    }
+
+    /// Prints a text that is the answer in every format.
+    ///
+    /// # Errors
+    /// The text cannot be written.
+    pub fn text(&mut self, text: &str) -> anyhow::Result<()> {
+        self.clear();
+        self.out.print(text).context("cannot write the answer")
+    }
+
+    /// The colours of this screen. A stream without colours drops them.
     pub fn paint(&self) -> Paint {
         Paint {
-            colour: self.colour,
+            colour: self.out.colour || self.err.colour,
         }
     }
-}
-
-/// Placeholders for the start of each colour and for its end: noncharacters of Unicode, which no
-/// text contains. The printer replaces them, so that colours are the only escape sequences on the
-/// screen.
-const COLOURS: [(char, &str); 4] = [
-    ('\u{fdd0}', "\x1b[0m"),
-    ('\u{fdd1}', "\x1b[31m"),
-    ('\u{fdd2}', "\x1b[32m"),
-    ('\u{fdd3}', "\x1b[33m"),
-];
-
-/// Makes a text safe for a terminal: deceptive characters of values become visible, and the colours
-/// of [`Paint`] become escape sequences.
-#[must_use]
-pub fn visible(text: &str) -> String {
-    let mut safe = escape(text).into_owned();
-    for (mark, sequence) in COLOURS {
-        if safe.contains(mark) {
-            safe = safe.replace(mark, sequence);
-        }
-    }
-    safe
 }
 
 /// Formats a value as YAML.
@@ -228,38 +231,6 @@ pub fn yaml(value: &Value) -> anyhow::Result<String> {
         text.push('\n');
     }
     Ok(text)
-}
-
-/// Colours of texts, if the screen has colours.
-#[derive(Debug, Clone, Copy)]
-pub struct Paint {
-    /// `true` if the screen has colours.
-    pub colour: bool,
-}
-
-impl Paint {
-    fn with(self, colour: usize, text: &str) -> String {
-        if self.colour {
-            format!("{}{text}{}", COLOURS[colour].0, COLOURS[0].0)
-        } else {
-            text.to_owned()
-        }
-    }
-
-    /// Colours a success.
-    pub fn good(self, text: &str) -> String {
-        self.with(2, text)
-    }
-
-    /// Colours a failure.
-    pub fn bad(self, text: &str) -> String {
-        self.with(1, text)
-    }
-
-    /// Colours a change or a warning.
-    pub fn notable(self, text: &str) -> String {
-        self.with(3, text)
-    }
 }
 
 /// Formats a duration: `5.1 s`, `2 min 3 s`.
@@ -312,18 +283,6 @@ mod tests {
         let ages = [0, 119, 120, 7_199, 7_200, 172_799, 172_800];
         let shown = ["0s", "119s", "2m", "119m", "2h", "47h", "2d"];
         assert_eq!(ages.map(age), shown);
-    }
-
-    #[test]
-    fn colours_are_the_only_sequences_that_reach_a_terminal() {
-        let paint = Paint { colour: true };
-        let text = paint.bad("a\x1b[2J\u{9b}31m\u{202e}b") + &paint.good("c");
-        assert_eq!(
-            visible(&text),
-            "\x1b[31ma\\u{1b}[2J\\u{9b}31m\\u{202e}b\x1b[0m\x1b[32mc\x1b[0m"
-        );
-        let plain = Paint { colour: false };
-        assert_eq!(visible(&plain.notable("x\r\ny")), "x\\r\ny");
     }
 
     #[test]

@@ -42,6 +42,15 @@ pub fn rows(heading: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> St
     text
 }
 
+/// Formats lines of a name and a value; those with the value `-` are left out.
+pub fn fields(fields: &[(&str, String)]) -> String {
+    let shown = fields.iter().filter(|(_, value)| value != "-");
+    let width = shown.clone().map(|(name, _)| name.len()).max();
+    let width = width.unwrap_or_default();
+    let lines = shown.map(|(name, value)| format!("{name:width$}  {}\n", line(value)));
+    lines.collect()
+}
+
 /// The maximum length in bytes of a value in a table of changes: an image reference with the start
 /// of its digest fits.
 const LONGEST: usize = 80;

@@ -162,6 +162,42 @@ fn progress_and_waits() {
 }
 
 #[test]
+fn lines_of_a_journal() {
+    let site = site();
+    let life = life(&site);
+    let mut wire = Wire::connect(&life, "worker-1");
+    let request = v1::RunRequest {
+        target: "worker-1".to_owned(),
+        function: "log.read".to_owned(),
+        args_json: json!({"unit": "kubelet", "lines": 2, "follow": true}).to_string(),
+        ..v1::RunRequest::default()
+    };
+    let run = life.backend.run("root", request);
+    let mut events = life.runtime.block_on(run).unwrap();
+    let lines = ["Started kubelet", "Node became ready"]
+        .map(|text| format!("2027-01-15T08:00:00+00:00 worker-1 kubelet[812]: {text}"));
+    let job = wire.job();
+    wire.say(Body::Progress(v1::JobProgress {
+        job,
+        index: 0,
+        total: 0,
+        state_json: json!({"lines": lines}).to_string(),
+    }));
+    let read = async {
+        loop {
+            let event = events.next().await.unwrap().unwrap();
+            if event.tag.contains("/log/") {
+                return event;
+            }
+        }
+    };
+    let read = async { tokio::time::timeout(SOON, read).await };
+    let event = life.runtime.block_on(read).expect("the event must come");
+    check_event("event-job-log", &event);
+    life.kill();
+}
+
+#[test]
 fn a_run_that_waits_and_is_cancelled() {
     let site = site();
     let clock = Arc::new(ManualClock::at(NOW));

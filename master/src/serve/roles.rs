@@ -116,6 +116,7 @@ impl Withhold for News {
                 part.digest = None;
             }
             EventData::StateProgress(progress) if is_confidential => progress.state = None,
+            EventData::JournalLines(journal) if is_confidential => journal.lines.clear(),
             // From another version: it may be anything.
             EventData::Other(value) => *value = Value::Null,
             _ => {}
@@ -163,6 +164,7 @@ mod tests {
             ("state.sls", Role::Deployer),
             ("state.highstate", Role::Deployer),
             ("cmd.run", Role::Admin),
+            ("log.read", Role::Admin),
             ("absent", Role::Viewer),
         ] {
             for role in Role::ALL {
@@ -206,6 +208,8 @@ mod tests {
             returns: Some(vec![part]),
         };
         let command = job("cmd.run", json!(["echo pw"]), part(json!("pw"), Some("pw")));
+        let lines = json!({"lines": ["pw"]});
+        let journal = job("log.read", json!({"unit": "pw"}), part(lines, None));
         let ping = job("test.ping", json!({}), part(json!(true), None));
         let run = Run {
             run: JobId::from_number(1),
@@ -221,6 +225,7 @@ mod tests {
             steps: Vec::new(),
         };
         let one = JobOrRun::Job(Box::new(command.clone()));
+        let journal = JobOrRun::Job(Box::new(journal));
         let run = JobOrRun::Run(Box::new(run));
         let list = JobList {
             jobs: vec![ping.clone(), command],
@@ -229,6 +234,7 @@ mod tests {
             let seen = |document: &JobOrRun| to_text(&withhold(Some(role), document.clone()));
             let shown = [
                 seen(&one),
+                seen(&journal),
                 seen(&run),
                 to_text(&withhold(Some(role), list.clone())),
             ];

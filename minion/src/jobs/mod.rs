@@ -1,10 +1,11 @@
 //! Jobs: the functions that a master may have this minion run. Each job starts at most once, and
 //! its answer is resent until the master has stored it.
 //!
-//! Functions that change the host (`state.apply`, `cmd.run`) go through the journal. Functions that
-//! only read (`test.ping`, grains) do not: running them twice does no harm, and a disk write would
+//! Functions that change the host (`state.apply`, `cmd.run`) go through the journal, and `log.read`, which may
+//! take long. Functions that only read (`test.ping`, grains) do not: running them twice does no harm, and a disk write would
 //! take most of their time.
 
+mod log;
 mod progress;
 mod shell;
 #[cfg(test)]
@@ -297,6 +298,20 @@ impl Jobs {
             "cmd.run" => {
                 if self.start(&id) {
                     let answer = shell::run(&job.args_json, stop).await;
+                    self.finish(&id, answer);
+                }
+            }
+            log::FUNCTION => {
+                if self.start(&id) {
+                    let report = |lines: Value| {
+                        self.send(Body::Progress(JobProgress {
+                            job: id.to_string(),
+                            index: 0,
+                            total: 0,
+                            state_json: lines.to_string(),
+                        }));
+                    };
+                    let answer = log::read(&job.args_json, stop, report).await;
                     self.finish(&id, answer);
                 }
             }

@@ -232,6 +232,10 @@ fn the_unit_that_runs_last_leaves_only_the_sites_data() {
             "usr/local/bin/ctl",
             "usr/local/bin/halite-minion",
             "usr/local/bin/other",
+            "usr/local/share/bash-completion/completions/ctl",
+            "usr/local/share/man/man1/ctl-node-add.1",
+            "usr/local/share/man/man1/ctl.1",
+            "usr/local/share/man/man1/ctlx.1",
             "var/lib/halite/backup/a",
             "var/lib/halite/master/store.db",
             "var/lib/halite/minion/journal/1",
@@ -260,6 +264,7 @@ fn the_unit_that_runs_last_leaves_only_the_sites_data() {
             "etc/systemd/system/other.service",
             "srv/halite/enrol.sh",
             "usr/local/bin/other",
+            "usr/local/share/man/man1/ctlx.1",
             "var/lib/halite/backup/a",
             "var/lib/halite/registry/docker/x",
         ];

@@ -229,7 +229,7 @@ fn a_registry_of_the_sites_own_runs_on_its_host_and_is_known_to_all() {
     let unit = contents(&here, "/etc/systemd/system/halite-registry-backup.service");
     assert!(
         unit.contains(
-            "backup --data /var/lib/halite/registry --to /var/backups/halite/registry --keep 7"
+            "backup --data /var/lib/halite/registry --out /var/backups/halite/registry --keep 7"
         ),
         "{unit}"
     );

@@ -36,7 +36,7 @@ pub(super) fn rows(cluster: &Cluster, table: &mut Table) -> Result<()> {
     let mut times = Vec::new();
     for count in [FEW, MANY] {
         fs::write(custom.join(format!("files{count}.sls")), states(count))?;
-        let command = format!("ctl apply custom.files{count} --target {WORKER}");
+        let command = format!("ctl apply {WORKER} custom.files{count}");
         measure::times(&cluster.bootstrap, 1, &command)?;
         let time = median(&measure::times(&cluster.bootstrap, 5, &command)?);
         table.row(

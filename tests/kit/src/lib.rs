@@ -18,6 +18,7 @@ mod gnupg;
 mod nginx;
 mod packed;
 pub mod process;
+pub mod pty;
 pub mod registry;
 mod server;
 mod site;

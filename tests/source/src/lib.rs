@@ -23,6 +23,8 @@ mod modules;
 #[cfg(test)]
 mod names;
 #[cfg(test)]
+mod output;
+#[cfg(test)]
 mod phrases;
 #[cfg(test)]
 mod profiles;

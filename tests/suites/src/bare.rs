@@ -62,7 +62,7 @@ pub(crate) fn is_bare(host: &Host, names: &str) -> Result<()> {
         "! grep -rs 'Written by Halite' /etc/keepalived /etc/haproxy",
         "! test -e /etc/keepalived/check-apiserver && ! test -e /etc/haproxy/kubernetes-ca.crt",
         "! find /etc/apt /etc/nginx /etc/systemd/system /usr/local -name '*halite*' | grep .",
-        "! test -e /usr/local/bin/ctl",
+        "! test -e /usr/local/bin/ctl && ! test -e /usr/local/share/man/man1/ctl.1",
         &names,
     ];
     for check in bare {

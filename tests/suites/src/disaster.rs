@@ -70,7 +70,7 @@ fn killed_backups(cluster: &Cluster) -> Result<Counts> {
     for moment in 1..=10 {
         let milliseconds = 40 * moment;
         let line =
-            format!("timeout -s KILL 0.{milliseconds:03} {CTL} backup create --to {DIRECTORY}");
+            format!("timeout -s KILL 0.{milliseconds:03} {CTL} backup create --out {DIRECTORY}");
         host.sh(&format!("{line} >/dev/null 2>&1 || true"))?;
         let before = whole()?;
         restoring::make(host)?;
@@ -170,7 +170,7 @@ fn backups(cluster: &Cluster) -> Result<Counts> {
     unpacked_without_halite(host, &path)?;
 
     let before = declare(host)?;
-    let made = of_the_guide(host, "ctl backup create", &["--to", DIRECTORY]);
+    let made = of_the_guide(host, "ctl backup create", &["--out", DIRECTORY]);
     // An encrypted backup cannot be opened here: a new backup's snapshot is started before it is
     // encrypted.
     let encrypted = made.and_then(|made| {
@@ -216,7 +216,7 @@ fn backups(cluster: &Cluster) -> Result<Counts> {
     }
     // No leftover of a killed process has the name of a backup.
     host.sh(&format!(
-        "timeout -s KILL 0.2 {CTL} backup create --to {DIRECTORY} || true"
+        "timeout -s KILL 0.2 {CTL} backup create --out {DIRECTORY} || true"
     ))?;
     let list: BackupList = ctl_answer::of(host, &["backup", "list", DIRECTORY])?;
     for found in list.backups {

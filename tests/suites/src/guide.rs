@@ -166,7 +166,7 @@ mod tests {
                 "disaster.md",
                 backups,
                 "ctl backup get",
-                " --file /media/stick/prod.halite-backup",
+                " --out /media/stick/prod.halite-backup",
             ),
             (
                 "disaster.md",
@@ -219,7 +219,7 @@ mod tests {
                 "disaster.md",
                 left,
                 "ctl etcd recover",
-                " --from cp-1 --force --cluster demo",
+                " cp-1 --force --cluster demo",
             ),
             (
                 "disaster.md",

@@ -147,7 +147,7 @@ fn pages(root: &Root) -> Result<()> {
 /// Checks the installed completion for bash, in the root.
 fn completions(root: &Root) -> Result<()> {
     let ask = ". /usr/share/bash-completion/completions/ctl; COMP_WORDS=(ctl bundle ver); COMP_CWORD=2; \
-               _ctl ctl ver bundle; echo \"${COMPREPLY[*]}\"";
+               _clap_complete_ctl ctl ver bundle; echo \"${COMPREPLY[*]}\"";
     let said = root.run(&["bash", "-c", ask])?;
     ensure!(said.trim() == "verify", "bash would complete: {said}");
     for path in [

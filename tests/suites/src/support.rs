@@ -177,7 +177,7 @@ struct MadeArchive {
 fn collected(cluster: &Cluster) -> Result<()> {
     let host = &cluster.bootstrap;
     host.run(&["rm", "-rf", ARCHIVE, UNPACKED])?;
-    let made: MadeArchive = ctl_answer::plain(host, &["support", "-f", ARCHIVE])?;
+    let made: MadeArchive = ctl_answer::plain(host, &["support", "--out", ARCHIVE])?;
     ensure!(
         made.hosts == 1 && made.missing.keys().eq([WORKER]),
         "not only {BOOTSTRAP}: {made:?}"

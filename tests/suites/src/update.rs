@@ -54,7 +54,7 @@ fn updated(cluster: &Cluster) -> Result<()> {
     let host = &cluster.worker;
     let program = "sha256sum < /usr/local/bin/halite-minion";
     let before = host.sh(program)?;
-    let apply = [CTL, "apply", "custom.update", "--target", WORKER];
+    let apply = [CTL, "apply", WORKER, "custom.update"];
     cluster.bootstrap.run(&apply)?;
     wait::until("the other program to run", LIMIT, || {
         host.run(&["pgrep", "-f", "sleep 86398"]).map(drop)

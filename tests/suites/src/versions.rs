@@ -227,7 +227,7 @@ fn added_node(cluster: &Cluster) -> Result<Counts> {
 
 fn newer_gone(cluster: &Cluster) -> Result<Counts> {
     let host = &cluster.bootstrap;
-    host.run(&[CTL, "bundle", "remove", &NEWEST.bundle()])?;
+    host.run(&[CTL, "bundle", "remove", &NEWEST.bundle(), "--yes"])?;
     listed(host, &[(&OLDER, true)])?;
     let place = cluster::bundle_place(&NEWEST.bundle());
     let copy = cluster.worker.file(&place);
@@ -266,7 +266,7 @@ fn older_beside(cluster: &Cluster) -> Result<Counts> {
     for host in cluster.hosts() {
         of_release(cluster, host, &NEWEST, &OLDER)?;
     }
-    host.run(&[CTL, "bundle", "remove", &OLDER.bundle()])?;
+    host.run(&[CTL, "bundle", "remove", &OLDER.bundle(), "--yes"])?;
     listed(host, &[(&NEWEST, true)])?;
     only_served(cluster)?;
     nothing_to_do(cluster)?;

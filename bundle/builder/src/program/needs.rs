@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use halite_builder::completeness::{Inventory, compile};
+use halite_cli::output;
 use halite_manifest::manifest;
 use halite_terminal::Screen;
 use serde_json::{Value, json};
@@ -74,6 +75,6 @@ pub fn missing(directory: &Path) -> anyhow::Result<u8> {
     let requirements = compile::needs(directory, &manifest, coverage()?)?;
     let missing = requirements.missing(&Inventory::read(directory, &manifest)?);
     let texts: Vec<String> = missing.iter().map(ToString::to_string).collect();
-    println!("{}", serde_json::to_string(&texts)?);
+    output::print(&serde_json::to_string(&texts)?)?;
     Ok(0)
 }

@@ -187,10 +187,10 @@ fn signers(signing: &Signing) -> anyhow::Result<Vec<SecretKey>> {
 }
 
 fn options(offline: bool, screen: &Screen) -> Options {
-    let ticker = screen.ticker();
+    let live = Arc::clone(screen.live());
     Options {
         offline,
-        watcher: Some(Arc::new(move |status: &Status| ticker.show(&told(status)))),
+        watcher: Some(Arc::new(move |status: &Status| live.set("", &told(status)))),
         ..Options::default()
     }
 }

@@ -34,9 +34,9 @@ const SUFFIX: &str = "halite-backup";
 /// There is no backup, it is no good, or the master or the system refuses.
 pub async fn run(global: &Global, command: Backup, screen: &mut Screen) -> anyhow::Result<u8> {
     match command {
-        Backup::Create { to, local, report } => {
+        Backup::Create { out, local, report } => {
             let wanted = Wanted {
-                to: to.as_deref(),
+                to: out.as_deref(),
                 local,
                 trial: None,
             };
@@ -59,8 +59,19 @@ pub async fn run(global: &Global, command: Backup, screen: &mut Screen) -> anyho
             let directory = place(backup.as_deref())?;
             verify::run(global, found(backup), &directory, how, screen).await
         }
-        Backup::Get { backup, file } => read::get(&found(backup)?, &file, screen),
+        Backup::Restore { backup } => Err(how_to_restore(backup.as_deref())),
+        Backup::Get { backup, out } => read::get(&found(backup)?, &out, screen),
     }
+}
+
+/// A backup is not restored into a cluster that is there.
+fn how_to_restore(backup: Option<&Path>) -> anyhow::Error {
+    let file = backup.map_or("FILE".to_owned(), |path| path.display().to_string());
+    anyhow::anyhow!(
+        "cannot restore a backup into a running cluster. A restore makes the first host of a lost cluster again: on a bare \
+         host with the name and address of the lost one, run\n\n  ctl bootstrap --restore {file} --ca-hash HASH\n\nwith \
+         the hash that `ctl backup create` showed, and --key KEYFILE for an encrypted backup"
+    )
 }
 
 /// The directory of the backup that a command line names.

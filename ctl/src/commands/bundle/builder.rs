@@ -22,8 +22,8 @@ pub const PROGRAM: &str = "halite-builder";
 pub fn run(output: Format, command: Builder) -> anyhow::Result<u8> {
     let Some(program) = find() else {
         bail!(
-            "cannot run {PROGRAM}: it is neither in the directory of ctl nor in PATH; only machines that build bundles have it: \
-             install the package {PROGRAM} there"
+            "cannot run {PROGRAM}: it is neither in the directory of ctl nor in PATH; run this on the machine that builds bundles, \
+             or put {PROGRAM} into the directory of ctl"
         );
     };
     let command = with_own_directory(command);

@@ -16,10 +16,11 @@ mod signing;
 mod switch;
 mod verify;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use halite_cli::builder::Builder;
 
+use self::remove::How;
 use crate::cli::{Bundle, Global};
 use crate::output::Screen;
 use crate::site::Site;
@@ -33,8 +34,14 @@ pub async fn run(global: &Global, command: Bundle, screen: &mut Screen) -> anyho
         Bundle::Add { bundle, trust } => add::add(&Site::here(), &bundle, &trust, screen),
         Bundle::List => list::list(&Site::here(), global, screen).await,
         Bundle::Use(args) => switch::switch(&Site::here(), &args, screen),
-        Bundle::Remove { version, force } => {
-            remove::remove(&Site::here(), global, &version, force, screen).await
+        Bundle::Remove {
+            version,
+            yes,
+            test,
+            force,
+        } => {
+            let how = How { yes, test, force };
+            remove::remove(&Site::here(), global, &version, how, screen).await
         }
         Bundle::Copy(args) => copy::run(&args, screen),
         Bundle::Show { bundle } => show::show(&Site::here(), bundle, screen),
@@ -85,6 +92,14 @@ pub async fn run(global: &Global, command: Bundle, screen: &mut Screen) -> anyho
         }
         Bundle::Builder(command) => builder::run(global.output, command),
     }
+}
+
+/// Runs `ctl images`.
+///
+/// # Errors
+/// The bundle cannot be read.
+pub fn images(bundle: Option<PathBuf>, screen: &mut Screen) -> anyhow::Result<u8> {
+    show::images(&Site::here(), bundle, screen)
 }
 
 /// Returns true if a bundle is an image: a file, or a disc or stick that has one on it.

@@ -6,9 +6,22 @@ use serde_json::json;
 
 use super::hosts;
 use super::hosts::Hosts;
+use crate::FAILED;
 use crate::cli::Global;
+use crate::confirm::confirmed;
 use crate::output::Screen;
 use crate::site::Site;
+
+/// The options of `ctl bundle remove`.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct How {
+    /// Ask nothing.
+    pub yes: bool,
+    /// Only check.
+    pub test: bool,
+    /// Remove it although hosts use it, or may use it.
+    pub force: bool,
+}
 
 /// Runs `ctl bundle remove`.
 ///
@@ -18,27 +31,35 @@ pub async fn remove(
     site: &Site,
     global: &Global,
     version: &BundleVersion,
-    force: bool,
+    how: How,
     screen: &mut Screen,
 ) -> anyhow::Result<u8> {
-    let hosts = if force {
+    let hosts = if how.force {
         Ok(Hosts::default())
     } else {
         hosts::hosts(global).await
     };
-    remove_unused(site, version, hosts, screen)
+    let hosts = unused(site, version, hosts)?;
+    if how.test {
+        let document = json!({"version": version, "changed": false});
+        screen.answer(&document, |_| {
+            format!("nothing uses the bundle {version}; nothing was changed\n")
+        })?;
+        return Ok(0);
+    }
+    let question = format!("Remove the bundle {version} from this site?");
+    if !confirmed(&question, how.yes || how.force, screen)? {
+        return Ok(FAILED);
+    }
+    remove_unused(site, version, Ok(hosts), screen)
 }
 
-/// Removes a bundle that neither the cluster nor a host uses.
-pub(super) fn remove_unused(
+/// Returns the hosts if neither the cluster nor one of them uses the bundle.
+fn unused(
     site: &Site,
     version: &BundleVersion,
     hosts: anyhow::Result<Hosts>,
-    screen: &mut Screen,
-) -> anyhow::Result<u8> {
-    site.bundles.get(version)?;
-    // No other command records this bundle as the one in use between the check and the removal.
-    let change = site.bundles.change()?;
+) -> anyhow::Result<Hosts> {
     let held = site.bundles.get(version)?;
     if let Some(in_use) = site.in_use()?
         && (in_use.path == held.path
@@ -58,9 +79,23 @@ pub(super) fn remove_unused(
     let hosts = hosts.context(
         "cannot ask which hosts still use this bundle; --force removes it in spite of that",
     )?;
-    if let Some(need) = hosts.need(version) {
-        bail!(need);
+    match hosts.need(version) {
+        Some(need) => bail!(need),
+        None => Ok(hosts),
     }
+}
+
+/// Removes a bundle that neither the cluster nor a host uses.
+pub(super) fn remove_unused(
+    site: &Site,
+    version: &BundleVersion,
+    hosts: anyhow::Result<Hosts>,
+    screen: &mut Screen,
+) -> anyhow::Result<u8> {
+    site.bundles.get(version)?;
+    // No other command records this bundle as the one in use between the check and the removal.
+    let change = site.bundles.change()?;
+    unused(site, version, hosts)?;
     screen.progress("removing the bundle");
     let held = change.remove(version)?;
     let document =

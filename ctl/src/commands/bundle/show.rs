@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use halite_api::{BundleImage, ImageList, to_value};
 use halite_bundle::{ListedImage, ListedPackage, Listing};
 
 use super::is_image;
@@ -18,6 +19,18 @@ pub fn show(site: &Site, bundle: Option<PathBuf>, screen: &mut Screen) -> anyhow
     Ok(0)
 }
 
+/// Runs `ctl images`.
+///
+/// # Errors
+/// The bundle cannot be read.
+pub fn images(site: &Site, bundle: Option<PathBuf>, screen: &mut Screen) -> anyhow::Result<u8> {
+    let directory = directory_or_version(site, bundle)?;
+    let listing = halite_bundle::list(&directory)?;
+    let table = image_table(&listing.images);
+    screen.answer(&to_value(&image_list(listing)), |_| table)?;
+    Ok(0)
+}
+
 /// The path of a bundle that is named by its path or its version; default as in
 /// [`Site::bundle_directory()`].
 fn directory_or_version(site: &Site, given: Option<PathBuf>) -> anyhow::Result<PathBuf> {
@@ -30,6 +43,34 @@ fn directory_or_version(site: &Site, given: Option<PathBuf>) -> anyhow::Result<P
     }
 }
 
+/// The images of a bundle as a document.
+fn image_list(listing: Listing) -> ImageList {
+    let image = |image: ListedImage| BundleImage {
+        reference: image.reference,
+        component: image.component,
+        size: image.size,
+        digest: image.digest,
+    };
+    ImageList {
+        bundle: listing.version,
+        images: listing.images.into_iter().map(image).collect(),
+    }
+}
+
+/// Formats images as a table.
+fn image_table(images: &[ListedImage]) -> String {
+    let row = |image: &ListedImage| {
+        vec![
+            image.reference.clone(),
+            or_dash(image.component.as_ref()),
+            megabytes(image.size),
+            image.digest.clone(),
+        ]
+    };
+    let heading = ["reference", "component", "size", "digest"];
+    table::rows(&heading, images.iter().map(row))
+}
+
 fn tables(listing: &Listing) -> String {
     let mut text = format!(
         "bundle {}, Kubernetes {}, built {}: {} files, {}\n\n",
@@ -39,18 +80,8 @@ fn tables(listing: &Listing) -> String {
         listing.files,
         megabytes(listing.size),
     );
-    let image = |image: &ListedImage| {
-        vec![
-            image.reference.clone(),
-            or_dash(image.component.as_ref()),
-            megabytes(image.size),
-            image.digest.clone(),
-        ]
-    };
     if !listing.images.is_empty() {
-        let heading = ["reference", "component", "size", "digest"];
-        let rows = table::rows(&heading, listing.images.iter().map(image));
-        text.push_str(&format!("{rows}\n"));
+        text.push_str(&format!("{}\n", image_table(&listing.images)));
     }
     let package = |package: &ListedPackage| {
         vec![

@@ -38,7 +38,7 @@ const JOBS: u32 = 50;
 /// The master does not answer or refuses, or the archive cannot be written.
 pub async fn run(global: &Global, args: &Support, screen: &mut Screen) -> anyhow::Result<u8> {
     let now = Timestamp::now();
-    let path = args.file.clone().unwrap_or_else(|| default_file(now));
+    let path = args.out.clone().unwrap_or_else(|| default_file(now));
     let file = create(&path)?;
     let mut files = BTreeMap::new();
     let mut operator = client::operator(global).await?;

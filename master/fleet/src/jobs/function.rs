@@ -38,7 +38,13 @@ pub const MINION_SLS: &str = "halite.services.minion";
 /// The part of a highstate that renews certificates and loads them.
 pub const RENEW: &str = "state.certificates";
 
-const FUNCTIONS: [Function; 8] = [
+/// A command of an operator.
+const COMMAND: &str = "cmd.run";
+
+/// Lines of the host's journal. While it is followed, new lines are its progress.
+pub(super) const READ_JOURNAL: &str = "log.read";
+
+const FUNCTIONS: [Function; 9] = [
     Function {
         name: "state.highstate",
         place: Place::States,
@@ -76,11 +82,18 @@ const FUNCTIONS: [Function; 8] = [
         timeout: 60,
     },
     Function {
-        name: "cmd.run",
+        name: COMMAND,
         place: Place::Minion,
         // A command can read every secret of its host.
         role: Role::Admin,
         timeout: 300,
+    },
+    Function {
+        name: READ_JOURNAL,
+        place: Place::Minion,
+        // Programs write there what only an administrator may see, and the master does not know all of it.
+        role: Role::Admin,
+        timeout: 120,
     },
     Function {
         name: "pillar.items",
@@ -116,7 +129,7 @@ impl Function {
     /// Returns whether the function may run in test mode; a command would simply run.
     #[must_use]
     pub fn has_test_mode(&self) -> bool {
-        self.name != "cmd.run"
+        self.name != COMMAND
     }
 
     /// Returns whether the function only reads from a minion: repeated or lost queries do no harm,
@@ -124,7 +137,7 @@ impl Function {
     /// until the store has recorded that they were sent, or an audit line.
     #[must_use]
     pub fn is_query(&self) -> bool {
-        self.place == Place::Minion && self.name != "cmd.run"
+        self.place == Place::Minion && self.role < Role::Admin
     }
 
     /// Returns whether the function may change a host or the cluster.
@@ -132,7 +145,7 @@ impl Function {
     pub fn changes(&self) -> bool {
         match self.place {
             Place::States => true,
-            Place::Minion => !self.is_query(),
+            Place::Minion => self.name == COMMAND,
             Place::Here => false,
         }
     }
@@ -224,11 +237,11 @@ mod tests {
             of(Role::Deployer),
             ["state.highstate", "state.apply", "state.certificates"]
         );
-        assert_eq!(of(Role::Admin), ["cmd.run"]);
+        assert_eq!(of(Role::Admin), ["cmd.run", "log.read"]);
     }
 
     #[test]
-    fn functions_that_change_hosts_or_show_a_pillar_are_no_queries() {
+    fn functions_that_change_hosts_or_show_a_pillar_or_a_journal_are_no_queries() {
         let queries = FUNCTIONS
             .iter()
             .filter(|function| function.is_query())

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 use halite_api::{
-    EventData, JobCreated, JobEnded, MinionAnswer, PartReturned, PartStarted, StateProgress,
+    EventData, JobCreated, JobEnded, JournalLines, MinionAnswer, PartReturned, PartStarted,
+    StateProgress,
 };
 use halite_core::refusal::Refusal;
 use halite_proto::ids::{JobId, MinionId};
@@ -16,7 +17,7 @@ use halite_states::low::StateReturn;
 use halite_store::{Answer, Job, JobRow, JobStatus, Part, RowState};
 
 use super::Jobs;
-use super::function::{Function, Place};
+use super::function::{Function, Place, READ_JOURNAL};
 use super::open_job::{OpenJob, PartEnd};
 
 /// The end of a job that is being recorded. If the job is still open afterwards, it has not ended:
@@ -119,18 +120,29 @@ impl Jobs {
     }
 
     async fn progress(&self, jid: &JobId, minion: &MinionId, progress: v1::JobProgress) {
-        let ours = self
-            .open_jobs()
-            .get(jid)
-            .is_some_and(|job| job.pending.contains(minion));
-        if !ours {
+        let function = {
+            let jobs = self.open_jobs();
+            let ours = jobs.get(jid).filter(|job| job.pending.contains(minion));
+            ours.map(|job| job.function.name)
+        };
+        let Some(function) = function else {
             return;
-        }
+        };
         // Without a redactor no progress can be displayed; the return contains it later.
         let Ok(redactor) = self.declarations.redactor(minion).await else {
             return;
         };
         let clean = redactor.json(&progress.state_json);
+        if function == READ_JOURNAL {
+            let lines = MinionAnswer::from_json(&clean).and_then(|value| value.journal_lines());
+            let data = EventData::JournalLines(JournalLines {
+                job: jid.clone(),
+                minion: minion.clone(),
+                lines: lines.unwrap_or_default(),
+            });
+            self.app.events.announce(&data, None);
+            return;
+        }
         let state = serde_json::from_str(&clean).ok();
         self.progressed(jid, minion, (progress.index, progress.total), state);
     }

@@ -215,7 +215,7 @@ pub(super) const CHECKS: &[Check] = &[
         name: "etcd-space",
         title: "The database of etcd has room below its quota",
         severity: Severity::Warning,
-        remedy: "`ctl etcd defrag --member HOST`, or a larger `quota-backend-bytes` in etcd.extraArgs",
+        remedy: "`ctl etcd defrag HOST`, or a larger `quota-backend-bytes` in etcd.extraArgs",
         judge: etcd::space,
     },
     Check {

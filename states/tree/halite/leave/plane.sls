@@ -5,6 +5,7 @@
     its roles follow from its new ones. -#}
 {%- from 'halite/map.jinja' import roles, serves_bundles with context %}
 {%- from 'halite/cluster.jinja' import has_site_registry with context %}
+{%- from 'halite/leave/map.jinja' import ctl_pages with context %}
 include:
   - halite.leave.control_plane
   - halite.leave.kubectl
@@ -75,6 +76,16 @@ former-master:
         - file: /etc/systemd/system/halite-master.service.d
         - file: /usr/local/bin/halite-master
         - file: /etc/halite/master.yaml
+
+{%- if not (has_site_registry or serves_bundles) %}
+
+ctl-pages-gone:
+  cmd.run:
+    - name: rm -f {{ ctl_pages }}
+    - onlyif: test -e /usr/local/share/man/man1/ctl.1
+    - require:
+        - sls: halite.services.master.absent
+{%- endif %}
 
 {%- for path in ['/etc/halite/operator', '/etc/halite/masters'] + ([] if has_site_registry or serves_bundles else ['/usr/local/bin/ctl']) %}
 

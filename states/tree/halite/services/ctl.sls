@@ -1,4 +1,4 @@
-{#- `ctl`, on hosts where operators or states run it. -#}
+{#- `ctl` with its manual pages and completions, on hosts where operators or states run it. -#}
 
 /usr/local/bin/ctl:
   file.managed:
@@ -7,3 +7,10 @@
     - group: root
     - mode: '0755'
     - force: True
+
+# The program has them in itself: they are always those of its version.
+ctl-pages:
+  cmd.run:
+    - name: /usr/local/bin/ctl generate --installed /usr/local/share
+    - onchanges:
+        - file: /usr/local/bin/ctl

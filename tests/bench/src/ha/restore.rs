@@ -28,7 +28,7 @@ pub(super) fn measure(cluster: &Cluster, one: Duration, table: &mut Table) -> Re
         "ctl",
         "backup",
         "create",
-        "--to",
+        "--out",
         "/root/backups",
         "-o",
         "json",

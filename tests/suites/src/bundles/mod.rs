@@ -278,7 +278,7 @@ fn back(cluster: &Cluster) -> Result<Counts> {
     )?;
     only_addresses(cluster)?;
     asked(cluster, FIRST, second::VERSION)?;
-    host.run(&[CTL, "bundle", "remove", second::VERSION])?;
+    host.run(&[CTL, "bundle", "remove", second::VERSION, "--yes"])?;
     let manifest = second::file(cluster, "manifest.json");
     ensure!(
         manifest.exists(),

@@ -352,7 +352,7 @@ pub(super) fn back(cluster: &Cluster) -> Result<Counts> {
     change_bundle(cluster, FIRST, &["--allow-downgrade"], false)?;
     cluster
         .bootstrap
-        .run(&["ctl", "bundle", "remove", VERSION])?;
+        .run(&["ctl", "bundle", "remove", VERSION, "--yes"])?;
     only_served(cluster)?;
     quiet(cluster)?;
     as_remembered(cluster)?;

@@ -155,7 +155,7 @@ fn reported(cluster: &Cluster, way: &Way) -> Result<()> {
     for command in [
         [CTL, "highstate"].as_slice(),
         &[CTL, "highstate", "--test"],
-        &[CTL, "apply", "halite.host", "--target", WORKER],
+        &[CTL, "apply", WORKER, "halite.host"],
         &add,
     ] {
         let start = Instant::now();

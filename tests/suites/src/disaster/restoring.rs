@@ -165,7 +165,7 @@ pub(super) struct MadeBackup {
 
 /// Makes a backup in the directory of the tests.
 pub(super) fn make(host: &Host) -> Result<MadeBackup> {
-    ctl_answer::plain(host, &["backup", "create", "--to", DIRECTORY])
+    ctl_answer::plain(host, &["backup", "create", "--out", DIRECTORY])
 }
 
 /// The public half of the key.

@@ -239,7 +239,7 @@ fn returns(cluster: &Cluster, old: &Host, next: &Host) -> Result<()> {
     let own = old.spec.name.as_str();
     next.run(&["ctl", "highstate", own])?;
     wait_for_followers(next, &[own, "cp-3"])?;
-    next.run(&["ctl", "master", "retire", "--to", own, "--keep"])?;
+    next.run(&["ctl", "master", "retire", "--to", own, "--keep", "--yes"])?;
     let masters = wait_for_followers(old, &STANDBYS)?;
     println!("  {masters:?}");
     same_content(cluster)?;

@@ -37,11 +37,10 @@ fn databases(cluster: &Cluster) -> Result<Vec<(u64, u64)>> {
 pub(super) fn defragmented(cluster: &Cluster) -> Result<Counts> {
     let unknown = cluster
         .bootstrap
-        .output(&["ctl", "etcd", "defrag", "--member", "absent"])?;
+        .output(&["ctl", "etcd", "defrag", "absent"])?;
     ensure!(!unknown.status.success(), "an unknown member was accepted");
     let first = &cluster.bootstrap;
-    let words = ["etcd", "defrag", "--member", "cp-2"];
-    let _: RunOutcome = ctl_answer::of(first, &words)?;
+    let _: RunOutcome = ctl_answer::of(first, &["etcd", "defrag", "cp-2"])?;
     let done: RunOutcome = ctl_answer::of(first, &["etcd", "defrag"])?;
     ensure!(done.retcode == 0, "{done:?}");
     wait::until("small databases, and all hosts to serve", BACK, || {
@@ -103,9 +102,8 @@ pub(super) fn recovered_on_a_standby(cluster: &Cluster) -> Result<Counts> {
     // A refusal has promoted no host.
     wait_until_noticed(next)?;
 
-    let from = recover.iter().position(|word| word == "--from");
-    let from = from.and_then(|at| recover.get_mut(at + 1));
-    left.clone_into(from.context("no member in the command")?);
+    let host = recover.get_mut(3).context("no host in the command")?;
+    left.clone_into(host);
     let said = next.sh(&format!("{} 2>&1", recover.join(" ")))?;
     println!("  {}", said.trim().replace('\n', "\n  "));
     promoted_first(&said, "cp-2 serves alone")?;

@@ -164,8 +164,8 @@ impl<'a> Release<'a> {
     }
 
     /// The command that upgrades the cluster to it.
-    pub(super) fn upgrade(&self) -> [&str; 3] {
-        ["ctl", "upgrade", &self.version]
+    pub(super) fn upgrade(&self) -> [&str; 4] {
+        ["ctl", "upgrade", &self.version, "--yes"]
     }
 
     /// Checks that these hosts have their previous kubelets.

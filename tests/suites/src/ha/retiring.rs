@@ -16,7 +16,7 @@ use crate::ctl_answer;
 use crate::firewall;
 use crate::test::Counts;
 
-const RETIRE: [&str; 3] = ["ctl", "master", "retire"];
+const RETIRE: [&str; 4] = ["ctl", "master", "retire", "--yes"];
 const CONFIRMED: [&str; 3] = ["--force", "--cluster", "demo"];
 
 /// Moves the master, and prints the command's output.

@@ -112,7 +112,7 @@ fn bundle_in_use(master: &Host) -> Result<String> {
 /// Acknowledged data: an operator, a job, and the keys.
 fn acknowledged(first: &Host) -> Result<(String, Vec<KnownKey>)> {
     // They may exist from an earlier loss.
-    first.sh("rm -f /root/kept.pem; ctl operator revoke kept 2>&1 || true")?;
+    first.sh("rm -f /root/kept.pem; ctl operator revoke kept --yes 2>&1 || true")?;
     let operator = [
         "operator",
         "create",
@@ -185,7 +185,7 @@ pub(super) fn replaces_the_lost_master_and_dies(cluster: &Cluster) -> Result<Cou
         ensure!(steps > 5, "only {steps} steps were shown: {said}");
         Ok(())
     })?;
-    let back = ["ctl", "master", "retire", "--to", "cp-1", "--keep"];
+    let back = ["ctl", "master", "retire", "--to", "cp-1", "--keep", "--yes"];
     cluster.host("cp-2")?.run(&back)?;
     wait_for_followers(&cluster.bootstrap, &STANDBYS)?;
     Ok(Counts {
@@ -358,7 +358,7 @@ pub(super) fn cut_off(cluster: &Cluster) -> Result<Counts> {
     wait::until("all hosts to serve", BACK, || is_complete(cluster))?;
     next.run(&["ctl", "highstate", "cp-1"])?;
     wait_for_followers(next, &["cp-1", "cp-3"])?;
-    next.run(&["ctl", "master", "retire", "--to", "cp-1", "--keep"])?;
+    next.run(&["ctl", "master", "retire", "--to", "cp-1", "--keep", "--yes"])?;
     wait_for_followers(old, &STANDBYS)?;
     same_content(cluster)?;
     nothing_to_do(old, &["cp-1", "cp-2", "cp-3", "worker-1", "master"])?;

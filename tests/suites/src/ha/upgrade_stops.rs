@@ -105,7 +105,7 @@ pub(super) fn has_ended(
     release.is_on_all(made_again)?;
     wait_for_followers(first, &STANDBYS)?;
     nothing_to_do(first, &["cp-1", "cp-2", "cp-3", "worker-1", "master"])?;
-    first.run(&["ctl", "bundle", "remove", old])?;
+    first.run(&["ctl", "bundle", "remove", old, "--yes"])?;
     Ok(Counts::ONE)
 }
 

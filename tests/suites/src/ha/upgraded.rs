@@ -92,7 +92,7 @@ pub(super) fn upgraded(cluster: &Cluster) -> Result<Counts> {
     let old = NEWEST.bundle();
     let reason = format!("is older than {kubernetes}");
     refused(first, &["ctl", "upgrade", &old], &[&reason])?;
-    first.run(&["ctl", "bundle", "remove", &old])?;
+    first.run(&["ctl", "bundle", "remove", &old, "--yes"])?;
     Ok(Counts::ONE)
 }
 

@@ -169,7 +169,7 @@ fn site(root: &mut Root) -> Result<()> {
     wait::until("the minion to answer", Duration::from_secs(90), || {
         root.run("ctl", &["ping", "worker-1"]).map(drop)
     })?;
-    let apply = ["apply", "motd", "--target", "worker-1"];
+    let apply = ["apply", "worker-1", "motd"];
     ensure!(
         changes(&of_worker(root, &apply)?)? == 3,
         "the number of changed states is not three"

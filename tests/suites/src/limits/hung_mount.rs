@@ -42,7 +42,7 @@ fn while_hung(cluster: &Cluster) -> Result<()> {
     // It needs files of the bundle, and waits for them.
     let mut waiting = cluster
         .bootstrap
-        .command(&[CTL, "highstate", WORKER, "--timeout", "60"])?
+        .command(&[CTL, "highstate", WORKER, "--timeout", "1m"])?
         .spawn()?;
     let asked = wait::until("the master to wait for the bundle", LIMIT, || {
         cluster.bootstrap.sh(WAITING).map(drop)

@@ -56,9 +56,9 @@ pub(super) const FULL: &[Test<Cluster>] = &[Test {
     run: full_etcd::goes_on,
 }];
 
-/// The time limit of the job with the hung command, in seconds. It counts from the creation of the
-/// job, and the command must have started by then.
-const SHORT: &str = "20";
+/// The time limit of the job with the hung command. It counts from the creation of the job, and the
+/// command must have started by then.
+const SHORT: &str = "20s";
 
 /// Limit of a wait. The hung command takes a day, and the sleeping connections five minutes.
 const LIMIT: Duration = Duration::from_secs(240);
@@ -98,7 +98,7 @@ fn cut_link(cluster: &Cluster) -> Result<Counts> {
 /// Cuts the worker's link while it works on a job, and again while its answer is in transit.
 fn cut_link_in(cluster: &Cluster) -> Result<()> {
     let host = &cluster.worker;
-    let apply = [CTL, "apply", "custom.cut", "--target", WORKER];
+    let apply = [CTL, "apply", WORKER, "custom.cut"];
     let mut job = cluster.bootstrap.command(&apply)?.spawn()?;
     wait::until("the job's command", LIMIT, || {
         // It may have ended before it was noticed, and then has left its file.
@@ -126,15 +126,7 @@ fn cut_link_in(cluster: &Cluster) -> Result<()> {
 }
 
 fn hung_command_in(cluster: &Cluster) -> Result<()> {
-    let apply = [
-        CTL,
-        "apply",
-        "custom.hung",
-        "--target",
-        WORKER,
-        "--timeout",
-        SHORT,
-    ];
+    let apply = [CTL, "apply", WORKER, "custom.hung", "--timeout", SHORT];
     let output = cluster.bootstrap.output(&apply)?;
     let shown = format!(
         "{}{}",
@@ -149,7 +141,7 @@ fn hung_command_in(cluster: &Cluster) -> Result<()> {
     let start = Instant::now();
     cluster
         .bootstrap
-        .run(&[CTL, "apply", "halite.host.directories", "--target", WORKER])?;
+        .run(&[CTL, "apply", WORKER, "halite.host.directories"])?;
     ensure!(
         start.elapsed() < LIMIT,
         "the next run took {:?}",

@@ -35,7 +35,7 @@ fn kubectl(cluster: &Cluster, words: &[&str]) -> Result<String> {
 /// Makes the file on the first host, and copies it to the other one.
 fn carried(cluster: &Cluster, words: &[&str]) -> Result<()> {
     let host = &cluster.bootstrap;
-    ctl(cluster, &[&["kubeconfig", "-f", FILE], words].concat())?;
+    ctl(cluster, &[&["kubeconfig", "--out", FILE], words].concat())?;
     let mode = host.sh(&format!("stat -c %a {FILE}"))?;
     ensure!(mode.trim() == "600", "{FILE} has the mode {mode}");
     fs::copy(host.file(FILE), cluster.worker.file(FILE))?;
@@ -87,7 +87,7 @@ fn works_until_its_end(cluster: &Cluster) -> Result<Counts> {
     ensure!(said.contains("for more than 30 days"), "{said}");
     let said = refused(cluster, &["--ttl", "1000000h", "--force"], 1)?;
     ensure!(said.contains("the CA of Kubernetes ends on"), "{said}");
-    let said = refused(cluster, &["-f", "/root/.kube/config"], 1)?;
+    let said = refused(cluster, &["--out", "/root/.kube/config"], 1)?;
     ensure!(said.contains("was not written by ctl kubeconfig"), "{said}");
 
     // Longer than a busy machine needs to copy and use it.

@@ -106,7 +106,7 @@ fn cancelled(cluster: &Cluster) -> Result<()> {
     let worker = &cluster.worker.spec.name;
     let mut command = cluster
         .bootstrap
-        .command(&[CTL, "apply", "custom.hours", "-t", worker])?;
+        .command(&[CTL, "apply", worker, "custom.hours"])?;
     let mut applying = command
         .stdout(Stdio::null())
         .stderr(Stdio::null())

@@ -28,7 +28,7 @@ const MAY: &[(&[&str], [bool; 2])] = &[
     (&["kubeconfig", "list"], [true, true]),
     (&["key", "reject", WORKER], [false, false]),
     (&["node", "add", "worker-9", "--no-wait"], [false, false]),
-    (&["operator", "revoke", "root"], [false, false]),
+    (&["operator", "revoke", "root", "--yes"], [false, false]),
 ];
 
 /// States that take a host out of service: refused for every role, and not applied here.
@@ -70,7 +70,7 @@ pub(super) fn roles(cluster: &Cluster) -> Result<Counts> {
     let operators = ["viewer", "deployer"].map(Operator::new);
     for operator in &operators {
         // From an interrupted run.
-        let _ = ctl(cluster, &["operator", "revoke", &operator.name]);
+        let _ = ctl(cluster, &["operator", "revoke", &operator.name, "--yes"]);
         create(cluster, operator)?;
     }
     for (args, allowed) in MAY {
@@ -94,7 +94,7 @@ pub(super) fn roles(cluster: &Cluster) -> Result<Counts> {
     }
     reserved(cluster, &operators)?;
     for operator in &operators {
-        ctl(cluster, &["operator", "revoke", &operator.name])?;
+        ctl(cluster, &["operator", "revoke", &operator.name, "--yes"])?;
         let (done, said) = operator.says(cluster, &["status"])?;
         ensure!(
             !done && said.contains("does not accept this identity"),
@@ -102,7 +102,7 @@ pub(super) fn roles(cluster: &Cluster) -> Result<Counts> {
             operator.name
         );
     }
-    let last = host.output(&[CTL, "operator", "revoke", "root"])?;
+    let last = host.output(&[CTL, "operator", "revoke", "root", "--yes"])?;
     let said = String::from_utf8_lossy(&last.stderr);
     ensure!(
         !last.status.success() && said.contains("last administrator"),
@@ -117,7 +117,7 @@ pub(super) fn roles(cluster: &Cluster) -> Result<Counts> {
 /// lost if they are not refused.
 fn reserved(cluster: &Cluster, operators: &[Operator]) -> Result<()> {
     for sls in RESERVED {
-        let args = ["apply", sls, "--target", WORKER, "--test"];
+        let args = ["apply", WORKER, sls, "--test"];
         for operator in operators {
             let (done, said) = operator.says(cluster, &args)?;
             let wanted = match operator.role {

@@ -17,7 +17,7 @@ use crate::test::Counts;
 const COMPONENT: &str = "kube-scheduler";
 /// The operator's own state, which requests the image.
 const STATE: &str = "/etc/halite/custom/foreign.sls";
-const APPLY: [&str; 5] = [CTL, "apply", "custom.foreign", "--target", BOOTSTRAP];
+const APPLY: [&str; 4] = [CTL, "apply", BOOTSTRAP, "custom.foreign"];
 /// A namespace of containerd in which nothing runs.
 const APART: &str = "halite-test";
 

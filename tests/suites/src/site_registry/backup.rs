@@ -57,7 +57,7 @@ pub(super) fn restored(cluster: &Cluster) -> Result<Counts> {
     highstate(cluster, &[])?;
     let (code, _) = asked(&cluster.bootstrap, &login, "/v2/team/app/manifests/1")?;
     ensure!(code == "404", "{code}");
-    worker.run(&["ctl", "registry", "restore", BACKUPS])?;
+    worker.run(&["ctl", "registry", "restore", BACKUPS, "--yes"])?;
     ensure!(
         digest("1")? == before && digest(&before)? == before,
         "another image came back"

@@ -113,7 +113,7 @@ pub(super) const CASES: &[Case] = &[
         "etcd-space",
         "warning",
         "the database of the etcd member cp-1 has used 80 % of its quota",
-        "`ctl etcd defrag --member cp-1`",
+        "`ctl etcd defrag cp-1`",
     ),
     (
         |p| seen(p).api_fault = Some(silent("no route")),

@@ -185,7 +185,7 @@ pub(super) const COMMANDS: &[Command] = &[
         ended: |cluster| cluster.replace("cp-2").map(drop),
     },
     Command {
-        words: "etcd recover --from cp-1 --force --cluster demo",
+        words: "etcd recover cp-1 --force --cluster demo",
         sls: RECOVER_ETCD,
         pillar: || json!({"node": "cp-1"}),
         subject: Some("cp-1"),

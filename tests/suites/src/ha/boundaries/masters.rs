@@ -108,7 +108,7 @@ impl Move {
     fn line(self) -> &'static str {
         match self {
             Self::Promote => "ctl master promote",
-            Self::Retire => "ctl master retire cp-1 --to cp-2 --keep",
+            Self::Retire => "ctl master retire cp-1 --to cp-2 --keep --yes",
         }
     }
 }

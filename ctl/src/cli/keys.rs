@@ -1,0 +1,71 @@
+//! The command line of `ctl key` and `ctl token`.
+
+use std::time::Duration;
+
+use clap::{Args, Subcommand};
+use halite_proto::ids::MinionId;
+
+use super::duration::duration;
+
+/// `ctl key`.
+#[derive(Debug, Subcommand)]
+pub enum Key {
+    /// List all keys.
+    List,
+    /// Accept the key of a pending minion, after comparing the fingerprint.
+    Accept {
+        /// The minion's id.
+        id: MinionId,
+        /// The fingerprint that the host shows; any other one is refused.
+        #[arg(long, default_value = "", required_unless_present = "force")]
+        fingerprint: String,
+        /// Accept whatever key waits under this id, without a comparison.
+        #[arg(long, conflicts_with = "fingerprint")]
+        force: bool,
+    },
+    /// Reject a minion's key.
+    Reject(Destroy),
+    /// Delete a minion's key.
+    Delete(Destroy),
+}
+
+/// A command that cuts a minion off.
+#[derive(Debug, Args)]
+pub struct Destroy {
+    /// The minion's id.
+    pub id: MinionId,
+    /// Allow this for a connected minion.
+    #[arg(long, requires = "cluster")]
+    pub force: bool,
+    /// The cluster's name, to confirm --force.
+    #[arg(long, default_value = "", requires = "force")]
+    pub cluster: String,
+}
+
+/// `ctl token`.
+#[derive(Debug, Subcommand)]
+pub enum Token {
+    /// Create a token.
+    Create {
+        /// Time for which the token is valid, for example 30m or 24h.
+        #[arg(long, default_value = "24h", value_name = "TIME", value_parser = duration)]
+        ttl: Duration,
+        /// The number of minions that may use it.
+        #[arg(long, default_value_t = 1)]
+        uses: u32,
+        /// Only minions with these roles may use it. Default: those of the host that --id names;
+        /// without --id, no host with the role bootstrap, control-plane, etcd or registry.
+        #[arg(long, value_delimiter = ',')]
+        roles: Vec<String>,
+        /// Only this minion may use it.
+        #[arg(long, value_parser = MinionId::for_host)]
+        id: Option<MinionId>,
+    },
+    /// List all tokens, without their secrets.
+    List,
+    /// Revoke a token.
+    Revoke {
+        /// The token's id.
+        token: String,
+    },
+}
