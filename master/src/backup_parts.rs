@@ -38,10 +38,10 @@ const PIECE: usize = 256 * 1024;
 const QUEUE: usize = 4;
 
 /// The parts of a backup, or the reason why they end early.
-pub type Parts = mpsc::Receiver<Result<BackupPart, Refusal>>;
+pub type PartReceiver = mpsc::Receiver<Result<BackupPart, Refusal>>;
 
 /// The member of etcd whose snapshot is in a backup.
-pub struct Source {
+pub struct SnapshotSource {
     member: Member,
     status: Status,
     /// Its keys, counted before the snapshot is taken: at that revision the snapshot has the same
@@ -49,7 +49,7 @@ pub struct Source {
     keys: Keys,
 }
 
-impl Source {
+impl SnapshotSource {
     /// Chooses the member: one that serves; preferably this host's own, and not the leader if there
     /// is another.
     ///
@@ -116,7 +116,7 @@ pub struct Head<'a> {
     /// The epoch of the store in it.
     pub epoch: u64,
     /// The source of the etcd snapshot.
-    pub source: &'a Source,
+    pub source: &'a SnapshotSource,
 }
 
 impl Head<'_> {
@@ -124,7 +124,7 @@ impl Head<'_> {
     #[must_use]
     pub fn json(&self) -> Value {
         let resolved = self.cluster.resolved.as_ref();
-        let Source {
+        let SnapshotSource {
             member,
             status,
             keys,
@@ -149,7 +149,7 @@ impl Head<'_> {
 }
 
 /// Starts to send a backup, which the cluster's own CA signs.
-pub fn send(head: Value, files: Files, snapshot: Snapshot, cas: Arc<Cas>) -> Parts {
+pub fn send(head: Value, files: Files, snapshot: Snapshot, cas: Arc<Cas>) -> PartReceiver {
     let (to, receiver) = mpsc::channel(QUEUE);
     tokio::spawn(async move {
         let mut sender = Sender {

@@ -327,7 +327,7 @@ fn report(state: &str) {
 mod tests {
     use halite_core::names::minion;
     use halite_proto::ids::JobId;
-    use halite_store::{Answer, Job, JobRow, JobStatus};
+    use halite_store::{Job, JobRow, JobStatus, StoredAnswer};
 
     use super::*;
 
@@ -355,7 +355,7 @@ mod tests {
             .create_job(&job, &[JobRow::queued(&jid, &minion("a"), None)])
             .await
             .unwrap();
-        let answer = Answer {
+        let answer = StoredAnswer {
             retcode: 0,
             return_json: text.into(),
             error: String::new(),

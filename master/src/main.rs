@@ -14,7 +14,7 @@ use halite_core::config::Config;
 use halite_core::init;
 use halite_master::daemon;
 use halite_master::standby_backup;
-use halite_standby::promote::{Promoted, Promotion, Unit, Wanted};
+use halite_standby::promote::{Promoted, Promotion, PromotionRequest, Unit};
 use halite_standby::report::{age, report};
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::prelude::*;
@@ -29,7 +29,7 @@ fn main() -> ExitCode {
             config,
             force,
             cluster,
-        } => promote(&config, &Wanted { force, cluster }),
+        } => promote(&config, &PromotionRequest { force, cluster }),
         Command::Save { config } => save(&config),
         Command::Run { config } => start_logging().and_then(|()| serve(&config)),
     };
@@ -54,7 +54,7 @@ fn initialise(path: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn promote(path: &Path, wanted: &Wanted) -> anyhow::Result<()> {
+fn promote(path: &Path, wanted: &PromotionRequest) -> anyhow::Result<()> {
     let config = Config::read(path)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()

@@ -25,7 +25,7 @@ use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use serde_json::json;
 
-use crate::backup_parts::{Head, Parts, STORE, Source, send};
+use crate::backup_parts::{Head, PartReceiver, STORE, SnapshotSource, send};
 
 /// A copy that cannot be saved.
 #[derive(Debug, thiserror::Error)]
@@ -97,7 +97,7 @@ async fn parts(
     clock: &dyn Clock,
     root: &Path,
     scratch: &Path,
-) -> Result<Parts, SaveError> {
+) -> Result<PartReceiver, SaveError> {
     let Exported {
         store,
         mut files,
@@ -108,7 +108,7 @@ async fn parts(
     let cas = Cas::load(&saved.join(STATE_PLACE), clock.now())?;
     let own = own_name(config, &declaration);
     let members = etcd::client(&declaration, &cas, clock.now(), own)?;
-    let source = Source::choose(&members, own).await?;
+    let source = SnapshotSource::choose(&members, own).await?;
     let head = Head {
         cluster: &declaration.cluster,
         cluster_id: cas.certificate_sha256(HALITE)?,
@@ -124,7 +124,7 @@ async fn parts(
     Ok(send(head, files, snapshot, Arc::new(cas)))
 }
 
-async fn pass_on(mut parts: Parts, to: &mut impl Write) -> Result<(), SaveError> {
+async fn pass_on(mut parts: PartReceiver, to: &mut impl Write) -> Result<(), SaveError> {
     while let Some(part) = parts.recv().await {
         framing::write(to, &part?).map_err(SaveError::Write)?;
     }

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use halite_proto::identity::Kind;
+use halite_proto::identity::IdentityKind;
 use halite_proto::ids::MinionId;
 use halite_proto::pki::{Inspected, PkiError, PrivateKey};
 use halite_proto::transport::ClientIdentity;
@@ -38,7 +38,7 @@ pub enum InvalidIdentity {
     NotText(PathBuf),
     /// The certificate belongs to a master or an operator.
     #[error("it is of kind {0}, not a minion")]
-    Kind(Kind),
+    Kind(IdentityKind),
     /// The certificate is for another key.
     #[error("key and certificate do not belong together")]
     OtherKey,

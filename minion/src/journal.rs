@@ -78,7 +78,7 @@ impl RecordStore for Directory {
 
 /// The outcome of a job, in the form that the master receives.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Answer {
+pub struct JobAnswer {
     /// 0 done, 1 failed, 2 interrupted.
     pub retcode: i32,
     /// A run's return, or a function's value; JSON.
@@ -103,7 +103,7 @@ pub enum Progress {
 struct Record {
     progress: Progress,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    answer: Option<Answer>,
+    answer: Option<JobAnswer>,
 }
 
 /// The journal cannot record a job.
@@ -175,7 +175,7 @@ impl<S: RecordStore> Journal<S> {
                     ..
                 })
                 | Err(_) => {
-                    let answer = Answer {
+                    let answer = JobAnswer {
                         retcode: INTERRUPTED,
                         return_json: "null".to_owned(),
                         error:
@@ -233,7 +233,7 @@ impl<S: RecordStore> Journal<S> {
     ///
     /// # Errors
     /// The disk fails.
-    pub fn finish(&self, job: &JobId, answer: Answer) -> Result<(), JournalError> {
+    pub fn finish(&self, job: &JobId, answer: JobAnswer) -> Result<(), JournalError> {
         let mut jobs = self.jobs();
         put(&self.store, job, Progress::Returned, Some(answer))?;
         jobs.insert(job.clone(), Progress::Returned);
@@ -244,7 +244,7 @@ impl<S: RecordStore> Journal<S> {
     ///
     /// # Errors
     /// The disk fails.
-    pub fn answer(&self, job: &JobId) -> Result<Option<Answer>, JournalError> {
+    pub fn answer(&self, job: &JobId) -> Result<Option<JobAnswer>, JournalError> {
         let content = self.store.get(&file(job))?.unwrap_or_default();
         Ok(serde_json::from_slice::<Record>(&content)
             .ok()
@@ -276,7 +276,7 @@ fn put(
     store: &impl RecordStore,
     job: &JobId,
     progress: Progress,
-    answer: Option<Answer>,
+    answer: Option<JobAnswer>,
 ) -> Result<(), JournalError> {
     let content = serde_json::to_vec(&Record { progress, answer })?;
     Ok(store.put(&file(job), &content)?)

@@ -87,7 +87,7 @@ async fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Update { limit } => {
             log(tracing::Level::INFO);
             let paths = update::Paths::of_host(std::env::current_exe()?);
-            let limits = update::Limits::of_host(Duration::from_secs(limit));
+            let limits = update::UpdateLimits::of_host(Duration::from_secs(limit));
             if !update::carry_out(&mut update::Systemd, &paths, limits).await? {
                 anyhow::bail!(
                     "the new minion did not reach the master within {limit} s; the previous one runs again"

@@ -95,14 +95,14 @@ impl Paths {
 
 /// Limits of an update.
 #[derive(Debug, Clone, Copy)]
-pub struct Limits {
+pub struct UpdateLimits {
     /// The time for the old process to end.
     pub stop: Duration,
     /// The time after that, within which a process with the new program reaches the master.
     pub link: Duration,
 }
 
-impl Limits {
+impl UpdateLimits {
     /// The limits on a host, where systemd kills the old process after 90 s by default.
     #[must_use]
     pub fn of_host(link: Duration) -> Self {
@@ -119,7 +119,11 @@ impl Limits {
 ///
 /// # Errors
 /// systemd refuses, or a file cannot be read or written.
-pub async fn carry_out(unit: &mut impl Unit, paths: &Paths, limits: Limits) -> HostResult<bool> {
+pub async fn carry_out(
+    unit: &mut impl Unit,
+    paths: &Paths,
+    limits: UpdateLimits,
+) -> HostResult<bool> {
     let before = unit.state().await?.process;
     unit.restart().await?;
     let mut now = unit.state().await?;

@@ -78,13 +78,13 @@ fn scene(links: bool) -> (tempfile::TempDir, Scripted) {
 /// The process that runs before the update.
 const FIRST: &str = "999";
 
-const LIMIT: Limits = Limits {
+const LIMIT: UpdateLimits = UpdateLimits {
     stop: Duration::from_secs(2),
     link: Duration::from_secs(1),
 };
 
 /// For programs that reach the master: only a failure waits so long.
-const PATIENT: Limits = Limits {
+const PATIENT: UpdateLimits = UpdateLimits {
     stop: Duration::from_secs(60),
     link: Duration::from_secs(60),
 };
@@ -128,7 +128,7 @@ async fn the_time_of_the_new_program_begins_when_the_old_process_has_ended() {
     // Longer than the new program may take.
     unit.ends_after = 7;
     let paths = unit.paths.clone();
-    let limits = Limits {
+    let limits = UpdateLimits {
         stop: PATIENT.stop,
         ..LIMIT
     };
@@ -141,7 +141,7 @@ async fn an_old_process_that_does_not_end_is_no_success() {
     let (_dir, mut unit) = scene(true);
     unit.ends_after = u32::MAX;
     let paths = unit.paths.clone();
-    let limits = Limits {
+    let limits = UpdateLimits {
         stop: LOOK,
         link: LOOK,
     };

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use halite_minion::host::effect::Meta;
 use halite_minion::host::{HostError, HostResult};
 use halite_minion::journal::{
-    Answer, Directory, INTERRUPTED, Journal, JournalError, Progress, REMEMBERED, RecordStore,
+    Directory, INTERRUPTED, JobAnswer, Journal, JournalError, Progress, REMEMBERED, RecordStore,
 };
 use halite_minion_fake::disk::{CRASHED, Disk, Node};
 use halite_proto::ids::JobId;
@@ -59,8 +59,8 @@ fn id(number: u64) -> JobId {
     JobId::from_number(number)
 }
 
-fn done() -> Answer {
-    Answer {
+fn done() -> JobAnswer {
+    JobAnswer {
         retcode: 0,
         return_json: "{\"states\":[]}".into(),
         error: String::new(),

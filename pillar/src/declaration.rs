@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::Deref;
 
-use halite_document::Source;
+use halite_document::DocumentSource;
 use halite_names::NodeName;
 use serde_json::{Map, Value};
 
@@ -17,7 +17,7 @@ pub struct Document<T> {
     /// The value.
     pub value: T,
     /// The text, with positions.
-    pub source: Source,
+    pub source: DocumentSource,
 }
 
 impl<T> Deref for Document<T> {

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use halite_document::schema::read;
 use halite_document::source::join;
-use halite_document::{Problem, Source};
+use halite_document::{DocumentSource, Problem};
 use halite_names::NodeName;
 use halite_secrets::{reference, yaml};
 use serde::de::DeserializeOwned;
@@ -163,7 +163,7 @@ fn document<T: DeserializeOwned>(
 }
 
 /// Reports references to secrets: the master would replace them like its own references.
-fn placeholders(value: &Value, source: &Source, path: &str, problems: &mut Vec<Problem>) {
+fn placeholders(value: &Value, source: &DocumentSource, path: &str, problems: &mut Vec<Problem>) {
     match value {
         Value::String(text) if reference::mentions(text) => problems.push(
             source
@@ -196,7 +196,7 @@ fn custom(text: Option<&Text>, problems: &mut Vec<Problem>) -> Map<String, Value
         }
     };
     let value = root.to_json();
-    let source = Source::new(&text.file, &text.text, root);
+    let source = DocumentSource::new(&text.file, &text.text, root);
     placeholders(&value, &source, "", problems);
     match value {
         Value::Object(map) => map,

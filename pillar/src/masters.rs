@@ -24,7 +24,7 @@ pub const WAS_STANDBY_OF: &str = "was-standby-of";
 
 /// The part of a host in the master's redundancy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Part {
+pub enum MasterPart {
     /// It has the master.
     Master,
     /// It is a standby.
@@ -67,13 +67,13 @@ impl Declaration {
 
     /// The part of a host; `None` for most.
     #[must_use]
-    pub fn part(&self, name: &str) -> Option<Part> {
+    pub fn part(&self, name: &str) -> Option<MasterPart> {
         let is = |node: &Document<Node>| node.metadata.name == name;
         if self.master_node().is_some_and(is) {
-            return Some(Part::Master);
+            return Some(MasterPart::Master);
         }
         let is_standby = self.standbys().into_iter().any(is);
-        is_standby.then_some(Part::Standby)
+        is_standby.then_some(MasterPart::Standby)
     }
 
     /// The hosts that make backups of the cluster: the master's, and its standbys if more than one

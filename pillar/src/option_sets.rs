@@ -16,7 +16,7 @@ use crate::etcd::Placement;
 use crate::field_schemas::API_VERSION;
 use crate::load::{Text, Texts, load};
 use crate::node::Node;
-use crate::options::{Allowed, CHOICES, Choice, Way};
+use crate::options::{Allowed, CHOICES, Choice, OptionValue};
 use crate::role::{BOOTSTRAP_ROLES, Role};
 use crate::validate::Context;
 use crate::view::MASTER;
@@ -82,7 +82,7 @@ pub fn sets(
                 .enumerate()
                 .filter(|(at, _)| picked.iter().all(|(taken, _)| taken != at));
             let rest = rest.filter_map(|(_, choice)| choice.ways.first());
-            let ways: Vec<&Way> = rest.chain(picked.iter().map(|(_, way)| *way)).collect();
+            let ways: Vec<&OptionValue> = rest.chain(picked.iter().map(|(_, way)| *way)).collect();
             let placement = ways.iter().find_map(|way| way.etcd_placement());
             // No host is a member of an external etcd.
             let without_members = placement == Some(Placement::External);
@@ -212,7 +212,7 @@ fn first_roles(version: &str) -> Vec<Vec<Role>> {
 }
 
 /// The roles that an additional host can have.
-fn other_roles(version: &str, ways: &[&Way]) -> Vec<Vec<Role>> {
+fn other_roles(version: &str, ways: &[&OptionValue]) -> Vec<Vec<Role>> {
     let valid = |roles: &Vec<Role>| {
         declare(version, ways, &BOOTSTRAP_ROLES, std::slice::from_ref(roles)).is_ok()
     };
@@ -224,7 +224,7 @@ fn other_roles(version: &str, ways: &[&Way]) -> Vec<Vec<Role>> {
 
 fn declare(
     version: &str,
-    ways: &[&Way],
+    ways: &[&OptionValue],
     first: &[Role],
     others: &[Vec<Role>],
 ) -> Result<Declaration, Vec<Problem>> {

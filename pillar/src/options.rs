@@ -27,17 +27,17 @@ pub type Allowed = BTreeMap<String, Vec<String>>;
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Choice {
     pub path: String,
-    pub ways: Vec<Way>,
+    pub ways: Vec<OptionValue>,
 }
 
 /// A value of an option, and the fields that declare it: dotted paths and their values.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Way {
+pub(crate) struct OptionValue {
     pub name: String,
     pub settings: Vec<(String, Value)>,
 }
 
-impl Way {
+impl OptionValue {
     /// The declared placement of etcd's members, if it is not the default.
     pub(crate) fn etcd_placement(&self) -> Option<Placement> {
         let mut settings = self.settings.iter();
@@ -99,7 +99,7 @@ pub(crate) static CHOICES: LazyLock<(Vec<Choice>, Vec<String>)> = LazyLock::new(
         ("keepalived", vec![vip.clone(), proxy.clone()]),
         ("external", vec![vip, external, proxy]),
     ];
-    let ways = ways.map(|(name, settings)| Way {
+    let ways = ways.map(|(name, settings)| OptionValue {
         name: name.to_owned(),
         settings,
     });
@@ -131,8 +131,8 @@ pub(crate) static CHOICES: LazyLock<(Vec<Choice>, Vec<String>)> = LazyLock::new(
 });
 
 /// The ways in which a cluster can have etcd.
-fn etcd() -> [Way; 4] {
-    let way = |name: &str, settings: &[(&str, Value)]| Way {
+fn etcd() -> [OptionValue; 4] {
+    let way = |name: &str, settings: &[(&str, Value)]| OptionValue {
         name: name.to_owned(),
         settings: (settings.iter())
             .map(|(path, value)| ((*path).to_owned(), value.clone()))
@@ -194,11 +194,11 @@ pub(crate) fn find(schema: &Value, path: &str, choices: &mut Vec<Choice>, free: 
     };
     let default = schema.get("default").unwrap_or(&Value::Null);
     let further = values.iter().filter(|value| *value != default);
-    let further = further.map(|value| Way {
+    let further = further.map(|value| OptionValue {
         name: text(value),
         settings: vec![(path.to_owned(), value.clone())],
     });
-    let ways = std::iter::once(Way {
+    let ways = std::iter::once(OptionValue {
         name: text(default),
         settings: Vec::new(),
     })

@@ -1,7 +1,7 @@
 //! The roles in the text of a node document.
 
 use halite_document::Problem;
-use halite_document::yaml::Kind;
+use halite_document::yaml::NodeKind;
 use halite_secrets::yaml;
 
 use crate::role::Role;
@@ -14,7 +14,7 @@ use crate::role::Role;
 pub fn with_roles(file: &str, text: &str, roles: &[Role]) -> Result<String, Problem> {
     let root = yaml::parse(file, text)?;
     let entry = match &root.kind {
-        Kind::Map(entries) => entries.iter().find(|(key, _)| key.raw == "roles"),
+        NodeKind::Map(entries) => entries.iter().find(|(key, _)| key.raw == "roles"),
         _ => None,
     };
     let lines: Vec<&str> = text.lines().collect();

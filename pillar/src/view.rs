@@ -17,7 +17,7 @@ use crate::backup::Backup;
 use crate::bundle_facts::BundleFacts;
 use crate::control_plane::PlaneTaint;
 use crate::declaration::{Declaration, Document};
-use crate::masters::Part;
+use crate::masters::MasterPart;
 use crate::node::Node;
 use crate::role::Role;
 use crate::{mirrors, network, trust};
@@ -251,7 +251,7 @@ fn backup<'a>(declaration: &'a Declaration, minion: &str) -> shape::Backup<'a> {
     let backup = &declaration.cluster.backup;
     let hosts = declaration.backup_hosts();
     let turn = match declaration.part(minion) {
-        Some(Part::Standby) => Backup::turn_of_standby(minion),
+        Some(MasterPart::Standby) => Backup::turn_of_standby(minion),
         _ => 0,
     };
     shape::Backup {
@@ -307,8 +307,8 @@ fn this_node<'a>(
         roles: &node.roles,
         runs: shape::OwnPrograms {
             containers: node.runs_containers(),
-            master: declaration.part(minion) == Some(Part::Master),
-            standby: declaration.part(minion) == Some(Part::Standby),
+            master: declaration.part(minion) == Some(MasterPart::Master),
+            standby: declaration.part(minion) == Some(MasterPart::Standby),
         },
         control_plane: node.control_plane(),
         workload_plane: workload_plane(node),

@@ -4,7 +4,7 @@
 use halite_pillar::bundle_facts::BundleFacts;
 use halite_pillar::declaration::Declaration;
 use halite_pillar::load::{Text, Texts, load};
-use halite_pillar::masters::Part;
+use halite_pillar::masters::MasterPart;
 use halite_pillar::node::Node;
 use halite_pillar::resolve::{cluster_block, record, without_record};
 use halite_pillar::role::{BOOTSTRAP_ROLES, Role};
@@ -118,8 +118,8 @@ fn a_recorded_host_has_the_master_and_the_first_one_becomes_a_standby() {
     assert_eq!(after.cluster.resolved, Some(resolved));
     assert_eq!(standbys(&after), ["cp-1", "cp-2"]);
     for (name, part) in [
-        ("cp-3", Some(Part::Master)),
-        ("cp-1", Some(Part::Standby)),
+        ("cp-3", Some(MasterPart::Master)),
+        ("cp-1", Some(MasterPart::Standby)),
         ("cp-4", None),
         ("worker-1", None),
         ("absent", None),

@@ -1,7 +1,7 @@
 //! The authorisation table: for each method, the kind of caller that may call it, and for operators
 //! the least role. A method that is not in the table is refused.
 
-use crate::identity::Kind;
+use crate::identity::IdentityKind;
 use crate::role::Role;
 
 /// The callers that may call a method.
@@ -11,7 +11,7 @@ pub enum Caller {
     WithoutIdentity,
     /// Only identities of this kind. The method itself decides what an id may request, always by
     /// the id in the certificate.
-    Only(Kind),
+    Only(IdentityKind),
     /// Only operators with this role or a higher one. The method itself may require more.
     Operator(Role),
 }
@@ -19,13 +19,28 @@ pub enum Caller {
 /// The table. It contains every method of the proto file exactly once.
 pub const TABLE: &[(&str, Caller)] = &[
     ("/halite.v1.Enrolment/Enrol", Caller::WithoutIdentity),
-    ("/halite.v1.Minion/Connect", Caller::Only(Kind::Minion)),
-    ("/halite.v1.Minion/Sign", Caller::Only(Kind::Minion)),
-    ("/halite.v1.Minion/Fetch", Caller::Only(Kind::Minion)),
-    ("/halite.v1.Minion/Renew", Caller::Only(Kind::Minion)),
+    (
+        "/halite.v1.Minion/Connect",
+        Caller::Only(IdentityKind::Minion),
+    ),
+    ("/halite.v1.Minion/Sign", Caller::Only(IdentityKind::Minion)),
+    (
+        "/halite.v1.Minion/Fetch",
+        Caller::Only(IdentityKind::Minion),
+    ),
+    (
+        "/halite.v1.Minion/Renew",
+        Caller::Only(IdentityKind::Minion),
+    ),
     // Only the minions of declared standbys: the master checks this in addition.
-    ("/halite.v1.Standby/Follow", Caller::Only(Kind::Minion)),
-    ("/halite.v1.Standby/Compare", Caller::Only(Kind::Minion)),
+    (
+        "/halite.v1.Standby/Follow",
+        Caller::Only(IdentityKind::Minion),
+    ),
+    (
+        "/halite.v1.Standby/Compare",
+        Caller::Only(IdentityKind::Minion),
+    ),
     ("/halite.v1.Operator/Status", Caller::Operator(Role::Viewer)),
     ("/halite.v1.Operator/Show", Caller::Operator(Role::Viewer)),
     // The master requires a role for each function: see `Function::role` there.
@@ -108,7 +123,7 @@ pub enum Verdict {
     /// The call is allowed.
     Allowed,
     /// The caller must present an identity of this kind first.
-    NeedsIdentity(Kind),
+    NeedsIdentity(IdentityKind),
     /// The operator must have this role or a higher one.
     NeedsRole(Role),
     /// This kind of caller may not make the call.
@@ -120,7 +135,7 @@ pub enum Verdict {
 /// Decides about a call by the path of its method, the caller's kind and an operator's role. A
 /// caller without a certificate has no kind; an operator without a role may do nothing.
 #[must_use]
-pub fn judge(path: &str, caller: Option<Kind>, role: Option<Role>) -> Verdict {
+pub fn judge(path: &str, caller: Option<IdentityKind>, role: Option<Role>) -> Verdict {
     let Some((_, wanted)) = TABLE.iter().find(|(known, _)| *known == path) else {
         return Verdict::Unknown;
     };
@@ -128,8 +143,8 @@ pub fn judge(path: &str, caller: Option<Kind>, role: Option<Role>) -> Verdict {
         (Caller::WithoutIdentity, None) => Verdict::Allowed,
         (Caller::Only(kind), Some(own)) if *kind == own => Verdict::Allowed,
         (Caller::Only(kind), None) => Verdict::NeedsIdentity(*kind),
-        (Caller::Operator(_), None) => Verdict::NeedsIdentity(Kind::Operator),
-        (Caller::Operator(least), Some(Kind::Operator)) => match role {
+        (Caller::Operator(_), None) => Verdict::NeedsIdentity(IdentityKind::Operator),
+        (Caller::Operator(least), Some(IdentityKind::Operator)) => match role {
             Some(role) if role >= *least => Verdict::Allowed,
             _ => Verdict::NeedsRole(*least),
         },
@@ -190,7 +205,9 @@ mod tests {
             allowed.extend(more.split(' '));
             let found: BTreeSet<&str> = crate::METHODS
                 .iter()
-                .filter(|path| judge(path, Some(Kind::Operator), Some(role)) == Verdict::Allowed)
+                .filter(|path| {
+                    judge(path, Some(IdentityKind::Operator), Some(role)) == Verdict::Allowed
+                })
                 .filter_map(|path| path.strip_prefix("/halite.v1.Operator/"))
                 .collect();
             assert_eq!(found, allowed, "{role}");
@@ -200,13 +217,13 @@ mod tests {
     #[test]
     fn an_operator_without_a_role_may_do_nothing() {
         for path in crate::METHODS {
-            let verdict = judge(path, Some(Kind::Operator), None);
+            let verdict = judge(path, Some(IdentityKind::Operator), None);
             assert_ne!(verdict, Verdict::Allowed, "{path}");
         }
         assert_eq!(
             judge(
                 "/halite.v1.Operator/ChangeKey",
-                Some(Kind::Operator),
+                Some(IdentityKind::Operator),
                 Some(Role::Deployer)
             ),
             Verdict::NeedsRole(Role::Admin)
@@ -224,14 +241,14 @@ mod tests {
     #[test]
     fn each_service_has_its_kind() {
         for path in crate::METHODS {
-            for kind in Kind::ALL {
+            for kind in IdentityKind::ALL {
                 let wanted = match kind {
-                    Kind::Minion => {
+                    IdentityKind::Minion => {
                         path.starts_with("/halite.v1.Minion/")
                             || path.starts_with("/halite.v1.Standby/")
                     }
-                    Kind::Operator => path.starts_with("/halite.v1.Operator/"),
-                    Kind::Master => false,
+                    IdentityKind::Operator => path.starts_with("/halite.v1.Operator/"),
+                    IdentityKind::Master => false,
                 };
                 assert_eq!(
                     judge(path, Some(kind), Some(Role::Admin)) == Verdict::Allowed,
@@ -252,7 +269,7 @@ mod tests {
             "/grpc.health.v1.Health/Check",
         ] {
             assert_eq!(
-                judge(path, Some(Kind::Operator), Some(Role::Admin)),
+                judge(path, Some(IdentityKind::Operator), Some(Role::Admin)),
                 Verdict::Unknown,
                 "{path:?}"
             );

@@ -11,7 +11,7 @@ const ROOT_OF: &str = "root@";
 
 /// The kind of an identity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Kind {
+pub enum IdentityKind {
     /// The agent on a managed host.
     Minion,
     /// The daemon that minions and operators call.
@@ -20,7 +20,7 @@ pub enum Kind {
     Operator,
 }
 
-impl Kind {
+impl IdentityKind {
     /// All kinds.
     pub const ALL: [Self; 3] = [Self::Minion, Self::Master, Self::Operator];
 
@@ -35,7 +35,7 @@ impl Kind {
     }
 }
 
-impl fmt::Display for Kind {
+impl fmt::Display for IdentityKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
     }
@@ -89,7 +89,7 @@ pub fn is_root_of_host(name: &str) -> bool {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Identity {
     cluster: String,
-    kind: Kind,
+    kind: IdentityKind,
     id: String,
 }
 
@@ -98,14 +98,14 @@ impl Identity {
     ///
     /// # Errors
     /// A name breaks the rules, or a minion would be called `master`.
-    pub fn new(cluster: &str, kind: Kind, id: &str) -> Result<Self, IdentityError> {
+    pub fn new(cluster: &str, kind: IdentityKind, id: &str) -> Result<Self, IdentityError> {
         check_name(cluster)?;
         let name = match kind {
-            Kind::Operator => id.strip_prefix(ROOT_OF).unwrap_or(id),
-            Kind::Minion | Kind::Master => id,
+            IdentityKind::Operator => id.strip_prefix(ROOT_OF).unwrap_or(id),
+            IdentityKind::Minion | IdentityKind::Master => id,
         };
         check_name(name)?;
-        if kind == Kind::Minion && id == MASTER {
+        if kind == IdentityKind::Minion && id == MASTER {
             return Err(IdentityError::Reserved);
         }
         Ok(Self {
@@ -123,7 +123,7 @@ impl Identity {
 
     /// The kind.
     #[must_use]
-    pub fn kind(&self) -> Kind {
+    pub fn kind(&self) -> IdentityKind {
         self.kind
     }
 
@@ -158,7 +158,7 @@ impl FromStr for Identity {
         else {
             return Err(form());
         };
-        let kind = Kind::ALL
+        let kind = IdentityKind::ALL
             .into_iter()
             .find(|k| k.as_str() == kind)
             .ok_or_else(form)?;
@@ -173,10 +173,13 @@ mod tests {
     #[test]
     fn an_identity_survives_its_text() {
         for (kind, text) in [
-            (Kind::Minion, "halite://prod/minion/worker-1.example"),
-            (Kind::Master, "halite://prod/master/bootstrap-1"),
-            (Kind::Operator, "halite://prod/operator/root"),
-            (Kind::Operator, "halite://prod/operator/root@cp-2"),
+            (
+                IdentityKind::Minion,
+                "halite://prod/minion/worker-1.example",
+            ),
+            (IdentityKind::Master, "halite://prod/master/bootstrap-1"),
+            (IdentityKind::Operator, "halite://prod/operator/root"),
+            (IdentityKind::Operator, "halite://prod/operator/root@cp-2"),
         ] {
             let identity: Identity = text.parse().unwrap();
             assert_eq!(identity.kind(), kind);

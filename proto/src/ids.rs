@@ -7,7 +7,7 @@ use std::str::FromStr;
 use halite_names::{MASTER, NodeName, text_id, text_of};
 use serde::{Deserialize, Serialize};
 
-use crate::identity::{Identity, IdentityError, Kind, check_name};
+use crate::identity::{Identity, IdentityError, IdentityKind, check_name};
 
 /// The number of digits of a job id.
 const JOB_DIGITS: usize = 20;
@@ -135,7 +135,7 @@ impl Identity {
     #[must_use]
     pub fn minion(&self) -> Option<MinionId> {
         // Checked when the identity was made.
-        (self.kind() == Kind::Minion).then(|| MinionId(self.id().to_owned()))
+        (self.kind() == IdentityKind::Minion).then(|| MinionId(self.id().to_owned()))
     }
 }
 
@@ -214,7 +214,10 @@ mod tests {
     #[test]
     fn only_the_identity_of_a_minion_has_a_minion_id() {
         let identity = |kind| Identity::new("prod", kind, "a").unwrap();
-        assert_eq!(identity(Kind::Minion).minion(), Some("a".parse().unwrap()));
-        assert_eq!(identity(Kind::Operator).minion(), None);
+        assert_eq!(
+            identity(IdentityKind::Minion).minion(),
+            Some("a".parse().unwrap())
+        );
+        assert_eq!(identity(IdentityKind::Operator).minion(), None);
     }
 }

@@ -43,7 +43,7 @@ fn a_certificate_with_two_identities_has_none() {
     let key = PrivateKey::generate().unwrap();
     let mut params = CertificateParams::default();
     for id in ["a", "b"] {
-        let uri = Identity::new("prod", crate::identity::Kind::Minion, id)
+        let uri = Identity::new("prod", crate::identity::IdentityKind::Minion, id)
             .unwrap()
             .to_string();
         params

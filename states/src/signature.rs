@@ -33,7 +33,7 @@ pub struct Arg {
     /// Its name in the SLS.
     pub name: &'static str,
     /// The type of its value.
-    pub kind: Kind,
+    pub kind: ArgumentKind,
     /// An SLS must give it.
     pub required: bool,
     /// Meaning, unit and default, in one sentence.
@@ -42,7 +42,7 @@ pub struct Arg {
 
 /// The type of an argument's value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum ArgumentKind {
     /// Text; numbers and booleans are taken as written.
     Text,
     /// A whole number.
@@ -68,7 +68,7 @@ pub enum Kind {
 }
 
 /// An optional argument.
-pub(crate) const fn arg(name: &'static str, kind: Kind, doc: &'static str) -> Arg {
+pub(crate) const fn arg(name: &'static str, kind: ArgumentKind, doc: &'static str) -> Arg {
     Arg {
         name,
         kind,
@@ -78,7 +78,7 @@ pub(crate) const fn arg(name: &'static str, kind: Kind, doc: &'static str) -> Ar
 }
 
 /// An argument that must be given.
-pub(crate) const fn required(name: &'static str, kind: Kind, doc: &'static str) -> Arg {
+pub(crate) const fn required(name: &'static str, kind: ArgumentKind, doc: &'static str) -> Arg {
     Arg {
         name,
         kind,

@@ -11,7 +11,7 @@ mod differences;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use common::{Entry, Host};
+use common::{TestEntry, TestHost};
 use differences::{Difference, compare_with_table};
 use halite_document::Problem;
 use halite_states::compile::{Compiled, Input, sls};
@@ -80,9 +80,9 @@ fn compile(sources: &BTreeMap<String, String>, name: &str) -> Result<Compiled, V
 }
 
 /// The host as it was when the probe was run with Salt.
-fn host(probe: &str) -> Host {
-    let directory = ("/lab/pout".to_owned(), Entry::Directory { mode: 0o755 });
-    let file = |content: &str, mode| Entry::File {
+fn host(probe: &str) -> TestHost {
+    let directory = ("/lab/pout".to_owned(), TestEntry::Directory { mode: 0o755 });
+    let file = |content: &str, mode| TestEntry::File {
         content: content.to_owned(),
         mode,
     };
@@ -94,7 +94,7 @@ fn host(probe: &str) -> Host {
         );
         entries.insert(
             "/lab/pout/l".to_owned(),
-            Entry::Link {
+            TestEntry::Link {
                 target: "/lab/pout/a".to_owned(),
             },
         );
@@ -102,7 +102,7 @@ fn host(probe: &str) -> Host {
     if probe == "reqsls" {
         entries.insert("/lab/pout/ext".to_owned(), file("one\n", 0o600));
     }
-    Host {
+    TestHost {
         entries: entries.into(),
         existing: ["/etc/hostname".to_owned()].into(),
     }

@@ -10,7 +10,7 @@ use halite_durable::{FileLock, digest, files};
 use halite_errors::chain;
 use halite_fetch::{oci_layout, yum};
 use halite_iso9660::portable;
-use halite_manifest::{Entry, Manifest, manifest};
+use halite_manifest::{Manifest, ManifestEntry, manifest};
 use halite_pillar::option_sets::Coverage;
 use jiff::Timestamp;
 
@@ -22,7 +22,7 @@ use crate::gather::{Archive, Contents, Gather, Mode};
 use crate::lock::Lock;
 use crate::recipe::{Recipe, Watcher};
 use crate::rpm::Base;
-use crate::signer::{Kind, Signer};
+use crate::signer::{KeyKind, Signer};
 use crate::{apt, build_cache, bundle_documents, chart, completeness, package, recipe, rpm};
 
 /// The shell script `install` at the top of a bundle.
@@ -180,7 +180,7 @@ fn fill(
         files::write(&work.join(&name), mode, content)?;
         listed.insert(
             name,
-            Entry {
+            ManifestEntry {
                 sha256: digest::sha256(content),
                 size: content.len() as u64,
             },
@@ -220,7 +220,7 @@ fn fill(
     }
     let mut copied = |name: String, from: &Path, mode: u32| -> Result<(), Error> {
         let (sha256, size) = files::copy(from, &work.join(&name), mode)?;
-        listed.insert(name, Entry { sha256, size });
+        listed.insert(name, ManifestEntry { sha256, size });
         Ok(())
     };
     for (name, from) in &recipe.binaries {
@@ -270,8 +270,11 @@ fn fill(
     Ok((manifest, lock))
 }
 
-fn image_part(parts: &BuildCache, images: &[oci_layout::Found]) -> Result<CachedArtifact, Error> {
-    let digest = |found: &oci_layout::Found| {
+fn image_part(
+    parts: &BuildCache,
+    images: &[oci_layout::StoredImage],
+) -> Result<CachedArtifact, Error> {
+    let digest = |found: &oci_layout::StoredImage| {
         let image = &found.image;
         let index = image
             .index
@@ -345,9 +348,9 @@ fn apt_part(
 
 fn signer(recipe: &Recipe) -> Result<Signer, Error> {
     let kind = if recipe.rpm.is_some() {
-        Kind::Rsa
+        KeyKind::Rsa
     } else {
-        Kind::Ed25519
+        KeyKind::Ed25519
     };
     Signer::open(&recipe.signing_key, kind)
 }

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use halite_durable::{FileLock, digest, files};
-use halite_manifest::Entry;
+use halite_manifest::ManifestEntry;
 use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
@@ -53,7 +53,7 @@ struct Record {
 #[derive(Serialize, Deserialize)]
 struct Recorded {
     #[serde(flatten)]
-    entry: Entry,
+    entry: ManifestEntry,
     time: (i64, i64),
 }
 
@@ -193,7 +193,7 @@ impl BuildCache {
             record.files.insert(
                 file,
                 Recorded {
-                    entry: Entry { sha256, size },
+                    entry: ManifestEntry { sha256, size },
                     time,
                 },
             );
@@ -225,7 +225,7 @@ impl CachedArtifact {
         &self,
         root: &Path,
         below: &str,
-        list: &mut BTreeMap<String, Entry>,
+        list: &mut BTreeMap<String, ManifestEntry>,
     ) -> Result<(), Error> {
         for (file, recorded) in &self.record.files {
             let name = format!("{below}/{file}");

@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 
 use halite_durable::{digest, files};
 use halite_fetch::{ImageRef, oci_layout, parallel};
-use halite_manifest::{Entry, Manifest};
+use halite_manifest::{Manifest, ManifestEntry};
 use serde::{Deserialize, Serialize};
 
 use crate::build_cache::BuildCache;
@@ -17,7 +17,7 @@ use crate::error::Error;
 use crate::licences::Licences;
 use crate::recipe::Recipe;
 use crate::sbom::crates::Inputs;
-use crate::sbom::{Contents, Deb, Image, Material};
+use crate::sbom::{Contents, Deb, Material, SbomImage};
 use crate::{apt, docs, licences, sbom};
 
 /// The folder of the documentation in a bundle.
@@ -95,7 +95,7 @@ fn put(dir: &Path, path: String, content: &[u8], manifest: &mut Manifest) -> Res
     files::write(&dir.join(&path), 0o644, content)?;
     manifest.files.insert(
         path,
-        Entry {
+        ManifestEntry {
             sha256: digest::sha256(content),
             size: content.len() as u64,
         },
@@ -139,7 +139,7 @@ fn gathered(folder: Option<&Path>) -> Result<(Texts, BTreeMap<String, Vec<u8>>),
 }
 
 /// Reads every image of the bundle and its contents.
-fn images(dir: &Path, parts: &BuildCache) -> Result<Vec<Image>, Error> {
+fn images(dir: &Path, parts: &BuildCache) -> Result<Vec<SbomImage>, Error> {
     let layout = dir.join("images");
     let mut found = Vec::new();
     for (name, entry) in oci_layout::names(&layout)? {
@@ -160,7 +160,7 @@ fn images(dir: &Path, parts: &BuildCache) -> Result<Vec<Image>, Error> {
         let path = layout.join("blobs/sha256").join(hex);
         let read = || {
             let file = fs::File::open(&path).map_err(Error::file("read", &path))?;
-            let mut file = files::Source::new(file);
+            let mut file = files::RecordingReader::new(file);
             match Contents::read(&mut file) {
                 // A disk error says nothing about the layer, so it is not stored with it.
                 Err(error) if file.failed => Err(Error::file("read", &path)(error)),
@@ -186,7 +186,7 @@ fn images(dir: &Path, parts: &BuildCache) -> Result<Vec<Image>, Error> {
                 None => {}
             }
         }
-        Image {
+        SbomImage {
             reference: reference.clone(),
             digest: image.manifest.digest.clone(),
             contents,
@@ -204,7 +204,7 @@ fn debs(dir: &Path, parts: &BuildCache, manifest: &Manifest) -> Result<Vec<Deb>,
         .iter()
         .filter(|(path, _)| path.starts_with(pool))
         .collect();
-    let read = |(path, entry): &(&String, &Entry)| {
+    let read = |(path, entry): &(&String, &ManifestEntry)| {
         let archive = dir.join(path);
         let contents = look(parts, &entry.sha256, || unpack(&archive))?
             .map_err(|why| Error::invalid(&archive, why))?;

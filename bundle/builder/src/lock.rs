@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use halite_durable::files;
 use halite_fetch::names;
-use halite_manifest::{Change, diff};
+use halite_manifest::{ItemChange, diff};
 use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
@@ -181,7 +181,7 @@ impl Lock {
 
     /// The changes in a later lock, for display.
     #[must_use]
-    pub fn changes(&self, new: &Self) -> Vec<Change> {
+    pub fn changes(&self, new: &Self) -> Vec<ItemChange> {
         diff::changes(&self.shown(), &new.shown())
     }
 

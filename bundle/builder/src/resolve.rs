@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use halite_durable::{FileLock, files};
-use halite_manifest::Change;
+use halite_manifest::ItemChange;
 
 use crate::error::Error;
 use crate::gather::{Gather, Mode};
@@ -17,7 +17,7 @@ pub struct Resolved {
     /// The lock.
     pub lock: Lock,
     /// The differences from the previous lock; everything if there was none.
-    pub changes: Vec<Change>,
+    pub changes: Vec<ItemChange>,
 }
 
 /// Resolves and records every item that the lock lacks, and removes items that the recipe no longer

@@ -33,14 +33,14 @@ struct Key {
 
 /// Kinds of keys that a build can make.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum KeyKind {
     /// Small and fast; not every rpm version in use can check it.
     Ed25519,
     /// Every rpm version can check it.
     Rsa,
 }
 
-impl Kind {
+impl KeyKind {
     fn name(self) -> &'static str {
         match self {
             Self::Ed25519 => "ed25519",
@@ -60,7 +60,7 @@ impl Signer {
     ///
     /// # Errors
     /// The file is not a secret key, or gpg fails.
-    pub fn open(key: &Path, kind: Kind) -> Result<Self, Error> {
+    pub fn open(key: &Path, kind: KeyKind) -> Result<Self, Error> {
         let signer = Self {
             home: ScratchDir::new("halite-gpg-")?,
         };

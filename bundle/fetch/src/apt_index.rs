@@ -53,7 +53,7 @@ impl Control {
 
 /// A package file as the index of a repository lists it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Listed {
+pub struct IndexedPackage {
     /// The package's name.
     pub package: String,
     /// Its version.
@@ -78,8 +78,8 @@ pub fn stanzas(root: &Path) -> Result<Vec<Control>, Error> {
 }
 
 /// The package files that the index of a repository lists.
-pub fn parse_index(root: &Path) -> Result<Vec<Listed>, Error> {
-    let listed = stanzas(root)?.into_iter().map(|control| Listed {
+pub fn parse_index(root: &Path) -> Result<Vec<IndexedPackage>, Error> {
+    let listed = stanzas(root)?.into_iter().map(|control| IndexedPackage {
         package: control.field("Package").to_owned(),
         version: control.field("Version").to_owned(),
         file: control.field("Filename").to_owned(),

@@ -26,7 +26,7 @@ pub struct Cache {
 
 /// A blob in the cache.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Entry {
+pub struct CachedContent {
     /// Its digest.
     pub digest: Digest,
     /// Its size in bytes.
@@ -38,7 +38,7 @@ pub struct Entry {
 /// The part of a blob that the cache has.
 pub(crate) enum Begun {
     /// The complete blob.
-    There(Entry),
+    There(CachedContent),
     /// The beginning of a blob, perhaps empty, which only the caller may continue.
     Partial(Partial),
 }
@@ -62,11 +62,11 @@ impl Cache {
     /// disk may have damaged it since, so this is for callers that compare the digest while they
     /// read. Others use [`sound`](Self::sound).
     #[must_use]
-    pub fn find(&self, digest: &Digest, size: Option<u64>) -> Option<Entry> {
+    pub fn find(&self, digest: &Digest, size: Option<u64>) -> Option<CachedContent> {
         let path = self.path(digest);
         let status = fs::symlink_metadata(&path).ok()?;
         let found = status.is_file() && size.is_none_or(|size| size == status.len());
-        found.then(|| Entry {
+        found.then(|| CachedContent {
             digest: digest.clone(),
             size: status.len(),
             path,
@@ -90,7 +90,7 @@ impl Cache {
     ///
     /// # Errors
     /// They cannot be written.
-    pub fn put(&self, bytes: &[u8]) -> Result<Entry, Error> {
+    pub fn put(&self, bytes: &[u8]) -> Result<CachedContent, Error> {
         let digest = Digest::of(bytes);
         match self.begin(&digest, Some(bytes.len() as u64))? {
             Begun::There(entry) => Ok(entry),
@@ -107,7 +107,11 @@ impl Cache {
     ///
     /// # Errors
     /// It cannot be read.
-    pub fn sound(&self, digest: &Digest, size: Option<u64>) -> Result<Option<Entry>, Error> {
+    pub fn sound(
+        &self,
+        digest: &Digest,
+        size: Option<u64>,
+    ) -> Result<Option<CachedContent>, Error> {
         let Some(entry) = self.find(digest, size) else {
             return Ok(None);
         };

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use halite_durable::Digest;
 
-use crate::cache::{Cache, Entry};
+use crate::cache::{Cache, CachedContent};
 use crate::error::Error;
 use crate::http::{Client, Target, address};
 use crate::parallel;
@@ -72,7 +72,7 @@ impl Fetcher {
     ///
     /// # Errors
     /// All errors of all files. Files that were fetched are in the cache nevertheless.
-    pub fn files(&self, artifacts: &[Artifact]) -> Result<Vec<Entry>, Error> {
+    pub fn files(&self, artifacts: &[Artifact]) -> Result<Vec<CachedContent>, Error> {
         self.expect(
             artifacts
                 .iter()
@@ -81,7 +81,7 @@ impl Fetcher {
         parallel::each(artifacts, self.threads(), |artifact| self.file(artifact))
     }
 
-    fn file(&self, artifact: &Artifact) -> Result<Entry, Error> {
+    fn file(&self, artifact: &Artifact) -> Result<CachedContent, Error> {
         let Some(client) = &self.client else {
             let missing = |about: &str| Error::Missing(vec![format!("{} ({about}", artifact.name)]);
             let Some(digest) = &artifact.digest else {

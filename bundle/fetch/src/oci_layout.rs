@@ -83,7 +83,7 @@ struct ImageManifest {
 
 /// An image in a layout: its manifest and everything that the manifest points to.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Image {
+pub struct LayoutImage {
     /// The index of platforms in which its registry lists the manifest, if it is known.
     pub index: Option<Descriptor>,
     /// The manifest.
@@ -92,7 +92,7 @@ pub struct Image {
     pub parts: Vec<Descriptor>,
 }
 
-impl Image {
+impl LayoutImage {
     /// The size of all its blobs in bytes.
     #[must_use]
     pub fn size(&self) -> u64 {
@@ -146,7 +146,7 @@ pub fn names(layout: &Path) -> Result<Vec<(Option<String>, Descriptor)>, Error> 
 
 /// Finds an image by name, or the only image. For an image with several platforms, the one for
 /// linux/amd64.
-pub fn find(layout: &Path, reference: &str) -> Result<Image, Error> {
+pub fn find(layout: &Path, reference: &str) -> Result<LayoutImage, Error> {
     let mut entries = names(layout)?;
     let position = match entries
         .iter()
@@ -185,14 +185,14 @@ pub fn find(layout: &Path, reference: &str) -> Result<Image, Error> {
             })?;
     }
     let image = read(layout, entry)?;
-    Ok(Image {
+    Ok(LayoutImage {
         index: index.or(image.index),
         ..image
     })
 }
 
 /// Reads the manifest that a descriptor points to.
-pub fn read(layout: &Path, mut manifest: Descriptor) -> Result<Image, Error> {
+pub fn read(layout: &Path, mut manifest: Descriptor) -> Result<LayoutImage, Error> {
     let index = match manifest.annotations.remove(INDEX) {
         Some(text) => Some(serde_json::from_str(&text).map_err(|error| {
             Error::content(layout.join("index.json"), format!("{INDEX}: {error}"))
@@ -209,7 +209,7 @@ pub fn read(layout: &Path, mut manifest: Descriptor) -> Result<Image, Error> {
     let content: ImageManifest = parse(&path)?;
     let mut parts = vec![content.config];
     parts.extend(content.layers);
-    Ok(Image {
+    Ok(LayoutImage {
         index,
         manifest,
         parts,
@@ -234,20 +234,20 @@ fn parse<T: serde::de::DeserializeOwned>(path: &Path) -> Result<T, Error> {
 
 /// An image with the directory of its blobs, each under its digest.
 #[derive(Debug, Clone)]
-pub struct Found {
+pub struct StoredImage {
     /// Its full name.
     pub reference: String,
     /// `LAYOUT/blobs/sha256`, or the cache of pulled blobs.
     pub blobs: PathBuf,
     /// Manifest, configuration, layers, index.
-    pub image: Image,
+    pub image: LayoutImage,
 }
 
 /// Copies images into one new layout. Every blob is compared with its digest while it is copied.
-pub fn gather(images: &[Found], out: &Path) -> Result<(), Error> {
+pub fn gather(images: &[StoredImage], out: &Path) -> Result<(), Error> {
     let mut there = BTreeSet::new();
     let mut manifests = Vec::new();
-    for Found {
+    for StoredImage {
         reference,
         blobs,
         image,

@@ -2,9 +2,9 @@
 
 use jiff::Timestamp;
 
-use super::hierarchy::{Hierarchy, Listed, Place};
+use super::hierarchy::{DirectoryEntry, Extent, Hierarchy};
 use super::names::View;
-use super::records::Record;
+use super::records::DirectoryRecord;
 use super::tree::{Child, Tree};
 use super::{
     BLOCK, FLAG_CONTINUES, FLAG_DIRECTORY, SECTION, TYPE_DIRECTORY, TYPE_FILE, records, sectors,
@@ -42,7 +42,7 @@ pub fn listing(tree: &Tree, hierarchy: &Hierarchy, index: usize, contents: &[u32
         };
         writer.directory(tree, hierarchy, which, identifier, name);
     }
-    for Listed {
+    for DirectoryEntry {
         identifier,
         name,
         child,
@@ -88,8 +88,8 @@ impl Writer {
         identifier: &[u8],
         name: Name<'_>,
     ) {
-        let Place { sector, size } = view.places[index];
-        let record = Record {
+        let Extent { sector, size } = view.places[index];
+        let record = DirectoryRecord {
             identifier,
             sector,
             size,
@@ -119,7 +119,7 @@ impl Writer {
             // the sectors.
             let at = sector.wrapping_add(u32::try_from(sectors(done)).unwrap_or(0));
             let last = done + size == file.size;
-            let record = Record {
+            let record = DirectoryRecord {
                 identifier,
                 sector: at,
                 size: u32::try_from(size).unwrap_or(u32::MAX),
@@ -134,7 +134,7 @@ impl Writer {
         }
     }
 
-    fn record(&mut self, record: &Record<'_>, name: Name<'_>, posix: &[u8]) {
+    fn record(&mut self, record: &DirectoryRecord<'_>, name: Name<'_>, posix: &[u8]) {
         let system_use = if self.rock_ridge {
             self.system_use(record, name, posix)
         } else {
@@ -149,7 +149,12 @@ impl Writer {
         self.listing.records.extend(bytes);
     }
 
-    fn system_use(&mut self, record: &Record<'_>, name: Name<'_>, posix: &[u8]) -> Vec<u8> {
+    fn system_use(
+        &mut self,
+        record: &DirectoryRecord<'_>,
+        name: Name<'_>,
+        posix: &[u8],
+    ) -> Vec<u8> {
         let common = [posix, &records::times(self.date)].concat();
         match name {
             Name::Dots { first: false } => common,

@@ -11,12 +11,12 @@ use super::{BLOCK, LONGEST_NAME, LONGEST_PATH};
 pub struct Unreadable {
     /// The first damage found.
     #[from]
-    source: Damage,
+    source: ImageDamage,
 }
 
 /// The part of an image that is unreadable or invalid.
 #[derive(Debug, thiserror::Error)]
-pub enum Damage {
+pub enum ImageDamage {
     #[error("it ends before its first directory")]
     TooShort(#[source] io::Error),
     #[error("it is not ISO 9660")]
@@ -30,7 +30,10 @@ pub enum Damage {
     #[error("its root is not a directory")]
     RootIsFile,
     #[error("in the directory /{path}")]
-    Directory { path: String, source: Box<Damage> },
+    Directory {
+        path: String,
+        source: Box<ImageDamage>,
+    },
     #[error("/{path} has {size} bytes of records, which no directory has")]
     DirectorySize { path: String, size: u32 },
     #[error("the directory /{0} also exists elsewhere")]

@@ -7,16 +7,16 @@ use std::path::{Path, PathBuf};
 use halite_durable::{AtomicDir, ByteProgress, Error, atomic_dir, digest, files};
 use sha2::{Digest as _, Sha256};
 
-use super::read::{Entry, Image};
+use super::read::{ImageFile, IsoImage};
 use super::sink::Sink;
 
 /// Size of one read in bytes.
 const CHUNK: usize = 1 << 20;
 
 /// A check of an extracted file with its SHA-256.
-type Judge<'a> = dyn Fn(&Entry, &str) -> Result<(), Error> + 'a;
+type Judge<'a> = dyn Fn(&ImageFile, &str) -> Result<(), Error> + 'a;
 
-impl Image {
+impl IsoImage {
     /// Writes every file below a new directory, with its mode; directories get `0o755`. The
     /// directory appears under its name only when it is complete and synced. The next extraction
     /// removes the leftovers of a killed one. `progress` is called at each 10 %.
@@ -64,7 +64,7 @@ impl Image {
     /// Writes a file and returns the SHA-256 of the written bytes.
     fn copy(
         &self,
-        entry: &Entry,
+        entry: &ImageFile,
         path: &Path,
         progress: &mut dyn FnMut(u64),
     ) -> Result<String, Error> {
@@ -95,7 +95,7 @@ impl Image {
 
 /// The path of an entry below a directory; `None` if it would be outside. The reader already
 /// refuses images with such names, but here they would do harm.
-fn inside(dir: &Path, entry: &Entry) -> Option<PathBuf> {
+fn inside(dir: &Path, entry: &ImageFile) -> Option<PathBuf> {
     let mut path = dir.to_owned();
     for name in entry.path.split('/') {
         if Path::new(name).file_name() != Some(OsStr::new(name)) {

@@ -6,7 +6,7 @@ use super::tree::{Child, Tree};
 
 /// Position of a run of bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Place {
+pub struct Extent {
     /// The first sector.
     pub sector: u32,
     /// Number of bytes.
@@ -19,22 +19,22 @@ pub struct Hierarchy {
     pub view: View,
     /// The entries of each directory, in the order of its records; by the directory's index in the
     /// tree.
-    pub listed: Vec<Vec<Listed>>,
+    pub listed: Vec<Vec<DirectoryEntry>>,
     /// Each directory's own identifier, by index.
     pub identifiers: Vec<Vec<u8>>,
     /// The directories in the order of the path table (ECMA-119 6.9.1), which is also the order of
     /// their positions.
     pub order: Vec<usize>,
     /// Each directory's records, by index. Their continuations are in the following sectors.
-    pub places: Vec<Place>,
+    pub places: Vec<Extent>,
     /// The path table with the less significant bytes first.
-    pub little: Place,
+    pub little: Extent,
     /// The path table with the more significant bytes first.
-    pub big: Place,
+    pub big: Extent,
 }
 
 /// An entry of a directory, with its identifier in a view.
-pub struct Listed {
+pub struct DirectoryEntry {
     /// The file identifier.
     pub identifier: Vec<u8>,
     /// Its name.
@@ -50,7 +50,7 @@ impl Hierarchy {
         let mut listed = Vec::with_capacity(count);
         for directory in &tree.directories {
             let names = names::names(view, directory);
-            let mut inside: Vec<(Vec<u8>, Listed)> = names
+            let mut inside: Vec<(Vec<u8>, DirectoryEntry)> = names
                 .into_iter()
                 .zip(&directory.children)
                 .map(
@@ -62,7 +62,7 @@ impl Hierarchy {
                     )| {
                         (
                             key,
-                            Listed {
+                            DirectoryEntry {
                                 identifier,
                                 name: name.clone(),
                                 child: *child,
@@ -72,8 +72,9 @@ impl Hierarchy {
                 )
                 .collect();
             inside.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
-            let inside: Vec<Listed> = inside.into_iter().map(|(_, listed)| listed).collect();
-            for Listed {
+            let inside: Vec<DirectoryEntry> =
+                inside.into_iter().map(|(_, listed)| listed).collect();
+            for DirectoryEntry {
                 identifier, child, ..
             } in &inside
             {
@@ -84,7 +85,7 @@ impl Hierarchy {
             listed.push(inside);
         }
         let order = order(&listed);
-        let none = Place::default();
+        let none = Extent::default();
         Self {
             view,
             listed,
@@ -99,7 +100,7 @@ impl Hierarchy {
 
 /// The directories level by level; within a level, ordered by the parent directory and then by
 /// name.
-fn order(listed: &[Vec<Listed>]) -> Vec<usize> {
+fn order(listed: &[Vec<DirectoryEntry>]) -> Vec<usize> {
     let mut order = vec![0];
     let mut at = 0;
     while let Some(index) = order.get(at).copied() {

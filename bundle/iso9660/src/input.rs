@@ -15,7 +15,7 @@ pub struct Volume {
 
 /// A file for an image: its content and its mode.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Source {
+pub struct InputFile {
     /// The content.
     pub from: Content,
     /// Permission bits: `0o644` or `0o755`.

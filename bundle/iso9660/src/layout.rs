@@ -6,7 +6,7 @@ use std::path::Path;
 use halite_durable::Error;
 
 use super::directory::Listing;
-use super::hierarchy::{Hierarchy, Place, path_table_size};
+use super::hierarchy::{Extent, Hierarchy, path_table_size};
 use super::names::View;
 use super::tree::Tree;
 use super::{FIRST_DESCRIPTOR, SECTOR, directory, sectors};
@@ -85,7 +85,7 @@ struct Allocation<'a> {
 
 impl Allocation<'_> {
     /// Allocates `whole` bytes, of which the first `size` are the returned place.
-    fn take(&mut self, size: u64, whole: u64) -> Result<Place, Error> {
+    fn take(&mut self, size: u64, whole: u64) -> Result<Extent, Error> {
         let place = u32::try_from(self.next).ok().zip(u32::try_from(size).ok());
         let (sector, size) = place.ok_or_else(|| {
             Error::content(
@@ -94,6 +94,6 @@ impl Allocation<'_> {
             )
         })?;
         self.next += sectors(whole);
-        Ok(Place { sector, size })
+        Ok(Extent { sector, size })
     }
 }

@@ -1,7 +1,7 @@
 //! Parsing of directory records and Rock Ridge entries. Nothing is trusted: every length is
 //! checked, and ambiguous input is refused.
 
-use super::error::{Damage, RecordDamage};
+use super::error::{ImageDamage, RecordDamage};
 use super::{LONGEST_NAME, tree};
 
 /// The largest number of a record's continuations, more than any name needs.
@@ -9,7 +9,7 @@ const MOST_CONTINUATIONS: usize = 8;
 
 /// A directory record.
 #[derive(Debug, Clone, Copy)]
-pub struct Record<'a> {
+pub struct ParsedRecord<'a> {
     /// The first sector of its content.
     pub sector: u32,
     /// Size of its content, or of this section of it, in bytes.
@@ -42,7 +42,7 @@ pub struct RockRidge {
     pub mode: u32,
 }
 
-impl<'a> Record<'a> {
+impl<'a> ParsedRecord<'a> {
     /// Splits the first record from the bytes; the first byte of a record is its length. Returns
     /// the record and the rest.
     pub fn split(bytes: &'a [u8]) -> Result<(Self, &'a [u8]), RecordDamage> {
@@ -86,8 +86,8 @@ pub fn has_susp(system_use: &[u8]) -> bool {
 /// Reads the entries of a record and their continuations, which `fetch` returns.
 pub fn rock_ridge(
     system_use: &[u8],
-    mut fetch: impl FnMut(Continuation) -> Result<Vec<u8>, Damage>,
-) -> Result<RockRidge, Damage> {
+    mut fetch: impl FnMut(Continuation) -> Result<Vec<u8>, ImageDamage>,
+) -> Result<RockRidge, ImageDamage> {
     let mut found = Found::default();
     let mut next = found.entries(system_use)?;
     let mut left = MOST_CONTINUATIONS;

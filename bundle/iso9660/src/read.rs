@@ -8,27 +8,27 @@ use std::path::{Path, PathBuf};
 
 use halite_durable::{Error, files};
 
-use super::error::{Damage, Unreadable};
-use super::parse::Record;
+use super::error::{ImageDamage, Unreadable};
+use super::parse::ParsedRecord;
 use super::volume::{
     BLOCK_SIZE, PRIMARY, ROOT, SPACE_SIZE, STANDARD, TERMINATOR, VOLUME_ID, VOLUME_ID_LENGTH,
 };
 use super::walk::Walk;
 use super::{BLOCK, FIRST_DESCRIPTOR, FLAG_DIRECTORY, SECTOR, parse};
 
-pub use super::walk::Entry;
+pub use super::walk::ImageFile;
 
 /// An image with its directories in memory.
 #[derive(Debug)]
-pub struct Image {
+pub struct IsoImage {
     file: File,
     path: PathBuf,
     id: String,
     size: u64,
-    entries: Vec<Entry>,
+    entries: Vec<ImageFile>,
 }
 
-impl Image {
+impl IsoImage {
     /// Opens an image and reads its directories by their Rock Ridge names. Bytes after the image in
     /// the same file are ignored.
     ///
@@ -39,7 +39,7 @@ impl Image {
     /// checked.
     pub fn open(path: &Path) -> Result<Self, Error> {
         let (file, length) = files::open_sized(path)?;
-        let failed = |damage: Damage| Error::invalid(path, Unreadable::from(damage));
+        let failed = |damage: ImageDamage| Error::invalid(path, Unreadable::from(damage));
         let descriptor = descriptor(&file).map_err(failed)?;
         let volume = Descriptor::parse(&descriptor, length).map_err(failed)?;
         let entries = Walk::new(&file, volume.space)
@@ -81,13 +81,13 @@ impl Image {
 
     /// The files, in the order of their paths.
     #[must_use]
-    pub fn entries(&self) -> &[Entry] {
+    pub fn entries(&self) -> &[ImageFile] {
         &self.entries
     }
 
     /// A file by its path.
     #[must_use]
-    pub fn entry(&self, path: &str) -> Option<&Entry> {
+    pub fn entry(&self, path: &str) -> Option<&ImageFile> {
         let found = self
             .entries
             .binary_search_by(|entry| entry.path.as_str().cmp(path))
@@ -99,7 +99,7 @@ impl Image {
     ///
     /// # Errors
     /// There is no such file.
-    pub fn reader(&self, path: &str) -> Result<Reader<'_>, Error> {
+    pub fn reader(&self, path: &str) -> Result<FileReader<'_>, Error> {
         let entry = self.entry(path).ok_or_else(|| {
             Error::content(&self.path, format!("there is no file {path} in this image"))
         })?;
@@ -126,8 +126,8 @@ impl Image {
     }
 
     /// The content of an entry.
-    pub(super) fn content(&self, entry: &Entry) -> Reader<'_> {
-        Reader {
+    pub(super) fn content(&self, entry: &ImageFile) -> FileReader<'_> {
+        FileReader {
             file: &self.file,
             offset: entry.offset,
             size: entry.size,
@@ -143,14 +143,14 @@ impl Image {
 
 /// The content of a file in an image.
 #[derive(Debug, Clone)]
-pub struct Reader<'a> {
+pub struct FileReader<'a> {
     file: &'a File,
     offset: u64,
     size: u64,
     at: u64,
 }
 
-impl Read for Reader<'_> {
+impl Read for FileReader<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let left = self.size.saturating_sub(self.at);
         let wanted = usize::try_from(left)
@@ -171,7 +171,7 @@ impl Read for Reader<'_> {
     }
 }
 
-impl Seek for Reader<'_> {
+impl Seek for FileReader<'_> {
     fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
         let at = match to {
             SeekFrom::Start(at) => Some(at),
@@ -187,13 +187,13 @@ impl Seek for Reader<'_> {
 const MOST_DESCRIPTORS: u64 = 16;
 
 /// The primary volume descriptor.
-fn descriptor(file: &File) -> Result<[u8; BLOCK], Damage> {
+fn descriptor(file: &File) -> Result<[u8; BLOCK], ImageDamage> {
     let mut bytes = [0; BLOCK];
     for sector in (FIRST_DESCRIPTOR..).take(usize::try_from(MOST_DESCRIPTORS).unwrap_or(1)) {
         file.read_exact_at(&mut bytes, sector * SECTOR)
-            .map_err(Damage::TooShort)?;
+            .map_err(ImageDamage::TooShort)?;
         if bytes[1..6] != *STANDARD {
-            return Err(Damage::OtherFormat);
+            return Err(ImageDamage::OtherFormat);
         }
         match bytes[0] {
             PRIMARY => return Ok(bytes),
@@ -201,29 +201,29 @@ fn descriptor(file: &File) -> Result<[u8; BLOCK], Damage> {
             _ => {}
         }
     }
-    Err(Damage::NoDescriptor)
+    Err(ImageDamage::NoDescriptor)
 }
 
 struct Descriptor<'a> {
     id: String,
     space: u32,
-    root: Record<'a>,
+    root: ParsedRecord<'a>,
 }
 
 impl<'a> Descriptor<'a> {
     /// Parses the descriptor of an image in a file of this length.
-    fn parse(bytes: &'a [u8; BLOCK], length: u64) -> Result<Self, Damage> {
+    fn parse(bytes: &'a [u8; BLOCK], length: u64) -> Result<Self, ImageDamage> {
         if usize::from(parse::both16(bytes, BLOCK_SIZE)?) != BLOCK {
-            return Err(Damage::BlockSize);
+            return Err(ImageDamage::BlockSize);
         }
         let space = parse::both32(bytes, SPACE_SIZE)?;
         let size = u64::from(space) * SECTOR;
         if size > length {
-            return Err(Damage::CutOff { size, length });
+            return Err(ImageDamage::CutOff { size, length });
         }
-        let (root, _) = Record::split(&bytes[ROOT..ROOT + 34])?;
+        let (root, _) = ParsedRecord::split(&bytes[ROOT..ROOT + 34])?;
         if root.flags & FLAG_DIRECTORY == 0 {
-            return Err(Damage::RootIsFile);
+            return Err(ImageDamage::RootIsFile);
         }
         let id = &bytes[VOLUME_ID..VOLUME_ID + VOLUME_ID_LENGTH];
         let id = String::from_utf8_lossy(id).trim_end().to_owned();

@@ -22,7 +22,7 @@ pub const NAME_HEADER: usize = 5;
 pub const LONGEST: usize = 254;
 
 /// The fields of a directory record.
-pub struct Record<'a> {
+pub struct DirectoryRecord<'a> {
     /// File identifier.
     pub identifier: &'a [u8],
     /// The first sector of the content.
@@ -35,7 +35,7 @@ pub struct Record<'a> {
     pub date: Timestamp,
 }
 
-impl Record<'_> {
+impl DirectoryRecord<'_> {
     /// Length of the record without the system use field.
     pub fn plain_length(&self) -> usize {
         (33 + self.identifier.len()).next_multiple_of(2)

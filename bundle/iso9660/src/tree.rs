@@ -8,7 +8,7 @@ use halite_errors::chain;
 use jiff::Timestamp;
 
 use super::error::{Unwritable, WrongName};
-use super::input::{Content, Source};
+use super::input::{Content, InputFile};
 use super::{LONGEST_NAME, SECTION};
 
 /// The largest number of sections of a file that Linux reads (fs/isofs/inode.c,
@@ -69,7 +69,7 @@ impl Tree {
     pub fn new(
         out: &Path,
         date: Timestamp,
-        sources: &BTreeMap<String, Source>,
+        sources: &BTreeMap<String, InputFile>,
     ) -> Result<Self, Error> {
         let files = Vec::with_capacity(sources.len());
         let mut tree = Self {
@@ -90,7 +90,7 @@ impl Tree {
         }
     }
 
-    fn add(&mut self, path: &str, source: &Source) -> Result<(), Unwritable> {
+    fn add(&mut self, path: &str, source: &InputFile) -> Result<(), Unwritable> {
         path.split('/')
             .try_for_each(check_name)
             .map_err(|source| Unwritable::Path {
@@ -168,7 +168,7 @@ pub fn check_name(name: &str) -> Result<(), WrongName> {
     }
 }
 
-fn size(path: &str, source: &Source) -> Result<u64, Unwritable> {
+fn size(path: &str, source: &InputFile) -> Result<u64, Unwritable> {
     match &source.from {
         Content::Bytes(bytes) => Ok(bytes.len() as u64),
         Content::File(from) => match from.metadata() {

@@ -4,7 +4,7 @@ use super::hierarchy::Hierarchy;
 use super::input::Volume;
 use super::layout::Layout;
 use super::names::View;
-use super::records::{Record, both16, both32};
+use super::records::{DirectoryRecord, both16, both32};
 use super::{BLOCK, FLAG_DIRECTORY, records};
 
 /// The bytes after a descriptor's type (ECMA-119 8.1).
@@ -84,7 +84,7 @@ fn descriptor(volume: &Volume, layout: &Layout, hierarchy: &Hierarchy) -> Vec<u8
     put(&mut bytes, 140, &hierarchy.little.sector.to_le_bytes());
     put(&mut bytes, 148, &hierarchy.big.sector.to_be_bytes());
     let root = hierarchy.places[0];
-    let root = Record {
+    let root = DirectoryRecord {
         identifier: &[0],
         sector: root.sector,
         size: root.size,

@@ -4,8 +4,8 @@ use std::collections::HashSet;
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;
 
-use super::error::Damage;
-use super::parse::{Continuation, Record, RockRidge};
+use super::error::ImageDamage;
+use super::parse::{Continuation, ParsedRecord, RockRidge};
 use super::{
     BLOCK, FLAG_ASSOCIATED, FLAG_CONTINUES, FLAG_DIRECTORY, LONGEST_PATH, SECTOR, TYPE_DIRECTORY,
     TYPE_FILE, TYPE_MASK, parse, sectors,
@@ -19,7 +19,7 @@ const ENTRY: u64 = 64;
 
 /// A file in an image.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Entry {
+pub struct ImageFile {
     /// Its path: components that are names, with `/` between them.
     pub path: String,
     /// Permission bits.
@@ -40,7 +40,7 @@ pub struct Walk<'a> {
     begun: HashSet<u32>,
     /// Directories that must still be read.
     waiting: Vec<Directory>,
-    entries: Vec<Entry>,
+    entries: Vec<ImageFile>,
 }
 
 struct Directory {
@@ -54,7 +54,7 @@ struct Directory {
 struct Met {
     names: HashSet<String>,
     /// A file with missing sections, and the identifier that its sections share.
-    unfinished: Option<(Vec<u8>, Entry)>,
+    unfinished: Option<(Vec<u8>, ImageFile)>,
 }
 
 impl<'a> Walk<'a> {
@@ -72,11 +72,11 @@ impl<'a> Walk<'a> {
     }
 
     /// Every file below a root, ordered by path.
-    pub fn run(mut self, root: &Record<'_>) -> Result<Vec<Entry>, Damage> {
+    pub fn run(mut self, root: &ParsedRecord<'_>) -> Result<Vec<ImageFile>, ImageDamage> {
         self.enter(String::new(), root)?;
         while let Some(directory) = self.waiting.pop() {
             self.directory(&directory)
-                .map_err(|damage| Damage::Directory {
+                .map_err(|damage| ImageDamage::Directory {
                     path: directory.path.clone(),
                     source: Box::new(damage),
                 })?;
@@ -86,20 +86,20 @@ impl<'a> Walk<'a> {
         Ok(self.entries)
     }
 
-    fn enter(&mut self, path: String, record: &Record<'_>) -> Result<(), Damage> {
-        let Record { sector, size, .. } = *record;
+    fn enter(&mut self, path: String, record: &ParsedRecord<'_>) -> Result<(), ImageDamage> {
+        let ParsedRecord { sector, size, .. } = *record;
         self.inside(sector, size)?;
         if size == 0 || !u64::from(size).is_multiple_of(SECTOR) {
-            return Err(Damage::DirectorySize { path, size });
+            return Err(ImageDamage::DirectorySize { path, size });
         }
         if !self.begun.insert(sector) {
-            return Err(Damage::DirectoryTwice(path));
+            return Err(ImageDamage::DirectoryTwice(path));
         }
         self.waiting.push(Directory { path, sector, size });
         Ok(())
     }
 
-    fn directory(&mut self, directory: &Directory) -> Result<(), Damage> {
+    fn directory(&mut self, directory: &Directory) -> Result<(), ImageDamage> {
         let mut met = Met::default();
         let mut number = 0;
         for sector in
@@ -109,13 +109,13 @@ impl<'a> Walk<'a> {
             let mut rest = bytes.as_slice();
             // A zero in place of a length: the next record is in the next sector.
             while rest.first().is_some_and(|length| *length != 0) {
-                let (record, behind) = Record::split(rest)?;
+                let (record, behind) = ParsedRecord::split(rest)?;
                 rest = behind;
                 match (number, record.is_dots()) {
                     (0, true) => self.dot(directory, &record)?,
                     (1, true) => {}
                     (0 | 1, false) | (_, true) => {
-                        return Err(Damage::Dots);
+                        return Err(ImageDamage::Dots);
                     }
                     (_, false) => self.record(directory, &record, &mut met)?,
                 }
@@ -123,22 +123,22 @@ impl<'a> Walk<'a> {
             }
         }
         match met.unfinished {
-            _ if number < 2 => Err(Damage::Empty),
-            Some((_, entry)) => Err(Damage::LastSection(entry.path)),
+            _ if number < 2 => Err(ImageDamage::Empty),
+            Some((_, entry)) => Err(ImageDamage::LastSection(entry.path)),
             None => Ok(()),
         }
     }
 
     /// Checks the record of a directory for itself.
-    fn dot(&self, directory: &Directory, record: &Record<'_>) -> Result<(), Damage> {
+    fn dot(&self, directory: &Directory, record: &ParsedRecord<'_>) -> Result<(), ImageDamage> {
         if record.identifier != [0]
             || record.sector != directory.sector
             || record.size != directory.size
         {
-            return Err(Damage::OtherPlace);
+            return Err(ImageDamage::OtherPlace);
         }
         if directory.path.is_empty() && !parse::has_susp(record.system_use) {
-            return Err(Damage::NoRockRidge);
+            return Err(ImageDamage::NoRockRidge);
         }
         Ok(())
     }
@@ -146,9 +146,9 @@ impl<'a> Walk<'a> {
     fn record(
         &mut self,
         directory: &Directory,
-        record: &Record<'_>,
+        record: &ParsedRecord<'_>,
         met: &mut Met,
-    ) -> Result<(), Damage> {
+    ) -> Result<(), ImageDamage> {
         self.inside(record.sector, record.size)?;
         let RockRidge { name, mode } = parse::rock_ridge(record.system_use, |continuation| {
             self.continuation(continuation)
@@ -156,7 +156,7 @@ impl<'a> Walk<'a> {
         let slash = if directory.path.is_empty() { "" } else { "/" };
         let path = format!("{}{slash}{name}", directory.path);
         if path.len() > LONGEST_PATH {
-            return Err(Damage::LongPath { name });
+            return Err(ImageDamage::LongPath { name });
         }
         self.spend(path.len() as u64 + ENTRY)?;
         let is_directory = record.flags & FLAG_DIRECTORY != 0;
@@ -166,20 +166,20 @@ impl<'a> Walk<'a> {
             TYPE_FILE
         };
         if mode & TYPE_MASK != expected || record.flags & FLAG_ASSOCIATED != 0 {
-            return Err(Damage::OtherType(name));
+            return Err(ImageDamage::OtherType(name));
         }
         let continues = record.flags & FLAG_CONTINUES != 0;
         if continues
             && (is_directory || record.size == 0 || !u64::from(record.size).is_multiple_of(SECTOR))
         {
-            return Err(Damage::Section(name));
+            return Err(ImageDamage::Section(name));
         }
         let offset = if record.size == 0 {
             0
         } else {
             u64::from(record.sector) * SECTOR
         };
-        let mut entry = Entry {
+        let mut entry = ImageFile {
             path,
             mode: mode & 0o777,
             offset,
@@ -191,14 +191,14 @@ impl<'a> Walk<'a> {
                 && begun.path == entry.path
                 && begun.mode == entry.mode;
             if is_directory || !same || (record.size != 0 && entry.offset != next) {
-                return Err(Damage::Pieces(begun.path));
+                return Err(ImageDamage::Pieces(begun.path));
             }
-            entry = Entry {
+            entry = ImageFile {
                 size: begun.size + entry.size,
                 ..begun
             };
         } else if !met.names.insert(name) {
-            return Err(Damage::FileTwice(entry.path));
+            return Err(ImageDamage::FileTwice(entry.path));
         }
         if is_directory {
             return self.enter(entry.path, record);
@@ -213,8 +213,9 @@ impl<'a> Walk<'a> {
 
     /// Checks that no byte belongs to two files, so that all files together are never larger than
     /// the image.
-    fn apart(&self) -> Result<(), Damage> {
-        let mut places: Vec<&Entry> = self.entries.iter().filter(|entry| entry.size > 0).collect();
+    fn apart(&self) -> Result<(), ImageDamage> {
+        let mut places: Vec<&ImageFile> =
+            self.entries.iter().filter(|entry| entry.size > 0).collect();
         places.sort_unstable_by_key(|entry| entry.offset);
         match places
             .iter()
@@ -222,14 +223,14 @@ impl<'a> Walk<'a> {
             .find(|(a, b)| a.offset + a.size > b.offset)
         {
             None => Ok(()),
-            Some((a, b)) => Err(Damage::SamePlace {
+            Some((a, b)) => Err(ImageDamage::SamePlace {
                 first: a.path.clone(),
                 second: b.path.clone(),
             }),
         }
     }
 
-    fn continuation(&mut self, at: Continuation) -> Result<Vec<u8>, Damage> {
+    fn continuation(&mut self, at: Continuation) -> Result<Vec<u8>, ImageDamage> {
         let Continuation {
             sector,
             offset,
@@ -237,7 +238,7 @@ impl<'a> Walk<'a> {
         } = at;
         self.inside(sector, size)?;
         if u64::from(offset) + u64::from(size) > SECTOR {
-            return Err(Damage::Continuation);
+            return Err(ImageDamage::Continuation);
         }
         self.spend(ENTRY)?;
         self.read(
@@ -246,24 +247,24 @@ impl<'a> Walk<'a> {
         )
     }
 
-    fn inside(&self, sector: u32, size: u32) -> Result<(), Damage> {
+    fn inside(&self, sector: u32, size: u32) -> Result<(), ImageDamage> {
         if u64::from(sector) + sectors(size.into()) <= u64::from(self.space) {
             return Ok(());
         }
-        Err(Damage::Outside { sector, size })
+        Err(ImageDamage::Outside { sector, size })
     }
 
-    fn read(&mut self, offset: u64, size: usize) -> Result<Vec<u8>, Damage> {
+    fn read(&mut self, offset: u64, size: usize) -> Result<Vec<u8>, ImageDamage> {
         self.spend(size as u64)?;
         let mut bytes = vec![0; size];
         self.file
             .read_exact_at(&mut bytes, offset)
-            .map_err(|source| Damage::Read { offset, source })?;
+            .map_err(|source| ImageDamage::Read { offset, source })?;
         Ok(bytes)
     }
 
-    fn spend(&mut self, cost: u64) -> Result<(), Damage> {
-        self.budget = self.budget.checked_sub(cost).ok_or(Damage::TooMany)?;
+    fn spend(&mut self, cost: u64) -> Result<(), ImageDamage> {
+        self.budget = self.budget.checked_sub(cost).ok_or(ImageDamage::TooMany)?;
         Ok(())
     }
 }

@@ -10,7 +10,7 @@ use std::{fs, io};
 
 use halite_durable::{ByteProgress, Error, files};
 
-pub use super::input::{Content, Source, Volume};
+pub use super::input::{Content, InputFile, Volume};
 
 use super::hierarchy::Hierarchy;
 use super::layout::Layout;
@@ -47,7 +47,7 @@ pub struct Placed {
 pub fn write(
     out: &Path,
     volume: &Volume,
-    files: &BTreeMap<String, Source>,
+    files: &BTreeMap<String, InputFile>,
     progress: &mut dyn FnMut(&str),
 ) -> Result<Vec<Placed>, Error> {
     check(out, volume)?;
@@ -113,7 +113,7 @@ struct Pass<'a> {
 }
 
 impl Pass<'_> {
-    fn run(&mut self, volume: &Volume, files: &BTreeMap<String, Source>) -> Result<(), Error> {
+    fn run(&mut self, volume: &Volume, files: &BTreeMap<String, InputFile>) -> Result<(), Error> {
         let layout = self.layout;
         self.metadata(volume)
             .map_err(Error::file("write", self.out))?;

@@ -10,17 +10,17 @@ use crate::manifest::Manifest;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Diff {
     /// Versions of the bundle and of Kubernetes.
-    pub versions: Vec<Change>,
+    pub versions: Vec<ItemChange>,
     /// Components by name, with their versions.
-    pub components: Vec<Change>,
+    pub components: Vec<ItemChange>,
     /// Images by component, with their references.
-    pub images: Vec<Change>,
+    pub images: Vec<ItemChange>,
     /// Packages by name, with their versions.
-    pub packages: Vec<Change>,
+    pub packages: Vec<ItemChange>,
     /// Charts by name, with their versions.
-    pub charts: Vec<Change>,
+    pub charts: Vec<ItemChange>,
     /// States by their path; `old` and `new` are digests.
-    pub states: Vec<Change>,
+    pub states: Vec<ItemChange>,
     /// Size of the old bundle's files in bytes.
     pub old_size: u64,
     /// Size of the new bundle's files in bytes.
@@ -31,7 +31,7 @@ pub struct Diff {
 
 /// An item that differs between the two bundles.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Change {
+pub struct ItemChange {
     /// The item's name.
     pub name: String,
     /// Its value in the old bundle; `None` if the item is new.
@@ -112,11 +112,11 @@ impl Diff {
 }
 
 /// The items that differ between two maps.
-pub fn changes(old: &BTreeMap<String, String>, new: &BTreeMap<String, String>) -> Vec<Change> {
+pub fn changes(old: &BTreeMap<String, String>, new: &BTreeMap<String, String>) -> Vec<ItemChange> {
     let names: BTreeSet<&String> = old.keys().chain(new.keys()).collect();
     let change = |name: &String| {
         let (old, new) = (old.get(name).cloned(), new.get(name).cloned());
-        (old != new).then(|| Change {
+        (old != new).then(|| ItemChange {
             name: name.clone(),
             old,
             new,

@@ -10,6 +10,6 @@ pub mod diff;
 pub mod manifest;
 
 pub use bundles::{Bundles, InstalledBundle, Unusable};
-pub use diff::{Change, Diff};
+pub use diff::{Diff, ItemChange};
 pub use halite_durable::Error;
-pub use manifest::{Entry, ImageReference, Manifest};
+pub use manifest::{ImageReference, Manifest, ManifestEntry};

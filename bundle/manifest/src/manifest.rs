@@ -67,12 +67,12 @@ pub struct Manifest {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub rpms: BTreeMap<String, String>,
     /// Every file except the manifest and its checksum, by its path in the bundle.
-    pub files: BTreeMap<String, Entry>,
+    pub files: BTreeMap<String, ManifestEntry>,
 }
 
 /// A file of a bundle.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Entry {
+pub struct ManifestEntry {
     /// SHA-256 of its content, in hexadecimal.
     pub sha256: String,
     /// Its size in bytes.

@@ -6,10 +6,10 @@ use std::path::Path;
 
 use halite_durable::{digest, files};
 
-use super::damage::Damage;
+use super::damage::SealDamage;
 use super::keys::Trust;
 use super::keys::signature::Signature;
-use super::report::Report;
+use super::report::SealReport;
 use super::statement::Statement;
 use super::trailer::Footer;
 use super::{map, pass};
@@ -31,16 +31,16 @@ impl Sealed {
     }
 
     /// The statement's bytes, compared only with the digest in the footer.
-    pub fn statement(&self) -> Result<Vec<u8>, Damage> {
+    pub fn statement(&self) -> Result<Vec<u8>, SealDamage> {
         self.footer.statement.read(&self.file, "statement")
     }
 
     /// The signatures, compared only with the digests in the footer.
-    pub fn signatures(&self) -> Result<Vec<Signature>, Damage> {
-        let read = |part: &super::trailer::Part| {
+    pub fn signatures(&self) -> Result<Vec<Signature>, SealDamage> {
+        let read = |part: &super::trailer::TrailerPart| {
             let bytes = part.read(&self.file, "signature")?;
-            let text = std::str::from_utf8(&bytes).map_err(Damage::SignatureText)?;
-            Signature::parse(text).map_err(Damage::Signature)
+            let text = std::str::from_utf8(&bytes).map_err(SealDamage::SignatureText)?;
+            Signature::parse(text).map_err(SealDamage::Signature)
         };
         self.footer.signatures.iter().map(read).collect()
     }
@@ -65,8 +65,12 @@ pub fn statement(iso: &Path) -> Result<Vec<u8>, Error> {
 /// # Errors
 /// The file cannot be read, its trailer is damaged, or no trusted key signed it. Bytes that
 /// differ from the sealed ones are in the report.
-pub fn check(iso: &Path, trust: &Trust, progress: &mut dyn FnMut(&str)) -> Result<Report, Error> {
-    let refused = |damage: Damage| Error::invalid(iso, damage);
+pub fn check(
+    iso: &Path,
+    trust: &Trust,
+    progress: &mut dyn FnMut(&str),
+) -> Result<SealReport, Error> {
+    let refused = |damage: SealDamage| Error::invalid(iso, damage);
     let sealed = Sealed::open(iso)?;
     let bytes = sealed.statement().map_err(refused)?;
     let signatures = sealed.signatures().map_err(refused)?;
@@ -76,7 +80,7 @@ pub fn check(iso: &Path, trust: &Trust, progress: &mut dyn FnMut(&str)) -> Resul
     let statement = Statement::parse(&bytes).map_err(refused)?;
     let Footer { image, map, .. } = &sealed.footer;
     if statement.size != *image {
-        return Err(refused(Damage::OtherSize {
+        return Err(refused(SealDamage::OtherSize {
             stated: statement.size,
             found: *image,
         }));
@@ -84,7 +88,7 @@ pub fn check(iso: &Path, trust: &Trust, progress: &mut dyn FnMut(&str)) -> Resul
     let map = map.read(&sealed.file, "map").map_err(refused)?;
     let sha256 = digest::sha256(&map);
     if sha256 != statement.map_sha256 {
-        return Err(refused(Damage::OtherMap {
+        return Err(refused(SealDamage::OtherMap {
             stated: statement.map_sha256,
             found: sha256,
         }));
@@ -97,7 +101,7 @@ pub fn check(iso: &Path, trust: &Trust, progress: &mut dyn FnMut(&str)) -> Resul
         .filter_map(|segment| segment.path.as_ref())
         .collect::<BTreeSet<_>>()
         .len();
-    Ok(Report {
+    Ok(SealReport {
         statement,
         signers: verdict.signers,
         ignored: verdict.ignored,

@@ -8,7 +8,7 @@ use super::{SECTOR, SIGNATURES};
 
 /// The part of a sealed file that is damaged, missing or invalid.
 #[derive(Debug, thiserror::Error)]
-pub enum Damage {
+pub enum SealDamage {
     #[error("its end cannot be read")]
     End(#[source] io::Error),
     #[error(transparent)]

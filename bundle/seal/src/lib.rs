@@ -34,7 +34,7 @@ pub use check::{check, statement};
 pub use error::Error;
 pub use keys::Signer;
 pub use map::Segment;
-pub use report::{Found, Problem, Report};
+pub use report::{FoundContent, Problem, SealReport};
 pub use statement::{Facts, Statement};
 pub use write::{add, seal};
 

@@ -3,7 +3,7 @@
 use halite_durable::digest;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::damage::Damage;
+use super::damage::SealDamage;
 
 /// The largest segment. Small enough to locate damage within a file, large enough for the map of 20
 /// GB to stay small.
@@ -103,10 +103,10 @@ pub(super) fn render(segments: &[Segment]) -> Result<Vec<u8>, serde_json::Error>
 }
 
 /// Parses a map, which must cover an image of this size exactly once, in order.
-pub(super) fn parse(bytes: &[u8], size: u64) -> Result<Vec<Segment>, Damage> {
-    let map: Map = serde_json::from_slice(bytes).map_err(Damage::Map)?;
+pub(super) fn parse(bytes: &[u8], size: u64) -> Result<Vec<Segment>, SealDamage> {
+    let map: Map = serde_json::from_slice(bytes).map_err(SealDamage::Map)?;
     if map.format != FORMAT {
-        return Err(Damage::Format {
+        return Err(SealDamage::Format {
             what: "map",
             found: map.format,
             known: FORMAT,
@@ -121,13 +121,13 @@ pub(super) fn parse(bytes: &[u8], size: u64) -> Result<Vec<Segment>, Damage> {
             ..
         } = segment;
         if *offset != at {
-            return Err(Damage::MapGap {
+            return Err(SealDamage::MapGap {
                 found: *offset,
                 expected: at,
             });
         }
         if *length == 0 || *length > LARGEST {
-            return Err(Damage::SegmentSize {
+            return Err(SealDamage::SegmentSize {
                 size: *length,
                 offset: *offset,
             });
@@ -136,12 +136,12 @@ pub(super) fn parse(bytes: &[u8], size: u64) -> Result<Vec<Segment>, Damage> {
             .as_ref()
             .is_some_and(|path| path.is_empty() || path.chars().any(char::is_control))
         {
-            return Err(Damage::SegmentName(*offset));
+            return Err(SealDamage::SegmentName(*offset));
         }
         at = at
             .checked_add(*length)
             .filter(|end| *end <= size)
-            .ok_or(Damage::SegmentEnd {
+            .ok_or(SealDamage::SegmentEnd {
                 offset: *offset,
                 size,
             })?;
@@ -149,7 +149,7 @@ pub(super) fn parse(bytes: &[u8], size: u64) -> Result<Vec<Segment>, Damage> {
     if at == size {
         Ok(map.segments)
     } else {
-        Err(Damage::MapEnd { end: at, size })
+        Err(SealDamage::MapEnd { end: at, size })
     }
 }
 

@@ -11,7 +11,7 @@ use halite_durable::{ByteProgress, digest};
 use sha2::{Digest as _, Sha256};
 
 use super::map::Segment;
-use super::report::{Found, Problem};
+use super::report::{FoundContent, Problem};
 use crate::error::Error;
 
 /// Hashing is CPU-bound, and the smallest supported host has two processors.
@@ -105,13 +105,13 @@ pub fn compare(
     Ok(problems(segments, wrong))
 }
 
-fn examine(file: &File, segment: &Segment, buffer: &mut [u8]) -> Result<(), Found> {
+fn examine(file: &File, segment: &Segment, buffer: &mut [u8]) -> Result<(), FoundContent> {
     let mut hash = Sha256::new();
     let mut at = 0;
     while at < segment.size {
         let chunk = &mut buffer[..piece(segment.size - at)];
         file.read_exact_at(chunk, segment.offset + at)
-            .map_err(|error| Found::Unreadable(error.to_string()))?;
+            .map_err(|error| FoundContent::Unreadable(error.to_string()))?;
         hash.update(&*chunk);
         at += chunk.len() as u64;
     }
@@ -119,7 +119,7 @@ fn examine(file: &File, segment: &Segment, buffer: &mut [u8]) -> Result<(), Foun
     if sha256 == segment.sha256 {
         Ok(())
     } else {
-        Err(Found::Other)
+        Err(FoundContent::Other)
     }
 }
 
@@ -128,7 +128,7 @@ fn piece(left: u64) -> usize {
 }
 
 /// Lists the problems; adjacent segments with the same problem become one.
-fn problems(segments: &[Segment], wrong: Vec<(usize, Found)>) -> Vec<Problem> {
+fn problems(segments: &[Segment], wrong: Vec<(usize, FoundContent)>) -> Vec<Problem> {
     let mut problems: Vec<Problem> = Vec::new();
     for (index, found) in wrong {
         let Some(segment) = segments.get(index) else {

@@ -9,7 +9,7 @@ use super::statement::Statement;
 
 /// The report of a sealed image's check.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Report {
+pub struct SealReport {
     /// The image's statement. Trust it only if the report is sound and has a signer.
     pub statement: Statement,
     /// The trusted keys that signed it; empty only if unsigned images are allowed.
@@ -22,7 +22,7 @@ pub struct Report {
     pub problems: Vec<Problem>,
 }
 
-impl Report {
+impl SealReport {
     /// Returns whether every byte of the image is unchanged since sealing.
     #[must_use]
     pub fn is_sound(&self) -> bool {
@@ -43,13 +43,13 @@ pub struct Problem {
     /// The range's size in bytes. Each 16 MiB of it contains at least one wrong byte.
     pub size: u64,
     /// The content found there.
-    pub found: Found,
+    pub found: FoundContent,
 }
 
 /// The content found instead of the sealed one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Found {
+pub enum FoundContent {
     /// Other bytes.
     Other,
     /// The range could not be read, for this reason.
@@ -78,8 +78,8 @@ impl fmt::Display for Problem {
             }
         }
         match &self.found {
-            Found::Other => f.write_str(" have changed since sealing"),
-            Found::Unreadable(why) => write!(f, " cannot be read: {why}"),
+            FoundContent::Other => f.write_str(" have changed since sealing"),
+            FoundContent::Unreadable(why) => write!(f, " cannot be read: {why}"),
         }
     }
 }

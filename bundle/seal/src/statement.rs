@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::damage::Damage;
+use super::damage::SealDamage;
 
 /// The only format of the statement so far.
 const FORMAT: u32 = 1;
@@ -83,16 +83,16 @@ impl Statement {
     }
 
     /// Reads a statement.
-    pub(super) fn parse(bytes: &[u8]) -> Result<Self, Damage> {
-        let Format { format } = serde_json::from_slice(bytes).map_err(Damage::Statement)?;
+    pub(super) fn parse(bytes: &[u8]) -> Result<Self, SealDamage> {
+        let Format { format } = serde_json::from_slice(bytes).map_err(SealDamage::Statement)?;
         if format != FORMAT {
-            return Err(Damage::Format {
+            return Err(SealDamage::Format {
                 what: "statement",
                 found: format,
                 known: FORMAT,
             });
         }
-        serde_json::from_slice(bytes).map_err(Damage::Statement)
+        serde_json::from_slice(bytes).map_err(SealDamage::Statement)
     }
 
     /// The comment that is signed with the statement and displayed by `minisign`.

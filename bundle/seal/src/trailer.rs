@@ -5,7 +5,7 @@ use std::os::unix::fs::FileExt as _;
 
 use halite_durable::digest;
 
-use super::damage::{Damage, FooterDamage, NoFooter};
+use super::damage::{FooterDamage, NoFooter, SealDamage};
 use super::{SECTOR, SIGNATURES};
 
 /// The first line of the footer, which is the last sector of a sealed file.
@@ -24,7 +24,7 @@ const FILL: u8 = b'\n';
 
 /// The position of a part.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Part {
+pub struct TrailerPart {
     offset: u64,
     size: u64,
     sha256: String,
@@ -36,14 +36,14 @@ pub struct Footer {
     /// The image's size.
     pub image: u64,
     /// The map.
-    pub map: Part,
+    pub map: TrailerPart,
     /// The statement.
-    pub statement: Part,
+    pub statement: TrailerPart,
     /// Each signature.
-    pub signatures: Vec<Part>,
+    pub signatures: Vec<TrailerPart>,
 }
 
-impl Part {
+impl TrailerPart {
     /// A part that begins at an offset.
     pub fn new(offset: u64, content: &[u8]) -> Self {
         Self {
@@ -59,12 +59,12 @@ impl Part {
     }
 
     /// Reads the part and checks its digest and its padding.
-    pub fn read(&self, file: &File, what: &'static str) -> Result<Vec<u8>, Damage> {
+    pub fn read(&self, file: &File, what: &'static str) -> Result<Vec<u8>, SealDamage> {
         let length =
-            |size: u64| usize::try_from(size).map_err(|source| Damage::Memory { what, source });
+            |size: u64| usize::try_from(size).map_err(|source| SealDamage::Memory { what, source });
         let mut bytes = vec![0; length(self.end() - self.offset)?];
         file.read_exact_at(&mut bytes, self.offset)
-            .map_err(|source| Damage::Unreadable {
+            .map_err(|source| SealDamage::Unreadable {
                 what,
                 offset: self.offset,
                 source,
@@ -72,7 +72,7 @@ impl Part {
         let fill = bytes.split_off(length(self.size)?);
         let sha256 = digest::sha256(&bytes);
         if sha256 != self.sha256 {
-            return Err(Damage::Digest {
+            return Err(SealDamage::Digest {
                 what,
                 first: self.offset,
                 last: self.offset + self.size - 1,
@@ -82,7 +82,7 @@ impl Part {
         }
         match fill.iter().position(|byte| *byte != FILL) {
             None => Ok(bytes),
-            Some(at) => Err(Damage::Padding {
+            Some(at) => Err(SealDamage::Padding {
                 what,
                 at: self.offset + self.size + at as u64,
             }),
@@ -108,16 +108,16 @@ impl Footer {
             let _ = writeln!(text, "{what} {} {} {}", part.offset, part.size, part.sha256);
             end = part.end();
         }
-        let Part {
+        let TrailerPart {
             offset,
             size,
             sha256,
-        } = Part::new(end, text.as_bytes());
+        } = TrailerPart::new(end, text.as_bytes());
         let _ = writeln!(text, "footer {offset} {size} {sha256}");
         filled(text.into_bytes())
     }
 
-    fn parts(&self) -> impl Iterator<Item = (&'static str, &Part)> {
+    fn parts(&self) -> impl Iterator<Item = (&'static str, &TrailerPart)> {
         let signatures = self.signatures.iter().map(|part| ("signature", part));
         [("map", &self.map), ("statement", &self.statement)]
             .into_iter()
@@ -125,12 +125,13 @@ impl Footer {
     }
 
     /// Reads the footer of a file of this size.
-    pub fn read(file: &File, size: u64) -> Result<Self, Damage> {
+    pub fn read(file: &File, size: u64) -> Result<Self, SealDamage> {
         let mut sector = [0; SECTOR as usize];
         let at = size
             .checked_sub(SECTOR)
             .ok_or_else(|| missing(file, size))?;
-        file.read_exact_at(&mut sector, at).map_err(Damage::End)?;
+        file.read_exact_at(&mut sector, at)
+            .map_err(SealDamage::End)?;
         if !sector.starts_with(MAGIC.as_bytes()) {
             return Err(missing(file, size).into());
         }
@@ -143,7 +144,7 @@ impl Footer {
                     false => Err(FooterDamage::LastLine),
                 }
             })
-            .map_err(Damage::Footer)
+            .map_err(SealDamage::Footer)
     }
 
     fn parse(sector: &[u8]) -> Result<Self, FooterDamage> {
@@ -157,7 +158,7 @@ impl Footer {
             let words: Vec<_> = line.split(' ').collect();
             let number = |at: usize| words.get(at).and_then(|word| word.parse::<u64>().ok());
             match (words.first(), number(1), number(2)) {
-                (Some(first), Some(offset), Some(size)) if *first == what => Ok(Part {
+                (Some(first), Some(offset), Some(size)) if *first == what => Ok(TrailerPart {
                     offset,
                     size,
                     sha256: words.get(3).copied().unwrap_or_default().to_owned(),

@@ -10,11 +10,11 @@ use halite_durable::digest;
 use halite_iso9660::write::Placed;
 
 use super::check::Sealed;
-use super::damage::Damage;
+use super::damage::SealDamage;
 use super::keys::signature::{InvalidSignature, Signature, sign};
 use super::keys::{KeyId, PublicKey, SecretKey};
 use super::statement::{Facts, Statement};
-use super::trailer::{Footer, MAGIC, Part, filled};
+use super::trailer::{Footer, MAGIC, TrailerPart, filled};
 use super::{SECTOR, SIGNATURES};
 use super::{map, pass};
 use crate::error::Error;
@@ -135,7 +135,7 @@ fn append(
 ) -> io::Result<()> {
     let mut at = image;
     let mut put = |content: Vec<u8>| {
-        let part = Part::new(at, &content);
+        let part = TrailerPart::new(at, &content);
         file.write_all_at(&filled(content), at)?;
         at = part.end();
         io::Result::Ok(part)
@@ -210,7 +210,7 @@ fn arrange(placed: &[Placed], size: u64) -> Result<Vec<(u64, u64, &str)>, Unseal
 /// or the file cannot be read or written.
 pub fn add(iso: &Path, signature: &str, key: &PublicKey) -> Result<(), Error> {
     let refused = |why: Unsealable| Error::invalid(iso, why);
-    let damaged = |damage: Damage| Error::invalid(iso, damage);
+    let damaged = |damage: SealDamage| Error::invalid(iso, damage);
     let writable = File::options()
         .read(true)
         .write(true)
@@ -235,7 +235,9 @@ pub fn add(iso: &Path, signature: &str, key: &PublicKey) -> Result<(), Error> {
     // overwritten.
     let at = sealed.size - SECTOR;
     let mut footer = sealed.footer;
-    footer.signatures.push(Part::new(at, signature.as_bytes()));
+    footer
+        .signatures
+        .push(TrailerPart::new(at, signature.as_bytes()));
     let write = || {
         writable.write_all_at(&footer.render(), sealed.size)?;
         writable.sync_all()?;

@@ -11,10 +11,10 @@ use std::path::{Path, PathBuf};
 use halite_durable::disk_space::{Need, Room};
 use halite_durable::{Digest, files};
 use halite_fetch::{Cache, Settings};
-use halite_manifest::{Entry, Manifest, manifest};
+use halite_manifest::{Manifest, ManifestEntry, manifest};
 use halite_names::BundleVersion;
 
-use self::servers::{Servers, Wanted};
+use self::servers::{RequestedFile, Servers};
 use crate::add::Added;
 use crate::error::Error;
 use crate::store::BundleStore;
@@ -239,7 +239,7 @@ impl Here {
     }
 
     /// Puts it at a path, as a hard link if possible, so that each blob is on the disk once.
-    fn put(&mut self, to: &Path, mode: u32, entry: &Entry) -> Result<(), Error> {
+    fn put(&mut self, to: &Path, mode: u32, entry: &ManifestEntry) -> Result<(), Error> {
         if let Some(above) = to.parent() {
             files::make_dir(above)?;
         }
@@ -271,7 +271,7 @@ fn mode_of(path: &str) -> u32 {
     }
 }
 
-fn digest_of(place: &Path, entry: &Entry) -> Result<Digest, Error> {
+fn digest_of(place: &Path, entry: &ManifestEntry) -> Result<Digest, Error> {
     let wrong = |_| {
         Error::content(
             place,
@@ -287,7 +287,7 @@ fn missing(
     manifest: &Manifest,
     found: &BTreeMap<String, Here>,
     cache: &Cache,
-) -> Result<Vec<Wanted>, Error> {
+) -> Result<Vec<RequestedFile>, Error> {
     let mut wanted = BTreeMap::new();
     for (path, entry) in manifest
         .files
@@ -302,7 +302,7 @@ fn missing(
             );
         }
     }
-    let mut wanted: Vec<Wanted> = wanted.into_values().collect();
+    let mut wanted: Vec<RequestedFile> = wanted.into_values().collect();
     wanted.sort_by_key(|(_, _, size)| std::cmp::Reverse(*size));
     Ok(wanted)
 }
@@ -313,7 +313,7 @@ fn missing(
 fn need(
     root: &Path,
     manifest: &Manifest,
-    missing: &[Wanted],
+    missing: &[RequestedFile],
     found: &BTreeMap<String, Here>,
 ) -> Need {
     let device = |path: &Path| fs::metadata(path).map(|status| status.dev()).ok();
@@ -388,7 +388,7 @@ mod tests {
             whose,
         };
         fs::write(&near, "near").unwrap();
-        let entry = |digit: &str, size| Entry {
+        let entry = |digit: &str, size| ManifestEntry {
             sha256: digit.repeat(64),
             size,
         };

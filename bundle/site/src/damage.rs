@@ -7,7 +7,7 @@ use serde::Serialize;
 /// One difference between a bundle and its manifest.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
-pub enum Damage {
+pub enum BundleDamage {
     /// The manifest itself is damaged; no other file was checked.
     Manifest {
         /// The problem.
@@ -39,7 +39,7 @@ pub enum Damage {
     },
 }
 
-impl fmt::Display for Damage {
+impl fmt::Display for BundleDamage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Manifest { message } => f.write_str(message),

@@ -9,7 +9,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use halite_iso9660::read::Image;
+use halite_iso9660::read::IsoImage;
 use halite_manifest::{Manifest, manifest};
 use halite_names::BundleVersion;
 use serde::{Deserialize, Serialize};
@@ -91,7 +91,7 @@ impl Delta {
         serde_json::from_slice(bytes).map_err(unreadable)
     }
 
-    pub(crate) fn of(image: &Image, path: &Path) -> Result<Option<Self>, Error> {
+    pub(crate) fn of(image: &IsoImage, path: &Path) -> Result<Option<Self>, Error> {
         if image.entry(FILE).is_none() || image.entry(manifest::FILE).is_some() {
             return Ok(None);
         }
@@ -105,11 +105,11 @@ impl Delta {
 /// # Errors
 /// It cannot be read, or is a delta of another format.
 pub fn look(iso: &Path) -> Result<Option<Delta>, Error> {
-    Delta::of(&Image::open(iso)?, iso)
+    Delta::of(&IsoImage::open(iso)?, iso)
 }
 
 /// The manifest of the bundle resulting from a delta.
-pub(crate) fn new_manifest(image: &Image, path: &Path) -> Result<Manifest, Error> {
+pub(crate) fn new_manifest(image: &IsoImage, path: &Path) -> Result<Manifest, Error> {
     let read = |name: &str| image.small(&format!("{NEW}{name}"));
     Ok(manifest::parse(
         path.to_owned(),

@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use halite_durable::atomic_dir::make_above;
 use halite_durable::disk_space::{Need, Room};
 use halite_durable::{AtomicDir, ByteProgress, digest, files};
-use halite_iso9660::read::Image;
-use halite_manifest::{Entry, InstalledBundle, Manifest, manifest};
+use halite_iso9660::read::IsoImage;
+use halite_manifest::{InstalledBundle, Manifest, ManifestEntry, manifest};
 
 use crate::delta::{Delta, FILES, NEW, contents};
 use crate::error::Error;
@@ -28,7 +28,7 @@ enum From {
 /// One file of the new bundle.
 struct Piece<'a> {
     name: &'a str,
-    entry: &'a Entry,
+    entry: &'a ManifestEntry,
     mode: u32,
     from: From,
 }
@@ -104,7 +104,7 @@ pub(crate) fn combine(
 }
 
 fn pieces<'a>(
-    image: &Image,
+    image: &IsoImage,
     delta: &Delta,
     held: &InstalledBundle,
     old: &Manifest,
@@ -193,7 +193,7 @@ fn unharmed(held: &InstalledBundle, old: &Manifest, pieces: &[Piece<'_>]) -> Res
     Err(Error::content(&held.path, why))
 }
 
-fn put(image: &Image, piece: &Piece<'_>, new: &Path) -> Result<(), Error> {
+fn put(image: &IsoImage, piece: &Piece<'_>, new: &Path) -> Result<(), Error> {
     let path = new.join(piece.name);
     make_above(new, &path)?;
     let sha256 = match &piece.from {

@@ -6,8 +6,8 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use halite_durable::{digest, files};
-use halite_iso9660::read::Image;
-use halite_iso9660::write::{Content, Source};
+use halite_iso9660::read::IsoImage;
+use halite_iso9660::write::{Content, InputFile};
 use halite_manifest::{Manifest, manifest};
 use halite_seal::keys::SecretKey;
 
@@ -17,7 +17,7 @@ use crate::pack::{claim, sign, write_sealed};
 
 /// A bundle to read: an ISO or a directory.
 enum Medium {
-    Image { path: PathBuf, image: Image },
+    Image { path: PathBuf, image: IsoImage },
     Directory(PathBuf),
 }
 
@@ -26,7 +26,7 @@ impl Medium {
         if path.is_dir() {
             return Ok(Self::Directory(path.to_owned()));
         }
-        let image = Image::open(path)?;
+        let image = IsoImage::open(path)?;
         if Delta::of(&image, path)?.is_some() {
             return Err(Error::content(path, "this is a delta; name a whole bundle"));
         }
@@ -159,7 +159,7 @@ fn sources(
     delta: &Delta,
     work: &Path,
     keys: &[SecretKey],
-) -> Result<BTreeMap<String, Source>, Error> {
+) -> Result<BTreeMap<String, InputFile>, Error> {
     let had: BTreeSet<&str> = old
         .files
         .values()
@@ -178,7 +178,7 @@ fn sources(
         }
         sources.insert(
             format!("{FILES}{name}"),
-            Source {
+            InputFile {
                 from: Content::File(path),
                 mode: 0o644,
             },
@@ -194,7 +194,7 @@ fn sources(
     let mut put = |name: String, bytes: Vec<u8>| {
         sources.insert(
             name,
-            Source {
+            InputFile {
                 from: Content::Bytes(bytes),
                 mode: 0o644,
             },

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::{fmt, io};
 
-use crate::damage::Damage;
+use crate::damage::BundleDamage;
 
 /// A bundle could not be read, written or changed.
 #[derive(Debug, thiserror::Error)]
@@ -29,7 +29,7 @@ pub enum Error {
         /// The bundle's directory.
         dir: PathBuf,
         /// The damage.
-        problems: Vec<Damage>,
+        problems: Vec<BundleDamage>,
     },
     /// The path for the image is a directory.
     #[error("{} is a directory: name a file for the image", .0.display())]

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use halite_iso9660::read::Image;
+use halite_iso9660::read::IsoImage;
 use halite_manifest::Manifest;
 use halite_manifest::manifest::{CHECKSUM, FILE, load, parse};
 
@@ -18,7 +18,7 @@ pub fn inspect(bundle: &Path) -> Result<Manifest, Error> {
     if bundle.is_dir() {
         return Ok(load(bundle)?);
     }
-    let image = Image::open(bundle)?;
+    let image = IsoImage::open(bundle)?;
     if image.entry(delta::FILE).is_some() {
         return delta::new_manifest(&image, bundle);
     }

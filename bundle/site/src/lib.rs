@@ -25,7 +25,7 @@ pub mod verify;
 
 pub use add::{Added, visible};
 pub use copy::{Copied, Origin};
-pub use damage::Damage;
+pub use damage::BundleDamage;
 pub use delta_export::export as export_delta;
 pub use error::Error;
 pub use inspect::inspect;
@@ -33,4 +33,4 @@ pub use list::{ListedImage, ListedPackage, Listing, list};
 pub use pack::{pack, unpack_some};
 pub use store::BundleStore;
 pub use verified::VerifiedImage;
-pub use verify::{Report, verify, verify_same};
+pub use verify::{VerifyReport, verify, verify_same};

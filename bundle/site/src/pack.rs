@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 
 use halite_durable::{FileLock, files};
 use halite_iso9660::portable;
-use halite_iso9660::read::Image;
-use halite_iso9660::write::{Content, Source, Volume};
+use halite_iso9660::read::IsoImage;
+use halite_iso9660::write::{Content, InputFile, Volume};
 use halite_manifest::{Manifest, manifest};
 use halite_seal::Facts;
 use halite_seal::keys::SecretKey;
@@ -60,7 +60,7 @@ pub fn write(
     for (name, signature) in sign(&manifest, &bytes, keys)? {
         sources.insert(
             name,
-            Source {
+            InputFile {
                 from: Content::Bytes(signature),
                 mode: 0o644,
             },
@@ -107,7 +107,7 @@ pub fn write_sealed(
     out: &Path,
     manifest: &Manifest,
     stated: &str,
-    sources: &BTreeMap<String, Source>,
+    sources: &BTreeMap<String, InputFile>,
     keys: &[SecretKey],
     progress: &mut dyn FnMut(&str),
 ) -> Result<(), Error> {
@@ -168,7 +168,7 @@ fn volume_id(manifest: &Manifest, kind: &str) -> String {
         .collect()
 }
 
-fn sources(dir: &Path) -> Result<BTreeMap<String, Source>, Error> {
+fn sources(dir: &Path) -> Result<BTreeMap<String, InputFile>, Error> {
     let mut found = BTreeMap::new();
     for name in files::walk(dir)? {
         let path = dir.join(&name);
@@ -180,7 +180,7 @@ fn sources(dir: &Path) -> Result<BTreeMap<String, Source>, Error> {
         };
         found.insert(
             name,
-            Source {
+            InputFile {
                 from: Content::File(path),
                 mode,
             },
@@ -194,7 +194,7 @@ fn sources(dir: &Path) -> Result<BTreeMap<String, Source>, Error> {
 /// # Errors
 /// A file cannot be read or written.
 pub fn unpack_some(iso: &Path, dir: &Path, wanted: &dyn Fn(&str) -> bool) -> Result<(), Error> {
-    let image = Image::open(iso)?;
+    let image = IsoImage::open(iso)?;
     for entry in image.entries().iter().filter(|entry| wanted(&entry.path)) {
         let path: PathBuf = dir.join(&entry.path);
         let mut to = files::create(&path, entry.mode)?;

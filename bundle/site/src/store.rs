@@ -29,7 +29,7 @@ pub struct BundleStore {
 
 /// The bundles of a site, locked against changes by other processes.
 #[derive(Debug)]
-pub struct Change<'a> {
+pub struct SiteChange<'a> {
     bundles: &'a BundleStore,
     _lock: PrivateLock,
 }
@@ -64,8 +64,8 @@ impl BundleStore {
     ///
     /// # Errors
     /// Another process changes them, or a system call fails.
-    pub fn change(&self) -> Result<Change<'_>, Error> {
-        Ok(Change {
+    pub fn change(&self) -> Result<SiteChange<'_>, Error> {
+        Ok(SiteChange {
             bundles: self,
             _lock: self.lock()?,
         })
@@ -121,7 +121,7 @@ impl BundleStore {
     }
 }
 
-impl Change<'_> {
+impl SiteChange<'_> {
     /// Removes a bundle. For a linked one, only the link is removed.
     ///
     /// # Errors

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use halite_durable::{digest, files};
-use halite_iso9660::read::Image;
+use halite_iso9660::read::IsoImage;
 use halite_manifest::{Manifest, manifest};
 
 use crate::delta;
@@ -17,7 +17,7 @@ use crate::error::Error;
 
 /// A verified image and the manifest that was verified with it.
 pub struct VerifiedImage {
-    pub(crate) image: Image,
+    pub(crate) image: IsoImage,
     pub(crate) iso: PathBuf,
     /// The manifest's text.
     pub(crate) bytes: Vec<u8>,
@@ -32,7 +32,7 @@ impl VerifiedImage {
     /// # Errors
     /// It cannot be read, or its manifest is not the checked one.
     pub fn open(iso: &Path, sha256: &str) -> Result<Self, Error> {
-        let image = Image::open(iso)?.with_plain_modes();
+        let image = IsoImage::open(iso)?.with_plain_modes();
         let read = |name: &str, sha256: &str| {
             let bytes = image.small(name)?;
             same(iso, name, &digest::sha256(&bytes), sha256)?;

@@ -11,7 +11,7 @@ use halite_fetch::{apt_index, oci_layout};
 use halite_manifest::{ImageReference, Manifest, manifest};
 use serde::Serialize;
 
-use crate::damage::Damage;
+use crate::damage::BundleDamage;
 use crate::error::Error;
 use crate::sbom;
 
@@ -20,16 +20,16 @@ const READERS: usize = 2;
 
 /// The report of a verification.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Report {
+pub struct VerifyReport {
     /// Number of files that were read.
     pub files: usize,
     /// Their size in bytes according to the manifest.
     pub size: u64,
     /// All problems, in a fixed order.
-    pub problems: Vec<Damage>,
+    pub problems: Vec<BundleDamage>,
 }
 
-impl Report {
+impl VerifyReport {
     /// Returns whether the bundle matches its manifest.
     #[must_use]
     pub fn is_sound(&self) -> bool {
@@ -42,7 +42,7 @@ impl Report {
 ///
 /// # Errors
 /// The directory cannot be listed. Problems of the bundle are in the report.
-pub fn verify(dir: &Path, progress: &mut dyn FnMut(&str)) -> Result<Report, Error> {
+pub fn verify(dir: &Path, progress: &mut dyn FnMut(&str)) -> Result<VerifyReport, Error> {
     by(dir, manifest::load(dir), progress)
 }
 
@@ -55,7 +55,7 @@ pub fn verify_same(
     dir: &Path,
     sha256: &str,
     progress: &mut dyn FnMut(&str),
-) -> Result<Report, Error> {
+) -> Result<VerifyReport, Error> {
     by(dir, manifest::load_same(dir, sha256), progress)
 }
 
@@ -63,14 +63,14 @@ fn by(
     dir: &Path,
     manifest: Result<Manifest, halite_durable::Error>,
     progress: &mut dyn FnMut(&str),
-) -> Result<Report, Error> {
+) -> Result<VerifyReport, Error> {
     let manifest = match manifest {
         Ok(manifest) => manifest,
         Err(error) => {
-            let problem = Damage::Manifest {
+            let problem = BundleDamage::Manifest {
                 message: chain(&error),
             };
-            return Ok(Report {
+            return Ok(VerifyReport {
                 files: 0,
                 size: 0,
                 problems: vec![problem],
@@ -87,7 +87,7 @@ fn by(
     }
     problems.sort_unstable();
     let size = manifest.files.values().map(|entry| entry.size).sum();
-    Ok(Report {
+    Ok(VerifyReport {
         files: manifest.files.len(),
         size,
         problems,
@@ -100,7 +100,7 @@ fn by(
 /// # Errors
 /// The directory cannot be listed.
 pub(crate) fn sizes(dir: &Path, manifest: &Manifest) -> Result<Vec<String>, Error> {
-    let size = |(path, entry): (&String, &manifest::Entry)| match std::fs::symlink_metadata(
+    let size = |(path, entry): (&String, &manifest::ManifestEntry)| match std::fs::symlink_metadata(
         dir.join(path),
     ) {
         Ok(status) if !status.is_file() => Some(format!("{path}: it is not a regular file")),
@@ -118,7 +118,7 @@ pub(crate) fn sizes(dir: &Path, manifest: &Manifest) -> Result<Vec<String>, Erro
 }
 
 /// The existing files that are not in the manifest.
-fn extra(dir: &Path, manifest: &Manifest) -> Result<Vec<Damage>, Error> {
+fn extra(dir: &Path, manifest: &Manifest) -> Result<Vec<BundleDamage>, Error> {
     let (there, others) = files::entries(dir)?;
     let extra = there.into_iter().filter(|path| {
         path != manifest::FILE
@@ -128,7 +128,7 @@ fn extra(dir: &Path, manifest: &Manifest) -> Result<Vec<Damage>, Error> {
     });
     Ok(extra
         .chain(others)
-        .map(|path| Damage::Extra { path })
+        .map(|path| BundleDamage::Extra { path })
         .collect())
 }
 
@@ -137,7 +137,7 @@ pub(crate) fn contents(
     dir: &Path,
     manifest: &Manifest,
     progress: &mut dyn FnMut(&str),
-) -> Vec<Damage> {
+) -> Vec<BundleDamage> {
     let mut work: Vec<_> = manifest.files.iter().collect();
     // The largest files first, so that both readers end at about the same time.
     work.sort_by_key(|(_, entry)| std::cmp::Reverse(entry.size));
@@ -169,10 +169,10 @@ pub(crate) fn contents(
     problems
 }
 
-fn content(dir: &Path, path: &str, entry: &manifest::Entry) -> Option<Damage> {
+fn content(dir: &Path, path: &str, entry: &manifest::ManifestEntry) -> Option<BundleDamage> {
     let file = dir.join(path);
     let missing = |message: String| {
-        Some(Damage::Missing {
+        Some(BundleDamage::Missing {
             path: path.to_owned(),
             message,
         })
@@ -186,14 +186,14 @@ fn content(dir: &Path, path: &str, entry: &manifest::Entry) -> Option<Damage> {
         Err(error) => missing(chain(&error)),
         Ok((sha256, size)) if size != entry.size => {
             let message = format!("{size} bytes instead of {}, sha256 {sha256}", entry.size);
-            Some(Damage::Changed {
+            Some(BundleDamage::Changed {
                 path: path.to_owned(),
                 message,
             })
         }
         Ok((sha256, _)) if sha256 != entry.sha256 => {
             let message = format!("sha256 {sha256} instead of {}", entry.sha256);
-            Some(Damage::Changed {
+            Some(BundleDamage::Changed {
                 path: path.to_owned(),
                 message,
             })
@@ -203,16 +203,16 @@ fn content(dir: &Path, path: &str, entry: &manifest::Entry) -> Option<Damage> {
 }
 
 /// Checks that the SPDX document names all components of the bundle.
-fn components(dir: &Path, manifest: &Manifest) -> Vec<Damage> {
+fn components(dir: &Path, manifest: &Manifest) -> Vec<BundleDamage> {
     let found = sbom::check::check(dir, manifest).unwrap_or_else(|error| vec![chain(&error)]);
     found
         .into_iter()
-        .map(|message| Damage::Incomplete { message })
+        .map(|message| BundleDamage::Incomplete { message })
         .collect()
 }
 
 /// Checks that every image of the manifest is in the layout, with its configuration and layers.
-fn images(dir: &Path, manifest: &Manifest) -> Vec<Damage> {
+fn images(dir: &Path, manifest: &Manifest) -> Vec<BundleDamage> {
     let layout = dir.join("images");
     let named: Vec<_> = match oci_layout::names(&layout) {
         Ok(names) => names
@@ -220,7 +220,7 @@ fn images(dir: &Path, manifest: &Manifest) -> Vec<Damage> {
             .filter_map(|(name, entry)| Some((name?, entry)))
             .collect(),
         Err(error) => {
-            return vec![Damage::Incomplete {
+            return vec![BundleDamage::Incomplete {
                 message: chain(&error),
             }];
         }
@@ -263,17 +263,17 @@ fn images(dir: &Path, manifest: &Manifest) -> Vec<Damage> {
     }
     found
         .into_iter()
-        .map(|message| Damage::Incomplete { message })
+        .map(|message| BundleDamage::Incomplete { message })
         .collect()
 }
 
 /// Checks that the repository lists every package of the manifest, and that every listed file
 /// exists.
-fn packages(dir: &Path, manifest: &Manifest) -> Vec<Damage> {
+fn packages(dir: &Path, manifest: &Manifest) -> Vec<BundleDamage> {
     let listed = match apt_index::parse_index(&dir.join("apt")) {
         Ok(listed) => listed,
         Err(error) => {
-            return vec![Damage::Incomplete {
+            return vec![BundleDamage::Incomplete {
                 message: chain(&error),
             }];
         }
@@ -300,6 +300,6 @@ fn packages(dir: &Path, manifest: &Manifest) -> Vec<Damage> {
     }
     found
         .into_iter()
-        .map(|message| Damage::Incomplete { message })
+        .map(|message| BundleDamage::Incomplete { message })
         .collect()
 }

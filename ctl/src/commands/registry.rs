@@ -5,7 +5,7 @@ use std::path::Path;
 use halite_api::{RegistryBackupList, RegistryBackupOnDisk, to_value};
 use halite_errors::chain;
 use halite_registry_backup as registry;
-use halite_registry_backup::{Backup, BackupMetadata, Backups, Damage, Repaired, Reporter};
+use halite_registry_backup::{Backup, BackupMetadata, Backups, RegistryDamage, Repaired, Reporter};
 use serde_json::json;
 
 use crate::FAILED;
@@ -263,7 +263,7 @@ fn contents(metadata: &BackupMetadata) -> String {
     .join(", ")
 }
 
-fn damage(all: &[Damage], paint: &Paint) -> String {
+fn damage(all: &[RegistryDamage], paint: &Paint) -> String {
     all.iter()
         .map(|damage| format!("{} {damage}\n", paint.bad("✗")))
         .collect()

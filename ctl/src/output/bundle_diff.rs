@@ -1,7 +1,7 @@
 //! The changes between two bundles, as people read them.
 
 use halite_durable::digest::is_sha256;
-use halite_manifest::{Change, Diff};
+use halite_manifest::{Diff, ItemChange};
 
 use super::{megabytes, short_digest, table};
 
@@ -24,7 +24,7 @@ pub fn tables(diff: &Diff) -> String {
 }
 
 /// Formats changes as one table.
-fn one_table(heading: &str, changes: &[Change]) -> String {
+fn one_table(heading: &str, changes: &[ItemChange]) -> String {
     // States have a digest alone.
     let short = |value: &Option<String>| match value.as_deref() {
         Some(digest) if is_sha256(digest) => digest.get(..12).map(str::to_owned),
@@ -48,7 +48,7 @@ mod tests {
     fn an_image_is_shown_with_the_beginning_of_its_digest() {
         let reference =
             |digit: &str| format!("registry.k8s.io/etcd:3.6.8-0@sha256:{}", digit.repeat(64));
-        let change = Change {
+        let change = ItemChange {
             name: "etcd".into(),
             old: Some("registry.k8s.io/etcd:3.6.6-0".into()),
             new: Some(reference("a")),
@@ -60,7 +60,7 @@ mod tests {
             "{text}"
         );
         assert!(!text.contains(&"a".repeat(13)), "{text}");
-        let change = Change {
+        let change = ItemChange {
             name: "top.sls".into(),
             old: Some("b".repeat(64)),
             new: Some("c".repeat(64)),

@@ -9,7 +9,7 @@ use halite_builder::Release;
 use halite_testkit::distribution::Registry;
 use halite_testkit::process::make_program;
 use halite_testkit::registry::{Content, OCI_INDEX, OCI_MANIFEST};
-use halite_testkit::{Answer, Authority, Server, Signer, put, run, status};
+use halite_testkit::{Authority, CannedAnswer, Server, Signer, put, run, status};
 use serde_json::json;
 
 /// The packages that the recipe asks for; none depends on anything.
@@ -86,8 +86,10 @@ impl World {
         let root = at.join("www");
         let served = root.clone();
         let web = Server::tls(&authority, move |seen| {
-            fs::read(served.join(&seen.path[1..]))
-                .map_or_else(|_| Answer::new(404), |bytes| Answer::new(200).body(bytes))
+            fs::read(served.join(&seen.path[1..])).map_or_else(
+                |_| CannedAnswer::new(404),
+                |bytes| CannedAnswer::new(200).body(bytes),
+            )
         });
         let world = Self {
             registry,

@@ -9,8 +9,8 @@ use halite_durable::Digest;
 use sha2::{Digest as _, Sha256};
 
 use crate::SNAPSHOT;
-use crate::error::Damage;
-use crate::manifest::{Entry, Manifest};
+use crate::error::BackupDamage;
+use crate::manifest::{BackupEntry, Manifest};
 use crate::signature;
 use crate::signature::SIGNATURE;
 use crate::snapshot::SnapshotCheck;
@@ -26,23 +26,23 @@ const LARGEST_SIGNATURE: u64 = 2 * LARGEST_LIST;
 pub type Sink<'a> = dyn FnMut(&str, u32, &mut dyn Read) -> io::Result<()> + 'a;
 
 /// Reads an archive to its end. After an error, files already received must not be used.
-pub(crate) fn read(from: impl Read, sink: &mut Sink<'_>) -> Result<Manifest, Damage> {
+pub(crate) fn read(from: impl Read, sink: &mut Sink<'_>) -> Result<Manifest, BackupDamage> {
     let mut archive = tar::Archive::new(from);
-    let mut found: BTreeMap<String, Entry> = BTreeMap::new();
+    let mut found: BTreeMap<String, BackupEntry> = BTreeMap::new();
     let (mut manifest, mut signed) = (None, None);
-    for entry in archive.entries().map_err(Damage::Archive)? {
-        let entry = entry.map_err(Damage::Archive)?;
+    for entry in archive.entries().map_err(BackupDamage::Archive)? {
+        let entry = entry.map_err(BackupDamage::Archive)?;
         let path = String::from_utf8_lossy(&entry.path_bytes()).into_owned();
         let is_file = entry.header().entry_type().is_file();
         if !is_file || !is_plain(&path) || manifest.is_some() || found.contains_key(&path) {
-            return Err(Damage::Unexpected(path));
+            return Err(BackupDamage::Unexpected(path));
         }
-        let mode = entry.header().mode().map_err(Damage::Archive)? & 0o777;
+        let mode = entry.header().mode().map_err(BackupDamage::Archive)? & 0o777;
         if path == LIST {
             let mut text = Vec::new();
             let read = entry.take(LARGEST_LIST).read_to_end(&mut text);
-            read.map_err(Damage::Archive)?;
-            manifest = Some(serde_json::from_slice(&text).map_err(|_| Damage::List)?);
+            read.map_err(BackupDamage::Archive)?;
+            manifest = Some(serde_json::from_slice(&text).map_err(|_| BackupDamage::List)?);
             continue;
         }
         let mut counted = Counted::new(entry, (path == SNAPSHOT).then(SnapshotCheck::default));
@@ -51,25 +51,25 @@ pub(crate) fn read(from: impl Read, sink: &mut Sink<'_>) -> Result<Manifest, Dam
             let read = (&mut counted)
                 .take(LARGEST_SIGNATURE)
                 .read_to_end(&mut text);
-            read.map_err(Damage::Archive)?;
+            read.map_err(BackupDamage::Archive)?;
             signed = Some(text);
         } else {
-            sink(&path, mode, &mut counted).map_err(Damage::Archive)?;
+            sink(&path, mode, &mut counted).map_err(BackupDamage::Archive)?;
         }
-        io::copy(&mut counted, &mut io::sink()).map_err(Damage::Archive)?;
+        io::copy(&mut counted, &mut io::sink()).map_err(BackupDamage::Archive)?;
         found.insert(path, counted.finish(mode)?);
     }
-    let mut manifest: Manifest = manifest.ok_or(Damage::List)?;
+    let mut manifest: Manifest = manifest.ok_or(BackupDamage::List)?;
     let names = manifest.files.keys().chain(found.keys());
     let differs = |name: &&String| manifest.files.get(*name) != found.get(*name);
     if let Some(name) = names.into_iter().find(differs) {
-        return Err(Damage::Entry(name.clone()));
+        return Err(BackupDamage::Entry(name.clone()));
     }
     if !found.contains_key(SNAPSHOT) {
-        return Err(Damage::NoSnapshot);
+        return Err(BackupDamage::NoSnapshot);
     }
     if let Some(text) = signed {
-        signature::verify(&text, &manifest).map_err(Damage::Signature)?;
+        signature::verify(&text, &manifest).map_err(BackupDamage::Signature)?;
         manifest.is_signed = true;
     }
     Ok(manifest)
@@ -100,11 +100,11 @@ impl<R: Read> Counted<R> {
     }
 
     /// The entry of the file that was read.
-    pub(crate) fn finish(self, mode: u32) -> Result<Entry, Damage> {
+    pub(crate) fn finish(self, mode: u32) -> Result<BackupEntry, BackupDamage> {
         if let Some(check) = self.snapshot {
             check.finish()?;
         }
-        Ok(Entry {
+        Ok(BackupEntry {
             sha256: Digest::finish(self.hash),
             size: self.size,
             mode,

@@ -28,7 +28,7 @@ pub struct Directory {
 
 /// A file in the directory that is named like a backup.
 #[derive(Debug)]
-pub struct Found {
+pub struct FoundBackup {
     /// The name.
     pub name: String,
     /// The file, if it begins and ends like a backup.
@@ -64,16 +64,16 @@ impl Directory {
     ///
     /// # Errors
     /// The directory cannot be read.
-    pub fn list(&self) -> Result<Vec<Found>, Error> {
+    pub fn list(&self) -> Result<Vec<FoundBackup>, Error> {
         let mut found = Vec::new();
         for name in self.names()? {
             if !name.starts_with('.') && name.ends_with(SUFFIX) {
                 let file = BackupFile::open(&self.path.join(&name));
-                found.push(Found { name, file });
+                found.push(FoundBackup { name, file });
             }
         }
-        let time = |found: &Found| found.file.as_ref().ok().map(|file| file.header().created);
-        let order = |found: &Found| (time(found), number(&found.name), found.name.clone());
+        let time = |found: &FoundBackup| found.file.as_ref().ok().map(|file| file.header().created);
+        let order = |found: &FoundBackup| (time(found), number(&found.name), found.name.clone());
         found.sort_by_cached_key(order);
         Ok(found)
     }
@@ -157,12 +157,18 @@ impl Directory {
         pruned
     }
 
-    fn remove_old(&self, found: Vec<Found>, cluster_id: &str, keep: usize, pruned: &mut Pruned) {
-        let own = |found: &Found| {
+    fn remove_old(
+        &self,
+        found: Vec<FoundBackup>,
+        cluster_id: &str,
+        keep: usize,
+        pruned: &mut Pruned,
+    ) {
+        let own = |found: &FoundBackup| {
             let header = found.file.as_ref().map(BackupFile::header);
             header.is_ok_and(|header| header.cluster_id == cluster_id)
         };
-        let mut own: Vec<Found> = found.into_iter().filter(own).collect();
+        let mut own: Vec<FoundBackup> = found.into_iter().filter(own).collect();
         own.truncate(own.len().saturating_sub(keep));
         for found in own {
             match files::remove_any(&self.path.join(&found.name)) {

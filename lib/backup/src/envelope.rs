@@ -11,7 +11,7 @@ use sha2::{Digest as _, Sha256};
 use crate::age::{AgeError, Decryptor, Identity};
 use crate::archive;
 use crate::archive::Sink;
-use crate::error::{Damage, Error};
+use crate::error::{BackupDamage, Error};
 use crate::from_disk;
 use crate::header::Header;
 use crate::manifest::Manifest;
@@ -61,22 +61,22 @@ impl BackupFile {
             let text = String::from_utf8_lossy(&first).into_owned();
             let of_kind = text.strip_prefix(KIND).map(|version| version.trim_end());
             return Err(damaged(match of_kind {
-                Some(version) if text.ends_with('\n') => Damage::Newer(version.to_owned()),
-                Some(_) => Damage::Cut,
-                None if KIND.starts_with(&*text) && !text.is_empty() => Damage::Cut,
-                None => Damage::Foreign,
+                Some(version) if text.ends_with('\n') => BackupDamage::Newer(version.to_owned()),
+                Some(_) => BackupDamage::Cut,
+                None if KIND.starts_with(&*text) && !text.is_empty() => BackupDamage::Cut,
+                None => BackupDamage::Foreign,
             }));
         }
         let second = line().map_err(unreadable)?;
         let begin = (first.len() + second.len()) as u64;
         let end = size.checked_sub(TRAILER).filter(|end| *end >= begin);
-        let end = end.ok_or_else(|| damaged(Damage::Cut))?;
+        let end = end.ok_or_else(|| damaged(BackupDamage::Cut))?;
         let digest = trailer(path, end).map_err(unreadable)?;
-        let digest = digest.ok_or_else(|| damaged(Damage::Cut))?;
+        let digest = digest.ok_or_else(|| damaged(BackupDamage::Cut))?;
         let header = serde_json::from_slice(&second);
         Ok(Self {
             path: path.to_owned(),
-            header: header.map_err(|error| damaged(Damage::Header(error)))?,
+            header: header.map_err(|error| damaged(BackupDamage::Header(error)))?,
             begin,
             end,
             digest,
@@ -112,7 +112,7 @@ impl BackupFile {
         &self.digest
     }
 
-    fn damaged(&self, source: Damage) -> Error {
+    fn damaged(&self, source: BackupDamage) -> Error {
         Error::Damaged {
             path: self.path.clone(),
             source,
@@ -161,7 +161,7 @@ impl BackupFile {
         if digest::hex(&hash.finalize()) == self.digest {
             Ok(())
         } else {
-            Err(self.damaged(Damage::Digest))
+            Err(self.damaged(BackupDamage::Digest))
         }
     }
 
@@ -173,7 +173,7 @@ impl BackupFile {
     /// It cannot be decrypted, or its content is invalid.
     pub fn read(&self, identities: &[Identity], sink: &mut Sink<'_>) -> Result<Manifest, Error> {
         if self.header.recipients.is_empty() && !identities.is_empty() {
-            return Err(self.damaged(Damage::Plain));
+            return Err(self.damaged(BackupDamage::Plain));
         }
         let mut file = File::open(&self.path).map_err(|error| self.file_error(error))?;
         let sought = file.seek(SeekFrom::Start(self.begin));
@@ -190,19 +190,19 @@ impl BackupFile {
             archive::read(decrypted, sink)
         };
         let manifest = read.map_err(|damage| match damage {
-            Damage::Archive(error) => match error.downcast::<AgeError>() {
+            BackupDamage::Archive(error) => match error.downcast::<AgeError>() {
                 Ok(source) => Error::Decrypt {
                     path: self.path.clone(),
                     source,
                 },
-                Err(error) => self.damaged(Damage::Archive(error)),
+                Err(error) => self.damaged(BackupDamage::Archive(error)),
             },
             other => self.damaged(other),
         })?;
         if manifest.header == self.header {
             Ok(manifest)
         } else {
-            Err(self.damaged(Damage::Replaced))
+            Err(self.damaged(BackupDamage::Replaced))
         }
     }
 }

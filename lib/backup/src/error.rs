@@ -16,7 +16,7 @@ pub enum Error {
         /// The file.
         path: PathBuf,
         /// The reason.
-        source: Damage,
+        source: BackupDamage,
     },
     /// A new backup failed the check before it is renamed.
     #[error(
@@ -61,7 +61,7 @@ pub enum Error {
 
 /// The reason why a file is not a good backup.
 #[derive(Debug, thiserror::Error)]
-pub enum Damage {
+pub enum BackupDamage {
     /// It is another kind of file.
     #[error("it is not a backup of a cluster: it does not begin with `halite-backup`")]
     Foreign,

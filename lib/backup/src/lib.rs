@@ -32,11 +32,11 @@ mod writer;
 
 pub use age::{AgeError, Decryptor, Encryptor, Identity};
 pub use archive::{LIST, Sink};
-pub use directory::{Directory, Found, PendingBackup, Pruned};
+pub use directory::{Directory, FoundBackup, PendingBackup, Pruned};
 pub use envelope::BackupFile;
-pub use error::{Damage, Error};
+pub use error::{BackupDamage, Error};
 pub use header::{CountedKeys, EtcdSource, Header};
-pub use manifest::{Entry, Manifest};
+pub use manifest::{BackupEntry, Manifest};
 pub use mounts::unmounted;
 pub use signature::{BadSignature, SIGNATURE};
 pub use snapshot::{SnapshotCheck, SnapshotDamage};

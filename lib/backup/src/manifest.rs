@@ -13,7 +13,7 @@ pub struct Manifest {
     /// A copy of the header: the unencrypted one can be replaced.
     pub header: Header,
     /// The files, by path.
-    pub files: BTreeMap<String, Entry>,
+    pub files: BTreeMap<String, BackupEntry>,
     /// `true` if the CA that the header names has signed this. The reader must compare that CA with
     /// the one it trusts.
     #[serde(skip)]
@@ -22,7 +22,7 @@ pub struct Manifest {
 
 /// A file of a backup.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Entry {
+pub struct BackupEntry {
     /// SHA-256 of its content.
     pub sha256: Digest,
     /// Its size in bytes.

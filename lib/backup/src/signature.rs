@@ -13,7 +13,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::header::Header;
-use crate::manifest::{Entry, Manifest};
+use crate::manifest::{BackupEntry, Manifest};
 
 /// The path of the signature in the archive, where it comes after all other files.
 pub const SIGNATURE: &str = "signature.json";
@@ -54,7 +54,7 @@ struct Signed {
 struct Statement {
     kind: String,
     header: Value,
-    files: BTreeMap<String, Entry>,
+    files: BTreeMap<String, BackupEntry>,
 }
 
 /// Checks that the CA which the header names has signed header and files.

@@ -10,9 +10,9 @@ use crate::SNAPSHOT;
 use crate::age::Encryptor;
 use crate::archive::{Counted, LIST};
 use crate::envelope::MAGIC;
-use crate::error::{Damage, Error};
+use crate::error::{BackupDamage, Error};
 use crate::header::Header;
-use crate::manifest::{Entry, Manifest};
+use crate::manifest::{BackupEntry, Manifest};
 use crate::snapshot::SnapshotCheck;
 
 /// The mode of the list in the archive.
@@ -23,7 +23,7 @@ const LIST_MODE: u32 = 0o600;
 pub struct BackupWriter<W: Write> {
     archive: tar::Builder<Content<W>>,
     header: Header,
-    files: BTreeMap<String, Entry>,
+    files: BTreeMap<String, BackupEntry>,
 }
 
 impl<W: Write> BackupWriter<W> {
@@ -105,7 +105,7 @@ impl<W: Write> BackupWriter<W> {
     /// Writing fails, or no snapshot of etcd was added.
     pub fn finish(mut self) -> Result<(W, Manifest), Error> {
         if !self.files.contains_key(SNAPSHOT) {
-            let message = Damage::NoSnapshot.to_string();
+            let message = BackupDamage::NoSnapshot.to_string();
             return Err(Error::Write(io::Error::other(message)));
         }
         let manifest = Manifest {

@@ -24,6 +24,6 @@ pub mod yaml;
 pub use position::Position;
 pub use problem::Problem;
 #[cfg(feature = "yaml")]
-pub use source::Source;
+pub use source::DocumentSource;
 #[cfg(feature = "yaml")]
 pub use suggestion::did_you_mean;

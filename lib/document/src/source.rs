@@ -4,11 +4,11 @@ use std::collections::BTreeSet;
 
 use crate::position::Position;
 use crate::problem::Problem;
-use crate::yaml::{Kind, Node as Yaml};
+use crate::yaml::{Node as Yaml, NodeKind};
 
 /// The text of one document, parsed.
 #[derive(Clone, Default)]
-pub struct Source {
+pub struct DocumentSource {
     /// The file as its reader names it.
     pub file: String,
     text: String,
@@ -20,7 +20,7 @@ pub struct Source {
     pub(crate) broken: BTreeSet<String>,
 }
 
-impl std::fmt::Debug for Source {
+impl std::fmt::Debug for DocumentSource {
     // The text may hold secrets.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Source")
@@ -29,7 +29,7 @@ impl std::fmt::Debug for Source {
     }
 }
 
-impl Source {
+impl DocumentSource {
     /// A document of a file, without any unusable value.
     #[must_use]
     pub fn new(file: &str, text: &str, root: Yaml) -> Self {
@@ -111,16 +111,16 @@ impl Source {
 /// other child its key's.
 fn below<'a>(node: &'a Yaml, segment: &str) -> Option<(Position, &'a Yaml)> {
     match &node.kind {
-        Kind::Map(entries) => {
+        NodeKind::Map(entries) => {
             let (key, value) = entries.iter().find(|(key, _)| key.raw == segment)?;
-            let here = if value.is_scalar() && value.kind != Kind::Null {
+            let here = if value.is_scalar() && value.kind != NodeKind::Null {
                 value
             } else {
                 key
             };
             Some((here.position.clone(), value))
         }
-        Kind::List(items) => {
+        NodeKind::List(items) => {
             let item = items.get(segment.parse::<usize>().ok()?)?;
             Some((item.position.clone(), item))
         }
@@ -177,9 +177,9 @@ pub fn join(path: &str, key: &str) -> String {
 mod tests {
     use super::*;
 
-    fn source() -> Source {
+    fn source() -> DocumentSource {
         let text = "a:\n  b: [1, 2]\n  c:\n    x.y/z: 3\n";
-        Source::new("f", text, crate::yaml::parse("f", text).unwrap())
+        DocumentSource::new("f", text, crate::yaml::parse("f", text).unwrap())
     }
 
     #[test]

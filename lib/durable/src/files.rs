@@ -37,7 +37,7 @@ pub fn digest(path: &Path) -> Result<(String, u64), Error> {
 
 /// Copies a file and returns SHA-256 and size of the copied bytes.
 pub fn copy(from: &Path, to: &Path, mode: u32) -> Result<(String, u64), Error> {
-    let mut source = Source::new(File::open(from).map_err(Error::file("read", from))?);
+    let mut source = RecordingReader::new(File::open(from).map_err(Error::file("read", from))?);
     let mut target = create(to, mode)?;
     let copied = stream(&mut source, &mut target);
     // The error names the disk that failed.
@@ -50,13 +50,13 @@ pub fn copy(from: &Path, to: &Path, mode: u32) -> Result<(String, u64), Error> {
 }
 
 /// A reader that records its own errors, to distinguish them from errors of the writer.
-pub struct Source<R> {
+pub struct RecordingReader<R> {
     from: R,
     /// Set after a read error.
     pub failed: bool,
 }
 
-impl<R> Source<R> {
+impl<R> RecordingReader<R> {
     /// Wraps a reader.
     pub fn new(from: R) -> Self {
         Self {
@@ -66,7 +66,7 @@ impl<R> Source<R> {
     }
 }
 
-impl<R: Read> Read for Source<R> {
+impl<R: Read> Read for RecordingReader<R> {
     fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
         let read = self.from.read(buffer);
         self.failed |= matches!(&read, Err(error) if error.kind() != ErrorKind::Interrupted);

@@ -10,10 +10,10 @@ use tokio::sync::Mutex;
 use tonic::{Response, Status as Answered};
 
 use crate::access::{Access, AccessError};
-use crate::connection::{Connection, Way};
+use crate::connection::{AddressPath, Connection};
 use crate::error::{EtcdError, NoAnswer, Unanswered};
 use crate::member::{
-    Alarm, AlarmKind, Answer, KEYS, Keys, KeysHash, Member, MemberId, Members, Status,
+    Alarm, AlarmKind, KEYS, Keys, KeysHash, Member, MemberId, Members, MembersFuture, Status,
 };
 use crate::refusal::Refusal;
 use crate::snapshot::{SNAPSHOT, Snapshot};
@@ -42,7 +42,7 @@ const DEFRAGMENT: Duration = Duration::from_secs(120);
 /// one that answered last.
 pub struct Client {
     endpoints: Vec<String>,
-    way: Way,
+    way: AddressPath,
     /// The index of the address that answered last.
     last: AtomicUsize,
     open: Mutex<BTreeMap<String, Connection>>,
@@ -54,17 +54,17 @@ impl Client {
     /// # Errors
     /// Certificates and key cannot be used.
     pub fn new(endpoints: Vec<String>, access: &Access) -> Result<Self, AccessError> {
-        Ok(Self::by(endpoints, Way::Tls(access.config()?)))
+        Ok(Self::by(endpoints, AddressPath::Tls(access.config()?)))
     }
 
     /// A client of a member on this host that listens on a socket and trusts every process that can
     /// open it.
     #[must_use]
     pub fn of_socket(path: &Path) -> Self {
-        Self::by(vec![path.display().to_string()], Way::Socket)
+        Self::by(vec![path.display().to_string()], AddressPath::Socket)
     }
 
-    fn by(endpoints: Vec<String>, way: Way) -> Self {
+    fn by(endpoints: Vec<String>, way: AddressPath) -> Self {
         Self {
             endpoints,
             way,
@@ -263,15 +263,15 @@ fn size(bytes: i64) -> u64 {
 }
 
 impl Members for Client {
-    fn list(&self) -> Answer<'_, Vec<Member>> {
+    fn list(&self) -> MembersFuture<'_, Vec<Member>> {
         Box::pin(self.members(true))
     }
 
-    fn known(&self) -> Answer<'_, Vec<Member>> {
+    fn known(&self) -> MembersFuture<'_, Vec<Member>> {
         Box::pin(self.members(false))
     }
 
-    fn status<'a>(&'a self, member: &'a Member) -> Answer<'a, Status> {
+    fn status<'a>(&'a self, member: &'a Member) -> MembersFuture<'a, Status> {
         Box::pin(async move {
             let call = |connection| async move {
                 let request = StatusRequest {};
@@ -298,7 +298,7 @@ impl Members for Client {
         })
     }
 
-    fn alarms(&self) -> Answer<'_, Vec<Alarm>> {
+    fn alarms(&self) -> MembersFuture<'_, Vec<Alarm>> {
         Box::pin(async move {
             let call = |connection| async move {
                 let request = AlarmRequest {
@@ -321,7 +321,7 @@ impl Members for Client {
         })
     }
 
-    fn add_learner<'a>(&'a self, peer_url: &'a str) -> Answer<'a, ()> {
+    fn add_learner<'a>(&'a self, peer_url: &'a str) -> MembersFuture<'a, ()> {
         Box::pin(async move {
             let call = |connection| async move {
                 let request = MemberAddRequest {
@@ -334,7 +334,7 @@ impl Members for Client {
         })
     }
 
-    fn promote(&self, id: MemberId) -> Answer<'_, ()> {
+    fn promote(&self, id: MemberId) -> MembersFuture<'_, ()> {
         Box::pin(async move {
             let call = |connection| async move {
                 let request = MemberPromoteRequest { id: id.0 };
@@ -344,7 +344,7 @@ impl Members for Client {
         })
     }
 
-    fn remove(&self, id: MemberId) -> Answer<'_, ()> {
+    fn remove(&self, id: MemberId) -> MembersFuture<'_, ()> {
         Box::pin(async move {
             let call = |connection| async move {
                 let request = MemberRemoveRequest { id: id.0 };
@@ -354,7 +354,7 @@ impl Members for Client {
         })
     }
 
-    fn move_leader<'a>(&'a self, leader: &'a Member, to: MemberId) -> Answer<'a, ()> {
+    fn move_leader<'a>(&'a self, leader: &'a Member, to: MemberId) -> MembersFuture<'a, ()> {
         Box::pin(async move {
             let call = |connection| async move {
                 let request = MoveLeaderRequest { target_id: to.0 };
@@ -368,7 +368,7 @@ impl Members for Client {
         })
     }
 
-    fn compact(&self, revision: i64) -> Answer<'_, ()> {
+    fn compact(&self, revision: i64) -> MembersFuture<'_, ()> {
         Box::pin(async move {
             let call = |connection| async move {
                 let request = CompactionRequest {
@@ -382,7 +382,7 @@ impl Members for Client {
         })
     }
 
-    fn defragment<'a>(&'a self, member: &'a Member) -> Answer<'a, ()> {
+    fn defragment<'a>(&'a self, member: &'a Member) -> MembersFuture<'a, ()> {
         Box::pin(async move {
             let call = |connection| async move {
                 let request = DefragmentRequest {};
@@ -394,7 +394,7 @@ impl Members for Client {
         })
     }
 
-    fn disarm(&self, alarm: Alarm) -> Answer<'_, ()> {
+    fn disarm(&self, alarm: Alarm) -> MembersFuture<'_, ()> {
         Box::pin(async move {
             let kind = match alarm.kind {
                 AlarmKind::NoSpace => AlarmType::Nospace,
@@ -412,7 +412,7 @@ impl Members for Client {
         })
     }
 
-    fn keys<'a>(&'a self, member: &'a Member, revision: i64) -> Answer<'a, Keys> {
+    fn keys<'a>(&'a self, member: &'a Member, revision: i64) -> MembersFuture<'a, Keys> {
         Box::pin(async move {
             let call = |connection| async move {
                 let request = RangeRequest {
@@ -435,7 +435,7 @@ impl Members for Client {
         })
     }
 
-    fn snapshot<'a>(&'a self, member: &'a Member) -> Answer<'a, Snapshot> {
+    fn snapshot<'a>(&'a self, member: &'a Member) -> MembersFuture<'a, Snapshot> {
         Box::pin(async move {
             let call = |connection| async move {
                 let request = SnapshotRequest {};

@@ -27,7 +27,7 @@ const CONNECT: Duration = Duration::from_secs(2);
 const KEEP_ALIVE: Duration = Duration::from_secs(5);
 
 /// The transport to the addresses of a client.
-pub(crate) enum Way {
+pub(crate) enum AddressPath {
     /// TLS; the addresses are `https://HOST:PORT`.
     Tls(Arc<ClientConfig>),
     /// Sockets of this host; the addresses are paths.
@@ -44,11 +44,11 @@ pub(crate) struct Connection {
 
 impl Connection {
     /// Connects to an address.
-    pub(crate) async fn open(address: &str, way: &Way) -> Result<Self, NoAnswer> {
+    pub(crate) async fn open(address: &str, way: &AddressPath) -> Result<Self, NoAnswer> {
         let opened = async {
             match way {
-                Way::Tls(config) => Self::open_tls(address, Arc::clone(config)).await,
-                Way::Socket => {
+                AddressPath::Tls(config) => Self::open_tls(address, Arc::clone(config)).await,
+                AddressPath::Socket => {
                     let stream = UnixStream::connect(address).await;
                     let authority = Authority::from_static("localhost");
                     let stream = stream.map_err(NoAnswer::Connect)?;

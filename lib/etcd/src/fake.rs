@@ -6,9 +6,9 @@ mod space;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::change::Host;
+use crate::change::MemberHost;
 use crate::error::{EtcdError, NoAnswer, Unanswered};
-use crate::member::{Alarm, Answer, KEYS, Keys, Member, MemberId, Members, Status};
+use crate::member::{Alarm, KEYS, Keys, Member, MemberId, Members, MembersFuture, Status};
 use crate::quorum::quorum;
 use crate::refusal::Refusal;
 use crate::snapshot::{SNAPSHOT, Snapshot};
@@ -18,8 +18,8 @@ pub use space::{Database, QUOTA};
 
 /// The peer address of a host in the fake.
 #[must_use]
-pub fn host(name: &str) -> Host {
-    Host {
+pub fn host(name: &str) -> MemberHost {
+    MemberHost {
         name: name.to_owned(),
         peer_url: format!("https://{name}:2380"),
     }
@@ -225,7 +225,7 @@ impl FakeCluster {
     }
 
     /// Starts the etcd of a host. It does not come up if the host is not a member.
-    pub fn start(&self, host: &Host) {
+    pub fn start(&self, host: &MemberHost) {
         let mut state = self.state();
         for own in &mut state.members {
             if own.member.is_at(&host.peer_url) {
@@ -371,26 +371,26 @@ fn stopped(action: &'static str, member: &Member) -> EtcdError {
     }
 }
 
-fn ready<'a, T: Send + 'a>(answer: Result<T, EtcdError>) -> Answer<'a, T> {
+fn ready<'a, T: Send + 'a>(answer: Result<T, EtcdError>) -> MembersFuture<'a, T> {
     Box::pin(std::future::ready(answer))
 }
 
 impl Members for FakeCluster {
-    fn list(&self) -> Answer<'_, Vec<Member>> {
+    fn list(&self) -> MembersFuture<'_, Vec<Member>> {
         if self.answers_for_all() {
             return ready(Ok(self.listed()));
         }
         ready(self.no_answer("list the members of etcd"))
     }
 
-    fn known(&self) -> Answer<'_, Vec<Member>> {
+    fn known(&self) -> MembersFuture<'_, Vec<Member>> {
         if self.state().members.iter().any(FakeMember::answers) {
             return ready(Ok(self.listed()));
         }
         ready(self.no_answer("list the members of etcd"))
     }
 
-    fn status<'a>(&'a self, member: &'a Member) -> Answer<'a, Status> {
+    fn status<'a>(&'a self, member: &'a Member) -> MembersFuture<'a, Status> {
         let mut state = self.state();
         let (leader, index) = (state.leader, state.index);
         let last_leader = state.last_leader;
@@ -428,40 +428,40 @@ impl Members for FakeCluster {
         ready(Ok(status))
     }
 
-    fn alarms(&self) -> Answer<'_, Vec<Alarm>> {
+    fn alarms(&self) -> MembersFuture<'_, Vec<Alarm>> {
         ready(Ok(self.state().alarms.clone()))
     }
 
-    fn add_learner<'a>(&'a self, peer_url: &'a str) -> Answer<'a, ()> {
+    fn add_learner<'a>(&'a self, peer_url: &'a str) -> MembersFuture<'a, ()> {
         ready(self.decided("add a learner", |state| state.add(peer_url)))
     }
 
-    fn promote(&self, id: MemberId) -> Answer<'_, ()> {
+    fn promote(&self, id: MemberId) -> MembersFuture<'_, ()> {
         ready(self.decided("promote a learner", |state| state.promote(id)))
     }
 
-    fn remove(&self, id: MemberId) -> Answer<'_, ()> {
+    fn remove(&self, id: MemberId) -> MembersFuture<'_, ()> {
         ready(self.decided("remove a member", |state| state.remove(id)))
     }
 
-    fn move_leader<'a>(&'a self, leader: &'a Member, to: MemberId) -> Answer<'a, ()> {
+    fn move_leader<'a>(&'a self, leader: &'a Member, to: MemberId) -> MembersFuture<'a, ()> {
         ready(self.decided("move the leader", |state| state.move_leader(leader.id, to)))
     }
 
-    fn compact(&self, revision: i64) -> Answer<'_, ()> {
+    fn compact(&self, revision: i64) -> MembersFuture<'_, ()> {
         ready(self.decided("compact etcd", |state| state.compact(revision)))
     }
 
-    fn defragment<'a>(&'a self, member: &'a Member) -> Answer<'a, ()> {
+    fn defragment<'a>(&'a self, member: &'a Member) -> MembersFuture<'a, ()> {
         let done = self.decided("defragment a member", |state| state.defragment(member.id));
         ready(done)
     }
 
-    fn disarm(&self, alarm: Alarm) -> Answer<'_, ()> {
+    fn disarm(&self, alarm: Alarm) -> MembersFuture<'_, ()> {
         ready(self.decided("disarm an alarm", |state| state.disarm(alarm)))
     }
 
-    fn keys<'a>(&'a self, member: &'a Member, revision: i64) -> Answer<'a, Keys> {
+    fn keys<'a>(&'a self, member: &'a Member, revision: i64) -> MembersFuture<'a, Keys> {
         if !self.runs(member) {
             return ready(Err(stopped(KEYS, member)));
         }
@@ -472,7 +472,7 @@ impl Members for FakeCluster {
         ready(Ok(Keys { revision, count }))
     }
 
-    fn snapshot<'a>(&'a self, member: &'a Member) -> Answer<'a, Snapshot> {
+    fn snapshot<'a>(&'a self, member: &'a Member) -> MembersFuture<'a, Snapshot> {
         if !self.runs(member) {
             return ready(Err(stopped(SNAPSHOT, member)));
         }

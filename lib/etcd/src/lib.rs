@@ -21,11 +21,13 @@ mod view;
 
 pub use access::{Access, AccessError};
 pub use change::{
-    AloneError, ChangeError, Changes, Freed, Gate, Host, Joined, Removal, SpaceError,
+    AloneError, ChangeError, Changes, Freed, Gate, Joined, MemberHost, Removal, SpaceError,
 };
 pub use client::Client;
 pub use error::{EtcdError, NoAnswer, Unanswered};
-pub use member::{Alarm, AlarmKind, Answer, Keys, KeysHash, Member, MemberId, Members, Status};
+pub use member::{
+    Alarm, AlarmKind, Keys, KeysHash, Member, MemberId, Members, MembersFuture, Status,
+};
 pub use overview::{MemberOverview, Overview};
 pub use pace::{Moment, Pace, RealPace, Wait};
 pub use refusal::Refusal;

@@ -8,7 +8,7 @@ use crate::error::EtcdError;
 use crate::snapshot::Snapshot;
 
 /// An answer of the cluster, boxed: the cluster is used as `dyn Members`.
-pub type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T, EtcdError>> + Send + 'a>>;
+pub type MembersFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, EtcdError>> + Send + 'a>>;
 
 /// The id of a member. Its text is etcd's: hexadecimal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -146,31 +146,31 @@ pub struct Alarm {
 /// A change that fails without a [`crate::Refusal`] may have happened: list the members again.
 pub trait Members: Send + Sync {
     /// The members, as agreed by a quorum.
-    fn list(&self) -> Answer<'_, Vec<Member>>;
+    fn list(&self) -> MembersFuture<'_, Vec<Member>>;
     /// The members, as known to one of them; works without a quorum.
-    fn known(&self) -> Answer<'_, Vec<Member>>;
+    fn known(&self) -> MembersFuture<'_, Vec<Member>>;
     /// The state of a member, from the member itself.
-    fn status<'a>(&'a self, member: &'a Member) -> Answer<'a, Status>;
+    fn status<'a>(&'a self, member: &'a Member) -> MembersFuture<'a, Status>;
     /// The alarms of all members.
-    fn alarms(&self) -> Answer<'_, Vec<Alarm>>;
+    fn alarms(&self) -> MembersFuture<'_, Vec<Alarm>>;
     /// Adds a member without a vote.
-    fn add_learner<'a>(&'a self, peer_url: &'a str) -> Answer<'a, ()>;
+    fn add_learner<'a>(&'a self, peer_url: &'a str) -> MembersFuture<'a, ()>;
     /// Gives a learner its vote.
-    fn promote(&self, id: MemberId) -> Answer<'_, ()>;
+    fn promote(&self, id: MemberId) -> MembersFuture<'_, ()>;
     /// Removes a member.
-    fn remove(&self, id: MemberId) -> Answer<'_, ()>;
+    fn remove(&self, id: MemberId) -> MembersFuture<'_, ()>;
     /// Makes another member the leader; the request goes to the current leader.
-    fn move_leader<'a>(&'a self, leader: &'a Member, to: MemberId) -> Answer<'a, ()>;
+    fn move_leader<'a>(&'a self, leader: &'a Member, to: MemberId) -> MembersFuture<'a, ()>;
     /// Removes overwritten and deleted values up to a revision. Returns when the asked member has
     /// finished; the others follow by themselves.
-    fn compact(&self, revision: i64) -> Answer<'_, ()>;
+    fn compact(&self, revision: i64) -> MembersFuture<'_, ()>;
     /// Returns the free space of a member's database. It answers nothing else during that time.
-    fn defragment<'a>(&'a self, member: &'a Member) -> Answer<'a, ()>;
+    fn defragment<'a>(&'a self, member: &'a Member) -> MembersFuture<'a, ()>;
     /// Disarms an alarm.
-    fn disarm(&self, alarm: Alarm) -> Answer<'_, ()>;
+    fn disarm(&self, alarm: Alarm) -> MembersFuture<'_, ()>;
     /// The number of a member's own keys at a revision (0: its newest), from the member itself. A
     /// snapshot taken afterwards contains this revision, too.
-    fn keys<'a>(&'a self, member: &'a Member, revision: i64) -> Answer<'a, Keys>;
+    fn keys<'a>(&'a self, member: &'a Member, revision: i64) -> MembersFuture<'a, Keys>;
     /// A snapshot of a member's database.
-    fn snapshot<'a>(&'a self, member: &'a Member) -> Answer<'a, Snapshot>;
+    fn snapshot<'a>(&'a self, member: &'a Member) -> MembersFuture<'a, Snapshot>;
 }

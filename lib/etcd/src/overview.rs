@@ -3,7 +3,7 @@
 use crate::error::EtcdError;
 use crate::member::{Alarm, AlarmKind, Member, Members, Status};
 use crate::quorum::{Voters, quorum};
-use crate::view::{Listed, View};
+use crate::view::{MemberList, View};
 
 /// All members with their states.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -47,7 +47,7 @@ impl Overview {
     /// # Errors
     /// No member answers.
     pub async fn take(cluster: &dyn Members) -> Result<Self, EtcdError> {
-        let listed = Listed::ask(cluster).await?;
+        let listed = MemberList::ask(cluster).await?;
         let view = View::take(cluster, listed).await;
         let (voters, has_quorum) = (view.count(), view.has_quorum());
         let alarms = if has_quorum {
@@ -63,7 +63,7 @@ impl Overview {
         let leader = known
             .max_by_key(|status| status.raft_index)
             .and_then(|s| s.leader);
-        let member = |seen: &crate::view::Seen| MemberOverview {
+        let member = |seen: &crate::view::MemberStatus| MemberOverview {
             leads: leader == Some(seen.member.id),
             lag: seen.status.as_ref().ok().map(|status| view.lag(status)),
             fault: view.fault(seen),

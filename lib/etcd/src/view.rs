@@ -12,20 +12,20 @@ use crate::quorum::Voters;
 pub(crate) const LAG: u64 = 1000;
 
 /// A member and its state, or the reason why there is none.
-pub(crate) struct Seen {
+pub(crate) struct MemberStatus {
     pub(crate) member: Member,
     pub(crate) status: Result<Status, String>,
 }
 
 /// The members, before they are asked for their states.
 #[derive(Default)]
-pub(crate) struct Listed {
+pub(crate) struct MemberList {
     pub(crate) members: Vec<Member>,
     /// `true` if a quorum has agreed on them; otherwise one member has named them.
     pub(crate) agreed: bool,
 }
 
-impl Listed {
+impl MemberList {
     /// Asks a quorum, or else one member.
     ///
     /// # Errors
@@ -52,26 +52,26 @@ impl Listed {
 
 /// The members, each asked for its state.
 pub(crate) struct View {
-    pub(crate) seen: Vec<Seen>,
+    pub(crate) seen: Vec<MemberStatus>,
     /// The newest entry that any of them knows as committed.
     pub(crate) index: u64,
     /// `true` if a quorum has agreed on their list.
     agreed: bool,
 }
 
-async fn ask(cluster: &dyn Members, member: Member) -> Seen {
+async fn ask(cluster: &dyn Members, member: Member) -> MemberStatus {
     let status = if member.has_started() {
         cluster.status(&member).await.map_err(|error| chain(&error))
     } else {
         Err("it has not started".to_owned())
     };
-    Seen { member, status }
+    MemberStatus { member, status }
 }
 
 impl View {
     /// Asks all members in parallel.
-    pub(crate) async fn take(cluster: &dyn Members, listed: Listed) -> Self {
-        let Listed { members, agreed } = listed;
+    pub(crate) async fn take(cluster: &dyn Members, listed: MemberList) -> Self {
+        let MemberList { members, agreed } = listed;
         let mut asked = Vec::new();
         for member in members {
             asked.push(ask(cluster, member));
@@ -91,7 +91,7 @@ impl View {
     /// leader. Without a quorum, a leader steps down, and its followers forget it, within the time
     /// of an election (raft's `CheckQuorum` and `PreVote`); a learner never forgets it.
     pub(crate) fn has_quorum(&self) -> bool {
-        let follows = |seen: &Seen| {
+        let follows = |seen: &MemberStatus| {
             let status = seen.status.as_ref();
             status.is_ok_and(|status| status.leader.is_some())
         };
@@ -99,7 +99,7 @@ impl View {
     }
 
     /// The reason why a member does not serve; `None` if it serves.
-    pub(crate) fn fault(&self, seen: &Seen) -> Option<String> {
+    pub(crate) fn fault(&self, seen: &MemberStatus) -> Option<String> {
         let name = seen.member.title();
         match &seen.status {
             Err(why) => Some(format!("{name}: {why}")),
@@ -117,7 +117,7 @@ impl View {
         self.index.saturating_sub(status.applied)
     }
 
-    pub(crate) fn voters(&self) -> impl Iterator<Item = &Seen> {
+    pub(crate) fn voters(&self) -> impl Iterator<Item = &MemberStatus> {
         self.seen.iter().filter(|seen| !seen.member.is_learner)
     }
 

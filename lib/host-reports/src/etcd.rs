@@ -29,7 +29,7 @@ pub fn is_log(name: &str) -> bool {
 /// The content of the record, as JSON.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Record {
+pub struct EtcdRecord {
     /// The member's name.
     pub member: String,
     /// The members at its first start, as in `--initial-cluster`.
@@ -44,7 +44,7 @@ pub struct Record {
     pub member_id: Option<String>,
 }
 
-impl Record {
+impl EtcdRecord {
     /// A record of a member with these ids, if they are known.
     #[must_use]
     pub fn new(member: &str, initial_cluster: &str, ids: Option<Ids>) -> Self {
@@ -77,7 +77,7 @@ impl Record {
 
 /// The etcd member of a host.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Member {
+pub struct ReportedMember {
     /// Its name; `None` if no record names it.
     pub member: Option<String>,
     /// There is a record, even if it cannot be read.
@@ -86,7 +86,7 @@ pub struct Member {
     pub log: bool,
 }
 
-impl Member {
+impl ReportedMember {
     /// Returns whether the data of a member that ran on the host is missing.
     #[must_use]
     pub fn is_lost(&self) -> bool {
@@ -106,7 +106,7 @@ mod tests {
             (true, true, false),
             (true, false, true),
         ] {
-            let member = Member {
+            let member = ReportedMember {
                 member: None,
                 recorded,
                 log,
@@ -119,7 +119,7 @@ mod tests {
 
     #[test]
     fn a_record_is_one_line_of_json() {
-        let mut record = Record::new("cp-1", "cp-1=https://10.0.0.1:2380", None);
+        let mut record = EtcdRecord::new("cp-1", "cp-1=https://10.0.0.1:2380", None);
         let text = r#"{"member":"cp-1","initialCluster":"cp-1=https://10.0.0.1:2380"}"#;
         assert_eq!(record.text().unwrap(), format!("{text}\n"));
         record.cluster_id = Some("cd".to_owned());
@@ -132,17 +132,17 @@ mod tests {
             cluster: u64::MAX,
             member: 0x12,
         };
-        let record = Record::new("cp-1", "cp-1=https://10.0.0.1:2380", Some(ids));
+        let record = EtcdRecord::new("cp-1", "cp-1=https://10.0.0.1:2380", Some(ids));
         assert_eq!(record.ids(), Some(ids));
         assert_eq!(record.cluster_id.as_deref(), Some("ffffffffffffffff"));
-        let read: Record = serde_json::from_str(&record.text().unwrap()).unwrap();
+        let read: EtcdRecord = serde_json::from_str(&record.text().unwrap()).unwrap();
         assert_eq!(read, record);
         for (cluster, member) in [
             (None, Some("12")),
             (Some("12"), None),
             (Some("x"), Some("12")),
         ] {
-            let record = Record {
+            let record = EtcdRecord {
                 cluster_id: cluster.map(str::to_owned),
                 member_id: member.map(str::to_owned),
                 ..record.clone()

@@ -38,7 +38,7 @@ pub const BACKUP_VERIFY: &str = "backup-verify";
 
 /// The outcome of one run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Report {
+pub struct RunReport {
     /// The time at which it ended, in milliseconds since 1970.
     pub ended: i64,
     /// The directory that the run worked on.

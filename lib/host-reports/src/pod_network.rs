@@ -47,7 +47,7 @@ pub enum What {
 /// The answer of the minion.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Answer {
+pub struct PodNetworkReport {
     /// The host's part of the pod network.
     pub setup: Option<Setup>,
     /// The pod from which the targets were tried; `None` if it was the host, because no pod there

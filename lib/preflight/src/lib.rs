@@ -20,7 +20,7 @@ pub use fsync::p99 as fsync_p99;
 pub use node_facts::{
     ExistingCluster, HostRequirements, NodeFacts, REPOSITORY, TOOLS, WatchedFileSystem,
 };
-pub use part::{Added, Interface, OtherHost, Part, Planes};
+pub use part::{Added, ClusterPart, Interface, OtherHost, Planes};
 pub use peers::{Peer, unreachable};
 pub use pod_network::PodNetworkTraces;
 pub use vip::{VirtualAddress, WhoAnswers};

@@ -8,7 +8,7 @@ use std::time::Duration;
 use rustix::fs::StatVfsMountFlags;
 use serde::{Deserialize, Serialize};
 
-use crate::part::Part;
+use crate::part::ClusterPart;
 use crate::pod_network::PodNetworkTraces;
 use crate::vip::WhoAnswers;
 
@@ -119,7 +119,7 @@ impl Default for HostRequirements {
 #[serde(default)]
 pub struct NodeFacts {
     /// The host's part in the cluster.
-    pub part: Part,
+    pub part: ClusterPart,
     /// The requirements of the declaration.
     pub requirements: HostRequirements,
     /// The problems of the documents.

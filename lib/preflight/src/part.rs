@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 /// The part of the host in the cluster.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Part {
+pub enum ClusterPart {
     /// The first host, which gets everything.
     #[default]
     First,

@@ -30,10 +30,10 @@ mod tree;
 mod verify;
 
 pub use backup::{CreatedBackup, create};
-pub use backup_metadata::{BackupMetadata, Damage, Repaired};
+pub use backup_metadata::{BackupMetadata, RegistryDamage, Repaired};
 pub use backups::{Backup, Backups};
 pub use error::Error;
 pub use metadata_error::MetadataError;
 pub use report::Reporter;
-pub use restore::{Outcome, Restored, restore};
+pub use restore::{RestoreOutcome, Restored, restore};
 pub use verify::{Verified, verify};

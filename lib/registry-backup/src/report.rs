@@ -5,11 +5,11 @@ use std::{fs, io};
 
 use halite_durable::files;
 use halite_errors::chain;
-use halite_host_reports::{Good, Report};
+use halite_host_reports::{Good, RunReport};
 use jiff::Timestamp;
 
 use crate::backup::CreatedBackup;
-use crate::backup_metadata::Damage;
+use crate::backup_metadata::RegistryDamage;
 use crate::backups::{Backup, Backups};
 use crate::error::Error;
 use crate::verify::Verified;
@@ -27,7 +27,7 @@ impl Reporter {
     /// report.
     pub fn new(path: &Path, directory: &Path) -> Self {
         let text = fs::read(path).ok();
-        let last = text.and_then(|text| serde_json::from_slice::<Report>(&text).ok());
+        let last = text.and_then(|text| serde_json::from_slice::<RunReport>(&text).ok());
         let last = last.filter(|last| Path::new(&last.directory) == directory);
         let (path, directory) = (path.to_owned(), directory.to_owned());
         Self {
@@ -125,7 +125,7 @@ impl Reporter {
     }
 
     fn write(&self, failure: Option<String>, good: Option<Good>) -> Result<(), Error> {
-        let report = Report {
+        let report = RunReport {
             ended: Timestamp::now().as_millisecond(),
             directory: self.directory.display().to_string(),
             failure,
@@ -141,7 +141,7 @@ impl Reporter {
     }
 }
 
-fn summary(what: &str, first: &Damage, more: usize) -> String {
+fn summary(what: &str, first: &RegistryDamage, more: usize) -> String {
     match more {
         0 => format!("{what}: {first}"),
         _ => format!("{what}: {first}; and {more} more"),

@@ -10,7 +10,7 @@ use halite_durable::disk_space::{Need, Room};
 use halite_durable::{ByteProgress, files};
 use halite_errors::chain;
 
-use crate::backup_metadata::{BackupMetadata, Damage};
+use crate::backup_metadata::{BackupMetadata, RegistryDamage};
 use crate::backups::{Backup, Backups};
 use crate::digest::{BlobDamage, Digest};
 use crate::error::Error;
@@ -41,13 +41,13 @@ pub struct Restored {
     pub repaired: Vec<String>,
     /// The content that was not restored, because it is damaged in the backup, or was damaged in
     /// the registry when the backup was made.
-    pub damaged: Vec<Damage>,
+    pub damaged: Vec<RegistryDamage>,
     /// The images that cannot be pulled without that: `REPOSITORY:TAG` and `REPOSITORY@DIGEST`.
     pub lost: Vec<String>,
 }
 
 /// The result of a restore, or the damage that prevented any change.
-pub type Outcome = Result<Restored, Vec<Damage>>;
+pub type RestoreOutcome = Result<Restored, Vec<RegistryDamage>>;
 
 /// Restores a backup into the data directory of a registry. All files get the owner of that
 /// directory. The repositories are replaced atomically; blobs that no link names stay. A restore
@@ -63,7 +63,7 @@ pub fn restore(
     data: &Path,
     without_damaged: bool,
     progress: &mut dyn FnMut(&str),
-) -> Result<Outcome, Error> {
+) -> Result<RestoreOutcome, Error> {
     if !data.is_dir() {
         let message = "there is no such directory; create it, owned by the user that the registry runs as, or name \
                        another one with --data";
@@ -135,7 +135,7 @@ impl Restore {
         &mut self,
         without_damaged: bool,
         progress: &mut dyn FnMut(&str),
-    ) -> Result<Outcome, Error> {
+    ) -> Result<RestoreOutcome, Error> {
         let (mut missing, damaged_live) = self.missing(progress)?;
         let mut need = Need::default();
         let sizes = missing.iter().map(|digest| self.size(digest));
@@ -182,7 +182,7 @@ impl Restore {
     /// blobs that no other link names.
     fn leave_out_damaged(
         &mut self,
-        damaged: &[Damage],
+        damaged: &[RegistryDamage],
         missing: &mut BTreeSet<Digest>,
     ) -> Result<Vec<String>, Error> {
         let damaged = damaged
@@ -272,7 +272,7 @@ impl Restore {
         &self,
         missing: &BTreeSet<Digest>,
         progress: &mut dyn FnMut(&str),
-    ) -> Result<Vec<Damage>, Error> {
+    ) -> Result<Vec<RegistryDamage>, Error> {
         let mut damaged = Vec::new();
         let staged = self.v2.make(STAGED, &self.owner)?;
         let mut byte_progress = ByteProgress::new(

@@ -5,7 +5,7 @@
 
 use std::borrow::Cow;
 
-use halite_document::yaml::{Kind, Node};
+use halite_document::yaml::{Node, NodeKind};
 use halite_document::{Position, Problem, yaml};
 
 use crate::reference;
@@ -105,13 +105,13 @@ fn protect(text: &str) -> Cow<'_, str> {
 fn restore(node: &mut Node) {
     colons(&mut node.raw);
     match &mut node.kind {
-        Kind::Text(text) => colons(text),
-        Kind::List(items) => items.iter_mut().for_each(restore),
-        Kind::Map(entries) => entries.iter_mut().for_each(|(key, value)| {
+        NodeKind::Text(text) => colons(text),
+        NodeKind::List(items) => items.iter_mut().for_each(restore),
+        NodeKind::Map(entries) => entries.iter_mut().for_each(|(key, value)| {
             restore(key);
             restore(value);
         }),
-        Kind::Null | Kind::Bool(_) | Kind::Int(_) | Kind::Float(_) => {}
+        NodeKind::Null | NodeKind::Bool(_) | NodeKind::Int(_) | NodeKind::Float(_) => {}
     }
 }
 

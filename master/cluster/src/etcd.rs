@@ -7,10 +7,12 @@ use std::time::Duration;
 use halite_core::app::App;
 use halite_core::ca::{Cas, Profile};
 use halite_core::declared::{Snapshot, in_background};
-use halite_core::due::Due;
+use halite_core::due::NextReport;
 use halite_core::refusal::{Refusal, RefusalKind};
 use halite_errors::chain;
-use halite_etcd::{Access, Changes, Client, Gate, Host, Members, Moment, Pace, RealPace, Wait};
+use halite_etcd::{
+    Access, Changes, Client, Gate, MemberHost, Members, Moment, Pace, RealPace, Wait,
+};
 use halite_pillar::declaration::Declaration;
 use halite_pillar::role::Role;
 use halite_proto::pki::PrivateKey;
@@ -122,7 +124,7 @@ impl Etcd {
         let members = self.members(snapshot).await?;
         let pace = GatePace {
             real: RealPace::new(GATE_PAUSE),
-            due: Due::default(),
+            due: NextReport::default(),
             report,
         };
         let changes = Changes {
@@ -245,7 +247,7 @@ impl Etcd {
 /// Uses the real time; a wait is reported every ten seconds.
 struct GatePace<'a> {
     real: RealPace,
-    due: Due,
+    due: NextReport,
     report: &'a (dyn Fn(&Wait) + Send + Sync),
 }
 
@@ -399,7 +401,7 @@ fn client_urls(declaration: &Declaration, first: Option<&str>) -> Vec<String> {
 ///
 /// # Errors
 /// The host is not declared, does not have the role, or has no address yet.
-pub fn member_host(declaration: &Declaration, name: &str) -> Result<Host, Refusal> {
+pub fn member_host(declaration: &Declaration, name: &str) -> Result<MemberHost, Refusal> {
     let node = declaration.nodes.get(name);
     let node = node.ok_or_else(|| Refusal::not_found(format!("{name} is not declared")))?;
     if !node.has(Role::Etcd) {
@@ -412,7 +414,7 @@ pub fn member_host(declaration: &Declaration, name: &str) -> Result<Host, Refusa
             "{name} has no control-plane address yet; enrol it first"
         ))
     })?;
-    Ok(Host {
+    Ok(MemberHost {
         name: name.to_owned(),
         peer_url: format!("https://{address}:{PEER_PORT}"),
     })
@@ -430,7 +432,7 @@ mod tests {
         let report = |wait: &Wait| said.lock().unwrap().push(wait.since.as_secs());
         let pace = GatePace {
             real: RealPace::new(GATE_PAUSE),
-            due: Due::default(),
+            due: NextReport::default(),
             report: &report,
         };
         for second in 0..25 {

@@ -10,7 +10,7 @@ use halite_errors::chain;
 use halite_etcd::Overview;
 use halite_etcd::quorum::{Voters, quorum, tolerance};
 use halite_pillar::declaration::Declaration;
-use halite_pillar::masters::Part;
+use halite_pillar::masters::MasterPart;
 use halite_pillar::role::Role;
 use halite_proto::ids::MinionId;
 use halite_states::shipped;
@@ -159,7 +159,7 @@ impl Leaving {
             stays: None,
             other_control_planes: others(Role::ControlPlane),
             other_registries: others(Role::Registry) + usize::from(serves_without_the_role),
-            has_master: declaration.part(name) == Some(Part::Master),
+            has_master: declaration.part(name) == Some(MasterPart::Master),
             has_site_registry: registry.is_some_and(|node| node.metadata.name == name),
             has_key: false,
             is_connected: false,

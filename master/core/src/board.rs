@@ -10,7 +10,7 @@ use crate::clock::rfc3339;
 
 /// The result of the last check of the hosts.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Seen {
+pub struct RenewalBoard {
     /// The time of the check; `None` before the first one.
     pub looked: Option<Millis>,
     /// The time of the next check.
@@ -18,12 +18,12 @@ pub struct Seen {
     /// `true` if the master renews certificates by itself.
     pub automatic: bool,
     /// The hosts with certificates that are due for renewal.
-    pub hosts: Vec<Note>,
+    pub hosts: Vec<HostRenewal>,
 }
 
 /// A host with certificates that are due for renewal.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Note {
+pub struct HostRenewal {
     /// The host.
     pub host: MinionId,
     /// The end of the certificate that expires first.
@@ -70,14 +70,14 @@ impl Trouble {
 /// The result of the last check, which the upkeep writes and the status reads.
 #[derive(Debug, Default)]
 pub struct Board {
-    seen: Mutex<Seen>,
+    seen: Mutex<RenewalBoard>,
     trouble: Mutex<Option<Trouble>>,
 }
 
 impl Board {
     /// The result of the last check.
     #[must_use]
-    pub fn seen(&self) -> Seen {
+    pub fn seen(&self) -> RenewalBoard {
         self.seen
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
@@ -85,7 +85,7 @@ impl Board {
     }
 
     /// Replaces the result of the last check.
-    pub fn put(&self, seen: Seen) {
+    pub fn put(&self, seen: RenewalBoard) {
         *self.seen.lock().unwrap_or_else(PoisonError::into_inner) = seen;
     }
 
@@ -110,7 +110,7 @@ impl Board {
     }
 }
 
-impl Note {
+impl HostRenewal {
     /// The note as one sentence.
     #[must_use]
     pub fn text(&self, now: Millis) -> String {
@@ -142,8 +142,8 @@ fn minute(time: Millis) -> String {
 
 /// Converts the result of a check to the status document.
 #[must_use]
-pub fn renewals(seen: &Seen) -> CertificateRenewals {
-    let host = |note: &Note| {
+pub fn renewals(seen: &RenewalBoard) -> CertificateRenewals {
+    let host = |note: &HostRenewal| {
         let (state, reason, job, next) = match &note.renewal {
             Renewal::Operator => (RenewalState::Reported, None, None, None),
             Renewal::Waits(what) => (RenewalState::Waits, Some(what), None, None),
@@ -177,7 +177,7 @@ mod tests {
 
     #[test]
     fn a_note_says_what_ends_and_what_comes_next() {
-        let note = |renewal| Note {
+        let note = |renewal| HostRenewal {
             host: minion("worker-1"),
             ends: 1_796_083_200_000,
             renewal,
@@ -195,7 +195,7 @@ mod tests {
             reported,
             "certificates of worker-1 ended on 2026-12-01; `certificates.renew` is `report`, so an operator renews them"
         );
-        let seen = Seen {
+        let seen = RenewalBoard {
             looked: Some(0),
             next: None,
             automatic: true,

@@ -8,12 +8,12 @@ pub const SAY: Duration = Duration::from_secs(10);
 
 /// The time of the next report of a wait.
 #[derive(Debug, Default)]
-pub struct Due {
+pub struct NextReport {
     /// The time of the last report.
     said: Mutex<Duration>,
 }
 
-impl Due {
+impl NextReport {
     /// Returns whether a wait of this length is due for a report, and records the report.
     pub fn take(&self, since: Duration) -> bool {
         let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
@@ -31,7 +31,7 @@ mod tests {
 
     #[test]
     fn a_wait_is_reported_every_ten_seconds() {
-        let due = Due::default();
+        let due = NextReport::default();
         let reported: Vec<u64> = (0..35)
             .filter(|second| due.take(Duration::from_secs(*second)))
             .collect();

@@ -9,7 +9,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use halite_errors::chain;
-use halite_proto::identity::Kind;
+use halite_proto::identity::IdentityKind;
 use halite_proto::ids::MinionId;
 use halite_proto::role::Role;
 use halite_proto::transport::{Caller, NotAdmitted, Peer, PeerPolicy, source};
@@ -48,7 +48,7 @@ impl Welcome {
     /// The role of a caller who is an operator, has the key of that name, and is not revoked. The
     /// expiry is not checked, because the certificate ends by itself.
     fn role(&self, caller: &Caller) -> Option<Role> {
-        if caller.identity.kind() != Kind::Operator {
+        if caller.identity.kind() != IdentityKind::Operator {
             return None;
         }
         let operator = self.operators.get(caller.identity.id())?;
@@ -280,12 +280,12 @@ impl PeerPolicy for Gate {
         }
         match caller.identity.kind() {
             // Only the holder of the CA's key can issue its certificate.
-            Kind::Master => Ok(()),
-            Kind::Operator => match welcome.role(caller) {
+            IdentityKind::Master => Ok(()),
+            IdentityKind::Operator => match welcome.role(caller) {
                 Some(_) => Ok(()),
                 None => Err(NotAdmitted::NoOperator),
             },
-            Kind::Minion => match welcome.minions.get(caller.identity.id()) {
+            IdentityKind::Minion => match welcome.minions.get(caller.identity.id()) {
                 None => Err(NotAdmitted::NotAccepted),
                 Some(fingerprint) if *fingerprint == caller.fingerprint => Ok(()),
                 Some(_) => Err(NotAdmitted::OtherKey),

@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use halite_proto::identity::{Identity, Kind, is_root_of_host};
+use halite_proto::identity::{Identity, IdentityKind, is_root_of_host};
 use halite_proto::pki::{Inspected, PrivateKey};
 use halite_store::Millis;
 
@@ -35,7 +35,7 @@ pub fn init(config: &Config, now: Millis) -> Result<Initialised, CaError> {
     files::directory(&operator, 0o700)?;
     let own = operator_on_disk(config, &operator);
     let name = own.as_deref().unwrap_or(OPERATOR);
-    let profile = Profile::identity(&identity(config, Kind::Operator, name)?);
+    let profile = Profile::identity(&identity(config, IdentityKind::Operator, name)?);
     identity_files(&operator, "operator", &profile, &cas, now)?;
     write_text(&operator.join("ca.crt"), cas.certificate_pem(HALITE)?)?;
     Ok(Initialised {
@@ -51,7 +51,7 @@ fn operator_on_disk(config: &Config, directory: &Path) -> Option<String> {
     let found = Inspected::from_pem(&files::read(&certificate).ok()?).ok()?;
     let identity = found.identity().ok()?;
     let is_own = identity.cluster() == config.cluster
-        && identity.kind() == Kind::Operator
+        && identity.kind() == IdentityKind::Operator
         && is_root_of_host(identity.id());
     is_own.then(|| identity.id().to_owned())
 }
@@ -67,12 +67,12 @@ pub fn master_identity(
     now: Millis,
 ) -> Result<(String, String), CaError> {
     // There is only one master, so its id only has to be a valid name.
-    let mut profile = Profile::identity(&identity(config, Kind::Master, "master")?);
+    let mut profile = Profile::identity(&identity(config, IdentityKind::Master, "master")?);
     profile.addresses.clone_from(&config.advertise);
     identity_files(&config.state_dir, "identity", &profile, cas, now)
 }
 
-fn identity(config: &Config, kind: Kind, id: &str) -> Result<Identity, CaError> {
+fn identity(config: &Config, kind: IdentityKind, id: &str) -> Result<Identity, CaError> {
     Ok(Identity::new(&config.cluster, kind, id)?)
 }
 

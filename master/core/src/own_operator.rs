@@ -2,7 +2,7 @@
 //! there. So a new key in that place restores access when all administrators are lost.
 
 use halite_errors::chain;
-use halite_proto::identity::Kind;
+use halite_proto::identity::IdentityKind;
 use halite_proto::pki::Inspected;
 use halite_proto::role::Role;
 use halite_store::{Audit, Millis, Operator, Store, StoreError};
@@ -25,7 +25,7 @@ fn read(config: &Config) -> Option<(String, String)> {
     let found = Inspected::from_pem(&pem).ok()?;
     let identity = found.identity().ok()?;
     let name = identity.id().to_owned();
-    (identity.kind() == Kind::Operator).then_some((name, found.fingerprint))
+    (identity.kind() == IdentityKind::Operator).then_some((name, found.fingerprint))
 }
 
 /// Makes the operator of `halite-master init` an administrator if it is unknown, or was revoked

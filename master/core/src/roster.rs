@@ -14,7 +14,7 @@ use self::budget::Budget;
 
 /// The state of a standby.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum State {
+pub enum FollowState {
     /// It is copying a base, or the changes that it missed: no commit waits for it yet.
     Copying,
     /// Each commit is on its disk before it is answered.
@@ -23,7 +23,7 @@ pub enum State {
     Gone,
 }
 
-impl State {
+impl FollowState {
     /// The word for this state in output.
     #[must_use]
     pub fn as_str(self) -> &'static str {
@@ -37,9 +37,9 @@ impl State {
 
 /// A standby as the master sees it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Seen {
+pub struct SeenStandby {
     /// The state.
-    pub state: State,
+    pub state: FollowState,
     /// The time of the last change of the state.
     pub since: Millis,
     /// Bytes that were sent but are not yet known to be on its disk.
@@ -49,7 +49,7 @@ pub struct Seen {
 }
 
 struct Entry {
-    seen: Seen,
+    seen: SeenStandby,
     lag: Arc<AtomicU64>,
     number: u64,
     task: Option<AbortHandle>,
@@ -91,7 +91,7 @@ impl Roster {
 
     /// The standbys by name.
     #[must_use]
-    pub fn seen(&self) -> BTreeMap<String, Seen> {
+    pub fn seen(&self) -> BTreeMap<String, SeenStandby> {
         let inner = self.inner();
         let entries = inner.entries.iter();
         entries
@@ -99,7 +99,7 @@ impl Roster {
                 let lag = entry.lag.load(Ordering::Relaxed);
                 (
                     name.clone(),
-                    Seen {
+                    SeenStandby {
                         lag,
                         ..entry.seen.clone()
                     },
@@ -132,8 +132,8 @@ impl Roster {
         let mut inner = self.inner();
         inner.numbers += 1;
         let number = inner.numbers;
-        let seen = Seen {
-            state: State::Copying,
+        let seen = SeenStandby {
+            state: FollowState::Copying,
             since: now,
             lag: 0,
             reason: String::new(),
@@ -167,9 +167,9 @@ impl Roster {
     }
 
     /// Records the state of a stream, unless a newer stream has replaced it.
-    pub fn set(&self, name: &str, number: u64, state: State, reason: &str, now: Millis) {
+    pub fn set(&self, name: &str, number: u64, state: FollowState, reason: &str, now: Millis) {
         self.change(name, number, |entry| {
-            entry.seen = Seen {
+            entry.seen = SeenStandby {
                 state,
                 since: now,
                 lag: 0,
@@ -193,7 +193,7 @@ impl Inner {
         let followed = self
             .entries
             .values()
-            .any(|entry| entry.seen.state == State::Following);
+            .any(|entry| entry.seen.state == FollowState::Following);
         self.alone_since = match (followed, self.alone_since) {
             (true, _) => None,
             (false, since) => since.or(Some(now)),
@@ -215,13 +215,13 @@ mod tests {
             Some(1),
             "it does not have everything yet"
         );
-        roster.set("cp-2", first, State::Following, "", 3);
+        roster.set("cp-2", first, FollowState::Following, "", 3);
         assert_eq!(roster.alone_since(), None);
         let other = roster.enter("cp-3", Arc::default(), 4);
-        roster.set("cp-3", other, State::Following, "", 5);
-        roster.set("cp-2", first, State::Gone, "cut off", 6);
+        roster.set("cp-3", other, FollowState::Following, "", 5);
+        roster.set("cp-2", first, FollowState::Gone, "cut off", 6);
         assert_eq!(roster.alone_since(), None);
-        roster.set("cp-3", other, State::Gone, "", 7);
+        roster.set("cp-3", other, FollowState::Gone, "", 7);
         assert_eq!(roster.alone_since(), Some(7));
         assert_eq!(roster.seen()["cp-2"].reason, "cut off");
     }
@@ -231,9 +231,9 @@ mod tests {
         let roster = Roster::new(1);
         let old = roster.enter("cp-2", Arc::default(), 2);
         let new = roster.enter("cp-2", Arc::default(), 3);
-        roster.set("cp-2", new, State::Following, "", 4);
-        roster.set("cp-2", old, State::Gone, "", 5);
-        assert_eq!(roster.seen()["cp-2"].state, State::Following);
+        roster.set("cp-2", new, FollowState::Following, "", 4);
+        roster.set("cp-2", old, FollowState::Gone, "", 5);
+        assert_eq!(roster.seen()["cp-2"].state, FollowState::Following);
         assert_eq!(roster.alone_since(), None);
     }
 }

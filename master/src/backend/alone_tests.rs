@@ -5,7 +5,7 @@ use std::sync::Arc;
 use halite_core::clock::Steady;
 use halite_core::isolation::{AFTER, Surroundings};
 use halite_core::refusal::RefusalKind;
-use halite_core::roster::State;
+use halite_core::roster::FollowState;
 use halite_proto::v1;
 use serde_json::{Value, json};
 
@@ -24,10 +24,12 @@ fn a_master_that_has_lost_its_standbys_and_most_minions_says_so() {
     for name in ["cp-2", "cp-3"] {
         life.accept(name);
         let number = life.app.standbys.enter(name, Arc::default(), 1);
-        life.app.standbys.set(name, number, State::Following, "", 2);
         life.app
             .standbys
-            .set(name, number, State::Gone, "cut off", 3);
+            .set(name, number, FollowState::Following, "", 2);
+        life.app
+            .standbys
+            .set(name, number, FollowState::Gone, "cut off", 3);
     }
     life.accept("worker-1");
     life.connect(&ScriptedMinion::new("bootstrap-1"));

@@ -7,10 +7,10 @@ use futures_util::StreamExt as _;
 use halite_core::clock::ManualClock;
 use halite_core::event_bus::message;
 use halite_core::names::minion;
-use halite_core::roster::State;
+use halite_core::roster::FollowState;
 use halite_etcd::fake::FakeCluster;
 use halite_fleet::keys;
-use halite_fleet::keys::{Change, NewOperator, Wanted};
+use halite_fleet::keys::{KeyOrder, NewOperator, TokenRequest};
 use halite_proto::pki::PrivateKey;
 use halite_proto::v1;
 use halite_proto::v1::HandOverRequest;
@@ -294,10 +294,10 @@ fn who_may_call_the_master() {
         life.store.put_key(&pending).await.unwrap();
         check_document("keys", &keys::list(app).await.unwrap());
 
-        let bound = Wanted {
+        let bound = TokenRequest {
             id: "worker-1".to_owned(),
             roles: vec!["worker".to_owned()],
-            ..Wanted::default()
+            ..TokenRequest::default()
         };
         let (token, _) = keys::create_token(app, "root", bound).await.unwrap();
         check_document("tokens", &keys::list_tokens(app).await.unwrap());
@@ -308,12 +308,12 @@ fn who_may_call_the_master() {
         );
 
         let mut events = app.events.subscribe();
-        let order = Change {
+        let order = KeyOrder {
             id: "worker-1".to_owned(),
             action: "delete".to_owned(),
             cluster: "test".to_owned(),
             force: true,
-            ..Change::default()
+            ..KeyOrder::default()
         };
         check_document("key-change", &keys::change(app, &order).await.unwrap());
         check_event("event-key", &message(events.recv().await.unwrap()));
@@ -336,7 +336,7 @@ fn who_may_call_the_master() {
             &keys::revoke_operator(app, "root", "alice").await.unwrap(),
         );
 
-        let wanted = kubeconfig::Wanted {
+        let wanted = kubeconfig::KubeconfigRequest {
             csr_pem: &csr_pem,
             ttl_seconds: 3600,
             force: false,
@@ -411,7 +411,7 @@ fn a_move_of_the_master() {
     let number = life.app.standbys.enter("cp-2", Arc::default(), NOW);
     life.app
         .standbys
-        .set("cp-2", number, State::Following, "", NOW);
+        .set("cp-2", number, FollowState::Following, "", NOW);
     let request = HandOverRequest {
         check_only: true,
         ..HandOverRequest::default()

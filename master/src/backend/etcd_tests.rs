@@ -5,7 +5,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use halite_etcd::fake::{Database, FakeCluster, QUOTA, host};
-use halite_etcd::{Alarm, Answer, Host, Keys, Member, MemberId, Members, Snapshot, Status};
+use halite_etcd::{
+    Alarm, Keys, Member, MemberHost, MemberId, Members, MembersFuture, Snapshot, Status,
+};
 use halite_proto::v1;
 use serde_json::{Value, json};
 
@@ -68,7 +70,7 @@ struct Recovering {
 }
 
 impl Members for Recovering {
-    fn list(&self) -> Answer<'_, Vec<Member>> {
+    fn list(&self) -> MembersFuture<'_, Vec<Member>> {
         let applied = self.journal.lock().unwrap().applied.len();
         self.applied.lock().unwrap().push(applied);
         if self.asked.fetch_add(1, Ordering::SeqCst) == 2 {
@@ -76,40 +78,40 @@ impl Members for Recovering {
         }
         self.cluster.list()
     }
-    fn known(&self) -> Answer<'_, Vec<Member>> {
+    fn known(&self) -> MembersFuture<'_, Vec<Member>> {
         self.cluster.known()
     }
-    fn status<'a>(&'a self, member: &'a Member) -> Answer<'a, Status> {
+    fn status<'a>(&'a self, member: &'a Member) -> MembersFuture<'a, Status> {
         self.cluster.status(member)
     }
-    fn alarms(&self) -> Answer<'_, Vec<Alarm>> {
+    fn alarms(&self) -> MembersFuture<'_, Vec<Alarm>> {
         self.cluster.alarms()
     }
-    fn add_learner<'a>(&'a self, peer_url: &'a str) -> Answer<'a, ()> {
+    fn add_learner<'a>(&'a self, peer_url: &'a str) -> MembersFuture<'a, ()> {
         self.cluster.add_learner(peer_url)
     }
-    fn promote(&self, id: MemberId) -> Answer<'_, ()> {
+    fn promote(&self, id: MemberId) -> MembersFuture<'_, ()> {
         self.cluster.promote(id)
     }
-    fn remove(&self, id: MemberId) -> Answer<'_, ()> {
+    fn remove(&self, id: MemberId) -> MembersFuture<'_, ()> {
         self.cluster.remove(id)
     }
-    fn move_leader<'a>(&'a self, leader: &'a Member, to: MemberId) -> Answer<'a, ()> {
+    fn move_leader<'a>(&'a self, leader: &'a Member, to: MemberId) -> MembersFuture<'a, ()> {
         self.cluster.move_leader(leader, to)
     }
-    fn compact(&self, revision: i64) -> Answer<'_, ()> {
+    fn compact(&self, revision: i64) -> MembersFuture<'_, ()> {
         self.cluster.compact(revision)
     }
-    fn defragment<'a>(&'a self, member: &'a Member) -> Answer<'a, ()> {
+    fn defragment<'a>(&'a self, member: &'a Member) -> MembersFuture<'a, ()> {
         self.cluster.defragment(member)
     }
-    fn disarm(&self, alarm: Alarm) -> Answer<'_, ()> {
+    fn disarm(&self, alarm: Alarm) -> MembersFuture<'_, ()> {
         self.cluster.disarm(alarm)
     }
-    fn keys<'a>(&'a self, member: &'a Member, revision: i64) -> Answer<'a, Keys> {
+    fn keys<'a>(&'a self, member: &'a Member, revision: i64) -> MembersFuture<'a, Keys> {
         self.cluster.keys(member, revision)
     }
-    fn snapshot<'a>(&'a self, member: &'a Member) -> Answer<'a, Snapshot> {
+    fn snapshot<'a>(&'a self, member: &'a Member) -> MembersFuture<'a, Snapshot> {
         self.cluster.snapshot(member)
     }
 }
@@ -241,7 +243,7 @@ fn a_declared_host_becomes_a_learner_with_its_flags_recorded_and_gets_its_vote()
     let life = site.live();
     // Its addresses are recorded when it connects.
     life.connect(&ScriptedMinion::new("bootstrap-1"));
-    let host = Host {
+    let host = MemberHost {
         name: "bootstrap-1".to_owned(),
         peer_url: "https://10.10.0.11:2380".to_owned(),
     };
@@ -297,7 +299,7 @@ fn the_vote_of_a_host_of_etcd_alone_is_recorded() {
     site.etcd = Some((cluster.clone(), Duration::ZERO));
     let life = site.live();
     life.connect(&ScriptedMinion::new("worker-1"));
-    let host = Host {
+    let host = MemberHost {
         name: "worker-1".to_owned(),
         peer_url: "https://10.10.1.12:2380".to_owned(),
     };

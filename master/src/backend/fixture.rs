@@ -21,7 +21,7 @@ use halite_etcd::Members;
 use halite_etcd::fake::FakeCluster;
 use halite_pillar::bundle_facts::components;
 use halite_proto::v1;
-use halite_store::{Facts, Key, KeyState, Store};
+use halite_store::{Facts, KeyState, Store, StoredKey};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
@@ -30,7 +30,7 @@ use tokio::sync::watch;
 use super::scripted_minion::named;
 use crate::backend::Backend;
 
-pub(crate) use super::scripted_minion::{Entry, Journal, ScriptedMinion};
+pub(crate) use super::scripted_minion::{Journal, JournalEntry, ScriptedMinion};
 
 /// The files and the API, which outlive a master.
 pub(crate) struct Site {
@@ -248,9 +248,9 @@ impl Life {
             let hello = v1::MinionHello {
                 protocol: 1,
                 grains_json: grains(&minion.id).to_string(),
-                running_jobs: named(&minion, Entry::Started),
+                running_jobs: named(&minion, JournalEntry::Started),
                 unstored: Some(v1::JobList {
-                    jobs: named(&minion, Entry::Returned),
+                    jobs: named(&minion, JournalEntry::Returned),
                 }),
                 ..v1::MinionHello::default()
             };
@@ -318,7 +318,7 @@ pub(crate) async fn refused_again(refused: &mut watch::Receiver<u32>) {
 
 async fn accept(app: &App, id: &str) {
     let now = app.clock.now();
-    let key = Key {
+    let key = StoredKey {
         id: minion(id),
         state: KeyState::Accepted,
         // A deleted key stays out by its fingerprint, under any name.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use halite_api::MasterMove;
 use halite_core::names::minion;
 use halite_core::refusal::Refusal;
-use halite_core::roster::State;
+use halite_core::roster::FollowState;
 use halite_etcd::fake::FakeCluster;
 use halite_proto::v1::HandOverRequest;
 use halite_standby::hand_over::{Phase, read};
@@ -33,7 +33,9 @@ pub(super) fn site() -> (Site, Arc<FakeCluster>) {
 
 fn follows(life: &Life, name: &str) {
     let number = life.app.standbys.enter(name, Arc::default(), 1);
-    life.app.standbys.set(name, number, State::Following, "", 2);
+    life.app
+        .standbys
+        .set(name, number, FollowState::Following, "", 2);
 }
 
 /// A job whose minion has not answered.

@@ -16,7 +16,7 @@ use crate::backend::Backend;
 
 /// The entry of a job in a minion's journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Entry {
+pub(crate) enum JournalEntry {
     Started,
     Returned,
     Done,
@@ -24,7 +24,7 @@ pub(crate) enum Entry {
 
 #[derive(Default)]
 pub(crate) struct Journal {
-    pub entries: BTreeMap<String, Entry>,
+    pub entries: BTreeMap<String, JournalEntry>,
     pub answers: BTreeMap<String, v1::JobReturn>,
     /// The ids of the applied states, in order.
     pub applied: Vec<String>,
@@ -74,7 +74,7 @@ impl ScriptedMinion {
             let open = journal
                 .entries
                 .iter()
-                .filter(|(_, entry)| **entry == Entry::Returned);
+                .filter(|(_, entry)| **entry == JournalEntry::Returned);
             open.filter_map(|(jid, _)| journal.answers.get(jid).cloned())
                 .collect()
         };
@@ -99,7 +99,7 @@ impl ScriptedMinion {
                 let known = self.journal.lock().unwrap().entries.get(&job.job).copied();
                 match known {
                     None => {}
-                    Some(Entry::Returned) => return self.hand_in(backend).await,
+                    Some(JournalEntry::Returned) => return self.hand_in(backend).await,
                     Some(_) => return,
                 }
                 let answer = self.work(&job);
@@ -117,7 +117,7 @@ impl ScriptedMinion {
                     .lock()
                     .unwrap()
                     .entries
-                    .insert(stored.job, Entry::Done);
+                    .insert(stored.job, JournalEntry::Done);
             }
             _ => {}
         }
@@ -178,14 +178,16 @@ impl ScriptedMinion {
             error,
         };
         journal.received.push(job.clone());
-        journal.entries.insert(job.job.clone(), Entry::Returned);
+        journal
+            .entries
+            .insert(job.job.clone(), JournalEntry::Returned);
         journal.answers.insert(job.job.clone(), answer.clone());
         answer
     }
 }
 
 /// The jobs of a minion's journal with this entry.
-pub(super) fn named(minion: &ScriptedMinion, wanted: Entry) -> Vec<String> {
+pub(super) fn named(minion: &ScriptedMinion, wanted: JournalEntry) -> Vec<String> {
     let journal = minion.journal.lock().unwrap();
     let named = journal.entries.iter().filter(|(_, e)| **e == wanted);
     named.map(|(jid, _)| jid.clone()).collect()

@@ -9,7 +9,7 @@ use halite_proto::v1;
 use halite_store::{JobStatus, RowState};
 use serde_json::{Value, json};
 
-use super::fixture::{CANARY, Entry, Life, ScriptedMinion, Site};
+use super::fixture::{CANARY, JournalEntry, Life, ScriptedMinion, Site};
 
 const TREE: &[(&str, &str)] = &[
     (
@@ -394,7 +394,7 @@ fn a_job_goes_on_after_the_master_was_killed() {
     );
     assert!(matches!(
         journal.entries[jid.as_str()],
-        Entry::Returned | Entry::Done
+        JournalEntry::Returned | JournalEntry::Done
     ));
 }
 

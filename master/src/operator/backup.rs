@@ -18,7 +18,7 @@ use halite_fleet::jobs::Jobs;
 use halite_proto::v1::BackupPart;
 use tokio_stream::wrappers::ReceiverStream;
 
-use crate::backup_parts::{Head, STORE, Source, send};
+use crate::backup_parts::{Head, STORE, SnapshotSource, send};
 
 /// The parts of a backup, in order.
 pub type BackupParts = Pin<Box<dyn Stream<Item = Result<BackupPart, Refusal>> + Send>>;
@@ -31,7 +31,7 @@ pub type BackupParts = Pin<Box<dyn Stream<Item = Result<BackupPart, Refusal>> + 
 pub async fn backup(app: &Arc<App>, jobs: &Arc<Jobs>) -> Result<BackupParts, Refusal> {
     let declared = jobs.declarations().in_force().await?;
     let members = jobs.clusters().etcd().members(&declared).await?;
-    let source = Source::choose(members.as_ref(), None).await?;
+    let source = SnapshotSource::choose(members.as_ref(), None).await?;
     let id = app.cas.certificate_sha256(HALITE);
     let head = Head {
         cluster: &declared.declaration().cluster,

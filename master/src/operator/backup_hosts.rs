@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use halite_api::{BackupHost, ClusterBackups, Time};
 use halite_core::clock::rfc3339;
-use halite_host_reports::{BACKUP, BACKUP_VERIFY, GRAIN, Report};
+use halite_host_reports::{BACKUP, BACKUP_VERIFY, GRAIN, RunReport};
 use halite_pillar::backup::Backup;
 use halite_pillar::declaration::Declaration;
 use halite_proto::ids::MinionId;
@@ -40,7 +40,7 @@ struct Holder {
     next: Option<Millis>,
     /// The failure of its last run.
     failure: Option<Failure>,
-    verified: Option<Report>,
+    verified: Option<RunReport>,
 }
 
 /// A run that failed.
@@ -109,7 +109,7 @@ pub(super) fn inspect(
 
 impl Holder {
     fn from_reports(name: &str, reports: &Value) -> Self {
-        let report = |work: &str| -> Option<Report> {
+        let report = |work: &str| -> Option<RunReport> {
             serde_json::from_value(reports[format!("{work}.json")].clone()).ok()
         };
         let last = report(BACKUP);
@@ -245,7 +245,7 @@ enum Verification<'a> {
 fn verification<'a>(backup: &Backup, holder: &'a Holder, now: Millis) -> Verification<'a> {
     // A run before the first backup says nothing about it.
     let last = holder.verified.as_ref().filter(|last| !last.nothing);
-    if let Some(Report {
+    if let Some(RunReport {
         failure: Some(failure),
         ended,
         ..

@@ -25,7 +25,7 @@ fn verified(holder: Holder, ended: Millis, failure: Option<&str>) -> Holder {
         keys: Some(700),
     };
     Holder {
-        verified: Some(Report {
+        verified: Some(RunReport {
             ended,
             directory: "/b".to_owned(),
             failure: failure.map(str::to_owned),

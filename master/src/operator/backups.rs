@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use halite_api::{RegistryBackups, Time};
-use halite_host_reports::{GRAIN, REGISTRY_BACKUP, REGISTRY_VERIFY, Report};
+use halite_host_reports::{GRAIN, REGISTRY_BACKUP, REGISTRY_VERIFY, RunReport};
 use halite_pillar::declaration::Declaration;
 use halite_pillar::registry::{BACKUP_PERIOD, RegistryBackup};
 use halite_proto::ids::MinionId;
@@ -142,7 +142,7 @@ impl Known<'_> {
         )
     }
 
-    fn report(&self, work: &str) -> Option<Report> {
+    fn report(&self, work: &str) -> Option<RunReport> {
         serde_json::from_value(self.reports[format!("{work}.json")].clone()).ok()
     }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use halite_host_reports::etcd::{DATA, GRAIN, LOG, Member};
+use halite_host_reports::etcd::{DATA, GRAIN, LOG, ReportedMember};
 use halite_proto::ids::MinionId;
 use halite_store::Facts;
 
@@ -11,7 +11,7 @@ use super::reports;
 /// The problems of hosts whose member has run and no longer has its log.
 pub(super) fn problems(facts: &BTreeMap<MinionId, Facts>) -> Vec<String> {
     reports::of_kind(facts, GRAIN)
-        .filter(|(_, member): &(_, Member)| member.is_lost())
+        .filter(|(_, member): &(_, ReportedMember)| member.is_lost())
         .map(|(host, _)| problem(host))
         .collect()
 }

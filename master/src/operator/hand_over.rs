@@ -10,7 +10,7 @@ use halite_core::app::App;
 use halite_core::clock::rfc3339;
 use halite_core::declared::Snapshot;
 use halite_core::refusal::Refusal;
-use halite_core::roster::{Seen, State};
+use halite_core::roster::{FollowState, SeenStandby};
 use halite_errors::chain;
 use halite_fleet::jobs::Jobs;
 use halite_pillar::declaration::Declaration;
@@ -274,7 +274,7 @@ fn list(names: &[String]) -> String {
 
 /// The standbys, each as the master sees it, if it has connected.
 #[derive(Debug, PartialEq, Eq)]
-struct States(Vec<(String, Option<Seen>)>);
+struct States(Vec<(String, Option<SeenStandby>)>);
 
 impl fmt::Display for States {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -294,10 +294,10 @@ impl fmt::Display for States {
 fn choose(
     wanted: &str,
     names: &[String],
-    seen: &BTreeMap<String, Seen>,
+    seen: &BTreeMap<String, SeenStandby>,
 ) -> Result<String, NoStandby> {
     let is_following =
-        |name: &&String| (seen.get(*name)).is_some_and(|seen| seen.state == State::Following);
+        |name: &&String| (seen.get(*name)).is_some_and(|seen| seen.state == FollowState::Following);
     let states = || {
         let state = |name: &String| (name.clone(), seen.get(name).cloned());
         States(names.iter().map(state).collect())
@@ -370,8 +370,8 @@ fn note(
 mod tests {
     use super::*;
 
-    fn seen(state: State, reason: &str) -> Seen {
-        Seen {
+    fn seen(state: FollowState, reason: &str) -> SeenStandby {
+        SeenStandby {
             state,
             since: 0,
             lag: 0,
@@ -383,8 +383,8 @@ mod tests {
     fn the_first_standby_that_has_everything_takes_the_master() {
         let names = ["cp-2", "cp-3", "cp-4"].map(str::to_owned);
         let seen = BTreeMap::from([
-            ("cp-2".to_owned(), seen(State::Gone, "cut off")),
-            ("cp-3".to_owned(), seen(State::Following, "")),
+            ("cp-2".to_owned(), seen(FollowState::Gone, "cut off")),
+            ("cp-3".to_owned(), seen(FollowState::Following, "")),
         ]);
         assert_eq!(choose("", &names, &seen).unwrap(), "cp-3");
         assert_eq!(choose("cp-3", &names, &seen).unwrap(), "cp-3");
@@ -403,7 +403,7 @@ mod tests {
         let none = BTreeMap::new();
         let refused = choose("", &names, &none).unwrap_err().to_string();
         assert!(refused.contains("cp-2 is missing"), "{refused}");
-        let copying = BTreeMap::from([("cp-2".to_owned(), seen(State::Copying, ""))]);
+        let copying = BTreeMap::from([("cp-2".to_owned(), seen(FollowState::Copying, ""))]);
         let refused = choose("", &names, &copying).unwrap_err().to_string();
         assert!(refused.contains("cp-2 is copying"), "{refused}");
         let refused = choose("", &[], &none).unwrap_err().to_string();

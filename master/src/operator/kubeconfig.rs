@@ -14,7 +14,7 @@ use halite_core::declared::Snapshot;
 use halite_core::refusal::Refusal;
 use halite_errors::chain;
 use halite_fleet::compile;
-use halite_fleet::compile::Wanted as States;
+use halite_fleet::compile::RequestedStates as States;
 use halite_fleet::jobs::{Jobs, target};
 use halite_names::check_subdomain;
 use halite_pillar::declaration::Declaration;
@@ -89,7 +89,7 @@ pub async fn way(app: &App, jobs: &Jobs, requested: &str) -> Result<ApiWay, Refu
 
 /// A certificate that an operator requests.
 #[derive(Debug, Clone, Copy)]
-pub struct Wanted<'a> {
+pub struct KubeconfigRequest<'a> {
     /// The request, PEM.
     pub csr_pem: &'a str,
     /// The lifetime, from now.
@@ -102,8 +102,12 @@ pub struct Wanted<'a> {
 ///
 /// # Errors
 /// The request is invalid, the time is too long, the CA ends before it, or the store fails.
-pub async fn sign(app: &App, operator: &str, wanted: Wanted<'_>) -> Result<Issued, Refusal> {
-    let Wanted {
+pub async fn sign(
+    app: &App,
+    operator: &str,
+    wanted: KubeconfigRequest<'_>,
+) -> Result<Issued, Refusal> {
+    let KubeconfigRequest {
         csr_pem,
         ttl_seconds,
         force,

@@ -104,7 +104,7 @@ fn a_certificate_names_the_operator_and_ends_when_it_was_asked_to() {
     let key = PrivateKey::generate().unwrap();
     let request = key.request("system:masters").unwrap();
     let signed_by = |csr: &str, ttl: u64, force: bool| {
-        let wanted = Wanted {
+        let wanted = KubeconfigRequest {
             csr_pem: csr,
             ttl_seconds: ttl,
             force,
@@ -163,7 +163,7 @@ fn what_was_issued_and_has_not_ended_is_listed() {
     let key = PrivateKey::generate().unwrap();
     let csr_pem = &key.request("x").unwrap();
     for (operator, ttl_seconds) in [("alice", 60), ("bob", 3600), ("alice", 7200)] {
-        let wanted = Wanted {
+        let wanted = KubeconfigRequest {
             csr_pem,
             ttl_seconds,
             force: false,

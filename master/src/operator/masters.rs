@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use halite_api::{FailedHandOver, Masters, StandbyHost, StandbyState, Time};
 use halite_core::app::App;
 use halite_core::clock::{millis, rfc3339};
-use halite_core::roster::{Seen, State};
+use halite_core::roster::{FollowState, SeenStandby};
 use halite_pillar::declaration::Declaration;
 use halite_standby::hand_over;
 use halite_standby::hand_over::{HandOver, Phase};
@@ -84,7 +84,7 @@ pub fn problems(app: &App, declaration: &Declaration) -> Vec<String> {
 
 fn faults(
     names: &[String],
-    seen: &BTreeMap<String, Seen>,
+    seen: &BTreeMap<String, SeenStandby>,
     alone_since: Option<Millis>,
     is_settled: bool,
 ) -> Vec<String> {
@@ -99,7 +99,7 @@ fn faults(
     }
     for name in names {
         match seen.get(name) {
-            Some(seen) if seen.state == State::Gone => problems.push(format!(
+            Some(seen) if seen.state == FollowState::Gone => problems.push(format!(
                 "the standby {name} has been gone since {}: {}",
                 rfc3339(seen.since),
                 seen.reason
@@ -155,15 +155,15 @@ mod tests {
             found[1].contains("cp-2 has not connected since"),
             "{found:?}"
         );
-        let seen = |state: State| Seen {
+        let seen = |state: FollowState| SeenStandby {
             state,
             since: 0,
             lag: 0,
             reason: "cut off".to_owned(),
         };
         let seen = BTreeMap::from([
-            ("cp-2".to_owned(), seen(State::Following)),
-            ("cp-3".to_owned(), seen(State::Gone)),
+            ("cp-2".to_owned(), seen(FollowState::Following)),
+            ("cp-3".to_owned(), seen(FollowState::Gone)),
         ]);
         let found = faults(&names, &seen, None, true);
         assert_eq!(found.len(), 1, "{found:?}");

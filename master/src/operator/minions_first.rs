@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use futures_util::{StreamExt as _, future, stream};
 use halite_api::{EventData, MinionUpdate, StepWait};
-use halite_core::due::{Due, SAY};
+use halite_core::due::{NextReport, SAY};
 use halite_core::event_bus::{message, unstored};
 use halite_core::event_stream::EventStream;
 use halite_core::refusal::Refusal;
@@ -320,7 +320,7 @@ impl Update {
         let app = self.jobs.app();
         let job = app.store.job(jid).await?;
         let created = job.map_or(0, |job| job.created);
-        let (start, due) = (Instant::now(), Due::default());
+        let (start, due) = (Instant::now(), NextReport::default());
         let mut joins = app.connections.joins();
         loop {
             // A minion's grains are stored before its connection counts.

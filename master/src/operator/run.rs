@@ -5,7 +5,7 @@ use std::sync::Arc;
 use halite_core::app::App;
 use halite_core::event_stream::EventStream;
 use halite_core::refusal::Refusal;
-use halite_fleet::jobs::function::{Function, Place};
+use halite_fleet::jobs::function::{Function, FunctionSite};
 use halite_fleet::jobs::target::Target;
 use halite_fleet::jobs::{Jobs, NewJob, target};
 use halite_proto::v1::RunRequest;
@@ -44,7 +44,7 @@ pub async fn run(
         let target = Target {
             kind: &request.target_kind,
             expression: &request.target,
-            also_master: function.place != Place::Minion || function.name == "test.ping",
+            also_master: function.place != FunctionSite::Minion || function.name == "test.ping",
         };
         target::resolve(app, jobs.declarations(), target).await?
     };

@@ -10,7 +10,7 @@ use halite_core::app::App;
 use halite_core::declared::{Declarations, Snapshot, in_background};
 use halite_core::refusal::Refusal;
 use halite_fleet::compile;
-use halite_fleet::compile::Wanted;
+use halite_fleet::compile::RequestedStates;
 use halite_fleet::jobs::target::Target;
 use halite_fleet::jobs::{Jobs, target};
 use halite_names::MASTER;
@@ -116,9 +116,9 @@ async fn compiled(
     let minion: MinionId = request.target.parse()?;
     let grains = target::grains(app, &minion).await?;
     let wanted = if request.sls.is_empty() {
-        Wanted::Highstate
+        RequestedStates::Highstate
     } else {
-        Wanted::Step(request.sls.clone())
+        RequestedStates::Step(request.sls.clone())
     };
     compile::in_background(Arc::clone(snapshot), minion, grains, wanted).await
 }

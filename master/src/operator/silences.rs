@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use halite_api::{EventData, EventTag};
 use halite_core::clock::Steady;
-use halite_core::due::Due;
+use halite_core::due::NextReport;
 use halite_proto::ids::MinionId;
 use halite_proto::v1;
 
@@ -23,7 +23,7 @@ struct Host {
     heard: Option<Steady>,
     /// The state after the last reported one; `None` before the host has started.
     next: Option<usize>,
-    due: Due,
+    due: NextReport,
 }
 
 impl Silences {
@@ -52,7 +52,7 @@ impl Silences {
         host.heard = Some(now);
         // States that are triggered at the end of a run report their original positions.
         host.next = host.next.max(next);
-        host.due = Due::default();
+        host.due = NextReport::default();
     }
 
     /// The hosts among these whose silence is due for a report now. Each comes with the time since

@@ -19,9 +19,9 @@ use halite_names::NodeName;
 use halite_pillar::bundle_facts::BundleFacts;
 use halite_pillar::validate::warnings;
 use halite_proto::ids::MinionId;
-use halite_store::{Facts, Key, KeyState, MinionBundle, RowState, Run};
+use halite_store::{Facts, KeyState, MinionBundle, RowState, Run, StoredKey};
 
-use super::health::{Host, Picture, Seen, observe};
+use super::health::{ClusterAnswers, HostPicture, Picture, observe};
 use super::{backup_hosts, backups, cluster_backups, etcd, etcd_members, health, masters, updates};
 use crate::upkeep::calendar;
 
@@ -83,7 +83,7 @@ pub async fn status(app: &App, jobs: &Jobs) -> Result<ClusterStatus, Refusal> {
         Some(snapshot) => Some(observe(jobs, snapshot).await),
         None => None,
     };
-    let keys: BTreeMap<MinionId, Key> = app
+    let keys: BTreeMap<MinionId, StoredKey> = app
         .store
         .keys()
         .await?
@@ -133,7 +133,7 @@ pub async fn status(app: &App, jobs: &Jobs) -> Result<ClusterStatus, Refusal> {
     let host = |name: &&str| {
         let declared = declaration.and_then(|declaration| declaration.nodes.get(*name));
         let last = highstates.get(*name);
-        Host {
+        HostPicture {
             name: (*name).to_owned(),
             declared: declared.is_some(),
             runs_containers: declared.is_some_and(|node| node.runs_containers()),
@@ -250,7 +250,7 @@ impl Problems {
     }
 }
 
-fn api(seen: Option<&Seen>) -> ApiState {
+fn api(seen: Option<&ClusterAnswers>) -> ApiState {
     let fault = seen.map(|seen| &seen.api_fault);
     ApiState {
         answers: matches!(fault, Some(None)),
@@ -258,7 +258,7 @@ fn api(seen: Option<&Seen>) -> ApiState {
     }
 }
 
-fn servers(seen: &Seen) -> Vec<ApiServer> {
+fn servers(seen: &ClusterAnswers) -> Vec<ApiServer> {
     let servers = seen.servers.iter().map(|(host, fault)| ApiServer {
         host: host.to_string(),
         ready: fault.is_none(),
@@ -267,7 +267,7 @@ fn servers(seen: &Seen) -> Vec<ApiServer> {
     servers.collect()
 }
 
-fn members(seen: &Seen) -> Option<EtcdStatus> {
+fn members(seen: &ClusterAnswers) -> Option<EtcdStatus> {
     match seen.etcd.as_ref()? {
         Ok(overview) => Some(etcd_members::status(overview, seen.etcd_is_external)),
         Err(error) => Some(EtcdStatus {
@@ -279,7 +279,7 @@ fn members(seen: &Seen) -> Option<EtcdStatus> {
 }
 
 /// The hosts with a ready replica of the cluster's DNS, and the others.
-fn dns(seen: &Seen) -> Option<ClusterDns> {
+fn dns(seen: &ClusterAnswers) -> Option<ClusterDns> {
     let replicas = seen.dns.as_ref()?;
     let without = seen.nodes.keys().filter(|host| !replicas.contains(*host));
     Some(ClusterDns {

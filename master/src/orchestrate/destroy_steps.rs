@@ -3,7 +3,7 @@
 use halite_errors::chain;
 use halite_fleet::jobs::failure::succeeded;
 use halite_fleet::jobs::target::accepted;
-use halite_fleet::keys::{Change, change};
+use halite_fleet::keys::{KeyOrder, change};
 use halite_proto::identity::IdentityError;
 use halite_proto::ids::MinionId;
 use halite_states::args::Args;
@@ -13,7 +13,7 @@ use halite_store::RowState;
 use serde_json::{Map, json};
 
 use super::step_options::skips_offline;
-use super::step_runner::{Outcome, StepRunner, failed};
+use super::step_runner::{StepOutcome, StepRunner, failed};
 
 /// The facts about the hosts of a cluster that is about to end.
 #[derive(Debug, Default)]
@@ -84,7 +84,7 @@ impl StepRunner<'_> {
         &self,
         chunk: &Chunk,
         index: usize,
-    ) -> Result<Outcome, Failure> {
+    ) -> Result<StepOutcome, Failure> {
         let skips = skips_offline(chunk)?;
         let ending = self.ending().await?;
         let cluster = Args::new(chunk).text("cluster")?.unwrap_or_default();
@@ -131,7 +131,7 @@ impl StepRunner<'_> {
         &self,
         chunk: &Chunk,
         index: usize,
-    ) -> Result<Outcome, Failure> {
+    ) -> Result<StepOutcome, Failure> {
         let with_key = accepted(self.jobs.app()).await.map_err(failed)?;
         let named = Args::new(chunk).list("nodes")?;
         let mut left = Vec::new();
@@ -182,12 +182,12 @@ impl StepRunner<'_> {
         if key.map_err(|error| Failure::new(chain(&error)))?.is_none() {
             return Ok(());
         }
-        let order = Change {
+        let order = KeyOrder {
             id: id.to_string(),
             action: "delete".to_owned(),
             cluster: app.config.cluster.clone(),
             force: true,
-            ..Change::default()
+            ..KeyOrder::default()
         };
         change(app, &order).await.map(drop).map_err(failed)
     }

@@ -10,7 +10,7 @@ use halite_cluster::etcd::member_host;
 use halite_core::declared::Snapshot;
 use halite_errors::chain;
 use halite_etcd::{
-    ChangeError, Changes, Gate, Host, Joined, Members, Overview, Pace as _, Removal,
+    ChangeError, Changes, Gate, Joined, MemberHost, Members, Overview, Pace as _, Removal,
 };
 use halite_pillar::node::{Node, ResolvedMember};
 use halite_pillar::role::Role;
@@ -20,7 +20,7 @@ use halite_states::low::Chunk;
 use serde_json::{Map, json};
 
 use super::pace::StepPace;
-use super::step_runner::{Outcome, StepRunner, failed, timeout};
+use super::step_runner::{StepOutcome, StepRunner, failed, timeout};
 
 /// The pause between two attempts.
 const PAUSE: Duration = Duration::from_millis(250);
@@ -48,7 +48,7 @@ impl Work<'_> {
 
 impl StepRunner<'_> {
     /// Waits until this run holds the lock.
-    pub(super) async fn lock(&self, chunk: &Chunk, index: usize) -> Result<Outcome, Failure> {
+    pub(super) async fn lock(&self, chunk: &Chunk, index: usize) -> Result<StepOutcome, Failure> {
         let name = Args::new(chunk).required("lock")?;
         if self.run.test {
             return Ok((Map::new(), format!("a real run takes the lock {name}")));
@@ -84,7 +84,7 @@ impl StepRunner<'_> {
     }
 
     /// Releases a lock before this run has ended.
-    pub(super) async fn unlock(&self, chunk: &Chunk) -> Result<Outcome, Failure> {
+    pub(super) async fn unlock(&self, chunk: &Chunk) -> Result<StepOutcome, Failure> {
         let name = Args::new(chunk).required("lock")?;
         if self.run.test {
             return Ok((Map::new(), format!("a real run releases the lock {name}")));
@@ -118,7 +118,7 @@ impl StepRunner<'_> {
         chunk: &Chunk,
         fun: &str,
         index: usize,
-    ) -> Result<Outcome, Failure> {
+    ) -> Result<StepOutcome, Failure> {
         let name = Args::new(chunk).required("node")?;
         if self.run.test {
             return Ok((Map::new(), format!("a real run does it: {fun} of {name}")));
@@ -212,7 +212,7 @@ impl StepRunner<'_> {
     }
 
     /// Asks the members of an external etcd.
-    pub(super) async fn etcd_answers(&self, chunk: &Chunk) -> Result<Outcome, Failure> {
+    pub(super) async fn etcd_answers(&self, chunk: &Chunk) -> Result<StepOutcome, Failure> {
         let snapshot = self.jobs.declarations().load().await.map_err(failed)?;
         let etcd = self.jobs.clusters().etcd();
         let asked = tokio::time::timeout(timeout(chunk)?, etcd.external_answers(&snapshot)).await;
@@ -225,7 +225,7 @@ impl StepRunner<'_> {
         &self,
         chunk: &Chunk,
         index: usize,
-    ) -> Result<Outcome, Failure> {
+    ) -> Result<StepOutcome, Failure> {
         let only = Args::new(chunk).text("node")?;
         if self.run.test {
             let which = only.as_deref().unwrap_or("each member");
@@ -256,9 +256,9 @@ impl StepRunner<'_> {
         &self,
         changes: &Changes<'_>,
         snapshot: &Snapshot,
-        host: &Host,
+        host: &MemberHost,
         bare: bool,
-    ) -> Result<Outcome, Failure> {
+    ) -> Result<StepOutcome, Failure> {
         let joined = changes.add_learner(host, bare).await.map_err(refused)?;
         let (name, id) = (&host.name, joined.id);
         let node = snapshot.declaration().nodes.get(name.as_str());

@@ -6,7 +6,7 @@ use std::time::Duration;
 use halite_cluster::leaving::{Confirmed, Leaving};
 use halite_errors::chain;
 use halite_etcd::{Pace as _, Wait};
-use halite_fleet::keys::{Change, change};
+use halite_fleet::keys::{KeyOrder, change};
 use halite_proto::identity::IdentityError;
 use halite_proto::ids::MinionId;
 use halite_standby::take_over;
@@ -17,7 +17,7 @@ use serde_json::{Map, json};
 
 use super::pace::StepPace;
 use super::roles_step::roles;
-use super::step_runner::{Outcome, StepRunner, failed, timeout};
+use super::step_runner::{StepOutcome, StepRunner, failed, timeout};
 
 /// The pause between two attempts.
 const PAUSE: Duration = Duration::from_millis(250);
@@ -31,7 +31,7 @@ impl StepRunner<'_> {
         &self,
         chunk: &Chunk,
         index: usize,
-    ) -> Result<Outcome, Failure> {
+    ) -> Result<StepOutcome, Failure> {
         let node = Args::new(chunk).required("node")?;
         let confirmed = Confirmed {
             dead: Args::new(chunk).flag("dead", false)?,
@@ -109,7 +109,7 @@ impl StepRunner<'_> {
     }
 
     /// Removes the document of a node, or with `keep` only Halite's records in it.
-    pub(super) async fn node_forget(&self, chunk: &Chunk) -> Result<Outcome, Failure> {
+    pub(super) async fn node_forget(&self, chunk: &Chunk) -> Result<StepOutcome, Failure> {
         let node = Args::new(chunk).required("node")?;
         if self.run.test {
             return Ok((
@@ -127,7 +127,7 @@ impl StepRunner<'_> {
     }
 
     /// Rejects the key of a host, which cuts it off, or deletes it.
-    pub(super) async fn key(&self, chunk: &Chunk, action: &str) -> Result<Outcome, Failure> {
+    pub(super) async fn key(&self, chunk: &Chunk, action: &str) -> Result<StepOutcome, Failure> {
         let name = Args::new(chunk).required("node")?;
         if self.run.test {
             return Ok((
@@ -148,12 +148,12 @@ impl StepRunner<'_> {
             }
             return Ok((changes, format!("{name} has no key")));
         }
-        let order = Change {
+        let order = KeyOrder {
             id: name.clone(),
             action: action.to_owned(),
             cluster: app.config.cluster.clone(),
             force: true,
-            ..Change::default()
+            ..KeyOrder::default()
         };
         change(app, &order).await.map_err(failed)?;
         if action == "delete" {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use halite_core::declared::NodeRequest;
 use halite_etcd::fake::FakeCluster;
-use halite_fleet::keys::{TokenText, Wanted, create_token};
+use halite_fleet::keys::{TokenRequest, TokenText, create_token};
 use serde_json::{Value, json};
 
 use super::fixture::{
@@ -95,9 +95,9 @@ fn the_tokens_of_a_host_end_when_it_is_removed() {
     life.connect(&ScriptedMinion::new("bootstrap-1"));
     life.connect(&worker);
     let token = |id: &str| {
-        let wanted = Wanted {
+        let wanted = TokenRequest {
             id: id.to_owned(),
-            ..Wanted::default()
+            ..TokenRequest::default()
         };
         let made = life
             .runtime

@@ -74,7 +74,7 @@ use halite_core::names::MASTER;
 use halite_core::refusal::Refusal;
 use halite_errors::chain;
 use halite_fleet::compile;
-use halite_fleet::compile::Wanted;
+use halite_fleet::compile::RequestedStates;
 use halite_fleet::jobs::Jobs;
 use halite_proto::backoff::Backoff;
 use halite_proto::ids::JobId;
@@ -260,7 +260,7 @@ impl Orchestrator {
         let snapshot = self.jobs.declarations().load().await?;
         let mut pillar = snapshot.pillar(&MASTER)?;
         merge(&mut pillar, over);
-        let wanted = Wanted::Sls(vec![sls.to_owned()]);
+        let wanted = RequestedStates::Sls(vec![sls.to_owned()]);
         let work = move || {
             let grains = json!({"id": *MASTER});
             compile::with_pillar(

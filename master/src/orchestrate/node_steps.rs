@@ -18,7 +18,7 @@ use serde_json::{Map, Value, json};
 
 use super::pace::StepPace;
 use super::step_options::skips_offline;
-use super::step_runner::{Outcome, StepRunner, failed, timeout};
+use super::step_runner::{StepOutcome, StepRunner, failed, timeout};
 
 /// The pause between two attempts.
 const PAUSE: Duration = Duration::from_millis(500);
@@ -32,7 +32,7 @@ impl StepRunner<'_> {
         chunk: &Chunk,
         index: usize,
         cordon: Cordon,
-    ) -> Result<Outcome, Failure> {
+    ) -> Result<StepOutcome, Failure> {
         let node = Args::new(chunk).required("node")?;
         let (cordon, word) = match cordon {
             Cordon::Off if Args::new(chunk).flag("maintenance", false)? => {
@@ -60,7 +60,7 @@ impl StepRunner<'_> {
     }
 
     /// Evicts the pods of a node.
-    pub(super) async fn drain(&self, chunk: &Chunk, index: usize) -> Result<Outcome, Failure> {
+    pub(super) async fn drain(&self, chunk: &Chunk, index: usize) -> Result<StepOutcome, Failure> {
         let node = Args::new(chunk).required("node")?;
         if self.run.test {
             return Ok((Map::new(), format!("a real run drains {node}")));
@@ -114,7 +114,11 @@ impl StepRunner<'_> {
     }
 
     /// Spreads the pods of a Deployment over nodes that were added after them.
-    pub(super) async fn rebalance(&self, chunk: &Chunk, index: usize) -> Result<Outcome, Failure> {
+    pub(super) async fn rebalance(
+        &self,
+        chunk: &Chunk,
+        index: usize,
+    ) -> Result<StepOutcome, Failure> {
         let deployment = Args::new(chunk).required("deployment")?;
         let namespace = Args::new(chunk).required("namespace")?;
         if self.run.test {
@@ -145,7 +149,7 @@ impl StepRunner<'_> {
         &self,
         chunk: &Chunk,
         index: usize,
-    ) -> Result<Outcome, Failure> {
+    ) -> Result<StepOutcome, Failure> {
         let node = Args::new(chunk).required("node")?;
         if self.run.test {
             return Ok((Map::new(), format!("a real run deletes the node {node}")));
@@ -164,7 +168,7 @@ impl StepRunner<'_> {
         chunk: &Chunk,
         node: &str,
         index: usize,
-    ) -> Result<Option<Outcome>, Failure> {
+    ) -> Result<Option<StepOutcome>, Failure> {
         if !skips_offline(chunk)? || self.is_reachable(node).await? {
             return Ok(None);
         }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use halite_core::due::Due;
+use halite_core::due::NextReport;
 use halite_etcd::{Moment, Pace, Wait};
 use tokio::sync::OnceCell;
 use tokio::time::Instant;
@@ -15,7 +15,7 @@ pub(super) struct StepPace<'a> {
     index: usize,
     pause: Duration,
     start: Instant,
-    due: Due,
+    due: NextReport,
     /// The operator's remedy, if the reason does not contain one.
     remedy: String,
     /// The time that this step usually takes here, looked up with the first report.
@@ -30,7 +30,7 @@ impl<'a> StepPace<'a> {
             index,
             pause,
             start: Instant::now(),
-            due: Due::default(),
+            due: NextReport::default(),
             remedy: String::new(),
             usual: OnceCell::new(),
         }

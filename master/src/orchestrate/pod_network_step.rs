@@ -11,7 +11,7 @@ use halite_cluster::pod_network::{Fault, daemons, judge};
 use halite_core::declared::Snapshot;
 use halite_errors::chain;
 use halite_fleet::jobs::Unanswered;
-use halite_host_reports::pod_network::{Answer, FUNCTION, Question};
+use halite_host_reports::pod_network::{FUNCTION, PodNetworkReport, Question};
 use halite_pillar::cluster::Cluster;
 use halite_proto::identity::IdentityError;
 use halite_proto::ids::MinionId;
@@ -22,7 +22,7 @@ use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 
 use super::pace::StepPace;
-use super::step_runner::{Outcome, StepRunner, failed, timeout};
+use super::step_runner::{StepOutcome, StepRunner, failed, timeout};
 
 /// The pause between two attempts.
 const PAUSE: Duration = Duration::from_millis(500);
@@ -40,7 +40,7 @@ impl StepRunner<'_> {
         &self,
         chunk: &Chunk,
         index: usize,
-    ) -> Result<Outcome, Failure> {
+    ) -> Result<StepOutcome, Failure> {
         let node = Args::new(chunk).required("node")?;
         if self.run.test {
             let comment = format!("a real run starts a pod on {node} and tests its network");
@@ -127,7 +127,7 @@ enum Attempt {
 }
 
 impl Trial<'_, '_> {
-    async fn run(&self, chunk: &Chunk, index: usize) -> Result<Outcome, Failure> {
+    async fn run(&self, chunk: &Chunk, index: usize) -> Result<StepOutcome, Failure> {
         let (node, recorder) = (&self.node, self.runner.recorder);
         let limit = timeout(chunk)?;
         let deadline = Instant::now() + limit;
@@ -181,7 +181,7 @@ impl Trial<'_, '_> {
         };
         let before = match self.ask(&nothing).await {
             // A minion of an earlier version lacks this function.
-            Err(Unanswered::Refused(_)) => Answer::default(),
+            Err(Unanswered::Refused(_)) => PodNetworkReport::default(),
             Err(error) => return Ok(Attempt::Not(self.unanswered(&error))),
             Ok(answer) => answer,
         };
@@ -199,7 +199,7 @@ impl Trial<'_, '_> {
             Ok(answer) => answer,
             Err(Unanswered::Refused(reason)) => {
                 untried.push(format!("the targets of its pods: {reason}"));
-                Answer::default()
+                PodNetworkReport::default()
             }
             Err(error) => return Ok(Attempt::Not(self.unanswered(&error))),
         };
@@ -223,7 +223,7 @@ impl Trial<'_, '_> {
         self.fault(chain(error), remedy)
     }
 
-    async fn ask(&self, asked: &Question) -> Result<Answer, Unanswered> {
+    async fn ask(&self, asked: &Question) -> Result<PodNetworkReport, Unanswered> {
         let jobs = &self.runner.jobs;
         let args = json!(asked);
         let answer = jobs.ask(&self.minion, FUNCTION, &args, ANSWER).await?;

@@ -25,7 +25,7 @@ use halite_pillar::role::Role;
 use halite_pillar::view::{API_PORT, has_proxies};
 use halite_preflight::checks::{Finding, Verdict};
 use halite_preflight::{
-    Added, ExistingCluster, FUNCTION, Interface, NodeFacts, OtherHost, Part, Peer, Planes,
+    Added, ClusterPart, ExistingCluster, FUNCTION, Interface, NodeFacts, OtherHost, Peer, Planes,
     Question, VirtualAddress, checks,
 };
 use halite_proto::ids::MinionId;
@@ -36,7 +36,7 @@ use serde_json::{Map, Value, json};
 
 use super::pace::StepPace;
 use super::roles_step::roles;
-use super::step_runner::{Outcome, StepRunner, failed};
+use super::step_runner::{StepOutcome, StepRunner, failed};
 
 /// The time for the facts: a slow disk is measured for some ten seconds. A restarted minion forgets
 /// the question, so it is asked again.
@@ -54,7 +54,11 @@ const BUNDLE_PORT: u16 = 4551;
 impl StepRunner<'_> {
     /// Checks the host; a problem that is not ignored by name fails the step. With `roles`, a host
     /// is checked before it gets these roles.
-    pub(super) async fn preflight(&self, chunk: &Chunk, index: usize) -> Result<Outcome, Failure> {
+    pub(super) async fn preflight(
+        &self,
+        chunk: &Chunk,
+        index: usize,
+    ) -> Result<StepOutcome, Failure> {
         let name = Args::new(chunk).required("node")?;
         if self.run.test {
             return Ok((Map::new(), format!("a real run checks {name}")));
@@ -164,7 +168,7 @@ impl StepRunner<'_> {
         if facts.site_ca.trim() == own_ca && !facts.untouched {
             facts.existing = ExistingCluster::This;
         }
-        facts.part = Part::Added(Added {
+        facts.part = ClusterPart::Added(Added {
             runs_containers: gets.runs_containers(),
             control_plane: gets.has(Role::ControlPlane),
             etcd: gets.has(Role::Etcd),
@@ -315,7 +319,7 @@ fn peers(
         if is_dedicated && other.has_vote() && node.has(Role::ControlPlane) {
             add(CLIENT_PORT, "etcd for its clients");
         }
-        if declaration.part(host.as_str()) == Some(masters::Part::Master) {
+        if declaration.part(host.as_str()) == Some(masters::MasterPart::Master) {
             add(BUNDLE_PORT, "the bundle server");
         }
     }

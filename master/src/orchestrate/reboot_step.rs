@@ -18,7 +18,7 @@ use halite_store::RowState;
 use serde_json::{Map, Value, json};
 
 use super::pace::StepPace;
-use super::step_runner::{Outcome, StepRunner, failed, timeout};
+use super::step_runner::{StepOutcome, StepRunner, failed, timeout};
 
 /// Polling interval.
 const PAUSE: Duration = Duration::from_millis(250);
@@ -31,7 +31,7 @@ const ORDER: u32 = 60;
 
 impl StepRunner<'_> {
     /// Reboots a host through its minion, and waits until host, minion and kubelet are back.
-    pub(super) async fn reboot(&self, chunk: &Chunk, index: usize) -> Result<Outcome, Failure> {
+    pub(super) async fn reboot(&self, chunk: &Chunk, index: usize) -> Result<StepOutcome, Failure> {
         let node = Args::new(chunk).required("node")?;
         if self.run.test {
             return Ok((Map::new(), format!("a real run reboots {node}")));

@@ -12,11 +12,11 @@ use halite_states::engine::Failure;
 use halite_states::low::Chunk;
 use serde_json::{Map, json};
 
-use super::step_runner::{Outcome, StepRunner, failed};
+use super::step_runner::{StepOutcome, StepRunner, failed};
 
 impl StepRunner<'_> {
     /// Records that a control plane runs.
-    pub(super) async fn control_plane_joined(&self, chunk: &Chunk) -> Result<Outcome, Failure> {
+    pub(super) async fn control_plane_joined(&self, chunk: &Chunk) -> Result<StepOutcome, Failure> {
         let node = Args::new(chunk).required("node")?;
         if self.run.test {
             return Ok((
@@ -30,7 +30,7 @@ impl StepRunner<'_> {
     }
 
     /// Declares the roles of a host in its document.
-    pub(super) async fn node_roles(&self, chunk: &Chunk) -> Result<Outcome, Failure> {
+    pub(super) async fn node_roles(&self, chunk: &Chunk) -> Result<StepOutcome, Failure> {
         let node = Args::new(chunk).required("node")?;
         let roles = roles(chunk)?;
         let names = roles.iter().map(|role| role.as_str());

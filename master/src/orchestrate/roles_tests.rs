@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use halite_etcd::Host;
+use halite_etcd::MemberHost;
 use halite_etcd::fake::{FakeCluster, host};
 use halite_proto::v1;
 use serde_json::json;
@@ -83,7 +83,7 @@ fn the_only_host_of_a_cluster_gets_another_role() {
     let mut site = adding("bootstrap-1");
     // Its member has the address of its document.
     let members = FakeCluster::new(&["10.10.0.11"]);
-    members.start(&Host {
+    members.start(&MemberHost {
         name: "bootstrap-1".to_owned(),
         ..host("10.10.0.11")
     });

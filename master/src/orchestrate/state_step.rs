@@ -21,7 +21,7 @@ use serde_json::{Map, Value, json};
 use super::pace::StepPace;
 use super::stall::{Watched, ending, stall};
 use super::step_options::StepOptions;
-use super::step_runner::{Outcome, StepRunner, failed, timeout};
+use super::step_runner::{StepOutcome, StepRunner, failed, timeout};
 
 /// The time that a step with `offline: skip` gives a minion to reconnect. After a restart of the
 /// master it waits longer, until the minions have usually reconnected: each of them has to, and its
@@ -34,7 +34,7 @@ const ATTEMPTS: usize = 3;
 
 impl StepRunner<'_> {
     /// Runs `halite.state`.
-    pub(super) async fn state(&self, chunk: &Chunk, index: usize) -> Result<Outcome, Failure> {
+    pub(super) async fn state(&self, chunk: &Chunk, index: usize) -> Result<StepOutcome, Failure> {
         let sls = Args::new(chunk).list("sls")?;
         let highstate = chunk
             .args
@@ -65,7 +65,11 @@ impl StepRunner<'_> {
     }
 
     /// Runs `halite.function`.
-    pub(super) async fn function(&self, chunk: &Chunk, index: usize) -> Result<Outcome, Failure> {
+    pub(super) async fn function(
+        &self,
+        chunk: &Chunk,
+        index: usize,
+    ) -> Result<StepOutcome, Failure> {
         let function = Args::new(chunk).required("fun")?;
         let given = chunk.args.get("arg").cloned().unwrap_or_default();
         let list = match given {
@@ -101,7 +105,7 @@ impl StepRunner<'_> {
         chunk: &Chunk,
         index: usize,
         new: NewJob,
-    ) -> Result<Outcome, Failure> {
+    ) -> Result<StepOutcome, Failure> {
         let options = StepOptions::new(chunk)?;
         // One timeout for the whole step: many short batches are a long wait, too.
         let pace = StepPace::new(self.recorder, index, TICK);

@@ -24,7 +24,7 @@ use super::record::Recorder;
 const TIMEOUT: u64 = 900;
 
 /// The changes of a step, and one sentence for an operator.
-pub(super) type Outcome = (Map<String, Value>, String);
+pub(super) type StepOutcome = (Map<String, Value>, String);
 
 /// Runs the steps of one run.
 pub(super) struct StepRunner<'a> {
@@ -60,7 +60,7 @@ impl<'a> StepRunner<'a> {
         chunks.position(|chunk| chunk.id == id)
     }
 
-    async fn step(&self, chunk: &Chunk, index: usize) -> Result<Outcome, Failure> {
+    async fn step(&self, chunk: &Chunk, index: usize) -> Result<StepOutcome, Failure> {
         self.wait_while_isolated(index).await;
         match (chunk.state.as_str(), chunk.fun.as_str()) {
             ("halite", "state") => self.state(chunk, index).await,
@@ -101,7 +101,7 @@ impl<'a> StepRunner<'a> {
 impl StepRunner<'_> {
     /// Runs a step to its end, or to the point in a wait at which it leaves because the run was
     /// cancelled. No job of it runs on then.
-    async fn until_left(&self, chunk: &Chunk, index: usize) -> Result<Outcome, Failure> {
+    async fn until_left(&self, chunk: &Chunk, index: usize) -> Result<StepOutcome, Failure> {
         let ended = {
             let mut step = pin!(self.step(chunk, index));
             poll_fn(|context| match step.as_mut().poll(context) {
@@ -210,7 +210,7 @@ impl Modules for StepRunner<'_> {
     }
 }
 
-fn test_state(chunk: &Chunk, fun: &str) -> Result<Outcome, Failure> {
+fn test_state(chunk: &Chunk, fun: &str) -> Result<StepOutcome, Failure> {
     let args = Args::new(chunk);
     let comment = args.text("comment")?.or(args.text("text")?);
     match fun {

@@ -18,7 +18,7 @@ use halite_states::shipped;
 use serde_json::{Map, Value, json};
 
 use super::pace::StepPace;
-use super::step_runner::{Outcome, StepRunner, failed, timeout};
+use super::step_runner::{StepOutcome, StepRunner, failed, timeout};
 
 /// Polling interval.
 const PAUSE: Duration = Duration::from_millis(500);
@@ -40,7 +40,7 @@ impl StepRunner<'_> {
         &self,
         chunk: &Chunk,
         index: usize,
-    ) -> Result<Outcome, Failure> {
+    ) -> Result<StepOutcome, Failure> {
         let node = Args::new(chunk).required("node")?;
         let snapshot = self.jobs.declarations().load().await.map_err(failed)?;
         let declaration = snapshot.declaration();

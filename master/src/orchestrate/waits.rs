@@ -16,7 +16,7 @@ use serde_json::{Map, json};
 use tokio::time::Instant;
 
 use super::pace::StepPace;
-use super::step_runner::{Outcome, StepRunner, failed, timeout};
+use super::step_runner::{StepOutcome, StepRunner, failed, timeout};
 
 /// The pause between two checks.
 const PAUSE: Duration = Duration::from_millis(250);
@@ -30,7 +30,7 @@ impl StepRunner<'_> {
         &self,
         chunk: &Chunk,
         index: usize,
-    ) -> Result<Outcome, Failure> {
+    ) -> Result<StepOutcome, Failure> {
         let id: MinionId = Args::new(chunk)
             .required("id")?
             .parse()
@@ -135,7 +135,7 @@ impl StepRunner<'_> {
         &self,
         chunk: &Chunk,
         index: usize,
-    ) -> Result<Outcome, Failure> {
+    ) -> Result<StepOutcome, Failure> {
         let name = Args::new(chunk).required("node")?;
         if let Some(left_out) = self.left_out(chunk, &name, index).await? {
             return Ok(left_out);

@@ -6,7 +6,7 @@ use halite_core::ca::HALITE;
 use halite_core::refusal::Refusal;
 use halite_errors::chain;
 use halite_fleet::keys;
-use halite_fleet::keys::{Answer, EnrolmentRequest};
+use halite_fleet::keys::{EnrolAnswer, EnrolmentRequest};
 use halite_proto::tonic;
 use halite_proto::tonic::{Request, Response, Status};
 use halite_proto::transport::Peer;
@@ -84,23 +84,23 @@ impl Services {
             }
         };
         match &answer {
-            Answer::Rejected { reason, .. } => {
+            EnrolAnswer::Rejected { reason, .. } => {
                 let refused = line(format!("refused: {reason}"));
                 self.app.gate.note(&peer.source(), refused);
             }
-            Answer::Accepted { new: true, .. } | Answer::Pending { new: true, .. } => {
+            EnrolAnswer::Accepted { new: true, .. } | EnrolAnswer::Pending { new: true, .. } => {
                 let stored = self.app.store.append_audit(&line(outcome(None))).await;
                 stored.map_err(|error| status(error.into()))?;
             }
             // Repeating the request changes nothing.
-            Answer::Accepted { .. } | Answer::Pending { .. } => {}
+            EnrolAnswer::Accepted { .. } | EnrolAnswer::Pending { .. } => {}
         }
         let ca = self.app.cas.certificate_pem(HALITE);
         let ca = ca.map_err(|error| status(Refusal::internal(chain(&error))))?;
         Ok(Response::new(reply(answer, ca)))
     }
 
-    async fn answer(&self, peer: &Peer, request: EnrolRequest) -> Result<Answer, Refusal> {
+    async fn answer(&self, peer: &Peer, request: EnrolRequest) -> Result<EnrolAnswer, Refusal> {
         if let Some(reason) = protocol_refusal(request.protocol) {
             return Err(Refusal::conflict(reason));
         }
@@ -112,7 +112,7 @@ impl Services {
             source: peer.source(),
         };
         let answer = keys::enrol(&self.app, &newcomer).await?;
-        if matches!(answer, Answer::Accepted { new: true, .. }) {
+        if matches!(answer, EnrolAnswer::Accepted { new: true, .. }) {
             // Work that waits under this id waits for an earlier host.
             self.backend.on_key_gone(&newcomer.id.parse()?).await?;
         }
@@ -120,13 +120,13 @@ impl Services {
     }
 }
 
-fn reply(answer: Answer, ca_pem: &str) -> EnrolReply {
+fn reply(answer: EnrolAnswer, ca_pem: &str) -> EnrolReply {
     let mut reply = EnrolReply {
         ca_pem: ca_pem.to_owned(),
         ..EnrolReply::default()
     };
     let state = match answer {
-        Answer::Accepted {
+        EnrolAnswer::Accepted {
             certificate_pem,
             fingerprint,
             ..
@@ -135,11 +135,11 @@ fn reply(answer: Answer, ca_pem: &str) -> EnrolReply {
             reply.fingerprint = fingerprint;
             State::Accepted
         }
-        Answer::Pending { fingerprint, .. } => {
+        EnrolAnswer::Pending { fingerprint, .. } => {
             reply.fingerprint = fingerprint;
             State::Pending
         }
-        Answer::Rejected {
+        EnrolAnswer::Rejected {
             fingerprint,
             reason,
         } => {

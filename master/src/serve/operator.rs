@@ -11,7 +11,7 @@ use halite_core::refusal::Refusal;
 use halite_errors::chain;
 use halite_fleet::jobs::function::Function;
 use halite_fleet::keys;
-use halite_fleet::keys::{Change, NewOperator, Wanted};
+use halite_fleet::keys::{KeyOrder, NewOperator, TokenRequest};
 use halite_proto::tonic;
 use halite_proto::tonic::{Request, Response, Status};
 use halite_proto::transport::Peer;
@@ -127,7 +127,7 @@ impl Operator for Services {
         let Self { app, backend, .. } = self.clone();
         self.audited(call, async move {
             let way = backend.api_way(&request.server).await?;
-            let wanted = kubeconfig::Wanted {
+            let wanted = kubeconfig::KubeconfigRequest {
                 csr_pem: &request.csr_pem,
                 ttl_seconds: request.ttl_seconds,
                 force: request.force,
@@ -290,7 +290,7 @@ impl Operator for Services {
         let what = format!("{} {}", request.action, request.id);
         let mut call = Call::new(&peer, "Operator/ChangeKey", what);
         call.urgent = request.action != "accept";
-        let change = Change {
+        let change = KeyOrder {
             id: request.id,
             action: request.action,
             fingerprint: request.fingerprint,
@@ -321,7 +321,7 @@ impl Operator for Services {
             format!("for {}", request.id)
         };
         let call = Call::new(&peer, "Operator/CreateToken", what);
-        let wanted = Wanted {
+        let wanted = TokenRequest {
             ttl_seconds: request.ttl_seconds,
             uses: request.uses,
             roles: request.roles,
@@ -388,10 +388,10 @@ impl Operator for Services {
             let warnings = services.backend.add_node(&operator, &request).await?;
             let mut nodes = Vec::new();
             for node in request.nodes {
-                let wanted = Wanted {
+                let wanted = TokenRequest {
                     id: node.name.clone(),
                     roles: request.roles.clone(),
-                    ..Wanted::default()
+                    ..TokenRequest::default()
                 };
                 let (token, _) = keys::create_token(app, &operator, wanted).await?;
                 let command = command(app, &node.name, &token)?;

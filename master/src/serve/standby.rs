@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use futures_util::Stream as Streams;
 use halite_core::app::App;
-use halite_core::roster::State;
+use halite_core::roster::FollowState;
 use halite_core::roster::budget::Budget;
 use halite_errors::chain;
 use halite_proto::tonic;
@@ -68,7 +68,7 @@ impl Standby for Services {
                 tracing::info!(standby = stream.name, "the standby has all records");
                 let now = app.clock.now();
                 app.standbys
-                    .set(&stream.name, stream.number, State::Following, "", now);
+                    .set(&stream.name, stream.number, FollowState::Following, "", now);
             };
             let (epoch, hello) = (app.succession.own(), &stream.hello);
             let Err(reason) = stream.feed.run(epoch, hello, following).await;
@@ -80,7 +80,7 @@ impl Standby for Services {
             );
             let now = app.clock.now();
             app.standbys
-                .set(&stream.name, stream.number, State::Gone, &reason, now);
+                .set(&stream.name, stream.number, FollowState::Gone, &reason, now);
         }))
     }
 

@@ -10,7 +10,7 @@ use halite_proto::ids::MinionId;
 use halite_states::certificates::{DAYS, OF_MEMBERS, SHIPPED, renewed_from};
 use halite_store::Millis;
 
-use super::schedule::{Due, Members};
+use super::schedule::{DueRenewal, Members};
 
 /// The remaining seconds of validity below which the states renew a certificate.
 const WINDOW: i64 = renewed_from(DAYS) * 24 * 60 * 60;
@@ -40,12 +40,12 @@ pub(super) fn due(
     answers: &BTreeMap<NodeName, HostHealth>,
     accepted: &[MinionId],
     now: Millis,
-) -> Vec<Due> {
+) -> Vec<DueRenewal> {
     let seconds = now / 1000;
     let host = |(name, health): (&NodeName, &HostHealth)| {
         let ends = first_due(health, seconds)?;
         let node = declaration.nodes.get(name)?;
-        Some(Due {
+        Some(DueRenewal {
             host: accepted.iter().find(|id| *id == name.as_str())?.clone(),
             ends: ends.saturating_mul(1000),
             expired: ends <= seconds,

@@ -23,17 +23,19 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use halite_core::board::{Note, Renewal, Seen};
+use halite_core::board::{HostRenewal, Renewal, RenewalBoard};
 use halite_core::clock::Steady;
 use halite_core::refusal::Refusal;
-use halite_fleet::jobs::function::{Function, Place};
+use halite_fleet::jobs::function::{Function, FunctionSite};
 use halite_fleet::jobs::{Jobs, target};
 use halite_pillar::certificates::Renewal as Declared;
 use halite_proto::ids::{JobId, MinionId};
 use halite_store::Millis;
 
 use self::history::Last;
-use self::schedule::{BUSY, Due, Members, SETTLE, SETTLING, SOON, START, Trial, Tried};
+use self::schedule::{
+    BUSY, DueRenewal, Members, RenewalBatch, SETTLE, SETTLING, SOON, START, Tried,
+};
 
 pub use self::defragmentation::Defragmentation;
 pub use self::room::Room;
@@ -180,7 +182,7 @@ impl Upkeep {
     }
 
     /// Makes the job of a trial; returns `false`, and records a failed trial, if it cannot be made.
-    async fn begin(&self, jid: &JobId, trial: &Trial) -> Result<bool, Refusal> {
+    async fn begin(&self, jid: &JobId, trial: &RenewalBatch) -> Result<bool, Refusal> {
         let app = self.jobs.app();
         history::begins(app, jid, &trial.hosts).await?;
         let new = history::job(jid.clone(), trial.hosts.clone(), trial.order.clone());
@@ -212,7 +214,7 @@ async fn busy(jobs: &Jobs) -> Result<Option<String>, Refusal> {
     }
     let jobs = store.open_jobs().await?;
     let applies = |function: &str| {
-        Function::find(function).is_ok_and(|function| function.place == Place::States)
+        Function::find(function).is_ok_and(|function| function.place == FunctionSite::States)
     };
     let open = jobs.iter().find(|job| applies(&job.function));
     Ok(open.map(|job| format!("job {} ({}) has not ended", job.jid, job.function)))
@@ -222,7 +224,7 @@ async fn busy(jobs: &Jobs) -> Result<Option<String>, Refusal> {
 struct Look {
     now: Millis,
     automatic: bool,
-    due: Vec<Due>,
+    due: Vec<DueRenewal>,
     last: BTreeMap<MinionId, Last>,
     members: Members,
     /// `true` if a declared and accepted host has not answered.
@@ -232,18 +234,18 @@ struct Look {
 impl Look {
     /// The time of the next check, if there is no work before it.
     fn rest(&self, random: &Random) -> Millis {
-        let due: &[Due] = if self.automatic { &self.due } else { &[] };
+        let due: &[DueRenewal] = if self.automatic { &self.due } else { &[] };
         schedule::rest(due, self.away, self.now, random)
     }
 
     /// The state of each host: recently tried, or else `renewal`.
-    fn seen(&self, next: Option<Millis>, renewal: impl Fn(&Due) -> Renewal) -> Seen {
-        let note = |host: &Due| {
+    fn seen(&self, next: Option<Millis>, renewal: impl Fn(&DueRenewal) -> Renewal) -> RenewalBoard {
+        let note = |host: &DueRenewal| {
             let trial = host.from(self.now);
             let last = self.last.get(&host.host);
             let last = last.filter(|_| self.automatic && trial > self.now);
             let why = |last: &Last| last.why.clone().unwrap_or_else(|| UNCHANGED.to_owned());
-            Note {
+            HostRenewal {
                 host: host.host.clone(),
                 ends: host.ends,
                 renewal: match last {
@@ -255,7 +257,7 @@ impl Look {
                 },
             }
         };
-        Seen {
+        RenewalBoard {
             looked: Some(self.now),
             next,
             automatic: self.automatic,

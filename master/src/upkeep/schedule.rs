@@ -31,7 +31,7 @@ pub const SETTLING: Millis = 20 * SECOND;
 
 /// A host with certificates that are due for renewal.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Due {
+pub struct DueRenewal {
     /// The host.
     pub host: MinionId,
     /// The end of the certificate that ends first.
@@ -55,7 +55,7 @@ pub struct Tried {
     pub failed: bool,
 }
 
-impl Due {
+impl DueRenewal {
     /// The time from which on the host is tried. A trial in the future dates from before the clock
     /// was set back, and does not count.
     #[must_use]
@@ -92,7 +92,7 @@ impl Members {
 
 /// The hosts of one job.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Trial {
+pub struct RenewalBatch {
     /// All its hosts.
     pub hosts: Vec<MinionId>,
     /// Groups that run one after the other, each after a check of etcd; if empty, all hosts run in
@@ -107,17 +107,19 @@ pub struct Trial {
 /// with an expired certificate first, and hosts that failed last time at the end, so that a host
 /// that cannot be renewed does not hold up the others. Then all other hosts.
 #[must_use]
-pub fn next(due: &[Due], members: Members, now: Millis) -> Option<Trial> {
+pub fn next(due: &[DueRenewal], members: Members, now: Millis) -> Option<RenewalBatch> {
     let ready = due.iter().filter(|host| host.from(now) <= now);
-    let (mut alone, others): (Vec<&Due>, Vec<&Due>) = ready.partition(|host| host.alone);
-    let names =
-        |hosts: &[&Due]| -> Vec<MinionId> { hosts.iter().map(|host| host.host.clone()).collect() };
-    let side_by_side = |hosts: &[&Due]| Trial {
+    let (mut alone, others): (Vec<&DueRenewal>, Vec<&DueRenewal>) =
+        ready.partition(|host| host.alone);
+    let names = |hosts: &[&DueRenewal]| -> Vec<MinionId> {
+        hosts.iter().map(|host| host.host.clone()).collect()
+    };
+    let side_by_side = |hosts: &[&DueRenewal]| RenewalBatch {
         hosts: names(hosts),
         order: Vec::new(),
     };
     if members.are_cut_off() {
-        let cut_off: Vec<&Due> = alone.iter().copied().filter(|host| host.cut_off).collect();
+        let cut_off: Vec<&DueRenewal> = alone.iter().copied().filter(|host| host.cut_off).collect();
         if !cut_off.is_empty() {
             return Some(side_by_side(&cut_off));
         }
@@ -129,7 +131,7 @@ pub fn next(due: &[Due], members: Members, now: Millis) -> Option<Trial> {
     if !alone.is_empty() {
         let hosts = names(&alone);
         let order = hosts.iter().map(|host| vec![host.clone()]).collect();
-        return Some(Trial { hosts, order });
+        return Some(RenewalBatch { hosts, order });
     }
     (!others.is_empty()).then(|| side_by_side(&others))
 }
@@ -137,7 +139,12 @@ pub fn next(due: &[Due], members: Members, now: Millis) -> Option<Trial> {
 /// The time of the next check when there is nothing to do now. `random` is a random number below
 /// its argument.
 #[must_use]
-pub fn rest(due: &[Due], away: bool, now: Millis, random: impl Fn(Millis) -> Millis) -> Millis {
+pub fn rest(
+    due: &[DueRenewal],
+    away: bool,
+    now: Millis,
+    random: impl Fn(Millis) -> Millis,
+) -> Millis {
     let usual = if away {
         now + SOON
     } else {
@@ -160,8 +167,8 @@ mod tests {
     const NOW: Millis = 1_800_000_000_000;
     const SOUND: Members = Members { all: 3, valid: 3 };
 
-    fn host(name: &str) -> Due {
-        Due {
+    fn host(name: &str) -> DueRenewal {
+        DueRenewal {
             host: minion(name),
             ends: NOW + 1,
             expired: false,
@@ -171,8 +178,8 @@ mod tests {
         }
     }
 
-    fn expired(name: &str) -> Due {
-        Due {
+    fn expired(name: &str) -> DueRenewal {
+        DueRenewal {
             ends: NOW,
             expired: true,
             cut_off: true,
@@ -180,15 +187,15 @@ mod tests {
         }
     }
 
-    fn tried(ago: Millis, failed: bool, due: Due) -> Due {
+    fn tried(ago: Millis, failed: bool, due: DueRenewal) -> DueRenewal {
         let ended = NOW - ago;
-        Due {
+        DueRenewal {
             tried: Some(Tried { ended, failed }),
             ..due
         }
     }
 
-    fn order(due: &[Due], members: Members) -> Vec<Vec<String>> {
+    fn order(due: &[DueRenewal], members: Members) -> Vec<Vec<String>> {
         let trial = next(due, members, NOW);
         let trial = trial.expect("a trial");
         let names = |group: Vec<MinionId>| group.into_iter().map(String::from).collect();
@@ -200,7 +207,7 @@ mod tests {
 
     #[test]
     fn only_a_host_that_failed_waits_for_hours() {
-        let from = |due: Due| due.from(NOW) - NOW;
+        let from = |due: DueRenewal| due.from(NOW) - NOW;
         assert_eq!(from(host("w-1")), 0);
         assert_eq!(from(tried(0, false, host("w-1"))), SOON);
         assert_eq!(from(tried(0, true, host("w-1"))), AGAIN);
@@ -246,7 +253,7 @@ mod tests {
 
     #[test]
     fn a_host_is_tried_again_after_six_hours_and_sooner_when_it_has_expired() {
-        let at = |due: &Due| due.from(NOW);
+        let at = |due: &DueRenewal| due.from(NOW);
         assert_eq!(at(&host("w")), NOW);
         assert_eq!(at(&tried(MINUTE, true, host("w"))), NOW + AGAIN - MINUTE);
         assert_eq!(at(&tried(MINUTE, true, expired("w"))), NOW + SOON - MINUTE);

@@ -12,7 +12,7 @@ use halite_store::{AuditFilter, Job, Millis};
 use serde_json::json;
 
 use super::history::{self, OPERATOR};
-use super::schedule::{AGAIN, BUSY, LOOK, SETTLE, SETTLING, SOON, Trial};
+use super::schedule::{AGAIN, BUSY, LOOK, RenewalBatch, SETTLE, SETTLING, SOON};
 use super::{Next, Upkeep};
 use crate::backend::fixture::{Life, ScriptedMinion, Site};
 
@@ -289,7 +289,7 @@ fn a_master_that_is_killed_goes_on_with_what_it_began() {
     let clock = Arc::new(ManualClock::at(NOW));
     let before = world_at(&site, Arc::clone(&clock));
     before.life.accept("worker-1");
-    let trial = Trial {
+    let trial = RenewalBatch {
         hosts: names(&["worker-1"]),
         order: Vec::new(),
     };

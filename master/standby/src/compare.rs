@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use halite_errors::chain;
-use halite_proto::identity::Kind;
+use halite_proto::identity::IdentityKind;
 use halite_proto::transport::{
     ClientIdentity, ConnectError, HandshakeError, MasterAlert, connect_any,
 };
@@ -73,7 +73,7 @@ impl StandsBy {
 
 /// The answers of the other hosts.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Heard {
+pub struct HeardAnswers {
     /// The master with the highest epoch, if it replaces this one.
     pub other: Option<Other>,
     /// The hosts that stand by.
@@ -82,7 +82,7 @@ pub struct Heard {
     pub silent: Vec<String>,
 }
 
-impl Heard {
+impl HeardAnswers {
     fn note(&mut self, address: String, epoch: u64, holder: String) {
         let is_higher = |other: &Other| (epoch, holder.as_str()) > (other.epoch, &other.holder);
         if self.other.as_ref().is_none_or(is_higher) {
@@ -97,7 +97,7 @@ impl Heard {
 
 /// The answer of one host.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Answer {
+pub enum HostAnswer {
     /// The host has a master of this epoch.
     Master(Epoch),
     /// The host has a master that does not tell this host its epoch.
@@ -122,7 +122,7 @@ pub async fn answers(
     addresses: &[String],
     own: &Epoch,
     minion: &Path,
-) -> Result<Vec<(String, Answer)>, SessionError> {
+) -> Result<Vec<(String, HostAnswer)>, SessionError> {
     if addresses.is_empty() {
         return Ok(Vec::new());
     }
@@ -130,7 +130,7 @@ pub async fn answers(
     let (identity, ca) = (&identity, ca.as_str());
     let asked = addresses.iter().map(|address| async move {
         let answer = tokio::time::timeout(LIMIT, ask(address, own, ca, identity)).await;
-        (address.clone(), answer.unwrap_or(Answer::Silent))
+        (address.clone(), answer.unwrap_or(HostAnswer::Silent))
     });
     Ok(join_all(asked).await)
 }
@@ -144,25 +144,25 @@ pub async fn others(
     addresses: &[String],
     own: &Epoch,
     minion: &Path,
-) -> Result<Heard, SessionError> {
-    let mut heard = Heard::default();
+) -> Result<HeardAnswers, SessionError> {
+    let mut heard = HeardAnswers::default();
     for (address, answer) in answers(addresses, own, minion).await? {
         match answer {
-            Answer::Refused | Answer::Moved => {
+            HostAnswer::Refused | HostAnswer::Moved => {
                 heard.note(address, own.number.saturating_add(1), String::new());
             }
             // A master with a damaged epoch record acts nevertheless: its number is ignored. Of two
             // masters with the same epoch the holder decides, unless the holders are equal, as in a
             // copy, or protocol 1 has none: then neither knows what the other has done.
-            Answer::Master(other) if other.number > HIGHEST || is_double(&other, own) => {
+            HostAnswer::Master(other) if other.number > HIGHEST || is_double(&other, own) => {
                 heard.note(address, own.number.saturating_add(1), String::new());
             }
-            Answer::Master(other) if other.rank() > own.rank() => {
+            HostAnswer::Master(other) if other.rank() > own.rank() => {
                 heard.note(address, other.number, other.holder);
             }
-            Answer::Master(_) | Answer::NoMaster => {}
-            Answer::Standby(standby) => heard.standbys.push(standby),
-            Answer::Silent => heard.silent.push(address),
+            HostAnswer::Master(_) | HostAnswer::NoMaster => {}
+            HostAnswer::Standby(standby) => heard.standbys.push(standby),
+            HostAnswer::Silent => heard.silent.push(address),
         }
     }
     Ok(heard)
@@ -181,7 +181,7 @@ fn shown(reply: &mut CompareReply, ca: &str) -> Epoch {
     proven.unwrap_or_else(|| Epoch::unproven(reply.epoch))
 }
 
-async fn ask(address: &str, own: &Epoch, ca: &str, identity: &ClientIdentity) -> Answer {
+async fn ask(address: &str, own: &Epoch, ca: &str, identity: &ClientIdentity) -> HostAnswer {
     let channel = match connect_any(address, ca, identity).await {
         Ok(channel) => channel,
         Err(error) => {
@@ -190,7 +190,7 @@ async fn ask(address: &str, own: &Epoch, ca: &str, identity: &ClientIdentity) ->
         }
     };
     let server = channel.server().clone();
-    let is_master = server.kind() == Kind::Master;
+    let is_master = server.kind() == IdentityKind::Master;
     let request = CompareRequest {
         epoch: own.number,
         evidence: own.evidence(),
@@ -201,9 +201,9 @@ async fn ask(address: &str, own: &Epoch, ca: &str, identity: &ClientIdentity) ->
             let epoch = shown(&mut reply, ca);
             if is_master {
                 // Its certificate proves that it is a master, also with protocol 1.
-                Answer::Master(epoch)
+                HostAnswer::Master(epoch)
             } else {
-                Answer::Standby(stands_by(address, server.id(), epoch, reply))
+                HostAnswer::Standby(stands_by(address, server.id(), epoch, reply))
             }
         }
         // The host has presented the certificate of a master of this cluster: it has cut this host
@@ -211,12 +211,12 @@ async fn ask(address: &str, own: &Epoch, ca: &str, identity: &ClientIdentity) ->
         Err(status) if is_master => {
             let reason = status.message();
             tracing::warn!(address, reason, "another master does not answer this host");
-            Answer::Refused
+            HostAnswer::Refused
         }
         Err(status) => {
             let reason = status.message();
             tracing::warn!(address, reason, "a standby does not answer this host");
-            Answer::Silent
+            HostAnswer::Silent
         }
     }
 }
@@ -248,19 +248,19 @@ fn cuts_off(error: &ConnectError) -> bool {
 }
 
 /// The answer that a failed connection implies.
-fn of_no_connection(error: &ConnectError) -> Answer {
+fn of_no_connection(error: &ConnectError) -> HostAnswer {
     match error {
         ConnectError::Unreachable { source, .. }
             if source.kind() == ErrorKind::ConnectionRefused =>
         {
-            Answer::NoMaster
+            HostAnswer::NoMaster
         }
         ConnectError::Untrusted {
             source: HandshakeError::Refused(MasterAlert::Moved),
             ..
-        } => Answer::Moved,
-        error if cuts_off(error) => Answer::Refused,
-        _ => Answer::Silent,
+        } => HostAnswer::Moved,
+        error if cuts_off(error) => HostAnswer::Refused,
+        _ => HostAnswer::Silent,
     }
 }
 

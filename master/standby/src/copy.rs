@@ -19,10 +19,10 @@ use halite_store::fold_log;
 use halite_store::wal::{Chain, HEADER, Position};
 use serde::{Deserialize, Serialize};
 
-use self::acknowledged::Place;
+use self::acknowledged::LogPosition;
 use self::files::Files;
 use super::disk::{
-    CopyError, Damage, Large, file_error, make_directory, new_file, open_log, read_json,
+    CopyDamage, CopyError, Large, file_error, make_directory, new_file, open_log, read_json,
     sync_directory, sync_file, write_json, write_private,
 };
 
@@ -39,7 +39,7 @@ struct Facts {
     epoch: u64,
     /// The end of the log that was written to the store's file; valid while there is no other log.
     #[serde(default)]
-    log: Option<Place>,
+    log: Option<LogPosition>,
 }
 
 /// A copy.
@@ -49,8 +49,8 @@ pub struct Copy {
     facts: Facts,
     files: Files,
     /// The position that was acknowledged last.
-    acknowledged: Option<Place>,
-    damage: Vec<Damage>,
+    acknowledged: Option<LogPosition>,
+    damage: Vec<CopyDamage>,
     /// The log as far as it is written; `None` while there is no log.
     chain: Option<Chain>,
     /// The store's file, while a base is received.
@@ -154,14 +154,14 @@ impl Copy {
 
     /// The parts of the copy that differ from what this standby has acknowledged.
     #[must_use]
-    pub fn damage(&self) -> &[Damage] {
+    pub fn damage(&self) -> &[CopyDamage] {
         &self.damage
     }
 
     /// Compares the exported log of this copy at this path with what this standby had acknowledged
     /// when the copy was opened.
     #[must_use]
-    pub fn damage_of_log(&self, log: &Path) -> Option<Damage> {
+    pub fn damage_of_log(&self, log: &Path) -> Option<CopyDamage> {
         let (acknowledged, folded) = (self.acknowledged.as_ref(), self.facts.log.as_ref());
         acknowledged::compare(log, acknowledged, folded).1
     }
@@ -313,7 +313,7 @@ impl Copy {
             ));
         }
         // Recorded first: afterwards the log is gone.
-        self.facts.log = chain.committed().map(Place::from);
+        self.facts.log = chain.committed().map(LogPosition::from);
         write_json(&self.directory.join(FACTS), &self.facts)?;
         Ok(fold_log(&self.store()).await?)
     }
@@ -358,7 +358,7 @@ impl Copy {
             sync_file(log, &path).map_err(file_error("write", &path))?;
         }
         // After the log: a record beyond the end of the log would count as damage.
-        let end = self.position().map(Place::from);
+        let end = self.position().map(LogPosition::from);
         if let Some(end) = end.filter(|end| self.acknowledged.as_ref() != Some(end)) {
             acknowledged::write(&self.directory, &end)?;
             self.acknowledged = Some(end);

@@ -90,7 +90,7 @@ pub enum CopyError {
         root: PathBuf,
         /// The damage.
         #[source]
-        damage: Box<Damage>,
+        damage: Box<CopyDamage>,
     },
     /// The copy keeps changing.
     #[error("the copy of the master in {} changes faster than it can be read; retry later", .0.display())]
@@ -123,7 +123,7 @@ pub enum CopyError {
 
 /// A part of a copy that differs from what this standby has acknowledged.
 #[derive(Debug, thiserror::Error)]
-pub enum Damage {
+pub enum CopyDamage {
     /// The log ends too early.
     #[error(
         "the log of the store can be used up to frame {found} of the {acknowledged} that this standby has acknowledged"

@@ -11,7 +11,7 @@ use halite_proto::v1::{Epoch, Standing};
 use halite_store::epoch::HIGHEST;
 use tokio::sync::watch;
 
-use super::compare::{Answer, answers};
+use super::compare::{HostAnswer, answers};
 use super::disk::CopyError;
 use super::receiver::note_heard;
 use super::report::report;
@@ -164,9 +164,12 @@ impl Knowledge {
         let mut found = Vec::new();
         for (address, answer) in answers(&addresses, &before, &self.minion).await? {
             match answer {
-                Answer::Master(epoch) => found.push((epoch, address)),
-                Answer::Refused => found.push((before.clone(), address)),
-                Answer::Moved | Answer::Standby(_) | Answer::NoMaster | Answer::Silent => {}
+                HostAnswer::Master(epoch) => found.push((epoch, address)),
+                HostAnswer::Refused => found.push((before.clone(), address)),
+                HostAnswer::Moved
+                | HostAnswer::Standby(_)
+                | HostAnswer::NoMaster
+                | HostAnswer::Silent => {}
             }
         }
         found.sort_by(|(one, _), (other, _)| one.rank().cmp(&other.rank()));

@@ -61,7 +61,7 @@ pub trait Unit {
 
 /// The options of the operator.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Wanted {
+pub struct PromotionRequest {
     /// `true` to promote even while a master answers.
     pub force: bool,
     /// The name of the cluster, which `force` requires.
@@ -127,7 +127,7 @@ impl<'a> Promotion<'a> {
     ///
     /// # Errors
     /// A master answers, there is no copy, or a step fails: then the next start resumes.
-    pub async fn run(&self, wanted: &Wanted) -> Result<Promoted, PromoteError> {
+    pub async fn run(&self, wanted: &PromotionRequest) -> Result<Promoted, PromoteError> {
         let note = self.note_file();
         let mark = mark(self.config);
         let found: Option<Note> = read_json(&note)?;
@@ -225,7 +225,7 @@ impl<'a> Promotion<'a> {
 
     /// Makes a replaced master the master again, and an isolated one act alone; in any other case
     /// the host already has the acting master.
-    async fn take_back(&self, wanted: &Wanted) -> Result<Promoted, PromoteError> {
+    async fn take_back(&self, wanted: &PromotionRequest) -> Result<Promoted, PromoteError> {
         let Some((heard, reason)) = self.obstacle()? else {
             // A previous start may have ended before its last step.
             self.start()?;
@@ -253,7 +253,7 @@ impl<'a> Promotion<'a> {
         Ok(Promoted::Done(epoch))
     }
 
-    fn check_cluster(&self, wanted: &Wanted) -> Result<(), PromoteError> {
+    fn check_cluster(&self, wanted: &PromotionRequest) -> Result<(), PromoteError> {
         if wanted.cluster.as_deref() == Some(self.config.cluster.as_str()) {
             Ok(())
         } else {

@@ -24,7 +24,7 @@ const DEAD: Millis = 60_000;
 
 /// The state of a standby's stream.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Report {
+pub struct StreamReport {
     /// The address of the master.
     pub master: String,
     /// The time at which the stream started or ended.
@@ -77,7 +77,7 @@ impl fmt::Display for Missed {
     }
 }
 
-impl Report {
+impl StreamReport {
     /// The time until which this standby is known to have everything.
     #[must_use]
     pub fn until(&self) -> &str {
@@ -121,7 +121,7 @@ pub fn age(millis: Millis) -> String {
 ///
 /// # Errors
 /// The record cannot be read.
-pub fn report(config: &Config) -> Result<Option<Report>, CopyError> {
+pub fn report(config: &Config) -> Result<Option<StreamReport>, CopyError> {
     read_json(&directory(config).join("report.json"))
 }
 
@@ -129,7 +129,7 @@ pub fn report(config: &Config) -> Result<Option<Report>, CopyError> {
 pub(super) struct Diary<'a> {
     config: &'a Config,
     clock: &'a dyn Clock,
-    report: Mutex<Option<Report>>,
+    report: Mutex<Option<StreamReport>>,
 }
 
 impl<'a> Diary<'a> {
@@ -153,13 +153,13 @@ impl<'a> Diary<'a> {
         Ok(diary)
     }
 
-    fn report(&self) -> MutexGuard<'_, Option<Report>> {
+    fn report(&self) -> MutexGuard<'_, Option<StreamReport>> {
         // No code panics while it holds the lock.
         self.report.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Changes the record, if there is one; it is on disk when this returns.
-    fn change(&self, how: impl FnOnce(&mut Report)) -> Result<(), CopyError> {
+    fn change(&self, how: impl FnOnce(&mut StreamReport)) -> Result<(), CopyError> {
         let mut report = self.report();
         let Some(report) = report.as_mut() else {
             return Ok(());
@@ -177,7 +177,7 @@ impl<'a> Diary<'a> {
     /// Records that all data of the master at this address have arrived, and each commit follows.
     pub(super) fn following(&self, master: &str) -> Result<(), CopyError> {
         let now = rfc3339(self.clock.now());
-        *self.report() = Some(Report {
+        *self.report() = Some(StreamReport {
             master: master.to_owned(),
             since: now.clone(),
             following: true,
@@ -214,17 +214,17 @@ mod tests {
     use halite_core::clock::ManualClock;
 
     use super::*;
-    use crate::tests::Host;
+    use crate::tests::MasterHost;
 
     const MINUTE: Millis = 60_000;
 
-    fn host() -> Host {
-        let host = Host::new();
+    fn host() -> MasterHost {
+        let host = MasterHost::new();
         std::fs::create_dir(directory(&host.config)).unwrap();
         host
     }
 
-    fn read(host: &Host) -> Report {
+    fn read(host: &MasterHost) -> StreamReport {
         report(&host.config).unwrap().unwrap()
     }
 
@@ -299,7 +299,7 @@ mod tests {
     #[test]
     fn the_record_of_an_earlier_version_says_nothing_of_what_is_missed() {
         let text = r#"{"master": "m", "since": "2026-11-23T10:00:00.000Z", "following": false}"#;
-        let found: Report = serde_json::from_str(text).unwrap();
+        let found: StreamReport = serde_json::from_str(text).unwrap();
         assert_eq!(found.missed(i64::MAX / 2), None);
         assert_eq!(found.until(), "2026-11-23T10:00:00.000Z");
     }

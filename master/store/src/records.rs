@@ -104,7 +104,7 @@ stored_as_text! {
 
 /// A minion's key.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Key {
+pub struct StoredKey {
     /// The minion's id.
     pub id: MinionId,
     /// Its state.
@@ -328,7 +328,7 @@ impl JobRow {
 /// The progress of one minion's part of a job, without the sent and returned data: both may be
 /// megabytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Part {
+pub struct StoredPart {
     /// The minion.
     pub minion: MinionId,
     /// Its state.
@@ -341,7 +341,7 @@ pub struct Part {
     pub ended: Option<Millis>,
 }
 
-impl From<&JobRow> for Part {
+impl From<&JobRow> for StoredPart {
     fn from(row: &JobRow) -> Self {
         Self {
             minion: row.minion.clone(),
@@ -355,7 +355,7 @@ impl From<&JobRow> for Part {
 
 /// A minion's answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Answer {
+pub struct StoredAnswer {
     /// 0 success, 1 failure, 2 interruption.
     pub retcode: i32,
     /// The answer, JSON.

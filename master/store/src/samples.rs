@@ -24,8 +24,8 @@ pub(super) fn jid(number: u64) -> JobId {
     JobId::from_number(number)
 }
 
-pub(super) fn key(id: &str, state: KeyState) -> Key {
-    Key {
+pub(super) fn key(id: &str, state: KeyState) -> StoredKey {
+    StoredKey {
         id: minion(id),
         state,
         fingerprint: format!("fp-{id}"),
@@ -115,8 +115,8 @@ pub(super) fn revocation(serial: &str) -> Revocation {
     }
 }
 
-pub(super) fn answer(retcode: i32) -> Answer {
-    Answer {
+pub(super) fn answer(retcode: i32) -> StoredAnswer {
+    StoredAnswer {
         retcode,
         return_json: "{\"a\":1}".to_owned(),
         error: String::new(),

@@ -10,7 +10,7 @@ use halite_proto::v1;
 use halite_proto::v1::operator_client::OperatorClient;
 use serde_json::Value;
 
-use super::host::Host;
+use super::host::DaemonHost;
 use super::minions::Minions;
 
 const CANARY: &str = "canary-4711-do-not-keep";
@@ -23,16 +23,16 @@ const PLACE: &str = "cluster.yaml:";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_restart_with_invalid_documents_cuts_off_none_of_5_minions() {
-    restart_with_invalid_documents(Host::new(4), 5).await;
+    restart_with_invalid_documents(DaemonHost::new(4), 5).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_restart_with_invalid_documents_cuts_off_none_of_1000_minions() {
     raise_descriptors();
-    restart_with_invalid_documents(Host::new(5), 1000).await;
+    restart_with_invalid_documents(DaemonHost::new(5), 1000).await;
 }
 
-async fn restart_with_invalid_documents(host: Host, number: usize) {
+async fn restart_with_invalid_documents(host: DaemonHost, number: usize) {
     assert!(host.init().status.success());
     let document = host.path("etc/cluster.yaml");
     std::fs::create_dir_all(host.path("etc/nodes")).unwrap();
@@ -122,7 +122,7 @@ async fn restart_with_invalid_documents(host: Host, number: usize) {
     host.stop(child);
 }
 
-fn start(host: &Host) -> std::process::Child {
+fn start(host: &DaemonHost) -> std::process::Child {
     let child = host
         .command("run")
         .stderr(std::process::Stdio::null())
@@ -156,7 +156,7 @@ fn raise_descriptors() {
 struct Site(Channel);
 
 impl Site {
-    async fn of(host: &Host) -> Self {
+    async fn of(host: &DaemonHost) -> Self {
         let (identity, ca) = host.identity();
         let endpoint = format!("{}:4550", host.address);
         Self(connect(&endpoint, &ca, Some(&identity)).await.unwrap())

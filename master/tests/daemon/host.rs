@@ -11,14 +11,14 @@ use tempfile::TempDir;
 /// Timeout for expected events: it ends a test that would hang, even on the slowest machine.
 pub const SOON: Duration = Duration::from_secs(120);
 
-pub struct Host {
+pub struct DaemonHost {
     pub directory: TempDir,
     /// A loopback address for this host alone, so that the fixed ports are free.
     pub address: String,
     systemd: UnixDatagram,
 }
 
-impl Host {
+impl DaemonHost {
     pub fn new(number: u8) -> Self {
         let directory = TempDir::new().unwrap();
         let [_, _, high, low] = std::process::id().to_be_bytes();

@@ -15,11 +15,11 @@ use halite_proto::transport::connect;
 use halite_proto::v1;
 use halite_proto::v1::operator_client::OperatorClient;
 
-use self::host::{Host, SOON, text};
+use self::host::{DaemonHost, SOON, text};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn init_run_call_stop() {
-    let host = Host::new(0);
+    let host = DaemonHost::new(0);
     let refused = host.command("run").output().unwrap();
     assert!(!refused.status.success());
     assert!(
@@ -90,7 +90,7 @@ fn get(address: &str, path: &str) -> String {
 
 #[test]
 fn a_master_that_works_feeds_the_watchdog() {
-    let host = Host::new(3);
+    let host = DaemonHost::new(3);
     assert!(host.init().status.success());
     let mut command = host.command("run");
     command.env("WATCHDOG_USEC", "2000000");
@@ -103,7 +103,7 @@ fn a_master_that_works_feeds_the_watchdog() {
 
 #[test]
 fn a_damaged_store_stops_the_start_and_the_advice_helps() {
-    let host = Host::new(1);
+    let host = DaemonHost::new(1);
     assert!(host.init().status.success());
     let child = host.command("run").spawn().unwrap();
     assert_eq!(host.told(), "READY=1");
@@ -137,7 +137,7 @@ fn a_damaged_store_stops_the_start_and_the_advice_helps() {
 
 #[test]
 fn a_port_in_use_is_named() {
-    let host = Host::new(2);
+    let host = DaemonHost::new(2);
     assert!(host.init().status.success());
     let _other = std::net::TcpListener::bind(format!("{}:4550", host.address)).unwrap();
     let refused = host.command("run").output().unwrap();

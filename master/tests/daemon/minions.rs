@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use halite_core::ca::{Cas, HALITE, Profile};
 use halite_core::clock::{Clock as _, SystemClock};
-use halite_proto::identity::{Identity, Kind};
+use halite_proto::identity::{Identity, IdentityKind};
 use halite_proto::pki::PrivateKey;
 use halite_proto::tonic::{Request, Streaming};
 use halite_proto::transport::{ClientIdentity, connect};
@@ -16,7 +16,7 @@ use halite_proto::v1;
 use halite_proto::v1::master_message::Body as ToMinion;
 use halite_proto::v1::minion_client::MinionClient;
 use halite_proto::v1::minion_message::Body as ToMaster;
-use halite_store::{Key, KeyState, Store};
+use halite_store::{KeyState, Store, StoredKey};
 use tokio::sync::{Semaphore, mpsc, watch};
 use tokio_stream::wrappers::ReceiverStream;
 
@@ -64,10 +64,10 @@ impl Minions {
             let id = format!("worker-{number}");
             let key = PrivateKey::generate().unwrap();
             let csr_pem = key.request(&id).unwrap();
-            let identity = Identity::new("prod", Kind::Minion, &id).unwrap();
+            let identity = Identity::new("prod", IdentityKind::Minion, &id).unwrap();
             let issued = cas.sign(HALITE, &csr_pem, &Profile::identity(&identity), now);
             let issued = issued.unwrap();
-            let accepted = Key {
+            let accepted = StoredKey {
                 id: id.parse().unwrap(),
                 state: KeyState::Accepted,
                 fingerprint: key.fingerprint(),

@@ -3,7 +3,7 @@
 use halite_core::ca::Cas;
 use halite_core::clock::{Clock as _, SystemClock};
 use halite_errors::chain;
-use halite_proto::identity::Kind;
+use halite_proto::identity::IdentityKind;
 use halite_proto::pki::{Inspected, PrivateKey};
 use halite_proto::tonic::{Code, Request, Status};
 use halite_proto::transport::{Channel, ClientIdentity, connect};
@@ -231,7 +231,7 @@ async fn every_method_by_every_kind_of_caller() {
     let site = start_with_job().await;
     let minion = site.enrolled(MINION).await;
     let operator = site.root();
-    let master = site.identity(Kind::Master, "other-master");
+    let master = site.identity(IdentityKind::Master, "other-master");
     for method in METHODS {
         let of = |service: &str| method.starts_with(&format!("/halite.v1.{service}/"));
         let none = if of("Enrolment") {
@@ -345,14 +345,14 @@ async fn no_bad_certificate_reaches_any_method() {
     let site = start().await;
     let stranger = tempfile::TempDir::new().unwrap();
     let stranger = Cas::create_or_load(stranger.path(), "prod", SystemClock.now()).unwrap();
-    let revoked = site.identity(Kind::Operator, "fired");
+    let revoked = site.identity(IdentityKind::Operator, "fired");
     site.app.gate.revoke(
         &Inspected::from_pem(&revoked.certificate_pem)
             .unwrap()
             .serial,
     );
     let deleted = site.enrolled("worker-2").await;
-    let order = halite_fleet::keys::Change {
+    let order = halite_fleet::keys::KeyOrder {
         id: "worker-2".to_owned(),
         action: "delete".to_owned(),
         ..Default::default()
@@ -363,29 +363,29 @@ async fn no_bad_certificate_reaches_any_method() {
     let callers = [
         (
             "expired operator",
-            identity(cas, "prod", Kind::Operator, "root", 400),
+            identity(cas, "prod", IdentityKind::Operator, "root", 400),
             "expired",
         ),
         (
             "expired minion",
-            identity(cas, "prod", Kind::Minion, MINION, 400),
+            identity(cas, "prod", IdentityKind::Minion, MINION, 400),
             "expired",
         ),
         (
             "unknown CA",
-            identity(&stranger, "prod", Kind::Operator, "root", 0),
+            identity(&stranger, "prod", IdentityKind::Operator, "root", 0),
             "not signed by this cluster's CA",
         ),
         ("revoked operator", revoked, "does not accept this identity"),
         ("deleted minion", deleted, "does not accept this identity"),
         (
             "minion never accepted",
-            site.identity(Kind::Minion, "worker-3"),
+            site.identity(IdentityKind::Minion, "worker-3"),
             "does not accept this identity",
         ),
         (
             "other cluster",
-            identity(cas, "other", Kind::Operator, "root", 0),
+            identity(cas, "other", IdentityKind::Operator, "root", 0),
             "cluster",
         ),
     ];

@@ -15,9 +15,9 @@ use halite_proto::transport::{ClientIdentity, connect, connect_any};
 use halite_proto::v1;
 use halite_proto::v1::Epoch;
 use halite_proto::v1::standby_client::StandbyClient;
-use halite_standby::compare::{Answer, answers, others};
+use halite_standby::compare::{HostAnswer, answers, others};
 use halite_standby::knowledge::Knowledge;
-use halite_standby::promote::{PromoteError, Promotion, Wanted};
+use halite_standby::promote::{PromoteError, Promotion, PromotionRequest};
 use halite_standby::{directory, listener, mark};
 use tempfile::TempDir;
 use tokio::net::TcpListener;
@@ -85,21 +85,21 @@ impl StandbyHost {
         let promotion = Promotion::new(&self.config, &self.minion, self.clock.as_ref(), &Unused);
         promotion
             .with_notes(note)
-            .run(&Wanted::default())
+            .run(&PromotionRequest::default())
             .await
             .unwrap_err()
     }
 }
 
 /// The answer of a host, which is asked repeatedly until it answers.
-async fn answer(address: &str, minion: &Path) -> Answer {
+async fn answer(address: &str, minion: &Path) -> HostAnswer {
     let addresses = [address.to_owned()];
     let found = async {
         loop {
             let found = answers(&addresses, &Epoch::default(), minion)
                 .await
                 .unwrap();
-            if found[0].1 != Answer::Silent {
+            if found[0].1 != HostAnswer::Silent {
                 return found[0].1.clone();
             }
         }
@@ -114,7 +114,7 @@ async fn a_standby_says_whom_it_follows_and_nothing_else() {
     let own = site.enrolled("cp-3").await;
     let other = minion_directory(&site, &site.enrolled("cp-2").await);
     let host = standby(&site, &own, &[&site.endpoint]).await;
-    let Answer::Standby(before) = answer(&host.endpoint, other.path()).await else {
+    let HostAnswer::Standby(before) = answer(&host.endpoint, other.path()).await else {
         panic!("it does not stand by")
     };
     assert_eq!(
@@ -123,7 +123,7 @@ async fn a_standby_says_whom_it_follows_and_nothing_else() {
     );
     host.hears(&site.endpoint).await;
     host.clock.advance(4_000);
-    let Answer::Standby(after) = answer(&host.endpoint, other.path()).await else {
+    let HostAnswer::Standby(after) = answer(&host.endpoint, other.path()).await else {
         panic!("it does not stand by")
     };
     let followed = after.hears().unwrap();

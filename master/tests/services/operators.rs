@@ -2,7 +2,7 @@
 //! role.
 
 use halite_proto::authz::{Verdict, judge};
-use halite_proto::identity::Kind;
+use halite_proto::identity::IdentityKind;
 use halite_proto::pki::PrivateKey;
 use halite_proto::role::Role;
 use halite_proto::tonic::{Code, Status};
@@ -59,7 +59,7 @@ async fn every_method_by_every_role() {
     for role in Role::ALL {
         let identity = create(&site, role.as_str(), role.as_str()).await.unwrap();
         for method in METHODS {
-            let wanted = match judge(method, Some(Kind::Operator), Some(role)) {
+            let wanted = match judge(method, Some(IdentityKind::Operator), Some(role)) {
                 Verdict::Allowed => Code::Ok,
                 _ => Code::PermissionDenied,
             };

@@ -16,7 +16,7 @@ use halite_etcd::fake::FakeCluster;
 use halite_fleet::keys;
 use halite_master::backend::Backend;
 use halite_master::serve;
-use halite_proto::identity::{Identity, Kind};
+use halite_proto::identity::{Identity, IdentityKind};
 use halite_proto::pki::PrivateKey;
 use halite_proto::transport::{Channel, ClientIdentity, connect};
 use halite_store::{Store, note_epoch, raise_epoch};
@@ -123,7 +123,13 @@ async fn start_in(directory: TempDir, epoch: Option<u64>, has_job: bool) -> Site
 }
 
 /// An identity by a CA, valid from `days_ago`.
-pub fn identity(cas: &Cas, cluster: &str, kind: Kind, id: &str, days_ago: i64) -> ClientIdentity {
+pub fn identity(
+    cas: &Cas,
+    cluster: &str,
+    kind: IdentityKind,
+    id: &str,
+    days_ago: i64,
+) -> ClientIdentity {
     let key = PrivateKey::generate().unwrap();
     let identity = Identity::new(cluster, kind, id).unwrap();
     let then = SystemClock.now() - days_ago * 24 * 60 * 60 * 1000;
@@ -142,7 +148,7 @@ pub fn identity(cas: &Cas, cluster: &str, kind: Kind, id: &str, days_ago: i64) -
 }
 
 impl Site {
-    pub fn identity(&self, kind: Kind, id: &str) -> ClientIdentity {
+    pub fn identity(&self, kind: IdentityKind, id: &str) -> ClientIdentity {
         identity(&self.app.cas, "prod", kind, id, 0)
     }
 
@@ -164,9 +170,9 @@ impl Site {
 
     /// The same, with an existing key.
     pub async fn enrolled_with(&self, id: &str, key: &PrivateKey) -> ClientIdentity {
-        let wanted = keys::Wanted {
+        let wanted = keys::TokenRequest {
             id: id.to_owned(),
-            ..keys::Wanted::default()
+            ..keys::TokenRequest::default()
         };
         let (token, _) = keys::create_token(&self.app, "root", wanted).await.unwrap();
         let request = keys::EnrolmentRequest {
@@ -177,7 +183,7 @@ impl Site {
             source: "10.0.0.7".to_owned(),
         };
         match keys::enrol(&self.app, &request).await.unwrap() {
-            keys::Answer::Accepted {
+            keys::EnrolAnswer::Accepted {
                 certificate_pem, ..
             } => ClientIdentity {
                 certificate_pem,

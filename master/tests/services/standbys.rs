@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use halite_core::clock::SystemClock;
-use halite_core::roster::State;
+use halite_core::roster::FollowState;
 use halite_fleet::keys;
 use halite_master::other_masters::look;
 use halite_proto::tonic::{Code, Request, Status};
@@ -14,9 +14,9 @@ use halite_proto::transport::{Channel, ClientIdentity};
 use halite_proto::v1;
 use halite_proto::v1::Epoch;
 use halite_proto::v1::standby_client::StandbyClient;
-use halite_standby::compare::{Heard, others};
+use halite_standby::compare::{HeardAnswers, others};
 use halite_standby::follow::session;
-use halite_standby::promote::{PromoteError, Promotion, Unit, Wanted};
+use halite_standby::promote::{PromoteError, Promotion, PromotionRequest, Unit};
 use halite_standby::receiver::Receiver;
 use halite_standby::session::SessionError;
 use halite_standby::{directory, mark};
@@ -100,7 +100,10 @@ async fn what_a_master_answered_is_on_its_standby_when_both_end_at_once() {
     for number in 1..=30 {
         answered(&site, number).await;
     }
-    assert_eq!(site.app.standbys.seen()[MINION].state, State::Following);
+    assert_eq!(
+        site.app.standbys.seen()[MINION].state,
+        FollowState::Following
+    );
     standby.abort();
     site.task.abort();
     drop(site.stop.take());
@@ -212,7 +215,7 @@ pub fn minion_directory(site: &Site, own: &ClientIdentity) -> TempDir {
 }
 
 /// The answers of all these hosts. A host that needs longer than the timeout is asked again.
-async fn heard_of_all(addresses: &[String], own: &Epoch, minion: &Path) -> Heard {
+async fn heard_of_all(addresses: &[String], own: &Epoch, minion: &Path) -> HeardAnswers {
     let heard = async {
         loop {
             let heard = others(addresses, own, minion).await.unwrap();
@@ -275,9 +278,9 @@ async fn a_master_asks_for_others_while_no_standby_follows_and_stops_when_one_an
     let asks = || look(&here.app, &addresses, host.path());
     let standbys = &here.app.standbys;
     let number = standbys.enter(MINION, Arc::default(), 1);
-    standbys.set(MINION, number, State::Following, "", 2);
+    standbys.set(MINION, number, FollowState::Following, "", 2);
     assert_eq!(asks().await, Ok(()), "a standby follows");
-    standbys.set(MINION, number, State::Gone, "cut off", 3);
+    standbys.set(MINION, number, FollowState::Gone, "cut off", 3);
     let found = async {
         loop {
             // The other one may need longer than the timeout of one query.
@@ -303,21 +306,27 @@ async fn a_promotion_is_refused_while_the_master_answers() {
     std::fs::create_dir_all(directory(&config)).unwrap();
     std::fs::write(mark(&config), format!("127.0.0.1:1\n{}\n", site.endpoint)).unwrap();
     let promotion = Promotion::new(&config, host.path(), &SystemClock, &Unused);
-    let error = promotion.run(&Wanted::default()).await.unwrap_err();
+    let error = promotion
+        .run(&PromotionRequest::default())
+        .await
+        .unwrap_err();
     assert!(
         matches!(&error, PromoteError::Alive(address) if *address == site.endpoint),
         "{error}"
     );
     // The host was removed while it was off.
-    let wanted = keys::Change {
+    let wanted = keys::KeyOrder {
         id: MINION.to_owned(),
         action: "reject".to_owned(),
         cluster: config.cluster.clone(),
         force: true,
-        ..keys::Change::default()
+        ..keys::KeyOrder::default()
     };
     keys::change(&site.app, &wanted).await.unwrap();
-    let error = promotion.run(&Wanted::default()).await.unwrap_err();
+    let error = promotion
+        .run(&PromotionRequest::default())
+        .await
+        .unwrap_err();
     assert!(
         matches!(&error, PromoteError::Alive(address) if *address == site.endpoint),
         "{error}"

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use halite_minion::host::archive::{Entry, unpack};
+use halite_minion::host::archive::{ArchiveEntry, unpack};
 use halite_minion::host::effect::{
     CertificateRequest, Effect, FirewallChange, Meta, Output, UnitAction,
 };
@@ -428,8 +428,8 @@ impl FakeState {
                 group: Some("root".to_owned()),
             };
             match entry {
-                Entry::Directory => self.disk.mkdir(&path, &meta),
-                Entry::File(content) => {
+                ArchiveEntry::Directory => self.disk.mkdir(&path, &meta),
+                ArchiveEntry::File(content) => {
                     if let Some((directory, _)) = path.rsplit_once('/')
                         && self.disk.stat(directory).is_none()
                     {
@@ -441,8 +441,8 @@ impl FakeState {
                         .map_err(|e| HostError::failed(format!("cannot read {archive}"), e))?;
                     self.disk.write(&path, &bytes, &meta)
                 }
-                Entry::Symlink(to) => self.disk.symlink(&path, &to),
-                Entry::Hardlink(to) => {
+                ArchiveEntry::Symlink(to) => self.disk.symlink(&path, &to),
+                ArchiveEntry::Hardlink(to) => {
                     let content = self
                         .disk
                         .read(&format!("{target}/{to}"))

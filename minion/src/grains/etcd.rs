@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use halite_host_reports::etcd::{DATA, LOG, Member, RECORD, is_log};
+use halite_host_reports::etcd::{DATA, LOG, RECORD, ReportedMember, is_log};
 use serde_json::Value;
 
 use crate::host::linux::files;
@@ -12,7 +12,7 @@ pub(super) fn read(root: &Path) -> Option<Value> {
     let below = |path: &str| root.join(path.trim_start_matches('/'));
     let record = below(RECORD);
     let names = files::list(&below(DATA).join(LOG)).unwrap_or_default();
-    let member = Member {
+    let member = ReportedMember {
         member: files::read(&record).ok().flatten().and_then(|text| {
             let record: Value = serde_json::from_slice(&text).ok()?;
             record["member"].as_str().map(str::to_owned)

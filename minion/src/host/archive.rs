@@ -8,7 +8,7 @@ use super::{HostError, HostResult};
 
 /// The limits of an archive's content.
 #[derive(Debug, Clone, Copy)]
-pub struct Limits {
+pub struct ArchiveLimits {
     /// Bytes of one file.
     pub file: u64,
     /// Bytes of the whole archive, unpacked.
@@ -18,14 +18,14 @@ pub struct Limits {
 }
 
 /// The limits of an archive that a state unpacks.
-pub const LIMITS: Limits = Limits {
+pub const LIMITS: ArchiveLimits = ArchiveLimits {
     file: 4 << 30,
     total: 16 << 30,
     entries: 500_000,
 };
 
 /// An entry to create below the target directory.
-pub enum Entry<'a> {
+pub enum ArchiveEntry<'a> {
     /// A directory.
     Directory,
     /// A file with its content.
@@ -46,17 +46,17 @@ pub fn unpack(
     name: &str,
     reader: impl BufRead,
     strip: u32,
-    make: impl FnMut(&str, u32, Entry<'_>) -> HostResult<()>,
+    make: impl FnMut(&str, u32, ArchiveEntry<'_>) -> HostResult<()>,
 ) -> HostResult<()> {
     unpack_within(&LIMITS, name, reader, strip, make)
 }
 
 fn unpack_within(
-    limits: &Limits,
+    limits: &ArchiveLimits,
     name: &str,
     mut reader: impl BufRead,
     strip: u32,
-    mut make: impl FnMut(&str, u32, Entry<'_>) -> HostResult<()>,
+    mut make: impl FnMut(&str, u32, ArchiveEntry<'_>) -> HostResult<()>,
 ) -> HostResult<()> {
     let broken = |e: std::io::Error| HostError::failed(format!("{name}: broken archive"), e);
     let gzipped = reader
@@ -90,10 +90,10 @@ fn unpack_within(
             .map(|b| String::from_utf8_lossy(&b).into_owned())
             .unwrap_or_default();
         let made = match entry.header().entry_type() {
-            tar::EntryType::Directory => Entry::Directory,
-            tar::EntryType::Symlink => Entry::Symlink(link),
+            tar::EntryType::Directory => ArchiveEntry::Directory,
+            tar::EntryType::Symlink => ArchiveEntry::Symlink(link),
             tar::EntryType::Link => match stripped(name, &link, strip)? {
-                Some(target) => Entry::Hardlink(target),
+                Some(target) => ArchiveEntry::Hardlink(target),
                 None => continue,
             },
             tar::EntryType::Regular | tar::EntryType::Continuous => {
@@ -104,7 +104,7 @@ fn unpack_within(
                         limits.file
                     )));
                 }
-                Entry::File(&mut entry)
+                ArchiveEntry::File(&mut entry)
             }
             tar::EntryType::XGlobalHeader => continue,
             other => {
@@ -177,7 +177,7 @@ mod tests {
         for bytes in [plain, encoder.finish().unwrap()] {
             let mut seen = Vec::new();
             unpack("a.tar", bytes.as_slice(), 1, |path, mode, entry| {
-                let Entry::File(content) = entry else {
+                let ArchiveEntry::File(content) = entry else {
                     panic!("{path} is no file");
                 };
                 seen.push((path.to_owned(), mode, io::read_to_string(content).unwrap()));
@@ -191,14 +191,14 @@ mod tests {
     #[test]
     fn an_archive_of_more_than_is_allowed_is_refused() {
         use std::io::Write as _;
-        let limits = Limits {
+        let limits = ArchiveLimits {
             file: 100,
             total: 4096,
             entries: 2,
         };
         let refused = |bytes: &[u8]| {
-            let drain = |_: &str, _: u32, entry: Entry<'_>| {
-                if let Entry::File(content) = entry {
+            let drain = |_: &str, _: u32, entry: ArchiveEntry<'_>| {
+                if let ArchiveEntry::File(content) = entry {
                     io::copy(content, &mut io::sink())
                         .map_err(|error| HostError::failed("cannot read", error))?;
                 }

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::accounts::Accounts;
 use super::effect::{Command, Effect, Output, Trust};
-use super::overlay_files::{Entry, Files, Known};
+use super::overlay_files::{Files, PredictedEntry, PredictedPath};
 use super::{
     FileKind, FirewallNames, FirewallView, Group, Host, HostFuture, HostResult, IpsetView,
     MountPoint, PackageManager, Stat, UnitState, User, beginning,
@@ -85,11 +85,11 @@ impl<'h> Overlay<'h> {
         let path = self.resolve(path, true).await;
         let known = self.predicted().files.get(&path);
         match known {
-            Known::Entry(Entry {
+            PredictedPath::Entry(PredictedEntry {
                 content: Some(content),
                 ..
             }) => Source::Predicted(Some(content)),
-            Known::Entry(Entry {
+            PredictedPath::Entry(PredictedEntry {
                 stat:
                     Stat {
                         kind: FileKind::File,
@@ -97,8 +97,8 @@ impl<'h> Overlay<'h> {
                     },
                 ..
             })
-            | Known::Below => Source::Below(path),
-            Known::Entry(_) | Known::Gone => Source::Predicted(None),
+            | PredictedPath::Below => Source::Below(path),
+            PredictedPath::Entry(_) | PredictedPath::Gone => Source::Predicted(None),
         }
     }
 
@@ -130,9 +130,9 @@ impl Host for Overlay<'_> {
             let path = self.resolve(path, false).await;
             let known = self.predicted().files.get(&path);
             match known {
-                Known::Entry(entry) => Ok(Some(entry.stat)),
-                Known::Gone => Ok(None),
-                Known::Below => self.below.stat(&path).await,
+                PredictedPath::Entry(entry) => Ok(Some(entry.stat)),
+                PredictedPath::Gone => Ok(None),
+                PredictedPath::Below => self.below.stat(&path).await,
             }
         })
     }
@@ -173,8 +173,10 @@ impl Host for Overlay<'_> {
             let path = self.resolve(path, true).await;
             let known = self.predicted().files.get(&path);
             let mut names: BTreeSet<String> = match known {
-                Known::Entry(Entry { fresh: true, .. }) | Known::Gone => BTreeSet::new(),
-                Known::Entry(_) | Known::Below => {
+                PredictedPath::Entry(PredictedEntry { fresh: true, .. }) | PredictedPath::Gone => {
+                    BTreeSet::new()
+                }
+                PredictedPath::Entry(_) | PredictedPath::Below => {
                     self.below.list(&path).await?.into_iter().collect()
                 }
             };

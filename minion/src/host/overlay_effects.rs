@@ -9,7 +9,7 @@ use super::effect::{
 };
 use super::founding::{FirstStart, JOINING_MARK};
 use super::overlay::{KNOWN_AFTER_APPLY, Overlay};
-use super::overlay_files::{Entry, Known, stat_after};
+use super::overlay_files::{PredictedEntry, PredictedPath, stat_after};
 use super::{FileKind, FirewallView, Host, IpsetView, MountPoint};
 
 /// A path through more links than this is a loop.
@@ -39,7 +39,7 @@ impl Overlay<'_> {
                 let path = self.resolve(path, false).await;
                 self.predicted().files.put(
                     &path,
-                    Entry {
+                    PredictedEntry {
                         stat,
                         content: None,
                         fresh: true,
@@ -117,7 +117,7 @@ impl Overlay<'_> {
                 let mut predicted = self.predicted();
                 predicted.files.put(
                     &path,
-                    Entry {
+                    PredictedEntry {
                         stat,
                         content: None,
                         fresh: old.is_none(),
@@ -157,7 +157,7 @@ impl Overlay<'_> {
         predicted.files.remove(&from);
         predicted.files.put(
             &to,
-            Entry {
+            PredictedEntry {
                 stat,
                 content,
                 fresh: true,
@@ -177,7 +177,7 @@ impl Overlay<'_> {
     }
 
     fn is_fresh(&self, path: &str) -> bool {
-        matches!(self.predicted().files.get(path), Known::Entry(entry) if entry.fresh)
+        matches!(self.predicted().files.get(path), PredictedPath::Entry(entry) if entry.fresh)
     }
 
     /// The path itself, without links in it: links in the directories are followed, and a final one
@@ -221,9 +221,9 @@ impl Overlay<'_> {
     async fn link(&self, path: &str) -> Option<String> {
         let known = self.predicted().files.get(path);
         match known {
-            Known::Entry(entry) => entry.stat.target,
-            Known::Gone => None,
-            Known::Below => self
+            PredictedPath::Entry(entry) => entry.stat.target,
+            PredictedPath::Gone => None,
+            PredictedPath::Below => self
                 .below
                 .stat(path)
                 .await
@@ -240,7 +240,7 @@ impl Overlay<'_> {
         let shows = old.is_some_and(|s| s.kind == FileKind::Directory) && !self.is_fresh(&path);
         self.predicted().files.put(
             &path,
-            Entry {
+            PredictedEntry {
                 stat,
                 content: None,
                 fresh: !shows,
@@ -260,7 +260,7 @@ impl Overlay<'_> {
         );
         self.predicted().files.put(
             &target,
-            Entry {
+            PredictedEntry {
                 stat,
                 content: Some(content),
                 fresh: true,
@@ -277,12 +277,12 @@ impl Overlay<'_> {
         let stat = stat_after(Some(&old), old.kind, meta, old.size, old.target.clone());
         let mut predicted = self.predicted();
         let (content, fresh) = match predicted.files.get(&path) {
-            Known::Entry(entry) => (entry.content, entry.fresh),
+            PredictedPath::Entry(entry) => (entry.content, entry.fresh),
             _ => (None, false),
         };
         predicted.files.put(
             &path,
-            Entry {
+            PredictedEntry {
                 stat,
                 content,
                 fresh,

@@ -7,7 +7,7 @@ use super::{FileKind, Stat};
 
 /// A predicted entry.
 #[derive(Debug, Clone)]
-pub(super) struct Entry {
+pub(super) struct PredictedEntry {
     /// The entry as questions see it.
     pub stat: Stat,
     /// Content of a file that was written; `None` if only owner or mode was changed.
@@ -17,9 +17,9 @@ pub(super) struct Entry {
 }
 
 /// The overlay's own knowledge of a path.
-pub(super) enum Known {
+pub(super) enum PredictedPath {
     /// It exists with this entry.
-    Entry(Entry),
+    Entry(PredictedEntry),
     /// It does not exist.
     Gone,
     /// The host below decides.
@@ -28,7 +28,7 @@ pub(super) enum Known {
 
 /// Predicted entries; `None` is a removed path.
 #[derive(Debug, Default)]
-pub(super) struct Files(BTreeMap<String, Option<Entry>>);
+pub(super) struct Files(BTreeMap<String, Option<PredictedEntry>>);
 
 /// The directories above `path`, nearest first, the root excluded.
 fn ancestors(path: &str) -> impl Iterator<Item = &str> {
@@ -42,27 +42,27 @@ fn ancestors(path: &str) -> impl Iterator<Item = &str> {
 }
 
 impl Files {
-    pub(super) fn get(&self, path: &str) -> Known {
+    pub(super) fn get(&self, path: &str) -> PredictedPath {
         match self.0.get(path) {
-            Some(Some(entry)) => return Known::Entry(entry.clone()),
-            Some(None) => return Known::Gone,
+            Some(Some(entry)) => return PredictedPath::Entry(entry.clone()),
+            Some(None) => return PredictedPath::Gone,
             None => {}
         }
         for above in ancestors(path) {
             match self.0.get(above) {
-                Some(None) => return Known::Gone,
-                Some(Some(entry)) if entry.fresh => return Known::Gone,
+                Some(None) => return PredictedPath::Gone,
+                Some(Some(entry)) if entry.fresh => return PredictedPath::Gone,
                 _ => {}
             }
         }
-        Known::Below
+        PredictedPath::Below
     }
 
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    pub(super) fn put(&mut self, path: &str, entry: Entry) {
+    pub(super) fn put(&mut self, path: &str, entry: PredictedEntry) {
         self.0.insert(path.to_owned(), Some(entry));
     }
 

@@ -10,7 +10,7 @@ use super::{done, failed};
 use crate::host::effect::Command;
 use crate::host::linux::command;
 use crate::host::{HostError, Stop};
-use crate::journal::Answer;
+use crate::journal::JobAnswer;
 
 /// The name of the function.
 pub(super) const FUNCTION: &str = "log.read";
@@ -44,7 +44,7 @@ struct Part {
 }
 
 /// Reads the journal. While it is followed, new lines go to `report`; `stop` ends it.
-pub(super) async fn read(args_json: &str, stop: &Stop, report: impl Fn(Value)) -> Answer {
+pub(super) async fn read(args_json: &str, stop: &Stop, report: impl Fn(Value)) -> JobAnswer {
     let args: Arguments = match serde_json::from_str(args_json) {
         Ok(args) => args,
         Err(error) => return failed(1, &format!("{FUNCTION}: {error}")),

@@ -38,7 +38,7 @@ use crate::config::Config;
 use crate::exclusive::LockError;
 use crate::host::linux::LinuxHost;
 use crate::host::{HostError, Stop};
-use crate::journal::{Answer, Directory, INTERRUPTED, Journal, JournalError, Progress};
+use crate::journal::{Directory, INTERRUPTED, JobAnswer, Journal, JournalError, Progress};
 use crate::low_state::LowStateError;
 use crate::pending_triggers::PendingTriggers;
 use crate::remote::Remote;
@@ -214,7 +214,7 @@ impl Jobs {
         let id: JobId = match job.job.parse() {
             Ok(id) => id,
             Err(error) => {
-                let Answer {
+                let JobAnswer {
                     retcode,
                     return_json,
                     error,
@@ -341,7 +341,7 @@ impl Jobs {
         }
     }
 
-    fn finish(&self, id: &JobId, answer: Answer) {
+    fn finish(&self, id: &JobId, answer: JobAnswer) {
         if let Err(error) = self.journal.finish(id, answer.clone()) {
             tracing::error!(job = %id, error = chain(&error), "the answer is not durable");
         }
@@ -422,7 +422,7 @@ impl Jobs {
         let return_json = serde_json::to_string(&result).unwrap_or_else(|_| "null".to_owned());
         self.finish(
             &id,
-            Answer {
+            JobAnswer {
                 retcode,
                 return_json,
                 error,
@@ -435,8 +435,8 @@ impl Jobs {
     }
 }
 
-fn returned(job: &JobId, answer: Answer) -> Body {
-    let Answer {
+fn returned(job: &JobId, answer: JobAnswer) -> Body {
+    let JobAnswer {
         retcode,
         return_json,
         error,
@@ -449,16 +449,16 @@ fn returned(job: &JobId, answer: Answer) -> Body {
     })
 }
 
-fn done(value: &Value) -> Answer {
-    Answer {
+fn done(value: &Value) -> JobAnswer {
+    JobAnswer {
         retcode: 0,
         return_json: value.to_string(),
         error: String::new(),
     }
 }
 
-fn failed(retcode: i32, reason: &str) -> Answer {
-    Answer {
+fn failed(retcode: i32, reason: &str) -> JobAnswer {
+    JobAnswer {
         retcode,
         return_json: "null".to_owned(),
         error: reason.to_owned(),

@@ -9,14 +9,14 @@ use super::failed;
 use crate::host::Stop;
 use crate::host::effect::Command;
 use crate::host::linux::command;
-use crate::journal::Answer;
+use crate::journal::JobAnswer;
 
 /// The limit of a command without its own.
 const COMMAND: Duration = Duration::from_secs(300);
 
 /// Runs the command of `{"cmd": "…", "cwd", "runas", "timeout"}`, of Salt's `{"arg": ["…"]}`, or
 /// the line itself; `stop` ends it.
-pub(super) async fn run(args_json: &str, stop: &Stop) -> Answer {
+pub(super) async fn run(args_json: &str, stop: &Stop) -> JobAnswer {
     let args: Value = serde_json::from_str(args_json).unwrap_or(Value::Null);
     let text = |key: &str| args.get(key).and_then(Value::as_str).map(str::to_owned);
     let first = |list: Option<&Value>| {
@@ -43,7 +43,7 @@ pub(super) async fn run(args_json: &str, stop: &Stop) -> Answer {
         ..Command::default()
     };
     match command::run_until(&command, Some(COMMAND), stop).await {
-        Ok(output) => Answer {
+        Ok(output) => JobAnswer {
             retcode: i32::from(output.code != 0),
             return_json:
                 json!({"retcode": output.code, "stdout": output.stdout, "stderr": output.stderr})

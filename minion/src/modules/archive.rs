@@ -8,10 +8,10 @@ use halite_states::low::Chunk;
 use serde_json::{Map, json};
 
 use super::clean::{Keep, surplus_below};
-use super::file::Source;
+use super::file::ContentSource;
 use super::paths::{NOTES, absolute, follow, join, known_owner, meta_difference, parents, walk};
 use super::{Failure, Plan, fail};
-use crate::host::archive::{Entry, unpack};
+use crate::host::archive::{ArchiveEntry, unpack};
 use crate::host::effect::{Effect, Meta};
 use crate::host::{FileKind, Host, HostError, Stat};
 
@@ -35,7 +35,7 @@ pub(super) async fn extracted(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Fa
         return Ok(Plan::nothing(format!("{path} exists")));
     }
     let strip = args.number::<u32>("strip")?.unwrap_or(0);
-    let source = Source::parse(&args.required("source")?)?;
+    let source = ContentSource::parse(&args.required("source")?)?;
     let bytes = source.read(host).await?;
     let label = name.clone();
     // Unpacking takes seconds, during which the link to the master must still answer.
@@ -143,16 +143,16 @@ fn members(name: &str, bytes: &[u8], strip: u32) -> Result<BTreeMap<String, Memb
         strip,
         |path, mode, entry| {
             let member = match entry {
-                Entry::Directory => Member::Directory(mode),
-                Entry::Symlink(target) => Member::Symlink(target),
-                Entry::File(content) => {
+                ArchiveEntry::Directory => Member::Directory(mode),
+                ArchiveEntry::Symlink(target) => Member::Symlink(target),
+                ArchiveEntry::File(content) => {
                     let (size, sha256) = sha256_of_reader(content).map_err(|e| {
                         HostError::failed(format!("cannot read the archive for {name}"), e)
                     })?;
                     contents.insert(path.to_owned(), (size, sha256.clone()));
                     Member::File { mode, size, sha256 }
                 }
-                Entry::Hardlink(to) => {
+                ArchiveEntry::Hardlink(to) => {
                     let (size, sha256) = contents.get(&to).cloned().ok_or_else(|| {
                         HostError::refused(format!(
                             "archive for {name}: {path} is a hard link to {to}, which is not an earlier file of the archive"
@@ -236,8 +236,8 @@ fn temporary_path(sha256: &str) -> String {
     format!("{NOTES}/unpack/{sha256}.tar")
 }
 
-async fn leftover(host: &dyn Host, source: &Source) -> Result<Option<String>, Failure> {
-    let Source::Blob(sha256) = source else {
+async fn leftover(host: &dyn Host, source: &ContentSource) -> Result<Option<String>, Failure> {
+    let ContentSource::Blob(sha256) = source else {
         return Ok(None);
     };
     let path = temporary_path(sha256);
@@ -248,7 +248,7 @@ async fn leftover(host: &dyn Host, source: &Source) -> Result<Option<String>, Fa
 /// temporarily.
 async fn add_unpacking(
     host: &dyn Host,
-    source: &Source,
+    source: &ContentSource,
     bytes: Vec<u8>,
     root: &str,
     strip: u32,
@@ -260,12 +260,12 @@ async fn add_unpacking(
         strip,
     };
     let archive = match source {
-        Source::Path(path) => {
+        ContentSource::Path(path) => {
             effects.push(extract(path.clone()));
             return Ok(());
         }
-        Source::Blob(sha256) => temporary_path(sha256),
-        Source::Bytes(bytes) => temporary_path(&sha256(bytes)),
+        ContentSource::Blob(sha256) => temporary_path(sha256),
+        ContentSource::Bytes(bytes) => temporary_path(&sha256(bytes)),
     };
     effects.extend(parents(host, &archive, true, &Meta::default()).await?);
     let private = Meta {

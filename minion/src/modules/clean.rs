@@ -4,7 +4,7 @@ use halite_errors::chain;
 use halite_states::args::Args;
 use halite_states::pattern::PathPattern;
 
-use super::paths::{Found, is_within, join};
+use super::paths::{WalkedEntry, is_within, join};
 use super::{Failure, failure};
 use crate::host::MountPoint;
 
@@ -58,7 +58,7 @@ impl Keep {
 
 /// The entries of `found` to remove so that only kept ones are left: the topmost paths, each with
 /// everything below it. A directory with a kept entry in it stays.
-fn surplus(found: &[Found], own: impl Fn(&str) -> bool, keep: &Keep) -> Vec<String> {
+fn surplus(found: &[WalkedEntry], own: impl Fn(&str) -> bool, keep: &Keep) -> Vec<String> {
     let kept: Vec<&str> = found
         .iter()
         .map(|(path, _)| path.as_str())
@@ -90,7 +90,7 @@ fn surplus(found: &[Found], own: impl Fn(&str) -> bool, keep: &Keep) -> Vec<Stri
 pub(super) fn surplus_below(
     mounts: &[MountPoint],
     root: &str,
-    found: &[Found],
+    found: &[WalkedEntry],
     own: impl Fn(&str) -> bool,
     keep: &Keep,
 ) -> (Vec<String>, String) {
@@ -170,7 +170,7 @@ mod tests {
 
     #[test]
     fn only_the_topmost_surplus_paths_are_removed() {
-        let found: Vec<Found> = ["a", "a/x", "a/y", "b", "b/keep", "b/z", "c"]
+        let found: Vec<WalkedEntry> = ["a", "a/x", "a/y", "b", "b/keep", "b/z", "c"]
             .iter()
             .map(|path| ((*path).to_owned(), entry(FileKind::Other)))
             .collect();
@@ -191,7 +191,7 @@ mod tests {
             options: "ro".to_owned(),
         };
         let surplus_of = |mounts: &[MountPoint], root: &str, paths: &[&str]| {
-            let found: Vec<Found> = paths
+            let found: Vec<WalkedEntry> = paths
                 .iter()
                 .map(|path| ((*path).to_owned(), entry(FileKind::Other)))
                 .collect();

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use halite_host_reports::etcd::{LOG, Record, is_log};
+use halite_host_reports::etcd::{EtcdRecord, LOG, is_log};
 use halite_host_reports::etcd_log::{self, Ids};
 use halite_states::args::Args;
 use halite_states::low::Chunk;
@@ -32,7 +32,7 @@ pub(super) async fn data(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Failure
     };
     if has_log(host, &join(&data, LOG)).await? {
         let there = log_ids(host, &data).await?;
-        return match (recorded.as_ref().and_then(Record::ids), there) {
+        return match (recorded.as_ref().and_then(EtcdRecord::ids), there) {
             (Some(own), Some(there)) if own != there => fail(format!(
                 "cannot continue with the etcd member{member}: the data in {data} belong to {there}, and {record} says that \
                  this host's belong to {own}. Started now, it would serve another member's data, so nothing was \
@@ -65,7 +65,7 @@ pub(super) async fn has_log(host: &dyn Host, directory: &str) -> Result<bool, Fa
 }
 
 /// The record of the member; `None` if it is missing or unreadable.
-pub(super) async fn record_of(host: &dyn Host, path: &str) -> Result<Option<Record>, Failure> {
+pub(super) async fn record_of(host: &dyn Host, path: &str) -> Result<Option<EtcdRecord>, Failure> {
     let text = host.read(path).await?.unwrap_or_default();
     Ok(serde_json::from_slice(&text).ok())
 }

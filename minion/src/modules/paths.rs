@@ -214,10 +214,10 @@ pub(super) fn octal(mode: u32) -> String {
 }
 
 /// An entry of a directory tree, with its path below the root of the walk.
-pub(super) type Found = (String, Stat);
+pub(super) type WalkedEntry = (String, Stat);
 
 /// Everything below `root`, parents before children; links are not followed.
-pub(super) async fn walk(host: &dyn Host, root: &str) -> Result<Vec<Found>, Failure> {
+pub(super) async fn walk(host: &dyn Host, root: &str) -> Result<Vec<WalkedEntry>, Failure> {
     let mut found = Vec::new();
     let mut todo = vec![String::new()];
     while let Some(directory) = todo.pop() {

@@ -1,7 +1,7 @@
 //! `etcd.recorded`
 
 use halite_errors::chain;
-use halite_host_reports::etcd::{LOG, Record};
+use halite_host_reports::etcd::{EtcdRecord, LOG};
 use halite_states::args::Args;
 use halite_states::low::Chunk;
 use serde_json::{Map, json};
@@ -26,9 +26,9 @@ pub(super) async fn recorded(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Fai
         )));
     }
     let there = record_of(host, &path).await?;
-    let known = there.as_ref().and_then(Record::ids);
+    let known = there.as_ref().and_then(EtcdRecord::ids);
     let ids = log_ids(host, &data).await?.or(known);
-    let record = Record::new(&member, &args.required("initial_cluster")?, ids);
+    let record = EtcdRecord::new(&member, &args.required("initial_cluster")?, ids);
     let root = Some("root".to_owned());
     let meta = Meta {
         user: root.clone(),

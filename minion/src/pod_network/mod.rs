@@ -9,7 +9,7 @@ use std::net::Ipv4Addr;
 use std::path::Path;
 use std::time::Duration;
 
-use halite_host_reports::pod_network::{Answer, Fault, Question, What};
+use halite_host_reports::pod_network::{Fault, PodNetworkReport, Question, What};
 use serde_json::Value;
 
 use self::probe::Missed;
@@ -50,7 +50,7 @@ pub async fn answer(args_json: &str) -> Result<Value, serde_json::Error> {
             interface,
         });
     }
-    serde_json::to_value(Answer {
+    serde_json::to_value(PodNetworkReport {
         setup: Some(setup),
         source,
         faults,
@@ -86,7 +86,7 @@ mod tests {
             |address: &str, port: u16| json!({"what": "Service", "address": address, "port": port});
         let question = json!({"pods": "192.0.2.0/24", "targets": [service("127.0.0.1", port), service("224.0.0.1", 1)]});
         let answered = answer(&question.to_string()).await.unwrap();
-        let found: Answer = serde_json::from_value(answered).unwrap();
+        let found: PodNetworkReport = serde_json::from_value(answered).unwrap();
         assert_eq!(found.source, None);
         let [fault] = found.faults.as_slice() else {
             panic!("{found:?}");

@@ -1,10 +1,10 @@
 //! Combinations of options' values in which every pair of values occurs.
 
 use super::covering;
-use crate::options::{Choice, Way};
+use crate::options::{Choice, OptionValue};
 
 /// The values that differ from their defaults, each with the index of its option.
-pub(super) type Picked<'a> = Vec<(usize, &'a Way)>;
+pub(super) type Picked<'a> = Vec<(usize, &'a OptionValue)>;
 
 /// The generated combinations. No part of the state tree depends on more than two options at once,
 /// so either kind is enough to find everything that a cluster can request.

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use halite_document::Problem;
-use halite_document::yaml::Kind;
+use halite_document::yaml::NodeKind;
 use halite_secrets::yaml;
 
 use crate::cluster::ResolvedCluster;
@@ -42,7 +42,7 @@ pub fn cluster_block(resolved: &ResolvedCluster) -> String {
 /// The text is not a document in block style.
 pub fn record(file: &str, text: &str, block: &str) -> Result<String, Problem> {
     let root = yaml::parse(file, text)?;
-    let Kind::Map(entries) = &root.kind else {
+    let NodeKind::Map(entries) = &root.kind else {
         return Err(Problem::at(&root.position, "must be a mapping").excerpt_from(text));
     };
     let first = text

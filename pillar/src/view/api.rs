@@ -94,7 +94,7 @@ fn joined(declaration: &Declaration) -> Result<Vec<(&str, Ipv4Addr)>, ViewError>
 mod tests {
     use std::collections::BTreeMap;
 
-    use halite_document::{Source, yaml};
+    use halite_document::{DocumentSource, yaml};
     use serde_json::{Map, Value, json};
 
     use super::*;
@@ -104,7 +104,7 @@ mod tests {
     const PLANE: &[Role] = &[Role::ControlPlane, Role::Etcd];
 
     fn document<T>(value: T) -> Document<T> {
-        let source = Source::new("f", "a: 1\n", yaml::parse("f", "a: 1\n").unwrap());
+        let source = DocumentSource::new("f", "a: 1\n", yaml::parse("f", "a: 1\n").unwrap());
         Document { value, source }
     }
 

@@ -17,7 +17,7 @@ use super::in_flight::{Counted, InFlight, Share};
 use super::limits;
 use super::peer::{Peer, PeerPolicy};
 use crate::authz::{Verdict, judge};
-use crate::identity::Kind;
+use crate::identity::IdentityKind;
 
 /// Authorises each call by the table before a service receives it, and adds the caller to the
 /// request.
@@ -49,7 +49,7 @@ fn authorise(peer: &Peer, path: &str) -> Result<(), Status> {
     let kind = peer.caller.as_ref().map(|caller| caller.identity.kind());
     match judge(path, kind, peer.role) {
         Verdict::Allowed => Ok(()),
-        Verdict::NeedsIdentity(Kind::Minion) => Err(Status::unauthenticated(
+        Verdict::NeedsIdentity(IdentityKind::Minion) => Err(Status::unauthenticated(
             "this needs a minion's certificate: enrol first",
         )),
         Verdict::NeedsIdentity(kind) => Err(Status::unauthenticated(format!(

@@ -8,10 +8,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::in_flight::{Allowance, InFlight};
-use super::oldest_first::{OldestFirst, Place};
+use super::oldest_first::{ConnectionPlace, OldestFirst};
 use super::peer::Peer;
 use super::source::source;
-use crate::identity::Kind;
+use crate::identity::IdentityKind;
 
 /// Unfinished handshakes, in total and from one address: a fleet may reconnect at once.
 const HANDSHAKES: (usize, usize) = (2048, 256);
@@ -41,7 +41,7 @@ const STREAMS: [&str; 2] = ["/halite.v1.Minion/Connect", "/halite.v1.Standby/Fol
 const CONNECTIONS: usize = 512;
 
 /// The sets of connections of one server.
-pub(super) struct Limits {
+pub(super) struct ConnectionSets {
     handshakes: Arc<OldestFirst>,
     strangers: Arc<OldestFirst>,
     minions: Arc<OldestFirst>,
@@ -52,7 +52,7 @@ pub(super) struct Limits {
     pub(super) connections: usize,
 }
 
-impl Default for Limits {
+impl Default for ConnectionSets {
     fn default() -> Self {
         Self {
             handshakes: OldestFirst::new(HANDSHAKES.0, HANDSHAKES.1),
@@ -65,18 +65,20 @@ impl Default for Limits {
     }
 }
 
-impl Limits {
+impl ConnectionSets {
     /// Adds an accepted connection, whose handshake starts.
-    pub(super) fn enter(&self, address: SocketAddr) -> Place {
+    pub(super) fn enter(&self, address: SocketAddr) -> ConnectionPlace {
         self.handshakes.enter(&source(address.ip()))
     }
 
     /// Adds a connection whose handshake has ended to the set of its caller.
-    pub(super) fn admit(&self, peer: &Peer) -> Place {
+    pub(super) fn admit(&self, peer: &Peer) -> ConnectionPlace {
         match peer.caller.as_ref().map(|caller| caller.identity.kind()) {
             None => self.strangers.enter(&source(peer.address.ip())),
-            Some(Kind::Minion) => self.minions.enter(&peer.name()),
-            Some(Kind::Operator | Kind::Master) => self.operators.enter(&peer.name()),
+            Some(IdentityKind::Minion) => self.minions.enter(&peer.name()),
+            Some(IdentityKind::Operator | IdentityKind::Master) => {
+                self.operators.enter(&peer.name())
+            }
         }
     }
 
@@ -96,8 +98,8 @@ impl Limits {
 pub(super) fn streams(peer: &Peer) -> u32 {
     match peer.caller.as_ref().map(|caller| caller.identity.kind()) {
         None => 1,
-        Some(Kind::Minion) => 4,
-        Some(Kind::Operator | Kind::Master) => 32,
+        Some(IdentityKind::Minion) => 4,
+        Some(IdentityKind::Operator | IdentityKind::Master) => 32,
     }
 }
 
@@ -106,8 +108,8 @@ pub(super) fn window(peer: &Peer) -> Option<u32> {
     match peer.caller.as_ref().map(|caller| caller.identity.kind()) {
         // Such a caller may have many connections, and sends little.
         None => Some(64 * 1024),
-        Some(Kind::Operator | Kind::Master) => Some(128 * 1024),
-        Some(Kind::Minion) => None,
+        Some(IdentityKind::Operator | IdentityKind::Master) => Some(128 * 1024),
+        Some(IdentityKind::Minion) => None,
     }
 }
 
@@ -126,8 +128,8 @@ pub(super) fn body(path: &str) -> Option<usize> {
 /// requests and connections have their own limits.
 pub(super) fn allowance(peer: &Peer, path: &str) -> Option<Allowance> {
     let most = match peer.caller.as_ref()?.identity.kind() {
-        Kind::Minion => MINION_BYTES,
-        Kind::Operator | Kind::Master => OPERATOR_BYTES,
+        IdentityKind::Minion => MINION_BYTES,
+        IdentityKind::Operator | IdentityKind::Master => OPERATOR_BYTES,
     };
     let is_stream = STREAMS.contains(&path);
     Some(Allowance {

@@ -40,13 +40,13 @@ impl State {
 
 /// The place of one connection in the set, until it is dropped.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct ConnectionPlace {
     set: Arc<OldestFirst>,
     number: u64,
     close: oneshot::Receiver<()>,
 }
 
-impl Place {
+impl ConnectionPlace {
     /// Waits until a newer connection takes this place.
     pub(super) async fn taken(&mut self) {
         // The sender is dropped with the place; it never sends.
@@ -54,7 +54,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for ConnectionPlace {
     fn drop(&mut self) {
         self.set.state().remove(self.number);
     }
@@ -72,7 +72,7 @@ impl OldestFirst {
 
     /// Adds a connection of `owner`. At a limit the oldest connection loses its place: the owner's
     /// oldest first, then the oldest of the set.
-    pub(super) fn enter(self: &Arc<Self>, owner: &str) -> Place {
+    pub(super) fn enter(self: &Arc<Self>, owner: &str) -> ConnectionPlace {
         let (sender, close) = oneshot::channel();
         let mut state = self.state();
         let number = state.next;
@@ -94,7 +94,7 @@ impl OldestFirst {
             state.remove(oldest);
         }
         drop(state);
-        Place {
+        ConnectionPlace {
             set: Arc::clone(self),
             number,
             close,
@@ -130,7 +130,7 @@ impl OldestFirst {
 mod tests {
     use super::*;
 
-    fn is_taken(place: &mut Place) -> bool {
+    fn is_taken(place: &mut ConnectionPlace) -> bool {
         matches!(
             place.close.try_recv(),
             Err(oneshot::error::TryRecvError::Closed)

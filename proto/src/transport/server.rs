@@ -19,8 +19,8 @@ use tokio_rustls::TlsAcceptor;
 use tonic::service::Routes;
 
 use super::authorised::AuthorisedRoutes;
-use super::limits::{Limits, STRANGER_TIME, streams, window};
-use super::oldest_first::Place;
+use super::limits::{ConnectionSets, STRANGER_TIME, streams, window};
+use super::oldest_first::ConnectionPlace;
 use super::peer::{Caller, Peer, PeerPolicy};
 use super::tls::{CallerVerifier, LiveCertificate, provider};
 use super::{HANDSHAKE_TIMEOUT, KEEP_ALIVE_INTERVAL, KEEP_ALIVE_TIMEOUT};
@@ -55,7 +55,7 @@ pub struct Server {
     certificate: Arc<LiveCertificate>,
     ca_pem: String,
     policy: Arc<dyn PeerPolicy>,
-    pub(super) limits: Limits,
+    pub(super) limits: ConnectionSets,
 }
 
 impl Server {
@@ -103,7 +103,7 @@ impl Server {
             certificate,
             ca_pem: ca_pem.to_owned(),
             policy,
-            limits: Limits::default(),
+            limits: ConnectionSets::default(),
         })
     }
 
@@ -184,7 +184,7 @@ impl Server {
         self: Arc<Self>,
         stream: S,
         address: SocketAddr,
-        mut place: Place,
+        mut place: ConnectionPlace,
         routes: Routes,
         mut stopping: watch::Receiver<bool>,
     ) where

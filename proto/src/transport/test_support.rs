@@ -14,7 +14,7 @@ use tonic::{Request, Response, Status};
 
 use super::identity_flood_tests::Reads;
 use super::{Caller, ClientIdentity, NotAdmitted, Peer, PeerPolicy, Server, connect, tls};
-use crate::identity::Kind;
+use crate::identity::IdentityKind;
 use crate::pki::PrivateKey;
 use crate::role::Role;
 use crate::v1::enrolment_client::EnrolmentClient;
@@ -115,7 +115,7 @@ impl PeerPolicy for TestPolicy {
     }
 
     fn role(&self, caller: &Caller) -> Option<Role> {
-        (caller.identity.kind() == Kind::Operator).then_some(Role::Admin)
+        (caller.identity.kind() == IdentityKind::Operator).then_some(Role::Admin)
     }
 
     fn changes(&self) -> watch::Receiver<u64> {

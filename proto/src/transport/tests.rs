@@ -11,7 +11,7 @@ use tonic::Code;
 
 use super::test_support::{LATE, TestCa, connect_unverified, start, start_as, start_issued};
 use super::{ClientIdentity, ConnectError, HandshakeError, connect, connect_any, connect_pinned};
-use crate::identity::Kind;
+use crate::identity::IdentityKind;
 use crate::v1::enrolment_client::EnrolmentClient;
 use crate::{pki, v1};
 
@@ -283,7 +283,7 @@ async fn a_standby_is_found_only_by_the_clients_that_ask_for_one() {
     let ca = running.ca.pem.as_str();
     let found = connect_any(&running.endpoint, ca, &own).await.unwrap();
     let server = found.server();
-    assert_eq!((server.kind(), server.id()), (Kind::Minion, "cp-2"));
+    assert_eq!((server.kind(), server.id()), (IdentityKind::Minion, "cp-2"));
     let operator = running.ca.identity("halite://prod/operator/root");
     for refused in [
         connect(&running.endpoint, ca, Some(&own)).await.err(),
@@ -304,7 +304,7 @@ async fn a_standby_is_found_only_by_the_clients_that_ask_for_one() {
     let master = start().await;
     let own = master.ca.identity("halite://prod/minion/cp-1");
     let found = connect_any(&master.endpoint, &master.ca.pem, &own).await;
-    assert_eq!(found.unwrap().server().kind(), Kind::Master);
+    assert_eq!(found.unwrap().server().kind(), IdentityKind::Master);
 }
 
 #[tokio::test]

@@ -15,7 +15,7 @@ use rustls::{
 use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
 
 use super::peer::{Caller, NotAdmitted, PeerPolicy};
-use crate::identity::Kind;
+use crate::identity::IdentityKind;
 use crate::pki::{Inspected, PkiError, sha256_hex};
 
 /// Installs ring as the process's cryptography, for libraries that use the default. May be called
@@ -41,7 +41,7 @@ pub(super) enum Mistrust {
     #[error("the certificate with the hash in the token is not a CA")]
     NotCa,
     #[error("the server is of kind {0}, not a master")]
-    Kind(Kind),
+    Kind(IdentityKind),
     #[error("the host {0} is a standby")]
     StandsBy(String),
     #[error("the server is a master of cluster {0:?}")]
@@ -212,7 +212,7 @@ impl ServerCertVerifier for MasterVerifier {
             std::iter::once(end_entity).chain(intermediates).collect();
         let roots = self.roots(&chain)?;
         let found = caller(end_entity);
-        let is_minion = |caller: &Caller| caller.identity.kind() == Kind::Minion;
+        let is_minion = |caller: &Caller| caller.identity.kind() == IdentityKind::Minion;
         if found.as_ref().is_ok_and(is_minion) {
             self.verify_standby(roots, end_entity, intermediates, now)?;
         } else {
@@ -227,9 +227,9 @@ impl ServerCertVerifier for MasterVerifier {
         }
         let identity = found?.identity;
         match identity.kind() {
-            Kind::Master => {}
-            Kind::Minion if self.standbys => {}
-            Kind::Minion => return Err(Mistrust::StandsBy(identity.id().to_owned()).into()),
+            IdentityKind::Master => {}
+            IdentityKind::Minion if self.standbys => {}
+            IdentityKind::Minion => return Err(Mistrust::StandsBy(identity.id().to_owned()).into()),
             other => return Err(Mistrust::Kind(other).into()),
         }
         match &self.cluster {

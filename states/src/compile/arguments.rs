@@ -1,6 +1,6 @@
 //! Arguments of state functions, checked against the signatures and converted to one form.
 
-use halite_document::yaml::{Kind, Node};
+use halite_document::yaml::{Node, NodeKind};
 use halite_document::{Problem, did_you_mean};
 use halite_errors::chain;
 use serde_json::{Map, Value};
@@ -9,7 +9,7 @@ use super::declaration::{Argument, Declaration};
 use super::globals;
 use super::globals::boolean;
 use crate::pattern::{Expression, LinePattern, PathPattern, PatternError};
-use crate::signature::{Arg, Kind as Wanted, Signature};
+use crate::signature::{Arg, ArgumentKind as Wanted, Signature};
 use crate::signatures;
 
 /// The signature of a declaration's function.
@@ -68,7 +68,7 @@ pub(super) fn convert(
             continue;
         };
         // A null is an argument that was not given, as in Salt.
-        if matches!(argument.value.kind, Kind::Null) && wanted.kind != Wanted::Any {
+        if matches!(argument.value.kind, NodeKind::Null) && wanted.kind != Wanted::Any {
             continue;
         }
         match value(wanted, &argument.value, signature.state) {
@@ -90,7 +90,7 @@ pub(super) fn convert(
     }
     for wanted in signature.args.iter().filter(|wanted| wanted.required) {
         let given = arguments.iter().any(|argument| {
-            argument.name == wanted.name && !matches!(argument.value.kind, Kind::Null)
+            argument.name == wanted.name && !matches!(argument.value.kind, NodeKind::Null)
         });
         if !given {
             problems.push(
@@ -180,8 +180,8 @@ fn value(wanted: &Arg, node: &Node, state: &str) -> Result<Value, ValueError> {
             .map(Value::from)
             .ok_or_else(|| but("a text")),
         Wanted::Integer => match (&node.kind, node.raw.parse::<i64>()) {
-            (Kind::Int(number), _) => Ok(Value::from(*number)),
-            (Kind::Text(_), Ok(number)) => Ok(Value::from(number)),
+            (NodeKind::Int(number), _) => Ok(Value::from(*number)),
+            (NodeKind::Text(_), Ok(number)) => Ok(Value::from(number)),
             _ => Err(but("a whole number")),
         },
         Wanted::Boolean => boolean(node)
@@ -204,9 +204,13 @@ fn value(wanted: &Arg, node: &Node, state: &str) -> Result<Value, ValueError> {
             Ok(Value::from(patterns))
         }
         Wanted::Mapping => match &node.kind {
-            Kind::Map(_) => Ok(node.to_json()),
+            NodeKind::Map(_) => Ok(node.to_json()),
             // Salt's way to write a mapping as a list of pairs.
-            Kind::List(items) if items.iter().all(|item| matches!(item.kind, Kind::Map(_))) => {
+            NodeKind::List(items)
+                if items
+                    .iter()
+                    .all(|item| matches!(item.kind, NodeKind::Map(_))) =>
+            {
                 Ok(Value::Object(
                     items
                         .iter()
@@ -222,7 +226,7 @@ fn value(wanted: &Arg, node: &Node, state: &str) -> Result<Value, ValueError> {
 
 /// A list of texts; one text is a list of one.
 fn texts(node: &Node) -> Result<Vec<&str>, ValueError> {
-    let Kind::List(items) = &node.kind else {
+    let NodeKind::List(items) = &node.kind else {
         let one = node.text().map(|text| vec![text]);
         return one.ok_or(ValueError::Kind {
             takes: "a list of texts",
@@ -239,7 +243,7 @@ fn texts(node: &Node) -> Result<Vec<&str>, ValueError> {
 /// A text as written; `contents` may also be a list of lines.
 fn text(name: &str, node: &Node) -> Option<String> {
     match &node.kind {
-        Kind::List(items) if name == "contents" => {
+        NodeKind::List(items) if name == "contents" => {
             let lines: Option<Vec<&str>> = items.iter().map(Node::text).collect();
             lines.map(|lines| lines.join("\n"))
         }

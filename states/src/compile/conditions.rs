@@ -1,7 +1,7 @@
 //! The conditions of `unless` and `onlyif`: shell commands, and calls of the few functions that a
 //! minion answers itself. A call is checked as strictly as a state, and its arguments are named.
 
-use halite_document::yaml::{Kind, Node};
+use halite_document::yaml::{Node, NodeKind};
 use halite_document::{Problem, did_you_mean};
 use serde_json::{Map, Value};
 
@@ -55,17 +55,17 @@ const ABSENT: &[(&str, &str)] = &[
 /// Reads one condition, or a list of them.
 pub(super) fn read(argument: &Argument, problems: &mut Vec<Problem>) -> Vec<Value> {
     let items: Vec<&Node> = match &argument.value.kind {
-        Kind::List(items) => items.iter().collect(),
-        Kind::Null => Vec::new(),
+        NodeKind::List(items) => items.iter().collect(),
+        NodeKind::Null => Vec::new(),
         _ => vec![&argument.value],
     };
     items
         .into_iter()
         .filter_map(|item| match &item.kind {
-            Kind::Map(_) if item.get("fun").is_some_and(|fun| fun.text().is_some()) => {
+            NodeKind::Map(_) if item.get("fun").is_some_and(|fun| fun.text().is_some()) => {
                 call(item, problems)
             }
-            Kind::Map(_) | Kind::List(_) | Kind::Null => {
+            NodeKind::Map(_) | NodeKind::List(_) | NodeKind::Null => {
                 problems.push(Problem::at(
                     &item.position,
                     format!(
@@ -76,7 +76,7 @@ pub(super) fn read(argument: &Argument, problems: &mut Vec<Problem>) -> Vec<Valu
                 None
             }
             // `unless: false` is the command of that name, as in Salt.
-            Kind::Bool(value) => Some(Value::from(if *value { "true" } else { "false" })),
+            NodeKind::Bool(value) => Some(Value::from(if *value { "true" } else { "false" })),
             _ => Some(Value::from(item.raw.as_str())),
         })
         .collect()
@@ -138,8 +138,8 @@ fn call(item: &Node, problems: &mut Vec<Problem>) -> Option<Value> {
 
 fn give(given: &mut Map<String, Value>, arg: &str, value: &Node, problems: &mut Vec<Problem>) {
     let value = match (&value.kind, value.text()) {
-        (Kind::Int(number), _) if arg == "status" => Value::from(*number),
-        (Kind::Bool(flag), _) if arg == "verify_ssl" => Value::from(*flag),
+        (NodeKind::Int(number), _) if arg == "status" => Value::from(*number),
+        (NodeKind::Bool(flag), _) if arg == "verify_ssl" => Value::from(*flag),
         (_, Some(text)) if !matches!(arg, "status" | "verify_ssl") => Value::from(text),
         _ => {
             let wanted = match arg {

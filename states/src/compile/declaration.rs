@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use halite_document::Problem;
-use halite_document::yaml::{Kind, Node};
+use halite_document::yaml::{Node, NodeKind};
 
 use crate::low::Position;
 
@@ -69,7 +69,7 @@ pub(super) struct Declared {
 
 /// Reads everything in a file except its `include`.
 pub(super) fn read(sls: &str, node: &Node, declared: &mut Declared, problems: &mut Vec<Problem>) {
-    if !matches!(node.kind, Kind::Map(_) | Kind::Null) {
+    if !matches!(node.kind, NodeKind::Map(_) | NodeKind::Null) {
         problems.push(
             Problem::at(
                 &node.position,
@@ -118,7 +118,7 @@ struct Call {
 fn calls(id: &Node, value: &Node, partial: bool, problems: &mut Vec<Problem>) -> Vec<Call> {
     let mut found: Vec<Call> = Vec::new();
     match &value.kind {
-        Kind::Text(text) => match text.split_once('.') {
+        NodeKind::Text(text) => match text.split_once('.') {
             Some((state, fun)) => found.push(Call {
                 state: state.to_owned(),
                 fun: fun.to_owned(),
@@ -130,7 +130,7 @@ fn calls(id: &Node, value: &Node, partial: bool, problems: &mut Vec<Problem>) ->
                     .hint("a state names `module.function`, for example `file.managed`"),
             ),
         },
-        Kind::Map(entries) => {
+        NodeKind::Map(entries) => {
             for (function, arguments) in entries {
                 if function.raw.starts_with("__") {
                     continue;
@@ -182,13 +182,13 @@ fn call(
     };
     let mut read = Vec::new();
     match &arguments.kind {
-        Kind::Null => {}
-        Kind::Text(text) if fun.is_empty() => fun.clone_from(text),
-        Kind::List(items) => {
+        NodeKind::Null => {}
+        NodeKind::Text(text) if fun.is_empty() => fun.clone_from(text),
+        NodeKind::List(items) => {
             for item in items {
                 match &item.kind {
-                    Kind::Text(text) if fun.is_empty() => fun.clone_from(text),
-                    Kind::Map(entries) => match entries.as_slice() {
+                    NodeKind::Text(text) if fun.is_empty() => fun.clone_from(text),
+                    NodeKind::Map(entries) => match entries.as_slice() {
                         [(key, value)] => read.push(Argument {
                             name: key.raw.clone(),
                             value: value.clone(),
@@ -208,7 +208,7 @@ fn call(
             }
         }
         // `mod.fun: {}` is common in templates and means no arguments.
-        Kind::Map(entries) if entries.is_empty() => {}
+        NodeKind::Map(entries) if entries.is_empty() => {}
         _ => {
             problems.push(
                 Problem::at(
@@ -245,7 +245,7 @@ fn call(
 }
 
 fn extend(sls: &str, value: &Node, declared: &mut Declared, problems: &mut Vec<Problem>) {
-    if !matches!(value.kind, Kind::Map(_) | Kind::Null) {
+    if !matches!(value.kind, NodeKind::Map(_) | NodeKind::Null) {
         problems.push(Problem::at(
             &value.position,
             format!(
@@ -270,7 +270,7 @@ fn extend(sls: &str, value: &Node, declared: &mut Declared, problems: &mut Vec<P
 }
 
 fn exclude(value: &Node, declared: &mut Declared, problems: &mut Vec<Problem>) {
-    let Kind::List(items) = &value.kind else {
+    let NodeKind::List(items) = &value.kind else {
         problems.push(Problem::at(
             &value.position,
             format!("`exclude` must be a list, but it is {}", value.kind_name()),
@@ -281,7 +281,7 @@ fn exclude(value: &Node, declared: &mut Declared, problems: &mut Vec<Problem>) {
         let (is_sls, name) = match (&item.kind, item.entries()) {
             (_, [(key, name)]) if key.raw == "sls" => (true, name),
             (_, [(key, name)]) if key.raw == "id" => (false, name),
-            (Kind::Text(_), _) => (true, item),
+            (NodeKind::Text(_), _) => (true, item),
             _ => {
                 problems.push(Problem::at(
                     &item.position,

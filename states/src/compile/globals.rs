@@ -1,7 +1,7 @@
 //! Global arguments, which every state takes: requisites, and controls over when and how it runs.
 
 use halite_document::Problem;
-use halite_document::yaml::{Kind, Node, scalar};
+use halite_document::yaml::{Node, NodeKind, scalar};
 
 use super::conditions;
 use super::declaration::Argument;
@@ -140,7 +140,7 @@ pub(super) fn read(
         },
         "retry" => controls.retry = retry(argument, problems),
         "order" => match (&value.kind, value.raw.as_str()) {
-            (Kind::Int(number), _) => *order = Order::Number(*number),
+            (NodeKind::Int(number), _) => *order = Order::Number(*number),
             (_, "first") => *order = Order::First,
             (_, "last") => *order = Order::Last,
             _ => problems.push(wrong(argument, "a whole number, `first` or `last`")),
@@ -164,9 +164,9 @@ fn wrong(argument: &Argument, wanted: &str) -> Problem {
 /// Reads true or false in any of YAML 1.1's spellings, also quoted.
 pub(super) fn boolean(node: &Node) -> Option<bool> {
     match &node.kind {
-        Kind::Bool(value) => Some(*value),
-        Kind::Text(text) => match scalar::resolve(text) {
-            Kind::Bool(value) => Some(value),
+        NodeKind::Bool(value) => Some(*value),
+        NodeKind::Text(text) => match scalar::resolve(text) {
+            NodeKind::Bool(value) => Some(value),
             _ => None,
         },
         _ => None,
@@ -175,8 +175,8 @@ pub(super) fn boolean(node: &Node) -> Option<bool> {
 
 fn texts(argument: &Argument, problems: &mut Vec<Problem>) -> Vec<String> {
     let items: Vec<&Node> = match &argument.value.kind {
-        Kind::List(items) => items.iter().collect(),
-        Kind::Null => Vec::new(),
+        NodeKind::List(items) => items.iter().collect(),
+        NodeKind::Null => Vec::new(),
         _ => vec![&argument.value],
     };
     let mut found = Vec::new();
@@ -197,13 +197,13 @@ fn retry(argument: &Argument, problems: &mut Vec<Problem>) -> Option<Retry> {
         until: true,
     };
     let entries = match &argument.value.kind {
-        Kind::Bool(wanted) => return wanted.then_some(retry),
-        Kind::Map(entries) => entries
+        NodeKind::Bool(wanted) => return wanted.then_some(retry),
+        NodeKind::Map(entries) => entries
             .iter()
             .map(|(key, value)| (key, value))
             .collect::<Vec<_>>(),
         // Salt also takes a list of single pairs.
-        Kind::List(items) => items
+        NodeKind::List(items) => items
             .iter()
             .flat_map(|item| item.entries())
             .map(|(key, value)| (key, value))
@@ -218,15 +218,15 @@ fn retry(argument: &Argument, problems: &mut Vec<Problem>) -> Option<Retry> {
     };
     for (key, value) in entries {
         let read = match (key.raw.as_str(), &value.kind) {
-            ("attempts", Kind::Int(number)) if (1..=10_000).contains(number) => {
+            ("attempts", NodeKind::Int(number)) if (1..=10_000).contains(number) => {
                 retry.attempts = u32::try_from(*number).unwrap_or(1);
                 true
             }
-            ("interval", Kind::Int(number)) if *number >= 0 => {
+            ("interval", NodeKind::Int(number)) if *number >= 0 => {
                 retry.interval = u32::try_from(*number).map_or(f64::from(u32::MAX), f64::from);
                 true
             }
-            ("interval", Kind::Float(number)) if *number >= 0.0 => {
+            ("interval", NodeKind::Float(number)) if *number >= 0.0 => {
                 retry.interval = *number;
                 true
             }
@@ -235,7 +235,7 @@ fn retry(argument: &Argument, problems: &mut Vec<Problem>) -> Option<Retry> {
                 true
             }),
             // Jitter between attempts would make two runs differ; zero is Salt's default.
-            ("splay", Kind::Int(0)) => true,
+            ("splay", NodeKind::Int(0)) => true,
             _ => false,
         };
         if !read {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use halite_document::yaml::{Kind, Node};
+use halite_document::yaml::{Node, NodeKind};
 use halite_document::{Problem, did_you_mean};
 use serde_json::{Value, json};
 
@@ -219,7 +219,7 @@ impl Loader<'_> {
     }
 
     fn includes(&mut self, name: &str, path: &str, include: &Node) -> Vec<String> {
-        let Kind::List(items) = &include.kind else {
+        let NodeKind::List(items) = &include.kind else {
             self.problems.push(
                 Problem::at(
                     &include.position,

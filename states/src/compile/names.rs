@@ -1,7 +1,7 @@
 //! `names`: one call for each name, with the arguments that only this name is given.
 
 use halite_document::Problem;
-use halite_document::yaml::{Kind, Node};
+use halite_document::yaml::{Node, NodeKind};
 
 use super::declaration::{Argument, Declaration};
 
@@ -18,11 +18,11 @@ pub(super) fn expand(
         .collect();
     let Some(names) = declaration
         .argument("names")
-        .filter(|names| !matches!(names.value.kind, Kind::Null))
+        .filter(|names| !matches!(names.value.kind, NodeKind::Null))
     else {
         return vec![(0, name(declaration, problems), arguments)];
     };
-    let Kind::List(items) = &names.value.kind else {
+    let NodeKind::List(items) = &names.value.kind else {
         problems.push(Problem::at(
             &names.value.position,
             format!(
@@ -71,8 +71,8 @@ pub(super) fn expand(
 /// The arguments that an entry of `names` gives to its name alone.
 fn overrides(name: &str, given: Option<&Node>, problems: &mut Vec<Problem>) -> Vec<Argument> {
     let items = match given.map(|given| (&given.kind, given)) {
-        None | Some((Kind::Null, _)) => return Vec::new(),
-        Some((Kind::List(items), _)) => items,
+        None | Some((NodeKind::Null, _)) => return Vec::new(),
+        Some((NodeKind::List(items), _)) => items,
         Some((_, given)) => {
             problems.push(
                 Problem::at(
@@ -112,7 +112,7 @@ fn name(declaration: &Declaration, problems: &mut Vec<Problem>) -> String {
         return declaration.id.clone();
     };
     match (&argument.value.kind, argument.value.text()) {
-        (Kind::Null, _) => declaration.id.clone(),
+        (NodeKind::Null, _) => declaration.id.clone(),
         (_, Some(text)) => text.to_owned(),
         _ => {
             problems.push(

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use halite_document::Problem;
-use halite_document::yaml::{Kind, Node};
+use halite_document::yaml::{Node, NodeKind};
 
 use super::declaration::{Argument, Declaration};
 use super::globals::{INVERTED, REQUISITES};
@@ -53,7 +53,7 @@ impl Reference {
 
 /// Reads a requisite list.
 pub(super) fn references(argument: &Argument, problems: &mut Vec<Problem>) -> Vec<Reference> {
-    let Kind::List(items) = &argument.value.kind else {
+    let NodeKind::List(items) = &argument.value.kind else {
         problems.push(
             Problem::at(
                 &argument.value.position,

@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::rc::Rc;
 
-use halite_document::yaml::Kind;
+use halite_document::yaml::NodeKind;
 use halite_document::{Problem, did_you_mean};
 
 use super::declaration::{Argument, Declaration};
@@ -130,7 +130,7 @@ fn lay_over(arguments: &mut Vec<Argument>, argument: Argument) {
     {
         Some(known) => {
             if REQUISITES.contains(&argument.name.as_str())
-                && let (Kind::List(items), Kind::List(more)) =
+                && let (NodeKind::List(items), NodeKind::List(more)) =
                     (&mut known.value.kind, &argument.value.kind)
             {
                 items.extend(more.iter().cloned());

@@ -2,7 +2,7 @@
 //! Halite has no slots, and one that remained in a text would be written to the host literally.
 
 use halite_document::Problem;
-use halite_document::yaml::{Kind, Node};
+use halite_document::yaml::{Node, NodeKind};
 
 use super::declaration::Declaration;
 
@@ -15,7 +15,7 @@ pub(super) fn refuse(declaration: &Declaration, problems: &mut Vec<Problem>) {
 
 fn walk(node: &Node, problems: &mut Vec<Problem>) {
     match &node.kind {
-        Kind::Text(text) if text.starts_with("__slot__:") => problems.push(
+        NodeKind::Text(text) if text.starts_with("__slot__:") => problems.push(
             Problem::at(
                 &node.position,
                 format!("`{text}` is a slot, and slots do not exist here"),

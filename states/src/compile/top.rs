@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use halite_document::Problem;
-use halite_document::yaml::{Kind, Node};
+use halite_document::yaml::{Node, NodeKind};
 use halite_errors::chain;
 
 use super::input::Input;
@@ -51,7 +51,7 @@ pub(super) fn assigned(
         pillar: input.pillar,
     };
     let mut found: Vec<Assignment> = Vec::new();
-    if !matches!(node.kind, Kind::Map(_) | Kind::Null) {
+    if !matches!(node.kind, NodeKind::Map(_) | NodeKind::Null) {
         problems.push(wrong(
             &node,
             "top.sls must be a mapping `base: {target: [sls, …]}`",
@@ -68,7 +68,7 @@ pub(super) fn assigned(
             );
             continue;
         }
-        if !matches!(targets.kind, Kind::Map(_) | Kind::Null) {
+        if !matches!(targets.kind, NodeKind::Map(_) | NodeKind::Null) {
             problems.push(wrong(
                 targets,
                 "`base` must be a mapping from targets to lists of SLS names",
@@ -95,7 +95,7 @@ fn single(
     found: &mut Vec<Assignment>,
     problems: &mut Vec<Problem>,
 ) {
-    if !matches!(listed.kind, Kind::List(_)) {
+    if !matches!(listed.kind, NodeKind::List(_)) {
         problems.push(wrong(listed, "a target must have a list of SLS names"));
         return;
     }
@@ -103,7 +103,7 @@ fn single(
     let mut names = Vec::new();
     for item in listed.items() {
         match &item.kind {
-            Kind::Map(entries) => match entries.as_slice() {
+            NodeKind::Map(entries) => match entries.as_slice() {
                 [(key, value)] if key.raw == "match" && value.is_scalar() => kind = &value.raw,
                 _ => problems.push(
                     Problem::at(
@@ -113,7 +113,7 @@ fn single(
                     .hint("states are declared in SLS files"),
                 ),
             },
-            Kind::List(_) | Kind::Null => {
+            NodeKind::List(_) | NodeKind::Null => {
                 problems.push(wrong(item, "an entry must be an SLS name"))
             }
             _ => names.push(item),

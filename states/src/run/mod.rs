@@ -18,7 +18,7 @@ use std::task::Poll;
 use futures_util::future::{Either, select};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use requisites::{Context, Decision, Foreseen};
-use returns::{Outcome, Started};
+use returns::{Started, StateOutcome};
 use single::{Begun, Call, Triggers};
 use triggers::TriggerGraph;
 
@@ -61,11 +61,11 @@ pub async fn run<M: Modules>(
         };
         match requisites::decide(&context, &mut foreseen, index).await {
             Decision::Skip { result, comment } => {
-                let outcome = Outcome::skipped(result, comment);
+                let outcome = StateOutcome::skipped(result, comment);
                 run.note(Started::now().finish(chunk, index, outcome), &mut on_state);
             }
             Decision::Fail { comment } => {
-                let outcome = Outcome::failed(&Failure::new(comment));
+                let outcome = StateOutcome::failed(&Failure::new(comment));
                 run.store(Started::now().finish(chunk, index, outcome), &mut on_state);
             }
             Decision::Run { triggered } => {

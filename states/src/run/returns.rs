@@ -9,14 +9,14 @@ use crate::low::{Chunk, StateReturn};
 
 /// The outcome of one state, before it becomes a return.
 #[derive(Debug, Clone)]
-pub(super) struct Outcome {
+pub(super) struct StateOutcome {
     pub result: Option<bool>,
     pub changes: Map<String, Value>,
     pub comment: String,
     pub ran: bool,
 }
 
-impl Outcome {
+impl StateOutcome {
     /// A failure; the comment has its whole chain of causes.
     pub(super) fn failed(failure: &Failure) -> Self {
         Self {
@@ -67,7 +67,7 @@ impl Started {
         }
     }
 
-    pub(super) fn finish(self, chunk: &Chunk, index: usize, outcome: Outcome) -> StateReturn {
+    pub(super) fn finish(self, chunk: &Chunk, index: usize, outcome: StateOutcome) -> StateReturn {
         let mut changes = outcome.changes;
         if chunk.sensitive {
             changes.values_mut().for_each(mask);

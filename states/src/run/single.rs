@@ -9,7 +9,7 @@ use std::time::Duration;
 use futures_util::future::{Either, select};
 use serde_json::Value;
 
-use super::returns::{Outcome, Started};
+use super::returns::{Started, StateOutcome};
 use crate::engine::{Checked, Failure, Modules, RunOptions};
 use crate::low::{Chunk, StateReturn};
 
@@ -110,10 +110,10 @@ async fn watch<M: Modules>(
     modules: &M,
     options: RunOptions,
     triggers: &Triggers<'_>,
-) -> Option<Outcome> {
+) -> Option<StateOutcome> {
     let outcome = match modules.watch(chunk).await? {
         Ok(checked) => apply_or_predict(chunk, modules, options, triggers, checked).await,
-        Err(failure) => Outcome::failed(&failure),
+        Err(failure) => StateOutcome::failed(&failure),
     };
     Some(outcome)
 }
@@ -163,20 +163,22 @@ async fn once<M: Modules>(
     modules: &M,
     options: RunOptions,
     call: &Call<'_>,
-) -> Outcome {
+) -> StateOutcome {
     match controls(chunk, modules).await {
         Ok(None) => {}
         Ok(Some(comment)) => {
-            return Outcome::skipped(true, comment);
+            return StateOutcome::skipped(true, comment);
         }
-        Err(failure) => return Outcome::failed(&failure),
+        Err(failure) => return StateOutcome::failed(&failure),
     }
     let mut outcome = match call {
         Call::State(triggers) => state(chunk, modules, options, triggers).await,
         Call::ModWatch => match watch(chunk, modules, options, &Triggers::default()).await {
             Some(outcome) => outcome,
             // The compiler refuses such a listener; older masters did not.
-            None => return Outcome::skipped(true, format!("{} has no mod_watch", chunk.state)),
+            None => {
+                return StateOutcome::skipped(true, format!("{} has no mod_watch", chunk.state));
+            }
         },
     };
     if !options.test && !chunk.controls.check_cmd.is_empty() {
@@ -192,14 +194,14 @@ async fn state<M: Modules>(
     modules: &M,
     options: RunOptions,
     triggers: &Triggers<'_>,
-) -> Outcome {
+) -> StateOutcome {
     let (mut outcome, acts) = match modules.check(chunk).await {
         Ok(checked) => {
             let acts = modules.includes_watch(chunk, &checked.diff);
             let outcome = apply_or_predict(chunk, modules, options, triggers, checked).await;
             (outcome, acts)
         }
-        Err(failure) => (Outcome::failed(&failure), true),
+        Err(failure) => (StateOutcome::failed(&failure), true),
     };
     let acted = acts && !outcome.changes.is_empty();
     if triggers.triggered
@@ -219,14 +221,14 @@ async fn apply_or_predict<M: Modules>(
     options: RunOptions,
     triggers: &Triggers<'_>,
     checked: Checked<M::Diff>,
-) -> Outcome {
+) -> StateOutcome {
     let Checked {
         mut changes,
         mut comment,
         diff,
     } = checked;
     if changes.is_empty() {
-        return Outcome {
+        return StateOutcome {
             result: Some(true),
             changes,
             comment,
@@ -235,7 +237,7 @@ async fn apply_or_predict<M: Modules>(
     }
     if options.test {
         modules.predict(chunk, &diff).await;
-        return Outcome {
+        return StateOutcome {
             result: None,
             changes,
             comment,
@@ -243,7 +245,7 @@ async fn apply_or_predict<M: Modules>(
         };
     }
     if let Err(failure) = modules.record_trigger(chunk, &triggers.watchers) {
-        return Outcome::failed(&failure);
+        return StateOutcome::failed(&failure);
     }
     triggers.begun.set();
     match modules.apply(chunk, &diff).await {
@@ -258,20 +260,20 @@ async fn apply_or_predict<M: Modules>(
             if !applied.comment.is_empty() {
                 comment = applied.comment;
             }
-            Outcome {
+            StateOutcome {
                 result: Some(true),
                 changes,
                 comment,
                 ran: true,
             }
         }
-        Err(failure) => Outcome::failed(&failure),
+        Err(failure) => StateOutcome::failed(&failure),
     }
 }
 
 /// Runs `check_cmd`, which alone decides about the result, as in Salt: it also turns a failure of
 /// the state itself into success.
-async fn check_cmd<M: Modules>(chunk: &Chunk, modules: &M, outcome: &mut Outcome) {
+async fn check_cmd<M: Modules>(chunk: &Chunk, modules: &M, outcome: &mut StateOutcome) {
     let conditions: Vec<Value> = chunk
         .controls
         .check_cmd
@@ -287,6 +289,6 @@ async fn check_cmd<M: Modules>(chunk: &Chunk, modules: &M, outcome: &mut Outcome
             outcome.result = Some(false);
             outcome.comment = "check_cmd determined the state failed".into();
         }
-        Err(failure) => *outcome = Outcome::failed(&failure),
+        Err(failure) => *outcome = StateOutcome::failed(&failure),
     }
 }

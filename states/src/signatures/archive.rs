@@ -1,6 +1,6 @@
 //! Signatures of `archive.*`.
 
-use crate::signature::{Kind, Signature, arg, on_minion, required};
+use crate::signature::{ArgumentKind, Signature, arg, on_minion, required};
 
 pub(super) const SIGNATURES: &[Signature] = &[on_minion(
     "archive",
@@ -9,32 +9,32 @@ pub(super) const SIGNATURES: &[Signature] = &[on_minion(
     &[
         required(
             "source",
-            Kind::Text,
+            ArgumentKind::Text,
             "`salt://path`, `bundle://path`, or an absolute path on the host.",
         ),
         arg(
             "strip",
-            Kind::Integer,
+            ArgumentKind::Integer,
             "Leading path components to remove from every name (default 0).",
         ),
         arg(
             "user",
-            Kind::Text,
+            ArgumentKind::Text,
             "Owner of everything from the archive (default root).",
         ),
         arg(
             "group",
-            Kind::Text,
+            ArgumentKind::Text,
             "Group of everything from the archive (default root).",
         ),
         arg(
             "if_missing",
-            Kind::Text,
+            ArgumentKind::Text,
             "Do nothing when this path exists.",
         ),
         arg(
             "clean",
-            Kind::Boolean,
+            ArgumentKind::Boolean,
             "Remove files that the archive does not contain (default false).",
         ),
     ],

@@ -1,21 +1,25 @@
 //! Signatures of `x509.*` and `kubeconfig.*`.
 
-use crate::signature::{Arg, Kind, Signature, arg, on_minion, required};
+use crate::signature::{Arg, ArgumentKind, Signature, arg, on_minion, required};
 
 const ALGORITHM: Arg = arg(
     "algorithm",
-    Kind::Text,
+    ArgumentKind::Text,
     "Key: `ecdsa-p256` (default), `rsa-2048`, `rsa-4096` or `ed25519`.",
 );
 const ORGANIZATION: Arg = arg(
     "organization",
-    Kind::TextList,
+    ArgumentKind::TextList,
     "Organizations (O) of the subject; Kubernetes' groups.",
 );
-const DAYS: Arg = arg("days", Kind::Integer, "Lifetime in days (default 365).");
+const DAYS: Arg = arg(
+    "days",
+    ArgumentKind::Integer,
+    "Lifetime in days (default 365).",
+);
 const RENEW: Arg = arg(
     "renew_days",
-    Kind::Integer,
+    ArgumentKind::Integer,
     "Renew when fewer days than this are left (default a third of `days`).",
 );
 const CA_CERTIFICATE: &str = "PEM of the CA's certificate.";
@@ -28,60 +32,68 @@ pub(super) const SIGNATURES: &[Signature] = &[
         &[
             arg(
                 "key",
-                Kind::Text,
+                ArgumentKind::Text,
                 "Path of the key (default: the name with `.key` for its extension).",
             ),
             required(
                 "ca",
-                Kind::Text,
+                ArgumentKind::Text,
                 "CA that signs: `kubernetes`, `etcd`, `front-proxy`, `site`; `halite` for the operator of a control-plane host.",
             ),
             arg(
                 "ca_certificate",
-                Kind::Text,
+                ArgumentKind::Text,
                 "PEM of the CA's certificate; if given, a certificate of another CA is replaced.",
             ),
             ALGORITHM,
             required(
                 "common_name",
-                Kind::Text,
+                ArgumentKind::Text,
                 "Common name (CN) of the subject.",
             ),
             ORGANIZATION,
-            arg("sans_dns", Kind::TextList, "DNS names."),
-            arg("sans_ip", Kind::TextList, "IP addresses."),
+            arg("sans_dns", ArgumentKind::TextList, "DNS names."),
+            arg("sans_ip", ArgumentKind::TextList, "IP addresses."),
             arg(
                 "sans_uri",
-                Kind::TextList,
+                ArgumentKind::TextList,
                 "URIs; only with the CA `halite`.",
             ),
             arg(
                 "server_auth",
-                Kind::Boolean,
+                ArgumentKind::Boolean,
                 "Extended key usage for TLS servers (default false).",
             ),
             arg(
                 "client_auth",
-                Kind::Boolean,
+                ArgumentKind::Boolean,
                 "Extended key usage for TLS clients (default false).",
             ),
             DAYS,
             RENEW,
-            arg("user", Kind::Text, "Owner of both files (default root)."),
-            arg("group", Kind::Text, "Group of both files (default root)."),
+            arg(
+                "user",
+                ArgumentKind::Text,
+                "Owner of both files (default root).",
+            ),
+            arg(
+                "group",
+                ArgumentKind::Text,
+                "Group of both files (default root).",
+            ),
             arg(
                 "mode",
-                Kind::Mode,
+                ArgumentKind::Mode,
                 "Permission bits of the certificate (default 0644; 0600 when combined); the key has 0600.",
             ),
             arg(
                 "append_ca",
-                Kind::Boolean,
+                ArgumentKind::Boolean,
                 "Append the CA's certificate to the certificate (default false).",
             ),
             arg(
                 "combined",
-                Kind::Boolean,
+                ArgumentKind::Boolean,
                 "Certificate and key in one file, at the name (default false).",
             ),
         ],
@@ -91,24 +103,24 @@ pub(super) const SIGNATURES: &[Signature] = &[
         "managed",
         "A kubeconfig file with an embedded client certificate, as kubeadm makes them.",
         &[
-            required("server", Kind::Text, "URL of the API server."),
-            required("cluster", Kind::Text, "Name of the cluster entry."),
-            required("user", Kind::Text, "Name of the user entry."),
+            required("server", ArgumentKind::Text, "URL of the API server."),
+            required("cluster", ArgumentKind::Text, "Name of the cluster entry."),
+            required("user", ArgumentKind::Text, "Name of the user entry."),
             arg(
                 "context",
-                Kind::Text,
+                ArgumentKind::Text,
                 "Name of the context (default `USER@CLUSTER`).",
             ),
-            arg("namespace", Kind::Text, "Namespace of the context."),
-            required("ca_certificate", Kind::Text, CA_CERTIFICATE),
+            arg("namespace", ArgumentKind::Text, "Namespace of the context."),
+            required("ca_certificate", ArgumentKind::Text, CA_CERTIFICATE),
             arg(
                 "ca",
-                Kind::Text,
+                ArgumentKind::Text,
                 "CA that signs the client certificate (default `kubernetes`).",
             ),
             arg(
                 "common_name",
-                Kind::Text,
+                ArgumentKind::Text,
                 "User name in Kubernetes (CN); required without `client_certificate_file`.",
             ),
             ORGANIZATION,
@@ -117,17 +129,29 @@ pub(super) const SIGNATURES: &[Signature] = &[
             RENEW,
             arg(
                 "client_certificate_file",
-                Kind::Text,
+                ArgumentKind::Text,
                 "Refer to this certificate instead of embedding one.",
             ),
             arg(
                 "client_key_file",
-                Kind::Text,
+                ArgumentKind::Text,
                 "Refer to this key; required with `client_certificate_file`.",
             ),
-            arg("owner", Kind::Text, "Owner of the file (default root)."),
-            arg("group", Kind::Text, "Group of the file (default root)."),
-            arg("mode", Kind::Mode, "Permission bits (default 0600)."),
+            arg(
+                "owner",
+                ArgumentKind::Text,
+                "Owner of the file (default root).",
+            ),
+            arg(
+                "group",
+                ArgumentKind::Text,
+                "Group of the file (default root).",
+            ),
+            arg(
+                "mode",
+                ArgumentKind::Mode,
+                "Permission bits (default 0600).",
+            ),
         ],
     ),
 ];

@@ -1,46 +1,46 @@
 //! Signatures of `cmd.*`.
 
-use crate::signature::{Arg, Kind, Signature, arg, on_minion};
+use crate::signature::{Arg, ArgumentKind, Signature, arg, on_minion};
 
 const ARGS: &[Arg] = &[
     arg(
         "cwd",
-        Kind::Text,
+        ArgumentKind::Text,
         "Working directory (default: the home of `runas` or root, `/` if there is none).",
     ),
     arg(
         "env",
-        Kind::Any,
+        ArgumentKind::Any,
         "Variables: a mapping, or a list of mappings. The others are `HOME`, `USER` and `LOGNAME` of `runas` or root, `PATH`, and `LANG` and `LC_ALL` of `C.UTF-8`.",
     ),
     arg(
         "prepend_path",
-        Kind::Text,
+        ArgumentKind::Text,
         "Directories, separated by colons, that come before those of `PATH`.",
     ),
     arg(
         "umask",
-        Kind::Mode,
+        ArgumentKind::Mode,
         "Permission bits that new files do not get (default: the minion's).",
     ),
     arg(
         "shell",
-        Kind::Text,
+        ArgumentKind::Text,
         "Shell that runs the line (default `/bin/sh`).",
     ),
     arg(
         "stdin",
-        Kind::Text,
+        ArgumentKind::Text,
         "Text written to standard input; pass secrets here.",
     ),
     arg(
         "timeout",
-        Kind::Integer,
+        ArgumentKind::Integer,
         "Seconds until the command is killed and fails (default: no limit).",
     ),
     arg(
         "success_retcodes",
-        Kind::Any,
+        ArgumentKind::Any,
         "Exit codes other than 0 that mean success: a number, or a list of numbers.",
     ),
 ];

@@ -1,41 +1,45 @@
 //! Signatures of `file.*`.
 
-use crate::signature::{Arg, Kind, Signature, arg, on_minion, required};
+use crate::signature::{Arg, ArgumentKind, Signature, arg, on_minion, required};
 
 const USER: Arg = arg(
     "user",
-    Kind::Text,
+    ArgumentKind::Text,
     "Owner (default: unchanged for an existing file, root for a new one).",
 );
 const GROUP: Arg = arg(
     "group",
-    Kind::Text,
+    ArgumentKind::Text,
     "Group (default: unchanged for an existing file, root for a new one).",
 );
 const MAKEDIRS: Arg = arg(
     "makedirs",
-    Kind::Boolean,
+    ArgumentKind::Boolean,
     "Create missing parent directories (default false).",
 );
 const TEMPLATE: Arg = arg(
     "template",
-    Kind::Text,
+    ArgumentKind::Text,
     "`jinja`: render the source as a template.",
 );
-const CONTEXT: Arg = arg("context", Kind::Mapping, "Variables of the template.");
+const CONTEXT: Arg = arg(
+    "context",
+    ArgumentKind::Mapping,
+    "Variables of the template.",
+);
 const DEFAULTS: Arg = arg(
     "defaults",
-    Kind::Mapping,
+    ArgumentKind::Mapping,
     "Default variables of the template; `context` takes precedence.",
 );
 const SHOW: Arg = arg(
     "show_changes",
-    Kind::Boolean,
+    ArgumentKind::Boolean,
     "Show the difference in the changes (default true).",
 );
 const EXCLUDE: Arg = arg(
     "exclude_pat",
-    Kind::PathPatterns,
+    ArgumentKind::PathPatterns,
     "Relative paths that `clean` keeps, with everything below them: shell patterns (`*`, `?`, `[ab]`, `[!ab]`; `*` also matches slashes), or regular expressions after `E@`.",
 );
 
@@ -47,13 +51,13 @@ pub(super) const SIGNATURES: &[Signature] = &[
         &[
             arg(
                 "source",
-                Kind::Text,
+                ArgumentKind::Text,
                 "Source of the content: `salt://path` (state tree), `bundle://path`, or an absolute path on the host.",
             ),
-            arg("contents", Kind::Text, "The content itself."),
+            arg("contents", ArgumentKind::Text, "The content itself."),
             arg(
                 "contents_newline",
-                Kind::Boolean,
+                ArgumentKind::Boolean,
                 "End `contents` with a newline if it has none (default true).",
             ),
             TEMPLATE,
@@ -63,34 +67,34 @@ pub(super) const SIGNATURES: &[Signature] = &[
             GROUP,
             arg(
                 "mode",
-                Kind::Mode,
+                ArgumentKind::Mode,
                 "Permission bits (default: unchanged for an existing file, 0644 for a new one).",
             ),
             MAKEDIRS,
             arg(
                 "dir_mode",
-                Kind::Mode,
+                ArgumentKind::Mode,
                 "Permission bits of directories that `makedirs` creates (default 0755).",
             ),
             arg(
                 "replace",
-                Kind::Boolean,
+                ArgumentKind::Boolean,
                 "false: keep the content of an existing file (default true).",
             ),
             arg(
                 "create",
-                Kind::Boolean,
+                ArgumentKind::Boolean,
                 "false: do not create a missing file (default true).",
             ),
             SHOW,
             arg(
                 "force",
-                Kind::Boolean,
+                ArgumentKind::Boolean,
                 "Replace a directory, link, pipe, socket or device at that path (default false: a link is followed, the others are an error).",
             ),
             arg(
                 "check_cmd",
-                Kind::Text,
+                ArgumentKind::Text,
                 "Shell command that verifies the new content before it is put in place; the path of a temporary file is appended.",
             ),
         ],
@@ -102,31 +106,31 @@ pub(super) const SIGNATURES: &[Signature] = &[
         &[
             USER,
             GROUP,
-            arg("mode", Kind::Mode, "The same as `dir_mode`."),
+            arg("mode", ArgumentKind::Mode, "The same as `dir_mode`."),
             arg(
                 "dir_mode",
-                Kind::Mode,
+                ArgumentKind::Mode,
                 "Permission bits of the directory (default for a new one: 0755); with `recurse: [mode]` also of all directories below.",
             ),
             arg(
                 "file_mode",
-                Kind::Mode,
+                ArgumentKind::Mode,
                 "Permission bits of the files below, with `recurse: [mode]`.",
             ),
             arg(
                 "recurse",
-                Kind::TextList,
+                ArgumentKind::TextList,
                 "Attributes to enforce on everything below: `user`, `group`, `mode`.",
             ),
             MAKEDIRS,
             arg(
                 "force",
-                Kind::Boolean,
+                ArgumentKind::Boolean,
                 "Replace a file, pipe, socket, device, or link that leads to no directory (default false: an error).",
             ),
             arg(
                 "clean",
-                Kind::Boolean,
+                ArgumentKind::Boolean,
                 "Remove everything in it, except what matches `exclude_pat`, what states that this one requires or watches manage below, and mounted file systems (default false).",
             ),
             EXCLUDE,
@@ -137,10 +141,14 @@ pub(super) const SIGNATURES: &[Signature] = &[
         "symlink",
         "A symbolic link.",
         &[
-            required("target", Kind::Text, "Path to which the link points."),
+            required(
+                "target",
+                ArgumentKind::Text,
+                "Path to which the link points.",
+            ),
             arg(
                 "force",
-                Kind::Boolean,
+                ArgumentKind::Boolean,
                 "Replace an existing file or directory (default false).",
             ),
             MAKEDIRS,
@@ -159,7 +167,7 @@ pub(super) const SIGNATURES: &[Signature] = &[
         &[
             required(
                 "source",
-                Kind::Text,
+                ArgumentKind::Text,
                 "Directory in the state tree (`salt://path`).",
             ),
             TEMPLATE,
@@ -169,22 +177,22 @@ pub(super) const SIGNATURES: &[Signature] = &[
             GROUP,
             arg(
                 "dir_mode",
-                Kind::Mode,
+                ArgumentKind::Mode,
                 "Permission bits of the directories (default: unchanged, 0755 for new ones).",
             ),
             arg(
                 "file_mode",
-                Kind::Mode,
+                ArgumentKind::Mode,
                 "Permission bits of the files (default: unchanged, 0644 for new ones).",
             ),
             arg(
                 "clean",
-                Kind::Boolean,
+                ArgumentKind::Boolean,
                 "Remove everything that the source does not have, except what matches `exclude_pat`, what states that this one requires or watches manage below, and mounted file systems (default false).",
             ),
             arg(
                 "exclude_pat",
-                Kind::PathPatterns,
+                ArgumentKind::PathPatterns,
                 "Relative paths that are not copied, and that `clean` keeps with everything below them: shell patterns (`*`, `?`, `[ab]`, `[!ab]`; `*` also matches slashes), or regular expressions after `E@`.",
             ),
             SHOW,
@@ -195,11 +203,15 @@ pub(super) const SIGNATURES: &[Signature] = &[
         "append",
         "A file that contains the given texts; missing ones are appended.",
         &[
-            required("text", Kind::TextList, "Texts, each of one line or more."),
+            required(
+                "text",
+                ArgumentKind::TextList,
+                "Texts, each of one line or more.",
+            ),
             MAKEDIRS,
             arg(
                 "ignore_whitespace",
-                Kind::Boolean,
+                ArgumentKind::Boolean,
                 "Treat runs of blanks as one in comparisons (default true).",
             ),
             SHOW,
@@ -212,42 +224,42 @@ pub(super) const SIGNATURES: &[Signature] = &[
         &[
             arg(
                 "content",
-                Kind::Text,
+                ArgumentKind::Text,
                 "The line, without newline; not required for `mode: delete` with `match`.",
             ),
             arg(
                 "match",
-                Kind::LinePattern,
+                ArgumentKind::LinePattern,
                 "The line to replace or delete: the first that matches this regular expression or contains this text (default: `content`).",
             ),
             required(
                 "mode",
-                Kind::Text,
+                ArgumentKind::Text,
                 "`ensure` (directly after `after` or before `before`; between both, the only line), `replace`, `insert` (the same, but other lines may be between both, or at `location`) or `delete`.",
             ),
             arg(
                 "before",
-                Kind::LinePattern,
+                ArgumentKind::LinePattern,
                 "The one line before which to insert: a regular expression, or text in the line.",
             ),
             arg(
                 "after",
-                Kind::LinePattern,
+                ArgumentKind::LinePattern,
                 "The one line after which to insert: a regular expression, or text in the line.",
             ),
             arg(
                 "location",
-                Kind::Text,
+                ArgumentKind::Text,
                 "`start` or `end` of the file, for `insert`.",
             ),
             arg(
                 "indent",
-                Kind::Boolean,
+                ArgumentKind::Boolean,
                 "Use the indentation of the neighbouring line (default true).",
             ),
             arg(
                 "create",
-                Kind::Boolean,
+                ArgumentKind::Boolean,
                 "Create the file if it is missing (default false).",
             ),
             SHOW,
@@ -260,27 +272,27 @@ pub(super) const SIGNATURES: &[Signature] = &[
         &[
             required(
                 "marker_start",
-                Kind::Text,
+                ArgumentKind::Text,
                 "Text in the line that begins the block.",
             ),
             required(
                 "marker_end",
-                Kind::Text,
+                ArgumentKind::Text,
                 "Text in the line that ends the block.",
             ),
             arg(
                 "content",
-                Kind::Text,
+                ArgumentKind::Text,
                 "Text between the markers (default: empty).",
             ),
             arg(
                 "append_if_not_found",
-                Kind::Boolean,
+                ArgumentKind::Boolean,
                 "If the markers are missing, append markers and content (default false).",
             ),
             arg(
                 "prepend_if_not_found",
-                Kind::Boolean,
+                ArgumentKind::Boolean,
                 "If the markers are missing, insert markers and content at the start (default false).",
             ),
             SHOW,

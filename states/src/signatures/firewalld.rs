@@ -1,31 +1,35 @@
 //! Signatures of `firewalld.*`.
 
-use crate::signature::{Arg, Kind, Signature, arg, on_minion, required};
+use crate::signature::{Arg, ArgumentKind, Signature, arg, on_minion, required};
 
-const DESCRIPTION: Arg = arg("description", Kind::Text, "Description, for people.");
+const DESCRIPTION: Arg = arg(
+    "description",
+    ArgumentKind::Text,
+    "Description, for people.",
+);
 const SERVICES: Arg = arg(
     "services",
-    Kind::TextList,
+    ArgumentKind::TextList,
     "Services to allow, by firewalld's names.",
 );
 const PORTS: Arg = arg(
     "ports",
-    Kind::TextList,
+    ArgumentKind::TextList,
     "Ports to allow: `port/protocol` or `first-last/protocol`.",
 );
 const PROTOCOLS: Arg = arg(
     "protocols",
-    Kind::TextList,
+    ArgumentKind::TextList,
     "IP protocols to allow, for example `vrrp`.",
 );
 const RICH: Arg = arg(
     "rich_rules",
-    Kind::TextList,
+    ArgumentKind::TextList,
     "Rich rules, in the language of firewalld.richlanguage(5).",
 );
 const MASQUERADE: Arg = arg(
     "masquerade",
-    Kind::Boolean,
+    ArgumentKind::Boolean,
     "Masquerade outgoing traffic (default false).",
 );
 
@@ -38,7 +42,7 @@ pub(super) const SIGNATURES: &[Signature] = &[
             DESCRIPTION,
             arg(
                 "target",
-                Kind::Text,
+                ArgumentKind::Text,
                 "`default` (default), `ACCEPT`, `DROP` or `REJECT`.",
             ),
             SERVICES,
@@ -46,19 +50,19 @@ pub(super) const SIGNATURES: &[Signature] = &[
             PROTOCOLS,
             arg(
                 "sources",
-                Kind::TextList,
+                ArgumentKind::TextList,
                 "Source addresses and networks that belong to the zone.",
             ),
             arg(
                 "interfaces",
-                Kind::TextList,
+                ArgumentKind::TextList,
                 "Interfaces that belong to the zone.",
             ),
             RICH,
             MASQUERADE,
             arg(
                 "forward",
-                Kind::Boolean,
+                ArgumentKind::Boolean,
                 "Forward within the zone (default false).",
             ),
         ],
@@ -71,22 +75,22 @@ pub(super) const SIGNATURES: &[Signature] = &[
             DESCRIPTION,
             arg(
                 "target",
-                Kind::Text,
+                ArgumentKind::Text,
                 "`CONTINUE` (default), `ACCEPT`, `DROP` or `REJECT`.",
             ),
             required(
                 "ingress_zones",
-                Kind::TextList,
+                ArgumentKind::TextList,
                 "Zones, `HOST` or `ANY`, from which the traffic comes.",
             ),
             required(
                 "egress_zones",
-                Kind::TextList,
+                ArgumentKind::TextList,
                 "Zones, `HOST` or `ANY`, to which the traffic goes.",
             ),
             arg(
                 "priority",
-                Kind::Integer,
+                ArgumentKind::Integer,
                 "Priority; a negative one is evaluated before the zones' rules (default -1).",
             ),
             SERVICES,
@@ -103,7 +107,7 @@ pub(super) const SIGNATURES: &[Signature] = &[
          as `source ipset=` and `destination ipset=`.",
         &[required(
             "sets",
-            Kind::Mapping,
+            ArgumentKind::Mapping,
             "Lists of addresses by name of the set.",
         )],
     ),
@@ -112,9 +116,13 @@ pub(super) const SIGNATURES: &[Signature] = &[
         "owned",
         "No zones, policies and sets of addresses named `halite-…` except the listed ones.",
         &[
-            arg("zones", Kind::TextList, "Zones to keep."),
-            arg("policies", Kind::TextList, "Policies to keep."),
-            arg("ipsets", Kind::TextList, "Sets of addresses to keep."),
+            arg("zones", ArgumentKind::TextList, "Zones to keep."),
+            arg("policies", ArgumentKind::TextList, "Policies to keep."),
+            arg(
+                "ipsets",
+                ArgumentKind::TextList,
+                "Sets of addresses to keep.",
+            ),
         ],
     ),
 ];

@@ -1,6 +1,6 @@
 //! Signatures of `halite.*`: steps of orchestrations.
 
-use crate::signature::{Arg, Kind, RunsOn, Signature, arg, required};
+use crate::signature::{Arg, ArgumentKind, RunsOn, Signature, arg, required};
 
 const fn step(fun: &'static str, doc: &'static str, args: &'static [Arg]) -> Signature {
     Signature {
@@ -14,41 +14,41 @@ const fn step(fun: &'static str, doc: &'static str, args: &'static [Arg]) -> Sig
 
 const TGT: Arg = required(
     "tgt",
-    Kind::Text,
+    ArgumentKind::Text,
     "Target minions; `master` is the master itself (Kubernetes objects).",
 );
 const TGT_TYPE: Arg = arg(
     "tgt_type",
-    Kind::Text,
+    ArgumentKind::Text,
     "Kind of `tgt`: `glob` (default), `list`, `pcre`, `grain`, `pillar`, `ipcidr` or `compound`.",
 );
 const TIMEOUT: Arg = arg(
     "timeout",
-    Kind::Integer,
+    ArgumentKind::Integer,
     "Seconds until the step fails (default 900).",
 );
 const OFFLINE: Arg = arg(
     "offline",
-    Kind::Text,
+    ArgumentKind::Text,
     "Handling of targets that are not connected: `fail` (default), or `skip`, which leaves them out and reports them.",
 );
 const UNMATCHED: Arg = arg(
     "unmatched",
-    Kind::Text,
+    ArgumentKind::Text,
     "Handling of a target that matches no accepted minion: `fail` (default), or `skip`, with which the step does nothing.",
 );
 const BARE: Arg = arg(
     "bare",
-    Kind::Text,
+    ArgumentKind::Text,
     "Handling of targets on which no run of their own has installed packages yet: `apply` (default) treats them like any other, `skip` leaves them out.",
 );
-const NODE: Arg = required("node", Kind::Text, "The node's name.");
+const NODE: Arg = required("node", ArgumentKind::Text, "The node's name.");
 const NODE_OFFLINE: Arg = arg(
     "offline",
-    Kind::Text,
+    ArgumentKind::Text,
     "Handling of a host whose minion is not connected: `fail` (default) treats it like any other, `skip` leaves it out.",
 );
-const MEMBER: Arg = required("node", Kind::Text, "The host's name.");
+const MEMBER: Arg = required("node", ArgumentKind::Text, "The host's name.");
 
 pub(super) const SIGNATURES: &[Signature] = &[
     step(
@@ -57,21 +57,21 @@ pub(super) const SIGNATURES: &[Signature] = &[
         &[
             TGT,
             TGT_TYPE,
-            arg("sls", Kind::TextList, "SLS files to apply."),
+            arg("sls", ArgumentKind::TextList, "SLS files to apply."),
             arg(
                 "highstate",
-                Kind::Boolean,
+                ArgumentKind::Boolean,
                 "Apply everything that `top.sls` assigns (default false).",
             ),
             TIMEOUT,
             arg(
                 "bundle",
-                Kind::Text,
+                ArgumentKind::Text,
                 "Bundle of the site from which the minions' states are compiled (default: each minion's own). After a successful highstate, the minion is recorded as having this bundle.",
             ),
             arg(
                 "batch",
-                Kind::Text,
+                ArgumentKind::Text,
                 "Number or percentage of minions at a time (default: all).",
             ),
             OFFLINE,
@@ -79,7 +79,7 @@ pub(super) const SIGNATURES: &[Signature] = &[
             BARE,
             arg(
                 "but_done_by",
-                Kind::Text,
+                ArgumentKind::Text,
                 "Id of an earlier `halite.state` of the run: targets on which it has succeeded are left out.",
             ),
         ],
@@ -90,8 +90,12 @@ pub(super) const SIGNATURES: &[Signature] = &[
         &[
             TGT,
             TGT_TYPE,
-            required("fun", Kind::Text, "Function, for example `test.ping`."),
-            arg("arg", Kind::Any, "Its arguments, a list."),
+            required(
+                "fun",
+                ArgumentKind::Text,
+                "Function, for example `test.ping`.",
+            ),
+            arg("arg", ArgumentKind::Any, "Its arguments, a list."),
             TIMEOUT,
             OFFLINE,
             UNMATCHED,
@@ -100,7 +104,10 @@ pub(super) const SIGNATURES: &[Signature] = &[
     step(
         "wait_for_minion",
         "Waits until a minion is accepted and connected.",
-        &[required("id", Kind::Text, "The minion's id."), TIMEOUT],
+        &[
+            required("id", ArgumentKind::Text, "The minion's id."),
+            TIMEOUT,
+        ],
     ),
     step(
         "wait_for_node",
@@ -115,7 +122,7 @@ pub(super) const SIGNATURES: &[Signature] = &[
             NODE,
             arg(
                 "dns",
-                Kind::Boolean,
+                ArgumentKind::Boolean,
                 "Wait for a ready replica of the cluster's DNS (default false: DNS is queried only if there is one).",
             ),
             TIMEOUT,
@@ -133,7 +140,7 @@ pub(super) const SIGNATURES: &[Signature] = &[
             NODE,
             arg(
                 "maintenance",
-                Kind::Boolean,
+                ArgumentKind::Boolean,
                 "Only if a drain with `maintenance` has cordoned it (default false).",
             ),
             NODE_OFFLINE,
@@ -148,27 +155,27 @@ pub(super) const SIGNATURES: &[Signature] = &[
             NODE,
             arg(
                 "delete_emptydir_data",
-                Kind::Boolean,
+                ArgumentKind::Boolean,
                 "Also evict pods with an emptyDir, whose content is lost (default false).",
             ),
             arg(
                 "force",
-                Kind::Boolean,
+                ArgumentKind::Boolean,
                 "Also evict pods that no controller would recreate (default false).",
             ),
             arg(
                 "grace_period",
-                Kind::Integer,
+                ArgumentKind::Integer,
                 "Seconds to use instead of each pod's own grace period.",
             ),
             arg(
                 "maintenance",
-                Kind::Boolean,
+                ArgumentKind::Boolean,
                 "Mark the cordon as one that ends with the work on the host, unless the node was already cordoned (default false).",
             ),
             arg(
                 "cleaned",
-                Kind::Boolean,
+                ArgumentKind::Boolean,
                 "The host is cleaned next, which stops all its containers: while the node is not Ready, wait for pods no longer \
                  than 30 s after their grace period (default false).",
             ),
@@ -181,8 +188,8 @@ pub(super) const SIGNATURES: &[Signature] = &[
         "Evicts pods of a Deployment from a node that has several, while another node that takes pods has none, one \
          after the other, and waits for the replacement of each. Pods that are not all ready are left alone.",
         &[
-            required("namespace", Kind::Text, "The namespace."),
-            required("deployment", Kind::Text, "The Deployment."),
+            required("namespace", ArgumentKind::Text, "The namespace."),
+            required("deployment", ArgumentKind::Text, "The Deployment."),
             TIMEOUT,
         ],
     ),
@@ -207,10 +214,10 @@ pub(super) const SIGNATURES: &[Signature] = &[
         "Changes the roles of a host in its document. Its states follow in further steps.",
         &[
             NODE,
-            required("roles", Kind::TextList, "All roles of the host."),
+            required("roles", ArgumentKind::TextList, "All roles of the host."),
             arg(
                 "left",
-                Kind::Boolean,
+                ArgumentKind::Boolean,
                 "The etcd member and the control plane that these roles no longer include have already left the host (default false).",
             ),
         ],
@@ -223,27 +230,27 @@ pub(super) const SIGNATURES: &[Signature] = &[
             NODE,
             arg(
                 "roles",
-                Kind::TextList,
+                ArgumentKind::TextList,
                 "All roles of a host that stays (default: it leaves the cluster).",
             ),
             arg(
                 "dead",
-                Kind::Boolean,
+                ArgumentKind::Boolean,
                 "The host is lost; do not contact it (default false).",
             ),
             arg(
                 "force",
-                Kind::Boolean,
+                ArgumentKind::Boolean,
                 "Data or a member of etcd may be lost (default false).",
             ),
             arg(
                 "cluster",
-                Kind::Text,
+                ArgumentKind::Text,
                 "The cluster's name, to confirm `force`.",
             ),
             arg(
                 "timeout",
-                Kind::Integer,
+                ArgumentKind::Integer,
                 "Seconds within which a dead host must be disconnected (default 900).",
             ),
         ],
@@ -254,12 +261,12 @@ pub(super) const SIGNATURES: &[Signature] = &[
         &[
             arg(
                 "force",
-                Kind::Boolean,
+                ArgumentKind::Boolean,
                 "Everything that the cluster stores may be lost (default false).",
             ),
             arg(
                 "cluster",
-                Kind::Text,
+                ArgumentKind::Text,
                 "The cluster's name, to confirm `force`.",
             ),
             OFFLINE,
@@ -269,11 +276,11 @@ pub(super) const SIGNATURES: &[Signature] = &[
         "hosts_leave",
         "Applies SLS files that remove from hosts what Halite installed there. A host without a key has already left and is skipped.",
         &[
-            required("nodes", Kind::TextList, "The hosts' names."),
-            required("sls", Kind::TextList, "SLS files to apply."),
+            required("nodes", ArgumentKind::TextList, "The hosts' names."),
+            required("sls", ArgumentKind::TextList, "SLS files to apply."),
             arg(
                 "gone",
-                Kind::Boolean,
+                ArgumentKind::Boolean,
                 "These are the last states on the host; its key is deleted afterwards (default false).",
             ),
             OFFLINE,
@@ -292,7 +299,7 @@ pub(super) const SIGNATURES: &[Signature] = &[
             NODE,
             arg(
                 "keep",
-                Kind::Boolean,
+                ArgumentKind::Boolean,
                 "Keep what the operator declared, and remove only what Halite recorded (default false).",
             ),
         ],
@@ -311,7 +318,11 @@ pub(super) const SIGNATURES: &[Signature] = &[
         "lock",
         "Takes a lock for this run, which holds it until it ends. Waits while another run holds it.",
         &[
-            required("lock", Kind::Text, "The lock, for example `etcd-members`."),
+            required(
+                "lock",
+                ArgumentKind::Text,
+                "The lock, for example `etcd-members`.",
+            ),
             TIMEOUT,
         ],
     ),
@@ -320,7 +331,7 @@ pub(super) const SIGNATURES: &[Signature] = &[
         "Releases a lock of this run before the run has ended.",
         &[required(
             "lock",
-            Kind::Text,
+            ArgumentKind::Text,
             "The lock, for example `etcd-members`.",
         )],
     ),
@@ -331,13 +342,13 @@ pub(super) const SIGNATURES: &[Signature] = &[
             MEMBER,
             arg(
                 "roles",
-                Kind::TextList,
+                ArgumentKind::TextList,
                 "All roles that a host of the cluster will get. It is checked before its document has them, and does not try to \
                  reach hosts that let it in only then (default: the roles of its document).",
             ),
             arg(
                 "ignore",
-                Kind::TextList,
+                ArgumentKind::TextList,
                 "Names of checks whose problems are only warnings.",
             ),
         ],
@@ -349,7 +360,7 @@ pub(super) const SIGNATURES: &[Signature] = &[
             MEMBER,
             arg(
                 "bare",
-                Kind::Boolean,
+                ArgumentKind::Boolean,
                 "The host has no data of a member; a member that has already run is then refused (default false).",
             ),
             TIMEOUT,
@@ -367,7 +378,7 @@ pub(super) const SIGNATURES: &[Signature] = &[
             MEMBER,
             arg(
                 "dead",
-                Kind::Boolean,
+                ArgumentKind::Boolean,
                 "The host is lost and need not answer (default false).",
             ),
             TIMEOUT,
@@ -395,10 +406,10 @@ pub(super) const SIGNATURES: &[Signature] = &[
         "Defragments the databases of etcd's members, one member at a time, the leader last. Also clears a NOSPACE alarm: \
          compacts the history first, and disarms the alarm.",
         &[
-            arg("node", Kind::Text, "Only the member of this host."),
+            arg("node", ArgumentKind::Text, "Only the member of this host."),
             arg(
                 "above",
-                Kind::Integer,
+                ArgumentKind::Integer,
                 "Only members with more than this percentage of their database free (default 0).",
             ),
             TIMEOUT,
@@ -411,12 +422,12 @@ pub(super) const SIGNATURES: &[Signature] = &[
             MEMBER,
             arg(
                 "force",
-                Kind::Boolean,
+                ArgumentKind::Boolean,
                 "Data that only the other members had may be lost (default false).",
             ),
             arg(
                 "cluster",
-                Kind::Text,
+                ArgumentKind::Text,
                 "The cluster's name, to confirm `force`.",
             ),
             TIMEOUT,

@@ -1,6 +1,6 @@
 //! Signatures of `host.*`.
 
-use crate::signature::{Kind, Signature, arg, on_minion, required};
+use crate::signature::{ArgumentKind, Signature, arg, on_minion, required};
 
 pub(super) const SIGNATURES: &[Signature] = &[
     on_minion(
@@ -9,7 +9,7 @@ pub(super) const SIGNATURES: &[Signature] = &[
         "A host name that is not in `/etc/hosts` at the given addresses; its other addresses, other lines, names and comments are kept.",
         &[required(
             "ip",
-            Kind::TextList,
+            ArgumentKind::TextList,
             "Addresses that lose the name.",
         )],
     ),
@@ -18,10 +18,10 @@ pub(super) const SIGNATURES: &[Signature] = &[
         "present",
         "A host name in `/etc/hosts`; other lines, names and comments are kept.",
         &[
-            required("ip", Kind::TextList, "Addresses of the name."),
+            required("ip", ArgumentKind::TextList, "Addresses of the name."),
             arg(
                 "clean",
-                Kind::Boolean,
+                ArgumentKind::Boolean,
                 "Remove the name from all other addresses (default false, as in Salt; the comment names them).",
             ),
         ],

@@ -1,27 +1,35 @@
 //! Signatures of `http.*`.
 
-use crate::signature::{Kind, Signature, arg, on_minion};
+use crate::signature::{ArgumentKind, Signature, arg, on_minion};
 
 pub(super) const SIGNATURES: &[Signature] = &[on_minion(
     "http",
     "wait_for_successful_query",
     "Waits until a GET of a URL (the name) has the expected answer.",
     &[
-        arg("status", Kind::Integer, "Expected status (default 200)."),
-        arg("match", Kind::Text, "Text that the body must contain."),
+        arg(
+            "status",
+            ArgumentKind::Integer,
+            "Expected status (default 200).",
+        ),
+        arg(
+            "match",
+            ArgumentKind::Text,
+            "Text that the body must contain.",
+        ),
         arg(
             "wait_for",
-            Kind::Integer,
+            ArgumentKind::Integer,
             "Seconds until it fails (default 300).",
         ),
         arg(
             "ca",
-            Kind::Text,
+            ArgumentKind::Text,
             "Trusted CA: PEM, or the path of a PEM file on the host (default: the CAs that the host trusts).",
         ),
         arg(
             "verify_ssl",
-            Kind::Boolean,
+            ArgumentKind::Boolean,
             "Verify the server's certificate; false accepts any (default true).",
         ),
     ],

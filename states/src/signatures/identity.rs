@@ -1,6 +1,6 @@
 //! Signatures of `user.*` and `group.*`.
 
-use crate::signature::{Kind, Signature, arg, on_minion};
+use crate::signature::{ArgumentKind, Signature, arg, on_minion};
 
 pub(super) const SIGNATURES: &[Signature] = &[
     on_minion(
@@ -10,31 +10,31 @@ pub(super) const SIGNATURES: &[Signature] = &[
         &[
             arg(
                 "uid",
-                Kind::Integer,
+                ArgumentKind::Integer,
                 "User id (default: chosen by the system).",
             ),
             arg(
                 "gid",
-                Kind::Text,
+                ArgumentKind::Text,
                 "Primary group, name or number (default: a group with the user's name).",
             ),
-            arg("groups", Kind::TextList, "Supplementary groups."),
+            arg("groups", ArgumentKind::TextList, "Supplementary groups."),
             arg(
                 "remove_groups",
-                Kind::Boolean,
+                ArgumentKind::Boolean,
                 "Leave supplementary groups that are not listed (default true).",
             ),
-            arg("home", Kind::Text, "Home directory."),
+            arg("home", ArgumentKind::Text, "Home directory."),
             arg(
                 "createhome",
-                Kind::Boolean,
+                ArgumentKind::Boolean,
                 "Create the home directory of a new user (default true; false for system users).",
             ),
-            arg("shell", Kind::Text, "Login shell."),
-            arg("fullname", Kind::Text, "Full name (GECOS)."),
+            arg("shell", ArgumentKind::Text, "Login shell."),
+            arg("fullname", ArgumentKind::Text, "Full name (GECOS)."),
             arg(
                 "system",
-                Kind::Boolean,
+                ArgumentKind::Boolean,
                 "Create a new user as a system user (default false).",
             ),
         ],
@@ -45,7 +45,7 @@ pub(super) const SIGNATURES: &[Signature] = &[
         "No user account with that name.",
         &[arg(
             "purge",
-            Kind::Boolean,
+            ArgumentKind::Boolean,
             "Remove the home directory too (default false).",
         )],
     ),
@@ -56,19 +56,27 @@ pub(super) const SIGNATURES: &[Signature] = &[
         &[
             arg(
                 "gid",
-                Kind::Integer,
+                ArgumentKind::Integer,
                 "Group id (default: chosen by the system).",
             ),
             arg(
                 "system",
-                Kind::Boolean,
+                ArgumentKind::Boolean,
                 "Create a new group as a system group (default false).",
             ),
-            arg("members", Kind::TextList, "The exact list of members."),
-            arg("addusers", Kind::TextList, "Users that must be members."),
+            arg(
+                "members",
+                ArgumentKind::TextList,
+                "The exact list of members.",
+            ),
+            arg(
+                "addusers",
+                ArgumentKind::TextList,
+                "Users that must be members.",
+            ),
             arg(
                 "delusers",
-                Kind::TextList,
+                ArgumentKind::TextList,
                 "Users that must not be members.",
             ),
         ],

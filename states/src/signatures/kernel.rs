@@ -1,6 +1,6 @@
 //! Signatures of `sysctl.*` and `kmod.*`.
 
-use crate::signature::{Kind, Signature, arg, on_minion};
+use crate::signature::{ArgumentKind, Signature, arg, on_minion};
 
 pub(super) const SIGNATURES: &[Signature] = &[
     on_minion(
@@ -10,12 +10,12 @@ pub(super) const SIGNATURES: &[Signature] = &[
         &[
             arg(
                 "value",
-                Kind::Any,
+                ArgumentKind::Any,
                 "The value; without it, or with null, the parameter is not changed.",
             ),
             arg(
                 "config",
-                Kind::Text,
+                ArgumentKind::Text,
                 "File that sets it at boot (default `/etc/sysctl.d/99-halite.conf`).",
             ),
         ],
@@ -25,10 +25,14 @@ pub(super) const SIGNATURES: &[Signature] = &[
         "present",
         "A kernel module, loaded now.",
         &[
-            arg("mods", Kind::TextList, "Modules, instead of the name."),
+            arg(
+                "mods",
+                ArgumentKind::TextList,
+                "Modules, instead of the name.",
+            ),
             arg(
                 "persist",
-                Kind::Boolean,
+                ArgumentKind::Boolean,
                 "Also load it at boot, by `/etc/modules-load.d/halite.conf` (default false, as in Salt).",
             ),
         ],

@@ -1,6 +1,6 @@
 //! Signatures of `kubernetes.*`: objects that the master compares and applies.
 
-use crate::signature::{Arg, Kind, RunsOn, Signature, arg, required};
+use crate::signature::{Arg, ArgumentKind, RunsOn, Signature, arg, required};
 
 const fn on_master(fun: &'static str, doc: &'static str, args: &'static [Arg]) -> Signature {
     Signature {
@@ -14,7 +14,7 @@ const fn on_master(fun: &'static str, doc: &'static str, args: &'static [Arg]) -
 
 const WHOLE: Arg = arg(
     "whole",
-    Kind::Boolean,
+    ArgumentKind::Boolean,
     "Compare the whole object, and remove fields that others added; otherwise only the given fields (default false).",
 );
 
@@ -25,29 +25,33 @@ pub(super) const SIGNATURES: &[Signature] = &[
         &[
             arg(
                 "source",
-                Kind::Text,
+                ArgumentKind::Text,
                 "`salt://path` of a YAML file with one or more documents.",
             ),
             arg(
                 "documents",
-                Kind::Any,
+                ArgumentKind::Any,
                 "The objects themselves, as a list; the compiler reads them from `source`.",
             ),
             arg(
                 "template",
-                Kind::Text,
+                ArgumentKind::Text,
                 "`jinja`: render the source as a template.",
             ),
-            arg("context", Kind::Mapping, "Variables of the template."),
+            arg(
+                "context",
+                ArgumentKind::Mapping,
+                "Variables of the template.",
+            ),
             arg(
                 "defaults",
-                Kind::Mapping,
+                ArgumentKind::Mapping,
                 "Default variables of the template; `context` takes precedence.",
             ),
             WHOLE,
             arg(
                 "set",
-                Kind::Text,
+                ArgumentKind::Text,
                 "Name of the set of these objects: they are labelled with it, and other objects with the label are removed.",
             ),
         ],
@@ -55,16 +59,19 @@ pub(super) const SIGNATURES: &[Signature] = &[
     on_master(
         "object",
         "One object, by server-side apply.",
-        &[required("manifest", Kind::Mapping, "The object."), WHOLE],
+        &[
+            required("manifest", ArgumentKind::Mapping, "The object."),
+            WHOLE,
+        ],
     ),
     on_master(
         "owned",
         "Removes the objects of sets (see `kubernetes.manifest`) that match `among` and are not in `sets`; all other objects are kept. Refused when data would be lost: volumes, other owners' objects of a definition or in a namespace.",
         &[
-            required("sets", Kind::TextList, "Sets to keep."),
+            required("sets", ArgumentKind::TextList, "Sets to keep."),
             required(
                 "among",
-                Kind::TextList,
+                ArgumentKind::TextList,
                 "Names of sets to remove unless kept; a `*` at the end matches any ending.",
             ),
         ],
@@ -73,16 +80,16 @@ pub(super) const SIGNATURES: &[Signature] = &[
         "absent",
         "No object with that kind and name.",
         &[
-            required("api_version", Kind::Text, "For example `apps/v1`."),
-            required("kind", Kind::Text, "For example `DaemonSet`."),
+            required("api_version", ArgumentKind::Text, "For example `apps/v1`."),
+            required("kind", ArgumentKind::Text, "For example `DaemonSet`."),
             arg(
                 "object",
-                Kind::Text,
+                ArgumentKind::Text,
                 "The object's name (default: the state's name).",
             ),
             arg(
                 "namespace",
-                Kind::Text,
+                ArgumentKind::Text,
                 "The object's namespace, if its kind has one.",
             ),
         ],
@@ -92,7 +99,7 @@ pub(super) const SIGNATURES: &[Signature] = &[
         "Waits until the API server reports that it is ready.",
         &[arg(
             "timeout",
-            Kind::Integer,
+            ArgumentKind::Integer,
             "Seconds until it fails (default 300).",
         )],
     ),
@@ -102,23 +109,23 @@ pub(super) const SIGNATURES: &[Signature] = &[
         &[
             arg(
                 "object",
-                Kind::Text,
+                ArgumentKind::Text,
                 "The node's name (default: the state's name).",
             ),
-            arg("labels", Kind::Mapping, "Labels; null removes one."),
+            arg("labels", ArgumentKind::Mapping, "Labels; null removes one."),
             arg(
                 "annotations",
-                Kind::Mapping,
+                ArgumentKind::Mapping,
                 "Annotations; null removes one.",
             ),
             arg(
                 "taints",
-                Kind::Any,
+                ArgumentKind::Any,
                 "The taints, a list of `{key, value, effect}`; Kubernetes' own taints are kept.",
             ),
             arg(
                 "record",
-                Kind::Text,
+                ArgumentKind::Text,
                 "Annotation in which the keys of `labels` are recorded: a recorded label that is no longer listed is removed.",
             ),
         ],

@@ -1,6 +1,6 @@
 //! Signatures of `mount.*` and `swap.*`.
 
-use crate::signature::{Kind, Signature, arg, on_minion, required};
+use crate::signature::{ArgumentKind, Signature, arg, on_minion, required};
 
 pub(super) const SIGNATURES: &[Signature] = &[
     on_minion(
@@ -8,33 +8,49 @@ pub(super) const SIGNATURES: &[Signature] = &[
         "mounted",
         "A mounted file system.",
         &[
-            required("device", Kind::Text, "Device or source, as in fstab(5)."),
-            required("fstype", Kind::Text, "File system type."),
-            arg("opts", Kind::TextList, "Options (default `defaults`)."),
+            required(
+                "device",
+                ArgumentKind::Text,
+                "Device or source, as in fstab(5).",
+            ),
+            required("fstype", ArgumentKind::Text, "File system type."),
+            arg(
+                "opts",
+                ArgumentKind::TextList,
+                "Options (default `defaults`).",
+            ),
             arg(
                 "mkmnt",
-                Kind::Boolean,
+                ArgumentKind::Boolean,
                 "Create the mount point (default false).",
             ),
-            arg("dump", Kind::Integer, "fstab(5)'s fifth field (default 0)."),
+            arg(
+                "dump",
+                ArgumentKind::Integer,
+                "fstab(5)'s fifth field (default 0).",
+            ),
             arg(
                 "pass_num",
-                Kind::Integer,
+                ArgumentKind::Integer,
                 "fstab(5)'s sixth field (default 0).",
             ),
             arg(
                 "persist",
-                Kind::Boolean,
+                ArgumentKind::Boolean,
                 "Add it to `/etc/fstab` (default true).",
             ),
-            arg("mount", Kind::Boolean, "Mount it now (default true)."),
+            arg(
+                "mount",
+                ArgumentKind::Boolean,
+                "Mount it now (default true).",
+            ),
         ],
     ),
     on_minion(
         "mount",
         "refused",
         "No file system mounted at these paths. A mounted one is an error, and stays: what Halite wrote there would be hidden or lost with it.",
-        &[required("paths", Kind::TextList, "Directories.")],
+        &[required("paths", ArgumentKind::TextList, "Directories.")],
     ),
     on_minion(
         "mount",
@@ -43,12 +59,12 @@ pub(super) const SIGNATURES: &[Signature] = &[
         &[
             arg(
                 "device",
-                Kind::Text,
+                ArgumentKind::Text,
                 "Unmount only if this is the mounted device.",
             ),
             arg(
                 "persist",
-                Kind::Boolean,
+                ArgumentKind::Boolean,
                 "Also remove it from `/etc/fstab` (default false).",
             ),
         ],

@@ -1,6 +1,6 @@
 //! Signatures of `pkg.*` and `pkgrepo.*`.
 
-use crate::signature::{Kind, Signature, arg, on_minion};
+use crate::signature::{ArgumentKind, Signature, arg, on_minion};
 
 pub(super) const SIGNATURES: &[Signature] = &[
     on_minion(
@@ -10,32 +10,32 @@ pub(super) const SIGNATURES: &[Signature] = &[
         &[
             arg(
                 "version",
-                Kind::Text,
+                ArgumentKind::Text,
                 "Exact version, for a single package.",
             ),
             arg(
                 "pkgs",
-                Kind::Any,
+                ArgumentKind::Any,
                 "Packages, instead of the name: a list of names and of `{name: version}`.",
             ),
             arg(
                 "refresh",
-                Kind::Boolean,
+                ArgumentKind::Boolean,
                 "Read the indexes again before installing (default: only if a package is not found).",
             ),
             arg(
                 "install_recommends",
-                Kind::Boolean,
+                ArgumentKind::Boolean,
                 "Also install what the packages recommend, dnf's weak dependencies (default: as the package manager is configured, which is true for apt and dnf themselves).",
             ),
             arg(
                 "allow_erasing",
-                Kind::Boolean,
+                ArgumentKind::Boolean,
                 "Remove installed packages that conflict (default false: the state fails).",
             ),
             arg(
                 "allow_downgrades",
-                Kind::Boolean,
+                ArgumentKind::Boolean,
                 "Replace an installed version by a lower one (apt; default true, as in Salt; dnf always does).",
             ),
         ],
@@ -46,7 +46,7 @@ pub(super) const SIGNATURES: &[Signature] = &[
         "Packages that are not installed.",
         &[arg(
             "pkgs",
-            Kind::TextList,
+            ArgumentKind::TextList,
             "Packages, instead of the name.",
         )],
     ),
@@ -57,53 +57,57 @@ pub(super) const SIGNATURES: &[Signature] = &[
         &[
             arg(
                 "humanname",
-                Kind::Text,
+                ArgumentKind::Text,
                 "Description (dnf; default: the name).",
             ),
             arg(
                 "uris",
-                Kind::TextList,
+                ArgumentKind::TextList,
                 "Addresses of the repository; dnf's `baseurl`.",
             ),
-            arg("suite", Kind::Text, "Suite (apt; default `stable`)."),
+            arg(
+                "suite",
+                ArgumentKind::Text,
+                "Suite (apt; default `stable`).",
+            ),
             arg(
                 "components",
-                Kind::TextList,
+                ArgumentKind::TextList,
                 "Components (apt; default `main`).",
             ),
             arg(
                 "architectures",
-                Kind::TextList,
+                ArgumentKind::TextList,
                 "Only these architectures (apt).",
             ),
             arg(
                 "signed_by",
-                Kind::Text,
+                ArgumentKind::Text,
                 "Path of the keyring (apt) or key (dnf) that signs it.",
             ),
             arg(
                 "gpgcheck",
-                Kind::Boolean,
+                ArgumentKind::Boolean,
                 "Verify the signatures of packages (dnf; default true, with the keys that the host has imported if there is no `signed_by`; apt always verifies).",
             ),
             arg(
                 "sslcacert",
-                Kind::Text,
+                ArgumentKind::Text,
                 "Path of the CA that signs the server (dnf; apt has its own configuration).",
             ),
             arg(
                 "signed_index",
-                Kind::Boolean,
+                ArgumentKind::Boolean,
                 "Also verify the signature of the repository's index (dnf's `repo_gpgcheck`; default false; apt always does).",
             ),
             arg(
                 "proxy",
-                Kind::Text,
+                ArgumentKind::Text,
                 "Proxy for the repository; `_none_` overrides a proxy of the host's configuration (dnf).",
             ),
             arg(
                 "exclusive",
-                Kind::Boolean,
+                ArgumentKind::Boolean,
                 "Disable all other repositories of the host (default false).",
             ),
         ],

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use crate::signature::{Kind, RunsOn, Signature};
+use crate::signature::{ArgumentKind, RunsOn, Signature};
 
 /// Every function with its arguments, module by module.
 pub(super) fn markdown(signatures: &[Signature]) -> String {
@@ -51,17 +51,17 @@ pub(super) fn markdown(signatures: &[Signature]) -> String {
     text
 }
 
-const fn kind(kind: Kind) -> &'static str {
+const fn kind(kind: ArgumentKind) -> &'static str {
     match kind {
-        Kind::Text => "text",
-        Kind::Integer => "whole number",
-        Kind::Boolean => "true or false",
-        Kind::Mode => "file mode",
-        Kind::TextList => "list of texts",
-        Kind::LinePattern => "regular expression or part of a line",
-        Kind::PathPatterns => "list of patterns",
-        Kind::Mapping => "mapping",
-        Kind::Any => "see meaning",
+        ArgumentKind::Text => "text",
+        ArgumentKind::Integer => "whole number",
+        ArgumentKind::Boolean => "true or false",
+        ArgumentKind::Mode => "file mode",
+        ArgumentKind::TextList => "list of texts",
+        ArgumentKind::LinePattern => "regular expression or part of a line",
+        ArgumentKind::PathPatterns => "list of patterns",
+        ArgumentKind::Mapping => "mapping",
+        ArgumentKind::Any => "see meaning",
     }
 }
 

@@ -1,10 +1,10 @@
 //! Signatures of `service.*`.
 
-use crate::signature::{Arg, Kind, Signature, arg, on_minion};
+use crate::signature::{Arg, ArgumentKind, Signature, arg, on_minion};
 
 const ENABLE: Arg = arg(
     "enable",
-    Kind::Boolean,
+    ArgumentKind::Boolean,
     "Whether the unit starts at boot (default: unchanged).",
 );
 
@@ -17,17 +17,17 @@ pub(super) const SIGNATURES: &[Signature] = &[
             ENABLE,
             arg(
                 "reload",
-                Kind::Boolean,
+                ArgumentKind::Boolean,
                 "Reload instead of restart on a watched change (default false).",
             ),
             arg(
                 "unmask",
-                Kind::Boolean,
+                ArgumentKind::Boolean,
                 "Unmask the unit first (default false).",
             ),
             arg(
                 "only_drop_ins",
-                Kind::TextList,
+                ArgumentKind::TextList,
                 "File names of the drop-ins that may change the unit of a package. Others in `/etc/systemd/system` and `/run/systemd/system` are removed, and so is a unit file or alias there that takes the place of the package's (default: all stay).",
             ),
         ],

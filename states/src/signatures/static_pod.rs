@@ -1,37 +1,37 @@
 //! Signatures of `static_pod.*`, and of `unit.*`: units of systemd in their place.
 
-use crate::signature::{Arg, Kind, Signature, arg, on_minion, required};
+use crate::signature::{Arg, ArgumentKind, Signature, arg, on_minion, required};
 
 /// The arguments that describe a wait.
 pub(super) const MANIFEST: Arg = required(
     "manifest",
-    Kind::Text,
+    ArgumentKind::Text,
     "The manifest's path in the kubelet's directory.",
 );
 pub(super) const READY: Arg = required(
     "ready",
-    Kind::Text,
+    ArgumentKind::Text,
     "URL of the readiness probe; as for the kubelet, any certificate is accepted.",
 );
 pub(super) const TIMEOUT: Arg = arg(
     "timeout",
-    Kind::Integer,
+    ArgumentKind::Integer,
     "Seconds until it fails (default 330: the kubelet waits up to 300 between two restarts of a container).",
 );
 
 const LIVE: Arg = arg(
     "live",
-    Kind::Text,
+    ArgumentKind::Text,
     "URL that answers when the program runs, even if it lacks its peers.",
 );
 const QUORUM: Arg = arg(
     "quorum",
-    Kind::Boolean,
+    ArgumentKind::Boolean,
     "The program has peers: it need not be ready, only run for a while and answer `live` (default false).",
 );
 const READS: Arg = arg(
     "reads",
-    Kind::TextList,
+    ArgumentKind::TextList,
     "Files that the program reads only when it starts: it is restarted when one has changed since it was ready last.",
 );
 
@@ -45,7 +45,7 @@ pub(super) const SIGNATURES: &[Signature] = &[
             READY,
             arg(
                 "pod",
-                Kind::Text,
+                ArgumentKind::Text,
                 "Name of the pod, its container and the program in it (default: the manifest's file name).",
             ),
             LIVE,
@@ -53,7 +53,7 @@ pub(super) const SIGNATURES: &[Signature] = &[
             READS,
             arg(
                 "behind",
-                Kind::Text,
+                ArgumentKind::Text,
                 "URL without whose answer the pod cannot be ready; while it does not answer, no manifest is put back.",
             ),
             TIMEOUT,

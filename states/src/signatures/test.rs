@@ -1,8 +1,8 @@
 //! Signatures of `test.*`: functions for testing requisites.
 
-use crate::signature::{Arg, Kind, Signature, arg, on_minion};
+use crate::signature::{Arg, ArgumentKind, Signature, arg, on_minion};
 
-const COMMENT: Arg = arg("comment", Kind::Text, "The comment of the return.");
+const COMMENT: Arg = arg("comment", ArgumentKind::Text, "The comment of the return.");
 
 pub(super) const SIGNATURES: &[Signature] = &[
     on_minion("test", "nop", "Does nothing.", &[COMMENT]),
@@ -37,12 +37,12 @@ pub(super) const SIGNATURES: &[Signature] = &[
         &[
             arg(
                 "changes",
-                Kind::Boolean,
+                ArgumentKind::Boolean,
                 "Whether it reports a change (default true).",
             ),
             arg(
                 "result",
-                Kind::Boolean,
+                ArgumentKind::Boolean,
                 "Whether it succeeds (default true).",
             ),
             COMMENT,
@@ -52,6 +52,6 @@ pub(super) const SIGNATURES: &[Signature] = &[
         "test",
         "show_notification",
         "Returns a text as its comment.",
-        &[arg("text", Kind::Text, "The text.")],
+        &[arg("text", ArgumentKind::Text, "The text.")],
     ),
 ];

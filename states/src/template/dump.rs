@@ -1,6 +1,6 @@
 //! Values as JSON and YAML texts, as Salt's filters write them.
 
-use halite_document::yaml::{Kind, scalar};
+use halite_document::yaml::{NodeKind, scalar};
 use serde_json::Value;
 
 /// One line of JSON with a blank after `,` and `:`, as Python writes it; it is also YAML's flow
@@ -113,7 +113,7 @@ fn plain(text: &str) -> String {
         && !text.contains(": ")
         && !text.contains(" #")
         && text.chars().all(|c| !c.is_control())
-        && matches!(scalar::resolve(text), Kind::Text(_));
+        && matches!(scalar::resolve(text), NodeKind::Text(_));
     if simple {
         text.to_owned()
     } else {

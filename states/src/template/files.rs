@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::lines::Source;
+use super::lines::TemplateSource;
 use crate::tree::Tree;
 
 /// Largest file that templates may import, in bytes.
@@ -23,7 +23,7 @@ pub enum Unusable {
 /// The text files of a state tree, with a record of those that were read.
 #[derive(Debug)]
 pub(super) struct Files {
-    sources: Arc<[Source]>,
+    sources: Arc<[TemplateSource]>,
     /// The other files.
     unusable: HashMap<String, Unusable>,
     /// Positions in `sources` by path; line marks contain them.
@@ -43,14 +43,14 @@ impl Files {
                     .map_err(|error| Unusable::NoText(error.utf8_error().valid_up_to()))
             };
             match text {
-                Ok(text) => Some(Source::new(path, text)),
+                Ok(text) => Some(TemplateSource::new(path, text)),
                 Err(why) => {
                     unusable.insert(path, why);
                     None
                 }
             }
         };
-        let sources: Arc<[Source]> = tree.list().into_iter().filter_map(text).collect();
+        let sources: Arc<[TemplateSource]> = tree.list().into_iter().filter_map(text).collect();
         let numbers = sources
             .iter()
             .enumerate()
@@ -77,7 +77,7 @@ impl Files {
         self.numbers.get(path).copied()
     }
 
-    pub(super) fn sources(&self) -> &Arc<[Source]> {
+    pub(super) fn sources(&self) -> &Arc<[TemplateSource]> {
         &self.sources
     }
 

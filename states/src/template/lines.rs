@@ -17,7 +17,7 @@ const CLOSE: char = '\u{F8F1}';
 
 /// A source file by name.
 #[derive(Debug, Clone)]
-pub(crate) struct Source {
+pub(crate) struct TemplateSource {
     pub name: String,
     pub text: Arc<str>,
     /// The byte at which each line starts. Every node of a document looks up a line of its source;
@@ -25,7 +25,7 @@ pub(crate) struct Source {
     starts: Arc<[usize]>,
 }
 
-impl Source {
+impl TemplateSource {
     pub(crate) fn new(name: impl Into<String>, text: impl Into<Arc<str>>) -> Self {
         let text = text.into();
         let after_newline = text.match_indices('\n').map(|(at, _)| at + 1);
@@ -50,7 +50,7 @@ impl Source {
 /// The origin of each line of a rendered text.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct LineMap {
-    sources: Arc<[Source]>,
+    sources: Arc<[TemplateSource]>,
     /// For each rendered line: marks as (column from 0, source, line from 1), ascending.
     lines: Vec<Vec<(usize, usize, u32)>>,
     rendered: Vec<String>,
@@ -165,7 +165,7 @@ impl LineMap {
     /// Reads the marks of `marked`, if it equals `plain` without them; otherwise matches lines by
     /// content with source `number`.
     pub(crate) fn new(
-        sources: Arc<[Source]>,
+        sources: Arc<[TemplateSource]>,
         number: usize,
         plain: &str,
         marked: Option<&str>,
@@ -303,15 +303,15 @@ mod tests {
 
     #[test]
     fn a_line_of_a_source_is_found_by_its_number() {
-        let source = Source::new("f", "a\r\n\nb");
+        let source = TemplateSource::new("f", "a\r\n\nb");
         let lines: Vec<&str> = (0..5).map(|number| source.line(number)).collect();
         assert_eq!(lines, ["", "a", "", "b", ""]);
-        assert_eq!(Source::new("f", "").line(1), "");
+        assert_eq!(TemplateSource::new("f", "").line(1), "");
     }
 
     #[test]
     fn matching_by_content_is_the_fallback() {
-        let source = Source::new("f", "a: 1\n{% set x %}\nb: 2\n");
+        let source = TemplateSource::new("f", "a: 1\n{% set x %}\nb: 2\n");
         let map = LineMap::new([source].into(), 0, "a: 1\n\nb: 2\n", None);
         let mut position = Position {
             file: "f".into(),

@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 
 /// A file system entry.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Entry {
+pub enum TestEntry {
     Directory { mode: u64 },
     File { content: String, mode: u64 },
     Link { target: String },
@@ -18,24 +18,24 @@ pub enum Entry {
 
 /// The difference that a check finds.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Wanted {
-    put: Option<(String, Entry)>,
+pub struct ExpectedDiff {
+    put: Option<(String, TestEntry)>,
     command: Option<String>,
 }
 
 /// The host.
 #[derive(Debug, Default)]
-pub struct Host {
-    pub entries: Mutex<BTreeMap<String, Entry>>,
+pub struct TestHost {
+    pub entries: Mutex<BTreeMap<String, TestEntry>>,
     pub existing: BTreeSet<String>,
 }
 
-impl Host {
-    fn entry(&self, path: &str) -> Option<Entry> {
+impl TestHost {
+    fn entry(&self, path: &str) -> Option<TestEntry> {
         self.entries.lock().unwrap().get(path).cloned()
     }
 
-    fn put(&self, wanted: &Wanted) {
+    fn put(&self, wanted: &ExpectedDiff) {
         if let Some((path, entry)) = &wanted.put {
             self.entries
                 .lock()
@@ -64,22 +64,22 @@ fn shell(line: &str) -> (i64, String) {
     (0, out.join("\n"))
 }
 
-fn command(chunk: &Chunk) -> Checked<Wanted> {
+fn command(chunk: &Chunk) -> Checked<ExpectedDiff> {
     Checked {
         changes: changes(json!({"cmd": chunk.name})),
         comment: format!("Command \"{}\" would have been executed", chunk.name),
-        diff: Wanted {
+        diff: ExpectedDiff {
             command: Some(chunk.name.clone()),
-            ..Wanted::default()
+            ..ExpectedDiff::default()
         },
     }
 }
 
-impl Modules for Host {
-    type Diff = Wanted;
+impl Modules for TestHost {
+    type Diff = ExpectedDiff;
 
-    async fn check(&self, chunk: &Chunk) -> Result<Checked<Wanted>, Failure> {
-        let mut checked: Checked<Wanted> = Checked {
+    async fn check(&self, chunk: &Chunk) -> Result<Checked<ExpectedDiff>, Failure> {
+        let mut checked: Checked<ExpectedDiff> = Checked {
             comment: "Success!".to_owned(),
             ..Checked::default()
         };
@@ -124,7 +124,7 @@ impl Modules for Host {
         Ok(checked)
     }
 
-    async fn apply(&self, chunk: &Chunk, wanted: &Wanted) -> Result<Applied, Failure> {
+    async fn apply(&self, chunk: &Chunk, wanted: &ExpectedDiff) -> Result<Applied, Failure> {
         self.put(wanted);
         let Some(line) = &wanted.command else {
             return Ok(Applied::default());
@@ -149,11 +149,11 @@ impl Modules for Host {
         })
     }
 
-    async fn predict(&self, _: &Chunk, wanted: &Wanted) {
+    async fn predict(&self, _: &Chunk, wanted: &ExpectedDiff) {
         self.put(wanted);
     }
 
-    async fn watch(&self, chunk: &Chunk) -> Option<Result<Checked<Wanted>, Failure>> {
+    async fn watch(&self, chunk: &Chunk) -> Option<Result<Checked<ExpectedDiff>, Failure>> {
         if chunk.state == "cmd" {
             return Some(Ok(command(chunk)));
         }
@@ -161,7 +161,7 @@ impl Modules for Host {
             Ok(Checked {
                 changes: changes(json!({"Requisites with changes": []})),
                 comment: "Watch statement fired.".to_owned(),
-                diff: Wanted::default(),
+                diff: ExpectedDiff::default(),
             })
         })
     }
@@ -188,16 +188,16 @@ impl Modules for Host {
     }
 }
 
-impl Host {
-    fn file(&self, chunk: &Chunk, checked: &mut Checked<Wanted>) -> Result<(), Failure> {
+impl TestHost {
+    fn file(&self, chunk: &Chunk, checked: &mut Checked<ExpectedDiff>) -> Result<(), Failure> {
         let path = chunk.name.clone();
         let mode = chunk.args.get("mode").and_then(Value::as_u64);
         let there = self.entry(&path);
         let wanted = match chunk.fun.as_str() {
-            "directory" => Entry::Directory {
+            "directory" => TestEntry::Directory {
                 mode: mode.unwrap_or(0o755),
             },
-            "symlink" => Entry::Link {
+            "symlink" => TestEntry::Link {
                 target: chunk.args["target"].as_str().unwrap_or_default().to_owned(),
             },
             "managed" => {
@@ -206,7 +206,7 @@ impl Host {
                     return Err(Failure::new("Parent directory not present".to_owned()));
                 }
                 let kept = match &there {
-                    Some(Entry::File { mode, .. }) => *mode,
+                    Some(TestEntry::File { mode, .. }) => *mode,
                     _ => 0o644,
                 };
                 let mut content = chunk.args["contents"]
@@ -216,13 +216,13 @@ impl Host {
                 if !content.ends_with('\n') {
                     content.push('\n');
                 }
-                Entry::File {
+                TestEntry::File {
                     content,
                     mode: mode.unwrap_or(kept),
                 }
             }
             "append" => {
-                let Some(Entry::File { content, mode }) = &there else {
+                let Some(TestEntry::File { content, mode }) = &there else {
                     return Err(Failure::new(format!("{path} does not exist")));
                 };
                 let mut content = content.clone();
@@ -237,7 +237,7 @@ impl Host {
                         content.push('\n');
                     }
                 }
-                Entry::File {
+                TestEntry::File {
                     content,
                     mode: *mode,
                 }

@@ -13,7 +13,7 @@ use halite_lab::layout::HA;
 use halite_lab::progress::Board;
 use halite_lab::{Lab, cluster, wait};
 use halite_suites::ha;
-use halite_suites::ha::{Measured, Way, is_complete};
+use halite_suites::ha::{ApiPath, Measured, is_complete};
 use halite_upstream::prepare;
 use halite_upstream::versions::SHIPPED;
 
@@ -189,11 +189,11 @@ fn gaps(cluster: &Cluster, table: &mut Table) -> Result<()> {
     let vip: [(&str, Measured, Duration); 5] = [
         ("API server killed", ha::api_server(cluster)?, KILLED),
         ("keepalived killed", ha::keepalived(cluster)?, KILLED),
-        ("power cut", ha::power(cluster, Way::Vip)?, CUT),
+        ("power cut", ha::power(cluster, ApiPath::Vip)?, CUT),
         ("planned reboot", ha::of_another_holder(cluster)?, PLANNED),
         (
             "power cut, in a pod through the Service",
-            ha::power(cluster, Way::Service)?,
+            ha::power(cluster, ApiPath::Service)?,
             SERVICE,
         ),
     ];
@@ -225,7 +225,7 @@ fn gaps(cluster: &Cluster, table: &mut Table) -> Result<()> {
                 longest.context("no control plane")?,
                 PROXY,
             ),
-            ("power cut", ha::power(cluster, Way::Proxy)?, CUT),
+            ("power cut", ha::power(cluster, ApiPath::Proxy)?, CUT),
             (
                 "planned reboot",
                 ha::rebooted_behind_the_proxy(cluster)?,

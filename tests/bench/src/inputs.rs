@@ -10,7 +10,7 @@ use halite_pillar::bundle_facts::BundleFacts;
 use halite_pillar::view::{MASTER, Pki};
 use halite_states::low::Chunk;
 use halite_suites::kubeadm::{inputs, rendered};
-use halite_upstream::{Image, versions};
+use halite_upstream::{UpstreamImage, versions};
 use serde_json::{Value, json};
 
 /// The bootstrap node, as `ctl bootstrap` declares it.
@@ -27,7 +27,7 @@ pub(super) struct Inputs {
     /// Packages in apt's notation, with the version where the bundle fixes it.
     pub packages: Vec<String>,
     /// The images of a control-plane host.
-    pub images: Vec<Image>,
+    pub images: Vec<UpstreamImage>,
     /// containerd's configuration file.
     pub containerd: String,
     /// kubeadm's configuration file, for the node `bootstrap-1`.
@@ -63,7 +63,7 @@ impl Inputs {
         let flannel = find(&api, "kubernetes.manifest", "flannel")?;
         let all =
             halite_upstream::ensure(&halite_lab::cache(), &versions::SHIPPED, progress)?.images;
-        let wanted = |image: &Image| {
+        let wanted = |image: &UpstreamImage| {
             host.iter()
                 .any(|c| c.function() == "image.present" && c.name == image.reference)
         };

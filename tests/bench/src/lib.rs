@@ -34,7 +34,7 @@ pub const BENCH: &str = "bench";
 
 /// A part that can be measured by itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub enum Part {
+pub enum BenchPart {
     /// Making, checking and adding bundles, and the composition of the lab's bundle; boots no host.
     Bundle,
     /// A hundred minions pinged at once, compared with one; boots no host.

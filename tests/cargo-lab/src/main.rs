@@ -53,7 +53,7 @@ enum Verb {
         /// Another run of the part continues where this one ended. Exit code 3: nothing failed, and
         /// there is more to run.
         #[arg(long, value_name = "N/M", requires = "full", conflicts_with = "keep")]
-        part: Option<halite_suites::Part>,
+        part: Option<halite_suites::TestPart>,
         /// Minutes after which no further test of the part starts.
         #[arg(long, value_name = "N", requires = "part", default_value_t = halite_suites::PART_MINUTES)]
         minutes: u64,
@@ -74,7 +74,7 @@ enum Verb {
     /// Measure speed and size, bootstrap against a shell script around kubeadm, and print a table.
     Bench {
         /// Only this part.
-        what: Option<halite_bench::Part>,
+        what: Option<halite_bench::BenchPart>,
         /// The lab.
         #[arg(long, default_value = halite_bench::BENCH)]
         lab: String,
@@ -301,15 +301,15 @@ fn run(verb: Verb) -> Result<ExitCode> {
         }
         Verb::Ledger { write, since } => return halite_suites::ledger(write, since.as_deref()),
         Verb::Bench {
-            what: Some(halite_bench::Part::Bundle),
+            what: Some(halite_bench::BenchPart::Bundle),
             ..
         } => halite_bench::bundle(&mut progress)?,
         Verb::Bench {
-            what: Some(halite_bench::Part::Pings),
+            what: Some(halite_bench::BenchPart::Pings),
             ..
         } => halite_bench::pings(&mut progress)?,
         Verb::Bench {
-            what: Some(halite_bench::Part::Ha),
+            what: Some(halite_bench::BenchPart::Ha),
             lab,
         } => halite_bench::ha(&lab, &mut progress)?,
         Verb::Bench { what: None, lab } => halite_bench::bench(&lab, &mut progress)?,

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::Args;
-use halite_suites::availability::target::{Address, Identity, Kind, Target};
+use halite_suites::availability::target::{Address, Identity, Target, WriteKind};
 use halite_suites::availability::writes;
 
 /// The target of the loop.
@@ -48,7 +48,9 @@ impl Arguments {
         };
         let kind = self
             .namespace
-            .map_or(Kind::Etcd, |namespace| Kind::Kubernetes { namespace });
+            .map_or(WriteKind::Etcd, |namespace| WriteKind::Kubernetes {
+                namespace,
+            });
         let address = self.address.map(Address::Fixed);
         let address = address.or(self.hosts.map(Address::Hosts));
         writes::serve(Target {

@@ -30,6 +30,6 @@ pub use files::{content, files, hex, names, put, run, state_tree};
 pub use gnupg::Signer;
 pub use nginx::Nginx;
 pub use packed::packed;
-pub use server::{Answer, Seen, Server};
+pub use server::{CannedAnswer, SeenRequest, Server};
 pub use site::{Site, layout, layout_of, status, version};
 pub use tls::Authority;

@@ -12,13 +12,13 @@ use crate::tls::Authority;
 
 /// A received request.
 #[derive(Debug, Clone)]
-pub struct Seen {
+pub struct SeenRequest {
     /// Path and query.
     pub path: String,
     headers: Vec<(String, String)>,
 }
 
-impl Seen {
+impl SeenRequest {
     /// A header of the request, by its case-insensitive name.
     #[must_use]
     pub fn header(&self, name: &str) -> Option<&str> {
@@ -30,7 +30,7 @@ impl Seen {
 }
 
 /// An answer.
-pub struct Answer {
+pub struct CannedAnswer {
     status: u16,
     headers: Vec<(String, String)>,
     body: Vec<u8>,
@@ -38,7 +38,7 @@ pub struct Answer {
     said: Option<u64>,
 }
 
-impl Answer {
+impl CannedAnswer {
     /// An empty answer.
     #[must_use]
     pub fn new(status: u16) -> Self {
@@ -96,7 +96,7 @@ impl Answer {
 
     /// A file, or the requested part of it. `tag` is its ETag, with the quotes.
     #[must_use]
-    pub fn file(seen: &Seen, content: &[u8], tag: &str) -> Self {
+    pub fn file(seen: &SeenRequest, content: &[u8], tag: &str) -> Self {
         let whole = || Self::new(200).header("ETag", tag).body(content);
         let range = seen
             .header("Range")
@@ -122,23 +122,23 @@ impl Answer {
 pub struct Server {
     address: SocketAddr,
     scheme: &'static str,
-    seen: Arc<Mutex<Vec<Seen>>>,
+    seen: Arc<Mutex<Vec<SeenRequest>>>,
     ended: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
-type Handler = dyn Fn(&Seen) -> Answer + Send + Sync;
+type Handler = dyn Fn(&SeenRequest) -> CannedAnswer + Send + Sync;
 
 impl Server {
     /// Starts a server that answers with the function's result for a request.
-    pub fn start(handler: impl Fn(&Seen) -> Answer + Send + Sync + 'static) -> Self {
+    pub fn start(handler: impl Fn(&SeenRequest) -> CannedAnswer + Send + Sync + 'static) -> Self {
         Self::with(None, Arc::new(handler))
     }
 
     /// The same over TLS, as `localhost`.
     pub fn tls(
         authority: &Authority,
-        handler: impl Fn(&Seen) -> Answer + Send + Sync + 'static,
+        handler: impl Fn(&SeenRequest) -> CannedAnswer + Send + Sync + 'static,
     ) -> Self {
         Self::with(Some(authority.server()), Arc::new(handler))
     }
@@ -148,8 +148,8 @@ impl Server {
     pub fn directory(root: PathBuf) -> Self {
         Self::start(move |seen| {
             match std::fs::read(root.join(decoded(seen.path.trim_start_matches('/')))) {
-                Ok(bytes) => Answer::file(seen, &bytes, "\"x\""),
-                Err(_) => Answer::new(404),
+                Ok(bytes) => CannedAnswer::file(seen, &bytes, "\"x\""),
+                Err(_) => CannedAnswer::new(404),
             }
         })
     }
@@ -213,7 +213,7 @@ impl Server {
 
     /// Requests so far.
     #[must_use]
-    pub fn seen(&self) -> Vec<Seen> {
+    pub fn seen(&self) -> Vec<SeenRequest> {
         self.seen.lock().unwrap().clone()
     }
 }
@@ -240,7 +240,7 @@ fn decoded(path: &str) -> String {
 fn serve(
     stream: impl Read + Write,
     handler: &Handler,
-    noted: &Mutex<Vec<Seen>>,
+    noted: &Mutex<Vec<SeenRequest>>,
 ) -> std::io::Result<()> {
     let mut stream = BufReader::new(stream);
     let mut lines = Vec::new();
@@ -259,7 +259,7 @@ fn serve(
     let headers = headers
         .map(|(key, value)| (key.to_owned(), value.to_owned()))
         .collect();
-    let seen = Seen { path, headers };
+    let seen = SeenRequest { path, headers };
     noted.lock().unwrap().push(seen.clone());
     let answer = handler(&seen);
     let mut head = format!("HTTP/1.1 {} X\r\nConnection: close\r\n", answer.status);

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Error, Result, anyhow, bail};
 
 use crate::host::Host;
-use crate::layout::{Layout, Member, TWO};
+use crate::layout::{Layout, LayoutHost, TWO};
 use crate::role::Role;
 use crate::{Lab, wait};
 
@@ -139,7 +139,7 @@ pub fn boot_worker(lab: &Lab) -> Result<Host> {
     boot_member(lab, TWO.member(WORKER)?, &[])
 }
 
-fn boot_member(lab: &Lab, member: &Member, directories: &[(&Path, &str)]) -> Result<Host> {
+fn boot_member(lab: &Lab, member: &LayoutHost, directories: &[(&Path, &str)]) -> Result<Host> {
     let read_only = directories
         .iter()
         .map(|(directory, place)| ((*directory).to_owned(), PathBuf::from(place)));
@@ -340,7 +340,8 @@ mod tests {
             Lab::new("x", Path::new("/base")).unwrap(),
             Path::new("/labs"),
         );
-        let host = |member: &Member| Host::new("x", dir, Path::new("/base"), member.spec(vec![]));
+        let host =
+            |member: &LayoutHost| Host::new("x", dir, Path::new("/base"), member.spec(vec![]));
         Cluster::of(lab, layout.hosts.iter().map(host).collect()).unwrap()
     }
 

@@ -12,7 +12,7 @@ use crate::role::Role;
 
 /// One host of a layout.
 #[derive(Debug)]
-pub struct Member {
+pub struct LayoutHost {
     /// Host name.
     pub name: &'static str,
     /// Host number in each of its networks.
@@ -25,7 +25,7 @@ pub struct Member {
     pub inotify: usize,
 }
 
-impl Member {
+impl LayoutHost {
     /// The parameters of its host, with the directories that the operator carried to it, read-only.
     #[must_use]
     pub fn spec(&self, read_only: Vec<(PathBuf, PathBuf)>) -> Spec {
@@ -52,7 +52,7 @@ pub struct Layout {
     /// Its name.
     pub name: &'static str,
     /// The hosts; the first is bootstrapped.
-    pub hosts: &'static [Member],
+    pub hosts: &'static [LayoutHost],
     /// The hosts that join it, in groups of equal roles that are added with one command.
     pub joins: &'static [&'static [&'static str]],
 }
@@ -63,14 +63,14 @@ const CONTROL_PLANE: &[Role] = &[Role::ControlPlane, Role::Etcd];
 pub const TWO: Layout = Layout {
     name: "two",
     hosts: &[
-        Member {
+        LayoutHost {
             name: "bootstrap-1",
             number: 11,
             network: Network::ControlPlane0,
             roles: CONTROL_PLANE,
             inotify: capacity::CONTROL_PLANE,
         },
-        Member {
+        LayoutHost {
             name: "worker-1",
             number: 12,
             network: Network::ControlPlane1,
@@ -86,28 +86,28 @@ pub const TWO: Layout = Layout {
 pub const HA: Layout = Layout {
     name: "ha",
     hosts: &[
-        Member {
+        LayoutHost {
             name: "cp-1",
             number: 11,
             network: Network::ControlPlane0,
             roles: CONTROL_PLANE,
             inotify: capacity::CONTROL_PLANE,
         },
-        Member {
+        LayoutHost {
             name: "cp-2",
             number: 12,
             network: Network::ControlPlane0,
             roles: CONTROL_PLANE,
             inotify: capacity::CONTROL_PLANE,
         },
-        Member {
+        LayoutHost {
             name: "cp-3",
             number: 13,
             network: Network::ControlPlane0,
             roles: CONTROL_PLANE,
             inotify: capacity::CONTROL_PLANE,
         },
-        Member {
+        LayoutHost {
             name: "worker-1",
             number: 14,
             network: Network::ControlPlane1,
@@ -129,7 +129,7 @@ impl Layout {
     }
 
     /// One host by name.
-    pub fn member(&self, name: &str) -> Result<&'static Member> {
+    pub fn member(&self, name: &str) -> Result<&'static LayoutHost> {
         self.hosts
             .iter()
             .find(|member| member.name == name)

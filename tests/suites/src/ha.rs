@@ -62,7 +62,7 @@ use crate::test::{Counts, Test, cases, sequence};
 
 pub use links::both_ways as links_cut_both_ways;
 pub(crate) use losses::while_written;
-pub use losses::{Measured, Way, api_server, behind_the_proxy, keepalived, power};
+pub use losses::{ApiPath, Measured, api_server, behind_the_proxy, keepalived, power};
 pub use proxies::with_proxies;
 pub use reboot::{behind_the_proxy as rebooted_behind_the_proxy, of_another_holder};
 pub use retiring::first_host_leaves;

@@ -79,7 +79,7 @@ use runner::Runner;
 use site::on_site;
 
 pub use iso::recipe_of;
-pub use part::{PART_MINUTES, Part};
+pub use part::{PART_MINUTES, TestPart};
 pub use runner::Options;
 
 /// Runs the suites; the last line that it prints is `N passed, N failed, N skipped`.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 
-use crate::ledger::{State, States};
+use crate::ledger::{StartedTest, States};
 
 /// Minutes after which a run of a part starts no further test, and the total time of a part's
 /// tests.
@@ -18,14 +18,14 @@ const CLUSTERS: Duration = Duration::from_secs(4 * 60);
 
 /// One of the parts into which all tests are divided: `2/4`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Part {
+pub struct TestPart {
     /// The number of the part, from 1.
     number: usize,
     /// The number of parts.
     of: usize,
 }
 
-impl FromStr for Part {
+impl FromStr for TestPart {
     type Err = anyhow::Error;
 
     fn from_str(text: &str) -> Result<Self> {
@@ -39,7 +39,7 @@ impl FromStr for Part {
     }
 }
 
-impl fmt::Display for Part {
+impl fmt::Display for TestPart {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "{}/{}", self.number, self.of)
     }
@@ -98,25 +98,25 @@ pub(crate) fn number(tests: &[Planned]) -> usize {
         .unwrap_or(most)
 }
 
-impl Part {
+impl TestPart {
     /// The remaining tests of the part. Tests that never started come first; if there are none,
     /// those that failed or never ended: a test that takes the whole time each time does not keep
     /// the others from running.
     pub(crate) fn left(self, tests: &[Planned], states: &States) -> Left {
         let parts = divided(tests, self.of);
         let own = parts.get(self.number - 1).map_or(&[][..], Vec::as_slice);
-        let with = |wanted: &dyn Fn(Option<State>) -> bool| -> BTreeSet<String> {
+        let with = |wanted: &dyn Fn(Option<StartedTest>) -> bool| -> BTreeSet<String> {
             let names = own.iter().map(|test| test.name.clone());
             names.filter(|name| wanted(states.of(name))).collect()
         };
         let fresh = with(&|state| state.is_none());
         let again = fresh.is_empty();
         let run = if again {
-            with(&|state| state != Some(State::Passed))
+            with(&|state| state != Some(StartedTest::Passed))
         } else {
             fresh
         };
-        let passed = with(&|state| state == Some(State::Passed)).len();
+        let passed = with(&|state| state == Some(StartedTest::Passed)).len();
         Left { run, passed, again }
     }
 }
@@ -125,7 +125,7 @@ impl Part {
 mod tests {
     use super::*;
 
-    fn part(text: &str) -> Part {
+    fn part(text: &str) -> TestPart {
         text.parse().unwrap()
     }
 
@@ -141,7 +141,7 @@ mod tests {
     fn a_part_is_one_of_a_number() {
         assert_eq!(part("2/4").to_string(), "2/4");
         for text in ["", "2", "0/4", "5/4", "1/0", "a/4", "-1/4", "1/4/2"] {
-            assert!(text.parse::<Part>().is_err(), "{text}");
+            assert!(text.parse::<TestPart>().is_err(), "{text}");
         }
     }
 
@@ -195,22 +195,22 @@ mod tests {
     #[test]
     fn failed_and_interrupted_tests_are_repeated_after_all_others() {
         let tests = ["a", "b", "c", "d"].map(|name| planned(name, 1));
-        let left = |states: &[(&str, State)]| part("1/1").left(&tests, &States::with(states));
+        let left = |states: &[(&str, StartedTest)]| part("1/1").left(&tests, &States::with(states));
         let names = |left: &Left| left.run.iter().cloned().collect::<String>();
         let begun = left(&[
-            ("a", State::Passed),
-            ("b", State::Failed),
-            ("c", State::Interrupted),
+            ("a", StartedTest::Passed),
+            ("b", StartedTest::Failed),
+            ("c", StartedTest::Interrupted),
         ]);
         assert_eq!(
             (names(&begun), begun.passed, begun.again),
             ("d".to_owned(), 1, false)
         );
         let tried = left(&[
-            ("a", State::Passed),
-            ("b", State::Failed),
-            ("c", State::Interrupted),
-            ("d", State::Passed),
+            ("a", StartedTest::Passed),
+            ("b", StartedTest::Failed),
+            ("c", StartedTest::Interrupted),
+            ("d", StartedTest::Passed),
         ]);
         assert_eq!(
             (names(&tried), tried.passed, tried.again),
@@ -219,7 +219,7 @@ mod tests {
         let done = left(
             &tests
                 .each_ref()
-                .map(|test| (test.name.as_str(), State::Passed)),
+                .map(|test| (test.name.as_str(), StartedTest::Passed)),
         );
         assert_eq!((names(&done), done.passed), (String::new(), 4));
     }

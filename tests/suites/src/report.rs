@@ -12,11 +12,11 @@ use crate::test::Counts;
 const SHORT: Duration = Duration::from_secs(1);
 
 /// The report of a run, which its watchdog prints when the run hangs.
-pub(crate) type SharedReport = Arc<Mutex<Report>>;
+pub(crate) type SharedReport = Arc<Mutex<RunResults>>;
 
 /// The results of a run so far.
 #[derive(Debug, Default)]
-pub(crate) struct Report {
+pub(crate) struct RunResults {
     pub(crate) counts: Counts,
     /// The time of each test, in order.
     pub(crate) tests: Vec<Took>,
@@ -30,7 +30,7 @@ pub(crate) struct Report {
     pub(crate) is_part: bool,
 }
 
-impl Report {
+impl RunResults {
     /// Counts one failure under a name.
     pub(crate) fn failed(&mut self, name: String) {
         self.counts.add(Counts::FAILURE);
@@ -157,7 +157,7 @@ mod tests {
 
     #[test]
     fn the_last_lines_name_each_failure() {
-        let mut report = Report::default();
+        let mut report = RunResults::default();
         let second = Duration::from_secs(1);
         let counts = |passed, failed| Counts { passed, failed };
         report.ended("a: ok", second, Counts::ONE, Vec::new());

@@ -9,8 +9,8 @@ use anyhow::{Error, Result};
 use halite_lab::timing;
 
 use crate::ledger::Ledger;
-use crate::part::Part;
-use crate::report::{Report, SharedReport};
+use crate::part::TestPart;
+use crate::report::{RunResults, SharedReport};
 use crate::test::{Case, Counts, details};
 use crate::watchdog;
 
@@ -28,7 +28,7 @@ pub struct Options {
     pub filter: Vec<String>,
     /// Only the remaining tests of this part, and the time after which no further test of it
     /// starts.
-    pub part: Option<(Part, Duration)>,
+    pub part: Option<(TestPart, Duration)>,
 }
 
 impl Options {
@@ -73,9 +73,9 @@ impl Runner {
     }
 
     fn with_clock(options: Options, clock: Box<dyn Fn() -> Duration>) -> Self {
-        let report = Report {
+        let report = RunResults {
             is_part: options.part.is_some(),
-            ..Report::default()
+            ..RunResults::default()
         };
         Self {
             options,
@@ -197,7 +197,7 @@ impl Runner {
         self.said().failed(name.to_owned());
     }
 
-    fn said(&self) -> MutexGuard<'_, Report> {
+    fn said(&self) -> MutexGuard<'_, RunResults> {
         self.report.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -244,7 +244,7 @@ mod tests {
     use std::rc::Rc;
 
     use super::*;
-    use crate::ledger::{State, States};
+    use crate::ledger::{StartedTest, States};
 
     /// A clock that a test advances, to its minute, when it runs.
     struct Minutes(Rc<Cell<u64>>);
@@ -256,7 +256,7 @@ mod tests {
 
     const NAMES: [&str; 3] = ["first: one", "first: two", "second: three"];
 
-    fn part(minutes: u64) -> Option<(Part, Duration)> {
+    fn part(minutes: u64) -> Option<(TestPart, Duration)> {
         Some(("1/1".parse().unwrap(), Duration::from_secs(60 * minutes)))
     }
 
@@ -273,7 +273,7 @@ mod tests {
 
     /// A run of a part with these remaining tests: its report, its exit code, and the resulting
     /// states.
-    fn ran_recorded(place: &Path, left: &[&str]) -> (Report, u8, States) {
+    fn ran_recorded(place: &Path, left: &[&str]) -> (RunResults, u8, States) {
         let (ledger, _) = Ledger::of_a_test(place, "1/1");
         let left = left.iter().map(|name| (*name).to_owned()).collect();
         let options = Options {
@@ -297,7 +297,7 @@ mod tests {
         let (report, code, states) = ran_recorded(dir.path(), &NAMES);
         assert_eq!(report.skipped, ["second: three"]);
         assert_eq!(code, LEFT);
-        assert_eq!(states.of(NAMES[1]), Some(State::Passed));
+        assert_eq!(states.of(NAMES[1]), Some(StartedTest::Passed));
         assert_eq!(states.of(NAMES[2]), None);
         let (report, code, states) = ran_recorded(dir.path(), &NAMES[2..]);
         assert_eq!((report.counts.passed, code), (1, 0));

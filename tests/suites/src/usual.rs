@@ -86,7 +86,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
-    use crate::ledger::State;
+    use crate::ledger::StartedTest;
     use crate::plan::Plan;
 
     #[test]
@@ -111,9 +111,9 @@ mod tests {
         let text = "# comment\n5\tabc\tx: old\n6\tabc\tx: kept\n7\tabc\tx: gone\n";
         let tests = ["x: old", "x: kept", "x: new"].map(str::to_owned);
         let states = States::with(&[
-            ("x: old", State::Passed),
-            ("x: kept", State::Failed),
-            ("x: new", State::Passed),
+            ("x: old", StartedTest::Passed),
+            ("x: kept", StartedTest::Failed),
+            ("x: new", StartedTest::Passed),
         ]);
         assert_eq!(
             replaced(text, &tests, &states),

@@ -10,7 +10,7 @@ use anyhow::{Context as _, Result};
 use halite_lab::build_command as command;
 use serde::Deserialize;
 
-use super::programs::{Module, Source};
+use super::programs::{Module, ProgramSource};
 use super::store;
 use super::store::Store;
 
@@ -218,12 +218,12 @@ impl Ground {
         fs::write(dir.path().join("go.mod"), "module upstream\n\ngo 1.26\n")?;
         let download = download(dir.path(), &name)?;
         match module.source {
-            Source::Required => require(dir.path(), module, "")?,
-            Source::Kubernetes => {
+            ProgramSource::Required => require(dir.path(), module, "")?,
+            ProgramSource::Kubernetes => {
                 let text = fs::read_to_string(download.dir.join("go.mod"))?;
                 require(dir.path(), module, &staging(&text, module.version))?;
             }
-            Source::Without {
+            ProgramSource::Without {
                 folders,
                 requirements,
             } => {
@@ -411,7 +411,7 @@ mod tests {
         let module = Module {
             path: "example.org/x",
             version: "v1.36.3",
-            source: Source::Required,
+            source: ProgramSource::Required,
             stamps: &[
                 "p.gitVersion={version}",
                 "p.gitMinor={minor}",

@@ -15,7 +15,7 @@ use super::{image, lab_pod, packages, store, versions};
 
 /// An image that the site pulls.
 #[derive(Debug, Clone)]
-pub struct Image {
+pub struct UpstreamImage {
     /// The key under which manifests find it, `kube-apiserver` for example.
     pub component: String,
     /// Its full name.
@@ -275,7 +275,7 @@ pub fn make(
     release: &Release,
     programs: &BTreeMap<&str, PathBuf>,
     progress: &mut dyn FnMut(&str),
-) -> Result<Vec<Image>> {
+) -> Result<Vec<UpstreamImage>> {
     contents(release)
         .iter()
         .map(|content| one(store, content, programs, progress))
@@ -287,7 +287,7 @@ fn one(
     content: &Content,
     programs: &BTreeMap<&str, PathBuf>,
     progress: &mut dyn FnMut(&str),
-) -> Result<Image> {
+) -> Result<UpstreamImage> {
     let reference = format!("{}:{}", content.repository, content.tag);
     let mut sources = Vec::new();
     for (name, path) in content.programs {
@@ -317,7 +317,7 @@ fn one(
         fill(&root, content, &sources, &archives)?;
         image::write(&root, &reference, &content.run, out)
     })?;
-    Ok(Image {
+    Ok(UpstreamImage {
         component: content.component.to_owned(),
         reference,
         layout,

@@ -28,7 +28,7 @@ use anyhow::{Context as _, Result};
 use store::Store;
 use versions::Release;
 
-pub use images::{Image, LAB_POD};
+pub use images::{LAB_POD, UpstreamImage};
 pub use iso_directory::{ISO, iso_directory};
 pub use recipe::bundle;
 
@@ -43,7 +43,7 @@ pub struct Upstream {
     /// `cni-NAME`.
     pub bin: PathBuf,
     /// Every image, each in its own layout.
-    pub images: Vec<Image>,
+    pub images: Vec<UpstreamImage>,
 }
 
 /// Makes the missing parts of a release, and returns the paths of everything.

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use super::golang::Go;
 use super::image::file_digest;
 use super::lab_pod;
-use super::programs::{Module, Source};
+use super::programs::{Module, ProgramSource};
 use super::store;
 use super::store::Store;
 
@@ -57,7 +57,7 @@ pub fn gather(
         ));
         let copied: Vec<_> = built
             .iter()
-            .filter(|module| matches!(module.source, Source::Without { .. }))
+            .filter(|module| matches!(module.source, ProgramSource::Without { .. }))
             .collect();
         for (module, dir) in go.folders(&modules)? {
             texts(&dir, &out.join("go").join(&module))?;

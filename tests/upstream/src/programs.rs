@@ -5,7 +5,7 @@ use super::versions::Release;
 
 /// Source of the module in which a program is built.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
-pub enum Source {
+pub enum ProgramSource {
     /// An own module with one requirement.
     Required,
     /// The same, and each staging module of Kubernetes replaced by its published twin (`k8s.io/X
@@ -31,7 +31,7 @@ pub struct Module {
     /// Its version.
     pub version: &'static str,
     /// Its source.
-    pub source: Source,
+    pub source: ProgramSource,
     /// Variables that the linker sets, as `package.variable=value`; `{version}`, `{major}`,
     /// `{minor}`, `{commit}` and `{date}` stand for the values of the module's own release.
     pub stamps: &'static [&'static str],
@@ -43,7 +43,7 @@ pub struct Module {
 pub const REGISTRY: Module = Module {
     path: "github.com/distribution/distribution/v3",
     version: versions::REGISTRY,
-    source: Source::Required,
+    source: ProgramSource::Required,
     stamps: &["github.com/distribution/distribution/v3/version.version={version}"],
     programs: &[(
         "registry",
@@ -55,7 +55,7 @@ pub const REGISTRY: Module = Module {
 pub const HELM: Module = Module {
     path: "helm.sh/helm/v3",
     version: versions::HELM,
-    source: Source::Required,
+    source: ProgramSource::Required,
     stamps: &["helm.sh/helm/v3/internal/version.version={version}"],
     programs: &[("helm", "helm.sh/helm/v3/cmd/helm")],
 };
@@ -64,7 +64,7 @@ pub const HELM: Module = Module {
 pub const ETCD: Module = Module {
     path: "go.etcd.io/etcd/server/v3",
     version: versions::ETCD,
-    source: Source::Required,
+    source: ProgramSource::Required,
     stamps: &["go.etcd.io/etcd/api/v3/version.GitSHA={commit}"],
     programs: &[("etcd", "go.etcd.io/etcd/server/v3")],
 };
@@ -73,7 +73,7 @@ pub const ETCD: Module = Module {
 pub const ETCDUTL: Module = Module {
     path: "go.etcd.io/etcd/etcdutl/v3",
     version: versions::ETCD,
-    source: Source::Required,
+    source: ProgramSource::Required,
     stamps: &["go.etcd.io/etcd/api/v3/version.GitSHA={commit}"],
     programs: &[("etcdutl", "go.etcd.io/etcd/etcdutl/v3")],
 };
@@ -113,7 +113,7 @@ const fn kubernetes(release: &Release) -> Module {
     Module {
         path: "k8s.io/kubernetes",
         version: release.kubernetes,
-        source: Source::Kubernetes,
+        source: ProgramSource::Kubernetes,
         stamps: KUBERNETES_STAMPS,
         programs: &[
             ("kubelet", "k8s.io/kubernetes/cmd/kubelet"),
@@ -140,7 +140,7 @@ pub const MODULES: &[Module] = &[
     Module {
         path: "go.etcd.io/etcd/etcdctl/v3",
         version: versions::ETCD,
-        source: Source::Required,
+        source: ProgramSource::Required,
         stamps: &["go.etcd.io/etcd/api/v3/version.GitSHA={commit}"],
         programs: &[("etcdctl", "go.etcd.io/etcd/etcdctl/v3")],
     },
@@ -148,7 +148,7 @@ pub const MODULES: &[Module] = &[
     Module {
         path: "github.com/containerd/containerd/v2",
         version: versions::CONTAINERD,
-        source: Source::Required,
+        source: ProgramSource::Required,
         stamps: &[
             "github.com/containerd/containerd/v2/version.Version={version}",
             "github.com/containerd/containerd/v2/version.Revision={commit}",
@@ -168,14 +168,14 @@ pub const MODULES: &[Module] = &[
     Module {
         path: "github.com/containernetworking/plugins",
         version: versions::CNI_PLUGINS,
-        source: Source::Required,
+        source: ProgramSource::Required,
         stamps: CNI_STAMPS,
         programs: CNI_PROGRAMS,
     },
     Module {
         path: "github.com/containernetworking/plugins",
         version: versions::FLANNEL_PLUGIN,
-        source: Source::Required,
+        source: ProgramSource::Required,
         stamps: CNI_STAMPS,
         programs: &[(
             "cni-flannel",
@@ -185,7 +185,7 @@ pub const MODULES: &[Module] = &[
     Module {
         path: "github.com/flannel-io/flannel",
         version: versions::FLANNEL,
-        source: Source::Without {
+        source: ProgramSource::Without {
             folders: &["pkg/backend/tencentvpc", "pkg/backend/udp"],
             requirements: "github.com/tencentcloud/",
         },
@@ -195,7 +195,7 @@ pub const MODULES: &[Module] = &[
     Module {
         path: "github.com/coredns/coredns",
         version: versions::COREDNS,
-        source: Source::Required,
+        source: ProgramSource::Required,
         stamps: &["github.com/coredns/coredns/coremain.GitCommit={commit}"],
         programs: &[("coredns", "github.com/coredns/coredns")],
     },
@@ -206,7 +206,7 @@ const OPTIONAL: &[Module] = &[
     Module {
         path: "sigs.k8s.io/metrics-server",
         version: versions::METRICS_SERVER,
-        source: Source::Required,
+        source: ProgramSource::Required,
         stamps: &[
             "k8s.io/component-base/version.gitVersion={version}",
             "k8s.io/component-base/version.gitCommit={commit}",
@@ -220,7 +220,7 @@ const OPTIONAL: &[Module] = &[
     Module {
         path: "github.com/rancher/local-path-provisioner",
         version: versions::LOCAL_PATH,
-        source: Source::Required,
+        source: ProgramSource::Required,
         stamps: &["main.VERSION={version}"],
         programs: &[(
             "local-path-provisioner",

@@ -3,20 +3,20 @@
 use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
 
-use super::walk::Found;
-use super::{Artifact, Place, Rendering, Requirements, State, Uses, walk};
+use super::walk::NamedArtifact;
+use super::{Artifact, ArtifactLocation, CompiledState, Rendering, Requirements, Uses, walk};
 
 /// Collects the artifacts that renderings name.
 #[derive(Debug, Default)]
 pub struct Collector {
     /// The index in `uses` of each need.
-    numbers: BTreeMap<(Artifact, Place), usize>,
+    numbers: BTreeMap<(Artifact, ArtifactLocation), usize>,
     uses: Vec<Uses>,
     /// The states seen so far. The key is the state's address, which is unique while `Seen` holds
     /// the state, and `true` for hosts of RPM distributions.
-    states: HashMap<(*const State, bool), Seen>,
+    states: HashMap<(*const CompiledState, bool), Seen>,
     /// The artifacts found in a state, by its JSON: most new states differ only in their line.
-    found: HashMap<String, Vec<Found>>,
+    found: HashMap<String, Vec<NamedArtifact>>,
     /// The last rendering that read a file, by the index of the use: a file counts only once per
     /// rendering.
     read: HashMap<usize, usize>,
@@ -27,7 +27,7 @@ pub struct Collector {
 /// A state seen before: its needs, and the files that were read for it, as indexes in `uses`.
 #[derive(Debug, Clone)]
 struct Seen {
-    state: Rc<State>,
+    state: Rc<CompiledState>,
     needs: Rc<[usize]>,
     files: Rc<[usize]>,
 }
@@ -78,13 +78,13 @@ impl Collector {
         needs
     }
 
-    fn seen(&mut self, state: &Rc<State>, rpm: bool) -> Seen {
+    fn seen(&mut self, state: &Rc<CompiledState>, rpm: bool) -> Seen {
         if let Some(seen) = self.states.get(&(Rc::as_ptr(state), rpm)) {
             return seen.clone();
         }
         let found = self.found(state);
         let needs = found.into_iter().map(|found| {
-            let place = Place {
+            let place = ArtifactLocation {
                 file: state.file.clone(),
                 line: state.line,
                 what: found.what,
@@ -107,7 +107,7 @@ impl Collector {
         seen
     }
 
-    fn found(&mut self, state: &State) -> Vec<Found> {
+    fn found(&mut self, state: &CompiledState) -> Vec<NamedArtifact> {
         let args = serde_json::to_string(&state.args).unwrap_or_default();
         let key = format!("{}\n{}\n{args}", state.function, state.name);
         self.found
@@ -117,7 +117,7 @@ impl Collector {
     }
 
     fn file(&mut self, path: &str) -> usize {
-        let place = Place {
+        let place = ArtifactLocation {
             file: path.to_owned(),
             line: 0,
             what: "the state tree reads it".to_owned(),
@@ -136,7 +136,7 @@ impl Collector {
         }
     }
 
-    fn number(&mut self, artifact: Artifact, place: Place) -> usize {
+    fn number(&mut self, artifact: Artifact, place: ArtifactLocation) -> usize {
         let uses = &mut self.uses;
         *self.numbers.entry((artifact, place)).or_insert_with(|| {
             uses.push(Uses::default());

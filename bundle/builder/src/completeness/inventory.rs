@@ -6,7 +6,7 @@ use std::path::Path;
 
 use halite_errors::chain;
 use halite_fetch::{apt_index, oci_layout};
-use halite_manifest::{Entry, Manifest};
+use halite_manifest::{Manifest, ManifestEntry};
 
 use super::debian::Packages;
 use super::rpm::Rpms;
@@ -17,12 +17,12 @@ use crate::error::Error;
 /// [`halite_bundle::verify()`] checks that the files match the manifest.
 #[derive(Debug, Clone)]
 pub struct Inventory {
-    images: BTreeMap<String, oci_layout::Image>,
+    images: BTreeMap<String, oci_layout::LayoutImage>,
     /// The reasons why manifests of named images cannot be read.
     broken: BTreeMap<String, String>,
     packages: Packages,
     base: Packages,
-    files: BTreeMap<String, Entry>,
+    files: BTreeMap<String, ManifestEntry>,
     not_images: BTreeMap<String, String>,
     rpms: Option<Rpms>,
 }

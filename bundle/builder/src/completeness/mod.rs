@@ -85,7 +85,7 @@ pub(crate) const OWN_FILES: &[(&str, &str)] = &[
 
 /// A place that names an artifact.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-pub struct Place {
+pub struct ArtifactLocation {
     /// A file of the state tree, or the name of a package.
     pub file: String,
     /// Line in the file; 0 if there is none.
@@ -94,7 +94,7 @@ pub struct Place {
     pub what: String,
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for ArtifactLocation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.file)?;
         if self.line > 0 {
@@ -178,7 +178,7 @@ impl fmt::Display for Artifact {
 
 /// One state of a low state.
 #[derive(Debug, Clone, PartialEq)]
-pub struct State {
+pub struct CompiledState {
     /// The file of the state tree that contains it.
     pub file: String,
     /// The line of the state in that file.
@@ -202,7 +202,7 @@ pub struct Rendering {
     pub rpm: bool,
     /// Its states. States that several renderings share should be the same object, so that they are
     /// inspected only once.
-    pub states: Vec<Rc<State>>,
+    pub states: Vec<Rc<CompiledState>>,
     /// Other files of the state tree that were read, by their path in the bundle.
     pub files: Vec<String>,
     /// The reasons why it does not compile; then it has no states.
@@ -217,7 +217,7 @@ pub struct Unmet {
     /// The missing part of the artifact, or the reason why the tree does not compile.
     pub why: String,
     /// The places that need it, with the options under which they need it.
-    pub needed_by: BTreeMap<Place, Uses>,
+    pub needed_by: BTreeMap<ArtifactLocation, Uses>,
 }
 
 /// The number of places that are displayed for one artifact.

@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::debian::Unsatisfied;
 use super::rpm::Rpms;
-use super::{Artifact, Inventory, Place, Unmet, Uses, debian};
+use super::{Artifact, ArtifactLocation, Inventory, Unmet, Uses, debian};
 
-pub(super) type Places = BTreeMap<Place, Uses>;
+pub(super) type Places = BTreeMap<ArtifactLocation, Uses>;
 
 /// Everything that renderings name, with the places that name it.
 #[derive(Debug, Clone, Default)]
@@ -52,14 +52,14 @@ impl Requirements {
 
     /// Each artifact that is needed, with the places that need it.
     #[must_use]
-    pub fn artifacts(&self) -> &BTreeMap<Artifact, BTreeMap<Place, Uses>> {
+    pub fn artifacts(&self) -> &BTreeMap<Artifact, BTreeMap<ArtifactLocation, Uses>> {
         &self.artifacts
     }
 
     pub(super) fn need(
         &mut self,
         artifact: Artifact,
-        place: Place,
+        place: ArtifactLocation,
         options: &str,
         renderings: usize,
     ) {
@@ -75,7 +75,7 @@ impl Requirements {
     #[must_use]
     pub fn missing(&self, stock: &Inventory) -> Vec<Unmet> {
         let everybody = |what: &str| {
-            let place = Place {
+            let place = ArtifactLocation {
                 file: "the bundle itself".to_owned(),
                 line: 0,
                 what: what.to_owned(),
@@ -90,7 +90,7 @@ impl Requirements {
         };
         let mut found: Vec<Unmet> = Vec::new();
         for (problem, uses) in &self.problems {
-            let place = Place {
+            let place = ArtifactLocation {
                 file: "the state tree".to_owned(),
                 line: 0,
                 what: "it does not compile".to_owned(),
@@ -205,7 +205,7 @@ impl Requirements {
                 } else {
                     format!("{what}, and {root} needs it")
                 };
-                let place = Place {
+                let place = ArtifactLocation {
                     file: format!("the package {user}"),
                     line: 0,
                     what,

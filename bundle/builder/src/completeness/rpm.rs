@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use halite_fetch::yum::{Package, Repository};
-use halite_manifest::Entry;
+use halite_manifest::ManifestEntry;
 
 use super::RPM_BASE;
 use crate::error::Error;
@@ -71,7 +71,7 @@ impl Rpms {
         &self,
         name: &str,
         version: Option<&str>,
-        files: &BTreeMap<String, Entry>,
+        files: &BTreeMap<String, ManifestEntry>,
     ) -> Option<String> {
         let fits = |found: &str| version.is_none_or(|version| version == found);
         let named = |package: &&Package| package.name == name;
@@ -102,7 +102,7 @@ impl Rpms {
         }
     }
 
-    fn file(&self, package: &Package, files: &BTreeMap<String, Entry>) -> Option<String> {
+    fn file(&self, package: &Package, files: &BTreeMap<String, ManifestEntry>) -> Option<String> {
         let path = format!("{ROOT}/{}", package.url);
         let there = files
             .get(&path)

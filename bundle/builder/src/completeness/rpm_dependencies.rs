@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::rpm::Rpms;
-use super::{Artifact, Inventory, Place, Unmet, Uses};
+use super::{Artifact, ArtifactLocation, Inventory, Unmet, Uses};
 use crate::rpm;
 use crate::rpm::Unsatisfied;
 
@@ -20,7 +20,7 @@ impl Rpms {
             }),
             why,
             needed_by: BTreeMap::from([(
-                Place {
+                ArtifactLocation {
                     file,
                     line: 0,
                     what,

@@ -9,10 +9,10 @@ use super::*;
 const PAUSE: &str = "registry.k8s.io/pause:3.10.2";
 
 /// A state with these arguments.
-fn state(function: &str, name: &str, args: Value) -> State {
+fn state(function: &str, name: &str, args: Value) -> CompiledState {
     let args = args.as_object().unwrap().clone();
     let (function, name) = (function.into(), name.into());
-    State {
+    CompiledState {
         file: "base/x.sls".into(),
         line: 3,
         function,
@@ -22,7 +22,7 @@ fn state(function: &str, name: &str, args: Value) -> State {
     }
 }
 
-fn rendering(states: Vec<State>) -> Rendering {
+fn rendering(states: Vec<CompiledState>) -> Rendering {
     let states = states.into_iter().map(Rc::new).collect();
     Rendering {
         options: "a worker, defaults".into(),
@@ -317,7 +317,7 @@ fn renderings_that_come_to_the_same_are_counted() {
 #[test]
 fn what_renderings_have_in_common_counts_for_each() {
     let with_file = |name: &str| {
-        Rc::new(State {
+        Rc::new(CompiledState {
             files: vec!["states/a.sls".into()],
             ..state("image.present", name, json!({}))
         })

@@ -2,11 +2,11 @@
 
 use serde_json::{Map, Value};
 
-use super::{Artifact, State, scan};
+use super::{Artifact, CompiledState, scan};
 
 /// An artifact that a state names.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Found {
+pub struct NamedArtifact {
     /// The artifact.
     pub artifact: Artifact,
     /// The place in the state.
@@ -17,7 +17,7 @@ pub struct Found {
 const FILE: &str = "bundle://";
 
 /// Finds everything that a state names.
-pub fn state(state: &State) -> Vec<Found> {
+pub fn state(state: &CompiledState) -> Vec<NamedArtifact> {
     let what = format!("{} {}", state.function, state.name);
     let mut walk = Walk {
         at: what,
@@ -48,7 +48,7 @@ pub fn state(state: &State) -> Vec<Found> {
 struct Walk {
     /// The current place: the state, and the object in it.
     at: String,
-    found: Vec<Found>,
+    found: Vec<NamedArtifact>,
 }
 
 impl Walk {
@@ -58,7 +58,7 @@ impl Walk {
         } else {
             format!("{}, {path}", self.at)
         };
-        self.found.push(Found { artifact, what });
+        self.found.push(NamedArtifact { artifact, what });
     }
 
     fn image(&mut self, reference: &str, path: &str) {
@@ -72,7 +72,7 @@ impl Walk {
 
     /// Adds packages. `pkgs` is a list of names and of `{name: version}`; without it the name of
     /// the state is the package.
-    fn packages(&mut self, state: &State) {
+    fn packages(&mut self, state: &CompiledState) {
         let text = |value: &Value| match value {
             Value::String(text) => Some(text.clone()),
             Value::Number(number) => Some(number.to_string()),

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use halite_durable::Digest;
 use halite_durable::digest::InvalidDigest;
-use halite_fetch::oci::{Platform, Puller, Wanted};
+use halite_fetch::oci::{ImageRequest, Platform, Puller};
 use halite_fetch::{Artifact, ImageRef};
 
 use super::{Gather, Mode, Settled};
@@ -226,7 +226,7 @@ impl Gather<'_> {
     fn pull(&self, reference: &ImageRef, digest: Option<&Digest>) -> Result<There, Error> {
         let puller = Puller::new(&self.fetcher, &self.registries);
         let (reference, platform) = (reference.clone(), Platform::default());
-        let wanted = [Wanted {
+        let wanted = [ImageRequest {
             reference,
             platform,
             digest: digest.cloned(),

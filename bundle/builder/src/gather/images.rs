@@ -5,14 +5,14 @@ use std::fs;
 use std::path::Path;
 
 use halite_durable::Digest;
-use halite_fetch::oci::{Platform, Puller, Wanted, licence_of};
-use halite_fetch::oci_layout::Found;
+use halite_fetch::oci::{ImageRequest, Platform, Puller, licence_of};
+use halite_fetch::oci_layout::StoredImage;
 use halite_fetch::{oci_layout, parallel};
 
 use super::{Contents, Gather, Mode, Settled};
 use crate::error::Error;
 use crate::lock::{Item, Lock};
-use crate::recipe::Image;
+use crate::recipe::RecipeImage;
 
 /// The lock's name for the registry of an image's own name as its source.
 const REGISTRY: &str = "registry";
@@ -25,7 +25,7 @@ impl Gather<'_> {
         mode: Mode,
         unrecorded: &mut Vec<String>,
         errors: &mut Vec<Error>,
-    ) -> (BTreeMap<String, Item>, Vec<Option<Found>>) {
+    ) -> (BTreeMap<String, Item>, Vec<Option<StoredImage>>) {
         let (mut items, mut places, mut unknown) = (BTreeMap::new(), Vec::new(), Vec::new());
         for image in &self.recipe.images {
             let name = image.reference.to_string();
@@ -75,7 +75,7 @@ impl Gather<'_> {
         (items, places)
     }
 
-    fn local(&self, image: &Image, layout: &Path) -> Result<(Item, Found), Error> {
+    fn local(&self, image: &RecipeImage, layout: &Path) -> Result<(Item, StoredImage), Error> {
         let found = oci_layout::find(layout, &image.reference.to_string())?;
         let said = |part: &oci_layout::Descriptor| {
             licence_of(&fs::read(oci_layout::blob(layout, part).ok()?).ok()?)
@@ -96,7 +96,7 @@ impl Gather<'_> {
         let blobs = layout.join("blobs/sha256");
         Ok((
             item,
-            Found {
+            StoredImage {
                 reference: image.reference.to_string(),
                 blobs,
                 image: found,
@@ -105,7 +105,7 @@ impl Gather<'_> {
     }
 
     /// Pulls the images that are not stored yet.
-    pub(super) fn fetch_images(&self, settled: &Settled) -> Result<Vec<Found>, Error> {
+    pub(super) fn fetch_images(&self, settled: &Settled) -> Result<Vec<StoredImage>, Error> {
         let (mut pull, mut manifests) = (Vec::new(), Vec::new());
         for (image, place) in self.recipe.images.iter().zip(&settled.images) {
             if place.is_none() {
@@ -135,10 +135,10 @@ impl Gather<'_> {
             }
         }
         let blobs = self.fetcher.cache().contents();
-        let mut pulled = pulled.into_iter().map(|pulled| Found {
+        let mut pulled = pulled.into_iter().map(|pulled| StoredImage {
             reference: pulled.reference.to_string(),
             blobs: blobs.clone(),
-            image: oci_layout::Image {
+            image: oci_layout::LayoutImage {
                 index: pulled.index,
                 manifest: pulled.manifest,
                 parts: pulled.parts,
@@ -161,7 +161,7 @@ impl Gather<'_> {
 impl Contents {
     /// The images of the components by their references with digests: the digest of the manifest
     /// for the platform, which is in the bundle.
-    pub fn pinned(&self, images: &[Image]) -> BTreeMap<String, String> {
+    pub fn pinned(&self, images: &[RecipeImage]) -> BTreeMap<String, String> {
         let pairs = images.iter().zip(&self.images);
         pairs
             .filter_map(|(image, found)| Some((image.component.clone()?, pinned(found))))
@@ -169,7 +169,10 @@ impl Contents {
     }
 
     /// The images with their references, for the registry.
-    pub fn served(&self, images: &[Image]) -> Vec<(halite_fetch::ImageRef, oci_layout::Image)> {
+    pub fn served(
+        &self,
+        images: &[RecipeImage],
+    ) -> Vec<(halite_fetch::ImageRef, oci_layout::LayoutImage)> {
         let pairs = images.iter().zip(&self.images);
         pairs
             .map(|(image, found)| (image.reference.clone(), found.image.clone()))
@@ -178,19 +181,19 @@ impl Contents {
 }
 
 /// The reference of an image with its digest.
-fn pinned(found: &Found) -> String {
+fn pinned(found: &StoredImage) -> String {
     format!("{}@{}", found.reference, found.image.manifest.digest)
 }
 
-fn wanted(image: &Image, digest: Option<Digest>) -> Wanted {
-    Wanted {
+fn wanted(image: &RecipeImage, digest: Option<Digest>) -> ImageRequest {
+    ImageRequest {
         reference: image.reference.clone(),
         platform: Platform::default(),
         digest,
     }
 }
 
-fn why(image: &Image) -> String {
+fn why(image: &RecipeImage) -> String {
     match &image.component {
         Some(component) => format!("component {component}"),
         None => "asked for".to_owned(),

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use charts::Rendered;
 use halite_durable::files::copy;
 use halite_fetch::oci::Registries;
-use halite_fetch::oci_layout::Found;
+use halite_fetch::oci_layout::StoredImage;
 use halite_fetch::{Cache, Fetcher};
 use jiff::Timestamp;
 
@@ -52,7 +52,7 @@ pub struct Settled {
     /// The lock to record.
     pub lock: Lock,
     /// The images of the recipe, in its order; images from registries are still `None`.
-    images: Vec<Option<Found>>,
+    images: Vec<Option<StoredImage>>,
     /// The archives from this machine's apt; `None` if they come from repositories.
     archives: Option<Vec<Archive>>,
 }
@@ -83,7 +83,7 @@ impl Archive {
 /// All items, on this machine.
 pub struct Contents {
     /// The images, in the recipe's order.
-    pub images: Vec<Found>,
+    pub images: Vec<StoredImage>,
     /// The archives of packages.
     pub archives: Vec<Archive>,
     /// The charts.

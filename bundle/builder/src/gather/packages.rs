@@ -6,9 +6,9 @@ use std::fs;
 use std::path::Path;
 
 use halite_durable::{digest, files};
-use halite_fetch::apt::Source;
+use halite_fetch::apt::AptSource;
 use halite_fetch::apt_index::Control;
-use halite_fetch::cache::Entry;
+use halite_fetch::cache::CachedContent;
 use halite_fetch::{Artifact, Keyring};
 use jiff::Timestamp;
 
@@ -173,7 +173,7 @@ impl Gather<'_> {
             });
         }
         let entries = self.fetcher.files(&artifacts)?.into_iter().zip(items);
-        let archive = |(entry, (name, item)): (Entry, (&String, &Item))| Archive {
+        let archive = |(entry, (name, item)): (CachedContent, (&String, &Item))| Archive {
             name: name.clone(),
             path: entry.path,
             sha256: item.sha256.clone(),
@@ -226,14 +226,14 @@ fn needed_by<'c>(name: &str, all: impl Iterator<Item = &'c Control>) -> String {
     }
 }
 
-fn source(repository: &Repository) -> Result<Source, halite_fetch::Error> {
+fn source(repository: &Repository) -> Result<AptSource, halite_fetch::Error> {
     let Repository {
         url,
         suite,
         components,
         key,
     } = repository;
-    Ok(Source {
+    Ok(AptSource {
         url: url.clone(),
         suite: suite.clone(),
         components: components.clone(),

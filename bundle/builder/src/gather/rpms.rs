@@ -46,7 +46,7 @@ impl Gather<'_> {
         let mut repositories =
             parallel::each(&recipe.repositories, self.fetcher.threads(), |repository| {
                 let keyring = Keyring::open(&repository.key)?;
-                let source = yum::Source {
+                let source = yum::YumSource {
                     url: repository.url.clone(),
                     keyring,
                     signed: repository.signed_index,

@@ -10,7 +10,7 @@ use std::process::Command;
 use halite_durable::files;
 use halite_iso9660::portable;
 
-use super::{Kind, Package, Relation, Source};
+use super::{FileSource, Package, PackagedFileKind, Relation};
 use crate::error::Error;
 use crate::process;
 
@@ -37,9 +37,9 @@ pub fn write(package: &Package, out: &Path) -> Result<PathBuf, Error> {
     for (path, file) in &package.files {
         let to = root.join(place(path));
         match &file.source {
-            Source::File(from) => drop(files::copy(from, &to, file.mode)?),
-            Source::Bytes(bytes) => files::write(&to, file.mode, bytes)?,
-            Source::Link(target) => {
+            FileSource::File(from) => drop(files::copy(from, &to, file.mode)?),
+            FileSource::Bytes(bytes) => files::write(&to, file.mode, bytes)?,
+            FileSource::Link(target) => {
                 files::make_dir(to.parent().unwrap_or(&root))?;
                 symlink(target, &to).map_err(Error::file("make the link", &to))?;
             }
@@ -58,7 +58,7 @@ pub fn write(package: &Package, out: &Path) -> Result<PathBuf, Error> {
     let configs = package
         .files
         .iter()
-        .filter(|(_, file)| file.kind == Kind::Config);
+        .filter(|(_, file)| file.kind == PackagedFileKind::Config);
     let configs: String = configs
         .map(|(path, _)| format!("/{}\n", place(path)))
         .collect();

@@ -10,7 +10,7 @@ use flate2::{Compression, GzBuilder};
 use halite_durable::files;
 
 use super::definition::{UNITS, definition};
-use super::{File, Kind, Package, definition};
+use super::{File, Package, PackagedFileKind, definition};
 use crate::error::Error;
 
 /// The licence of all software in the packages that the build makes.
@@ -61,7 +61,11 @@ impl Made {
         }
         for (path, content) in definition.files {
             let config = definition.conffiles.contains(path);
-            let kind = if config { Kind::Config } else { Kind::Plain };
+            let kind = if config {
+                PackagedFileKind::Config
+            } else {
+                PackagedFileKind::Plain
+            };
             held.insert((*path).to_owned(), File::with(*content).kind(kind));
         }
         for unit in definition.units {
@@ -139,14 +143,14 @@ fn one(path: String, from: PathBuf) -> Result<(String, File), Error> {
         let packed = gzip(&page).map_err(Error::file("compress", &from))?;
         return Ok((
             format!("{path}.gz"),
-            File::with(packed).kind(Kind::Documentation),
+            File::with(packed).kind(PackagedFileKind::Documentation),
         ));
     }
     let documentation = path.starts_with("usr/share/man/") || path.starts_with("usr/share/doc/");
     let kind = if documentation {
-        Kind::Documentation
+        PackagedFileKind::Documentation
     } else {
-        Kind::Plain
+        PackagedFileKind::Plain
     };
     Ok((path, File::from(from, mode).kind(kind)))
 }
@@ -195,7 +199,7 @@ pub(crate) fn is_path(path: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::package::Source;
+    use crate::package::FileSource;
 
     fn made(package: &str, programs: &[&str]) -> Made {
         Made {
@@ -257,12 +261,14 @@ mod tests {
             package.files[completion],
             File {
                 mode: 0o644,
-                kind: Kind::Plain,
+                kind: PackagedFileKind::Plain,
                 ..
             }
         ));
         let page = &package.files["usr/share/man/man1/ctl.1.gz"];
-        assert!(matches!(&page.source, Source::Bytes(bytes) if bytes.starts_with(&[0x1f, 0x8b])));
+        assert!(
+            matches!(&page.source, FileSource::Bytes(bytes) if bytes.starts_with(&[0x1f, 0x8b]))
+        );
     }
 
     #[test]

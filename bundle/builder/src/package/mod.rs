@@ -55,16 +55,16 @@ pub struct Package {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct File {
     /// The source of its content.
-    pub source: Source,
+    pub source: FileSource,
     /// Its permissions; ignored for a link.
     pub mode: u32,
     /// Its kind.
-    pub kind: Kind,
+    pub kind: PackagedFileKind,
 }
 
 /// The source of the content of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Source {
+pub enum FileSource {
     /// A file of this machine.
     File(PathBuf),
     /// Bytes in memory.
@@ -75,7 +75,7 @@ pub enum Source {
 
 /// The kind of a file in a package.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum PackagedFileKind {
     /// An upgrade replaces it.
     Plain,
     /// An operator may change it; an upgrade retains the changes.
@@ -137,9 +137,9 @@ impl Package {
         let mut files = Vec::new();
         for (path, file) in &self.files {
             let content = match &file.source {
-                Source::File(from) => files::digest(from)?.0,
-                Source::Bytes(bytes) => digest::sha256(bytes),
-                Source::Link(target) => format!("-> {target}"),
+                FileSource::File(from) => files::digest(from)?.0,
+                FileSource::Bytes(bytes) => digest::sha256(bytes),
+                FileSource::Link(target) => format!("-> {target}"),
             };
             files.push(format!("{path} {:o} {:?} {content}", file.mode, file.kind));
         }
@@ -156,9 +156,9 @@ impl File {
     #[must_use]
     pub fn from(path: PathBuf, mode: u32) -> Self {
         Self {
-            source: Source::File(path),
+            source: FileSource::File(path),
             mode,
-            kind: Kind::Plain,
+            kind: PackagedFileKind::Plain,
         }
     }
 
@@ -166,15 +166,15 @@ impl File {
     #[must_use]
     pub fn with(content: impl Into<Vec<u8>>) -> Self {
         Self {
-            source: Source::Bytes(content.into()),
+            source: FileSource::Bytes(content.into()),
             mode: 0o644,
-            kind: Kind::Plain,
+            kind: PackagedFileKind::Plain,
         }
     }
 
     /// Returns the same file with another kind.
     #[must_use]
-    pub fn kind(self, kind: Kind) -> Self {
+    pub fn kind(self, kind: PackagedFileKind) -> Self {
         Self { kind, ..self }
     }
 
@@ -184,19 +184,19 @@ impl File {
     /// It cannot be read.
     pub fn read(&self) -> Result<Vec<u8>, Error> {
         match &self.source {
-            Source::File(path) => fs::read(path).map_err(Error::file("read", path)),
-            Source::Bytes(bytes) => Ok(bytes.clone()),
-            Source::Link(target) => Ok(target.clone().into_bytes()),
+            FileSource::File(path) => fs::read(path).map_err(Error::file("read", path)),
+            FileSource::Bytes(bytes) => Ok(bytes.clone()),
+            FileSource::Link(target) => Ok(target.clone().into_bytes()),
         }
     }
 
     fn size(&self) -> Result<u64, Error> {
         match &self.source {
-            Source::File(path) => fs::metadata(path)
+            FileSource::File(path) => fs::metadata(path)
                 .map(|status| status.len())
                 .map_err(Error::file("read", path)),
-            Source::Bytes(bytes) => Ok(bytes.len() as u64),
-            Source::Link(_) => Ok(0),
+            FileSource::Bytes(bytes) => Ok(bytes.len() as u64),
+            FileSource::Link(_) => Ok(0),
         }
     }
 }

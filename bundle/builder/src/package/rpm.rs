@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use halite_durable::files;
 
 use super::deb::EPOCH;
-use super::{Kind, Package, Relation, Source};
+use super::{FileSource, Package, PackagedFileKind, Relation};
 use crate::error::Error;
 use crate::process;
 
@@ -39,9 +39,9 @@ pub fn write(package: &Package, out: &Path) -> Result<PathBuf, Error> {
     for (path, file) in &package.files {
         let to = root.join(path);
         match &file.source {
-            Source::File(from) => drop(files::copy(from, &to, file.mode)?),
-            Source::Bytes(bytes) => files::write(&to, file.mode, bytes)?,
-            Source::Link(target) => {
+            FileSource::File(from) => drop(files::copy(from, &to, file.mode)?),
+            FileSource::Bytes(bytes) => files::write(&to, file.mode, bytes)?,
+            FileSource::Link(target) => {
                 files::make_dir(to.parent().unwrap_or(&root))?;
                 symlink(target, &to).map_err(Error::file("make the link", &to))?;
             }
@@ -139,12 +139,12 @@ fn specification(package: &Package) -> String {
     }
     for (path, file) in &package.files {
         let kind = match file.kind {
-            Kind::Plain => "",
-            Kind::Config => "%config(noreplace) ",
-            Kind::Documentation => "%doc ",
+            PackagedFileKind::Plain => "",
+            PackagedFileKind::Config => "%config(noreplace) ",
+            PackagedFileKind::Documentation => "%doc ",
         };
         let mode = match file.source {
-            Source::Link(_) => "-".to_owned(),
+            FileSource::Link(_) => "-".to_owned(),
             _ => format!("{:04o}", file.mode),
         };
         let _ = writeln!(text, "{kind}%attr({mode}, root, root) \"/{path}\"");

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::document;
 use super::program::WITH_DIGEST;
-use super::reader::Reader;
+use super::reader::RecipeReader;
 
 /// A chart, rendered when the bundle is built.
 #[derive(Debug, Clone, PartialEq)]
@@ -79,7 +79,7 @@ impl Chart {
 }
 
 /// Reads the charts of a recipe.
-pub(super) fn read(reader: &mut Reader, listed: Vec<document::Chart>) -> Vec<Chart> {
+pub(super) fn read(reader: &mut RecipeReader, listed: Vec<document::Chart>) -> Vec<Chart> {
     let mut found: Vec<Chart> = Vec::new();
     for (index, chart) in listed.into_iter().enumerate() {
         let path = format!("charts[{index}]");
@@ -121,7 +121,7 @@ pub(super) fn read(reader: &mut Reader, listed: Vec<document::Chart>) -> Vec<Cha
 }
 
 fn source(
-    reader: &mut Reader,
+    reader: &mut RecipeReader,
     chart: &str,
     text: &str,
     version: Option<&str>,

@@ -115,7 +115,7 @@ pub(super) struct Document {
     /// The version of Kubernetes with its `v`, for example `v1.36.3`. A bundle has exactly one.
     pub kubernetes: String,
     /// The container images: those of the components that every cluster needs, and the site's own.
-    pub images: Vec<Image>,
+    pub images: Vec<ImageDocument>,
     /// The packages for the hosts.
     pub packages: Packages,
     /// The programs of Halite in the bundle: each a path or an address.
@@ -165,7 +165,7 @@ pub(super) struct Document {
 /// A container image.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Image {
+pub(super) struct ImageDocument {
     /// The name under which the state tree finds it; the site's own images have no component.
     pub component: Option<String>,
     /// Its full name, as in pods: `REGISTRY/NAME:TAG`.

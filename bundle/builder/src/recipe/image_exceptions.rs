@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 
 use super::document::NotImage;
-use super::reader::Reader;
+use super::reader::RecipeReader;
 
 /// The key of these texts in a recipe.
 pub const KEY: &str = "not-images";
 
 /// Returns the reasons by text.
-pub(super) fn read(reader: &mut Reader, listed: Vec<NotImage>) -> BTreeMap<String, String> {
+pub(super) fn read(reader: &mut RecipeReader, listed: Vec<NotImage>) -> BTreeMap<String, String> {
     let mut found = BTreeMap::new();
     for (index, item) in listed.into_iter().enumerate() {
         let path = format!("{KEY}[{index}].text");

@@ -25,17 +25,17 @@ use std::path::{Path, PathBuf};
 
 use document::{Document, SCHEMA};
 use formats::Formats;
-use halite_document::{Problem, Source, schema, source, yaml};
+use halite_document::{DocumentSource, Problem, schema, source, yaml};
 use halite_fetch::ImageRef;
 use halite_names::BundleVersion;
-use reader::{Reader, redacted};
+use reader::{RecipeReader, redacted};
 
 use crate::error::Error;
 use crate::package::made::Made;
 
 pub use chart::{Chart, ChartSource, Values};
 pub use download::Download;
-pub use network::{Host, Network, Watcher};
+pub use network::{HostSettings, Network, Watcher};
 pub use repositories::Repository;
 pub use rpm::{Rpm, YumRepository};
 
@@ -50,7 +50,7 @@ pub struct Recipe {
     /// Kubernetes' version with its `v`.
     pub kubernetes: String,
     /// The images, in the recipe's order.
-    pub images: Vec<Image>,
+    pub images: Vec<RecipeImage>,
     /// The status file of dpkg on a bare host.
     pub base: PathBuf,
     /// Packages to take from the repositories, with everything that a bare host lacks for them.
@@ -94,7 +94,7 @@ pub struct Recipe {
 
 /// An image that goes into a bundle.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Image {
+pub struct RecipeImage {
     /// The key under which the state tree finds it; `None` for the site's own images.
     pub component: Option<String>,
     /// Its full name.
@@ -133,14 +133,14 @@ impl Recipe {
         Self::read(name, text, dir).map(|(recipe, _)| recipe)
     }
 
-    fn read(name: &str, text: &str, dir: &Path) -> Result<(Self, Source), Error> {
+    fn read(name: &str, text: &str, dir: &Path) -> Result<(Self, DocumentSource), Error> {
         let root =
             yaml::parse(name, text).map_err(|problem| Error::Recipe(vec![redacted(problem)]))?;
         let read = schema::read(name, text, root, &SCHEMA, &Formats);
         let mut problems = read.problems;
         match serde_json::from_value::<Document>(read.value) {
             Ok(document) => {
-                let mut reader = Reader::new(&read.source, dir);
+                let mut reader = RecipeReader::new(&read.source, dir);
                 let recipe = parse::read(&mut reader, document);
                 problems.append(&mut reader.problems);
                 if problems.is_empty() {
@@ -155,7 +155,7 @@ impl Recipe {
     }
 
     /// The problems for files and folders that the recipe names but that do not exist.
-    fn missing_files(&self, source: &Source) -> Vec<Problem> {
+    fn missing_files(&self, source: &DocumentSource) -> Vec<Problem> {
         let mut wanted: Vec<(String, PathBuf)> = vec![
             ("packages.base".into(), self.base.clone()),
             ("states".into(), self.states.join("top.sls")),

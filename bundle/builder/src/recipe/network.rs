@@ -20,13 +20,13 @@ use halite_fetch::progress::{Meter, Status};
 use halite_fetch::{Cache, Client, Error, Fetcher, Settings};
 
 use super::document::{Mirrors, Registry};
-use super::reader::Reader;
+use super::reader::RecipeReader;
 
 /// The settings for reaching other machines.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Network {
     /// The settings of single hosts.
-    pub hosts: Vec<Host>,
+    pub hosts: Vec<HostSettings>,
     /// The proxy for all hosts; `None` means the environment's proxy.
     pub proxy: Option<String>,
     /// The hosts that are reached without the proxy, as in `NO_PROXY`.
@@ -36,7 +36,7 @@ pub struct Network {
 /// The settings of one host. Its login and authority apply to everything that comes from it; the
 /// other fields apply only to images.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Host {
+pub struct HostSettings {
     /// `HOST` or `HOST:PORT`.
     pub name: String,
     /// Mirrors that are tried first for its images, in order: `HOST`, `HOST:PORT`, or either with a
@@ -55,7 +55,7 @@ pub type Watcher = std::sync::Arc<dyn Fn(&Status) + Send + Sync>;
 
 impl Network {
     pub(super) fn read(
-        reader: &mut Reader,
+        reader: &mut RecipeReader,
         registries: BTreeMap<String, Registry>,
         proxy: Option<String>,
         no_proxy: Option<String>,
@@ -77,7 +77,7 @@ impl Network {
                     "remove it: a host in between could change the responses and read the login",
                 );
             }
-            hosts.push(Host {
+            hosts.push(HostSettings {
                 name,
                 mirrors: match registry.mirror {
                     None => Vec::new(),
@@ -99,7 +99,7 @@ impl Network {
     /// The files that the settings name, to check that they exist: the path in the document, and
     /// the file.
     pub(super) fn files(&self) -> Vec<(String, PathBuf)> {
-        let file = |host: &Host, key: &str, path: &Option<PathBuf>| {
+        let file = |host: &HostSettings, key: &str, path: &Option<PathBuf>| {
             path.clone()
                 .map(|path| (format!("{}.{key}", join("registries", &host.name)), path))
         };
@@ -291,10 +291,10 @@ mod tests {
             "{error}"
         );
         let network = Network {
-            hosts: vec![Host {
+            hosts: vec![HostSettings {
                 name: "d.example".into(),
                 login: Some(netrc),
-                ..Host::default()
+                ..HostSettings::default()
             }],
             ..Network::default()
         };

@@ -7,13 +7,13 @@ use halite_fetch::ImageRef;
 use halite_pillar::bundle_facts;
 
 use super::document::{Binaries, Document, MadePackage};
-use super::reader::Reader;
-use super::{Image, Network, Recipe, Rpm, chart, document, image_exceptions, repositories};
+use super::reader::RecipeReader;
+use super::{Network, Recipe, RecipeImage, Rpm, chart, document, image_exceptions, repositories};
 use crate::package::made;
 use crate::package::made::Made;
 
 /// Converts a recipe's document.
-pub(super) fn read(reader: &mut Reader, document: Document) -> Recipe {
+pub(super) fn read(reader: &mut RecipeReader, document: Document) -> Recipe {
     let cache = reader.optional(document.cache.as_ref());
     reader.cache = cache.clone().unwrap_or_default();
     check_components(reader, &document.images);
@@ -51,8 +51,8 @@ pub(super) fn read(reader: &mut Reader, document: Document) -> Recipe {
     recipe
 }
 
-fn images(reader: &mut Reader, listed: Vec<document::Image>) -> Vec<Image> {
-    let mut found: Vec<Image> = Vec::new();
+fn images(reader: &mut RecipeReader, listed: Vec<document::ImageDocument>) -> Vec<RecipeImage> {
+    let mut found: Vec<RecipeImage> = Vec::new();
     for (index, item) in listed.into_iter().enumerate() {
         let path = format!("images[{index}].reference");
         let reference = match ImageRef::parse(&item.reference) {
@@ -63,13 +63,13 @@ fn images(reader: &mut Reader, listed: Vec<document::Image>) -> Vec<Image> {
             }
         };
         // nginx ignores case in the keys of its maps.
-        let same = |other: &Image| {
+        let same = |other: &RecipeImage| {
             other.reference.to_string().to_lowercase() == reference.to_string().to_lowercase()
         };
         if found.iter().any(same) {
             reader.problem(&path, format!("{reference} is listed twice"), "remove one");
         }
-        found.push(Image {
+        found.push(RecipeImage {
             component: item.component,
             reference,
             layout: reader.optional(item.layout.as_ref()),
@@ -80,7 +80,7 @@ fn images(reader: &mut Reader, listed: Vec<document::Image>) -> Vec<Image> {
 }
 
 /// Checks that each component that every cluster needs exists, and that none is listed twice.
-fn check_components(reader: &mut Reader, images: &[document::Image]) {
+fn check_components(reader: &mut RecipeReader, images: &[document::ImageDocument]) {
     let mut found: Vec<&String> = Vec::new();
     let mut is_complete = reader.source.is_sound("images") || !images.is_empty();
     for (index, image) in images.iter().enumerate() {
@@ -111,7 +111,7 @@ fn check_components(reader: &mut Reader, images: &[document::Image]) {
     }
 }
 
-fn binaries(reader: &mut Reader, binaries: Binaries) -> BTreeMap<String, std::path::PathBuf> {
+fn binaries(reader: &mut RecipeReader, binaries: Binaries) -> BTreeMap<String, std::path::PathBuf> {
     [
         ("ctl", binaries.ctl),
         ("halite-master", binaries.halite_master),
@@ -126,7 +126,7 @@ fn binaries(reader: &mut Reader, binaries: Binaries) -> BTreeMap<String, std::pa
     .collect()
 }
 
-fn made_packages(reader: &mut Reader, listed: Vec<MadePackage>) -> Vec<Made> {
+fn made_packages(reader: &mut RecipeReader, listed: Vec<MadePackage>) -> Vec<Made> {
     let mut found = Vec::new();
     for (index, item) in listed.into_iter().enumerate() {
         let path = format!("packages.made[{index}]");
@@ -161,7 +161,7 @@ fn made_packages(reader: &mut Reader, listed: Vec<MadePackage>) -> Vec<Made> {
 }
 
 /// Checks the rules between the parts of a recipe.
-fn check(reader: &mut Reader, recipe: &Recipe) {
+fn check(reader: &mut RecipeReader, recipe: &Recipe) {
     let mut names: Vec<&str> = Vec::new();
     let made = recipe.made.iter().enumerate().map(|(index, made)| {
         let path = format!("packages.made[{index}].package");

@@ -10,12 +10,12 @@ use halite_fetch::http;
 use super::document::Program;
 use super::download::Download;
 use super::network::is_loopback;
-use super::reader::Reader;
+use super::reader::RecipeReader;
 
 /// The remedy for the address of a file without TLS.
 pub(super) const WITH_DIGEST: &str = "state its sha256";
 
-impl Reader<'_> {
+impl RecipeReader<'_> {
     /// Reads a program: a path, or an address, for which the later path of the file is returned.
     pub(super) fn program(&mut self, path: &str, program: Program, why: String) -> PathBuf {
         let address = match program {

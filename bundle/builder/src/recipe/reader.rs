@@ -2,14 +2,14 @@
 
 use std::path::{Path, PathBuf};
 
-use halite_document::{Problem, Source};
+use halite_document::{DocumentSource, Problem};
 
 use super::download::Download;
 
 /// Converts the values of a document and records each invalid one.
-pub(super) struct Reader<'a> {
+pub(super) struct RecipeReader<'a> {
     /// The document, for the places of problems.
-    pub source: &'a Source,
+    pub source: &'a DocumentSource,
     dir: &'a Path,
     /// The recipe's directory for downloads.
     pub cache: PathBuf,
@@ -19,9 +19,9 @@ pub(super) struct Reader<'a> {
     pub problems: Vec<Problem>,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> RecipeReader<'a> {
     /// A reader of a document in the folder `dir`.
-    pub fn new(source: &'a Source, dir: &'a Path) -> Self {
+    pub fn new(source: &'a DocumentSource, dir: &'a Path) -> Self {
         Self {
             source,
             dir,

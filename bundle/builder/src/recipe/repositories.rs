@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use super::document::AptRepository;
-use super::reader::Reader;
+use super::reader::RecipeReader;
 
 /// An apt repository, like a line in `sources.list`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -18,7 +18,7 @@ pub struct Repository {
     pub key: PathBuf,
 }
 
-pub(super) fn read(reader: &mut Reader, listed: Vec<AptRepository>) -> Vec<Repository> {
+pub(super) fn read(reader: &mut RecipeReader, listed: Vec<AptRepository>) -> Vec<Repository> {
     let mut found = Vec::new();
     for (index, item) in listed.into_iter().enumerate() {
         let path = format!("packages.repositories[{index}]");

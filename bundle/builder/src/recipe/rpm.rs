@@ -13,7 +13,7 @@
 use std::path::PathBuf;
 
 use super::document;
-use super::reader::Reader;
+use super::reader::RecipeReader;
 
 /// Packages for RPM distributions. The packages that the recipe makes are also made for them.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -42,7 +42,7 @@ pub struct YumRepository {
 }
 
 impl Rpm {
-    pub(super) fn read(reader: &mut Reader, document: document::Rpm) -> Self {
+    pub(super) fn read(reader: &mut RecipeReader, document: document::Rpm) -> Self {
         let path = "packages.rpm";
         let mut repositories = Vec::new();
         for (index, item) in document.repositories.into_iter().enumerate() {

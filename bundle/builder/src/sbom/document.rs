@@ -41,7 +41,7 @@ pub struct Material<'a> {
     /// The bundle's manifest so far.
     pub manifest: &'a Manifest,
     /// Its images.
-    pub images: Vec<Image>,
+    pub images: Vec<SbomImage>,
     /// The packages of its apt repository.
     pub debs: Vec<Deb>,
     /// The inputs from which our own programs were built.
@@ -51,7 +51,7 @@ pub struct Material<'a> {
 }
 
 /// An image.
-pub struct Image {
+pub struct SbomImage {
     /// Its full name.
     pub reference: ImageRef,
     /// The digest of its manifest.
@@ -260,7 +260,7 @@ impl Writer<'_> {
         }
     }
 
-    fn image(&mut self, image: &Image) {
+    fn image(&mut self, image: &SbomImage) {
         let reference = &image.reference;
         let mut package = Package::new(
             "Image",

@@ -9,4 +9,4 @@ mod licence;
 mod purl;
 
 pub(crate) use contents::Contents;
-pub(crate) use document::{Deb, Image, Material, write};
+pub(crate) use document::{Deb, Material, SbomImage, write};

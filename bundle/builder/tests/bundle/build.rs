@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::time::{Duration, SystemTime};
 use std::{fs, thread};
 
-use halite_builder::completeness::{Collector, Rendering, State};
+use halite_builder::completeness::{Collector, CompiledState, Rendering};
 use halite_builder::{Error, Options};
 use halite_bundle::{list, verify};
 use halite_errors::chain;
@@ -319,7 +319,7 @@ fn a_bundle_that_lacks_what_a_cluster_could_ask_for_is_not_written() {
     let render = |dir: &Path, manifest: &Manifest| {
         assert!(dir.join("states/top.sls").is_file() && manifest.images.contains_key("etcd"));
         let image = |reference: &str| {
-            Rc::new(State {
+            Rc::new(CompiledState {
                 file: "base/x.sls".into(),
                 line: 7,
                 function: "image.present".into(),

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use halite_bundle::delta::Delta;
 use halite_bundle::{Added, delta, verify};
 use halite_errors::chain;
-use halite_iso9660::read::Image;
+use halite_iso9660::read::IsoImage;
 use halite_manifest::manifest;
 use halite_seal::keys::{SecretKey, Trust};
 use halite_testkit::{Site, files, hex, put, version};
@@ -46,7 +46,7 @@ fn all(dir: &Path) -> Vec<(String, u32, Vec<u8>)> {
 }
 
 fn paths(image: &Path) -> Vec<String> {
-    Image::open(image)
+    IsoImage::open(image)
         .unwrap()
         .entries()
         .iter()
@@ -93,7 +93,7 @@ fn a_site_makes_the_new_bundle_of_the_old_one_and_the_delta() {
     two.add("0.1.0.iso").unwrap();
     assert_eq!(two.add("delta.iso"), Ok(Added::New));
     let (made, whole) = (two.path("0.2.0"), two.site.path("whole"));
-    Image::open(&two.site.path("0.2.0.iso"))
+    IsoImage::open(&two.site.path("0.2.0.iso"))
         .unwrap()
         .extract(&whole, &mut |_| ())
         .unwrap();

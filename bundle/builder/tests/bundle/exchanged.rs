@@ -7,8 +7,8 @@ use std::path::Path;
 
 use halite_bundle::{VerifiedImage, verify_same};
 use halite_errors::chain;
-use halite_iso9660::read::Image;
-use halite_iso9660::write::{Content, Source, Volume, write};
+use halite_iso9660::read::IsoImage;
+use halite_iso9660::write::{Content, InputFile, Volume, write};
 use halite_manifest::manifest;
 use halite_seal::keys::{SecretKey, Trust};
 use halite_testkit::{Site, files, hex, put};
@@ -18,7 +18,7 @@ use crate::several::{Two, checked, two};
 
 /// Changes one byte of a file in an image, as a failing disk or an attacker would.
 fn change(iso: &Path, path: &str) {
-    let offset = Image::open(iso).unwrap().entry(path).unwrap().offset;
+    let offset = IsoImage::open(iso).unwrap().entry(path).unwrap().offset;
     let file = fs::File::options()
         .read(true)
         .write(true)
@@ -72,11 +72,11 @@ fn an_image_that_changes_after_its_check_is_not_taken() {
 }
 
 /// Makes an image of a directory with altered files and the manifest that was checked.
-fn forged(site: &Site, out: &str, alter: &dyn Fn(&mut BTreeMap<String, Source>)) {
+fn forged(site: &Site, out: &str, alter: &dyn Fn(&mut BTreeMap<String, InputFile>)) {
     let dir = site.path("0.1.0");
     let source = |name: String| {
         let from = Content::File(dir.join(&name));
-        (name, Source { from, mode: 0o644 })
+        (name, InputFile { from, mode: 0o644 })
     };
     let mut sources = files(&dir).into_iter().map(source).collect();
     alter(&mut sources);
@@ -91,7 +91,7 @@ fn forged(site: &Site, out: &str, alter: &dyn Fn(&mut BTreeMap<String, Source>))
 fn an_image_holds_nothing_but_what_its_manifest_names() {
     let two = two();
     let sha256 = checked(&two.site.path("0.1.0.iso"));
-    let more = Source {
+    let more = InputFile {
         from: Content::Bytes(b"#!/bin/sh\n".to_vec()),
         mode: 0o755,
     };
@@ -166,7 +166,7 @@ fn a_delta_that_names_files_outside_is_not_taken() {
     let [old, new, iso] = ["0.1.0.iso", "0.2.0.iso", "delta.iso"].map(|name| two.site.path(name));
     halite_bundle::export_delta(&old, (&new, &checked(&new)), &iso, &[], &mut |_| ()).unwrap();
     two.add("0.1.0.iso").unwrap();
-    let good = Image::open(&iso).unwrap();
+    let good = IsoImage::open(&iso).unwrap();
     for (forged, outside) in [("up.iso", "../outside"), ("root.iso", "/outside")] {
         let mut manifest: Value =
             serde_json::from_slice(&good.small("new/manifest.json").unwrap()).unwrap();
@@ -190,7 +190,7 @@ fn a_delta_that_names_files_outside_is_not_taken() {
         let source = |(name, bytes): (&str, Vec<u8>)| {
             (
                 name.to_owned(),
-                Source {
+                InputFile {
                     from: Content::Bytes(bytes),
                     mode: 0o644,
                 },

@@ -7,7 +7,7 @@ use std::process::Command;
 use halite_builder::Error;
 use halite_bundle::{pack, verify};
 use halite_errors::chain;
-use halite_iso9660::read::Image;
+use halite_iso9660::read::IsoImage;
 use halite_testkit::{Site, files, put};
 
 fn run(program: &str, args: &[&str]) {
@@ -115,7 +115,7 @@ fn every_program_takes_the_same_names_out() {
         assert_eq!(files(&out), expected, "{name}");
         assert!(verify(&out, &mut |_| ()).unwrap().is_sound(), "{name}");
     }
-    Image::open(Path::new(iso))
+    IsoImage::open(Path::new(iso))
         .unwrap()
         .extract(&site.path("own"), &mut |_| ())
         .unwrap();

@@ -4,7 +4,7 @@ use std::fs;
 
 use halite_bundle::{Added, BundleStore, list, pack, unpack_some, verify};
 use halite_errors::chain;
-use halite_manifest::{Change, Diff, Manifest, manifest};
+use halite_manifest::{Diff, ItemChange, Manifest, manifest};
 use halite_seal::keys::{SecretKey, Trust, generate};
 use halite_testkit::{Site, files, hex, put};
 
@@ -190,7 +190,7 @@ fn what_changes_is_told() {
     )
     .unwrap();
     let diff = Diff::new(&look(&site, "site.iso"), &look(&site, "new.iso"));
-    let change = |name: &str, old: Option<&str>, new: Option<&str>| Change {
+    let change = |name: &str, old: Option<&str>, new: Option<&str>| ItemChange {
         name: name.to_owned(),
         old: old.map(str::to_owned),
         new: new.map(str::to_owned),

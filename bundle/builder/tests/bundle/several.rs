@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use halite_bundle::{Added, BundleStore, pack, verify};
 use halite_errors::chain;
-use halite_iso9660::read::Image;
+use halite_iso9660::read::IsoImage;
 use halite_manifest::manifest;
 use halite_names::BundleVersion;
 use halite_seal::keys::{SecretKey, Trust, generate};
@@ -291,7 +291,7 @@ fn a_linked_bundle_stays_the_one_that_was_added() {
     // From a directory with the unchanged bundle, it is linked again.
     put(&dir.join("manifest.json"), b"damaged");
     let again = two.site.path("again");
-    Image::open(&two.site.path("0.1.0.iso"))
+    IsoImage::open(&two.site.path("0.1.0.iso"))
         .unwrap()
         .extract(&again, &mut |_| ())
         .unwrap();

@@ -3,12 +3,12 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 
-use halite_bundle::{Damage, verify};
+use halite_bundle::{BundleDamage, verify};
 use halite_manifest::manifest;
 use halite_testkit::{Site, files, hex, put};
 use serde_json::Value;
 
-fn problems(site: &Site) -> Vec<Damage> {
+fn problems(site: &Site) -> Vec<BundleDamage> {
     verify(&site.path("bundle"), &mut |_| ()).unwrap().problems
 }
 
@@ -28,10 +28,10 @@ fn one_flipped_byte_in_any_file_is_named() {
         put(&path, &bad);
         let found = problems(&site);
         match (file.as_str(), found.as_slice()) {
-            (manifest::FILE | manifest::CHECKSUM, [Damage::Manifest { message }]) => {
+            (manifest::FILE | manifest::CHECKSUM, [BundleDamage::Manifest { message }]) => {
                 assert!(message.contains("manifest.json"), "{message}");
             }
-            (_, [Damage::Changed { path, .. }]) if *path == file => {}
+            (_, [BundleDamage::Changed { path, .. }]) if *path == file => {}
             _ => panic!("{file}: {found:?}"),
         }
         put(&path, &good);

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use halite_builder::completeness::{Collector, Rendering, State};
+use halite_builder::completeness::{Collector, CompiledState, Rendering};
 use halite_builder::{Error, Options};
 use halite_bundle::verify;
 use halite_errors::chain;
@@ -73,7 +73,7 @@ fn build(site: &Site, options: &Options) -> Result<Manifest, Error> {
         for name in manifest.charts.keys() {
             let text = fs::read_to_string(dir.join(format!("charts/{name}.yaml"))).unwrap();
             let documents: Vec<Value> = serde_saphyr::from_multiple(&text).unwrap();
-            let state = State {
+            let state = CompiledState {
                 file: "halite/addons/charts/init.sls".into(),
                 line: 1,
                 function: "kubernetes.manifest".into(),

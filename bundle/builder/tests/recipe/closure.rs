@@ -99,7 +99,7 @@ impl Site {
         self.signer
             .detach(&repomd, &repomd.with_file_name("repomd.xml.asc"));
         let keyring = Keyring::open(&self.fixture.path("key.asc")).unwrap();
-        let source = yum::Source {
+        let source = yum::YumSource {
             url: self.server.url(&format!("/repository-{number}")),
             keyring,
             signed: true,

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use halite_builder::rpm::{Base, database};
-use halite_builder::signer::{Kind, Signer};
+use halite_builder::signer::{KeyKind, Signer};
 use halite_testkit::{Authority, Nginx, Site, put, run};
 use serde_json::json;
 
@@ -99,7 +99,7 @@ impl World {
         let args = ["--quiet", "--no-database", "--simple-md-filenames", dir];
         run("createrepo-c", self.site.dir.path(), "createrepo_c", &args);
         if signed {
-            let signer = Signer::open(&self.site.path("signing-key.asc"), Kind::Rsa).unwrap();
+            let signer = Signer::open(&self.site.path("signing-key.asc"), KeyKind::Rsa).unwrap();
             let repomd = repository.join("repodata/repomd.xml");
             let _ = fs::remove_file(repository.join("repodata/repomd.xml.asc"));
             signer

@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::rc::Rc;
 
-use halite_builder::completeness::{Collector, Rendering, State};
+use halite_builder::completeness::{Collector, CompiledState, Rendering};
 use halite_builder::{Error, Options};
 use halite_bundle::verify;
 use halite_durable::Digest;
@@ -294,7 +294,7 @@ fn an_image_may_be_asked_for_by_the_digest_of_its_index() {
     let build = |reference: &str| {
         let render = |_: &Path, _: &Manifest| {
             let mut gathering = Collector::default();
-            let state = State {
+            let state = CompiledState {
                 file: "custom/a.sls".into(),
                 line: 1,
                 function: "image.present".into(),

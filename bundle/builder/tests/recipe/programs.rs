@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use halite_builder::{Error, Options};
 use halite_bundle::verify;
 use halite_errors::chain;
-use halite_testkit::{Answer, Authority, Server, Site, files, hex, put, run};
+use halite_testkit::{Authority, CannedAnswer, Server, Site, files, hex, put, run};
 use serde_json::json;
 
 /// A site whose kubelet, containerd and ctl come from a server that sometimes breaks off.
@@ -36,8 +36,8 @@ fn world() -> (Site, Server) {
     let root = site.path("www");
     let server = Server::tls(&authority, move |seen| {
         match fs::read(root.join(&seen.path[1..])) {
-            Ok(bytes) => Answer::new(200).body(bytes),
-            Err(_) => Answer::new(404),
+            Ok(bytes) => CannedAnswer::new(200).body(bytes),
+            Err(_) => CannedAnswer::new(404),
         }
     });
     site.recipe["registries"] = json!({});
@@ -188,17 +188,17 @@ fn a_login_is_nowhere_but_in_its_file() {
     let count = AtomicUsize::new(0);
     let server = Server::tls(&authority, move |seen| match seen.header("Authorization") {
         Some("Basic bWU6aHVudGVyMg==") if count.fetch_add(1, Ordering::SeqCst) == 0 => {
-            Answer::new(200)
+            CannedAnswer::new(200)
                 .header("ETag", "\"1\"")
                 .body("#!/bin/sh\n")
                 .saying(99)
                 .cut(5)
         }
         Some("Basic bWU6aHVudGVyMg==") if seen.path == "/kubelet" => {
-            Answer::file(seen, b"#!/bin/sh\n", "\"2\"")
+            CannedAnswer::file(seen, b"#!/bin/sh\n", "\"2\"")
         }
-        Some(_) => Answer::new(403).body("not you"),
-        None => Answer::new(401),
+        Some(_) => CannedAnswer::new(403).body("not you"),
+        None => CannedAnswer::new(401),
     });
     let netrc = site.path("logins/netrc");
     let login = |password: &str| {
@@ -247,7 +247,7 @@ fn what_cannot_be_a_program_or_a_chart_is_given_up_at_once() {
         } else {
             257 << 20
         };
-        Answer::new(200).body("begins").saying(said)
+        CannedAnswer::new(200).body("begins").saying(said)
     });
     site.recipe["no-proxy"] = json!("*");
     site.recipe["packages"]["made"][0]["programs"]["kubelet"] =

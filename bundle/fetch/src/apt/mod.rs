@@ -13,7 +13,7 @@ use std::io::{BufRead as _, BufReader, Read};
 use jiff::Timestamp;
 use release::{Refused, Release};
 
-use crate::cache::Entry;
+use crate::cache::CachedContent;
 use crate::error::Error;
 use crate::fetcher::{Artifact, Fetcher};
 use crate::openpgp::Keyring;
@@ -31,7 +31,7 @@ const INDEX: u64 = 2 << 30;
 
 /// A repository, like a line in `sources.list`.
 #[derive(Debug, Clone)]
-pub struct Source {
+pub struct AptSource {
     /// Its URL, above `dists`.
     pub url: String,
     /// The suite, or a path that ends with `/` for a repository without components.
@@ -58,7 +58,7 @@ impl Repository {
     /// # Errors
     /// It cannot be reached, its signature is not valid, it is outdated, or it lacks an item
     /// that the source names.
-    pub fn open(fetcher: &Fetcher, source: &Source, now: Timestamp) -> Result<Self, Error> {
+    pub fn open(fetcher: &Fetcher, source: &AptSource, now: Timestamp) -> Result<Self, Error> {
         let base = format!("{}/", source.url.trim_end_matches('/'));
         let flat = source.suite.ends_with('/');
         let dir = match flat {
@@ -143,7 +143,7 @@ impl Repository {
 }
 
 /// The signed text of `InRelease`, or of `Release` with `Release.gpg` if there is no such file.
-fn signed(fetcher: &Fetcher, source: &Source, dir: &str) -> Result<String, Error> {
+fn signed(fetcher: &Fetcher, source: &AptSource, dir: &str) -> Result<String, Error> {
     let inline = format!("{dir}InRelease");
     let client = fetcher.online(&format!("{inline} (a repository is read again each time)"))?;
     let bytes = match client.bytes(&inline, RELEASE) {
@@ -169,7 +169,7 @@ fn signed(fetcher: &Fetcher, source: &Source, dir: &str) -> Result<String, Error
 }
 
 /// The indexes to read, without the suffixes for their compression.
-fn wanted(source: &Source, flat: bool) -> Vec<String> {
+fn wanted(source: &AptSource, flat: bool) -> Vec<String> {
     if flat {
         return vec!["Packages".into()];
     }
@@ -185,7 +185,7 @@ fn wanted(source: &Source, flat: bool) -> Vec<String> {
 }
 
 fn read(
-    entry: &Entry,
+    entry: &CachedContent,
     url: &str,
     compression: Compression,
     limit: u64,

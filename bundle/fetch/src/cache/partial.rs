@@ -10,7 +10,7 @@ use halite_durable::Digest;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-use super::{Cache, Entry};
+use super::{Cache, CachedContent};
 use crate::error::Error;
 
 /// Size of one read in bytes.
@@ -120,7 +120,7 @@ impl Partial {
     }
 
     /// Makes the complete blob durable and renames it to its final path.
-    pub fn keep(self, cache: &Cache) -> Result<Entry, Error> {
+    pub fn keep(self, cache: &Cache) -> Result<CachedContent, Error> {
         let digest = self.digest();
         let to = cache.path(&digest);
         self.file
@@ -133,7 +133,7 @@ impl Partial {
                 .and_then(|dir| dir.sync_all())
                 .map_err(Error::file("write", dir))?;
         }
-        Ok(Entry {
+        Ok(CachedContent {
             digest,
             size: self.len,
             path: to,

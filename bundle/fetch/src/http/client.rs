@@ -10,7 +10,7 @@ use url::Url;
 
 use super::headers::length;
 use super::proxy::Proxies;
-use super::retry::{Again, Failure};
+use super::retry::{Failure, RetryChance};
 use super::{Settings, retry, tls};
 use crate::error::Error;
 
@@ -227,9 +227,9 @@ impl Client {
             .and_then(|value| value.to_str().ok());
         let after = after.and_then(|value| retry::retry_after(value, Timestamp::now()));
         let again = match (status.as_u16(), after) {
-            (429 | 503, Some(after)) => Again::After(after),
-            (408 | 429 | 500 | 502 | 503 | 504, _) => Again::Yes,
-            _ => Again::No,
+            (429 | 503, Some(after)) => RetryChance::After(after),
+            (408 | 429 | 500 | 502 | 503 | 504, _) => RetryChance::Yes,
+            _ => RetryChance::No,
         };
         let mut said = Vec::new();
         // The body is only for the message; a truncated one is not another error.
@@ -324,7 +324,11 @@ impl Client {
         };
         Failure {
             error,
-            again: if hopeless { Again::No } else { Again::Yes },
+            again: if hopeless {
+                RetryChance::No
+            } else {
+                RetryChance::Yes
+            },
         }
     }
 }

@@ -11,7 +11,7 @@ use crate::error::Error;
 
 /// The prospects of a retry after a failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Again {
+pub enum RetryChance {
     /// It would fail in the same way.
     No,
     /// It may succeed.
@@ -26,14 +26,14 @@ pub enum Again {
 #[derive(Debug)]
 pub struct Failure {
     pub error: Error,
-    pub again: Again,
+    pub again: RetryChance,
 }
 
 impl Failure {
     pub fn again(error: Error) -> Self {
         Self {
             error,
-            again: Again::Yes,
+            again: RetryChance::Yes,
         }
     }
 }
@@ -43,7 +43,7 @@ impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         Self {
             error,
-            again: Again::No,
+            again: RetryChance::No,
         }
     }
 }
@@ -66,13 +66,13 @@ pub fn until<T>(
             .saturating_mul(1 << (failed - 1).min(16))
             .min(settings.longest_pause);
         let pause = match again {
-            Again::No => return Err(error),
-            Again::Now => Duration::ZERO,
-            Again::Yes => grown,
-            Again::After(asked) if asked > settings.longest_pause => {
+            RetryChance::No => return Err(error),
+            RetryChance::Now => Duration::ZERO,
+            RetryChance::Yes => grown,
+            RetryChance::After(asked) if asked > settings.longest_pause => {
                 return Err(later(error, asked, settings.longest_pause));
             }
-            Again::After(asked) => asked.max(grown),
+            RetryChance::After(asked) => asked.max(grown),
         };
         if failed > settings.retries {
             return Err(tried(error, failed));
@@ -164,7 +164,7 @@ mod tests {
         )
     }
 
-    fn failure(again: Again) -> Failure {
+    fn failure(again: RetryChance) -> Failure {
         Failure {
             error: Error::server("https://x/", "no"),
             again,
@@ -174,7 +174,10 @@ mod tests {
     #[test]
     fn pauses_grow_and_end() {
         let (settings, pauses) = settings();
-        let error = until(&settings, || Err::<(), _>((failure(Again::Yes), false))).unwrap_err();
+        let error = until(&settings, || {
+            Err::<(), _>((failure(RetryChance::Yes), false))
+        })
+        .unwrap_err();
         assert_eq!(error.to_string(), "https://x/: no (tried 6 times)");
         assert_eq!(*pauses.lock().unwrap(), [1, 2, 4, 8, 10]);
     }
@@ -186,9 +189,9 @@ mod tests {
         let done = until(&settings, || {
             turns += 1;
             match turns {
-                1 | 2 => Err((failure(Again::Yes), false)),
-                3 => Err((failure(Again::After(Duration::from_secs(7))), true)),
-                4..=8 => Err((failure(Again::Yes), turns == 5)),
+                1 | 2 => Err((failure(RetryChance::Yes), false)),
+                3 => Err((failure(RetryChance::After(Duration::from_secs(7))), true)),
+                4..=8 => Err((failure(RetryChance::Yes), turns == 5)),
                 _ => Ok(turns),
             }
         });
@@ -199,8 +202,14 @@ mod tests {
     #[test]
     fn what_is_hopeless_is_not_tried_again() {
         let (settings, pauses) = settings();
-        assert!(until(&settings, || Err::<(), _>((failure(Again::No), false))).is_err());
-        let late = failure(Again::After(Duration::from_secs(3600)));
+        assert!(
+            until(&settings, || Err::<(), _>((
+                failure(RetryChance::No),
+                false
+            )))
+            .is_err()
+        );
+        let late = failure(RetryChance::After(Duration::from_secs(3600)));
         let mut late = Some(late);
         let error = until(&settings, || Err::<(), _>((late.take().unwrap(), false)))
             .unwrap_err()

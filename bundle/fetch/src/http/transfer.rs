@@ -9,9 +9,9 @@ use url::Url;
 
 use super::client::shown;
 use super::headers::{length, text};
-use super::retry::{Again, Failure};
+use super::retry::{Failure, RetryChance};
 use super::{Client, Login, Request, retry};
-use crate::cache::{Begun, Cache, Entry, Origin, Partial};
+use crate::cache::{Begun, Cache, CachedContent, Origin, Partial};
 use crate::error::Error;
 use crate::progress::Meter;
 
@@ -44,7 +44,7 @@ impl Client {
         target: &Target,
         cache: &Cache,
         meter: Option<&Meter>,
-    ) -> Result<Entry, Error> {
+    ) -> Result<CachedContent, Error> {
         let mut partial = match target.digest {
             Some(digest) => match cache.begin(digest, target.size)? {
                 Begun::There(entry) => {
@@ -141,7 +141,7 @@ impl Transfer<'_> {
         partial.restart()?;
         Err(Failure {
             error: Error::server(shown(&self.target.url), why),
-            again: Again::Now,
+            again: RetryChance::Now,
         })
     }
 

@@ -9,7 +9,7 @@ use url::Url;
 
 use super::login::Session;
 use super::{Registries, manifest};
-use crate::cache::{Cache, Entry};
+use crate::cache::{Cache, CachedContent};
 use crate::error::Error;
 use crate::http::{Client, Reply, Request, Target, host};
 use crate::image_ref::ImageRef;
@@ -92,7 +92,7 @@ impl Repository {
         cache: &Cache,
         meter: Option<&Meter>,
         (name, digest, size): (&str, &Digest, u64),
-    ) -> Result<Entry, Error> {
+    ) -> Result<CachedContent, Error> {
         self.each(|server| {
             let url = server.url("blobs", &digest.oci())?;
             let (digest, size) = (Some(digest), Some(size));

@@ -8,7 +8,7 @@ use ureq::http::header;
 
 use super::endpoint::Repository;
 use super::manifest::{InvalidImage, Manifest, Platform};
-use super::{Registries, Wanted, manifest};
+use super::{ImageRequest, Registries, manifest};
 use crate::error::Error;
 use crate::fetcher::Fetcher;
 use crate::image_ref::ImageRef;
@@ -16,8 +16,8 @@ use crate::oci_layout::Descriptor;
 use crate::parallel;
 
 /// An image with a known manifest.
-pub struct Image {
-    wanted: Wanted,
+pub struct ResolvedImage {
+    wanted: ImageRequest,
     repository: Repository,
     /// The digest to which the tag resolved.
     pub tag: Digest,
@@ -41,13 +41,13 @@ pub struct Pulled {
     pub parts: Vec<Descriptor>,
 }
 
-impl Image {
+impl ResolvedImage {
     /// Finds the manifest for the platform: in the cache if its digest is known, otherwise in the
     /// registry.
     pub fn find(
         fetcher: &Fetcher,
         registries: &Registries,
-        wanted: &Wanted,
+        wanted: &ImageRequest,
     ) -> Result<Self, Error> {
         let reference = &wanted.reference;
         let wrong = |error: InvalidImage| Error::invalid(reference.to_string(), error);
@@ -199,11 +199,11 @@ fn digest(reference: &ImageRef, descriptor: &Descriptor) -> Result<Digest, Error
 pub fn pull(
     fetcher: &Fetcher,
     registries: &Registries,
-    wanted: &[Wanted],
+    wanted: &[ImageRequest],
 ) -> Result<Vec<Pulled>, Error> {
     let (mut images, mut errors) = (Vec::new(), Vec::new());
     let found = parallel::each(wanted, fetcher.threads(), |wanted| {
-        Ok(Image::find(fetcher, registries, wanted))
+        Ok(ResolvedImage::find(fetcher, registries, wanted))
     });
     for image in found? {
         match image {
@@ -266,11 +266,11 @@ pub fn pull(
             .filter_map(|image| check(fetcher, image).err()),
     );
     Error::all(errors)?;
-    Ok(images.into_iter().map(Image::done).collect())
+    Ok(images.into_iter().map(ResolvedImage::done).collect())
 }
 
 /// Refuses an image whose configuration names another platform than the index.
-fn check(fetcher: &Fetcher, image: &Image) -> Result<(), Error> {
+fn check(fetcher: &Fetcher, image: &ResolvedImage) -> Result<(), Error> {
     let reference = &image.wanted.reference;
     let Some(config) = image.parts.first() else {
         return Ok(());
@@ -286,9 +286,9 @@ fn check(fetcher: &Fetcher, image: &Image) -> Result<(), Error> {
         .map_err(|error| Error::invalid(reference.to_string(), error))
 }
 
-impl Image {
+impl ResolvedImage {
     fn done(self) -> Pulled {
-        let Wanted {
+        let ImageRequest {
             reference,
             platform,
             ..

@@ -9,7 +9,7 @@ use serde_json::json;
 use super::Pulled;
 use crate::cache::Cache;
 use crate::error::Error;
-use crate::oci_layout::{Image, REF_NAME};
+use crate::oci_layout::{LayoutImage, REF_NAME};
 
 impl Pulled {
     /// Writes an OCI layout with only this image, and replaces an existing one atomically. Blobs
@@ -21,7 +21,7 @@ impl Pulled {
         let new = files::sibling(dir, "new");
         let failed = |error: halite_durable::Error| Error::content(dir.to_string_lossy(), error);
         files::remove_dir(&new).map_err(failed)?;
-        let image = Image {
+        let image = LayoutImage {
             index: self.index.clone(),
             manifest: self.manifest.clone(),
             parts: self.parts.clone(),

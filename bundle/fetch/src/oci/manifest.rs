@@ -100,7 +100,7 @@ impl fmt::Display for Platform {
 
 /// The platform that an image declares, in an index or in its configuration.
 #[derive(Debug, Deserialize)]
-pub struct Said {
+pub struct DeclaredPlatform {
     #[serde(default)]
     os: String,
     #[serde(default)]
@@ -112,7 +112,7 @@ pub struct Said {
 impl Platform {
     /// Returns whether an image with the declared platform runs on this one. A variant that only
     /// one of the two has is ignored: `arm64` is `arm64/v8`.
-    fn takes(&self, said: &Said) -> bool {
+    fn takes(&self, said: &DeclaredPlatform) -> bool {
         let variant = self.variant.as_ref().zip(said.variant.as_ref());
         self.os == said.os
             && self.architecture == said.architecture
@@ -121,7 +121,7 @@ impl Platform {
 
     /// Checks the platform in an image's configuration.
     pub fn check(&self, configuration: &[u8]) -> Result<(), InvalidImage> {
-        let said: Said =
+        let said: DeclaredPlatform =
             serde_json::from_slice(configuration).map_err(InvalidImage::Configuration)?;
         // Artifacts packed as images (a chart, a policy) declare no platform.
         if said.os.is_empty() && said.architecture.is_empty() || self.takes(&said) {
@@ -134,7 +134,7 @@ impl Platform {
     }
 }
 
-impl fmt::Display for Said {
+impl fmt::Display for DeclaredPlatform {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {
             os,
@@ -155,17 +155,17 @@ impl fmt::Display for Said {
 struct Raw {
     schema_version: u32,
     media_type: Option<String>,
-    manifests: Option<Vec<Listed>>,
+    manifests: Option<Vec<IndexEntry>>,
     config: Option<Descriptor>,
     layers: Option<Vec<Descriptor>>,
 }
 
 /// An entry of an index.
 #[derive(Deserialize)]
-pub struct Listed {
+pub struct IndexEntry {
     #[serde(flatten)]
     pub descriptor: Pointer,
-    platform: Option<Said>,
+    platform: Option<DeclaredPlatform>,
 }
 
 /// The required fields of an entry.
@@ -183,7 +183,7 @@ pub enum Manifest {
         /// Its media type.
         media_type: String,
         /// Its entries.
-        listed: Vec<Listed>,
+        listed: Vec<IndexEntry>,
     },
     /// One image.
     Image {
@@ -242,7 +242,10 @@ impl Manifest {
 }
 
 /// Finds the entry for a platform; the error lists the available platforms.
-pub fn choose<'a>(listed: &'a [Listed], platform: &Platform) -> Result<&'a Pointer, InvalidImage> {
+pub fn choose<'a>(
+    listed: &'a [IndexEntry],
+    platform: &Platform,
+) -> Result<&'a Pointer, InvalidImage> {
     let said = || {
         listed
             .iter()
@@ -275,7 +278,7 @@ pub fn choose<'a>(listed: &'a [Listed], platform: &Platform) -> Result<&'a Point
 mod tests {
     use super::*;
 
-    fn index(platforms: &[&str]) -> Vec<Listed> {
+    fn index(platforms: &[&str]) -> Vec<IndexEntry> {
         let entry = |(n, platform): (usize, &&str)| {
             let Platform {
                 os,

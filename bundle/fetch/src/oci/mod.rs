@@ -24,7 +24,7 @@ pub use registries::{Endpoint, Registries};
 
 /// A requested image.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Wanted {
+pub struct ImageRequest {
     /// Its full name.
     pub reference: ImageRef,
     /// Its platform.
@@ -68,8 +68,8 @@ impl<'a> Puller<'a> {
     ///
     /// # Errors
     /// The registry does not have the image, or not for that platform.
-    pub fn resolve(&self, wanted: &Wanted) -> Result<Resolved, Error> {
-        let image = image::Image::find(self.fetcher, self.registries, wanted)?;
+    pub fn resolve(&self, wanted: &ImageRequest) -> Result<Resolved, Error> {
+        let image = image::ResolvedImage::find(self.fetcher, self.registries, wanted)?;
         let licence = image.licence(self.fetcher)?;
         Ok(Resolved {
             tag: image.tag.clone(),
@@ -83,7 +83,7 @@ impl<'a> Puller<'a> {
     ///
     /// # Errors
     /// All errors of all images. Blobs that were fetched are in the cache nevertheless.
-    pub fn pull(&self, wanted: &[Wanted]) -> Result<Vec<Pulled>, Error> {
+    pub fn pull(&self, wanted: &[ImageRequest]) -> Result<Vec<Pulled>, Error> {
         image::pull(self.fetcher, self.registries, wanted)
     }
 
@@ -91,7 +91,7 @@ impl<'a> Puller<'a> {
     ///
     /// # Errors
     /// It cannot be pulled or written; an existing layout is then kept.
-    pub fn layout(&self, wanted: &Wanted, dir: &Path) -> Result<Pulled, Error> {
+    pub fn layout(&self, wanted: &ImageRequest, dir: &Path) -> Result<Pulled, Error> {
         let mut pulled = self.pull(std::slice::from_ref(wanted))?;
         let pulled = pulled.remove(0);
         pulled.write(self.fetcher.cache(), dir)?;

@@ -37,7 +37,7 @@ const INDEX: u64 = 4 << 30;
 
 /// A repository.
 #[derive(Debug, Clone)]
-pub struct Source {
+pub struct YumSource {
     /// Its URL, above `repodata`.
     pub url: String,
     /// The keys whose signatures are accepted.
@@ -60,7 +60,11 @@ impl Repository {
     /// # Errors
     /// It cannot be reached, its signature is not valid, or its indexes differ from `repomd.xml` or
     /// are invalid.
-    pub fn open(fetcher: &Fetcher, source: &Source, architectures: &[&str]) -> Result<Self, Error> {
+    pub fn open(
+        fetcher: &Fetcher,
+        source: &YumSource,
+        architectures: &[&str],
+    ) -> Result<Self, Error> {
         let base = format!("{}/", source.url.trim_end_matches('/'));
         let url = format!("{base}repodata/repomd.xml");
         let client = fetcher.online(&format!("{url} (a repository is read again each time)"))?;

@@ -110,8 +110,8 @@ impl Made {
             .clearsign(&path, &path.with_file_name("InRelease"));
     }
 
-    fn source(&self, server: &Server, suite: &str) -> apt::Source {
-        apt::Source {
+    fn source(&self, server: &Server, suite: &str) -> apt::AptSource {
+        apt::AptSource {
             url: server.url("/repo"),
             suite: suite.into(),
             components: vec!["main".into()],
@@ -288,7 +288,7 @@ fn expired_keys_and_weak_signatures_do_not_count() {
     let server = Server::directory(made.path(""));
     let dir = made.path("repo/dists/stable");
     let open = |key: &str| {
-        let source = apt::Source {
+        let source = apt::AptSource {
             keyring: Keyring::open(&made.path(key)).unwrap(),
             ..made.source(&server, "stable")
         };

@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 use halite_durable::Digest;
 use halite_errors::chain;
 use halite_fetch::{Cache, Fetcher};
-use halite_testkit::{Answer, Server, content};
+use halite_testkit::{CannedAnswer, Server, content};
 
 use crate::fixture::{Fixture, artifact};
 
@@ -71,7 +71,7 @@ fn several_processes_fetch_a_content_once() {
         return;
     }
     let (fixture, file) = (Fixture::new(), content(3_000_000, 30));
-    let server = Server::start(move |seen| Answer::file(seen, &file, "\"1\""));
+    let server = Server::start(move |seen| CannedAnswer::file(seen, &file, "\"1\""));
     let cache = fixture.path("cache");
     let test = "several_processes_fetch_a_content_once";
     let start = |_| {
@@ -98,7 +98,7 @@ fn a_process_that_dies_leaves_a_beginning_and_no_lock() {
     // The first request is left waiting in the middle of the file.
     let first = std::sync::atomic::AtomicBool::new(true);
     let server = Server::start(move |seen| {
-        let answer = Answer::file(seen, &served, "\"1\"");
+        let answer = CannedAnswer::file(seen, &served, "\"1\"");
         if first.swap(false, std::sync::atomic::Ordering::SeqCst) {
             answer.stall(400_000)
         } else {
@@ -129,7 +129,7 @@ fn a_full_disk_is_said_and_keeps_what_was_there() {
     }
     let test = "a_full_disk_is_said_and_keeps_what_was_there";
     let (fixture, file) = (Fixture::new(), content(3_000_000, 30));
-    let server = Server::start(move |seen| Answer::file(seen, &file, "\"1\""));
+    let server = Server::start(move |seen| CannedAnswer::file(seen, &file, "\"1\""));
     // A file system of a megabyte in its own mount namespace, which ends with the process.
     let mount = fixture.path("small");
     std::fs::create_dir(&mount).unwrap();
@@ -182,10 +182,10 @@ fn a_full_disk_is_said_and_keeps_what_was_there() {
 fn a_damaged_content_is_fetched_again() {
     let (fixture, file) = (Fixture::new(), content(1_000, 31));
     let served = file.clone();
-    let server = Server::start(move |seen| Answer::file(seen, &served, "\"1\""));
+    let server = Server::start(move |seen| CannedAnswer::file(seen, &served, "\"1\""));
     let wanted = [artifact("a", server.url("/a"), &file)];
     let fetch = || fixture.fetcher().files(&wanted).unwrap().remove(0);
-    let damage = |entry: &halite_fetch::cache::Entry| {
+    let damage = |entry: &halite_fetch::cache::CachedContent| {
         std::fs::write(&entry.path, content(1_000, 32)).unwrap();
     };
     damage(&fetch());

@@ -3,7 +3,7 @@
 use halite_durable::Digest;
 use halite_errors::chain;
 use halite_fetch::http::{Credentials, Secret};
-use halite_fetch::oci::{Platform, Puller, Registries, Wanted};
+use halite_fetch::oci::{ImageRequest, Platform, Puller, Registries};
 use halite_fetch::{Fetcher, ImageRef, Settings};
 use halite_testkit::distribution::Registry;
 use halite_testkit::registry::{Content, OCI_INDEX};
@@ -31,7 +31,7 @@ fn images_are_pulled_with_a_login() {
     assert_eq!(registry.get(&blob, "*/*").as_ref(), Some(&gzip));
 
     let reference = ImageRef::parse(&format!("{}/app/web:1", registry.host())).unwrap();
-    let wanted = Wanted {
+    let wanted = ImageRequest {
         reference,
         platform: Platform::default(),
         digest: None,
@@ -70,7 +70,7 @@ fn images_are_pulled_with_a_login() {
             layer
         );
     }
-    let other = Wanted {
+    let other = ImageRequest {
         platform: "linux/s390x".parse().unwrap(),
         ..wanted.clone()
     };
@@ -82,7 +82,7 @@ fn images_are_pulled_with_a_login() {
         error.contains("it does not exist for linux/s390x; available: linux/amd64, linux/arm64"),
         "{error}"
     );
-    let locked = Wanted {
+    let locked = ImageRequest {
         digest: Some(amd64["digest"].as_str().unwrap().parse().unwrap()),
         ..wanted
     };

@@ -11,16 +11,16 @@ use halite_errors::chain;
 use halite_fetch::http::{Credentials, Secret};
 use halite_fetch::progress::Meter;
 use halite_fetch::{Artifact, Client, Fetcher, Settings};
-use halite_testkit::{Answer, Authority, Server, content};
+use halite_testkit::{Authority, CannedAnswer, Server, content};
 
 use crate::fixture::{Fixture, artifact};
 
 /// Answers the first requests with the given responses, and then with the file.
-fn after(answers: Vec<Answer>, file: Vec<u8>) -> Server {
+fn after(answers: Vec<CannedAnswer>, file: Vec<u8>) -> Server {
     let answers = Mutex::new(answers.into_iter());
     Server::start(move |seen| match answers.lock().unwrap().next() {
         Some(answer) => answer,
-        None => Answer::file(seen, &file, "\"1\""),
+        None => CannedAnswer::file(seen, &file, "\"1\""),
     })
 }
 
@@ -28,7 +28,7 @@ fn after(answers: Vec<Answer>, file: Vec<u8>) -> Server {
 fn a_file_is_fetched_once_and_progress_is_told() {
     let (fixture, file) = (Fixture::new(), content(300_000, 1));
     let served = file.clone();
-    let server = Server::start(move |seen| Answer::file(seen, &served, "\"1\""));
+    let server = Server::start(move |seen| CannedAnswer::file(seen, &served, "\"1\""));
     let told = Arc::new(Mutex::new(Vec::new()));
     let noted = Arc::clone(&told);
     let watcher = Box::new(move |status: &_| noted.lock().unwrap().push(Clone::clone(status)));
@@ -59,7 +59,7 @@ fn a_cut_transfer_goes_on_where_it_stopped() {
     let (fixture, file) = (Fixture::new(), content(1_000_000, 2));
     let (served, count) = (file.clone(), AtomicUsize::new(0));
     let server = Server::start(move |seen| {
-        let answer = Answer::file(seen, &served, "\"1\"");
+        let answer = CannedAnswer::file(seen, &served, "\"1\"");
         if count.fetch_add(1, Ordering::SeqCst) < 8 {
             answer.cut(100_000)
         } else {
@@ -92,10 +92,10 @@ fn a_later_run_goes_on_with_what_is_there() {
     let (served, broken) = (file.clone(), Arc::new(AtomicUsize::new(1)));
     let switch = Arc::clone(&broken);
     let server = Server::start(move |seen| {
-        let answer = Answer::file(seen, &served, "\"1\"");
+        let answer = CannedAnswer::file(seen, &served, "\"1\"");
         match (switch.load(Ordering::SeqCst), seen.header("Range")) {
             (1, None) => answer.cut(150_000),
-            (1, Some(_)) => Answer::new(500),
+            (1, Some(_)) => CannedAnswer::new(500),
             _ => answer,
         }
     });
@@ -133,8 +133,8 @@ fn a_file_that_changes_during_the_transfer_is_fetched_again() {
         let (fixture, old, new) = (Fixture::new(), content(200_000, 4), content(210_000, 5));
         let (first, second, count) = (old.clone(), new.clone(), AtomicUsize::new(0));
         let server = Server::start(move |seen| match count.fetch_add(1, Ordering::SeqCst) {
-            0 => Answer::file(seen, &first, "\"old\"").cut(100_000),
-            _ => Answer::file(seen, &second, "\"new\""),
+            0 => CannedAnswer::file(seen, &first, "\"old\"").cut(100_000),
+            _ => CannedAnswer::file(seen, &second, "\"new\""),
         });
         let digest = known.then(|| Digest::of(&new));
         let wanted = Artifact {
@@ -167,9 +167,9 @@ fn a_rest_of_another_file_is_not_taken() {
                 .header("Range")
                 .and_then(|range| range.strip_prefix("bytes=")?.strip_suffix('-'));
             let answer = match (count.fetch_add(1, Ordering::SeqCst), range) {
-                (0, _) => return Answer::file(seen, &first, "\"old\"").cut(100_000),
-                (_, None) => Answer::new(200).body(served.clone()),
-                (_, Some(start)) => Answer::new(206)
+                (0, _) => return CannedAnswer::file(seen, &first, "\"old\"").cut(100_000),
+                (_, None) => CannedAnswer::new(200).body(served.clone()),
+                (_, Some(start)) => CannedAnswer::new(206)
                     .header(
                         "Content-Range",
                         format!("bytes {start}-{}/{}", served.len() - 1, served.len()),
@@ -198,7 +198,7 @@ fn a_rest_of_another_file_is_not_taken() {
 fn a_proxy_that_has_trouble_is_asked_again() {
     for (status, asked) in [(502, 6), (503, 6), (407, 1), (403, 1)] {
         let fixture = Fixture::new();
-        let proxy = Server::start(move |_| Answer::new(status));
+        let proxy = Server::start(move |_| CannedAnswer::new(status));
         let settings = Settings {
             proxy: Some(proxy.url("")),
             ..fixture.settings()
@@ -228,7 +228,7 @@ fn a_beginning_that_belongs_to_something_else_is_thrown_away() {
         let part = fixture.path(&format!("cache/partial/{digest}.part"));
         std::fs::write(part, &beginning).unwrap();
         let served = file.clone();
-        let server = Server::start(move |seen| Answer::file(seen, &served, "\"1\""));
+        let server = Server::start(move |seen| CannedAnswer::file(seen, &served, "\"1\""));
         let entry = fixture
             .fetcher()
             .files(&[artifact("a", server.url("/a"), &file)])
@@ -244,10 +244,10 @@ fn a_beginning_that_belongs_to_something_else_is_thrown_away() {
 fn servers_that_want_time_get_it() {
     let (fixture, file) = (Fixture::new(), content(1_000, 8));
     let answers = vec![
-        Answer::new(429).header("Retry-After", "7"),
-        Answer::new(503).header("Retry-After", "3"),
-        Answer::new(503),
-        Answer::new(500).body("boom"),
+        CannedAnswer::new(429).header("Retry-After", "7"),
+        CannedAnswer::new(503).header("Retry-After", "3"),
+        CannedAnswer::new(503),
+        CannedAnswer::new(500).body("boom"),
     ];
     let server = after(answers, file.clone());
     fixture
@@ -257,7 +257,7 @@ fn servers_that_want_time_get_it() {
     assert_eq!(fixture.pauses(), [7, 3, 4, 8]);
 
     let server = after(
-        vec![Answer::new(429).header("Retry-After", "86400")],
+        vec![CannedAnswer::new(429).header("Retry-After", "86400")],
         file.clone(),
     );
     let other = content(999, 8);
@@ -278,7 +278,7 @@ fn a_stalled_transfer_is_given_up_and_taken_up() {
     let (fixture, file) = (Fixture::new(), content(200_000, 12));
     let (served, count) = (file.clone(), AtomicUsize::new(0));
     let server = Server::start(move |seen| {
-        let answer = Answer::file(seen, &served, "\"1\"");
+        let answer = CannedAnswer::file(seen, &served, "\"1\"");
         if count.fetch_add(1, Ordering::SeqCst) == 0 {
             answer.stall(100_000)
         } else {
@@ -296,7 +296,7 @@ fn a_stalled_transfer_is_given_up_and_taken_up() {
         .unwrap();
     assert_eq!(server.seen()[1].header("Range"), Some("bytes=100000-"));
 
-    let silent = Server::start(|_| Answer::new(200).body("never comes").stall(0));
+    let silent = Server::start(|_| CannedAnswer::new(200).body("never comes").stall(0));
     let settings = Settings {
         stall: Duration::from_millis(100),
         retries: 1,
@@ -330,8 +330,8 @@ fn servers_prove_who_they_are() {
     let authority = Authority::new(fixture.path("").as_path());
     let served = file.clone();
     let server = Server::tls(&authority, move |seen| match seen.path.as_str() {
-        "/down" => Answer::new(302).header("Location", "http://localhost:1/x"),
-        _ => Answer::file(seen, &served, "\"1\""),
+        "/down" => CannedAnswer::new(302).header("Location", "http://localhost:1/x"),
+        _ => CannedAnswer::file(seen, &served, "\"1\""),
     });
     let wanted = [artifact("a", server.url("/a"), &file)];
     let error = fixture
@@ -365,11 +365,13 @@ fn logins_go_where_they_belong_and_nowhere_else() {
     let (fixture, file) = (Fixture::new(), content(1_000, 14));
     let authority = Authority::new(fixture.path("").as_path());
     let served = file.clone();
-    let storage = Server::tls(&authority, move |seen| Answer::file(seen, &served, "\"1\""));
+    let storage = Server::tls(&authority, move |seen| {
+        CannedAnswer::file(seen, &served, "\"1\"")
+    });
     let elsewhere = storage.url("/blob");
     let server = Server::tls(&authority, move |seen| match seen.header("Authorization") {
-        Some("Basic bWU6c2VjcmV0") => Answer::new(302).header("Location", elsewhere.as_str()),
-        _ => Answer::new(401),
+        Some("Basic bWU6c2VjcmV0") => CannedAnswer::new(302).header("Location", elsewhere.as_str()),
+        _ => CannedAnswer::new(401),
     });
     let netrc = fixture.private(
         "netrc",
@@ -397,7 +399,7 @@ fn logins_go_where_they_belong_and_nowhere_else() {
     assert_eq!(storage.seen()[0].header("Authorization"), None);
 
     // Without TLS the login is not sent at all.
-    let open = Server::start(|seen| Answer::file(seen, b"open", "\"1\""));
+    let open = Server::start(|seen| CannedAnswer::file(seen, b"open", "\"1\""));
     let secret = Secret {
         user: "me".into(),
         password: "secret".into(),
@@ -415,8 +417,8 @@ fn logins_go_where_they_belong_and_nowhere_else() {
 
     // The login is not in the error of a proxy either.
     let (refusing, gone) = (
-        Server::start(|_| Answer::new(407)),
-        Server::start(|_| Answer::new(200)),
+        Server::start(|_| CannedAnswer::new(407)),
+        Server::start(|_| CannedAnswer::new(200)),
     );
     let dead = gone.url("");
     drop(gone);

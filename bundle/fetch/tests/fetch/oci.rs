@@ -8,10 +8,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use halite_durable::Digest;
 use halite_errors::chain;
 use halite_fetch::http::{Credentials, Secret};
-use halite_fetch::oci::{Endpoint, Platform, Puller, Registries, Wanted};
+use halite_fetch::oci::{Endpoint, ImageRequest, Platform, Puller, Registries};
 use halite_fetch::{Fetcher, ImageRef, Settings, oci_layout};
 use halite_testkit::registry::{Content, OCI_INDEX};
-use halite_testkit::{Answer, Authority, Server, content};
+use halite_testkit::{Authority, CannedAnswer, Server, content};
 use serde_json::Value;
 
 use crate::fixture::Fixture;
@@ -76,9 +76,9 @@ impl World {
     }
 }
 
-fn wanted(server: &Server, name: &str) -> Wanted {
+fn wanted(server: &Server, name: &str) -> ImageRequest {
     let reference = ImageRef::parse(&format!("{}/{name}", server.host())).unwrap();
-    Wanted {
+    ImageRequest {
         reference,
         platform: Platform::default(),
         digest: None,
@@ -132,7 +132,7 @@ fn an_image_becomes_a_layout() {
     // Again by digest: everything exists and nothing is requested. The same offline, into the same
     // directory.
     let before = server.seen().len();
-    let locked = Wanted {
+    let locked = ImageRequest {
         digest: Some(resolved.tag.clone()),
         ..image
     };
@@ -148,7 +148,7 @@ fn an_image_becomes_a_layout() {
     assert_eq!(Digest::of(&std::fs::read(index).unwrap()), resolved.tag);
     assert_eq!(pulled.index.as_ref().unwrap().media_type, OCI_INDEX);
     // By the digest of its manifest, the image is the same, but no index is known.
-    let direct = Wanted {
+    let direct = ImageRequest {
         digest: Some(resolved.manifest),
         ..locked.clone()
     };
@@ -173,7 +173,7 @@ fn an_image_for_another_platform_is_refused_with_what_there_is() {
     let server = start(&world.authority, content, Access::Open, |_, answer| answer);
     let (fetcher, registries) = (world.fetcher(), Registries::default());
     let puller = Puller::new(&fetcher, &registries);
-    let riscv = Wanted {
+    let riscv = ImageRequest {
         platform: "linux/riscv64".parse().unwrap(),
         ..wanted(&server, "app/web:1")
     };
@@ -268,7 +268,7 @@ fn layers_that_are_elsewhere_are_fetched_there_without_the_login() {
     let world = world();
     let layer = world.layer.clone();
     let storage = Server::tls(&world.authority, move |seen| {
-        Answer::file(seen, &layer, "\"x\"")
+        CannedAnswer::file(seen, &layer, "\"x\"")
     });
     let digest = Digest::of(&world.layer).oci();
     let elsewhere = storage.url("/storage?signature=opens-doors");
@@ -277,7 +277,7 @@ fn layers_that_are_elsewhere_are_fetched_there_without_the_login() {
         world.content.clone(),
         Access::Token(1000),
         move |seen, answer| match seen.path.ends_with(&digest) {
-            true => Answer::new(307).header("Location", elsewhere.as_str()),
+            true => CannedAnswer::new(307).header("Location", elsewhere.as_str()),
             false => answer,
         },
     );
@@ -300,7 +300,7 @@ fn layers_are_taken_up_where_they_were_cut_and_wrong_ones_are_refused() {
         Access::Open,
         move |seen, answer| match seen.path.ends_with(&layer) {
             true => match count.fetch_add(1, Ordering::SeqCst) {
-                0 => Answer::new(429).header("Retry-After", "2"),
+                0 => CannedAnswer::new(429).header("Retry-After", "2"),
                 1 => answer.cut(200_000),
                 _ => answer,
             },
@@ -329,7 +329,7 @@ fn layers_are_taken_up_where_they_were_cut_and_wrong_ones_are_refused() {
         Access::Open,
         move |seen, answer| match seen.path.ends_with(&wrong) || seen.path.ends_with("/manifests/2")
         {
-            true => Answer::new(200)
+            true => CannedAnswer::new(200)
                 .header("Docker-Content-Digest", wrong.as_str())
                 .body(content(500_000, 42)),
             false => answer,
@@ -369,7 +369,7 @@ fn mirrors_are_asked_first_and_the_registry_when_they_do_not_help() {
         Access::Open,
         |seen, answer| {
             if seen.path.contains("/blobs/") {
-                Answer::new(404)
+                CannedAnswer::new(404)
             } else {
                 answer
             }
@@ -419,13 +419,13 @@ fn plain_http_is_spoken_only_where_it_is_configured() {
     let blobs = content.blobs.clone();
     let server = Server::start(move |seen| match seen.path.rsplit_once('/') {
         Some((_, digest)) if blobs.contains_key(digest) => {
-            Answer::new(200).body(blobs[digest].as_slice())
+            CannedAnswer::new(200).body(blobs[digest].as_slice())
         }
-        _ => Answer::new(200)
+        _ => CannedAnswer::new(200)
             .header("Content-Type", &*manifest.0)
             .body(manifest.1.as_slice()),
     });
-    let image = Wanted {
+    let image = ImageRequest {
         platform: "linux/arm64".parse().unwrap(),
         ..wanted(&server, "app/one:1")
     };

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use halite_durable::Digest;
 use halite_testkit::registry::Content;
-use halite_testkit::{Answer, Authority, Seen, Server};
+use halite_testkit::{Authority, CannedAnswer, SeenRequest, Server};
 use serde_json::json;
 
 /// The media type of Docker's list of manifests.
@@ -22,28 +22,28 @@ pub enum Access {
 }
 
 /// The registry's response to every path except `/token`.
-fn pull(content: &Content, seen: &Seen) -> Answer {
+fn pull(content: &Content, seen: &SeenRequest) -> CannedAnswer {
     let path = seen.path.trim_start_matches("/v2/");
     if let Some((name, reference)) = path.split_once("/manifests/") {
         let accepted = seen.header("Accept").unwrap_or_default();
         return match content.manifests.get(&format!("{name}/{reference}")) {
-            Some((kind, _)) if !accepted.contains(kind) => Answer::new(406),
+            Some((kind, _)) if !accepted.contains(kind) => CannedAnswer::new(406),
             Some((kind, bytes)) => {
                 let digest = Digest::of(bytes).oci();
-                Answer::new(200)
+                CannedAnswer::new(200)
                     .header("Content-Type", kind)
                     .header("Docker-Content-Digest", digest)
                     .body(bytes.as_slice())
             }
-            None => Answer::new(404).body(r#"{"errors":[{"code":"MANIFEST_UNKNOWN"}]}"#),
+            None => CannedAnswer::new(404).body(r#"{"errors":[{"code":"MANIFEST_UNKNOWN"}]}"#),
         };
     }
     let blob = path
         .split_once("/blobs/")
         .and_then(|(_, digest)| content.blobs.get(digest));
     blob.map_or_else(
-        || Answer::new(404),
-        |bytes| Answer::file(seen, bytes, "\"x\""),
+        || CannedAnswer::new(404),
+        |bytes| CannedAnswer::file(seen, bytes, "\"x\""),
     )
 }
 
@@ -52,7 +52,7 @@ pub fn start(
     authority: &Authority,
     content: Content,
     access: Access,
-    change: impl Fn(&Seen, Answer) -> Answer + Send + Sync + 'static,
+    change: impl Fn(&SeenRequest, CannedAnswer) -> CannedAnswer + Send + Sync + 'static,
 ) -> Server {
     let (tokens, left) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let port = Arc::new(Mutex::new(String::new()));
@@ -62,18 +62,20 @@ pub fn start(
         let login = given == "Basic bWU6c2VjcmV0";
         if seen.path.starts_with("/token?") {
             let Access::Token(count) = access else {
-                return Answer::new(404);
+                return CannedAnswer::new(404);
             };
             let asked =
                 seen.path.contains("service=r") && seen.path.contains("scope=repository%3A");
             if !login || !asked {
-                return Answer::new(401).body("wrong login");
+                return CannedAnswer::new(401).body("wrong login");
             }
             left.store(count, Ordering::SeqCst);
             let token = tokens.fetch_add(1, Ordering::SeqCst) + 1;
-            return Answer::new(200).body(json!({"token": format!("token-{token}")}).to_string());
+            return CannedAnswer::new(200)
+                .body(json!({"token": format!("token-{token}")}).to_string());
         }
-        let denied = |challenge: String| Answer::new(401).header("WWW-Authenticate", challenge);
+        let denied =
+            |challenge: String| CannedAnswer::new(401).header("WWW-Authenticate", challenge);
         match access {
             Access::Basic if !login => return denied("Basic realm=\"r\"".into()),
             Access::Token(_) => {

@@ -136,7 +136,7 @@ echo hello > %{{buildroot}}/usr/bin/{name}
 
     fn open(&self, server: &Server) -> Result<yum::Repository, Error> {
         let keyring = Keyring::open(&self.path("key.asc")).unwrap();
-        let source = yum::Source {
+        let source = yum::YumSource {
             url: server.url("/repo/"),
             keyring,
             signed: true,
@@ -249,7 +249,7 @@ fn only_what_a_trusted_key_signed_counts() {
     // Blobs in the cache are not requested again, so this fixture has an empty cache.
     let fixture = Fixture::new();
     let keyring = || Keyring::open(&made.path("key.asc")).unwrap();
-    let source = yum::Source {
+    let source = yum::YumSource {
         url: server.url("/repo"),
         keyring: keyring(),
         signed: true,

@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use halite_errors::chain;
 use halite_iso9660::SECTOR;
-use halite_iso9660::read::Image;
+use halite_iso9660::read::IsoImage;
 use proptest::prelude::*;
 
 use crate::made::{Files, Made};
@@ -36,9 +36,9 @@ fn small() -> (Made, Vec<u8>, Range<usize>) {
     (made, bytes, 16 * BLOCK..first as usize)
 }
 
-fn open(made: &Made, bytes: &[u8]) -> Result<Image, String> {
+fn open(made: &Made, bytes: &[u8]) -> Result<IsoImage, String> {
     fs::write(made.image(), bytes).unwrap();
-    Image::open(&made.image()).map_err(|error| chain(&error))
+    IsoImage::open(&made.image()).map_err(|error| chain(&error))
 }
 
 /// Opens an image and reads all files in it, which must not be larger than the image file.
@@ -322,7 +322,7 @@ fn what_is_no_image_is_said() {
     plain[root + 34..root + 36].copy_from_slice(b"XX");
     let error = open(&made, &plain).unwrap_err();
     assert!(error.contains("the image has no Rock Ridge"), "{error}");
-    let error = chain(&Image::open(Path::new("/nowhere/X.iso")).unwrap_err());
+    let error = chain(&IsoImage::open(Path::new("/nowhere/X.iso")).unwrap_err());
     assert!(error.starts_with("cannot read /nowhere/X.iso"), "{error}");
 }
 
@@ -337,7 +337,7 @@ fn any_one_byte_of_the_directories_may_be_wrong() {
             continue;
         }
         file.write_all_at(&[good[at] ^ 0xFF], at as u64).unwrap();
-        match Image::open(&made.image()) {
+        match IsoImage::open(&made.image()) {
             Ok(image) => {
                 assert!(
                     image
@@ -369,7 +369,7 @@ fn a_directory_of_gigabytes_costs_little() {
     file.set_len(u64::from(first) * SECTOR + u64::from(size))
         .unwrap();
     let started = Instant::now();
-    let error = chain(&Image::open(&made.image()).unwrap_err());
+    let error = chain(&IsoImage::open(&made.image()).unwrap_err());
     assert!(
         error.contains("there are more directories than any bundle has"),
         "{error}"

@@ -4,8 +4,8 @@ use std::fs;
 use std::io::{Read as _, Seek as _, SeekFrom};
 
 use halite_errors::chain;
-use halite_iso9660::read::Image;
-use halite_iso9660::write::{Content, Source, Volume, write};
+use halite_iso9660::read::IsoImage;
+use halite_iso9660::write::{Content, InputFile, Volume, write};
 use halite_iso9660::{Error, SECTOR};
 
 use crate::made::{Files, Made, assert_same, bytes, read, sources, tree, try_write, volume, zoo};
@@ -14,7 +14,7 @@ use crate::made::{Files, Made, assert_same, bytes, read, sources, tree, try_writ
 fn everything_is_read_back() {
     let files = zoo();
     let made = Made::new(&files);
-    let image = Image::open(&made.image()).unwrap();
+    let image = IsoImage::open(&made.image()).unwrap();
     assert_eq!(image.id(), "HALITE_1_36");
     assert_eq!(image.size(), fs::metadata(made.image()).unwrap().len());
     assert!(image.size().is_multiple_of(SECTOR));
@@ -26,7 +26,7 @@ fn what_the_writer_says_is_where_it_lies() {
     let files = zoo();
     let made = Made::new(&files);
     let bytes = fs::read(made.image()).unwrap();
-    let image = Image::open(&made.image()).unwrap();
+    let image = IsoImage::open(&made.image()).unwrap();
     assert_eq!(made.placed.len(), files.len());
     for (placed, entry) in made.placed.iter().zip(image.entries()) {
         assert_eq!(
@@ -51,7 +51,7 @@ fn what_the_writer_says_is_where_it_lies() {
 #[test]
 fn a_reader_goes_anywhere_in_a_file_and_not_beyond() {
     let made = Made::new(&zoo());
-    let image = Image::open(&made.image()).unwrap();
+    let image = IsoImage::open(&made.image()).unwrap();
     let mut reader = image.reader("sizes/4097").unwrap();
     let mut rest = Vec::new();
     assert_eq!(reader.seek(SeekFrom::End(-3)).unwrap(), 4094);
@@ -92,7 +92,7 @@ fn the_same_files_make_the_same_bytes() {
 #[test]
 fn an_image_of_nothing_is_an_image() {
     let made = Made::new(&Files::new());
-    let image = Image::open(&made.image()).unwrap();
+    let image = IsoImage::open(&made.image()).unwrap();
     assert_eq!(image.entries(), []);
     image.extract(&made.path("out"), &mut |_| ()).unwrap();
     assert_same(&tree(&made.path("out")), &Files::new());
@@ -106,7 +106,7 @@ fn bytes_after_the_image_are_ignored() {
     let size = bytes.len() as u64;
     bytes.extend(b"HALITE-SEAL-1\n");
     fs::write(made.image(), &bytes).unwrap();
-    let image = Image::open(&made.image()).unwrap();
+    let image = IsoImage::open(&made.image()).unwrap();
     assert_eq!(image.size(), size);
     assert_eq!(image.entries().len(), files.len());
 }
@@ -115,7 +115,7 @@ fn bytes_after_the_image_are_ignored() {
 fn extraction_is_whole_or_not_at_all() {
     let files = zoo();
     let made = Made::new(&files);
-    let image = Image::open(&made.image()).unwrap();
+    let image = IsoImage::open(&made.image()).unwrap();
     let out = made.path("out");
     // Leftovers of a killed extraction do no harm.
     fs::create_dir_all(made.path(".out.new/names")).unwrap();
@@ -146,7 +146,7 @@ fn extraction_is_whole_or_not_at_all() {
 #[test]
 fn two_extractions_to_one_place_do_not_mix() {
     let made = Made::new(&zoo());
-    let image = Image::open(&made.image()).unwrap();
+    let image = IsoImage::open(&made.image()).unwrap();
     let out = made.path("out");
     let mut second = None;
     image
@@ -170,7 +170,7 @@ fn two_extractions_to_one_place_do_not_mix() {
 #[test]
 fn an_extraction_that_fails_leaves_nothing() {
     let made = Made::new(&zoo());
-    let image = Image::open(&made.image()).unwrap();
+    let image = IsoImage::open(&made.image()).unwrap();
     // The image is truncated after it was opened.
     fs::File::options()
         .write(true)
@@ -263,7 +263,7 @@ fn files_that_cannot_be_read_leave_no_image() {
     let out = dir.path().join("X.iso");
     let changing = dir.path().join("changing");
     fs::write(&changing, vec![7; 5 << 20]).unwrap();
-    let source = |path: &std::path::Path| Source {
+    let source = |path: &std::path::Path| InputFile {
         from: Content::File(path.to_owned()),
         mode: 0o644,
     };

@@ -6,8 +6,8 @@ use std::io::{Read as _, Seek as _, SeekFrom};
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 
 use halite_iso9660::SECTOR;
-use halite_iso9660::read::Image;
-use halite_iso9660::write::{Content, Source, write};
+use halite_iso9660::read::IsoImage;
+use halite_iso9660::write::{Content, InputFile, write};
 
 use crate::made::{run, volume};
 
@@ -35,7 +35,7 @@ fn a_file_of_three_sections_is_one_piece() {
             .unwrap();
     }
     let out = dir.path().join("X.iso");
-    let source = |from| Source { from, mode: 0o644 };
+    let source = |from| InputFile { from, mode: 0o644 };
     let files = [
         ("big".to_owned(), source(Content::File(big.clone()))),
         (
@@ -56,7 +56,7 @@ fn a_file_of_three_sections_is_one_piece() {
         facts.blocks() >> 11
     );
 
-    let image = Image::open(&out).unwrap();
+    let image = IsoImage::open(&out).unwrap();
     assert_eq!(image.entries().len(), 2);
     let entry = image.entry("big").unwrap();
     assert_eq!((entry.size, entry.offset), (SIZE, placed[0].offset));

@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use halite_iso9660::Error;
-use halite_iso9660::read::Image;
-use halite_iso9660::write::{Content, Placed, Source, Volume, write};
+use halite_iso9660::read::IsoImage;
+use halite_iso9660::write::{Content, InputFile, Placed, Volume, write};
 
 /// Path to mode and content.
 pub type Files = BTreeMap<String, (u32, Vec<u8>)>;
@@ -26,8 +26,8 @@ pub fn volume() -> Volume {
     }
 }
 
-pub fn sources(files: &Files) -> BTreeMap<String, Source> {
-    let source = |(mode, content): &(u32, Vec<u8>)| Source {
+pub fn sources(files: &Files) -> BTreeMap<String, InputFile> {
+    let source = |(mode, content): &(u32, Vec<u8>)| InputFile {
         from: Content::Bytes(content.clone()),
         mode: *mode,
     };
@@ -223,7 +223,7 @@ pub fn tree(dir: &Path) -> Files {
 }
 
 /// The content of an image.
-pub fn read(image: &Image) -> Files {
+pub fn read(image: &IsoImage) -> Files {
     let entries = image.entries().iter();
     let content = |path| {
         let mut content = Vec::new();

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use halite_iso9660::read::Image;
+use halite_iso9660::read::IsoImage;
 
 use crate::made::{Files, Made, assert_same, run, tree, volume, zoo};
 
@@ -264,7 +264,7 @@ fn an_image_of_xorriso_is_read() {
     let (out, again) = (made.path("out"), made.path("again.iso"));
     assert_same(&extract(&made.image(), &out, "any"), &files);
     let source = made.path("source");
-    Image::open(&made.image())
+    IsoImage::open(&made.image())
         .unwrap()
         .extract(&source, &mut |_| ())
         .unwrap();
@@ -275,7 +275,7 @@ fn an_image_of_xorriso_is_read() {
         "xorriso",
         &[&["-as", "mkisofs", "-quiet"], args.as_slice(), &paths].concat(),
     );
-    let image = Image::open(&again).unwrap();
+    let image = IsoImage::open(&again).unwrap();
     assert_eq!(image.id(), "HALITE_1_36");
     image.extract(&made.path("theirs"), &mut |_| ()).unwrap();
     assert_same(&tree(&made.path("theirs")), &files);

@@ -1,6 +1,6 @@
 //! Any tree of names is the same after writing and reading.
 
-use halite_iso9660::read::Image;
+use halite_iso9660::read::IsoImage;
 use proptest::prelude::*;
 
 use crate::made::{Files, Made, assert_same, read, tree};
@@ -45,7 +45,7 @@ proptest! {
     #[test]
     fn any_tree_is_read_as_it_was(files in files()) {
         let made = Made::new(&files);
-        let image = Image::open(&made.image()).unwrap();
+        let image = IsoImage::open(&made.image()).unwrap();
         assert_same(&read(&image), &files);
     }
 }
@@ -58,7 +58,7 @@ proptest! {
     fn any_tree_comes_out_as_it_was(files in files()) {
         let made = Made::new(&files);
         let out = made.path("out");
-        Image::open(&made.image()).unwrap().extract(&out, &mut |_| ()).unwrap();
+        IsoImage::open(&made.image()).unwrap().extract(&out, &mut |_| ()).unwrap();
         assert_same(&tree(&out), &files);
     }
 }

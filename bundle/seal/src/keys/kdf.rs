@@ -10,14 +10,14 @@ pub const SIZE: usize = 104;
 
 /// Work and memory in libsodium's terms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
+pub struct KdfLimits {
     pub operations: u64,
     pub memory: u64,
 }
 
 /// The limits for keys that Halite makes: N = 2^17, r = 8, p = 1, as OWASP's Password Storage
 /// Cheat Sheet recommends. They take 128 MiB.
-pub const LIMITS: Limits = Limits {
+pub const LIMITS: KdfLimits = KdfLimits {
     operations: 1 << 22,
     memory: 1 << 28,
 };
@@ -29,7 +29,7 @@ const LARGEST: u8 = 20;
 pub fn stream(
     password: &Password,
     salt: &[u8; 32],
-    limits: Limits,
+    limits: KdfLimits,
 ) -> Result<Zeroizing<[u8; SIZE]>, InvalidKey> {
     let (log_n, r, p) = parameters(limits).ok_or(InvalidKey::Memory)?;
     // This length is for password hashes in text form and has no effect here; 32 is simply within
@@ -43,7 +43,7 @@ pub fn stream(
 
 /// scrypt's parameters for libsodium's limits (`pickparams` of its
 /// `crypto_pwhash_scryptsalsa208sha256`).
-fn parameters(Limits { operations, memory }: Limits) -> Option<(u8, u32, u32)> {
+fn parameters(KdfLimits { operations, memory }: KdfLimits) -> Option<(u8, u32, u32)> {
     const R: u64 = 8;
     let operations = operations.max(32_768);
     let log_n = |most: u64| (1..63).find(|bits| 1 << bits > most / 2).unwrap_or(63);
@@ -66,7 +66,7 @@ mod tests {
     /// Halite makes.
     #[test]
     fn parameters_are_those_of_libsodium() {
-        let of = |operations, memory| parameters(Limits { operations, memory });
+        let of = |operations, memory| parameters(KdfLimits { operations, memory });
         assert_eq!(of(524_288, 16_777_216), Some((14, 8, 1)), "interactive");
         assert_eq!(
             of(33_554_432, 1_073_741_824),

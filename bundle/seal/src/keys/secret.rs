@@ -16,7 +16,7 @@ use ring::rand::{SecureRandom as _, SystemRandom};
 use ring::signature::{Ed25519KeyPair, KeyPair as _};
 use zeroize::Zeroizing;
 
-use super::kdf::Limits;
+use super::kdf::KdfLimits;
 use super::password::private;
 use super::{InvalidKey, KeyId, Password, PublicKey, kdf, kind};
 use crate::error::Error;
@@ -85,7 +85,7 @@ impl SecretKey {
                 .first_chunk()
                 .map_or(0, |bytes| u64::from_le_bytes(*bytes))
         };
-        let limits = Limits {
+        let limits = KdfLimits {
             operations: number(0),
             memory: number(8),
         };

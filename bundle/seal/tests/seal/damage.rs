@@ -7,11 +7,11 @@ use std::os::unix::fs::FileExt as _;
 use halite_seal::keys::Trust;
 use proptest::prelude::*;
 
-use crate::image::{Image, complaints, key, parts, trust};
+use crate::image::{TestImage, complaints, key, parts, trust};
 
 /// A signed image, and a trust store with its key.
-fn signed() -> (Image, Trust) {
-    let image = Image::small();
+fn signed() -> (TestImage, Trust) {
+    let image = TestImage::small();
     let key = key(image.dir.path(), "build");
     image.seal(std::slice::from_ref(&key));
     (image, trust(&[&key]))
@@ -110,7 +110,7 @@ fn a_byte_that_flips_is_found_and_named() {
 /// Accidental damage is found without a signature too.
 #[test]
 fn damage_is_found_in_an_unsigned_image() {
-    let image = Image::small();
+    let image = TestImage::small();
     image.seal(&[]);
     let bytes = image.bytes();
     let file = File::options().write(true).open(&image.iso).unwrap();
@@ -234,7 +234,7 @@ fn two_files_that_change_places_are_both_named() {
 
 #[test]
 fn the_seal_of_another_image_fits_no_other() {
-    let (old, new) = (Image::small(), Image::small());
+    let (old, new) = (TestImage::small(), TestImage::small());
     let key = key(old.dir.path(), "build");
     let trust = trust(&[&key]);
     let mut bytes = new.bytes();
@@ -269,7 +269,7 @@ fn the_seal_of_another_image_fits_no_other() {
     assert!(found.contains("and its statement has"), "{found}");
 
     // On an image of another size.
-    let other = Image::new(&[("manifest.json", 300)]);
+    let other = TestImage::new(&[("manifest.json", 300)]);
     other.seal(std::slice::from_ref(&key));
     fs::write(
         &other.iso,
@@ -292,7 +292,7 @@ proptest! {
         let names: Vec<_> = (0..sizes.len()).map(|at| format!("file-{at}")).collect();
         let mut files: Vec<_> = names.iter().map(String::as_str).zip(sizes).collect();
         files[0].0 = "manifest.json";
-        let image = Image::new(&files);
+        let image = TestImage::new(&files);
         let key = key(image.dir.path(), "build");
         let trust = if sign { trust(&[&key]) } else { Trust::unsigned() };
         image.seal(if sign { std::slice::from_ref(&key) } else { &[] });

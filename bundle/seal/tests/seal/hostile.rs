@@ -7,7 +7,7 @@ use base64::engine::general_purpose::STANDARD;
 use halite_seal::keys::Trust;
 use halite_testkit::hex;
 
-use crate::image::{Image, complaints, part, parts};
+use crate::image::{TestImage, complaints, part, parts};
 
 fn filled(bytes: &[u8]) -> Vec<u8> {
     let mut bytes = bytes.to_vec();
@@ -214,7 +214,7 @@ fn a_statement_is_of_this_image_and_of_a_known_format() {
 /// The numbers of a footer are accepted only if they are the only possible ones.
 #[test]
 fn a_footer_cannot_ask_for_more_than_there_is() {
-    let image = Image::small();
+    let image = TestImage::small();
     image.seal(&[]);
     let bytes = image.bytes();
     let text = String::from_utf8(bytes[bytes.len() - 2048..].to_vec()).unwrap();
@@ -283,7 +283,7 @@ fn a_footer_cannot_ask_for_more_than_there_is() {
 
 #[test]
 fn a_signature_that_is_none_is_refused() {
-    let image = Image::small();
+    let image = TestImage::small();
     let key = crate::image::key(image.dir.path(), "build");
     image.seal(std::slice::from_ref(&key));
     let bytes = image.bytes();

@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use halite_errors::chain;
 use halite_iso9660::write::Placed;
 use halite_seal::keys::{PublicKey, SecretKey, Trust, generate};
-use halite_seal::{Error, Facts, Report};
+use halite_seal::{Error, Facts, SealReport};
 
-pub struct Image {
+pub struct TestImage {
     pub dir: tempfile::TempDir,
     pub iso: PathBuf,
     pub placed: Vec<Placed>,
@@ -47,7 +47,7 @@ pub fn trust(keys: &[&SecretKey]) -> Trust {
     )
 }
 
-pub fn check(iso: &Path, trust: &Trust) -> Result<Report, Error> {
+pub fn check(iso: &Path, trust: &Trust) -> Result<SealReport, Error> {
     halite_seal::check(iso, trust, &mut |_| {})
 }
 
@@ -60,7 +60,7 @@ pub fn complaints(iso: &Path, trust: &Trust) -> Vec<String> {
     }
 }
 
-impl Image {
+impl TestImage {
     /// Two sectors before the files, each file in its own sectors, one sector after them. The
     /// content of a file is derived from its name.
     pub fn new(files: &[(&str, u64)]) -> Self {

@@ -7,7 +7,7 @@ use halite_errors::chain;
 use halite_seal::keys::{PublicKey, SecretKey, Trust};
 use halite_testkit::names;
 
-use crate::image::{Image, complaints, key};
+use crate::image::{TestImage, complaints, key};
 
 /// A public key that arrives at a site in a file of this name.
 fn given(dir: &Path, key: &SecretKey, name: &str) -> PublicKey {
@@ -120,7 +120,7 @@ fn a_forged_key_of_the_same_id_is_not_kept() {
 
 #[test]
 fn a_revocation_is_kept_and_a_revoked_key_is_not() {
-    let image = Image::small();
+    let image = TestImage::small();
     let dir = image.dir.path();
     let (lost, good) = (key(dir, "lost"), key(dir, "good"));
     image.seal(std::slice::from_ref(&lost));

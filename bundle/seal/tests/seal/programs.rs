@@ -9,7 +9,7 @@ use std::process::{Command, Output, Stdio};
 use halite_errors::chain;
 use halite_seal::keys::{Password, PublicKey, SecretKey, Trust, generate};
 
-use crate::image::{Image, check, complaints, key, load, part, trust};
+use crate::image::{TestImage, check, complaints, key, load, part, trust};
 
 /// Runs a program in a directory with an input.
 fn run(dir: &Path, program: &str, args: &[&str], input: &str) -> Output {
@@ -53,7 +53,7 @@ fn script(name: &str) -> String {
 
 #[test]
 fn a_site_with_standard_tools_can_check_the_image() {
-    let image = Image::small();
+    let image = TestImage::small();
     let dir = image.dir.path();
     must(dir, "minisign", &["-v"], "");
     let (ours, other) = (key(dir, "ours"), key(dir, "other"));
@@ -124,7 +124,7 @@ fn a_site_with_standard_tools_can_check_the_image() {
 
 #[test]
 fn keys_of_minisign_sign_and_are_trusted_here() {
-    let image = Image::small();
+    let image = TestImage::small();
     let dir = image.dir.path();
     must(
         dir,
@@ -175,7 +175,7 @@ fn keys_of_minisign_sign_and_are_trusted_here() {
 /// `minisign`'s own keys take 1 GiB of memory to open.
 #[test]
 fn encrypted_keys_go_both_ways() {
-    let image = Image::small();
+    let image = TestImage::small();
     let dir = image.dir.path();
     must(
         dir,
@@ -271,7 +271,7 @@ fn keys_made_here_are_keys_of_minisign() {
 /// signature comes back.
 #[test]
 fn a_signature_made_elsewhere_is_added() {
-    let image = Image::small();
+    let image = TestImage::small();
     let dir = image.dir.path();
     let build = key(dir, "build");
     image.seal(std::slice::from_ref(&build));

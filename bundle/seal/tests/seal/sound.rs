@@ -5,15 +5,15 @@ use std::fs;
 
 use halite_errors::chain;
 use halite_iso9660::read;
-use halite_iso9660::write::{Content, Placed, Source, Volume, write};
+use halite_iso9660::write::{Content, InputFile, Placed, Volume, write};
 use halite_seal::keys::Trust;
 use halite_testkit::hex;
 
-use crate::image::{Image, check, complaints, facts, key, part, trust};
+use crate::image::{TestImage, check, complaints, facts, key, part, trust};
 
 #[test]
 fn a_sealed_image_is_sound_and_says_what_it_is() {
-    let image = Image::small();
+    let image = TestImage::small();
     let before = image.bytes();
     let key = key(image.dir.path(), "build");
     let trust = trust(&[&key]);
@@ -47,7 +47,7 @@ fn a_sealed_image_is_sound_and_says_what_it_is() {
 
 #[test]
 fn the_same_image_facts_and_key_give_the_same_bytes() {
-    let (one, two) = (Image::small(), Image::small());
+    let (one, two) = (TestImage::small(), TestImage::small());
     let key = key(one.dir.path(), "build");
     one.seal(std::slice::from_ref(&key));
     two.seal(std::slice::from_ref(&key));
@@ -58,7 +58,7 @@ fn the_same_image_facts_and_key_give_the_same_bytes() {
 #[test]
 fn a_large_file_is_cut_and_damage_in_it_is_placed() {
     const MIB: u64 = 1 << 20;
-    let image = Image::new(&[("manifest.json", 1), ("large", 40 * MIB + 5), ("after", 3)]);
+    let image = TestImage::new(&[("manifest.json", 1), ("large", 40 * MIB + 5), ("after", 3)]);
     image.seal(&[]);
     assert_eq!(complaints(&image.iso, &Trust::unsigned()), [""; 0]);
     let mut bytes = image.bytes();
@@ -81,7 +81,7 @@ fn a_large_file_is_cut_and_damage_in_it_is_placed() {
 
 #[test]
 fn an_empty_file_takes_no_place() {
-    let image = Image::new(&[("manifest.json", 2048), ("empty", 0), ("after", 2048)]);
+    let image = TestImage::new(&[("manifest.json", 2048), ("empty", 0), ("after", 2048)]);
     image.seal(&[]);
     let report = check(&image.iso, &Trust::unsigned()).unwrap();
     assert!(report.is_sound() && report.files == 2, "{report:?}");
@@ -89,7 +89,7 @@ fn an_empty_file_takes_no_place() {
 
 #[test]
 fn what_cannot_be_sealed_is_refused_and_left_as_it_was() {
-    let image = Image::small();
+    let image = TestImage::small();
     let before = image.bytes();
     let refused = |placed: &[Placed], facts: &halite_seal::Facts| {
         let error = halite_seal::seal(&image.iso, placed, facts, &[], &mut |_| {})
@@ -155,7 +155,7 @@ fn what_cannot_be_sealed_is_refused_and_left_as_it_was() {
 fn an_iso_is_sealed_and_still_read() {
     let dir = tempfile::tempdir().unwrap();
     let iso = dir.path().join("halite.iso");
-    let source = |text: &str| Source {
+    let source = |text: &str| InputFile {
         from: Content::Bytes(text.as_bytes().to_vec()),
         mode: 0o644,
     };
@@ -181,7 +181,7 @@ fn an_iso_is_sealed_and_still_read() {
     )
     .unwrap();
     assert_eq!(complaints(&iso, &trust(&[&key])), [""; 0]);
-    let paths: Vec<_> = read::Image::open(&iso)
+    let paths: Vec<_> = read::IsoImage::open(&iso)
         .unwrap()
         .entries()
         .iter()

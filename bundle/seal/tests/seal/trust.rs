@@ -8,7 +8,7 @@ use halite_errors::chain;
 use halite_seal::keys::{Password, PublicKey, SecretKey, Trust, generate};
 use jiff::Timestamp;
 
-use crate::image::{Image, check, complaints, key, load, parts, trust};
+use crate::image::{TestImage, check, complaints, key, load, parts, trust};
 
 fn time(text: &str) -> Timestamp {
     text.parse().unwrap()
@@ -26,7 +26,7 @@ fn directory(at: &Path, keys: &[(&str, &str)]) -> std::path::PathBuf {
 
 #[test]
 fn a_signature_of_a_stranger_is_refused_with_what_to_do() {
-    let image = Image::small();
+    let image = TestImage::small();
     let dir = image.dir.path();
     let (ours, theirs) = (key(dir, "ours"), key(dir, "theirs"));
     image.seal(std::slice::from_ref(&theirs));
@@ -56,7 +56,7 @@ fn a_signature_of_a_stranger_is_refused_with_what_to_do() {
 
 #[test]
 fn an_unsigned_image_needs_to_be_allowed() {
-    let image = Image::small();
+    let image = TestImage::small();
     let ours = key(image.dir.path(), "ours");
     image.seal(&[]);
     let found = complaints(&image.iso, &trust(&[&ours])).concat();
@@ -75,7 +75,7 @@ fn an_unsigned_image_needs_to_be_allowed() {
 
 #[test]
 fn another_key_with_the_same_id_is_no_better() {
-    let image = Image::small();
+    let image = TestImage::small();
     let dir = image.dir.path();
     let (ours, theirs) = (key(dir, "ours"), key(dir, "theirs"));
     image.seal(std::slice::from_ref(&theirs));
@@ -102,7 +102,7 @@ fn another_key_with_the_same_id_is_no_better() {
 
 #[test]
 fn one_of_several_keys_is_enough_and_a_rotation_has_two() {
-    let image = Image::small();
+    let image = TestImage::small();
     let dir = image.dir.path();
     let (old, new, other) = (key(dir, "old"), key(dir, "new"), key(dir, "other"));
     image.seal(&[load(&dir.join("old.key")), load(&dir.join("new.key"))]);
@@ -130,7 +130,7 @@ fn one_of_several_keys_is_enough_and_a_rotation_has_two() {
 /// the owner of the key can backdate it.
 #[test]
 fn an_expired_key_is_believed_no_more() {
-    let image = Image::small();
+    let image = TestImage::small();
     let dir = image.dir.path();
     let path = dir.join("build.key");
     let end = time("2027-06-30T12:00:00Z");
@@ -159,7 +159,7 @@ fn an_expired_key_is_believed_no_more() {
     );
     let statement = halite_seal::statement(&image.iso).unwrap();
     assert!(!statement.is_empty());
-    let twice = Image::small();
+    let twice = TestImage::small();
     twice.seal(&[key, second]);
     let keys = ["build.pub", "second.pub"].map(|name| PublicKey::load(&dir.join(name)).unwrap());
     let report = check(&twice.iso, &Trust::new(keys.to_vec()).at(end)).unwrap();
@@ -208,7 +208,7 @@ fn an_end_is_read_from_the_comment_and_never_overlooked() {
 
 #[test]
 fn a_revoked_key_is_believed_no_more() {
-    let image = Image::small();
+    let image = TestImage::small();
     let dir = image.dir.path();
     let (lost, kept) = (key(dir, "lost"), key(dir, "kept"));
     image.seal(std::slice::from_ref(&lost));
@@ -264,7 +264,7 @@ fn a_trust_directory_names_everything_that_does_not_belong() {
     let good = key(dir.path(), "good");
     let secret = fs::read_to_string(dir.path().join("good.key")).unwrap();
     let public = good.public().to_text();
-    let image = Image::small();
+    let image = TestImage::small();
     image.seal(std::slice::from_ref(&good));
     let bytes = image.bytes();
     let signature = String::from_utf8(crate::image::part(&bytes, "signature").to_vec()).unwrap();

@@ -17,7 +17,7 @@ const BATCH: usize = 16;
 const MANIFEST: u64 = 256 << 20;
 
 /// A file to fetch: path, digest, size in bytes.
-pub(super) type Wanted = (String, Digest, Option<u64>);
+pub(super) type RequestedFile = (String, Digest, Option<u64>);
 
 /// The servers; the first one is used until it fails.
 pub(super) struct Servers {
@@ -47,10 +47,10 @@ impl Servers {
     /// Fetches everything into the cache. A server that fails is not used again.
     pub(super) fn fetch(
         &mut self,
-        mut wanted: Vec<Wanted>,
+        mut wanted: Vec<RequestedFile>,
         progress: &mut dyn FnMut(&str),
     ) -> Result<(), Error> {
-        let megabytes = |wanted: &[Wanted]| {
+        let megabytes = |wanted: &[RequestedFile]| {
             wanted.iter().filter_map(|(_, _, size)| *size).sum::<u64>() / 1_000_000
         };
         let total = megabytes(&wanted);
@@ -83,7 +83,7 @@ impl Servers {
     }
 }
 
-fn artifact(server: &str, (path, digest, size): &Wanted) -> Result<Artifact, Error> {
+fn artifact(server: &str, (path, digest, size): &RequestedFile) -> Result<Artifact, Error> {
     let wrong = |why: &str| halite_fetch::Error::Setting(format!("{server}: {why}"));
     let mut url = Url::parse(server).map_err(|error| wrong(&error.to_string()))?;
     url.path_segments_mut()

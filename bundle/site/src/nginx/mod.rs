@@ -19,7 +19,7 @@ mod pages;
 use std::collections::{BTreeMap, BTreeSet};
 
 use halite_fetch::ImageRef;
-use halite_fetch::oci_layout::{Descriptor, INDEXES, Image, MANIFESTS};
+use halite_fetch::oci_layout::{Descriptor, INDEXES, LayoutImage, MANIFESTS};
 
 pub use locations::locations;
 
@@ -52,7 +52,7 @@ fn target(blob: &Descriptor) -> String {
 
 /// The entries of the maps for the images of the bundle with this version: path and content.
 #[must_use]
-pub fn maps(version: &str, images: &[(ImageRef, Image)]) -> Vec<(&'static str, String)> {
+pub fn maps(version: &str, images: &[(ImageRef, LayoutImage)]) -> Vec<(&'static str, String)> {
     let mut manifests = Keys::default();
     let mut tags: BTreeMap<(&str, &str), BTreeSet<&str>> = BTreeMap::new();
     for (reference, image) in images {
@@ -177,7 +177,7 @@ impl Keys {
 mod tests {
     use super::*;
 
-    fn image(text: &str, digit: &str) -> (ImageRef, Image) {
+    fn image(text: &str, digit: &str) -> (ImageRef, LayoutImage) {
         let manifest = Descriptor {
             media_type: MANIFESTS[0].into(),
             digest: format!("sha256:{}", digit.repeat(64)),
@@ -187,7 +187,7 @@ mod tests {
         };
         (
             ImageRef::parse(text).unwrap(),
-            Image {
+            LayoutImage {
                 index: None,
                 manifest,
                 parts: Vec::new(),
@@ -195,7 +195,7 @@ mod tests {
         )
     }
 
-    fn text(images: &[(ImageRef, Image)]) -> String {
+    fn text(images: &[(ImageRef, LayoutImage)]) -> String {
         maps("1.0", images)
             .into_iter()
             .map(|(name, content)| format!("=== {name}\n{content}"))

@@ -13,7 +13,9 @@ use std::time::Duration;
 use halite_bundle::{Added, BundleStore, Copied, Origin};
 use halite_errors::chain;
 use halite_fetch::Settings;
-use halite_testkit::{Answer, Authority, Seen, Server, content, hex, names, put, version};
+use halite_testkit::{
+    Authority, CannedAnswer, SeenRequest, Server, content, hex, names, put, version,
+};
 use serde_json::json;
 
 /// The files of a server, by path.
@@ -54,12 +56,12 @@ fn bundle(version: &str, layer: &[u8]) -> (Files, String) {
 }
 
 /// Serves files below `/bundles/VERSION/`.
-fn answer(files: &Files, seen: &Seen) -> Answer {
+fn answer(files: &Files, seen: &SeenRequest) -> CannedAnswer {
     let path = seen.path.splitn(4, '/').nth(3).unwrap_or_default();
     let path = path.replace("%25", "%");
     match files.get(&path) {
-        Some(bytes) => Answer::file(seen, bytes, &format!("\"{}\"", hex(bytes))),
-        None => Answer::new(404),
+        Some(bytes) => CannedAnswer::file(seen, bytes, &format!("\"{}\"", hex(bytes))),
+        None => CannedAnswer::new(404),
     }
 }
 
@@ -306,7 +308,7 @@ fn a_server_that_dies_is_left_for_the_next_one_and_what_came_is_kept() {
         } else if seen.path.ends_with("/layer") && answers.fetch_add(1, Ordering::SeqCst) == 0 {
             answer(&served, seen).cut(1_000_000)
         } else {
-            Answer::new(503)
+            CannedAnswer::new(503)
         }
     });
     let dead = "https://127.0.0.1:1".to_owned();
@@ -353,7 +355,7 @@ fn what_came_earlier_and_is_damaged_since_comes_again() {
     let server = Server::tls(&host.authority, move |seen| {
         let lacks = seen.path.ends_with("/layer") && on.load(Ordering::SeqCst) == 0;
         if lacks {
-            Answer::new(404)
+            CannedAnswer::new(404)
         } else {
             answer(&served, seen)
         }

@@ -8,7 +8,7 @@ use std::path::Path;
 
 use anyhow::Context as _;
 use halite_durable::files;
-use halite_host_reports::etcd::{LOG, Record, is_log};
+use halite_host_reports::etcd::{EtcdRecord, LOG, is_log};
 use halite_host_reports::etcd_log;
 
 use crate::etcd_image;
@@ -62,7 +62,7 @@ impl Member {
         File::open(log.join(first.with_context(failed)?))
             .and_then(|file| file.take(etcd_log::HEAD).read_to_end(&mut head))
             .with_context(failed)?;
-        let content = Record::new(&self.name, &self.cluster(), etcd_log::ids(&head));
+        let content = EtcdRecord::new(&self.name, &self.cluster(), etcd_log::ids(&head));
         Ok(files::replace(record, 0o644, content.text()?.as_bytes())?)
     }
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use halite_durable::files;
-use halite_host_reports::{Good, Report};
+use halite_host_reports::{Good, RunReport};
 use jiff::Timestamp;
 
 /// The mode of reports: they name files that only root may see.
@@ -18,7 +18,7 @@ const MODE: u32 = 0o600;
 pub struct NoBackup(pub PathBuf);
 
 /// The report that is at a path; none if there is none, or it cannot be read.
-pub fn read(path: &Path) -> Option<Report> {
+pub fn read(path: &Path) -> Option<RunReport> {
     let text = fs::read(path).ok()?;
     serde_json::from_slice(&text).ok()
 }
@@ -65,7 +65,7 @@ impl Outcome {
             None | Some("") => last.as_ref().map(|last| last.directory.clone()),
             Some(directory) => Some(directory.to_owned()),
         };
-        let report = Report {
+        let report = RunReport {
             ended: Timestamp::now().as_millisecond(),
             directory: directory.unwrap_or_default(),
             failure,

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use anyhow::bail;
 use halite_api::{BackupList, BackupOnDisk, to_value};
-use halite_backup::{BackupFile, Directory, Found};
+use halite_backup::{BackupFile, Directory, FoundBackup};
 use halite_durable::files;
 use halite_errors::chain;
 use halite_host_reports::{BACKUP_VERIFY, DIRECTORY as REPORTS};
@@ -50,7 +50,7 @@ pub fn list(directory: &Path, screen: &mut Screen) -> anyhow::Result<u8> {
     let verified = verified.filter(|report| Path::new(&report.directory) == directory);
     let started = verified.and_then(|report| report.good);
     let keys = |name: &str| started.as_ref().filter(|good| good.name == name)?.keys;
-    let row = |found: &Found| match &found.file {
+    let row = |found: &FoundBackup| match &found.file {
         Ok(file) => {
             let header = file.header();
             let recipients = header.recipients.iter();

@@ -297,7 +297,7 @@ fn a_bundle_is_only_added_where_and_as_it_can_be_used() {
     assert_eq!(here.add("bad.iso").unwrap(), FAILED);
     let error = format!("{:#}", here.add("0.2.0").unwrap_err());
     assert!(error.contains("it is not signed"), "{error}");
-    let image = halite_iso9660::read::Image::open(&here.made.path("0.2.0.iso")).unwrap();
+    let image = halite_iso9660::read::IsoImage::open(&here.made.path("0.2.0.iso")).unwrap();
     image
         .extract(&here.made.path("signed"), &mut |_| ())
         .unwrap();

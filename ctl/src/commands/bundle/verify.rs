@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use halite_bundle::Damage;
+use halite_bundle::BundleDamage;
 use halite_seal::Signer;
 use serde::Serialize;
 
@@ -16,7 +16,7 @@ use crate::site::{Site, trusted_keys, verify_manifest_with_known_keys};
 #[derive(Serialize)]
 struct VerifiedDirectory<'a> {
     #[serde(flatten)]
-    report: &'a halite_bundle::Report,
+    report: &'a halite_bundle::VerifyReport,
     sound: bool,
     signers: &'a Option<Vec<Signer>>,
     completeness_checked: bool,
@@ -26,7 +26,7 @@ struct VerifiedDirectory<'a> {
 #[derive(Serialize)]
 struct VerifiedFile<'a> {
     #[serde(flatten)]
-    report: &'a halite_seal::Report,
+    report: &'a halite_seal::SealReport,
     sound: bool,
     delta: &'a Option<halite_bundle::delta::Delta>,
 }
@@ -55,7 +55,7 @@ pub fn directory(
         screen.progress("checking that the bundle is complete");
         match builder::missing(directory)? {
             Some(missing) => {
-                let incomplete = |message| Damage::Incomplete { message };
+                let incomplete = |message| BundleDamage::Incomplete { message };
                 report.problems.extend(missing.into_iter().map(incomplete));
             }
             None => is_complete_checked = false,

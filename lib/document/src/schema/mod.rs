@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 use serde_json::{Map, Value, json};
 
 use crate::problem::Problem;
-use crate::source::Source;
+use crate::source::DocumentSource;
 use crate::yaml::Node;
 
 pub use reference::markdown;
@@ -65,7 +65,7 @@ pub struct Read {
     /// The usable part.
     pub value: Value,
     /// The document, with the paths that were unusable.
-    pub source: Source,
+    pub source: DocumentSource,
     /// All problems.
     pub problems: Vec<Problem>,
 }
@@ -74,7 +74,7 @@ pub struct Read {
 #[must_use]
 pub fn read(file: &str, text: &str, root: Node, schema: &Value, rules: &dyn Rules) -> Read {
     let (value, broken, problems) = reader::read(&root, text, schema, rules);
-    let mut source = Source::new(file, text, root).secret_paths(rules.secret_paths());
+    let mut source = DocumentSource::new(file, text, root).secret_paths(rules.secret_paths());
     source.broken = broken;
     Read {
         value,

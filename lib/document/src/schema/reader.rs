@@ -9,7 +9,7 @@ use crate::problem::Problem;
 use crate::source::{is_secret, join};
 use crate::suggestion::did_you_mean;
 use crate::yaml;
-use crate::yaml::{Kind, Node as Yaml};
+use crate::yaml::{Node as Yaml, NodeKind};
 
 /// Reads `node` by the schema: the usable part, the paths that were unusable, and all problems.
 /// `text` is only used for excerpts.
@@ -57,12 +57,12 @@ impl Reader<'_> {
         if types.is_empty() {
             return Some(node.to_json());
         }
-        if node.kind == Kind::Null && types.contains(&"null") {
+        if node.kind == NodeKind::Null && types.contains(&"null") {
             return Some(Value::Null);
         }
         let is = |name| types.contains(&name);
         match &node.kind {
-            Kind::Null => {
+            NodeKind::Null => {
                 let message = "the value is missing".to_owned();
                 self.report(
                     node,
@@ -72,15 +72,19 @@ impl Reader<'_> {
                 );
                 None
             }
-            Kind::Map(entries) if is("object") => Some(self.object(node, entries, schema, path)),
-            Kind::List(items) if is("array") => Some(self.array(node, items, schema, path)),
-            Kind::Bool(value) if is("boolean") => Some(Value::Bool(*value)),
-            Kind::Int(value) if is("integer") => self.integer(node, *value, schema, path),
+            NodeKind::Map(entries) if is("object") => {
+                Some(self.object(node, entries, schema, path))
+            }
+            NodeKind::List(items) if is("array") => Some(self.array(node, items, schema, path)),
+            NodeKind::Bool(value) if is("boolean") => Some(Value::Bool(*value)),
+            NodeKind::Int(value) if is("integer") => self.integer(node, *value, schema, path),
             _ if is("string") && node.is_scalar() => self.string(node, schema, path),
             kind => {
                 let hint = match kind {
                     _ if is("boolean") => "write true or false".to_owned(),
-                    Kind::Text(_) | Kind::Int(_) if is("array") => self.as_list(node, schema, path),
+                    NodeKind::Text(_) | NodeKind::Int(_) if is("array") => {
+                        self.as_list(node, schema, path)
+                    }
                     _ => String::new(),
                 };
                 let message = format!("must be {}, not {}", articles(&types), node.kind_name());
@@ -158,7 +162,7 @@ impl Reader<'_> {
             };
             // `labels:` without a value means the same as no `labels`.
             let nullable = types(below).is_empty() || types(below).contains(&"null");
-            if value.kind == Kind::Null
+            if value.kind == NodeKind::Null
                 && !nullable
                 && !required.contains(&key.raw.as_str())
                 && known.contains_key(&key.raw)

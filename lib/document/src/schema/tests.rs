@@ -61,7 +61,7 @@ fn schema() -> Value {
     })
 }
 
-fn read_text(text: &str) -> (Value, Source, Vec<String>) {
+fn read_text(text: &str) -> (Value, DocumentSource, Vec<String>) {
     let root = yaml::parse("f", text).unwrap();
     let read = read("f", text, root, &schema(), &Lower);
     let problems = read.problems.iter().map(ToString::to_string).collect();

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use saphyr_parser::{Event, Parser, ScalarStyle, ScanError, Span};
 
-use super::{Kind, MAX_BYTES, MAX_DEPTH, MAX_NODES, Node, scalar};
+use super::{MAX_BYTES, MAX_DEPTH, MAX_NODES, Node, NodeKind, scalar};
 use crate::position::Position;
 use crate::problem::Problem;
 
@@ -134,7 +134,7 @@ impl<'a> Builder<'a> {
                 let value = value.into_owned();
                 let kind = match style {
                     ScalarStyle::Plain => scalar::resolve(&value),
-                    _ => Kind::Text(value.clone()),
+                    _ => NodeKind::Text(value.clone()),
                 };
                 Node {
                     kind,
@@ -153,7 +153,7 @@ impl<'a> Builder<'a> {
                     items.push(self.node(event, depth + 1)?);
                 }
                 Node {
-                    kind: Kind::List(items),
+                    kind: NodeKind::List(items),
                     position,
                     raw: String::new(),
                 }
@@ -162,7 +162,7 @@ impl<'a> Builder<'a> {
                 self.count(1, &position)?;
                 let entries = self.entries(depth)?;
                 Node {
-                    kind: Kind::Map(entries),
+                    kind: NodeKind::Map(entries),
                     position,
                     raw: String::new(),
                 }
@@ -170,7 +170,7 @@ impl<'a> Builder<'a> {
             _ => return Err(Problem::at(&position, "a value is missing here")),
         };
         // The parser places a map at its first `:` or key; the position of a key is more useful.
-        if let Kind::Map(entries) = &node.kind
+        if let NodeKind::Map(entries) = &node.kind
             && let Some((key, _)) = entries.first()
             && key.position.line == node.position.line
         {
@@ -272,7 +272,7 @@ impl<'a> Builder<'a> {
 /// `<<: *map` or `<<: [*a, *b]`; of several, the first that has a key wins.
 fn merge(into: &mut Vec<(Node, Node)>, value: Node) -> Result<(), Problem> {
     match value.kind {
-        Kind::Map(entries) => {
+        NodeKind::Map(entries) => {
             for (key, value) in entries {
                 if !into.iter().any(|(known, _)| known.raw == key.raw) {
                     into.push((key, value));
@@ -280,8 +280,8 @@ fn merge(into: &mut Vec<(Node, Node)>, value: Node) -> Result<(), Problem> {
             }
             Ok(())
         }
-        Kind::List(items) => items.into_iter().try_for_each(|item| {
-            if matches!(item.kind, Kind::Map(_)) {
+        NodeKind::List(items) => items.into_iter().try_for_each(|item| {
+            if matches!(item.kind, NodeKind::Map(_)) {
                 merge(into, item)
             } else {
                 Err(Problem::at(

@@ -25,7 +25,7 @@ pub const MAX_NODES: usize = 200_000;
 #[derive(Debug, Clone, PartialEq)]
 pub struct Node {
     /// The value.
-    pub kind: Kind,
+    pub kind: NodeKind,
     /// The position of its first character.
     pub position: Position,
     /// Scalars: the text as written (without quotes); otherwise empty.
@@ -35,7 +35,7 @@ pub struct Node {
 /// The value of a node.
 #[derive(Debug, Clone, PartialEq)]
 #[allow(missing_docs, reason = "YAML's own kinds")]
-pub enum Kind {
+pub enum NodeKind {
     Null,
     Bool(bool),
     Int(i64),
@@ -85,7 +85,7 @@ pub fn parse_located(
         .hint("remove the `---` between them, or split the file"));
     }
     Ok(documents.pop().unwrap_or_else(|| Node {
-        kind: Kind::Null,
+        kind: NodeKind::Null,
         position: Position {
             file: file.to_owned(),
             line: 1,
@@ -118,7 +118,7 @@ impl Node {
     #[must_use]
     pub fn entries(&self) -> &[(Node, Node)] {
         match &self.kind {
-            Kind::Map(entries) => entries,
+            NodeKind::Map(entries) => entries,
             _ => &[],
         }
     }
@@ -127,7 +127,7 @@ impl Node {
     #[must_use]
     pub fn items(&self) -> &[Node] {
         match &self.kind {
-            Kind::List(items) => items,
+            NodeKind::List(items) => items,
             _ => &[],
         }
     }
@@ -136,7 +136,7 @@ impl Node {
     #[must_use]
     pub fn text(&self) -> Option<&str> {
         match self.kind {
-            Kind::Null | Kind::List(_) | Kind::Map(_) => None,
+            NodeKind::Null | NodeKind::List(_) | NodeKind::Map(_) => None,
             _ => Some(&self.raw),
         }
     }
@@ -144,20 +144,20 @@ impl Node {
     /// Returns whether this is neither a list nor a map.
     #[must_use]
     pub fn is_scalar(&self) -> bool {
-        !matches!(self.kind, Kind::List(_) | Kind::Map(_))
+        !matches!(self.kind, NodeKind::List(_) | NodeKind::Map(_))
     }
 
     /// The kind in words, for messages.
     #[must_use]
     pub fn kind_name(&self) -> &'static str {
         match self.kind {
-            Kind::Null => "nothing",
-            Kind::Bool(_) => "a boolean",
-            Kind::Int(_) => "a whole number",
-            Kind::Float(_) => "a number",
-            Kind::Text(_) => "a text",
-            Kind::List(_) => "a list",
-            Kind::Map(_) => "a mapping",
+            NodeKind::Null => "nothing",
+            NodeKind::Bool(_) => "a boolean",
+            NodeKind::Int(_) => "a whole number",
+            NodeKind::Float(_) => "a number",
+            NodeKind::Text(_) => "a text",
+            NodeKind::List(_) => "a list",
+            NodeKind::Map(_) => "a mapping",
         }
     }
 
@@ -170,13 +170,13 @@ impl Node {
     /// The value as JSON; `integer` maps each whole number, given with its text.
     fn json(&self, integer: &dyn Fn(i64, &str) -> i64) -> Value {
         match &self.kind {
-            Kind::Null => Value::Null,
-            Kind::Bool(value) => Value::Bool(*value),
-            Kind::Int(value) => Value::from(integer(*value, &self.raw)),
-            Kind::Float(value) => Value::from(*value),
-            Kind::Text(value) => Value::from(value.as_str()),
-            Kind::List(items) => items.iter().map(|item| item.json(integer)).collect(),
-            Kind::Map(entries) => Value::Object(
+            NodeKind::Null => Value::Null,
+            NodeKind::Bool(value) => Value::Bool(*value),
+            NodeKind::Int(value) => Value::from(integer(*value, &self.raw)),
+            NodeKind::Float(value) => Value::from(*value),
+            NodeKind::Text(value) => Value::from(value.as_str()),
+            NodeKind::List(items) => items.iter().map(|item| item.json(integer)).collect(),
+            NodeKind::Map(entries) => Value::Object(
                 entries
                     .iter()
                     .map(|(k, v)| (k.raw.clone(), v.json(integer)))

@@ -4,28 +4,28 @@
 //! intended and described in `docs/coming-from-salt.md`:
 //! base-60 numbers (`22:22`) and dates stay text.
 
-use super::Kind;
+use super::NodeKind;
 
 /// The value of a plain (unquoted) scalar.
 #[must_use]
-pub fn resolve(raw: &str) -> Kind {
+pub fn resolve(raw: &str) -> NodeKind {
     match raw {
-        "" | "~" | "null" | "Null" | "NULL" => return Kind::Null,
+        "" | "~" | "null" | "Null" | "NULL" => return NodeKind::Null,
         "yes" | "Yes" | "YES" | "true" | "True" | "TRUE" | "on" | "On" | "ON" => {
-            return Kind::Bool(true);
+            return NodeKind::Bool(true);
         }
         "no" | "No" | "NO" | "false" | "False" | "FALSE" | "off" | "Off" | "OFF" => {
-            return Kind::Bool(false);
+            return NodeKind::Bool(false);
         }
         _ => {}
     }
     if let Some(number) = integer(raw) {
-        return Kind::Int(number);
+        return NodeKind::Int(number);
     }
     if let Some(number) = float(raw) {
-        return Kind::Float(number);
+        return NodeKind::Float(number);
     }
-    Kind::Text(raw.to_owned())
+    NodeKind::Text(raw.to_owned())
 }
 
 /// A number whose digits begin with zeros (`0644`) as YAML 1.1 reads it, in octal; `None` for any
@@ -127,26 +127,26 @@ mod tests {
     #[test]
     fn reads_as_salt_does() {
         for (raw, wanted) in [
-            ("0644", Kind::Int(644)),
-            ("0_644", Kind::Int(644)),
-            ("010", Kind::Int(10)),
-            ("-010", Kind::Int(-8)),
-            ("644", Kind::Int(644)),
-            ("0", Kind::Int(0)),
-            ("00", Kind::Int(0)),
-            ("-12", Kind::Int(-12)),
-            ("+12", Kind::Int(12)),
-            ("1_000", Kind::Int(1000)),
-            ("0x1F", Kind::Int(31)),
-            ("0b101", Kind::Int(5)),
-            ("yes", Kind::Bool(true)),
-            ("Off", Kind::Bool(false)),
-            ("1.5", Kind::Float(1.5)),
-            ("1.", Kind::Float(1.0)),
-            (".5", Kind::Float(0.5)),
-            ("1.0e+3", Kind::Float(1000.0)),
-            ("~", Kind::Null),
-            ("", Kind::Null),
+            ("0644", NodeKind::Int(644)),
+            ("0_644", NodeKind::Int(644)),
+            ("010", NodeKind::Int(10)),
+            ("-010", NodeKind::Int(-8)),
+            ("644", NodeKind::Int(644)),
+            ("0", NodeKind::Int(0)),
+            ("00", NodeKind::Int(0)),
+            ("-12", NodeKind::Int(-12)),
+            ("+12", NodeKind::Int(12)),
+            ("1_000", NodeKind::Int(1000)),
+            ("0x1F", NodeKind::Int(31)),
+            ("0b101", NodeKind::Int(5)),
+            ("yes", NodeKind::Bool(true)),
+            ("Off", NodeKind::Bool(false)),
+            ("1.5", NodeKind::Float(1.5)),
+            ("1.", NodeKind::Float(1.0)),
+            (".5", NodeKind::Float(0.5)),
+            ("1.0e+3", NodeKind::Float(1000.0)),
+            ("~", NodeKind::Null),
+            ("", NodeKind::Null),
         ] {
             assert_eq!(resolve(raw), wanted, "{raw}");
         }
@@ -171,9 +171,9 @@ mod tests {
             "0x",
             "0b2",
         ] {
-            assert_eq!(resolve(text), Kind::Text(text.to_owned()), "{text}");
+            assert_eq!(resolve(text), NodeKind::Text(text.to_owned()), "{text}");
         }
-        assert_eq!(resolve("-.inf"), Kind::Float(f64::NEG_INFINITY));
+        assert_eq!(resolve("-.inf"), NodeKind::Float(f64::NEG_INFINITY));
     }
 
     #[test]

@@ -14,7 +14,10 @@ fn keeps_places_and_raw_text() {
     let item = &node.get("a").unwrap().items()[0];
     let mode = item.get("mode").unwrap();
     assert_eq!((mode.position.line, mode.position.column), (2, 11));
-    assert_eq!((&mode.kind, mode.raw.as_str()), (&Kind::Int(644), "0644"));
+    assert_eq!(
+        (&mode.kind, mode.raw.as_str()),
+        (&NodeKind::Int(644), "0644")
+    );
     assert_eq!((item.position.line, item.position.column), (2, 5));
     assert_eq!(node.position.line, 1);
 }

@@ -1,6 +1,6 @@
 //! The addition of a host as a learner.
 
-use super::{ChangeError, Changes, Host, Round, again};
+use super::{ChangeError, Changes, MemberHost, Round, again};
 use crate::member::{Member, MemberId};
 
 /// A host that is now a member.
@@ -26,7 +26,7 @@ impl Changes<'_> {
     /// Name or address belong to another member, a member that has run lost its data, or the
     /// cluster accepted no learner within the limit (it accepts one at a time, and only while all
     /// voting members are connected).
-    pub async fn add_learner(&self, host: &Host, bare: bool) -> Result<Joined, ChangeError> {
+    pub async fn add_learner(&self, host: &MemberHost, bare: bool) -> Result<Joined, ChangeError> {
         let patience = self.patience(format!("etcd takes {} as a learner", host.name));
         loop {
             let because = match self.add_round(host, bare).await? {
@@ -49,7 +49,7 @@ impl Changes<'_> {
         None
     }
 
-    async fn add_round(&self, host: &Host, bare: bool) -> Result<Round<Joined>, ChangeError> {
+    async fn add_round(&self, host: &MemberHost, bare: bool) -> Result<Round<Joined>, ChangeError> {
         let members = match self.members.list().await {
             Ok(members) => members,
             Err(error) => return Ok(again(&error)),
@@ -81,7 +81,7 @@ impl Changes<'_> {
 }
 
 /// Refuses a member that belongs to another host or has lost its data.
-fn check(host: &Host, bare: bool, member: &Member) -> Result<(), ChangeError> {
+fn check(host: &MemberHost, bare: bool, member: &Member) -> Result<(), ChangeError> {
     if member.has_started() {
         if member.name != host.name {
             return Err(ChangeError::AddressTaken {
@@ -99,7 +99,7 @@ fn check(host: &Host, bare: bool, member: &Member) -> Result<(), ChangeError> {
     Ok(())
 }
 
-fn joined(host: &Host, member: &Member, members: &[Member], cluster: Option<u64>) -> Joined {
+fn joined(host: &MemberHost, member: &Member, members: &[Member], cluster: Option<u64>) -> Joined {
     let entry = |other: &Member| {
         let name = if other.id == member.id {
             host.name.clone()

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::{ChangeError, Changes};
 use crate::pace::Wait;
 use crate::quorum::Verdict;
-use crate::view::{Listed, View};
+use crate::view::{MemberList, View};
 
 /// The time without a quorum after which a cluster counts as in need of repair: an election or a
 /// restart is over by then.
@@ -134,7 +134,7 @@ impl Changes<'_> {
 
     /// The members as agreed by a quorum, or else as known to one member.
     pub(super) async fn view(&self) -> View {
-        let listed = Listed::ask(self.members).await.unwrap_or_default();
+        let listed = MemberList::ask(self.members).await.unwrap_or_default();
         View::take(self.members, listed).await
     }
 }

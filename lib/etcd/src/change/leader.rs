@@ -2,7 +2,7 @@
 
 use super::{ChangeError, Changes, Round, again};
 use crate::member::{Member, MemberId};
-use crate::view::{Seen, View};
+use crate::view::{MemberStatus, View};
 
 impl Changes<'_> {
     /// Makes another member the leader before a host's member is taken down on purpose: a leader
@@ -54,8 +54,8 @@ pub(super) fn successor<'v>(
     leader: &Member,
     prefer: Option<&str>,
 ) -> Option<&'v Member> {
-    let able = |seen: &&Seen| seen.member.id != leader.id && view.fault(seen).is_none();
-    let rank = |seen: &&Seen| {
+    let able = |seen: &&MemberStatus| seen.member.id != leader.id && view.fault(seen).is_none();
+    let rank = |seen: &&MemberStatus| {
         let applied = seen.status.as_ref().map_or(0, |status| status.applied);
         (prefer == Some(seen.member.name.as_str()), applied)
     };

@@ -28,7 +28,7 @@ pub use space::{Freed, SpaceError};
 
 /// A current or future member: the name and the peer address of its etcd.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Host {
+pub struct MemberHost {
     /// Its name.
     pub name: String,
     /// The address at which the other members reach it, `https://HOST:2380`.
@@ -100,7 +100,7 @@ impl Changes<'_> {
         }
     }
 
-    fn find<'m>(members: &'m [Member], host: &Host) -> Option<&'m Member> {
+    fn find<'m>(members: &'m [Member], host: &MemberHost) -> Option<&'m Member> {
         members.iter().find(|member| member.is_at(&host.peer_url))
     }
 }

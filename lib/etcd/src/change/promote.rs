@@ -1,9 +1,9 @@
 //! The promotion of a learner to a voting member, or its removal.
 
 use super::error::LearnerEnd;
-use super::{ChangeError, Changes, Host, Round, again};
+use super::{ChangeError, Changes, MemberHost, Round, again};
 use crate::member::MemberId;
-use crate::view::{LAG, Listed, View};
+use crate::view::{LAG, MemberList, View};
 
 impl Changes<'_> {
     /// Waits until a learner has caught up with the others and gives it its vote. A learner without
@@ -11,7 +11,7 @@ impl Changes<'_> {
     ///
     /// # Errors
     /// The host is not a member, its address is another's, or it did not get its vote in time.
-    pub async fn promote(&self, host: &Host) -> Result<MemberId, ChangeError> {
+    pub async fn promote(&self, host: &MemberHost) -> Result<MemberId, ChangeError> {
         let patience = self.patience(format!("{} is in sync and has its vote", host.name));
         loop {
             let because = match self.promote_round(host).await? {
@@ -24,7 +24,7 @@ impl Changes<'_> {
         }
     }
 
-    async fn promote_round(&self, host: &Host) -> Result<Round<MemberId>, ChangeError> {
+    async fn promote_round(&self, host: &MemberHost) -> Result<Round<MemberId>, ChangeError> {
         let members = match self.members.list().await {
             Ok(members) => members,
             Err(error) => return Ok(again(&error)),
@@ -49,7 +49,7 @@ impl Changes<'_> {
         if !member.is_learner {
             return Ok(Round::Done(member.id));
         }
-        let view = View::take(self.members, Listed::agreed(members)).await;
+        let view = View::take(self.members, MemberList::agreed(members)).await;
         let learner = view.seen.iter().find(|seen| seen.member.id == member.id);
         match learner.map(|seen| &seen.status) {
             Some(Ok(status)) if view.lag(status) > LAG => {
@@ -72,7 +72,11 @@ impl Changes<'_> {
     }
 
     /// Removes a learner after its timeout, unless it has got its vote after all.
-    async fn never_synced(&self, host: &Host, because: String) -> Result<MemberId, ChangeError> {
+    async fn never_synced(
+        &self,
+        host: &MemberHost,
+        because: String,
+    ) -> Result<MemberId, ChangeError> {
         let patience = self.patience(format!("the learner {} is removed", host.name));
         let end = loop {
             let why = match self.give_up_round(host).await {
@@ -93,7 +97,7 @@ impl Changes<'_> {
         })
     }
 
-    async fn give_up_round(&self, host: &Host) -> Round<Option<MemberId>> {
+    async fn give_up_round(&self, host: &MemberHost) -> Round<Option<MemberId>> {
         let members = match self.members.list().await {
             Ok(members) => members,
             Err(error) => return again(&error),

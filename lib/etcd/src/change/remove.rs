@@ -3,7 +3,7 @@
 use super::leader::{leads, successor};
 use super::{ChangeError, Changes, Round, again};
 use crate::member::{Member, MemberId};
-use crate::view::{Listed, View};
+use crate::view::{MemberList, View};
 
 /// The removal of a member.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -62,7 +62,7 @@ impl Changes<'_> {
                 name: removal.name.clone(),
             });
         }
-        let view = View::take(self.members, Listed::agreed(members)).await;
+        let view = View::take(self.members, MemberList::agreed(members)).await;
         let Some(seen) = view.seen.iter().find(|seen| seen.member.id == member.id) else {
             return Ok(Round::Again("the members have changed".to_owned()));
         };
@@ -100,7 +100,7 @@ impl Changes<'_> {
         let Ok(known) = self.members.known().await else {
             return Ok(again(error));
         };
-        let view = View::take(self.members, Listed::named(known)).await;
+        let view = View::take(self.members, MemberList::named(known)).await;
         let voters = view.count();
         // An election looks the same for a moment: all members answer and follow no leader.
         if view.has_quorum() || view.voters().all(|seen| seen.status.is_ok()) || voters.all < 2 {

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use halite_etcd::fake::{Database, FakeCluster, FakePace, QUOTA, host};
 use halite_etcd::{
-    Alarm, Answer, ChangeError, Changes, Keys, Member, MemberId, Members, Removal, Snapshot, Status,
+    Alarm, ChangeError, Changes, Keys, Member, MemberId, Members, MembersFuture, Removal, Snapshot,
+    Status,
 };
 
 use super::support::{finish, run};
@@ -29,7 +30,10 @@ struct Stopped<'a> {
 }
 
 impl<'a> Stopped<'a> {
-    fn write<'s>(&'s self, write: impl FnOnce() -> Answer<'s, ()> + Send + 's) -> Answer<'s, ()> {
+    fn write<'s>(
+        &'s self,
+        write: impl FnOnce() -> MembersFuture<'s, ()> + Send + 's,
+    ) -> MembersFuture<'s, ()> {
         let dies = self.writes.fetch_add(1, Ordering::Relaxed) == self.at;
         Box::pin(async move {
             if dies && self.moment == Moment::Before {
@@ -45,43 +49,43 @@ impl<'a> Stopped<'a> {
 }
 
 impl Members for Stopped<'_> {
-    fn list(&self) -> Answer<'_, Vec<Member>> {
+    fn list(&self) -> MembersFuture<'_, Vec<Member>> {
         self.cluster.list()
     }
-    fn known(&self) -> Answer<'_, Vec<Member>> {
+    fn known(&self) -> MembersFuture<'_, Vec<Member>> {
         self.cluster.known()
     }
-    fn status<'a>(&'a self, member: &'a Member) -> Answer<'a, Status> {
+    fn status<'a>(&'a self, member: &'a Member) -> MembersFuture<'a, Status> {
         self.cluster.status(member)
     }
-    fn alarms(&self) -> Answer<'_, Vec<Alarm>> {
+    fn alarms(&self) -> MembersFuture<'_, Vec<Alarm>> {
         self.cluster.alarms()
     }
-    fn add_learner<'a>(&'a self, peer_url: &'a str) -> Answer<'a, ()> {
+    fn add_learner<'a>(&'a self, peer_url: &'a str) -> MembersFuture<'a, ()> {
         self.write(move || self.cluster.add_learner(peer_url))
     }
-    fn promote(&self, id: MemberId) -> Answer<'_, ()> {
+    fn promote(&self, id: MemberId) -> MembersFuture<'_, ()> {
         self.write(move || self.cluster.promote(id))
     }
-    fn remove(&self, id: MemberId) -> Answer<'_, ()> {
+    fn remove(&self, id: MemberId) -> MembersFuture<'_, ()> {
         self.write(move || self.cluster.remove(id))
     }
-    fn move_leader<'a>(&'a self, leader: &'a Member, to: MemberId) -> Answer<'a, ()> {
+    fn move_leader<'a>(&'a self, leader: &'a Member, to: MemberId) -> MembersFuture<'a, ()> {
         self.write(move || self.cluster.move_leader(leader, to))
     }
-    fn compact(&self, revision: i64) -> Answer<'_, ()> {
+    fn compact(&self, revision: i64) -> MembersFuture<'_, ()> {
         self.write(move || self.cluster.compact(revision))
     }
-    fn defragment<'a>(&'a self, member: &'a Member) -> Answer<'a, ()> {
+    fn defragment<'a>(&'a self, member: &'a Member) -> MembersFuture<'a, ()> {
         self.write(move || self.cluster.defragment(member))
     }
-    fn disarm(&self, alarm: Alarm) -> Answer<'_, ()> {
+    fn disarm(&self, alarm: Alarm) -> MembersFuture<'_, ()> {
         self.write(move || self.cluster.disarm(alarm))
     }
-    fn keys<'a>(&'a self, member: &'a Member, revision: i64) -> Answer<'a, Keys> {
+    fn keys<'a>(&'a self, member: &'a Member, revision: i64) -> MembersFuture<'a, Keys> {
         self.cluster.keys(member, revision)
     }
-    fn snapshot<'a>(&'a self, member: &'a Member) -> Answer<'a, Snapshot> {
+    fn snapshot<'a>(&'a self, member: &'a Member) -> MembersFuture<'a, Snapshot> {
         self.cluster.snapshot(member)
     }
 }

@@ -1,7 +1,7 @@
 //! The refusals and the waits of the changes.
 
 use halite_etcd::fake::{FakeCluster, FakePace, host};
-use halite_etcd::{ChangeError, Changes, Gate, Host, Removal};
+use halite_etcd::{ChangeError, Changes, Gate, MemberHost, Removal};
 
 use super::support::{run, run_with};
 
@@ -63,7 +63,7 @@ fn a_name_or_an_address_of_another_member_is_refused() {
     let cluster = FakeCluster::new(&["a", "b", "c"]);
     let add = |name: &str, peer_url: &str| {
         let (name, peer_url) = (name.to_owned(), peer_url.to_owned());
-        let host = Host { name, peer_url };
+        let host = MemberHost { name, peer_url };
         run(&cluster, async |changes| {
             changes.add_learner(&host, true).await
         })

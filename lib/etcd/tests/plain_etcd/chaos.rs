@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use halite_etcd::{ChangeError, Changes, Client, Host, Joined, Removal};
+use halite_etcd::{ChangeError, Changes, Client, Joined, MemberHost, Removal};
 
 use super::site::{PATIENCE, changes, pace};
 
@@ -41,13 +41,13 @@ pub fn kills() -> usize {
 
 /// One change, as a process of the master would run it.
 #[derive(Debug, Clone)]
-pub enum Change {
-    Add(Host),
-    Promote(Host),
+pub enum MemberChange {
+    Add(MemberHost),
+    Promote(MemberHost),
     Remove(Removal),
 }
 
-impl Change {
+impl MemberChange {
     async fn run(self, changes: Changes<'_>) -> Result<Option<Joined>, ChangeError> {
         match self {
             Self::Add(host) => changes.add_learner(&host, false).await.map(Some),
@@ -61,7 +61,7 @@ impl Change {
 /// number of kills that interrupted it.
 pub async fn with_kills(
     client: &Arc<Client>,
-    change: &Change,
+    change: &MemberChange,
     chance: &mut Chance,
 ) -> (Option<Joined>, usize) {
     let mut cut = 0;
@@ -87,7 +87,7 @@ pub async fn with_kills(
 }
 
 /// Runs a change until it succeeds. A refusal while a member restarts is retried.
-pub async fn to_the_end(client: &Arc<Client>, change: &Change) -> Option<Joined> {
+pub async fn to_the_end(client: &Arc<Client>, change: &MemberChange) -> Option<Joined> {
     let start = std::time::Instant::now();
     loop {
         let pace = pace();

@@ -3,22 +3,22 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use halite_etcd::{ChangeError, Client, Host, Joined, Removal};
+use halite_etcd::{ChangeError, Client, Joined, MemberHost, Removal};
 
-use super::chaos::{Change, to_the_end};
+use super::chaos::{MemberChange, to_the_end};
 use super::site::{PATIENCE, Site, changes, copy, pace, voters};
 
 /// Time after which a learner that cannot sync is removed.
 const SHORT: Duration = Duration::from_secs(10);
 
-async fn add(client: &Client, host: &Host, bare: bool) -> Result<Joined, ChangeError> {
+async fn add(client: &Client, host: &MemberHost, bare: bool) -> Result<Joined, ChangeError> {
     let pace = pace();
     changes(client, &pace, PATIENCE)
         .add_learner(host, bare)
         .await
 }
 
-async fn promote(client: &Client, host: &Host, limit: Duration) -> Result<(), ChangeError> {
+async fn promote(client: &Client, host: &MemberHost, limit: Duration) -> Result<(), ChangeError> {
     let pace = pace();
     let changes = changes(client, &pace, limit);
     changes.promote(host).await.map(drop)
@@ -90,7 +90,7 @@ async fn a_reused_address_needs_the_old_member_removed_and_its_data_gone() {
         peer_url: None,
         dead: false,
     };
-    to_the_end(&client, &Change::Remove(removal)).await;
+    to_the_end(&client, &MemberChange::Remove(removal)).await;
     assert_eq!(voters(&client).await, ["cp-1"]);
     site.node_mut("cp-2").kill();
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use halite_etcd::{ChangeError, Client, Members as _, Removal};
 
-use super::chaos::{Chance, Change, kills, with_kills};
+use super::chaos::{Chance, MemberChange, kills, with_kills};
 use super::site::{PATIENCE, Site, answered, changes, pace, voters};
 use super::writer::{Writer, assert_equal_hashes};
 
@@ -20,20 +20,20 @@ struct Run {
 impl Run {
     async fn add(&mut self, name: &str) {
         let host = self.site.node(name).host.clone();
-        let change = Change::Add(host.clone());
+        let change = MemberChange::Add(host.clone());
         let (joined, cut) = with_kills(&self.client, &change, &mut self.chance).await;
         self.cut += cut;
         let joined = joined.unwrap();
         self.site
             .node_mut(name)
             .start("existing", &joined.initial_cluster);
-        let change = Change::Promote(host);
+        let change = MemberChange::Promote(host);
         self.cut += with_kills(&self.client, &change, &mut self.chance).await.1;
         assert!(voters(&self.client).await.iter().any(|voter| voter == name));
     }
 
     async fn remove(&mut self, name: &str) {
-        let change = Change::Remove(Removal {
+        let change = MemberChange::Remove(Removal {
             name: name.to_owned(),
             peer_url: None,
             dead: false,

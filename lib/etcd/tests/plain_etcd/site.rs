@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::{Duration, Instant};
 
-use halite_etcd::{Access, Changes, Client, Host, Joined, Member, Members, RealPace};
+use halite_etcd::{Access, Changes, Client, Joined, Member, MemberHost, Members, RealPace};
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
     SanType,
@@ -30,7 +30,7 @@ pub struct Site {
 
 /// A host. Its process is killed when the site is dropped.
 pub struct Node {
-    pub host: Host,
+    pub host: MemberHost,
     pub client_url: String,
     /// Further flags.
     pub flags: Vec<String>,
@@ -70,7 +70,7 @@ impl Site {
         std::fs::write(dir.join("ca.crt"), &self.ca).unwrap();
         std::fs::write(dir.join("tls.crt"), certificate).unwrap();
         std::fs::write(dir.join("tls.key"), key).unwrap();
-        let host = Host {
+        let host = MemberHost {
             name: name.to_owned(),
             peer_url: format!("https://{address}:2380"),
         };

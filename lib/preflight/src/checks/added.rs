@@ -2,7 +2,7 @@
 
 use super::Verdict;
 use crate::node_facts::{ExistingCluster, NodeFacts};
-use crate::part::{Added, Interface, Part};
+use crate::part::{Added, ClusterPart, Interface};
 use crate::vip::WhoAnswers;
 
 /// The differences of the clocks, in seconds, above which there is a warning, and a refusal.
@@ -16,8 +16,8 @@ const FSYNC_TOO_SLOW: u64 = 200_000;
 /// Judges a host that is being added; passes any other host.
 fn of(facts: &NodeFacts, judge: impl FnOnce(&Added) -> Verdict) -> Verdict {
     match &facts.part {
-        Part::First => Verdict::Good,
-        Part::Added(added) => judge(added),
+        ClusterPart::First => Verdict::Good,
+        ClusterPart::Added(added) => judge(added),
     }
 }
 

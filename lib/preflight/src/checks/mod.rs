@@ -11,7 +11,7 @@ mod tests;
 use serde_json::{Value, json};
 
 use crate::node_facts::NodeFacts;
-use crate::part::Part;
+use crate::part::ClusterPart;
 
 pub use network::gained_ports;
 pub use requirements::{of_cluster, thresholds};
@@ -140,8 +140,8 @@ pub struct Finding {
 #[must_use]
 pub fn run(facts: &NodeFacts) -> Vec<Finding> {
     let other = match facts.part {
-        Part::First => Scope::Added,
-        Part::Added(_) => Scope::First,
+        ClusterPart::First => Scope::Added,
+        ClusterPart::Added(_) => Scope::First,
     };
     CHECKS
         .iter()

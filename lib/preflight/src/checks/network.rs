@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::Verdict;
 use crate::node_facts::{ExistingCluster, NodeFacts};
-use crate::part::{Added, Part, Planes};
+use crate::part::{Added, ClusterPart, Planes};
 
 /// kubeadm's `Port` checks and the components' health and metrics ports.
 const API: u16 = 6443;
@@ -88,8 +88,8 @@ static FIRST: Added = Added {
 
 fn roles(facts: &NodeFacts) -> &Added {
     match &facts.part {
-        Part::First => &FIRST,
-        Part::Added(added) => added,
+        ClusterPart::First => &FIRST,
+        ClusterPart::Added(added) => added,
     }
 }
 
@@ -110,7 +110,7 @@ pub(super) fn ports_etcd(facts: &NodeFacts) -> Verdict {
 }
 
 pub(super) fn ports_halite(facts: &NodeFacts) -> Verdict {
-    let is_first = facts.part == Part::First;
+    let is_first = facts.part == ClusterPart::First;
     ports(
         facts,
         &[(is_first, &MASTER), (roles(facts).registry, &BUNDLES)],

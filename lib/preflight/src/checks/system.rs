@@ -4,7 +4,7 @@ use halite_names::{NodeName, NodeNameError};
 
 use super::Verdict;
 use crate::node_facts::{ExistingCluster, NodeFacts, TOOLS};
-use crate::part::Part;
+use crate::part::ClusterPart;
 
 /// The operating systems of a first host. Every bundle has packages for them.
 const SYSTEMS: [(&str, &str); 1] = [("debian", "12")];
@@ -96,8 +96,8 @@ pub(super) fn kernel(facts: &NodeFacts) -> Verdict {
 /// Returns whether the host gets a control plane.
 fn is_control_plane(facts: &NodeFacts) -> bool {
     match &facts.part {
-        Part::First => true,
-        Part::Added(added) => added.control_plane,
+        ClusterPart::First => true,
+        ClusterPart::Added(added) => added.control_plane,
     }
 }
 

@@ -190,7 +190,7 @@ fn good_added() -> NodeFacts {
         ..Added::default()
     };
     NodeFacts {
-        part: Part::Added(added),
+        part: ClusterPart::Added(added),
         name: "cp-2".into(),
         host_name: "cp-2".into(),
         addresses: [[10, 0, 0, 2].into()].into(),
@@ -287,7 +287,7 @@ fn the_mtu_is_compared_in_each_plane() {
     let warning = |own: (u32, u32), theirs: (u32, u32)| {
         let mut facts = good_added();
         facts.mtus = [([10, 0, 0, 2].into(), own.0), ([10, 1, 0, 2].into(), own.1)].into();
-        let Part::Added(added) = &mut facts.part else {
+        let ClusterPart::Added(added) = &mut facts.part else {
             unreachable!()
         };
         added.addresses = Planes {
@@ -327,7 +327,7 @@ fn the_mtu_is_compared_in_each_plane() {
 fn a_host_whose_mtu_is_not_known_is_not_compared() {
     let mut facts = good_added();
     facts.mtus = [([10, 0, 0, 2].into(), 9000)].into();
-    let Part::Added(added) = &mut facts.part else {
+    let ClusterPart::Added(added) = &mut facts.part else {
         unreachable!()
     };
     added.others[0].interfaces = Planes::UNKNOWN;
@@ -350,7 +350,7 @@ fn an_added_host_needs_the_ports_and_the_size_of_its_roles() {
     facts.cpus = 1;
     let of_plane = ["cpus", "ports-kubernetes", "ports-etcd"];
     assert_eq!(bad(&facts), of_plane);
-    let Part::Added(roles) = &mut facts.part else {
+    let ClusterPart::Added(roles) = &mut facts.part else {
         unreachable!()
     };
     (roles.control_plane, roles.etcd, roles.registry) = (false, false, true);
@@ -378,7 +378,7 @@ fn a_host_of_the_cluster_that_gets_a_control_plane_needs_the_ports_of_that_only(
     // The kubelet and the proxy are its own, and another program is on etcd's port.
     facts.listening = [6443, 10250, 2379].into();
     let judged = |facts: &mut NodeFacts, gained: BTreeSet<u16>| {
-        if let Part::Added(added) = &mut facts.part {
+        if let ClusterPart::Added(added) = &mut facts.part {
             (added.control_plane, added.etcd) = (true, true);
             added.gained = gained;
         }

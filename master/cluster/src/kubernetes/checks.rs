@@ -105,11 +105,11 @@ impl KubernetesModules {
             (some, all) => format!("{some} of {all} objects differ"),
         };
         if let Some(set) = set.filter(|_| !after_apply) {
-            let named = |member: &sets::Member| {
+            let named = |member: &sets::SetObject| {
                 all.iter()
                     .any(|(wanted, _)| sets::same(wanted, &member.reference))
             };
-            let stays = |member: &sets::Member| member.set != set || named(member);
+            let stays = |member: &sets::SetObject| member.set != set || named(member);
             match self.surplus(stays).await {
                 // Then nothing is known about the objects either.
                 Err(ApiError::Unreachable { .. }) if self.test => {}
@@ -308,7 +308,7 @@ impl KubernetesModules {
                 .cloned()
                 .unwrap_or_default()
         };
-        let wanted = node::Wanted {
+        let wanted = node::NodeSettings {
             name: Args::new(chunk)
                 .text("object")?
                 .unwrap_or_else(|| chunk.name.clone()),

@@ -11,7 +11,7 @@ use super::{Api, ApiError, ObjectRef};
 /// `node.kubernetes.io/not-ready` belong to the controllers, so it does not use server-side apply,
 /// for which the list of taints is one value.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Wanted {
+pub struct NodeSettings {
     /// The node.
     pub name: String,
     /// The labels; `null` removes one.
@@ -29,7 +29,7 @@ pub struct Wanted {
 /// Taints with these prefixes are set and removed by Kubernetes' controllers.
 const CONTROLLERS_TAINTS: [&str; 2] = ["node.kubernetes.io/", "node.cloudprovider.kubernetes.io/"];
 
-impl Wanted {
+impl NodeSettings {
     /// The desired node.
     #[must_use]
     pub fn laid_over(&self, live: &Value) -> Value {
@@ -84,7 +84,7 @@ impl Wanted {
     }
 }
 
-impl Wanted {
+impl NodeSettings {
     /// Removes the labels that the state set before and that are no longer wanted, and records the
     /// current ones.
     fn forget_labels(&self, node: &mut Value) {
@@ -337,7 +337,7 @@ mod tests {
 
     #[test]
     fn foreign_labels_and_the_controllers_taints_stay() {
-        let wanted = Wanted {
+        let wanted = NodeSettings {
             name: "n1".into(),
             labels: json!({"node-role.kubernetes.io/control-plane": "", "old": null})
                 .as_object()
@@ -346,7 +346,7 @@ mod tests {
             taints: Some(vec![
                 json!({"key": "node-role.kubernetes.io/control-plane", "effect": "NoSchedule"}),
             ]),
-            ..Wanted::default()
+            ..NodeSettings::default()
         };
         let after = wanted.laid_over(&live());
         assert_eq!(
@@ -377,12 +377,12 @@ mod tests {
     fn a_taint_that_is_there_is_left_alone_and_one_with_another_value_is_set() {
         let node = json!({"metadata": {"name": "n1"}, "spec": {"taints": [
             {"key": "a", "effect": "NoSchedule", "timeAdded": "t"}, {"key": "b", "value": "1", "effect": "NoSchedule"}]}});
-        let wanted = Wanted {
+        let wanted = NodeSettings {
             taints: Some(vec![
                 json!({"key": "a", "value": "", "effect": "NoSchedule"}),
                 json!({"key": "b", "value": "2", "effect": "NoSchedule"}),
             ]),
-            ..Wanted::default()
+            ..NodeSettings::default()
         };
         let after = wanted.laid_over(&node);
         assert_eq!(after["spec"]["taints"][0]["timeAdded"], "t");

@@ -23,7 +23,7 @@ pub enum Operation {
     /// the run waits until it is gone.
     Remove(Removal),
     /// Labels, annotations and taints of a node.
-    Node(node::Wanted),
+    Node(node::NodeSettings),
 }
 
 impl Operation {

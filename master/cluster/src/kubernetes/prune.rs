@@ -18,7 +18,7 @@ use super::apply_order::Removal;
 use super::checks::AT_ONCE;
 use super::modules::{KubernetesModules, fail};
 use super::operation::Operation;
-use super::sets::{Declared, Member, Members, SET};
+use super::sets::{Declared, Members, SET, SetObject};
 use super::{ApiError, ObjectRef, Served, apply_order};
 
 /// The objects of one or more sets that will be removed.
@@ -103,7 +103,7 @@ impl KubernetesModules {
     /// The members that do not stay.
     pub(super) async fn surplus(
         &self,
-        stays: impl Fn(&Member) -> bool,
+        stays: impl Fn(&SetObject) -> bool,
     ) -> Result<Surplus, ApiError> {
         if self.test && self.silent.load(Ordering::Relaxed) {
             return Err(ApiError::unreachable("", "did not answer before"));
@@ -134,14 +134,14 @@ impl KubernetesModules {
         let custom = self.custom_groups().await?;
         // A namespace is removed with the last set that it contains.
         let lives_on = |place: &ObjectRef| {
-            let inside = |member: &&Member| {
+            let inside = |member: &&SetObject| {
                 place.is_namespace()
                     && member.reference.namespace == place.name
                     && !going.contains(member)
             };
             members.found.iter().find(inside)
         };
-        for Member {
+        for SetObject {
             reference, ends, ..
         } in &going
         {
@@ -185,7 +185,9 @@ impl KubernetesModules {
         let mut members = Members::default();
         for (kind, found) in kinds.iter().zip(self.of_kinds(&kinds, "", SET).await) {
             match found {
-                Ok(objects) => members.found.extend(objects.iter().filter_map(Member::of)),
+                Ok(objects) => members
+                    .found
+                    .extend(objects.iter().filter_map(SetObject::of)),
                 Err(error @ ApiError::Unreachable { .. }) => return Err(error),
                 Err(error) => {
                     members.unseen.push(format!(

@@ -21,7 +21,7 @@ const POLICY: &str = "helm.sh/resource-policy";
 
 /// An object of a set.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Member {
+pub struct SetObject {
     /// Its name.
     pub reference: ObjectRef,
     /// Its set.
@@ -32,7 +32,7 @@ pub struct Member {
     pub ends: bool,
 }
 
-impl Member {
+impl SetObject {
     /// Reads the member from an object's metadata; `None` if it belongs to no set.
     #[must_use]
     pub fn of(object: &Value) -> Option<Self> {
@@ -53,7 +53,7 @@ impl Member {
 /// All objects of all sets.
 #[derive(Debug, Default)]
 pub(super) struct Members {
-    pub found: Vec<Member>,
+    pub found: Vec<SetObject>,
     pub kinds: Vec<Served>,
     /// Kinds that could not be listed, with the reason.
     pub unseen: Vec<String>,
@@ -216,24 +216,27 @@ mod tests {
     #[test]
     fn a_copied_label_makes_no_member() {
         assert_eq!(
-            Member::of(&live("Service", "n", "Service n/a"))
+            SetObject::of(&live("Service", "n", "Service n/a"))
                 .unwrap()
                 .set,
             "s"
         );
-        assert_eq!(Member::of(&live("Endpoints", "n", "Service n/a")), None);
-        assert_eq!(Member::of(&live("Service", "copied", "Service n/a")), None);
-        assert!(Member::of(&live("Service", "default", "Service a")).is_some());
-        assert!(Member::of(&live("ClusterRole", "", "ClusterRole n/a")).is_some());
+        assert_eq!(SetObject::of(&live("Endpoints", "n", "Service n/a")), None);
+        assert_eq!(
+            SetObject::of(&live("Service", "copied", "Service n/a")),
+            None
+        );
+        assert!(SetObject::of(&live("Service", "default", "Service a")).is_some());
+        assert!(SetObject::of(&live("ClusterRole", "", "ClusterRole n/a")).is_some());
         let mut bare = live("Service", "n", "Service n/a");
         bare["metadata"]
             .as_object_mut()
             .unwrap()
             .remove("annotations");
-        assert_eq!(Member::of(&bare), None);
+        assert_eq!(SetObject::of(&bare), None);
         let mut ends = live("Service", "n", "Service n/a");
         ends["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
-        assert!(Member::of(&ends).unwrap().ends);
+        assert!(SetObject::of(&ends).unwrap().ends);
     }
 
     /// Knative makes a Service of each of its own Services, with its labels and annotations.
@@ -241,11 +244,11 @@ mod tests {
     fn what_is_called_alike_and_of_another_group_is_another() {
         let of = |version: &str| json!({"apiVersion": version, "kind": "Service", "metadata": {"name": "a", "namespace": "n"}});
         let theirs = marked(&of("serving.knative.dev/v1"), "s").unwrap();
-        assert!(Member::of(&theirs).is_some());
+        assert!(SetObject::of(&theirs).is_some());
         let ours = marked(&of("v1"), "s").unwrap();
         for (from, to) in [(&theirs, "v1"), (&ours, "serving.knative.dev/v1")] {
             let copied = json!({"apiVersion": to, "kind": "Service", "metadata": from["metadata"]});
-            assert_eq!(Member::of(&copied), None, "{copied}");
+            assert_eq!(SetObject::of(&copied), None, "{copied}");
         }
         let namespace =
             json!({"apiVersion": "x.io/v1", "kind": "Namespace", "metadata": {"name": "a"}});
@@ -265,7 +268,7 @@ mod tests {
             marked["metadata"]["annotations"],
             json!({OBJECT: "Service n/a"})
         );
-        assert!(Member::of(&marked).is_some());
+        assert!(SetObject::of(&marked).is_some());
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The interpretation of a minion's answer.
 
-use halite_host_reports::pod_network::{Answer, Configuration, Question, Setup, What};
+use halite_host_reports::pod_network::{Configuration, PodNetworkReport, Question, Setup, What};
 use halite_pillar::cluster::CniPlugin;
 
 use super::Fault;
@@ -84,7 +84,7 @@ pub fn traffic(
     host: &str,
     plugin: CniPlugin,
     question: &Question,
-    answer: &Answer,
+    answer: &PodNetworkReport,
     is_broken: impl Fn(&str) -> bool,
 ) -> Option<Fault> {
     answer.faults.iter().find_map(|fault| {

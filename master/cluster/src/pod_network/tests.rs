@@ -3,7 +3,9 @@
 use std::collections::BTreeSet;
 
 use futures_util::FutureExt as _;
-use halite_host_reports::pod_network::{Answer, Configuration, Fault as Missed, Setup, What};
+use halite_host_reports::pod_network::{
+    Configuration, Fault as Missed, PodNetworkReport, Setup, What,
+};
 use halite_pillar::cluster::{Cluster, CniPlugin};
 use serde_json::{Value, json};
 
@@ -207,8 +209,8 @@ fn of_an_operators_own_network_only_what_every_network_needs_is_judged() {
 }
 
 /// The answer of a minion that did not reach a target.
-fn missed(target: usize, interface: &str) -> Answer {
-    Answer {
+fn missed(target: usize, interface: &str) -> PodNetworkReport {
+    PodNetworkReport {
         source: Some([10, 233, 1, 9].into()),
         faults: vec![Missed {
             target,
@@ -216,7 +218,7 @@ fn missed(target: usize, interface: &str) -> Answer {
             no_route: interface == "none",
             interface: interface.to_owned(),
         }],
-        ..Answer::default()
+        ..PodNetworkReport::default()
     }
 }
 
@@ -224,7 +226,7 @@ fn missed(target: usize, interface: &str) -> Answer {
 fn what_pods_do_not_reach_is_named_by_its_layer() {
     let replicas = [replica("cp-1", 0)];
     let asked = question(&cluster(FLANNEL), "worker-1", &[], &replicas);
-    let judged = |plugin, answer: &Answer| {
+    let judged = |plugin, answer: &PodNetworkReport| {
         let fault = traffic("worker-1", plugin, &asked, answer, |_| false).unwrap();
         (fault.message, fault.remedy)
     };
@@ -286,7 +288,7 @@ fn what_pods_do_not_reach_is_named_by_its_layer() {
         );
         assert!(advice.contains(remedy), "{advice}");
     }
-    let sound = Answer::default();
+    let sound = PodNetworkReport::default();
     assert_eq!(
         traffic("worker-1", FLANNEL, &asked, &sound, |_| false),
         None
@@ -298,7 +300,7 @@ fn what_pods_do_not_reach_is_named_by_its_layer() {
         None
     );
     // Without a default route the host itself reaches no Service, but its pods do.
-    let from_the_host = Answer {
+    let from_the_host = PodNetworkReport {
         source: None,
         ..missed(1, "none")
     };

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use halite_proto::identity::{Identity, Kind};
+use halite_proto::identity::{Identity, IdentityKind};
 use halite_states::low::Chunk;
 use serde_json::Value;
 
@@ -70,7 +70,7 @@ impl Profile {
             organization: vec![format!("halite:{}", identity.kind())],
             identity: Some(identity.clone()),
             client_auth: true,
-            server_auth: identity.kind() == Kind::Master,
+            server_auth: identity.kind() == IdentityKind::Master,
             days: DEFAULT_DAYS,
             ..Self::default()
         }

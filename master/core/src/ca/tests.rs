@@ -4,7 +4,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 use halite_errors::chain;
-use halite_proto::identity::{Identity, Kind};
+use halite_proto::identity::{Identity, IdentityKind};
 use halite_states::low::{Chunk, Controls, Position, Requisites};
 use rcgen::{CertificateParams, ExtendedKeyUsagePurpose, IsCa, SanType};
 use serde_json::json;
@@ -335,9 +335,9 @@ fn a_request_without_a_good_proof_is_refused() {
 fn identities_name_cluster_kind_and_id() {
     let (cas, _directory) = made();
     for (kind, server) in [
-        (Kind::Minion, false),
-        (Kind::Operator, false),
-        (Kind::Master, true),
+        (IdentityKind::Minion, false),
+        (IdentityKind::Operator, false),
+        (IdentityKind::Master, true),
     ] {
         let identity = Identity::new("prod", kind, "one").unwrap();
         let issued = cas

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use halite_pillar::declaration::Declaration;
 use halite_pillar::load::{Texts, load};
-use halite_pillar::masters::Part;
+use halite_pillar::masters::MasterPart;
 use halite_pillar::resolve::{cluster_block, record};
 use halite_pillar::validate::Context;
 
@@ -44,7 +44,7 @@ pub(super) fn other_master(declaration: &Declaration, own: &[IpAddr]) -> Option<
         address.is_some_and(|address| own.contains(&IpAddr::V4(address)))
     })?;
     let name = &node.metadata.name;
-    (declaration.part(name) != Some(Part::Master)).then(|| name.clone())
+    (declaration.part(name) != Some(MasterPart::Master)).then(|| name.clone())
 }
 
 fn write_master(snapshot: &Snapshot, config_dir: &Path, name: &str) -> Result<(), Refusal> {

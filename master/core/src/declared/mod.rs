@@ -30,13 +30,13 @@ use halite_errors::chain;
 use halite_manifest::Bundles;
 use halite_pillar::bundle_facts::BundleFacts;
 use halite_pillar::declaration::Declaration;
-use halite_pillar::masters::Part;
+use halite_pillar::masters::MasterPart;
 use halite_pillar::role::Role;
 use halite_pillar::view::{Pki, allowed_secrets, own_secret, view};
 use halite_proto::ids::MinionId;
 use halite_secrets::reference;
 use halite_states::tree::DirTree;
-use reader::{Documents, Reader};
+use reader::{DeclarationReader, Documents};
 use redactors::Redactors;
 use serde_json::{Map, Value};
 
@@ -56,7 +56,7 @@ pub use slow::in_background;
 /// Reads the declared state and caches its last [`Snapshot`].
 pub struct Declarations {
     config_dir: PathBuf,
-    reader: Reader,
+    reader: DeclarationReader,
     redactors: Redactors,
     /// Node documents are written one at a time.
     pub writing: tokio::sync::Mutex<()>,
@@ -73,7 +73,7 @@ impl Declarations {
     pub fn with_look(app: &App, look: Look) -> Self {
         Self {
             config_dir: app.config.config_dir.clone(),
-            reader: Reader::new(app, look),
+            reader: DeclarationReader::new(app, look),
             redactors: Redactors::default(),
             writing: tokio::sync::Mutex::default(),
         }
@@ -302,7 +302,7 @@ impl Snapshot {
             let Some(name) = accepted.iter().find(|id| *id == name.as_str()) else {
                 continue;
             };
-            let has_master = self.declaration().part(name.as_str()) == Some(Part::Master);
+            let has_master = self.declaration().part(name.as_str()) == Some(MasterPart::Master);
             if has_master || node.has(Role::Etcd) || node.has(Role::ControlPlane) {
                 first.push((!has_master, name));
             } else {

@@ -58,7 +58,7 @@ struct Newest {
 }
 
 /// Reads the files after each change.
-pub(super) struct Reader {
+pub(super) struct DeclarationReader {
     config_dir: PathBuf,
     look: Look,
     changes: Arc<Changes>,
@@ -76,7 +76,7 @@ pub(super) struct Reader {
     newest: Mutex<Newest>,
 }
 
-impl Reader {
+impl DeclarationReader {
     pub(super) fn new(app: &App, look: Look) -> Self {
         let last_valid = LastValid::new(&app.config.state_dir, &app.config.config_dir);
         last_valid.make_directory();

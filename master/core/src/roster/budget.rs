@@ -11,14 +11,14 @@ use tokio::time::Instant;
 /// The budget of one standby.
 #[derive(Debug)]
 pub struct Budget {
-    limits: Limits,
+    limits: BudgetLimits,
     /// The slow rounds of the window, by end time.
     spent: VecDeque<(Instant, Duration)>,
 }
 
 /// The limits of a budget.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
+pub struct BudgetLimits {
     /// The duration below which a round is free.
     pub free: Duration,
     /// The total of all slow rounds in the window.
@@ -29,7 +29,7 @@ pub struct Limits {
 
 impl Default for Budget {
     fn default() -> Self {
-        Self::new(Limits {
+        Self::new(BudgetLimits {
             free: Duration::from_millis(500),
             most: Duration::from_secs(15),
             window: Duration::from_secs(60),
@@ -54,7 +54,7 @@ pub struct Overspent {
 impl Budget {
     /// Creates an unused budget.
     #[must_use]
-    pub fn new(limits: Limits) -> Self {
+    pub fn new(limits: BudgetLimits) -> Self {
         Self {
             limits,
             spent: VecDeque::new(),
@@ -74,7 +74,7 @@ impl Budget {
     /// # Errors
     /// The budget is used up; the error contains the time until it is available again.
     pub fn check(&mut self, now: Instant) -> Result<(), Overspent> {
-        let Limits { most, window, .. } = self.limits;
+        let BudgetLimits { most, window, .. } = self.limits;
         let age = |at: Instant| now.saturating_duration_since(at);
         while self.spent.front().is_some_and(|(at, _)| age(*at) >= window) {
             self.spent.pop_front();

@@ -16,7 +16,7 @@ use serde_json::Value;
 
 /// The states to compile.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Wanted {
+pub enum RequestedStates {
     /// Everything that `top.sls` assigns.
     Highstate,
     /// The part of the highstate that renews certificates and loads them.
@@ -36,7 +36,7 @@ pub fn compile(
     snapshot: &Snapshot,
     minion: &MinionId,
     grains: &Value,
-    wanted: &Wanted,
+    wanted: &RequestedStates,
 ) -> Result<Compiled, Refusal> {
     let pillar = snapshot.pillar(minion)?;
     let place = if minion.is_master() {
@@ -56,7 +56,7 @@ pub fn with_pillar(
     minion: &MinionId,
     pillar: &Value,
     grains: &Value,
-    wanted: &Wanted,
+    wanted: &RequestedStates,
     place: RunsOn,
 ) -> Result<Compiled, Refusal> {
     let bundle = |path: &str| snapshot.bundle_hash(minion, path);
@@ -68,9 +68,9 @@ pub fn with_pillar(
         bundle: &bundle,
     };
     let compiled = match wanted {
-        Wanted::Highstate | Wanted::Certificates => compile::highstate(&input),
-        Wanted::Sls(names) => compile::sls(&input, names),
-        Wanted::Step(names) => compile::step(&input, names),
+        RequestedStates::Highstate | RequestedStates::Certificates => compile::highstate(&input),
+        RequestedStates::Sls(names) => compile::sls(&input, names),
+        RequestedStates::Step(names) => compile::step(&input, names),
     }
     .map_err(|problems| Refusal::from_problems(&snapshot.tree(minion).with_disk_paths(problems)))?;
     let mut misplaced = Vec::new();
@@ -92,8 +92,8 @@ pub fn with_pillar(
         return Err(Refusal::invalid(misplaced.join("\n")));
     }
     Ok(match wanted {
-        Wanted::Certificates => renewal(compiled),
-        Wanted::Highstate | Wanted::Sls(_) | Wanted::Step(_) => compiled,
+        RequestedStates::Certificates => renewal(compiled),
+        RequestedStates::Highstate | RequestedStates::Sls(_) | RequestedStates::Step(_) => compiled,
     })
 }
 
@@ -137,7 +137,7 @@ pub async fn in_background(
     snapshot: Arc<Snapshot>,
     minion: MinionId,
     grains: Value,
-    wanted: Wanted,
+    wanted: RequestedStates,
 ) -> Result<Compiled, Refusal> {
     let work = move || compile(&snapshot, &minion, &grains, &wanted);
     tokio::task::spawn_blocking(work)

@@ -7,7 +7,7 @@ use halite_core::refusal::Refusal;
 use halite_proto::ids::{JobId, MinionId};
 use halite_proto::v1;
 use halite_proto::v1::master_message::Body;
-use halite_store::{JobRow, Part, RowState};
+use halite_store::{JobRow, RowState, StoredPart};
 
 use super::Jobs;
 use super::failure::succeeded;
@@ -73,7 +73,7 @@ impl Jobs {
         let (mut waiting, mut sent): (Vec<_>, Vec<_>) =
             open.partition(|part| part.state == RowState::Queued);
         // Parts that wait for another part come first: its end must not release them.
-        let blocked = |part: &&Part| {
+        let blocked = |part: &&StoredPart| {
             let open = self.open_jobs();
             open.get(jid)
                 .is_some_and(|job| job.is_blocked(&part.minion))

@@ -126,7 +126,7 @@ pub enum Expiry {
 
 /// The time limits of dispatch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
+pub struct DispatchLimits {
     /// The wait for a minion that is not connected when a job is made for it.
     pub connect: Millis,
     /// The wait for a minion that disconnects during a job.
@@ -141,7 +141,7 @@ pub fn expired(
     session: &Session,
     queued_since: Steady,
     deadline: Option<Steady>,
-    limits: Limits,
+    limits: DispatchLimits,
     now: Steady,
 ) -> Option<Expiry> {
     if let Some(deadline) = deadline.filter(|deadline| now >= *deadline) {
@@ -203,7 +203,7 @@ mod tests {
         session: &Session,
         queued_since: Millis,
         deadline: Option<Millis>,
-        limits: Limits,
+        limits: DispatchLimits,
         now: Millis,
     ) -> Option<Expiry> {
         let deadline = deadline.map(Steady);
@@ -259,7 +259,7 @@ mod tests {
 
     #[test]
     fn rows_expire_for_a_reason() {
-        let limits = Limits {
+        let limits = DispatchLimits {
             connect: 100,
             reconnect: 1000,
         };

@@ -8,15 +8,17 @@ use halite_core::declared::Snapshot;
 use halite_core::refusal::Refusal;
 use halite_names::BundleVersion;
 use halite_proto::ids::{JobId, MinionId};
-use halite_store::{Answer, Created, Job, JobRow, JobStatus, Millis, Part, SteadyDeadline};
+use halite_store::{
+    Created, Job, JobRow, JobStatus, Millis, SteadyDeadline, StoredAnswer, StoredPart,
+};
 use serde_json::Value;
 
-use super::function::{Function, Place, RENEW, sls_of};
+use super::function::{Function, FunctionSite, RENEW, sls_of};
 use super::open_job::OpenJob;
 use super::returns::created;
 use super::{Jobs, SIDE_BY_SIDE, target};
 use crate::compile;
-use crate::compile::Wanted;
+use crate::compile::RequestedStates;
 
 /// A request for a new job.
 #[derive(Debug, Clone, Default)]
@@ -96,7 +98,7 @@ impl Jobs {
         let now = self.app.clock.now();
         let jid = new.jid.clone().unwrap_or_else(|| self.jids.next(now));
         let (rows, bundle) = match function.place {
-            Place::States => {
+            FunctionSite::States => {
                 // Report problems once, not for each minion.
                 let snapshot = self.declarations.load().await?;
                 let version = match &new.bundle {
@@ -111,8 +113,8 @@ impl Jobs {
                     Some(version),
                 )
             }
-            Place::Minion | Place::Here => {
-                if function.place == Place::Here {
+            FunctionSite::Minion | FunctionSite::Here => {
+                if function.place == FunctionSite::Here {
                     // Inspect the files once, not for each minion.
                     self.declarations.load().await?;
                 } else if !function.is_query() {
@@ -164,7 +166,7 @@ impl Jobs {
         tracing::info!(job = %jid, function = function.name, operator = %job.operator, minions = ?job.minions, test = job.test, "job made");
         let gates = self.gates(&job).await;
         let ready = {
-            let parts: Vec<Part> = rows.iter().map(Part::from).collect();
+            let parts: Vec<StoredPart> = rows.iter().map(StoredPart::from).collect();
             let open = OpenJob::new(function, &job, &parts, gates, self.app.clock.as_ref());
             let ready: Vec<MinionId> = open.ready_since.keys().cloned().collect();
             self.open_jobs().insert(jid.clone(), open);
@@ -180,9 +182,9 @@ impl Jobs {
         let sent: Vec<Result<(), Refusal>> = stream::iter(ready)
             .map(|minion| async move {
                 match function.place {
-                    Place::Here => jobs.answer_here(id, &minion).await,
-                    Place::Minion if function.is_query() => jobs.dispatch_query(id, &minion).await,
-                    Place::States | Place::Minion => {
+                    FunctionSite::Here => jobs.answer_here(id, &minion).await,
+                    FunctionSite::Minion if function.is_query() => jobs.dispatch_query(id, &minion).await,
+                    FunctionSite::States | FunctionSite::Minion => {
                         // The job is stored; a part that the store did not allow to be sent is sent
                         // later.
                         if let Err(error) = jobs.dispatch(&minion).await {
@@ -208,10 +210,10 @@ impl Jobs {
         jid: &JobId,
     ) -> Result<Vec<JobRow>, Refusal> {
         let wanted = match function.name {
-            "state.highstate" => Wanted::Highstate,
-            RENEW => Wanted::Certificates,
-            _ if new.is_shipped_step => Wanted::Step(sls_of(&new.args)?),
-            _ => Wanted::Sls(sls_of(&new.args)?),
+            "state.highstate" => RequestedStates::Highstate,
+            RENEW => RequestedStates::Certificates,
+            _ if new.is_shipped_step => RequestedStates::Step(sls_of(&new.args)?),
+            _ => RequestedStates::Sls(sls_of(&new.args)?),
         };
         let mut rows = Vec::with_capacity(new.minions.len());
         let mut problems: Vec<String> = Vec::new();
@@ -282,13 +284,13 @@ impl Jobs {
         let snapshot: Arc<Snapshot> = self.declarations.current().await?;
         let when = self.app.clock.now();
         let answer = match snapshot.pillar(minion) {
-            Ok(pillar) => Answer {
+            Ok(pillar) => StoredAnswer {
                 retcode: 0,
                 return_json: pillar.to_string(),
                 error: String::new(),
                 when,
             },
-            Err(refusal) => Answer {
+            Err(refusal) => StoredAnswer {
                 retcode: 1,
                 return_json: "null".into(),
                 error: refusal.message,

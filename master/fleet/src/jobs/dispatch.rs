@@ -10,12 +10,12 @@ use halite_proto::PROTOCOL;
 use halite_proto::ids::{JobId, MinionId};
 use halite_proto::v1;
 use halite_proto::v1::master_message::Body;
-use halite_store::{Answer, Job, JobRow, RowState};
+use halite_store::{Job, JobRow, RowState, StoredAnswer};
 use serde_json::{Value, json};
 
 use super::Jobs;
 use super::core::{OpenRow, Session, due};
-use super::function::{Function, MINION_SLS, Place, RENEW};
+use super::function::{Function, FunctionSite, MINION_SLS, RENEW};
 
 /// The interval between two checks whether the target `master` has finished.
 const OWN_PART: Duration = Duration::from_millis(50);
@@ -196,7 +196,7 @@ impl Jobs {
                 // The part cannot be sent, and a retry would change nothing: the refusal becomes
                 // the return.
                 let when = self.app.clock.now();
-                let answer = Answer {
+                let answer = StoredAnswer {
                     retcode: 1,
                     return_json: "null".into(),
                     error: refusal.message,
@@ -270,7 +270,7 @@ impl Jobs {
             let job = open.get(&row.jid)?;
             job.pending.contains(&row.minion).then(|| OpenRow {
                 jid: row.jid.clone(),
-                exclusive: job.function.place == Place::States,
+                exclusive: job.function.place == FunctionSite::States,
                 state: row.state,
                 stoppable: !row.minion.is_master() && !job.function.is_query(),
                 blocked: job.is_blocked(&row.minion),

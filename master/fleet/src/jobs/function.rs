@@ -4,11 +4,11 @@ use halite_core::refusal::Refusal;
 use halite_proto::role::Role;
 use serde_json::Value;
 
-use super::core::Limits;
+use super::core::DispatchLimits;
 
 /// The place where a function runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Place {
+pub enum FunctionSite {
     /// Compiled by the master and run by the minion (or by the master, for the target `master`);
     /// never two at a time on one minion.
     States,
@@ -24,7 +24,7 @@ pub struct Function {
     /// The name, as in Salt.
     pub name: &'static str,
     /// The place where it runs.
-    pub place: Place,
+    pub place: FunctionSite,
     /// The lowest role of an operator who may run it.
     pub role: Role,
     /// The default timeout in seconds, after which a minion's part expires.
@@ -47,57 +47,57 @@ pub(super) const READ_JOURNAL: &str = "log.read";
 const FUNCTIONS: [Function; 9] = [
     Function {
         name: "state.highstate",
-        place: Place::States,
+        place: FunctionSite::States,
         role: Role::Deployer,
         timeout: 3600,
     },
     Function {
         name: "state.apply",
-        place: Place::States,
+        place: FunctionSite::States,
         role: Role::Deployer,
         timeout: 3600,
     },
     Function {
         name: RENEW,
-        place: Place::States,
+        place: FunctionSite::States,
         role: Role::Deployer,
         timeout: 3600,
     },
     Function {
         name: "test.ping",
-        place: Place::Minion,
+        place: FunctionSite::Minion,
         role: Role::Viewer,
         timeout: 15,
     },
     Function {
         name: "grains.items",
-        place: Place::Minion,
+        place: FunctionSite::Minion,
         role: Role::Viewer,
         timeout: 30,
     },
     Function {
         name: "saltutil.refresh_grains",
-        place: Place::Minion,
+        place: FunctionSite::Minion,
         role: Role::Viewer,
         timeout: 60,
     },
     Function {
         name: COMMAND,
-        place: Place::Minion,
+        place: FunctionSite::Minion,
         // A command can read every secret of its host.
         role: Role::Admin,
         timeout: 300,
     },
     Function {
         name: READ_JOURNAL,
-        place: Place::Minion,
+        place: FunctionSite::Minion,
         // Programs write there what only an administrator may see, and the master does not know all of it.
         role: Role::Admin,
         timeout: 120,
     },
     Function {
         name: "pillar.items",
-        place: Place::Here,
+        place: FunctionSite::Here,
         role: Role::Viewer,
         timeout: 30,
     },
@@ -137,30 +137,30 @@ impl Function {
     /// until the store has recorded that they were sent, or an audit line.
     #[must_use]
     pub fn is_query(&self) -> bool {
-        self.place == Place::Minion && self.role < Role::Admin
+        self.place == FunctionSite::Minion && self.role < Role::Admin
     }
 
     /// Returns whether the function may change a host or the cluster.
     #[must_use]
     pub fn changes(&self) -> bool {
         match self.place {
-            Place::States => true,
-            Place::Minion => self.name == COMMAND,
-            Place::Here => false,
+            FunctionSite::States => true,
+            FunctionSite::Minion => self.name == COMMAND,
+            FunctionSite::Here => false,
         }
     }
 
     /// The time limits for a disconnected minion before its part expires.
     #[must_use]
-    pub fn limits(&self) -> Limits {
+    pub fn limits(&self) -> DispatchLimits {
         match self.place {
             // A minion restarts in seconds; a host that reboots during a highstate reconnects in
             // minutes.
-            Place::States => Limits {
+            FunctionSite::States => DispatchLimits {
                 connect: 30_000,
                 reconnect: 300_000,
             },
-            Place::Minion | Place::Here => Limits {
+            FunctionSite::Minion | FunctionSite::Here => DispatchLimits {
                 connect: 5_000,
                 reconnect: 15_000,
             },

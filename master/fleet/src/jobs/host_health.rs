@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use halite_host_reports::health::{FUNCTION, HostHealth};
 use halite_host_reports::pod_network;
-use halite_host_reports::pod_network::{Answer, Question};
+use halite_host_reports::pod_network::{PodNetworkReport, Question};
 use halite_names::NodeName;
 use halite_pillar::declaration::Declaration;
 use serde::de::DeserializeOwned;
@@ -32,7 +32,7 @@ impl Jobs {
         &self,
         questions: &BTreeMap<NodeName, Question>,
         limit: Duration,
-    ) -> BTreeMap<NodeName, Answer> {
+    ) -> BTreeMap<NodeName, PodNetworkReport> {
         let hosts = questions.iter();
         let hosts = hosts.map(|(host, question)| (host, json!(question)));
         self.ask_hosts(hosts, pod_network::FUNCTION, limit).await

@@ -9,7 +9,7 @@ use halite_core::event_stream;
 use halite_core::event_stream::{EventStream, Stop, Watched, Watcher};
 use halite_core::refusal::Refusal;
 use halite_proto::ids::{JobId, MinionId};
-use halite_store::{Event, Job, JobStatus, Part};
+use halite_store::{Event, Job, JobStatus, StoredPart};
 use tokio::sync::broadcast::Receiver;
 
 use super::Jobs;
@@ -94,7 +94,7 @@ fn introduction(job: &Job) -> Event {
     unstored(job.created, &EventData::JobCreated(created(job)), None)
 }
 
-fn conclusion(job: &Job, parts: &[Part]) -> Event {
+fn conclusion(job: &Job, parts: &[StoredPart]) -> Event {
     let retcode = job.retcode.unwrap_or_else(|| overall(parts));
     let data = EventData::JobEnded(summary(&job.jid, parts));
     unstored(job.finished.unwrap_or(job.created), &data, Some(retcode))

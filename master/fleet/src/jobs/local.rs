@@ -14,7 +14,7 @@ use halite_proto::ids::{JobId, MinionId};
 use halite_proto::v1;
 use halite_states::engine::RunOptions;
 use halite_states::low::LowState;
-use halite_store::Answer;
+use halite_store::StoredAnswer;
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 
@@ -50,7 +50,7 @@ impl Jobs {
                 Err(refusal) => {
                     // The return is dropped, and only the reason stays: the return may contain a
                     // secret.
-                    let answer = Answer {
+                    let answer = StoredAnswer {
                         retcode: 1,
                         return_json: "null".into(),
                         error: refusal.message,
@@ -60,13 +60,13 @@ impl Jobs {
                 }
             };
             let answer = match outcome {
-                Ok((retcode, value)) => Answer {
+                Ok((retcode, value)) => StoredAnswer {
                     retcode,
                     return_json: redactor.json(&value.to_string()),
                     error: String::new(),
                     when,
                 },
-                Err(refusal) => Answer {
+                Err(refusal) => StoredAnswer {
                     retcode: 1,
                     return_json: "null".into(),
                     error: redactor.text(&refusal.message),
@@ -93,7 +93,7 @@ impl Jobs {
         self: &Arc<Self>,
         jid: &JobId,
         minion: &MinionId,
-        answer: Answer,
+        answer: StoredAnswer,
     ) {
         let mut again = AGAIN;
         while let Err(error) = self.returned(jid, minion, answer.clone()).await {

@@ -36,7 +36,7 @@ use halite_core::declared::Declarations;
 use halite_core::names::MASTER;
 use halite_core::refusal::Refusal;
 use halite_proto::ids::{JobId, MinionId};
-use halite_store::{Answer, Job, JobRow, RowState};
+use halite_store::{Job, JobRow, RowState, StoredAnswer};
 
 use self::core::Session;
 use self::function::Function;
@@ -127,7 +127,7 @@ impl Jobs {
     pub async fn resume(self: &Arc<Self>) -> Result<(), Refusal> {
         for row in self.app.store.open_rows(&MASTER).await? {
             if row.state == RowState::Started {
-                let answer = Answer {
+                let answer = StoredAnswer {
                     retcode: 2,
                     return_json: "null".into(),
                     error: "the master was restarted during the job; run it again".into(),

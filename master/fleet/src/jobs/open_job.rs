@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use halite_core::clock::{Clock, Steady};
 use halite_proto::ids::MinionId;
-use halite_store::{Job, Part, RowState};
+use halite_store::{Job, RowState, StoredPart};
 use tokio::sync::Notify;
 
-use super::core::Limits;
+use super::core::DispatchLimits;
 use super::function::Function;
 
 /// An open job in memory, all of which can be read from the store again.
@@ -18,7 +18,7 @@ pub(super) struct OpenJob {
     pub(super) job: Arc<Job>,
     pub(super) function: &'static Function,
     pub(super) deadline: Option<Steady>,
-    pub(super) limits: Limits,
+    pub(super) limits: DispatchLimits,
     /// The minions whose part has not ended.
     pub(super) pending: BTreeSet<MinionId>,
     /// The first minion whose part failed.
@@ -42,12 +42,12 @@ impl OpenJob {
     pub(super) fn new(
         function: &'static Function,
         job: &Arc<Job>,
-        parts: &[Part],
+        parts: &[StoredPart],
         gates: BTreeSet<MinionId>,
         clock: &dyn Clock,
     ) -> Self {
         // Work that has started continues: a restarted master finds such parts.
-        let begun = |part: &&Part| part.state != RowState::Queued;
+        let begun = |part: &&StoredPart| part.state != RowState::Queued;
         let begun: BTreeSet<&MinionId> = parts
             .iter()
             .filter(begun)
@@ -219,7 +219,7 @@ pub(super) enum PartEnd {
     NotStarted,
 }
 
-fn failed(part: &Part) -> bool {
+fn failed(part: &StoredPart) -> bool {
     part.state == RowState::Lost || (part.state == RowState::Returned && part.retcode != Some(0))
 }
 

@@ -14,10 +14,10 @@ use halite_proto::v1;
 use halite_proto::v1::master_message::Body as ToMinion;
 use halite_proto::v1::minion_message::Body;
 use halite_states::low::StateReturn;
-use halite_store::{Answer, Job, JobRow, JobStatus, Part, RowState};
+use halite_store::{Job, JobRow, JobStatus, RowState, StoredAnswer, StoredPart};
 
 use super::Jobs;
-use super::function::{Function, Place, READ_JOURNAL};
+use super::function::{Function, FunctionSite, READ_JOURNAL};
 use super::open_job::{OpenJob, PartEnd};
 
 /// The end of a job that is being recorded. If the job is still open afterwards, it has not ended:
@@ -66,7 +66,7 @@ impl Jobs {
                         return Ok(());
                     }
                 };
-                let answer = Answer {
+                let answer = StoredAnswer {
                     retcode: returned.retcode,
                     return_json: redactor.json(&returned.return_json),
                     error: redactor.text(&returned.error),
@@ -105,7 +105,7 @@ impl Jobs {
         }
         // The start of a query need not be stored: its return follows at once, and sending it twice
         // does no harm.
-        if place == Place::States {
+        if place == FunctionSite::States {
             self.app
                 .store
                 .mark_started(jid, minion, self.app.clock.now())
@@ -173,7 +173,7 @@ impl Jobs {
         self: &Arc<Self>,
         jid: &JobId,
         minion: &MinionId,
-        answer: Answer,
+        answer: StoredAnswer,
     ) -> Result<(), Refusal> {
         // The events of a query are not stored, so its end is stored together with its last return.
         let ends = self.open_jobs().get(jid).is_some_and(|job| {
@@ -357,7 +357,7 @@ impl Jobs {
         self.finish(function, jid).await?;
         self.open_jobs().remove(jid);
         self.ends.send_modify(|count| *count += 1);
-        if function.place == Place::States {
+        if function.place == FunctionSite::States {
             // The compiled data and the returns took megabytes.
             halite_heap::give_back();
         }
@@ -391,7 +391,7 @@ impl Jobs {
         let place = self.open_jobs().get(&row.jid).map(|job| job.function.place);
         let stored = EventData::PartReturned(Box::new(returned.announcement()));
         let live = EventData::PartReturned(Box::new(returned));
-        if place == Some(Place::States) {
+        if place == Some(FunctionSite::States) {
             match self.app.events.publish_brief(&stored, &live).await {
                 Ok(_) => return,
                 // The row is stored, so the part has ended.
@@ -411,13 +411,13 @@ impl Jobs {
         last: Option<i32>,
     ) -> Result<(), Refusal> {
         match (function.place, last) {
-            (Place::States, Some(retcode)) => {
+            (FunctionSite::States, Some(retcode)) => {
                 self.app.events.publish_last(event, retcode).await?;
             }
-            (Place::States, None) => {
+            (FunctionSite::States, None) => {
                 self.app.events.publish(event).await?;
             }
-            (Place::Minion | Place::Here, last) => {
+            (FunctionSite::Minion | FunctionSite::Here, last) => {
                 self.app.events.announce(event, last);
             }
         }
@@ -426,11 +426,11 @@ impl Jobs {
 }
 
 /// Returns 0 if each minion returned 0, otherwise 1.
-pub(super) fn overall(parts: &[Part]) -> i32 {
+pub(super) fn overall(parts: &[StoredPart]) -> i32 {
     i32::from(!parts.iter().all(succeeded))
 }
 
-fn succeeded(part: &Part) -> bool {
+fn succeeded(part: &StoredPart) -> bool {
     part.state == RowState::Returned && part.retcode == Some(0)
 }
 
@@ -459,8 +459,8 @@ pub(super) fn returned(row: &JobRow) -> PartReturned {
 }
 
 /// The data of a `done` event.
-pub(super) fn summary(jid: &JobId, parts: &[Part]) -> JobEnded {
-    let named = |keep: &dyn Fn(&Part) -> bool| {
+pub(super) fn summary(jid: &JobId, parts: &[StoredPart]) -> JobEnded {
+    let named = |keep: &dyn Fn(&StoredPart) -> bool| {
         let kept = parts.iter().filter(|part| keep(part));
         kept.map(|part| part.minion.clone()).collect()
     };

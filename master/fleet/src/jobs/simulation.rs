@@ -12,7 +12,7 @@ use halite_core::clock::Steady;
 use halite_proto::ids::JobId;
 use halite_store::RowState;
 
-use super::core::{Limits, OpenRow, Session, due, expired};
+use super::core::{DispatchLimits, OpenRow, Session, due, expired};
 
 /// A small pseudo-random number generator (xorshift): a seed determines a whole run.
 struct Dice(u64);
@@ -31,7 +31,7 @@ impl Dice {
 }
 
 /// The network is always repaired in time.
-const NO_LIMITS: Limits = Limits {
+const NO_LIMITS: DispatchLimits = DispatchLimits {
     connect: i64::MAX,
     reconnect: i64::MAX,
 };

@@ -9,10 +9,10 @@ use halite_core::ca;
 use halite_core::ca::{HALITE, Issued, Profile};
 use halite_core::refusal::Refusal;
 use halite_errors::chain;
-use halite_proto::identity::{Identity, Kind};
+use halite_proto::identity::{Identity, IdentityKind};
 use halite_proto::ids::MinionId;
 use halite_proto::pki::Inspected;
-use halite_store::{Certificate, Key, KeyState, Millis, Revocation, Token};
+use halite_store::{Certificate, KeyState, Millis, Revocation, StoredKey, Token};
 
 use super::declared_roles::check_roles;
 use super::token::TokenText;
@@ -38,7 +38,7 @@ pub struct EnrolmentRequest {
 
 /// The result of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Answer {
+pub enum EnrolAnswer {
     /// The host is accepted.
     Accepted {
         /// The certificate, PEM.
@@ -68,7 +68,7 @@ pub enum Answer {
 ///
 /// # Errors
 /// The request is malformed or its token is invalid; nothing was stored.
-pub async fn enrol(app: &App, newcomer: &EnrolmentRequest) -> Result<Answer, Refusal> {
+pub async fn enrol(app: &App, newcomer: &EnrolmentRequest) -> Result<EnrolAnswer, Refusal> {
     let id = &MinionId::for_host(&newcomer.id)?;
     if newcomer.csr_pem.len() > REQUEST_MAX {
         return Err(Refusal::invalid(format!(
@@ -82,11 +82,13 @@ pub async fn enrol(app: &App, newcomer: &EnrolmentRequest) -> Result<Answer, Ref
     let _turn = app.enrolling.lock().await;
     let now = app.clock.now();
     let known = app.store.key(id).await?;
-    let accepted = |key: &&Key| key.fingerprint == fingerprint && key.state == KeyState::Accepted;
+    let accepted =
+        |key: &&StoredKey| key.fingerprint == fingerprint && key.state == KeyState::Accepted;
     if let Some(key) = known.as_ref().filter(accepted) {
         return accepted_before(app, key, now).await;
     }
-    let rejected = |key: &Key| key.fingerprint == fingerprint && key.state == KeyState::Rejected;
+    let rejected =
+        |key: &StoredKey| key.fingerprint == fingerprint && key.state == KeyState::Rejected;
     let token = match newcomer.token.as_str() {
         "" => None,
         text => match valid_token(app, text, id, now).await {
@@ -111,12 +113,12 @@ pub async fn enrol(app: &App, newcomer: &EnrolmentRequest) -> Result<Answer, Ref
             reason: Some(reason.clone()),
         };
         app.events.announce(&EventData::KeyChanged(refused), None);
-        return Ok(Answer::Rejected {
+        return Ok(EnrolAnswer::Rejected {
             fingerprint,
             reason,
         });
     }
-    let mut key = Key {
+    let mut key = StoredKey {
         id: id.clone(),
         state: KeyState::Pending,
         fingerprint: fingerprint.clone(),
@@ -132,7 +134,7 @@ pub async fn enrol(app: &App, newcomer: &EnrolmentRequest) -> Result<Answer, Ref
     let Some(token) = token else {
         let waits = pending::wait_for_operator(app, key, known.as_ref(), &newcomer.source);
         let new = waits.await?;
-        return Ok(Answer::Pending { fingerprint, new });
+        return Ok(EnrolAnswer::Pending { fingerprint, new });
     };
     check_roles(app, id, &token)?;
     let issued = issue(app, &key, now).await?;
@@ -163,7 +165,7 @@ pub async fn enrol(app: &App, newcomer: &EnrolmentRequest) -> Result<Answer, Ref
             reason: None,
         }))
         .await?;
-    Ok(Answer::Accepted {
+    Ok(EnrolAnswer::Accepted {
         certificate_pem: issued.certificate_pem,
         fingerprint,
         new: true,
@@ -173,7 +175,7 @@ pub async fn enrol(app: &App, newcomer: &EnrolmentRequest) -> Result<Answer, Ref
 /// The reason to refuse a request, whatever else it contains. `is_later` is `true` if its token was
 /// made after the last change of the known key.
 fn refusal(
-    known: Option<&Key>,
+    known: Option<&StoredKey>,
     fingerprint: &str,
     token: Option<&Token>,
     is_later: bool,
@@ -206,15 +208,15 @@ fn rejection(id: &str) -> String {
 }
 
 /// Returns whether a key was cut off by an order that the store had no space to record.
-pub(super) fn is_cut_off(app: &App, key: &Key) -> bool {
+pub(super) fn is_cut_off(app: &App, key: &StoredKey) -> bool {
     let serial = key.serial.as_ref();
     serial.is_some_and(|serial| app.gate.is_revoked(serial))
 }
 
-async fn accepted_before(app: &App, key: &Key, now: Millis) -> Result<Answer, Refusal> {
+async fn accepted_before(app: &App, key: &StoredKey, now: Millis) -> Result<EnrolAnswer, Refusal> {
     let fingerprint = key.fingerprint.clone();
     if is_cut_off(app, key) {
-        return Ok(Answer::Rejected {
+        return Ok(EnrolAnswer::Rejected {
             fingerprint,
             reason: rejection(&key.id),
         });
@@ -225,7 +227,7 @@ async fn accepted_before(app: &App, key: &Key, now: Millis) -> Result<Answer, Re
     };
     // The process may have ended between the store and the gate.
     app.gate.open(&key.id, &fingerprint);
-    Ok(Answer::Accepted {
+    Ok(EnrolAnswer::Accepted {
         certificate_pem,
         fingerprint,
         new: false,
@@ -258,10 +260,10 @@ async fn valid_token(app: &App, text: &str, id: &MinionId, now: Millis) -> Resul
 }
 
 /// Signs a key's request as the identity of its minion, and records the certificate.
-pub(super) async fn issue(app: &App, key: &Key, now: Millis) -> Result<Issued, Refusal> {
+pub(super) async fn issue(app: &App, key: &StoredKey, now: Millis) -> Result<Issued, Refusal> {
     let internal = |e: &dyn std::fmt::Display| Refusal::internal(e.to_string());
-    let identity =
-        Identity::new(&app.config.cluster, Kind::Minion, &key.id).map_err(|e| internal(&e))?;
+    let identity = Identity::new(&app.config.cluster, IdentityKind::Minion, &key.id)
+        .map_err(|e| internal(&e))?;
     let issued = app
         .cas
         .sign(HALITE, &key.csr_pem, &Profile::identity(&identity), now)
@@ -282,7 +284,7 @@ pub(super) async fn issue(app: &App, key: &Key, now: Millis) -> Result<Issued, R
     Ok(issued)
 }
 
-async fn reissue(app: &App, mut key: Key, now: Millis) -> Result<String, Refusal> {
+async fn reissue(app: &App, mut key: StoredKey, now: Millis) -> Result<String, Refusal> {
     let issued = issue(app, &key, now).await?;
     key.serial = Some(issued.serial);
     key.certificate_pem = Some(issued.certificate_pem.clone());
@@ -294,7 +296,7 @@ async fn reissue(app: &App, mut key: Key, now: Millis) -> Result<String, Refusal
 /// Revokes the certificate of a deleted, rejected or replaced key.
 pub(super) async fn revoke_certificate(
     app: &App,
-    key: &Key,
+    key: &StoredKey,
     why: &str,
     now: Millis,
 ) -> Result<(), Refusal> {

@@ -8,11 +8,11 @@ use halite_core::refusal::Refusal;
 use halite_errors::chain;
 use halite_pillar::declaration::Declaration;
 use halite_pillar::role::Role as HostRole;
-use halite_proto::identity::{Identity, Kind, root_of};
+use halite_proto::identity::{Identity, IdentityKind, root_of};
 use halite_proto::ids::MinionId;
 use halite_proto::role::Role;
 use halite_states::low::Chunk;
-use halite_store::{Audit, Key, KeyState, Millis, Operator};
+use halite_store::{Audit, KeyState, Millis, Operator, StoredKey};
 use serde_json::Value;
 
 use super::operators::find;
@@ -51,7 +51,7 @@ pub async fn sign(
     csr_pem: &str,
 ) -> Result<Issued, Refusal> {
     let name = root_of(host.as_str());
-    let identity = Identity::new(&app.config.cluster, Kind::Operator, &name)
+    let identity = Identity::new(&app.config.cluster, IdentityKind::Operator, &name)
         .map_err(|error| Refusal::invalid(chain(&error)))?;
     if !names_only(chunk, &identity) {
         return Err(Refusal::denied(format!(
@@ -150,7 +150,7 @@ fn names_only(chunk: &Chunk, identity: &Identity) -> bool {
 
 /// Cuts off the operator of a host whose key is rejected or deleted: only in memory, before
 /// anything that can fail.
-pub(super) fn cut_off(app: &App, key: &Key) {
+pub(super) fn cut_off(app: &App, key: &StoredKey) {
     if key.state != KeyState::Pending {
         app.gate.remove_host_root(&root_of(key.id.as_str()));
     }
@@ -160,7 +160,7 @@ pub(super) fn cut_off(app: &App, key: &Key) {
 ///
 /// # Errors
 /// The store fails.
-pub(super) async fn revoke(app: &App, key: &Key, now: Millis) -> Result<(), Refusal> {
+pub(super) async fn revoke(app: &App, key: &StoredKey, now: Millis) -> Result<(), Refusal> {
     if key.state == KeyState::Pending {
         return Ok(());
     }

@@ -4,7 +4,7 @@ use halite_api::{EventData, KeyAction, KeyChange, KeyChanged, KeyList, MinionKey
 use halite_core::app::App;
 use halite_core::refusal::Refusal;
 use halite_proto::ids::MinionId;
-use halite_store::{Key, KeyState};
+use halite_store::{KeyState, StoredKey};
 use serde_json::Value;
 
 use super::enrol::{is_cut_off, issue, revoke_certificate};
@@ -12,7 +12,7 @@ use super::{host_root, pending};
 
 /// An operator's order.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Change {
+pub struct KeyOrder {
     /// The minion's id.
     pub id: String,
     /// `accept`, `reject` or `delete`.
@@ -27,7 +27,7 @@ pub struct Change {
 
 /// Converts a key for display.
 #[must_use]
-pub fn status_of(key: &Key, connected: bool) -> MinionKey {
+pub fn status_of(key: &StoredKey, connected: bool) -> MinionKey {
     let facts: Value = serde_json::from_str(&key.grains_json).unwrap_or_default();
     let fact = |name: &str| facts.get(name)?.as_str().map(str::to_owned);
     MinionKey {
@@ -65,7 +65,7 @@ pub async fn list(app: &App) -> Result<KeyList, Refusal> {
 /// # Errors
 /// The key does not exist, the fingerprint differs, the order is unknown or needs confirmation, or
 /// the store fails.
-pub async fn change(app: &App, order: &Change) -> Result<KeyChange, Refusal> {
+pub async fn change(app: &App, order: &KeyOrder) -> Result<KeyChange, Refusal> {
     let id: MinionId = order.id.parse()?;
     if matches!(order.action.as_str(), "reject" | "delete") {
         let key = find(app, &id).await?;
@@ -114,7 +114,7 @@ pub async fn change(app: &App, order: &Change) -> Result<KeyChange, Refusal> {
     })
 }
 
-async fn find(app: &App, id: &MinionId) -> Result<Key, Refusal> {
+async fn find(app: &App, id: &MinionId) -> Result<StoredKey, Refusal> {
     app.store.key(id).await?.ok_or_else(|| {
         Refusal::not_found(format!(
             "there is no key of {id:?}; `ctl key list` shows them"
@@ -134,7 +134,7 @@ fn half_done(id: &MinionId, error: &Refusal) -> Refusal {
 }
 
 /// Refuses to disconnect a live minion unless the operator names the cluster.
-fn confirm(app: &App, id: &MinionId, order: &Change) -> Result<(), Refusal> {
+fn confirm(app: &App, id: &MinionId, order: &KeyOrder) -> Result<(), Refusal> {
     if !app.connections.is_connected(id) || (order.force && order.cluster == app.config.cluster) {
         return Ok(());
     }
@@ -151,7 +151,7 @@ fn confirm(app: &App, id: &MinionId, order: &Change) -> Result<(), Refusal> {
 }
 
 /// Accepts a key; does nothing if it already is accepted.
-async fn accept(app: &App, mut key: Key, order: &Change) -> Result<&'static str, Refusal> {
+async fn accept(app: &App, mut key: StoredKey, order: &KeyOrder) -> Result<&'static str, Refusal> {
     let plain = |text: &str| text.to_ascii_lowercase().replace(':', "");
     if order.fingerprint.is_empty() && !order.force {
         // The error omits the fingerprint: the operator must read it on the host.
@@ -182,7 +182,7 @@ async fn accept(app: &App, mut key: Key, order: &Change) -> Result<&'static str,
 }
 
 /// Rejects a key; returns the ids of the tokens that were revoked with it.
-async fn reject(app: &App, mut key: Key) -> Result<Vec<String>, Refusal> {
+async fn reject(app: &App, mut key: StoredKey) -> Result<Vec<String>, Refusal> {
     let now = app.clock.now();
     host_root::revoke(app, &key, now).await?;
     revoke_certificate(app, &key, "rejected by an operator", now).await?;
@@ -196,7 +196,7 @@ async fn reject(app: &App, mut key: Key) -> Result<Vec<String>, Refusal> {
 }
 
 /// Deletes a key; returns the ids of the tokens that were revoked with it.
-async fn delete(app: &App, key: &Key) -> Result<Vec<String>, Refusal> {
+async fn delete(app: &App, key: &StoredKey) -> Result<Vec<String>, Refusal> {
     let now = app.clock.now();
     host_root::revoke(app, key, now).await?;
     revoke_certificate(app, key, "deleted by an operator", now).await?;
@@ -207,7 +207,7 @@ async fn delete(app: &App, key: &Key) -> Result<Vec<String>, Refusal> {
 
 /// Revokes the token with which an accepted key enrolled, because its host knows it, and the tokens
 /// for its id. A pending key is a stranger's: a token for that id is meant for another host.
-async fn take_tokens(app: &App, key: &Key) -> Result<Vec<String>, Refusal> {
+async fn take_tokens(app: &App, key: &StoredKey) -> Result<Vec<String>, Refusal> {
     if key.state != KeyState::Accepted {
         return Ok(Vec::new());
     }
@@ -215,7 +215,7 @@ async fn take_tokens(app: &App, key: &Key) -> Result<Vec<String>, Refusal> {
 }
 
 /// Closes the gate for a key and for the operator of its host, and ends their connections.
-fn cut_off(app: &App, key: &Key) {
+fn cut_off(app: &App, key: &StoredKey) {
     host_root::cut_off(app, key);
     app.gate.close(&key.id, key.serial.as_deref());
     app.connections.disconnect(&key.id);

@@ -12,10 +12,10 @@ mod pending;
 mod tests;
 mod token;
 
-pub use enrol::{Answer, EnrolmentRequest, enrol, renew};
+pub use enrol::{EnrolAnswer, EnrolmentRequest, enrol, renew};
 pub use host_facts::parse as parse_grains;
-pub use manage::{Change, change, list, status_of};
+pub use manage::{KeyOrder, change, list, status_of};
 pub use operators::{
     NewOperator, create as create_operator, list_operators, revoke as revoke_operator,
 };
-pub use token::{TokenText, Wanted, create_token, list_tokens, revoke_token};
+pub use token::{TokenRequest, TokenText, create_token, list_tokens, revoke_token};

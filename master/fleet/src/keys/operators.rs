@@ -8,7 +8,7 @@ use halite_core::gate::Removal;
 use halite_core::own_operator;
 use halite_core::refusal::Refusal;
 use halite_errors::chain;
-use halite_proto::identity::{Identity, Kind, is_root_of_host};
+use halite_proto::identity::{Identity, IdentityKind, is_root_of_host};
 use halite_proto::role::Role;
 use halite_store::{Certificate, Millis, Operator};
 
@@ -39,7 +39,7 @@ pub async fn create(
     wanted: &NewOperator,
 ) -> Result<(String, Millis), Refusal> {
     let name = wanted.name.as_str();
-    let identity = Identity::new(&app.config.cluster, Kind::Operator, name)
+    let identity = Identity::new(&app.config.cluster, IdentityKind::Operator, name)
         .map_err(|error| Refusal::invalid(chain(&error)))?;
     if is_root_of_host(name) {
         return Err(Refusal::invalid(format!(

@@ -4,7 +4,7 @@
 use halite_api::{EventData, KeyAction, KeyChanged};
 use halite_core::app::App;
 use halite_core::refusal::{Refusal, RefusalKind};
-use halite_store::{Key, KeyState, Millis};
+use halite_store::{KeyState, Millis, StoredKey};
 
 use super::host_facts;
 
@@ -23,8 +23,8 @@ const PENDING_LIFE: Millis = 24 * 60 * 60 * 1000;
 /// Too many keys are pending, or the store fails.
 pub(super) async fn wait_for_operator(
     app: &App,
-    key: Key,
-    known: Option<&Key>,
+    key: StoredKey,
+    known: Option<&StoredKey>,
     source: &str,
 ) -> Result<bool, Refusal> {
     let fingerprint = &key.fingerprint;

@@ -14,7 +14,7 @@ use halite_core::clock::ManualClock;
 use halite_core::config::Config;
 use halite_core::names::minion;
 use halite_core::refusal::RefusalKind;
-use halite_proto::identity::Kind;
+use halite_proto::identity::IdentityKind;
 use halite_proto::pki::{Inspected, PrivateKey};
 use halite_proto::transport::{Caller, PeerPolicy as _};
 use halite_store::{KeyState, Store};
@@ -88,11 +88,11 @@ impl Host {
 }
 
 impl Site {
-    async fn token(&self, wanted: Wanted) -> String {
+    async fn token(&self, wanted: TokenRequest) -> String {
         create_token(&self.app, "root", wanted).await.unwrap().0
     }
 
-    async fn enrol(&self, host: &Host, token: &str) -> Answer {
+    async fn enrol(&self, host: &Host, token: &str) -> EnrolAnswer {
         enrol(&self.app, &host.asks(token)).await.unwrap()
     }
 
@@ -107,11 +107,11 @@ impl Site {
     ) -> Result<halite_api::KeyChange, halite_core::refusal::Refusal> {
         change(
             &self.app,
-            &Change {
+            &KeyOrder {
                 id: id.to_owned(),
                 action: action.to_owned(),
                 force: action == "accept",
-                ..Change::default()
+                ..KeyOrder::default()
             },
         )
         .await
@@ -165,18 +165,18 @@ async fn fill_disk(site: &Site) -> i64 {
     limit
 }
 
-fn certificate(answer: Answer) -> String {
+fn certificate(answer: EnrolAnswer) -> String {
     match answer {
-        Answer::Accepted {
+        EnrolAnswer::Accepted {
             certificate_pem, ..
         } => certificate_pem,
         other => panic!("not accepted: {other:?}"),
     }
 }
 
-fn reason(answer: Answer) -> String {
+fn reason(answer: EnrolAnswer) -> String {
     match answer {
-        Answer::Rejected { reason, .. } => reason,
+        EnrolAnswer::Rejected { reason, .. } => reason,
         other => panic!("not rejected: {other:?}"),
     }
 }
@@ -186,14 +186,14 @@ async fn a_token_brings_a_certificate_that_opens_the_gate() {
     let site = site().await;
     let host = Host::new("worker-1");
     let pem = certificate(
-        site.enrol(&host, &site.token(Wanted::default()).await)
+        site.enrol(&host, &site.token(TokenRequest::default()).await)
             .await,
     );
     let found = Inspected::from_pem(&pem).unwrap();
     let identity = found.identity().unwrap();
     assert_eq!(
         (identity.cluster(), identity.kind(), identity.id()),
-        ("prod", Kind::Minion, "worker-1")
+        ("prod", IdentityKind::Minion, "worker-1")
     );
     assert_eq!(found.fingerprint, host.key.fingerprint());
     assert!(site.admits(&pem));
@@ -219,9 +219,9 @@ async fn asking_again_gets_the_same_answer_and_uses_nothing_up() {
     let site = site().await;
     let host = Host::new("worker-1");
     let token = site
-        .token(Wanted {
+        .token(TokenRequest {
             uses: 2,
-            ..Wanted::default()
+            ..TokenRequest::default()
         })
         .await;
     let first = certificate(site.enrol(&host, &token).await);
@@ -238,7 +238,7 @@ async fn asking_again_gets_the_same_answer_and_uses_nothing_up() {
 async fn a_token_is_good_as_often_as_long_and_for_whom_it_says() {
     let site = site().await;
     let bad = "the token is not valid";
-    let once = site.token(Wanted::default()).await;
+    let once = site.token(TokenRequest::default()).await;
     certificate(site.enrol(&Host::new("a"), &once).await);
     let used = site.refused(&Host::new("b"), &once).await;
     assert!(
@@ -247,9 +247,9 @@ async fn a_token_is_good_as_often_as_long_and_for_whom_it_says() {
     );
 
     let short = site
-        .token(Wanted {
+        .token(TokenRequest {
             ttl_seconds: 3600,
-            ..Wanted::default()
+            ..TokenRequest::default()
         })
         .await;
     site.clock.advance(HOUR);
@@ -261,9 +261,9 @@ async fn a_token_is_good_as_often_as_long_and_for_whom_it_says() {
     );
 
     let bound = site
-        .token(Wanted {
+        .token(TokenRequest {
             id: "c".to_owned(),
-            ..Wanted::default()
+            ..TokenRequest::default()
         })
         .await;
     assert!(
@@ -274,7 +274,7 @@ async fn a_token_is_good_as_often_as_long_and_for_whom_it_says() {
     );
     certificate(site.enrol(&Host::new("c"), &bound).await);
 
-    let good = site.token(Wanted::default()).await;
+    let good = site.token(TokenRequest::default()).await;
     let mut forged = good.clone().into_bytes();
     let place = 17 + 5;
     forged[place] = if forged[place] == b'0' { b'1' } else { b'0' };
@@ -316,7 +316,7 @@ async fn a_token_is_good_as_often_as_long_and_for_whom_it_says() {
 #[tokio::test]
 async fn the_store_holds_no_secret_of_a_token() {
     let site = site().await;
-    let token = site.token(Wanted::default()).await;
+    let token = site.token(TokenRequest::default()).await;
     let secret = token.split('.').nth(1).unwrap();
     let shown = halite_api::to_text(&list_tokens(&site.app).await.unwrap());
     assert!(!shown.contains(secret));
@@ -337,21 +337,21 @@ async fn the_store_holds_no_secret_of_a_token() {
 async fn tokens_have_limits() {
     let site = site().await;
     for wanted in [
-        Wanted {
+        TokenRequest {
             ttl_seconds: 31 * 24 * 3600,
-            ..Wanted::default()
+            ..TokenRequest::default()
         },
-        Wanted {
+        TokenRequest {
             uses: 1001,
-            ..Wanted::default()
+            ..TokenRequest::default()
         },
-        Wanted {
+        TokenRequest {
             id: "Not A Name".to_owned(),
-            ..Wanted::default()
+            ..TokenRequest::default()
         },
-        Wanted {
+        TokenRequest {
             id: "master".to_owned(),
-            ..Wanted::default()
+            ..TokenRequest::default()
         },
     ] {
         let refused = create_token(&site.app, "root", wanted.clone())
@@ -369,7 +369,7 @@ async fn a_key_without_token_waits_for_an_operator() {
         let answer = site.enrol(&host, "").await;
         assert_eq!(
             answer,
-            Answer::Pending {
+            EnrolAnswer::Pending {
                 fingerprint: host.key.fingerprint(),
                 new,
             }
@@ -380,13 +380,13 @@ async fn a_key_without_token_waits_for_an_operator() {
     assert_eq!(shown.keys[0].fingerprint, host.key.fingerprint());
     assert_eq!(shown.keys[0].host.as_deref(), Some("host.example"));
 
-    let wrong = Change {
+    let wrong = KeyOrder {
         id: "worker-1".to_owned(),
         action: "accept".to_owned(),
         fingerprint: "aa:bb".to_owned(),
-        ..Change::default()
+        ..KeyOrder::default()
     };
-    let unseen = Change {
+    let unseen = KeyOrder {
         fingerprint: String::new(),
         ..wrong.clone()
     };
@@ -401,7 +401,7 @@ async fn a_key_without_token_waits_for_an_operator() {
         RefusalKind::Conflict
     );
     assert_eq!(site.state("worker-1").await, Some(KeyState::Pending));
-    let right = Change {
+    let right = KeyOrder {
         fingerprint: host.key.fingerprint().to_uppercase(),
         ..wrong
     };
@@ -420,9 +420,9 @@ async fn a_key_without_token_waits_for_an_operator() {
 async fn a_forged_name_does_not_come_in() {
     let site = site().await;
     let token = site
-        .token(Wanted {
+        .token(TokenRequest {
             uses: 9,
-            ..Wanted::default()
+            ..TokenRequest::default()
         })
         .await;
     let honest = Host::new("worker-1");
@@ -448,9 +448,9 @@ async fn a_forged_name_does_not_come_in() {
     // A reinstalled host enrols again with a token for exactly its id; the old key is refused at
     // once.
     let bound = site
-        .token(Wanted {
+        .token(TokenRequest {
             id: "worker-1".to_owned(),
-            ..Wanted::default()
+            ..TokenRequest::default()
         })
         .await;
     let new = certificate(site.enrol(&forger, &bound).await);
@@ -468,7 +468,7 @@ async fn a_squatter_on_a_name_does_not_stop_a_token() {
     let why = reason(site.enrol(&honest, "").await);
     assert!(why.contains("is pending"), "{why}");
     certificate(
-        site.enrol(&honest, &site.token(Wanted::default()).await)
+        site.enrol(&honest, &site.token(TokenRequest::default()).await)
             .await,
     );
     reason(site.enrol(&squatter, "").await);

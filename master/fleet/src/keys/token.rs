@@ -84,7 +84,7 @@ impl TokenText {
 
 /// The properties of a new token.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Wanted {
+pub struct TokenRequest {
     /// Validity in seconds; 0 for a day.
     pub ttl_seconds: u32,
     /// Number of enrolments; 0 for one.
@@ -103,7 +103,7 @@ pub struct Wanted {
 pub async fn create_token(
     app: &App,
     operator: &str,
-    wanted: Wanted,
+    wanted: TokenRequest,
 ) -> Result<(String, Millis), Refusal> {
     let ttl = if wanted.ttl_seconds == 0 {
         DEFAULT_TTL_SECONDS

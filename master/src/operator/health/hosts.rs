@@ -3,7 +3,7 @@
 use halite_api::HighstateResult;
 
 use super::Finding;
-use super::picture::{Host, Picture};
+use super::picture::{HostPicture, Picture};
 
 pub(super) fn minions(picture: &Picture) -> Vec<Finding> {
     let away = picture
@@ -32,7 +32,7 @@ pub(super) fn enrolment(picture: &Picture) -> Vec<Finding> {
 }
 
 pub(super) fn highstate(picture: &Picture) -> Vec<Finding> {
-    let one = |host: &Host| {
+    let one = |host: &HostPicture| {
         let what = match host.highstate.as_ref()? {
             HighstateResult::Failed => "failed",
             HighstateResult::Interrupted => "was interrupted",
@@ -52,7 +52,7 @@ pub(super) fn nodes(picture: &Picture) -> Vec<Finding> {
     if !known {
         return Vec::new();
     }
-    let one = |host: &Host| {
+    let one = |host: &HostPicture| {
         let name = &host.name;
         let Some(node) = &host.node else {
             // Its highstate has run: it should have registered.

@@ -17,8 +17,8 @@ mod tests;
 
 use halite_api::{CheckResult, CheckState, Health, HealthFinding};
 
-pub(super) use observe::{Seen, observe};
-pub(super) use picture::{Host, Picture};
+pub(super) use observe::{ClusterAnswers, observe};
+pub(super) use picture::{HostPicture, Picture};
 
 /// The weight of a check's findings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

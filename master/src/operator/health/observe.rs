@@ -19,7 +19,7 @@ use halite_errors::chain;
 use halite_etcd::{EtcdError, Overview};
 use halite_fleet::jobs::Jobs;
 use halite_host_reports::health::HostHealth;
-use halite_host_reports::pod_network::{Answer, Question};
+use halite_host_reports::pod_network::{PodNetworkReport, Question};
 use halite_names::NodeName;
 use halite_pillar::cluster::CniPlugin;
 use halite_pillar::etcd::Mode;
@@ -57,7 +57,7 @@ pub(in crate::operator) enum Silence {
 
 /// The answers of the cluster.
 #[derive(Default)]
-pub(in crate::operator) struct Seen {
+pub(in crate::operator) struct ClusterAnswers {
     /// The reason why the API does not answer; `None` if it does.
     pub api_fault: Option<Silence>,
     /// The Kubernetes nodes by name.
@@ -81,7 +81,7 @@ pub(in crate::operator) struct Seen {
     /// The pod network, as declared.
     pub plugin: CniPlugin,
     /// The queries to minions about the pod network on their hosts, and their answers.
-    pub pods: BTreeMap<NodeName, (Question, Answer)>,
+    pub pods: BTreeMap<NodeName, (Question, PodNetworkReport)>,
 }
 
 /// A static pod that a host should run.
@@ -96,7 +96,7 @@ pub(in crate::operator) struct Component {
 }
 
 /// Queries the whole cluster.
-pub(in crate::operator) async fn observe(jobs: &Jobs, snapshot: &Snapshot) -> Seen {
+pub(in crate::operator) async fn observe(jobs: &Jobs, snapshot: &Snapshot) -> ClusterAnswers {
     let (objects, servers, etcd, minions) = tokio::join!(
         objects(jobs, snapshot),
         servers(jobs, snapshot),
@@ -111,7 +111,7 @@ pub(in crate::operator) async fn observe(jobs: &Jobs, snapshot: &Snapshot) -> Se
     let pods = pods(jobs, snapshot, replicas, &minions).await;
     let strangers = strangers(&snapshot.declaration().cluster, replicas);
     let hosts = |replicas: Vec<Replica>| replicas.into_iter().map(|one| one.host).collect();
-    Seen {
+    ClusterAnswers {
         api_fault,
         nodes: objects.nodes,
         dns: objects.dns.map(hosts),
@@ -134,7 +134,7 @@ async fn pods(
     snapshot: &Snapshot,
     replicas: &[Replica],
     minions: &BTreeMap<NodeName, HostHealth>,
-) -> BTreeMap<NodeName, (Question, Answer)> {
+) -> BTreeMap<NodeName, (Question, PodNetworkReport)> {
     let declaration = snapshot.declaration();
     let nodes = declaration.nodes.iter();
     let nodes = nodes.filter(|(host, node)| node.runs_containers() && minions.contains_key(*host));

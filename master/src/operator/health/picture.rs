@@ -4,13 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 
 use halite_api::{HighstateResult, KubernetesNode};
-use halite_core::board::Note;
+use halite_core::board::HostRenewal;
 use halite_etcd::Overview;
 use halite_host_reports::health::HostHealth;
 use halite_names::NodeName;
 use halite_store::Millis;
 
-use super::observe::Seen;
+use super::observe::ClusterAnswers;
 
 /// The cluster at one moment.
 #[derive(Default)]
@@ -20,18 +20,18 @@ pub(in crate::operator) struct Picture {
     /// The problems that other modules of the master find, by the name of the check.
     pub reported: BTreeMap<&'static str, Vec<String>>,
     /// All hosts that are declared or have a key.
-    pub hosts: Vec<Host>,
+    pub hosts: Vec<HostPicture>,
     /// The virtual address, if Halite's keepalived holds it.
     pub vip: Option<Ipv4Addr>,
     /// The hosts with certificates that are due for renewal, as found by the upkeep.
-    pub renewals: Vec<Note>,
+    pub renewals: Vec<HostRenewal>,
     /// Answers of the cluster; `None` if the declaration cannot be read.
-    pub seen: Option<Seen>,
+    pub seen: Option<ClusterAnswers>,
 }
 
 /// A host.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(in crate::operator) struct Host {
+pub(in crate::operator) struct HostPicture {
     /// Its name.
     pub name: String,
     /// `true` if it is declared.

@@ -15,7 +15,7 @@ use halite_etcd::Overview;
 use halite_etcd::fake::FakeCluster;
 use halite_host_reports::health::{HostHealth, Lifetime};
 use halite_host_reports::pod_network::{
-    Answer, Configuration, Fault as Missed, Question, Setup, Target, What,
+    Configuration, Fault as Missed, PodNetworkReport, Question, Setup, Target, What,
 };
 
 use self::cases::CASES;
@@ -41,7 +41,7 @@ fn silent(reason: &str) -> Silence {
 fn sound() -> Picture {
     let names = ["cp-1", "cp-2", "cp-3"];
     let name = |name: &str| name.parse().unwrap();
-    let host = |name: &&str| Host {
+    let host = |name: &&str| HostPicture {
         name: (*name).to_owned(),
         declared: true,
         runs_containers: true,
@@ -70,7 +70,7 @@ fn sound() -> Picture {
         name: component,
         fault: None,
     };
-    let seen = Seen {
+    let seen = ClusterAnswers {
         nodes: names
             .iter()
             .map(|name| ((*name).to_owned(), node(true, &[])))
@@ -87,7 +87,7 @@ fn sound() -> Picture {
             .map(|(index, host)| (name(host), answer(index)))
             .collect(),
         pods: names.iter().map(|host| (name(host), asked(host))).collect(),
-        ..Seen::default()
+        ..ClusterAnswers::default()
     };
     Picture {
         now: 200 * DAY * 1000,
@@ -99,7 +99,7 @@ fn sound() -> Picture {
 }
 
 /// The query about a host's pod network, and the answer of a healthy one.
-fn asked(host: &str) -> (Question, Answer) {
+fn asked(host: &str) -> (Question, PodNetworkReport) {
     let other = if host == "cp-1" { "cp-2" } else { "cp-1" };
     let target = Target {
         what: What::Pod(other.to_owned()),
@@ -121,15 +121,15 @@ fn asked(host: &str) -> (Question, Answer) {
         gateway: Some([10, 233, 1, 1].into()),
         bridge: Vec::new(),
     };
-    let answer = Answer {
+    let answer = PodNetworkReport {
         setup: Some(setup),
-        ..Answer::default()
+        ..PodNetworkReport::default()
     };
     (question, answer)
 }
 
 /// The answer of a host's minion about its pod network.
-fn pods<'a>(picture: &'a mut Picture, host: &str) -> &'a mut Answer {
+fn pods<'a>(picture: &'a mut Picture, host: &str) -> &'a mut PodNetworkReport {
     &mut seen(picture).pods.get_mut(host).unwrap().1
 }
 
@@ -143,7 +143,7 @@ fn missed() -> Missed {
     }
 }
 
-fn seen(picture: &mut Picture) -> &mut Seen {
+fn seen(picture: &mut Picture) -> &mut ClusterAnswers {
     picture.seen.as_mut().unwrap()
 }
 

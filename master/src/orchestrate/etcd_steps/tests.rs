@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use halite_etcd::fake::{FakeCluster, host};
-use halite_etcd::{Host, Members as _};
+use halite_etcd::{MemberHost, Members as _};
 use serde_json::json;
 
 use super::super::fixture::{adding, all_checks, applied, orchestrate, request, without_facts};
@@ -26,8 +26,8 @@ const TREE: &[(&str, &str)] = &[
 
 const PEER_URL: &str = "https://10.10.0.12:2380";
 
-fn cp_2() -> Host {
-    Host {
+fn cp_2() -> MemberHost {
+    MemberHost {
         name: "cp-2".to_owned(),
         peer_url: PEER_URL.to_owned(),
     }
@@ -124,7 +124,7 @@ fn a_member_that_has_started_is_recorded_where_its_document_does_not_have_it() {
 fn the_member_of_the_first_host_is_never_recorded_as_one_that_joined() {
     let mut site = Site::new(TREE);
     let cluster = Arc::new(FakeCluster::new(&["10.10.0.11"]));
-    cluster.start(&Host {
+    cluster.start(&MemberHost {
         name: "bootstrap-1".to_owned(),
         ..host("10.10.0.11")
     });

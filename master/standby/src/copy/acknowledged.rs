@@ -6,19 +6,19 @@ use std::path::Path;
 use halite_store::wal::{Chain, Position, WalError};
 use serde::{Deserialize, Serialize};
 
-use super::super::disk::{CopyError, Damage, file_error, read_json, write_json};
+use super::super::disk::{CopyDamage, CopyError, file_error, read_json, write_json};
 
 const RECORD: &str = "acknowledged.json";
 
 /// A position in the master's log.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Place {
+pub(super) struct LogPosition {
     salt: [u8; 8],
     frames: u32,
     checksum: [u8; 8],
 }
 
-impl From<Position> for Place {
+impl From<Position> for LogPosition {
     fn from(position: Position) -> Self {
         Self {
             salt: position.salt,
@@ -28,8 +28,8 @@ impl From<Position> for Place {
     }
 }
 
-impl From<&Place> for Position {
-    fn from(place: &Place) -> Self {
+impl From<&LogPosition> for Position {
+    fn from(place: &LogPosition) -> Self {
         Self {
             salt: place.salt,
             frames: place.frames,
@@ -40,12 +40,12 @@ impl From<&Place> for Position {
 
 /// The position that was acknowledged last; `None` before the first one, or from an earlier
 /// version.
-pub(super) fn read(directory: &Path) -> Result<Option<Place>, CopyError> {
+pub(super) fn read(directory: &Path) -> Result<Option<LogPosition>, CopyError> {
     read_json(&directory.join(RECORD))
 }
 
 /// Records the position that is acknowledged next. The log must be on disk up to it.
-pub(super) fn write(directory: &Path, place: &Place) -> Result<(), CopyError> {
+pub(super) fn write(directory: &Path, place: &LogPosition) -> Result<(), CopyError> {
     write_json(&directory.join(RECORD), place)
 }
 
@@ -53,32 +53,35 @@ pub(super) fn write(directory: &Path, place: &Place) -> Result<(), CopyError> {
 /// is in the store's file.
 pub(super) fn compare(
     log: &Path,
-    acknowledged: Option<&Place>,
-    folded: Option<&Place>,
-) -> (Option<Chain>, Option<Damage>) {
+    acknowledged: Option<&LogPosition>,
+    folded: Option<&LogPosition>,
+) -> (Option<Chain>, Option<CopyDamage>) {
     let chain = match Chain::read(log) {
         Ok(chain) => chain,
         Err(WalError::File { path, source }) => {
-            let damage = Damage::Unreadable(file_error("read", &path)(source));
+            let damage = CopyDamage::Unreadable(file_error("read", &path)(source));
             return (None, Some(damage));
         }
-        Err(error) => return (None, Some(Damage::Unreadable(error.into()))),
+        Err(error) => return (None, Some(CopyDamage::Unreadable(error.into()))),
     };
     let Some(acknowledged) = acknowledged else {
         return (chain, None);
     };
-    let end = chain.as_ref().and_then(Chain::committed).map(Place::from);
+    let end = chain
+        .as_ref()
+        .and_then(Chain::committed)
+        .map(LogPosition::from);
     // The log first: until it is folded, both belong to the same one.
     let found = [end.as_ref(), folded].into_iter().flatten();
     let found = found
         .into_iter()
         .find(|place| place.salt == acknowledged.salt);
     let damage = match found {
-        None => Some(Damage::Log {
+        None => Some(CopyDamage::Log {
             found: 0,
             acknowledged: acknowledged.frames,
         }),
-        Some(found) if found.frames < acknowledged.frames => Some(Damage::Log {
+        Some(found) if found.frames < acknowledged.frames => Some(CopyDamage::Log {
             found: found.frames,
             acknowledged: acknowledged.frames,
         }),

@@ -14,7 +14,8 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 use super::super::disk::{
-    CopyError, Damage, PRIVATE, file_error, make_directory, read_json, remove, write_by, write_json,
+    CopyDamage, CopyError, PRIVATE, file_error, make_directory, read_json, remove, write_by,
+    write_json,
 };
 
 /// The record.
@@ -140,16 +141,16 @@ impl Files {
     }
 
     /// The files that differ from those that the master sent.
-    pub(super) fn damage(&self) -> Vec<Damage> {
+    pub(super) fn damage(&self) -> Vec<CopyDamage> {
         let found = self.kept.iter().filter_map(|(place, kept)| {
             let path = self.directory.join(FILES).join(place);
             match fs::read(&path) {
                 Ok(data) if kept.sha256.as_ref().is_none_or(|sum| *sum == digest(&data)) => None,
-                Ok(_) => Some(Damage::Changed(place.clone())),
+                Ok(_) => Some(CopyDamage::Changed(place.clone())),
                 Err(error) if error.kind() == ErrorKind::NotFound => {
-                    Some(Damage::Gone(place.clone()))
+                    Some(CopyDamage::Gone(place.clone()))
                 }
-                Err(error) => Some(Damage::Unreadable(file_error("read", &path)(error))),
+                Err(error) => Some(CopyDamage::Unreadable(file_error("read", &path)(error))),
             }
         });
         found.collect()

@@ -11,7 +11,7 @@ use super::super::declared::{declaration, other_standbys};
 use super::super::directory;
 use super::super::report::{age, report};
 use super::error::{CheckError, PromoteError};
-use super::{Promotion, Wanted};
+use super::{Promotion, PromotionRequest};
 
 /// The least difference that makes another copy newer: standbys notice the end of a master at
 /// different times.
@@ -20,7 +20,7 @@ const NEWER: Millis = 60_000;
 impl Promotion<'_> {
     /// Refuses a copy that differs from what this standby has acknowledged. Changes nothing; the
     /// daemon must not run.
-    pub(super) fn check_copy(&self, wanted: &Wanted) -> Result<(), PromoteError> {
+    pub(super) fn check_copy(&self, wanted: &PromotionRequest) -> Result<(), PromoteError> {
         let copy = Copy::open(&directory(self.config))?.ok_or(PromoteError::NoCopy)?;
         let damage: Vec<String> = copy.damage().iter().map(|damage| chain(damage)).collect();
         if damage.is_empty() || wanted.force {
@@ -37,7 +37,7 @@ impl Promotion<'_> {
     /// have continued without this standby and a declared standby does not answer.
     pub(super) fn check_age(
         &self,
-        wanted: &Wanted,
+        wanted: &PromotionRequest,
         standbys: &[StandsBy],
     ) -> Result<(), PromoteError> {
         let (Some(report), false) = (report(self.config)?, wanted.force) else {
@@ -96,8 +96,8 @@ mod tests {
 
     use halite_core::clock::{ManualClock, rfc3339};
 
-    use super::super::super::report::{Missed, Report};
-    use super::super::super::tests::Host;
+    use super::super::super::report::{Missed, StreamReport};
+    use super::super::super::tests::MasterHost;
     use super::super::Unit;
     use super::*;
 
@@ -117,9 +117,9 @@ mod tests {
 
     /// Checks a copy that is an hour old, while another standby has one that is newer by `newer`.
     fn check(is_behind: bool, newer: Option<Millis>, force: bool) -> Result<(), PromoteError> {
-        let host = Host::new();
+        let host = MasterHost::new();
         let until = NOW - 3_600_000;
-        let report = Report {
+        let report = StreamReport {
             master: "10.0.0.11:4550".to_owned(),
             since: rfc3339(until),
             following: false,
@@ -139,7 +139,7 @@ mod tests {
         };
         let clock = ManualClock::at(NOW);
         let promotion = Promotion::new(&host.config, host.directory.path(), &clock, &Unused);
-        let wanted = Wanted {
+        let wanted = PromotionRequest {
             force,
             cluster: None,
         };

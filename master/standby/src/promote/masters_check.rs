@@ -7,9 +7,9 @@ use std::time::Duration;
 use halite_proto::v1::Epoch;
 use tokio::time::Instant;
 
-use super::super::compare::{Answer, StandsBy, answers};
+use super::super::compare::{HostAnswer, StandsBy, answers};
 use super::error::PromoteError;
-use super::{Promotion, Wanted};
+use super::{Promotion, PromotionRequest};
 
 /// The pause between two queries.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -22,7 +22,7 @@ impl Promotion<'_> {
     pub(super) async fn check_masters(
         &self,
         addresses: &[String],
-        wanted: &Wanted,
+        wanted: &PromotionRequest,
     ) -> Result<Vec<StandsBy>, PromoteError> {
         if wanted.force {
             self.check_cluster(wanted)?;
@@ -34,12 +34,12 @@ impl Promotion<'_> {
             let (mut standbys, mut silent) = (Vec::new(), Vec::new());
             for (address, answer) in answers(addresses, &Epoch::default(), self.minion).await? {
                 match answer {
-                    Answer::Master(_) | Answer::Refused => {
+                    HostAnswer::Master(_) | HostAnswer::Refused => {
                         return Err(PromoteError::Alive(address));
                     }
-                    Answer::Standby(standby) => standbys.push(standby),
-                    Answer::NoMaster | Answer::Moved => {}
-                    Answer::Silent => silent.push(address),
+                    HostAnswer::Standby(standby) => standbys.push(standby),
+                    HostAnswer::NoMaster | HostAnswer::Moved => {}
+                    HostAnswer::Silent => silent.push(address),
                 }
             }
             let Some((standby, master)) = heard_of(&standbys, began.elapsed())? else {

@@ -5,7 +5,7 @@ use super::super::copy::Copy;
 use super::super::disk::{file_error, read_json, remove, write_json};
 use super::super::take_over::{Order, taken, waiting, write_record};
 use super::super::{directory, mark, masters};
-use super::{Boundary, Note, PromoteError, Promotion, Wanted};
+use super::{Boundary, Note, PromoteError, Promotion, PromotionRequest};
 
 impl Promotion<'_> {
     /// Carries out a master's order to take its place, if there is one; returns the epoch. Called
@@ -24,7 +24,7 @@ impl Promotion<'_> {
             return Err(PromoteError::NoCopy);
         }
         if is_standby {
-            self.check_copy(&Wanted::default())?;
+            self.check_copy(&PromotionRequest::default())?;
         }
         write_json(&note, &Note { epoch: order.epoch })?;
         self.reach(Boundary::Noted)?;

@@ -7,13 +7,13 @@ use halite_core::clock::{Clock as _, SystemClock, rfc3339};
 
 use super::promotion::{forced, pair, promote};
 use super::*;
-use crate::promote::{CheckError, PromoteError, Promoted, Wanted};
-use crate::report::{Missed, Report};
+use crate::promote::{CheckError, PromoteError, Promoted, PromotionRequest};
+use crate::report::{Missed, StreamReport};
 
 const MINUTE: i64 = 60_000;
 
 /// Declares a cluster of these control planes, the first of which has the master.
-fn declare(host: &Host, nodes: &[&str]) {
+fn declare(host: &MasterHost, nodes: &[&str]) {
     let etc = &host.config.config_dir;
     fs::create_dir_all(etc.join("nodes")).unwrap();
     let cluster = "apiVersion: halite/v1\nkind: Cluster\nmetadata: {name: prod}\n\
@@ -39,7 +39,10 @@ fn declare(host: &Host, nodes: &[&str]) {
 }
 
 /// Creates a standby with a copy of this declaration, and this report.
-async fn standby(nodes: &[&str], report: impl FnOnce(i64) -> Report) -> (Arc<Store>, Host) {
+async fn standby(
+    nodes: &[&str],
+    report: impl FnOnce(i64) -> StreamReport,
+) -> (Arc<Store>, MasterHost) {
     let (master, store, mut standby) = pair().await;
     standby.config.advertise = vec![[10, 0, 0, 12].into()];
     declare(&master, nodes);
@@ -52,8 +55,8 @@ async fn standby(nodes: &[&str], report: impl FnOnce(i64) -> Report) -> (Arc<Sto
 }
 
 /// The stream ended an hour ago, and the daemon has run since.
-fn up(now: i64) -> Report {
-    Report {
+fn up(now: i64) -> StreamReport {
+    StreamReport {
         master: "10.0.0.11:4550".to_owned(),
         since: rfc3339(now - 60 * MINUTE),
         following: false,
@@ -63,8 +66,8 @@ fn up(now: i64) -> Report {
 }
 
 /// The daemon has not run for an hour.
-fn off(now: i64) -> Report {
-    Report {
+fn off(now: i64) -> StreamReport {
+    StreamReport {
         following: true,
         alive: Some(rfc3339(now - 60 * MINUTE)),
         ..up(now)
@@ -72,8 +75,8 @@ fn off(now: i64) -> Report {
 }
 
 /// The master answered after the stream had ended.
-fn answered(now: i64) -> Report {
-    Report {
+fn answered(now: i64) -> StreamReport {
+    StreamReport {
         missed: Some(Missed::Answered {
             at: rfc3339(now - MINUTE),
         }),
@@ -85,10 +88,12 @@ const ALL: [&str; 3] = ["cp-1", "cp-2", "cp-3"];
 
 #[tokio::test]
 async fn a_standby_that_was_off_names_the_other_one_and_the_age_of_its_copy() {
-    let cases: [fn(i64) -> Report; 2] = [off, answered];
+    let cases: [fn(i64) -> StreamReport; 2] = [off, answered];
     for report in cases {
         let (store, host) = standby(&ALL, report).await;
-        let error = promote(&host, &Wanted::default(), None).await.unwrap_err();
+        let error = promote(&host, &PromotionRequest::default(), None)
+            .await
+            .unwrap_err();
         assert!(
             matches!(error, PromoteError::Check(CheckError::Behind { .. })),
             "{error}"
@@ -106,11 +111,15 @@ async fn a_standby_that_was_off_names_the_other_one_and_the_age_of_its_copy() {
 #[tokio::test]
 async fn a_standby_that_ran_or_is_the_only_one_is_promoted() {
     let (store, host) = standby(&ALL, up).await;
-    let done = promote(&host, &Wanted::default(), None).await.unwrap();
+    let done = promote(&host, &PromotionRequest::default(), None)
+        .await
+        .unwrap();
     assert_eq!(done, Promoted::Done(2));
     store.close().await;
     let (store, host) = standby(&ALL[..2], off).await;
-    let done = promote(&host, &Wanted::default(), None).await.unwrap();
+    let done = promote(&host, &PromotionRequest::default(), None)
+        .await
+        .unwrap();
     assert_eq!(done, Promoted::Done(2));
     store.close().await;
 }

@@ -6,7 +6,7 @@ use sqlx::{Connection as _, SqliteConnection};
 use super::*;
 
 /// Opens another connection to the store's file.
-async fn connection(host: &Host) -> SqliteConnection {
+async fn connection(host: &MasterHost) -> SqliteConnection {
     let path = host.config.state_dir.join("store.db");
     SqliteConnection::connect(&format!("sqlite://{}", path.display()))
         .await
@@ -19,7 +19,7 @@ async fn execute(connection: &mut SqliteConnection, sql: &'static str) {
 
 #[tokio::test]
 async fn a_reader_over_a_checkpoint_opens_no_gap_in_a_copy() {
-    let (master, standby) = (Host::new(), Host::new());
+    let (master, standby) = (MasterHost::new(), MasterHost::new());
     let store = master.store().await;
     write(&store, 1, 10).await;
     let mut reader = connection(&master).await;
@@ -53,7 +53,7 @@ async fn a_reader_over_a_checkpoint_opens_no_gap_in_a_copy() {
 
 #[tokio::test]
 async fn a_partial_checkpoint_costs_a_standby_that_follows_no_base() {
-    let (master, standby) = (Host::new(), Host::new());
+    let (master, standby) = (MasterHost::new(), MasterHost::new());
     let store = master.store().await;
     let mut reader = connection(&master).await;
     let mut link = link(&master, &store, standby.receiver(), PATIENT, None);
@@ -88,7 +88,7 @@ async fn a_partial_checkpoint_costs_a_standby_that_follows_no_base() {
 
 #[tokio::test]
 async fn a_checkpoint_is_noted_although_its_caller_is_gone() {
-    let master = Host::new();
+    let master = MasterHost::new();
     let store = master.store().await;
     let log = store.log();
     let mut follower = log.join();

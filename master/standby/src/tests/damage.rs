@@ -10,12 +10,12 @@ use super::promotion::{forced, pair, promote};
 use super::*;
 use crate::copy::Copy;
 use crate::export::export;
-use crate::promote::{CheckError, PromoteError, Promoted, Wanted};
+use crate::promote::{CheckError, PromoteError, Promoted, PromotionRequest};
 
 const ROWS: i64 = 50;
 
 /// Creates a standby that has acknowledged many rows, and its master.
-async fn acknowledged() -> (Host, Arc<Store>, Host) {
+async fn acknowledged() -> (MasterHost, Arc<Store>, MasterHost) {
     let (master, store, standby) = pair().await;
     fs::write(master.config.config_dir.join("cluster.yaml"), "declared").unwrap();
     let mut link = link(&master, &store, standby.receiver(), PATIENT, None);
@@ -27,7 +27,7 @@ async fn acknowledged() -> (Host, Arc<Store>, Host) {
     (master, store, standby)
 }
 
-fn in_copy(standby: &Host, name: &str) -> PathBuf {
+fn in_copy(standby: &MasterHost, name: &str) -> PathBuf {
     directory(&standby.config).join("copy-1").join(name)
 }
 
@@ -44,7 +44,7 @@ fn flip(path: &Path, at: u64) {
 }
 
 /// A damage, and a part of its message.
-type Case = (&'static str, fn(&Host), &'static str);
+type Case = (&'static str, fn(&MasterHost), &'static str);
 
 const CASES: [Case; 6] = [
     (
@@ -97,7 +97,7 @@ async fn a_damaged_copy_is_refused_and_taken_again() {
         damage(&standby);
         let log = in_copy(&standby, "store.db-wal");
         let before = fs::read(&log).ok();
-        let error = promote(&standby, &Wanted::default(), None).await;
+        let error = promote(&standby, &PromotionRequest::default(), None).await;
         let error = error.unwrap_err();
         assert!(
             matches!(error, PromoteError::Check(CheckError::Damaged { .. })),
@@ -113,7 +113,9 @@ async fn a_damaged_copy_is_refused_and_taken_again() {
         let mut link = link(&master, &store, receiver, PATIENT, None);
         assert!(link.following().await, "{name}");
         link.cut().await;
-        let done = promote(&standby, &Wanted::default(), None).await.unwrap();
+        let done = promote(&standby, &PromotionRequest::default(), None)
+            .await
+            .unwrap();
         assert_eq!(done, Promoted::Done(2), "{name}");
         let own = standby.config.state_dir.join("store.db");
         let expected: Vec<i64> = (1..=ROWS).collect();
@@ -165,7 +167,9 @@ async fn a_file_that_the_master_removes_blocks_no_promotion_wherever_it_dies() {
             copy.sync().unwrap();
         }
         drop(copy);
-        let done = promote(&standby, &Wanted::default(), None).await.unwrap();
+        let done = promote(&standby, &PromotionRequest::default(), None)
+            .await
+            .unwrap();
         assert_eq!(done, Promoted::Done(2));
         let file = standby.config.config_dir.join("cluster.yaml");
         // Until its removal is complete, the previous state counts.

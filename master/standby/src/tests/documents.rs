@@ -16,14 +16,14 @@ const SELDOM: Times = Times {
 };
 
 /// The path of a file in the first copy of a standby.
-fn copied(standby: &Host, place: &str) -> PathBuf {
+fn copied(standby: &MasterHost, place: &str) -> PathBuf {
     let root = directory(&standby.config).join("copy-1/files");
     root.join(place)
 }
 
 #[tokio::test]
 async fn a_document_is_on_the_standby_when_the_commit_behind_it_is_answered() {
-    let (master, standby) = (Host::new(), Host::new());
+    let (master, standby) = (MasterHost::new(), MasterHost::new());
     let nodes = master.config.config_dir.join("nodes");
     let store = master.store().await;
     let mut link = link(&master, &store, standby.receiver(), SELDOM, None);
@@ -44,7 +44,7 @@ async fn a_document_is_on_the_standby_when_the_commit_behind_it_is_answered() {
 
 #[tokio::test]
 async fn a_document_with_a_second_name_is_on_the_standby_as_well() {
-    let (master, standby) = (Host::new(), Host::new());
+    let (master, standby) = (MasterHost::new(), MasterHost::new());
     let document = master.config.config_dir.join("cluster.yaml");
     let other = master.directory.path().join("elsewhere.yaml");
     std::fs::write(&other, "first").unwrap();
@@ -63,7 +63,7 @@ async fn a_document_with_a_second_name_is_on_the_standby_as_well() {
 
 #[tokio::test]
 async fn commits_without_a_pause_do_not_keep_the_other_files_back() {
-    let (master, standby) = (Host::new(), Host::new());
+    let (master, standby) = (MasterHost::new(), MasterHost::new());
     let key = master.config.state_dir.join("sa.pub");
     std::fs::write(&key, "first").unwrap();
     let store = master.store().await;

@@ -5,7 +5,7 @@ use crate::copy::Copy;
 use crate::export::export;
 
 /// Exports the store and returns the numbers of its lines.
-async fn exported(standby: &Host) -> Vec<i64> {
+async fn exported(standby: &MasterHost) -> Vec<i64> {
     let scratch = TempDir::new().unwrap();
     let taken = export(&directory(&standby.config), scratch.path()).await;
     let taken = taken.unwrap();
@@ -21,7 +21,7 @@ async fn exported(standby: &Host) -> Vec<i64> {
 /// lines are present, without gaps.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_copy_is_whole_while_the_master_writes() {
-    let (master, standby) = (Host::new(), Host::new());
+    let (master, standby) = (MasterHost::new(), MasterHost::new());
     std::fs::write(master.config.config_dir.join("cluster.yaml"), "first").unwrap();
     let store = master.store().await;
     accept(&store, "w").await;
@@ -60,7 +60,7 @@ async fn a_copy_is_whole_while_the_master_writes() {
 #[tokio::test]
 async fn files_have_the_masters_modes_and_no_copy_is_an_error() {
     use std::os::unix::fs::PermissionsExt as _;
-    let (master, standby) = (Host::new(), Host::new());
+    let (master, standby) = (MasterHost::new(), MasterHost::new());
     let scratch = TempDir::new().unwrap();
     let root = directory(&standby.config);
     let error = export(&root, scratch.path()).await.unwrap_err();

@@ -8,7 +8,7 @@ use halite_core::init::init;
 use super::*;
 use crate::hand_over::{Decision, HandOver, Phase, read, under_way, write as write_note};
 use crate::mark;
-use crate::promote::{Boundary, PromoteError, Promoted, Promotion, Unit, Wanted};
+use crate::promote::{Boundary, PromoteError, Promoted, Promotion, PromotionRequest, Unit};
 use crate::take_over::{forget, taken, waiting};
 
 /// A unit that must be neither stopped nor started: the promotion is a part of its start.
@@ -52,8 +52,8 @@ pub(super) fn note() -> HandOver {
 }
 
 /// Creates a master with a document and lines in its store, which is offered to a standby.
-async fn offered() -> (Host, Host, String) {
-    let (master, standby) = (Host::new(), Host::new());
+async fn offered() -> (MasterHost, MasterHost, String) {
+    let (master, standby) = (MasterHost::new(), MasterHost::new());
     let made = init(&master.config, SystemClock.now()).unwrap();
     std::fs::write(master.config.config_dir.join("cluster.yaml"), "declared").unwrap();
     let store = master.store().await;
@@ -66,7 +66,7 @@ async fn offered() -> (Host, Host, String) {
 }
 
 /// Runs the master's daemon once for the hand-over; returns whether the standby has acknowledged.
-async fn life(master: &Host, standby: &Host, killed_at: Option<u64>) -> bool {
+async fn life(master: &MasterHost, standby: &MasterHost, killed_at: Option<u64>) -> bool {
     let store = master.store().await;
     let found = under_way(&master.config).unwrap().unwrap();
     let decision = Decision::new(master.config.clone(), found);
@@ -81,7 +81,10 @@ async fn life(master: &Host, standby: &Host, killed_at: Option<u64>) -> bool {
     done.is_ok()
 }
 
-async fn take_over(host: &Host, end_at: Option<Boundary>) -> Result<Option<u64>, PromoteError> {
+async fn take_over(
+    host: &MasterHost,
+    end_at: Option<Boundary>,
+) -> Result<Option<u64>, PromoteError> {
     let unit = Untouched;
     let mut promotion = Promotion::new(&host.config, host.directory.path(), &SystemClock, &unit);
     promotion.end_at = end_at;
@@ -89,7 +92,7 @@ async fn take_over(host: &Host, end_at: Option<Boundary>) -> Result<Option<u64>,
 }
 
 /// Checks that the standby has the master, with everything.
-async fn check(host: &Host, ca: &str, case: &str) {
+async fn check(host: &MasterHost, ca: &str, case: &str) {
     assert!(!mark(&host.config).exists(), "{case}");
     assert!(!directory(&host.config).exists(), "{case}");
     assert!(
@@ -161,7 +164,7 @@ async fn wherever_either_side_is_killed_one_of_both_has_the_master_and_in_the_en
 
 #[test]
 fn an_offer_that_has_failed_is_not_taken_and_a_decision_is_not_given_up() {
-    let host = Host::new();
+    let host = MasterHost::new();
     write_note(&host.config, &note()).unwrap();
     let late = Decision::new(host.config.clone(), note());
     assert!(late.give_up("it was off").unwrap());
@@ -198,12 +201,15 @@ async fn a_master_that_was_handed_over_is_taken_back_by_force_only() {
     assert!(life(&master, &standby, None).await);
     let unit = super::promotion::Calls::default();
     let promotion = Promotion::new(&master.config, master.directory.path(), &SystemClock, &unit);
-    let error = promotion.run(&Wanted::default()).await.unwrap_err();
+    let error = promotion
+        .run(&PromotionRequest::default())
+        .await
+        .unwrap_err();
     assert!(
         matches!(&error, PromoteError::HandedOver(to) if to == "cp-2"),
         "{error}"
     );
-    let forced = Wanted {
+    let forced = PromotionRequest {
         force: true,
         cluster: Some("prod".to_owned()),
     };

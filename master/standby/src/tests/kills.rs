@@ -22,7 +22,7 @@ impl Dice {
 #[tokio::test]
 async fn an_answered_change_is_in_the_copy_wherever_the_standby_is_killed() {
     for killed_at in 1..16 {
-        let (master, standby) = (Host::new(), Host::new());
+        let (master, standby) = (MasterHost::new(), MasterHost::new());
         let store = master.store().await;
         write(&store, 0, 10).await;
         let mut link = link(
@@ -62,7 +62,7 @@ async fn an_answered_change_is_in_the_copy_wherever_the_standby_is_killed() {
 /// Writes of all sizes, checkpoints, kills of the standby at any record, restarts of the master.
 async fn life(seed: u64) {
     let mut dice = Dice(seed);
-    let (master, standby) = (Host::new(), Host::new());
+    let (master, standby) = (MasterHost::new(), MasterHost::new());
     let mut store = master.store().await;
     let mut last = 0;
     for _ in 0..8 {
@@ -127,7 +127,7 @@ async fn whatever_happens_the_copy_is_the_store_at_some_moment_and_in_the_end_th
 
 #[tokio::test]
 async fn a_base_is_taken_while_the_master_writes() {
-    let (master, standby) = (Host::new(), Host::new());
+    let (master, standby) = (MasterHost::new(), MasterHost::new());
     let store = master.store().await;
     for number in 0..20 {
         write(&store, number, 200_000).await;
@@ -152,7 +152,7 @@ async fn a_base_is_taken_while_the_master_writes() {
 
 #[tokio::test]
 async fn commits_go_on_without_a_standby_that_does_not_answer_and_it_returns_without_a_base() {
-    let (master, standby) = (Host::new(), Host::new());
+    let (master, standby) = (MasterHost::new(), MasterHost::new());
     let store = master.store().await;
     let mut first = link(&master, &store, standby.receiver(), PATIENT, None);
     assert!(first.following().await);
@@ -216,7 +216,7 @@ async fn commits_go_on_without_a_standby_that_does_not_answer_and_it_returns_wit
 
 #[tokio::test]
 async fn a_log_that_began_again_without_the_standby_takes_a_base_and_otherwise_none() {
-    let (master, standby) = (Host::new(), Host::new());
+    let (master, standby) = (MasterHost::new(), MasterHost::new());
     let store = master.store().await;
     let mut link_1 = link(&master, &store, standby.receiver(), PATIENT, None);
     assert!(link_1.following().await);

@@ -34,12 +34,12 @@ use super::feed::{Feed, FeedError, Line, Times};
 use super::receiver::Receiver;
 
 /// A host with the directories of a master.
-pub struct Host {
+pub struct MasterHost {
     pub directory: TempDir,
     pub config: Config,
 }
 
-impl Host {
+impl MasterHost {
     pub fn new() -> Self {
         let directory = TempDir::new().unwrap();
         let shown = directory.path().display();
@@ -104,7 +104,7 @@ pub struct Ends {
 
 /// Connects a standby, which is killed before it takes the record with the number `killed_at`.
 pub fn ends(
-    master: &Host,
+    master: &MasterHost,
     store: &Store,
     mut receiver: Receiver,
     times: Times,
@@ -179,7 +179,7 @@ pub fn epoch(store: &Store) -> Epoch {
 
 /// Connects a standby, like [`ends`], and feeds it.
 pub fn link(
-    master: &Host,
+    master: &MasterHost,
     store: &Store,
     receiver: Receiver,
     times: Times,
@@ -223,7 +223,7 @@ pub async fn write(store: &Store, number: i64, size: usize) {
 }
 
 /// Copies the store's file as a new master would have it into a directory of its own.
-pub async fn taken_over(host: &Host) -> (TempDir, PathBuf) {
+pub async fn taken_over(host: &MasterHost) -> (TempDir, PathBuf) {
     let receiver = host.receiver();
     let from = receiver.copy().expect("a whole copy").store();
     let scratch = TempDir::new().unwrap();
@@ -255,7 +255,7 @@ pub async fn numbers(path: &Path) -> Vec<i64> {
 
 /// Accepts a minion with a key, so that the copy also has rows of other tables.
 pub async fn accept(store: &Store, id: &str) {
-    let key = halite_store::Key {
+    let key = halite_store::StoredKey {
         id: minion(id),
         state: halite_store::KeyState::Accepted,
         fingerprint: format!("fp-{id}"),

@@ -5,7 +5,7 @@ use crate::disk::power::cut;
 
 #[tokio::test]
 async fn what_was_acknowledged_is_there_after_a_power_cut() {
-    let (master, standby) = (Host::new(), Host::new());
+    let (master, standby) = (MasterHost::new(), MasterHost::new());
     std::fs::write(master.config.config_dir.join("cluster.yaml"), "first").unwrap();
     let store = master.store().await;
     let mut last = 0;

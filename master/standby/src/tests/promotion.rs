@@ -11,7 +11,7 @@ use halite_core::succession::Succession;
 use halite_store::{Job, JobRow, JobStatus, RowState, Token};
 
 use super::*;
-use crate::promote::{Boundary, PromoteError, Promoted, Promotion, Unit, Wanted};
+use crate::promote::{Boundary, PromoteError, Promoted, Promotion, PromotionRequest, Unit};
 use crate::{mark, mark_before};
 
 #[derive(Default)]
@@ -29,16 +29,16 @@ impl Unit for Calls {
     }
 }
 
-pub(super) fn forced() -> Wanted {
-    Wanted {
+pub(super) fn forced() -> PromotionRequest {
+    PromotionRequest {
         force: true,
         cluster: Some("prod".to_owned()),
     }
 }
 
 pub(super) async fn promote(
-    host: &Host,
-    wanted: &Wanted,
+    host: &MasterHost,
+    wanted: &PromotionRequest,
     end_at: Option<Boundary>,
 ) -> Result<Promoted, PromoteError> {
     let unit = Calls::default();
@@ -70,8 +70,8 @@ fn job() -> Job {
 
 /// Creates a standby that has everything of a master with a job under way, and that previously had
 /// a store and documents of its own.
-async fn standby() -> (Host, String) {
-    let (master, standby) = (Host::new(), Host::new());
+async fn standby() -> (MasterHost, String) {
+    let (master, standby) = (MasterHost::new(), MasterHost::new());
     let made = init(&master.config, SystemClock.now()).unwrap();
     std::fs::write(
         master.config.config_dir.join("cluster.yaml"),
@@ -111,7 +111,7 @@ async fn standby() -> (Host, String) {
     (standby, made.ca_sha256)
 }
 
-async fn check(host: &Host, ca: &str, case: Option<Boundary>) {
+async fn check(host: &MasterHost, ca: &str, case: Option<Boundary>) {
     assert!(!mark(&host.config).exists(), "{case:?}");
     assert!(!directory(&host.config).exists(), "{case:?}");
     let before = std::fs::read_to_string(mark_before(&host.config));
@@ -154,8 +154,10 @@ async fn a_promotion_that_is_ended_at_any_boundary_goes_on() {
 
 #[tokio::test]
 async fn what_cannot_be_promoted_is_refused_with_the_reason() {
-    let host = Host::new();
-    let error = promote(&host, &Wanted::default(), None).await.unwrap_err();
+    let host = MasterHost::new();
+    let error = promote(&host, &PromotionRequest::default(), None)
+        .await
+        .unwrap_err();
     assert!(matches!(error, PromoteError::NoStandby(_)), "{error}");
     std::fs::write(mark(&host.config), "127.0.0.1:1\n").unwrap();
     let unit = Calls::default();
@@ -171,15 +173,19 @@ async fn what_cannot_be_promoted_is_refused_with_the_reason() {
 
 #[tokio::test]
 async fn a_replaced_master_is_taken_back_by_force_only() {
-    let host = Host::new();
+    let host = MasterHost::new();
     let store = host.store().await;
     write(&store, 1, 10).await;
     store.close().await;
-    let was = promote(&host, &Wanted::default(), None).await.unwrap();
+    let was = promote(&host, &PromotionRequest::default(), None)
+        .await
+        .unwrap();
     assert_eq!(was, Promoted::WasMaster);
     let own = Succession::new(&host.config.state_dir, first(), "");
     own.hear(6, "cp-2-22", "minion:a").unwrap_err();
-    let error = promote(&host, &Wanted::default(), None).await.unwrap_err();
+    let error = promote(&host, &PromotionRequest::default(), None)
+        .await
+        .unwrap_err();
     assert!(matches!(error, PromoteError::Replaced(_)), "{error}");
     let done = promote(&host, &forced(), None).await.unwrap();
     assert_eq!(done, Promoted::Done(7));
@@ -190,8 +196,8 @@ async fn a_replaced_master_is_taken_back_by_force_only() {
 }
 
 /// Creates a standby of a master that continues.
-pub(super) async fn pair() -> (Host, Arc<Store>, Host) {
-    let (master, standby) = (Host::new(), Host::new());
+pub(super) async fn pair() -> (MasterHost, Arc<Store>, MasterHost) {
+    let (master, standby) = (MasterHost::new(), MasterHost::new());
     init(&master.config, SystemClock.now()).unwrap();
     let store = master.store().await;
     let mut link = link(&master, &store, standby.receiver(), PATIENT, None);
@@ -283,7 +289,7 @@ async fn a_refused_promotion_leaves_the_standby_and_its_log_as_they_are() {
     let mut bytes = std::fs::read(&log).unwrap();
     bytes.extend_from_slice(&[7; 500]);
     std::fs::write(&log, &bytes).unwrap();
-    let other = Wanted {
+    let other = PromotionRequest {
         force: true,
         cluster: Some("other".to_owned()),
     };
@@ -303,7 +309,7 @@ async fn a_refused_promotion_leaves_the_standby_and_its_log_as_they_are() {
 
 #[tokio::test]
 async fn an_isolated_master_acts_alone_by_force_only_and_with_a_higher_epoch() {
-    let host = Host::new();
+    let host = MasterHost::new();
     let store = host.store().await;
     write(&store, 1, 10).await;
     let before = store.epoch();
@@ -318,7 +324,9 @@ async fn an_isolated_master_acts_alone_by_force_only_and_with_a_higher_epoch() {
     };
     isolation.look(Steady(0), lost);
     isolation.look(Steady(AFTER), lost);
-    let refused = promote(&host, &Wanted::default(), None).await.unwrap_err();
+    let refused = promote(&host, &PromotionRequest::default(), None)
+        .await
+        .unwrap_err();
     assert!(matches!(refused, PromoteError::Isolated), "{refused}");
     let promoted = promote(&host, &forced(), None).await.unwrap();
     assert_eq!(promoted, Promoted::Done(before + 1));

@@ -2,7 +2,7 @@
 
 use std::sync::{Mutex, mpsc as threads};
 
-use halite_core::roster::budget::{Budget, Limits};
+use halite_core::roster::budget::{Budget, BudgetLimits};
 
 use super::*;
 
@@ -24,7 +24,7 @@ fn feed(
 
 #[tokio::test]
 async fn a_directory_of_documents_that_hangs_stops_no_task_and_no_commit() {
-    let (master, standby) = (Host::new(), Host::new());
+    let (master, standby) = (MasterHost::new(), MasterHost::new());
     let store = master.store().await;
     let impatient = Times {
         round: Duration::from_millis(50),
@@ -61,7 +61,7 @@ async fn a_directory_of_documents_that_hangs_stops_no_task_and_no_commit() {
 
 #[tokio::test]
 async fn a_standby_that_stores_each_change_just_in_time_is_cut_off_and_stays_so_for_a_while() {
-    let (master, standby) = (Host::new(), Host::new());
+    let (master, standby) = (MasterHost::new(), MasterHost::new());
     let store = master.store().await;
     let (records, mut incoming) = mpsc::channel(4);
     let (stored, stored_receiver) = watch::channel(0);
@@ -69,7 +69,7 @@ async fn a_standby_that_stores_each_change_just_in_time_is_cut_off_and_stays_so_
         records,
         stored: stored_receiver,
     };
-    let budget = Arc::new(Mutex::new(Budget::new(Limits {
+    let budget = Arc::new(Mutex::new(Budget::new(BudgetLimits {
         free: Duration::from_millis(1),
         most: Duration::from_millis(50),
         window: Duration::from_secs(3600),

@@ -28,7 +28,7 @@ fn start(epoch: u64, base: bool) -> StandbyRecord {
 
 #[tokio::test]
 async fn a_master_of_a_lower_epoch_is_refused_also_after_a_restart() {
-    let standby = Host::new();
+    let standby = MasterHost::new();
     let mut receiver = standby.receiver();
     receiver.take(start(4, true)).await.unwrap();
     drop(receiver);
@@ -47,7 +47,7 @@ async fn a_master_of_a_lower_epoch_is_refused_also_after_a_restart() {
 
 #[tokio::test]
 async fn of_two_masters_with_the_same_epoch_one_is_followed() {
-    let standby = Host::new();
+    let standby = MasterHost::new();
     let by = |evidence: Epoch| {
         let start = FollowStart {
             protocol: 2,
@@ -88,7 +88,7 @@ async fn of_two_masters_with_the_same_epoch_one_is_followed() {
 
 #[tokio::test]
 async fn files_are_private_and_are_those_of_the_master() {
-    let (master, standby) = (Host::new(), Host::new());
+    let (master, standby) = (MasterHost::new(), MasterHost::new());
     let etc = &master.config.config_dir;
     std::fs::create_dir_all(etc.join("nodes")).unwrap();
     std::fs::write(etc.join("cluster.yaml"), "first").unwrap();
@@ -153,7 +153,7 @@ async fn files_are_private_and_are_those_of_the_master() {
 
 #[tokio::test]
 async fn a_file_of_another_place_is_refused() {
-    let standby = Host::new();
+    let standby = MasterHost::new();
     let mut copy = Copy::begin(&directory(&standby.config), 1).unwrap();
     for path in [
         "",
@@ -176,7 +176,7 @@ async fn a_file_of_another_place_is_refused() {
 
 #[tokio::test]
 async fn a_piece_that_does_not_follow_is_refused() {
-    let (master, standby) = (Host::new(), Host::new());
+    let (master, standby) = (MasterHost::new(), MasterHost::new());
     let store = master.store().await;
     write(&store, 1, 10).await;
     let log = store.log();

@@ -11,7 +11,7 @@ use super::hand_over::note;
 use super::promotion::forced;
 use super::*;
 use crate::hand_over::{HandOver, Phase, under_way, write as write_note};
-use crate::promote::{Boundary, PromoteError, Promoted, Promotion, Unit, Wanted};
+use crate::promote::{Boundary, PromoteError, Promoted, Promotion, PromotionRequest, Unit};
 
 /// A unit that refuses its first starts.
 struct Starts {
@@ -66,8 +66,8 @@ const LOST: Surroundings = Surroundings {
 };
 
 /// Creates a host whose master does not act; each is taken back with an epoch of at least 3.
-async fn host(why: Why) -> Host {
-    let host = Host::new();
+async fn host(why: Why) -> MasterHost {
+    let host = MasterHost::new();
     let store = host.store().await;
     write(&store, 1, 10).await;
     store.close().await;
@@ -93,7 +93,7 @@ async fn host(why: Why) -> Host {
 }
 
 async fn take_back(
-    host: &Host,
+    host: &MasterHost,
     unit: &Starts,
     end_at: Option<Boundary>,
 ) -> Result<Promoted, PromoteError> {
@@ -103,7 +103,7 @@ async fn take_back(
 }
 
 /// Checks that the host has the master, and that it acts.
-async fn check_acts(host: &Host, case: &str) {
+async fn check_acts(host: &MasterHost, case: &str) {
     assert_eq!(under_way(&host.config).unwrap(), None, "{case}");
     let isolation = Isolation::new(&host.config.state_dir);
     isolation.look(Steady(0), LOST);
@@ -173,7 +173,10 @@ async fn the_note_of_an_earlier_promotion_is_not_in_the_way() {
         let note = host.config.state_dir.join("promotion.json");
         std::fs::write(&note, r#"{"epoch":1}"#).unwrap();
         let promotion = Promotion::new(&host.config, host.directory.path(), &SystemClock, &unit);
-        let refused = promotion.run(&Wanted::default()).await.unwrap_err();
+        let refused = promotion
+            .run(&PromotionRequest::default())
+            .await
+            .unwrap_err();
         let is_reason = match why {
             Why::Replaced => matches!(refused, PromoteError::Replaced(_)),
             Why::HandedOver => matches!(refused, PromoteError::HandedOver(_)),

@@ -22,7 +22,7 @@ async fn parts_and_returns_are_those_of_the_job() {
     for part in &parts {
         let row = store.row(&one, &part.minion).await.unwrap().unwrap();
         assert_eq!(row.low_json, low, "{}", row.minion);
-        assert_eq!(Part::from(&row), *part);
+        assert_eq!(StoredPart::from(&row), *part);
         whole.push(row);
     }
     let states: Vec<_> = parts

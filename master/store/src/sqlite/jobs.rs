@@ -5,7 +5,7 @@ use sqlx::SqliteConnection;
 
 use super::Store;
 use super::rows::json;
-use crate::records::{Answer, Job, JobRow, MinionBundle, Part};
+use crate::records::{Job, JobRow, MinionBundle, StoredAnswer, StoredPart};
 use crate::{Created, Millis, StoreError};
 
 type Outcome<T> = Result<T, StoreError>;
@@ -17,7 +17,7 @@ pub(super) async fn write_return(
     to: &mut SqliteConnection,
     jid: &JobId,
     minion: &MinionId,
-    answer: &Answer,
+    answer: &StoredAnswer,
 ) -> Outcome<bool> {
     let done = sqlx::query(
         "UPDATE job_rows SET state = 'returned', return_json = ?, retcode = ?, error = ?, ended = ? \
@@ -197,7 +197,7 @@ impl Store {
     }
 
     /// A job's parts, by minion.
-    pub async fn parts(&self, jid: &JobId) -> Outcome<Vec<Part>> {
+    pub async fn parts(&self, jid: &JobId) -> Outcome<Vec<StoredPart>> {
         Ok(sqlx::query_as(
             "SELECT minion, state, retcode, error, ended FROM job_rows WHERE jid = ? ORDER BY minion",
         )

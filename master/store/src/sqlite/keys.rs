@@ -6,12 +6,12 @@ use sqlx::SqliteConnection;
 use super::Store;
 use super::rows::json;
 use super::turns::next_turn;
-use crate::records::{Certificate, KUBECONFIG, Key, Revocation, Token};
+use crate::records::{Certificate, KUBECONFIG, Revocation, StoredKey, Token};
 use crate::{Millis, StoreError};
 
 type Outcome<T> = Result<T, StoreError>;
 
-async fn write_key(to: &mut SqliteConnection, key: &Key) -> Outcome<()> {
+async fn write_key(to: &mut SqliteConnection, key: &StoredKey) -> Outcome<()> {
     let turn = next_turn(to).await?;
     sqlx::query(
         "INSERT OR REPLACE INTO keys \
@@ -39,7 +39,7 @@ async fn write_key(to: &mut SqliteConnection, key: &Key) -> Outcome<()> {
 
 impl Store {
     /// The key of a minion id, in any state.
-    pub async fn key(&self, id: &MinionId) -> Outcome<Option<Key>> {
+    pub async fn key(&self, id: &MinionId) -> Outcome<Option<StoredKey>> {
         Ok(sqlx::query_as("SELECT * FROM keys WHERE id = ?")
             .bind(id.as_str())
             .fetch_optional(&self.reader)
@@ -47,14 +47,14 @@ impl Store {
     }
 
     /// All keys, by id.
-    pub async fn keys(&self) -> Outcome<Vec<Key>> {
+    pub async fn keys(&self) -> Outcome<Vec<StoredKey>> {
         Ok(sqlx::query_as("SELECT * FROM keys ORDER BY id")
             .fetch_all(&self.reader)
             .await?)
     }
 
     /// Stores a key, replacing any key with the same id.
-    pub async fn put_key(&self, key: &Key) -> Outcome<()> {
+    pub async fn put_key(&self, key: &StoredKey) -> Outcome<()> {
         let before = self.key(&key.id).await?;
         self.note_keys(before.as_ref(), Some(key)).await?;
         let mut write = self.writer.begin().await?;
@@ -65,7 +65,12 @@ impl Store {
 
     /// Stores a key and takes one use of a token in one transaction. Returns `false`, with nothing
     /// stored, if the token is missing, used up or expired at `now`.
-    pub async fn put_key_with_token(&self, key: &Key, token: &str, now: Millis) -> Outcome<bool> {
+    pub async fn put_key_with_token(
+        &self,
+        key: &StoredKey,
+        token: &str,
+        now: Millis,
+    ) -> Outcome<bool> {
         let before = self.key(&key.id).await?;
         let mut write = self.writer.begin().await?;
         let taken = sqlx::query(

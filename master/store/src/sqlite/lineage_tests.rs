@@ -6,7 +6,7 @@ use tempfile::TempDir;
 
 use super::tests::fresh;
 use super::{Store, raise_epoch};
-use crate::records::{Answer, Key, KeyState, Operator, RowState};
+use crate::records::{KeyState, Operator, RowState, StoredAnswer, StoredKey};
 use crate::samples::jid;
 use crate::samples::minion;
 use crate::{JobRow, samples};
@@ -28,7 +28,7 @@ async fn a_store_that_goes_back_raises_the_epoch_and_does_nothing_again() {
         .await
         .unwrap();
     store.mark_sent(&jid(1), &minion("b"), 3).await.unwrap();
-    let answer = Answer {
+    let answer = StoredAnswer {
         retcode: 0,
         return_json: "1".into(),
         error: String::new(),
@@ -83,7 +83,7 @@ async fn a_store_that_goes_back_raises_the_epoch_and_does_nothing_again() {
 #[tokio::test]
 async fn a_store_that_goes_back_lets_no_revoked_key_in() {
     let (store, directory) = fresh().await;
-    let of = |id: &str, state| Key {
+    let of = |id: &str, state| StoredKey {
         fingerprint: format!("of-{id}"),
         ..samples::key(id, state)
     };
@@ -106,7 +106,7 @@ async fn a_store_that_goes_back_lets_no_revoked_key_in() {
         .await
         .unwrap();
     assert!(store.delete_key(&minion("deleted")).await.unwrap());
-    let other = Key {
+    let other = StoredKey {
         fingerprint: "another".to_owned(),
         ..of("replaced", KeyState::Accepted)
     };

@@ -13,7 +13,7 @@ use sqlx::SqliteConnection;
 use super::files::{append, beside, read};
 use super::turns::next_turn;
 use super::{Store, StoreError};
-use crate::records::{Key, KeyState, Operator};
+use crate::records::{KeyState, Operator, StoredKey};
 
 /// The prefix of the name of an operator who may have any key, instead of a fingerprint.
 const ANY_KEY: &str = "operator:";
@@ -86,11 +86,11 @@ impl Store {
     /// Records the keys that a change from the record `before` to `after` revokes or accepts again.
     pub(super) async fn note_keys(
         &self,
-        before: Option<&Key>,
-        after: Option<&Key>,
+        before: Option<&StoredKey>,
+        after: Option<&StoredKey>,
     ) -> Result<(), StoreError> {
         let mut lines = Vec::new();
-        let ends = |old: &&Key| {
+        let ends = |old: &&StoredKey| {
             after.is_none_or(|new| new.fingerprint != old.fingerprint)
                 && old.state != KeyState::Pending
         };

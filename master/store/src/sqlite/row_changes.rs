@@ -11,7 +11,7 @@ use tokio::sync::oneshot;
 use super::Store;
 use super::jobs::{finish_job, write_return};
 use super::writer::{Write, Writer};
-use crate::records::Answer;
+use crate::records::StoredAnswer;
 use crate::{Millis, StoreError};
 
 type Outcome<T> = Result<T, StoreError>;
@@ -29,9 +29,9 @@ enum Change {
     /// The minion started it.
     Started(Millis),
     /// The minion answered.
-    Returned(Answer),
+    Returned(StoredAnswer),
     /// The minion answered, and the job is finished if no other answer is missing.
-    LastReturned(Answer),
+    LastReturned(StoredAnswer),
 }
 
 /// A change that waits to be written, with its caller.
@@ -82,7 +82,7 @@ impl Store {
         &self,
         jid: &JobId,
         minion: &MinionId,
-        answer: &Answer,
+        answer: &StoredAnswer,
     ) -> Outcome<bool> {
         let change = Change::Returned(answer.clone());
         self.change_row(jid, minion, change).await
@@ -95,7 +95,7 @@ impl Store {
         &self,
         jid: &JobId,
         minion: &MinionId,
-        answer: &Answer,
+        answer: &StoredAnswer,
     ) -> Outcome<bool> {
         let change = Change::LastReturned(answer.clone());
         self.change_row(jid, minion, change).await
@@ -243,8 +243,8 @@ mod tests {
         (store, directory, minions)
     }
 
-    fn answer(text: String) -> Answer {
-        Answer {
+    fn answer(text: String) -> StoredAnswer {
+        StoredAnswer {
             retcode: 0,
             return_json: text,
             error: String::new(),
@@ -256,7 +256,7 @@ mod tests {
     async fn hand_in(
         store: &Store,
         minions: &[MinionId],
-        answers: &[Answer],
+        answers: &[StoredAnswer],
     ) -> (Vec<Outcome<bool>>, usize) {
         let commits = Arc::new(AtomicUsize::new(0));
         let counter = Arc::clone(&commits);

@@ -9,8 +9,9 @@ use sqlx::sqlite::SqliteRow;
 use sqlx::{Error, FromRow, Row as _};
 
 use crate::records::{
-    Audit, Certificate, Event, Facts, Job, JobRow, JobStatus, Key, KeyState, MinionBundle,
-    Operator, Part, Revocation, RowState, Run, RunStatus, SteadyDeadline, Step, StepStatus, Token,
+    Audit, Certificate, Event, Facts, Job, JobRow, JobStatus, KeyState, MinionBundle, Operator,
+    Revocation, RowState, Run, RunStatus, SteadyDeadline, Step, StepStatus, StoredKey, StoredPart,
+    Token,
 };
 use crate::{Millis, StoreError};
 
@@ -57,7 +58,7 @@ pub(super) fn json<T: Serialize>(list: &[T]) -> Result<String, Error> {
     serde_json::to_string(list).map_err(|error| Error::Encode(Box::new(error)))
 }
 
-impl FromRow<'_, SqliteRow> for Key {
+impl FromRow<'_, SqliteRow> for StoredKey {
     fn from_row(row: &SqliteRow) -> Result<Self, Error> {
         Ok(Self {
             id: id(row, "id")?,
@@ -197,7 +198,7 @@ impl FromRow<'_, SqliteRow> for JobRow {
     }
 }
 
-impl FromRow<'_, SqliteRow> for Part {
+impl FromRow<'_, SqliteRow> for StoredPart {
     fn from_row(row: &SqliteRow) -> Result<Self, Error> {
         Ok(Self {
             minion: id(row, "minion")?,

@@ -9,7 +9,7 @@ use halite_proto::role::Role;
 use tempfile::TempDir;
 
 use super::*;
-use crate::records::{Answer, KeyState, MinionBundle, RowState};
+use crate::records::{KeyState, MinionBundle, RowState, StoredAnswer};
 use crate::samples::jid;
 use crate::samples::minion;
 use crate::{JobRow, samples};
@@ -401,7 +401,7 @@ async fn without_room_nothing_is_stored_by_halves_and_later_all_goes_on() {
     assert!(matches!(error, StoreError::Full(_)), "{error:?}");
     assert!(error.to_string().contains("Free space"), "{error}");
     assert_eq!(store.job(&jid(2)).await.unwrap(), None);
-    let answer = Answer {
+    let answer = StoredAnswer {
         retcode: 0,
         return_json: large,
         error: String::new(),

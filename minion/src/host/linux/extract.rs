@@ -15,7 +15,7 @@ use rustix::io::Errno;
 
 use super::files;
 use super::files::{Owner, Target};
-use crate::host::archive::{Entry, unpack};
+use crate::host::archive::{ArchiveEntry, unpack};
 use crate::host::{HostError, HostResult};
 
 /// Attempts to resolve a path while directories on it are being renamed.
@@ -63,24 +63,24 @@ struct Tree<'a> {
 }
 
 impl Tree<'_> {
-    fn make(&self, path: &Path, mode: u32, entry: Entry<'_>) -> HostResult<()> {
+    fn make(&self, path: &Path, mode: u32, entry: ArchiveEntry<'_>) -> HostResult<()> {
         let name = path.file_name().ok_or_else(|| self.outside(path))?;
         let parent = self.directory(path.parent().unwrap_or(Path::new("")))?;
         match entry {
-            Entry::Directory => {
+            ArchiveEntry::Directory => {
                 let made = self.one_directory(&parent, name, path)?;
                 files::set_owner_of(&made, by_root(mode))
                     .map_err(|e| self.failed("set owner and mode of", path, e))
             }
-            Entry::File(content) => self.file(parent, name, path, mode, content),
-            Entry::Symlink(to) => {
+            ArchiveEntry::File(content) => self.file(parent, name, path, mode, content),
+            ArchiveEntry::Symlink(to) => {
                 let target = Target::within(parent, name, &self.path.join(path));
                 target.clear()?;
                 rustix::fs::symlinkat(&to, &target.directory, &target.temporary)
                     .map_err(|e| self.failed("make the link", path, e))?;
                 target.put_in_place()
             }
-            Entry::Hardlink(to) => {
+            ArchiveEntry::Hardlink(to) => {
                 let mut from = self.content(Path::new(&to))?;
                 self.file(parent, name, path, mode, &mut from)
             }

@@ -181,11 +181,19 @@ impl Host for LinuxHost {
     }
 
     fn firewall_zone<'a>(&'a self, name: &'a str) -> HostFuture<'a, HostResult<FirewallView>> {
-        Box::pin(firewalld::view(&self.bus, firewalld::Kind::Zone, name))
+        Box::pin(firewalld::view(
+            &self.bus,
+            firewalld::FirewallKind::Zone,
+            name,
+        ))
     }
 
     fn firewall_policy<'a>(&'a self, name: &'a str) -> HostFuture<'a, HostResult<FirewallView>> {
-        Box::pin(firewalld::view(&self.bus, firewalld::Kind::Policy, name))
+        Box::pin(firewalld::view(
+            &self.bus,
+            firewalld::FirewallKind::Policy,
+            name,
+        ))
     }
 
     fn firewall_ipset<'a>(&'a self, name: &'a str) -> HostFuture<'a, HostResult<IpsetView>> {

@@ -36,7 +36,7 @@ const LONG: i64 = 10;
 
 /// The last manifest whose pod was ready.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Record {
+pub struct ReadyManifest {
     /// The uid that the kubelet gave the pod.
     pub uid: String,
     /// The manifest's text.
@@ -170,7 +170,7 @@ async fn write_record(
             pod.manifest
         )));
     };
-    let record = Record {
+    let record = ReadyManifest {
         uid,
         manifest: String::from_utf8_lossy(&manifest).into_owned(),
         files,

@@ -2,7 +2,7 @@
 
 use halite_errors::cut;
 
-use super::Record;
+use super::ReadyManifest;
 use super::machine::{Facts, Probe};
 use crate::host::effect::Trust;
 use crate::host::pod::{Process, StaticPod};
@@ -52,14 +52,14 @@ pub(super) async fn observe_pod(host: &dyn Host, pod: &StaticPod) -> HostResult<
 
 /// Returns whether the pod with this uid belongs to the manifest on disk: the recorded pod, or
 /// another one if the manifest is another.
-fn is_of_manifest(uid: &str, record: Option<&Record>, manifest: &str) -> bool {
+fn is_of_manifest(uid: &str, record: Option<&ReadyManifest>, manifest: &str) -> bool {
     record.is_none_or(|record| (record.uid == uid) == same_manifest(&record.manifest, manifest))
 }
 
 /// A uid and its log directory.
 type Pod = (String, String);
 
-fn of_manifest(pods: &[Pod], record: Option<&Record>, manifest: &str) -> Vec<Pod> {
+fn of_manifest(pods: &[Pod], record: Option<&ReadyManifest>, manifest: &str) -> Vec<Pod> {
     let of_it = |pod: &&Pod| is_of_manifest(&pod.0, record, manifest);
     pods.iter().filter(of_it).cloned().collect()
 }
@@ -68,7 +68,7 @@ fn of_manifest(pods: &[Pod], record: Option<&Record>, manifest: &str) -> Vec<Pod
 ///
 /// # Errors
 /// The record cannot be read.
-pub async fn record(host: &dyn Host, pod: &StaticPod) -> HostResult<Option<Record>> {
+pub async fn record(host: &dyn Host, pod: &StaticPod) -> HostResult<Option<ReadyManifest>> {
     let text = host.read(&pod.record).await?;
     Ok(text.and_then(|text| serde_json::from_slice(&text).ok()))
 }

@@ -13,7 +13,7 @@ use crate::modules::{Failure, diff, fail};
 
 /// The source of a file's content.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::modules) enum Source {
+pub(in crate::modules) enum ContentSource {
     /// The content itself.
     Bytes(Vec<u8>),
     /// A blob, by the SHA-256 of its content.
@@ -22,7 +22,7 @@ pub(in crate::modules) enum Source {
     Path(String),
 }
 
-impl Source {
+impl ContentSource {
     /// Reads `blob:SHA256` or an absolute path.
     ///
     /// # Errors
@@ -66,7 +66,7 @@ impl Source {
 /// The content, owner and mode that a state requires of a file.
 pub(super) struct FileSpec {
     /// `None` keeps the present content; a new file is empty.
-    pub source: Option<Source>,
+    pub source: Option<ContentSource>,
     pub meta: Meta,
     pub show: Show,
 }

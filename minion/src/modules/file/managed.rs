@@ -4,7 +4,7 @@ use halite_states::args::Args;
 use halite_states::low::Chunk;
 use serde_json::json;
 
-use super::content::{Difference, FileSpec, Source, difference};
+use super::content::{ContentSource, Difference, FileSpec, difference};
 use crate::host::Host;
 use crate::host::effect::{Command, Effect, Meta};
 use crate::modules::paths::{absolute, follow, parent, parents};
@@ -70,7 +70,7 @@ pub(in crate::modules) async fn managed(host: &dyn Host, chunk: &Chunk) -> Resul
 }
 
 /// The required content, from `contents` or `source`.
-fn source(args: &Args<'_>) -> Result<Option<Source>, Failure> {
+fn source(args: &Args<'_>) -> Result<Option<ContentSource>, Failure> {
     match (args.text("contents")?, args.text("source")?) {
         (Some(_), Some(_)) => fail("file.managed: `contents` and `source` exclude each other"),
         (Some(mut contents), None) => {
@@ -79,9 +79,9 @@ fn source(args: &Args<'_>) -> Result<Option<Source>, Failure> {
             } else if !contents.is_empty() && !contents.ends_with('\n') {
                 contents.push('\n');
             }
-            Ok(Some(Source::Bytes(contents.into_bytes())))
+            Ok(Some(ContentSource::Bytes(contents.into_bytes())))
         }
-        (None, Some(source)) => Ok(Some(Source::parse(&source)?)),
+        (None, Some(source)) => Ok(Some(ContentSource::parse(&source)?)),
         (None, None) => Ok(None),
     }
 }

@@ -8,7 +8,7 @@ mod managed;
 mod recurse;
 mod symlink;
 
-pub(super) use content::Source;
+pub(super) use content::ContentSource;
 pub(super) use directory::directory;
 pub(super) use edit::{append, blockreplace};
 pub(super) use line::line;

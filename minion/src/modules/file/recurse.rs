@@ -6,7 +6,7 @@ use halite_states::args::Args;
 use halite_states::low::Chunk;
 use serde_json::{Map, Value, json};
 
-use super::content::{Difference, FileSpec, Source, difference};
+use super::content::{ContentSource, Difference, FileSpec, difference};
 use crate::host::effect::{Effect, Meta};
 use crate::host::{FileKind, Host};
 use crate::modules::clean::{Keep, surplus_below};
@@ -115,7 +115,7 @@ pub(in crate::modules) async fn recurse(host: &dyn Host, chunk: &Chunk) -> Resul
 }
 
 /// The compiler's `files`: relative path to content and mode.
-fn files(args: &Args<'_>) -> Result<BTreeMap<String, (Source, Option<u32>)>, Failure> {
+fn files(args: &Args<'_>) -> Result<BTreeMap<String, (ContentSource, Option<u32>)>, Failure> {
     let Some(given) = args.mapping("files")? else {
         return fail(
             "file.recurse: the source was not resolved; this low state was not made by the compiler",
@@ -131,9 +131,11 @@ fn files(args: &Args<'_>) -> Result<BTreeMap<String, (Source, Option<u32>)>, Fai
         }
         let text = |key: &str| file.get(key).and_then(Value::as_str);
         let source = match (text("contents"), text("blob"), text("source")) {
-            (Some(contents), None, None) => Source::Bytes(contents.as_bytes().to_vec()),
-            (None, Some(blob), None) => Source::Blob(blob.trim_start_matches("blob:").to_owned()),
-            (None, None, Some(source)) => Source::parse(source)?,
+            (Some(contents), None, None) => ContentSource::Bytes(contents.as_bytes().to_vec()),
+            (None, Some(blob), None) => {
+                ContentSource::Blob(blob.trim_start_matches("blob:").to_owned())
+            }
+            (None, None, Some(source)) => ContentSource::parse(source)?,
             _ => {
                 return fail(format!(
                     "file.recurse: {relative} needs one of contents and blob"

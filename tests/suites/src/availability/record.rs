@@ -20,7 +20,7 @@ pub struct Write {
 
 /// All writes of one loop, in their order.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Record {
+pub struct WriteRecord {
     /// The writes.
     pub writes: Vec<Write>,
     /// The end of the loop.
@@ -38,7 +38,7 @@ pub struct Gap {
     pub errors: Vec<String>,
 }
 
-impl Record {
+impl WriteRecord {
     /// The numbers of the acknowledged writes.
     #[must_use]
     pub fn acknowledged(&self) -> BTreeSet<u64> {
@@ -121,14 +121,14 @@ mod tests {
     }
 
     /// A record of writes that took no time: their moments, and the failures of some.
-    fn record(writes: &[(u64, Option<&str>)], end: u64) -> Record {
+    fn record(writes: &[(u64, Option<&str>)], end: u64) -> WriteRecord {
         let write = |(number, (time, error)): (usize, &(u64, Option<&str>))| Write {
             number: u64::try_from(number).unwrap(),
             began: at(*time),
             ended: at(*time),
             error: error.map(str::to_owned),
         };
-        Record {
+        WriteRecord {
             writes: writes.iter().enumerate().map(write).collect(),
             end: at(end),
         }

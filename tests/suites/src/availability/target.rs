@@ -24,7 +24,7 @@ const TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The kind of written objects.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Kind {
+pub enum WriteKind {
     /// ConfigMaps in that namespace, one for each write.
     Kubernetes {
         /// The namespace, which must exist.
@@ -59,7 +59,7 @@ pub enum Address {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Target {
     /// The kind of written objects.
-    pub kind: Kind,
+    pub kind: WriteKind,
     /// `https://api.demo.internal:6443`; the certificate of the server has this name.
     pub url: String,
     /// The address to which the name resolves; nothing else resolves names. `None` if the URL has
@@ -117,15 +117,15 @@ impl Connection {
 }
 
 /// Path and body of one write.
-fn request(kind: &Kind, prefix: &str, number: u64) -> (String, Value) {
+fn request(kind: &WriteKind, prefix: &str, number: u64) -> (String, Value) {
     let name = format!("{prefix}-{number}");
     match kind {
-        Kind::Kubernetes { namespace } => (
+        WriteKind::Kubernetes { namespace } => (
             format!("/api/v1/namespaces/{namespace}/configmaps"),
             json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}}),
         ),
         // etcd's gateway for clients without gRPC.
-        Kind::Etcd => (
+        WriteKind::Etcd => (
             "/v3/kv/put".to_owned(),
             json!({"key": STANDARD.encode(&name), "value": STANDARD.encode(number.to_string())}),
         ),
@@ -228,13 +228,13 @@ mod tests {
 
     #[test]
     fn each_write_has_a_name_of_its_own() {
-        let kind = Kind::Kubernetes {
+        let kind = WriteKind::Kubernetes {
             namespace: "halite-test".to_owned(),
         };
         let (path, body) = request(&kind, "vip", 7);
         assert_eq!(path, "/api/v1/namespaces/halite-test/configmaps");
         assert_eq!(body["metadata"]["name"], "vip-7");
-        let (path, body) = request(&Kind::Etcd, "vip", 7);
+        let (path, body) = request(&WriteKind::Etcd, "vip", 7);
         assert_eq!(path, "/v3/kv/put");
         // base64 of "vip-7" and of "7".
         assert_eq!(body, json!({"key": "dmlwLTc=", "value": "Nw=="}));

@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, ensure};
 use halite_lab::host::Host;
 
-use super::record::{Record, Write};
-use super::target::{Address, Connection, Kind, Target};
+use super::record::{Write, WriteRecord};
+use super::target::{Address, Connection, Target, WriteKind};
 
 /// Time from the start of a write to that of the next, unless the write takes longer.
 const INTERVAL: Duration = Duration::from_millis(50);
@@ -65,8 +65,8 @@ impl Clock for Real {
     }
 }
 
-fn run(writer: &mut impl Writer, clock: &mut impl Clock) -> Record {
-    let mut record = Record::default();
+fn run(writer: &mut impl Writer, clock: &mut impl Clock) -> WriteRecord {
+    let mut record = WriteRecord::default();
     let mut next = Duration::ZERO;
     for number in 0.. {
         if !clock.reaches(next) {
@@ -136,7 +136,7 @@ impl Loop {
     }
 
     /// Stops the loop and returns its record.
-    pub fn end(mut self) -> Result<Record> {
+    pub fn end(mut self) -> Result<WriteRecord> {
         drop(self.child.stdin.take());
         let output = self.child.wait_with_output()?;
         ensure!(
@@ -153,7 +153,7 @@ impl Loop {
 fn arguments(target: &Target) -> Vec<String> {
     let mut all = vec![target.url.clone(), target.prefix.clone()];
     let mut option = |name: &str, value: String| all.extend([name.to_owned(), value]);
-    if let Kind::Kubernetes { namespace } = &target.kind {
+    if let WriteKind::Kubernetes { namespace } = &target.kind {
         option("--namespace", namespace.clone());
     }
     match &target.address {
@@ -288,7 +288,7 @@ mod tests {
         let (url, served) = server(3);
         let address = url.strip_prefix("http://").unwrap().parse().unwrap();
         let mut connection = Connection::new(Target {
-            kind: Kind::Etcd,
+            kind: WriteKind::Etcd,
             url: "http://api.demo.internal".to_owned(),
             address: Some(Address::Fixed(address)),
             prefix: "a".to_owned(),
@@ -309,7 +309,7 @@ mod tests {
     #[test]
     fn a_target_becomes_arguments() {
         let mut target = Target {
-            kind: Kind::Kubernetes {
+            kind: WriteKind::Kubernetes {
                 namespace: "x".to_owned(),
             },
             url: "https://10.10.0.100:6443".to_owned(),

@@ -11,7 +11,7 @@ use halite_lab::cluster::Cluster;
 use halite_lab::net::Network;
 
 use super::STRANGER;
-use super::source::{Source, Stranger};
+use super::source::{ScanSource, Stranger};
 use super::table::SSH;
 
 /// The position of a source, as the rules see it.
@@ -88,7 +88,7 @@ fn needed(host: &str, is_control_plane: bool, from: Position, masters: &[&str]) 
 
 /// One source and one address.
 struct Ask<'a> {
-    source: &'a Source,
+    source: &'a ScanSource,
     from: Position,
     host: String,
     to: String,
@@ -127,8 +127,8 @@ pub(crate) fn during<T>(
     let (plane, workload) = (plane?, workload?);
     // The one between them may be off.
     let (first, last) = (cluster.host(PLANES[0])?, cluster.host(PLANES[2])?);
-    let (first, last) = (Source::host(first), Source::host(last));
-    let worker = Source::host(&cluster.worker);
+    let (first, last) = (ScanSource::host(first), ScanSource::host(last));
+    let worker = ScanSource::host(&cluster.worker);
     let sources = [
         (&first, ControlPlane),
         (&last, ControlPlane),
@@ -152,7 +152,7 @@ pub(crate) fn during<T>(
 fn asks<'a>(
     cluster: &Cluster,
     vip: &str,
-    sources: &[(&'a Source, Position)],
+    sources: &[(&'a ScanSource, Position)],
     changed: &[&str],
 ) -> Vec<Ask<'a>> {
     let mut asks = Vec::new();

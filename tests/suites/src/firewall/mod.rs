@@ -18,7 +18,7 @@ use halite_lab::host::Host;
 use halite_lab::net::Network;
 use halite_lab::wait;
 
-use self::source::{INTERFACE, Source, Stranger, link_local};
+use self::source::{INTERFACE, ScanSource, Stranger, link_local};
 use self::table::{Arrival, SSH, Table};
 use crate::cluster::{PODS, delete};
 use crate::test::{Counts, Test};
@@ -95,7 +95,7 @@ fn scans(cluster: &Cluster) -> Result<Counts> {
 
 /// A scan of one address of one host from one source.
 struct Ask<'a> {
-    source: &'a Source,
+    source: &'a ScanSource,
     host: &'a Host,
     to: IpAddr,
     /// The source's own interface to the target's link, for a link-local address.
@@ -104,8 +104,8 @@ struct Ask<'a> {
 
 fn scan_all(cluster: &Cluster) -> Result<Counts> {
     let (bootstrap, worker) = (&cluster.bootstrap, &cluster.worker);
-    let on_bootstrap = Source::host(bootstrap);
-    let on_worker = Source::host(worker);
+    let on_bootstrap = ScanSource::host(bootstrap);
+    let on_worker = ScanSource::host(worker);
     let control = Stranger::plug(cluster, Network::ControlPlane0, STRANGER)?;
     let workload = Stranger::plug(cluster, Network::Workload, STRANGER)?;
     let pod_on_bootstrap = pod(cluster, bootstrap)?;
@@ -282,7 +282,7 @@ fn entered(line: &str, from: IpAddr) -> Option<u16> {
 }
 
 /// The server of [`SERVERS`] on that host, once it has an address and the Service reaches it.
-fn pod(cluster: &Cluster, host: &Host) -> Result<Source> {
+fn pod(cluster: &Cluster, host: &Host) -> Result<ScanSource> {
     let node = format!("spec.nodeName={}", host.spec.name);
     let query = [
         "-n",
@@ -312,5 +312,5 @@ fn pod(cluster: &Cluster, host: &Host) -> Result<Source> {
             &url,
         ])
     })?;
-    Source::pod(host, &format!("on {}", host.spec.name), &address)
+    ScanSource::pod(host, &format!("on {}", host.spec.name), &address)
 }

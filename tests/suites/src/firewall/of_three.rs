@@ -8,7 +8,7 @@ use halite_lab::cluster::Cluster;
 use halite_lab::host::Host;
 use halite_lab::net::Network;
 
-use super::source::{Source, Stranger};
+use super::source::{ScanSource, Stranger};
 use super::table::Table;
 use super::{Ask, STRANGER, one};
 use crate::test::Counts;
@@ -21,8 +21,8 @@ use crate::test::Counts;
 pub(crate) fn all_ports(cluster: &Cluster, vip: IpAddr, holder: &Host) -> Result<Counts> {
     let first = &cluster.bootstrap;
     let planes = cluster.control_planes();
-    let member = Source::host(planes.last().context("no other control plane")?);
-    let worker = Source::host(&cluster.worker);
+    let member = ScanSource::host(planes.last().context("no other control plane")?);
+    let worker = ScanSource::host(&cluster.worker);
     let plane = Stranger::plug(cluster, Network::ControlPlane0, STRANGER)?;
     let workload = Stranger::plug(cluster, Network::Workload, STRANGER)?;
     let (own, of_workload) = addresses(first)?;
@@ -48,8 +48,8 @@ pub(crate) fn all_ports_of_others(cluster: &Cluster) -> Result<Counts> {
     let planes = cluster.control_planes();
     let second = *planes.get(1).context("no second control plane")?;
     let worker = &cluster.worker;
-    let member = Source::host(&cluster.bootstrap);
-    let from_worker = Source::host(worker);
+    let member = ScanSource::host(&cluster.bootstrap);
+    let from_worker = ScanSource::host(worker);
     let plane = Stranger::plug(cluster, Network::ControlPlane0, STRANGER)?;
     let workload = Stranger::plug(cluster, Network::Workload, STRANGER)?;
     let (own, of_workload) = addresses(second)?;
@@ -84,7 +84,7 @@ fn addresses(host: &Host) -> Result<(IpAddr, IpAddr)> {
     Ok((own.parse()?, of_workload.parse()?))
 }
 
-fn ask<'a>(source: &'a Source, host: &'a Host, to: IpAddr) -> Ask<'a> {
+fn ask<'a>(source: &'a ScanSource, host: &'a Host, to: IpAddr) -> Ask<'a> {
     Ask {
         source,
         host,

@@ -12,7 +12,7 @@ use halite_lab::scan::Findings;
 use halite_lab::wait;
 
 /// A source of scans.
-pub struct Source {
+pub struct ScanSource {
     /// Name for messages.
     pub name: String,
     /// Command that enters its network namespace.
@@ -23,7 +23,7 @@ pub struct Source {
     pub pod: bool,
 }
 
-impl Source {
+impl ScanSource {
     /// A host of the cluster.
     pub fn host(host: &Host) -> Self {
         Self {
@@ -129,7 +129,7 @@ impl Source {
 pub struct Stranger {
     namespace: String,
     /// The stranger as a source of scans.
-    pub source: Source,
+    pub source: ScanSource,
 }
 
 /// Name of its interface.
@@ -148,7 +148,7 @@ impl Stranger {
         }
         run("ip", &["netns", "add", &namespace])?;
         let stranger = Self {
-            source: Source {
+            source: ScanSource {
                 name: format!("stranger {}.{number}", network.prefix()),
                 enter: ["ip", "netns", "exec", &namespace]
                     .map(str::to_owned)

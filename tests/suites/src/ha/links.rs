@@ -8,7 +8,7 @@ use halite_lab::cluster::Cluster;
 use halite_lab::host::Host;
 use halite_lab::wait;
 
-use super::losses::{GAP, Measured, VIP, Way, under_writes, wait_for_one_holder};
+use super::losses::{ApiPath, GAP, Measured, VIP, under_writes, wait_for_one_holder};
 use super::standbys::{STANDBYS, answers, wait_for_followers};
 use super::{BACK, is_complete, same_content};
 use crate::availability::holders::Sampler;
@@ -106,7 +106,7 @@ fn cut(
     time: Time,
 ) -> Result<(Measured, Duration)> {
     let (mut healed, mut own) = (None, Duration::ZERO);
-    let measured = under_writes(cluster, Way::Vip, what, |holder| {
+    let measured = under_writes(cluster, ApiPath::Vip, what, |holder| {
         let start = Instant::now();
         let planes = cluster.control_planes();
         let others = planes

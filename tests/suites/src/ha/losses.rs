@@ -17,8 +17,8 @@ use halite_lab::wait;
 
 use super::{BACK, is_complete, pod, same_content};
 use crate::availability::holders::Sampler;
-use crate::availability::record::{Gap, Record, numbers};
-use crate::availability::target::{Address, Identity, Kind, Target};
+use crate::availability::record::{Gap, WriteRecord, numbers};
+use crate::availability::target::{Address, Identity, Target, WriteKind};
 use crate::availability::writes::Loop;
 use crate::test::Counts;
 
@@ -48,7 +48,7 @@ pub(super) const NAMESPACE: &str = "writes";
 
 /// The client's path to the API.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Way {
+pub enum ApiPath {
     /// The virtual address.
     Vip,
     /// The proxy of its own host.
@@ -136,7 +136,7 @@ impl Measured {
 ///
 /// # Errors
 /// An acknowledged write is missing, or the host does not come back.
-pub fn power(cluster: &Cluster, way: Way) -> Result<Measured> {
+pub fn power(cluster: &Cluster, way: ApiPath) -> Result<Measured> {
     let mut lost = Vec::new();
     let measured = under_writes(cluster, way, "power-cut", |holder| {
         lost.push(holder.spec.name.clone());
@@ -155,7 +155,7 @@ pub fn power(cluster: &Cluster, way: Way) -> Result<Measured> {
 /// An acknowledged write is missing, no other host takes the address, or the API server does not come back.
 pub fn api_server(cluster: &Cluster) -> Result<Measured> {
     let mut lost = String::new();
-    let measured = under_writes(cluster, Way::Vip, "api-server", |holder| {
+    let measured = under_writes(cluster, ApiPath::Vip, "api-server", |holder| {
         lost.clone_from(&holder.spec.name);
         kill(holder, "kube-apiserver")
     })?;
@@ -172,7 +172,7 @@ pub fn api_server(cluster: &Cluster) -> Result<Measured> {
 /// # Errors
 /// An acknowledged write is missing, or no host holds the address afterwards.
 pub fn keepalived(cluster: &Cluster) -> Result<Measured> {
-    let measured = under_writes(cluster, Way::Vip, "keepalived", |holder| {
+    let measured = under_writes(cluster, ApiPath::Vip, "keepalived", |holder| {
         kill(holder, "keepalived")
     })?;
     wait_for_one_holder(cluster)?;
@@ -185,7 +185,7 @@ pub fn keepalived(cluster: &Cluster) -> Result<Measured> {
 /// An acknowledged write is missing, or the API server does not come back.
 pub fn behind_the_proxy(cluster: &Cluster, host: &Host) -> Result<Measured> {
     let prefix = format!("proxy-{}", host.spec.name);
-    let measured = under_writes(cluster, Way::Proxy, &prefix, |_| {
+    let measured = under_writes(cluster, ApiPath::Proxy, &prefix, |_| {
         kill(host, "kube-apiserver")
     })?;
     wait::until("the API server to be back", BACK, || is_complete(cluster))?;
@@ -193,7 +193,7 @@ pub fn behind_the_proxy(cluster: &Cluster, host: &Host) -> Result<Measured> {
 }
 
 pub(super) fn of_power(cluster: &Cluster) -> Result<Counts> {
-    Measured::check_of("power-cut", GAP, || power(cluster, Way::Vip))?;
+    Measured::check_of("power-cut", GAP, || power(cluster, ApiPath::Vip))?;
     Ok(Counts::ONE)
 }
 
@@ -244,7 +244,7 @@ pub(super) fn wait_for_one_holder(cluster: &Cluster) -> Result<String> {
 /// to the last control plane) while a client writes. No acknowledged write may be missing.
 pub(super) fn under_writes(
     cluster: &Cluster,
-    way: Way,
+    way: ApiPath,
     prefix: &str,
     lose: impl FnOnce(&Host) -> Result<()>,
 ) -> Result<Measured> {
@@ -253,18 +253,18 @@ pub(super) fn under_writes(
     let last = || planes.last().copied().context("no control plane");
     let fixed = |address: (Ipv4Addr, u16)| Address::Fixed(address.into());
     let (lost, address) = match way {
-        Way::Vip => (holder()?, fixed((VIP, 6443))),
-        Way::Proxy => (last()?, fixed((Ipv4Addr::LOCALHOST, 6443))),
-        Way::Service => (holder()?, fixed(SERVICE)),
-        Way::Name => (last()?, Address::Hosts(cluster.worker.file("/etc/hosts"))),
+        ApiPath::Vip => (holder()?, fixed((VIP, 6443))),
+        ApiPath::Proxy => (last()?, fixed((Ipv4Addr::LOCALHOST, 6443))),
+        ApiPath::Service => (holder()?, fixed(SERVICE)),
+        ApiPath::Name => (last()?, Address::Hosts(cluster.worker.file("/etc/hosts"))),
     };
     // The last, because the first may be the one that leaves.
     let mut others = planes.iter().rev();
     let rest = others.find(|host| host.spec.name != lost.spec.name);
     let rest = rest.context("no other control plane")?;
     let start = |target: &Target| match way {
-        Way::Vip | Way::Proxy | Way::Name => Loop::start(&cluster.worker, target),
-        Way::Service => Loop::start_in(&pod::network(cluster, NAMESPACE)?, target),
+        ApiPath::Vip | ApiPath::Proxy | ApiPath::Name => Loop::start(&cluster.worker, target),
+        ApiPath::Service => Loop::start_in(&pod::network(cluster, NAMESPACE)?, target),
     };
     sampled(cluster, || {
         written(cluster, rest, address, prefix, start, || lose(lost))
@@ -287,7 +287,7 @@ pub(super) fn at_the_vip(
 }
 
 /// Measures writes and the hosts that hold the address in that time.
-fn sampled(cluster: &Cluster, write: impl FnOnce() -> Result<Record>) -> Result<Measured> {
+fn sampled(cluster: &Cluster, write: impl FnOnce() -> Result<WriteRecord>) -> Result<Measured> {
     let sampler = Sampler::start(&cluster.control_planes(), VIP);
     let record = write()?;
     let held = sampler.end()?;
@@ -311,7 +311,7 @@ pub(crate) fn while_written(
     asked: &Host,
     prefix: &str,
     act: impl FnOnce() -> Result<()>,
-) -> Result<Record> {
+) -> Result<WriteRecord> {
     let start = |target: &Target| Loop::start(&cluster.worker, target);
     let address: Ipv4Addr = asked.control_plane_address().parse()?;
     let address = Address::Fixed((address, 6443).into());
@@ -326,7 +326,7 @@ fn written(
     prefix: &str,
     start: impl FnOnce(&Target) -> Result<Loop>,
     act: impl FnOnce() -> Result<()>,
-) -> Result<Record> {
+) -> Result<WriteRecord> {
     // It may exist from an earlier attempt.
     let asked = rest.spec.name.as_str();
     cluster.kubectl_on(
@@ -335,7 +335,7 @@ fn written(
     )?;
     cluster.kubectl_on(asked, &["create", "namespace", NAMESPACE])?;
     let target = Target {
-        kind: Kind::Kubernetes {
+        kind: WriteKind::Kubernetes {
             namespace: NAMESPACE.to_owned(),
         },
         url: format!("https://{NAME}:6443"),

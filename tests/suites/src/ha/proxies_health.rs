@@ -10,9 +10,9 @@ use halite_lab::cluster::Cluster;
 use halite_lab::host::Host;
 use halite_lab::wait;
 
-use super::losses::{Measured, NAME, NAMESPACE, Way, administrator, under_writes};
+use super::losses::{ApiPath, Measured, NAME, NAMESPACE, administrator, under_writes};
 use super::{BACK, is_complete, leader, proxies, same_content};
-use crate::availability::target::{Address, Kind, Target};
+use crate::availability::target::{Address, Target, WriteKind};
 use crate::availability::writes::Loop;
 use crate::test::Counts;
 
@@ -97,7 +97,7 @@ pub(super) fn leave_out_and_take_back(cluster: &Cluster) -> Result<Counts> {
 
 fn measure(cluster: &Cluster, outage: Outage) -> Result<Measured> {
     wait::until("all hosts to serve", BACK, || is_complete(cluster))?;
-    under_writes(cluster, Way::Proxy, outage.name(), |_| {
+    under_writes(cluster, ApiPath::Proxy, outage.name(), |_| {
         let host = serving(cluster)?;
         println!("  {}: {} takes the writes", outage.name(), host.spec.name);
         let known = reports(cluster, host)?.len();
@@ -175,7 +175,7 @@ fn is_taken_back(cluster: &Cluster, host: &Host, known: usize) -> Result<()> {
 /// An additional writer on the worker, with its own connection through the proxy.
 fn connect(cluster: &Cluster, host: &Host, prefix: &str) -> Result<Loop> {
     let target = Target {
-        kind: Kind::Kubernetes {
+        kind: WriteKind::Kubernetes {
             namespace: NAMESPACE.to_owned(),
         },
         url: format!("https://{NAME}:6443"),

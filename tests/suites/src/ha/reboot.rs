@@ -7,7 +7,7 @@ use halite_lab::cluster::Cluster;
 use halite_lab::wait;
 use serde_json::Value;
 
-use super::losses::{Measured, Way, under_writes, wait_for_one_holder};
+use super::losses::{ApiPath, Measured, under_writes, wait_for_one_holder};
 use super::{BACK, is_complete, same_content};
 use crate::reboots::reboot;
 use crate::test::Counts;
@@ -55,7 +55,7 @@ pub fn of_another_holder(cluster: &Cluster) -> Result<Measured> {
         })?;
     }
     let mut lost = String::new();
-    let measured = under_writes(cluster, Way::Vip, "reboot", |holder| {
+    let measured = under_writes(cluster, ApiPath::Vip, "reboot", |holder| {
         lost.clone_from(&holder.spec.name);
         reboot(cluster, holder, EMPTY)
     })?;
@@ -71,7 +71,7 @@ pub fn of_another_holder(cluster: &Cluster) -> Result<Measured> {
 /// An acknowledged write is missing, or the host does not recover its previous state.
 pub fn behind_the_proxy(cluster: &Cluster) -> Result<Measured> {
     let mut lost = String::new();
-    let measured = under_writes(cluster, Way::Proxy, "reboot-proxy", |host| {
+    let measured = under_writes(cluster, ApiPath::Proxy, "reboot-proxy", |host| {
         lost.clone_from(&host.spec.name);
         reboot(cluster, host, EMPTY)
     })?;

@@ -7,7 +7,7 @@ use halite_api::{Job, JobOutcome};
 use halite_lab::cluster::Cluster;
 use halite_lab::host::Host;
 
-use super::losses::{GAP, Measured, VIP, Way, under_writes};
+use super::losses::{ApiPath, GAP, Measured, VIP, under_writes};
 use super::standbys::{answers, keys, nothing_to_do, stands_by, wait_for_followers};
 use super::{etcdctl, same_content_of};
 use crate::bare::{has_no_data, is_bare, wait_until_bare};
@@ -37,7 +37,7 @@ pub(super) fn moves_and_returns(cluster: &Cluster) -> Result<Counts> {
     let job = done.job.context("no job")?.to_string();
     let before = keys(first)?;
     let there = ["--to", "cp-2", "--keep"];
-    let measured = under_writes(cluster, Way::Vip, "moved", |_| {
+    let measured = under_writes(cluster, ApiPath::Vip, "moved", |_| {
         let line = [&RETIRE[..], &there].concat().join(" ");
         first.sh(&format!("timeout -s KILL 2 {line} || true"))?;
         retire(first, &there).map(drop)
@@ -68,7 +68,7 @@ pub(super) fn moves_and_returns(cluster: &Cluster) -> Result<Counts> {
 
 /// Moves everything off the first host, which leaves permanently, while a client writes.
 fn retired(cluster: &Cluster) -> Result<Measured> {
-    under_writes(cluster, Way::Vip, "retired", |_| {
+    under_writes(cluster, ApiPath::Vip, "retired", |_| {
         let words = [&["--to", "cp-2", "--wipe-data"][..], &CONFIRMED].concat();
         retire(&cluster.bootstrap, &words).map(drop)
     })

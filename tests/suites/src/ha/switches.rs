@@ -10,7 +10,7 @@ use halite_lab::cluster::{Cluster, DOCUMENT};
 use halite_lab::host::Host;
 use halite_lab::wait;
 
-use super::losses::{VIP, Way, under_writes, wait_for_one_holder};
+use super::losses::{ApiPath, VIP, under_writes, wait_for_one_holder};
 use super::proxies::{HELD, NONE, leads_to};
 use super::standbys::nothing_to_do;
 use super::{BACK, is_complete, same_content};
@@ -103,7 +103,7 @@ fn round(cluster: &Cluster, document: &str) -> Result<()> {
 /// after that, the operator's balancer gets or loses the address.
 fn switch(cluster: &Cluster, from: Lead, to: Lead, document: &str) -> Result<()> {
     let what = format!("{from:?}-to-{to:?}").to_lowercase();
-    let measured = under_writes(cluster, Way::Name, &what, |_| {
+    let measured = under_writes(cluster, ApiPath::Name, &what, |_| {
         let balancer = balancer(cluster)?;
         if (from, to) == (Lead::Proxies, Lead::External) {
             hold(balancer)?;

@@ -13,7 +13,7 @@ use super::losses::{GAP, NAME, NAMESPACE, VIP, administrator, config_maps};
 use super::release::Release;
 use super::{BACK, is_complete};
 use crate::availability::record::numbers;
-use crate::availability::target::{Address, Kind, Target};
+use crate::availability::target::{Address, Target, WriteKind};
 use crate::availability::writes::Loop;
 use crate::checks::refused;
 use crate::firewall;
@@ -51,7 +51,7 @@ pub(super) fn upgraded(cluster: &Cluster) -> Result<Counts> {
     cluster.kubectl(&["delete", "namespace", NAMESPACE, "--ignore-not-found"])?;
     cluster.kubectl(&["create", "namespace", NAMESPACE])?;
     let target = Target {
-        kind: Kind::Kubernetes {
+        kind: WriteKind::Kubernetes {
             namespace: NAMESPACE.to_owned(),
         },
         url: format!("https://{NAME}:6443"),

@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 use anyhow::{Context as _, Result, ensure};
 use halite_lab::command::{output, run};
 use halite_lab::host::Host;
-use halite_lab::layout::{HA, Member};
+use halite_lab::layout::{HA, LayoutHost};
 use halite_lab::net::namespace_exists;
 use halite_lab::{Lab, run_dir};
 
@@ -86,7 +86,7 @@ impl Nodes {
             lab,
             all: Vec::new(),
         };
-        let members: Vec<&Member> = (HA.hosts.iter())
+        let members: Vec<&LayoutHost> = (HA.hosts.iter())
             .filter(|member| member.is_control_plane())
             .collect();
         let names = members
@@ -102,7 +102,7 @@ impl Nodes {
         Ok(nodes)
     }
 
-    fn node(&self, member: &Member, dir: &Path, installed: &Path, base: &Path) -> Result<Node> {
+    fn node(&self, member: &LayoutHost, dir: &Path, installed: &Path, base: &Path) -> Result<Node> {
         let host = Host::new(LAB, dir, base, member.spec(Vec::new()));
         let namespace = host.namespace();
         run("ip", &["netns", "add", &namespace])?;

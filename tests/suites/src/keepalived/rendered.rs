@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use halite_lab::cluster::CLUSTER;
-use halite_lab::layout::{HA, Member};
+use halite_lab::layout::{HA, LayoutHost};
 use halite_pillar::view::Pki;
 use halite_states::compile;
 use serde_json::{Value, json};
@@ -27,7 +27,7 @@ pub(super) struct File {
 }
 
 /// The files of a host.
-pub(super) fn files(member: &Member) -> Result<Vec<File>> {
+pub(super) fn files(member: &LayoutHost) -> Result<Vec<File>> {
     let declaration = shipped_tree::declaration(CLUSTER, &HA)?;
     let bundle = shipped_tree::bundle();
     let address = member.network.address(member.number);

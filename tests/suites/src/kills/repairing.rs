@@ -13,14 +13,14 @@ use super::{ended, jobs, moments, scene, spawn};
 
 /// The command that runs when the victim dies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Command {
+pub enum RepairCommand {
     /// `ctl highstate`
     Highstate,
     /// `ctl bootstrap`, on a finished host.
     Install,
 }
 
-impl Command {
+impl RepairCommand {
     fn line(self) -> Vec<String> {
         match self {
             Self::Highstate => [CTL, "highstate"].map(str::to_owned).to_vec(),
@@ -46,7 +46,7 @@ pub enum Victim {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Kill {
     /// The command that runs.
-    pub command: Command,
+    pub command: RepairCommand,
     /// The victim.
     pub victim: Victim,
     /// The moment: the repair of the damage with this index among those of the watched host.
@@ -59,7 +59,7 @@ impl Kill {
         match (self.command, self.victim) {
             (_, Victim::Minion(host) | Victim::Power(host)) => host,
             // Late in a highstate the worker is being repaired, and the bootstrap host is done.
-            (Command::Highstate, Victim::Master | Victim::Ctl) if self.moment > 0 => WORKER,
+            (RepairCommand::Highstate, Victim::Master | Victim::Ctl) if self.moment > 0 => WORKER,
             _ => BOOTSTRAP,
         }
     }
@@ -67,7 +67,7 @@ impl Kill {
 
 /// All kills, ordered so that neighbours differ in their victims.
 pub fn numbered() -> Vec<Kill> {
-    use Command::{Highstate, Install};
+    use RepairCommand::{Highstate, Install};
     use Victim::{Ctl, Master, Minion, Power};
     let pairs = [
         (Highstate, Minion(BOOTSTRAP)),
@@ -95,7 +95,7 @@ pub fn numbered() -> Vec<Kill> {
 /// again. Returns the status of the first command: one that only lost its master continues and
 /// succeeds.
 pub fn one(cluster: &Cluster, kill: Kill) -> Result<ExitStatus> {
-    let scene = Scene::prepare(cluster, kill.command == Command::Highstate)?;
+    let scene = Scene::prepare(cluster, kill.command == RepairCommand::Highstate)?;
     let newest = jobs::newest(&cluster.bootstrap)?;
     let mut command = spawn(&cluster.bootstrap, &kill.command.line())?;
     scene.wait_for(kill.watched(), kill.moment)?;

@@ -18,11 +18,11 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use anyhow::{Context as _, Result, bail};
-use record::{Outcome, Record};
+use record::{LedgerLine, TestOutcome};
 
 use crate::test::Counts;
 
-pub(crate) use states::{State, States};
+pub(crate) use states::{StartedTest, States};
 pub(crate) use tree::Tree;
 
 /// The directory of all ledgers.
@@ -99,7 +99,7 @@ impl Ledger {
     /// # Errors
     /// The record is not on the disk.
     pub(crate) fn begin(&mut self, test: &str) -> Result<()> {
-        self.append(test, Outcome::Began, Duration::ZERO, None)
+        self.append(test, TestOutcome::Began, Duration::ZERO, None)
     }
 
     /// Records the end of a test.
@@ -113,12 +113,12 @@ impl Ledger {
         result: Result<Counts, &anyhow::Error>,
     ) -> Result<()> {
         let (outcome, error) = match result {
-            Ok(Counts { failed: 0, .. }) => (Outcome::Passed, None),
+            Ok(Counts { failed: 0, .. }) => (TestOutcome::Passed, None),
             Ok(Counts { passed, failed }) => (
-                Outcome::Failed,
+                TestOutcome::Failed,
                 Some(format!("{passed} passed, {failed} failed")),
             ),
-            Err(error) => (Outcome::Failed, Some(format!("{error:#}"))),
+            Err(error) => (TestOutcome::Failed, Some(format!("{error:#}"))),
         };
         self.append(test, outcome, took, error)
     }
@@ -126,12 +126,12 @@ impl Ledger {
     fn append(
         &mut self,
         test: &str,
-        outcome: Outcome,
+        outcome: TestOutcome,
         took: Duration,
         error: Option<String>,
     ) -> Result<()> {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?;
-        let record = Record {
+        let record = LedgerLine {
             test: test.to_owned(),
             outcome,
             seconds: took.as_secs_f64(),
@@ -251,9 +251,9 @@ mod tests {
         ledger.begin("c").unwrap();
         drop(ledger);
         let (_, states) = open(dir.path(), "2/2");
-        assert_eq!(states.of("a"), Some(State::Passed));
-        assert_eq!(states.of("b"), Some(State::Failed));
-        assert_eq!(states.of("c"), Some(State::Interrupted));
+        assert_eq!(states.of("a"), Some(StartedTest::Passed));
+        assert_eq!(states.of("b"), Some(StartedTest::Failed));
+        assert_eq!(states.of("c"), Some(StartedTest::Interrupted));
         assert_eq!(states.of("d"), None);
     }
 
@@ -277,8 +277,8 @@ mod tests {
         }
         let chosen = ["c1", "c2"].map(str::to_owned).into();
         let states = since_in(dir.path(), &chosen).unwrap();
-        assert_eq!(states.of("older"), Some(State::Passed));
-        assert_eq!(states.of("newer"), Some(State::Passed));
+        assert_eq!(states.of("older"), Some(StartedTest::Passed));
+        assert_eq!(states.of("newer"), Some(StartedTest::Passed));
         assert_eq!(states.of("not committed"), None);
         assert_eq!(states.of("too old"), None);
     }
@@ -298,7 +298,7 @@ mod tests {
         ledger.begin("c").unwrap();
         drop(ledger);
         let (_, states) = open(dir.path(), "1/2");
-        assert_eq!(states.of("c"), Some(State::Interrupted));
+        assert_eq!(states.of("c"), Some(StartedTest::Interrupted));
     }
 
     #[test]

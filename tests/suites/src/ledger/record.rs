@@ -12,7 +12,7 @@ const ENDING: &str = "jsonl";
 /// The recorded outcome of a test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub(super) enum Outcome {
+pub(super) enum TestOutcome {
     /// It starts.
     Began,
     /// It has ended, and nothing failed.
@@ -24,10 +24,10 @@ pub(super) enum Outcome {
 /// A line of a ledger.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Record {
+pub(super) struct LedgerLine {
     /// The name of the test.
     pub(super) test: String,
-    pub(super) outcome: Outcome,
+    pub(super) outcome: TestOutcome,
     /// The time from its start to its end; 0 at the start.
     pub(super) seconds: f64,
     /// The cause of a failure, if the test ended with one.
@@ -49,14 +49,14 @@ pub(super) struct Record {
 ///
 /// # Errors
 /// A file cannot be read, a line is not a record, or belongs to another tree.
-pub(super) fn all(directory: &Path, tree: &str) -> Result<Vec<Record>> {
+pub(super) fn all(directory: &Path, tree: &str) -> Result<Vec<LedgerLine>> {
     let mut records = Vec::new();
     for file in files(directory)? {
         let text =
             fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
         for (number, line) in whole(&text).lines().enumerate() {
             let place = || format!("{}, line {}", file.display(), number + 1);
-            let record: Record = serde_json::from_str(line)
+            let record: LedgerLine = serde_json::from_str(line)
                 .with_context(|| format!("cannot read {}; remove the file or the line", place()))?;
             ensure!(
                 record.tree == tree,
@@ -103,8 +103,8 @@ fn files(directory: &Path) -> Result<Vec<PathBuf>> {
 mod tests {
     use super::*;
 
-    fn line(test: &str, outcome: Outcome, at: u64) -> String {
-        let record = Record {
+    fn line(test: &str, outcome: TestOutcome, at: u64) -> String {
+        let record = LedgerLine {
             test: test.to_owned(),
             outcome,
             seconds: 0.5,
@@ -122,10 +122,10 @@ mod tests {
     fn the_files_of_all_parts_are_read_in_the_order_of_time() {
         let dir = tempfile::tempdir().unwrap();
         assert_eq!(all(&dir.path().join("absent"), "abc").unwrap(), []);
-        let second = line("b", Outcome::Began, 2) + &line("b", Outcome::Passed, 3);
-        fs::write(file(dir.path(), "1/2"), line("c", Outcome::Began, 4)).unwrap();
+        let second = line("b", TestOutcome::Began, 2) + &line("b", TestOutcome::Passed, 3);
+        fs::write(file(dir.path(), "1/2"), line("c", TestOutcome::Began, 4)).unwrap();
         // As copied from another machine, and cut off while a line was written.
-        let cut = &line("d", Outcome::Began, 5)[..20];
+        let cut = &line("d", TestOutcome::Began, 5)[..20];
         fs::write(file(dir.path(), "2/2"), second + cut).unwrap();
         fs::write(dir.path().join("notes.txt"), "no record").unwrap();
         let names: Vec<String> = all(dir.path(), "abc")
@@ -143,15 +143,15 @@ mod tests {
         for (text, reason) in [
             ("{\"test\": \"a\"}\n".to_owned(), "1-of-2.jsonl, line 2"),
             (
-                line("a", Outcome::Passed, 1).replace("\"abc\"", "\"xyz\""),
+                line("a", TestOutcome::Passed, 1).replace("\"abc\"", "\"xyz\""),
                 "is of the tree xyz",
             ),
             (
-                line("a", Outcome::Passed, 1).replace("\"at\"", "\"until\""),
+                line("a", TestOutcome::Passed, 1).replace("\"at\"", "\"until\""),
                 "cannot read",
             ),
         ] {
-            fs::write(&path, line("a", Outcome::Began, 1) + &text).unwrap();
+            fs::write(&path, line("a", TestOutcome::Began, 1) + &text).unwrap();
             let error = format!("{:#}", all(dir.path(), "abc").unwrap_err());
             assert!(error.contains(reason), "{error}");
         }

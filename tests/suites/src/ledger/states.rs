@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
-use super::record::{Outcome, Record};
+use super::record::{LedgerLine, TestOutcome};
 use super::tree::Tree;
 
 /// The number of lines of a failure in the table; the ledger has all.
@@ -11,7 +11,7 @@ const LINES: usize = 3;
 
 /// The state of a test that has begun at least once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum State {
+pub(crate) enum StartedTest {
     /// Its last attempt has passed.
     Passed,
     /// Its last attempt has failed.
@@ -20,7 +20,7 @@ pub(crate) enum State {
     Interrupted,
 }
 
-impl State {
+impl StartedTest {
     fn word(self) -> &'static str {
         match self {
             Self::Passed => "passed",
@@ -33,7 +33,7 @@ impl State {
 /// The content of the records of one test.
 #[derive(Debug, Clone, PartialEq)]
 struct Row {
-    state: State,
+    state: StartedTest,
     tries: usize,
     seconds: f64,
     commit: String,
@@ -46,16 +46,16 @@ pub(crate) struct States(BTreeMap<String, Row>);
 
 impl States {
     /// From records in the order of their times.
-    pub(super) fn new(records: &[Record]) -> Self {
+    pub(super) fn new(records: &[LedgerLine]) -> Self {
         let mut rows: BTreeMap<String, Row> = BTreeMap::new();
         for record in records {
             let before = rows.get(&record.test).map_or(0, |row| row.tries);
-            let began = record.outcome == Outcome::Began;
+            let began = record.outcome == TestOutcome::Began;
             let row = Row {
                 state: match record.outcome {
-                    Outcome::Began => State::Interrupted,
-                    Outcome::Passed => State::Passed,
-                    Outcome::Failed => State::Failed,
+                    TestOutcome::Began => StartedTest::Interrupted,
+                    TestOutcome::Passed => StartedTest::Passed,
+                    TestOutcome::Failed => StartedTest::Failed,
                 },
                 tries: before + usize::from(began),
                 seconds: record.seconds,
@@ -68,26 +68,32 @@ impl States {
     }
 
     /// The state of a test; `None` if it never started.
-    pub(crate) fn of(&self, test: &str) -> Option<State> {
+    pub(crate) fn of(&self, test: &str) -> Option<StartedTest> {
         self.0.get(test).map(|row| row.state)
     }
 
     /// The seconds of a test and the commit that it ran on, if its last attempt has passed.
     pub(crate) fn passed(&self, test: &str) -> Option<(f64, &str)> {
-        let row = self.0.get(test).filter(|row| row.state == State::Passed)?;
+        let row = self
+            .0
+            .get(test)
+            .filter(|row| row.state == StartedTest::Passed)?;
         Some((row.seconds, row.commit.as_str()))
     }
 
     /// The commits on which the passed tests last passed.
     pub(super) fn commits(&self) -> BTreeSet<String> {
-        let passed = self.0.values().filter(|row| row.state == State::Passed);
+        let passed = self
+            .0
+            .values()
+            .filter(|row| row.state == StartedTest::Passed);
         passed.map(|row| row.commit.clone()).collect()
     }
 
     /// Tests with their states, as after one try each.
     #[cfg(test)]
-    pub(crate) fn with(tests: &[(&str, State)]) -> Self {
-        let row = |(name, state): &(&str, State)| {
+    pub(crate) fn with(tests: &[(&str, StartedTest)]) -> Self {
+        let row = |(name, state): &(&str, StartedTest)| {
             let row = Row {
                 state: *state,
                 tries: 1,
@@ -102,7 +108,7 @@ impl States {
 
     /// Returns whether each of these tests has passed.
     pub(crate) fn are_complete(&self, tests: &[String]) -> bool {
-        (tests.iter()).all(|test| self.of(test) == Some(State::Passed))
+        (tests.iter()).all(|test| self.of(test) == Some(StartedTest::Passed))
     }
 
     /// The table of these tests in order, then of others that have started, such as the creation of
@@ -120,7 +126,7 @@ impl States {
                 continue;
             };
             let seconds = match row.state {
-                State::Interrupted => "-".to_owned(),
+                StartedTest::Interrupted => "-".to_owned(),
                 _ => format!("{:.1}", row.seconds),
             };
             let (state, tries) = (row.state.word(), row.tries);
@@ -137,9 +143,9 @@ impl States {
         let _ = writeln!(
             text,
             "\n{} passed, {} failed, {} interrupted, {} not run, of {}",
-            count(Some(State::Passed)),
-            count(Some(State::Failed)),
-            count(Some(State::Interrupted)),
+            count(Some(StartedTest::Passed)),
+            count(Some(StartedTest::Failed)),
+            count(Some(StartedTest::Interrupted)),
             count(None),
             tests.len()
         );
@@ -151,11 +157,11 @@ impl States {
 mod tests {
     use super::*;
 
-    fn record(test: &str, outcome: Outcome, error: Option<&str>) -> Record {
-        Record {
+    fn record(test: &str, outcome: TestOutcome, error: Option<&str>) -> LedgerLine {
+        LedgerLine {
             test: test.to_owned(),
             outcome,
-            seconds: if outcome == Outcome::Began {
+            seconds: if outcome == TestOutcome::Began {
                 0.0
             } else {
                 12.25
@@ -171,7 +177,7 @@ mod tests {
 
     #[test]
     fn the_table_has_each_test_with_its_last_outcome_and_the_number_of_tries() {
-        use Outcome::{Began, Failed, Passed};
+        use TestOutcome::{Began, Failed, Passed};
         let states = States::new(&[
             record("x: made", Began, None),
             record("x: made", Passed, None),

@@ -11,7 +11,7 @@ use super::low::{Tag, tag};
 
 /// A finished highstate.
 #[derive(Debug, Clone, Default)]
-pub struct Answer {
+pub struct HighstateAnswer {
     /// States that changed something, or would.
     pub changed: BTreeSet<Tag>,
     /// Changed states that can be known for certain only after an apply.
@@ -22,7 +22,7 @@ pub struct Answer {
     pub updated_first: BTreeSet<String>,
 }
 
-impl Answer {
+impl HighstateAnswer {
     /// Parses the document that `ctl highstate -o json` prints.
     pub fn parse(text: &str) -> Result<Self> {
         let document: JobOutcome =
@@ -69,17 +69,17 @@ impl Answer {
 }
 
 /// Runs `ctl highstate -o json` with further arguments; an error if a state fails.
-pub fn highstate(cluster: &Cluster, args: &[&str]) -> Result<Answer> {
+pub fn highstate(cluster: &Cluster, args: &[&str]) -> Result<HighstateAnswer> {
     highstate_by(cluster, CTL, args)
 }
 
 /// The same as [`highstate`], with the given `ctl`.
-pub fn highstate_by(cluster: &Cluster, ctl: &str, args: &[&str]) -> Result<Answer> {
+pub fn highstate_by(cluster: &Cluster, ctl: &str, args: &[&str]) -> Result<HighstateAnswer> {
     let mut all = vec![ctl, "highstate", "-o", "json"];
     all.extend(args);
     let output = cluster.bootstrap.output(&all)?;
     let text = String::from_utf8_lossy(&output.stdout);
-    let answer = Answer::parse(&text).with_context(|| {
+    let answer = HighstateAnswer::parse(&text).with_context(|| {
         format!(
             "ctl ended with {}: {}{text}",
             output.status,
@@ -151,7 +151,7 @@ mod tests {
             ..JobOutcome::default()
         };
         let text = &to_text(&outcome);
-        let answer = Answer::parse(text).unwrap();
+        let answer = HighstateAnswer::parse(text).unwrap();
         assert!(answer.updated_first.iter().eq(["a"]));
         assert_eq!(answer.changed.len(), 2);
         assert_eq!(answer.open.iter().next().unwrap(), "a: image.present i [i]");

@@ -1,8 +1,8 @@
 //! Damages of certificates and keys.
 
-use super::damage::{Damage, quote};
+use super::damage::{ObjectDamage, quote};
 use super::files::kubeconfig;
-use super::low::{Low, State};
+use super::low::{Low, LowStateEntry};
 
 /// Seconds for which a certificate must be valid after its repair.
 const LEFT: u32 = 8_640_000;
@@ -12,7 +12,7 @@ const LEFT: u32 = 8_640_000;
 /// Certificates of the connections of a running control plane are only made to expire soon: the API
 /// server and etcd reload theirs at once, and without the API a prediction would be blind to its
 /// objects.
-pub fn damages(low: &Low) -> Vec<Damage> {
+pub fn damages(low: &Low) -> Vec<ObjectDamage> {
     let mut damages = Vec::new();
     for (number, state) in low
         .0
@@ -36,12 +36,17 @@ pub fn damages(low: &Low) -> Vec<Damage> {
             _ => ("its key missing", "/client-key-data:/d"),
         };
         let line = format!("sed -E -i {} {path}", quote(expression));
-        damages.push(Damage::new(state, what, line, kubeconfig(&state.name)));
+        damages.push(ObjectDamage::new(
+            state,
+            what,
+            line,
+            kubeconfig(&state.name),
+        ));
     }
     damages
 }
 
-fn certificate(state: &State, number: usize) -> Damage {
+fn certificate(state: &LowStateEntry, number: usize) -> ObjectDamage {
     let path = state.name.as_str();
     let combined = state.flag("combined");
     let key_path = if combined {
@@ -98,11 +103,11 @@ fn certificate(state: &State, number: usize) -> Damage {
             _ => ("lost", format!("rm {cert} {key}")),
         }
     };
-    Damage::new(state, what, line, probe(&cert, &key))
+    ObjectDamage::new(state, what, line, probe(&cert, &key))
 }
 
 /// Makes a key and a self-signed certificate of the same name, then runs `then`.
-fn self_signed(state: &State, then: &str) -> String {
+fn self_signed(state: &LowStateEntry, then: &str) -> String {
     let subject = quote(&format!(
         "/CN={}",
         state.text("common_name").unwrap_or("unnamed")

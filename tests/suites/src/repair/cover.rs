@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use anyhow::{Result, ensure};
 
-use super::low::{Low, State, Tag};
+use super::low::{Low, LowStateEntry, Tag};
 
 /// States that no round damages: function, end of the name (empty: any), and reason. An entry that
 /// matches no state fails the test.
@@ -107,14 +107,14 @@ const LEFT_OUT: &[(&str, &str, &str)] = &[
 ];
 
 /// Returns whether an entry matches a state.
-fn matches(entry: &(&str, &str, &str), state: &State) -> bool {
+fn matches(entry: &(&str, &str, &str), state: &LowStateEntry) -> bool {
     state.function == entry.0 && state.name.ends_with(entry.1)
 }
 
 /// Fails if a state is neither damaged in a round nor left out, or if an entry matches no state.
 pub fn complete(low: &Low, damaged: &BTreeSet<Tag>) -> Result<usize> {
     let covered = low.followers(damaged);
-    let open: Vec<&State> = low
+    let open: Vec<&LowStateEntry> = low
         .0
         .iter()
         .filter(|state| !covered.contains(&state.tag))

@@ -8,11 +8,11 @@ use anyhow::{Context, Result, anyhow, ensure};
 use halite_lab::cluster::{BOOTSTRAP, Cluster};
 use halite_lab::host::Host;
 
-use super::low::{State, Tag};
+use super::low::{LowStateEntry, Tag};
 
 /// One object, damaged in its own way.
 #[derive(Debug, Clone)]
-pub struct Damage {
+pub struct ObjectDamage {
     /// The state that must detect and repair it.
     pub tag: Tag,
     /// Description of the damage, for messages.
@@ -25,10 +25,10 @@ pub struct Damage {
     pub probe: String,
 }
 
-impl Damage {
+impl ObjectDamage {
     /// Creates a damage of the object that a host's state declares.
     pub fn new(
-        state: &State,
+        state: &LowStateEntry,
         what: &'static str,
         line: impl Into<String>,
         probe: impl Into<String>,
@@ -144,7 +144,7 @@ fn each<'a, T: 'a>(
 }
 
 /// Makes all damages.
-pub fn make(cluster: &Cluster, damages: &[Damage]) -> Result<()> {
+pub fn make(cluster: &Cluster, damages: &[ObjectDamage]) -> Result<()> {
     let printed = each(cluster, damages.iter(), true, |d| {
         (d.host.clone(), d.label(), d.line.clone())
     })?;
@@ -152,7 +152,7 @@ pub fn make(cluster: &Cluster, damages: &[Damage]) -> Result<()> {
 }
 
 /// The objects in their current state.
-pub fn read(cluster: &Cluster, damages: &[Damage]) -> Result<BTreeMap<String, String>> {
+pub fn read(cluster: &Cluster, damages: &[ObjectDamage]) -> Result<BTreeMap<String, String>> {
     each(cluster, damages.iter(), false, |d| {
         (d.host.clone(), d.label(), d.probe.clone())
     })

@@ -2,8 +2,8 @@
 
 use halite_lab::cluster::{BOOTSTRAP, WORKER};
 
-use super::damage::{Damage, quote};
-use super::low::{Low, State};
+use super::damage::{ObjectDamage, quote};
+use super::low::{Low, LowStateEntry};
 
 /// Static pods without which the API would be down, so that a prediction would be blind to its
 /// objects.
@@ -12,7 +12,7 @@ const NEEDED_PODS: [&str; 2] = ["kube-apiserver.yaml", "etcd.yaml"];
 /// The address of damaged host entries: one of the host itself, so that no packet tries to leave.
 const ELSEWHERE: &str = "127.0.0.9";
 
-fn hosts(low: &Low) -> impl Iterator<Item = &State> {
+fn hosts(low: &Low) -> impl Iterator<Item = &LowStateEntry> {
     low.0
         .iter()
         .filter(|s| [BOOTSTRAP, WORKER].contains(&s.minion.as_str()) && !s.only_follows)
@@ -36,8 +36,8 @@ fn edited(path: &str, expression: &str) -> String {
 
 /// Damages that give every file another content, every link another target, every name another
 /// address.
-pub fn content(low: &Low) -> Vec<Damage> {
-    let mut damages: Vec<Damage> = hosts(low).filter_map(other_content).collect();
+pub fn content(low: &Low) -> Vec<ObjectDamage> {
+    let mut damages: Vec<ObjectDamage> = hosts(low).filter_map(other_content).collect();
     damages.extend(
         hosts(low)
             .filter(|s| s.function == "host.present")
@@ -50,7 +50,7 @@ pub fn content(low: &Low) -> Vec<Damage> {
                         state.name
                     ),
                 );
-                Damage::new(state, "points elsewhere", line, addresses(&name))
+                ObjectDamage::new(state, "points elsewhere", line, addresses(&name))
             }),
     );
     damages
@@ -63,10 +63,10 @@ fn addresses(quoted_name: &str) -> String {
     )
 }
 
-fn other_content(state: &State) -> Option<Damage> {
+fn other_content(state: &LowStateEntry) -> Option<ObjectDamage> {
     let path = state.name.as_str();
     let quoted = quote(path);
-    let damage = |what, line: String| Some(Damage::new(state, what, line, whole(path)));
+    let damage = |what, line: String| Some(ObjectDamage::new(state, what, line, whole(path)));
     match state.function.as_str() {
         // A running program's file cannot be written, only replaced.
         "file.managed" if path.starts_with("/usr/local/bin/") => damage(
@@ -88,7 +88,7 @@ fn other_content(state: &State) -> Option<Damage> {
             "a line more",
             format!("printf '\\n# damaged\\n' >> {quoted}"),
         ),
-        "kubeconfig.managed" => Some(Damage::new(
+        "kubeconfig.managed" => Some(ObjectDamage::new(
             state,
             "another server",
             edited(path, "s|(server: ).*|\\1https://127.0.0.1:1|"),
@@ -96,20 +96,20 @@ fn other_content(state: &State) -> Option<Damage> {
         )),
         "pkgrepo.managed" => {
             let list = repository(path);
-            Some(Damage::new(
+            Some(ObjectDamage::new(
                 state,
                 "a line more",
                 format!("echo '# damaged' >> {list}"),
                 format!("cat {list}"),
             ))
         }
-        "file.symlink" => Some(Damage::new(
+        "file.symlink" => Some(ObjectDamage::new(
             state,
             "leads elsewhere",
             format!("ln -sfn /nowhere {quoted}"),
             format!("readlink {quoted}"),
         )),
-        "file.absent" => Some(Damage::new(
+        "file.absent" => Some(ObjectDamage::new(
             state,
             "is there",
             // Make a file like one of an earlier Halite, which the state removes; an operator's own
@@ -117,7 +117,7 @@ fn other_content(state: &State) -> Option<Damage> {
             format!("mkdir -p \"$(dirname {quoted})\" && echo '# Written by Halite' > {quoted}"),
             format!("ls {quoted}"),
         )),
-        "swap.absent" => Some(Damage::new(
+        "swap.absent" => Some(ObjectDamage::new(
             state,
             "an entry in fstab",
             "echo '/halite-test-swap none swap sw 0 0' >> /etc/fstab",
@@ -138,26 +138,26 @@ fn repository(name: &str) -> String {
 
 /// Damages that give every file and directory another mode on one host and another owner on the
 /// other.
-pub fn modes_and_owners(low: &Low) -> Vec<Damage> {
+pub fn modes_and_owners(low: &Low) -> Vec<ObjectDamage> {
     let ours = [
         "file.managed",
         "file.directory",
         "kubeconfig.managed",
         "x509.certificate",
     ];
-    let damage = |state: &State| {
+    let damage = |state: &LowStateEntry| {
         let path = quote(&state.name);
         let probe = format!("stat -c '%F %a %U %G' {path}");
         let is_owner = (state.index + usize::from(state.minion == WORKER)).is_multiple_of(2);
         if is_owner {
-            Damage::new(
+            ObjectDamage::new(
                 state,
                 "another owner",
                 format!("chown nobody:nogroup {path}"),
                 probe,
             )
         } else {
-            Damage::new(state, "another mode", format!("chmod go+w {path}"), probe)
+            ObjectDamage::new(state, "another mode", format!("chmod go+w {path}"), probe)
         }
     };
     hosts(low)
@@ -167,11 +167,11 @@ pub fn modes_and_owners(low: &Low) -> Vec<Damage> {
 }
 
 /// Damages that remove files. The only removed directory holds no foreign files.
-pub fn lost(low: &Low) -> Vec<Damage> {
+pub fn lost(low: &Low) -> Vec<ObjectDamage> {
     hosts(low).filter_map(lost_one).collect()
 }
 
-fn lost_one(state: &State) -> Option<Damage> {
+fn lost_one(state: &LowStateEntry) -> Option<ObjectDamage> {
     let path = state.name.as_str();
     let quoted = quote(path);
     let probe = match state.function.as_str() {
@@ -182,7 +182,7 @@ fn lost_one(state: &State) -> Option<Damage> {
         "file.directory" if path == "/root/.kube" => format!("stat -c '%F %a %U %G' {quoted}"),
         "pkgrepo.managed" => {
             let list = repository(path);
-            return Some(Damage::new(
+            return Some(ObjectDamage::new(
                 state,
                 "lost",
                 format!("rm {list}"),
@@ -191,7 +191,7 @@ fn lost_one(state: &State) -> Option<Damage> {
         }
         _ => return None,
     };
-    Some(Damage::new(
+    Some(ObjectDamage::new(
         state,
         "lost",
         format!("rm -rf {quoted}"),
@@ -201,14 +201,14 @@ fn lost_one(state: &State) -> Option<Damage> {
 
 /// Damages that remove names from `/etc/hosts`. They must not be combined with damages that break
 /// connections: a program that looks up the name again would query the name server.
-pub fn lost_names(low: &Low) -> Vec<Damage> {
+pub fn lost_names(low: &Low) -> Vec<ObjectDamage> {
     let names = hosts(low).filter(|s| s.function == "host.present");
-    let damage = |state: &State| {
+    let damage = |state: &LowStateEntry| {
         let line = edited(
             "/etc/hosts",
             &format!(r"/[[:space:]]{}([[:space:]]|$)/d", state.name),
         );
-        Damage::new(state, "lost", line, addresses(&quote(&state.name)))
+        ObjectDamage::new(state, "lost", line, addresses(&quote(&state.name)))
     };
     names.map(damage).collect()
 }

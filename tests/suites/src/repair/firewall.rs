@@ -4,19 +4,19 @@
 use halite_lab::cluster::{BOOTSTRAP, WORKER};
 use serde_json::{Map, Value};
 
-use super::damage::{Damage, Foreign, quote};
-use super::low::{Low, State};
+use super::damage::{Foreign, ObjectDamage, quote};
+use super::low::{Low, LowStateEntry};
 
 /// Damages of every zone and policy of Halite; additions too if Halite owns the whole object.
-pub fn damages(low: &Low) -> Vec<Damage> {
-    let mut all: Vec<Damage> = low.0.iter().filter_map(damage).collect();
+pub fn damages(low: &Low) -> Vec<ObjectDamage> {
+    let mut all: Vec<ObjectDamage> = low.0.iter().filter_map(damage).collect();
     // If a zone that a policy names is missing, firewall-cmd changes nothing more in the permanent
     // configuration: delete zones last.
     all.sort_by_key(|damage| damage.line.contains("--delete-zone"));
     all
 }
 
-fn damage(state: &State) -> Option<Damage> {
+fn damage(state: &LowStateEntry) -> Option<ObjectDamage> {
     let name = quote(&state.name);
     let runtime = state.minion == BOOTSTRAP;
     let permanent = if runtime { "" } else { "--permanent " };
@@ -75,10 +75,10 @@ fn damage(state: &State) -> Option<Damage> {
             .join("\n"),
         _ => "ls /etc/firewalld/zones /etc/firewalld/policies | grep 'halite-.*[.]xml$'".to_owned(),
     };
-    Some(Damage::new(state, what, line, probe))
+    Some(ObjectDamage::new(state, what, line, probe))
 }
 
-fn first<'a>(state: &'a State, key: &str) -> Option<&'a str> {
+fn first<'a>(state: &'a LowStateEntry, key: &str) -> Option<&'a str> {
     state
         .args
         .get(key)
@@ -87,12 +87,12 @@ fn first<'a>(state: &'a State, key: &str) -> Option<&'a str> {
         .and_then(Value::as_str)
 }
 
-fn sets(state: &State) -> Option<&Map<String, Value>> {
+fn sets(state: &LowStateEntry) -> Option<&Map<String, Value>> {
     state.args.get("sets").and_then(Value::as_object)
 }
 
 /// The first set of the state, with its first address.
-fn first_entry(state: &State) -> Option<(&str, &str)> {
+fn first_entry(state: &LowStateEntry) -> Option<(&str, &str)> {
     let (name, entries) = sets(state)?.iter().next()?;
     Some((name, entries.as_array()?.first()?.as_str()?))
 }

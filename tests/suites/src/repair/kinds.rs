@@ -5,9 +5,9 @@ use anyhow::{Context as _, Result, ensure};
 use halite_lab::cluster::{BOOTSTRAP, CTL, Cluster, WORKER};
 
 use super::answer::highstate;
-use super::damage::{Damage, quote};
+use super::damage::{ObjectDamage, quote};
 use super::files::{is_needed, kubeconfig, whole};
-use super::low::{Low, State};
+use super::low::{Low, LowStateEntry};
 use super::one_cycle::quiet;
 use crate::test::Counts;
 
@@ -25,11 +25,11 @@ const MASTERS: &str = "/etc/halite/masters";
 
 /// Damages that replace every file with a directory, a link or a pipe, or make it immutable with
 /// other content.
-pub fn places(low: &Low) -> Vec<Damage> {
+pub fn places(low: &Low) -> Vec<ObjectDamage> {
     low.0.iter().filter_map(place).collect()
 }
 
-fn place(state: &State) -> Option<Damage> {
+fn place(state: &LowStateEntry) -> Option<ObjectDamage> {
     let path = state.name.as_str();
     let probe = match state.function.as_str() {
         "file.managed" if is_needed(path) || starts_containerd(state) => return None,
@@ -66,17 +66,17 @@ fn place(state: &State) -> Option<Damage> {
     let probe = format!(
         "test ! -p {quoted} || {{ echo a pipe; exit 0; }}\n{probe}\nlsattr -d {quoted} | cut -d' ' -f1 | tr -d -c ia; echo"
     );
-    Some(Damage::new(state, what, line, probe))
+    Some(ObjectDamage::new(state, what, line, probe))
 }
 
 /// The configuration that [`units`] damages in its own way.
-fn starts_containerd(state: &State) -> bool {
+fn starts_containerd(state: &LowStateEntry) -> bool {
     state.minion == WORKER && state.name == "/etc/containerd/config.toml"
 }
 
 /// Damages that mask or alias units, put an operator's own files over them, or keep them from
 /// starting.
-pub fn units(low: &Low) -> Vec<Damage> {
+pub fn units(low: &Low) -> Vec<ObjectDamage> {
     let own = |unit: &str| format!("/etc/systemd/system/{unit}.service");
     let vendor = |unit: &str| format!("/lib/systemd/system/{unit}.service");
     let (kubelet, containerd) = (own("kubelet"), own("containerd"));
@@ -126,7 +126,7 @@ pub fn units(low: &Low) -> Vec<Damage> {
             "systemctl mask firewalld".to_owned(),
         ),
     ];
-    let mut damages: Vec<Damage> = all
+    let mut damages: Vec<ObjectDamage> = all
         .into_iter()
         .filter_map(|(host, unit, what, line)| {
             let state = low
@@ -135,7 +135,7 @@ pub fn units(low: &Low) -> Vec<Damage> {
             let probe = format!(
                 "systemctl show {unit} -p Id -p LoadState -p ActiveState -p UnitFileState -p FragmentPath -p DropInPaths"
             );
-            Some(Damage::new(state, what, line, probe))
+            Some(ObjectDamage::new(state, what, line, probe))
         })
         .collect();
     let starts = low.of(WORKER).find(|s| starts_containerd(s));
@@ -146,7 +146,7 @@ pub fn units(low: &Low) -> Vec<Damage> {
             "echo '[broken' > {path}; for i in 1 2 3 4 5 6 7; do systemctl restart containerd; done; ! systemctl -q is-active containerd"
         );
         let probe = format!("{}; systemctl is-active containerd", whole(&state.name));
-        Damage::new(state, "keeps containerd from starting", line, probe)
+        ObjectDamage::new(state, "keeps containerd from starting", line, probe)
     }));
     damages
 }

@@ -19,7 +19,7 @@ pub type Tag = String;
 
 /// One state of one minion.
 #[derive(Debug, Clone)]
-pub struct State {
+pub struct LowStateEntry {
     /// Id of the minion.
     pub minion: String,
     /// Position in its low state.
@@ -38,7 +38,7 @@ pub struct State {
     pub only_follows: bool,
 }
 
-impl State {
+impl LowStateEntry {
     /// A text argument.
     pub fn text(&self, key: &str) -> Option<&str> {
         self.args.get(key).and_then(Value::as_str)
@@ -57,7 +57,7 @@ pub fn tag(minion: &str, function: &str, name: &str, id: &str) -> Tag {
 
 /// The states of all minions.
 #[derive(Debug, Clone)]
-pub struct Low(pub Vec<State>);
+pub struct Low(pub Vec<LowStateEntry>);
 
 impl Low {
     /// Reads the low state of every minion from the master.
@@ -79,7 +79,7 @@ impl Low {
     }
 
     /// The states of one minion.
-    pub fn of<'a>(&'a self, minion: &'a str) -> impl Iterator<Item = &'a State> {
+    pub fn of<'a>(&'a self, minion: &'a str) -> impl Iterator<Item = &'a LowStateEntry> {
         self.0.iter().filter(move |state| state.minion == minion)
     }
 
@@ -104,7 +104,7 @@ impl Low {
     }
 }
 
-fn state(minion: &str, index: usize, chunk: Chunk) -> State {
+fn state(minion: &str, index: usize, chunk: Chunk) -> LowStateEntry {
     let Requisites {
         watch,
         watch_any,
@@ -114,7 +114,7 @@ fn state(minion: &str, index: usize, chunk: Chunk) -> State {
         ..
     } = chunk.requisites.clone();
     let only_follows = !onchanges.is_empty() || !onchanges_any.is_empty();
-    State {
+    LowStateEntry {
         minion: minion.to_owned(),
         index,
         tag: tag(minion, &chunk.function(), &chunk.name, &chunk.id),

@@ -27,7 +27,7 @@ use std::collections::BTreeSet;
 use anyhow::Result;
 use halite_lab::cluster::{BOOTSTRAP, Cluster};
 
-use self::damage::{Damage, Foreign};
+use self::damage::{Foreign, ObjectDamage};
 use self::low::Low;
 use self::objects::Objects;
 use self::one_cycle::Round;
@@ -106,9 +106,9 @@ fn second_highstate(cluster: &Cluster) -> Result<Counts> {
     Ok(Counts::ONE)
 }
 
-fn system_damages(low: &Low) -> Vec<Damage> {
+fn system_damages(low: &Low) -> Vec<ObjectDamage> {
     // Images first: with the runtime stopped they could not be removed.
-    let mut all: Vec<Damage> = system::images(low)
+    let mut all: Vec<ObjectDamage> = system::images(low)
         .into_iter()
         .filter(|d| d.host == BOOTSTRAP)
         .collect();
@@ -117,8 +117,8 @@ fn system_damages(low: &Low) -> Vec<Damage> {
     all
 }
 
-fn certificate_damages(low: &Low) -> Vec<Damage> {
-    let mut all: Vec<Damage> = system::images(low)
+fn certificate_damages(low: &Low) -> Vec<ObjectDamage> {
+    let mut all: Vec<ObjectDamage> = system::images(low)
         .into_iter()
         .filter(|d| d.host != BOOTSTRAP)
         .collect();
@@ -149,7 +149,7 @@ fn complete(cluster: &Cluster) -> Result<Counts> {
 
 fn round(
     cluster: &Cluster,
-    make: fn(&Low) -> Vec<Damage>,
+    make: fn(&Low) -> Vec<ObjectDamage>,
     foreign: Vec<Foreign>,
     objects: fn(&Low) -> Option<Objects>,
 ) -> Result<Counts> {

@@ -6,7 +6,7 @@ use anyhow::{Context, Result, bail, ensure};
 use halite_lab::cluster::Cluster;
 use serde_json::{Map, Value, json};
 
-use super::low::{Low, MASTER, State, Tag};
+use super::low::{Low, LowStateEntry, MASTER, Tag};
 
 /// Kubeconfig of an administrator whose rights do not depend on bindings, which may be damaged.
 const KUBECONFIG: &str = "--kubeconfig=/etc/kubernetes/super-admin.conf";
@@ -153,7 +153,7 @@ fn kubectl(cluster: &Cluster, args: &[&str]) -> Result<String> {
     cluster.kubectl(&all)
 }
 
-fn objects(state: &State) -> Vec<Object> {
+fn objects(state: &LowStateEntry) -> Vec<Object> {
     let object = |wanted: Value| Object {
         tag: state.tag.clone(),
         wanted,

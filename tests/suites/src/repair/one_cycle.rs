@@ -6,8 +6,8 @@ use anyhow::{Context, Error, Result, ensure};
 use halite_lab::cluster::Cluster;
 use halite_lab::wait;
 
-use super::answer::{Answer, highstate};
-use super::damage::{Damage, Foreign};
+use super::answer::{HighstateAnswer, highstate};
+use super::damage::{Foreign, ObjectDamage};
 use super::low::{Low, Tag};
 use super::objects::Objects;
 use super::{damage, wait_ready};
@@ -23,7 +23,7 @@ pub struct Round<'a> {
     /// The low state of the cluster.
     pub low: &'a Low,
     /// Damages on hosts.
-    pub damages: Vec<Damage>,
+    pub damages: Vec<ObjectDamage>,
     /// Damages in the API.
     pub objects: Option<Objects>,
     /// Foreign objects to add.
@@ -144,7 +144,7 @@ impl Round<'_> {
 
     /// Checks that the prediction lists every damaged state, and otherwise only states that one of
     /// them triggers, or that cannot be predicted.
-    fn expect_named(&self, predicted: &Answer) -> Result<()> {
+    fn expect_named(&self, predicted: &HighstateAnswer) -> Result<()> {
         let tags = self.tags();
         let missed: Vec<&Tag> = tags.difference(&predicted.changed).collect();
         ensure!(

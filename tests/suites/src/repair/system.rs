@@ -2,8 +2,8 @@
 
 use halite_lab::cluster::{BOOTSTRAP, WORKER};
 
-use super::damage::{Damage, quote};
-use super::low::{Low, State};
+use super::damage::{ObjectDamage, quote};
+use super::low::{Low, LowStateEntry};
 
 /// Packages whose absence does no harm for the moment.
 const PACKAGES: &str = "socat ethtool";
@@ -17,7 +17,7 @@ const CUT_OFF: &str = "sed -i '/^Package: socat$/{n;s/^Status: .*/Status: instal
 const REPAIR_UNITS: [&str; 2] = ["halite-master", "halite-minion"];
 
 /// Damages of units, each stopped on one host and disabled on the other.
-pub fn units(low: &Low) -> Vec<Damage> {
+pub fn units(low: &Low) -> Vec<ObjectDamage> {
     let mut damages = Vec::new();
     for (place, minion) in [BOOTSTRAP, WORKER].into_iter().enumerate() {
         for (number, state) in low
@@ -29,14 +29,14 @@ pub fn units(low: &Low) -> Vec<Damage> {
             let probe = format!("systemctl is-active {unit}; systemctl is-enabled {unit}");
             let stays = REPAIR_UNITS.contains(&state.name.as_str());
             damages.push(if stays || (number + place).is_multiple_of(2) {
-                Damage::new(
+                ObjectDamage::new(
                     state,
                     "switched off",
                     format!("systemctl -q disable {unit}"),
                     probe,
                 )
             } else {
-                Damage::new(state, "stopped", format!("systemctl stop {unit}"), probe)
+                ObjectDamage::new(state, "stopped", format!("systemctl stop {unit}"), probe)
             });
         }
     }
@@ -45,11 +45,11 @@ pub fn units(low: &Low) -> Vec<Damage> {
 
 /// Damages of packages, which are removed or interrupted, and of kernel parameters, which are
 /// changed: live on one host, in the file that sets them at boot on the other.
-pub fn packages_and_kernel(low: &Low) -> Vec<Damage> {
+pub fn packages_and_kernel(low: &Low) -> Vec<ObjectDamage> {
     low.0.iter().filter_map(package_or_parameter).collect()
 }
 
-fn package_or_parameter(state: &State) -> Option<Damage> {
+fn package_or_parameter(state: &LowStateEntry) -> Option<ObjectDamage> {
     match state.function.as_str() {
         "pkg.installed" => {
             let probe = format!(
@@ -57,10 +57,10 @@ fn package_or_parameter(state: &State) -> Option<Damage> {
             );
             Some(if state.minion == BOOTSTRAP {
                 let line = format!("dpkg --remove --force-depends {PACKAGES}");
-                Damage::new(state, "packages removed", line, probe)
+                ObjectDamage::new(state, "packages removed", line, probe)
             } else {
                 let what = "a package removed, and one interrupted while it was unpacked";
-                Damage::new(state, what, CUT_OFF, probe)
+                ObjectDamage::new(state, what, CUT_OFF, probe)
             })
         }
         "sysctl.present" => {
@@ -78,7 +78,7 @@ fn package_or_parameter(state: &State) -> Option<Damage> {
                     "grep -vF {key} {file} > /root/halite-test-edit; cat /root/halite-test-edit > {file}"
                 )
             };
-            Some(Damage::new(
+            Some(ObjectDamage::new(
                 state,
                 "other value",
                 line,
@@ -90,11 +90,11 @@ fn package_or_parameter(state: &State) -> Option<Damage> {
 }
 
 /// Damages that remove images from the runtime. Running containers already have their files.
-pub fn images(low: &Low) -> Vec<Damage> {
+pub fn images(low: &Low) -> Vec<ObjectDamage> {
     let images = low.0.iter().filter(|s| s.function == "image.present");
-    let damage = |state: &State| {
+    let damage = |state: &LowStateEntry| {
         let reference = quote(&crate::images::stored(&state.name));
-        Damage::new(
+        ObjectDamage::new(
             state,
             "image removed",
             format!("ctr -n k8s.io images rm {reference}"),

@@ -8,7 +8,7 @@ use halite_lab::cluster::{BOOTSTRAP, CTL, Cluster, WORKER};
 use halite_lab::wait;
 use serde_json::Value;
 
-use super::answer::Answer;
+use super::answer::HighstateAnswer;
 use super::containers;
 
 /// Limit for everything to be up again after a repair, including an API server and an etcd. A
@@ -110,7 +110,7 @@ pub fn daemons(cluster: &Cluster) -> Result<BTreeMap<String, String>> {
 pub fn daemons_restarted(
     cluster: &Cluster,
     before: &BTreeMap<String, String>,
-    answer: &Answer,
+    answer: &HighstateAnswer,
 ) -> Result<()> {
     let restarted = |label: &str| {
         let (host, unit) = label.split_once(' ').unwrap_or_default();

@@ -19,7 +19,7 @@ use halite_states::tree::{Tree, sha256, to_bundle_path};
 use serde_json::{Value, json};
 
 use super::BUNDLE;
-use crate::completeness::{Collector, Rendering, Requirements, State};
+use crate::completeness::{Collector, CompiledState, Rendering, Requirements};
 
 /// An operating system on which the state tree installs packages, as the hosts' grains name it:
 /// family and system.
@@ -45,7 +45,7 @@ pub(super) struct Worker<'a> {
     named: RefCell<BTreeMap<String, String>>,
     /// The states of calls. The key is the call's address, which is unique while the call is stored
     /// here.
-    states: HashMap<*const Call, (Rc<Call>, Rc<State>)>,
+    states: HashMap<*const Call, (Rc<Call>, Rc<CompiledState>)>,
     /// Lists of SLS files that an orchestration or `ctl` applies and that were already compiled.
     applied: BTreeSet<Vec<String>>,
     collector: Collector,
@@ -273,7 +273,7 @@ impl<'a> Worker<'a> {
         rendering
     }
 
-    fn state(&mut self, call: &Rc<Call>) -> Rc<State> {
+    fn state(&mut self, call: &Rc<Call>) -> Rc<CompiledState> {
         let named = self.named.borrow();
         let (_, state) = self
             .states
@@ -322,11 +322,11 @@ pub(super) fn grains(target: &Target, pillar: &Value, (family, system): System) 
     })
 }
 
-fn state(call: &Call, named: &BTreeMap<String, String>) -> State {
+fn state(call: &Call, named: &BTreeMap<String, String>) -> CompiledState {
     let chunk = call.chunk();
     let mut args = Value::Object(chunk.args.clone());
     put_back(&mut args, call, named);
-    State {
+    CompiledState {
         file: chunk.source.file.clone(),
         line: chunk.source.line,
         function: chunk.function(),

@@ -8,8 +8,8 @@ use super::*;
 fn what_is_not_there_is_not_asked_for_again() {
     let fixture = Fixture::new();
     let server = Server::start(|seen| match seen.path.as_str() {
-        "/secret" => Answer::new(403).body("<html>no</html>"),
-        _ => Answer::new(404).body("no such\nfile\u{7}"),
+        "/secret" => CannedAnswer::new(403).body("<html>no</html>"),
+        _ => CannedAnswer::new(404).body("no such\nfile\u{7}"),
     });
     let wanted = ["/a", "/secret"].map(|path| artifact(path, server.url(path), path.as_bytes()));
     let error = fixture
@@ -39,13 +39,13 @@ fn redirects_are_followed_and_end() {
     let (fixture, file) = (Fixture::new(), content(1_000, 9));
     let served = file.clone();
     let server = Server::start(move |seen| match seen.path.as_str() {
-        "/circle" => Answer::new(302).header("Location", "/circle"),
-        "/nowhere" => Answer::new(301),
-        "/file" => Answer::file(seen, &served, "\"1\""),
+        "/circle" => CannedAnswer::new(302).header("Location", "/circle"),
+        "/nowhere" => CannedAnswer::new(301),
+        "/file" => CannedAnswer::file(seen, &served, "\"1\""),
         path if path.starts_with("/on") => {
             let (_, n) = path.split_once('=').unwrap();
             let n = n.parse::<u32>().unwrap();
-            Answer::new(307).header(
+            CannedAnswer::new(307).header(
                 "Location",
                 if n == 3 {
                     "/file".into()
@@ -54,7 +54,7 @@ fn redirects_are_followed_and_end() {
                 },
             )
         }
-        _ => Answer::new(404),
+        _ => CannedAnswer::new(404),
     });
     let fetch = |path: &str| {
         fixture
@@ -87,7 +87,7 @@ fn redirects_are_followed_and_end() {
 fn what_has_another_digest_or_size_is_removed() {
     let (fixture, file) = (Fixture::new(), content(1_000, 10));
     let served = file.clone();
-    let server = Server::start(move |seen| Answer::file(seen, &served, "\"1\""));
+    let server = Server::start(move |seen| CannedAnswer::file(seen, &served, "\"1\""));
     let other = Digest::of(b"other");
     let url = server.url("/a");
     let wanted = |digest: &Digest, size| Artifact {
@@ -123,9 +123,9 @@ fn what_has_another_digest_or_size_is_removed() {
 fn what_has_no_known_size_has_a_bound() {
     let fixture = Fixture::new();
     let server = Server::start(|seen| match seen.path.as_str() {
-        "/said" => Answer::new(200).body("begins").saying(2_000),
-        "/right" => Answer::new(200).body(content(1_999, 15)),
-        _ => Answer::new(200).body(content(2_000, 15)).endless(),
+        "/said" => CannedAnswer::new(200).body("begins").saying(2_000),
+        "/right" => CannedAnswer::new(200).body(content(1_999, 15)),
+        _ => CannedAnswer::new(200).body(content(2_000, 15)).endless(),
     });
     let wanted = |path: &str, limit| Artifact {
         name: "a".into(),
@@ -157,7 +157,7 @@ fn what_has_no_known_size_has_a_bound() {
 fn what_is_said_to_be_too_large_is_not_waited_for() {
     let fixture = Fixture::new();
     // The client receives no more data.
-    let server = Server::start(|_| Answer::new(200).body(content(2_000, 16)).stall(9));
+    let server = Server::start(|_| CannedAnswer::new(200).body(content(2_000, 16)).stall(9));
     let settings = Settings {
         largest: Some(1_999),
         retries: 0,
@@ -194,8 +194,8 @@ fn all_problems_come_in_one_report_and_what_is_right_is_kept() {
     let (fixture, file) = (Fixture::new(), content(1_000, 11));
     let served = file.clone();
     let server = Server::start(move |seen| match seen.path.as_str() {
-        "/gone" => Answer::new(404),
-        _ => Answer::file(seen, &served, "\"1\""),
+        "/gone" => CannedAnswer::new(404),
+        _ => CannedAnswer::file(seen, &served, "\"1\""),
     });
     let wanted = [
         artifact("gone", server.url("/gone"), b"gone"),

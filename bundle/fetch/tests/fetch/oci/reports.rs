@@ -18,12 +18,12 @@ fn what_is_missing_offline_is_named_for_all_images() {
     let resolved = Puller::new(&fetcher, &registries).resolve(&image).unwrap();
     let host = server.host();
     let offline = Fetcher::offline(world.fixture.cache());
-    let locked = Wanted {
+    let locked = ImageRequest {
         digest: Some(resolved.manifest),
         ..image
     };
     let other = Digest::of(b"other");
-    let unknown = Wanted {
+    let unknown = ImageRequest {
         digest: Some(other.clone()),
         ..wanted(&server, "app/one:1")
     };
@@ -66,9 +66,9 @@ fn a_registry_that_stays_broken_is_told_for_every_image() {
         world.content.clone(),
         Access::Open,
         |seen, answer| match seen.path.rsplit_once('/').map(|(_, tag)| tag) {
-            Some("broken") => Answer::new(500).body("boom"),
-            Some("busy") => Answer::new(429),
-            Some("circle") => Answer::new(307).header("Location", seen.path.as_str()),
+            Some("broken") => CannedAnswer::new(500).body("boom"),
+            Some("busy") => CannedAnswer::new(429),
+            Some("circle") => CannedAnswer::new(307).header("Location", seen.path.as_str()),
             _ => answer,
         },
     );

@@ -34,7 +34,7 @@ fn another_pod_network_is_named_with_the_commands_that_remove_it() {
     assert_eq!(warned(&facts), ["other-pod-network"]);
     // A host of etcd alone has no pods.
     facts.requirements.own_pod_network = false;
-    let Part::Added(added) = &mut facts.part else {
+    let ClusterPart::Added(added) = &mut facts.part else {
         unreachable!()
     };
     added.runs_containers = false;

@@ -39,7 +39,7 @@ fn role_of(site: &Site, pem: &str) -> Option<Role> {
 
 async fn joined(site: &Site) {
     let host = Host::new("cp-2");
-    let token = site.token(Wanted::default()).await;
+    let token = site.token(TokenRequest::default()).await;
     certificate(site.enrol(&host, &token).await);
 }
 

@@ -107,7 +107,8 @@ async fn an_operator_has_a_role_until_it_is_revoked_and_a_restart_forgets_neithe
 #[tokio::test]
 async fn a_certificate_of_our_ca_for_an_unknown_name_does_not_come_in() {
     let site = site().await;
-    let identity = halite_proto::identity::Identity::new("prod", Kind::Operator, "eve").unwrap();
+    let identity =
+        halite_proto::identity::Identity::new("prod", IdentityKind::Operator, "eve").unwrap();
     let request = PrivateKey::generate().unwrap().request("eve").unwrap();
     let profile = halite_core::ca::Profile::identity(&identity);
     let issued = site

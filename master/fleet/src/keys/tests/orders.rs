@@ -9,9 +9,9 @@ async fn a_rejected_or_deleted_key_is_out_at_once() {
     let site = site().await;
     let host = Host::new("worker-1");
     let token = site
-        .token(Wanted {
+        .token(TokenRequest {
             uses: 9,
-            ..Wanted::default()
+            ..TokenRequest::default()
         })
         .await;
     let pem = certificate(site.enrol(&host, &token).await);
@@ -49,7 +49,7 @@ async fn a_rejected_or_deleted_key_is_out_at_once() {
     };
     let old = again.refused(&host, &token).await;
     assert!(old.message.contains("the token is not valid"), "{old}");
-    let token = again.token(Wanted::default()).await;
+    let token = again.token(TokenRequest::default()).await;
     let third = certificate(again.enrol(&host, &token).await);
     assert!(again.admits(&third) && !again.admits(&pem) && !again.admits(&second));
 }
@@ -59,13 +59,13 @@ async fn a_rejected_or_deleted_key_does_not_return_with_an_older_token() {
     for action in ["reject", "delete"] {
         let site = site().await;
         let host = Host::new("worker-1");
-        let many = Wanted {
+        let many = TokenRequest {
             uses: 9,
-            ..Wanted::default()
+            ..TokenRequest::default()
         };
-        let bound = Wanted {
+        let bound = TokenRequest {
             id: "worker-1".to_owned(),
-            ..Wanted::default()
+            ..TokenRequest::default()
         };
         let (used, other) = (site.token(many.clone()).await, site.token(many).await);
         let own = site.token(bound.clone()).await;
@@ -79,7 +79,7 @@ async fn a_rejected_or_deleted_key_does_not_return_with_an_older_token() {
         for token in [&used, &own] {
             let answer = enrol(&site.app, &host.asks(token)).await;
             assert!(
-                matches!(&answer, Err(_) | Ok(Answer::Rejected { .. })),
+                matches!(&answer, Err(_) | Ok(EnrolAnswer::Rejected { .. })),
                 "{action}: {answer:?}"
             );
             // The same under another name: the host knows the token.
@@ -102,9 +102,9 @@ async fn a_rejected_squatter_costs_the_true_host_no_token() {
     let site = site().await;
     let (squatter, honest) = (Host::new("worker-1"), Host::new("worker-1"));
     let token = site
-        .token(Wanted {
+        .token(TokenRequest {
             id: "worker-1".to_owned(),
-            ..Wanted::default()
+            ..TokenRequest::default()
         })
         .await;
     site.enrol(&squatter, "").await;
@@ -123,10 +123,10 @@ async fn a_clock_that_is_set_makes_no_token_older_or_newer_than_a_rejection() {
     for step in [-DAY, DAY] {
         let site = site().await;
         let host = Host::new("worker-1");
-        let bound = || Wanted {
+        let bound = || TokenRequest {
             id: "worker-1".to_owned(),
             ttl_seconds: 7 * 24 * 60 * 60,
-            ..Wanted::default()
+            ..TokenRequest::default()
         };
         let early = site.token(bound()).await;
         site.enrol(&host, "").await;
@@ -145,7 +145,7 @@ async fn a_full_disk_does_not_keep_a_rejected_key_in() {
     for action in ["reject", "delete"] {
         let site = site().await;
         let host = Host::new("worker-1");
-        let token = site.token(Wanted::default()).await;
+        let token = site.token(TokenRequest::default()).await;
         let pem = certificate(site.enrol(&host, &token).await);
         let limit = fill_disk(&site).await;
         let refused = site.order("worker-1", action).await.unwrap_err();
@@ -172,7 +172,7 @@ async fn a_connected_minion_is_cut_off_only_by_name_of_the_cluster() {
     let site = site().await;
     let host = Host::new("worker-1");
     certificate(
-        site.enrol(&host, &site.token(Wanted::default()).await)
+        site.enrol(&host, &site.token(TokenRequest::default()).await)
             .await,
     );
     let (_connection, mut messages) = site
@@ -181,12 +181,12 @@ async fn a_connected_minion_is_cut_off_only_by_name_of_the_cluster() {
         .join(&minion("worker-1"), std::net::Ipv4Addr::LOCALHOST.into());
     for action in ["delete", "reject"] {
         for (force, cluster) in [(false, ""), (true, ""), (false, "prod"), (true, "prd")] {
-            let order = Change {
+            let order = KeyOrder {
                 id: "worker-1".to_owned(),
                 action: action.to_owned(),
                 cluster: cluster.to_owned(),
                 force,
-                ..Change::default()
+                ..KeyOrder::default()
             };
             let refused = change(&site.app, &order).await.unwrap_err();
             assert_eq!(refused.kind, RefusalKind::Conflict, "{order:?}");
@@ -197,12 +197,12 @@ async fn a_connected_minion_is_cut_off_only_by_name_of_the_cluster() {
         }
     }
     assert_eq!(site.state("worker-1").await, Some(KeyState::Accepted));
-    let order = Change {
+    let order = KeyOrder {
         id: "worker-1".to_owned(),
         action: "delete".to_owned(),
         cluster: "prod".to_owned(),
         force: true,
-        ..Change::default()
+        ..KeyOrder::default()
     };
     change(&site.app, &order).await.unwrap();
     assert!(messages.recv().await.is_none(), "the stream ends");
@@ -274,7 +274,7 @@ async fn bad_requests_leave_nothing_behind() {
 #[tokio::test]
 async fn two_hosts_with_one_token_at_once_are_one_too_many() {
     let site = site().await;
-    let token = site.token(Wanted::default()).await;
+    let token = site.token(TokenRequest::default()).await;
     let hosts = [Host::new("a"), Host::new("b")];
     let requests = hosts.each_ref().map(|host| host.asks(&token));
     let (a, b) = tokio::join!(
@@ -297,9 +297,9 @@ async fn a_token_for_roles_lets_in_only_those_declared_with_them() {
     let declared =
         "apiVersion: halite/v1\nkind: Node\nmetadata: {name: n}\nroles: [worker, etcd]\n";
     std::fs::write(nodes.join("n.yaml"), declared).unwrap();
-    let roles = |names: &[&str]| Wanted {
+    let roles = |names: &[&str]| TokenRequest {
         roles: names.iter().map(|name| (*name).to_owned()).collect(),
-        ..Wanted::default()
+        ..TokenRequest::default()
     };
     let host = Host::new("n");
     let refused = site
@@ -335,7 +335,7 @@ async fn a_token_without_roles_makes_no_control_plane() {
     };
     for role in ["bootstrap", "control-plane", "etcd", "registry"] {
         declare("n", &format!("worker, {role}"));
-        let token = site.token(Wanted::default()).await;
+        let token = site.token(TokenRequest::default()).await;
         let refused = site.refused(&Host::new("n"), &token).await;
         assert!(
             refused.message.contains(&format!("declared with {role}"))
@@ -345,9 +345,9 @@ async fn a_token_without_roles_makes_no_control_plane() {
         assert_eq!(site.uses(&token).await, 1);
     }
     // This is the remedy; and a token for a worker does not make it a control plane later.
-    let bound = || Wanted {
+    let bound = || TokenRequest {
         id: "n".to_owned(),
-        ..Wanted::default()
+        ..TokenRequest::default()
     };
     declare("n", "worker");
     let early = site.token(bound()).await;
@@ -358,7 +358,7 @@ async fn a_token_without_roles_makes_no_control_plane() {
     // Hosts that get no such secrets need no roles in a token.
     declare("w", "worker, infra");
     for name in ["w", "undeclared"] {
-        let token = site.token(Wanted::default()).await;
+        let token = site.token(TokenRequest::default()).await;
         certificate(site.enrol(&Host::new(name), &token).await);
     }
 }
@@ -368,7 +368,7 @@ async fn renewal_keeps_the_key() {
     let site = site().await;
     let host = Host::new("a");
     let first = certificate(
-        site.enrol(&host, &site.token(Wanted::default()).await)
+        site.enrol(&host, &site.token(TokenRequest::default()).await)
             .await,
     );
     site.clock.advance(10 * DAY);

@@ -39,8 +39,11 @@ async fn the_waiting_room_has_an_end_in_all_and_for_each_address() {
     let refused = enrol(&site.app, &from(&host, "late", "10.0.2.1")).await;
     assert_eq!(refused.unwrap_err().kind, RefusalKind::Unavailable);
     certificate(
-        site.enrol(&Host::new("late"), &site.token(Wanted::default()).await)
-            .await,
+        site.enrol(
+            &Host::new("late"),
+            &site.token(TokenRequest::default()).await,
+        )
+        .await,
     );
 }
 
@@ -49,7 +52,7 @@ async fn a_key_that_no_operator_accepts_goes_away_after_a_day() {
     let site = site().await;
     let host = Host::new("worker-1");
     let accepted = Host::new("worker-2");
-    let token = site.token(Wanted::default()).await;
+    let token = site.token(TokenRequest::default()).await;
     certificate(site.enrol(&accepted, &token).await);
     site.enrol(&host, "").await;
     site.clock.advance(DAY - 1);
@@ -62,7 +65,7 @@ async fn a_key_that_no_operator_accepts_goes_away_after_a_day() {
     list(&site.app).await.unwrap();
     assert_eq!(site.state("worker-1").await, None);
     let answer = site.enrol(&other, "").await;
-    assert!(matches!(answer, Answer::Pending { new: true, .. }));
+    assert!(matches!(answer, EnrolAnswer::Pending { new: true, .. }));
     assert_eq!(site.state("worker-2").await, Some(KeyState::Accepted));
 }
 
@@ -126,7 +129,7 @@ async fn refused_strangers_fill_neither_audit_nor_events() {
 async fn an_answer_opens_the_gate_that_a_cut_call_left_shut() {
     let site = site().await;
     let host = Host::new("worker-1");
-    let token = site.token(Wanted::default()).await;
+    let token = site.token(TokenRequest::default()).await;
     let pem = certificate(site.enrol(&host, &token).await);
     // The process stored the key, and ended before it opened the gate.
     site.app.gate.close(&minion("worker-1"), None);

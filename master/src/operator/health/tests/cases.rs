@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use halite_api::HighstateResult;
 use halite_cluster::pod_network::Fault;
-use halite_core::board::{Note, Renewal};
+use halite_core::board::{HostRenewal, Renewal};
 use halite_core::names::minion;
 use halite_etcd::{Alarm, AlarmKind};
 
@@ -59,7 +59,7 @@ pub(super) const CASES: &[Case] = &[
     ),
     (
         |p| {
-            p.renewals.push(Note {
+            p.renewals.push(HostRenewal {
                 host: minion("cp-2"),
                 ends: 365 * DAY * 1000,
                 renewal: Renewal::Operator,

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, Stat, Uid, XattrFlags};
 use rustix::io::Errno;
 
-use super::place::{Place, kind};
+use super::place::{DirectoryPlace, kind};
 use super::{Owner, immutable, refused};
 use crate::host::{HostError, HostResult};
 
@@ -32,10 +32,10 @@ pub(crate) struct Target {
 impl Target {
     /// The entry at a path; a link there is the entry.
     pub(super) fn open(path: &Path) -> HostResult<Self> {
-        Self::at(&Place::of(path)?, path)
+        Self::at(&DirectoryPlace::of(path)?, path)
     }
 
-    fn at(place: &Place, path: &Path) -> HostResult<Self> {
+    fn at(place: &DirectoryPlace, path: &Path) -> HostResult<Self> {
         // An `O_PATH` descriptor cannot be synced.
         let flags = OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::RDONLY;
         let directory = rustix::fs::openat(&place.directory, ".", flags, Mode::empty())
@@ -125,7 +125,7 @@ impl Target {
 /// kernel.
 pub fn write(path: &Path, content: &[u8], owner: Owner) -> HostResult<()> {
     immutable::retried(path, || {
-        Target::at(&Place::of_target(path)?, path)?.write(&mut &*content, owner, true)
+        Target::at(&DirectoryPlace::of_target(path)?, path)?.write(&mut &*content, owner, true)
     })
 }
 
@@ -134,7 +134,7 @@ pub fn write(path: &Path, content: &[u8], owner: Owner) -> HostResult<()> {
 /// # Errors
 /// Like [`write`].
 pub fn write_unsynced(path: &Path, content: &[u8], owner: Owner) -> HostResult<()> {
-    Target::at(&Place::of_target(path)?, path)?.write(&mut &*content, owner, false)
+    Target::at(&DirectoryPlace::of_target(path)?, path)?.write(&mut &*content, owner, false)
 }
 
 fn fill(

@@ -10,7 +10,7 @@ use std::path::Path;
 use rustix::fs::{Dir, FileType, IFlags, Mode, OFlags};
 use rustix::io::Errno;
 
-use super::place::{Place, kind};
+use super::place::{DirectoryPlace, kind};
 use crate::host::{HostError, HostResult};
 
 /// Makes a change at `path`. If the kernel does not permit it, removes the attributes from the
@@ -36,7 +36,7 @@ fn is_not_permitted(error: &HostError) -> bool {
 fn release(path: &Path) -> HostResult<bool> {
     let failed = |e: Errno| HostError::io("take the attribute `immutable` off", path, e);
     let mut released = false;
-    for place in [Place::of(path)?, Place::of_target(path)?] {
+    for place in [DirectoryPlace::of(path)?, DirectoryPlace::of_target(path)?] {
         if let Some(directory) = open(&place.directory, OsStr::new(".")).map_err(failed)? {
             released |= release_one(&directory).map_err(failed)?;
         }

@@ -14,7 +14,7 @@ use std::path::Path;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
-use self::place::Place;
+use self::place::DirectoryPlace;
 use crate::host::{FileKind, HostError, HostResult};
 
 pub(crate) use self::atomic::Target;
@@ -244,7 +244,7 @@ fn open_target(path: &Path) -> HostResult<Option<OwnedFd>> {
     if path == Path::new("/") {
         return place::directory("/").map(Some).map_err(failed);
     }
-    Place::of_target(path)?.open().map_err(failed)
+    DirectoryPlace::of_target(path)?.open().map_err(failed)
 }
 
 /// Removes a file, link or tree, if there is one. Links inside are removed, never followed.
@@ -259,7 +259,7 @@ fn remove_once(path: &Path) -> HostResult<()> {
     let Some(found) = stat(path)? else {
         return Ok(());
     };
-    let place = Place::of(path)?;
+    let place = DirectoryPlace::of(path)?;
     let removed = if found.kind == FileKind::Directory {
         std::fs::remove_dir_all(place.path())
     } else {

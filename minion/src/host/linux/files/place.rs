@@ -23,13 +23,13 @@ const MAX_LINKS: u32 = 40;
 
 /// An entry's directory, open, and its name there.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct DirectoryPlace {
     /// Opened with `O_PATH`.
     pub(super) directory: OwnedFd,
     pub(super) name: OsString,
 }
 
-impl Place {
+impl DirectoryPlace {
     /// The place of an entry that need not exist; a link at `path` is the entry.
     pub(super) fn of(path: &Path) -> HostResult<Self> {
         Walk::new(path)?.run(false)
@@ -136,7 +136,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    fn run(mut self, follow: bool) -> HostResult<Place> {
+    fn run(mut self, follow: bool) -> HostResult<DirectoryPlace> {
         loop {
             let Some(name) = self.left.pop_front() else {
                 return Err(refused("change", self.path, "it has no file name"));
@@ -199,8 +199,8 @@ impl<'a> Walk<'a> {
         ))
     }
 
-    fn place(self, name: OsString) -> Place {
-        Place {
+    fn place(self, name: OsString) -> DirectoryPlace {
+        DirectoryPlace {
             directory: self.at,
             name,
         }

@@ -31,14 +31,14 @@ const CONFIG: Object<'static> = Object {
 
 /// A zone or a policy, and the differences between the two in firewalld's interface.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum FirewallKind {
     /// firewalld.zone(5)
     Zone,
     /// firewalld.policy(5)
     Policy,
 }
 
-impl Kind {
+impl FirewallKind {
     fn runtime(self) -> Object<'static> {
         let interface = match self {
             Self::Zone => "org.fedoraproject.FirewallD1.zone",
@@ -80,7 +80,7 @@ impl Kind {
 ///
 /// # Errors
 /// firewalld is not running, or refuses.
-pub async fn view(bus: &Bus, kind: Kind, name: &str) -> HostResult<FirewallView> {
+pub async fn view(bus: &Bus, kind: FirewallKind, name: &str) -> HostResult<FirewallView> {
     let permanent = match object(bus, kind, name).await? {
         None => None,
         Some(path) => {
@@ -132,11 +132,11 @@ pub async fn names(bus: &Bus) -> HostResult<FirewallNames> {
     };
     let zones = merged(
         list(CONFIG, "getZoneNames").await?,
-        list(Kind::Zone.runtime(), "getZones").await?,
+        list(FirewallKind::Zone.runtime(), "getZones").await?,
     );
     let policies = merged(
         list(CONFIG, "getPolicyNames").await?,
-        list(Kind::Policy.runtime(), "getPolicies").await?,
+        list(FirewallKind::Policy.runtime(), "getPolicies").await?,
     );
     let ipsets = merged(
         list(CONFIG, "getIPSetNames").await?,
@@ -155,16 +155,25 @@ pub async fn names(bus: &Bus) -> HostResult<FirewallNames> {
 /// firewalld is not running, or refuses; its own error names the setting.
 pub async fn change(bus: &Bus, change: &FirewallChange) -> HostResult<()> {
     match change {
-        FirewallChange::Zone { name, settings } => set(bus, Kind::Zone, name, settings).await,
-        FirewallChange::Policy { name, settings } => set(bus, Kind::Policy, name, settings).await,
-        FirewallChange::RemoveZone { name } => remove(bus, Kind::Zone, name).await,
-        FirewallChange::RemovePolicy { name } => remove(bus, Kind::Policy, name).await,
+        FirewallChange::Zone { name, settings } => {
+            set(bus, FirewallKind::Zone, name, settings).await
+        }
+        FirewallChange::Policy { name, settings } => {
+            set(bus, FirewallKind::Policy, name, settings).await
+        }
+        FirewallChange::RemoveZone { name } => remove(bus, FirewallKind::Zone, name).await,
+        FirewallChange::RemovePolicy { name } => remove(bus, FirewallKind::Policy, name).await,
         FirewallChange::Ipsets { sets } => ipset::set(bus, sets).await,
         FirewallChange::RemoveIpset { name } => ipset::remove(bus, name).await,
     }
 }
 
-async fn set(bus: &Bus, kind: Kind, name: &str, settings: &FirewallSettings) -> HostResult<()> {
+async fn set(
+    bus: &Bus,
+    kind: FirewallKind,
+    name: &str,
+    settings: &FirewallSettings,
+) -> HostResult<()> {
     let all = write(kind, name, settings, true);
     match object(bus, kind, name).await? {
         Some(path) => {
@@ -181,7 +190,7 @@ async fn set(bus: &Bus, kind: Kind, name: &str, settings: &FirewallSettings) -> 
             .await?;
         }
         None => {
-            let add = if kind == Kind::Zone {
+            let add = if kind == FirewallKind::Zone {
                 "addZone2"
             } else {
                 "addPolicy"
@@ -202,7 +211,7 @@ async fn set(bus: &Bus, kind: Kind, name: &str, settings: &FirewallSettings) -> 
     }
 }
 
-async fn remove(bus: &Bus, kind: Kind, name: &str) -> HostResult<()> {
+async fn remove(bus: &Bus, kind: FirewallKind, name: &str) -> HostResult<()> {
     if let Some(path) = object(bus, kind, name).await? {
         let interface = kind.permanent().0;
         bus.call(
@@ -227,7 +236,7 @@ async fn remove(bus: &Bus, kind: Kind, name: &str) -> HostResult<()> {
 #[derive(Clone, Copy)]
 pub(super) enum Ours<'a> {
     /// A zone or a policy.
-    One(Kind, &'a str),
+    One(FirewallKind, &'a str),
     /// Sets of addresses.
     Ipsets(&'a BTreeMap<String, IpsetSettings>),
     /// A set of addresses that is being removed.
@@ -235,7 +244,7 @@ pub(super) enum Ours<'a> {
 }
 
 impl Ours<'_> {
-    fn is(self, kind: Kind, name: &str) -> bool {
+    fn is(self, kind: FirewallKind, name: &str) -> bool {
         matches!(self, Self::One(own, known) if (own, known) == (kind, name))
     }
 }
@@ -244,7 +253,10 @@ impl Ours<'_> {
 async fn reload(bus: &Bus, ours: Ours<'_>) -> HostResult<()> {
     let sets = ipset::entries(bus, ours).await?;
     let mut before = Vec::new();
-    for (kind, list) in [(Kind::Zone, "getZones"), (Kind::Policy, "getPolicies")] {
+    for (kind, list) in [
+        (FirewallKind::Zone, "getZones"),
+        (FirewallKind::Policy, "getPolicies"),
+    ] {
         let names: Vec<String> = bus
             .call(kind.runtime(), list, &())
             .await?
@@ -281,8 +293,13 @@ async fn reload(bus: &Bus, ours: Ours<'_>) -> HostResult<()> {
     Ok(())
 }
 
-async fn set_runtime(bus: &Bus, kind: Kind, name: &str, settings: &Settings) -> HostResult<()> {
-    let method = if kind == Kind::Zone {
+async fn set_runtime(
+    bus: &Bus,
+    kind: FirewallKind,
+    name: &str,
+    settings: &Settings,
+) -> HostResult<()> {
+    let method = if kind == FirewallKind::Zone {
         "setZoneSettings2"
     } else {
         "setPolicySettings"
@@ -293,8 +310,8 @@ async fn set_runtime(bus: &Bus, kind: Kind, name: &str, settings: &Settings) -> 
 }
 
 /// The permanent object with this name.
-async fn object(bus: &Bus, kind: Kind, name: &str) -> HostResult<Option<OwnedObjectPath>> {
-    let method = if kind == Kind::Zone {
+async fn object(bus: &Bus, kind: FirewallKind, name: &str) -> HostResult<Option<OwnedObjectPath>> {
+    let method = if kind == FirewallKind::Zone {
         "getZoneByName"
     } else {
         "getPolicyByName"
@@ -312,8 +329,8 @@ async fn object(bus: &Bus, kind: Kind, name: &str) -> HostResult<Option<OwnedObj
     }
 }
 
-async fn runtime(bus: &Bus, kind: Kind, name: &str) -> HostResult<Option<Settings>> {
-    let method = if kind == Kind::Zone {
+async fn runtime(bus: &Bus, kind: FirewallKind, name: &str) -> HostResult<Option<Settings>> {
+    let method = if kind == FirewallKind::Zone {
         "getZoneSettings2"
     } else {
         "getPolicySettings"

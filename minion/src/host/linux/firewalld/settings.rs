@@ -4,14 +4,14 @@ use std::collections::HashMap;
 
 use zbus::{OwnedVariant, Variant};
 
-use super::Kind;
+use super::FirewallKind;
 use crate::host::effect::FirewallSettings;
 
 /// Settings in the form in which firewalld sends and receives them.
 pub(super) type Settings = HashMap<String, OwnedVariant>;
 
 /// The settings that firewalld can change at run time.
-pub(super) fn changeable(kind: Kind, settings: Settings) -> Settings {
+pub(super) fn changeable(kind: FirewallKind, settings: Settings) -> Settings {
     let fixed = [
         "version",
         "short",
@@ -34,10 +34,10 @@ pub(super) fn changeable(kind: Kind, settings: Settings) -> Settings {
 }
 
 /// firewalld's own name of a target; an empty one is the default of its kind.
-pub(super) fn normal_target(kind: Kind, target: &str) -> String {
+pub(super) fn normal_target(kind: FirewallKind, target: &str) -> String {
     match (kind, target) {
-        (Kind::Zone, "") => "default",
-        (Kind::Policy, "") => "CONTINUE",
+        (FirewallKind::Zone, "") => "default",
+        (FirewallKind::Policy, "") => "CONTINUE",
         (_, "%%REJECT%%") => "REJECT",
         (_, other) => other,
     }
@@ -66,7 +66,7 @@ fn owned(value: Variant<'_>) -> OwnedVariant {
 }
 
 /// firewalld's keys and values as settings.
-pub(super) fn read(kind: Kind, settings: &Settings) -> FirewallSettings {
+pub(super) fn read(kind: FirewallKind, settings: &Settings) -> FirewallSettings {
     let text = |key: &str| {
         settings
             .get(key)
@@ -108,7 +108,12 @@ pub(super) fn read(kind: Kind, settings: &Settings) -> FirewallSettings {
 }
 
 /// firewalld's own keys and types. `whole` adds the ones that only the permanent configuration has.
-pub(super) fn write(kind: Kind, name: &str, settings: &FirewallSettings, whole: bool) -> Settings {
+pub(super) fn write(
+    kind: FirewallKind,
+    name: &str,
+    settings: &FirewallSettings,
+    whole: bool,
+) -> Settings {
     let ports: Vec<(String, String)> = settings
         .ports
         .iter()
@@ -127,19 +132,19 @@ pub(super) fn write(kind: Kind, name: &str, settings: &FirewallSettings, whole: 
         ("masquerade".to_owned(), settings.masquerade.into()),
     ]);
     match kind {
-        Kind::Zone => {
+        FirewallKind::Zone => {
             sent.insert("sources".to_owned(), list_of(&settings.sources));
             sent.insert("interfaces".to_owned(), list_of(&settings.interfaces));
             sent.insert("forward".to_owned(), settings.forward.into());
         }
-        Kind::Policy => {
+        FirewallKind::Policy => {
             sent.insert("ingress_zones".to_owned(), list_of(&settings.ingress_zones));
             sent.insert("egress_zones".to_owned(), list_of(&settings.egress_zones));
         }
     }
     if whole {
         let target = match (kind, normal_target(kind, &settings.target)) {
-            (Kind::Zone, target) if target == "REJECT" => "%%REJECT%%".to_owned(),
+            (FirewallKind::Zone, target) if target == "REJECT" => "%%REJECT%%".to_owned(),
             (_, target) => target,
         };
         sent.insert("target".to_owned(), owned(Variant::from(target)));
@@ -148,7 +153,7 @@ pub(super) fn write(kind: Kind, name: &str, settings: &FirewallSettings, whole: 
             "description".to_owned(),
             owned(Variant::from(settings.description.clone())),
         );
-        if let (Kind::Policy, Some(priority)) = (kind, settings.priority) {
+        if let (FirewallKind::Policy, Some(priority)) = (kind, settings.priority) {
             sent.insert("priority".to_owned(), priority.into());
         }
     }
@@ -179,7 +184,13 @@ mod tests {
             forward: true,
             ..sample()
         };
-        assert_eq!(read(Kind::Zone, &write(Kind::Zone, "z", &zone, true)), zone);
+        assert_eq!(
+            read(
+                FirewallKind::Zone,
+                &write(FirewallKind::Zone, "z", &zone, true)
+            ),
+            zone
+        );
         let policy = FirewallSettings {
             ingress_zones: vec!["ANY".into()],
             egress_zones: vec!["HOST".into()],
@@ -187,7 +198,10 @@ mod tests {
             ..sample()
         };
         assert_eq!(
-            read(Kind::Policy, &write(Kind::Policy, "p", &policy, true)),
+            read(
+                FirewallKind::Policy,
+                &write(FirewallKind::Policy, "p", &policy, true)
+            ),
             policy
         );
     }
@@ -199,21 +213,25 @@ mod tests {
             ..sample()
         };
         assert_eq!(
-            read(Kind::Zone, &write(Kind::Zone, "z", &zone, true)).target,
+            read(
+                FirewallKind::Zone,
+                &write(FirewallKind::Zone, "z", &zone, true)
+            )
+            .target,
             "default"
         );
         let reject = FirewallSettings {
             target: "REJECT".into(),
             ..sample()
         };
-        let sent = write(Kind::Zone, "z", &reject, true);
+        let sent = write(FirewallKind::Zone, "z", &reject, true);
         assert_eq!(<&str>::try_from(&sent["target"]).unwrap(), "%%REJECT%%");
-        assert_eq!(read(Kind::Zone, &sent).target, "REJECT");
+        assert_eq!(read(FirewallKind::Zone, &sent).target, "REJECT");
     }
 
     #[test]
     fn only_lists_and_switches_go_to_the_running_firewall() {
-        let sent = write(Kind::Policy, "p", &sample(), false);
+        let sent = write(FirewallKind::Policy, "p", &sample(), false);
         for key in ["target", "short", "description", "priority"] {
             assert!(!sent.contains_key(key), "{key} is refused at run time");
         }

@@ -30,7 +30,7 @@ pub(super) enum Victim {
 
 /// A command of `ctl` on the first host.
 #[derive(Debug)]
-pub(super) struct Command {
+pub(super) struct CtlCommand {
     /// Its words after `ctl`.
     pub(super) words: &'static str,
     /// Its orchestration.
@@ -64,8 +64,8 @@ const ADD: &str = "node add cp-3 --address 10.10.0.13 --roles control-plane,etcd
 
 /// All commands. `ctl bootstrap` and `ctl node add` of a worker have their boundaries on the site
 /// of two hosts, and so has `ctl destroy`.
-pub(super) const COMMANDS: &[Command] = &[
-    Command {
+pub(super) const COMMANDS: &[CtlCommand] = &[
+    CtlCommand {
         words: "node roles worker-1 worker,infra",
         sls: ADD_NODE,
         pillar: || json!({"node": "worker-1", "roles": ["worker", "infra"]}),
@@ -79,7 +79,7 @@ pub(super) const COMMANDS: &[Command] = &[
         prepare: |_| Ok(()),
         ended: outcomes::roles,
     },
-    Command {
+    CtlCommand {
         words: "node reboot cp-3 --yes --delete-emptydir-data",
         sls: REBOOT_NODE,
         pillar: || json!({"node": "cp-3", "drain": {}}),
@@ -93,7 +93,7 @@ pub(super) const COMMANDS: &[Command] = &[
         prepare: |_| Ok(()),
         ended: |_| Ok(()),
     },
-    Command {
+    CtlCommand {
         words: "node remove worker-1 --yes --delete-emptydir-data",
         sls: REMOVE_NODE,
         pillar: || json!({"node": "worker-1", "drain": {}}),
@@ -107,7 +107,7 @@ pub(super) const COMMANDS: &[Command] = &[
         prepare: |_| Ok(()),
         ended: |cluster| outcomes::removed(cluster, "worker-1"),
     },
-    Command {
+    CtlCommand {
         words: "node remove cp-3 --force --cluster demo",
         sls: REMOVE_NODE,
         pillar: || json!({"node": "cp-3", "drain": {}}),
@@ -129,7 +129,7 @@ pub(super) const COMMANDS: &[Command] = &[
         prepare: |_| Ok(()),
         ended: |cluster| outcomes::removed(cluster, "cp-3"),
     },
-    Command {
+    CtlCommand {
         words: "node remove cp-3 --dead --force --cluster demo",
         sls: REMOVE_NODE,
         pillar: || json!({"node": "cp-3", "dead": true}),
@@ -144,7 +144,7 @@ pub(super) const COMMANDS: &[Command] = &[
         prepare: |cluster| lost(cluster, &["cp-3"]),
         ended: |cluster| outcomes::removed_dead(cluster, "cp-3"),
     },
-    Command {
+    CtlCommand {
         words: ADD,
         sls: ADD_NODE,
         pillar: || json!({"node": "cp-3"}),
@@ -165,7 +165,7 @@ pub(super) const COMMANDS: &[Command] = &[
         prepare: |cluster| outcomes::enrolled_again(cluster, "cp-3", ADD),
         ended: |cluster| outcomes::joined(cluster, "cp-3"),
     },
-    Command {
+    CtlCommand {
         words: "node replace cp-2 --force --cluster demo --no-wait",
         sls: REMOVE_NODE,
         pillar: || json!({"node": "cp-2", "dead": true, "keep": true}),
@@ -184,7 +184,7 @@ pub(super) const COMMANDS: &[Command] = &[
         prepare: |cluster| lost(cluster, &["cp-2"]),
         ended: |cluster| cluster.replace("cp-2").map(drop),
     },
-    Command {
+    CtlCommand {
         words: "etcd recover cp-1 --force --cluster demo",
         sls: RECOVER_ETCD,
         pillar: || json!({"node": "cp-1"}),
@@ -199,7 +199,7 @@ pub(super) const COMMANDS: &[Command] = &[
         prepare: |cluster| lost(cluster, &STANDBYS),
         ended: outcomes::recovered,
     },
-    Command {
+    CtlCommand {
         words: "node drain worker-1 --delete-emptydir-data",
         sls: DRAIN_NODE,
         pillar: || json!({"node": "worker-1", "drain": {}}),
@@ -213,7 +213,7 @@ pub(super) const COMMANDS: &[Command] = &[
         prepare: |_| Ok(()),
         ended: |cluster| outcomes::drained(cluster, "worker-1"),
     },
-    Command {
+    CtlCommand {
         words: "etcd defrag",
         sls: DEFRAG_ETCD,
         pillar: || json!({}),
@@ -231,7 +231,7 @@ pub(super) const COMMANDS: &[Command] = &[
 ];
 
 /// Switches the host in question on again when the command has turned it off.
-pub(super) fn keep_on(cluster: &Cluster, command: &Command) -> Result<()> {
+pub(super) fn keep_on(cluster: &Cluster, command: &CtlCommand) -> Result<()> {
     let Some(name) = command.subject.filter(|_| command.reboots) else {
         return Ok(());
     };

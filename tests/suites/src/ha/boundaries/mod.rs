@@ -13,7 +13,7 @@ mod outcomes;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use commands::{COMMANDS, Command, Victim};
+use commands::{COMMANDS, CtlCommand, Victim};
 use halite_api::KeyList;
 use halite_lab::cluster::Cluster;
 use halite_lab::host::Host;
@@ -35,7 +35,7 @@ const AGAIN: Duration = Duration::from_secs(300);
 /// One boundary of a command.
 #[derive(Debug, Clone)]
 struct Boundary {
-    command: &'static Command,
+    command: &'static CtlCommand,
     /// The step whose recorded end it is.
     step: String,
     victim: Victim,
