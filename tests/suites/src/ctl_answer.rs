@@ -27,17 +27,6 @@ pub(crate) fn plain<T: DeserializeOwned>(host: &Host, words: &[&str]) -> Result<
     serde_json::from_str(&text).with_context(|| failed(host, words, &text, &said))
 }
 
-/// The exit code and a document that is none of `halite-api`, of a command that has one in any case.
-pub(crate) fn plain_in_any_case<T: DeserializeOwned>(
-    host: &Host,
-    words: &[&str],
-) -> Result<(Option<i32>, T)> {
-    let (code, text, said) = run(host, words)?;
-    let document =
-        serde_json::from_str(&text).with_context(|| failed(host, words, &text, &said))?;
-    Ok((code, document))
-}
-
 /// Exit code, standard output and standard error.
 fn run(host: &Host, words: &[&str]) -> Result<(Option<i32>, String, String)> {
     // First, because what follows `--` is the command of the hosts.

@@ -15,8 +15,8 @@ use super::first::FIRST;
 use super::second;
 use crate::addons;
 use crate::checks::refused;
-use crate::declare::declare;
 use crate::ctl_answer;
+use crate::declare::declare;
 use crate::repair::{highstate, pods, quiet, settled};
 use crate::test::Counts;
 
