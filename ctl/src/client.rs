@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use halite_api::{ClusterStatus, Document};
+use halite_api::{ClusterStatus, Document, Time};
 use halite_errors::chain;
 use halite_proto::identity::is_root_of_host;
 use halite_proto::pki::Inspected;
@@ -146,6 +146,15 @@ pub fn document<T: Document>(
 ) -> anyhow::Result<T> {
     let answer = answer.map_err(|status| refused(&status))?.into_inner();
     halite_api::from_text(&answer.json).context("cannot read the master's answer")
+}
+
+/// A time in an answer.
+///
+/// # Errors
+/// It is not one.
+pub fn time(text: &str) -> anyhow::Result<Time> {
+    text.parse()
+        .with_context(|| format!("cannot read the master's answer: {text:?} is not a time"))
 }
 
 /// The state of the cluster, as the master sees it.

@@ -24,6 +24,8 @@ mod finished_run;
 mod generate;
 mod identity;
 mod job_watch;
+#[cfg(test)]
+mod local_contract_tests;
 mod masters;
 mod minion;
 mod orchestration_watch;

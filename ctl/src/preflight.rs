@@ -1,11 +1,33 @@
 //! The report of the checks of a first host, on the screen.
 
+use halite_api::{PreflightCheck, PreflightVerdict};
 use halite_preflight::checks::Verdict;
 
 use crate::output::Paint;
 
-pub use halite_preflight::checks::{Finding, document, of_cluster, passed, run, thresholds};
+pub use halite_preflight::checks::{Finding, of_cluster, passed, run, thresholds};
 pub use halite_preflight::{ExistingCluster, HostRequirements, NodeFacts};
+
+/// The checks in a document.
+#[must_use]
+pub fn document(findings: &[Finding]) -> Vec<PreflightCheck> {
+    let each = |finding: &Finding| {
+        let (verdict, message, hint) = match &finding.verdict {
+            Verdict::Good => (PreflightVerdict::Good, "", ""),
+            Verdict::Warning(message, hint) => {
+                (PreflightVerdict::Warning, message.as_str(), hint.as_str())
+            }
+            Verdict::Bad(message, hint) => (PreflightVerdict::Bad, message.as_str(), hint.as_str()),
+        };
+        PreflightCheck {
+            check: finding.name.to_owned(),
+            verdict,
+            message: message.to_owned(),
+            hint: hint.to_owned(),
+        }
+    };
+    findings.iter().map(each).collect()
+}
 
 /// Formats the report for people: one line with the number of checks, then problems and remarks.
 #[must_use]

@@ -18,12 +18,13 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use anyhow::bail;
+use halite_api::{BootstrapPlan, PlannedStates, to_value};
 use halite_manifest::Manifest;
 use halite_pillar::bundle_facts::SiteBundle;
 use halite_pillar::masters::STANDBY_OF;
 use halite_proto::v1;
 use halite_states::low::RunReturn;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use self::bundle::BootstrapBundle;
 use self::declaration::{Declared, InitialDocuments};
@@ -125,9 +126,16 @@ pub async fn run(global: &Global, args: &Bootstrap, screen: &mut Screen) -> anyh
             test: true,
             verbose: false,
         };
-        let document = json!({"preflight": preflight::document(&findings), "changed": false,
-            "plan": {"states": plan.states, "changed": plan.changed(), "failed": plan.failed()}});
-        screen.answer(&document, |paint| {
+        let document = BootstrapPlan {
+            preflight: preflight::document(&findings),
+            changed: false,
+            plan: Some(PlannedStates {
+                states: plan.states.clone(),
+                changed: plan.changed(),
+                failed: plan.failed(),
+            }),
+        };
+        screen.answer(&to_value(&document), |paint| {
             format!(
                 "{changes}{}{summary}\nNothing was changed.\n",
                 returns::run(&preparation.name, &plan, view, paint)
@@ -243,8 +251,12 @@ async fn damaged(
 
 /// Prints the report of the checks, after which nothing was changed.
 fn refuse(findings: &[preflight::Finding], screen: &mut Screen) -> anyhow::Result<u8> {
-    let document = json!({"preflight": preflight::document(findings), "changed": false});
-    screen.answer(&document, |paint| {
+    let document = BootstrapPlan {
+        preflight: preflight::document(findings),
+        changed: false,
+        plan: None,
+    };
+    screen.answer(&to_value(&document), |paint| {
         format!(
             "{}\nNothing was changed.\n",
             preflight::report(findings, *paint)

@@ -1,6 +1,7 @@
 use std::collections::BTreeSet;
 
 use halite_states::tree::DirTree;
+use serde_json::json;
 
 use super::declaration::tests::{CLUSTER, preparation};
 use super::local_states::not_compiled;

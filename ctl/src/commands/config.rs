@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use anyhow::Context as _;
+use halite_api::{DeclarationCheck, DeclarationProblem, to_value};
 use halite_document::Problem;
 use halite_manifest::manifest;
 use halite_pillar::bundle_facts::BundleFacts;
@@ -133,13 +134,12 @@ fn validate(path: &ConfigPath, screen: &mut Screen) -> anyhow::Result<u8> {
         Ok(declaration) => (Vec::new(), warnings(&declaration), declaration.nodes.len()),
         Err(problems) => (problems, Vec::new(), 0),
     };
-    let each = |problem: &Problem| {
-        json!({"file": problem.file, "line": problem.line, "column": problem.column, "path": problem.path,
-            "message": problem.message, "hint": problem.hint})
+    let document = DeclarationCheck {
+        valid: problems.is_empty(),
+        problems: problems.iter().map(problem).collect(),
+        warnings: warned.iter().map(problem).collect(),
     };
-    let list = |found: &[Problem]| found.iter().map(each).collect::<Vec<_>>();
-    let document = json!({"valid": problems.is_empty(), "problems": list(&problems), "warnings": list(&warned)});
-    screen.answer(&document, |paint| {
+    screen.answer(&to_value(&document), |paint| {
         if problems.is_empty() {
             let mut text: String = (warned.iter())
                 .map(|warning| format!("{} {warning}\n", paint.notable("!")))
@@ -156,6 +156,20 @@ fn validate(path: &ConfigPath, screen: &mut Screen) -> anyhow::Result<u8> {
         }
     })?;
     Ok(if problems.is_empty() { 0 } else { FAILED })
+}
+
+/// A problem in a document.
+fn problem(problem: &Problem) -> DeclarationProblem {
+    let place = |number: u32| (number > 0).then_some(number);
+    let text = |text: &String| (!text.is_empty()).then(|| text.clone());
+    DeclarationProblem {
+        file: problem.file.clone(),
+        line: place(problem.line),
+        column: place(problem.column),
+        path: text(&problem.path),
+        message: problem.message.clone(),
+        hint: text(&problem.hint),
+    }
 }
 
 fn show(path: &ConfigPath, screen: &mut Screen) -> anyhow::Result<u8> {

@@ -1,9 +1,8 @@
 //! `ctl key` and `ctl token`.
 
 use anyhow::Context as _;
-use halite_api::{KeyChange, KeyList, MinionKey, TokenList, TokenRevocation, to_value};
+use halite_api::{KeyChange, KeyList, MinionKey, NewToken, TokenList, TokenRevocation, to_value};
 use halite_proto::v1;
-use serde_json::json;
 
 use crate::cli::{Destroy, Global, Key, Token};
 use crate::client;
@@ -143,7 +142,11 @@ pub async fn token(global: &Global, command: Token, screen: &mut Screen) -> anyh
                 .await
                 .map_err(|status| refused(&status))?
                 .into_inner();
-            screen.document(&json!({"token": reply.token, "expires": reply.expires}))?;
+            let made = NewToken {
+                token: reply.token,
+                expires: client::time(&reply.expires)?,
+            };
+            screen.answer(&to_value(&made), |_| new_token(&made))?;
         }
         Token::List => {
             let mut operator = client::operator(global).await?;
@@ -158,6 +161,15 @@ pub async fn token(global: &Global, command: Token, screen: &mut Screen) -> anyh
         }
     }
     Ok(0)
+}
+
+/// Formats a new token.
+pub fn new_token(made: &NewToken) -> String {
+    let fields = [
+        ("token", made.token.clone()),
+        ("expires", made.expires.to_string()),
+    ];
+    table::fields(&fields)
 }
 
 /// Says that a token was revoked.

@@ -8,14 +8,14 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, bail};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use halite_api::{KubeconfigList, to_value};
+use halite_api::{KubeconfigFile, KubeconfigList, to_value};
 use halite_proto::pki::PrivateKey;
 use halite_proto::v1;
 use serde_json::{Value, json};
 
 use crate::cli::{Global, IssuedKubeconfigs, Kubeconfig};
 use crate::client::refused;
-use crate::output::{Screen, table, yaml};
+use crate::output::{Screen, path_text, table, yaml};
 use crate::{client, files};
 
 /// The first line of a file that this command may replace.
@@ -51,13 +51,24 @@ pub async fn run(global: &Global, args: &Kubeconfig, screen: &mut Screen) -> any
         return Ok(0);
     };
     files::write(&file, format!("{MARK}{text}").as_bytes(), 0o600)?;
-    screen.document(&json!({
-        "file": file,
-        "server": reply.server,
-        "user": reply.user,
-        "expires": reply.expires,
-    }))?;
+    let written = KubeconfigFile {
+        file: path_text(file),
+        server: reply.server.clone(),
+        user: reply.user.clone(),
+        expires: client::time(&reply.expires)?,
+    };
+    screen.answer(&to_value(&written), |_| written_text(&written))?;
     Ok(0)
+}
+
+/// Formats what was written.
+pub fn written_text(written: &KubeconfigFile) -> String {
+    table::fields(&[
+        ("file", written.file.clone()),
+        ("server", written.server.clone()),
+        ("user", written.user.clone()),
+        ("expires", written.expires.to_string()),
+    ])
 }
 
 /// Lists the kubeconfigs that have not ended.

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use anyhow::Context as _;
+use halite_api::{LocalOutcome, RenderedLow, to_value};
 use halite_states::tree::DirTree;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -52,9 +53,9 @@ pub async fn run(command: Local, screen: &mut Screen) -> anyhow::Result<u8> {
         .compile(&args.sls)
         .map_err(|problems| anyhow::anyhow!("{}", report(&problems)))?;
     if !apply {
-        let low = serde_json::to_value(&compiled.low)?;
-        let text = yaml(&low)?;
-        screen.answer(&low, |_| text)?;
+        let text = yaml(&serde_json::to_value(&compiled.low)?)?;
+        let low = RenderedLow { low: compiled.low };
+        screen.answer(&to_value(&low), |_| text)?;
         return Ok(0);
     }
     let blobs = tempfile::tempdir().context("cannot make a temporary directory")?;
@@ -75,8 +76,15 @@ fn show(
         test: args.applying.test,
         verbose: args.applying.verbose,
     };
-    let document = json!({"id": id, "changed": done.changed(), "failed": done.failed(), "states": done.states});
-    screen.answer(&document, |paint| returns::run(id, done, view, paint))?;
+    let document = LocalOutcome {
+        minion: id.to_owned(),
+        changed: done.changed(),
+        failed: done.failed(),
+        states: done.states.clone(),
+    };
+    screen.answer(&to_value(&document), |paint| {
+        returns::run(id, done, view, paint)
+    })?;
     let retcode = i32::from(!done.succeeded());
     Ok(exit_code(retcode, done.changed(), &args.applying))
 }

@@ -118,15 +118,16 @@ pub mod printed {
     //! The printers of the master's documents, for the tests of the contract.
     pub use super::etcd::overview as etcd;
     pub use super::health::report as health;
-    pub use super::inspect::{files as rendered_files, overview as status};
+    pub use super::inspect::{files as rendered_files, node_table as nodes, overview as status};
     pub use super::jobs::{cancelled as job_cancellation, list as jobs, one as job};
     pub use super::keys::{
-        change as key_change, key_table as keys, revocation as token_revocation,
+        change as key_change, key_table as keys, new_token, revocation as token_revocation,
         token_table as tokens,
     };
-    pub use super::kubeconfig::issued_table as kubeconfigs;
+    pub use super::kubeconfig::{issued_table as kubeconfigs, written_text as kubeconfig_file};
+    pub use super::node_list::one as node;
     pub use super::operators::{
-        lines as audit, list as operators, revocation as operator_revocation,
+        lines as audit, list as operators, new_operator, revocation as operator_revocation,
     };
     pub use super::orchestrate::{cancelled_text as run_cancellation, list as runs};
     pub use super::upgrade::described as upgrade;

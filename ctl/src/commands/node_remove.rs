@@ -1,7 +1,7 @@
 //! `ctl node remove` and `ctl node replace`.
 
 use anyhow::Context as _;
-use halite_api::{DeclaredNode, LeavingHost};
+use halite_api::{DeclaredNode, LeavingHost, RunOutcome, to_value};
 use halite_pillar::role::Role;
 use halite_proto::identity::root_of;
 use halite_proto::pki::Inspected;
@@ -74,15 +74,29 @@ async fn carry_out(
     done.map(Some)
 }
 
+/// Answers that a host has left, and returns the exit code.
+///
+/// # Errors
+/// The answer cannot be written.
+pub fn has_left(note: String, screen: &mut Screen) -> anyhow::Result<u8> {
+    let text = format!("{note}\n");
+    let outcome = RunOutcome {
+        notes: vec![note],
+        ..RunOutcome::default()
+    };
+    screen.answer(&to_value(&outcome), |_| text)?;
+    Ok(0)
+}
+
 /// Says that this host has left, and returns the exit code.
 ///
 /// # Errors
 /// The answer cannot be written.
 pub fn own_has_left(success: &str, screen: &mut Screen) -> anyhow::Result<u8> {
-    screen.answer(&json!({"retcode": 0, "left": true}), |_| {
-        format!("{success}. The access of this host to the master has ended with it.\n")
-    })?;
-    Ok(0)
+    has_left(
+        format!("{success}. The access of this host to the master has ended with it."),
+        screen,
+    )
 }
 
 /// Returns whether the identity is that of root on this control plane, which ends with its host.

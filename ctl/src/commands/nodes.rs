@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use anyhow::{Context as _, bail};
+use halite_api::{NewNode, NewNodes, to_value};
 use halite_proto::v1;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -76,7 +77,7 @@ pub async fn join(
         .collect();
     let to_run = to_run.strip_suffix('\n').unwrap_or_default();
     if no_wait {
-        screen.answer(&declared(&reply.nodes), |_| to_run.to_owned())?;
+        screen.answer(&to_value(&declared(reply.nodes)), |_| to_run.to_owned())?;
         return Ok(0);
     }
     // In the other formats, standard output contains only the document.
@@ -169,12 +170,15 @@ impl FurtherFields {
     }
 }
 
-/// What `--no-wait` answers with: node, token and command, or a list of these.
-fn declared(nodes: &[v1::AddedNode]) -> Value {
-    let document = |node: &v1::AddedNode| json!({"node": node.name, "token": node.token, "command": node.command});
-    match nodes {
-        [only] => document(only),
-        several => json!({"nodes": several.iter().map(document).collect::<Vec<_>>()}),
+/// The declared hosts as a document.
+fn declared(nodes: Vec<v1::AddedNode>) -> NewNodes {
+    let one = |node: v1::AddedNode| NewNode {
+        node: node.name,
+        token: node.token,
+        command: node.command,
+    };
+    NewNodes {
+        nodes: nodes.into_iter().map(one).collect(),
     }
 }
 

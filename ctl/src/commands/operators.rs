@@ -2,12 +2,11 @@
 
 use anyhow::Context as _;
 use halite_api::{
-    AuditLine, AuditLog, OperatorAccount, OperatorList, OperatorRevocation, to_value,
+    AuditLine, AuditLog, NewOperator, OperatorAccount, OperatorList, OperatorRevocation, to_value,
 };
 use halite_proto::pki::PrivateKey;
 use halite_proto::v1;
 use jiff::{SignedDuration, Timestamp};
-use serde_json::{Value, json};
 
 use crate::FAILED;
 use crate::cli::{Audit, Global, Operator, OperatorCreate};
@@ -15,7 +14,7 @@ use crate::client;
 use crate::client::{document, refused};
 use crate::confirm::confirmed;
 use crate::identity::NewIdentity;
-use crate::output::{Screen, or_dash, table};
+use crate::output::{Screen, or_dash, path_text, table};
 
 /// Runs `ctl operator`.
 ///
@@ -24,7 +23,10 @@ use crate::output::{Screen, or_dash, table};
 pub async fn run(global: &Global, command: Operator, screen: &mut Screen) -> anyhow::Result<u8> {
     let mut operator = client::operator(global).await?;
     match command {
-        Operator::Create(args) => screen.document(&create(&mut operator, args).await?)?,
+        Operator::Create(args) => {
+            let made = create(&mut operator, args).await?;
+            screen.answer(&to_value(&made), |_| new_operator(&made))?;
+        }
         Operator::List => {
             let answer = operator.list_operators(v1::ListOperatorsRequest {}).await;
             let operators: OperatorList = document(answer)?;
@@ -45,7 +47,10 @@ pub async fn run(global: &Global, command: Operator, screen: &mut Screen) -> any
 }
 
 /// Makes an operator. The key is made here and goes to the file alone; the master gets a request.
-async fn create(operator: &mut client::Operator, args: OperatorCreate) -> anyhow::Result<Value> {
+async fn create(
+    operator: &mut client::Operator,
+    args: OperatorCreate,
+) -> anyhow::Result<NewOperator> {
     let key = PrivateKey::generate().context("cannot make a key")?;
     let csr_pem = key
         .request(&args.name)
@@ -67,12 +72,22 @@ async fn create(operator: &mut client::Operator, args: OperatorCreate) -> anyhow
                 args.name
             )
         })?;
-    Ok(json!({
-        "name": args.name,
-        "role": args.role,
-        "expires": reply.expires,
-        "identity": args.out,
-    }))
+    Ok(NewOperator {
+        name: args.name,
+        role: args.role,
+        expires: client::time(&reply.expires)?,
+        identity: path_text(&args.out),
+    })
+}
+
+/// Formats a new operator.
+pub fn new_operator(made: &NewOperator) -> String {
+    table::fields(&[
+        ("name", made.name.clone()),
+        ("role", made.role.clone()),
+        ("expires", made.expires.to_string()),
+        ("identity", made.identity.clone()),
+    ])
 }
 
 /// Formats operators as a table.

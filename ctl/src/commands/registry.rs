@@ -2,16 +2,18 @@
 
 use std::path::Path;
 
-use halite_api::{RegistryBackupList, RegistryBackupOnDisk, to_value};
+use halite_api::{
+    MadeRegistryBackup, RegistryBackupList, RegistryBackupOnDisk, RegistryDamage, RepairedBlob,
+    RestoredRegistry, VerifiedRegistryBackup, to_value,
+};
 use halite_errors::chain;
 use halite_registry_backup as registry;
 use halite_registry_backup::{Backup, BackupMetadata, Backups, RegistryDamage, Repaired, Reporter};
-use serde_json::json;
 
 use crate::FAILED;
 use crate::cli::{Registry, RegistryBackup};
 use crate::confirm::confirmed;
-use crate::output::{Paint, Screen, count, megabytes, or_dash, table, yes_no};
+use crate::output::{Paint, Screen, count, megabytes, or_dash, path_text, table, yes_no};
 
 /// Runs `ctl registry`.
 ///
@@ -62,13 +64,22 @@ fn backup(args: &RegistryBackup, screen: &mut Screen) -> anyhow::Result<u8> {
     let reported = reporter.map_or(Ok(()), |reporter| reporter.backup(&made));
     let done = made?;
     let metadata = &done.metadata;
-    let document = json!({"backup": done.name, "path": done.path, "repositories": metadata.repositories,
-        "tags": metadata.tags, "blobs": metadata.blobs, "bytes": metadata.bytes, "bytes_new": metadata.bytes_new,
-        "damaged": metadata.damaged, "repaired": metadata.repaired, "pruned": done.pruned,
-        "problem": done.prune_error.as_ref().map(|error| chain(error))});
+    let document = MadeRegistryBackup {
+        backup: done.name.clone(),
+        path: path_text(&done.path),
+        repositories: metadata.repositories,
+        tags: metadata.tags,
+        blobs: metadata.blobs,
+        bytes: metadata.bytes,
+        bytes_new: metadata.bytes_new,
+        damaged: metadata.damaged.iter().map(damage_document).collect(),
+        repaired: metadata.repaired.iter().map(repaired_document).collect(),
+        removed: done.pruned.clone(),
+        problem: done.prune_error.as_ref().map(|error| chain(error)),
+    };
     let complete = metadata.damaged.is_empty();
     let undamaged = complete && metadata.repaired.is_empty();
-    screen.answer(&document, |paint| {
+    screen.answer(&to_value(&document), |paint| {
         let mut text = damage(&metadata.damaged, paint);
         for Repaired { damage, from } in &metadata.repaired {
             text.push_str(&format!("{} {damage}: taken from the backup {from}\n", paint.bad("✗")));
@@ -106,6 +117,24 @@ fn backup(args: &RegistryBackup, screen: &mut Screen) -> anyhow::Result<u8> {
     } else {
         FAILED
     })
+}
+
+fn damage_document(damage: &Damage) -> RegistryDamage {
+    RegistryDamage {
+        what: damage.what.clone(),
+        why: damage.why.clone(),
+        repositories: damage.repositories.clone(),
+    }
+}
+
+fn repaired_document(repaired: &Repaired) -> RepairedBlob {
+    let Repaired { damage, from } = repaired;
+    RepairedBlob {
+        what: damage.what.clone(),
+        why: damage.why.clone(),
+        repositories: damage.repositories.clone(),
+        from: from.clone(),
+    }
 }
 
 fn list(directory: &Path, screen: &mut Screen) -> anyhow::Result<u8> {
@@ -176,9 +205,15 @@ fn verify(path: &Path, report: Option<&Path>, screen: &mut Screen) -> anyhow::Re
     let reported = reporter.map_or(Ok(()), |reporter| reporter.verification(&verified));
     let (backup, found) = verified?;
     let intact = found.damaged.is_empty();
-    let document = json!({"backup": backup.name(), "path": backup.path, "blobs": found.blobs, "bytes": found.bytes,
-        "damaged": found.damaged, "sound": intact});
-    screen.answer(&document, |paint| {
+    let document = VerifiedRegistryBackup {
+        backup: backup.name().to_string(),
+        path: path_text(&backup.path),
+        blobs: found.blobs,
+        bytes: found.bytes,
+        damaged: found.damaged.iter().map(damage_document).collect(),
+        sound: intact,
+    };
+    screen.answer(&to_value(&document), |paint| {
         if intact {
             let (blobs, size) = (count(found.blobs, "blob"), megabytes(found.bytes));
             return format!("{} backup {}: {blobs}, {size}: all match their digests\n", paint.good("✓"), backup.name());
@@ -207,8 +242,12 @@ fn restore(
     let restored = match outcome {
         Ok(restored) => restored,
         Err(damaged) => {
-            let document = json!({"backup": backup.name(), "changed": false, "damaged": damaged});
-            screen.answer(&document, |paint| {
+            let document = RestoredRegistry {
+                backup: backup.name().to_string(),
+                damaged: damaged.iter().map(damage_document).collect(),
+                ..RestoredRegistry::default()
+            };
+            screen.answer(&to_value(&document), |paint| {
                 damage(&damaged, paint)
                     + &format!(
                         "The backup {} is damaged. Nothing was changed. Name an older one (`ctl registry list {}`), or restore \
@@ -221,11 +260,21 @@ fn restore(
         }
     };
     let metadata = &restored.metadata;
-    let document = json!({"backup": backup.name(), "changed": true, "repositories": metadata.repositories,
-        "tags": metadata.tags, "blobs": metadata.blobs, "bytes": metadata.bytes, "copied": restored.copied,
-        "bytes_new": restored.bytes_new, "repaired": restored.repaired, "damaged": restored.damaged, "lost": restored.lost});
+    let document = RestoredRegistry {
+        backup: backup.name().to_string(),
+        changed: true,
+        repositories: Some(metadata.repositories),
+        tags: Some(metadata.tags),
+        blobs: Some(metadata.blobs),
+        bytes: Some(metadata.bytes),
+        copied: Some(restored.copied),
+        bytes_new: Some(restored.bytes_new),
+        repaired: restored.repaired.clone(),
+        damaged: restored.damaged.iter().map(damage_document).collect(),
+        lost: restored.lost.clone(),
+    };
     let complete = restored.damaged.is_empty();
-    screen.answer(&document, |paint| {
+    screen.answer(&to_value(&document), |paint| {
         let contents = contents(metadata);
         let copied = format!("{}, {}", count(restored.copied, "blob"), megabytes(restored.bytes_new));
         let repaired: String =

@@ -58,11 +58,8 @@ pub async fn retire(
         bail!("cannot retire {from}:\n  {}", problems.join("\n  "));
     }
     if plan.left && !args.keep {
-        let answer = json!({"retcode": 0, "from": from, "master": to, "left": true});
-        screen.answer(&answer, |_| {
-            format!("{from} has left the cluster already; the master is on {to}.\n")
-        })?;
-        return Ok(0);
+        let note = format!("{from} has left the cluster already; the master is on {to}.");
+        return node_remove::has_left(note, screen);
     }
     let next = Global {
         master: plan.address.clone(),

@@ -1,9 +1,33 @@
 //! The changes between two bundles, as people read them.
 
+use halite_api::{BundleChange, BundleDiff};
 use halite_durable::digest::is_sha256;
 use halite_manifest::{Diff, ItemChange};
 
 use super::{megabytes, short_digest, table};
+
+/// The changes between two bundles as a document.
+pub fn document(diff: &Diff) -> BundleDiff {
+    let all = |changes: &[Change]| -> Vec<BundleChange> {
+        let one = |change: &Change| BundleChange {
+            name: change.name.clone(),
+            old: change.old.clone(),
+            new: change.new.clone(),
+        };
+        changes.iter().map(one).collect()
+    };
+    BundleDiff {
+        versions: all(&diff.versions),
+        components: all(&diff.components),
+        images: all(&diff.images),
+        packages: all(&diff.packages),
+        charts: all(&diff.charts),
+        states: all(&diff.states),
+        old_size: diff.old_size,
+        new_size: diff.new_size,
+        added_size: diff.added_size,
+    }
+}
 
 /// Formats the changes between two bundles as tables.
 pub fn tables(diff: &Diff) -> String {

@@ -5,6 +5,7 @@ pub mod changes;
 pub mod returns;
 
 use std::fmt::Display;
+use std::path::Path;
 
 pub use halite_terminal::{Format, Paint, Screen, age, count, megabytes, seconds, table, yaml};
 
@@ -19,6 +20,11 @@ pub fn or_dash(value: Option<impl Display>) -> String {
 pub fn list<T: Display>(values: &[T]) -> String {
     let texts: Vec<String> = values.iter().map(ToString::to_string).collect();
     or_dash(Some(texts.join(",")))
+}
+
+/// A path in a document.
+pub fn path_text(path: impl AsRef<Path>) -> String {
+    path.as_ref().display().to_string()
 }
 
 /// `yes` or `no`.

@@ -36,16 +36,14 @@ fn a_damaged_registry_is_backed_up_as_far_as_it_is_good() {
         assert!(damage["why"].as_str().unwrap().starts_with(why), "{damage}");
     }
     let listed = world.done(&["list", "backups"]);
-    assert_eq!(listed.answer[0]["complete"], false);
+    assert_eq!(listed.answer["backups"][0]["complete"], false);
     let mut said = world.refused(&["verify", "backups"]).named("damaged");
     said.sort();
     assert_eq!(said, both);
     // A second one neither counts it nor removes it.
     world.refused(&[&BACKUP[..], &["--keep", "1"]].concat());
     assert_eq!(
-        world
-            .done(&["list", "backups"])
-            .answer
+        world.done(&["list", "backups"]).answer["backups"]
             .as_array()
             .unwrap()
             .len(),
@@ -65,7 +63,7 @@ fn a_damaged_registry_is_backed_up_as_far_as_it_is_good() {
     world.serves("tool", &tool);
     // A whole one lets those go that were not.
     let last = world.done(&[&BACKUP[..], &["--keep", "1"]].concat());
-    assert_eq!(last.answer["pruned"].as_array().unwrap().len(), 2);
+    assert_eq!(last.answer["removed"].as_array().unwrap().len(), 2);
 }
 
 #[test]
@@ -97,12 +95,12 @@ fn what_an_earlier_backup_has_makes_damage_good() {
         second.text
     );
     assert_eq!(second.answer["repaired"][0]["from"], first.name());
-    assert_eq!(second.answer["pruned"], json!([]));
+    assert_eq!(second.answer["removed"], json!([]));
     assert_eq!(second.number("bytes"), first.number("bytes"));
     world.done(&["verify", "backups"]);
     let listed = world.done(&["list", "backups"]);
-    assert_eq!(listed.answer.as_array().unwrap().len(), 2);
-    assert_eq!(listed.answer[1]["complete"], true);
+    assert_eq!(listed.answer["backups"].as_array().unwrap().len(), 2);
+    assert_eq!(listed.answer["backups"][1]["complete"], true);
     // The backup repairs the registry.
     let restored = world.done(&RESTORE);
     let mut repaired = vec![json!(changed), json!(cut)];
@@ -144,7 +142,7 @@ fn a_damaged_backup_is_found_out_and_not_put_back() {
         fs::remove_file(world.kept(&backup, &place(&blob))).unwrap();
     }
     let third = world.backup();
-    assert_eq!(third.number("bytes_new"), 90_000);
+    assert_eq!(third.number("bytesNew"), 90_000);
     world.done(&["verify", "backups"]);
 }
 
@@ -289,7 +287,7 @@ fn a_backup_whose_links_are_others_is_refused() {
         said.text
     );
     assert_eq!(
-        world.done(&["list", "backups"]).answer[0]["complete"],
+        world.done(&["list", "backups"]).answer["backups"][0]["complete"],
         false
     );
 }

@@ -306,7 +306,7 @@ fn nothing_is_put_back_under_the_hands_of_a_backup() {
     assert!(good, "{text}");
     world.done(&["verify", "backups"]);
     assert_eq!(
-        world.done(&["list", "backups"]).answer[0]["repositories"],
+        world.done(&["list", "backups"]).answer["backups"][0]["repositories"],
         2
     );
     world.done(&["restore", &format!("older/{older}"), "--data", "storage"]);
@@ -382,7 +382,7 @@ fn a_backup_is_told_though_an_older_one_cannot_be_removed() {
     let left = names(&world.path("backups"));
     assert_eq!((left.len(), &left[..2]), (4, &older[1..]), "{left:?}");
     let last = world.done(&[&BACKUP[..], &["--keep", "1"]].concat());
-    assert_eq!(last.answer["pruned"], serde_json::json!(left));
+    assert_eq!(last.answer["removed"], serde_json::json!(left));
     assert_eq!(
         (names(&world.path("backups")), &last.answer["problem"]),
         (vec![last.name()], &serde_json::Value::Null)

@@ -45,7 +45,7 @@ fn what_was_lost_comes_back_as_it_was() {
         .map(|(_, bytes)| bytes)
         .collect();
     assert_eq!(made.number("blobs"), (blobs.len() + manifests.len()) as u64);
-    assert_eq!(made.number("bytes"), made.number("bytes_new"));
+    assert_eq!(made.number("bytes"), made.number("bytesNew"));
     // For root alone, and nothing is the registry's own file.
     let dir = world.path("backups").join(made.name());
     let live: BTreeSet<_> = all_of(&world.path("storage"))
@@ -63,9 +63,12 @@ fn what_was_lost_comes_back_as_it_was() {
     }
     assert_eq!(fs::metadata(&dir).unwrap().mode() & 0o777, 0o700);
     let listed = world.done(&["list", "backups"]);
-    assert_eq!(listed.answer[0]["backup"], made.name());
+    assert_eq!(listed.answer["backups"][0]["backup"], made.name());
     assert_eq!(
-        (&listed.answer[0]["complete"], &listed.answer[0]["tags"]),
+        (
+            &listed.answer["backups"][0]["complete"],
+            &listed.answer["backups"][0]["tags"]
+        ),
         (&true.into(), &2.into())
     );
     assert_eq!(
@@ -78,7 +81,7 @@ fn what_was_lost_comes_back_as_it_was() {
     world.push("late", &plain_image("late", "1", 10, 31));
     let restored = world.done(&RESTORE);
     assert_eq!(
-        (restored.number("copied"), restored.number("bytes_new")),
+        (restored.number("copied"), restored.number("bytesNew")),
         (0, 0)
     );
     assert!(!world.has("late", "1"));
@@ -102,7 +105,7 @@ fn what_was_lost_comes_back_as_it_was() {
         "--data",
         "storage",
     ]);
-    assert_eq!(restored.number("bytes_new"), made.number("bytes"));
+    assert_eq!(restored.number("bytesNew"), made.number("bytes"));
     world.serves("app/web", &web);
     world.serves("app", &tool);
     for (name, _, mode, found, _) in all_of(&world.path("storage")) {
@@ -153,7 +156,7 @@ fn a_second_backup_holds_only_what_is_new() {
             .map(|(_, bytes)| bytes.len())
             .max()
             .unwrap();
-    assert_eq!(second.number("bytes_new"), new as u64);
+    assert_eq!(second.number("bytesNew"), new as u64);
     assert_eq!(second.number("bytes"), first.number("bytes") + new as u64);
     for digest in web.blobs.keys() {
         let inode = |backup: &str| {
@@ -169,9 +172,9 @@ fn a_second_backup_holds_only_what_is_new() {
     }
     // Without any change nothing is new, and only so many stay as are wanted.
     let third = world.done(&[&BACKUP[..], &["--keep", "1"]].concat());
-    assert_eq!(third.number("bytes_new"), 0);
+    assert_eq!(third.number("bytesNew"), 0);
     assert_eq!(
-        third.answer["pruned"],
+        third.answer["removed"],
         serde_json::json!([first.name(), second.name()])
     );
     assert_eq!(names(&world.path("backups")), [third.name()]);
@@ -206,7 +209,7 @@ fn an_empty_registry_has_a_backup_until_anything_is_pushed() {
     // What is pushed to the wrong disk takes the place of no backup.
     world.push("late", &plain_image("late", "1", 50, 2));
     let late = world.done(&keep);
-    assert_eq!(late.answer["pruned"], serde_json::json!([made.name()]));
+    assert_eq!(late.answer["removed"], serde_json::json!([made.name()]));
     assert_eq!(names(&world.path("backups")), [first.clone(), late.name()]);
     fs::remove_dir_all(world.path("storage/docker")).unwrap();
     world.refused(&keep);

@@ -9,7 +9,9 @@
 
 mod answer;
 mod audit;
+mod backup_answers;
 mod backups;
+mod bundle_answers;
 mod certificates;
 mod client;
 mod document;
@@ -23,10 +25,12 @@ mod journal;
 mod keys;
 mod leaving;
 mod local;
+mod made;
 mod masters;
 mod outcome;
 #[cfg(test)]
 mod reference_tests;
+mod registry_answers;
 mod render;
 mod run;
 mod status;
@@ -35,7 +39,11 @@ mod word;
 
 pub use answer::MinionAnswer;
 pub use audit::{AuditLine, AuditLog};
+pub use backup_answers::{CopiedBackup, MadeBackup, StartedEtcd, VerifiedBackup};
 pub use backups::{BackupHost, ClusterBackups, RegistryBackups};
+pub use bundle_answers::{
+    AddedBundle, BundleChange, BundleDiff, CopiedBundle, RefusedBundle, RemovedBundle, UsedBundle,
+};
 pub use certificates::{CertificateRenewal, CertificateRenewals, RenewalMode, RenewalState};
 pub use client::{ClusterContext, ContextList, Versions};
 pub use document::{API_VERSION, Document, ReadError, from_text, to_text, to_value};
@@ -59,8 +67,16 @@ pub use local::{
     BackupList, BackupOnDisk, BundleImage, BundleList, BundleOnSite, ImageList, RegistryBackupList,
     RegistryBackupOnDisk,
 };
+pub use made::{
+    BootstrapPlan, DeclarationCheck, DeclarationProblem, KubeconfigFile, LocalOutcome, NewNode,
+    NewNodes, NewOperator, NewToken, PlannedStates, PreflightCheck, PreflightVerdict,
+    SupportArchive,
+};
 pub use masters::{FailedHandOver, MasterList, Masters, StandbyHost, StandbyState};
 pub use outcome::{JobOutcome, MinionOutcome, RunOutcome, RunOutcomes};
+pub use registry_answers::{
+    MadeRegistryBackup, RegistryDamage, RepairedBlob, RestoredRegistry, VerifiedRegistryBackup,
+};
 pub use render::{Grains, MinionPillar, RenderedFile, RenderedFiles, RenderedLow, TopStates};
 pub use run::{
     JobOrRun, Run, RunCancellation, RunList, RunStatus, RunSummary, Step, StepDetail, StepStatus,

@@ -135,7 +135,9 @@ fn reference() -> String {
     out.push_str("\n## Documents\n");
     let o = &mut out;
     section::<ClusterStatus>("ClusterStatus", Some("status"), o);
-    section::<NodeList>("NodeList", None, o);
+    section::<BootstrapPlan>("BootstrapPlan", Some("bootstrap-plan"), o);
+    section::<NewNodes>("NewNodes", Some("new-nodes"), o);
+    section::<NodeList>("NodeList", Some("nodes"), o);
     section::<NodeStatus>("NodeStatus", None, o);
     section::<Health>("Health", None, o);
     section::<EtcdStatus>("EtcdStatus", Some("etcd"), o);
@@ -146,16 +148,19 @@ fn reference() -> String {
     section::<JobList>("JobList", Some("jobs"), o);
     section::<Job>("Job", Some("job"), o);
     section::<JobCancellation>("JobCancellation", Some("job-cancellation"), o);
-    section::<HostJournal>("HostJournal", None, o);
+    section::<HostJournal>("HostJournal", Some("journal"), o);
     section::<RunList>("RunList", Some("runs"), o);
     section::<Run>("Run", Some("run"), o);
     section::<RunCancellation>("RunCancellation", Some("run-cancellation"), o);
     section::<KeyList>("KeyList", Some("keys"), o);
     section::<KeyChange>("KeyChange", Some("key-change"), o);
+    section::<NewToken>("NewToken", Some("new-token"), o);
     section::<TokenList>("TokenList", Some("tokens"), o);
     section::<TokenRevocation>("TokenRevocation", Some("token-revocation"), o);
+    section::<NewOperator>("NewOperator", Some("new-operator"), o);
     section::<OperatorList>("OperatorList", Some("operators"), o);
     section::<OperatorRevocation>("OperatorRevocation", Some("operator-revocation"), o);
+    section::<KubeconfigFile>("KubeconfigFile", Some("kubeconfig-file"), o);
     section::<KubeconfigList>("KubeconfigList", Some("kubeconfigs"), o);
     section::<AuditLog>("AuditLog", Some("audit"), o);
     section::<MinionPillar>("MinionPillar", None, o);
@@ -166,12 +171,31 @@ fn reference() -> String {
     section::<UpgradePlan>("UpgradePlan", Some("upgrade"), o);
     section::<LeavingHost>("LeavingHost", Some("leaving"), o);
     section::<MasterMove>("MasterMove", Some("master-move"), o);
+    section::<DeclarationCheck>("DeclarationCheck", Some("declaration-check"), o);
+    section::<LocalOutcome>("LocalOutcome", Some("local-outcome"), o);
+    section::<SupportArchive>("SupportArchive", Some("support-archive"), o);
     section::<BundleList>("BundleList", None, o);
-    section::<ImageList>("ImageList", None, o);
+    section::<AddedBundle>("AddedBundle", Some("added-bundle"), o);
+    section::<CopiedBundle>("CopiedBundle", Some("copied-bundle"), o);
+    section::<RemovedBundle>("RemovedBundle", Some("removed-bundle"), o);
+    section::<UsedBundle>("UsedBundle", Some("used-bundle"), o);
+    section::<BundleDiff>("BundleDiff", None, o);
+    section::<RefusedBundle>("RefusedBundle", Some("refused-bundle"), o);
+    section::<ImageList>("ImageList", Some("images"), o);
     section::<BackupList>("BackupList", None, o);
+    section::<MadeBackup>("MadeBackup", Some("made-backup"), o);
+    section::<VerifiedBackup>("VerifiedBackup", Some("verified-backup"), o);
+    section::<CopiedBackup>("CopiedBackup", Some("copied-backup"), o);
     section::<RegistryBackupList>("RegistryBackupList", None, o);
-    section::<Versions>("Versions", None, o);
-    section::<ContextList>("ContextList", None, o);
+    section::<MadeRegistryBackup>("MadeRegistryBackup", Some("made-registry-backup"), o);
+    section::<VerifiedRegistryBackup>(
+        "VerifiedRegistryBackup",
+        Some("verified-registry-backup"),
+        o,
+    );
+    section::<RestoredRegistry>("RestoredRegistry", Some("restored-registry"), o);
+    section::<Versions>("Versions", Some("versions"), o);
+    section::<ContextList>("ContextList", Some("contexts"), o);
     out.push_str("\n## Events\n");
     let o = &mut out;
     section::<Event>("Event", None, o);

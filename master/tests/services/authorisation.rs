@@ -10,7 +10,6 @@ use halite_proto::transport::{Channel, ClientIdentity, connect};
 use halite_proto::v1::enrolment_client::EnrolmentClient;
 use halite_proto::v1::minion_client::MinionClient;
 use halite_proto::v1::operator_client::OperatorClient;
-use halite_proto::v1::{MinionHello, MinionMessage, minion_message};
 use halite_proto::{METHODS, PROTOCOL, v1};
 use halite_store::AuditFilter;
 
@@ -37,13 +36,13 @@ async fn call(method: &str, channel: Channel, key: &PrivateKey, id: &str) -> Res
             enrolment.enrol(request).await.map(drop)
         }
         "Minion/Connect" => {
-            let hello = MinionHello {
+            let hello = v1::MinionHello {
                 protocol: PROTOCOL,
                 grains_json: "{}".to_owned(),
                 ..Default::default()
             };
-            let hello = MinionMessage {
-                body: Some(minion_message::Body::Hello(hello)),
+            let hello = v1::MinionMessage {
+                body: Some(v1::minion_message::Body::Hello(hello)),
             };
             let mut stream = minion
                 .connect(Request::new(futures_util::stream::iter([hello])))

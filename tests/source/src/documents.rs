@@ -36,6 +36,7 @@ const FOREIGN: &[&str] = &[
     "ha/retiring.rs",
     "ha/returned.rs",
     "ha/roles.rs",
+    "ha/taints.rs",
     "ha/taken_out.rs",
     "ha/upgrade_stops.rs",
     "images.rs",

@@ -28,17 +28,6 @@ pub(crate) fn plain<T: DeserializeOwned>(host: &Host, words: &[&str]) -> Result<
     serde_json::from_str(&text).with_context(|| failed(host, words, &text, &said))
 }
 
-/// The exit code and a document outside `halite-api`, of a command that prints one in any case.
-pub(crate) fn plain_in_any_case<T: DeserializeOwned>(
-    host: &Host,
-    words: &[&str],
-) -> Result<(Option<i32>, T)> {
-    let (code, text, said) = run(host, words)?;
-    let document =
-        serde_json::from_str(&text).with_context(|| failed(host, words, &text, &said))?;
-    Ok((code, document))
-}
-
 /// Exit code, standard output and standard error.
 fn run(host: &Host, words: &[&str]) -> Result<(Option<i32>, String, String)> {
     // First, because everything after `--` is the command for the hosts.

@@ -9,12 +9,11 @@ mod store;
 use std::fs;
 
 use anyhow::{Context as _, Result, bail, ensure};
-use halite_api::{BackupList, EtcdStatus, from_text};
+use halite_api::{BackupList, EtcdStatus, MadeBackup, VerifiedBackup, from_text};
 use halite_lab::cluster::{BOOTSTRAP, CTL, Cluster, DOCUMENT};
 use halite_lab::host::Host;
 use halite_lab::wait;
-use restoring::{BACK, DIRECTORY, KEY, MadeBackup, declare, recipient};
-use serde::Deserialize;
+use restoring::{BACK, DIRECTORY, KEY, declare, recipient};
 
 use crate::ctl_answer;
 use crate::test::{Counts, Test};
@@ -87,25 +86,9 @@ fn killed_backups(cluster: &Cluster) -> Result<Counts> {
     })
 }
 
-/// The answer of `ctl backup verify`. The number of files is absent if the file is encrypted and
-/// there is no key.
-#[derive(Debug, Deserialize)]
-pub(crate) struct VerifiedBackup {
-    pub(crate) files: Option<u64>,
-    started: Option<StartedBackup>,
-}
-
-/// The findings of an etcd that was started from a backup, with the backup that was made for it, if
-/// any.
-#[derive(Debug, Deserialize)]
-struct StartedBackup {
-    made: Option<String>,
-    compared: bool,
-}
-
 /// Verifies a backup.
 fn verified(host: &Host, path: &str) -> Result<VerifiedBackup> {
-    ctl_answer::plain(host, &["backup", "verify", path])
+    ctl_answer::of(host, &["backup", "verify", path])
 }
 
 /// Runs ctl, which must fail; returns its output.
@@ -132,7 +115,7 @@ fn verified_with_key(host: &Host, path: &str) -> Result<VerifiedBackup> {
         own.clone_into(word);
     }
     let words: Vec<&str> = words.iter().skip(1).map(String::as_str).collect();
-    ctl_answer::plain(host, &words)
+    ctl_answer::of(host, &words)
 }
 
 /// Unpacks an unencrypted backup by the line of the guide, which uses no program of Halite.
@@ -163,7 +146,7 @@ fn backups(cluster: &Cluster) -> Result<Counts> {
         "{list:?}"
     );
     let answer = of_the_guide(host, "ctl backup verify", &[])?;
-    let answer: VerifiedBackup = serde_json::from_str(&answer)?;
+    let answer: VerifiedBackup = from_text(&answer)?;
     ensure!(answer.files > Some(10), "{answer:?}");
     host.run(&["systemctl", "start", "halite-backup-verify.service"])?;
     let path = format!("/var/lib/halite/backup/{}", newest.backup);
@@ -174,9 +157,9 @@ fn backups(cluster: &Cluster) -> Result<Counts> {
     // An encrypted backup cannot be opened here: a new backup's snapshot is started before it is
     // encrypted.
     let encrypted = made.and_then(|made| {
-        let made: MadeBackup = serde_json::from_str(&made)?;
+        let made: MadeBackup = from_text(&made)?;
         let started = of_the_guide(host, "ctl backup verify --start", &[&made.path])?;
-        let started: VerifiedBackup = serde_json::from_str(&started)?;
+        let started: VerifiedBackup = from_text(&started)?;
         Ok((made, started))
     });
     fs::write(host.file(DOCUMENT), before)?;

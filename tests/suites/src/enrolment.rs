@@ -5,10 +5,9 @@ use std::process::Child;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use halite_api::{JobOutcome, KeyList, KeyState, MinionKey};
+use halite_api::{JobOutcome, KeyList, KeyState, MinionKey, NewToken};
 use halite_lab::cluster::{BOOTSTRAP, CTL, Cluster, WORKER};
 use halite_lab::wait;
-use serde::Deserialize;
 
 use super::repair;
 use crate::checks::wait_until_worker_is_away;
@@ -86,16 +85,10 @@ fn start_worker(cluster: &Cluster) -> Result<()> {
     })
 }
 
-/// The answer of `ctl token create`.
-#[derive(Deserialize)]
-struct MadeToken {
-    token: String,
-}
-
 /// A new token for the worker: id, secret, hash of the CA.
 fn token(cluster: &Cluster) -> Result<[String; 3]> {
     let words = ["token", "create", "--id", WORKER, "--ttl", "10m"];
-    let made: MadeToken = ctl_answer::plain(&cluster.bootstrap, &words)?;
+    let made: NewToken = ctl_answer::of(&cluster.bootstrap, &words)?;
     let parts: Vec<String> = made.token.split('.').map(str::to_owned).collect();
     <[String; 3]>::try_from(parts).map_err(|_| anyhow::Error::msg("not ID.SECRET.CAHASH"))
 }

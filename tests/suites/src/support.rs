@@ -1,7 +1,6 @@
 //! `ctl support` while the API does not answer and a host is disconnected: one archive with the
 //! output of the reachable hosts, and no secret.
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 use std::time::Duration;
@@ -9,10 +8,9 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use halite_api::{ClusterStatus, from_text};
+use halite_api::{ClusterStatus, SupportArchive, from_text};
 use halite_lab::cluster::{BOOTSTRAP, Cluster, DOCUMENT, WORKER};
 use halite_lab::wait;
-use serde::Deserialize;
 use serde_json::json;
 
 use super::health;
@@ -166,18 +164,11 @@ fn take_away(cluster: &Cluster) -> Result<()> {
     })
 }
 
-/// The answer of `ctl support`.
-#[derive(Debug, Deserialize)]
-struct MadeArchive {
-    hosts: usize,
-    missing: BTreeMap<String, String>,
-}
-
 /// Makes the archive and unpacks it.
 fn collected(cluster: &Cluster) -> Result<()> {
     let host = &cluster.bootstrap;
     host.run(&["rm", "-rf", ARCHIVE, UNPACKED])?;
-    let made: MadeArchive = ctl_answer::plain(host, &["support", "--out", ARCHIVE])?;
+    let made: SupportArchive = ctl_answer::of(host, &["support", "--out", ARCHIVE])?;
     ensure!(
         made.hosts == 1 && made.missing.keys().eq([WORKER]),
         "not only {BOOTSTRAP}: {made:?}"

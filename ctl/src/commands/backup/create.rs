@@ -11,6 +11,7 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
+use halite_api::{MadeBackup, Time, to_value};
 use halite_backup::Header;
 use halite_errors::chain;
 use halite_names::AgeRecipient;
@@ -18,7 +19,7 @@ use halite_pillar::backup::Backup;
 use halite_proto::v1::backup_part::Part;
 use jiff::Timestamp;
 use serde::Deserialize;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 use tokio::sync::mpsc;
 
 use super::outcome::Outcome;
@@ -28,7 +29,7 @@ use super::trial::Trial;
 use super::write::{Created, write};
 use crate::INCOMPLETE;
 use crate::cli::Global;
-use crate::output::{Paint, Screen, megabytes};
+use crate::output::{Paint, Screen, megabytes, path_text};
 use crate::waiting::Waiting;
 
 /// Parts that may wait for the disk.
@@ -95,8 +96,10 @@ pub async fn run(
     let failure = problems(&created).into_iter().next();
     let failure = failure.map(|problem| format!("the backup was made, but {problem}"));
     let written = outcome.write(created.directory(), Some(created.good()), failure);
-    let reported = written
-        .and_then(|()| screen.answer(&document(&created), |paint| self::report(&created, paint)));
+    let reported = written.and_then(|()| {
+        let document = to_value(&document(&created));
+        screen.answer(&document, |paint| self::report(&created, paint))
+    });
     Ok(exit_code(&created, reported))
 }
 
@@ -182,23 +185,23 @@ fn header(head: &Head) -> anyhow::Result<Header> {
     Ok(header)
 }
 
-fn document(created: &Created) -> Value {
+fn document(created: &Created) -> MadeBackup {
     let header = &created.header;
-    json!({
-        "backup": created.path.file_name().map(|name| name.to_string_lossy()),
-        "path": created.path,
-        "cluster": header.cluster,
-        "caHash": header.cluster_id,
-        "signed": created.is_signed,
-        "created": header.created,
-        "bytes": created.size,
-        "files": created.files,
-        "member": header.etcd.member,
-        "encrypted": !header.recipients.is_empty(),
-        "removed": created.pruned.removed,
-        "notFollowedSince": created.behind,
-        "problems": problems(created),
-    })
+    MadeBackup {
+        backup: created.name(),
+        path: path_text(&created.path),
+        cluster: header.cluster.clone(),
+        ca_hash: header.cluster_id.clone(),
+        signed: created.is_signed,
+        created: Time::from_millis(header.created.as_millisecond()),
+        bytes: created.size,
+        files: created.files,
+        member: header.etcd.member.clone(),
+        encrypted: !header.recipients.is_empty(),
+        removed: created.pruned.removed.clone(),
+        not_followed_since: created.behind.clone(),
+        problems: problems(created),
+    }
 }
 
 /// What failed after the backup was made.

@@ -4,18 +4,17 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::bail;
-use halite_api::{BackupList, BackupOnDisk, to_value};
+use halite_api::{BackupList, BackupOnDisk, CopiedBackup, to_value};
 use halite_backup::{BackupFile, Directory, FoundBackup};
 use halite_durable::files;
 use halite_errors::chain;
 use halite_host_reports::{BACKUP_VERIFY, DIRECTORY as REPORTS};
 use halite_proto::pki;
-use serde_json::json;
 
 use super::outcome;
 use crate::FAILED;
 use crate::backup_file::open_whole;
-use crate::output::{Paint, Screen, megabytes, or_dash, table, yes_no};
+use crate::output::{Paint, Screen, megabytes, or_dash, path_text, table, yes_no};
 
 /// The certificate of the CA by which a cluster is known, on its master's host.
 const CA: &str = "/var/lib/halite/master/ca/halite.crt";
@@ -130,9 +129,13 @@ pub fn get(path: &Path, to: &Path, screen: &mut Screen) -> anyhow::Result<u8> {
     let same = BackupFile::open(to)?;
     same.check_on_disk()?;
     let sound = same.digest() == file.digest();
-    let document =
-        json!({"path": to, "bytes": same.size(), "digest": same.digest(), "sound": sound});
-    screen.answer(&document, |paint| {
+    let copied = CopiedBackup {
+        path: path_text(to),
+        bytes: same.size(),
+        digest: same.digest().to_owned(),
+        sound,
+    };
+    screen.answer(&to_value(&copied), |paint| {
         format!(
             "{} {}: {}\n",
             paint.good("✓"),

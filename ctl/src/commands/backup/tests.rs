@@ -6,6 +6,7 @@ use halite_backup::{BackupFile, Identity, SIGNATURE};
 use halite_proto::v1::BackupFile as File;
 use halite_testkit::process::{done, script};
 use halite_testkit::{BackupCa, empty_etcd_snapshot};
+use serde_json::json;
 
 use super::*;
 

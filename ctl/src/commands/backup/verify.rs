@@ -8,9 +8,9 @@
 use std::io;
 use std::path::Path;
 
+use halite_api::{StartedEtcd, Time, VerifiedBackup, to_value};
 use halite_backup::{BackupFile, Header, Identity, Manifest, SNAPSHOT};
 use halite_host_reports::Good;
-use serde_json::json;
 
 use super::create;
 use super::create::Wanted;
@@ -19,7 +19,7 @@ use super::read::refuse_foreign;
 use super::trial::{self, Trial};
 use crate::backup_file::open_whole;
 use crate::cli::Global;
-use crate::output::{Screen, count, megabytes};
+use crate::output::{Screen, count, megabytes, path_text};
 use crate::waiting::Waiting;
 
 /// What is wanted of a verification.
@@ -182,13 +182,24 @@ fn answer(found: &Found, screen: &mut Screen) -> anyhow::Result<()> {
     let files = list.as_ref().map(|list| list.files.len());
     let signed = list.as_ref().map(|list| list.is_signed);
     let header = file.header();
-    let started_document = started.as_ref().map(|started| {
-        json!({"keys": started.keys, "revision": started.revision, "compared": started.compared,
-            "made": started.made.as_ref().map(|made| &made.name)})
-    });
-    let document = json!({"path": file.path(), "cluster": header.cluster, "created": header.created, "bytes": file.size(),
-        "digest": file.digest(), "files": files, "caHash": header.cluster_id, "signed": signed, "sound": true, "started": started_document});
-    screen.answer(&document, |paint| {
+    let document = VerifiedBackup {
+        path: path_text(file.path()),
+        cluster: header.cluster.clone(),
+        created: Time::from_millis(header.created.as_millisecond()),
+        bytes: file.size(),
+        digest: file.digest().to_owned(),
+        files,
+        ca_hash: header.cluster_id.clone(),
+        signed,
+        sound: true,
+        started: started.as_ref().map(|started| StartedEtcd {
+            made: started.made.as_ref().map(|made| made.name.clone()),
+            keys: started.keys,
+            revision: started.revision,
+            compared: started.compared,
+        }),
+    };
+    screen.answer(&to_value(&document), |paint| {
         let good = paint.good("✓");
         let begin = format!(
             "{good} {}: {} match their digest",

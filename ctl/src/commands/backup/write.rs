@@ -35,7 +35,7 @@ impl Created {
     }
 
     /// Its name in that directory.
-    fn name(&self) -> String {
+    pub fn name(&self) -> String {
         let name = self.path.file_name().unwrap_or_default();
         name.to_string_lossy().into_owned()
     }

@@ -3,12 +3,12 @@
 use std::path::Path;
 
 use anyhow::bail;
+use halite_api::{AddedBundle, to_value};
 use halite_bundle::Added;
-use serde_json::json;
 
 use super::problems;
 use crate::cli::TrustArgs;
-use crate::output::Screen;
+use crate::output::{Screen, path_text};
 use crate::site::{Site, VerifiedBundle};
 
 /// Runs `ctl bundle add`.
@@ -29,14 +29,18 @@ pub fn add(site: &Site, path: &Path, trust: &TrustArgs, screen: &mut Screen) -> 
     };
     let added = bundle.install(site, screen)?;
     let held = site.bundles.get(&bundle.version)?;
-    let document = json!({"version": held.version, "path": held.path, "elsewhere": held.link_target,
-        "changed": added != Added::There});
+    let document = AddedBundle {
+        version: held.version.clone(),
+        path: path_text(&held.path),
+        elsewhere: held.link_target.as_ref().map(path_text),
+        changed: added != Added::There,
+    };
     let what = match added {
         Added::New => "is added",
         Added::There => "is there already",
         Added::Replaced => "is repaired",
     };
-    screen.answer(&document, |paint| {
+    screen.answer(&to_value(&document), |paint| {
         let (good, version) = (paint.good("✓"), &held.version);
         format!(
             "{good} bundle {version} {what}: {}\n`ctl highstate` makes it available to the hosts; `ctl bundle use {version}` \

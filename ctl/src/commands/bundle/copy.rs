@@ -4,13 +4,13 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
+use halite_api::{CopiedBundle, to_value};
 use halite_bundle::{Added, BundleStore, Origin};
 use halite_fetch::Settings;
 use halite_names::BundleVersion;
-use serde_json::json;
 
 use crate::cli::Copy;
-use crate::output::{Screen, megabytes};
+use crate::output::{Screen, megabytes, path_text};
 
 /// Runs `ctl bundle copy`.
 ///
@@ -37,7 +37,19 @@ pub fn run(args: &Copy, screen: &mut Screen) -> anyhow::Result<u8> {
     });
     if args.check {
         bundles.holds(version, &args.manifest_sha256)?;
-        screen.document(&json!({"version": version, "path": args.to, "changed": false}))?;
+        let document = CopiedBundle {
+            version: version.clone(),
+            path: path_text(&args.to),
+            changed: false,
+            fetched: None,
+            reused: None,
+        };
+        screen.answer(&to_value(&document), |paint| {
+            format!(
+                "{} bundle {version} is there and complete\n",
+                paint.good("✓")
+            )
+        })?;
         return Ok(0);
     }
     let origin = Origin {
@@ -53,9 +65,14 @@ pub fn run(args: &Copy, screen: &mut Screen) -> anyhow::Result<u8> {
                 "cannot copy the bundle {version}; the files that arrived are kept for the next try"
             )
         })?;
-    let document = json!({"version": version, "path": args.to, "changed": copied.added != Added::There,
-        "fetched": copied.fetched, "reused": copied.reused});
-    screen.answer(&document, |paint| {
+    let document = CopiedBundle {
+        version: version.clone(),
+        path: path_text(&args.to),
+        changed: copied.added != Added::There,
+        fetched: Some(copied.fetched),
+        reused: Some(copied.reused),
+    };
+    screen.answer(&to_value(&document), |paint| {
         let there = if copied.added == Added::There {
             "is there already"
         } else {

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use halite_api::to_value;
 use halite_manifest::Diff;
 
 use crate::output::{Screen, bundle_diff};
@@ -12,7 +13,7 @@ use crate::output::{Screen, bundle_diff};
 /// One of the bundles cannot be read.
 pub fn diff(old: &Path, new: &Path, screen: &mut Screen) -> anyhow::Result<u8> {
     let diff = Diff::new(&halite_bundle::inspect(old)?, &halite_bundle::inspect(new)?);
-    let document = serde_json::to_value(&diff)?;
-    screen.answer(&document, |_| bundle_diff::tables(&diff))?;
+    let document = bundle_diff::document(&diff);
+    screen.answer(&to_value(&document), |_| bundle_diff::tables(&diff))?;
     Ok(0)
 }

@@ -1,6 +1,6 @@
 //! The answer to a bundle that cannot be used.
 
-use serde_json::json;
+use halite_api::{RefusedBundle, to_value};
 
 use crate::FAILED;
 use crate::output::Screen;
@@ -10,7 +10,11 @@ use crate::output::Screen;
 /// # Errors
 /// The answer cannot be printed.
 pub fn refuse(problems: &[String], screen: &mut Screen) -> anyhow::Result<u8> {
-    screen.answer(&json!({"changed": false, "problems": problems}), |paint| {
+    let document = RefusedBundle {
+        problems: problems.to_vec(),
+        changed: false,
+    };
+    screen.answer(&to_value(&document), |paint| {
         let mut text: String = problems
             .iter()
             .map(|problem| format!("{} {problem}\n", paint.bad("✗")))

@@ -1,15 +1,15 @@
 //! `ctl bundle remove`: a bundle that is not in use leaves the site.
 
 use anyhow::{Context as _, bail};
+use halite_api::{RemovedBundle, to_value};
 use halite_names::BundleVersion;
-use serde_json::json;
 
 use super::hosts;
 use super::hosts::Hosts;
 use crate::FAILED;
 use crate::cli::Global;
 use crate::confirm::confirmed;
-use crate::output::Screen;
+use crate::output::{Screen, path_text};
 use crate::site::Site;
 
 /// The options of `ctl bundle remove`.
@@ -41,8 +41,13 @@ pub async fn remove(
     };
     let hosts = unused(site, version, hosts)?;
     if how.test {
-        let document = json!({"version": version, "changed": false});
-        screen.answer(&document, |_| {
+        let document = RemovedBundle {
+            version: version.clone(),
+            changed: false,
+            path: None,
+            elsewhere: None,
+        };
+        screen.answer(&to_value(&document), |_| {
             format!("nothing uses the bundle {version}; nothing was changed\n")
         })?;
         return Ok(0);
@@ -98,9 +103,13 @@ pub(super) fn remove_unused(
     unused(site, version, hosts)?;
     screen.progress("removing the bundle");
     let held = change.remove(version)?;
-    let document =
-        json!({"version": held.version, "path": held.path, "elsewhere": held.link_target});
-    screen.answer(&document, |paint| {
+    let document = RemovedBundle {
+        version: held.version.clone(),
+        changed: true,
+        path: Some(path_text(&held.path)),
+        elsewhere: held.link_target.as_ref().map(path_text),
+    };
+    screen.answer(&to_value(&document), |paint| {
         let stays = held.link_target.as_ref().map_or_else(String::new, |real| {
             format!(
                 "; {} is not changed, and not needed any more",

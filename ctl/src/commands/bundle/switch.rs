@@ -3,13 +3,13 @@
 use std::path::Path;
 
 use anyhow::{Context as _, bail};
+use halite_api::{UsedBundle, to_value};
 use halite_document::Problem;
 use halite_manifest::{Diff, Manifest, manifest};
 use halite_pillar::cluster::ResolvedCluster;
 use halite_pillar::load::{Texts, load};
 use halite_pillar::resolve;
 use halite_pillar::validate::Context;
-use serde_json::json;
 
 use super::problems;
 use crate::cli::Switch;
@@ -141,9 +141,14 @@ pub fn switch(site: &Site, args: &Switch, screen: &mut Screen) -> anyhow::Result
     if differs && !args.test {
         record(&site.document(), &texts.cluster.text, &text)?;
     }
-    let document = json!({"version": args.version, "before": resolved.bundle, "changed": differs && !args.test,
-        "other_halite": other_halite, "changes": diff});
-    screen.answer(&document, |paint| {
+    let document = UsedBundle {
+        version: args.version.clone(),
+        before: resolved.bundle.clone(),
+        changed: differs && !args.test,
+        other_halite,
+        changes: diff.as_ref().map(bundle_diff::document),
+    };
+    screen.answer(&to_value(&document), |paint| {
         let changes = diff.as_ref().map_or_else(
             || "the changes are not known: the bundle that was in use is missing\n".to_owned(),
             bundle_diff::tables,

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use halite_api::{ClusterStatus, JobList, MinionAnswer, to_value};
+use halite_api::{ClusterStatus, JobList, MinionAnswer, SupportArchive, to_value};
 use halite_proto::ids::MinionId;
 use halite_proto::v1;
 use jiff::Timestamp;
@@ -23,7 +23,7 @@ use crate::cli::{Global, Support};
 use crate::client;
 use crate::client::document;
 use crate::job_watch::{FinishedJob, run_job};
-use crate::output::{Screen, count};
+use crate::output::{Screen, count, path_text};
 
 /// The program that the minions run.
 const PROGRAM: &str = include_str!("host.sh");
@@ -58,8 +58,12 @@ pub async fn run(global: &Global, args: &Support, screen: &mut Screen) -> anyhow
     let done = job(global, "cmd.run", &json!({"cmd": PROGRAM}), screen).await?;
     let silent = hosts(&done, &names, &mut files);
     pack(file, now, &files).with_context(|| format!("cannot write {}", path.display()))?;
-    let document = json!({"file": path, "hosts": names.len() - silent.len(), "missing": silent});
-    screen.answer(&document, |paint| {
+    let document = SupportArchive {
+        file: path_text(&path),
+        hosts: names.len() - silent.len(),
+        missing: silent.clone(),
+    };
+    screen.answer(&to_value(&document), |paint| {
         let mut text = String::new();
         for (host, reason) in &silent {
             text.push_str(&format!("{} {host}: {reason}\n", paint.notable("!")));

@@ -8,8 +8,6 @@ mod system;
 #[cfg(test)]
 mod tests;
 
-use serde_json::{Value, json};
-
 use crate::node_facts::NodeFacts;
 use crate::part::ClusterPart;
 
@@ -170,18 +168,4 @@ pub fn ignore(findings: &mut [Finding], names: &[String]) {
             finding.verdict = Verdict::Warning(format!("{message} (ignored)"), hint.clone());
         }
     }
-}
-
-/// Makes the report as a document.
-#[must_use]
-pub fn document(findings: &[Finding]) -> Value {
-    let each = |finding: &Finding| {
-        let (verdict, message, hint) = match &finding.verdict {
-            Verdict::Good => ("good", "", ""),
-            Verdict::Warning(message, hint) => ("warning", message.as_str(), hint.as_str()),
-            Verdict::Bad(message, hint) => ("bad", message.as_str(), hint.as_str()),
-        };
-        json!({"check": finding.name, "verdict": verdict, "message": message, "hint": hint})
-    };
-    findings.iter().map(each).collect()
 }

@@ -427,8 +427,7 @@ fn all_that_is_wrong_is_in_one_report() {
         .collect();
     // On a host of another cluster, its Kubernetes and its pod network are not further problems.
     assert_eq!(missed, ["other-kubernetes", "other-pod-network"]);
-    let documents = document(&findings);
-    assert_eq!(documents.as_array().map(Vec::len), Some(DAMAGES.len()));
+    assert_eq!(findings.len(), DAMAGES.len());
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
+use serde::Deserialize;
 
 use super::Cluster;
 use crate::host::Host;
@@ -61,13 +62,17 @@ pub(super) fn enrol(host: &Host, line: &str) -> Result<()> {
 
 /// Declares hosts with `ctl` on that host; returns the lines to run on them.
 fn lines(on: &Host, command: &[String]) -> Result<Vec<String>> {
-    let answer: serde_json::Value = serde_json::from_str(&on.run(command)?)
-        .context("`ctl node add -o json` did not print JSON")?;
-    let one = std::slice::from_ref(&answer);
-    let nodes = answer["nodes"].as_array().map_or(one, Vec::as_slice);
-    let line = |node: &serde_json::Value| node["command"].as_str().map(str::to_owned);
-    let lines: Option<Vec<String>> = nodes.iter().map(line).collect();
-    lines.context("`ctl node add` printed no command")
+    #[derive(Deserialize)]
+    struct Added {
+        nodes: Vec<AddedNode>,
+    }
+    #[derive(Deserialize)]
+    struct AddedNode {
+        command: String,
+    }
+    let answer: Added = serde_json::from_str(&on.run(command)?)
+        .context("`ctl node add -o json` did not print the nodes")?;
+    Ok(answer.nodes.into_iter().map(|node| node.command).collect())
 }
 
 impl Cluster {

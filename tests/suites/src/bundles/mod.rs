@@ -13,12 +13,10 @@ use std::collections::BTreeSet;
 use std::fs;
 
 use anyhow::{Context as _, Result, ensure};
-use halite_api::{BundleList, BundleOnSite};
+use halite_api::{BundleList, BundleOnSite, UsedBundle};
 use halite_lab::cluster::{BOOTSTRAP, CTL, Cluster, DOCUMENT, WORKER};
 use halite_lab::host::Host;
 use halite_upstream::versions::NEWEST;
-use serde::Deserialize;
-use serde_json::Value;
 
 use self::first::FIRST;
 use super::repair::{highstate, quiet, running, still};
@@ -88,15 +86,6 @@ fn configuration(host: &Host) -> Result<String> {
 
 fn document(cluster: &Cluster) -> Result<String> {
     Ok(fs::read_to_string(cluster.bootstrap.file(DOCUMENT))?)
-}
-
-/// The answer of `ctl bundle use`.
-#[derive(Debug, Deserialize)]
-struct UsedBundle {
-    changed: bool,
-    before: Option<String>,
-    #[serde(default)]
-    changes: Value,
 }
 
 /// The row of a bundle in `ctl bundle list`.
@@ -216,7 +205,7 @@ fn there(cluster: &Cluster) -> Result<Counts> {
     only_served(cluster)?;
 
     let words = ["bundle", "use", second::VERSION, "--test"];
-    let tried: UsedBundle = ctl_answer::plain(host, &words)?;
+    let tried: UsedBundle = ctl_answer::of(host, &words)?;
     let changes = format!("{:?}", tried.changes);
     ensure!(
         !tried.changed
@@ -231,9 +220,9 @@ fn there(cluster: &Cluster) -> Result<Counts> {
     );
     quiet(cluster)?;
     let words = ["bundle", "use", second::VERSION];
-    let used: UsedBundle = ctl_answer::plain(host, &words)?;
+    let used: UsedBundle = ctl_answer::of(host, &words)?;
     ensure!(
-        used.changed && used.before.as_deref() == Some(FIRST),
+        used.changed && used.before.as_ref().is_some_and(|before| before == FIRST),
         "ctl bundle use: {used:?}"
     );
     let reported = problems(cluster)?;

@@ -4,11 +4,12 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
+use halite_api::VerifiedBackup;
 use halite_lab::cluster::{BOOTSTRAP, CTL, Cluster};
 use halite_lab::host::Host;
 use halite_lab::wait;
 
-use super::{UNIT, VerifiedBackup, names};
+use super::{UNIT, names};
 use crate::checks::refused;
 use crate::small_disk::SmallDisk;
 use crate::test::Counts;
@@ -66,7 +67,7 @@ fn while_full(cluster: &Cluster, disk: &SmallDisk) -> Result<()> {
 fn are_there(host: &Host, good: &[String]) -> Result<()> {
     let now = names(host)?;
     ensure!(now == good, "{good:?} is now {now:?}");
-    let verified: VerifiedBackup = ctl_answer::plain(host, &["backup", "verify"])?;
+    let verified: VerifiedBackup = ctl_answer::of(host, &["backup", "verify"])?;
     ensure!(verified.files > Some(10), "{verified:?}");
     let partial = format!("! ls -A {DECLARED} | grep '[.]new$'");
     host.sh(&partial).map(drop)

@@ -7,10 +7,10 @@ use std::fs;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
+use halite_api::MadeBackup;
 use halite_lab::cluster::{CTL, Cluster, DOCUMENT, INSTALL, WORKER};
 use halite_lab::host::Host;
 use halite_lab::wait;
-use serde::Deserialize;
 
 use self::objects::Objects;
 use crate::{ctl_answer, guide};
@@ -153,19 +153,9 @@ impl Kept {
     }
 }
 
-/// The answer of `ctl backup create`.
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct MadeBackup {
-    pub(super) path: String,
-    pub(super) signed: bool,
-    pub(super) encrypted: bool,
-    ca_hash: String,
-}
-
 /// Makes a backup in the directory of the tests.
 pub(super) fn make(host: &Host) -> Result<MadeBackup> {
-    ctl_answer::plain(host, &["backup", "create", "--out", DIRECTORY])
+    ctl_answer::of(host, &["backup", "create", "--out", DIRECTORY])
 }
 
 /// The public half of the key.

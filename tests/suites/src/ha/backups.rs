@@ -5,7 +5,7 @@ use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, ensure};
-use halite_api::{BackupHost, BackupList, ClusterStatus};
+use halite_api::{BackupHost, BackupList, ClusterStatus, VerifiedBackup};
 use halite_lab::cluster::Cluster;
 use halite_lab::host::Host;
 use halite_lab::wait;
@@ -15,7 +15,6 @@ use super::BACK;
 use super::standbys::{STANDBYS, wait_for_followers};
 use crate::checks::refused;
 use crate::ctl_answer::{self, in_any_case};
-use crate::disaster::VerifiedBackup;
 use crate::test::Counts;
 
 const DIRECTORY: &str = "/var/lib/halite/backup";
@@ -76,7 +75,7 @@ pub(super) fn of_standbys(cluster: &Cluster) -> Result<Counts> {
             "{header}"
         );
         // Without a name: the directory of the last run.
-        let verified: VerifiedBackup = ctl_answer::plain(host, &["backup", "verify"])?;
+        let verified: VerifiedBackup = ctl_answer::of(host, &["backup", "verify"])?;
         ensure!(verified.files > Some(10), "{verified:?}");
         // Only its master could answer this; the timer's command does not need it.
         refused(host, &["ctl", "backup", "create"], &["master"])

@@ -8,11 +8,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, anyhow, ensure};
-use halite_api::{MasterList, TokenList};
+use halite_api::{MasterList, NewToken, TokenList};
 use halite_lab::cluster::Cluster;
 use halite_lab::host::Host;
 use halite_lab::wait;
-use serde::Deserialize;
 
 use super::losses::while_written;
 use super::standbys::{
@@ -66,12 +65,6 @@ fn with_cuts<T>(
     done
 }
 
-/// The answer of `ctl token create`; a master that cannot make one gives the reason.
-#[derive(Deserialize)]
-struct MadeToken {
-    token: Option<String>,
-}
-
 fn epoch(master: &Host) -> Result<u64> {
     let (_, masters): (_, MasterList) = in_any_case(master, &["master", "list"])?;
     masters.epoch.context("no epoch")
@@ -85,10 +78,11 @@ fn while_ordered(master: &Host, act: impl FnOnce() -> Result<()>) -> Result<BTre
         let orders = scope.spawn(|| {
             let mut made = BTreeSet::new();
             while !ended.load(Ordering::Relaxed) {
-                let (code, answer): (_, MadeToken) =
-                    ctl_answer::plain_in_any_case(master, &["token", "create"])?;
-                let token = answer.token.filter(|_| code == Some(0));
-                if let Some((id, _)) = token.as_deref().and_then(|token| token.split_once('.')) {
+                // A master that cannot make one says why.
+                let Ok(answer) = ctl_answer::of::<NewToken>(master, &["token", "create"]) else {
+                    continue;
+                };
+                if let Some((id, _)) = answer.token.split_once('.') {
                     made.insert(id.to_owned());
                 }
             }

@@ -7,14 +7,13 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, ensure};
-use halite_api::JobOutcome;
+use anyhow::{Context as _, Result, bail, ensure};
+use halite_api::{JobOutcome, LocalOutcome, NewNode, NewNodes};
 use halite_lab::build::Programs;
 use halite_lab::command::run;
 use halite_lab::wait;
 use halite_states::low::StateReturn;
 use halite_states::tree::sha256;
-use serde::Deserialize;
 use serde_json::json;
 
 use super::root::{Root, succeeded};
@@ -116,7 +115,7 @@ fn site(root: &mut Root) -> Result<()> {
     wait::until("the master to answer", Duration::from_secs(90), || {
         root.run("ctl", &["key", "list"]).map(drop)
     })?;
-    let added: AddedNode = root.plain(&[
+    let added: NewNodes = root.document(&[
         "node",
         "add",
         "bootstrap-1",
@@ -126,8 +125,10 @@ fn site(root: &mut Root) -> Result<()> {
         "bootstrap,registry,etcd,control-plane",
         "--no-wait",
     ])?;
-    ensure!(!added.token.is_empty(), "no token");
-    let added: AddedNode = root.plain(&[
+    let [_] = added.nodes.as_slice() else {
+        bail!("not one host: {added:?}");
+    };
+    let added: NewNodes = root.document(&[
         "node",
         "add",
         "worker-1",
@@ -137,7 +138,9 @@ fn site(root: &mut Root) -> Result<()> {
         "worker",
         "--no-wait",
     ])?;
-    let token = added.token.as_str();
+    let [NewNode { token, .. }] = added.nodes.as_slice() else {
+        bail!("not one host: {added:?}");
+    };
     let enrol = |token: &str| {
         let mut command = root.command(
             "halite-minion",
@@ -196,7 +199,7 @@ fn without_master(root: &Root) -> Result<()> {
         "alone",
     ];
     ensure!(
-        changes(&root.plain::<AppliedHere>(&apply)?.states)? == 1,
+        changes(&root.document::<LocalOutcome>(&apply)?.states)? == 1,
         "the number of changed states is not one"
     );
     let greeting = fs::read_to_string(root.path("srv/greeting"))?;
@@ -205,22 +208,10 @@ fn without_master(root: &Root) -> Result<()> {
         "the greeting is {greeting:?}"
     );
     ensure!(
-        changes(&root.plain::<AppliedHere>(&apply)?.states)? == 0,
+        changes(&root.document::<LocalOutcome>(&apply)?.states)? == 0,
         "a second run changed something"
     );
     Ok(())
-}
-
-/// The answer of `ctl node add`.
-#[derive(Deserialize)]
-struct AddedNode {
-    token: String,
-}
-
-/// The answer of `ctl local apply`.
-#[derive(Deserialize)]
-struct AppliedHere {
-    states: Vec<StateReturn>,
 }
 
 /// The states of the worker in the answer of `ctl apply`.

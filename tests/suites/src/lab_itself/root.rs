@@ -9,7 +9,6 @@ use halite_api::{Document, from_text};
 use halite_lab::build::Programs;
 use halite_lab::command::{output, run};
 use halite_lab::progress::Board;
-use serde::de::DeserializeOwned;
 use tempfile::TempDir;
 
 /// Directory of the programs, in the root as on a host.
@@ -119,13 +118,6 @@ impl Root {
     pub fn document<T: Document>(&self, args: &[&str]) -> Result<T> {
         let text = self.run("ctl", &[args, ["-o", "json"].as_slice()].concat())?;
         from_text(&text).with_context(|| format!("the answer of ctl {}", args.join(" ")))
-    }
-
-    /// Runs `ctl` and reads another document that it prints.
-    pub fn plain<T: DeserializeOwned>(&self, args: &[&str]) -> Result<T> {
-        let text = self.run("ctl", &[args, ["-o", "json"].as_slice()].concat())?;
-        serde_json::from_str(&text)
-            .with_context(|| format!("ctl {} printed another document", args.join(" ")))
     }
 
     /// Starts a daemon; its log goes to a file next to the root.

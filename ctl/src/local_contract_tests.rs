@@ -1,0 +1,372 @@
+//! The contract of the documents that `ctl` makes itself: `lib/api/contract` has one of each, which the
+//! reference shows. `HALITE_UPDATE_GOLDENS=1` writes them again.
+
+use std::path::Path;
+
+use halite_api::{
+    AddedBundle, BootstrapPlan, BundleChange, BundleDiff, BundleImage, ClusterContext, ContextList,
+    CopiedBackup, CopiedBundle, DeclarationCheck, DeclarationProblem, Document, HighstateResult,
+    HostJournal, ImageList, KeyState, KubeconfigFile, KubernetesNode, LastHighstate, LocalOutcome,
+    MadeBackup, MadeRegistryBackup, NewNode, NewNodes, NewOperator, NewToken, NodeList, NodeStatus,
+    PlannedStates, PreflightCheck, PreflightVerdict, RefusedBundle, RegistryDamage, RemovedBundle,
+    RepairedBlob, RestoredRegistry, StartedEtcd, SupportArchive, Time, UsedBundle, VerifiedBackup,
+    VerifiedRegistryBackup, Versions, from_text, to_value,
+};
+use halite_states::low::StateReturn;
+use serde_json::{Map, json};
+
+use crate::commands::printed;
+
+const DIGEST: &str = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08";
+
+/// Compares a document with the stored one, and reads that back.
+fn check<T: Document + PartialEq + std::fmt::Debug>(name: &str, document: &T) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../lib/api/contract")
+        .join(format!("{name}.json"));
+    let text = format!("{:#}\n", to_value(document));
+    if std::env::var_os("HALITE_UPDATE_GOLDENS").is_some() {
+        std::fs::write(&path, &text).unwrap();
+    }
+    let stored = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(
+        stored == text,
+        "{} is not what ctl answers: run this test with HALITE_UPDATE_GOLDENS=1, then read the difference.\n{text}",
+        path.display()
+    );
+    assert_eq!(&from_text::<T>(&stored).unwrap(), document, "{name}");
+}
+
+fn time() -> Time {
+    Time::from_millis(1_800_000_000_000)
+}
+
+fn text(text: &str) -> String {
+    text.to_owned()
+}
+
+fn state() -> StateReturn {
+    StateReturn {
+        index: 0,
+        id: text("motd"),
+        name: text("/etc/motd"),
+        function: text("file.managed"),
+        sls: text("motd"),
+        result: Some(true),
+        changes: Map::from_iter([(text("mode"), json!({"old": "0600", "new": "0644"}))]),
+        comment: text("the mode of /etc/motd was changed"),
+        start_time: time().to_string(),
+        duration: 0.5,
+        run_num: 0,
+        ran: true,
+        fail_run: true,
+    }
+}
+
+#[test]
+fn hosts_and_their_journals() {
+    let worker = NodeStatus {
+        name: text("worker-1"),
+        declared: true,
+        roles: vec![text("worker")],
+        address: Some(text("10.10.1.12")),
+        key: Some(KeyState::Accepted),
+        connected: true,
+        version: Some(text("0.1.0")),
+        last_seen: Some(time()),
+        kubernetes: Some(KubernetesNode {
+            ready: true,
+            reasons: Vec::new(),
+            kubelet: Some(text("v1.36.3")),
+        }),
+        highstate: Some(LastHighstate {
+            job: "20270115080000000001".parse().unwrap(),
+            result: HighstateResult::Succeeded,
+            ended: Some(time()),
+            error: None,
+        }),
+        uses: None,
+        bundle: Some(text("0.1.0")),
+        bundles: Some(vec![text("0.1.0")]),
+    };
+    let shown = printed::node(&worker);
+    assert!(shown.contains("last highstate   succeeded 2027"), "{shown}");
+    let nodes = NodeList {
+        nodes: vec![worker],
+    };
+    check("nodes", &nodes);
+    let shown = printed::nodes(&nodes.nodes);
+    assert!(shown.contains("worker-1  worker"), "{shown}");
+    let journal = HostJournal {
+        host: "worker-1".parse().unwrap(),
+        unit: Some(text("kubelet")),
+        lines: vec![text(
+            "2027-01-15T08:00:00+00:00 worker-1 kubelet[812]: Started kubelet",
+        )],
+    };
+    check("journal", &journal);
+}
+
+#[test]
+fn what_is_new() {
+    let nodes = NewNodes {
+        nodes: vec![NewNode {
+            node: text("worker-1"),
+            token: text("6e6f746f.7365637265746b.ab12"),
+            command: text("curl -fsS https://10.10.0.11:4551/enrol | sh -s -- worker-1"),
+        }],
+    };
+    check("new-nodes", &nodes);
+    let token = NewToken {
+        token: text("6e6f746f.7365637265746b.ab12"),
+        expires: time(),
+    };
+    check("new-token", &token);
+    assert!(printed::new_token(&token).contains("token    6e6f746f."));
+    let operator = NewOperator {
+        name: text("alice"),
+        role: text("viewer"),
+        expires: time(),
+        identity: text("alice.pem"),
+    };
+    check("new-operator", &operator);
+    assert!(printed::new_operator(&operator).contains("identity  alice.pem"));
+    let file = KubeconfigFile {
+        file: text("prod.kubeconfig"),
+        server: text("https://10.10.0.10:6443"),
+        user: text("halite:alice"),
+        expires: time(),
+    };
+    check("kubeconfig-file", &file);
+    assert!(printed::kubeconfig_file(&file).contains("server   https://"));
+}
+
+#[test]
+fn ctl_and_its_host() {
+    let versions = Versions {
+        ctl: text("0.1.0"),
+        master: Some(text("0.1.0")),
+    };
+    check("versions", &versions);
+    let access = ClusterContext {
+        masters: vec![text("10.10.0.11:4550"), text("10.10.0.12:4550")],
+        identity: Some(text("/home/alice/prod.pem")),
+    };
+    let contexts = ContextList {
+        file: Some(text("/home/alice/.config/halite/contexts.yaml")),
+        current: Some(text("prod")),
+        contexts: [(text("prod"), access)].into(),
+    };
+    check("contexts", &contexts);
+    let archive = SupportArchive {
+        file: text("halite-support-20270115T080000Z.tar.gz"),
+        hosts: 3,
+        missing: [(
+            text("worker-2"),
+            text("it has not enrolled, or is not connected"),
+        )]
+        .into(),
+    };
+    check("support-archive", &archive);
+    let outcome = LocalOutcome {
+        minion: text("worker-1"),
+        changed: 1,
+        failed: 0,
+        states: vec![state()],
+    };
+    check("local-outcome", &outcome);
+    let problem = DeclarationProblem {
+        file: text("/etc/halite/cluster.yaml"),
+        line: Some(7),
+        column: Some(11),
+        path: Some(text("networks.pods")),
+        message: text("10.0.0.0/40 is not a network"),
+        hint: Some(text("write an IPv4 network such as 10.233.0.0/16")),
+    };
+    let checked = DeclarationCheck {
+        valid: false,
+        problems: vec![problem],
+        warnings: Vec::new(),
+    };
+    check("declaration-check", &checked);
+    let plan = BootstrapPlan {
+        preflight: vec![PreflightCheck {
+            check: text("swap"),
+            verdict: PreflightVerdict::Warning,
+            message: text("swap is on: /swapfile"),
+            hint: text("Halite turns it off"),
+        }],
+        changed: false,
+        plan: Some(PlannedStates {
+            states: vec![state()],
+            changed: 1,
+            failed: 0,
+        }),
+    };
+    check("bootstrap-plan", &plan);
+}
+
+#[test]
+fn bundles() {
+    let (version, before) = ("0.2.0".parse().unwrap(), "0.1.0".parse().unwrap());
+    let path = text("/var/lib/halite/bundles/0.2.0");
+    let image = BundleImage {
+        reference: text("registry.k8s.io/etcd:3.6.8-0"),
+        component: Some(text("etcd")),
+        size: 24_000_000,
+        digest: format!("sha256:{DIGEST}"),
+    };
+    let images = ImageList {
+        bundle: version,
+        images: vec![image],
+    };
+    check("images", &images);
+    let version = images.bundle;
+    let added = AddedBundle {
+        version: version.clone(),
+        path: path.clone(),
+        elsewhere: None,
+        changed: true,
+    };
+    check("added-bundle", &added);
+    let copied = CopiedBundle {
+        version: version.clone(),
+        path: path.clone(),
+        changed: true,
+        fetched: Some(300_000_000),
+        reused: Some(500_000_000),
+    };
+    check("copied-bundle", &copied);
+    let removed = RemovedBundle {
+        version: version.clone(),
+        changed: true,
+        path: Some(path),
+        elsewhere: Some(text("/media/halite")),
+    };
+    check("removed-bundle", &removed);
+    let change = |name: &str, old: &str, new: &str| BundleChange {
+        name: text(name),
+        old: Some(text(old)),
+        new: Some(text(new)),
+    };
+    let used = UsedBundle {
+        version,
+        before: Some(before),
+        changed: true,
+        other_halite: false,
+        changes: Some(BundleDiff {
+            versions: vec![change("kubernetes", "v1.36.3", "v1.36.4")],
+            components: vec![change("kubelet", "v1.36.3", "v1.36.4")],
+            images: Vec::new(),
+            packages: Vec::new(),
+            charts: Vec::new(),
+            states: Vec::new(),
+            old_size: 800_000_000,
+            new_size: 810_000_000,
+            added_size: 310_000_000,
+        }),
+    };
+    check("used-bundle", &used);
+    let refused = RefusedBundle {
+        problems: vec![text("bin/ctl: its content is damaged")],
+        changed: false,
+    };
+    check("refused-bundle", &refused);
+}
+
+#[test]
+fn backups() {
+    let made = MadeBackup {
+        backup: text("prod-20270115T080000Z.halite-backup"),
+        path: text("/srv/backup/prod-20270115T080000Z.halite-backup"),
+        cluster: text("prod"),
+        ca_hash: text(DIGEST),
+        signed: true,
+        created: time(),
+        bytes: 42_000_000,
+        files: 61,
+        member: text("cp-1"),
+        encrypted: true,
+        removed: vec![text("prod-20270108T080000Z.halite-backup")],
+        not_followed_since: None,
+        problems: Vec::new(),
+    };
+    check("made-backup", &made);
+    let verified = VerifiedBackup {
+        path: made.path.clone(),
+        cluster: made.cluster.clone(),
+        created: time(),
+        bytes: made.bytes,
+        digest: text(DIGEST),
+        files: Some(made.files),
+        ca_hash: made.ca_hash.clone(),
+        signed: Some(true),
+        sound: true,
+        started: Some(StartedEtcd {
+            made: None,
+            keys: 1420,
+            revision: 90_817,
+            compared: true,
+        }),
+    };
+    check("verified-backup", &verified);
+    let copied = CopiedBackup {
+        path: text("/media/stick/prod.halite-backup"),
+        bytes: made.bytes,
+        digest: text(DIGEST),
+        sound: true,
+    };
+    check("copied-backup", &copied);
+}
+
+#[test]
+fn backups_of_the_registry() {
+    let (what, why) = (format!("sha256:{DIGEST}"), text("it is missing"));
+    let damage = RegistryDamage {
+        what: what.clone(),
+        why: why.clone(),
+        repositories: vec![text("app/web")],
+    };
+    let made = MadeRegistryBackup {
+        backup: text("20270115T080000Z"),
+        path: text("/srv/backup/registry/20270115T080000Z"),
+        repositories: 2,
+        tags: 5,
+        blobs: 31,
+        bytes: 120_000_000,
+        bytes_new: 3_000_000,
+        damaged: Vec::new(),
+        repaired: vec![RepairedBlob {
+            what: what.clone(),
+            why,
+            repositories: vec![text("app/web")],
+            from: text("20270114T080000Z"),
+        }],
+        removed: Vec::new(),
+        problem: None,
+    };
+    check("made-registry-backup", &made);
+    let verified = VerifiedRegistryBackup {
+        backup: made.backup.clone(),
+        path: made.path.clone(),
+        blobs: 30,
+        bytes: 117_000_000,
+        damaged: vec![damage.clone()],
+        sound: false,
+    };
+    check("verified-registry-backup", &verified);
+    let restored = RestoredRegistry {
+        backup: made.backup.clone(),
+        changed: true,
+        repositories: Some(made.repositories),
+        tags: Some(made.tags),
+        blobs: Some(made.blobs),
+        bytes: Some(made.bytes),
+        copied: Some(4),
+        bytes_new: Some(9_000_000),
+        repaired: Vec::new(),
+        damaged: vec![damage],
+        lost: vec![text("app/web:1")],
+    };
+    check("restored-registry", &restored);
+}
