@@ -8,7 +8,7 @@ use halite_api::{
 };
 use halite_errors::chain;
 use halite_registry_backup as registry;
-use halite_registry_backup::{Backup, BackupMetadata, Backups, RegistryDamage, Repaired, Reporter};
+use halite_registry_backup::{Backup, BackupMetadata, Backups, Repaired, Reporter, StoredDamage};
 
 use crate::FAILED;
 use crate::cli::{Registry, RegistryBackup};
@@ -119,7 +119,7 @@ fn backup(args: &RegistryBackup, screen: &mut Screen) -> anyhow::Result<u8> {
     })
 }
 
-fn damage_document(damage: &Damage) -> RegistryDamage {
+fn damage_document(damage: &StoredDamage) -> RegistryDamage {
     RegistryDamage {
         what: damage.what.clone(),
         why: damage.why.clone(),
@@ -312,7 +312,7 @@ fn contents(metadata: &BackupMetadata) -> String {
     .join(", ")
 }
 
-fn damage(all: &[RegistryDamage], paint: &Paint) -> String {
+fn damage(all: &[StoredDamage], paint: &Paint) -> String {
     all.iter()
         .map(|damage| format!("{} {damage}\n", paint.bad("✗")))
         .collect()

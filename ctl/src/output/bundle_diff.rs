@@ -8,8 +8,8 @@ use super::{megabytes, short_digest, table};
 
 /// The changes between two bundles as a document.
 pub fn document(diff: &Diff) -> BundleDiff {
-    let all = |changes: &[Change]| -> Vec<BundleChange> {
-        let one = |change: &Change| BundleChange {
+    let all = |changes: &[ItemChange]| -> Vec<BundleChange> {
+        let one = |change: &ItemChange| BundleChange {
             name: change.name.clone(),
             old: change.old.clone(),
             new: change.new.clone(),

@@ -12,7 +12,7 @@ use crate::metadata_error::{FILE, FORMAT, MetadataError};
 
 /// Damage to a registry or to a backup.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RegistryDamage {
+pub struct StoredDamage {
     /// The digest of the damaged blob, or a path.
     pub what: String,
     /// The reason.
@@ -21,7 +21,7 @@ pub struct RegistryDamage {
     pub repositories: Vec<String>,
 }
 
-impl fmt::Display for RegistryDamage {
+impl fmt::Display for StoredDamage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.what)?;
         if !self.repositories.is_empty() {
@@ -36,7 +36,7 @@ impl fmt::Display for RegistryDamage {
 pub struct Repaired {
     /// The damage.
     #[serde(flatten)]
-    pub damage: RegistryDamage,
+    pub damage: StoredDamage,
     /// The earlier backup.
     pub from: String,
 }
@@ -63,7 +63,7 @@ pub struct BackupMetadata {
     /// The size of the blobs that no earlier backup had, in bytes.
     pub bytes_new: u64,
     /// The content that is missing in the backup, because it was damaged in the registry.
-    pub damaged: Vec<RegistryDamage>,
+    pub damaged: Vec<StoredDamage>,
     /// The content that was damaged in the registry and was taken from an earlier backup. Called
     /// `mended` by the first versions.
     #[serde(alias = "mended")]

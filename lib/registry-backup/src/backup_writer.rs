@@ -10,7 +10,7 @@ use halite_durable::{ByteProgress, files};
 use halite_errors::chain;
 use jiff::Timestamp;
 
-use crate::backup_metadata::{BackupMetadata, RegistryDamage, Repaired};
+use crate::backup_metadata::{BackupMetadata, Repaired, StoredDamage};
 use crate::backups::{Backup, create_private_dir};
 use crate::digest::{BlobDamage, Digest};
 use crate::error::Error;
@@ -41,7 +41,7 @@ pub struct BackupWriter<'a> {
     blobs: usize,
     bytes: u64,
     bytes_new: u64,
-    damaged: Vec<RegistryDamage>,
+    damaged: Vec<StoredDamage>,
     repaired: Vec<Repaired>,
 }
 
@@ -125,7 +125,7 @@ impl<'a> BackupWriter<'a> {
         for (path, why) in &self.tree.unexpected {
             let repository = path.split("/_").next().unwrap_or_default().to_owned();
             let what = format!("{REPOSITORIES}/{}", path.escape_debug());
-            self.damaged.push(RegistryDamage {
+            self.damaged.push(StoredDamage {
                 what,
                 why: why.clone(),
                 repositories: vec![repository],
@@ -241,7 +241,7 @@ impl<'a> BackupWriter<'a> {
             return Ok(files::remove_dir(&dir)?);
         }
         let repositories = self.tree.repositories_of(digest);
-        let damage = RegistryDamage {
+        let damage = StoredDamage {
             what: digest.to_string(),
             why: chain(&why),
             repositories,

@@ -3,7 +3,7 @@ use std::os::unix::fs::symlink;
 use halite_errors::chain;
 
 use super::*;
-use crate::backup_metadata::{RegistryDamage, Repaired};
+use crate::backup_metadata::{Repaired, StoredDamage};
 use crate::metadata_error::FORMAT;
 
 const FACTS: &str = "backup.json";
@@ -29,7 +29,7 @@ fn complete() -> BackupMetadata {
 }
 
 fn damaged() -> BackupMetadata {
-    let damage = RegistryDamage {
+    let damage = StoredDamage {
         what: "sha256:x".into(),
         why: "it is missing".into(),
         repositories: vec!["app".into()],

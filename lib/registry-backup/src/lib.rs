@@ -30,7 +30,7 @@ mod tree;
 mod verify;
 
 pub use backup::{CreatedBackup, create};
-pub use backup_metadata::{BackupMetadata, RegistryDamage, Repaired};
+pub use backup_metadata::{BackupMetadata, Repaired, StoredDamage};
 pub use backups::{Backup, Backups};
 pub use error::Error;
 pub use metadata_error::MetadataError;

@@ -9,7 +9,7 @@ use halite_host_reports::{Good, RunReport};
 use jiff::Timestamp;
 
 use crate::backup::CreatedBackup;
-use crate::backup_metadata::RegistryDamage;
+use crate::backup_metadata::StoredDamage;
 use crate::backups::{Backup, Backups};
 use crate::error::Error;
 use crate::verify::Verified;
@@ -141,7 +141,7 @@ impl Reporter {
     }
 }
 
-fn summary(what: &str, first: &RegistryDamage, more: usize) -> String {
+fn summary(what: &str, first: &StoredDamage, more: usize) -> String {
     match more {
         0 => format!("{what}: {first}"),
         _ => format!("{what}: {first}; and {more} more"),

@@ -10,7 +10,7 @@ use halite_durable::disk_space::{Need, Room};
 use halite_durable::{ByteProgress, files};
 use halite_errors::chain;
 
-use crate::backup_metadata::{BackupMetadata, RegistryDamage};
+use crate::backup_metadata::{BackupMetadata, StoredDamage};
 use crate::backups::{Backup, Backups};
 use crate::digest::{BlobDamage, Digest};
 use crate::error::Error;
@@ -41,13 +41,13 @@ pub struct Restored {
     pub repaired: Vec<String>,
     /// The content that was not restored, because it is damaged in the backup, or was damaged in
     /// the registry when the backup was made.
-    pub damaged: Vec<RegistryDamage>,
+    pub damaged: Vec<StoredDamage>,
     /// The images that cannot be pulled without that: `REPOSITORY:TAG` and `REPOSITORY@DIGEST`.
     pub lost: Vec<String>,
 }
 
 /// The result of a restore, or the damage that prevented any change.
-pub type RestoreOutcome = Result<Restored, Vec<RegistryDamage>>;
+pub type RestoreOutcome = Result<Restored, Vec<StoredDamage>>;
 
 /// Restores a backup into the data directory of a registry. All files get the owner of that
 /// directory. The repositories are replaced atomically; blobs that no link names stay. A restore
@@ -182,7 +182,7 @@ impl Restore {
     /// blobs that no other link names.
     fn leave_out_damaged(
         &mut self,
-        damaged: &[RegistryDamage],
+        damaged: &[StoredDamage],
         missing: &mut BTreeSet<Digest>,
     ) -> Result<Vec<String>, Error> {
         let damaged = damaged
@@ -272,7 +272,7 @@ impl Restore {
         &self,
         missing: &BTreeSet<Digest>,
         progress: &mut dyn FnMut(&str),
-    ) -> Result<Vec<RegistryDamage>, Error> {
+    ) -> Result<Vec<StoredDamage>, Error> {
         let mut damaged = Vec::new();
         let staged = self.v2.make(STAGED, &self.owner)?;
         let mut byte_progress = ByteProgress::new(

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use halite_durable::ByteProgress;
 use halite_errors::chain;
 
-use crate::backup_metadata::{BackupMetadata, RegistryDamage};
+use crate::backup_metadata::{BackupMetadata, StoredDamage};
 use crate::backups::Backup;
 use crate::digest::{BLOBS, BlobDamage, Digest};
 use crate::error::Error;
@@ -24,7 +24,7 @@ pub struct Verified {
     /// The size of the intact blobs, in bytes.
     pub bytes: u64,
     /// All damage.
-    pub damaged: Vec<RegistryDamage>,
+    pub damaged: Vec<StoredDamage>,
 }
 
 /// An open backup.
@@ -36,7 +36,7 @@ pub struct OpenBackup {
     /// Its links.
     pub tree: Tree,
     /// Damage to its links.
-    pub damaged: Vec<RegistryDamage>,
+    pub damaged: Vec<StoredDamage>,
 }
 
 impl OpenBackup {
@@ -68,12 +68,12 @@ impl OpenBackup {
         )?;
         let repositories = part(v2.enter(REPOSITORIES), &v2.path().join(REPOSITORIES))?;
         let tree = scan(&repositories, false);
-        let mut damaged: Vec<RegistryDamage> = tree
+        let mut damaged: Vec<StoredDamage> = tree
             .unexpected
             .iter()
             .map(|(path, why)| {
                 let what = format!("{ROOT}/{REPOSITORIES}/{}", path.escape_debug());
-                RegistryDamage {
+                StoredDamage {
                     what,
                     why: why.clone(),
                     repositories: Vec::new(),
@@ -88,7 +88,7 @@ impl OpenBackup {
                 metadata.links,
                 tree.links.len()
             );
-            damaged.push(RegistryDamage {
+            damaged.push(StoredDamage {
                 what: format!("{ROOT}/{REPOSITORIES}"),
                 why,
                 repositories: Vec::new(),
@@ -104,7 +104,7 @@ impl OpenBackup {
 
     /// The links that are not in the backup, because they were damaged in the registry. Missing
     /// blobs are found through the links.
-    pub fn missing_links(&self) -> Vec<RegistryDamage> {
+    pub fn missing_links(&self) -> Vec<StoredDamage> {
         let links = self
             .metadata
             .damaged
@@ -114,8 +114,8 @@ impl OpenBackup {
     }
 
     /// Describes damage to a blob of the backup.
-    pub fn damage(&self, digest: &Digest, why: String) -> RegistryDamage {
-        RegistryDamage {
+    pub fn damage(&self, digest: &Digest, why: String) -> StoredDamage {
+        StoredDamage {
             what: digest.to_string(),
             why,
             repositories: self.tree.repositories_of(digest),
@@ -132,7 +132,7 @@ pub fn verify(backup: &Backup, progress: &mut dyn FnMut(&str)) -> Result<Verifie
     let mut damaged = Vec::new();
     let mut expected: BTreeSet<Digest> = list_blobs(&opened.v2, &mut damaged)?;
     expected.extend(opened.tree.needs().into_keys().cloned());
-    let known: BTreeMap<&str, &RegistryDamage> = opened
+    let known: BTreeMap<&str, &StoredDamage> = opened
         .metadata
         .damaged
         .iter()
@@ -175,13 +175,13 @@ pub fn verify(backup: &Backup, progress: &mut dyn FnMut(&str)) -> Result<Verifie
 }
 
 /// The blobs in a backup, from the names of their directories.
-fn list_blobs(v2: &Folder, damaged: &mut Vec<RegistryDamage>) -> Result<BTreeSet<Digest>, Error> {
+fn list_blobs(v2: &Folder, damaged: &mut Vec<StoredDamage>) -> Result<BTreeSet<Digest>, Error> {
     let mut digests = BTreeSet::new();
     let mut waiting = vec![(BLOBS.to_owned(), Vec::new())];
     while let Some((path, names)) = waiting.pop() {
         let mut unexpected = |why: String| {
             let what = format!("{ROOT}/{}", path.escape_debug());
-            damaged.push(RegistryDamage {
+            damaged.push(StoredDamage {
                 what,
                 why,
                 repositories: Vec::new(),
