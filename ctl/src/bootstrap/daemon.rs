@@ -51,7 +51,7 @@ impl Daemon {
         let mut show = Command::new("systemctl");
         show.args(["show", "--property", "MainPID", "--value", self.unit])
             .stdin(Stdio::null());
-        // Without an answer from systemd, the next step finds out if the daemon serves.
+        // Without an answer from systemd, the next step finds out whether the daemon serves.
         let Ok(output) = show.output().await else {
             return 0;
         };

@@ -43,8 +43,9 @@ pub async fn add(global: &Global, args: &NodeAdd, screen: &mut Screen) -> anyhow
     .await
 }
 
-/// Declares nodes, or finds them declared so, prints the command to run on each, and waits until
-/// they are Ready. The preflight goes on in spite of what the ignored checks find.
+/// Declares nodes, unless they are already declared like this, prints the command to run on each,
+/// and waits until they are Ready. The preflight continues in spite of findings of the ignored
+/// checks.
 ///
 /// # Errors
 /// The master does not answer or refuses.
@@ -132,8 +133,9 @@ fn run_pillar(name: &str, ignored: &[String]) -> Value {
     }
 }
 
-/// The command with the same words: with others the master refuses to declare a node again. A replacement
-/// may be declared with more than `ctl node add` has words for; its orchestration goes on alone.
+/// The command with the same words: with others, the master refuses to declare a node again. A
+/// replacement may have fields for which `ctl node add` has no options; for it, the command is only
+/// the orchestration.
 fn same_words(request: &v1::AddNodeRequest, ignored: &[String]) -> String {
     let nodes = request.nodes.iter();
     let hosts = nodes.map(|node| match node.address.as_str() {
@@ -163,13 +165,14 @@ struct FurtherFields {
 }
 
 impl FurtherFields {
-    /// An empty list of taints is more, too: it takes the usual ones away.
+    /// Returns true if there are fields other than labels. An empty list of taints counts: it
+    /// removes the usual ones.
     fn has_more_than_labels(&self) -> bool {
         self.taints.is_some() || !self.custom.is_empty()
     }
 }
 
-/// What `--no-wait` answers with: node, token and command, or a list of these.
+/// The answer with `--no-wait`: node, token and command, or a list of these.
 fn declared(nodes: &[v1::AddedNode]) -> Value {
     let document = |node: &v1::AddedNode| json!({"node": node.name, "token": node.token, "command": node.command});
     match nodes {
@@ -277,7 +280,7 @@ mod tests {
             &["a", "b", "--address", "10.0.0.1"],
             &["a=", "b"],
             &["a=10.0.0"],
-            // A check of a first host only, and none at all.
+            // A check that only first hosts have, and a name of no check.
             &["a", "--ignore-preflight", "documents"],
             &["a", "--ignore-preflight", "swap,all"],
             &[],
@@ -294,7 +297,7 @@ mod tests {
             pillar,
             json!({"node": "a", "ignore_preflight": ["swap", "mtu"]})
         );
-        // Without any, the run is the same as that of an earlier ctl.
+        // Without ignored checks, the run equals that of an earlier ctl.
         assert_eq!(run_pillar("a", &[]), json!({"node": "a"}));
     }
 

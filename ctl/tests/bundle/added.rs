@@ -1,13 +1,13 @@
-//! `ctl bundle add` without room, killed in the middle, and two at once: on a host of its own, as
-//! far as files go.
+//! `ctl bundle add` on a full disk, killed in the middle, and twice concurrently: on a host of its
+//! own, as far as files are concerned.
 
 use halite_testkit::Site;
 use halite_testkit::process::done;
 
 use crate::work::{build, script, site};
 
-/// Makes this a host with a cluster whose bundles stand on a disk of that size. `/etc` and
-/// `/var/lib` are the machine's, and what is written there goes to a file system in memory.
+/// Makes this a host with a cluster whose bundles are on a disk of that size. `/etc` and `/var/lib`
+/// are the machine's, with writes redirected to a file system in memory.
 const HOST: &str = r#"
 mkdir top && mount -t tmpfs none top
 for place in etc var/lib; do
@@ -67,7 +67,7 @@ fn without_room_nothing_is_written() {
     );
 }
 
-/// Another program takes the free room.
+/// Another program fills the disk.
 #[test]
 fn when_the_room_goes_meanwhile_nothing_is_left() {
     let said = on_a_host(

@@ -1,4 +1,5 @@
-//! A whole site at its real paths, in a mount namespace of its own: bundles come, change and go.
+//! A whole site at its real paths, in a separate mount namespace: bundles are added, selected and
+//! removed.
 
 use halite_testkit::process::done;
 use halite_testkit::{Site, put};
@@ -11,7 +12,7 @@ const CLUSTER: &str = "apiVersion: halite/v1\nkind: Cluster\nmetadata: {name: pr
 const NODE: &str = "apiVersion: halite/v1\nkind: Node\nmetadata: {name: a}\n\
     roles: [bootstrap, registry, etcd, control-plane]\naddress: 10.0.0.11\n";
 
-/// The beginning of every script: an empty site whose cluster uses 0.1.0, and tools to look at it.
+/// The start of every script: an empty site whose cluster uses 0.1.0, and functions to inspect it.
 const PRELUDE: &str = r##"
     mount -t tmpfs none /etc
     mount -t tmpfs none /var/lib
