@@ -1,4 +1,4 @@
-//! The reference of the documents and events (docs/reference/output.md) is generated from the types.
+//! Generates the reference of the documents and events (docs/reference/output.md) from the types.
 
 use std::fmt::Write as _;
 use std::path::Path;
