@@ -196,7 +196,7 @@ pub enum Command {
     /// Upgrade the cluster to another bundle: with the same or a newer patch release of Kubernetes.
     /// An interrupted upgrade is resumed.
     Upgrade(Upgrade),
-    /// Back up the cluster: etcd, the CAs, the master's store, and what is declared.
+    /// Back up the cluster: etcd, the CAs, the master's store, and the declaration.
     #[command(subcommand)]
     Backup(Backup),
     /// Back up and restore the site registry.

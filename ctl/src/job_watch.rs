@@ -18,7 +18,7 @@ use crate::output::Screen;
 /// One minion's return of a job.
 #[derive(Debug, Clone, Default)]
 pub struct MinionReturn {
-    /// True if the function succeeded.
+    /// `true` if the function succeeded.
     pub success: bool,
     /// The returned value, unless it is a run of states.
     pub answer: Option<MinionAnswer>,
@@ -58,7 +58,7 @@ pub struct FinishedJob {
 /// Starts a job and waits for its end, and shows its progress.
 ///
 /// # Errors
-/// The master refuses the job, or does not answer any more.
+/// The master refuses the job, or no longer answers.
 pub async fn run_job(
     global: &Global,
     request: v1::RunRequest,
@@ -70,7 +70,7 @@ pub async fn run_job(
 /// As [`run_job`]; passes each return to `returned` with the minion's id as it arrives.
 ///
 /// # Errors
-/// The master refuses the job, or does not answer any more.
+/// The master refuses the job, or no longer answers.
 pub async fn run_job_with(
     global: &Global,
     request: v1::RunRequest,

@@ -25,7 +25,7 @@ use crate::output::{Screen, seconds};
 /// on have a live line.
 ///
 /// # Errors
-/// The master refuses the orchestration, or does not answer any more.
+/// The master refuses the orchestration, or no longer answers.
 pub async fn run_orchestration(
     global: &Global,
     request: v1::OrchestrateRequest,
@@ -70,7 +70,7 @@ async fn run_on(
 /// Follows an existing run by the events that `start` requests; `read` gets each event.
 ///
 /// # Errors
-/// The master refuses, or does not answer any more.
+/// The master refuses, or no longer answers.
 pub async fn watch_run(
     global: &Global,
     start: impl AsyncFn(Operator) -> Result<Option<Streaming<v1::Event>>, Status>,

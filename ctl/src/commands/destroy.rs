@@ -1,4 +1,4 @@
-//! `ctl destroy`: nothing of Halite is left on any host.
+//! `ctl destroy`: removes Halite from every host.
 
 use std::path::Path;
 use std::time::Duration;
@@ -101,7 +101,7 @@ pub async fn wait_until_bare(screen: &mut Screen) -> anyhow::Result<()> {
 /// The text for a success; `whole` if no host was left out.
 fn success(cluster: &str, whole: bool) -> String {
     let other = if whole { "" } else { "other " };
-    format!("nothing of Halite is left on the {other}hosts of {cluster}")
+    format!("Halite is completely removed from the {other}hosts of {cluster}")
 }
 
 fn pillar(args: &DestroyCluster) -> Value {
@@ -147,12 +147,12 @@ mod tests {
         assert_eq!(done.notes, [remark]);
         assert_eq!(
             success("prod", whole),
-            "nothing of Halite is left on the other hosts of prod"
+            "Halite is completely removed from the other hosts of prod"
         );
         let whole = !FinishedRun::default().forget_left_out();
         assert_eq!(
             success("prod", whole),
-            "nothing of Halite is left on the hosts of prod"
+            "Halite is completely removed from the hosts of prod"
         );
     }
 

@@ -14,7 +14,7 @@ use crate::cli::TrustArgs;
 use crate::output::Screen;
 
 /// The end of every refusal.
-pub const REFUSED: &str = "nothing of this bundle is used, and nothing was changed";
+pub const REFUSED: &str = "this bundle is not used, and nothing was changed";
 
 /// The origin of a bundle.
 pub enum Source {

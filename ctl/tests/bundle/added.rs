@@ -21,8 +21,8 @@ disk() {
     mount -t tmpfs -o "size=$1" none /var/lib/halite/bundles
 }
 add() { exec "$CTL" bundle add X.iso --trust builder.pub; }
-# Starts one and stops it in the middle of its work: when that part of the bundle is there. One that was done before anybody
-# looked is started again.
+# Starts one and stops it in the middle of its work: once that part of the bundle exists. One that ended before the first
+# check is started again.
 begin() {
     wanted=/var/lib/halite/bundles/.0.1.0.new/$1
     for try in 1 2 3 4 5 6 7 8 9 10; do

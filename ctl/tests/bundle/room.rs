@@ -20,7 +20,7 @@ fn a_build_without_room_leaves_what_was_there_and_nothing_else() {
             "$CTL" bundle verify disk/bundle --allow-unsigned
             failures=0
             for left in 0 30000 60000 120000 200000 300000 400000; do
-                # Nothing is taken from the cache, and the key is made again.
+                # The cache is not used, and the key is created again.
                 rm -rf disk/cache disk/signing-key.asc
                 echo "# $left" >> disk/states/host/init.sls
                 fill "$left"

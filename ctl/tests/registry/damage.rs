@@ -57,7 +57,7 @@ fn a_damaged_registry_is_backed_up_as_far_as_it_is_good() {
     said.sort();
     assert_eq!(said, both);
     assert!(before == all_of(&world.path("storage")));
-    // Unless the registry has what the backup lacks.
+    // Except if the registry has the blobs that the backup lacks.
     flip(&world.live(&place(&changed)));
     fs::write(world.live(&place(&missing)), whole).unwrap();
     world.done(&RESTORE);

@@ -38,7 +38,7 @@ catch() {
         wait "$ctl"
         undo
     done
-    echo "it was always done before anybody looked"
+    echo "it always ended before the first check"
     exit 1
 }
 "#;
@@ -324,7 +324,7 @@ fn a_backup_without_room_leaves_what_was_there() {
             backup() { "$CTL" registry backup --data storage --out disk/backups; }
             left() { ls -A disk/backups | grep -v '^[0-9]*T[0-9]*Z' || true; }
             mkdir disk/empty
-            # Told beforehand, with nothing there and with something.
+            # Refused beforehand, with no space left and with too little.
             for left in 0 100000 9000000; do
                 fill "$left"
                 refuse backup
@@ -345,7 +345,7 @@ fn a_backup_without_room_leaves_what_was_there() {
             backup
             test -z "$(left)"
             "$CTL" registry verify disk/backups
-            # What is there already needs no room but that of its links.
+            # Existing content only needs room for its links.
             fill 2000000
             backup
             test "$(ls disk/backups | wc -l)" = 2
@@ -410,7 +410,7 @@ fn a_restore_without_room_changes_nothing() {
             list | cmp - before
             rm disk/filler
             work() {{ exec "$CTL" registry restore backups --yes --data disk/data; }}
-            # One that ended too early has put all in place, but for uploads, which no backup has.
+            # A restore that ended too early has put everything in place, except uploads, which no backup has.
             undo() {{ rm -r "$v2/{blob}" "$v2/repositories/app/_manifests/tags"; list > before; }}
             catch "$v2/.restore/*"
             fill 0
@@ -419,7 +419,7 @@ fn a_restore_without_room_changes_nothing() {
             list | grep -v filler | cmp - before
             rm disk/filler
             restore
-            # From what cannot be written to.
+            # From a read-only file system.
             mkdir ro && mount -t tmpfs none ro && cp -a backups/. ro/ && mount -o remount,ro ro
             rm -r disk/data/docker
             "$CTL" registry restore ro --yes --data disk/data

@@ -135,7 +135,7 @@ impl World {
         self.serves(name, all);
     }
 
-    /// Every manifest by tag and by digest, and every blob, is what was pushed.
+    /// Every manifest by tag and by digest, and every blob, matches the pushed content.
     pub fn serves(&self, name: &str, all: &Content) {
         for (reference, (kind, bytes)) in &all.manifests {
             let reference = reference.rsplit_once('/').unwrap().1;

@@ -40,7 +40,7 @@ fn description(schema: &Value) -> String {
         .replace('|', "\\|")
 }
 
-/// The kinds of value that a schema allows, in words.
+/// The kinds of value that a schema allows, as text.
 fn words(schema: &Value) -> String {
     let kinds: Vec<&str> = match schema.get("type") {
         Some(Value::String(one)) => vec![one],

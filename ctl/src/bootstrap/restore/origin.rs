@@ -87,7 +87,7 @@ fn parse(text: &str) -> anyhow::Result<String> {
         return Ok(digits);
     }
     bail!(
-        "invalid --ca-hash: a SHA-256 has 64 hexadecimal digits; `ctl backup create` shows the one of the cluster's CA"
+        "invalid --ca-hash: a SHA-256 has 64 hexadecimal digits; `ctl backup create` shows the hash of the cluster's CA"
     )
 }
 
