@@ -8,7 +8,7 @@ use halite_backup::{BackupFile, Identity};
 
 use crate::output::Screen;
 
-/// The keys in a file; none without one.
+/// The keys in a file; empty without a file.
 ///
 /// # Errors
 /// The file cannot be read or has no key.
@@ -24,7 +24,7 @@ pub fn identities(file: Option<&Path>) -> anyhow::Result<Vec<Identity>> {
 /// A backup of which every byte was compared with its digest.
 ///
 /// # Errors
-/// It is no backup, or no good one.
+/// The file is not a backup, or it is damaged.
 pub fn open_whole(path: &Path, screen: &mut Screen) -> anyhow::Result<BackupFile> {
     screen.progress(&format!("reading {}", path.display()));
     let file = BackupFile::open(path)?;

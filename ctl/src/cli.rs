@@ -94,7 +94,7 @@ pub fn command() -> clap::Command {
     help::complete(Cli::command())
 }
 
-/// Options of every command, as they are given.
+/// Options of every command, as given on the command line.
 #[derive(Debug, Clone, Args)]
 pub struct GlobalArgs {
     /// Format of the answer.
@@ -103,18 +103,18 @@ pub struct GlobalArgs {
     /// The context: one of the clusters in ~/.config/halite/contexts.yaml (`ctl context`).
     #[arg(long, value_name = "NAME", global = true, hide_short_help = true)]
     pub context: Option<String>,
-    /// The master's address, or several with commas; default: HALITE_MASTER, or that of the context, or those in
-    /// /etc/halite/masters, in this order, or else 127.0.0.1:4550.
+    /// The master's address, or several separated by commas; default, in this order: HALITE_MASTER,
+    /// the context's address, those in /etc/halite/masters, 127.0.0.1:4550.
     #[arg(long, value_name = "HOST:PORT", global = true, hide_short_help = true)]
     pub master: Option<String>,
     /// The operator's identity: a directory with operator.crt, operator.key and ca.crt, or the file
-    /// that `ctl operator create` wrote; default: HALITE_IDENTITY, or that of the context, or
-    /// /etc/halite/operator.
+    /// that `ctl operator create` wrote; default, in this order: HALITE_IDENTITY, the context's
+    /// identity, /etc/halite/operator.
     #[arg(long, value_name = "PATH", global = true, hide_short_help = true)]
     pub identity: Option<PathBuf>,
 }
 
-/// The options of every command, with what the environment and the context add.
+/// The options of every command, completed from the environment and the context.
 #[derive(Debug, Clone)]
 pub struct Global {
     /// Format of the answer.
@@ -135,8 +135,8 @@ pub enum Command {
     Node(Node),
     /// Show the state of the cluster and its nodes. The exit code is 1 when something is wrong.
     Status,
-    /// Check the cluster, and say what to do about each finding. The exit code is 1 when something
-    /// is wrong.
+    /// Check the cluster, and give a remedy for each finding. The exit code is 1 when something is
+    /// wrong.
     Health(Health),
     /// Print a kubeconfig for your own machine: as administrator of Kubernetes, for a limited time.
     Kubeconfig(Kubeconfig),
@@ -150,8 +150,8 @@ pub enum Command {
     Highstate(Highstate),
     /// Apply SLS files on minions.
     Apply(Apply),
-    /// Show the journal of a host: of one unit, or the whole of it. Secrets are hidden as in the output of
-    /// jobs.
+    /// Show the journal of a host: of one unit, or the whole journal. Secrets are hidden as in the
+    /// output of jobs.
     Logs(Logs),
     /// Test the connection to minions.
     Ping(OnTarget),
@@ -166,20 +166,20 @@ pub enum Command {
     /// Show jobs and their returns.
     #[command(subcommand)]
     Job(Job),
-    /// Show the events of jobs, orchestrations and keys as they come. Ctrl-C ends it.
+    /// Show the events of jobs, orchestrations and keys as they occur, until Ctrl-C.
     Events(Events),
     /// Manage the keys of minions.
     #[command(subcommand)]
     Key(Key),
-    /// Manage tokens, with which new minions enrol.
+    /// Manage the tokens with which new minions enrol.
     #[command(subcommand)]
     Token(Token),
-    /// Manage operators: who may use this program with the master, and for what.
+    /// Manage operators: the people and programs that may use the master, and their roles.
     #[command(subcommand)]
     Operator(Operator),
-    /// Show the audit log: who asked the master for what, and the outcome.
+    /// Show the audit log: the operators' requests to the master, with their outcomes.
     Audit(Audit),
-    /// Run an orchestration, list the runs of all, or end one.
+    /// Run an orchestration; list, follow or cancel runs.
     Orchestrate(Orchestrate),
     /// Check and show the cluster document.
     #[command(subcommand)]
@@ -189,44 +189,44 @@ pub enum Command {
     Bundle(Bundle),
     /// List the images of a bundle, each with its digest.
     Images {
-        /// The bundle's ISO or directory, or its version on this site; default: the bundle that contains
-        /// this program, or else the one in use.
+        /// The bundle's ISO or directory, or its version on this site; default: the bundle that
+        /// contains this program, or else the one in use.
         bundle: Option<PathBuf>,
     },
-    /// Upgrade the cluster to another bundle: with a newer patch release of Kubernetes, or with the same
-    /// one. An upgrade that was interrupted is resumed.
+    /// Upgrade the cluster to another bundle: with the same or a newer patch release of Kubernetes.
+    /// An interrupted upgrade is resumed.
     Upgrade(Upgrade),
-    /// Back up the cluster: etcd, the CAs, the master's store, and what is declared.
+    /// Back up the cluster: etcd, the CAs, the master's store, and the declaration.
     #[command(subcommand)]
     Backup(Backup),
     /// Back up and restore the site registry.
     #[command(subcommand)]
     Registry(Registry),
-    /// Destroy the cluster: remove what Halite put on its hosts, the master's host last.
+    /// Destroy the cluster: remove everything that Halite put on its hosts, the master's host last.
     Destroy(DestroyCluster),
-    /// Collect what explains a problem in one archive without secrets. Every host that can be reached
-    /// takes part. The Kubernetes API need not answer.
+    /// Collect diagnostics from every reachable host in one archive without secrets. The Kubernetes
+    /// API need not answer.
     Support(Support),
     /// Apply SLS files on this host, without a master.
     #[command(subcommand)]
     Local(Local),
-    /// Manage contexts: the clusters that this program may be used with, each with its master and your
+    /// Manage contexts: the clusters that you use this program with, each with its master and your
     /// identity.
     #[command(subcommand)]
     Context(Context),
     /// Show the version of this program and of the master.
     Version(Version),
-    /// Print the script that makes a shell complete the words of `ctl`.
+    /// Print a shell's completion script for `ctl`.
     Completion(Completion),
     /// Show the help of a command, or about a topic.
     Help(Help),
-    /// Write the manual pages of all programs and the completions of this one, for packages.
+    /// Write the manual pages of all programs and the completion scripts of this one, for packages.
     #[command(hide = true)]
     Generate {
         /// A new directory. It gets one directory for each package, with the content of /usr/share.
         directory: PathBuf,
-        /// Write those of this program into a directory that is there, such as /usr/local/share. What an
-        /// earlier version wrote there and this one does not is removed.
+        /// Write only those of this program, into an existing directory such as /usr/local/share.
+        /// Remove files that an earlier version wrote there and this one does not.
         #[arg(long)]
         installed: bool,
     },

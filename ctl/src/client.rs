@@ -22,7 +22,7 @@ use crate::{identity, masters};
 /// The client of the operator API.
 pub type Operator = OperatorClient<Channel>;
 
-/// The limit of an answer's size, in bytes. The largest answers are returns of highstates.
+/// The maximum size of an answer, in bytes. The largest answers are returns of highstates.
 const MAX_ANSWER: usize = 256 * 1024 * 1024;
 /// The time for which the master may be unreachable during a call.
 pub const AWAY: Duration = Duration::from_secs(60);
@@ -68,7 +68,7 @@ fn expired(path: &Path, certificate_pem: &str, now: Timestamp) -> Option<String>
     let found = Inspected::from_pem(certificate_pem).ok()?;
     let ended = Timestamp::from_second(found.not_after).ok()?;
     (ended < now).then(|| {
-        // Its only other form is that of `ctl operator create`.
+        // The only other form is the file that `ctl operator create` writes.
         let identity = found.identity();
         let remedy = if path.is_file() {
             "an administrator makes the operator again: `ctl operator create`"
@@ -85,8 +85,8 @@ fn expired(path: &Path, certificate_pem: &str, now: Timestamp) -> Option<String>
     })
 }
 
-/// The state and the last log lines of this host's master daemon, if that was called, is installed and
-/// does not run.
+/// The state and the last log lines of this host's master daemon; `None` unless it was called, is
+/// installed and does not run.
 fn daemon_state(masters: &Masters) -> Option<String> {
     if !masters.has_this_host() {
         return None;
@@ -112,7 +112,7 @@ fn daemon_state(masters: &Masters) -> Option<String> {
     ))
 }
 
-/// The state of a unit that is installed and does not run, from the properties that systemd prints.
+/// The state of an installed unit that does not run, from the properties that systemd prints.
 fn not_running(shown: &str) -> Option<&str> {
     let value = |name: &str| {
         let lines = shown.lines();
@@ -124,7 +124,7 @@ fn not_running(shown: &str) -> Option<&str> {
     (value("LoadState") == Some("loaded") && state != "active").then_some(state)
 }
 
-/// Makes an error of the master's refusal, in the master's own words.
+/// Makes an error from the master's refusal, in the master's own words.
 pub fn refused(status: &Status) -> anyhow::Error {
     let message = status.message();
     match status.code() {
@@ -140,7 +140,7 @@ pub fn refused(status: &Status) -> anyhow::Error {
 /// Reads the document of an answer.
 ///
 /// # Errors
-/// The master refused, or the answer is another document.
+/// The master refused, or the answer is a different document.
 pub fn document<T: Document>(
     answer: Result<halite_proto::tonic::Response<v1::Document>, Status>,
 ) -> anyhow::Result<T> {

@@ -34,7 +34,7 @@ impl Source<'_> {
     /// Compiles the named SLS files; without names, those that `top.sls` assigns.
     ///
     /// # Errors
-    /// All problems, each with its place, including states that do not run on a host.
+    /// All problems, each with its position, including states that do not run on a host.
     pub fn compile(&self, sls: &[String]) -> Result<Compiled, Vec<Problem>> {
         let bundle = |path: &str| {
             self.bundle

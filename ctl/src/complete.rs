@@ -1,6 +1,6 @@
-//! Completion of the command line in a shell: commands and options from their definition, and words from
-//! what exists: hosts and jobs of the master, SLS files of this host, contexts of this user. A master that
-//! does not answer soon completes nothing.
+//! Completion of the command line in a shell: commands and options from their definition, and
+//! existing names: hosts and jobs of the master, SLS files of this host, contexts of this user. If
+//! the master does not answer soon, its names are not completed.
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -21,7 +21,7 @@ use crate::paths::CONFIG;
 use crate::site::Site;
 use crate::{client, context};
 
-/// The time that a person waits after the tab key.
+/// The time that a person waits after pressing the tab key.
 const PATIENCE: Duration = Duration::from_millis(1500);
 /// The number of the newest jobs.
 const JOBS: u32 = 20;
@@ -29,7 +29,7 @@ const JOBS: u32 = 20;
 /// The variable by which a shell asks this program for completions.
 pub const COMPLETE: &str = "COMPLETE";
 
-/// The script that makes a shell ask `ctl` for completions.
+/// The script with which a shell asks `ctl` for completions.
 ///
 /// # Errors
 /// It is not text.
@@ -44,7 +44,7 @@ pub fn script(shell: Shell) -> anyhow::Result<String> {
     Ok(String::from_utf8(script)?)
 }
 
-/// Adds the words that exist to the definition of the command line.
+/// Adds the completion of existing names to the definition of the command line.
 pub fn with_words(command: Command) -> Command {
     with_words_of(command, "")
 }
@@ -61,7 +61,7 @@ fn with_words_of(command: Command, group: &str) -> Command {
     command.mut_subcommands(move |below| with_words_of(below, &name))
 }
 
-/// What an argument of a command in a group names.
+/// The completion of an argument of a command in a group.
 fn words(group: &str, id: &str) -> Option<fn(&OsStr) -> Vec<CompletionCandidate>> {
     match (group, id) {
         (_, "host" | "minion" | "target") | ("node", "name") | ("key", "id") => Some(hosts),
@@ -129,7 +129,7 @@ fn contexts(current: &OsStr) -> Vec<CompletionCandidate> {
     )
 }
 
-/// Those that begin with the current word, each with a remark.
+/// The candidates that start with the current word, each with a remark.
 fn candidates(
     current: &OsStr,
     all: impl IntoIterator<Item = (String, String)>,
@@ -144,14 +144,15 @@ fn candidates(
         .collect()
 }
 
-/// The SLS name of a file of the tree: `base/kubelet.sls` and `base/kubelet/init.sls` are `base.kubelet`.
+/// The SLS name of a file of the tree: `base/kubelet.sls` and `base/kubelet/init.sls` are
+/// `base.kubelet`.
 fn name(file: &str) -> Option<String> {
     let path = file.strip_suffix(".sls").filter(|path| *path != "top")?;
     let path = path.strip_suffix("/init").unwrap_or(path);
     Some(path.replace('/', "."))
 }
 
-/// Asks the master of the command line that is being written.
+/// Asks the master of the incomplete command line.
 fn ask<T>(question: impl AsyncFnOnce(Operator) -> Option<T>) -> Option<T> {
     halite_proto::transport::install_crypto();
     let global = global()?;
@@ -168,7 +169,7 @@ fn ask<T>(question: impl AsyncFnOnce(Operator) -> Option<T>) -> Option<T> {
         .ok()?
 }
 
-/// The options of every command, of those words that are there already.
+/// The options of every command, from the words typed so far.
 fn global() -> Option<Global> {
     let words: Vec<String> = std::env::args().collect();
     let value = |option: &str| {

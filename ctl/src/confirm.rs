@@ -1,4 +1,4 @@
-//! Questions on the terminal before a command loses something.
+//! Questions on the terminal before a command causes a loss.
 
 use std::io;
 use std::io::{BufRead as _, IsTerminal as _};
@@ -7,8 +7,8 @@ use anyhow::{Context as _, bail};
 
 use crate::output::Screen;
 
-/// Asks a question; returns whether the answer is yes. With `yes`, which is the operator's `--yes`, it
-/// asks nothing.
+/// Asks a question, and returns whether the answer is yes. With `yes`, the operator's `--yes`, it
+/// does not ask.
 ///
 /// # Errors
 /// Standard input is not a terminal, or cannot be read.

@@ -1,5 +1,5 @@
-//! Contexts: the clusters that one user works with, each with its masters and the user's identity, in
-//! `~/.config/halite/contexts.yaml`. As in a kubeconfig, one of them may be the current one.
+//! Contexts: the clusters that one user works with, each with its masters and the user's identity,
+//! in `~/.config/halite/contexts.yaml`. As in a kubeconfig, one of them may be the current one.
 
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
@@ -19,7 +19,7 @@ const IDENTITY: &str = "/etc/halite/operator";
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Contexts {
-    /// The name of the context of commands that name none.
+    /// The name of the context for commands without `--context`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub current: Option<String>,
     /// The contexts by their names.
@@ -27,7 +27,7 @@ pub struct Contexts {
     pub contexts: BTreeMap<String, ClusterAccess>,
 }
 
-/// The way to one cluster.
+/// The access to one cluster.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ClusterAccess {
@@ -39,7 +39,8 @@ pub struct ClusterAccess {
     pub identity: Option<PathBuf>,
 }
 
-/// The place of the contexts: `XDG_CONFIG_HOME`, or else `~/.config`; none for a user without a home.
+/// The path of the contexts, below `XDG_CONFIG_HOME` or else `~/.config`; `None` for a user without
+/// a home directory.
 pub fn file() -> Option<PathBuf> {
     let set = |name| env::var_os(name).filter(|value| !value.is_empty());
     let config = set("XDG_CONFIG_HOME").map(PathBuf::from);
@@ -48,7 +49,7 @@ pub fn file() -> Option<PathBuf> {
 }
 
 impl Contexts {
-    /// Reads the contexts; there are none without a file.
+    /// Reads the contexts; empty without a file.
     ///
     /// # Errors
     /// The file cannot be read, or is not a list of contexts.
@@ -79,7 +80,7 @@ impl Contexts {
     /// The context of this name.
     ///
     /// # Errors
-    /// There is none; the error names those that exist.
+    /// The context does not exist; the error names the existing ones.
     pub fn get(&self, name: &str) -> anyhow::Result<&ClusterAccess> {
         if let Some(found) = self.contexts.get(name) {
             return Ok(found);
@@ -87,7 +88,7 @@ impl Contexts {
         let names: Vec<&str> = self.contexts.keys().map(String::as_str).collect();
         if names.is_empty() {
             bail!(
-                "cannot find the context {name:?}: there are none; `ctl context set {name}` adds it"
+                "cannot find the context {name:?}: there are no contexts; `ctl context set {name}` adds it"
             );
         }
         bail!(
@@ -97,7 +98,7 @@ impl Contexts {
     }
 }
 
-/// The options of a command, with what the environment and the contexts of this user add.
+/// The options of a command, completed from the environment and the contexts of this user.
 ///
 /// # Errors
 /// The contexts cannot be read, or the named one does not exist.

@@ -1,5 +1,5 @@
-//! The contract with the master: what it really answers (`lib/api/contract`, which its tests write) through
-//! the wire into the printers.
+//! The contract with the master: its real answers (`lib/api/contract`, written by its tests) pass
+//! over the wire into the printers.
 
 use std::path::{Path, PathBuf};
 
@@ -34,7 +34,7 @@ fn answer<T: Document>(name: &str) -> T {
     document
 }
 
-/// An event of the master, as it comes over the wire.
+/// An event of the master, as it arrives over the wire.
 fn event(name: &str) -> v1::Event {
     let event: Event = from_text(&stored(name)).unwrap_or_else(|error| panic!("{name}: {error}"));
     v1::Event {
@@ -79,7 +79,7 @@ fn each_document_of_the_master_is_printed() {
         ),
         (
             printed::job_cancellation(&answer("job-cancellation")),
-            &["ended at once on: worker-1\n"],
+            &["ended immediately on: worker-1\n"],
         ),
         (
             printed::runs(&answer("runs")),
@@ -141,7 +141,7 @@ fn each_document_of_the_master_is_printed() {
             assert!(text.contains(part), "{part:?} is not in\n{text}");
         }
     }
-    // These are printed as JSON or YAML, or decide what a command does.
+    // These are printed as JSON or YAML, or control a command.
     let health = answer::<halite_api::ClusterStatus>("status").health;
     assert!(printed::health(&health, &PLAIN).contains("checks"));
     let leaving: halite_api::LeavingHost = answer("leaving");

@@ -1,4 +1,4 @@
-//! etcd's programs, from etcd's image in a bundle: no package has them.
+//! Extracts etcd's programs from etcd's image in a bundle: no package has them.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ const LARGEST: u64 = 4 << 30;
 /// Unpacks a program from an image, which a manifest names by this reference.
 ///
 /// # Errors
-/// The image cannot be read, is another one than that of the manifest, or lacks the program.
+/// The image cannot be read, is not the manifest's, or lacks the program.
 pub fn unpack(layout: &Path, reference: &str, program: &str, to: &Path) -> anyhow::Result<()> {
     let ImageReference { name, digest } = ImageReference::new(reference);
     let image = oci_layout::find(layout, name)?;
@@ -44,7 +44,7 @@ pub fn unpack(layout: &Path, reference: &str, program: &str, to: &Path) -> anyho
     )
 }
 
-/// Writes the program, if a layer has it.
+/// Writes the program if a layer has it; returns whether it has.
 fn find(layer: impl io::Read, path: &Path, to: &Path) -> anyhow::Result<bool> {
     let mut archive = tar::Archive::new(layer);
     for entry in archive.entries()? {
@@ -75,10 +75,10 @@ impl Etcdutl {
         }
     }
 
-    /// Makes a data directory, which is not there yet, from a snapshot, whose hash it checks.
+    /// Creates a new data directory from a snapshot, whose hash it checks.
     ///
     /// # Errors
-    /// The program fails; it names its reason.
+    /// The program fails; the error has its reason.
     pub fn restore(&self, snapshot: &Path, data: &Path, member: &[&str]) -> anyhow::Result<()> {
         let mut command = Command::new(&self.program);
         command
@@ -99,7 +99,7 @@ impl Etcdutl {
     }
 }
 
-/// The text of a program that cannot be run.
+/// The error text for a program that cannot be run.
 pub fn not_run(program: &Path) -> String {
     format!(
         "cannot run {}; is its file system mounted with noexec?",

@@ -77,12 +77,12 @@ fn text(event: &v1::Event) -> String {
             let reason = reason.map_or_else(String::new, |reason| format!(": {reason}"));
             format!("the key of {} is {}{reason}", data.minion, data.action)
         }
-        // Of another version: as it is.
+        // An event of another version is printed unchanged.
         EventData::Other(value) => format!("{}  {value}", event.tag),
     }
 }
 
-/// The end of a part in words: `worker-1 succeeded: 12 states, 2 changes`.
+/// The end of a part as text: `worker-1 succeeded: 12 states, 2 changes`.
 fn returned(part: &PartReturned) -> String {
     let outcome = match (&part.state, part.success) {
         (PartState::Returned, true) => "succeeded".to_owned(),

@@ -1,5 +1,5 @@
-//! A call to the master that answers with a stream of events, followed to the last event, also over
-//! a restart of the master.
+//! A call to the master that answers with a stream of events, followed to the last event, even
+//! across a restart of the master.
 
 use std::time::{Duration, Instant};
 
@@ -14,20 +14,20 @@ use crate::client::{AWAY, Operator};
 /// The pauses before a call is repeated.
 const PAUSES: Backoff = Backoff::new(Duration::from_millis(300), Duration::from_secs(3));
 
-/// The time without a master after which `take` hears of it.
+/// The time without a master after which `take` is notified.
 const SAY: Duration = Duration::from_secs(10);
 
-/// News of a call that is followed.
+/// A notification about a followed call.
 pub enum Heard<'a> {
     /// An event of the master.
     Event(&'a v1::Event),
-    /// The master has not answered for a while; the line for people says since when, and what helps.
+    /// The master has not answered for a while; the line for people has the time and the remedy.
     Silence(&'a str),
 }
 
-/// Makes a call and hands each event to `take`, until that returns true. If the connection breaks,
-/// the call is repeated, and `take` hears once that it lasts. `start` makes the call so that it resumes
-/// there; `None` if there is nothing to follow any more.
+/// Makes a call and passes each event to `take`, until that returns true. If the connection breaks,
+/// the call is repeated, and `take` is notified once if this lasts. `start` makes the call so that
+/// it resumes at the last event, and returns `None` if there is nothing left to follow.
 ///
 /// # Errors
 /// The master refuses the call, or does not answer for longer than [`AWAY`].
@@ -65,8 +65,8 @@ pub async fn follow(
             Err(interruption) => interruption,
         };
         let (error, passing) = match interruption {
-            // If the first connection fails, waiting does not help, nor without an identity: it went with
-            // its host.
+            // Waiting does not help if the first connection fails, nor without an identity: it was
+            // removed with its host.
             Interruption::Connection(error) => {
                 (error, lost_since.is_some() && global.identity.exists())
             }
@@ -84,11 +84,11 @@ pub async fn follow(
     }
 }
 
-/// The line for people on a master that does not answer.
+/// The line for people about a master that does not answer.
 fn silence(lasts: Duration, error: &anyhow::Error) -> String {
     format!(
-        "waiting for {} s (at most {} s) until the master answers: {error:#}; what was begun goes on when it is back, and is \
-         followed again; `systemctl status halite-master` on its host shows its state",
+        "waiting for {} s (at most {} s) until the master answers: {error:#}; when it is back, it resumes its work, and this \
+         command follows it again; `systemctl status halite-master` on its host shows its state",
         lasts.as_secs(),
         AWAY.as_secs()
     )

@@ -1,4 +1,4 @@
-//! An orchestration that has ended, and what is printed of it.
+//! A finished orchestration, and its printed outcome.
 
 use halite_api::{RunEnded, RunOutcome, RunOutcomes, to_value};
 
@@ -10,7 +10,7 @@ use crate::output::{Screen, seconds};
 pub struct FinishedRun {
     /// The return code of the orchestration.
     pub retcode: i32,
-    /// The end of the run; none if it had ended before.
+    /// The end of the run; `None` if it had ended before.
     pub run: Option<RunEnded>,
     /// All failures, for people: minion, state, comment.
     pub failures: Vec<String>,
@@ -24,12 +24,12 @@ pub struct FinishedRun {
 pub(crate) const LEFT_OUT: &str = "not connected, so left out of";
 
 impl FinishedRun {
-    /// The operator who ended it before its steps were done.
+    /// The operator who cancelled the run; `None` if it was not cancelled.
     pub fn cancelled_by(&self) -> Option<&str> {
         self.run.as_ref()?.cancelled_by.as_deref()
     }
 
-    /// What a step says about its work; empty without such a step.
+    /// The comment of a step; empty without such a step.
     pub fn comment(&self, step: &str) -> &str {
         let mut steps = self.run.iter().flat_map(|run| &run.steps);
         let step = steps.find(|found| found.name == step);
@@ -48,8 +48,8 @@ impl FinishedRun {
         }
     }
 
-    /// Removes the remarks on hosts that steps left out, where their remedy is none; returns whether there
-    /// were any.
+    /// Removes the remarks on hosts that steps left out, for commands after which the remedy in
+    /// them does not apply. Returns whether there were any.
     pub fn forget_left_out(&mut self) -> bool {
         let before = self.notes.len();
         self.notes.retain(|note| !note.starts_with(LEFT_OUT));
@@ -147,13 +147,14 @@ pub fn print_outcomes(
     Ok(if failed { FAILED } else { 0 })
 }
 
-/// What to do after runs that did not all succeed: there is no cause to fix if an operator ended them.
+/// The advice after runs that did not all succeed. If an operator cancelled them, there is no cause
+/// to fix.
 fn way_on<'a>(runs: impl IntoIterator<Item = Option<&'a FinishedRun>>) -> &'static str {
     let mut failed = runs
         .into_iter()
         .filter(|run| run.is_none_or(|run| run.retcode != 0));
     if failed.all(|run| run.is_some_and(|run| run.cancelled_by().is_some())) {
-        return "Finished steps are kept. To go on, run the same command again";
+        return "Finished steps are kept. To continue, run the same command again";
     }
     "Finished steps are kept. Fix the cause, then run the same command again"
 }
@@ -195,7 +196,7 @@ mod tests {
         };
         let (good, bad) = (run(0, None), run(1, None));
         let cancelled = run(1, Some("alice"));
-        assert!(way_on([Some(&cancelled), Some(&good)]).contains("To go on"));
+        assert!(way_on([Some(&cancelled), Some(&good)]).contains("To continue"));
         for other in [Some(&bad), None] {
             assert!(way_on([Some(&cancelled), other]).contains("Fix the cause"));
         }

@@ -30,8 +30,8 @@ const PAGES: &[(&str, &str, &str)] = &[
     ),
 ];
 
-/// Writes the files into a new directory, with one directory for each package; or those of `ctl` into a
-/// directory that is there.
+/// Writes the files into a new directory, with one directory for each package; if `installed`,
+/// writes only those of `ctl`, into an existing directory.
 ///
 /// # Errors
 /// The directory exists already, or a file cannot be written.

@@ -72,8 +72,7 @@ fn from_file(path: &Path) -> anyhow::Result<OperatorIdentity> {
     })
 }
 
-/// A new file for an identity, readable by its owner alone. It is removed again unless it is
-/// finished.
+/// A new file for an identity, readable only by its owner. It is removed unless it is finished.
 pub struct NewIdentity {
     path: PathBuf,
     file: File,
@@ -81,10 +80,10 @@ pub struct NewIdentity {
 }
 
 impl NewIdentity {
-    /// Makes the file.
+    /// Creates the file.
     ///
     /// # Errors
-    /// There is a file already, or it cannot be made.
+    /// The file already exists, or cannot be created.
     pub fn begin(path: &Path) -> anyhow::Result<Self> {
         let file = OpenOptions::new()
             .write(true)
@@ -130,7 +129,7 @@ impl NewIdentity {
 impl Drop for NewIdentity {
     fn drop(&mut self) {
         if !self.is_finished {
-            // Without a certificate it is of no use; a file that stays is refused the next time.
+            // Without a certificate it is useless, and an existing file is refused the next time.
             let _ = fs::remove_file(&self.path);
         }
     }
@@ -158,7 +157,7 @@ mod tests {
         let same =
             |pem: &str| pki::certificates(pem).unwrap() == pki::certificates(CERTIFICATE).unwrap();
         assert!(same(&found.client.certificate_pem) && same(&found.ca_pem));
-        // A file that is there is neither read nor overwritten.
+        // An existing file is neither read nor overwritten.
         let refused = NewIdentity::begin(&path).err().unwrap().to_string();
         assert!(refused.contains("does not exist"), "{refused}");
         assert!(read(&path).is_ok());

@@ -1,4 +1,4 @@
-//! A job, from its start to the last return.
+//! Follows a job from its start to the last return.
 
 use std::collections::BTreeMap;
 
@@ -18,13 +18,13 @@ use crate::output::Screen;
 /// One minion's return of a job.
 #[derive(Debug, Clone, Default)]
 pub struct MinionReturn {
-    /// True if the function succeeded.
+    /// `true` if the function succeeded.
     pub success: bool,
-    /// The returned value, if it is no run of states.
+    /// The returned value, unless it is a run of states.
     pub answer: Option<MinionAnswer>,
     /// The returned states.
     pub run: Option<RunReturn>,
-    /// The reason of a failure, if it is known.
+    /// The reason for a failure, if it is known.
     pub error: Option<String>,
 }
 
@@ -47,9 +47,9 @@ pub struct FinishedJob {
     pub job: Option<JobId>,
     /// The return code of the job.
     pub retcode: i32,
-    /// The hosts that were done side by side because etcd had no quorum, with the reason.
+    /// The hosts that were repaired in parallel because etcd had no quorum, with the reason.
     pub parallel_repair: Option<ParallelRepair>,
-    /// The minions that are updated ahead of a highstate, each time with the reason and what follows.
+    /// The updates of minions before a highstate, each with its reason and what follows.
     pub minion_updates: Vec<MinionUpdate>,
     /// The returns, by minion.
     pub returns: BTreeMap<MinionId, MinionReturn>,
@@ -58,7 +58,7 @@ pub struct FinishedJob {
 /// Starts a job and waits for its end, and shows its progress.
 ///
 /// # Errors
-/// The master refuses the job, or does not answer any more.
+/// The master refuses the job, or no longer answers.
 pub async fn run_job(
     global: &Global,
     request: v1::RunRequest,
@@ -67,10 +67,10 @@ pub async fn run_job(
     run_job_with(global, request, screen, |_, _, _| {}).await
 }
 
-/// As [`run_job`]; each return is handed to `returned` with the minion's id as it comes.
+/// As [`run_job`]; passes each return to `returned` with the minion's id as it arrives.
 ///
 /// # Errors
-/// The master refuses the job, or does not answer any more.
+/// The master refuses the job, or no longer answers.
 pub async fn run_job_with(
     global: &Global,
     request: v1::RunRequest,
@@ -101,14 +101,14 @@ pub async fn run_job_with(
     Ok(watch.done)
 }
 
-/// The state of a job, collected from its events. A highstate may come after a job that updates
-/// minions.
+/// The state of a job, collected from its events. A job that updates minions may precede a
+/// highstate.
 #[derive(Default)]
 struct JobWatch {
     done: FinishedJob,
     /// The returns of each job, by its id; later jobs have higher ones.
     returns: BTreeMap<JobId, BTreeMap<MinionId, MinionReturn>>,
-    /// The reason of the last wait that was printed, by host or by step.
+    /// The reason of the last printed wait, by host or by step.
     waits: BTreeMap<String, String>,
 }
 
@@ -133,7 +133,7 @@ impl JobWatch {
                 screen.live().remove(&minion);
                 let job = self.returns.entry(job).or_default();
                 let new = MinionReturn::from(*data);
-                // Events are repeated when the connection broke.
+                // Events are repeated after a broken connection.
                 if !job.contains_key(&minion) {
                     returned(&minion, &new, screen);
                 }
@@ -148,7 +148,8 @@ impl JobWatch {
         event.last
     }
 
-    /// Prints that minions are updated first, or that one was not; once, if the events are repeated.
+    /// Prints that minions are updated first, or that one was not; only once if events are
+    /// repeated.
     fn minion(&mut self, update: MinionUpdate, screen: &mut Screen) {
         if !self.done.minion_updates.contains(&update) {
             let mark = screen.paint().notable("!");
@@ -157,8 +158,8 @@ impl JobWatch {
         }
     }
 
-    /// Prints what the job waits for: one line for hosts that are reported together, and another one when
-    /// their reason has changed.
+    /// Prints the reason why the job waits: one line for hosts that are reported together, and
+    /// another one when their reason has changed.
     fn wait(&mut self, wait: &StepWait, screen: &mut Screen) {
         if self.is_news(wait) {
             let mark = screen.paint().notable("!");
@@ -166,7 +167,7 @@ impl JobWatch {
         }
     }
 
-    /// Notes a wait; false for one that was printed.
+    /// Records a wait; returns false if it has been printed.
     fn is_news(&mut self, wait: &StepWait) -> bool {
         let step = wait.hosts.is_empty().then(|| wait.step.clone());
         let mut is_news = false;
@@ -177,7 +178,7 @@ impl JobWatch {
         is_news
     }
 
-    /// Prints that hosts are not done one after the other.
+    /// Prints that hosts are repaired in parallel.
     fn repair(&mut self, repair: ParallelRepair, screen: &mut Screen) {
         let mark = screen.paint().notable("!");
         screen.note(format!("{mark} {}", parallel_repair(&repair)));
@@ -185,7 +186,7 @@ impl JobWatch {
     }
 }
 
-/// The returns of the last job. What an earlier one changed on the same host comes first.
+/// The returns of the last job. The changes of an earlier job on the same host come first.
 fn whole(
     jobs: BTreeMap<JobId, BTreeMap<MinionId, MinionReturn>>,
 ) -> BTreeMap<MinionId, MinionReturn> {
@@ -203,7 +204,7 @@ fn whole(
     all
 }
 
-/// Formats which minions are updated first, and why.
+/// Formats the minions that are updated first, with the reason.
 pub fn minion_update(update: &MinionUpdate) -> String {
     let MinionUpdate {
         hosts,
@@ -214,13 +215,13 @@ pub fn minion_update(update: &MinionUpdate) -> String {
     format!("{}: {because}; {then}", hosts.join(", "))
 }
 
-/// Formats which hosts are done side by side, and why.
+/// Formats the hosts that are repaired in parallel, with the reason.
 pub fn parallel_repair(repair: &ParallelRepair) -> String {
     let ParallelRepair { hosts, because, .. } = repair;
-    format!("{because}; done side by side: {}", hosts.join(", "))
+    format!("{because}; repaired in parallel: {}", hosts.join(", "))
 }
 
-/// Formats what a step waits for, since when, how long it usually takes, and what the operator can do.
+/// Formats a step's wait: its reason, its duration, the usual duration, and the operator's options.
 pub fn waiting(wait: &StepWait) -> String {
     let usual = match wait.usual {
         Some(usual) => format!(" (usually {usual} s here)"),

@@ -137,12 +137,12 @@ fn a_wait_for_hosts_is_printed_once_for_each_reason() {
         watch.is_news(&wait)
     };
     assert!(is_news("w1", "the job runs"));
-    // The reports of two hosts take turns.
+    // The reports of two hosts alternate.
     assert!(is_news("w2", "the job runs"));
     assert!(!is_news("w1", "the job runs"));
     assert!(is_news("w1", "w1 is not connected"));
     assert!(is_news("w1", "the job runs"));
-    // Of hosts that are reported together some return, or their number grows.
+    // Some of the hosts that are reported together return, or their number grows.
     let mut of_hosts = |hosts: &[&str], because: &str| watch.is_news(&wait(hosts, because));
     assert!(of_hosts(&["a", "b", "c"], "the job runs"));
     assert!(!of_hosts(&["a", "c"], "the job runs"));
@@ -175,7 +175,7 @@ fn hosts_that_are_done_side_by_side_are_in_the_report() {
     };
     assert_eq!(
         parallel_repair(&repair),
-        "etcd has no quorum and is repaired without waiting: cp-2 does not answer; done side by side: cp-1, cp-2"
+        "etcd has no quorum and is repaired without waiting: cp-2 does not answer; repaired in parallel: cp-1, cp-2"
     );
     let data = EventData::ParallelRepair(repair.clone());
     assert!(!take(&mut watch, &event(&data, false), &mut screen));

@@ -45,14 +45,14 @@ use crate::output::Screen;
 pub const FAILED: u8 = 1;
 /// The exit code with `--exit-code`, if something would change.
 pub const WOULD_CHANGE: u8 = 2;
-/// The exit code when the work is done, and what belongs to it afterwards failed: to repeat the
-/// command would do the work again.
+/// The exit code if the work is done, but a later step failed: repeating the command would repeat
+/// the work.
 pub const INCOMPLETE: u8 = 3;
 /// The exit code of an invalid command line (`EX_USAGE` of sysexits.h).
 const USAGE: u8 = 64;
 
 fn main() -> ExitCode {
-    // A shell asks for completions; then this does not return.
+    // Does not return if a shell asks for completions.
     CompleteEnv::with_factory(|| complete::with_words(cli::command()))
         .var(complete::COMPLETE)
         .complete();
@@ -85,7 +85,7 @@ fn main() -> ExitCode {
     match result {
         Ok(code) => ExitCode::from(code),
         Err(error) => {
-            // The master quotes what hosts said.
+            // The master quotes texts from hosts.
             screen.note(format!("ctl: {error:#}"));
             ExitCode::from(FAILED)
         }

@@ -1,4 +1,4 @@
-//! The masters that `ctl` may call: the one that the command line names, or those of the file that
+//! The masters that `ctl` may call: the one that the command line names, or those in the file that
 //! the states write on each control-plane host.
 
 use std::future::Future;
@@ -9,13 +9,13 @@ use std::path::{Path, PathBuf};
 use halite_errors::chain;
 use halite_proto::transport::ConnectError;
 
-/// The file with one `HOST:PORT` a line, the master first. Empty lines and those with `#` do not
-/// count.
+/// The file with one `HOST:PORT` on each line, the master first. Empty lines and lines with `#` are
+/// ignored.
 pub const FILE: &str = "/etc/halite/masters";
-/// The master, where there is no file.
+/// The master if there is no file.
 const DEFAULT: &str = "127.0.0.1:4550";
 
-/// The host of the master that a standby's file names; none without such a file.
+/// The host in a standby's file that names its master; `None` without such a file.
 #[must_use]
 pub fn host_in(file: &Path) -> Option<String> {
     let text = std::fs::read_to_string(file).ok()?;
@@ -39,7 +39,7 @@ pub enum MastersError {
         /// The system's reason.
         source: std::io::Error,
     },
-    /// A line is no address.
+    /// A line is not an address.
     #[error(
         "{}:{line}: {text:?} is not HOST:PORT; a highstate of this host writes the file again",
         path.display()
@@ -57,10 +57,10 @@ pub enum MastersError {
     Empty(PathBuf),
 }
 
-/// Why no master answered.
+/// The reason why no master answered.
 #[derive(Debug, thiserror::Error)]
 pub enum NoMaster {
-    /// The only one.
+    /// The only master does not answer.
     #[error("the master does not answer")]
     One {
         /// Its address.
@@ -68,12 +68,12 @@ pub enum NoMaster {
         /// The cause.
         source: ConnectError,
     },
-    /// Each of several.
+    /// None of several masters answers.
     #[error("no master answers:{}", lines(.0))]
     All(Vec<Failure>),
 }
 
-/// An address, and the reason why it is none of a master that answers.
+/// An address, and the reason why no master answers there.
 #[derive(Debug)]
 pub struct Failure {
     /// The address.
@@ -90,7 +90,8 @@ fn lines(failures: &[Failure]) -> String {
 }
 
 impl Masters {
-    /// The masters of the command line, separated by commas, or those of the file, or the one on this host.
+    /// The masters of the command line, separated by commas, or those of the file, or the one on
+    /// this host.
     ///
     /// # Errors
     /// The file cannot be read, or is malformed.
@@ -150,10 +151,10 @@ impl Masters {
         self.0.len() > 1
     }
 
-    /// Tries one address after the other, and returns what the first that answers gives.
+    /// Tries the addresses in order, and returns the result of the first that answers.
     ///
     /// # Errors
-    /// None answers: each address with its cause.
+    /// No master answers; the error has each address with its cause.
     pub async fn connect<T, F>(&self, connect: impl Fn(String) -> F) -> Result<T, NoMaster>
     where
         F: Future<Output = Result<T, ConnectError>>,

@@ -107,8 +107,8 @@ impl Minion {
         })
     }
 
-    /// Enrols this host at a master. With `again` also if it has an identity, which the master may
-    /// have forgotten. Repeating this with the same key is harmless.
+    /// Enrols this host with a master. With `again`, also if it has an identity, which the master
+    /// may have forgotten. Repeating this with the same key is harmless.
     ///
     /// # Errors
     /// The program cannot be run, or the master refuses.

@@ -1,4 +1,4 @@
-//! An orchestration, from its start to the last step.
+//! Follows an orchestration from its start to the last step.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -20,12 +20,12 @@ pub use crate::finished_run::{FinishedRun, print_outcome, print_outcomes, succes
 use crate::job_watch::{failures, progress, waiting};
 use crate::output::{Screen, seconds};
 
-/// Starts an orchestration, or joins a running one, and waits for its end. Each step gets a line when
-/// it has ended, with its seconds; on a terminal, the running step and each host that it runs on have
-/// a live line.
+/// Starts an orchestration, or joins a running one, and waits for its end. Each step gets a line
+/// when it has ended, with its seconds; on a terminal, the running step and each host that it runs
+/// on have a live line.
 ///
 /// # Errors
-/// The master refuses the orchestration, or does not answer any more.
+/// The master refuses the orchestration, or no longer answers.
 pub async fn run_orchestration(
     global: &Global,
     request: v1::OrchestrateRequest,
@@ -35,8 +35,8 @@ pub async fn run_orchestration(
     run_on(global, request, label, &RefCell::new(screen)).await
 }
 
-/// Starts orchestrations in parallel, or joins running ones, and waits for the end of all; each has a
-/// label. Their lines are as those of one.
+/// Starts orchestrations in parallel, or joins running ones, and waits until all have ended; each
+/// has a label. Their lines look like those of one orchestration.
 pub async fn run_orchestrations(
     global: &Global,
     requests: Vec<(String, v1::OrchestrateRequest)>,
@@ -67,10 +67,10 @@ async fn run_on(
     follow_steps(global, start, |_| {}, label, screen).await
 }
 
-/// Follows a run that is there, by the events that `start` asks for; `read` gets each of them.
+/// Follows an existing run by the events that `start` requests; `read` gets each event.
 ///
 /// # Errors
-/// The master refuses, or does not answer any more.
+/// The master refuses, or no longer answers.
 pub async fn watch_run(
     global: &Global,
     start: impl AsyncFn(Operator) -> Result<Option<Streaming<v1::Event>>, Status>,
@@ -115,9 +115,9 @@ struct StepsWatch {
     label: String,
     /// The lines of the finished steps, in the order in which they ended.
     finished: Vec<String>,
-    /// What a step was last said to wait for: step, end and reason.
+    /// The last printed wait: step, end and reason.
     waits: [String; 3],
-    /// The statuses that were shown, by the position of the step.
+    /// The displayed statuses, by the position of the step.
     displayed: BTreeMap<u32, StepStatus>,
     /// The failures of each minion in its last attempt. A repeated attempt replaces the interrupted
     /// one.
@@ -163,7 +163,7 @@ impl StepsWatch {
         is_end
     }
 
-    /// Takes the end of the run.
+    /// Records the end of the run.
     fn end(&mut self, ended: RunEnded) {
         let failed = std::mem::take(&mut self.failed).into_values().flatten();
         self.done.failures = failed.collect();
@@ -216,7 +216,7 @@ impl StepsWatch {
         screen.live().retain(|key| !key.starts_with(&own));
     }
 
-    /// Prints what a step waits for: one line, and another one when the reason has changed.
+    /// Prints the reason why a step waits: one line, and another one when the reason has changed.
     fn wait(&mut self, wait: &StepWait, screen: &mut Screen) {
         let reason = [&wait.step, &wait.until, &wait.because].map(String::clone);
         if self.waits == reason {
@@ -234,7 +234,7 @@ impl StepsWatch {
         screen.news(format!("{mark} {}  cancelled by {by}", self.label));
     }
 
-    /// The text before the mark of a step. Minions that a step left out are noted for the end.
+    /// The text before the mark of a step. Minions that a step left out are recorded for the end.
     fn remarks(&mut self, step: &str, detail: &StepDetail) -> String {
         if let Some(fingerprint) = &detail.fingerprint {
             return format!("(fingerprint {fingerprint}) ");

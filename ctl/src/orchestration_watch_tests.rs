@@ -111,7 +111,8 @@ fn a_repeated_step_event_is_shown_once() {
     assert_eq!(watch.done.failures, ["step x: why"]);
 }
 
-/// Of 36 steps, the running one and its hosts are always visible, and the finished ones have scrolled up.
+/// Of 36 steps, the running one and its hosts are always visible, and the finished ones have
+/// scrolled up.
 #[test]
 fn a_terminal_shows_the_finished_steps_the_running_one_and_each_host() {
     let of = |index: u32, status: StepStatus, error: Option<&str>| {
@@ -197,7 +198,7 @@ fn the_end_of_a_job_is_not_the_end_of_its_run() {
         lost: Vec::new(),
     };
     assert!(!watch.take(&event(&EventData::JobEnded(ended), true), screen));
-    // That of a master of another version, too, is an end.
+    // The end from a master of another version counts, too.
     let unknown = v1::Event {
         data_json: "{}".to_owned(),
         retcode: 1,

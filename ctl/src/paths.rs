@@ -3,7 +3,7 @@
 /// The directory of the declaration: cluster document, node documents, trusted keys.
 pub const CONFIG: &str = "/etc/halite";
 
-/// The directory of a master, or of a standby of one.
+/// The directory of a master or a standby.
 pub const STATE_DIR: &str = "/var/lib/halite/master";
 
 /// The mode of the cluster document, which may contain secrets.

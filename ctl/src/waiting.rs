@@ -1,22 +1,22 @@
-//! A wait inside a command of `ctl`, in words: one line on standard error after a while, with a terminal
-//! and without one, and again at growing intervals as long as it waits.
+//! Reports a wait inside a command of `ctl`: one line on standard error after a while, with or
+//! without a terminal, and again at growing intervals as long as it waits.
 
 use std::time::{Duration, Instant};
 
 use crate::output::Screen;
 
-/// The time after which a wait is said for the first time; each time after it is twice the one before.
+/// The time after which a wait is first reported; each further report comes after twice the time.
 const SAY: Duration = Duration::from_secs(10);
-/// The pause between two looks whether a line is due.
+/// The interval between two checks whether a line is due.
 const TICK: Duration = Duration::from_secs(1);
 
-/// A wait that has begun.
+/// A wait in progress.
 pub struct Waiting {
     /// The end that it waits for, for example `the master on cp-2 serves`.
     until: String,
-    /// The time after which it stops waiting; none if it does not.
+    /// The time after which it stops waiting; `None` if it has no limit.
     limit: Option<Duration>,
-    /// What the operator can do.
+    /// The operator's options.
     remedy: String,
     start: Instant,
     /// The time of the next line.
@@ -24,7 +24,8 @@ pub struct Waiting {
 }
 
 impl Waiting {
-    /// A wait that begins now, for at most `limit`, until `until`; `remedy` is what the operator can do.
+    /// A wait that starts now, for at most `limit`, until `until`; `remedy` has the operator's
+    /// options.
     pub fn new(until: impl Into<String>, limit: Duration, remedy: impl Into<String>) -> Self {
         Self {
             limit: Some(limit),
@@ -32,7 +33,7 @@ impl Waiting {
         }
     }
 
-    /// The same for a wait whose end does not depend on time.
+    /// A wait that starts now, without a limit.
     pub fn without_limit(until: impl Into<String>, remedy: impl Into<String>) -> Self {
         Self {
             until: until.into(),
@@ -43,12 +44,12 @@ impl Waiting {
         }
     }
 
-    /// Returns true when the limit has passed.
+    /// Returns true if the limit has passed.
     pub fn is_over(&self) -> bool {
         self.limit.is_some_and(|limit| self.start.elapsed() > limit)
     }
 
-    /// Changes what is waited for, since the same moment.
+    /// Changes the awaited event; the wait keeps its start.
     pub fn until(&mut self, until: impl Into<String>) {
         self.until = until.into();
     }
@@ -61,7 +62,7 @@ impl Waiting {
         }
     }
 
-    /// Waits for work, and prints the lines that are due until it has ended.
+    /// Waits for work, and prints the due lines until it has ended.
     pub async fn during<T>(&mut self, screen: &mut Screen, work: impl Future<Output = T>) -> T {
         tokio::pin!(work);
         loop {

@@ -8,7 +8,8 @@ use super::*;
 struct Scripted {
     paths: Paths,
     links: bool,
-    /// How many times the first process, which has linked, is still seen after the restart.
+    /// The number of times that the first process, which has linked, is still seen after the
+    /// restart.
     ends_after: u32,
     ran: Vec<String>,
 }

@@ -18,7 +18,7 @@ const BULK: [&str; 3] = ["images/blobs/", "apt/pool/", "rpm/packages/"];
 
 /// A bundle that was checked.
 pub struct BootstrapBundle {
-    /// The directory in which it can be read now: all of it, or those files of an ISO that the
+    /// The directory in which it can be read now: the whole bundle, or the files of an ISO that the
     /// checks and the plan need.
     pub bundle: PathBuf,
     /// The directory in which it will be installed.
@@ -29,7 +29,7 @@ pub struct BootstrapBundle {
 }
 
 impl BootstrapBundle {
-    /// Checks the bundle that is named, or that contains this program, or that this site uses.
+    /// Checks the named bundle, or else the one that contains this program or that this site uses.
     /// Damage is the inner error.
     ///
     /// # Errors

@@ -1,6 +1,6 @@
-//! Sets the clock of the first host by the declared time servers, before its CAs are made: what is
-//! signed with a wrong clock is not valid on hosts with a right one. A restore brings CAs, and its
-//! epoch is the time. chrony keeps the clock later.
+//! Sets the clock of the first host from the declared time servers before its CAs are created:
+//! certificates signed with a wrong clock are not valid on hosts with the right time. A restore
+//! brings CAs, and derives its epoch from the time. Later, chrony keeps the clock.
 
 use std::io;
 use std::path::Path;
@@ -22,14 +22,13 @@ const PORT: u16 = 123;
 const ANSWER: Duration = Duration::from_secs(1);
 /// A smaller difference, in seconds, is left to chrony.
 const SMALL: f64 = 1.0;
-/// Seconds from 1900, where NTP's time begins, to 1970.
+/// Seconds from 1900, the start of NTP's time, to 1970.
 const ERA: f64 = 2_208_988_800.0;
-/// 2^32: the fractions of a second in NTP's time, and the seconds after which it begins again (in
-/// 2036).
+/// 2^32: the fractions of a second in NTP's time, and the seconds after which it wraps (in 2036).
 const ROUND: f64 = 4_294_967_296.0;
 
-/// Sets the clock, when the declaration has time servers and the host has no CAs yet, and answers
-/// with the time. Without an answer the clock stays, and the operator is notified.
+/// Sets the clock if the declaration has time servers and the host has no CAs yet, and returns the
+/// time. If no server answers, leaves the clock unchanged and warns the operator.
 ///
 /// # Errors
 /// The clock cannot be set.
@@ -60,7 +59,7 @@ async fn set_by(servers: &[String], screen: &mut Screen) -> anyhow::Result<()> {
     let Some(offset) = median(offsets) else {
         silent.sort();
         screen.note(format!(
-            "no time server answers ({}): the clock stays as it is, and certificates are made by it",
+            "no time server answers ({}): the clock is left unchanged, and certificates are dated by it",
             silent.join("; ")
         ));
         return Ok(());
@@ -87,18 +86,18 @@ async fn set_output(command: &mut Command) -> anyhow::Result<String> {
     Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
-/// The middle one; a single server that is wrong does not decide.
+/// The median offset: a single wrong server does not decide.
 fn median(mut offsets: Vec<f64>) -> Option<f64> {
     offsets.sort_by(f64::total_cmp);
     offsets.get(offsets.len() / 2).copied()
 }
 
-/// The seconds since 1970, by this host's clock.
+/// The seconds since 1970 by this host's clock.
 fn now() -> f64 {
     Timestamp::now().as_duration().as_secs_f64()
 }
 
-/// The seconds by which this host's clock is behind that of a server, which has so long to answer.
+/// The seconds by which this host's clock is behind a server's. The limit is the time to answer.
 async fn offset(server: impl tokio::net::ToSocketAddrs, limit: Duration) -> io::Result<f64> {
     let asked = async {
         let mut last = io::Error::other("the name has no address");
@@ -122,7 +121,7 @@ async fn offset(server: impl tokio::net::ToSocketAddrs, limit: Duration) -> io::
         .unwrap_or_else(|_| Err(late()))
 }
 
-/// One question and its answer (RFC 5905, sections 7.3 and 8).
+/// Sends one request and reads its answer (RFC 5905, sections 7.3 and 8).
 async fn ask(socket: &UdpSocket) -> io::Result<f64> {
     let sent = now();
     let mut question = [0; 48];
@@ -136,7 +135,7 @@ async fn ask(socket: &UdpSocket) -> io::Result<f64> {
     let refused = |why: &str| Err(io::Error::other(why.to_owned()));
     let (leap, mode, stratum) = (answer[0] >> 6, answer[0] & 7, answer[1]);
     if length < answer.len() || mode != 4 || answer[24..32] != question[40..] {
-        return refused("this is no answer to the question");
+        return refused("it does not answer the question");
     }
     if leap == 3 || !(1..16).contains(&stratum) {
         return refused("the server does not know the time itself");
@@ -145,7 +144,7 @@ async fn ask(socket: &UdpSocket) -> io::Result<f64> {
     Ok((between(sent, came) + between(received, left)) / 2.0)
 }
 
-/// The seconds from one time to another, which are less than half a round apart.
+/// The seconds between two times that are less than half an NTP era apart.
 fn between(from: f64, to: f64) -> f64 {
     (to - from + ROUND / 2.0).rem_euclid(ROUND) - ROUND / 2.0
 }
@@ -179,7 +178,7 @@ mod tests {
 
     type Change = fn(&mut [u8; 48]);
 
-    /// A server whose clock is ahead by so many seconds; `change` damages its answers.
+    /// A server whose clock is this many seconds ahead; `change` damages its answers.
     async fn server(ahead: f64, change: Change) -> std::net::SocketAddr {
         let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
         let address = socket.local_addr().unwrap();
@@ -203,7 +202,7 @@ mod tests {
         for ahead in [3.0 * 3600.0, -86400.0] {
             let (server, asked) = (server(ahead, |_| ()).await, std::time::Instant::now());
             let found = offset(server, PATIENCE).await.unwrap();
-            // The error is at most the time of the question and its answer.
+            // The error is at most the duration of the exchange.
             let time = asked.elapsed().as_secs_f64() + 0.001;
             assert!((found - ahead).abs() <= time, "{found} after {time} s");
         }
@@ -216,9 +215,9 @@ mod tests {
             (|answer| answer[1] = 0, "does not know the time"),
             (
                 |answer| answer[0] = 0b00_100_011,
-                "no answer to the question",
+                "it does not answer the question",
             ),
-            (|answer| answer[24] ^= 1, "no answer to the question"),
+            (|answer| answer[24] ^= 1, "does not answer the question"),
         ];
         for (change, reason) in changes {
             let error = offset(server(1.0, change).await, PATIENCE)
@@ -236,7 +235,7 @@ mod tests {
 
     #[test]
     fn times_survive_their_form_on_the_wire() {
-        // The second one is after the round that ends in 2036.
+        // The second time is after the NTP era that ends in 2036.
         for time in [1_800_000_000.25, 2_100_000_000.25] {
             assert!(between(time, seconds(&timestamp(time))).abs() < 0.001);
         }

@@ -41,7 +41,7 @@ pub const MINION: Daemon = Daemon {
 };
 
 impl Daemon {
-    /// Returns true if it runs another program than the installed one.
+    /// Returns true if it runs a program other than the installed one.
     pub async fn is_outdated(&self) -> bool {
         runs_other_file(self.pid().await, Path::new(self.program))
     }
@@ -51,7 +51,7 @@ impl Daemon {
         let mut show = Command::new("systemctl");
         show.args(["show", "--property", "MainPID", "--value", self.unit])
             .stdin(Stdio::null());
-        // Without an answer from systemd, the next step finds out if the daemon serves.
+        // Without an answer from systemd, the next step finds out whether the daemon serves.
         let Ok(output) = show.output().await else {
             return 0;
         };
@@ -62,7 +62,7 @@ impl Daemon {
     }
 }
 
-/// Returns true if a process runs another file than the one at the program's path. Process 0 is
+/// Returns true if a process runs a file other than the one at the program's path. Process 0 is
 /// a daemon that does not run.
 fn runs_other_file(pid: u32, program: &Path) -> bool {
     let file = |path: &Path| fs::metadata(path).map(|status| (status.dev(), status.ino()));

@@ -35,7 +35,7 @@ const NODE_MODE: u32 = 0o644;
 pub struct InitialDocuments {
     texts: Texts,
     existing: ExistingCluster,
-    /// They are those of a backup.
+    /// `true` if they come from a backup.
     is_backup: bool,
 }
 
@@ -72,7 +72,7 @@ impl InitialDocuments {
             texts.cluster = Text { file, text };
         } else if !there {
             anyhow::bail!(
-                "name the cluster document with --config; `ctl config example` prints one to begin with"
+                "name the cluster document with --config; `ctl config example` prints one to start with"
             );
         }
         first_host::declare(&mut texts, directory, name)?;
@@ -83,7 +83,7 @@ impl InitialDocuments {
         })
     }
 
-    /// The same documents, of which the host has none yet: they are those of a backup.
+    /// The same documents, marked as a backup's: the host has none of them yet.
     pub fn of_bare_host(self) -> Self {
         Self {
             existing: ExistingCluster::None,
@@ -157,7 +157,7 @@ impl InitialDocuments {
             && let Some(own) = declaration.cluster.value.resolved.as_mut()
             && own.master.is_some()
         {
-            // The other hosts and their masters are gone.
+            // The other hosts and their masters no longer exist.
             own.master = Some(preparation.name.clone());
         }
         let resolved = resolve::node(
@@ -212,7 +212,8 @@ impl InitialDocuments {
     }
 }
 
-/// The value at a path of a document, for example `etcd.placement`; none in one that cannot be parsed.
+/// The value at a path of a document, for example `etcd.placement`; `None` if it is missing or the
+/// document cannot be parsed.
 fn value_at(document: &Text, path: &str) -> Option<Value> {
     let root = yaml::parse(&document.file, &document.text).ok()?;
     let node = path.split('.').try_fold(&root, |node, key| node.get(key))?;
@@ -230,7 +231,7 @@ fn cluster_name(text: &str) -> Option<String> {
     Some(root.get("metadata")?.get("name")?.raw.clone())
 }
 
-/// Adds the resolved values of the installed document to the operator's document, if that has none.
+/// Adds the resolved values of the installed document to the operator's, if that one lacks them.
 fn keep_resolved(installed: &str, file: &str, given: String) -> String {
     let resolved = |text: &str| {
         let root = yaml::parse(file, text).ok()?;
@@ -254,7 +255,7 @@ fn keep_resolved(installed: &str, file: &str, given: String) -> String {
     }
 }
 
-/// The requirements of a document with problems. Its readable values count, so that they are not
+/// The requirements from an invalid document. Its readable values count, so that they are not
 /// reported as missing.
 fn requirements_of_invalid(document: &Text) -> HostRequirements {
     let at = |path: &str| value_at(document, path);
@@ -291,7 +292,7 @@ impl Declared {
         self.declaration.nodes.get(name)?.control_plane()
     }
 
-    /// True when no host of the cluster is a member of etcd.
+    /// `true` if no host of the cluster is a member of etcd.
     pub fn has_external_etcd(&self) -> bool {
         self.declaration.cluster.external_etcd().is_some()
     }
@@ -333,7 +334,7 @@ impl Declared {
         )
     }
 
-    /// The servers that the hosts keep their clocks by; none when the operator keeps them.
+    /// The time servers of the hosts; empty if the operator keeps the clocks.
     pub fn time_servers(&self) -> &[String] {
         let cluster = &self.declaration.cluster;
         if cluster.host.manage_time {
@@ -349,8 +350,8 @@ impl Declared {
     }
 
     /// The existing files that would change, with their diffs. A file that may contain secrets is
-    /// only named. `existing` answers with a file's text by its path below the configuration directory:
-    /// the host's, or on a bare host that of the backup.
+    /// only named. `existing` returns a file's text by its path below the configuration directory:
+    /// from the host, or on a bare host from the backup.
     pub fn changes(&self, existing: impl Fn(&str) -> Option<String>) -> String {
         let mut text = String::new();
         for (name, new, mode) in &self.files {
@@ -370,8 +371,7 @@ impl Declared {
         text
     }
 
-    /// Writes each file atomically. The cluster document is the first one, because it names the
-    /// cluster.
+    /// Writes each file atomically. The cluster document comes first, because it names the cluster.
     ///
     /// # Errors
     /// The system's reason.

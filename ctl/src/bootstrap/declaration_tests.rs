@@ -92,7 +92,7 @@ fn the_first_host_keeps_its_name() {
         .unwrap();
     let problems = load(dir.path(), None, "b").err().unwrap();
     assert!(problems[0].message.contains("`a`, not `b`"), "{problems:?}");
-    // A further host that is declared is not the first one.
+    // Another declared host is not the first one.
     let second = "apiVersion: halite/v1\nkind: Node\nmetadata: {name: b}\nroles: [worker]\nresolved:\n  \
                   controlPlane: 10.0.0.12\n  workloadPlane: 10.0.0.12\n";
     std::fs::write(dir.path().join("nodes/b.yaml"), second).unwrap();
@@ -141,7 +141,7 @@ fn a_changed_document_is_shown_but_never_a_secret() {
     );
 }
 
-/// A host of a cluster whose first one has left, as its backup declares it.
+/// A host of a cluster whose first host has left, as its backup declares it.
 const OWN: &str = "# In the second rack.\napiVersion: halite/v1\nkind: Node\nmetadata: {name: cp-2}\nroles: [etcd, control-plane, worker]\n\
                    address: 10.0.0.11\nlabels: {rack: \"2\"}\ntaints: [{key: gpu, effect: NoSchedule}]\ncustom: {port: 80}\n\
                    resolved:\n  controlPlane: 10.0.0.11\n  workloadPlane: 10.0.0.11\n  vrrpPriority: 253\n";
@@ -195,7 +195,7 @@ fn a_restored_host_keeps_its_document_when_the_first_host_has_left() {
                 && !changes.contains("-labels"),
             "{changes}"
         );
-        // Written, it is the first host's.
+        // Once written, the document declares the first host.
         declared.write(dir.path()).unwrap();
         let again = load(dir.path(), None, "cp-2").unwrap();
         assert_eq!(again.changes(in_directory(dir.path())), "");
@@ -262,7 +262,7 @@ fn a_restored_first_host_has_the_master_wherever_it_was() {
     }
 }
 
-/// The host of a cluster that lives is no restored one: its member of etcd stays what it is.
+/// The host of a running cluster is not being restored: its member of etcd stays unchanged.
 #[test]
 fn a_host_that_lives_keeps_its_document_too() {
     let member = "  etcd:\n    member: cp-2\n    initialCluster: \"cp-1=https://10.0.0.10:2380,cp-2=https://10.0.0.11:2380\"\n";

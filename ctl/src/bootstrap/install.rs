@@ -28,10 +28,10 @@ const TOKEN_SECONDS: u32 = 600;
 const IDENTITY: &str = "/var/lib/halite/minion/identity.crt";
 
 /// Installs and starts the master, enrols this host's minion, and waits until it is connected. Each
-/// part may be repeated; a finished one is only checked.
+/// step may be repeated; a finished one is only checked.
 ///
 /// # Errors
-/// A part failed.
+/// A step failed.
 pub async fn install(
     global: &Global,
     preparation: &Preparation,

@@ -20,7 +20,7 @@ fn tree(bundle: &Path) -> DirTree {
 }
 
 /// Compiles the named SLS files, or without names the highstate, and applies them with the bundle's
-/// minion program; with `test` only predicts.
+/// minion program; with `test`, only predicts.
 ///
 /// # Errors
 /// The states do not compile, or the minion program fails. Failed states are in the return.
@@ -53,7 +53,8 @@ pub async fn apply(
         .await
 }
 
-/// Names the owner of states that do not compile: the operator can only repair the site's own ones.
+/// Names the owner of states that do not compile: the operator can only repair the site's own
+/// states.
 pub(super) fn not_compiled(tree: &DirTree, problems: Vec<Problem>) -> anyhow::Error {
     let own = |problem: &Problem| tree.mounted_file(&problem.file).is_some();
     let message = match problems.iter().filter(|problem| own(problem)).count() {

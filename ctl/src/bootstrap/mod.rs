@@ -3,7 +3,7 @@
 //! At first it changes nothing: it checks documents, host and bundle in one report, and makes the
 //! plan from the bundle. Then it writes the declaration, installs master and minion, and enrols the
 //! minion. The rest is an ordinary orchestration, as for any other node. Every step may be
-//! repeated: the same command continues an interrupted bootstrap, and repairs a finished host.
+//! repeated: the same command resumes an interrupted bootstrap, and repairs a finished host.
 
 mod authority;
 mod bundle;
@@ -170,7 +170,7 @@ pub async fn run(global: &Global, args: &Bootstrap, screen: &mut Screen) -> anyh
     if let Some(restore) = restore.filter(|_| done.retcode == 0) {
         restore.finish()?;
     }
-    // The whole time, not only that of the orchestration.
+    // The duration of the whole bootstrap, not only of the orchestration.
     let done = FinishedRun {
         seconds: started.elapsed().as_secs_f64(),
         ..done
@@ -180,8 +180,9 @@ pub async fn run(global: &Global, args: &Bootstrap, screen: &mut Screen) -> anyh
     print_outcome(&done, good, &again, screen)
 }
 
-/// The message about a cluster document that only root can read, without which nothing can be
-/// checked. On a bare host the preflight reports that root is needed, with all other problems.
+/// The message about a cluster document that only root can read: without it, nothing can be
+/// checked. On a bare host, the preflight reports the missing privilege together with all other
+/// problems.
 fn unreadable(document: &Path, opened: std::io::Result<()>) -> Option<String> {
     let denied = opened.is_err_and(|error| error.kind() == std::io::ErrorKind::PermissionDenied);
     denied.then(|| {
@@ -203,7 +204,7 @@ fn name(args: &Bootstrap) -> String {
     args.name.clone().unwrap_or_else(host)
 }
 
-/// The documents of the host, or of the backup as long as the restore has not put them there.
+/// The documents of the host, or of the backup until the restore has put them on the host.
 fn documents(
     given: Option<&Path>,
     name: &str,
@@ -217,7 +218,7 @@ fn documents(
     Ok(initial)
 }
 
-/// Adds the facts about a cluster or a Kubernetes that the host has already.
+/// Adds the facts about an existing cluster or Kubernetes on the host.
 fn add_existing(
     facts: &mut preflight::NodeFacts,
     initial: &InitialDocuments,
@@ -229,8 +230,8 @@ fn add_existing(
     }
 }
 
-/// Reports a damaged bundle. Nothing of it is used, not even its minion program, so that only the
-/// checks that work without it are reported as well.
+/// Reports a damaged bundle. Nothing in it is used, not even its minion program, so only the checks
+/// that work without it are reported as well.
 async fn damaged(
     args: &Bootstrap,
     restore: Option<&Restore>,
@@ -249,7 +250,7 @@ async fn damaged(
     refuse(&preflight::run(&facts), screen)
 }
 
-/// Prints the report of the checks, after which nothing was changed.
+/// Prints the report of the checks, and that nothing was changed.
 fn refuse(findings: &[preflight::Finding], screen: &mut Screen) -> anyhow::Result<u8> {
     let document = BootstrapPlan {
         preflight: preflight::document(findings),

@@ -92,7 +92,7 @@ fn the_shipped_tree_compiles_for_a_bare_first_host() {
 
 #[test]
 fn the_tree_brings_both_daemons_and_restarts_each() {
-    // The minion is restarted by the program that it had before.
+    // The minion's previous program restarts it.
     let restarts = [
         (daemon::MASTER, "systemctl restart halite-master.service"),
         (

@@ -11,50 +11,51 @@ use super::registry::Report;
 pub enum Backup {
     /// Make a backup: one file with everything that `ctl bootstrap --restore` needs.
     ///
-    /// It has a snapshot of etcd, the CAs, the master's store, and what is in /etc/halite. It is
-    /// encrypted to the recipients in `backup.recipients`; without any it contains all keys and
-    /// secrets of the cluster as they are. Older backups are removed as `backup.keep` says, but not
-    /// with --out.
+    /// It has a snapshot of etcd, the CAs, the master's store, and the content of /etc/halite. It
+    /// is encrypted to the recipients in `backup.recipients`; without recipients, it contains all
+    /// keys and secrets of the cluster unencrypted. Older backups are pruned as `backup.keep`
+    /// declares, except with --out.
     Create {
         /// The directory for the file, on this host; default: the declared one.
         #[arg(long, value_name = "DIRECTORY")]
         out: Option<PathBuf>,
         /// On a standby of the master: make it from its own copy and etcd, without the master. The
-        /// timers of all hosts do so; on another host it changes nothing.
+        /// timers of all hosts use this option; on other hosts it has no effect.
         #[arg(long)]
         local: bool,
         #[command(flatten)]
         report: Report,
     },
-    /// List the backups in a directory, the oldest first. Reads only their first and last lines.
+    /// List the backups in a directory, the oldest first. Only their first and last lines are read.
     List {
         /// The directory of the backups; default: the declared one.
         directory: Option<PathBuf>,
     },
     /// Read a whole backup and compare it with its digest.
     ///
-    /// With the key, or if it is not encrypted, each file in it is compared with its digest, and
-    /// etcd's snapshot with its hash.
+    /// If it is not encrypted or the key is given, each file in it is also compared with its
+    /// digest, and etcd's snapshot with its hash.
     Verify {
-        /// The backup; for a directory, its newest one; default: the newest in the declared one.
+        /// The backup; for a directory, its newest backup; default: the newest in the declared
+        /// directory.
         backup: Option<PathBuf>,
         #[command(flatten)]
         key: Key,
-        /// Start an etcd with the snapshot, which joins no cluster and listens on no port, and count
-        /// its keys: as many as the member had when the backup was made. An encrypted backup without
-        /// its key is not opened: then a new one is made, and an etcd started with its snapshot
-        /// before it is encrypted.
+        /// Start an etcd with the snapshot, which joins no cluster and listens on no port, and
+        /// check that it has as many keys as the member had when the backup was made. An encrypted
+        /// backup cannot be opened without its key: in this case a new backup is made, and an etcd
+        /// is started with its snapshot before that is encrypted.
         #[arg(long)]
         start: bool,
-        /// The directory of the bundle that has this etcd; default: that of the backup, among this
+        /// The directory of the bundle that has this etcd; default: the backup's bundle, among this
         /// host's bundles.
         #[arg(long, requires = "start")]
         bundle: Option<PathBuf>,
         #[command(flatten)]
         report: Report,
     },
-    /// Say how a backup is restored. It is not done here: a restore makes the first host of a lost cluster
-    /// again.
+    /// Explain how to restore a backup. This command restores nothing: a restore recreates the
+    /// first host of a lost cluster.
     Restore {
         /// The backup.
         backup: Option<PathBuf>,

@@ -13,8 +13,8 @@ pub struct Bootstrap {
     /// The cluster document; default: /etc/halite/cluster.yaml, if it exists.
     #[arg(long)]
     pub config: Option<PathBuf>,
-    /// Make the first host of a lost cluster again from this backup, on a bare host with the name
-    /// and address of the lost one.
+    /// Recreate the first host of a lost cluster from this backup, on a bare host with the name and
+    /// address of the lost one.
     #[arg(long, conflicts_with = "config")]
     pub restore: Option<PathBuf>,
     #[command(flatten)]

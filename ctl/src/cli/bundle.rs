@@ -13,7 +13,7 @@ pub struct TrustArgs {
     /// /etc/halite/trust.
     #[arg(long)]
     pub trust: Option<PathBuf>,
-    /// Accept a bundle that no trusted key signed. Then only damage is found, not manipulation.
+    /// Accept a bundle that no trusted key signed. This detects only damage, not manipulation.
     #[arg(long)]
     pub allow_unsigned: bool,
 }
@@ -34,9 +34,9 @@ pub struct Switch {
 /// `ctl bundle`.
 #[derive(Debug, Subcommand)]
 pub enum Bundle {
-    /// Add a bundle to those of this site. The cluster still uses the same one.
+    /// Add a bundle to this site. The cluster keeps using the current one.
     Add {
-        /// The bundle's ISO; or its directory, mounted or extracted, which is not copied and has to
+        /// The bundle's ISO; or its directory, mounted or extracted, which is not copied and must
         /// stay where it is.
         bundle: PathBuf,
         #[command(flatten)]
@@ -45,9 +45,9 @@ pub enum Bundle {
     /// List the bundles of this site.
     List,
     /// Select another bundle of this site, with the same Kubernetes version, for the cluster. The
-    /// next `ctl highstate` makes the changes.
+    /// next `ctl highstate` applies it.
     Use(Switch),
-    /// Remove a bundle that is not in use. Of a directory that was not copied, only the link is
+    /// Remove a bundle that is not in use. For a directory that was not copied, only the link is
     /// removed.
     Remove {
         /// The bundle's version.
@@ -58,7 +58,7 @@ pub enum Bundle {
         /// Check that nothing uses the bundle; change nothing.
         #[arg(long)]
         test: bool,
-        /// Remove it even if hosts still use it, or if that is not known.
+        /// Remove it even if hosts use it, or if it is unknown whether they do.
         #[arg(long)]
         force: bool,
     },
@@ -138,11 +138,10 @@ pub enum Bundle {
 #[derive(Debug, Args)]
 pub struct Copy {
     /// The URL of the bundle's directory on another host; may be repeated: if one fails, the next
-    /// one is asked.
+    /// is tried.
     #[arg(long, required_unless_present = "check")]
     pub from: Vec<String>,
-    /// The authority that signed the servers' certificates (PEM); default: those that this host
-    /// trusts.
+    /// The CA that signed the servers' certificates (PEM); default: those that this host trusts.
     #[arg(long)]
     pub ca: Option<PathBuf>,
     /// The SHA-256 of the bundle's manifest.json, which contains the digests of all other files.
@@ -151,7 +150,7 @@ pub struct Copy {
     /// The bundle's directory on this host; the last part of the path is its version.
     #[arg(long)]
     pub to: PathBuf,
-    /// Only check that the bundle is there: its manifest, and each file with its size.
+    /// Only check that the bundle exists: its manifest, and each file with its size.
     #[arg(long)]
     pub check: bool,
 }

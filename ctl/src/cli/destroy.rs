@@ -11,16 +11,17 @@ pub struct DestroyCluster {
     /// The cluster's name, to confirm --force.
     #[arg(long)]
     pub cluster: String,
-    /// Remove the packages that Halite installed too, but those that the host may need otherwise.
+    /// Also remove the packages that Halite installed, except those that the host may need
+    /// otherwise.
     #[arg(long)]
     pub packages: bool,
-    /// Leave out hosts that are not connected: what Halite put there stays.
+    /// Skip hosts that are not connected: everything that Halite put there stays.
     #[arg(long)]
     pub skip_offline: bool,
     /// Show what would change; change nothing.
     #[arg(long)]
     pub test: bool,
-    /// Remove what pods, etcd and the site registry stored on the hosts, too, and backups below
+    /// Also remove the data of pods, etcd and the site registry on the hosts, and backups below
     /// /var/lib/halite.
     #[arg(long)]
     pub wipe_data: bool,

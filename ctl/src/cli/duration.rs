@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Span, SpanRelativeTo};
 
-/// Text that is no duration.
+/// The text is not a duration.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("give a time with its unit, such as 30s, 15m or 1h30m")]
 pub struct NoDuration;

@@ -8,11 +8,11 @@ use halite_names::NodeName;
 pub enum Etcd {
     /// Show the members, the quorum and the alarms. The exit code is 1 when something is wrong.
     Status,
-    /// Give the free pages in the databases back, one member at a time, the leader last. A quota
-    /// that was reached is resolved.
+    /// Defragment the databases, one member at a time, the leader last. Also clears the alarm of a
+    /// full database.
     Defrag(EtcdDefrag),
-    /// Without a quorum: make a cluster of the last healthy member. The others are forgotten, and
-    /// what only they had is lost.
+    /// Without a quorum: make a cluster of the last healthy member. The other members are dropped,
+    /// and data that only they had is lost.
     Recover(EtcdRecover),
 }
 
@@ -31,7 +31,7 @@ pub struct EtcdDefrag {
 pub struct EtcdRecover {
     /// The host of the last healthy member.
     pub host: NodeName,
-    /// Confirm that what only the other members had is lost.
+    /// Confirm that data that only the other members had is lost.
     #[arg(long, required = true)]
     pub force: bool,
     /// The cluster's name, to confirm --force.

@@ -1,5 +1,5 @@
-//! The command lines of the documents, read from their pages: a line that no longer parses fails
-//! here, with its place.
+//! Parses the command lines in the documents: a line that no longer parses fails here, with its
+//! position.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use clap::CommandFactory as _;
 
 use super::*;
 
-/// A command line, and the place that it is at.
+/// A command line with its position.
 struct Line {
     at: String,
     words: Vec<String>,
@@ -51,7 +51,7 @@ fn words(line: &str) -> Vec<String> {
     words
 }
 
-/// The lines of a page's code, fenced or indented, that begin with `ctl`.
+/// The lines of a page's code, fenced or indented, that start with `ctl`.
 fn lines(page: &str, name: &str) -> Vec<Line> {
     let mut found = Vec::new();
     let (mut is_fenced, mut begun) = (false, None::<(usize, String)>);
@@ -122,7 +122,7 @@ fn unknown(line: &Line) -> Option<String> {
     None
 }
 
-/// The words with the id of a job or a run in the place of the page's `ID`; the other placeholders are texts of
+/// The words with the id of a job or a run in place of the page's `ID`; other placeholders may have
 /// any form.
 fn filled(line: &Line) -> impl Iterator<Item = &str> {
     let job = (line.words.get(1)).is_some_and(|word| word == "job" || word == "orchestrate");
@@ -136,7 +136,7 @@ fn filled(line: &Line) -> impl Iterator<Item = &str> {
 #[test]
 fn the_commands_of_the_guide_are_valid() {
     let lines = all(lines);
-    // Fewer would mean that the pages have another form now, and are not read.
+    // Fewer would mean that the form of the pages has changed and they are not read.
     assert!(lines.len() > 50, "{} lines", lines.len());
     let problem = |line: &Line| match Cli::try_parse_from(filled(line)) {
         Ok(_) => None,

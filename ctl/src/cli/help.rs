@@ -69,7 +69,7 @@ pub struct Help {
 /// `ctl version`.
 #[derive(Debug, Args)]
 pub struct Version {
-    /// Only the version of this program; ask no master.
+    /// Show only the version of this program; do not contact the master.
     #[arg(long)]
     pub client: bool,
 }
@@ -121,8 +121,8 @@ fn template(root: &Command) -> String {
     text
 }
 
-/// Adds to each command below `path` its examples; a command with others below it has one of each of
-/// the first two.
+/// Adds to each command below `path` its examples; a group of commands gets one example from each
+/// of its first two commands.
 fn with_examples(command: Command, path: &str) -> Command {
     let own = examples(&command, path);
     let command = match own.is_empty() {
@@ -140,7 +140,7 @@ fn examples(command: &Command, path: &str) -> Vec<String> {
     let own = |path: &str, command: &Command| -> Vec<String> {
         let begins = |line: &&str| {
             let rest = line.strip_prefix(path).map(|rest| rest.trim_start());
-            // Not those of a command below it.
+            // Not the examples of its subcommands.
             rest.is_some_and(|rest| {
                 let next = rest.split(' ').next().unwrap_or_default();
                 line.len() == path.len()

@@ -21,17 +21,17 @@ pub enum Job {
         /// The job id.
         job: JobId,
     },
-    /// Follow a job to its end, then show it.
+    /// Follow a job until it ends, then show it.
     Follow {
         /// The job id.
         job: JobId,
     },
-    /// End a job: parts that have not started are dropped, running commands get SIGTERM, and
+    /// Cancel a job: parts that have not started are dropped, running commands get SIGTERM, and
     /// SIGKILL ten seconds later.
     Cancel {
         /// The job id.
         job: JobId,
-        /// End a package transaction, too. The next highstate of the host finishes it.
+        /// Also end a package transaction. The next highstate of the host finishes it.
         #[arg(long)]
         force: bool,
     },
@@ -42,15 +42,15 @@ pub enum Job {
 pub struct Logs {
     /// The host.
     pub host: MinionId,
-    /// A unit of systemd, for example kubelet; default: the whole journal.
+    /// A systemd unit, for example kubelet; default: the whole journal.
     pub unit: Option<String>,
-    /// Print new lines as they come, until Ctrl-C, for an hour at most.
+    /// Print new lines as they appear, until Ctrl-C, for an hour at most.
     #[arg(long, short)]
     pub follow: bool,
-    /// The number of the newest lines, at most 10000.
+    /// Show this many of the newest lines, at most 10000.
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(0..=10_000))]
     pub lines: u32,
-    /// Only lines of the last time, for example 2h.
+    /// Show only lines newer than this, for example 2h.
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub since: Option<Duration>,
 }

@@ -19,7 +19,7 @@ pub enum Key {
         /// The fingerprint that the host shows; any other one is refused.
         #[arg(long, default_value = "", required_unless_present = "force")]
         fingerprint: String,
-        /// Accept whatever key waits under this id, without a comparison.
+        /// Accept whatever key is pending under this id, without a comparison.
         #[arg(long, conflicts_with = "fingerprint")]
         force: bool,
     },
@@ -53,8 +53,8 @@ pub enum Token {
         /// The number of minions that may use it.
         #[arg(long, default_value_t = 1)]
         uses: u32,
-        /// Only minions with these roles may use it. Default: those of the host that --id names;
-        /// without --id, no host with the role bootstrap, control-plane, etcd or registry.
+        /// Only minions with these roles may use it. Default: the roles of the host that --id
+        /// names; without --id, no host with the role bootstrap, control-plane, etcd or registry.
         #[arg(long, value_delimiter = ',')]
         roles: Vec<String>,
         /// Only this minion may use it.

@@ -33,6 +33,6 @@ pub struct Kubeconfig {
 /// The commands about issued kubeconfigs.
 #[derive(Debug, Subcommand)]
 pub enum IssuedKubeconfigs {
-    /// List those that have not ended, the newest first: for whom they are, and until when they work.
+    /// List those that have not expired, the newest first, with their operators and expiry times.
     List,
 }

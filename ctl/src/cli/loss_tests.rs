@@ -1,5 +1,5 @@
-//! The table of the guide with every command that takes something away: it has all of them, and each
-//! asks what the table says.
+//! The guide's table of commands that cause a loss: it is complete, and each command requires the
+//! confirmation in the table.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use clap::{Command, CommandFactory as _};
 
 use super::*;
 
-/// Commands that take nothing away. One that is added has to be in this list or in the table.
+/// Commands that cause no loss. A new command must be in this list or in the table.
 const HARMLESS: &[&str] = &[
     "audit",
     "backup get",
@@ -77,7 +77,7 @@ const HARMLESS: &[&str] = &[
     "version",
 ];
 
-/// A row of the table: the command without `ctl`, and what it asks.
+/// The rows of the table: the command without `ctl`, and the confirmation that it requires.
 fn rows() -> Vec<(String, String)> {
     let page = include_str!("../../../docs/guide/operators.md");
     let (_, table) = page.split_once("<!-- losses -->").unwrap();
@@ -95,7 +95,7 @@ fn rows() -> Vec<(String, String)> {
     .collect()
 }
 
-/// The names of all commands below one that run something themselves.
+/// The names of all subcommands that run something themselves.
 fn runnable(command: &Command, name: &str, found: &mut BTreeSet<String>) {
     let runs_itself =
         command.get_positionals().count() > 0 || command.is_args_conflicts_with_subcommands_set();
@@ -144,7 +144,7 @@ fn each_command_asks_what_the_table_says() {
                 "ctl {name} runs without {word}"
             );
         }
-        // A force that needs the name of the cluster never goes without it.
+        // If `--force` requires the name of the cluster, it is refused without it.
         if asks.contains("`--force` and `--cluster`") {
             let mut line = vec!["ctl".to_owned()];
             line.extend(name.split(' ').map(str::to_owned));

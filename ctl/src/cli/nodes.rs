@@ -27,16 +27,16 @@ pub enum Node {
     Drain(NodeDrain),
     /// Make a node schedulable again.
     Uncordon(OneNode),
-    /// Reboot a host: move the virtual address away, evict its pods, and wait until it is back as
-    /// it was.
+    /// Reboot a host: move the virtual address away, evict its pods, and wait until it is back in
+    /// its previous state.
     Reboot(NodeReboot),
-    /// Give a host other roles: all that it is to have, for example worker,control-plane,etcd.
+    /// Change a host's roles: give the complete list, for example worker,control-plane,etcd.
     Roles(NodeRoles),
-    /// Take a host out of the cluster: evict its pods, remove its member of etcd, and remove what
-    /// Halite put on it.
+    /// Remove a host from the cluster: evict its pods, remove its member of etcd, and remove
+    /// everything that Halite put on it.
     Remove(NodeRemove),
-    /// Replace a host that is gone for good: remove what is left of it, print the command to run on
-    /// the new host of that name, and wait until its node is Ready.
+    /// Replace a lost host: remove its remains from the cluster, print the command to run on the
+    /// new host of that name, and wait until its node is Ready.
     Replace(NodeReplace),
 }
 
@@ -62,10 +62,10 @@ pub struct ShowNode {
 pub struct NodeDrain {
     /// The node's name.
     pub name: NodeName,
-    /// Which pods to evict.
+    /// The options of the drain.
     #[command(flatten)]
     pub pods: DrainedPods,
-    /// Evict pods that no controller makes again, too.
+    /// Also evict pods that no controller would recreate.
     #[arg(long)]
     pub force: bool,
     /// Accepted as in kubectl; pods of DaemonSets stay in any case.
@@ -81,7 +81,7 @@ pub struct NodeDrain {
 pub struct NodeRoles {
     /// The host's name.
     pub name: NodeName,
-    /// All roles that the host is to have.
+    /// The complete list of the host's roles.
     #[arg(required = true, value_delimiter = ',', value_name = "ROLE")]
     pub roles: Vec<String>,
     /// Show what would change; change nothing.
@@ -93,8 +93,7 @@ pub struct NodeRoles {
     /// The cluster's name, to confirm --force.
     #[arg(long, default_value = "", requires = "force")]
     pub cluster: String,
-    /// Go on in spite of the problems that these checks of the preflight find; recorded in the
-    /// audit log.
+    /// Continue in spite of problems that these preflight checks find; recorded in the audit log.
     #[arg(long, value_delimiter = ',', value_name = "NAME", value_parser = check_name)]
     pub ignore_preflight: Vec<String>,
 }
@@ -110,13 +109,13 @@ pub struct NodeReboot {
     /// Show what would change; change nothing.
     #[arg(long)]
     pub test: bool,
-    /// Evict no pods: they end with the host, and start again with it.
+    /// Do not evict pods: they stop and start with the host.
     #[arg(long, conflicts_with_all = ["force", "delete_emptydir_data", "grace_period", "timeout"])]
     pub no_drain: bool,
-    /// Which pods to evict.
+    /// The options of the drain.
     #[command(flatten)]
     pub pods: DrainedPods,
-    /// Evict pods that no controller makes again, too.
+    /// Also evict pods that no controller would recreate.
     #[arg(long)]
     pub force: bool,
 }
@@ -124,10 +123,10 @@ pub struct NodeReboot {
 /// Options of a drain.
 #[derive(Debug, Clone, Args)]
 pub struct DrainedPods {
-    /// Evict pods with an emptyDir too; what is in it is lost.
+    /// Also evict pods with an emptyDir; its content is lost.
     #[arg(long)]
     pub delete_emptydir_data: bool,
-    /// Time that each pod has to end, in place of its own grace period, for example 30s.
+    /// Time for each pod to end, instead of its own grace period, for example 30s.
     #[arg(long, value_name = "TIME", value_parser = duration_or_zero)]
     pub grace_period: Option<Duration>,
     /// Time after which the drain fails, for example 5m.
@@ -144,13 +143,13 @@ pub struct NewHost {
     pub address: String,
 }
 
-/// Text that is no new host.
+/// An invalid new host.
 #[derive(Debug, thiserror::Error)]
 pub enum NoHost {
-    /// The name is none.
+    /// The name is invalid.
     #[error(transparent)]
     Name(#[from] NodeNameError),
-    /// The address is none.
+    /// The address is invalid.
     #[error("{0:?} is not an IPv4 address")]
     Address(String),
 }
@@ -170,9 +169,9 @@ impl FromStr for NewHost {
     }
 }
 
-/// A name that no check of an added host has.
+/// The name of a check that does not exist for added hosts.
 #[derive(Debug, thiserror::Error)]
-#[error("there is no such check; there are {}", added_checks().join(", "))]
+#[error("there is no such check; the checks are {}", added_checks().join(", "))]
 pub struct NoCheck;
 
 /// The names of the checks of an added host.
@@ -193,20 +192,20 @@ fn check_name(text: &str) -> Result<String, NoCheck> {
 /// `ctl node add`.
 #[derive(Debug, Args)]
 pub struct NodeAdd {
-    /// The new hosts' names, each with its address in a control-plane network; without one the
-    /// address is taken from the host's grains.
+    /// The new hosts' names, each with its address in a control-plane network; without an address,
+    /// it is taken from the host's grains.
     #[arg(required = true, value_name = "NAME[=ADDRESS]")]
     pub nodes: Vec<NewHost>,
     /// The address of the only new host.
     #[arg(long, default_value = "")]
     pub address: String,
-    /// The roles of each of them.
+    /// The roles of each new host.
     #[arg(long, value_delimiter = ',', default_value = "worker")]
     pub roles: Vec<String>,
     /// A label of the Kubernetes node, KEY=VALUE; may be repeated.
     #[arg(long = "label")]
     pub labels: Vec<String>,
-    /// Go on in spite of problems that these checks of the preflight find.
+    /// Continue in spite of problems that these preflight checks find.
     #[arg(long, value_name = "NAME,…", value_delimiter = ',', value_parser = check_name)]
     pub ignore_preflight: Vec<String>,
     /// Only declare the host and print the command; do not wait.
@@ -225,22 +224,23 @@ pub struct NodeRemove {
     /// Show what would change; change nothing.
     #[arg(long)]
     pub test: bool,
-    /// The host is gone for good: it is asked nothing.
+    /// The host is lost; do not contact it.
     #[arg(long)]
     pub dead: bool,
-    /// Remove it although data or a member of etcd is lost with it.
+    /// Remove the host although data or a member of etcd is lost with it.
     #[arg(long, requires = "cluster")]
     pub force: bool,
     /// The cluster's name, to confirm --force.
     #[arg(long, default_value = "", requires = "force")]
     pub cluster: String,
-    /// Which pods to evict.
+    /// The options of the drain.
     #[command(flatten)]
     pub pods: DrainedPods,
-    /// Remove the packages that Halite installed too, but those that the host may need otherwise.
+    /// Also remove the packages that Halite installed, except those that the host may need
+    /// otherwise.
     #[arg(long)]
     pub packages: bool,
-    /// Remove what pods and etcd stored on the host, too.
+    /// Also remove the data of pods and etcd on the host.
     #[arg(long, requires = "force")]
     pub wipe_data: bool,
 }
@@ -250,16 +250,16 @@ pub struct NodeRemove {
 pub struct NodeReplace {
     /// The host's name.
     pub name: NodeName,
-    /// Confirm that the host is gone for good.
+    /// Confirm that the host is lost.
     #[arg(long, required = true)]
     pub force: bool,
     /// The cluster's name, to confirm --force.
     #[arg(long)]
     pub cluster: String,
-    /// Go on in spite of problems that these checks of the preflight find; recorded in the audit log.
+    /// Continue in spite of problems that these preflight checks find; recorded in the audit log.
     #[arg(long, value_name = "NAME,…", value_delimiter = ',', value_parser = check_name)]
     pub ignore_preflight: Vec<String>,
-    /// Only remove what is left and print the command; do not wait.
+    /// Only remove the remains and print the command; do not wait.
     #[arg(long)]
     pub no_wait: bool,
     /// Show what would change; change nothing.

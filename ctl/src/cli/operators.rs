@@ -9,11 +9,11 @@ use super::duration::duration;
 /// `ctl operator`.
 #[derive(Debug, Subcommand)]
 pub enum Operator {
-    /// Make an operator: a key, and a certificate with which it may use this program.
+    /// Create an operator: a key, and a certificate that allows it to use this program.
     Create(OperatorCreate),
     /// List all operators.
     List,
-    /// End an operator's access, and the commands that it runs at this time.
+    /// Revoke an operator's access, and end its running commands.
     Revoke {
         /// The operator's name.
         name: String,
@@ -28,7 +28,8 @@ pub enum Operator {
 pub struct OperatorCreate {
     /// The operator's name.
     pub name: String,
-    /// The role: a viewer reads, a deployer applies what is declared, an admin does everything.
+    /// The role: a viewer reads, a deployer also applies the declaration, an admin may do
+    /// everything.
     #[arg(long, value_parser = ["viewer", "deployer", "admin"])]
     pub role: String,
     /// Time until the certificate expires, in whole days, at most 365d.
@@ -39,7 +40,7 @@ pub struct OperatorCreate {
     pub out: PathBuf,
 }
 
-/// Text that is no lifetime of an operator's certificate.
+/// The text is not a valid lifetime of an operator's certificate.
 #[derive(Debug, thiserror::Error)]
 #[error("give a number of whole days from 1d to 365d")]
 pub struct NoDays;
@@ -56,19 +57,19 @@ fn days(text: &str) -> Result<u32, NoDays> {
 /// `ctl audit`.
 #[derive(Debug, Args)]
 pub struct Audit {
-    /// The number of lines, the newest first.
+    /// The number of lines to show, the newest first.
     #[arg(long, default_value_t = 50)]
     pub limit: u32,
-    /// Only lines from this time on: 2026-11-23T08:00:00Z, or 2h for two hours ago.
+    /// Show only lines from this time on: 2026-11-23T08:00:00Z, or 2h for two hours ago.
     #[arg(long)]
     pub since: Option<String>,
-    /// Only lines before this time.
+    /// Show only lines before this time.
     #[arg(long)]
     pub until: Option<String>,
-    /// Only lines of this operator.
+    /// Show only lines of this operator.
     #[arg(long)]
     pub operator: Option<String>,
-    /// Only lines of this action, for example Run or ChangeKey.
+    /// Show only lines of this action, for example Run or ChangeKey.
     #[arg(long)]
     pub action: Option<String>,
 }

@@ -7,7 +7,7 @@ use halite_proto::ids::JobId;
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub struct Orchestrate {
-    /// A command about runs that are there.
+    /// A command about existing runs.
     #[command(subcommand)]
     pub runs: Option<Runs>,
     #[command(flatten)]
@@ -30,16 +30,16 @@ pub struct NewRun {
 /// The commands about runs.
 #[derive(Debug, Subcommand)]
 pub enum Runs {
-    /// List the latest runs of orchestrations, those of other commands of ctl, too.
+    /// List the latest runs of orchestrations, including those of other commands of ctl.
     List,
-    /// Follow a run to its end.
+    /// Follow a run until it ends.
     Follow {
         /// The run's id, from `ctl orchestrate list`.
         run: JobId,
     },
-    /// End a run before its steps are done: a step that waits ends at once, the job of a step as
-    /// `ctl job cancel` ends it, and no further step begins. What the run has done stays; the command
-    /// that started it goes on from there.
+    /// Cancel a run: a waiting step ends immediately, the job of a step ends as with `ctl job
+    /// cancel`, and no further step starts. Finished steps are kept; the command that started the
+    /// run continues from there.
     Cancel {
         /// The run's id, from the line of a step that waits or from `ctl orchestrate list`.
         run: JobId,

@@ -1,12 +1,12 @@
-//! Spellings of earlier versions. They are refused like every unknown word; the error names the one of
-//! today.
+//! Spellings of earlier versions. They are refused like every unknown word; the error names the
+//! current spelling.
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Command, CommandFactory as _, Error};
 
 use super::Cli;
 
-/// The command, the option that it had, and what to write.
+/// The command, its removed option, and the text to write instead.
 const REMOVED: &[(&str, &str, &str)] = &[
     (
         "apply",
@@ -43,7 +43,7 @@ const REMOVED: &[(&str, &str, &str)] = &[
     ("support", "-f", "write --out FILE"),
 ];
 
-/// Adds the spelling of today to the error of a command line that has an earlier one.
+/// Adds the current spelling to the error of a command line that has an earlier one.
 pub fn explain(mut error: Error, words: &[String]) -> Error {
     if error.kind() != ErrorKind::UnknownArgument {
         return error;
@@ -62,7 +62,7 @@ pub fn explain(mut error: Error, words: &[String]) -> Error {
     error
 }
 
-/// The names of the commands that a command line has: `backup get`.
+/// The names of the commands in a command line: `backup get`.
 fn command(words: &[String]) -> String {
     let root = Cli::command();
     let mut at: &Command = &root;
@@ -97,7 +97,7 @@ mod tests {
         }
         let said = error("ctl kubeconfig --file=x");
         assert!(said.contains("--out FILE"), "{said}");
-        // An option of another command, and one that never was.
+        // An option of another command, and one that never existed.
         for line in ["ctl status --file x", "ctl support --frobnicate"] {
             assert!(!error(line).contains("--out"), "{line}");
         }

@@ -46,7 +46,7 @@ pub struct OnTarget {
     pub target: String,
     #[command(flatten)]
     pub kind: Kind,
-    /// Time to wait for the answer of a minion, for example 30s; default: that of the function.
+    /// Time to wait for the answer of a minion, for example 30s; default: the function's timeout.
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub timeout: Option<Duration>,
 }
@@ -131,7 +131,7 @@ pub struct Cmd {
     pub target: String,
     #[command(flatten)]
     pub kind: Kind,
-    /// Time to wait for the answer of a minion, for example 30s; default: that of the function.
+    /// Time to wait for the answer of a minion, for example 30s; default: the function's timeout.
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub timeout: Option<Duration>,
     /// The command: one argument is a shell line, several are a program and its arguments.

@@ -9,18 +9,18 @@ use super::duration::duration;
 /// `ctl upgrade`.
 #[derive(Debug, Args)]
 pub struct Upgrade {
-    /// The version of one of the site's bundles, or of its Kubernetes (v1.36.4).
+    /// The version of one of the site's bundles, or the Kubernetes version in it (v1.36.4).
     pub version: String,
-    /// The number or percentage of hosts without a control plane that are upgraded at a time.
+    /// The number or percentage of hosts without a control plane to upgrade at a time.
     #[arg(long, default_value = "25%", value_parser = batch)]
     pub batch: String,
-    /// Make no backup before the first change.
+    /// Skip the backup before the first change.
     #[arg(long)]
     pub no_backup: bool,
-    /// Evict no pods: their containers outlive the restart of the kubelet and of containerd.
+    /// Do not evict pods: their containers survive the restart of the kubelet and of containerd.
     #[arg(long, conflicts_with_all = ["force", "drain_timeout"])]
     pub no_drain: bool,
-    /// Evict pods that no controller makes again, too; they are lost.
+    /// Also evict pods that no controller would recreate; they are lost.
     #[arg(long)]
     pub force: bool,
     /// Time after which the drain of a host fails, for example 5m.
@@ -34,7 +34,7 @@ pub struct Upgrade {
     pub test: bool,
 }
 
-/// Text that is no size of a batch.
+/// The text is not a batch size.
 #[derive(Debug, thiserror::Error)]
 #[error("give a number of hosts such as 3, or a percentage such as 25%")]
 pub struct NoBatch;

@@ -12,7 +12,7 @@ use crate::output::Screen;
 /// Runs `ctl version`.
 ///
 /// # Errors
-/// The master does not answer or refuses; the version of this program is printed before.
+/// The master does not answer or refuses; the version of this program has been printed by then.
 pub async fn version(global: &Global, args: &Version, screen: &mut Screen) -> anyhow::Result<u8> {
     let mut versions = Versions {
         ctl: env!("CARGO_PKG_VERSION").to_owned(),

@@ -1,12 +1,12 @@
-//! The command line that repeats a command. The master joins a run that is under way, or goes on with the
-//! one that stopped, only if all words are the same.
+//! The command line that repeats a command. The master joins a running run, or resumes a stopped
+//! one, only if all words are the same.
 
 use std::fmt::Display;
 use std::time::Duration;
 
 use crate::cli::{DrainedPods, NodeRemove, shown};
 
-/// The time limit of a drain that needs no word.
+/// The default time limit of a drain, which needs no option.
 const DRAIN: Duration = Duration::from_mins(15);
 
 /// A command line.
@@ -14,12 +14,12 @@ const DRAIN: Duration = Duration::from_mins(15);
 pub struct Again(String);
 
 impl Again {
-    /// A command with the words that it always has.
+    /// A command with its fixed words.
     pub fn new(command: impl Into<String>) -> Self {
         Self(command.into())
     }
 
-    /// Adds a flag that was given.
+    /// Adds a flag if it was given.
     pub fn flag(mut self, given: bool, name: &str) -> Self {
         if given {
             self.0.push_str(&format!(" --{name}"));
@@ -27,7 +27,7 @@ impl Again {
         self
     }
 
-    /// Adds an option with its value.
+    /// Adds an option with its value, if there is one.
     pub fn option(mut self, name: &str, value: Option<impl Display>) -> Self {
         if let Some(value) = value {
             self.0.push_str(&format!(" --{name} {value}"));
@@ -35,7 +35,7 @@ impl Again {
         self
     }
 
-    /// Adds an option that is a list, unless it is empty.
+    /// Adds an option with a list, unless it is empty.
     pub fn list(self, name: &str, values: &[String]) -> Self {
         self.option(name, (!values.is_empty()).then(|| values.join(",")))
     }

@@ -26,7 +26,7 @@ use crate::site::Site;
 pub fn run(command: Config, screen: &mut Screen) -> anyhow::Result<u8> {
     match command {
         Config::Example => {
-            // The comments matter; only JSON cannot have them.
+            // The comments matter, and only JSON cannot have them.
             if screen.format() == Format::Json {
                 let node = halite_secrets::yaml::parse("example", example::CLUSTER);
                 screen.document(
@@ -69,7 +69,7 @@ fn read(path: &ConfigPath) -> anyhow::Result<Result<Declaration, Vec<Problem>>> 
     ))
 }
 
-/// The bundle to check against: the named one, or the one that the site uses, if that is readable.
+/// The bundle to check against: the named one, or else the one in use, if it is readable.
 fn bundle(path: &ConfigPath) -> anyhow::Result<Option<BundleFacts>> {
     if let Some(named) = &path.bundle {
         return facts(named).map(Some);

@@ -27,7 +27,7 @@ pub fn run(global: &GlobalArgs, command: Context, screen: &mut Screen) -> anyhow
         Context::Set(context) => {
             let access = contexts.contexts.entry(context.name.clone()).or_default();
             change(access, global)?;
-            // The first one is meant by all commands.
+            // All commands use the first context.
             if contexts.contexts.len() == 1 {
                 contexts.current.get_or_insert(context.name.clone());
             }
@@ -45,7 +45,7 @@ pub fn run(global: &GlobalArgs, command: Context, screen: &mut Screen) -> anyhow
     Ok(0)
 }
 
-/// Gives a context the values of the options.
+/// Changes a context to the values of the options.
 fn change(access: &mut ClusterAccess, global: &GlobalArgs) -> anyhow::Result<()> {
     if let Some(master) = &global.master {
         access.masters = master.split(',').map(str::to_owned).collect();

@@ -1,4 +1,4 @@
-//! `ctl destroy`: nothing of Halite is left on any host.
+//! `ctl destroy`: removes Halite from every host.
 
 use std::path::Path;
 use std::time::Duration;
@@ -22,14 +22,14 @@ use crate::waiting::Waiting;
 const UNIT: &str = "/etc/systemd/system/halite-leave.service";
 /// Time for that unit: the minion finishes its work first.
 const LIMIT: Duration = Duration::from_secs(180);
-/// The pause between two looks at it.
+/// The interval between two checks of it.
 const PAUSE: Duration = Duration::from_millis(250);
 
 /// Runs `ctl destroy`.
 ///
 /// # Errors
-/// The identity is that of a host, the master does not answer or refuses, or this host is not bare
-/// in time.
+/// The identity is a host's, the master does not answer or refuses, or this host is not bare in
+/// time.
 pub async fn run(
     global: &Global,
     args: &DestroyCluster,
@@ -49,7 +49,8 @@ pub async fn run(
         request_id: String::new(),
     };
     let mut done = run_orchestration(global, request, &args.cluster, screen).await?;
-    // The remark of the step `allowed` says what stays there; no highstate follows.
+    // The remark of the step `allowed` says what stays there; its hint at the next highstate is
+    // wrong here, because none follows.
     let whole = !done.forget_left_out();
     if done.retcode == 0 && !args.test {
         wait_until_bare(screen).await?;
@@ -59,12 +60,13 @@ pub async fn run(
     print_outcome(&done, success, &again(args).text(), screen)
 }
 
-/// Fails if `own` is the root of a host other than the master's, which leaves first. `master` is the name of the master's host.
+/// Fails if `own` is root's identity on a host other than the master's: that host leaves first.
+/// `master` is the name of the master's host.
 fn check_access(own: &str, master: Option<&str>) -> anyhow::Result<()> {
     if master.is_some_and(|master| own == root_of(master)) {
         return Ok(());
     }
-    let host = master.unwrap_or("the host of the master (ctl master list)");
+    let host = master.unwrap_or("the master's host (ctl master list)");
     bail!(
         "cannot destroy the cluster as {own}: this access ends with its host, before the cluster does; run the same command as \
          root on {host}, or with an administrator's file (--identity)"
@@ -74,7 +76,7 @@ fn check_access(own: &str, master: Option<&str>) -> anyhow::Result<()> {
 /// Waits until the unit has removed itself, if this host leaves.
 ///
 /// # Errors
-/// It has not in time.
+/// The unit has not removed itself in time.
 pub async fn wait_until_bare(screen: &mut Screen) -> anyhow::Result<()> {
     let mut waiting = Waiting::new(
         "halite-leave.service has removed the last of Halite from this host",
@@ -85,8 +87,8 @@ pub async fn wait_until_bare(screen: &mut Screen) -> anyhow::Result<()> {
         screen.progress("halite-leave.service removes the rest from this host …");
         if waiting.is_over() {
             bail!(
-                "cannot remove the last of Halite from this host in {} s: halite-leave.service says why (journalctl -u \
-                 halite-leave); remove the cause, then: systemctl start halite-leave",
+                "cannot remove the last of Halite from this host in {} s: the journal of halite-leave.service shows the reason \
+                (journalctl -u halite-leave); remove the cause, then: systemctl start halite-leave",
                 LIMIT.as_secs()
             );
         }
@@ -99,7 +101,7 @@ pub async fn wait_until_bare(screen: &mut Screen) -> anyhow::Result<()> {
 /// The text for a success; `whole` if no host was left out.
 fn success(cluster: &str, whole: bool) -> String {
     let other = if whole { "" } else { "other " };
-    format!("nothing of Halite is left on the {other}hosts of {cluster}")
+    format!("Halite is completely removed from the {other}hosts of {cluster}")
 }
 
 fn pillar(args: &DestroyCluster) -> Value {
@@ -145,12 +147,12 @@ mod tests {
         assert_eq!(done.notes, [remark]);
         assert_eq!(
             success("prod", whole),
-            "nothing of Halite is left on the other hosts of prod"
+            "Halite is completely removed from the other hosts of prod"
         );
         let whole = !FinishedRun::default().forget_left_out();
         assert_eq!(
             success("prod", whole),
-            "nothing of Halite is left on the hosts of prod"
+            "Halite is completely removed from the hosts of prod"
         );
     }
 

@@ -39,7 +39,7 @@ pub async fn defrag(global: &Global, args: &EtcdDefrag, screen: &mut Screen) -> 
         request_id: String::new(),
     };
     let done = run_orchestration(global, request, "etcd", screen).await?;
-    // The room of each member before and after.
+    // The size of each member's database before and after.
     let freed = success_of(done.comment("defragmented"), args.test);
     print_outcome(&done, freed, &again.text(), screen)
 }
@@ -99,7 +99,7 @@ pub fn overview(status: &EtcdStatus, paint: &Paint) -> String {
     text
 }
 
-/// Formats the line about the defragmentation that the master does by itself.
+/// Formats the line about the master's own defragmentation.
 fn schedule(declared: &DefragSchedule) -> String {
     if declared.at == "never" {
         return "\ndefragmented by `ctl etcd defrag` only\n".to_owned();

@@ -1,4 +1,4 @@
-//! `ctl events`, `ctl job follow` and `ctl orchestrate follow`: the master's events as they come.
+//! `ctl events`, `ctl job follow` and `ctl orchestrate follow`: the master's events as they occur.
 
 use std::cell::Cell;
 
@@ -18,14 +18,15 @@ use crate::event_stream::{Heard, follow};
 use crate::orchestration_watch::{print_outcome, watch_run};
 use crate::output::Screen;
 
-/// Where a reader of events is. After a lost connection it continues there, so that each stored event comes once.
+/// The position of a reader of events. After a lost connection it resumes there, so that each
+/// stored event is read once.
 struct Reader {
     prefix: String,
     after: Cell<Option<i64>>,
 }
 
 impl Reader {
-    /// A reader that begins with the oldest stored event.
+    /// A reader that starts with the oldest stored event.
     fn from_the_oldest(prefix: String) -> Self {
         Self {
             prefix,
@@ -41,7 +42,7 @@ impl Reader {
         Ok(Some(operator.watch(request).await?.into_inner()))
     }
 
-    /// Notes an event that was read.
+    /// Records that an event was read.
     fn read(&self, event: &v1::Event) {
         if event.seq > 0 {
             self.after.set(Some(event.seq));
@@ -76,13 +77,13 @@ pub async fn events(global: &Global, args: &Events, screen: &mut Screen) -> anyh
     failed.map_or(Ok(0), Err)
 }
 
-/// Runs `ctl job follow`: shows the events of a job to its end, then the job.
+/// Runs `ctl job follow`: shows the events of a job until it ends, then the job.
 ///
 /// # Errors
 /// The master does not answer or refuses, or there is no such job.
 pub async fn follow_job(global: &Global, job: &JobId, screen: &mut Screen) -> anyhow::Result<u8> {
     let reader = Reader::from_the_oldest(format!("halite/job/{job}/"));
-    // After the events: what ends between both questions is not missed.
+    // Queried after the events: a job that ends between the two requests is not missed.
     let start = async |operator: Operator| {
         let events = reader.open(operator.clone()).await?;
         let request = v1::ShowJobRequest {
@@ -106,7 +107,7 @@ pub async fn follow_job(global: &Global, job: &JobId, screen: &mut Screen) -> an
     followed.await?;
     let shown = show(client::operator(global).await?, job).await?;
     let JobOrRun::Job(record) = &shown else {
-        bail!("{job} is an orchestration and no job; `ctl orchestrate follow {job}` follows it");
+        bail!("{job} is an orchestration, not a job; `ctl orchestrate follow {job}` follows it");
     };
     let retcode = record.retcode;
     screen.answer(&to_value(&shown), |paint| jobs::one(&shown, paint))?;
@@ -124,14 +125,14 @@ async fn show(mut operator: Operator, job: &JobId) -> anyhow::Result<JobOrRun> {
     document(operator.show_job(request).await)
 }
 
-/// Runs `ctl orchestrate follow`: shows the steps of a run to its end.
+/// Runs `ctl orchestrate follow`: shows the steps of a run until it ends.
 ///
 /// # Errors
 /// The master does not answer or refuses, or there is no such run.
 pub async fn follow_run(global: &Global, run: &JobId, screen: &mut Screen) -> anyhow::Result<u8> {
     let shown = show(client::operator(global).await?, run).await?;
     let JobOrRun::Run(record) = shown else {
-        bail!("{run} is a job and no orchestration; `ctl job follow {run}` follows it");
+        bail!("{run} is a job, not an orchestration; `ctl job follow {run}` follows it");
     };
     let reader = Reader::from_the_oldest(format!("halite/run/{run}/"));
     let start = async |operator: Operator| reader.open(operator).await;

@@ -1,4 +1,4 @@
-//! `ctl health`: the checks of the master, each with what to do.
+//! `ctl health`: the checks of the master, each finding with its remedy.
 
 use std::time::{Duration, Instant};
 
@@ -10,20 +10,20 @@ use crate::output::{Paint, Screen, count, table};
 use crate::waiting::Waiting;
 use crate::{FAILED, client};
 
-/// The pause between two questions while the command waits.
+/// The interval between two queries while the command waits.
 const PAUSE: Duration = Duration::from_secs(2);
 
 /// Runs `ctl health`.
 ///
 /// # Errors
-/// The master does not answer or refuses; while the command waits, only at the end of its time.
+/// The master does not answer or refuses; with `--wait`, it still does so when the time is over.
 pub async fn run(global: &Global, args: &cli::Health, screen: &mut Screen) -> anyhow::Result<u8> {
     let start = Instant::now();
     let mut said = String::new();
     let mut waiting = Waiting::new(
-        "every check is good",
+        "every check succeeds",
         args.wait.unwrap_or_default(),
-        "`ctl health` shows what to do about each that is not",
+        "`ctl health` shows the remedy for each that does not",
     );
     loop {
         let asked = ask(global).await;
@@ -60,7 +60,7 @@ fn failing(health: &Health) -> Vec<&str> {
     checks.map(|check| check.name.as_str()).collect()
 }
 
-/// Formats all findings, and the number of sound checks.
+/// Formats all findings, and the number of successful checks.
 pub fn report(health: &Health, paint: &Paint) -> String {
     let all = health.checks.len();
     let good = |check: &&CheckResult| check.state == CheckState::Good;
@@ -77,7 +77,8 @@ pub fn report(health: &Health, paint: &Paint) -> String {
     format!("{}{mark} {number}\n", findings_of(health, paint, |_| true))
 }
 
-/// Formats each finding of the checks whose name is wanted as one line, and its remedy as another.
+/// Formats each finding of the checks whose names pass the filter on one line, and its remedy on
+/// the next.
 pub fn findings_of(health: &Health, paint: &Paint, wanted: impl Fn(&str) -> bool) -> String {
     let mut text = String::new();
     for check in health.checks.iter().filter(|check| wanted(&check.name)) {

@@ -31,7 +31,7 @@ pub fn overview(status: &ClusterStatus, paint: &Paint) -> String {
         (false, Some(error)) => format!("{}: {error}", paint.bad("does not answer")),
         (false, None) => paint.bad("does not answer"),
     };
-    // First what explains the rest: the documents that the rest is about are not those on disk.
+    // First the problem that explains the rest: the declaration in use differs from the documents.
     let is_first = |name: &str| name == "declaration";
     let mut text = health::findings_of(&status.health, paint, is_first);
     if !text.is_empty() {
@@ -137,7 +137,8 @@ fn parts(status: &ClusterStatus, paint: &Paint) -> String {
     text
 }
 
-/// Formats addresses and version of the master, its host and epoch, and since when no standby follows.
+/// Formats address and version of the master, its host and epoch, and the time since which no
+/// standby follows.
 fn master(status: &ClusterStatus, paint: &Paint) -> String {
     let mut text = format!(
         "{} ({})",
@@ -150,14 +151,14 @@ fn master(status: &ClusterStatus, paint: &Paint) -> String {
     }
     text.push_str(&format!(", epoch {}", masters.epoch));
     if let Some(since) = masters.alone_since {
-        let alone = format!("alone since {since}");
+        let alone = format!("no standby since {since}");
         text.push_str(&format!(", {}", paint.bad(&alone)));
     }
     text
 }
 
-/// Formats the line about the standbys of the master, if there are some: those that follow with the bytes
-/// that are on their way, and the others with their state.
+/// Formats the line about the standbys of the master, if there are any: followers with their lag,
+/// and the others with their state.
 fn standbys(status: &ClusterStatus, paint: &Paint) -> String {
     let each = status.masters.standbys.iter().map(|standby| {
         let name = table::line(&standby.name);
@@ -175,7 +176,8 @@ fn standbys(status: &ClusterStatus, paint: &Paint) -> String {
     }
 }
 
-/// Formats the line about the hosts with backups of the cluster and their ages, if some make any.
+/// Formats the line about the hosts that back up the cluster, with the ages of their backups, if
+/// there are any.
 fn saved(backups: &ClusterBackups) -> String {
     let each = backups.hosts.iter().map(|host| {
         let name = table::line(&host.node);

@@ -26,11 +26,11 @@ pub fn list(jobs: &JobList) -> String {
     table::rows(&heading, jobs.jobs.iter().map(row))
 }
 
-/// Says which minions were asked to end a job, and whose part ended at once.
+/// Names the minions that were asked to end a job, and those whose part ended immediately.
 pub fn cancelled(answer: &JobCancellation) -> String {
     let job = &answer.job;
     let groups = [
-        (&answer.ended, "ended at once on"),
+        (&answer.ended, "ended immediately on"),
         (&answer.asked, "asked to end it"),
         (&answer.runs, "cannot be cut off, and ends by itself on"),
     ];
@@ -89,7 +89,7 @@ fn of_job(job: &Job, paint: &Paint) -> String {
     text
 }
 
-/// Formats what a minion returned: state runs as such, other values as they are.
+/// Formats a minion's return: a state run with its states, other values unchanged.
 fn returned(part: &JobPart, view: View, paint: &Paint) -> String {
     let run = part.answer.as_ref().and_then(MinionAnswer::states);
     let mut text = match run {

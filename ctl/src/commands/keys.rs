@@ -75,7 +75,7 @@ pub fn key_table(keys: &KeyList) -> String {
     table::rows(&heading, keys.keys.iter().map(row))
 }
 
-/// Says what became of a key.
+/// Formats a change of a key.
 pub fn change(change: &KeyChange) -> String {
     let KeyChange {
         minion,
@@ -172,7 +172,7 @@ pub fn new_token(made: &NewToken) -> String {
     table::fields(&fields)
 }
 
-/// Says that a token was revoked.
+/// Formats the revocation of a token.
 pub fn revocation(revoked: &TokenRevocation) -> String {
     format!("the token {} is {}\n", revoked.token, revoked.state)
 }

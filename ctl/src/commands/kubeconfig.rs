@@ -1,5 +1,5 @@
-//! `ctl kubeconfig`: the Kubernetes API for the operator's own machine. The key is made here, and the
-//! master signs a certificate for it that is valid for a short time.
+//! `ctl kubeconfig`: access to the Kubernetes API from the operator's own machine. The key is
+//! created here, and the master signs a short-lived certificate for it.
 
 use std::fs;
 use std::io::{ErrorKind, Read as _};
@@ -24,12 +24,13 @@ const MARK: &str = "# Written by `ctl kubeconfig`, which replaces it.\n";
 /// Runs `ctl kubeconfig`.
 ///
 /// # Errors
-/// The master does not answer or refuses, or the file is another one or cannot be written.
+/// The master does not answer or refuses, or the file was not written by this command or cannot be
+/// written.
 pub async fn run(global: &Global, args: &Kubeconfig, screen: &mut Screen) -> anyhow::Result<u8> {
     if let Some(IssuedKubeconfigs::List) = args.issued {
         return list(global, screen).await;
     }
-    // Before the call: a certificate that goes nowhere would be valid all the same.
+    // Before the call: a certificate that cannot be written would be valid nevertheless.
     let file = args.out.as_deref().map(own_file).transpose()?;
     let key = PrivateKey::generate().context("cannot make a key")?;
     let csr_pem = key
@@ -71,7 +72,7 @@ pub fn written_text(written: &KubeconfigFile) -> String {
     ])
 }
 
-/// Lists the kubeconfigs that have not ended.
+/// Lists the kubeconfigs that have not expired.
 async fn list(global: &Global, screen: &mut Screen) -> anyhow::Result<u8> {
     let issued: KubeconfigList = client::show(global, "kubeconfigs", "", Vec::new()).await?;
     screen.answer(&to_value(&issued), |_| issued_table(&issued))?;
@@ -197,7 +198,7 @@ mod tests {
         }
         let error = own_file(directory.path()).unwrap_err().to_string();
         assert!(error.starts_with("cannot write "), "{error}");
-        // One name alone is a file of the present directory.
+        // A bare name is a file in the current directory.
         assert!(own_file(Path::new("absent")).unwrap().is_absolute());
     }
 }

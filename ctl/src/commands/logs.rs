@@ -1,5 +1,5 @@
-//! `ctl logs`: the journal of a host, read by its minion. The master hides secrets in it, as in every
-//! return.
+//! `ctl logs`: the journal of a host, read by its minion. The master hides secrets in it, as in
+//! every return.
 
 use std::io;
 use std::io::Write as _;
@@ -20,14 +20,14 @@ use crate::output::Screen;
 
 /// The function of the minion.
 const FUNCTION: &str = "log.read";
-/// The time after which a minion stops following, in seconds: a client that was lost cannot say so.
+/// The time after which a minion stops following, in seconds: a lost client cannot cancel the job.
 const FOLLOWED: u32 = 60 * 60;
 
 /// The end of the command.
 enum End {
     /// The minion has answered.
     Returned { error: Option<String> },
-    /// The reader of standard output has gone.
+    /// The reader of standard output has closed it.
     ClosedPipe,
 }
 
@@ -124,7 +124,7 @@ fn request(args: &Logs) -> v1::RunRequest {
     }
 }
 
-/// Prints lines as they come; an error if the reader has gone.
+/// Prints lines as they arrive; an error if the reader has closed standard output.
 fn print(lines: &[String], screen: &Screen) -> io::Result<()> {
     let mut out = io::stdout().lock();
     out.write_all(screen.rendered(&text(lines)).as_bytes())?;
@@ -135,7 +135,7 @@ fn text(lines: &[String]) -> String {
     lines.iter().map(|line| format!("{line}\n")).collect()
 }
 
-/// Ends the job, so that the minion does not read for nobody until its time is over.
+/// Ends the job, so that the minion does not continue to read until its time is over.
 async fn cancel(global: &Global, job: Option<JobId>) {
     let Some(job) = job else {
         return;
@@ -145,7 +145,7 @@ async fn cancel(global: &Global, job: Option<JobId>) {
             job: job.into(),
             force: false,
         };
-        // It ends by itself, too.
+        // Without this, it ends by itself after its time.
         let _ = operator.cancel_job(request).await;
     }
 }

@@ -1,4 +1,4 @@
-//! `ctl master`: which host is the master's, and which stand by.
+//! `ctl master`: the master's host and its standbys.
 
 use std::path::Path;
 
@@ -26,7 +26,8 @@ pub async fn run(global: &Global, command: Master, screen: &mut Screen) -> anyho
     }
 }
 
-/// Shows the masters, by the master or, on a standby without one, by what is on this host.
+/// Shows the masters as the master reports them or, on a standby without one, from this host's
+/// files.
 async fn list(global: &Global, screen: &mut Screen) -> anyhow::Result<u8> {
     let masters = match client::status(global).await {
         Ok(status) => masters(&status),
@@ -44,10 +45,10 @@ pub fn masters(status: &ClusterStatus) -> MasterList {
     let masters = &status.masters;
     let mut problems = Vec::new();
     if let Some(reason) = &masters.isolated {
-        problems.push(format!("the master begins nothing: {reason}"));
+        problems.push(format!("the master starts no new work: {reason}"));
     } else if let Some(since) = masters.alone_since {
         problems.push(format!(
-            "the master is alone since {since}: what it does is on no other host"
+            "the master has had no standby since {since}: its later changes are on no other host"
         ));
     }
     let failed = masters.hand_over.as_ref();
@@ -60,7 +61,7 @@ pub fn masters(status: &ClusterStatus) -> MasterList {
     }
 }
 
-/// The text about a hand-over that failed, with what to do.
+/// The text about a failed hand-over, with the remedy.
 fn failure(note: &FailedHandOver, cluster: &str) -> String {
     let FailedHandOver {
         from,
@@ -76,12 +77,12 @@ fn failure(note: &FailedHandOver, cluster: &str) -> String {
         .option("cluster", leaves.then_some(cluster))
         .text();
     format!(
-        "the master was not handed over to {to} at {since}: {reason}; it goes on here. `{again}` tries again; this line \
-         is gone then, or after a day"
+        "the master was not handed over to {to} at {since}: {reason}; it continues here. `{again}` retries; this line \
+        disappears then, or after a day"
     )
 }
 
-/// What a standby knows of its master, in the file `report.json`.
+/// A standby's knowledge of its master, from the file `report.json`.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct StandbyReport {
@@ -106,33 +107,33 @@ struct TimeOff {
     to: String,
 }
 
-/// An answer of the master of which the standby has not taken everything.
+/// An answer of the master that the standby has not taken completely.
 #[derive(Deserialize)]
 struct Answered {
     at: String,
 }
 
 impl Missed {
-    /// The end of a sentence; empty when nothing is missed.
+    /// The end of a sentence; empty if the standby lacks nothing.
     fn text(&self) -> String {
         match (&self.off, &self.answered) {
             (Some(TimeOff { from, to }), _) => format!(
-                ", and may lack what came after that, because halite-master did not run here from {from} to {to}"
+                ", and may lack later changes, because halite-master did not run here from {from} to {to}"
             ),
             (None, Some(Answered { at })) => format!(
-                ", and may lack what came after that, because the master answered at {at} and this host has not taken all of it"
+                ", and may lack later changes, because the master answered at {at} and this host has not taken all of them"
             ),
             (None, None) => String::new(),
         }
     }
 }
 
-/// What a standby, or a host that hands the master over, knows while no master answers; none on another
-/// host.
+/// The knowledge of a standby, or of a host that hands the master over, while no master answers;
+/// `None` on other hosts.
 fn local(state_dir: &Path) -> Option<MasterList> {
     if let Some(to) = retire::moving_to(state_dir) {
         let problem = format!(
-            "this host hands the master over to {to}, which takes it as soon as it has everything; if {to} is dead, `ctl \
+            "this host hands the master over to {to}, which takes it once its copy is complete; if {to} is dead, `ctl \
              master promote --force --cluster NAME` on this host takes the master back"
         );
         return Some(MasterList {
@@ -145,15 +146,15 @@ fn local(state_dir: &Path) -> Option<MasterList> {
     let master = or_dash(report.master.as_ref());
     let problem = match (&report.since, report.following) {
         (Some(since), false) => format!(
-            "no master answers; this host is a standby and had all of {master} until {since}{}: `ctl master promote` makes it the \
-             master's, if that one is dead",
+            "no master answers; this host is a standby and had a complete copy of {master} until {since}{}: if that master is \
+             dead, `ctl master promote` makes this host the master's",
             report.missed.text()
         ),
         (Some(_), true) => {
             format!("no master answers, but this host follows {master}: name it with --master")
         }
         (None, _) => {
-            "no master answers; this host is to be a standby and has no copy of the master yet"
+            "no master answers; this host is declared a standby and has no copy of the master yet"
                 .to_owned()
         }
     };
@@ -171,7 +172,7 @@ fn read<T: DeserializeOwned>(state_dir: &Path, name: &str) -> Option<T> {
     serde_json::from_str(&text.ok()?).ok()
 }
 
-/// Formats the masters and what is wrong with them.
+/// Formats the masters and their problems.
 pub fn overview(masters: &MasterList, paint: &Paint) -> String {
     let mut text = format!(
         "master  {}\nepoch   {}\n",

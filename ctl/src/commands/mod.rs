@@ -41,7 +41,7 @@ use crate::{bootstrap, context};
 /// # Errors
 /// The command failed; the exit code is 1.
 pub async fn run(cli: Cli, screen: &mut Screen) -> anyhow::Result<u8> {
-    // These need no master, and repair a file of contexts that cannot be read.
+    // These need no master, and can repair an unreadable file of contexts.
     match cli.command {
         Command::Context(command) => contexts::run(&cli.global, command, screen),
         Command::Completion(args) => about::completion(args.shell, screen),

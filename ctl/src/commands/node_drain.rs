@@ -47,13 +47,13 @@ pub async fn drain(global: &Global, args: &NodeDrain, screen: &mut Screen) -> an
 /// The options of a drain as the orchestrations take them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct DrainOptions {
-    /// Pods with data in an `emptyDir` are evicted, too.
+    /// `true` if pods with data in an `emptyDir` are evicted, too.
     pub delete_emptydir_data: bool,
-    /// Pods without a controller are evicted, too.
+    /// `true` if pods without a controller are evicted, too.
     pub force: bool,
     /// The time for the eviction, in seconds.
     pub timeout: u64,
-    /// The time for a pod to end, in seconds; none: its own.
+    /// The time for a pod to end, in seconds; `None` for its own grace period.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub grace_period: Option<u64>,
 }

@@ -15,7 +15,7 @@ use crate::output::Screen;
 /// Runs `ctl node reboot`.
 ///
 /// # Errors
-/// The master does not answer or refuses, or nothing confirms it.
+/// The master does not answer or refuses, or the reboot cannot be confirmed.
 pub async fn reboot(global: &Global, args: &NodeReboot, screen: &mut Screen) -> anyhow::Result<u8> {
     let name = args.name.as_str();
     if !confirmed(&question(args), args.yes || args.test, screen)? {
@@ -35,7 +35,7 @@ pub async fn reboot(global: &Global, args: &NodeReboot, screen: &mut Screen) -> 
 
 fn question(args: &NodeReboot) -> String {
     let pods = if args.no_drain {
-        "Its pods end with it"
+        "Its pods stop with it"
     } else {
         "Its pods are evicted"
     };
@@ -92,6 +92,6 @@ mod tests {
             assert_eq!(again, format!("ctl node reboot {words}"));
         }
         let question = question(&arguments("a --no-drain"));
-        assert_eq!(question, "Reboot a? Its pods end with it.");
+        assert_eq!(question, "Reboot a? Its pods stop with it.");
     }
 }

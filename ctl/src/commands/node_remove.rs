@@ -20,7 +20,7 @@ use crate::{FAILED, client, identity};
 /// Runs `ctl node remove`.
 ///
 /// # Errors
-/// The master does not answer or refuses, or nothing confirms it.
+/// The master does not answer or refuses, or the removal cannot be confirmed.
 pub async fn remove(global: &Global, args: &NodeRemove, screen: &mut Screen) -> anyhow::Result<u8> {
     let name = args.name.as_str();
     if args.dead && args.force {
@@ -45,7 +45,7 @@ pub async fn remove(global: &Global, args: &NodeRemove, screen: &mut Screen) -> 
     }
 }
 
-/// Removes a host that the operator has confirmed; none when that is this host, whose access to the
+/// Removes a host after the operator's confirmation. `None` if it is this host, whose access to the
 /// master has ended with the last step.
 ///
 /// # Errors
@@ -88,7 +88,7 @@ pub fn has_left(note: String, screen: &mut Screen) -> anyhow::Result<u8> {
     Ok(0)
 }
 
-/// Says that this host has left, and returns the exit code.
+/// Prints that this host has left, and returns the exit code.
 ///
 /// # Errors
 /// The answer cannot be written.
@@ -99,7 +99,7 @@ pub fn own_has_left(success: &str, screen: &mut Screen) -> anyhow::Result<u8> {
     )
 }
 
-/// Returns whether the identity is that of root on this control plane, which ends with its host.
+/// Returns whether the identity is root's on this control plane, which ends with its host.
 pub fn is_root_of(global: &Global, name: &str) -> bool {
     let Ok(own) = identity::read(&global.identity) else {
         return false;
@@ -108,8 +108,8 @@ pub fn is_root_of(global: &Global, name: &str) -> bool {
     own.is_ok_and(|own| own.id() == root_of(name))
 }
 
-/// Runs `ctl node replace`: removes what is left of a host that is gone, and waits for a new one of
-/// that name.
+/// Runs `ctl node replace`: removes the remains of a lost host, and waits for a new one of that
+/// name.
 ///
 /// # Errors
 /// The master does not answer or refuses.
@@ -138,7 +138,7 @@ pub async fn replace(
     nodes::join(global, declared, ignored, args.no_wait, screen).await
 }
 
-/// What the master knows about the host.
+/// The master's facts about the host.
 ///
 /// # Errors
 /// The master does not answer or refuses.
@@ -162,12 +162,12 @@ async fn run(
     run_orchestration(global, request, name, screen).await
 }
 
-/// Says what the cluster loses with the host.
+/// Prints the cluster's losses if the host leaves.
 fn show_losses(facts: &LeavingHost, screen: &mut Screen) {
     show(facts, facts.losses.iter(), screen);
 }
 
-/// Says what the cluster loses with roles of a host that stays.
+/// Prints the cluster's losses if a host that stays loses these roles.
 pub fn show_losses_of(
     facts: &LeavingHost,
     roles: impl IntoIterator<Item = Role>,
@@ -191,7 +191,7 @@ fn question(facts: &LeavingHost) -> String {
     )
 }
 
-/// The pillar of the orchestration. A host that has never enrolled is asked nothing.
+/// The pillar of the orchestration. A host that has never enrolled is not contacted.
 fn pillar(args: &NodeRemove, facts: &LeavingHost) -> Value {
     let never_enrolled = !facts.enrolled && facts.declared.is_some();
     let mut drain = node_drain::options(&args.pods, args.force);
@@ -226,8 +226,8 @@ fn replaced_again(args: &NodeReplace) -> Again {
         .flag(args.test, "test")
 }
 
-/// The request that declares the node as it is declared: what was recorded of the lost host has
-/// gone with it.
+/// The request that declares the node again with its declaration: the records of the lost host were
+/// removed with it.
 fn declared(name: &str, declared: Option<&DeclaredNode>) -> anyhow::Result<v1::AddNodeRequest> {
     let declared =
         declared.with_context(|| format!("there is no node {name}; `ctl node list` shows them"))?;
@@ -299,7 +299,7 @@ mod tests {
             pillar.contains("\"dead\":true")
         };
         assert!(is_dead(&never));
-        // Its document has gone, and its key with it: there is nothing to be asked.
+        // Its document and its key are gone: there is no host to contact.
         let unknown = facts(false, None);
         assert!(!is_dead(&unknown));
     }

@@ -15,7 +15,7 @@ use crate::output::Screen;
 /// Runs `ctl node roles`.
 ///
 /// # Errors
-/// The master does not answer or refuses, or this host would lose its own way to the master.
+/// The master does not answer or refuses, or this host would lose its own access to the master.
 pub async fn roles(global: &Global, args: &NodeRoles, screen: &mut Screen) -> anyhow::Result<u8> {
     let name = args.name.as_str();
     let roles = args.roles.join(",");
@@ -27,7 +27,7 @@ pub async fn roles(global: &Global, args: &NodeRoles, screen: &mut Screen) -> an
         );
     }
     if args.force {
-        // What is lost is said before it is.
+        // Losses are shown before they happen.
         let facts = node_remove::facts(global, name).await?;
         let parts = [Role::Etcd, Role::ControlPlane];
         let gone = parts.into_iter().filter(|role| !keeps(*role));

@@ -44,8 +44,9 @@ pub async fn add(global: &Global, args: &NodeAdd, screen: &mut Screen) -> anyhow
     .await
 }
 
-/// Declares nodes, or finds them declared so, prints the command to run on each, and waits until
-/// they are Ready. The preflight goes on in spite of what the ignored checks find.
+/// Declares nodes, unless they are already declared like this, prints the command to run on each,
+/// and waits until they are Ready. The preflight continues in spite of findings of the ignored
+/// checks.
 ///
 /// # Errors
 /// The master does not answer or refuses.
@@ -133,8 +134,9 @@ fn run_pillar(name: &str, ignored: &[String]) -> Value {
     }
 }
 
-/// The command with the same words: with others the master refuses to declare a node again. A replacement
-/// may be declared with more than `ctl node add` has words for; its orchestration goes on alone.
+/// The command with the same words: with others, the master refuses to declare a node again. A
+/// replacement may have fields for which `ctl node add` has no options; for it, the command is only
+/// the orchestration.
 fn same_words(request: &v1::AddNodeRequest, ignored: &[String]) -> String {
     let nodes = request.nodes.iter();
     let hosts = nodes.map(|node| match node.address.as_str() {
@@ -164,7 +166,8 @@ struct FurtherFields {
 }
 
 impl FurtherFields {
-    /// An empty list of taints is more, too: it takes the usual ones away.
+    /// Returns true if there are fields other than labels. An empty list of taints counts: it
+    /// removes the usual ones.
     fn has_more_than_labels(&self) -> bool {
         self.taints.is_some() || !self.custom.is_empty()
     }
@@ -281,7 +284,7 @@ mod tests {
             &["a", "b", "--address", "10.0.0.1"],
             &["a=", "b"],
             &["a=10.0.0"],
-            // A check of a first host only, and none at all.
+            // A check that only first hosts have, and a name of no check.
             &["a", "--ignore-preflight", "documents"],
             &["a", "--ignore-preflight", "swap,all"],
             &[],
@@ -298,7 +301,7 @@ mod tests {
             pillar,
             json!({"node": "a", "ignore_preflight": ["swap", "mtu"]})
         );
-        // Without any, the run is the same as that of an earlier ctl.
+        // Without ignored checks, the run equals that of an earlier ctl.
         assert_eq!(run_pillar("a", &[]), json!({"node": "a"}));
     }
 

@@ -46,7 +46,8 @@ pub async fn run(global: &Global, command: Operator, screen: &mut Screen) -> any
     Ok(0)
 }
 
-/// Makes an operator. The key is made here and goes to the file alone; the master gets a request.
+/// Creates an operator. The key is created here and only stored in the file; the master gets a
+/// certificate request.
 async fn create(
     operator: &mut client::Operator,
     args: OperatorCreate,
@@ -55,7 +56,7 @@ async fn create(
     let csr_pem = key
         .request(&args.name)
         .context("cannot make a certificate request")?;
-    // Before the call: an operator whose key could not be written would be of no use.
+    // Before the call: an operator whose key cannot be written would be useless.
     let file = NewIdentity::begin(&args.out)?;
     let request = v1::CreateOperatorRequest {
         name: args.name.clone(),
@@ -106,7 +107,7 @@ pub fn list(operators: &OperatorList) -> String {
     table::rows(&heading, operators.operators.iter().map(row))
 }
 
-/// Says that an operator was revoked.
+/// Formats the revocation of an operator.
 pub fn revocation(revoked: &OperatorRevocation) -> String {
     format!("the operator {} is {}\n", revoked.name, revoked.state)
 }
@@ -114,7 +115,7 @@ pub fn revocation(revoked: &OperatorRevocation) -> String {
 /// Runs `ctl audit`.
 ///
 /// # Errors
-/// A time makes no sense, or the master does not answer or refuses.
+/// A time is invalid, or the master does not answer or refuses.
 pub async fn audit(global: &Global, args: Audit, screen: &mut Screen) -> anyhow::Result<u8> {
     let now = Timestamp::now();
     let millis = |option: &str, text: Option<&String>| -> anyhow::Result<i64> {

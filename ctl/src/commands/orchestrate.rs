@@ -1,4 +1,4 @@
-//! `ctl orchestrate`: an orchestration by its name, and the runs of all.
+//! `ctl orchestrate`: starts an orchestration by its name, and shows the runs of all.
 
 use anyhow::{Context as _, bail};
 use halite_api::{RunCancellation, RunList, RunStatus, RunSummary, to_value};
@@ -67,14 +67,14 @@ pub fn list(runs: &RunList) -> String {
     table::rows(&heading, runs.runs.iter().map(row))
 }
 
-/// Says how far a cancelled run is with its end.
+/// Describes how far the cancellation of a run is.
 pub fn cancelled_text(answer: &RunCancellation) -> String {
     let RunCancellation { run, sls, .. } = answer;
     let by = or_dash(answer.cancelled_by.as_ref());
     match &answer.status {
         RunStatus::Cancelled => format!(
-            "the run {run} ({sls}) was cancelled by {by}, and its locks are free; what it has done stays, and the command that \
-             started it goes on from there\n"
+            "the run {run} ({sls}) was cancelled by {by}, and its locks are free; finished steps are kept, and the command \
+             that started it continues from there\n"
         ),
         RunStatus::Running => {
             let jobs = answer.jobs.iter().map(|job| {
@@ -89,7 +89,7 @@ pub fn cancelled_text(answer: &RunCancellation) -> String {
     }
 }
 
-/// Merges texts `KEY=VALUE`, with a YAML value, and JSON mappings. Later ones replace earlier ones.
+/// Merges `KEY=VALUE` texts, with YAML values, and JSON mappings. Later ones replace earlier ones.
 fn pillar(texts: &[String]) -> anyhow::Result<Value> {
     let mut out = Map::new();
     for text in texts {

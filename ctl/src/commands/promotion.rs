@@ -1,5 +1,5 @@
-//! `ctl master promote`, and the promotion that comes before the replacement or removal of the master's lost
-//! host, and before the recovery of etcd without it.
+//! `ctl master promote`, and the promotion that precedes the replacement or removal of the master's
+//! lost host, or the recovery of etcd without it.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -25,19 +25,19 @@ use crate::{FAILED, client, masters};
 
 /// The master of this host.
 const OWN: &str = "127.0.0.1:4550";
-/// The longest wait for the master of this host: it reads the whole of a damaged store first.
+/// The longest wait for the master of this host: it reads a damaged store completely first.
 const START: Duration = Duration::from_secs(300);
-/// The longest wait for minions: they notice within half a minute that a master is silent.
+/// The longest wait for minions: they notice a silent master within half a minute.
 const CALLS: Duration = Duration::from_secs(90);
-/// The time after which the last step's restarts of minions have begun.
+/// The time after which the minion restarts of the last step have started.
 const RESTARTS: Duration = Duration::from_secs(4);
-/// Between two questions whether it serves.
+/// Polling interval while waiting for the master to serve.
 const PAUSE: Duration = Duration::from_millis(500);
 
 /// Runs `ctl master promote`: makes this host the master's, and brings the others to it.
 ///
 /// # Errors
-/// The master of this host does not serve, or cannot be asked.
+/// The master of this host does not serve, or cannot be queried.
 pub async fn promote(
     global: &Global,
     args: &MasterPromote,
@@ -55,8 +55,8 @@ pub async fn promote(
     print_outcome(&done, success, "ctl master promote", screen)
 }
 
-/// The address of the master that this host follows as a standby, or followed before a promotion that was
-/// interrupted.
+/// The address of the master that this host follows as a standby, or followed before an interrupted
+/// promotion.
 fn first(directory: &Path) -> Option<String> {
     let names = [STANDBY_OF, WAS_STANDBY_OF];
     names
@@ -64,7 +64,8 @@ fn first(directory: &Path) -> Option<String> {
         .find_map(|name| masters::host_in(&directory.join(name)))
 }
 
-/// Makes this host the master's by the master's program, which knows the copy and says what is wrong.
+/// Makes this host the master's with the master's program, which checks the copy and reports
+/// problems.
 async fn make_master(args: &MasterPromote, screen: &Screen) -> anyhow::Result<bool> {
     let mut command = Command::new(MASTER.program);
     command.arg("promote").stdin(Stdio::null());
@@ -88,7 +89,7 @@ async fn make_master(args: &MasterPromote, screen: &Screen) -> anyhow::Result<bo
     Ok(status.success())
 }
 
-/// The options with the master of this host.
+/// The options for the master of this host.
 fn own(global: &Global) -> Global {
     Global {
         master: Some(OWN.to_owned()),
@@ -96,8 +97,8 @@ fn own(global: &Global) -> Global {
     }
 }
 
-/// Brings the hosts to the master that the options name, which has taken the place of another one.
-/// `before` is the address of that one's host, if it is gone.
+/// Moves the hosts to the master that the options name, which has replaced another one. `before` is
+/// the address of the previous master's host, if that host is lost.
 ///
 /// # Errors
 /// The master does not serve.
@@ -114,15 +115,15 @@ pub async fn bring(
     };
     let done = run_orchestration(own, request, "master", screen).await?;
     if done.retcode == 0 {
-        // The last step has the minions started again a moment later.
-        screen.note("waiting for the minions to start again");
+        // The last step schedules the restart of the minions for a moment later.
+        screen.note("waiting for the minions to restart");
         tokio::time::sleep(RESTARTS).await;
         wait_for_minions(own, before, screen).await?;
     }
     Ok(done)
 }
 
-/// Waits until the minions have noticed that the master before is gone, and call this one.
+/// Waits until the minions have noticed that the previous master is gone, and call this one.
 async fn wait_for_minions(
     own: &Global,
     before: Option<&str>,
@@ -165,7 +166,7 @@ async fn wait_for_minions(
     }
 }
 
-/// The enrolled hosts that are not connected, without the one that had the master.
+/// The enrolled hosts that are not connected, except the previous master's host.
 fn missing(nodes: &[NodeStatus], before: Option<&str>) -> Vec<String> {
     let nodes = nodes.iter().filter(|node| {
         let is_before = before.is_some() && node.address.as_deref() == before;
@@ -178,7 +179,7 @@ async fn wait_for_master(own: &Global, screen: &mut Screen) -> anyhow::Result<()
     let mut waiting = Waiting::new(
         "the next master serves",
         START,
-        "`journalctl -u halite-master` on its host shows what it does: it reads the whole of a damaged store first",
+        "`journalctl -u halite-master` on its host shows what it does: it reads a damaged store completely first",
     );
     let mut said = false;
     loop {
@@ -186,7 +187,7 @@ async fn wait_for_master(own: &Global, screen: &mut Screen) -> anyhow::Result<()
             Ok(_) => return Ok(()),
             Err(error) if waiting.is_over() => {
                 return Err(error.context(
-                    "the host that has the master now does not serve: see its halite-master",
+                    "the host that has the master now does not serve: see its halite-master.service",
                 ));
             }
             Err(_) => {}
@@ -200,8 +201,8 @@ async fn wait_for_master(own: &Global, screen: &mut Screen) -> anyhow::Result<()
     }
 }
 
-/// Promotes this host first, if it is a standby whose master does not answer and was on the lost host
-/// that is to be replaced or removed. `cluster` confirms that.
+/// Promotes this host first, if it is a standby whose master does not answer and was on the lost
+/// host that the command replaces or removes. `cluster` confirms that.
 ///
 /// # Errors
 /// No master answers, and it was on another host, or this host cannot be promoted.
@@ -215,11 +216,11 @@ pub async fn in_place_of(
     first_promoted(global, refuse, screen).await
 }
 
-/// Promotes this host first, if it is a standby whose master does not answer and was on another host than
-/// the one whose member of etcd is left. `cluster` confirms that.
+/// Promotes this host first, if it is a standby whose master does not answer and was not on the
+/// host whose member of etcd survives. `cluster` confirms that.
 ///
 /// # Errors
-/// No master answers, and it was on the host that is left, or this host cannot be promoted.
+/// No master answers, and it was on the surviving host, or this host cannot be promoted.
 pub async fn for_recovery(
     global: &Global,
     left: &str,
@@ -230,7 +231,7 @@ pub async fn for_recovery(
     first_promoted(global, refuse, screen).await
 }
 
-/// Promotes this host, if it is a standby whose master does not answer, and there is no reason against it.
+/// Promotes this host, if it is a standby whose master does not answer, and nothing forbids it.
 async fn first_promoted(
     global: &Global,
     refuse: impl Fn(&Declaration) -> Option<String>,
@@ -243,7 +244,7 @@ async fn first_promoted(
     match Way::on(directory).filter(|_| global.master.is_none()) {
         None => return Err(error),
         Some(Way::GoOn) => {
-            screen.note("the promotion of this host was interrupted: it goes on first");
+            screen.note("the promotion of this host was interrupted: it is resumed first");
         }
         Some(Way::Begin) => {
             let declaration = copied(directory).with_context(|| {
@@ -266,7 +267,7 @@ async fn first_promoted(
         no_wait: false,
     };
     if !make_master(&args, screen).await? {
-        bail!("cannot go on without a master");
+        bail!("cannot continue without a master");
     }
     let done = bring(&own(global), before.as_deref(), screen).await?;
     if done.retcode != 0 {
@@ -278,21 +279,23 @@ async fn first_promoted(
     Ok(())
 }
 
-/// The way to a master on this host.
+/// The kind of promotion that leads to a master on this host.
 #[derive(Debug, PartialEq, Eq)]
 enum Way {
     /// The host is a standby.
     Begin,
-    /// Its promotion was interrupted after the host was a standby no longer; the copy may be gone. The master
-    /// that is lost was confirmed when it began.
+    /// Its promotion was interrupted when the host was no longer a standby; the copy may be gone.
+    /// The loss of the old master was confirmed when the promotion started.
     GoOn,
 }
 
 impl Way {
-    /// The way on the host with this directory of a master; none where a promotion is no way.
+    /// The kind of promotion for a host with this master directory; `None` if it cannot be
+    /// promoted.
     fn on(directory: &Path) -> Option<Self> {
         if directory.join(STANDBY_OF).exists() {
-            // Also with the note of a promotion: that may be left from before the host was a standby again.
+            // Even with the record of a promotion: it may be older than the host's time as a
+            // standby.
             return Some(Self::Begin);
         }
         directory
@@ -302,13 +305,13 @@ impl Way {
     }
 }
 
-/// The reason why this name does not confirm the work on this cluster.
+/// The reason why this name does not confirm the command; `None` if it is the cluster's name.
 fn not_confirmed(declaration: &Declaration, cluster: &str) -> Option<String> {
     let own = declaration.cluster.metadata.name.to_string();
     (own != cluster).then(|| format!("--cluster {cluster} is not this cluster, which is {own}"))
 }
 
-/// The reason why the master cannot be lost with the hosts that are gone: the one that is left had it.
+/// The reason why the master is not lost with the lost hosts: it was on the surviving one.
 fn not_lost(declaration: &Declaration, left: &str, cluster: &str) -> Option<String> {
     if let Some(reason) = not_confirmed(declaration, cluster) {
         return Some(reason);
@@ -316,13 +319,13 @@ fn not_lost(declaration: &Declaration, left: &str, cluster: &str) -> Option<Stri
     let host = declaration.master_node()?.metadata.name.to_string();
     (host == left).then(|| {
         format!(
-            "the master was on {host}, which is left: start it there (`systemctl start halite-master`), then repeat this; \
-             `journalctl -u halite-master` says why it does not serve"
+            "the master was on {host}, which survives: start it there (`systemctl start halite-master`), then repeat this; \
+             `journalctl -u halite-master` shows why it does not serve"
         )
     })
 }
 
-/// The reason why the loss of this host is none for a promotion.
+/// The reason why the loss of this host does not justify a promotion.
 fn other(declaration: &Declaration, lost: &str, cluster: &str) -> Option<String> {
     if let Some(reason) = not_confirmed(declaration, cluster) {
         return Some(reason);
@@ -336,11 +339,11 @@ fn other(declaration: &Declaration, lost: &str, cluster: &str) -> Option<String>
     })
 }
 
-/// What is declared, by the newest whole copy of this standby.
+/// The declaration in the newest complete copy of this standby.
 fn copied(directory: &Path) -> anyhow::Result<Declaration> {
     let copies = directory.join("standby");
     let newest = newest(&copies)?
-        .with_context(|| format!("there is no whole copy in {}", copies.display()))?;
+        .with_context(|| format!("there is no complete copy in {}", copies.display()))?;
     let texts = Texts::from_dir(&newest.join("files/config"));
     let declaration = texts.and_then(|texts| load(&texts, &Context::default()));
     declaration.map_err(|problems| {
@@ -349,7 +352,7 @@ fn copied(directory: &Path) -> anyhow::Result<Declaration> {
     })
 }
 
-/// The directory of the newest copy that is whole.
+/// The directory of the newest complete copy.
 fn newest(copies: &Path) -> anyhow::Result<Option<PathBuf>> {
     let cannot = || format!("cannot read {}", copies.display());
     let mut found: Option<(u64, PathBuf)> = None;
@@ -402,7 +405,7 @@ mod tests {
         assert_eq!(Way::on(directory), None);
         std::fs::write(&mark, "10.0.0.11:4550\n").unwrap();
         assert_eq!(Way::on(directory), Some(Way::Begin));
-        // The host and the cluster are compared again: until the mark is gone nothing is decided.
+        // Host and cluster are compared again: until the mark is removed, nothing is decided.
         std::fs::write(&note, "{\"epoch\":2}").unwrap();
         assert_eq!(Way::on(directory), Some(Way::Begin));
         // The copy is gone, and the unit is not started.
@@ -444,7 +447,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         std::fs::create_dir(directory.path().join("standby")).unwrap();
         let error = copied(directory.path()).unwrap_err();
-        assert!(error.to_string().contains("no whole copy"), "{error}");
+        assert!(error.to_string().contains("no complete copy"), "{error}");
         copy(directory.path(), 9, true);
         copy(directory.path(), 10, true);
         copy(directory.path(), 11, false);
@@ -457,7 +460,7 @@ mod tests {
         let reason = other(&declaration, "cp-1", "test").unwrap();
         assert!(reason.contains("which is prod"), "{reason}");
 
-        // A member of etcd that is left makes a cluster: the master was on one of the lost hosts.
+        // A surviving member of etcd becomes a cluster: the master was on one of the lost hosts.
         assert_eq!(not_lost(&declaration, "cp-2", "prod"), None);
         let reason = not_lost(&declaration, "cp-1", "prod").unwrap();
         assert!(reason.contains("systemctl start halite-master"), "{reason}");

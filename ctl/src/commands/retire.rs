@@ -1,4 +1,4 @@
-//! `ctl master retire`: the master moves to a standby on purpose, and its host leaves.
+//! `ctl master retire`: moves the master to a standby, and removes its old host.
 
 mod stage;
 
@@ -27,20 +27,21 @@ use crate::output::Screen;
 use crate::paths::STATE_DIR;
 use crate::waiting::Waiting;
 
-/// The longest time for which the refusal of another host may mean that it hands the master over: then it takes
-/// operators again, says that the master has moved, or the next master serves.
+/// The longest time for which another host's refusal may mean that it hands the master over.
+/// Afterwards it admits operators again or reports that the master has moved, or the next master
+/// serves.
 const LONGEST: Duration = Duration::from_secs(60 * 60);
-/// The longest time in which the old master stops.
+/// The longest time that the old master takes to stop.
 const STOPS: Duration = Duration::from_secs(60);
-/// Between two questions.
+/// Polling interval.
 const PAUSE: Duration = Duration::from_millis(500);
-/// Seconds for the question whether a standby has the bundle.
+/// Seconds within which a standby must answer whether it has the bundle.
 const ANSWER: u32 = 20;
 
 /// Runs `ctl master retire`.
 ///
 /// # Errors
-/// Something is in the way, no master answers, or the standby did not take the master.
+/// There are obstacles, no master answers, or the standby did not take the master.
 pub async fn retire(
     global: &Global,
     args: &MasterRetire,
@@ -86,7 +87,7 @@ pub async fn retire(
         screen.note(format!("{from} does not have the master: going on at {to}"));
     }
     let done = match plan.followed {
-        // Before this command was repeated. Its host may be half removed.
+        // The master moved before this command was repeated. Its host may be half removed.
         true => FinishedRun::default(),
         false => promotion::bring(&next, None, screen).await?,
     };
@@ -97,7 +98,7 @@ pub async fn retire(
     leave(&next, args, (from, to), &again, screen).await
 }
 
-/// Removes the host from the cluster, by the next master.
+/// Has the next master remove the host from the cluster.
 async fn leave(
     next: &Global,
     args: &MasterRetire,
@@ -123,8 +124,8 @@ fn request(args: &MasterRetire, host: &str, to: &str, check_only: bool) -> v1::H
     }
 }
 
-/// The master's answer to what is meant and what is in its way. While this host hands over, it waits for
-/// the next master.
+/// The master's plan of the move, with its obstacles. While this host hands over, waits for the
+/// next master.
 async fn plan(
     global: &Global,
     args: &MasterRetire,
@@ -139,7 +140,7 @@ async fn plan(
     loop {
         let error = match client::operator(global).await {
             Ok(mut operator) => match operator.hand_over(request.clone()).await {
-                // It stops at this moment, perhaps.
+                // It may be stopping at this moment.
                 Err(status) if is_passing(&status) => client::refused(&status),
                 answer => return document(answer),
             },
@@ -164,12 +165,12 @@ async fn plan(
     }
 }
 
-/// The standby to which this host hands the master over at present.
+/// The standby to which this host currently hands the master over.
 pub fn moving_to(directory: &Path) -> Option<String> {
     stage::note(directory).map(|note| note.to)
 }
 
-/// What is said of a standby that lacks the bundle in use, and could not serve it as the master.
+/// The problem of a standby that lacks the bundle in use and could not serve it as the master.
 async fn bundle_problem(
     global: &Global,
     to: &str,
@@ -198,7 +199,7 @@ async fn bundle_problem(
     }))
 }
 
-/// Has the master begin as soon as nothing runs.
+/// Has the master start the move as soon as nothing runs.
 async fn begin(
     global: &Global,
     args: &MasterRetire,
@@ -215,7 +216,8 @@ async fn begin(
         let mut operator = client::operator(global).await?;
         let answer = operator.hand_over(request(args, from, to, false)).await;
         if answer.as_ref().is_err_and(is_passing) {
-            // It has begun, and stopped before it could say so; or the wait for the next master ends soon.
+            // It has started the move, and stopped before it could answer; or the wait for the next
+            // master ends soon.
             return Ok(());
         }
         let answer: MasterMove = document(answer)?;
@@ -240,7 +242,7 @@ async fn begin(
     }
 }
 
-/// The reason of a hand-over that has failed since the status `before`.
+/// The reason for a hand-over that has failed since the status `before`.
 fn failure<'a>(
     now: Option<&'a FailedHandOver>,
     before: Option<&FailedHandOver>,
@@ -249,7 +251,7 @@ fn failure<'a>(
         .map(|failed| failed.reason.as_str())
 }
 
-/// Waits until the next master serves, or the one before goes on, whose status was `before`.
+/// Waits until the next master serves, or the previous one, whose status was `before`, continues.
 async fn wait_for_move(
     next: &Global,
     plan: &MasterMove,
@@ -297,7 +299,7 @@ async fn wait_for_move(
     )
 }
 
-/// The command with the same words, and the host: without it a repetition that comes late would mean the
+/// The command with the same words, and the host: without it, a late repetition would retire the
 /// next master.
 fn again(args: &MasterRetire, from: &NodeName) -> Again {
     Again::new(format!("ctl master retire {from}"))
@@ -348,7 +350,7 @@ mod tests {
                 "ctl master retire cp-1 --to cp-2 --packages --wipe-data --force --cluster prod",
                 "ctl master retire cp-1 --to cp-2 --force --cluster prod --packages --wipe-data",
             ),
-            // With other words for the drain the removal would be another one.
+            // With other drain options, the removal would be a different run.
             (
                 "ctl master retire --force --cluster prod --grace-period 5s --timeout 20m",
                 "ctl master retire cp-1 --force --cluster prod --grace-period 5s --timeout 20m",

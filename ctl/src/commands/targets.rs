@@ -65,7 +65,7 @@ fn states(
     }
 }
 
-/// The seconds of a time limit for the master, for which 0 is the function's own limit.
+/// The seconds of a timeout for the master, for which 0 means the function's own timeout.
 fn seconds_of(limit: Option<Duration>) -> u32 {
     limit.map_or(0, |limit| {
         u32::try_from(limit.as_secs()).unwrap_or(u32::MAX)
@@ -105,8 +105,8 @@ pub fn exit_code(retcode: i32, changed: usize, applying: &Applying) -> u8 {
     }
 }
 
-/// Prints the return of a minion as it comes. A failure is only named: it is printed in full at the end,
-/// where it does not scroll away.
+/// Prints the return of a minion as it arrives. A failure is only named: it is printed in full at
+/// the end, where it does not scroll away.
 fn show_return(minion: &MinionId, returned: &MinionReturn, view: View, screen: &mut Screen) {
     let paint = screen.paint();
     if returned.success {

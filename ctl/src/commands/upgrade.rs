@@ -1,4 +1,4 @@
-//! `ctl upgrade`: the cluster gets another bundle, host by host.
+//! `ctl upgrade`: upgrades the cluster to another bundle, host by host.
 
 use halite_api::UpgradePlan;
 use halite_proto::v1;
@@ -38,7 +38,7 @@ pub async fn upgrade(global: &Global, args: &Upgrade, screen: &mut Screen) -> an
     print_outcome(&done, success, &again(args).text(), screen)
 }
 
-/// The question before an upgrade, of which `plan` is the master's.
+/// The question before an upgrade with the master's `plan`.
 fn question(args: &Upgrade, plan: &UpgradePlan) -> String {
     let pods = match (plan.hosts.len(), args.no_drain) {
         (0, _) => "No host is changed",
@@ -48,8 +48,8 @@ fn question(args: &Upgrade, plan: &UpgradePlan) -> String {
     format!("Upgrade the cluster to the bundle {}? {pods}.", plan.bundle)
 }
 
-/// The pillar of the orchestration. What is in an emptyDir goes with its pod: an upgrade does not
-/// stop in the middle to ask for it.
+/// The pillar of the orchestration. The content of an emptyDir is lost with its pod: an upgrade
+/// does not stop in the middle to ask about it.
 fn pillar(args: &Upgrade, bundle: &str) -> Value {
     let drain = (!args.no_drain).then_some(DrainOptions {
         delete_emptydir_data: true,

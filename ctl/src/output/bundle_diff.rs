@@ -1,4 +1,4 @@
-//! The changes between two bundles, as people read them.
+//! The changes between two bundles, as text for people.
 
 use halite_api::{BundleChange, BundleDiff};
 use halite_durable::digest::is_sha256;
@@ -49,7 +49,7 @@ pub fn tables(diff: &Diff) -> String {
 
 /// Formats changes as one table.
 fn one_table(heading: &str, changes: &[ItemChange]) -> String {
-    // States have a digest alone.
+    // States have only a digest.
     let short = |value: &Option<String>| match value.as_deref() {
         Some(digest) if is_sha256(digest) => digest.get(..12).map(str::to_owned),
         value => value.map(short_digest),

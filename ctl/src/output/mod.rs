@@ -1,4 +1,4 @@
-//! Answers about jobs, as people read them.
+//! Answers about jobs, as text for people.
 
 pub mod bundle_diff;
 pub mod changes;
@@ -32,8 +32,8 @@ pub fn yes_no(yes: bool) -> String {
     if yes { "yes" } else { "no" }.to_owned()
 }
 
-/// A text whose digests of images are cut to the digits that tell two apart: in full, a reference is wider than a
-/// terminal.
+/// A text with image digests shortened to the digits that distinguish them: a full reference is
+/// wider than a terminal.
 pub fn short_digest(text: &str) -> String {
     const DIGEST: &str = "@sha256:";
     let mut parts = text.split(DIGEST);

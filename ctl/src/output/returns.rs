@@ -7,9 +7,9 @@ use super::{Paint, changes, count, seconds, short_digest, table};
 /// Options of the text.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct View {
-    /// True for a prediction.
+    /// `true` for a prediction.
     pub test: bool,
-    /// True if unchanged states are shown, too.
+    /// `true` if unchanged states are shown, too.
     pub verbose: bool,
 }
 

@@ -1,4 +1,4 @@
-//! The keys that a site and its user trust, and the signatures that they check.
+//! The keys that a site and its user trust, and the signatures that are checked with them.
 
 use std::path::{Path, PathBuf};
 
@@ -19,15 +19,15 @@ pub fn own_keys() -> Option<PathBuf> {
 }
 
 /// Loads the trusted keys: those that the options name, or else the site's, or else the user's own;
-/// never one that the site revoked.
+/// never a key that the site revoked.
 ///
 /// # Errors
 /// There is no key, or one cannot be read.
 pub fn trusted_keys(site: &Site, args: &TrustArgs) -> anyhow::Result<Trust> {
     let Some(trust) = known_keys(site, args)? else {
         bail!(
-            "no key is trusted here yet: name the .pub file of the builder of your bundles with --trust, which must come by \
-             another way than the bundle; --allow-unsigned only looks for damage"
+            "no key is trusted here yet: name the .pub file of the builder of your bundles with --trust, which must arrive \
+             separately from the bundle; --allow-unsigned detects only damage"
         )
     };
     Ok(trust)
@@ -55,11 +55,11 @@ fn known_keys(site: &Site, args: &TrustArgs) -> anyhow::Result<Option<Trust>> {
     }))
 }
 
-/// The signed manifest of the bundle in a directory; `None` if there is no key with which its
-/// signature could be checked.
+/// The signed manifest of the bundle in a directory; `None` if there is no key to check its
+/// signature with.
 ///
 /// # Errors
-/// As [`trusted_keys()`], and when no trusted key signed the manifest.
+/// As [`trusted_keys()`], or no trusted key signed the manifest.
 pub fn verify_manifest_with_known_keys(
     site: &Site,
     dir: &Path,
@@ -73,8 +73,8 @@ pub fn verify_manifest_with_known_keys(
 /// Checks the signature of the manifest of the bundle in a directory.
 ///
 /// # Errors
-/// It cannot be read, or no trusted key signed it.
+/// The manifest cannot be read, or no trusted key signed it.
 pub fn verify_manifest(dir: &Path, trust: &Trust) -> anyhow::Result<VerifiedManifest> {
     halite_bundle::signed_manifest::verified(dir, trust)
-        .context("no trusted key signed this directory (--allow-unsigned only looks for damage)")
+        .context("no trusted key signed this directory (--allow-unsigned detects only damage)")
 }

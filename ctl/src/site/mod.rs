@@ -29,7 +29,7 @@ pub struct Site {
 
 /// The bundle that a site's cluster uses.
 pub struct InUse {
-    /// Its version, if the cluster document records it. Clusters of the first versions do not.
+    /// Its version, if the cluster document records it. Documents of the first versions do not.
     pub version: Option<BundleVersion>,
     /// Its directory, which may be missing.
     pub path: PathBuf,
@@ -124,7 +124,7 @@ impl Site {
     /// running program (`BUNDLE/bin/ctl`), or else the bundle in use.
     ///
     /// # Errors
-    /// There is none of these, or the cluster document cannot be read.
+    /// None of these exists, or the cluster document cannot be read.
     pub fn bundle_directory(&self, given: Option<PathBuf>) -> anyhow::Result<PathBuf> {
         if let Some(directory) = given {
             return directory
@@ -199,7 +199,7 @@ impl Site {
                  accepts it"
             )),
             None => Some(format!(
-                "the bundle in use ({name}) is not at {} any more, so ctl cannot tell whether {version} (built at {built}) is \
+                "the bundle in use ({name}) is no longer at {}, so ctl cannot tell whether {version} (built at {built}) is \
                  older; --allow-downgrade accepts it",
                 in_use.path.display()
             )),

@@ -14,11 +14,11 @@ use crate::cli::TrustArgs;
 use crate::output::Screen;
 
 /// The end of every refusal.
-pub const REFUSED: &str = "nothing of this bundle is used, and nothing was changed";
+pub const REFUSED: &str = "this bundle is not used, and nothing was changed";
 
 /// The origin of a bundle.
 pub enum Source {
-    /// An ISO whose every byte is as it was sealed.
+    /// An ISO whose bytes are all unchanged since it was sealed.
     Image(PathBuf),
     /// A directory whose manifest is signed; its files were not read.
     Directory(PathBuf),
@@ -32,18 +32,18 @@ pub struct VerifiedBundle {
     pub version: BundleVersion,
     /// The time at which its content was resolved.
     pub built: jiff::Timestamp,
-    /// The SHA-256 of its manifest, or of a delta's description, so that only what was checked is
-    /// used.
+    /// The SHA-256 of its manifest, or of a delta's description, so that only the checked content
+    /// is used.
     pub sha256: String,
     trust: Trust,
 }
 
 impl VerifiedBundle {
-    /// Checks the signature of a bundle, and all of an ISO. Damage is the inner error.
+    /// Checks the signature of a bundle, and every byte of an ISO. Damage is the inner error.
     ///
     /// # Errors
-    /// It cannot be read, no trusted key signed it, or the services of a site do not see its
-    /// directory.
+    /// The bundle cannot be read, no trusted key signed it, or the services of a site do not see
+    /// its directory.
     pub fn check(
         site: &Site,
         path: &Path,
@@ -101,8 +101,8 @@ impl VerifiedBundle {
         }))
     }
 
-    /// Adds the bundle to the site's, whole or not at all. Stores the trusted and the revoked keys,
-    /// so that the next bundle is checked with them.
+    /// Adds the bundle to the site's atomically. Stores the trusted and the revoked keys, so that
+    /// the next bundle is checked with them.
     ///
     /// # Errors
     /// The site has another bundle of the same version, the disk is full, or the system refuses.

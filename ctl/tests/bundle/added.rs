@@ -1,13 +1,13 @@
-//! `ctl bundle add` without room, killed in the middle, and two at once: on a host of its own, as
-//! far as files go.
+//! `ctl bundle add` on a full disk, killed in the middle, and twice concurrently: on a host of its
+//! own, as far as files are concerned.
 
 use halite_testkit::Site;
 use halite_testkit::process::done;
 
 use crate::work::{build, script, site};
 
-/// Makes this a host with a cluster whose bundles stand on a disk of that size. `/etc` and
-/// `/var/lib` are the machine's, and what is written there goes to a file system in memory.
+/// Makes this a host with a cluster whose bundles are on a disk of that size. `/etc` and `/var/lib`
+/// are the machine's, with writes redirected to a file system in memory.
 const HOST: &str = r#"
 mkdir top && mount -t tmpfs none top
 for place in etc var/lib; do
@@ -21,8 +21,8 @@ disk() {
     mount -t tmpfs -o "size=$1" none /var/lib/halite/bundles
 }
 add() { exec "$CTL" bundle add X.iso --trust builder.pub; }
-# Starts one and stops it in the middle of its work: when that part of the bundle is there. One that was done before anybody
-# looked is started again.
+# Starts one and stops it in the middle of its work: once that part of the bundle exists. One that ended before the first
+# check is started again.
 begin() {
     wanted=/var/lib/halite/bundles/.0.1.0.new/$1
     for try in 1 2 3 4 5 6 7 8 9 10; do
@@ -67,7 +67,7 @@ fn without_room_nothing_is_written() {
     );
 }
 
-/// Another program takes the free room.
+/// Another program fills the disk.
 #[test]
 fn when_the_room_goes_meanwhile_nothing_is_left() {
     let said = on_a_host(

@@ -1,11 +1,11 @@
-//! The builder is a program of its own, which `ctl` runs where it is.
+//! The builder is a separate program, which `ctl` runs if it is installed.
 
 use std::path::Path;
 use std::process::{Command, Output};
 
 use halite_testkit::process::{copy_program, make_program};
 
-/// A copy of `ctl` in a directory, beside which only what the test puts there is.
+/// Runs a copy of `ctl` in a directory that otherwise contains only the test's files.
 fn ctl(dir: &Path, args: &[&str]) -> Output {
     let own = dir.join("bin/ctl");
     if !own.exists() {
@@ -52,7 +52,7 @@ fn arguments_streams_and_exit_code_are_those_of_the_builder() {
         "[--output]\n[json]\n[build]\n[--recipe=recipe.yaml]\n[--out=x y.iso]\n[--key=-k]\n"
     );
     assert_eq!(String::from_utf8_lossy(&output.stderr), "noted\n");
-    // The one beside it comes first.
+    // The program beside it takes precedence.
     script(&dir.path().join("bin/halite-builder"), "exit 8");
     assert_eq!(
         ctl(dir.path(), &["bundle", "update", "--test"])

@@ -1,4 +1,4 @@
-//! Two at once.
+//! Two commands at the same time.
 
 use std::fs;
 use std::process::Command;
@@ -15,7 +15,7 @@ fn meet(site: &Site, mark: &str, first: impl Fn() -> Command, second: Command) -
     let said = refused(second);
     assert!(
         site.path(mark).exists(),
-        "the second took away what the first is writing: {said}"
+        "the second removed files that the first is writing: {said}"
     );
     signal(&running, Signal::CONT);
     let (good, first) = end(running);
@@ -56,7 +56,7 @@ fn a_second_build_of_the_same_bundle_is_refused() {
     assert_eq!(left, [".config"]);
 }
 
-/// Two that share a recipe and a cache wait for one another, and both come to the same.
+/// Two builds that share a recipe and a cache wait for one another, and have the same result.
 #[test]
 fn two_builds_with_one_cache_do_not_mix() {
     let site = site();

@@ -9,8 +9,8 @@ use rustix::process::Signal;
 
 use crate::work::{build, ctl, site};
 
-/// The files that a build of `X.iso` writes, in that order: it is killed when the first one is
-/// there, then when the next one is.
+/// The files that a build of `X.iso` writes, in this order: it is killed once the first one exists,
+/// then once the next one does.
 const MARKS: &[&str] = &[
     ".X.iso.lock",
     "..X.iso.bundle.parts",
@@ -27,7 +27,7 @@ const MARKS: &[&str] = &[
 fn a_build_that_is_killed_again_and_again_comes_to_the_same() {
     let mut site = site();
     site.enlarge(24 << 20);
-    // Nothing is kept: each run does all of it.
+    // No cache: each run does all the work.
     site.recipe.as_object_mut().unwrap().remove("cache");
     site.written();
     done(build(&site, "X.iso"));
@@ -39,7 +39,7 @@ fn a_build_that_is_killed_again_and_again_comes_to_the_same() {
     let mut killed = 0;
     for mark in MARKS {
         if site.path(mark).exists() {
-            // The one before had come that far when it was killed.
+            // The previous run had already come this far when it was killed.
             continue;
         }
         let mut child = started(build(&site, "X.iso"));
@@ -47,7 +47,7 @@ fn a_build_that_is_killed_again_and_again_comes_to_the_same() {
         signal(&child, Signal::KILL);
         let (ended, said) = end(child);
         if ended {
-            // It ended before the first look.
+            // It ended before the first check.
             break;
         }
         assert!(in_time, "{mark} was never seen: {said}");
@@ -65,8 +65,8 @@ fn a_build_that_is_killed_again_and_again_comes_to_the_same() {
         &["bundle", "verify", "X.iso", "--trust", "builder.pub"],
     ));
     assert_eq!(names(site.dir.path()), there, "something was left");
-    // The programs that it had started have lost their parent: the files that they leave show that
-    // they have ended.
+    // The programs that it had started have lost their parent: their leftover files show that they
+    // have ended.
     let start = Instant::now();
     while !names(&site.path("tmp"))
         .iter()
@@ -104,7 +104,7 @@ fn an_image_that_is_killed_leaves_the_one_that_was_there() {
         )
     };
     for size in [0, 8 << 20, 16 << 20] {
-        // What the one before has left is no sign of this one.
+        // A leftover of the previous run must not count as a mark of this one.
         let _ = fs::remove_file(site.path(".X.iso.new"));
         let large = || fs::metadata(site.path(".X.iso.new")).is_ok_and(|facts| facts.len() >= size);
         let child = caught(pack, large);

@@ -1,6 +1,5 @@
-//! The real `ctl` makes and checks bundles where something goes wrong: no room, another one at
-//! work, killed in the middle. The modules are marked as tests for the lints that tests are free
-//! of.
+//! The real `ctl` makes and checks bundles under failures: full disks, concurrent commands, kills.
+//! The modules are marked as tests for the lints that do not apply to tests.
 
 #[cfg(test)]
 mod added;

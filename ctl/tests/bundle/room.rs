@@ -1,11 +1,10 @@
-//! Disks that are full or not to be written to: small file systems in a mount namespace of their
-//! own.
+//! Full and read-only disks: small file systems in a separate mount namespace.
 
 use halite_testkit::process::{done, refused};
 
 use crate::work::{build, script, site};
 
-/// Everything that a build writes is on a disk that fills up, at one moment after the other.
+/// A build writes everything to a disk that fills up, each time at a later moment.
 #[test]
 fn a_build_without_room_leaves_what_was_there_and_nothing_else() {
     let site = site();
@@ -21,7 +20,7 @@ fn a_build_without_room_leaves_what_was_there_and_nothing_else() {
             "$CTL" bundle verify disk/bundle --allow-unsigned
             failures=0
             for left in 0 30000 60000 120000 200000 300000 400000; do
-                # Nothing is taken from the cache, and the key is made again.
+                # The cache is not used, and the key is created again.
                 rm -rf disk/cache disk/signing-key.asc
                 echo "# $left" >> disk/states/host/init.sls
                 fill "$left"
@@ -73,7 +72,7 @@ fn an_image_without_room_leaves_the_one_that_was_there() {
     assert!(said.contains("cannot write disk/"), "{said}");
 }
 
-/// A check needs no room anywhere.
+/// A check needs no disk space.
 #[test]
 fn a_check_needs_no_room() {
     let site = site();
@@ -117,6 +116,6 @@ fn a_place_that_cannot_be_written_is_named_before_the_work() {
         2,
         "{said}"
     );
-    // Not even looked at what to build.
+    // The build has not even started.
     assert!(!site.path("cache").exists() && !site.path("signing-key.asc").exists());
 }

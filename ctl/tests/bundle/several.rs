@@ -1,4 +1,5 @@
-//! A whole site at its real paths, in a mount namespace of its own: bundles come, change and go.
+//! A whole site at its real paths, in a separate mount namespace: bundles are added, selected and
+//! removed.
 
 use halite_testkit::process::done;
 use halite_testkit::{Site, put};
@@ -11,7 +12,7 @@ const CLUSTER: &str = "apiVersion: halite/v1\nkind: Cluster\nmetadata: {name: pr
 const NODE: &str = "apiVersion: halite/v1\nkind: Node\nmetadata: {name: a}\n\
     roles: [bootstrap, registry, etcd, control-plane]\naddress: 10.0.0.11\n";
 
-/// The beginning of every script: an empty site whose cluster uses 0.1.0, and tools to look at it.
+/// The start of every script: an empty site whose cluster uses 0.1.0, and functions to inspect it.
 const PRELUDE: &str = r##"
     mount -t tmpfs none /etc
     mount -t tmpfs none /var/lib
@@ -20,7 +21,7 @@ const PRELUDE: &str = r##"
     mkdir -p /etc/halite
     cp -r etc/. /etc/halite/
     bundles=/var/lib/halite/bundles
-    # Everything that is there, also hidden names; the file of the lock stays.
+    # All entries, including hidden ones; the lock file stays.
     there() { ls -A "$bundles" | grep -vx '\.lock' | tr '\n' ' '; }
     bundle() { "$CTL" bundle "$@" > said 2>&1 || { cat said; return 1; }; cat said; }
     refused() {
@@ -77,7 +78,7 @@ fn a_bundle_comes_is_used_and_the_old_one_goes() {
             grep -v '^#' /etc/halite/cluster.yaml | cmp wanted
             refused 'is in use' bundle remove 0.2.0
             refused 'before the one in use (0.2.0' bundle use 0.1.0
-            # No master runs here that could say which hosts have it.
+            # No master runs here, so it is unknown which hosts have it.
             refused 'cannot ask which hosts' bundle remove 0.1.0
             bundle remove 0.1.0 --force
             test "$(there)" = "0.2.0 "
@@ -94,7 +95,7 @@ fn a_directory_stays_where_it_is_and_may_be_taken_out() {
         r##"
             bundle add 0.1.0.iso --trust builder.pub
             xorriso -osirrox on -indev 0.2.0.iso -extract / /srv/medium > said 2>&1
-            # It is not read: damage that leaves the sizes as they are shows when it is to be used.
+            # It is not read: damage that leaves the sizes unchanged only shows when it is used.
             chmod -R u+w /srv/medium
             printf '#' | dd of=/srv/medium/states/large conv=notrunc bs=1 seek=99 2>> said
             bundle add /srv/medium --trust builder.pub
@@ -113,7 +114,7 @@ fn a_directory_stays_where_it_is_and_may_be_taken_out() {
             mv /srv/away /srv/medium
             bundle use 0.2.0
 
-            # Its ISO takes the link's place.
+            # Its ISO replaces the link.
             bundle add 0.2.0.iso --trust builder.pub
             test ! -L "$bundles/0.2.0"
             test -d /srv/medium
@@ -168,7 +169,7 @@ fn an_interrupted_copy_is_repeated() {
     on_a_site(
         r##"
             bundle add 0.1.0.iso --trust builder.pub
-            # At whatever moment: kills at chosen ones stand in the tests of `ctl bundle add`.
+            # At arbitrary moments; the tests of `ctl bundle add` kill at chosen ones.
             for later in 0.02 0.04 0.06 0.08 0.1 0.15 0.2 0.3; do
                 timeout -s KILL $later "$CTL" bundle add 0.2.0.iso || true
                 if "$CTL" bundle list | grep '^0\.2\.0'; then

@@ -8,7 +8,7 @@ use halite_testkit::{Site, hex, put};
 
 use crate::work::{build, ctl, script, site};
 
-/// A site with a bundle as `X.iso`, and `out`: what another program took out of it.
+/// A site with a bundle as `X.iso`, and its content in `out`, extracted by another program.
 fn extracted() -> Site {
     let site = site();
     done(build(&site, "X.iso"));
@@ -19,7 +19,7 @@ fn extracted() -> Site {
     site
 }
 
-/// Replaces a program, and its digest in the manifest and in the checksum: all of it is consistent.
+/// Replaces a program, and its digest in the manifest and in the checksum, consistently.
 fn forge(dir: &Path) {
     let program = b"#!/bin/sh\necho evil\n";
     let text = fs::read(dir.join("manifest.json")).unwrap();
@@ -31,7 +31,7 @@ fn forge(dir: &Path) {
     manifest["files"]["bin/ctl"] =
         serde_json::json!({"sha256": hex(program), "size": program.len()});
     put(&dir.join("bin/ctl"), program);
-    // The list of contents names the digest, too.
+    // The SBOM has the digest, too.
     let list = fs::read_to_string(dir.join("sbom.spdx.json"))
         .unwrap()
         .replace(&old, &hex(program));
@@ -120,8 +120,8 @@ fn a_forged_directory_is_not_what_a_trusted_key_signed() {
     done(export(&["--allow-unsigned"]));
 }
 
-/// A disc or a stick is not a file and has no size in its metadata. Only where this machine has
-/// loop devices.
+/// A disc or a USB stick is not a file and has no size in its metadata. Needs loop devices on this
+/// machine.
 #[test]
 fn a_disc_is_read_as_its_image_is() {
     let site = extracted();

@@ -1,4 +1,4 @@
-//! A small site, whose state tree is as small as it can be, and `ctl` at work there.
+//! A small site with a minimal state tree, and `ctl` at work there.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -14,7 +14,7 @@ use serde_json::json;
 /// The program under test.
 const CTL: &str = env!("CARGO_BIN_EXE_ctl");
 
-/// Sees to it that `ctl` finds the builder, which cargo builds with the whole workspace only.
+/// Checks that `ctl` finds the builder, which cargo only builds with the whole workspace.
 fn has_builder() {
     let builder = Path::new(CTL).with_file_name("halite-builder");
     assert!(

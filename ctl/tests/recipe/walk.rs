@@ -1,4 +1,4 @@
-//! The walk itself.
+//! The walkthrough itself.
 
 use std::fs;
 use std::path::PathBuf;
@@ -65,7 +65,7 @@ fn from_nothing_to_an_iso_with_an_own_image_and_an_own_chart() {
         "builder.key",
     ];
 
-    // An own chart, whose image is forgotten at first.
+    // The site's own chart, whose image is missing in the recipe at first.
     put(&world.path("site/charts/app/Chart.yaml"), CHART.as_bytes());
     put(
         &world.path("site/charts/app/templates/app.yaml"),
@@ -101,7 +101,7 @@ fn from_nothing_to_an_iso_with_an_own_image_and_an_own_chart() {
 
     let verified = world.said(&["bundle", "verify", "halite.iso", "--trust", "builder.pub"]);
     assert!(
-        verified.contains("all as they were sealed; signed by"),
+        verified.contains("all unchanged since they were sealed; signed by"),
         "{verified}"
     );
     assert!(
@@ -109,7 +109,7 @@ fn from_nothing_to_an_iso_with_an_own_image_and_an_own_chart() {
             .said(&["bundle", "update", "--test"])
             .contains("nothing changes")
     );
-    // The same once more, without any server.
+    // The same again, without any server.
     let World { registry, web, .. } = &world;
     let asked = web.seen().len();
     let first = fs::read(world.path("site/halite.iso")).unwrap();

@@ -12,7 +12,7 @@ use halite_testkit::registry::{Content, OCI_INDEX, OCI_MANIFEST};
 use halite_testkit::{Authority, CannedAnswer, Server, Signer, put, run, status};
 use serde_json::json;
 
-/// The packages that the recipe asks for; none depends on anything.
+/// The packages that the recipe requests, without dependencies.
 const PACKAGES: &[&str] = &[
     "chrony",
     "conntrack",
@@ -54,7 +54,7 @@ const CNI: &[&str] = &[
 pub struct World {
     pub registry: Registry,
     pub web: Server,
-    /// Before the directory that it works in, so that it ends before that.
+    /// Declared before its working directory, so that it ends before that is removed.
     signer: Signer,
     pub dir: tempfile::TempDir,
 }
@@ -211,12 +211,12 @@ impl World {
             .clearsign(&path, &path.with_file_name("InRelease"));
     }
 
-    /// Leads the recipe of `ctl bundle init` to the servers here.
+    /// Points the recipe of `ctl bundle init` at the servers here.
     pub fn edit(&self) {
         let path = self.path("site/recipe.yaml");
         let mut text = fs::read_to_string(&path).unwrap();
         let web = format!("https://{}", self.web.host());
-        // The example of a mirror, and nothing else that is in comments.
+        // Uncomments only the example of a mirror.
         let mut mirror = false;
         let opened = text.lines().map(|line| {
             mirror = line.starts_with("#=") && (mirror || line == "#=   repositories:");

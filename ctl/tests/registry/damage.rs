@@ -40,7 +40,7 @@ fn a_damaged_registry_is_backed_up_as_far_as_it_is_good() {
     let mut said = world.refused(&["verify", "backups"]).named("damaged");
     said.sort();
     assert_eq!(said, both);
-    // A second one neither counts it nor removes it.
+    // A second backup neither counts nor removes it.
     world.refused(&[&BACKUP[..], &["--keep", "1"]].concat());
     assert_eq!(
         world.done(&["list", "backups"]).answer["backups"]
@@ -49,19 +49,19 @@ fn a_damaged_registry_is_backed_up_as_far_as_it_is_good() {
             .len(),
         2
     );
-    // It cannot be brought back, and says so before it changes anything.
+    // It cannot be restored: the command fails before it changes anything.
     let before = all_of(&world.path("storage"));
     let mut said = world.refused(&RESTORE).named("damaged");
     said.sort();
     assert_eq!(said, both);
     assert!(before == all_of(&world.path("storage")));
-    // Unless the registry has what the backup lacks.
+    // Except if the registry has the blobs that the backup lacks.
     flip(&world.live(&place(&changed)));
     fs::write(world.live(&place(&missing)), whole).unwrap();
     world.done(&RESTORE);
     world.serves("app/web", &web);
     world.serves("tool", &tool);
-    // A whole one lets those go that were not.
+    // A complete backup lets damaged ones be removed.
     let last = world.done(&[&BACKUP[..], &["--keep", "1"]].concat());
     assert_eq!(last.answer["removed"].as_array().unwrap().len(), 2);
 }
@@ -126,7 +126,7 @@ fn a_damaged_backup_is_found_out_and_not_put_back() {
         said.answer["damaged"][0]["repositories"],
         json!(["app/web"])
     );
-    // The registry is good: nothing of the damaged is needed.
+    // The registry is intact: no damaged blob is needed.
     world.done(&RESTORE);
     fs::remove_dir_all(world.path("storage/docker")).unwrap();
     let said = world.refused(&RESTORE);
@@ -136,7 +136,7 @@ fn a_damaged_backup_is_found_out_and_not_put_back() {
         .into_iter()
         .filter(|file| file.2 & 0o040_000 == 0);
     assert_eq!(files.count(), 0);
-    // What `ctl registry verify` says to do.
+    // The remedy that `ctl registry verify` prints.
     world.push("app/web", &web);
     for backup in [first.name(), second.name()] {
         fs::remove_file(world.kept(&backup, &place(&blob))).unwrap();
@@ -158,7 +158,7 @@ fn a_damaged_backup_is_put_back_without_what_is_damaged_if_that_is_wanted() {
         world.push(name, all);
     }
     let backup = world.backup().name();
-    // As restore calls what was pushed.
+    // The name that restore prints for the pushed content.
     let called = |reference: &String| {
         let (name, reference) = reference.rsplit_once('/').unwrap();
         let mark = if reference.contains(':') { '@' } else { ':' };
@@ -226,8 +226,8 @@ fn a_damaged_backup_is_put_back_without_what_is_damaged_if_that_is_wanted() {
     };
     assert!(world.has("app/web", reference.rsplit_once('/').unwrap().1));
     world.serves("tool", &tool);
-    // What was left out can be pushed again, also when the registry has it damaged, and takes what
-    // it has for whole.
+    // Images that were left out can be pushed again, even if the registry has damaged blobs of them
+    // that it takes for intact.
     world.push("app/web", &web);
     world.push("app/web", &next);
     for blob in [&layer, &arm] {
@@ -299,7 +299,7 @@ fn links_of_the_file_system_are_not_followed() {
     world.push("app", &web);
     let name = world.backup().name();
     let blob = place(&largest(&web));
-    // In the registry: its content would be good.
+    // A link in the registry whose content would be intact.
     let elsewhere = world.path("elsewhere");
     fs::rename(world.live(&blob), &elsewhere).unwrap();
     symlink(&elsewhere, world.live(&blob)).unwrap();
@@ -326,7 +326,7 @@ fn links_of_the_file_system_are_not_followed() {
     );
     assert!(elsewhere.exists());
     fs::remove_file(world.live(&blob)).unwrap();
-    // In the backup.
+    // A link in the backup.
     let kept = world.kept(&name, &blob);
     fs::remove_file(&kept).unwrap();
     symlink(&elsewhere, &kept).unwrap();
@@ -362,7 +362,7 @@ fn a_tag_that_a_backup_never_had_is_named_when_it_is_put_back() {
     );
     assert!(before == all_of(&world.path("storage")));
     let without = [&RESTORE[..], &["--without-damaged"]].concat();
-    // Also when the registry is lost in between.
+    // Even if the registry is lost in between.
     for lost in [false, true] {
         if lost {
             fs::remove_dir_all(world.path("storage/docker")).unwrap();
@@ -389,7 +389,7 @@ fn a_tag_that_a_backup_never_had_is_named_when_it_is_put_back() {
     world.serves("app", &two);
 }
 
-/// The history of a tag names manifests that were deleted and collected since: that is no damage.
+/// The history of a tag names manifests that have been deleted and collected since: not damage.
 #[test]
 fn a_deleted_manifest_is_no_damage() {
     let world = World::new();
@@ -405,7 +405,8 @@ fn a_deleted_manifest_is_no_damage() {
         .keys()
         .find_map(|reference| reference.strip_prefix("app/sha256:"))
         .unwrap();
-    // What `DELETE` and `registry garbage-collect` remove, and the one link that both leave.
+    // The files that `DELETE` and `registry garbage-collect` remove, and the one link that both
+    // leave.
     fs::remove_dir_all(world.live(&format!(
         "repositories/app/_manifests/revisions/sha256/{digest}"
     )))

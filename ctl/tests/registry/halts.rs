@@ -1,4 +1,4 @@
-//! Cut off, two at once, and no room.
+//! Interrupted commands, concurrent commands, and full disks.
 
 use std::fs;
 use std::path::Path;
@@ -12,10 +12,10 @@ use rustix::process::Signal;
 
 use crate::world::{BACKUP, RESTORE, World, all_of, image, largest, place};
 
-/// The number of kills, each one a bit later.
+/// The number of kills, each a bit later than the previous one.
 const KILLS: u32 = 10;
 
-/// Asks that a command fails, and for what one that was started has said.
+/// Shell functions: check that a command fails, and print the output of a started one.
 const REFUSED: &str = r#"
 refuse() {
     if "$@" > said 2>&1; then cat said; echo "it was not refused"; exit 1; fi
@@ -27,7 +27,7 @@ waited() {
     cat error
     return "$code"
 }
-# Stops `work` where something is there, and not before or after. What was done before anybody looked is undone by `undo`.
+# Stops `work` once a mark exists, not before or after. If it ended before the first check, `undo` resets it.
 catch() {
     for try in $(seq 200); do
         work 2> error & ctl=$!
@@ -38,12 +38,12 @@ catch() {
         wait "$ctl"
         undo
     done
-    echo "it was always done before anybody looked"
+    echo "it always ended before the first check"
     exit 1
 }
 "#;
 
-/// A registry that takes a moment to copy.
+/// A registry that takes a while to copy.
 fn large() -> (World, Content) {
     let world = World::new();
     let all = image("app", "1", &[12 << 20, 6 << 20, 50], 1);
@@ -51,7 +51,7 @@ fn large() -> (World, Content) {
     (world, all)
 }
 
-/// Kills it when something is there. Returns true if that was there before the end.
+/// Kills the command once `there` is true. Returns true if that was before the command ended.
 fn killed_at(world: &World, args: &[&str], there: impl Fn() -> bool) -> bool {
     let mut child = started(world.command(args));
     let mut seen = false;
@@ -64,8 +64,8 @@ fn killed_at(world: &World, args: &[&str], there: impl Fn() -> bool) -> bool {
     seen && !ended
 }
 
-/// Tries until something happens, and resets the world before each try. Returns false if it never
-/// does.
+/// Retries until something happens, and resets the world before each try. Returns false if it never
+/// happens.
 fn again(undo: impl Fn(), mut comes_about: impl FnMut() -> bool) -> bool {
     (0..200).any(|_| {
         let done = comes_about();
@@ -76,8 +76,8 @@ fn again(undo: impl Fn(), mut comes_about: impl FnMut() -> bool) -> bool {
     })
 }
 
-/// Kills it at one moment after the other: by the clock, so that those come too for which there is
-/// no mark to wait for. What is asked afterwards holds for any moment.
+/// Kills the command at increasing times by the clock, to include moments that no file marks. The
+/// checks afterwards hold for any moment.
 fn killed_everywhere(world: &World, args: &[&str], whole: Duration, mut after: impl FnMut()) {
     for kill in 0..KILLS {
         let child = started(world.command(args));
@@ -93,7 +93,7 @@ fn a_backup_that_is_killed_leaves_none_that_is_not_whole() {
     let (world, all) = large();
     let first = world.backup().name();
     let blob = place(&largest(&all));
-    // So that the next one copies again.
+    // Makes the next backup copy everything again.
     fs::rename(world.path("backups").join(&first), world.path("away")).unwrap();
     let at_work = |path: &str| {
         world.is_partial()
@@ -152,7 +152,7 @@ fn what_is_being_removed_is_no_backup() {
     };
     let prune = [&BACKUP[..], &["--keep", "1"]].concat();
     more();
-    // At the moment when the first one has lost its name, and others have not.
+    // The moment after the first one has lost its name, before the others do.
     assert!(again(more, || {
         let first = world.path("backups").join(&backups()[0]);
         killed_at(&world, &prune, || !first.exists()) && backups().len() > 1
@@ -202,7 +202,7 @@ fn a_restore_that_is_killed_again_and_again_comes_to_the_same() {
     let whole = start.elapsed();
     lose();
     killed_everywhere(&world, &RESTORE, whole, || {
-        // The one or the other.
+        // Exactly one of them exists.
         assert!(there("repositories/other") != there("repositories/app"));
         if there("repositories/app") {
             world.serves("app", &all);
@@ -261,7 +261,7 @@ fn a_second_one_is_refused_and_harms_nothing() {
         "{}",
         said.text
     );
-    // Half of what is put back would be a whole backup.
+    // A half-restored registry would become a complete backup.
     let said = world.refused(&["backup", "--data", "storage", "--out", "copy"]);
     assert!(
         said.text
@@ -299,7 +299,7 @@ fn nothing_is_put_back_under_the_hands_of_a_backup() {
         "{}",
         said.text
     );
-    // Two that only read do not block each other.
+    // Two readers do not block each other.
     world.done(&["backup", "--data", "storage", "--out", "older"]);
     signal(&child, Signal::CONT);
     let (good, text) = end(child);
@@ -324,7 +324,7 @@ fn a_backup_without_room_leaves_what_was_there() {
             backup() { "$CTL" registry backup --data storage --out disk/backups; }
             left() { ls -A disk/backups | grep -v '^[0-9]*T[0-9]*Z' || true; }
             mkdir disk/empty
-            # Told beforehand, with nothing there and with something.
+            # Refused beforehand, with no space left and with too little.
             for left in 0 100000 9000000; do
                 fill "$left"
                 refuse backup
@@ -345,7 +345,7 @@ fn a_backup_without_room_leaves_what_was_there() {
             backup
             test -z "$(left)"
             "$CTL" registry verify disk/backups
-            # What is there already needs no room but that of its links.
+            # Existing content only needs room for its links.
             fill 2000000
             backup
             test "$(ls disk/backups | wc -l)" = 2
@@ -366,7 +366,7 @@ fn a_backup_is_told_though_an_older_one_cannot_be_removed() {
     let world = World::new();
     world.push("app", &image("app", "1", &[3000], 1));
     let older: Vec<String> = (0..3).map(|_| world.backup().name()).collect();
-    // What is mounted can be given no other name.
+    // A mount point cannot be renamed.
     done(world.script(&format!(
         r##"{REFUSED}
             mount --bind "backups/{second}" "backups/{second}"
@@ -410,7 +410,7 @@ fn a_restore_without_room_changes_nothing() {
             list | cmp - before
             rm disk/filler
             work() {{ exec "$CTL" registry restore backups --yes --data disk/data; }}
-            # One that ended too early has put all in place, but for uploads, which no backup has.
+            # A restore that ended too early has put everything in place, except uploads, which no backup has.
             undo() {{ rm -r "$v2/{blob}" "$v2/repositories/app/_manifests/tags"; list > before; }}
             catch "$v2/.restore/*"
             fill 0
@@ -419,7 +419,7 @@ fn a_restore_without_room_changes_nothing() {
             list | grep -v filler | cmp - before
             rm disk/filler
             restore
-            # From what cannot be written to.
+            # From a read-only file system.
             mkdir ro && mount -t tmpfs none ro && cp -a backups/. ro/ && mount -o remount,ro ro
             rm -r disk/data/docker
             "$CTL" registry restore ro --yes --data disk/data

@@ -1,6 +1,6 @@
-//! The real `ctl` backs up the real registry and brings it back: whole, damaged, killed in the
-//! middle, without room, and during pushes. The modules are marked as tests for the lints
-//! that tests are free of.
+//! The real `ctl` backs up and restores the real registry: intact, damaged, killed in the middle,
+//! on full disks, and during pushes. The modules are marked as tests for the lints that do not
+//! apply to tests.
 
 #[cfg(test)]
 mod damage;

@@ -32,7 +32,7 @@ fn time_of(backup: &str) -> i64 {
 fn every_run_leaves_how_it_ended() {
     let world = World::new();
     let backup = [&BACKUP[..], &REPORTED].concat();
-    // Nothing to read yet.
+    // There is no backup to read yet.
     world.refused(&VERIFY);
     let said = report(&world, "verify.json");
     assert!(failure(&said).contains("cannot open backups"), "{said}");
@@ -61,9 +61,9 @@ fn every_run_leaves_how_it_ended() {
         (&Value::Null, &good)
     );
 
-    // The registry is damaged: an earlier backup has it yet, and then none.
+    // The registry is damaged: at first an earlier backup still has the blob, then none has.
     let blob = largest(&web);
-    // With another size it is not taken for the one that was backed up.
+    // With another size, it does not count as the backed-up blob.
     fs::write(world.live(&place(&blob)), "short").unwrap();
     let second = world.refused(&backup).name();
     let said = report(&world, "backup.json");
@@ -98,15 +98,15 @@ fn every_run_leaves_how_it_ended() {
     );
     assert_eq!(
         said["good"]["name"], first,
-        "the last one that was found good"
+        "the last successful verification"
     );
 
-    // A backup of nothing, where there was something, is no good one.
+    // A backup of an empty registry does not succeed if there was content before.
     fs::rename(world.path("storage/docker"), world.path("docker")).unwrap();
     world.run(&backup);
     assert_eq!(report(&world, "backup.json")["good"]["name"], second);
 
-    // A run that cannot begin says what was good before it.
+    // A run that cannot start reports the last good result.
     fs::rename(world.path("storage"), world.path("away")).unwrap();
     world.refused(&backup);
     let said = report(&world, "backup.json");
@@ -136,7 +136,7 @@ fn a_disk_with_backups_that_is_not_mounted_is_not_taken_for_an_empty_one() {
         let said = report(&world, "backup.json");
         assert!(failure(&said).contains("not mounted?"), "{said}");
         assert_eq!(said["good"], before["good"]);
-        // Nothing is made on the disk below.
+        // Nothing is written to the disk below.
         let made = fs::read_dir(world.path("backups"))
             .map(Iterator::count)
             .unwrap_or_default();
@@ -147,7 +147,7 @@ fn a_disk_with_backups_that_is_not_mounted_is_not_taken_for_an_empty_one() {
     fs::rename(world.path("disk"), world.path("backups")).unwrap();
     let second = world.done(&backup).name();
     assert_eq!(report(&world, "backup.json")["good"]["name"], second);
-    // Another directory, and what was removed on purpose.
+    // Another directory, and backups that were removed on purpose.
     fs::remove_dir_all(world.path("backups")).unwrap();
     world.done(
         &[
@@ -175,7 +175,7 @@ fn a_report_that_cannot_be_written_is_an_error() {
     fs::write(world.path("reports"), "").unwrap();
     let said = world.refused(&[&BACKUP[..], &REPORTED].concat());
     assert!(said.text.contains("reports"), "{}", said.text);
-    // The backup is there all the same.
+    // The backup exists nevertheless.
     world.done(&["verify", "backups"]);
     let said = world.refused(&VERIFY);
     assert!(said.text.contains("reports"), "{}", said.text);

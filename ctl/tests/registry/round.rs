@@ -1,4 +1,4 @@
-//! Backed up, lost and brought back.
+//! Backup, loss and restore.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -46,7 +46,7 @@ fn what_was_lost_comes_back_as_it_was() {
         .collect();
     assert_eq!(made.number("blobs"), (blobs.len() + manifests.len()) as u64);
     assert_eq!(made.number("bytes"), made.number("bytesNew"));
-    // For root alone, and nothing is the registry's own file.
+    // Only root may read it, and no file is hard-linked to the registry's own.
     let dir = world.path("backups").join(made.name());
     let live: BTreeSet<_> = all_of(&world.path("storage"))
         .into_iter()
@@ -76,7 +76,7 @@ fn what_was_lost_comes_back_as_it_was() {
         made.number("blobs")
     );
 
-    // What came after the backup goes, and what was changed is as it was.
+    // Later images are removed, and changed ones are restored.
     world.push("app/web", &plain_image("app/web", "1", 9, 30));
     world.push("late", &plain_image("late", "1", 10, 31));
     let restored = world.done(&RESTORE);
@@ -121,10 +121,10 @@ fn what_was_lost_comes_back_as_it_was() {
         );
         assert!(!name.contains("/."), "{name} was left");
     }
-    // It takes what is pushed to it.
+    // It accepts pushes.
     world.push("app/web", &plain_image("app/web", "3", 90, 32));
 
-    // And with nothing but `cp`.
+    // A restore with nothing but `cp` works, too.
     fs::remove_dir_all(world.path("storage/docker")).unwrap();
     let copied = Command::new("cp")
         .arg("-r")
@@ -170,7 +170,7 @@ fn a_second_backup_holds_only_what_is_new() {
             fs::metadata(world.live(&place(digest))).unwrap().ino()
         );
     }
-    // Without any change nothing is new, and only so many stay as are wanted.
+    // Without changes nothing is new, and only the requested number is kept.
     let third = world.done(&[&BACKUP[..], &["--keep", "1"]].concat());
     assert_eq!(third.number("bytesNew"), 0);
     assert_eq!(
@@ -198,7 +198,7 @@ fn an_empty_registry_has_a_backup_until_anything_is_pushed() {
     assert!(!world.has("app/web", "1"));
     world.push("app/web", &web);
     let first = world.done(&keep).name();
-    // As a disk looks that is not mounted, or is new.
+    // Looks like a disk that is new or not mounted.
     fs::remove_dir_all(world.path("storage/docker")).unwrap();
     for _ in 0..3 {
         let said = world.refused(&keep);
@@ -206,7 +206,7 @@ fn an_empty_registry_has_a_backup_until_anything_is_pushed() {
         assert!(said.text.contains(&wanted), "{}", said.text);
     }
     assert_eq!(world.left(), [""; 0]);
-    // What is pushed to the wrong disk takes the place of no backup.
+    // Images pushed to the wrong disk replace no backup.
     world.push("late", &plain_image("late", "1", 50, 2));
     let late = world.done(&keep);
     assert_eq!(late.answer["removed"], serde_json::json!([made.name()]));
@@ -277,19 +277,20 @@ fn the_registry_moves_links_to_their_places() {
     assert_eq!(still, before, "the file itself was written to");
 }
 
-/// A backup that runs during pushes is whole.
+/// A backup that runs during pushes is complete.
 #[test]
 fn pushes_during_a_backup_are_in_it_or_not() {
     let world = World::new();
     world.push("app", &image("app", "0", &[100_000], 1));
     let backups: Vec<String> = std::thread::scope(|scope| {
-        // No more than five are pushed before the first backups have been made: some are still to come. The
-        // receiver is of this scope, so that a backup that fails does not leave the pushes waiting.
+        // At most five are pushed before the first backups are made, so that some come during them.
+        // The receiver belongs to this scope, so that a failed backup does not leave the pushes
+        // waiting.
         let (told, pushed) = mpsc::sync_channel(4);
         let world = &world;
         scope.spawn(move || {
             for push in 1..=15 {
-                // Tags move, and repositories come.
+                // Tags move, and repositories are added.
                 let name = if push % 3 == 0 {
                     format!("new/{push}")
                 } else {
@@ -303,7 +304,7 @@ fn pushes_during_a_backup_are_in_it_or_not() {
             }
         });
         let mut made = Vec::new();
-        // Some during each push, however long that takes: all of them are kept.
+        // Several during each push, however long it takes; all are kept.
         loop {
             made.extend((0..4).map(|_| {
                 world
@@ -338,7 +339,7 @@ fn pushes_during_a_backup_are_in_it_or_not() {
     );
 }
 
-/// As the test before, at a moment that is certainly in the middle.
+/// Like the previous test, at a moment that is certainly in the middle.
 #[test]
 fn a_push_in_the_middle_of_a_backup_does_no_harm() {
     let world = World::new();

@@ -1,4 +1,4 @@
-//! A registry that serves, what was pushed to it, and `ctl` at work on its files.
+//! A running registry with pushed content, and `ctl` at work on its files.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
@@ -72,7 +72,7 @@ impl World {
         self.dir.path().join(name)
     }
 
-    /// Below the registry's layout in its data directory.
+    /// A path below the registry's layout in its data directory.
     pub fn live(&self, path: &str) -> PathBuf {
         self.path("storage/docker/registry/v2").join(path)
     }
@@ -93,7 +93,7 @@ impl World {
         within(self.dir.path(), CTL, &words)
     }
 
-    /// A script where the registry is.
+    /// A script in the registry's directory.
     pub fn script(&self, text: &str) -> Command {
         process::script(self.dir.path(), CTL, text)
     }
@@ -135,7 +135,7 @@ impl World {
         self.serves(name, all);
     }
 
-    /// Every manifest by tag and by digest, and every blob, is what was pushed.
+    /// Every manifest by tag and by digest, and every blob, matches the pushed content.
     pub fn serves(&self, name: &str, all: &Content) {
         for (reference, (kind, bytes)) in &all.manifests {
             let reference = reference.rsplit_once('/').unwrap().1;
@@ -148,12 +148,12 @@ impl World {
             let got = self.registry.get(&format!("{name}/blobs/{digest}"), "*/*");
             assert!(
                 got.as_ref() == Some(bytes),
-                "{name} {digest} is another or missing"
+                "{name} {digest} differs or is missing"
             );
         }
     }
 
-    /// Every tag of a repository can be pulled with all that it names; how many there are.
+    /// Checks that every tag of a repository can be pulled completely; returns the number of tags.
     pub fn complete(&self, name: &str) -> usize {
         let Some(list) = self.registry.get(&format!("{name}/tags/list"), "*/*") else {
             return 0;
@@ -201,8 +201,8 @@ impl World {
             .collect()
     }
 
-    /// Starts it and stops it when something of it is there. If it ended before the first look, the
-    /// world is reset and it starts again.
+    /// Starts the command and stops it once `there` is true. If it ended before the first check,
+    /// resets the world and starts it again.
     pub fn stopped(&self, args: &[&str], there: impl Fn() -> bool, undo: impl Fn()) -> Child {
         for _ in 0..20 {
             let mut child = process::started(self.command(args));
@@ -213,12 +213,12 @@ impl World {
                 }
                 signal(&child, Signal::CONT);
             }
-            // It ended before the first look.
+            // It ended before the first check.
             let (good, said) = process::end(child);
             assert!(good, "{said}");
             undo();
         }
-        panic!("it was always done before anybody looked")
+        panic!("it always ended before the first check")
     }
 
     /// Returns true while a backup is being made.
@@ -231,8 +231,7 @@ impl World {
 pub const BACKUP: [&str; 5] = ["backup", "--data", "storage", "--out", "backups"];
 pub const RESTORE: [&str; 4] = ["restore", "backups", "--data", "storage"];
 
-/// An image for two platforms under a tag, with layers of those sizes; `seed` tells images from one
-/// another.
+/// An image for two platforms under a tag, with layers of these sizes; `seed` makes images differ.
 pub fn image(name: &str, tag: &str, sizes: &[usize], seed: u32) -> Content {
     let mut all = Content::default();
     let layers: Vec<_> = (seed..)
@@ -289,7 +288,7 @@ pub fn flip(path: &Path) {
 /// A file or directory: relative name, inode, mode, owner, content.
 pub type Entry = (String, u64, u32, (u32, u32), Vec<u8>);
 
-/// All below a path.
+/// All entries below a path.
 pub fn all_of(root: &Path) -> Vec<Entry> {
     let mut found = Vec::new();
     let mut waiting = vec![root.to_owned()];

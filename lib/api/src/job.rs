@@ -132,7 +132,7 @@ pub struct JobCancellation {
     /// The minions that were asked to end their parts.
     #[schemars(with = "Vec<String>")]
     pub asked: Vec<MinionId>,
-    /// The minions whose parts ended at once.
+    /// The minions whose parts ended immediately.
     #[schemars(with = "Vec<String>")]
     pub ended: Vec<MinionId>,
     /// The minions whose parts cannot be cancelled and run to their end.

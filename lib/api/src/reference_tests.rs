@@ -1,4 +1,4 @@
-//! The reference of the documents and events (docs/reference/output.md) is generated from the types.
+//! Generates the reference of the documents and events (docs/reference/output.md) from the types.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -40,7 +40,7 @@ fn description(schema: &Value) -> String {
         .replace('|', "\\|")
 }
 
-/// The kinds of value that a schema allows, in words.
+/// The kinds of value that a schema allows, as text.
 fn words(schema: &Value) -> String {
     let kinds: Vec<&str> = match schema.get("type") {
         Some(Value::String(one)) => vec![one],

@@ -162,7 +162,7 @@ impl Redactor {
 fn forms_of(secret: &str) -> Vec<String> {
     let mut forms = vec![secret.to_owned(), STANDARD.encode(secret)];
     let lines = secret.lines().map(str::trim).filter(|line| {
-        // The BEGIN and END lines of PEM reveal nothing.
+        // PEM's BEGIN and END lines reveal nothing.
         line.len() >= SHORTEST_LINE && !line.starts_with("-----")
     });
     forms.extend(lines.map(str::to_owned));

@@ -47,14 +47,14 @@ pub struct Screen {
     live: Arc<Live>,
 }
 
-/// An open file, and whether it gets colours.
+/// An open file, with or without colours.
 struct Stream {
     file: File,
     colour: bool,
 }
 
 impl Stream {
-    /// `NO_COLOR`, `CLICOLOR`, `CLICOLOR_FORCE` and `TERM` count.
+    /// Wraps a file. `NO_COLOR`, `CLICOLOR`, `CLICOLOR_FORCE` and `TERM` decide about colours.
     fn new(file: File) -> Self {
         let colour = AutoStream::choice(&file) != ColorChoice::Never;
         Self { file, colour }
@@ -71,7 +71,7 @@ impl Screen {
         Self::on(format, own(&io::stdout()), own(&io::stderr()))
     }
 
-    /// Makes a screen of two open files.
+    /// Makes a screen from two open files.
     pub fn on(format: Format, out: File, err: File) -> Self {
         let err = Stream::new(err);
         let lines = err.file.try_clone().unwrap_or_else(|_| nowhere());
@@ -129,7 +129,8 @@ impl Screen {
         let _ = self.err.print(&question);
     }
 
-    /// Prints a line for people: on standard output, or on standard error if that has only the document.
+    /// Prints a line for people: on standard output, or on standard error if that has only the
+    /// document.
     pub fn news(&mut self, text: impl AsRef<str>) {
         if self.is_for_people() {
             self.line(text);
@@ -138,7 +139,7 @@ impl Screen {
         }
     }
 
-    /// Replaces the live line of a command that does one thing after the other.
+    /// Replaces the live line of a command that does one step after the other.
     pub fn progress(&mut self, text: &str) {
         self.live.set("", text);
     }
@@ -160,7 +161,7 @@ impl Screen {
         self.clear();
         let text = match self.format {
             Format::Json => escape_json(&serde_json::to_string_pretty(value)?).into_owned() + "\n",
-            // A program that reads YAML gets the values as they are.
+            // A program that reads YAML gets the values unchanged.
             Format::Yaml if self.out.file.is_terminal() => escape(&yaml(value)?).into_owned(),
             Format::Yaml => yaml(value)?,
             Format::Table => rendered(&people(&self.paint()), self.out.colour),
@@ -248,7 +249,7 @@ pub fn seconds(seconds: f64) -> String {
     }
 }
 
-/// Formats an age in seconds as `kubectl get` does, in its largest unit of which there are at least two:
+/// Formats an age in seconds as `kubectl get` does, in the largest unit that gives at least 2:
 /// `119s`, `2m`, `47h`, `2d`.
 pub fn age(seconds: u64) -> String {
     const UNITS: [(u64, char); 3] = [(24 * 60 * 60, 'd'), (60 * 60, 'h'), (60, 'm')];

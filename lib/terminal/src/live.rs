@@ -20,7 +20,7 @@ pub struct Live {
 
 #[derive(Debug)]
 struct State {
-    /// None if there is no terminal: nothing is drawn.
+    /// `None` if there is no terminal: nothing is drawn.
     terminal: Option<File>,
     colour: bool,
     /// The lines by their keys.
@@ -86,7 +86,7 @@ impl Live {
         }
     }
 
-    /// Prints above the lines, by `print`, which must end its output with a line feed.
+    /// Prints above the lines with `print`, which must end its output with a line feed.
     pub fn above<T>(&self, print: impl FnOnce() -> T) -> T {
         let mut state = self.state();
         let lines = std::mem::take(&mut state.lines);
@@ -99,7 +99,7 @@ impl Live {
 }
 
 impl State {
-    /// Replaces what is on the terminal by the lines, in one write, so that nothing flickers.
+    /// Replaces the drawn lines by the current ones, in one write, so that nothing flickers.
     fn draw(&mut self) {
         let Some(terminal) = &mut self.terminal else {
             return;
@@ -117,7 +117,7 @@ impl State {
             // A String can always be written to.
             let _ = write!(text, "\x1b[{up}A\r");
         }
-        // A quarter is for what scrolls up, and the last row is that of the cursor.
+        // A quarter is left for scrolling output, and the last row for the cursor.
         let most = rows.saturating_sub(rows / 4 + 1).max(1);
         let shown = match self.lines.len() {
             all if all <= most => all,
@@ -141,7 +141,7 @@ impl State {
     }
 }
 
-/// Columns and rows of the terminal; 80 and 24 if it does not say.
+/// Columns and rows of the terminal; 80 and 24 if it does not report them.
 fn size(terminal: &File) -> (usize, usize) {
     match tcgetwinsize(terminal) {
         Ok(size) if size.ws_col > 0 && size.ws_row > 0 => {
@@ -157,10 +157,10 @@ pub(crate) fn own(stream: &impl AsFd) -> File {
     owned.map_or_else(|_| nowhere(), File::from)
 }
 
-/// What is written there is lost: where a stream cannot be opened, there is none to print on.
+/// A file that discards its output, for a stream that cannot be opened.
 #[expect(
     clippy::expect_used,
-    reason = "a system without /dev/null and without free descriptors"
+    reason = "fails only on a system without /dev/null or free descriptors"
 )]
 pub(crate) fn nowhere() -> File {
     File::options()

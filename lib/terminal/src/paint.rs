@@ -9,7 +9,7 @@ use anstyle::{AnsiColor, Reset};
 use halite_document::text::escape;
 use unicode_width::UnicodeWidthChar as _;
 
-/// Marks the end of a colour. The marks are noncharacters of Unicode, which no text has.
+/// Marks the end of a colour. The marks are noncharacters of Unicode, which no text contains.
 const END: char = '\u{fdd0}';
 /// The mark of each colour.
 const COLOURS: [(char, AnsiColor); 3] = [
@@ -21,7 +21,7 @@ const COLOURS: [(char, AnsiColor); 3] = [
 /// Colours of texts, if the screen has colours.
 #[derive(Debug, Clone, Copy)]
 pub struct Paint {
-    /// True if the screen has colours.
+    /// `true` if the screen has colours.
     pub colour: bool,
 }
 
@@ -94,8 +94,8 @@ pub fn width(text: &str) -> usize {
     text.chars().map(columns).sum()
 }
 
-/// Makes one line of a text, safe as by [`visible`] and at most `most` columns wide; what is cut off at
-/// its end is replaced by `…`. Returns the line and its width.
+/// Makes one line from a text, as safe as with [`visible`] and at most `most` columns wide; an end
+/// that is cut off is replaced by `…`. Returns the line and its width.
 #[must_use]
 pub fn fitted(text: &str, most: usize, colour: bool) -> (String, usize) {
     let text = escape(text).replace(['\n', '\t'], " ");
@@ -146,7 +146,7 @@ mod tests {
         for (text, most, line, used) in [
             ("abc", 3, "abc", 3),
             ("abcd", 3, "ab…", 3),
-            // A wide character that would need one column more than there is.
+            // A wide character that would need one column too many.
             ("a漢字", 4, "a漢…", 4),
             ("a漢字", 3, "a…", 2),
             ("a\nb", 9, "a b", 3),

@@ -1,4 +1,4 @@
-//! What a person sees on a terminal of 80 and of 120 columns.
+//! The visible screen on terminals of 80 and 120 columns.
 
 use halite_terminal::{Format, Screen};
 use halite_testkit::pty::Pty;

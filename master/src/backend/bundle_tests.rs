@@ -307,7 +307,7 @@ fn what_is_compiled_is_what_the_manifest_says() {
         refusal(&life, "state.apply")
             .message
             .contains("states/host.sls"),
-        "a pipe is no file"
+        "a pipe is not a file"
     );
     std::fs::remove_file(&states).unwrap();
     std::fs::write(&states, &was).unwrap();

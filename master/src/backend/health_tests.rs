@@ -236,7 +236,7 @@ fn a_second_member_is_declared_with_a_warning() {
         .iter()
         .find(|(name, _)| *name == "declaration-warnings");
     assert_eq!(own.unwrap().1["message"], *warning);
-    assert_eq!(status["problems"], json!([]), "a warning is no problem");
+    assert_eq!(status["problems"], json!([]), "a warning is not a problem");
     life.kill();
 }
 

@@ -140,7 +140,7 @@ fn a_secret_that_is_added_between_two_messages_is_removed_from_the_second() {
         for message in 0..100 {
             say(&life, "worker-1", progress(&jid, ADDED)).await;
             let shown = shown(&mut events).await;
-            assert!(shown.contains(ADDED), "{message}: it is no secret yet");
+            assert!(shown.contains(ADDED), "{message}: it is not secret yet");
         }
         let before = looks.load(Ordering::SeqCst);
         add_secret(&site);
@@ -171,7 +171,7 @@ fn documents_that_are_refused_are_read_once_for_all_messages() {
         life.backend.jobs().declarations().load().await.unwrap();
         let path = site.path().join("etc/cluster.yaml");
         let sound = std::fs::read_to_string(&path).unwrap();
-        std::fs::write(&path, "{ this is no document").unwrap();
+        std::fs::write(&path, "{ this is not a document").unwrap();
         let before = looks.load(Ordering::SeqCst);
         for _ in 0..100 {
             say(&life, "worker-1", progress(&jid, "done")).await;

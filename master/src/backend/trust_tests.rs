@@ -66,7 +66,7 @@ async fn stored(life: &Life, jid: &JobId) -> String {
 #[test]
 fn a_return_loses_its_secrets_also_when_the_declaration_was_broken_or_changed_before() {
     let documents = [
-        "{ this is no document",
+        "{ this is not a document",
         "apiVersion: halite/v1\nkind: Cluster\nmetadata: {name: test}\nnetworks:\n  controlPlane: {cidrs: [10.10.0.0/24, 10.10.1.0/24]}\nkubernetes: {version: \"1.36\"}\nsecrets:\n  canary: {value: another-value-now, roles: [worker]}\n",
     ];
     for document in documents {
@@ -110,7 +110,7 @@ fn a_return_is_held_back_while_its_secrets_are_not_known() {
     std::fs::remove_dir_all(site.path().join("state/last-valid")).unwrap();
     let path = site.path().join("etc/cluster.yaml");
     let sound = std::fs::read_to_string(&path).unwrap();
-    std::fs::write(&path, "{ this is no document").unwrap();
+    std::fs::write(&path, "{ this is not a document").unwrap();
     let life = site.live();
     life.runtime.block_on(async {
         let text = format!("password: {CANARY}");
@@ -141,7 +141,7 @@ fn after_a_restart_with_invalid_documents_the_last_valid_ones_are_in_force() {
     first.kill();
     std::fs::write(
         site.path().join("etc/cluster.yaml"),
-        "{ this is no document",
+        "{ this is not a document",
     )
     .unwrap();
     let life = site.live();

@@ -410,6 +410,6 @@ mod tests {
         ]);
         let asked = |name: &str| reached_at(&declaration, &declaration.nodes[name]);
         assert_eq!(asked("worker-1"), Some([10, 0, 0, 100].into()));
-        assert_eq!(asked("server"), None, "it is no node");
+        assert_eq!(asked("server"), None, "it is not a node");
     }
 }

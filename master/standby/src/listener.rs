@@ -51,7 +51,7 @@ pub enum ListenError {
 }
 
 /// Every identity of the cluster may query. A standby does not know which keys are currently
-/// accepted, and its answer is no secret.
+/// accepted, and its answer is not secret.
 struct Everyone(watch::Sender<u64>);
 
 impl PeerPolicy for Everyone {

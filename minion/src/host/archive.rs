@@ -178,7 +178,7 @@ mod tests {
             let mut seen = Vec::new();
             unpack("a.tar", bytes.as_slice(), 1, |path, mode, entry| {
                 let ArchiveEntry::File(content) = entry else {
-                    panic!("{path} is no file");
+                    panic!("{path} is not a file");
                 };
                 seen.push((path.to_owned(), mode, io::read_to_string(content).unwrap()));
                 Ok(())

@@ -6,7 +6,8 @@ use serde_json::{Value, json};
 
 use crate::support::{chunk, contents, fixture, highstate, sure, with};
 
-/// The pillar after another control plane, `worker-1` of the fixtures, has taken the master's place.
+/// The pillar after another control plane, `worker-1` of the fixtures, has taken the master's
+/// place.
 fn promoted(target: &str) -> (Value, Value) {
     let (mut pillar, grains) = fixture(target);
     let halite = &mut pillar["halite"];
@@ -256,7 +257,7 @@ fn a_promotion_brings_the_hosts_to_the_new_master_in_an_order_that_serves_all() 
         .map(|chunk| chunk.requisites.require.as_slice())
         .collect();
     assert_eq!(requires, [&[][..], &[0], &[1], &[1], &[2]]);
-    // No host of etcd is waited for: one may be lost, and there may be no quorum.
+    // No step waits for a host of etcd: one may be lost, and there may be no quorum.
     assert!(
         !chunks
             .iter()

@@ -18,7 +18,7 @@ const LIMIT: Duration = Duration::from_secs(20);
 pub struct Pty {
     /// The end that programs write to.
     terminal: File,
-    /// What they wrote.
+    /// Their output.
     written: Receiver<Vec<u8>>,
     screen: vt100::Parser,
     marks: usize,
@@ -60,7 +60,8 @@ impl Pty {
         self.terminal.try_clone().unwrap()
     }
 
-    /// The lines that are displayed now, without blanks at their ends and without empty lines at the end.
+    /// The lines that are displayed now, without blanks at their ends and without empty lines at
+    /// the end.
     ///
     /// # Panics
     /// The terminal does not pass on what is written to it.
@@ -81,7 +82,8 @@ impl Pty {
         String::from_utf8(self.screen.screen().contents_formatted()).unwrap()
     }
 
-    /// Waits until everything that was written is displayed: until a title that is set behind it arrives.
+    /// Waits until everything that was written is displayed: until a title that is set behind it
+    /// arrives.
     fn settle(&mut self) {
         self.marks += 1;
         let mark = format!("\x1b]0;mark {}\x07", self.marks);

@@ -1,5 +1,5 @@
-//! What programs print goes through `halite_cli::output` or `halite-terminal`: `println!` panics when the
-//! reader of a pipe has gone.
+//! Programs print through `halite_cli::output` or `halite-terminal`: `println!` panics when the
+//! reader of a pipe has closed it.
 
 use crate::tree;
 

@@ -162,7 +162,7 @@ fn repeated(host: &Host, line: &str) -> Result<()> {
         if host.file("/etc/halite").exists() {
             let said = host.sh(line)?;
             early.set(early.get() || unit.exists());
-            ensure!(said.contains("nothing of Halite is left"), "{said}");
+            ensure!(said.contains("Halite is completely removed from"), "{said}");
         }
         Ok(())
     })?;

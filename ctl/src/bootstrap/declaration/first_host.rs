@@ -1,4 +1,4 @@
-//! The document of the host that a bootstrap makes the first one of its cluster.
+//! The node document of the first host of a cluster.
 
 use std::path::Path;
 
@@ -11,10 +11,10 @@ use halite_pillar::roles::with_roles;
 
 use super::{is_etcd_external, value_at};
 
-/// Makes a host the first one where the documents in a directory have none: those of a new cluster, and
-/// those of a backup from which the first host had left before. A document that the host has keeps what it
-/// declares and gets the roles that it lacks. One that cannot be read stays as it is, and is reported
-/// with all other problems.
+/// Makes a host the first one if the documents in a directory declare none: those of a new cluster,
+/// or those of a backup made after the first host had left. An existing document of the host keeps
+/// its declarations and gets the roles that it lacks. An unreadable one is left unchanged, and is
+/// reported with all other problems.
 ///
 /// # Errors
 /// The roles in the host's document cannot be changed.
@@ -42,7 +42,7 @@ pub(super) fn declare(texts: &mut Texts, directory: &Path, name: &str) -> anyhow
     let refused = |problem| anyhow!("cannot make {name} the first host of the cluster: {problem}");
     own.text = with_roles(&own.file, &own.text, &roles).map_err(refused)?;
     if let Some(resolved) = joined(own).filter(|_| founds_etcd) {
-        // Of a first host this record would say that it has given its member of etcd away.
+        // On a first host this record would mean that it has given its member of etcd away.
         let block = node_block(&ResolvedNode {
             joined: false,
             ..resolved
@@ -52,7 +52,7 @@ pub(super) fn declare(texts: &mut Texts, directory: &Path, name: &str) -> anyhow
     Ok(())
 }
 
-/// Returns true if the document is that of a first host.
+/// Returns true if the document declares a first host.
 fn is_first(text: &Text) -> bool {
     named_roles(text).is_some_and(|roles| roles.iter().any(|role| role == Role::Bootstrap.as_str()))
 }
@@ -61,7 +61,7 @@ fn named_roles(text: &Text) -> Option<Vec<String>> {
     serde_json::from_value(value_at(text, "roles")?).ok()
 }
 
-/// The roles in a document; none if one of them is unknown.
+/// The roles in a document; `None` if one of them is unknown.
 fn roles(text: &Text) -> Option<Vec<Role>> {
     let roles = named_roles(text)?;
     roles.iter().map(|role| Role::named(role)).collect()
@@ -74,8 +74,8 @@ fn joined(text: &Text) -> Option<ResolvedNode> {
     resolved.joined.then_some(resolved)
 }
 
-/// Returns true if the first host has to found etcd: no host is a member yet. The records of members are
-/// not in the documents of a backup any more when its cluster is restored.
+/// Returns true if the first host has to found etcd, because no host is a member yet. A restore
+/// removes the records of members from the documents before.
 fn founds_etcd(texts: &Texts) -> bool {
     let is_member = |text: &Text| value_at(text, "resolved.etcd").is_some();
     let is_external = is_etcd_external(&texts.cluster);

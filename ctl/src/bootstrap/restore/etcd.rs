@@ -1,4 +1,4 @@
-//! etcd's data from a snapshot, by etcd's own program.
+//! Restores etcd's data from a snapshot with etcd's own program.
 
 use std::fs::{self, File};
 use std::io::{self, Read as _};
@@ -16,11 +16,11 @@ use crate::etcd_image::Etcdutl;
 
 /// The program in etcd's image.
 const PROGRAM: &str = "etcdutl";
-/// The directory in which the data is made, in etcd's own: one rename puts it in place.
+/// The directory in which the data is created, inside etcd's own: one rename puts it in place.
 const PARTIAL: &str = "restoring";
 /// Controllers on other hosts have seen revisions after the snapshot. Revisions jump by more than
-/// any cluster writes between two backups, so that none is seen twice, and watches begin again
-/// (etcd's guide to disaster recovery).
+/// any cluster writes between two backups, so that none is seen twice and watches restart (etcd's
+/// guide to disaster recovery).
 const BUMP: &str = "1000000000";
 
 /// The restored member.
@@ -42,8 +42,8 @@ impl Member {
         format!("{}={}", self.name, self.peer())
     }
 
-    /// Records the member, whose data are in their place: without a record the bootstrap that follows
-    /// would not know them for its own.
+    /// Records the member once its data is in place: without a record, the bootstrap that follows
+    /// would not recognise the data as its own.
     ///
     /// # Errors
     /// The system's reason.
@@ -84,7 +84,7 @@ impl Restorer {
         })
     }
 
-    /// A program that is there already.
+    /// Uses an existing program.
     #[cfg(test)]
     pub fn of_program(program: &Path) -> Self {
         Self {
@@ -92,11 +92,11 @@ impl Restorer {
         }
     }
 
-    /// Makes the data of a new cluster with this one member. The token makes another cluster of it:
-    /// no member of the old one takes it for its own.
+    /// Creates the data of a new cluster with only this member. The token makes it a different
+    /// cluster, so no member of the old one mistakes it for its own.
     ///
     /// # Errors
-    /// The program fails; it names its reason.
+    /// The program fails; the error has its reason.
     pub fn restore(
         &self,
         snapshot: &Path,
@@ -110,7 +110,7 @@ impl Restorer {
             .create(data);
         made.with_context(|| format!("cannot make {}", data.display()))?;
         let partial = data.join(PARTIAL);
-        // What an interrupted run has left.
+        // Left by an interrupted run.
         files::remove_any(&partial)?;
         let (peer, cluster) = (member.peer(), member.cluster());
         let arguments = [

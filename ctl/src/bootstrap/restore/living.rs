@@ -1,4 +1,4 @@
-//! The parts of a cluster that still live on other hosts than the one that is restored.
+//! The parts of a cluster that still run on hosts other than the restored one.
 
 use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
@@ -13,7 +13,7 @@ const PEER_PORT: u16 = 2380;
 /// Time for a host in the same network to answer.
 const ANSWER: Duration = Duration::from_secs(1);
 
-/// A part of the cluster on another host, by the port at which it answers while it lives.
+/// A part of the cluster on another host, with the port at which it answers while it runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct LivingPart {
     what: &'static str,
@@ -34,8 +34,8 @@ impl fmt::Display for LivingPart {
     }
 }
 
-/// The parts that these hosts may have: members of etcd, wherever etcd is placed, control planes, and
-/// the master or a standby, which may have taken its place: both have what was written after the backup.
+/// The parts that these hosts may run: members of etcd wherever etcd is placed, control planes, and
+/// the master or a standby that may have taken its place: both have data newer than the backup.
 pub(super) fn possible(hosts: &[&Node]) -> Vec<LivingPart> {
     let mut parts = Vec::new();
     for node in hosts {
@@ -61,7 +61,8 @@ pub(super) fn possible(hosts: &[&Node]) -> Vec<LivingPart> {
     parts
 }
 
-/// Those that live, asked side by side: a host that is off takes the whole time.
+/// The parts that answer. All are tried in parallel, because a host that is off takes the whole
+/// timeout.
 pub(super) fn living(
     parts: Vec<LivingPart>,
     answers: impl Fn(Ipv4Addr, u16) -> bool + Sync,
@@ -96,7 +97,7 @@ mod tests {
         parts.iter().map(ToString::to_string).collect()
     }
 
-    /// With an external etcd, and with one on hosts of its own, a control plane is no member.
+    /// With an external etcd, or with etcd on dedicated hosts, a control plane is not a member.
     #[test]
     fn control_planes_and_members_are_asked_wherever_etcd_is() {
         let plane = host("cp-2", 2, &[Role::ControlPlane]);

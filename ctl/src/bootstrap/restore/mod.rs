@@ -1,9 +1,10 @@
-//! `ctl bootstrap --restore`: what a backup has is put on a bare host before the rest of the
+//! `ctl bootstrap --restore`: puts the content of a backup on a bare host before the rest of the
 //! bootstrap, which then finds CAs, store, declaration and etcd's data as on a host that it
 //! repairs.
 //!
-//! Until the declaration is written, a run may end anywhere: the same command begins again. A mark
-//! says so, and no daemon has started yet. After it, the same command goes on as a bootstrap does.
+//! Until the declaration is written, a run may be interrupted anywhere: a mark records it, no
+//! daemon has started yet, and the same command starts over. After that, the same command continues
+//! like any bootstrap.
 
 mod etcd;
 mod living;
@@ -32,19 +33,19 @@ use crate::backup_file::{identities, open_whole};
 use crate::cli::Bootstrap;
 use crate::output::Screen;
 
-/// A restore from a backup, every byte of which was compared with its digest.
+/// A restore from a backup, of which every byte was compared with its digest.
 pub struct Restore {
     backup: BackupFile,
     keys: Vec<Identity>,
     origin: Origin,
     places: Places,
     progress: Progress,
-    /// The list of the backup's files; none once they are in their places.
+    /// The list of the backup's files; `None` once they are in place.
     manifest: Option<Manifest>,
-    /// The files of the backup but etcd's snapshot; empty after they are in their places.
+    /// The files of the backup except etcd's snapshot; empty once they are in place.
     scratch: ScratchDir,
-    /// The documents of the backup that were changed there, by their paths below the configuration
-    /// directory, with the texts that they had.
+    /// The original texts of the backup's documents that were changed in the scratch directory, by
+    /// their paths below the configuration directory.
     original: BTreeMap<String, String>,
 }
 
@@ -52,7 +53,7 @@ impl Restore {
     /// Opens the backup that the command line names, if it names one.
     ///
     /// # Errors
-    /// The backup is no good or cannot be decrypted, or this host has a cluster.
+    /// The backup is damaged or cannot be decrypted, or this host has a cluster.
     pub fn open(args: &Bootstrap, screen: &mut Screen) -> anyhow::Result<Option<Self>> {
         let Some(path) = &args.restore else {
             if args.key.key.is_some() {
@@ -102,7 +103,7 @@ impl Restore {
         Ok(restore)
     }
 
-    /// Unpacks all but etcd's snapshot, which is only checked now.
+    /// Unpacks all files except etcd's snapshot, which is only checked now.
     fn unpack(&self) -> anyhow::Result<Manifest> {
         let scratch = self.scratch.path();
         Ok(self.backup.read(&self.keys, &mut |path, mode, content| {
@@ -114,8 +115,8 @@ impl Restore {
         })?)
     }
 
-    /// Removes the records of members from the node documents: the restored etcd has one member, that of
-    /// the first host, which may have given it away, and the other hosts join it again.
+    /// Removes the records of members from the node documents. The restored etcd has one member, on
+    /// the first host, even if that host had given its member away; the other hosts join again.
     fn forget_members(&mut self) -> anyhow::Result<()> {
         let config = self.config();
         let Ok(texts) = Texts::from_dir(&config) else {
@@ -140,7 +141,7 @@ impl Restore {
         Ok(())
     }
 
-    /// The directory with the declaration: that of the backup, or the host's after it is there.
+    /// The directory with the declaration: the backup's, or the host's once it has been written.
     pub fn config(&self) -> PathBuf {
         match self.progress {
             Progress::Placed => self.places.config.clone(),
@@ -148,20 +149,20 @@ impl Restore {
         }
     }
 
-    /// The text of a document by its path below the configuration directory: as it is in the backup, or
-    /// on the host after it is there.
+    /// The text of a document by its path below the configuration directory: the backup's, or the
+    /// host's once it has been written.
     pub fn document(&self, name: &str) -> Option<String> {
         let original = self.original.get(name).cloned();
         original.or_else(|| std::fs::read_to_string(self.config().join(name)).ok())
     }
 
-    /// True as long as this host has nothing of the cluster.
+    /// `true` as long as this host has no part of the cluster.
     pub fn is_bare(&self) -> bool {
         self.progress != Progress::Placed
     }
 
-    /// Of the files of a Kubernetes that were found on this host, those that are not of this restore: when it was
-    /// interrupted, etcd's data may be in its place already.
+    /// Filters the Kubernetes files found on this host: removes those of this restore, because
+    /// after an interruption etcd's data may already be in place.
     pub fn foreign(&self, mut found: Vec<String>) -> Vec<String> {
         if self.progress == Progress::Begun {
             let own = self.places.member();
@@ -174,7 +175,7 @@ impl Restore {
     pub fn summary(&self) -> String {
         let header = self.backup.header();
         let mut text = format!(
-            "restore      cluster {} as of {}, etcd from {}; what was done after that is lost",
+            "restore      cluster {} as of {}, etcd from {}; later changes are lost",
             header.cluster, header.created, header.etcd.member
         );
         if let Some(manifest) = &self.manifest {
@@ -184,7 +185,7 @@ impl Restore {
         text
     }
 
-    /// Refuses a cluster that still lives on other hosts: there would be two of it.
+    /// Refuses to restore a cluster that still runs on other hosts: it would exist twice.
     ///
     /// # Errors
     /// A member of etcd, a control plane or a master answers.
@@ -196,12 +197,12 @@ impl Restore {
         refuse(&living::living(parts, living::answers))
     }
 
-    /// Puts etcd's data, the master's files and the operator's into their places. The declaration
-    /// of cluster and first host is written by the caller, who then calls [`Restore::placed`]. The
-    /// time is that of the clock after it was set.
+    /// Puts etcd's data, the master's files and the operator's files in place. The caller writes
+    /// the declaration of cluster and first host, and then calls [`Restore::placed`]. `time` is
+    /// read from the clock after it was set.
     ///
     /// # Errors
-    /// The bundle has no program for it, or the system refuses.
+    /// The bundle lacks etcd's program, or the system refuses.
     pub fn place(
         &mut self,
         preparation: &Preparation,
@@ -214,7 +215,7 @@ impl Restore {
         }
         if declared.has_external_etcd() {
             screen.line(
-                "etcd         is external and stays as it is: its snapshot in the backup is not restored",
+                "etcd         is external and is left unchanged: its snapshot in the backup is not restored",
             );
             self.begin()?;
             return self.fill_files(time);
@@ -251,7 +252,7 @@ impl Restore {
         self.fill_files(time)
     }
 
-    /// Notes that the host is no longer bare.
+    /// Records that the host is no longer bare.
     fn begin(&mut self) -> anyhow::Result<()> {
         self.places.begin(self.backup.digest())?;
         self.progress = Progress::Begun;
@@ -276,7 +277,7 @@ impl Restore {
         Ok(())
     }
 
-    /// Notes that everything is in its place: from now on the host has the cluster's newest state.
+    /// Records that all files are in place: from now on the host has the cluster's newest state.
     ///
     /// # Errors
     /// The system's reason.
@@ -303,9 +304,9 @@ fn refuse(living: &[LivingPart]) -> anyhow::Result<()> {
     }
     let living: Vec<String> = living.iter().map(ToString::to_string).collect();
     bail!(
-        "cannot restore the cluster here: it lives on other hosts:\n  {}\na restore makes a second cluster beside it, with the same \
+        "cannot restore the cluster here: it still runs on other hosts:\n  {}\na restore makes a second cluster beside it, with the same \
          keys. If the others are a quorum, replace this host instead (`ctl node replace`; a standby takes the place of its master); \
-         else switch those hosts off, and add them again as bare hosts after the restore. Nothing was changed.",
+         otherwise switch those hosts off, and add them again as bare hosts after the restore. Nothing was changed.",
         living.join("\n  ")
     )
 }

@@ -1,6 +1,6 @@
-//! Where a backup is from. Who may write the directory of the backups, a share for example, can put
-//! a cluster of his own there, encrypted to the same recipients: its CAs, operators and states would
-//! be those of the restored one.
+//! The origin of a backup. A person who can write to the directory of the backups, for example a
+//! share, can put a backup of another cluster there, encrypted to the same recipients: the restored
+//! cluster would have its CAs, operators and states.
 
 use anyhow::bail;
 use halite_backup::{Header, Manifest};
@@ -8,14 +8,14 @@ use halite_durable::digest::is_sha256;
 
 use crate::cli::Bootstrap;
 
-/// The operator's knowledge of where a backup comes from.
+/// The operator's knowledge of a backup's origin.
 #[derive(Debug, Clone, Default)]
 pub struct Origin {
     /// The hash of the CA that must have signed it.
     pub ca_hash: Option<String>,
-    /// True if it may be unsigned.
+    /// `true` if it may be unsigned.
     pub unsigned: bool,
-    /// True if the CA is shown to a person, who confirms it.
+    /// `true` if a person is shown the CA and confirms it.
     pub asks: bool,
 }
 
@@ -32,10 +32,10 @@ impl Origin {
         })
     }
 
-    /// Refuses a backup that is not known to be of the operator's cluster.
+    /// Refuses a backup that is not known to be from the operator's cluster.
     ///
     /// # Errors
-    /// Another CA has signed it, or none, or which one it is was not compared.
+    /// The backup is unsigned, another CA has signed it, or its CA was not compared.
     pub fn check(&self, manifest: &Manifest) -> anyhow::Result<()> {
         let Header {
             cluster,
@@ -49,7 +49,7 @@ impl Origin {
                 return Ok(());
             }
             bail!(
-                "cannot restore {what}: it is not signed, so which cluster made it is not known; use one that a newer version made. \
+                "cannot restore {what}: it is not signed, so the cluster that made it is unknown; use one that a newer version made. \
                  If there is none, and you know that no other person could write its file, pass --unsigned. Nothing was changed."
             );
         }
@@ -67,14 +67,14 @@ impl Origin {
         }
     }
 
-    /// The words about the origin, for the screen.
+    /// The description of the origin, for the screen.
     pub fn summary(&self, manifest: &Manifest) -> String {
         let ca = &manifest.header.cluster_id;
         match (manifest.is_signed, &self.ca_hash) {
-            (false, _) => "not signed: which cluster made it is not known".to_owned(),
+            (false, _) => "not signed: the cluster that made it is unknown".to_owned(),
             (true, Some(_)) => format!("signed by the CA {ca}, as --ca-hash says"),
             (true, None) => {
-                format!("signed by the CA {ca}: go on only if that is the hash that you noted")
+                format!("signed by the CA {ca}: continue only if that is the hash that you noted")
             }
         }
     }
@@ -87,7 +87,7 @@ fn parse(text: &str) -> anyhow::Result<String> {
         return Ok(digits);
     }
     bail!(
-        "invalid --ca-hash: a SHA-256 has 64 hexadecimal digits; `ctl backup create` shows the one of the cluster's CA"
+        "invalid --ca-hash: a SHA-256 has 64 hexadecimal digits; `ctl backup create` shows the hash of the cluster's CA"
     )
 }
 

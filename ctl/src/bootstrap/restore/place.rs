@@ -1,4 +1,4 @@
-//! The places of what a backup has, and the mark that says how far a restore is.
+//! The places of a backup's files, and the mark that records the progress of a restore.
 
 use std::fs;
 use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
@@ -20,25 +20,25 @@ const MARK: &str = "mark";
 /// The words of the mark after the digest of the backup.
 const BEGUN: &str = "begun";
 const PLACED: &str = "placed";
-/// The master's note of the epoch and the starts of its store, beside that.
+/// The master's record of the epoch and the starts of its store, beside the store.
 const EPOCH: &str = "store.db.epoch";
 /// The document that is written last: with it the host has a cluster.
 const DOCUMENT: &str = "cluster.yaml";
 const PRIVATE: u32 = 0o700;
 const PUBLIC: u32 = 0o755;
 
-/// How far a restore is.
+/// The progress of a restore.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Progress {
     /// Nothing was done.
     Bare,
-    /// Files may be in their places; no daemon has used them.
+    /// Files may be in place; no daemon has used them.
     Begun,
-    /// All are there, and the host's own state goes on from them.
+    /// All files are in place, and the host's own state continues from them.
     Placed,
 }
 
-/// Where the files belong.
+/// The destinations of the files.
 pub struct Places {
     /// The operator's documents.
     pub config: PathBuf,
@@ -48,7 +48,7 @@ pub struct Places {
     pub etcd: PathBuf,
     /// The record of its member.
     pub record: PathBuf,
-    /// What the restore needs while it runs.
+    /// The restore's working directory.
     pub work: PathBuf,
 }
 
@@ -64,10 +64,10 @@ impl Places {
         }
     }
 
-    /// How far the restore of the backup with this digest is.
+    /// The progress of the restore of the backup with this digest.
     ///
     /// # Errors
-    /// This host has a cluster, or a restore of another backup was begun.
+    /// This host has a cluster, or a restore of another backup was started.
     pub fn progress(&self, digest: &str) -> anyhow::Result<Progress> {
         let mark = self.work.join(MARK);
         match fs::read_to_string(&mark) {
@@ -75,7 +75,7 @@ impl Places {
                 Some((found, PLACED)) if found == digest => Ok(Progress::Placed),
                 Some((found, _)) if found == digest => Ok(Progress::Begun),
                 _ => bail!(
-                    "a restore of another backup was begun on this host; run it again, or begin with a bare host. Nothing was \
+                    "a restore of another backup was started on this host; run it again, or use a bare host. Nothing was \
                      changed."
                 ),
             },
@@ -96,17 +96,17 @@ impl Places {
         }
     }
 
-    /// The directory of etcd's data, which is there as a whole or not at all.
+    /// The directory of etcd's data, which exists completely or not at all.
     pub fn member(&self) -> PathBuf {
         self.etcd.join("member")
     }
 
-    /// True when etcd's data is in its place.
+    /// `true` if etcd's data is in place.
     pub fn has_member(&self) -> bool {
         self.member().exists()
     }
 
-    /// Notes that a restore of this backup begins.
+    /// Records that a restore of this backup starts.
     ///
     /// # Errors
     /// The system's reason.
@@ -115,7 +115,7 @@ impl Places {
         self.mark(digest, BEGUN)
     }
 
-    /// Notes that everything is in its place.
+    /// Records that all files are in place.
     ///
     /// # Errors
     /// The system's reason.
@@ -132,7 +132,7 @@ impl Places {
         )?)
     }
 
-    /// Copies the unpacked files of a backup into their places, but the cluster document. The master
+    /// Copies the unpacked files of a backup into place, except the cluster document. The master
     /// continues from this epoch.
     ///
     /// # Errors
@@ -149,15 +149,15 @@ impl Places {
     }
 }
 
-/// The epoch after a restore at a time. Minions obey no lower epoch than the highest that they have
-/// seen, and masters after this backup may have had any: only time has passed for sure. A clock that
-/// is behind knows at least that the backup was made before.
+/// The epoch after a restore at a time. Minions obey no epoch below the highest that they have
+/// seen, and masters after this backup may have had any epoch; only the time has certainly
+/// advanced. If the clock is behind, the backup's own time is the lower bound.
 pub fn epoch(backup: &Header, time: Timestamp) -> u64 {
     let seconds = u64::try_from(time.max(backup.created).as_second());
     backup.epoch.max(seconds.unwrap_or_default())
 }
 
-/// Copies files, each as a whole, with their modes.
+/// Copies files, each atomically, with their modes.
 fn copy_all(from: &Path, to: &Path, directory_mode: u32) -> anyhow::Result<()> {
     for name in files::walk(from)? {
         if name == DOCUMENT {

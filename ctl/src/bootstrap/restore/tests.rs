@@ -1,5 +1,5 @@
-//! The restore up to the daemons, on directories in place of a host's, with a program in place of
-//! `etcdutl`. The real one restores a real snapshot in the lab.
+//! The restore up to the daemons, with directories instead of a host's and a program instead of
+//! `etcdutl`. The lab restores a real snapshot with the real one.
 
 use std::fs;
 use std::net::Ipv4Addr;
@@ -129,7 +129,7 @@ impl Scene {
         Restore::of_backup(file, keys, origin, self.places())
     }
 
-    /// A program that notes how it was called and makes a member, or fails after half of it.
+    /// A program that records its arguments and makes a member, or fails halfway.
     fn restorer(&self, fails: bool) -> Restorer {
         let program = self.dir.path().join(if fails { "fails" } else { "works" });
         let end = if fails {
@@ -155,7 +155,7 @@ impl Scene {
         restore.fill(&member, time(), |_| Ok(self.restorer(fails)))
     }
 
-    /// The files of the host but those of the restore itself.
+    /// The files of the host, except the restore's own.
     fn host(&self) -> Vec<(String, String)> {
         let mut found = Vec::new();
         for place in ["etc", "master", "etcd"] {
@@ -200,7 +200,7 @@ fn a_restored_host_has_everything_but_the_document_that_is_written_last() {
         record,
         "{\"member\":\"cp-1\",\"initialCluster\":\"cp-1=https://10.0.0.1:2380\"}\n"
     );
-    // The backup has the epoch 3; minions may have heard of any that came after it.
+    // The backup has the epoch 3; minions may have seen any later one.
     let epoch = fs::read_to_string(scene.dir.path().join("master/store.db.epoch"));
     assert_eq!(epoch.unwrap(), "1800000000 0\n");
     let mode = |path: &str| {
@@ -221,7 +221,7 @@ fn a_restored_host_has_everything_but_the_document_that_is_written_last() {
         text.contains("controlPlane: 10.0.0.2") && !text.contains("initialCluster"),
         "{text}"
     );
-    // What changes is compared with the backup, and not with what was prepared from it.
+    // Changes are relative to the backup, not to the documents prepared from it.
     let backed_up = scene.open().unwrap().document("nodes/cp-2.yaml").unwrap();
     assert!(backed_up.contains("initialCluster"), "{backed_up}");
     let called = fs::read_to_string(scene.dir.path().join("called")).unwrap();
@@ -239,7 +239,8 @@ fn a_restored_host_has_everything_but_the_document_that_is_written_last() {
     );
 }
 
-/// The preflight refuses a host with a Kubernetes; the data that an interrupted restore has put there is none.
+/// The preflight refuses a host with a Kubernetes, but the data of an interrupted restore does not
+/// count as one.
 #[test]
 fn data_of_an_interrupted_restore_is_no_other_kubernetes() {
     let scene = Scene::new();
@@ -252,8 +253,8 @@ fn data_of_an_interrupted_restore_is_no_other_kubernetes() {
     assert_eq!(again.foreign(found()), ["/etc/kubernetes/admin.conf"]);
 }
 
-/// With or without a damaged bundle, the documents of the backup make no cluster of the host, and the data of
-/// the interrupted restore no other Kubernetes.
+/// With or without a damaged bundle, the documents of the backup do not count as a cluster on the
+/// host, nor the data of the interrupted restore as a Kubernetes.
 #[test]
 fn the_host_of_an_interrupted_restore_has_no_cluster_yet() {
     let scene = Scene::new();
@@ -270,7 +271,7 @@ fn the_host_of_an_interrupted_restore_has_no_cluster_yet() {
     assert_eq!(facts.kubernetes, ["/etc/kubernetes/admin.conf"]);
 }
 
-/// Each way to end before the last mark: the next run begins again and ends the same.
+/// After any interruption before the last mark, the next run starts over with the same result.
 #[test]
 fn an_interrupted_restore_is_repeated() {
     let whole = {
@@ -338,7 +339,7 @@ fn after_the_last_mark_the_hosts_own_state_counts() {
     scene.fill(&mut restore, false).unwrap();
     restore.placed().unwrap();
     fs::write(scene.dir.path().join("master/store.db"), "newer").unwrap();
-    // No key is needed any more, and nothing is put back.
+    // The key is no longer needed, and nothing is restored again.
     let mut again = Restore::of_backup(
         BackupFile::open(&scene.backup).unwrap(),
         Vec::new(),
@@ -406,7 +407,7 @@ fn another_backup_key_or_byte_is_refused() {
     scene.backup = Scene::backup(scene.dir.path(), &scene.key, Some(&scene.ca), 1);
     let error = refused(scene.open());
     assert!(
-        error.contains("a restore of another backup was begun"),
+        error.contains("a restore of another backup was started"),
         "{error}"
     );
 

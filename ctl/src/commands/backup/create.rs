@@ -1,11 +1,11 @@
 //! `ctl backup create`.
 //!
-//! The master sends the files, or a program of this standby; this process encrypts them, checks
-//! etcd's snapshot, and writes the file. Nothing that is not encrypted touches a disk, if there are
-//! recipients, but the snapshot of a trial: on a host with etcd's own data, in a directory for root.
+//! The master, or a program on this standby, sends the files; this process encrypts them, checks
+//! etcd's snapshot, and writes the file. If there are recipients, nothing unencrypted touches a
+//! disk except the snapshot of a trial: on a host with etcd's own data, in a directory for root.
 //!
-//! From the moment the file has its name and was read again, nothing that fails makes the command
-//! fail as a whole: its exit code is another one, for which the unit does not repeat the backup.
+//! Once the file has its name and was read back, a later failure does not fail the whole command:
+//! it has a separate exit code, for which the unit does not repeat the backup.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -32,7 +32,7 @@ use crate::cli::Global;
 use crate::output::{Paint, Screen, megabytes, path_text};
 use crate::waiting::Waiting;
 
-/// Parts that may wait for the disk.
+/// The number of parts that may wait for the disk.
 const QUEUE: usize = 4;
 
 /// The first part of the master's answer.
@@ -42,7 +42,7 @@ struct Head {
     facts: Map<String, Value>,
     /// The declaration about backups.
     backup: Backup,
-    /// The standby whose copy it is.
+    /// The standby whose copy was saved.
     standby: Option<Standby>,
 }
 
@@ -67,14 +67,14 @@ impl Standby {
     }
 }
 
-/// What is wanted of a backup.
+/// The options of a backup.
 #[derive(Default)]
 pub struct Wanted<'a> {
-    /// The directory; none: the declared one, in which older backups are removed.
+    /// The directory; `None` for the declared one, in which older backups are removed.
     pub to: Option<&'a Path>,
-    /// Make it of this standby's own copy, if the host is one.
+    /// `true` to use this standby's own copy, if the host is a standby.
     pub local: bool,
-    /// The trial that gets etcd's snapshot as well.
+    /// The trial that also receives etcd's snapshot.
     pub trial: Option<&'a Trial>,
 }
 
@@ -106,7 +106,7 @@ pub async fn run(
 /// Makes a backup.
 ///
 /// # Errors
-/// The files do not come, or the file cannot be written. Then there is none.
+/// The parts do not arrive, or the file cannot be written; no file is left then.
 pub async fn make(
     global: &Global,
     wanted: Wanted<'_>,
@@ -142,8 +142,8 @@ pub async fn make(
     Ok(created)
 }
 
-/// The finished backup. A stream that broke is the cause of what the writer missed; one that broke
-/// after its last part is none.
+/// The finished backup. If the writer failed, a broken stream is the cause. A stream that broke
+/// after its last part is harmless.
 fn outcome(
     written: anyhow::Result<Created>,
     received: anyhow::Result<()>,
@@ -154,7 +154,7 @@ fn outcome(
     }
 }
 
-/// The exit code after the backup was made.
+/// The exit code once the backup has been made.
 fn exit_code(created: &Created, reported: anyhow::Result<()>) -> u8 {
     if let Err(error) = &reported {
         // If this cannot be written either, the exit code remains.
@@ -204,7 +204,7 @@ fn document(created: &Created) -> MadeBackup {
     }
 }
 
-/// What failed after the backup was made.
+/// The failures after the backup was made.
 fn problems(created: &Created) -> Vec<String> {
     let failures = created.pruned.failures.iter();
     failures.map(|error| chain(error)).collect()

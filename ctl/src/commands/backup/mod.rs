@@ -31,7 +31,7 @@ const SUFFIX: &str = "halite-backup";
 /// Runs `ctl backup`.
 ///
 /// # Errors
-/// There is no backup, it is no good, or the master or the system refuses.
+/// There is no backup, it is damaged, or the master or the system refuses.
 pub async fn run(global: &Global, command: Backup, screen: &mut Screen) -> anyhow::Result<u8> {
     match command {
         Backup::Create { out, local, report } => {
@@ -64,11 +64,11 @@ pub async fn run(global: &Global, command: Backup, screen: &mut Screen) -> anyho
     }
 }
 
-/// A backup is not restored into a cluster that is there.
+/// The refusal to restore a backup into an existing cluster, with the command that restores one.
 fn how_to_restore(backup: Option<&Path>) -> anyhow::Error {
     let file = backup.map_or("FILE".to_owned(), |path| path.display().to_string());
     anyhow::anyhow!(
-        "cannot restore a backup into a running cluster. A restore makes the first host of a lost cluster again: on a bare \
+        "cannot restore a backup into a running cluster. A restore recreates the first host of a lost cluster: on a bare \
          host with the name and address of the lost one, run\n\n  ctl bootstrap --restore {file} --ca-hash HASH\n\nwith \
          the hash that `ctl backup create` showed, and --key KEYFILE for an encrypted backup"
     )
@@ -90,8 +90,8 @@ fn directory_or_declared(given: Option<PathBuf>) -> anyhow::Result<PathBuf> {
     given.map_or_else(declared, Ok)
 }
 
-/// The directory that the documents on this host declare; on a standby, which has them in its copy
-/// only, that of its last scheduled backup.
+/// The directory that the documents on this host declare; on a standby, which has them only in its
+/// copy, the directory of its last scheduled backup.
 fn declared() -> anyhow::Result<PathBuf> {
     if own::program().is_some()
         && let Some(report) = outcome::read(&Path::new(REPORTS).join(format!("{BACKUP}.json")))
@@ -109,8 +109,8 @@ fn declared() -> anyhow::Result<PathBuf> {
     Ok(PathBuf::from(&declaration.cluster.backup.directory))
 }
 
-/// The file of a backup: a path, a name in the declared directory, or the newest good one of a
-/// directory.
+/// The file of a backup: a path, a name in the declared directory, or the newest readable backup of
+/// a directory.
 fn found(given: Option<PathBuf>) -> anyhow::Result<PathBuf> {
     let place = match given {
         Some(given) if given.components().count() == 1 && !given.exists() => {
@@ -128,7 +128,7 @@ fn found(given: Option<PathBuf>) -> anyhow::Result<PathBuf> {
 }
 
 fn newest(directory: &Path) -> anyhow::Result<PathBuf> {
-    // The first backup makes it.
+    // The first backup creates the directory.
     let is_missing = !directory.try_exists().unwrap_or(true);
     let mut last = None;
     let found = match is_missing {

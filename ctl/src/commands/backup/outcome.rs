@@ -17,26 +17,26 @@ const MODE: u32 = 0o600;
 #[error("there is no backup in {}; `ctl backup create` makes one", .0.display())]
 pub struct NoBackup(pub PathBuf);
 
-/// The report that is at a path; none if there is none, or it cannot be read.
+/// The report at a path; `None` if it does not exist or cannot be read.
 pub fn read(path: &Path) -> Option<RunReport> {
     let text = fs::read(path).ok()?;
     serde_json::from_slice(&text).ok()
 }
 
-/// A report that is to be written.
+/// The report of this run, to be written.
 pub struct Outcome {
     path: Option<PathBuf>,
 }
 
 impl Outcome {
-    /// The report at a path, or none.
+    /// A report at a path; without a path, nothing is written.
     pub fn new(path: Option<&Path>) -> Self {
         Self {
             path: path.map(Path::to_owned),
         }
     }
 
-    /// Writes the report of this run. A run without a good result keeps that of an earlier one.
+    /// Writes the report of this run. A failed run keeps the last good result of an earlier one.
     ///
     /// # Errors
     /// It cannot be written.
@@ -61,7 +61,7 @@ impl Outcome {
         };
         let last = read(path);
         let directory = match directory.to_str() {
-            // A run that failed early does not know it.
+            // A run that failed early does not know its directory.
             None | Some("") => last.as_ref().map(|last| last.directory.clone()),
             Some(directory) => Some(directory.to_owned()),
         };
@@ -78,7 +78,8 @@ impl Outcome {
         written.with_context(|| format!("cannot write the report {}", path.display()))
     }
 
-    /// Writes the report of a run that failed. What failed first is the answer of the command.
+    /// Writes the report of a failed run. The command still ends with the original error, so a
+    /// report that cannot be written is only printed.
     pub fn failed(&self, directory: &Path, error: &anyhow::Error) {
         let nothing = error.is::<NoBackup>();
         if let Err(problem) = self.replace(directory, None, Some(format!("{error:#}")), nothing) {

@@ -1,5 +1,5 @@
-//! The files of a backup from this host's own copy of the master, without the master: those that
-//! `halite-master save` writes.
+//! The files of a backup from this host's own copy of the master, without the master, as
+//! `halite-master save` writes them.
 
 use std::io;
 use std::io::{BufReader, Read as _};
@@ -16,7 +16,7 @@ use crate::paths::STATE_DIR;
 
 /// The master's program on a standby.
 const PROGRAM: &str = "/usr/local/bin/halite-master";
-/// The longest reason that is read.
+/// The most bytes of the program's error output that are read.
 const REASON: u64 = 64 * 1024;
 
 /// The program on this host, if it is a standby of the master.
@@ -51,10 +51,10 @@ impl Saving {
         })
     }
 
-    /// The next part; none after the last one.
+    /// The next part; `None` after the last one.
     ///
     /// # Errors
-    /// The program failed; its reason is the error's.
+    /// The program failed; the error has its reason.
     pub fn next(&mut self) -> anyhow::Result<Option<Part>> {
         match framing::read::<BackupPart>(&mut self.from) {
             Ok(Some(part)) => Ok(part.part),
@@ -63,11 +63,11 @@ impl Saving {
         }
     }
 
-    /// Waits for its end, which must be a good one.
+    /// Waits until the program has ended, and checks its exit status.
     fn ended(&mut self) -> anyhow::Result<()> {
         let mut reason = String::new();
         if let Some(stderr) = self.child.stderr.take() {
-            // What cannot be read is missing in the error.
+            // Unreadable output is missing in the error.
             let _ = stderr.take(REASON).read_to_string(&mut reason);
         }
         let status = self.child.wait().context("cannot wait for the program")?;
@@ -83,7 +83,7 @@ impl Saving {
     }
 
     fn broken(&mut self, error: io::Error) -> anyhow::Error {
-        // It ends when nothing reads what it writes.
+        // Nothing reads its output any more.
         let _ = self.child.kill();
         match self.ended() {
             Err(reason) if error.kind() == io::ErrorKind::UnexpectedEof => reason,
@@ -94,7 +94,7 @@ impl Saving {
 
 impl Drop for Saving {
     fn drop(&mut self) {
-        // It has ended already if all was read.
+        // After a complete read it has already ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -26,7 +26,7 @@ impl Parts {
         }
     }
 
-    /// The next file, whose content is then read from this value; none at the end.
+    /// The next file, whose content is then read from this value; `None` at the end.
     ///
     /// # Errors
     /// The stream ended before its end, or is malformed.

@@ -1,4 +1,4 @@
-//! `ctl backup list|get`, and the reading of a backup for a restore.
+//! `ctl backup list|get`, and reading a backup for a restore.
 
 use std::fs;
 use std::path::Path;
@@ -16,14 +16,14 @@ use crate::FAILED;
 use crate::backup_file::open_whole;
 use crate::output::{Paint, Screen, megabytes, or_dash, path_text, table, yes_no};
 
-/// The certificate of the CA by which a cluster is known, on its master's host.
+/// The certificate of the CA that identifies a cluster, on its master's host.
 const CA: &str = "/var/lib/halite/master/ca/halite.crt";
 const MODE: u32 = 0o600;
 
-/// Refuses a backup of another cluster than that of this host, if it has the master of one.
+/// Refuses a backup of another cluster, if this host has a cluster's master.
 ///
 /// # Errors
-/// It is of another one.
+/// The backup is from another cluster.
 pub fn refuse_foreign(file: &BackupFile) -> anyhow::Result<()> {
     let header = file.header();
     match cluster_id(Path::new(CA)) {
@@ -122,7 +122,7 @@ pub fn get(path: &Path, to: &Path, screen: &mut Screen) -> anyhow::Result<u8> {
     files::remove_any(&partial)?;
     let copied = copy(path, &partial, to);
     if copied.is_err() {
-        // The first error is the one that matters.
+        // Only the first error matters.
         let _ = fs::remove_file(&partial);
     }
     copied?;

@@ -21,7 +21,7 @@ pub enum Source {
 }
 
 impl Source {
-    /// Begins a backup: on a standby, if `local`, from its own copy, else from the master.
+    /// Starts a backup: on a standby, if `local`, from its own copy; otherwise from the master.
     ///
     /// # Errors
     /// The master refuses or does not answer, or the program cannot be started.
@@ -37,7 +37,7 @@ impl Source {
         Ok(Self::Master(stream))
     }
 
-    /// The next part; none after the last one.
+    /// The next part; `None` after the last one.
     ///
     /// # Errors
     /// The stream broke, or its sender failed.
@@ -52,13 +52,13 @@ impl Source {
         }
     }
 
-    /// Hands the parts to their writer. Its own reason counts if it has stopped.
+    /// Passes the parts to their writer. If the writer has stopped, its own error counts.
     ///
     /// # Errors
     /// The stream broke, or its sender failed.
     pub async fn pass_on(mut self, to: Sender<Part>) -> anyhow::Result<()> {
         if let Self::Own(mut saving) = self {
-            // The program is read in a thread of its own: the writer waits for it.
+            // The reads block, so they run in a separate thread.
             let reading = tokio::task::spawn_blocking(move || {
                 while let Some(part) = saving.next()? {
                     if to.blocking_send(part).is_err() {

@@ -1,4 +1,4 @@
-//! The file that is made of the master's answer, whatever becomes of that on the way.
+//! The backup file written from the master's answer, whatever happens to the answer on the way.
 
 use std::fs;
 
@@ -111,8 +111,8 @@ fn an_answer_that_ends_early_leaves_nothing() {
     }
 }
 
-/// A disk that gives back something else than what was written: it is neither listed nor kept in the
-/// place of a good one, and the command fails.
+/// A disk that returns other data than was written: the backup is neither listed nor replaces a
+/// good one, and the command fails.
 #[test]
 fn a_backup_that_is_read_again_and_differs_is_none() {
     use std::os::unix::fs::FileExt as _;
@@ -122,7 +122,7 @@ fn a_backup_that_is_read_again_and_differs_is_none() {
     let good = written(dir.path(), &one, parts()).unwrap();
     let mut all = parts();
     let end = all.pop().unwrap();
-    // More than what waits in memory.
+    // More than fits into the queue in memory.
     all.push(Part::File(File {
         path: "state/large".to_owned(),
         mode: 0o600,
@@ -215,8 +215,8 @@ fn a_snapshot_that_was_changed_on_the_way_is_refused() {
     assert_eq!(entries(dir.path()), 0);
 }
 
-/// The disk of the backups is too small for the reserve, and then for the file itself, which no check has foreseen.
-/// The test runs again in a mount namespace that has such a disk.
+/// The disk of the backups is too small for the reserve, and then for the file itself, which no
+/// check could foresee. The test reruns itself in a mount namespace that has such a disk.
 #[test]
 fn a_disk_without_room_keeps_what_it_has() {
     const DISK: &str = "HALITE_TEST_DISK";
@@ -264,8 +264,8 @@ fn on_a_small_disk(disk: &Path) {
     }
 }
 
-/// A directory in which the user of the tests' thread cannot remove the backups of root: it has the
-/// sticky bit, as /tmp has.
+/// A directory in which the user of the test's thread cannot remove root's backups: it has the
+/// sticky bit, like /tmp.
 #[test]
 fn a_backup_stays_made_when_older_ones_cannot_be_removed() {
     use std::os::unix::fs::PermissionsExt as _;
@@ -284,7 +284,7 @@ fn a_backup_stays_made_when_older_ones_cannot_be_removed() {
         mode(&entry.unwrap().path(), 0o644);
     }
     mode(&path, 0o1777);
-    // Linux changes the user of this thread only.
+    // On Linux, this changes the user of this thread only.
     let other_user = std::thread::spawn(move || {
         let nobody = rustix::process::Uid::from_raw(NOBODY);
         let became = rustix::thread::set_thread_res_uid(nobody, nobody, nobody);
@@ -295,7 +295,7 @@ fn a_backup_stays_made_when_older_ones_cannot_be_removed() {
         let created = written(&path, &head(&[]), parts()).unwrap();
         let file = BackupFile::open(&created.path).unwrap();
         file.check().unwrap();
-        // Two are kept, and neither of the older two keeps the other.
+        // Two are kept; a failure to remove one of the older two does not save the other.
         assert_eq!(problems(&created).len(), 2, "{:?}", problems(&created));
         assert_eq!(created.pruned.removed, Vec::<String>::new());
         assert_eq!(exit_code(&created, Ok(())), INCOMPLETE);
@@ -356,7 +356,7 @@ fn a_backup_says_which_ca_has_signed_it_or_that_none_has() {
         text.contains(&format!("signed by the CA {}", ca.hash())),
         "{text}"
     );
-    // What the master sends and this program writes fits together.
+    // The master's data and the written file agree.
     let file = BackupFile::open(&created.path).unwrap();
     assert!(file.read(&[], &mut |_, _, _| Ok(())).unwrap().is_signed);
 }

@@ -1,7 +1,7 @@
-//! A trial of a backup: an etcd of its own is started with its snapshot, and its keys are counted.
+//! A trial of a backup: starts a separate etcd with its snapshot, and counts the keys.
 //!
-//! It listens on sockets in a directory for root only, joins no cluster, and ends with this process,
-//! however that ends. What a killed run leaves is removed by the next one.
+//! The etcd listens on sockets in a directory for root only, joins no cluster, and ends with this
+//! process, however that ends. The next run removes the leftovers of a killed one.
 
 use std::fs;
 use std::os::unix::fs::DirBuilderExt as _;
@@ -23,29 +23,30 @@ use crate::etcd_image;
 use crate::etcd_image::Etcdutl;
 use crate::output::megabytes;
 
-/// The directory of Halite's own files, in which the trial is on hosts of a cluster: temporary files
-/// may be in memory.
+/// The directory of Halite's own files, which holds the trial on hosts of a cluster: the directory
+/// for temporary files may be in memory.
 const STATE: &str = "/var/lib/halite";
-/// The begin of the names of directories of trials. The unit of the weekly run removes them, too.
+/// The prefix of the directories of trials. The unit of the weekly run removes them, too.
 const KIND: &str = "backup-trial-";
-/// Time for etcd to answer: it reads its whole database first.
+/// Time for etcd to answer; it reads its whole database first.
 pub const ANSWER: Duration = Duration::from_secs(300);
-/// Time for it to end.
+/// Time for etcd to end.
 const END: Duration = Duration::from_secs(30);
 const PAUSE: Duration = Duration::from_millis(100);
-/// Bytes that stay free beside the snapshot and the database that is made of it.
+/// Bytes that must stay free beside the snapshot and the database made from it.
 const RESERVE: u64 = 512 << 20;
-/// Runs a program until it ends, or until standard input is closed: also when this process is killed.
+/// Runs a program until it ends or standard input is closed, which also happens when this process
+/// is killed.
 const UNTIL_CLOSED: &str =
     "exec 3<&0; \"$@\" </dev/null & p=$!; (read -r _ <&3; kill -9 $p) 2>/dev/null & wait $p";
-/// The addresses that the member has on paper. It listens on none of them.
+/// The nominal address of the member. It does not listen there.
 const PEER: &str = "http://localhost:2380";
 const CLIENT: &str = "http://localhost:2379";
 const NAME: &str = "trial";
 /// Lines of etcd's log in an error.
 const LINES: usize = 5;
 
-/// A place for a trial. Dropped, nothing of it stays.
+/// A directory for a trial; dropping it removes the directory.
 pub struct Trial {
     scratch: ScratchDir,
 }
@@ -57,7 +58,7 @@ pub struct Programs {
 }
 
 impl Programs {
-    /// Those in the image of a bundle.
+    /// Unpacks the programs from the image in a bundle.
     fn unpack(bundle: &Path, to: &Path) -> anyhow::Result<Self> {
         let manifest = halite_manifest::manifest::load(bundle)?;
         let reference = manifest.images.get("etcd");
@@ -76,7 +77,7 @@ impl Programs {
     }
 }
 
-/// The directory of the bundle whose etcd is started: a given one, or that of the backup on this
+/// The directory of the bundle whose etcd is started: the given one, or the backup's bundle on this
 /// host.
 fn bundle(given: Option<&Path>, header: &Header) -> anyhow::Result<PathBuf> {
     if let Some(given) = given {
@@ -86,15 +87,15 @@ fn bundle(given: Option<&Path>, header: &Header) -> anyhow::Result<PathBuf> {
     let own = version.map(|version| Path::new(BUNDLES).join(version));
     own.filter(|own| own.is_dir()).with_context(|| {
         format!(
-            "cannot start an etcd with the snapshot: the bundle {} of the backup is not on this host, and has etcd's \
-             program; name the directory of a bundle with --bundle",
+            "cannot start an etcd with the snapshot: the backup's bundle {}, which has etcd's program, is not on this \
+            host; name the directory of a bundle with --bundle",
             version.unwrap_or("(none)")
         )
     })
 }
 
 impl Trial {
-    /// Makes a place for a trial.
+    /// Creates a directory for a trial.
     ///
     /// # Errors
     /// The system's reason.
@@ -118,7 +119,7 @@ impl Trial {
     /// A new file for the snapshot.
     ///
     /// # Errors
-    /// It cannot be made.
+    /// The file cannot be created.
     pub fn begin(&self) -> anyhow::Result<fs::File> {
         Ok(files::create(&self.snapshot(), 0o600)?)
     }
@@ -126,7 +127,7 @@ impl Trial {
     /// Starts the etcd of a bundle with the snapshot, and counts its keys.
     ///
     /// # Errors
-    /// It does not start, or has another number of keys than the member had.
+    /// The etcd does not start, or its number of keys differs from the member's.
     pub async fn run(&self, given: Option<&Path>, header: &Header) -> anyhow::Result<Keys> {
         let bundle = bundle(given, header)?;
         let programs = Programs::unpack(&bundle, self.scratch.path());
@@ -151,7 +152,7 @@ impl Trial {
         programs
             .etcdutl
             .restore(&self.snapshot(), &data, &member.concat())?;
-        // The database is made of it.
+        // The database has been made from it.
         files::remove_any(&self.snapshot())?;
         let mut running = Running::start(programs, self.scratch.path(), &data, &cluster)?;
         let counted = running
@@ -160,8 +161,8 @@ impl Trial {
         let found = outcome(counted, running.end().await)?;
         match recorded {
             Some(recorded) if recorded.count != found.count => bail!(
-                "the etcd that was started with the snapshot has {} keys at revision {}, and the member that it is of had {}: \
-                 do not rely on this backup, and see `ctl etcd status`",
+                "the etcd that was started with the snapshot has {} keys at revision {}, and the original member had {}: \
+                do not rely on this backup, and see `ctl etcd status`",
                 found.count,
                 found.revision,
                 recorded.count
@@ -170,7 +171,7 @@ impl Trial {
         }
     }
 
-    /// Refuses a file system on which others would be short of room.
+    /// Refuses a file system on which the trial would leave too little space.
     fn refuse_full(&self) -> anyhow::Result<()> {
         let size = fs::metadata(self.snapshot())
             .context("there is no snapshot to start an etcd with")?
@@ -180,8 +181,8 @@ impl Trial {
             return Ok(());
         }
         bail!(
-            "cannot start an etcd with the snapshot in {}: its database needs {}, {} are free, and {} have to stay so for \
-             others; make room",
+            "cannot start an etcd with the snapshot in {}: its database needs {}, {} are free, and {} must stay free; \
+            make room",
             self.scratch.path().display(),
             megabytes(size),
             megabytes(free),
@@ -190,7 +191,7 @@ impl Trial {
     }
 }
 
-/// The keys, when both was well; otherwise what failed first, and then the end.
+/// The keys if both succeeded; otherwise the error of the count, followed by that of the end.
 fn outcome(counted: anyhow::Result<Keys>, ended: anyhow::Result<()>) -> anyhow::Result<Keys> {
     match (counted, ended) {
         (Ok(found), Ok(())) => Ok(found),
@@ -199,7 +200,7 @@ fn outcome(counted: anyhow::Result<Keys>, ended: anyhow::Result<()>) -> anyhow::
     }
 }
 
-/// An etcd that runs.
+/// A running etcd.
 struct Running {
     child: Child,
     client: Client,
@@ -228,16 +229,16 @@ impl Running {
                 "--listen-client-urls",
                 &format!("unix://{}", client.display()),
             ])
-            // etcd takes the name of this one from the place of a host: a file where it starts. A
-            // path would make it a socket without a file, which any user could open.
+            // etcd takes the socket's name from the host part of the URL: a file in its working
+            // directory. A path would make an abstract socket, which any user could open.
             .args(["--listen-peer-urls", "unix://peer"])
             .current_dir(&sockets)
             .args(["--advertise-client-urls", CLIENT])
             .args(["--initial-advertise-peer-urls", PEER])
             .args(["--initial-cluster", cluster])
-            // It is thrown away: it need not be on the disk, which the cluster's etcd writes to.
+            // The data is discarded: do not slow the disk down to which the cluster's etcd writes.
             .arg("--unsafe-no-fsync")
-            // Not the cluster's memory and processors.
+            // Leave memory and processors to the cluster.
             .env("GOMEMLIMIT", "512MiB")
             .env("GOMAXPROCS", "1")
             .stdin(Stdio::piped())
@@ -252,7 +253,7 @@ impl Running {
         })
     }
 
-    /// Counts the keys at a revision as soon as it answers.
+    /// Counts the keys at a revision as soon as etcd answers.
     async fn count(&mut self, revision: i64) -> anyhow::Result<Keys> {
         let member = self.client.member();
         let limit = Instant::now() + ANSWER;
@@ -287,7 +288,7 @@ impl Running {
         lines[last..].join(" | ")
     }
 
-    /// Ends it, and waits until it has ended.
+    /// Ends etcd, and waits until it has ended.
     async fn end(mut self) -> anyhow::Result<()> {
         drop(self.child.stdin.take());
         let ended = tokio::time::timeout(END, self.child.wait()).await;

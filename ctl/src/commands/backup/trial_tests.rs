@@ -29,7 +29,7 @@ impl Source {
         let data = dir.join("source");
         let mut running = Running::start(programs, dir, &data, &cluster).unwrap();
         running.count(0).await.unwrap();
-        // Both sockets are where only root can open them.
+        // Only root can open both sockets.
         for name in ["s/client", "s/peer"] {
             assert!(dir.join(name).exists(), "{name}");
         }
@@ -39,7 +39,7 @@ impl Source {
             client.put(key.as_bytes(), b"a pod").await.unwrap();
         }
         let counted = client.keys(&member, 0).await.unwrap();
-        // What is written after the count is in the snapshot, and not at that revision.
+        // A later write is in the snapshot, but not at the counted revision.
         client.put(b"/registry/pods/later", b"a pod").await.unwrap();
         let mut parts = client.snapshot(&member).await.unwrap();
         let mut snapshot = Vec::new();
@@ -62,7 +62,7 @@ impl Source {
     }
 }
 
-/// The command lines of the processes that have this text in theirs.
+/// The command lines that contain this text, of all processes.
 fn processes(text: &str) -> Vec<String> {
     let all = fs::read_dir("/proc").unwrap().flatten();
     let lines = all.filter_map(|entry| fs::read(entry.path().join("cmdline")).ok());
@@ -131,7 +131,7 @@ async fn a_program_that_ends_at_once_is_reported_with_what_it_said() {
         halite_testkit::process::make_program(&path, &format!("#!/bin/sh\n{text}\n"));
         path
     };
-    let etcd = program("etcd", "echo 'panic: page 7 is no leaf' >&2; exit 2");
+    let etcd = program("etcd", "echo 'panic: page 7 is not a leaf' >&2; exit 2");
     let programs = Programs::new(etcd, &program("etcdutl", "true"));
     let trial = Source::trial(dir.path(), b"snapshot");
     let error = trial
@@ -140,7 +140,7 @@ async fn a_program_that_ends_at_once_is_reported_with_what_it_said() {
         .unwrap_err()
         .to_string();
     assert!(error.contains("has ended with exit status: 2"), "{error}");
-    assert!(error.contains("page 7 is no leaf"), "{error}");
+    assert!(error.contains("page 7 is not a leaf"), "{error}");
 }
 
 #[test]
@@ -156,11 +156,11 @@ fn an_etcd_that_does_not_end_hides_no_other_failure() {
     assert_eq!(outcome(keys(), Ok(())).unwrap().count, 3);
     let stuck = || Err(failed("it does not end"));
     assert_eq!(text(outcome(keys(), stuck())), "it does not end");
-    let page = || Err(failed("page 7 is no leaf"));
-    assert_eq!(text(outcome(page(), Ok(()))), "page 7 is no leaf");
+    let page = || Err(failed("page 7 is not a leaf"));
+    assert_eq!(text(outcome(page(), Ok(()))), "page 7 is not a leaf");
     assert_eq!(
         text(outcome(page(), stuck())),
-        "page 7 is no leaf; it does not end"
+        "page 7 is not a leaf; it does not end"
     );
 }
 
@@ -178,7 +178,7 @@ async fn the_etcd_of_a_killed_process_ends() {
     assert!(!ended.unwrap().unwrap().success());
 }
 
-/// A restored host's record has the ids of its new cluster: another token makes another one.
+/// A restored host's record has the ids of its new cluster: another token makes another cluster.
 #[tokio::test]
 async fn the_log_of_a_restored_snapshot_has_the_ids_of_its_cluster() {
     let (programs, dir) = (programs(), tempfile::tempdir().unwrap());

@@ -1,9 +1,9 @@
-//! `ctl backup verify`: a backup is read whole, and with `--start` an etcd is started with its
+//! `ctl backup verify`: reads a backup completely and, with `--start`, starts an etcd with its
 //! snapshot.
 //!
-//! An encrypted backup cannot be opened on the host that made it: that has no key. Then every byte of
-//! it is compared with its digest, and a new backup is made, whose snapshot is started before it is
-//! encrypted.
+//! An encrypted backup cannot be opened on the host that made it, which has no key. In this case
+//! every byte of it is compared with its digest, and a new backup is made, whose snapshot is tried
+//! before it is encrypted.
 
 use std::io;
 use std::path::Path;
@@ -22,14 +22,14 @@ use crate::cli::Global;
 use crate::output::{Screen, count, megabytes, path_text};
 use crate::waiting::Waiting;
 
-/// What is wanted of a verification.
+/// The options of a verification.
 #[derive(Default)]
 pub struct How<'a> {
     /// The keys of an encrypted backup.
     pub keys: Vec<Identity>,
-    /// Start an etcd with the snapshot.
+    /// `true` to start an etcd with the snapshot.
     pub start: bool,
-    /// The directory of the bundle whose etcd it is.
+    /// The directory of the bundle whose etcd is started.
     pub bundle: Option<&'a Path>,
     /// The file for the outcome.
     pub report: Option<&'a Path>,
@@ -43,20 +43,20 @@ struct Found {
     started: Option<Started>,
 }
 
-/// An etcd that was started.
+/// A trial with a started etcd.
 struct Started {
-    /// The backup that was made for it.
+    /// The backup that was made for the trial.
     made: Option<Good>,
     keys: u64,
     revision: i64,
-    /// Whether the backup has a record of the keys.
+    /// `true` if the backup has a record of the keys.
     compared: bool,
 }
 
 /// Verifies the backup that `path` finds.
 ///
 /// # Errors
-/// There is none, it is no good, or no etcd starts with it.
+/// There is no backup, it is damaged, or no etcd starts with it.
 pub async fn run(
     global: &Global,
     path: anyhow::Result<std::path::PathBuf>,
@@ -106,7 +106,7 @@ async fn verify(
     })
 }
 
-/// Reads all of a backup; a trial gets etcd's snapshot.
+/// Reads a backup completely; a trial receives etcd's snapshot.
 fn read(file: &BackupFile, keys: &[Identity], trial: Option<&Trial>) -> anyhow::Result<Manifest> {
     Ok(file.read(keys, &mut |path, _, content| {
         let Some(trial) = trial.filter(|_| path == SNAPSHOT) else {
@@ -117,7 +117,7 @@ fn read(file: &BackupFile, keys: &[Identity], trial: Option<&Trial>) -> anyhow::
     })?)
 }
 
-/// Starts an etcd with the snapshot that the trial has; without one, with that of a new backup.
+/// Starts an etcd with the trial's snapshot; if it has none, with the snapshot of a new backup.
 async fn start(
     global: &Global,
     file: &BackupFile,

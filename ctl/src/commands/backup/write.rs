@@ -1,4 +1,4 @@
-//! The file of a backup, made of the parts that come.
+//! Writes the file of a backup from the parts as they arrive.
 
 use std::fs;
 use std::io::Read;
@@ -12,7 +12,7 @@ use halite_host_reports::Good;
 use super::parts::Parts;
 use crate::output::megabytes;
 
-/// Bytes that stay free on the file system of the backups: etcd may be on the same one.
+/// Bytes that must stay free on the file system of the backups: etcd may use the same one.
 const RESERVE: u64 = 512 << 20;
 
 /// A finished backup.
@@ -21,7 +21,7 @@ pub struct Created {
     pub header: Header,
     pub size: u64,
     pub files: usize,
-    /// True when the master has signed it.
+    /// `true` if the master has signed it.
     pub is_signed: bool,
     pub pruned: Pruned,
     /// The time since which the standby that made it has not followed the master.
@@ -50,11 +50,11 @@ impl Created {
     }
 }
 
-/// Makes the file in a directory, and removes older ones there but so many, if a number is given.
-/// `copy` receives etcd's snapshot, too.
+/// Writes the file in a directory and, if a number is given, removes older ones there except that
+/// many. `copy` also receives etcd's snapshot.
 ///
 /// # Errors
-/// A part is missing or no good, or the directory cannot be used. Then there is no file.
+/// A part is missing or damaged, or the directory cannot be used; no file is left then.
 pub fn write(
     directory: &Path,
     header: Header,
@@ -104,7 +104,7 @@ pub fn write(
     Ok(created)
 }
 
-/// A reader whose bytes are written to a file as well.
+/// A reader whose bytes are also written to a file.
 struct Both<'a> {
     from: &'a mut Parts,
     copy: fs::File,
@@ -134,7 +134,7 @@ fn refuse_unmounted(directory: &Path) -> anyhow::Result<()> {
     }
 }
 
-/// Refuses a file system on which etcd and the master would be short of room afterwards.
+/// Refuses a file system on which etcd and the master would have too little space afterwards.
 fn refuse_full(directory: &Path, size: u64) -> anyhow::Result<()> {
     let free = Room::at(directory)?.bytes;
     if free >= size.saturating_add(RESERVE) {

@@ -1,4 +1,4 @@
-//! `ctl bundle add`: one more bundle for the site.
+//! `ctl bundle add`: adds a bundle to the site.
 
 use std::path::Path;
 

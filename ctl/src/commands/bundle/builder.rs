@@ -14,11 +14,11 @@ use crate::output::Format;
 /// The program's name.
 pub const PROGRAM: &str = "halite-builder";
 
-/// Runs a command of the builder in place of this process: it has the same standard streams and the
-/// same process id, and its exit code is the answer.
+/// Replaces this process by the builder's command: it has the same standard streams and the same
+/// process id, and its exit code is the answer.
 ///
 /// # Errors
-/// The program is not there or cannot be run.
+/// The program is missing or cannot be run.
 pub fn run(output: Format, command: Builder) -> anyhow::Result<u8> {
     let Some(program) = find() else {
         bail!(

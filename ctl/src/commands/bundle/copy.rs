@@ -1,4 +1,4 @@
-//! `ctl bundle copy`: a bundle from another host that serves it.
+//! `ctl bundle copy`: copies a bundle from another host that serves it.
 
 use std::path::Path;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::output::{Screen, megabytes, path_text};
 /// Runs `ctl bundle copy`.
 ///
 /// # Errors
-/// With `--check`, the bundle is missing or incomplete; without, it cannot be copied.
+/// With `--check`, the bundle is missing or incomplete; otherwise, it cannot be copied.
 pub fn run(args: &Copy, screen: &mut Screen) -> anyhow::Result<u8> {
     let place = (
         args.to.parent(),

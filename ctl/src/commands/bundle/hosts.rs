@@ -7,7 +7,7 @@ use halite_api::{KeyState, NodeStatus};
 use crate::cli::Global;
 use crate::client;
 
-/// The bundles from which each host got its content.
+/// The bundles from which the hosts got their content.
 #[derive(Debug, Default)]
 pub struct Hosts {
     /// The bundle of the last successful highstate of each host.
@@ -18,7 +18,7 @@ pub struct Hosts {
     unknown: Vec<String>,
 }
 
-/// Asks the master which bundles the hosts have.
+/// Asks the master for the hosts' bundles.
 ///
 /// # Errors
 /// The master does not answer.
@@ -54,7 +54,7 @@ impl Hosts {
             .collect()
     }
 
-    /// The reason not to remove a bundle, if there is one.
+    /// The reason not to remove a bundle; `None` if it may be removed.
     pub fn need(&self, version: &str) -> Option<String> {
         let users = self
             .any
@@ -63,18 +63,18 @@ impl Hosts {
         let users: Vec<&str> = users.map(|(name, _)| name.as_str()).collect();
         let what = match (users.is_empty(), self.unknown.is_empty()) {
             (false, _) => format!(
-                "these hosts still use the bundle {version}, nothing was removed: {}",
+                "these hosts still use the bundle {version}; nothing was removed: {}",
                 users.join(", ")
             ),
             (true, false) => format!(
-                "the bundles of these hosts are not known, nothing was removed: {} (`ctl key delete` \
-                 forgets hosts that do not exist any more)",
+                "the bundles of these hosts are not known; nothing was removed: {} (`ctl key delete` \
+                forgets hosts that no longer exist)",
                 self.unknown.join(", ")
             ),
             (true, true) => return None,
         };
         Some(format!(
-            "{what}. `ctl highstate` changes them to the bundle in use; --force removes this one in spite of that"
+            "{what}. `ctl highstate` moves them to the bundle in use; --force removes this one anyway"
         ))
     }
 }

@@ -12,7 +12,7 @@ use crate::site::own_keys;
 /// Runs `ctl bundle key`.
 ///
 /// # Errors
-/// A file is there already, or cannot be written.
+/// A file already exists, or cannot be written.
 pub fn key(
     file: &Path,
     password_file: Option<&Path>,
@@ -45,8 +45,8 @@ pub fn key(
     let document = json!({"secret": file, "public": public, "id": key.id(), "line": key.line()});
     screen.answer(&document, |_| {
         format!(
-            "key {}\n  {} signs; keep it on machines that build bundles, and nowhere else\n  {} is for the sites; bring it there by another way \
-             than the bundles:\n    {}\n{note}",
+            "key {}\n  {} signs; keep it on machines that build bundles, and nowhere else\n  {} is for the sites; take it there separately \
+            from the bundles:\n    {}\n{note}",
             key.id(),
             file.display(),
             public.display(),

@@ -35,7 +35,7 @@ pub(super) fn document(site: &Site, hosts: Option<&Hosts>) -> anyhow::Result<Bun
             .version
             .clone()
             .or_else(|| Some(manifest.as_ref().ok()?.version.clone()));
-        // Where nothing else says it, its directory has its version as its name.
+        // Without another source, the name of its directory is its version.
         let version = version.or_else(|| in_use.path.file_name()?.to_str()?.parse().ok());
         all.extend(version.map(|version| InstalledBundle {
             version,

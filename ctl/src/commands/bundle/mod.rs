@@ -102,7 +102,7 @@ pub fn images(bundle: Option<PathBuf>, screen: &mut Screen) -> anyhow::Result<u8
     show::images(&Site::here(), bundle, screen)
 }
 
-/// Returns true if a bundle is an image: a file, or a disc or stick that has one on it.
+/// Returns true if a bundle is an image: a file, or a disc or USB stick that contains one.
 fn is_image(path: &Path) -> bool {
     path.exists() && !path.is_dir()
 }

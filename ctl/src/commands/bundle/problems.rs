@@ -1,11 +1,11 @@
-//! The answer to a bundle that cannot be used.
+//! The report about a bundle that cannot be used.
 
 use halite_api::{RefusedBundle, to_value};
 
 use crate::FAILED;
 use crate::output::Screen;
 
-/// Prints the problems of a bundle, after which nothing was changed, and returns the exit code.
+/// Prints the problems of a bundle, and that nothing was changed; returns the exit code.
 ///
 /// # Errors
 /// The answer cannot be printed.

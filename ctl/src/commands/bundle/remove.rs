@@ -1,4 +1,4 @@
-//! `ctl bundle remove`: a bundle that is not in use leaves the site.
+//! `ctl bundle remove`: removes a bundle that is not in use from the site.
 
 use anyhow::{Context as _, bail};
 use halite_api::{RemovedBundle, to_value};
@@ -15,11 +15,11 @@ use crate::site::Site;
 /// The options of `ctl bundle remove`.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct How {
-    /// Ask nothing.
+    /// `true` to skip the confirmation.
     pub yes: bool,
-    /// Only check.
+    /// `true` to only check.
     pub test: bool,
-    /// Remove it although hosts use it, or may use it.
+    /// `true` to remove it although hosts use it, or may use it.
     pub force: bool,
 }
 
@@ -59,7 +59,7 @@ pub async fn remove(
     remove_unused(site, version, Ok(hosts), screen)
 }
 
-/// Returns the hosts if neither the cluster nor one of them uses the bundle.
+/// Returns the hosts if neither the cluster nor a host uses the bundle.
 fn unused(
     site: &Site,
     version: &BundleVersion,

@@ -31,7 +31,7 @@ pub fn images(site: &Site, bundle: Option<PathBuf>, screen: &mut Screen) -> anyh
     Ok(0)
 }
 
-/// The path of a bundle that is named by its path or its version; default as in
+/// The path of a bundle, named by its path or its version; the default is that of
 /// [`Site::bundle_directory()`].
 fn directory_or_version(site: &Site, given: Option<PathBuf>) -> anyhow::Result<PathBuf> {
     match given.as_deref().and_then(Path::to_str) {

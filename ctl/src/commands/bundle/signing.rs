@@ -8,7 +8,7 @@ use crate::cli::Signing;
 /// Loads the keys that sign an image.
 ///
 /// # Errors
-/// A key cannot be read, or none is named although that was not asked for.
+/// A key cannot be read, or no key is named and `--unsigned` is not given.
 pub fn keys(signing: &Signing) -> anyhow::Result<Vec<SecretKey>> {
     if signing.key.is_empty() && !signing.unsigned {
         bail!(

@@ -1,4 +1,4 @@
-//! `ctl bundle use`: another bundle of the site for the cluster.
+//! `ctl bundle use`: selects another bundle of the site for the cluster.
 
 use std::path::Path;
 
@@ -122,7 +122,7 @@ pub fn switch(site: &Site, args: &Switch, screen: &mut Screen) -> anyhow::Result
     let old = site
         .in_use()?
         .and_then(|in_use| manifest::load(&in_use.path).ok());
-    // Unknown without the old bundle; `ctl bootstrap` is right in both cases.
+    // Unknown without the old bundle; `ctl bootstrap` is the correct advice in both cases.
     let other_halite = old
         .as_ref()
         .is_none_or(|old| old.sha256(MASTER) != manifest.sha256(MASTER));
@@ -174,7 +174,7 @@ pub fn switch(site: &Site, args: &Switch, screen: &mut Screen) -> anyhow::Result
     Ok(0)
 }
 
-/// Replaces a document, unless it was changed since it was read: to read a whole bundle takes some
+/// Replaces a document, unless it has changed since it was read: reading a whole bundle takes some
 /// time.
 pub(super) fn record(document: &Path, before: &str, after: &str) -> anyhow::Result<()> {
     let now = std::fs::read_to_string(document)

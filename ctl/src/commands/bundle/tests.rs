@@ -59,7 +59,7 @@ impl Here {
         here
     }
 
-    /// Builds a bundle of the recipe as it is now, as a directory and as an ISO.
+    /// Builds a bundle of the current recipe, as a directory and as an ISO.
     fn build(&mut self, version: &str, built: &str) {
         self.made.set("version", version.into());
         self.made.record(built);
@@ -155,9 +155,9 @@ fn the_cluster_changes_to_a_newer_bundle_and_the_old_one_goes() {
     assert_eq!(
         here.switch("0.2.0", false).unwrap(),
         0,
-        "again is nothing new"
+        "a repetition changes nothing"
     );
-    // A host that has not had its highstate since then would find nothing any more.
+    // A host without a highstate since then would no longer find its content.
     let pending = NodeStatus {
         key: Some(KeyState::Pending),
         ..host("c", None, None)
@@ -181,8 +181,8 @@ fn the_cluster_changes_to_a_newer_bundle_and_the_old_one_goes() {
         error.contains("removed: a. ") && error.contains("ctl highstate"),
         "{error}"
     );
-    // One that has half of another since then, and one that nothing is known of: of an earlier
-    // master, for example.
+    // A host that has half of another bundle since then, and a host whose bundles are unknown,
+    // for example to an earlier master.
     let half = host("b", Some("0.2.0"), Some(&["0.1.0", "0.2.0"]));
     let error = refused(Ok(from_nodes(vec![half]))).to_string();
     assert!(
@@ -439,7 +439,7 @@ fn the_list_says_what_is_in_use_and_what_is_gone() {
         in_use(&document),
         [("0.1.0".to_owned(), true), ("0.2.0".to_owned(), false)]
     );
-    // What documents are checked against.
+    // The facts against which documents are checked.
     let used = || {
         crate::commands::config::used(&here.site)
             .unwrap()

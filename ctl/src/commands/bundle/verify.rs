@@ -50,7 +50,7 @@ pub fn directory(
         None => halite_bundle::verify(directory, &mut report_progress)?,
     };
     let mut is_complete_checked = true;
-    // Of a damaged bundle only the damage is reported, not its consequences.
+    // For a damaged bundle, report only the damage, not its consequences.
     if report.is_sound() {
         screen.progress("checking that the bundle is complete");
         match builder::missing(directory)? {
@@ -77,7 +77,7 @@ pub fn directory(
         if report.is_sound() {
             let size = megabytes(report.size);
             text = format!(
-                "{} {}, {size}: all as they were made",
+                "{} {}, {size}: all unchanged since they were built",
                 paint.good("✓"),
                 count(report.files, "file")
             );
@@ -114,7 +114,7 @@ pub fn image(
     let report = halite_seal::check(file, &trusted_keys(site, trusted)?, &mut |text| {
         screen.progress(text)
     })?;
-    // Nothing in a damaged image is trusted, not even its kind.
+    // Nothing in a damaged image can be trusted, not even its kind.
     let delta = if report.is_sound() {
         halite_bundle::delta::look(file)?
     } else {
@@ -131,7 +131,7 @@ pub fn image(
         if report.is_sound() {
             let by = signer_names(&report.signers);
             text = format!(
-                "{} {} {}, {}: all as they were sealed; signed by {by}\n",
+                "{} {} {}, {}: all unchanged since they were sealed; signed by {by}\n",
                 paint.good("✓"),
                 report.statement.name,
                 report.statement.version,
@@ -139,7 +139,7 @@ pub fn image(
             );
             text.extend(delta.iter().map(|delta| {
                 format!(
-                    "  it is a delta: only a site that has the bundle {} (built {}) can add it, and has the bundle {} then\n",
+                    "  it is a delta: only a site that has the bundle {} (built {}) can add it, and then has the bundle {}\n",
                     delta.old.version, delta.old.built, delta.new.version
                 )
             }));
@@ -149,7 +149,7 @@ pub fn image(
     Ok(if report.is_sound() { 0 } else { FAILED })
 }
 
-/// The names of the signers, in words.
+/// The names of the signers as text.
 fn signer_names(signers: &[Signer]) -> String {
     let signers: Vec<_> = signers.iter().map(ToString::to_string).collect();
     if signers.is_empty() {

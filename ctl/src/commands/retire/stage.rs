@@ -1,5 +1,5 @@
-//! The wait of `ctl master retire` for the next master: what it waits for at the moment, for how long, and
-//! what the operator can do.
+//! The wait of `ctl master retire` for the next master: its current stage, its limit, and the
+//! operator's options.
 
 use std::path::Path;
 use std::time::Duration;
@@ -13,27 +13,27 @@ use crate::masters::NoMaster;
 use crate::output::Screen;
 use crate::waiting::Waiting;
 
-/// The longest wait for the next master, once the standby has everything.
+/// The longest wait for the next master, once the standby's copy is complete.
 const MOVE: Duration = Duration::from_secs(300);
-/// The longest wait for a master on a standby without one. A master that starts asks silent hosts before it
-/// serves, and reads the whole of a damaged store first.
+/// The longest wait for a master on a standby without one. A starting master asks silent hosts
+/// before it serves, and reads a damaged store completely first.
 const START: Duration = Duration::from_secs(300);
 
-/// What the wait is for at the moment.
+/// The current stage of the wait.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Stage {
-    /// The old host hands over: the standby of this name takes what it lacks. That ends without `ctl`, because
-    /// the old host gives up when the standby makes no progress.
+    /// The old host hands over: the standby of this name completes its copy. This ends without
+    /// `ctl`, because the old host cancels when the standby makes no progress.
     Copies(String),
-    /// The standby of this name has everything, or the old host starts or stops.
+    /// The standby of this name has a complete copy, or the old host starts or stops.
     Takes(String),
-    /// This host is a standby, perhaps since a moment ago, and no master answers.
+    /// This host is a standby, perhaps only since a moment ago, and no master answers.
     Starts,
 }
 
 impl Stage {
-    /// The stage on this host, whose master does not serve: `error` is the answer. None where it neither
-    /// hands over nor is a standby.
+    /// The stage on this host, whose master does not serve: `error` is the answer. `None` if the
+    /// host neither hands over nor is a standby.
     pub fn on(directory: &Path, error: &Error) -> Option<Self> {
         if let Some(note) = note(directory) {
             let to = note.to.clone();
@@ -46,10 +46,11 @@ impl Stage {
         directory.join(STANDBY_OF).exists().then_some(Self::Starts)
     }
 
-    /// The stage of the move from this host to that standby. `error` is the old master's answer, if it does
-    /// not serve. Without the note of its host (`ctl` runs on another one) its refusal says whether the standby
-    /// has everything; `is_recent` says whether a refusal may mean that it has not. A master of an earlier
-    /// version refuses in the same way for ever, and a master of any version an operator that was revoked.
+    /// The stage of the move from this host to that standby. `error` is the old master's answer, if
+    /// it does not serve. Without the note of the old host (`ctl` runs on another one), its refusal
+    /// tells whether the standby's copy is complete; `is_recent` tells whether a refusal may mean
+    /// that it is not. A master of an earlier version keeps refusing in the same way, and a master
+    /// of any version refuses a revoked operator.
     pub fn of_move(
         directory: &Path,
         (from, to): (&str, &str),
@@ -65,7 +66,7 @@ impl Stage {
         }
     }
 
-    /// The longest wait in this stage; none where something else ends it.
+    /// The longest wait in this stage; `None` if something else ends it.
     fn limit(&self) -> Option<Duration> {
         match self {
             Self::Copies(_) => None,
@@ -74,21 +75,21 @@ impl Stage {
         }
     }
 
-    /// What is waited for, and what the operator can do.
+    /// The awaited event, and the operator's options.
     fn words(&self) -> (String, String) {
         match self {
             Self::Copies(to) => (
-                format!("{to} has everything that the master has"),
+                format!("{to} has a complete copy of the master"),
                 format!(
                     "`journalctl -u halite-master` on both hosts shows the move; if {to} makes no progress, the old host ends \
-                     the hand-over and goes on with the master"
+                     the hand-over and continues as the master"
                 ),
             ),
             Self::Takes(to) => (
                 format!("the master on {to} serves"),
                 format!(
                     "`journalctl -u halite-master` on {to} and on the old host shows the move; a hand-over that fails ends the \
-                     wait, and the old host goes on with the master; if {to} is dead, `ctl master promote --force --cluster \
+                     wait, and the old host continues as the master; if {to} is dead, `ctl master promote --force --cluster \
                      NAME` on the old host takes the master back"
                 ),
             ),
@@ -109,7 +110,7 @@ impl Stage {
         }
     }
 
-    /// The error of a wait on this host that has lasted too long, for its cause.
+    /// The error when the wait on this host has lasted too long.
     pub fn late(&self) -> String {
         match self {
             Self::Copies(to) | Self::Takes(to) => format!(
@@ -126,27 +127,27 @@ impl Stage {
     }
 }
 
-/// A wait whose stage may change. The limit is that of the stage, and begins with it.
+/// A wait whose stage may change. Each stage has its own limit, which starts with the stage.
 pub struct Stages {
     stage: Stage,
     waiting: Waiting,
 }
 
 impl Stages {
-    /// A wait that begins with this stage.
+    /// A wait that starts in this stage.
     pub fn new(stage: Stage) -> Self {
         let waiting = stage.waiting();
         Self { stage, waiting }
     }
 
-    /// Enters a stage, unless it is the present one.
+    /// Enters a stage, unless it is the current one.
     pub fn enter(&mut self, stage: Stage) {
         if self.stage != stage {
             *self = Self::new(stage);
         }
     }
 
-    /// Returns true when the limit of the stage has passed.
+    /// Returns true if the limit of the stage has passed.
     pub fn is_over(&self) -> bool {
         self.waiting.is_over()
     }
@@ -157,7 +158,7 @@ impl Stages {
     }
 }
 
-/// The note of a hand-over from this host that is under way.
+/// The note of a hand-over from this host in progress.
 #[derive(Debug)]
 pub struct Note {
     from: String,
@@ -167,13 +168,13 @@ pub struct Note {
 }
 
 impl Note {
-    /// Returns true until the standby has everything.
+    /// Returns true until the standby's copy is complete.
     fn is_offered(&self) -> bool {
         self.phase == "offered"
     }
 }
 
-/// Reads the note; none while no hand-over from this host is under way.
+/// Reads the note; `None` if no hand-over from this host is in progress.
 pub fn note(directory: &Path) -> Option<Note> {
     let text = std::fs::read_to_string(directory.join("hand-over.json")).ok()?;
     let note: Value = serde_json::from_str(&text).ok()?;
@@ -187,8 +188,8 @@ pub fn note(directory: &Path) -> Option<Note> {
     is_under_way.then_some(note)
 }
 
-/// Returns true if a master answers, and admits no operator: one that hands over admits its standbys only. One
-/// whose standby has everything says by another alert that the master has moved.
+/// Returns true if a master answers but admits no operator: during a hand-over it admits only its
+/// standbys. Once the standby's copy is complete, it sends another alert: the master has moved.
 fn refuses(error: &Error) -> bool {
     let is_refusal = |source: &ConnectError| {
         matches!(
@@ -222,7 +223,7 @@ mod tests {
         }
     }
 
-    /// The answer of a master whose standby has everything.
+    /// The answer of a master whose standby has a complete copy.
     fn moved() -> Error {
         Error::new(NoMaster::One {
             address: "10.0.0.11:4550".to_owned(),
@@ -230,7 +231,7 @@ mod tests {
         })
     }
 
-    /// The answer of a master that hands over, and that of a host without one.
+    /// The answers of a master that hands over, and of a host without a master.
     fn answers() -> (Error, Error) {
         let address = "10.0.0.11:4550".to_owned();
         let refused = NoMaster::One {
@@ -289,8 +290,8 @@ mod tests {
         assert_eq!(Stage::on(directory, &silent), None);
     }
 
-    /// A start on a machine three times slower than usual takes 40 s with one silent host, and more with a
-    /// large store.
+    /// A start on a machine three times slower than usual takes 40 s with one silent host, and more
+    /// with a large store.
     #[test]
     fn a_standby_waits_for_a_slow_start_of_the_master_and_then_names_the_remedy() {
         let directory = tempfile::tempdir().unwrap();
@@ -315,7 +316,7 @@ mod tests {
             let stage = Stage::of_move(directory, ("cp-1", "cp-2"), error, is_recent);
             matches!(stage, Stage::Copies(_))
         };
-        // On another host only the refusal is known; it says when the standby has everything.
+        // Another host knows only the refusal, which tells when the standby's copy is complete.
         assert!(stage(Some(&refused), true));
         assert!(!stage(Some(&moved), true));
         assert!(!stage(Some(&refused), false));

@@ -1,5 +1,5 @@
-//! `ctl support`: one archive that explains a problem. The minions collect; the master hides the
-//! secrets that it knows in their returns, this program those of usual forms.
+//! `ctl support`: collects diagnostics in one archive. The minions collect them; the master hides
+//! the secrets that it knows in their returns, and this program hides secrets in the usual forms.
 
 mod redact;
 
@@ -27,7 +27,7 @@ use crate::output::{Screen, count, path_text};
 
 /// The program that the minions run.
 const PROGRAM: &str = include_str!("host.sh");
-/// The time that a minion has for it, in seconds.
+/// The time that a minion has for the program, in seconds.
 const LIMIT: u32 = 180;
 /// The number of the newest jobs.
 const JOBS: u32 = 50;
@@ -77,7 +77,7 @@ pub async fn run(global: &Global, args: &Support, screen: &mut Screen) -> anyhow
     Ok(0)
 }
 
-/// Runs a function on all minions. One that is not connected is a part of the answer.
+/// Runs a function on all minions. The answer includes minions that are not connected.
 async fn job(
     global: &Global,
     function: &str,
@@ -95,7 +95,7 @@ async fn job(
     run_job(global, request, screen).await
 }
 
-/// Adds the files of the hosts; answers with those that said nothing, and why.
+/// Adds the files of the hosts; returns the hosts without an answer, each with the reason.
 fn hosts(
     done: &FinishedJob,
     names: &[String],
@@ -133,7 +133,8 @@ fn default_file(now: Timestamp) -> PathBuf {
     PathBuf::from(format!("halite-support-{time}.tar.gz"))
 }
 
-/// A new file that only its owner can read. It is made first: what is in the way is said at once.
+/// Creates a file that only its owner can read, before anything is collected: an obstacle is
+/// reported immediately.
 fn create(path: &Path) -> anyhow::Result<File> {
     let file = OpenOptions::new()
         .write(true)
@@ -148,7 +149,7 @@ fn create(path: &Path) -> anyhow::Result<File> {
     })
 }
 
-/// Writes the archive, without secrets of usual forms.
+/// Writes the archive, without secrets in the usual forms.
 fn pack(file: File, now: Timestamp, files: &BTreeMap<String, String>) -> io::Result<()> {
     let mut archive = tar::Builder::new(GzEncoder::new(file, Compression::default()));
     for (name, text) in files {
@@ -223,7 +224,7 @@ mod tests {
         assert_eq!(found.len(), 3);
     }
 
-    /// The program is at least read by a shell here.
+    /// A shell can at least parse the program.
     #[test]
     fn the_program_of_the_hosts_is_shell() {
         let status = std::process::Command::new("/bin/sh")

@@ -1,8 +1,8 @@
-//! Secrets that the master does not know: those of programs that wrote them into their logs.
+//! Hides secrets that the master does not know: those that programs wrote into their logs.
 
-/// What stands for a secret.
+/// The replacement for a secret.
 const HIDDEN: &str = "[redacted]";
-/// Ends of the names of secrets, in lower case and with underscores: `HALITE_TOKEN`, `api-key`.
+/// Endings of the names of secrets, in lower case and with underscores: `HALITE_TOKEN`, `api-key`.
 const NAMES: [&str; 15] = [
     "token",
     "password",
@@ -20,12 +20,12 @@ const NAMES: [&str; 15] = [
     "private_key",
     "key_data",
 ];
-/// Words before a secret, which no name has.
+/// Words before a secret that has no name.
 const BEFORE: [&str; 3] = ["Bearer ", "bearer ", "AGE-SECRET-KEY-"];
 /// The schemes of an Authorization header (RFC 9110), which are not secret.
 const SCHEMES: [&str; 4] = ["Basic ", "Bearer ", "Digest ", "Token "];
 
-/// A text without secrets of usual forms. The lines of private keys are left out.
+/// A text without secrets in the usual forms. The lines of private keys are left out.
 pub fn redacted(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut in_key = false;
@@ -58,7 +58,7 @@ fn indentation(line: &str) -> usize {
     line.len() - line.trim_start().len()
 }
 
-/// The line without secrets, and whether those are on the lines below it.
+/// The line without secrets, and whether its secret is on the lines below.
 fn line_without(line: &str) -> (String, bool) {
     let (mut line, is_block) = without_named(line);
     for word in BEFORE {
@@ -75,13 +75,14 @@ fn line_without(line: &str) -> (String, bool) {
     (without_telling(&without_users(&line)), is_block)
 }
 
-/// The bytes up to the end of a value that has no quotes.
+/// The length in bytes of a value without quotes.
 fn word_length(text: &str) -> usize {
     let ends = |c: char| c.is_whitespace() || "\"'\\,;&)}".contains(c);
     text.find(ends).unwrap_or(text.len())
 }
 
-/// Hides the values of names, as `name: value`, `name=value`, `"name": "value"` and `--name value`.
+/// Hides the values of secret names: `name: value`, `name=value`, `"name": "value"`, `--name
+/// value`.
 fn without_named(line: &str) -> (String, bool) {
     let (mut out, mut rest) = (String::with_capacity(line.len()), line);
     while let Some(at) = rest.find([':', '=', ' ']) {
@@ -112,7 +113,7 @@ fn without_named(line: &str) -> (String, bool) {
     (out, false)
 }
 
-/// Hides the value at the beginning of a text, and answers with what is behind it.
+/// Hides the value at the start of a text, and returns the text after it.
 fn hide<'a>(value: &'a str, is_whole: bool, out: &mut String) -> &'a str {
     let mut rest = value;
     let quote = rest.len() - rest.trim_start_matches('\\').len();
@@ -149,7 +150,7 @@ fn hide<'a>(value: &'a str, is_whole: bool, out: &mut String) -> &'a str {
     &rest[end..]
 }
 
-/// The place of the closing quote; the end, when it is cut off.
+/// The position of the closing quote; the end of the text if the quote is cut off.
 fn closing(text: &str, quote: &str) -> usize {
     let mut from = 0;
     while let Some(at) = text[from..].find(quote) {
@@ -207,7 +208,7 @@ fn without_users(line: &str) -> String {
     out
 }
 
-/// Hides words whose form is that of a secret: tokens of Halite, and JSON Web Tokens.
+/// Hides words that look like a secret: tokens of Halite, and JSON Web Tokens.
 fn without_telling(line: &str) -> String {
     let is_part = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
     let (mut out, mut rest) = (String::with_capacity(line.len()), line);
@@ -309,7 +310,7 @@ mod tests {
             ("Set-Cookie: session=x; Path=/", "Set-Cookie: [redacted]"),
             (&format!("enrol {token}, next"), "enrol [redacted], next"),
             ("jwt eyJhbGciOi.eyJpc3Mi.c2ln end", "jwt [redacted] end"),
-            // What only looks like one.
+            // Text that only resembles a secret.
             ("secretName: tls", "secretName: tls"),
             (
                 "tokens    void: make new ones",

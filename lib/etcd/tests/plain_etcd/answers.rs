@@ -68,7 +68,7 @@ async fn state_alarms_hash_and_snapshot_are_read() {
     assert_eq!(bytes[16..20], 0xed0c_daed_u32.to_le_bytes());
 }
 
-/// The report of a client that no member answers, as soon as the cause is no timeout.
+/// The report of a client that no member answers, once the cause is not a timeout.
 async fn refused(stranger: &Client) -> String {
     let start = Instant::now();
     loop {

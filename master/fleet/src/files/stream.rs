@@ -39,8 +39,8 @@ pub(super) fn of_bytes(content: Vec<u8>) -> ByteStream {
     Box::pin(tokio_stream::iter(pieces))
 }
 
-/// Reads a file of the bundle in pieces. The last item is a refusal if the content does not have
-/// this digest; the minion checks it too, and then discards the file.
+/// Reads a file of the bundle in pieces. If the content does not have this digest, the last item
+/// is an error; the minion checks the digest too, and then discards the file.
 pub(super) async fn of_file(path: PathBuf, sha256: String) -> Result<ByteStream, Refusal> {
     of_file_by(Arc::clone(&READERS), PATIENCE, path, sha256).await
 }

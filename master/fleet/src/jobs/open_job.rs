@@ -113,7 +113,7 @@ impl OpenJob {
     /// The minion whose failure prevents later groups from starting. A job is ordered because its
     /// hosts must not be down together: whatever broke the first would break the next.
     fn stopped_by(&self) -> Option<&MinionId> {
-        // A test run changes nothing, so a failure is no reason to stop.
+        // A test run changes nothing, so it does not stop at a failure.
         let stops = !self.job.order.is_empty() && !self.job.test;
         self.failed.as_ref().filter(|_| stops)
     }

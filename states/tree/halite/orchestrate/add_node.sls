@@ -227,7 +227,7 @@ earlier-member:
     - require:
         - halite: learner
 
-# It receives the data of the others before its pod or unit exists, which is not waited for: a
+# It receives the data of the others before its pod or unit exists. No step waits for that one: a
 # learner is not ready before it has its vote.
 etcd:
   halite.state:
@@ -261,8 +261,8 @@ turn-ends:
 {%- endif %}
 {%- if is_control_plane %}
 
-# Only the API server is waited for, which the kubelet and the next host need. Controller-manager
-# and scheduler, which may be in long restart backoff by then, are waited for later (`components`).
+# Waits only for the API server, which the kubelet and the next host need. Controller-manager and
+# scheduler may be in long restart backoff by then; `components` waits for them later.
 control-plane:
   halite.state:
     - tgt: {{ name }}

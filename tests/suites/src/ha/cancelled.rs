@@ -25,7 +25,7 @@ pub(super) fn removal(cluster: &Cluster) -> Result<()> {
     ensure!(said.contains("was cancelled by "), "{said}");
     let (status, said) = running.ended(|| Ok(()))?;
     ensure!(
-        !status.success() && said.contains("was cancelled by ") && said.contains("To go on"),
+        !status.success() && said.contains("was cancelled by ") && said.contains("To continue"),
         "{status}: {said}"
     );
     let runs = runs(first)?;

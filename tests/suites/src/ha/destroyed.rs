@@ -52,7 +52,7 @@ pub(super) fn with_a_host_off(cluster: &Cluster) -> Result<Counts> {
     ensure!(output.status.code() == Some(0), "{}", output.status);
     for part in [
         format!("{OFF} is not connected: what Halite put there stays"),
-        "nothing of Halite is left on the other hosts of demo".to_owned(),
+        "Halite is completely removed from the other hosts of demo".to_owned(),
     ] {
         ensure!(said.contains(&part), "{part} is not in: {said}");
     }

@@ -28,7 +28,9 @@ pub(super) fn repaired_side_by_side(cluster: &Cluster) -> Result<Counts> {
         kill(host, "etcd")?;
     }
     let (mut succeeded, said) = highstate(cluster)?;
-    let line = said.lines().find(|line| line.contains("side by side"));
+    let line = said
+        .lines()
+        .find(|line| line.contains("repaired in parallel"));
     let line = line.with_context(|| format!("hosts were repaired one by one: {said}"))?;
     println!("  {line}");
     for part in [

@@ -378,7 +378,7 @@ fn two_masters(cluster: &Cluster, old: &Host, next: &Host) -> Result<()> {
         let (_, masters): (_, MasterList) = in_any_case(old, &["master", "list"])?;
         let problems = masters.problems.join("\n");
         ensure!(
-            problems.contains("the master begins nothing"),
+            problems.contains("the master starts no new work"),
             "{masters:?}"
         );
         Ok(())

@@ -37,7 +37,7 @@ pub(super) fn goes_on(cluster: &Cluster) -> Result<Counts> {
 fn while_full(cluster: &Cluster, disk: &SmallDisk) -> Result<()> {
     let record = while_written(cluster, &cluster.bootstrap, "full-disk", || {
         disk.fill()?;
-        // An etcd that has exited cannot give the reason: any error is a refusal.
+        // An etcd that has exited cannot give the reason: any error counts as refused.
         let refused = large_object::until_refused(cluster, "");
         let named = refused.and_then(|_| is_named(cluster, &cluster.bootstrap));
         disk.make_room()?;

@@ -1,8 +1,9 @@
-//! Which cluster a backup is from, and when it was made.
+//! The cluster of a backup, and the time at which it was made.
 
 use super::*;
 
-/// A host of a wrong clock, without a time server: minions obey no epoch lower than one they have seen.
+/// A host with a wrong clock and no time server: minions obey no epoch below one that they have
+/// seen.
 #[test]
 fn the_epoch_after_a_restore_is_no_lower_than_the_time_of_the_backup() {
     let scene = Scene::new();
@@ -34,7 +35,7 @@ fn a_backup_of_another_cluster_is_not_restored() {
         )),
         "{error}"
     );
-    // Without the hash a person compares it.
+    // Without the hash, a person compares it.
     let error = refused(scene.open_from(from(None, false, false)));
     assert!(
         error.contains(&scene.ca.hash()) && error.contains("pass --ca-hash"),
@@ -49,7 +50,7 @@ fn a_backup_of_another_cluster_is_not_restored() {
     let text = scene.open().unwrap().summary();
     assert!(text.contains("as --ca-hash says"), "{text}");
 
-    // One of an earlier version, or one whose signature was taken away.
+    // A backup of an earlier version, or one whose signature was removed.
     scene.backup = Scene::backup(scene.dir.path(), &scene.key, None, 1);
     for origin in [
         from(None, false, true),

@@ -1,5 +1,5 @@
 {#- API server, controller-manager and scheduler as static pods, with the kubeconfig files of these
-    programs and of root. Only the API server is waited for: the other two need it, and a bootstrap
+    programs and of root. Waits only for the API server: the other two need it, and a bootstrap
     continues without them; see halite.base.control_plane.running. -#}
 {%- from 'halite/map.jinja' import node with context %}
 {%- from 'halite/base/map.jinja' import api_server_gives_way, endpoint_url, local_url with context %}

@@ -66,8 +66,8 @@ etcd-joined:
 etcd-not-joined:
   test.fail_without_changes:
     - comment: >-
-        {{ node.name }} is no member of etcd yet, so its etcd is not started. `ctl node add {{ node.name }}` with the words
-        that declared it makes it one.
+        {{ node.name }} is not a member of etcd yet, so its etcd is not started. Run the `ctl node add {{ node.name }}` that
+        declared it again to make it a member.
     - failhard: True
     - require:
         - etcd: etcd-data

@@ -113,7 +113,7 @@ impl Move {
     }
 }
 
-/// The hosts of the master before and after the command.
+/// The master's hosts before and after the command.
 struct Sides<'c> {
     from: &'c Host,
     to: &'c Host,
