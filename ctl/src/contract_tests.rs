@@ -182,7 +182,7 @@ fn each_event_of_the_master_is_known_and_printed() {
         ("event-job-done", "has ended: 1 succeeded"),
         ("event-run-new", "custom.roll"),
         ("event-run-step", "first succeeded"),
-        ("event-run-job", "first has made the job"),
+        ("event-run-job", "first has created the job"),
         ("event-run-cancel", "cancelled by alice"),
         ("event-run-done", "succeeded"),
         ("event-key", "the key of worker-1 is deleted"),

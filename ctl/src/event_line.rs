@@ -64,7 +64,7 @@ fn text(event: &v1::Event) -> String {
         }
         EventData::RunJob(data) => {
             format!(
-                "run {}  {} has made the job {}",
+                "run {}  {} has created the job {}",
                 data.run, data.step, data.job
             )
         }

@@ -41,7 +41,7 @@ pub enum MastersError {
     },
     /// A line is not an address.
     #[error(
-        "{}:{line}: {text:?} is not HOST:PORT; a highstate of this host writes the file again",
+        "{}:{line}: {text:?} is not HOST:PORT; a highstate of this host rewrites the file",
         path.display()
     )]
     Line {
@@ -53,7 +53,7 @@ pub enum MastersError {
         text: String,
     },
     /// The file names no master.
-    #[error("{} names no master; a highstate of this host writes the file again", .0.display())]
+    #[error("{} names no master; a highstate of this host rewrites the file", .0.display())]
     Empty(PathBuf),
 }
 

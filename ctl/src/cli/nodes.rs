@@ -93,7 +93,7 @@ pub struct NodeRoles {
     /// The cluster's name, to confirm --force.
     #[arg(long, default_value = "", requires = "force")]
     pub cluster: String,
-    /// Continue in spite of problems that these preflight checks find; recorded in the audit log.
+    /// Ignore problems that these preflight checks find; recorded in the audit log.
     #[arg(long, value_delimiter = ',', value_name = "NAME", value_parser = check_name)]
     pub ignore_preflight: Vec<String>,
 }
@@ -205,7 +205,7 @@ pub struct NodeAdd {
     /// A label of the Kubernetes node, KEY=VALUE; may be repeated.
     #[arg(long = "label")]
     pub labels: Vec<String>,
-    /// Continue in spite of problems that these preflight checks find.
+    /// Ignore problems that these preflight checks find.
     #[arg(long, value_name = "NAME,…", value_delimiter = ',', value_parser = check_name)]
     pub ignore_preflight: Vec<String>,
     /// Only declare the host and print the command; do not wait.
@@ -256,7 +256,7 @@ pub struct NodeReplace {
     /// The cluster's name, to confirm --force.
     #[arg(long)]
     pub cluster: String,
-    /// Continue in spite of problems that these preflight checks find; recorded in the audit log.
+    /// Ignore problems that these preflight checks find; recorded in the audit log.
     #[arg(long, value_name = "NAME,…", value_delimiter = ',', value_parser = check_name)]
     pub ignore_preflight: Vec<String>,
     /// Only remove the remains and print the command; do not wait.

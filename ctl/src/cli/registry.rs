@@ -33,7 +33,7 @@ pub enum Registry {
     ///
     /// The registry may keep running. The whole backup is checked before anything is changed. A
     /// damaged backup is refused, unless the registry itself has the damaged blobs intact. Blobs
-    /// that no image needs any longer stay on the disk until `registry garbage-collect` removes them.
+    /// that no image needs stay on the disk until `registry garbage-collect` removes them.
     Restore {
         /// The backup; for a directory of backups, its newest one.
         backup: PathBuf,

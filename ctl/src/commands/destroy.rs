@@ -18,7 +18,7 @@ use crate::orchestration_watch::{print_outcome, run_orchestration, success_of};
 use crate::output::Screen;
 use crate::waiting::Waiting;
 
-/// The unit that removes the last of Halite from a host, itself at the end.
+/// The unit that removes the rest of Halite from a host, itself at the end.
 const UNIT: &str = "/etc/systemd/system/halite-leave.service";
 /// Time for that unit: the minion finishes its work first.
 const LIMIT: Duration = Duration::from_secs(180);
@@ -79,15 +79,15 @@ fn check_access(own: &str, master: Option<&str>) -> anyhow::Result<()> {
 /// The unit has not removed itself in time.
 pub async fn wait_until_bare(screen: &mut Screen) -> anyhow::Result<()> {
     let mut waiting = Waiting::new(
-        "halite-leave.service has removed the last of Halite from this host",
+        "halite-leave.service has removed the rest of Halite from this host",
         LIMIT,
         "`journalctl -u halite-leave` shows its work",
     );
     while Path::new(UNIT).exists() {
-        screen.progress("halite-leave.service removes the rest from this host …");
+        screen.progress("halite-leave.service is removing the rest of Halite from this host …");
         if waiting.is_over() {
             bail!(
-                "cannot remove the last of Halite from this host in {} s: the journal of halite-leave.service shows the reason \
+                "cannot remove the rest of Halite from this host in {} s: the journal of halite-leave.service shows the reason \
                 (journalctl -u halite-leave); remove the cause, then: systemctl start halite-leave",
                 LIMIT.as_secs()
             );

@@ -70,7 +70,7 @@ pub async fn recover(
     };
     let done = run_orchestration(global, request, from.as_str(), screen).await?;
     let success = format!(
-        "{}; {from} serves alone. Bring back each host that was lost: ctl node replace NAME --force --cluster {cluster}",
+        "{}; {from} serves alone. Replace each lost host: ctl node replace NAME --force --cluster {cluster}",
         done.comment("allowed")
     );
     let again = Again::new(format!("ctl etcd recover {from}"))

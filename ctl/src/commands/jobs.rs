@@ -32,7 +32,7 @@ pub fn cancelled(answer: &JobCancellation) -> String {
     let groups = [
         (&answer.ended, "ended immediately on"),
         (&answer.asked, "asked to end it"),
-        (&answer.runs, "cannot be cut off, and ends by itself on"),
+        (&answer.runs, "cannot be cancelled, and runs to its end on"),
     ];
     let groups = groups
         .into_iter()

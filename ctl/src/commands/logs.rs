@@ -37,7 +37,7 @@ enum End {
 /// The master does not answer or refuses, or the minion cannot read its journal.
 pub async fn run(global: &Global, args: &Logs, screen: &mut Screen) -> anyhow::Result<u8> {
     if args.follow && !screen.is_for_people() {
-        bail!("cannot follow a journal as one document; leave --follow or --output out");
+        bail!("cannot follow a journal as one document; omit --follow or --output");
     }
     let request = request(args);
     let start = async |mut operator: Operator| {

@@ -78,7 +78,7 @@ pub fn cancelled_text(answer: &RunCancellation) -> String {
         ),
         RunStatus::Running => {
             let jobs = answer.jobs.iter().map(|job| {
-                format!("; `ctl job cancel {job} --force` ends a package transaction of it")
+                format!("; `ctl job cancel {job} --force` also ends its package transaction")
             });
             let (step, jobs) = (or_dash(answer.step.as_ref()), jobs.collect::<String>());
             format!(
@@ -148,7 +148,7 @@ mod tests {
             cancelled_text(&answer),
             format!(
                 "the run {run} (custom.roll) was cancelled by alice, and ends with its step images: `ctl job show {run}` shows it; \
-                 `ctl job cancel {job} --force` ends a package transaction of it\n"
+                 `ctl job cancel {job} --force` also ends its package transaction\n"
             )
         );
         answer.status = RunStatus::Succeeded;

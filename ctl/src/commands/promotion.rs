@@ -132,7 +132,7 @@ async fn wait_for_minions(
     let mut waiting = Waiting::new(
         String::new(),
         CALLS,
-        "`systemctl status halite-minion` there shows its state; a host that is off may stay off: a highstate brings it to this \
+        "`systemctl status halite-minion` there shows its state; a host that is off may stay off: a highstate moves it to this \
          master later",
     );
     let mut said = Vec::new();
@@ -144,7 +144,7 @@ async fn wait_for_minions(
         }
         if waiting.is_over() {
             screen.note(format!(
-                "not connected: {}; a highstate brings them to this master when they are",
+                "not connected: {}; a highstate moves them to this master once they are",
                 missing.join(", ")
             ));
             return Ok(());
@@ -272,7 +272,7 @@ async fn first_promoted(
     let done = bring(&own(global), before.as_deref(), screen).await?;
     if done.retcode != 0 {
         bail!(
-            "this host has the master, but not everything that belongs to it: {}; `ctl master promote` repeats what failed",
+            "this host has the master, but its promotion is incomplete: {}; `ctl master promote` repeats what failed",
             done.failures.join("; ")
         );
     }

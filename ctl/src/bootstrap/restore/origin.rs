@@ -61,8 +61,8 @@ impl Origin {
             ),
             None if self.asks => Ok(()),
             None => bail!(
-                "cannot restore {what} without a question: it is signed by the CA {cluster_id}; compare that with the hash that you \
-                 noted, and pass --ca-hash with it, or leave out --yes. Nothing was changed."
+                "cannot restore {what} without confirmation: it is signed by the CA {cluster_id}; compare that with the hash that you \
+                 noted, and pass --ca-hash with it, or omit --yes. Nothing was changed."
             ),
         }
     }

@@ -87,7 +87,7 @@ impl Saving {
         let _ = self.child.kill();
         match self.ended() {
             Err(reason) if error.kind() == io::ErrorKind::UnexpectedEof => reason,
-            _ => anyhow::Error::new(error).context("cannot read what halite-master saves"),
+            _ => anyhow::Error::new(error).context("cannot read the output of halite-master save"),
         }
     }
 }

@@ -37,7 +37,7 @@ impl Parts {
             Some(Part::End(true)) => Ok(None),
             Some(_) => Err(io::Error::new(
                 io::ErrorKind::InvalidData,
-                "the master sent something else than a file",
+                "the master sent something other than a file",
             )),
             None => Err(early()),
         }
