@@ -44,7 +44,7 @@ pub use self::events::Events;
 pub use self::health::Health;
 pub use self::help::{Completion, Help, Shell, Version, topic};
 pub use self::job::{Job, Logs};
-pub use self::keys::{Destroy, Key, Token};
+pub use self::keys::{Destroy, KeyCommand, Token};
 pub use self::kubeconfig::{IssuedKubeconfigs, Kubeconfig};
 pub use self::local::{Local, LocalStates};
 pub use self::master::{Master, MasterPromote, MasterRetire};
@@ -58,7 +58,7 @@ pub use self::registry::{Backup as RegistryBackup, Registry};
 pub use self::removed::explain;
 pub use self::support::Support;
 pub use self::targets::{
-    Apply, Applying, Cmd, Grains, Highstate, Kind, OnTarget, OneMinion, Render,
+    Apply, Applying, Cmd, Grains, Highstate, OnTarget, OneMinion, Render, TargetKind,
 };
 pub use self::upgrade::Upgrade;
 pub use halite_cli::builder::Signing;
@@ -170,7 +170,7 @@ pub enum Command {
     Events(Events),
     /// Manage the keys of minions.
     #[command(subcommand)]
-    Key(Key),
+    Key(KeyCommand),
     /// Manage the tokens with which new minions enrol.
     #[command(subcommand)]
     Token(Token),

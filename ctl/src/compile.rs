@@ -17,7 +17,7 @@ use halite_states::tree::Tree;
 use serde_json::Value;
 
 /// The input of a compilation.
-pub struct Source<'a> {
+pub struct CompileInput<'a> {
     /// The state tree.
     pub tree: &'a dyn Tree,
     /// The host's id.
@@ -30,7 +30,7 @@ pub struct Source<'a> {
     pub bundle: Option<(&'a Path, &'a Manifest)>,
 }
 
-impl Source<'_> {
+impl CompileInput<'_> {
     /// Compiles the named SLS files; without names, those that `top.sls` assigns.
     ///
     /// # Errors
@@ -183,8 +183,8 @@ mod tests {
         );
     }
 
-    fn source<'a>(tree: &'a MemoryTree, pillar: &'a Value) -> Source<'a> {
-        Source {
+    fn source<'a>(tree: &'a MemoryTree, pillar: &'a Value) -> CompileInput<'a> {
+        CompileInput {
             tree,
             minion: "a",
             pillar,

@@ -18,7 +18,7 @@ const PAUSES: Backoff = Backoff::new(Duration::from_millis(300), Duration::from_
 const SAY: Duration = Duration::from_secs(10);
 
 /// A notification about a followed call.
-pub enum Heard<'a> {
+pub enum CallNews<'a> {
     /// An event of the master.
     Event(&'a v1::Event),
     /// The master has not answered for a while; the line for people has the time and the remedy.
@@ -34,7 +34,7 @@ pub enum Heard<'a> {
 pub async fn follow(
     global: &Global,
     start: impl AsyncFn(Operator) -> Result<Option<Streaming<v1::Event>>, Status>,
-    mut take: impl FnMut(Heard<'_>) -> bool,
+    mut take: impl FnMut(CallNews<'_>) -> bool,
 ) -> anyhow::Result<()> {
     let mut lost_since: Option<Instant> = None;
     let mut is_said = false;
@@ -52,7 +52,7 @@ pub async fn follow(
             is_said = false;
             pauses.reset();
             while let Some(event) = events.message().await.map_err(Interruption::Call)? {
-                if take(Heard::Event(&event)) {
+                if take(CallNews::Event(&event)) {
                     return Ok(());
                 }
             }
@@ -78,7 +78,7 @@ pub async fn follow(
         }
         if since.elapsed() >= SAY && !is_said {
             is_said = true;
-            take(Heard::Silence(&silence(since.elapsed(), &error)));
+            take(CallNews::Silence(&silence(since.elapsed(), &error)));
         }
         pauses.wait().await;
     }

@@ -12,7 +12,7 @@ use halite_states::low::{RunReturn, StateReturn};
 
 use crate::cli::Global;
 use crate::client::Operator;
-use crate::event_stream::{Heard, follow};
+use crate::event_stream::{CallNews, follow};
 use crate::output::Screen;
 
 /// One minion's return of a job.
@@ -89,8 +89,8 @@ pub async fn run_job_with(
             .map(|answer| Some(answer.into_inner()))
     };
     let followed = follow(global, start, |heard| match heard {
-        Heard::Event(event) => watch.take(event, screen, &mut returned),
-        Heard::Silence(line) => {
+        CallNews::Event(event) => watch.take(event, screen, &mut returned),
+        CallNews::Silence(line) => {
             let mark = screen.paint().notable("!");
             screen.note(format!("{mark} {line}"));
             false

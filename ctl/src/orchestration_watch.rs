@@ -14,7 +14,7 @@ use halite_proto::v1;
 
 use crate::cli::Global;
 use crate::client::Operator;
-use crate::event_stream::{Heard, follow};
+use crate::event_stream::{CallNews, follow};
 use crate::finished_run::LEFT_OUT;
 pub use crate::finished_run::{FinishedRun, print_outcome, print_outcomes, success_of};
 use crate::job_watch::{failures, progress, waiting};
@@ -91,11 +91,11 @@ async fn follow_steps(
     let started = Instant::now();
     let mut watch = StepsWatch::new(label);
     let followed = follow(global, start, |heard| match heard {
-        Heard::Event(event) => {
+        CallNews::Event(event) => {
             read(event);
             watch.take(event, &mut screen.borrow_mut())
         }
-        Heard::Silence(line) => {
+        CallNews::Silence(line) => {
             let screen = &mut screen.borrow_mut();
             let mark = screen.paint().notable("!");
             screen.news(format!("{mark} {label}  {line}"));

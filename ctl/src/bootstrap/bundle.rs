@@ -11,7 +11,7 @@ use halite_manifest::manifest;
 use super::bundle_problems;
 use crate::cli::Bootstrap;
 use crate::output::Screen;
-use crate::site::{REFUSED, Site, Source, VerifiedBundle};
+use crate::site::{BundleOrigin, REFUSED, Site, VerifiedBundle};
 
 /// The large directories of an image, which neither the checks nor the plan need.
 const BULK: [&str; 3] = ["images/blobs/", "apt/pool/", "rpm/packages/"];
@@ -49,8 +49,8 @@ impl BootstrapBundle {
             Err(problems) => return Ok(Err(problems)),
         };
         let sound = match &verified.source {
-            Source::Image(iso) => Some(VerifiedImage::open(iso, &verified.sha256)?),
-            Source::Directory(_) => None,
+            BundleOrigin::Image(iso) => Some(VerifiedImage::open(iso, &verified.sha256)?),
+            BundleOrigin::Directory(_) => None,
         };
         if let Some(delta) = sound.as_ref().and_then(VerifiedImage::delta) {
             bail!(
@@ -67,14 +67,14 @@ impl BootstrapBundle {
             bail!("{reason}. {REFUSED}");
         }
         let (bundle, scratch) = match (&verified.source, sound) {
-            (Source::Directory(dir), _) => {
+            (BundleOrigin::Directory(dir), _) => {
                 let problems = bundle_problems(dir, &verified.sha256, screen)?;
                 if !problems.is_empty() {
                     return Ok(Err(problems));
                 }
                 (dir.clone(), None)
             }
-            (Source::Image(_), sound) => {
+            (BundleOrigin::Image(_), sound) => {
                 let scratch = ScratchDir::new("halite-look-")?;
                 let small = |path: &str| !BULK.iter().any(|bulk| path.starts_with(bulk));
                 sound.map_or(Ok(()), |sound| sound.unpack_some(scratch.path(), &small))?;

@@ -9,7 +9,7 @@ use halite_states::tree::DirTree;
 
 use super::declaration::Declared;
 use super::{Preparation, authority};
-use crate::compile::{Source, report};
+use crate::compile::{CompileInput, report};
 use crate::paths::CONFIG;
 
 /// The bundle's state tree, and the operator's own states in `custom`.
@@ -33,7 +33,7 @@ pub async fn apply(
     let authority = authority::Authority::read(Path::new(authority::DIRECTORY));
     let pillar = declared.view(&authority.pki(), &preparation.name)?;
     let tree = tree(&preparation.bundle);
-    let source = Source {
+    let source = CompileInput {
         tree: &tree,
         minion: &preparation.name,
         pillar: &pillar,

@@ -6,7 +6,7 @@ use serde_json::json;
 use super::declaration::tests::{CLUSTER, preparation};
 use super::local_states::not_compiled;
 use super::*;
-use crate::compile::{Source, report};
+use crate::compile::{CompileInput, report};
 
 /// Compiles the shipped tree for a bare host.
 fn compile(sls: &[&str]) -> halite_states::compile::Compiled {
@@ -52,7 +52,7 @@ fn compile(sls: &[&str]) -> halite_states::compile::Compiled {
         .view(&authority::Authority::default().pki(), "bootstrap-1")
         .unwrap();
     let tree = DirTree::new().root(halite_testkit::state_tree());
-    let source = Source {
+    let source = CompileInput {
         tree: &tree,
         minion: "bootstrap-1",
         pillar: &pillar,
@@ -154,7 +154,7 @@ fn the_owner_of_states_that_do_not_compile_is_named() {
     }
     let tree = DirTree::new().mount("custom", &own).root(&bundle);
     let none = json!({});
-    let source = Source {
+    let source = CompileInput {
         tree: &tree,
         minion: "a",
         pillar: &none,

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use super::registry::Report;
+use super::registry::ReportOption;
 
 /// `ctl backup`.
 #[derive(Debug, Subcommand)]
@@ -24,7 +24,7 @@ pub enum Backup {
         #[arg(long)]
         local: bool,
         #[command(flatten)]
-        report: Report,
+        report: ReportOption,
     },
     /// List the backups in a directory, the oldest first. Only their first and last lines are read.
     List {
@@ -40,7 +40,7 @@ pub enum Backup {
         /// directory.
         backup: Option<PathBuf>,
         #[command(flatten)]
-        key: Key,
+        key: BackupKey,
         /// Start an etcd with the snapshot, which joins no cluster and listens on no port, and
         /// check that it has as many keys as the member had when the backup was made. An encrypted
         /// backup cannot be opened without its key: in this case a new backup is made, and an etcd
@@ -52,7 +52,7 @@ pub enum Backup {
         #[arg(long, requires = "start")]
         bundle: Option<PathBuf>,
         #[command(flatten)]
-        report: Report,
+        report: ReportOption,
     },
     /// Explain how to restore a backup. This command restores nothing: a restore recreates the
     /// first host of a lost cluster.
@@ -72,7 +72,7 @@ pub enum Backup {
 
 /// The key of an encrypted backup.
 #[derive(Debug, Clone, Default, Args)]
-pub struct Key {
+pub struct BackupKey {
     /// The file with the secret key (AGE-SECRET-KEY-1…), as `age-keygen` writes it.
     #[arg(long)]
     pub key: Option<PathBuf>,

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::backup::Key as BackupKey;
+use super::backup::BackupKey;
 use super::bundle::TrustArgs;
 
 /// `ctl bootstrap`.

@@ -9,7 +9,7 @@ use super::duration::duration;
 
 /// `ctl key`.
 #[derive(Debug, Subcommand)]
-pub enum Key {
+pub enum KeyCommand {
     /// List all keys.
     List,
     /// Accept the key of a pending minion, after comparing the fingerprint.

@@ -26,7 +26,7 @@ pub enum Registry {
         /// The backup; for a directory of backups, its newest one.
         backup: PathBuf,
         #[command(flatten)]
-        report: Report,
+        report: ReportOption,
     },
     /// Restore a backup. The registry then has the repositories, tags and images of that time, and
     /// no others.
@@ -62,7 +62,7 @@ pub struct Data {
 
 /// The option of scheduled runs.
 #[derive(Debug, Args)]
-pub struct Report {
+pub struct ReportOption {
     /// File for the outcome of this run, which `ctl status` shows.
     #[arg(long)]
     pub report: Option<PathBuf>,
@@ -81,5 +81,5 @@ pub struct Backup {
     #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..))]
     pub keep: u32,
     #[command(flatten)]
-    pub report: Report,
+    pub report: ReportOption,
 }

@@ -10,7 +10,7 @@ use super::duration::duration;
 /// The kind of the target expression.
 #[derive(Debug, Clone, Default, Args)]
 #[group(multiple = false)]
-pub struct Kind {
+pub struct TargetKind {
     /// The target is a comma-separated list of ids.
     #[arg(short = 'L', long)]
     pub list: bool,
@@ -25,7 +25,7 @@ pub struct Kind {
     pub compound: bool,
 }
 
-impl Kind {
+impl TargetKind {
     /// The name of the kind in a request to the master.
     pub fn name(&self) -> &'static str {
         match self {
@@ -45,7 +45,7 @@ pub struct OnTarget {
     #[arg(default_value = "*")]
     pub target: String,
     #[command(flatten)]
-    pub kind: Kind,
+    pub kind: TargetKind,
     /// Time to wait for the answer of a minion, for example 30s; default: the function's timeout.
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub timeout: Option<Duration>,
@@ -105,7 +105,7 @@ pub struct Highstate {
     #[arg(default_value = "*", hide_default_value = true)]
     pub target: String,
     #[command(flatten)]
-    pub kind: Kind,
+    pub kind: TargetKind,
     #[command(flatten)]
     pub applying: Applying,
 }
@@ -119,7 +119,7 @@ pub struct Apply {
     #[arg(required = true)]
     pub sls: Vec<String>,
     #[command(flatten)]
-    pub kind: Kind,
+    pub kind: TargetKind,
     #[command(flatten)]
     pub applying: Applying,
 }
@@ -130,7 +130,7 @@ pub struct Cmd {
     /// The target minions.
     pub target: String,
     #[command(flatten)]
-    pub kind: Kind,
+    pub kind: TargetKind,
     /// Time to wait for the answer of a minion, for example 30s; default: the function's timeout.
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub timeout: Option<Duration>,

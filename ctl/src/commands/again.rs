@@ -11,9 +11,9 @@ const DRAIN: Duration = Duration::from_mins(15);
 
 /// A command line.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Again(String);
+pub struct CommandLine(String);
 
-impl Again {
+impl CommandLine {
     /// A command with its fixed words.
     pub fn new(command: impl Into<String>) -> Self {
         Self(command.into())

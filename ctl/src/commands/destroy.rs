@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::cli::{DestroyCluster, Global};
 use crate::client;
-use crate::commands::again::Again;
+use crate::commands::again::CommandLine;
 use crate::identity;
 use crate::orchestration_watch::{print_outcome, run_orchestration, success_of};
 use crate::output::Screen;
@@ -115,8 +115,8 @@ fn pillar(args: &DestroyCluster) -> Value {
 }
 
 /// The command with the same words.
-fn again(args: &DestroyCluster) -> Again {
-    Again::new("ctl destroy")
+fn again(args: &DestroyCluster) -> CommandLine {
+    CommandLine::new("ctl destroy")
         .flag(args.force, "force")
         .option("cluster", Some(&args.cluster))
         .flag(args.packages, "packages")

@@ -7,7 +7,7 @@ use serde_json::json;
 
 use crate::cli::{EtcdDefrag, EtcdRecover, Global};
 use crate::client;
-use crate::commands::again::Again;
+use crate::commands::again::CommandLine;
 use crate::commands::promotion;
 use crate::orchestration_watch::{print_outcome, run_orchestration, success_of};
 use crate::output::{Paint, Screen, or_dash, table};
@@ -31,7 +31,7 @@ pub async fn defrag(global: &Global, args: &EtcdDefrag, screen: &mut Screen) -> 
         Some(host) => (json!({"member": host}), format!("ctl etcd defrag {host}")),
         None => (json!({}), "ctl etcd defrag".to_owned()),
     };
-    let again = Again::new(again).flag(args.test, "test");
+    let again = CommandLine::new(again).flag(args.test, "test");
     let request = v1::OrchestrateRequest {
         sls: DEFRAG_ETCD.to_owned(),
         pillar_json: pillar.to_string(),
@@ -73,7 +73,7 @@ pub async fn recover(
         "{}; {from} serves alone. Replace each lost host: ctl node replace NAME --force --cluster {cluster}",
         done.comment("allowed")
     );
-    let again = Again::new(format!("ctl etcd recover {from}"))
+    let again = CommandLine::new(format!("ctl etcd recover {from}"))
         .flag(*force, "force")
         .option("cluster", Some(cluster))
         .flag(*test, "test");

@@ -14,7 +14,7 @@ use crate::cli::{Events, Global};
 use crate::client;
 use crate::client::{Operator, document};
 use crate::event_line::line;
-use crate::event_stream::{Heard, follow};
+use crate::event_stream::{CallNews, follow};
 use crate::orchestration_watch::{print_outcome, watch_run};
 use crate::output::Screen;
 
@@ -62,13 +62,13 @@ pub async fn events(global: &Global, args: &Events, screen: &mut Screen) -> anyh
     let mut failed = None;
     let start = async |operator: Operator| reader.open(operator).await;
     let followed = follow(global, start, |heard| match heard {
-        Heard::Event(event) => {
+        CallNews::Event(event) => {
             reader.read(event);
             let document = to_value(&Event::from(event.clone()));
             failed = screen.item(&document, |_| line(event)).err();
             failed.is_some()
         }
-        Heard::Silence(text) => {
+        CallNews::Silence(text) => {
             screen.note(text);
             false
         }
@@ -94,12 +94,12 @@ pub async fn follow_job(global: &Global, job: &JobId, screen: &mut Screen) -> an
         Ok(events.filter(|_| is_running))
     };
     let followed = follow(global, start, |heard| match heard {
-        Heard::Event(event) => {
+        CallNews::Event(event) => {
             reader.read(event);
             screen.line(line(event));
             event.last
         }
-        Heard::Silence(text) => {
+        CallNews::Silence(text) => {
             screen.note(text);
             false
         }

@@ -4,7 +4,7 @@ use anyhow::Context as _;
 use halite_api::{KeyChange, KeyList, MinionKey, NewToken, TokenList, TokenRevocation, to_value};
 use halite_proto::v1;
 
-use crate::cli::{Destroy, Global, Key, Token};
+use crate::cli::{Destroy, Global, KeyCommand, Token};
 use crate::client;
 use crate::client::{document, refused};
 use crate::output::{Screen, list, or_dash, table, yes_no};
@@ -13,15 +13,15 @@ use crate::output::{Screen, list, or_dash, table, yes_no};
 ///
 /// # Errors
 /// The master does not answer or refuses.
-pub async fn key(global: &Global, command: Key, screen: &mut Screen) -> anyhow::Result<u8> {
+pub async fn key(global: &Global, command: KeyCommand, screen: &mut Screen) -> anyhow::Result<u8> {
     let mut operator = client::operator(global).await?;
     let request = match command {
-        Key::List => {
+        KeyCommand::List => {
             let keys: KeyList = document(operator.list_keys(v1::ListKeysRequest {}).await)?;
             screen.answer(&to_value(&keys), |_| key_table(&keys))?;
             return Ok(0);
         }
-        Key::Accept {
+        KeyCommand::Accept {
             id,
             fingerprint,
             force,
@@ -32,8 +32,8 @@ pub async fn key(global: &Global, command: Key, screen: &mut Screen) -> anyhow::
             force,
             ..v1::ChangeKeyRequest::default()
         },
-        Key::Reject(order) => destroy("reject", order),
-        Key::Delete(order) => destroy("delete", order),
+        KeyCommand::Reject(order) => destroy("reject", order),
+        KeyCommand::Delete(order) => destroy("delete", order),
     };
     let changed: KeyChange = document(operator.change_key(request).await)?;
     screen.answer(&to_value(&changed), |_| change(&changed))?;

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::targets::exit_code;
 use crate::cli::{Local, LocalStates};
-use crate::compile::{Source, report};
+use crate::compile::{CompileInput, report};
 use crate::minion::Minion;
 use crate::output::returns::View;
 use crate::output::{Screen, returns, yaml};
@@ -42,7 +42,7 @@ pub async fn run(command: Local, screen: &mut Screen) -> anyhow::Result<u8> {
     let host = host.unwrap_or_else(|| "localhost".to_owned());
     let id = args.id.clone().unwrap_or(host);
     let tree = DirTree::new().root(&args.tree);
-    let source = Source {
+    let source = CompileInput {
         tree: &tree,
         minion: &id,
         pillar: &pillar,

@@ -15,7 +15,7 @@ use crate::FAILED;
 use crate::cli::{Global, Logs};
 use crate::client;
 use crate::client::Operator;
-use crate::event_stream::{Heard, follow};
+use crate::event_stream::{CallNews, follow};
 use crate::output::Screen;
 
 /// The function of the minion.
@@ -49,8 +49,8 @@ pub async fn run(global: &Global, args: &Logs, screen: &mut Screen) -> anyhow::R
     let mut end = None;
     let followed = follow(global, start, |heard| {
         let event = match heard {
-            Heard::Event(event) => event,
-            Heard::Silence(line) => {
+            CallNews::Event(event) => event,
+            CallNews::Silence(line) => {
                 screen.note(format!("! {line}"));
                 return false;
             }

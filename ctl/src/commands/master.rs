@@ -9,7 +9,7 @@ use serde::de::DeserializeOwned;
 
 use crate::cli::{Global, Master};
 use crate::client;
-use crate::commands::again::Again;
+use crate::commands::again::CommandLine;
 use crate::commands::{promotion, retire};
 use crate::output::{Paint, Screen, list as listed, or_dash, table};
 use crate::paths::STATE_DIR;
@@ -70,7 +70,7 @@ fn failure(note: &FailedHandOver, cluster: &str) -> String {
         since,
         reason,
     } = note;
-    let again = Again::new(format!("ctl master retire {from}"))
+    let again = CommandLine::new(format!("ctl master retire {from}"))
         .option("to", Some(to))
         .flag(!leaves, "keep")
         .flag(*leaves, "force")

@@ -6,7 +6,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::cli::{DrainedPods, Global, NodeDrain, OneNode};
-use crate::commands::again::Again;
+use crate::commands::again::CommandLine;
 use crate::orchestration_watch::{print_outcome, run_orchestration, success_of};
 use crate::output::Screen;
 
@@ -69,12 +69,12 @@ pub fn options(pods: &DrainedPods, force: bool) -> DrainOptions {
 }
 
 /// `ctl node VERB NAME`.
-fn words(verb: &str, name: &str) -> Again {
-    Again::new(format!("ctl node {verb} {name}"))
+fn words(verb: &str, name: &str) -> CommandLine {
+    CommandLine::new(format!("ctl node {verb} {name}"))
 }
 
 /// The drain with the same words.
-fn again(args: &NodeDrain) -> Again {
+fn again(args: &NodeDrain) -> CommandLine {
     words("drain", args.name.as_str())
         .flag(args.force, "force")
         .pods(&args.pods)
@@ -88,7 +88,7 @@ struct Run<'a> {
     sls: &'static str,
     pillar: Value,
     test: bool,
-    again: Again,
+    again: CommandLine,
 }
 
 impl<'a> Run<'a> {

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::FAILED;
 use crate::cli::{Global, NodeReboot};
-use crate::commands::again::Again;
+use crate::commands::again::CommandLine;
 use crate::commands::node_drain;
 use crate::confirm::confirmed;
 use crate::orchestration_watch::{print_outcome, run_orchestration, success_of};
@@ -52,8 +52,8 @@ fn pillar(args: &NodeReboot) -> Value {
 }
 
 /// The command with the same words.
-fn again(args: &NodeReboot) -> Again {
-    Again::new(format!("ctl node reboot {}", args.name))
+fn again(args: &NodeReboot) -> CommandLine {
+    CommandLine::new(format!("ctl node reboot {}", args.name))
         .flag(args.yes, "yes")
         .flag(args.test, "test")
         .flag(args.no_drain, "no-drain")

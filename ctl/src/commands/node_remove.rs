@@ -10,7 +10,7 @@ use halite_states::shipped;
 use serde_json::{Value, json};
 
 use crate::cli::{Global, NodeRemove, NodeReplace};
-use crate::commands::again::Again;
+use crate::commands::again::CommandLine;
 use crate::commands::{destroy, node_drain, nodes, promotion};
 use crate::confirm::confirmed;
 use crate::orchestration_watch::{FinishedRun, print_outcome, run_orchestration, success_of};
@@ -208,8 +208,8 @@ fn pillar(args: &NodeRemove, facts: &LeavingHost) -> Value {
 }
 
 /// The command with the same words.
-fn again(args: &NodeRemove) -> Again {
-    Again::new(format!("ctl node remove {}", args.name))
+fn again(args: &NodeRemove) -> CommandLine {
+    CommandLine::new(format!("ctl node remove {}", args.name))
         .flag(args.yes, "yes")
         .flag(args.test, "test")
         .flag(args.dead, "dead")
@@ -217,8 +217,8 @@ fn again(args: &NodeRemove) -> Again {
 }
 
 /// The replacement with the same words.
-fn replaced_again(args: &NodeReplace) -> Again {
-    Again::new(format!("ctl node replace {}", args.name))
+fn replaced_again(args: &NodeReplace) -> CommandLine {
+    CommandLine::new(format!("ctl node replace {}", args.name))
         .flag(args.force, "force")
         .option("cluster", Some(&args.cluster))
         .list("ignore-preflight", &args.ignore_preflight)

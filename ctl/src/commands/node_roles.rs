@@ -7,7 +7,7 @@ use halite_states::shipped;
 use serde_json::{Map, Value, json};
 
 use crate::cli::{Global, NodeRoles};
-use crate::commands::again::Again;
+use crate::commands::again::CommandLine;
 use crate::commands::node_remove;
 use crate::orchestration_watch::{print_outcome, run_orchestration, success_of};
 use crate::output::Screen;
@@ -63,9 +63,9 @@ fn pillar(args: &NodeRoles) -> Value {
 }
 
 /// The command with the same words.
-fn again(args: &NodeRoles) -> Again {
+fn again(args: &NodeRoles) -> CommandLine {
     let roles = args.roles.join(",");
-    Again::new(format!("ctl node roles {} {roles}", args.name))
+    CommandLine::new(format!("ctl node roles {} {roles}", args.name))
         .flag(args.force, "force")
         .option("cluster", args.force.then_some(&args.cluster))
         .list("ignore-preflight", &args.ignore_preflight)

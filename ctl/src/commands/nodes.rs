@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 use crate::cli::{Global, NodeAdd};
 use crate::client;
 use crate::client::refused;
-use crate::commands::again::Again;
+use crate::commands::again::CommandLine;
 use crate::orchestration_watch::{
     print_outcome, print_outcomes, run_orchestration, run_orchestrations,
 };
@@ -144,7 +144,7 @@ fn same_words(request: &v1::AddNodeRequest, ignored: &[String]) -> String {
         address => format!("{}={address}", node.name),
     });
     let hosts = hosts.collect::<Vec<_>>().join(" ");
-    let again = Again::new(format!("ctl node add {hosts}")).list("roles", &request.roles);
+    let again = CommandLine::new(format!("ctl node add {hosts}")).list("roles", &request.roles);
     let further: FurtherFields = serde_json::from_str(&request.document_json).unwrap_or_default();
     if let ([node], true) = (request.nodes.as_slice(), further.has_more_than_labels()) {
         let pillar = run_pillar(&node.name, ignored);

@@ -17,7 +17,7 @@ use crate::FAILED;
 use crate::cli::{Global, MasterRetire, NodeRemove};
 use crate::client;
 use crate::client::document;
-use crate::commands::again::Again;
+use crate::commands::again::CommandLine;
 use crate::commands::{node_remove, promotion};
 use crate::confirm::confirmed;
 use crate::event_stream::is_passing;
@@ -301,8 +301,8 @@ async fn wait_for_move(
 
 /// The command with the same words, and the host: without it, a late repetition would retire the
 /// next master.
-fn again(args: &MasterRetire, from: &NodeName) -> Again {
-    Again::new(format!("ctl master retire {from}"))
+fn again(args: &MasterRetire, from: &NodeName) -> CommandLine {
+    CommandLine::new(format!("ctl master retire {from}"))
         .option("to", args.to.as_ref())
         .flag(args.keep, "keep")
         .flag(args.yes, "yes")

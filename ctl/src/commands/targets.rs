@@ -7,7 +7,7 @@ use halite_proto::ids::MinionId;
 use halite_proto::v1;
 use serde_json::{Value, json};
 
-use crate::cli::{Apply, Applying, Cmd, Global, Grains, Highstate, Kind, OnTarget};
+use crate::cli::{Apply, Applying, Cmd, Global, Grains, Highstate, OnTarget, TargetKind};
 use crate::job_watch::{FinishedJob, MinionReturn, job_outcome, run_job, run_job_with};
 use crate::output::returns::View;
 use crate::output::{Paint, Screen, count, or_dash, returns, table, yaml};
@@ -51,7 +51,7 @@ fn states(
     function: &str,
     arguments: &Value,
     target: String,
-    kind: &Kind,
+    kind: &TargetKind,
     applying: &Applying,
 ) -> v1::RunRequest {
     v1::RunRequest {

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::FAILED;
 use crate::cli::{Global, Upgrade};
 use crate::client;
-use crate::commands::again::Again;
+use crate::commands::again::CommandLine;
 use crate::commands::node_drain::DrainOptions;
 use crate::confirm::confirmed;
 use crate::orchestration_watch::{print_outcome, run_orchestration, success_of};
@@ -81,9 +81,9 @@ pub fn described(plan: &UpgradePlan) -> String {
 }
 
 /// The command with the same words.
-fn again(args: &Upgrade) -> Again {
+fn again(args: &Upgrade) -> CommandLine {
     let batch = Some(&args.batch).filter(|batch| *batch != "25%");
-    Again::new(format!("ctl upgrade {}", args.version))
+    CommandLine::new(format!("ctl upgrade {}", args.version))
         .option("batch", batch)
         .flag(args.no_backup, "no-backup")
         .flag(args.no_drain, "no-drain")

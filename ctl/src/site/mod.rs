@@ -17,7 +17,7 @@ use halite_secrets::yaml;
 use crate::paths::CONFIG;
 
 pub use keys::{own_keys, trusted_keys, verify_manifest, verify_manifest_with_known_keys};
-pub use signed_manifest::{REFUSED, Source, VerifiedBundle};
+pub use signed_manifest::{BundleOrigin, REFUSED, VerifiedBundle};
 
 /// A site.
 pub struct Site {

@@ -17,7 +17,7 @@ use crate::output::Screen;
 pub const REFUSED: &str = "this bundle is not used, and nothing was changed";
 
 /// The origin of a bundle.
-pub enum Source {
+pub enum BundleOrigin {
     /// An ISO whose bytes are all unchanged since it was sealed.
     Image(PathBuf),
     /// A directory whose manifest is signed; its files were not read.
@@ -27,7 +27,7 @@ pub enum Source {
 /// A bundle that a trusted key signed.
 pub struct VerifiedBundle {
     /// Its origin.
-    pub source: Source,
+    pub source: BundleOrigin,
     /// Its version.
     pub version: BundleVersion,
     /// The time at which its content was resolved.
@@ -74,7 +74,7 @@ impl VerifiedBundle {
                 statement.manifest_sha256,
             );
             return Ok(Ok(Self {
-                source: Source::Image(path),
+                source: BundleOrigin::Image(path),
                 version,
                 built,
                 sha256,
@@ -93,7 +93,7 @@ impl VerifiedBundle {
             .context("the bundle does not say when it was built")?;
         let (version, sha256) = (manifest.version, signed.sha256);
         Ok(Ok(Self {
-            source: Source::Directory(path),
+            source: BundleOrigin::Directory(path),
             version,
             built,
             sha256,
@@ -109,11 +109,11 @@ impl VerifiedBundle {
     pub fn install(&self, site: &Site, screen: &mut Screen) -> anyhow::Result<Added> {
         screen.progress("adding the bundle to the site");
         let added = match &self.source {
-            Source::Image(iso) => {
+            BundleOrigin::Image(iso) => {
                 let mut report = |text: &str| screen.progress(&format!("bundle: {text}"));
                 site.bundles.add_image(iso, &self.sha256, &mut report)?
             }
-            Source::Directory(dir) => site.bundles.add_directory(dir, &self.sha256)?,
+            BundleOrigin::Directory(dir) => site.bundles.add_directory(dir, &self.sha256)?,
         };
         self.trust.keep(&site.trusted())?;
         Ok(added)

@@ -25,13 +25,13 @@ pub struct World {
 }
 
 /// The output of `ctl`.
-pub struct Said {
+pub struct CtlOutput {
     pub good: bool,
     pub answer: Value,
     pub text: String,
 }
 
-impl Said {
+impl CtlOutput {
     pub fn number(&self, key: &str) -> u64 {
         self.answer[key]
             .as_u64()
@@ -98,7 +98,7 @@ impl World {
         process::script(self.dir.path(), CTL, text)
     }
 
-    pub fn run(&self, args: &[&str]) -> Said {
+    pub fn run(&self, args: &[&str]) -> CtlOutput {
         let output = self
             .command(&[args, &["-o", "json"]].concat())
             .output()
@@ -106,26 +106,26 @@ impl World {
         let text =
             [&output.stdout, &output.stderr].map(|text| String::from_utf8_lossy(text).into_owned());
         let answer = serde_json::from_slice(&output.stdout).unwrap_or_default();
-        Said {
+        CtlOutput {
             good: output.status.success(),
             answer,
             text: text.concat(),
         }
     }
 
-    pub fn done(&self, args: &[&str]) -> Said {
+    pub fn done(&self, args: &[&str]) -> CtlOutput {
         let said = self.run(args);
         assert!(said.good, "{args:?}: {}", said.text);
         said
     }
 
-    pub fn refused(&self, args: &[&str]) -> Said {
+    pub fn refused(&self, args: &[&str]) -> CtlOutput {
         let said = self.run(args);
         assert!(!said.good, "{args:?} should have failed: {}", said.text);
         said
     }
 
-    pub fn backup(&self) -> Said {
+    pub fn backup(&self) -> CtlOutput {
         self.done(&BACKUP)
     }
 
@@ -286,10 +286,10 @@ pub fn flip(path: &Path) {
 }
 
 /// A file or directory: relative name, inode, mode, owner, content.
-pub type Entry = (String, u64, u32, (u32, u32), Vec<u8>);
+pub type FileEntry = (String, u64, u32, (u32, u32), Vec<u8>);
 
 /// All entries below a path.
-pub fn all_of(root: &Path) -> Vec<Entry> {
+pub fn all_of(root: &Path) -> Vec<FileEntry> {
     let mut found = Vec::new();
     let mut waiting = vec![root.to_owned()];
     while let Some(dir) = waiting.pop() {

@@ -25,14 +25,14 @@ const BUMP: &str = "1000000000";
 
 /// The restored member.
 #[derive(Debug)]
-pub struct Member {
+pub struct RestoredMember {
     /// Its name.
     pub name: String,
     /// The address at which other members will reach it.
     pub address: Ipv4Addr,
 }
 
-impl Member {
+impl RestoredMember {
     fn peer(&self) -> String {
         format!("https://{}:2380", self.address)
     }
@@ -101,7 +101,7 @@ impl Restorer {
         &self,
         snapshot: &Path,
         data: &Path,
-        member: &Member,
+        member: &RestoredMember,
         token: &str,
     ) -> anyhow::Result<()> {
         let made = fs::DirBuilder::new()

@@ -23,7 +23,7 @@ use halite_pillar::resolve;
 use halite_pillar::validate::Context;
 use jiff::Timestamp;
 
-use self::etcd::{Member, Restorer};
+use self::etcd::{RestoredMember, Restorer};
 use self::living::LivingPart;
 use self::origin::Origin;
 use self::place::{Places, Progress};
@@ -221,7 +221,7 @@ impl Restore {
             return self.fill_files(time);
         }
         let address = declared.control_plane(&preparation.name);
-        let member = Member {
+        let member = RestoredMember {
             name: preparation.name.clone(),
             address: address.context("this host has no control-plane address")?,
         };
@@ -235,7 +235,7 @@ impl Restore {
 
     fn fill(
         &mut self,
-        member: &Member,
+        member: &RestoredMember,
         time: Timestamp,
         restorer: impl FnOnce(&Path) -> anyhow::Result<Restorer>,
     ) -> anyhow::Result<()> {

@@ -148,7 +148,7 @@ impl Scene {
     }
 
     fn fill(&self, restore: &mut Restore, fails: bool) -> anyhow::Result<()> {
-        let member = Member {
+        let member = RestoredMember {
             name: "cp-1".to_owned(),
             address: Ipv4Addr::new(10, 0, 0, 1),
         };

@@ -22,10 +22,10 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 use tokio::sync::mpsc;
 
-use super::outcome::Outcome;
-use super::parts::Parts;
-use super::source::Source;
-use super::trial::Trial;
+use super::outcome::BackupReport;
+use super::parts::BackupStream;
+use super::source::PartSource;
+use super::trial::TrialDirectory;
 use super::write::{Created, write};
 use crate::INCOMPLETE;
 use crate::cli::Global;
@@ -69,22 +69,22 @@ impl Standby {
 
 /// The options of a backup.
 #[derive(Default)]
-pub struct Wanted<'a> {
+pub struct BackupRequest<'a> {
     /// The directory; `None` for the declared one, in which older backups are removed.
     pub to: Option<&'a Path>,
     /// `true` to use this standby's own copy, if the host is a standby.
     pub local: bool,
     /// The trial that also receives etcd's snapshot.
-    pub trial: Option<&'a Trial>,
+    pub trial: Option<&'a TrialDirectory>,
 }
 
 pub async fn run(
     global: &Global,
-    wanted: Wanted<'_>,
+    wanted: BackupRequest<'_>,
     report: Option<&Path>,
     screen: &mut Screen,
 ) -> anyhow::Result<u8> {
-    let outcome = Outcome::new(report);
+    let outcome = BackupReport::new(report);
     let to = wanted.to.map(Path::to_owned);
     let created = match make(global, wanted, screen).await {
         Ok(created) => created,
@@ -109,10 +109,10 @@ pub async fn run(
 /// The parts do not arrive, or the file cannot be written; no file is left then.
 pub async fn make(
     global: &Global,
-    wanted: Wanted<'_>,
+    wanted: BackupRequest<'_>,
     screen: &mut Screen,
 ) -> anyhow::Result<Created> {
-    let mut source = Source::open(global, wanted.local, screen).await?;
+    let mut source = PartSource::open(global, wanted.local, screen).await?;
     let Some(Part::HeadJson(head)) = source.next().await? else {
         bail!(
             "the answer does not begin as that of a backup; is the master's version another one than that of ctl?"
@@ -126,9 +126,9 @@ pub async fn make(
     let keep = keep.map(usize::try_from).transpose()?;
     screen.progress("writing the backup");
     let (sender, receiver) = mpsc::channel(QUEUE);
-    let copy = wanted.trial.map(Trial::begin).transpose()?;
+    let copy = wanted.trial.map(TrialDirectory::begin).transpose()?;
     let writing = tokio::task::spawn_blocking(move || {
-        write(&directory, header, keep, Parts::new(receiver), copy)
+        write(&directory, header, keep, BackupStream::new(receiver), copy)
     });
     let mut waiting = Waiting::without_limit(
         "the backup is on the disk",

@@ -17,7 +17,7 @@ use halite_host_reports::{BACKUP, DIRECTORY as REPORTS};
 use halite_pillar::load::{Texts, load};
 use halite_pillar::validate::Context;
 
-use self::create::Wanted;
+use self::create::BackupRequest;
 use self::outcome::NoBackup;
 use self::verify::How;
 use crate::backup_file::identities;
@@ -35,7 +35,7 @@ const SUFFIX: &str = "halite-backup";
 pub async fn run(global: &Global, command: Backup, screen: &mut Screen) -> anyhow::Result<u8> {
     match command {
         Backup::Create { out, local, report } => {
-            let wanted = Wanted {
+            let wanted = BackupRequest {
                 to: out.as_deref(),
                 local,
                 trial: None,

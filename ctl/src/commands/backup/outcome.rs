@@ -24,11 +24,11 @@ pub fn read(path: &Path) -> Option<RunReport> {
 }
 
 /// The report of this run, to be written.
-pub struct Outcome {
+pub struct BackupReport {
     path: Option<PathBuf>,
 }
 
-impl Outcome {
+impl BackupReport {
     /// A report at a path; without a path, nothing is written.
     pub fn new(path: Option<&Path>) -> Self {
         Self {
@@ -103,7 +103,7 @@ mod tests {
     fn a_run_that_fails_keeps_the_last_good_result() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("backup.json");
-        let outcome = Outcome::new(Some(&path));
+        let outcome = BackupReport::new(Some(&path));
         let directory = Path::new("/srv/backup");
         let good = Good {
             name: "prod-1.halite-backup".to_owned(),
@@ -117,7 +117,9 @@ mod tests {
         assert_eq!(report.good, Some(good));
         assert_eq!(report.directory, "/srv/backup");
         assert!(!report.nothing);
-        Outcome::new(None).write(directory, None, None).unwrap();
+        BackupReport::new(None)
+            .write(directory, None, None)
+            .unwrap();
     }
 
     #[test]
@@ -125,7 +127,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("backup-verify.json");
         let error = NoBackup("/srv/backup".into()).into();
-        Outcome::new(Some(&path)).failed(Path::new("/srv/backup"), &error);
+        BackupReport::new(Some(&path)).failed(Path::new("/srv/backup"), &error);
         let report = read(&path).unwrap();
         assert!(report.nothing && report.failure.unwrap().contains("no backup in /srv/backup"));
     }

@@ -8,7 +8,7 @@ use halite_proto::v1::backup_part::Part;
 use tokio::sync::mpsc::Receiver;
 
 /// The stream after its head.
-pub struct Parts {
+pub struct BackupStream {
     receiver: Receiver<Part>,
     /// Bytes of the current file that are not read yet.
     piece: io::Cursor<Vec<u8>>,
@@ -16,7 +16,7 @@ pub struct Parts {
     next: Option<Part>,
 }
 
-impl Parts {
+impl BackupStream {
     /// The parts that a task receives.
     pub fn new(receiver: Receiver<Part>) -> Self {
         Self {
@@ -51,7 +51,7 @@ fn early() -> io::Error {
     )
 }
 
-impl Read for Parts {
+impl Read for BackupStream {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         loop {
             let count = self.piece.read(buffer)?;

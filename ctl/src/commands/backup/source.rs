@@ -13,14 +13,14 @@ use crate::client::refused;
 use crate::output::Screen;
 
 /// A stream of parts.
-pub enum Source {
+pub enum PartSource {
     /// The master's answer.
     Master(Streaming<v1::BackupPart>),
     /// The program of this standby.
     Own(Saving),
 }
 
-impl Source {
+impl PartSource {
     /// Starts a backup: on a standby, if `local`, from its own copy; otherwise from the master.
     ///
     /// # Errors

@@ -50,7 +50,13 @@ fn written(directory: &Path, head: &Head, parts: Vec<Part>) -> anyhow::Result<Cr
     }
     drop(sender);
     let keep = usize::try_from(head.backup.keep).ok();
-    write(directory, header(head)?, keep, Parts::new(receiver), None)
+    write(
+        directory,
+        header(head)?,
+        keep,
+        BackupStream::new(receiver),
+        None,
+    )
 }
 
 fn entries(directory: &Path) -> usize {
@@ -135,7 +141,7 @@ fn a_backup_that_is_read_again_and_differs_is_none() {
     }
     let (header, to) = (header(&one).unwrap(), dir.path().to_owned());
     let writing =
-        std::thread::spawn(move || write(&to, header, Some(1), Parts::new(receiver), None));
+        std::thread::spawn(move || write(&to, header, Some(1), BackupStream::new(receiver), None));
     let partial = loop {
         let found = fs::read_dir(dir.path()).unwrap().flatten();
         let mut found = found.filter(|entry| entry.path().extension().is_some_and(|e| e == "new"));
@@ -171,7 +177,14 @@ fn a_trial_gets_the_snapshot_that_is_encrypted() {
     let file = fs::File::create(&copy).unwrap();
     let backups = dir.path().join("backups");
     let header = header(&head).unwrap();
-    write(&backups, header, None, Parts::new(receiver), Some(file)).unwrap();
+    write(
+        &backups,
+        header,
+        None,
+        BackupStream::new(receiver),
+        Some(file),
+    )
+    .unwrap();
     assert_eq!(fs::read(&copy).unwrap(), empty_etcd_snapshot());
 }
 

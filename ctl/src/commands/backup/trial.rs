@@ -47,7 +47,7 @@ const NAME: &str = "trial";
 const LINES: usize = 5;
 
 /// A directory for a trial; dropping it removes the directory.
-pub struct Trial {
+pub struct TrialDirectory {
     scratch: ScratchDir,
 }
 
@@ -94,7 +94,7 @@ fn bundle(given: Option<&Path>, header: &Header) -> anyhow::Result<PathBuf> {
     })
 }
 
-impl Trial {
+impl TrialDirectory {
     /// Creates a directory for a trial.
     ///
     /// # Errors

@@ -54,9 +54,9 @@ impl Source {
         Self { snapshot, keys }
     }
 
-    fn trial(parent: &Path, snapshot: &[u8]) -> Trial {
+    fn trial(parent: &Path, snapshot: &[u8]) -> TrialDirectory {
         let scratch = ScratchDir::within(parent, KIND).unwrap();
-        let trial = Trial { scratch };
+        let trial = TrialDirectory { scratch };
         trial.begin().unwrap().write_all(snapshot).unwrap();
         trial
     }

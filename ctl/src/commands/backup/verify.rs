@@ -13,10 +13,10 @@ use halite_backup::{BackupFile, Header, Identity, Manifest, SNAPSHOT};
 use halite_host_reports::Good;
 
 use super::create;
-use super::create::Wanted;
-use super::outcome::Outcome;
+use super::create::BackupRequest;
+use super::outcome::BackupReport;
 use super::read::refuse_foreign;
-use super::trial::{self, Trial};
+use super::trial::{self, TrialDirectory};
 use crate::backup_file::open_whole;
 use crate::cli::Global;
 use crate::output::{Screen, count, megabytes, path_text};
@@ -64,7 +64,7 @@ pub async fn run(
     how: How<'_>,
     screen: &mut Screen,
 ) -> anyhow::Result<u8> {
-    let outcome = Outcome::new(how.report);
+    let outcome = BackupReport::new(how.report);
     let found = match path {
         Ok(path) => verify(global, &path, &how, screen).await,
         Err(error) => Err(error),
@@ -89,7 +89,7 @@ async fn verify(
 ) -> anyhow::Result<Found> {
     let file = open_whole(path, screen)?;
     refuse_foreign(&file)?;
-    let trial = how.start.then(Trial::new).transpose()?;
+    let trial = how.start.then(TrialDirectory::new).transpose()?;
     let is_readable = file.header().recipients.is_empty() || !how.keys.is_empty();
     let list = match is_readable {
         true => Some(read(&file, &how.keys, trial.as_ref())?),
@@ -107,7 +107,11 @@ async fn verify(
 }
 
 /// Reads a backup completely; a trial receives etcd's snapshot.
-fn read(file: &BackupFile, keys: &[Identity], trial: Option<&Trial>) -> anyhow::Result<Manifest> {
+fn read(
+    file: &BackupFile,
+    keys: &[Identity],
+    trial: Option<&TrialDirectory>,
+) -> anyhow::Result<Manifest> {
     Ok(file.read(keys, &mut |path, _, content| {
         let Some(trial) = trial.filter(|_| path == SNAPSHOT) else {
             return Ok(());
@@ -121,7 +125,7 @@ fn read(file: &BackupFile, keys: &[Identity], trial: Option<&Trial>) -> anyhow::
 async fn start(
     global: &Global,
     file: &BackupFile,
-    trial: &Trial,
+    trial: &TrialDirectory,
     how: &How<'_>,
     is_taken: bool,
     screen: &mut Screen,
@@ -129,10 +133,10 @@ async fn start(
     let (header, made): (Header, Option<Good>) = if is_taken {
         (file.header().clone(), None)
     } else {
-        let wanted = Wanted {
+        let wanted = BackupRequest {
             local: true,
             trial: Some(trial),
-            ..Wanted::default()
+            ..BackupRequest::default()
         };
         let created = create::make(global, wanted, screen).await?;
         (created.header.clone(), Some(created.good()))

@@ -9,7 +9,7 @@ use halite_backup::{Directory, Header, Pruned, SIGNATURE, SNAPSHOT, unmounted};
 use halite_durable::disk_space::Room;
 use halite_host_reports::Good;
 
-use super::parts::Parts;
+use super::parts::BackupStream;
 use crate::output::megabytes;
 
 /// Bytes that must stay free on the file system of the backups: etcd may use the same one.
@@ -59,7 +59,7 @@ pub fn write(
     directory: &Path,
     header: Header,
     keep: Option<usize>,
-    mut parts: Parts,
+    mut parts: BackupStream,
     mut copy: Option<fs::File>,
 ) -> anyhow::Result<Created> {
     let cluster_id = header.cluster_id.clone();
@@ -106,7 +106,7 @@ pub fn write(
 
 /// A reader whose bytes are also written to a file.
 struct Both<'a> {
-    from: &'a mut Parts,
+    from: &'a mut BackupStream,
     copy: fs::File,
 }
 

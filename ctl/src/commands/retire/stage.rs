@@ -160,14 +160,14 @@ impl Stages {
 
 /// The note of a hand-over from this host in progress.
 #[derive(Debug)]
-pub struct Note {
+pub struct HandOverNote {
     from: String,
     /// The standby.
     pub to: String,
     phase: String,
 }
 
-impl Note {
+impl HandOverNote {
     /// Returns true until the standby's copy is complete.
     fn is_offered(&self) -> bool {
         self.phase == "offered"
@@ -175,11 +175,11 @@ impl Note {
 }
 
 /// Reads the note; `None` if no hand-over from this host is in progress.
-pub fn note(directory: &Path) -> Option<Note> {
+pub fn note(directory: &Path) -> Option<HandOverNote> {
     let text = std::fs::read_to_string(directory.join("hand-over.json")).ok()?;
     let note: Value = serde_json::from_str(&text).ok()?;
     let text = |key: &str| note[key].as_str().map(str::to_owned);
-    let note = Note {
+    let note = HandOverNote {
         from: text("from").unwrap_or_default(),
         to: text("to")?,
         phase: text("phase").unwrap_or_default(),
