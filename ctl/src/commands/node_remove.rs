@@ -186,7 +186,7 @@ fn show<'a>(facts: &LeavingHost, losses: impl Iterator<Item = &'a String>, scree
 
 fn question(facts: &LeavingHost) -> String {
     format!(
-        "Remove {} from the cluster {}? Its pods are evicted, and what Halite put there goes.",
+        "Remove {} from the cluster {}? Its pods are evicted, and Halite's files on it are removed.",
         facts.node, facts.cluster
     )
 }

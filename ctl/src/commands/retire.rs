@@ -84,7 +84,9 @@ pub async fn retire(
         begin(global, args, &plan, screen).await?;
         wait_for_move(&next, &plan, &before, screen).await?;
     } else {
-        screen.note(format!("{from} does not have the master: going on at {to}"));
+        screen.note(format!(
+            "{from} does not have the master: continuing on {to}"
+        ));
     }
     let done = match plan.followed {
         // The master moved before this command was repeated. Its host may be half removed.
@@ -287,7 +289,7 @@ async fn wait_for_move(
             .ok()
             .and(Some(*serves_since.get_or_insert_with(Instant::now)));
         if serves_since.is_some_and(|since| since.elapsed() > STOPS) {
-            bail!("the master on {from} did not begin to move: run the same command again");
+            bail!("the master on {from} did not start to move; run the same command again");
         }
         stages.say(screen);
         tokio::time::sleep(PAUSE).await;

@@ -115,7 +115,7 @@ pub async fn make(
     let mut source = PartSource::open(global, wanted.local, screen).await?;
     let Some(Part::HeadJson(head)) = source.next().await? else {
         bail!(
-            "the answer does not begin as that of a backup; is the master's version another one than that of ctl?"
+            "the answer does not start like a backup; check that the master and ctl have the same version"
         );
     };
     let head: Head = serde_json::from_str(&head).context("cannot read the master's answer")?;

@@ -264,7 +264,7 @@ fn on_a_small_disk(disk: &Path) {
     };
     more.splice(..0, [Part::File(large), Part::Data(vec![7; 8 << 20])]);
     for (parts, reason) in [
-        (parts(), "have to stay so for others; make room"),
+        (parts(), "must stay free; make room"),
         (more, "cannot write the backup: No space left on device"),
     ] {
         let error = written(disk, &head(&[]), parts).err().unwrap();

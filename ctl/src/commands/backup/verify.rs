@@ -145,7 +145,7 @@ async fn start(
     let mut waiting = Waiting::new(
         "an etcd of its own has read the snapshot",
         trial::ANSWER,
-        "it depends on the disk and on the number of keys; Ctrl-C ends the trial, and the backup stays as it is",
+        "it depends on the disk and on the number of keys; Ctrl-C ends the trial and leaves the backup unchanged",
     );
     let keys = waiting
         .during(screen, trial.run(how.bundle, &header))
@@ -216,7 +216,7 @@ fn answer(found: &Found, screen: &mut Screen) -> anyhow::Result<()> {
                 count(files, "file")
             ),
             None => format!(
-                "{begin}. It is encrypted, and what is in it was not read: --key FILE does\n"
+                "{begin}. It is encrypted and its content was not read; to read it: --key FILE\n"
             ),
         };
         match signed {

@@ -141,7 +141,7 @@ fn refuse_full(directory: &Path, size: u64) -> anyhow::Result<()> {
         return Ok(());
     }
     bail!(
-        "cannot make a backup in {}: etcd's snapshot has {}, {} are free, and {} have to stay so for others; make room, or \
+        "cannot make a backup in {}: etcd's snapshot has {}, {} are free, and {} must stay free; make room, or \
          declare another `backup.directory`",
         directory.display(),
         megabytes(size),

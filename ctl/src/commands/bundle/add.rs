@@ -37,7 +37,7 @@ pub fn add(site: &Site, path: &Path, trust: &TrustArgs, screen: &mut Screen) -> 
     };
     let what = match added {
         Added::New => "is added",
-        Added::There => "is there already",
+        Added::There => "already exists",
         Added::Replaced => "is repaired",
     };
     screen.answer(&to_value(&document), |paint| {

@@ -74,7 +74,7 @@ pub fn run(args: &Copy, screen: &mut Screen) -> anyhow::Result<u8> {
     };
     screen.answer(&to_value(&document), |paint| {
         let there = if copied.added == Added::There {
-            "is there already"
+            "already exists"
         } else {
             "is copied"
         };

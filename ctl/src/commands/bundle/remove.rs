@@ -81,9 +81,8 @@ fn unused(
             names.join(", ")
         );
     }
-    let hosts = hosts.context(
-        "cannot ask which hosts still use this bundle; --force removes it in spite of that",
-    )?;
+    let hosts = hosts
+        .context("cannot find out which hosts still use this bundle; --force removes it anyway")?;
     match hosts.need(version) {
         Some(need) => bail!(need),
         None => Ok(hosts),
@@ -111,10 +110,7 @@ pub(super) fn remove_unused(
     };
     screen.answer(&to_value(&document), |paint| {
         let stays = held.link_target.as_ref().map_or_else(String::new, |real| {
-            format!(
-                "; {} is not changed, and not needed any more",
-                real.display()
-            )
+            format!("; {} is unchanged and no longer needed", real.display())
         });
         format!("{} bundle {version} is removed{stays}\n", paint.good("✓"))
     })?;
