@@ -48,7 +48,7 @@ impl WatchedRun {
     /// Records jobs of the run; returns `false` for an event that repeats one that the store has
     /// reported.
     fn is_news(&mut self, event: &Event) -> bool {
-        match event_data(&event) {
+        match event_data(event) {
             EventData::RunJob(made) => {
                 self.jids.insert(made.job);
                 true

@@ -52,7 +52,7 @@ impl Beside {
             directories: directories(&config, &[]),
             config,
             sent: BTreeMap::new(),
-            watch: Changes::new(),
+            watch: Changes::open(),
             as_of: None,
         }
     }

@@ -78,6 +78,7 @@ impl Clusters {
 
     /// Uses this API as the API server of each of these hosts. For tests.
     #[cfg(any(test, feature = "testing"))]
+    #[expect(clippy::unwrap_used, reason = "a test gives valid names")]
     pub fn with_servers(mut self, hosts: &[&str]) -> Self {
         if let Some(current) = self.current.get_mut() {
             let server = |host: &&str| ApiServer {

@@ -50,7 +50,7 @@ struct Watched {
 impl Changes {
     /// Creates a watch without directories. Without inotify no directory ever counts as unchanged.
     #[must_use]
-    pub fn new() -> Self {
+    pub fn open() -> Self {
         let inotify = init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK);
         if let Err(error) = &inotify {
             tracing::warn!(%error, "cannot watch the documents, so they are read for each request; fs.inotify.max_user_instances may be too low");
@@ -155,7 +155,7 @@ mod tests {
         fn new() -> Self {
             let directory = TempDir::new().unwrap();
             let site = Self {
-                changes: Changes::new(),
+                changes: Changes::open(),
                 directory,
             };
             fs::write(site.path("cluster.yaml"), "a").unwrap();
@@ -264,7 +264,7 @@ mod tests {
 
     #[test]
     fn a_directory_that_is_not_there_is_not_trusted() {
-        let changes = Changes::new();
+        let changes = Changes::open();
         assert_eq!(changes.generation(), None, "nothing is watched");
         changes.watch(&[PathBuf::from("/nonexistent/halite")]);
         assert_eq!(changes.generation(), None);

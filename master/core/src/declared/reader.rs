@@ -83,7 +83,7 @@ impl DeclarationReader {
         Self {
             config_dir: app.config.config_dir.clone(),
             look,
-            changes: Arc::new(Changes::new()),
+            changes: Arc::new(Changes::open()),
             bundles: Bundles::new(&app.config.bundles),
             configured: app.config.bundle.clone(),
             own: app.config.advertise.clone(),
