@@ -166,7 +166,7 @@ pub enum Command {
     /// Show jobs and their returns.
     #[command(subcommand)]
     Job(Job),
-    /// Show the events of jobs, orchestrations and keys as they occur, until Ctrl-C.
+    /// Show events of jobs, orchestrations and keys until Ctrl-C.
     Events(Events),
     /// Manage the keys of minions.
     #[command(subcommand)]

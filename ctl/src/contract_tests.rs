@@ -177,7 +177,7 @@ fn each_event_of_the_master_is_known_and_printed() {
         ("event-job-repair", "etcd has no quorum"),
         (
             "event-job-minion",
-            "worker-1: the minion is another program",
+            "worker-1: the minion differs from the bundle",
         ),
         ("event-job-done", "has ended: 1 succeeded"),
         ("event-run-new", "custom.roll"),
@@ -199,7 +199,10 @@ fn each_event_of_the_master_is_known_and_printed() {
 
 #[test]
 fn each_stored_document_and_event_is_tested() {
-    let own = include_str!("contract_tests.rs");
+    let own = concat!(
+        include_str!("contract_tests.rs"),
+        include_str!("local_contract_tests.rs")
+    );
     for entry in std::fs::read_dir(directory()).unwrap() {
         let path = entry.unwrap().path();
         let name = path.file_stem().unwrap().to_string_lossy().into_owned();

@@ -79,7 +79,7 @@ fn a_bundle_comes_is_used_and_the_old_one_goes() {
             refused 'is in use' bundle remove 0.2.0
             refused 'before the one in use (0.2.0' bundle use 0.1.0
             # No master runs here, so it is unknown which hosts have it.
-            refused 'cannot ask which hosts' bundle remove 0.1.0
+            refused 'cannot find out which hosts' bundle remove 0.1.0
             bundle remove 0.1.0 --force
             test "$(there)" = "0.2.0 "
             bundle show 0.2.0

@@ -86,7 +86,8 @@ fn a_forged_directory_is_not_what_a_trusted_key_signed() {
     ] {
         let said = refused(command);
         assert!(
-            said.contains("does not fit") && said.contains("no trusted key signed this directory"),
+            said.contains("does not match its statement")
+                && said.contains("no trusted key signed this directory"),
             "{said}"
         );
     }

@@ -202,7 +202,7 @@ fn the_cluster_changes_to_a_newer_bundle_and_the_old_one_goes() {
         refused(Err(anyhow::anyhow!("the master does not answer")))
     );
     assert!(
-        error.contains("cannot ask which hosts still use this bundle; --force")
+        error.contains("cannot find out which hosts still use this bundle; --force")
             && error.contains("does not answer"),
         "{error}"
     );
@@ -280,7 +280,7 @@ fn a_downgrade_needs_the_option() {
     here.site.bundles.remove(&version("0.0.9")).unwrap();
     let reasons = here.reasons("0.3.0");
     assert!(
-        reasons.contains("is not at") && reasons.contains("--allow-downgrade"),
+        reasons.contains("is no longer at") && reasons.contains("--allow-downgrade"),
         "{reasons}"
     );
     assert_eq!(here.switch("0.3.0", true).unwrap(), 0);
