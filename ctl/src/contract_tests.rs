@@ -199,7 +199,11 @@ fn each_event_of_the_master_is_known_and_printed() {
 
 #[test]
 fn each_stored_document_and_event_is_tested() {
-    let own = include_str!("contract_tests.rs");
+    let own = [
+        include_str!("contract_tests.rs"),
+        include_str!("local_contract_tests.rs"),
+    ]
+    .concat();
     for entry in std::fs::read_dir(directory()).unwrap() {
         let path = entry.unwrap().path();
         let name = path.file_stem().unwrap().to_string_lossy().into_owned();

@@ -90,7 +90,7 @@ fn hosts_and_their_journals() {
         bundles: Some(vec![text("0.1.0")]),
     };
     let shown = printed::node(&worker);
-    assert!(shown.contains("last highstate   succeeded 2027"), "{shown}");
+    assert!(shown.contains("last highstate  succeeded 2027"), "{shown}");
     let nodes = NodeList {
         nodes: vec![worker],
     };

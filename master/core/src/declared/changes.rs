@@ -50,6 +50,7 @@ struct Watched {
 impl Changes {
     /// A watch over no directory yet. Without inotify nothing is ever known to be unchanged.
     #[must_use]
+    #[expect(clippy::new_without_default, reason = "it opens a file descriptor")]
     pub fn new() -> Self {
         let inotify = init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK);
         if let Err(error) = &inotify {
