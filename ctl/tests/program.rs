@@ -1,5 +1,7 @@
 //! The program as a shell runs it: pipes, completions, contexts.
 
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 

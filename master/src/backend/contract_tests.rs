@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
+use halite_api::Event;
 use halite_core::clock::ManualClock;
 use halite_core::event_bus::message;
 use halite_core::names::minion;
@@ -316,7 +317,8 @@ fn who_may_call_the_master() {
             ..KeyOrder::default()
         };
         check_document("key-change", &keys::change(app, &order).await.unwrap());
-        check_event("event-key", &message(events.recv().await.unwrap()));
+        let event = Event::from(message(events.recv().await.unwrap()));
+        check_document("event-key", &event);
 
         let csr_pem = PrivateKey::generate().unwrap().request("alice").unwrap();
         let alice = NewOperator {

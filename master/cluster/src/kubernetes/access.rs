@@ -81,11 +81,12 @@ impl Clusters {
     #[expect(clippy::unwrap_used, reason = "a test gives valid names")]
     pub fn with_servers(mut self, hosts: &[&str]) -> Self {
         if let Some(current) = self.current.get_mut() {
-            let server = |host: &&str| ApiServer {
-                host: host.parse().unwrap(),
+            let hosts = hosts.iter().filter_map(|host| host.parse().ok());
+            let server = |host| ApiServer {
+                host,
                 api: Arc::clone(&current.api),
             };
-            current.servers = hosts.iter().map(server).collect();
+            current.servers = hosts.map(server).collect();
         }
         self
     }
