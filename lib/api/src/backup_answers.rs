@@ -18,7 +18,7 @@ pub struct MadeBackup {
     pub cluster: String,
     /// The hash of the CA that signed it. A restore compares it.
     pub ca_hash: String,
-    /// Whether it is signed. A master of an earlier version does not sign.
+    /// `true` if it is signed. A master of an earlier version does not sign.
     pub signed: bool,
     /// The time at which it was begun.
     pub created: Time,
@@ -28,14 +28,14 @@ pub struct MadeBackup {
     pub files: usize,
     /// The etcd member that the snapshot is from.
     pub member: String,
-    /// Whether it is encrypted.
+    /// `true` if it is encrypted.
     pub encrypted: bool,
     /// The names of the older backups that were removed.
     pub removed: Vec<String>,
     /// The time since which the standby that made it has not followed the master. Absent otherwise.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub not_followed_since: Option<String>,
-    /// What failed after the backup was made, one sentence each.
+    /// The failures after the backup was made, one sentence each.
     pub problems: Vec<String>,
 }
 
@@ -60,10 +60,10 @@ pub struct VerifiedBackup {
     pub files: Option<usize>,
     /// The hash of the CA of the cluster.
     pub ca_hash: String,
-    /// Whether it is signed by that CA. Absent as `files`.
+    /// `true` if it is signed by that CA. Absent as `files`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub signed: Option<bool>,
-    /// Whether it is undamaged. A damaged backup is an error, so this is true.
+    /// Always `true`: a damaged backup is an error.
     pub sound: bool,
     /// The etcd that was started with it. Absent without `--start`.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -83,7 +83,7 @@ pub struct StartedEtcd {
     pub keys: u64,
     /// The revision of its newest key.
     pub revision: i64,
-    /// Whether the number of keys was compared with that of the member. Older backups do not record it.
+    /// `true` if the number of keys was compared with that of the member. Older backups do not record it.
     pub compared: bool,
 }
 
@@ -97,7 +97,7 @@ pub struct CopiedBackup {
     pub bytes: u64,
     /// Its SHA-256.
     pub digest: String,
-    /// Whether it has the digest of the original.
+    /// `true` if it has the digest of the original.
     pub sound: bool,
 }
 

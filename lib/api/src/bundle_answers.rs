@@ -18,7 +18,7 @@ pub struct AddedBundle {
     /// The path to which its path links. Absent if it is not a link.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub elsewhere: Option<String>,
-    /// Whether it was added or repaired. It is not if the site has it already.
+    /// `true` if it was added or repaired; `false` if the site already had it.
     pub changed: bool,
 }
 
@@ -33,7 +33,7 @@ pub struct CopiedBundle {
     pub version: BundleVersion,
     /// Its path.
     pub path: String,
-    /// Whether something was copied.
+    /// `true` if something was copied.
     pub changed: bool,
     /// The bytes that came over the network. Absent with `--check`.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -52,7 +52,7 @@ pub struct RemovedBundle {
     /// Its version.
     #[schemars(with = "String")]
     pub version: BundleVersion,
-    /// Whether it was removed. It is not with `--test`.
+    /// `true` if it was removed; `false` with `--test`.
     pub changed: bool,
     /// Its path. Absent with `--test`.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -75,9 +75,9 @@ pub struct UsedBundle {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>")]
     pub before: Option<BundleVersion>,
-    /// Whether the choice was recorded. It is not with `--test`, and if the bundle is in use already.
+    /// `true` if the choice was recorded; `false` with `--test`, or if the bundle is already in use.
     pub changed: bool,
-    /// Whether its Halite is another one than that of the bundle in use.
+    /// `true` if its Halite differs from that of the bundle in use.
     pub other_halite: bool,
     /// The changes between the two bundles. Absent if the bundle in use is missing.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -132,7 +132,7 @@ pub struct BundleChange {
 pub struct RefusedBundle {
     /// The problems, one sentence each.
     pub problems: Vec<String>,
-    /// Whether something was changed: false.
+    /// Always `false`: nothing was changed.
     pub changed: bool,
 }
 

@@ -112,7 +112,7 @@ document!(LocalOutcome);
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct DeclarationCheck {
-    /// Whether it has no problems.
+    /// `true` if it has no problems.
     pub valid: bool,
     /// The problems.
     pub problems: Vec<DeclarationProblem>,
@@ -162,7 +162,7 @@ words! {
 pub struct BootstrapPlan {
     /// The checks.
     pub preflight: Vec<PreflightCheck>,
-    /// Whether something was changed: false.
+    /// Always `false`: nothing was changed.
     pub changed: bool,
     /// The states that would be applied. Absent if a check failed.
     #[serde(skip_serializing_if = "Option::is_none")]

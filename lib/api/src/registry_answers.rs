@@ -76,7 +76,7 @@ pub struct VerifiedRegistryBackup {
     pub bytes: u64,
     /// All damage.
     pub damaged: Vec<RegistryDamage>,
-    /// Whether nothing is damaged.
+    /// `true` if nothing is damaged.
     pub sound: bool,
 }
 
@@ -88,7 +88,8 @@ document!(VerifiedRegistryBackup);
 pub struct RestoredRegistry {
     /// The name of the backup.
     pub backup: String,
-    /// Whether the registry was changed. It is not if blobs of the backup are damaged, without `--without-damaged`.
+    /// `true` if the registry was changed; `false` if blobs of the backup are damaged, without
+    /// `--without-damaged`.
     pub changed: bool,
     /// The number of repositories of the backup.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::Path;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 use halite_lab::cluster::{BOOTSTRAP, BUNDLE, CLUSTER};
 use halite_pillar::bundle_facts::BundleFacts;
 use halite_pillar::view::{MASTER, Pki};
@@ -65,12 +65,15 @@ impl Inputs {
             halite_upstream::ensure(&halite_lab::cache(), &versions::SHIPPED, progress)?.images;
         let wanted = |image: &UpstreamImage| {
             host.iter()
-                .any(|c| c.function() == "image.present" && c.name == image.reference)
+                .filter(|c| c.function() == "image.present")
+                .any(|c| tagged(&c.name) == image.reference)
         };
+        let images: Vec<Image> = all.into_iter().filter(wanted).collect();
+        ensure!(!images.is_empty(), "the low state names no image");
         let flannel = json!({"apiVersion": "v1", "kind": "List", "items": flannel["documents"]});
         Ok(Self {
             packages: packages.iter().map(package).collect(),
-            images: all.into_iter().filter(wanted).collect(),
+            images,
             containerd: containerd["contents"]
                 .as_str()
                 .context("containerd has no contents")?
@@ -102,9 +105,20 @@ fn package(item: &Value) -> String {
     }
 }
 
+/// `NAME:TAG` of `NAME:TAG@DIGEST`.
+fn tagged(reference: &str) -> &str {
+    reference.split('@').next().unwrap_or(reference)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_digest_is_not_part_of_the_tagged_name() {
+        assert_eq!(tagged("a.b/c:1@sha256:0"), "a.b/c:1");
+        assert_eq!(tagged("a.b:5000/c:1"), "a.b:5000/c:1");
+    }
 
     #[test]
     fn packages_in_apts_notation() {

@@ -181,7 +181,9 @@ fn execute(
     phases(&said)
 }
 
-/// One archive of all images, each under the name by which containerd must know it.
+/// One archive of all images, each under the two names that containerd looks it up by: with its tag,
+/// as kubeadm asks for it, and with its digest, as flannel's objects and containerd's configuration
+/// do.
 fn archive(inputs: &Inputs, dir: &Path) -> Result<()> {
     let mut manifests = Vec::new();
     let mut args = vec![
@@ -191,9 +193,14 @@ fn archive(inputs: &Inputs, dir: &Path) -> Result<()> {
     for image in &inputs.images {
         let index = fs::read(image.layout.join("index.json"))?;
         let index: serde_json::Value = serde_json::from_slice(&index)?;
-        let mut manifest = index["manifests"][0].clone();
-        manifest["annotations"] = json!({"io.containerd.image.name": image.reference});
-        manifests.push(manifest);
+        let manifest = &index["manifests"][0];
+        let digest = manifest["digest"].as_str().context("no digest")?;
+        let (repository, _) = image.reference.rsplit_once(':').context("no tag")?;
+        for name in [image.reference.clone(), format!("{repository}@{digest}")] {
+            let mut named = manifest.clone();
+            named["annotations"] = json!({"io.containerd.image.name": name});
+            manifests.push(named);
+        }
         args.extend([
             "-C".to_owned(),
             image.layout.to_string_lossy().into_owned(),
