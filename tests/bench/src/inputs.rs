@@ -68,7 +68,7 @@ impl Inputs {
                 .filter(|c| c.function() == "image.present")
                 .any(|c| tagged(&c.name) == image.reference)
         };
-        let images: Vec<Image> = all.into_iter().filter(wanted).collect();
+        let images: Vec<UpstreamImage> = all.into_iter().filter(wanted).collect();
         ensure!(!images.is_empty(), "the low state names no image");
         let flannel = json!({"apiVersion": "v1", "kind": "List", "items": flannel["documents"]});
         Ok(Self {
