@@ -204,7 +204,7 @@ pub enum Command {
     Registry(Registry),
     /// Destroy the cluster: remove everything that Halite put on its hosts, the master's host last.
     Destroy(DestroyCluster),
-    /// Collect diagnostics from every reachable host in one archive without secrets. The Kubernetes
+    /// Collect diagnostics of all hosts in one archive, without secrets. The Kubernetes
     /// API need not answer.
     Support(Support),
     /// Apply SLS files on this host, without a master.

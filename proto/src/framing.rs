@@ -75,6 +75,6 @@ mod tests {
         let cut = read::<BackupPart>(&mut &bytes[..3]);
         assert_eq!(cut.unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
         let text = read::<BackupPart>(&mut b"halite-master: this is no standby".as_slice());
-        assert!(text.unwrap_err().to_string().contains("no message"));
+        assert!(text.unwrap_err().to_string().contains("not a message"));
     }
 }

@@ -214,7 +214,7 @@ fn reason(seen: &Surroundings, is_new: bool) -> String {
     let since = seen.alone_since.map_or_else(String::new, rfc3339);
     let has_none = match is_new {
         true => format!("this master started at {since}, no standby follows it yet"),
-        false => format!("this master has no standby since {since}"),
+        false => format!("this master has had no standby since {since}"),
     };
     format!(
         "{has_none}, and {} of {} minions are connected, so another host may have taken its \

@@ -69,7 +69,7 @@ fn a_master_that_has_lost_its_standbys_and_most_minions_says_so() {
             "warning",
             &[
                 "the master starts no new work: ",
-                "the master has had no standby since",
+                "this master has had no standby since",
                 "cp-2 is gone",
                 "cp-3 is gone",
             ][..],

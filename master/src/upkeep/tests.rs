@@ -179,7 +179,7 @@ fn a_trial_that_failed_is_reported_and_made_again_later() {
         let [text] = found.as_slice() else {
             panic!("{found:?}");
         };
-        let wanted = "renewal failed: worker-1: certificate (x509.certificate, a): it broke; next trial 2027-01-15T";
+        let wanted = "renewal failed: worker-1: certificate (x509.certificate, a): it broke; next attempt 2027-01-15T";
         assert!(text.contains(wanted), "{text}");
         assert_eq!(world.outcomes().len(), 2);
         world.clock.advance(BUSY / 2);
