@@ -1,0 +1,58 @@
+//! The user that a registry runs as, with whose rights its files are written.
+
+use std::io;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+
+use halite_durable::Error;
+use rustix::fs::{Gid, Uid};
+use rustix::process::{getegid, geteuid};
+use rustix::thread::{set_thread_res_gid, set_thread_res_uid};
+
+/// A user and a group.
+#[derive(Debug, Clone, Copy)]
+pub struct Owner(Uid, Gid);
+
+impl Owner {
+    /// The user and group whose rights this thread has now.
+    pub fn current() -> Self {
+        Self(geteuid(), getegid())
+    }
+
+    /// The owner of a directory.
+    pub fn of(dir: &Path) -> Result<Self, Error> {
+        let status = dir.metadata().map_err(Error::file("inspect", dir))?;
+        Ok(Self(
+            Uid::from_raw(status.uid()),
+            Gid::from_raw(status.gid()),
+        ))
+    }
+
+    /// Gives this thread the owner's rights, and no others, until the result is dropped. In `dir`,
+    /// which the registry's user can change, a symbolic link could lead root elsewhere; it cannot
+    /// lead that user to files of others. New files then have the right owner, too.
+    ///
+    /// # Errors
+    /// The system refuses: only root may act as another user.
+    pub fn act(self, dir: &Path) -> Result<Acting, Error> {
+        let acting = Acting(Self::current());
+        set_thread_res_gid(None::<Gid>, self.1, None::<Gid>)
+            .and_then(|()| set_thread_res_uid(None::<Uid>, self.0, None::<Uid>))
+            .map_err(io::Error::from)
+            .map_err(Error::file("act as the registry's user in", dir))?;
+        Ok(acting)
+    }
+}
+
+/// The previous rights of a thread that acts as an owner.
+pub struct Acting(Owner);
+
+impl Drop for Acting {
+    fn drop(&mut self) {
+        let Owner(user, group) = self.0;
+        // The user first: only root may change the group. The kernel has kept both as saved ids, so
+        // this does not fail.
+        let _ = set_thread_res_uid(None::<Uid>, user, None::<Uid>);
+        let _ = set_thread_res_gid(None::<Gid>, group, None::<Gid>);
+    }
+}
