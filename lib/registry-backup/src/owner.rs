@@ -28,9 +28,10 @@ impl Owner {
         ))
     }
 
-    /// Gives this thread the owner's rights, and no others, until the result is dropped. In `dir`,
-    /// which the registry's user can change, a symbolic link could lead root elsewhere; it cannot
-    /// lead that user to files of others. New files then have the right owner, too.
+    /// Gives this thread the owner's rights instead of its own until the result is dropped; its
+    /// supplementary groups stay. In `dir`, which the registry's user can change, a symbolic link
+    /// could lead root elsewhere; it cannot lead that user to files of root. New files then have the
+    /// right owner, too.
     ///
     /// # Errors
     /// The system refuses: only root may act as another user.
