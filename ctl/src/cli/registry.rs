@@ -10,18 +10,17 @@ use halite_pillar::registry::DATA;
 pub enum Registry {
     /// Make a backup, on the host of the registry, while it serves.
     ///
-    /// A backup is a directory in the registry's own layout. Blobs that an earlier backup has are
-    /// hard-linked, not stored again. If the registry is damaged, the command names the damage,
-    /// backs up the rest, and exits with 1. It refuses an empty registry if an earlier backup is
-    /// not empty, and with --report a directory without backups if the last run left a good one
-    /// there: the disk may not be mounted.
+    /// A backup is a directory in the registry's own layout. Blobs that the previous backup has are
+    /// hard-linked, not stored again; every other blob is compared with its digest. A damaged
+    /// registry is refused, and so is an empty one if the previous backup is not empty: the disk may
+    /// not be mounted.
     Backup(Backup),
     /// List the backups in a directory, the oldest first. Reads only their metadata.
     List {
         /// The directory of the backups.
         directory: PathBuf,
     },
-    /// Read a whole backup, and name everything in it that is damaged or missing.
+    /// Read a whole backup, and name the blobs in it that are damaged or missing.
     Verify {
         /// The backup; for a directory of backups, its newest one.
         backup: PathBuf,
@@ -31,16 +30,12 @@ pub enum Registry {
     /// Restore a backup. The registry then has the repositories, tags and images of that time, and
     /// no others.
     ///
-    /// The registry may keep running. The whole backup is checked before anything is changed. A
-    /// damaged backup is refused, unless the registry itself has the damaged blobs intact. Blobs
-    /// that no image needs stay on the disk until `registry garbage-collect` removes them.
+    /// The registry may keep running. Its files are replaced in one step, after each blob has been
+    /// compared with its digest. A backup with damaged blobs is refused, unless the registry itself
+    /// has them intact.
     Restore {
         /// The backup; for a directory of backups, its newest one.
         backup: PathBuf,
-        /// Restore a damaged backup without the images that need a damaged blob. The command names
-        /// each tag and manifest that it does not restore, and exits with 1.
-        #[arg(long)]
-        without_damaged: bool,
         /// Do not ask for confirmation.
         #[arg(long, short)]
         yes: bool,
@@ -76,8 +71,7 @@ pub struct Backup {
     /// The directory of the backups, best on another disk.
     #[arg(long, value_name = "DIRECTORY")]
     pub out: PathBuf,
-    /// Number of complete backups with images to keep. Older ones are removed, unless the registry
-    /// is damaged.
+    /// Number of backups to keep. Older ones are removed.
     #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..))]
     pub keep: u32,
     #[command(flatten)]

@@ -72,7 +72,7 @@ fn every_kind_of_command_line_is_valid() {
         "ctl registry verify /srv/registry-backup --report /var/lib/halite/reports/registry-verify.json",
         "ctl registry verify /srv/registry-backup/20261121T231310Z",
         "ctl registry restore /srv/registry-backup --test",
-        "ctl registry restore /srv/registry-backup --without-damaged",
+        "ctl registry restore /srv/registry-backup --yes",
         "ctl registry restore /srv/registry-backup/20261121T231310Z --data /srv/registry",
         "ctl bootstrap --bundle halite.iso --trust builder.pub --config cluster.yaml",
     ] {

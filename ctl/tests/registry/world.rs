@@ -1,7 +1,7 @@
 //! A running registry with pushed content, and `ctl` at work on its files.
 
 use std::fs;
-use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 
@@ -46,14 +46,9 @@ impl CtlOutput {
             .to_owned()
     }
 
-    /// The names in a list of damage, in order.
-    pub fn named(&self, key: &str) -> Vec<String> {
-        let each = self.answer[key]
-            .as_array()
-            .unwrap_or_else(|| panic!("{key}: {}", self.text));
-        each.iter()
-            .map(|damage| damage["what"].as_str().unwrap().to_owned())
-            .collect()
+    /// Returns true if the output has each of these parts.
+    pub fn has(&self, parts: &[&str]) -> bool {
+        parts.iter().all(|part| self.text.contains(part))
     }
 }
 
@@ -61,6 +56,8 @@ impl World {
     pub fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
         let at = dir.path();
+        // A restore acts as the owner of the data directory, which has to reach it.
+        fs::set_permissions(at, fs::Permissions::from_mode(0o755)).unwrap();
         fs::create_dir(at.join("tmp")).unwrap();
         // The registry's data directory, as `Registry` names it.
         fs::create_dir(at.join("storage")).unwrap();
@@ -193,12 +190,10 @@ impl World {
             .is_some()
     }
 
-    /// The entries of the directory of the backups that belong to no backup.
-    pub fn left(&self) -> Vec<String> {
-        names(&self.path("backups"))
-            .into_iter()
-            .filter(|name| name.starts_with('.'))
-            .collect()
+    /// The names of the backups.
+    pub fn backups(&self) -> Vec<String> {
+        let names = names(&self.path("backups")).into_iter();
+        names.filter(|name| !name.starts_with('.')).collect()
     }
 
     /// Starts the command and stops it once `there` is true. If it ended before the first check,
@@ -223,11 +218,12 @@ impl World {
 
     /// Returns true while a backup is being made.
     pub fn is_partial(&self) -> bool {
-        self.path("backups").exists()
-            && self.left().iter().any(|name| name.starts_with(".partial-"))
+        self.path("backups").join(PARTIAL).exists()
     }
 }
 
+/// The name of a backup that is being made or removed.
+pub const PARTIAL: &str = ".partial";
 pub const BACKUP: [&str; 5] = ["backup", "--data", "storage", "--out", "backups"];
 pub const RESTORE: [&str; 4] = ["restore", "backups", "--data", "storage"];
 

@@ -74,9 +74,7 @@ pub use made::{
 };
 pub use masters::{FailedHandOver, MasterList, Masters, StandbyHost, StandbyState};
 pub use outcome::{JobOutcome, MinionOutcome, RunOutcome, RunOutcomes};
-pub use registry_answers::{
-    MadeRegistryBackup, RegistryDamage, RepairedBlob, RestoredRegistry, VerifiedRegistryBackup,
-};
+pub use registry_answers::{MadeRegistryBackup, RestoredRegistry, VerifiedRegistryBackup};
 pub use render::{Grains, MinionPillar, RenderedFile, RenderedFiles, RenderedLow, TopStates};
 pub use run::{
     JobOrRun, Run, RunCancellation, RunList, RunStatus, RunSummary, Step, StepDetail, StepStatus,

@@ -138,8 +138,8 @@ pub struct RegistryBackupList {
 
 document!(RegistryBackupList);
 
-/// A backup of the site registry. The fields other than `backup`, `complete` and `problem` are
-/// absent if it cannot be read.
+/// A backup of the site registry. The fields other than `backup` and `problem` are absent if it
+/// cannot be read.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RegistryBackupOnDisk {
@@ -148,9 +148,6 @@ pub struct RegistryBackupOnDisk {
     /// The time of its creation, RFC 3339 in UTC.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub time: Option<String>,
-    /// The number of repositories.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub repositories: Option<usize>,
     /// The number of tags.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tags: Option<usize>,
@@ -163,11 +160,6 @@ pub struct RegistryBackupOnDisk {
     /// The bytes that it adds to the previous backup.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bytes_new: Option<u64>,
-    /// `true` if it contains the registry's whole content.
-    pub complete: bool,
-    /// The content that it lacks, because it was damaged; left out if there is none.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub damaged: Vec<String>,
     /// The reason why it cannot be read. Absent if it can.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,

@@ -145,7 +145,7 @@ mod tests {
                     .parse::<Digest>()
                     .unwrap_err()
                     .to_string()
-                    .contains("not a SHA-256 digest"),
+                    .contains("is not a SHA-256 digest"),
                 "{wrong}"
             );
         }

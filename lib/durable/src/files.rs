@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rustix::fs::{CWD, RenameFlags, renameat_with};
-use sha2::Sha256;
+use sha2::{Digest as _, Sha256};
 
 use crate::digest::hex;
 use crate::error::Error;
@@ -292,15 +292,7 @@ fn make_parent(path: &Path) -> Result<(), Error> {
 
 /// Copies a stream to its end and returns its SHA-256 and size.
 pub fn stream(from: &mut impl Read, to: &mut impl Write) -> std::io::Result<(String, u64)> {
-    stream_as::<Sha256>(from, to)
-}
-
-/// Copies a stream to its end and returns its digest of kind `H` and its size.
-pub fn stream_as<H: sha2::Digest>(
-    from: &mut impl Read,
-    to: &mut impl Write,
-) -> std::io::Result<(String, u64)> {
-    let mut hash = H::new();
+    let mut hash = Sha256::new();
     let mut buffer = vec![0; CHUNK];
     let mut size = 0;
     loop {

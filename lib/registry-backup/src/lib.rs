@@ -5,35 +5,25 @@
 //! registry writes a blob before the link that names it. Therefore a backup reads the links first:
 //! every blob that they name already exists.
 //!
-//! A backup is a directory in the same layout, with a file `backup.json` that describes it. Blobs
-//! that an earlier backup already has are hard-linked to it, never to the registry's own files:
-//! damage to the registry must not reach its backups.
+//! A backup is a directory with the same layout and a file `backup.json`. A backup and a restore
+//! build a new tree in the same way: beside its final place, from links and the blobs that they
+//! name. It is renamed when it is complete. Blobs that the previous backup already has are
+//! hard-linked to it, never to the registry's own files: damage to the registry must not reach its
+//! backups.
 //!
-//! Input: the registry's data directory, a directory with backups. Output: a new backup, a list of
-//! damage, or a restored data directory; with a [`Reporter`] also a report for `ctl status`. This
-//! crate prints nothing, starts no program and never talks to the registry itself.
+//! Input: the registry's data directory, a directory with backups. Output: a new backup, a
+//! restored data directory, or the damage. This crate prints nothing, starts no program and never
+//! talks to the registry itself.
 
-mod backup;
-mod backup_metadata;
-mod backup_writer;
 mod backups;
-mod digest;
-mod error;
-mod folder;
-mod image_needs;
-mod layout;
-mod metadata_error;
-mod report;
+mod blobs;
+mod create;
+mod links;
+mod owner;
 mod restore;
-mod scan;
 mod tree;
-mod verify;
 
-pub use backup::{CreatedBackup, create};
-pub use backup_metadata::{BackupMetadata, Repaired, StoredDamage};
-pub use backups::{Backup, Backups};
-pub use error::Error;
-pub use metadata_error::MetadataError;
-pub use report::Reporter;
-pub use restore::{RestoreOutcome, Restored, restore};
-pub use verify::{Verified, verify};
+pub use backups::{Backup, BackupMetadata, ListedBackup, find, list};
+pub use create::{CreatedBackup, create};
+pub use restore::{restore, verify};
+pub use tree::TreeContent;

@@ -1,143 +1,120 @@
-//! The links of a registry: the blobs, manifests and tags of each repository.
+//! A new tree in a registry's layout, built from links and the blobs that they name.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::{Path, PathBuf};
 
-use halite_durable::digest;
+use halite_durable::disk_space::{Need, Room};
+use halite_durable::{ByteProgress, Digest, Error, files};
 
-use crate::digest::Digest;
-use crate::folder::{Folder, Lookup};
+use crate::blobs;
+use crate::links::Links;
+use crate::owner::Owner;
 
-/// The purpose of a link.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum LinkKind {
-    /// Names a blob that can be pulled from the repository.
-    Layer,
-    /// Names a manifest that can be pulled from the repository.
-    Revision,
-    /// Names the manifest of a tag.
-    Tag,
-    /// Names a current or earlier manifest of a tag. The link remains when that manifest is
-    /// deleted.
-    History,
+/// The directory of the tree in a data directory and in a backup.
+pub const ROOT: &str = "docker/registry/v2";
+/// Its first component, which a backup or a restore locks in a data directory.
+pub const TOP: &str = "docker";
+
+/// A tree that is being built. Unless it has been renamed, it is removed on drop.
+pub struct NewTree {
+    /// The directory that is renamed, with the tree in it.
+    pub dir: PathBuf,
+    v2: PathBuf,
+    owner: Owner,
 }
 
-/// A file that names a blob.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Link {
-    pub repository: String,
-    pub kind: LinkKind,
-    pub digest: Digest,
+/// The content of a new tree.
+#[derive(Debug, Default)]
+pub struct TreeContent {
+    /// The number of blobs.
+    pub blobs: usize,
+    /// Their size in bytes.
+    pub bytes: u64,
+    /// The size of the blobs that were copied, not hard-linked, in bytes.
+    pub bytes_new: u64,
 }
 
-/// All links of a registry, by their paths below `repositories`.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub struct Tree {
-    pub links: BTreeMap<String, Link>,
-    /// Directories that have a meaning even without a link in them.
-    pub folders: BTreeSet<String>,
-    /// Files and directories that a registry does not create, with the reason, which follows the
-    /// path.
-    pub unexpected: BTreeMap<String, String>,
-}
-
-impl Tree {
-    /// Adds another tree.
-    pub fn merge(&mut self, other: Self) {
-        self.links.extend(other.links);
-        self.folders.extend(other.folders);
-        self.unexpected.extend(other.unexpected);
+impl NewTree {
+    /// Starts the tree `v2` in the directory `dir`, which is removed first if it exists. The files
+    /// are written with the rights of `owner`. Only that user can read them: images may contain
+    /// secrets.
+    pub fn new(dir: PathBuf, v2: &str, owner: Owner) -> Result<Self, Error> {
+        files::remove_any(&dir)?;
+        let _acting = owner.act(&dir)?;
+        let mut builder = fs::DirBuilder::new();
+        let made = builder.recursive(true).mode(0o700).create(&dir);
+        made.map_err(Error::file("create", &dir))?;
+        let v2 = dir.join(v2);
+        Ok(Self { dir, v2, owner })
     }
 
-    /// The names in a directory that a registry can create. Other names become unexpected.
-    pub fn names(&mut self, folder: &Folder, path: &str) -> Option<Vec<String>> {
-        let mut names = match folder.names() {
-            Ok(names) => names,
-            Err(error) => {
-                self.unexpected
-                    .insert(path.to_owned(), format!("cannot be listed: {error}"));
-                return None;
-            }
-        };
-        names.retain(|name| {
-            let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
-            let valid = name.bytes().all(plain) && !name.starts_with('.');
-            if !valid {
-                self.unexpected.insert(
-                    join(path, name),
-                    "has a name that no registry gives".to_owned(),
-                );
-            }
-            valid
-        });
-        Some(names)
-    }
-
-    /// Opens a directory, if it exists. Anything else with that name becomes unexpected.
-    pub fn enter(&mut self, folder: &Folder, name: &str, path: &str) -> Option<Folder> {
-        match folder.enter(name) {
-            Lookup::Found(below) => Some(below),
-            Lookup::Missing => None,
-            Lookup::Unexpected(why) => {
-                self.unexpected.insert(path.to_owned(), why);
-                None
+    /// Fills the tree with the links of `source`, a registry or a backup, and the blobs that they
+    /// name. Returns when everything is on the disk. `link` hard-links a blob to a path and returns
+    /// `true`, if it can; the other blobs are copied from `source`.
+    ///
+    /// # Errors
+    /// Blobs of `source` are damaged (`remedy` ends the message), there is too little space, or a
+    /// system call fails.
+    pub fn fill(
+        &self,
+        (source, links): (&Path, &Links),
+        link: impl Fn(&Digest, &Path) -> bool,
+        remedy: &str,
+        progress: &mut dyn FnMut(&str),
+    ) -> Result<TreeContent, Error> {
+        let (from, mut content, mut to_copy) =
+            (source.join(ROOT), TreeContent::default(), Vec::new());
+        let acting = self.owner.act(&self.dir)?;
+        for (digest, repositories) in links.blobs() {
+            let place = blobs::path(&self.v2, digest);
+            files::make_dir(place.parent().unwrap_or(&self.v2))?;
+            content.blobs += 1;
+            if link(digest, &place) {
+                content.bytes += blobs::size(&self.v2, digest);
+            } else {
+                to_copy.push((digest, repositories, blobs::size(&from, digest)));
             }
         }
-    }
-
-    /// Every blob that a link names, with the paths of these links.
-    pub fn needs(&self) -> BTreeMap<&Digest, Vec<&str>> {
-        let mut needs: BTreeMap<&Digest, Vec<&str>> = BTreeMap::new();
-        for (path, link) in &self.links {
-            needs.entry(&link.digest).or_default().push(path);
+        drop(acting);
+        // A hard link needs no space, but each link to a blob is a file.
+        let sizes = to_copy.iter().map(|(.., size)| *size);
+        let need = Need::for_sizes(sizes.clone().chain((0..links.len()).map(|_| 0)));
+        if let Some(short) = Room::at(&self.dir)?.short(need, "the registry's data") {
+            let message = format!("{short}; nothing was changed; free some space");
+            return Err(Error::content(&self.dir, message));
         }
-        needs
-    }
-
-    /// The repositories that name a blob.
-    pub fn repositories_of(&self, digest: &Digest) -> Vec<String> {
-        let of = self.links.values().filter(|link| link.digest == *digest);
-        of.map(|link| link.repository.clone())
-            .collect::<BTreeSet<_>>()
-            .into_iter()
-            .collect()
-    }
-
-    /// The number of repositories and the number of tags.
-    pub fn counts(&self) -> (usize, usize) {
-        let repositories: BTreeSet<_> = self.links.values().map(|link| &link.repository).collect();
-        (
-            repositories.len(),
-            self.links
-                .values()
-                .filter(|link| link.kind == LinkKind::Tag)
-                .count(),
-        )
-    }
-
-    /// The SHA-256 over all links and their paths.
-    pub fn sha256(&self) -> String {
-        let lines = self
-            .links
-            .iter()
-            .map(|(path, link)| format!("{path} {}\n", link.digest));
-        digest::sha256(lines.collect::<String>().as_bytes())
-    }
-
-    /// Removes a link; with a tag's link, also the tag's history.
-    pub fn drop_link(&mut self, path: &str) {
-        self.links.remove(path);
-        if let Some(tag) = path.strip_suffix("current/link") {
-            self.links
-                .retain(|other, _| !other.starts_with(&format!("{tag}index/")));
+        let mut byte_progress = ByteProgress::new("copied", sizes.sum(), progress);
+        let mut damaged = Vec::new();
+        for (digest, repositories, _) in to_copy {
+            let blob = blobs::open(&blobs::path(&from, digest));
+            let _acting = self.owner.act(&self.dir)?;
+            let place = blobs::path(&self.v2, digest);
+            let mut file = files::create(&place, blobs::MODE)?;
+            match blobs::copy(blob, digest, &mut file).map_err(Error::file("write", place))? {
+                Ok(size) => {
+                    content.bytes_new += size;
+                    byte_progress.add(size);
+                }
+                Err(damage) => damaged.push(blobs::describe(digest, repositories, &damage)),
+            }
         }
+        if !damaged.is_empty() {
+            return Err(blobs::damaged(source, damaged, remedy));
+        }
+        content.bytes += content.bytes_new;
+        let acting = self.owner.act(&self.dir)?;
+        links.write(&self.v2)?;
+        drop(acting);
+        files::settle(&self.dir)?;
+        Ok(content)
     }
 }
 
-/// Joins names to a path with `/`; `above` may be empty.
-pub fn join(above: &str, name: &str) -> String {
-    if above.is_empty() {
-        name.to_owned()
-    } else {
-        format!("{above}/{name}")
+impl Drop for NewTree {
+    fn drop(&mut self) {
+        // A finished tree has another name. A leftover that cannot be removed now is removed by the
+        // next run.
+        let _ = files::remove_any(&self.dir);
     }
 }

@@ -19,7 +19,9 @@ use halite_pillar::validate::Context;
 
 use self::create::BackupRequest;
 use self::outcome::NoBackup;
+pub use self::outcome::Outcome;
 use self::verify::How;
+pub use self::write::refuse_unmounted;
 use crate::backup_file::identities;
 use crate::cli::{Backup, Global};
 use crate::output::Screen;

@@ -120,7 +120,10 @@ impl Read for Both<'_> {
 }
 
 /// Refuses a directory whose disk or share is declared and not mounted.
-fn refuse_unmounted(directory: &Path) -> anyhow::Result<()> {
+///
+/// # Errors
+/// The mount point, with the remedy.
+pub fn refuse_unmounted(directory: &Path) -> anyhow::Result<()> {
     let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
     let directory = std::path::absolute(directory)?;
     match unmounted(&directory, &read("/etc/fstab"), &read("/proc/self/mounts")) {

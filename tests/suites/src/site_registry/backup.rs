@@ -141,19 +141,20 @@ pub(super) fn reported(cluster: &Cluster) -> Result<Counts> {
         ensure!(good, "{known:?}");
         Ok(())
     })?;
-    // The disk for backups is not mounted.
-    worker.sh(&format!("mv {BACKUPS} {BACKUPS}.away"))?;
+    // The disk for backups is not mounted. systemd has not read this line, and does not mount it.
+    let line = format!("none {BACKUPS} tmpfs noauto 0 0");
+    worker.sh(&format!("echo '{line}' >> /etc/fstab"))?;
     let failed = start(worker, "halite-registry-backup.service");
+    worker.sh(&format!("sed -i '\\|^none {BACKUPS} |d' /etc/fstab"))?;
     ensure!(failed.is_err(), "a backup without its disk: {failed:?}");
     problem_now(
         cluster,
         &[
             WORKER,
-            "not mounted?",
+            "it is not mounted",
             "systemctl start halite-registry-backup",
         ],
     )?;
-    worker.sh(&format!("rm -rf {BACKUPS} && mv {BACKUPS}.away {BACKUPS}"))?;
     start(worker, "halite-registry-backup.service")?;
     problem_now(cluster, &[])?;
     // The backup cannot even start.
