@@ -11,7 +11,7 @@ use halite_host_reports::Good;
 use halite_registry_backup as registry;
 use halite_registry_backup::{Backup, BackupMetadata, ListedBackup};
 
-use super::backup::{Outcome, refuse_unmounted};
+use super::backup::{BackupReport, refuse_unmounted};
 use crate::FAILED;
 use crate::cli::{Registry, RegistryBackup};
 use crate::confirm::confirmed;
@@ -45,7 +45,7 @@ pub fn run(command: Registry, screen: &mut Screen) -> anyhow::Result<u8> {
 }
 
 fn backup(args: &RegistryBackup, screen: &mut Screen) -> anyhow::Result<u8> {
-    let outcome = Outcome::new(args.report.report.as_deref());
+    let outcome = BackupReport::new(args.report.report.as_deref());
     let keep = usize::try_from(args.keep)?;
     let made = refuse_unmounted(&args.out).and_then(|()| {
         let progress = &mut |text: &str| screen.progress(text);
@@ -130,7 +130,7 @@ fn overview(document: &RegistryBackupList, paint: &Paint) -> String {
 }
 
 fn verify(path: &Path, report: Option<&Path>, screen: &mut Screen) -> anyhow::Result<u8> {
-    let outcome = Outcome::new(report);
+    let outcome = BackupReport::new(report);
     let verified = registry::find(path).and_then(|backup| {
         registry::verify(&backup, &mut |text| screen.progress(text))?;
         Ok(backup)

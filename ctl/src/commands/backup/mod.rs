@@ -18,8 +18,8 @@ use halite_pillar::load::{Texts, load};
 use halite_pillar::validate::Context;
 
 use self::create::BackupRequest;
+pub use self::outcome::BackupReport;
 use self::outcome::NoBackup;
-pub use self::outcome::Outcome;
 use self::verify::How;
 pub use self::write::refuse_unmounted;
 use crate::backup_file::identities;
