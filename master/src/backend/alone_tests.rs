@@ -70,8 +70,8 @@ fn a_master_that_has_lost_its_standbys_and_most_minions_says_so() {
             &[
                 "the master starts no new work: ",
                 "this master has had no standby since",
-                "cp-2 is gone",
-                "cp-3 is gone",
+                "cp-2 has been gone",
+                "cp-3 has been gone",
             ][..],
         ),
         ("minions", "failure", &["cp-2", "cp-3", "worker-1"]),

@@ -78,7 +78,6 @@ impl Clusters {
 
     /// Uses this API as the API server of each of these hosts. For tests.
     #[cfg(any(test, feature = "testing"))]
-    #[expect(clippy::unwrap_used, reason = "a test gives valid names")]
     pub fn with_servers(mut self, hosts: &[&str]) -> Self {
         if let Some(current) = self.current.get_mut() {
             let hosts = hosts.iter().filter_map(|host| host.parse().ok());
