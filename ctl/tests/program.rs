@@ -12,7 +12,6 @@ fn text(bytes: &[u8]) -> String {
 }
 
 /// Runs `ctl` for a user with this directory for configuration.
-#[expect(clippy::unwrap_used, reason = "only tests call it")]
 fn ctl(config: &Path, words: &[&str]) -> Output {
     Command::new(CTL)
         .args(words)

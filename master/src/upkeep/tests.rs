@@ -188,7 +188,7 @@ fn a_trial_that_failed_is_reported_and_made_again_later() {
         assert_eq!(worker.applied(), ["certificate"; 2]);
         // Its age is unchanged, although its states succeeded.
         world.step();
-        assert!(world.findings()[0].contains("as old as before"));
+        assert!(world.findings()[0].contains("the certificate is unchanged"));
         assert_eq!(world.outcomes().last().unwrap(), "ok");
         world.life.kill();
     }
