@@ -97,7 +97,7 @@ pub(super) fn recovered_on_a_standby(cluster: &Cluster) -> Result<Counts> {
     wait_until_noticed(next)?;
     let mut recover = guide::command("disaster.md", LEFT, "ctl etcd recover")?;
     // The guide recovers from the host that had the master here.
-    let reason = "the master was on cp-1, which is left";
+    let reason = "the master was on cp-1, which survives";
     refused(next, &recover, &[reason])?;
     // A refusal has promoted no host.
     wait_until_noticed(next)?;
