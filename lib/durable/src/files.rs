@@ -268,7 +268,11 @@ pub fn put_in_place(new: &Path, place: &Path) -> Result<(), Error> {
             // A leftover of an interrupted call; the complete one is already in place.
             remove_any(&aside)?;
             fs::rename(place, &aside).map_err(moved("replace", place))?;
-            fs::rename(new, place).map_err(Error::file("replace", place))?;
+            if let Err(cause) = fs::rename(new, place) {
+                // Without the new one, the previous one stays in place.
+                let _ = fs::rename(&aside, place);
+                return Err(Error::file("replace", place)(cause));
+            }
             sync_parent(place)?;
             remove_any(&aside)
         }
