@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures_util::Stream;
 use halite_core::descriptors;
@@ -26,6 +26,8 @@ use tokio::sync::watch;
 use super::knowledge::Knowledge;
 use super::session::{SessionError, identity};
 
+/// A port that was open for this long counts as opened.
+const STABLE: Duration = Duration::from_secs(5);
 /// The pauses after a failure to open the port.
 const PAUSES: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(10));
 /// The interval between two inspections of the minion's certificate.
@@ -117,6 +119,7 @@ pub async fn listen(knowledge: Arc<Knowledge>) {
     let address = knowledge.config().listen;
     let mut pauses = PAUSES;
     loop {
+        let began = Instant::now();
         let listener = TcpListener::bind(address).await;
         let listener = listener.map_err(|source| ListenError::Port { address, source });
         let ended = match listener {
@@ -126,6 +129,9 @@ pub async fn listen(knowledge: Arc<Knowledge>) {
         if let Err(error) = ended {
             let reason = chain(&error);
             tracing::warn!(reason, "other hosts cannot ask this standby");
+        }
+        if began.elapsed() >= STABLE {
+            pauses.reset();
         }
         pauses.wait().await;
     }
