@@ -51,6 +51,8 @@ pub(super) async fn read(args_json: &str, stop: &Stop, report: impl Fn(Value)) -
     };
     match read_with(&args, stop, report).await {
         Ok(lines) => done(&json!({"lines": lines})),
+        // The end of following may come while journalctl runs.
+        Err(HostError::Stopped { .. }) if args.follow => done(&json!({"lines": []})),
         Err(error) => failed(1, &chain(&error)),
     }
 }
@@ -61,15 +63,15 @@ async fn read_with(
     report: impl Fn(Value),
 ) -> Result<Vec<String>, HostError> {
     // The place before the first lines, in case that the unit has none.
-    let place = match args.follow {
-        true => run(vec!["--lines=1".to_owned()], stop).await?.cursor,
+    let mut cursor = match args.follow {
+        true => newest(stop).await?,
         false => None,
     };
     let first = run(first(args), stop).await?;
     if !args.follow {
         return Ok(first.lines);
     }
-    let mut cursor = first.cursor.or(place);
+    cursor = behind(&first, cursor, stop).await?;
     report(json!({"lines": first.lines}));
     loop {
         tokio::select! {
@@ -81,8 +83,28 @@ async fn read_with(
         if !next.lines.is_empty() {
             report(json!({"lines": next.lines}));
         }
-        cursor = next.cursor.or(cursor);
+        cursor = behind(&next, cursor, stop).await?;
     }
+}
+
+/// The place behind the lines of a part that began behind `before`. An output that was cut has
+/// lines, the last of which says so, but no place: continue with the newest line, because the same
+/// output would be cut again.
+async fn behind(
+    part: &Part,
+    before: Option<String>,
+    stop: &Stop,
+) -> Result<Option<String>, HostError> {
+    match &part.cursor {
+        Some(cursor) => Ok(Some(cursor.clone())),
+        None if part.lines.is_empty() => Ok(before),
+        None => newest(stop).await,
+    }
+}
+
+/// The place behind the newest line of the journal.
+async fn newest(stop: &Stop) -> Result<Option<String>, HostError> {
+    Ok(run(vec!["--lines=1".to_owned()], stop).await?.cursor)
 }
 
 /// The options for the first lines.
