@@ -197,7 +197,7 @@ impl Operator for Services {
         let request = request.get_ref().clone();
         let call = Call::new(peer, "Operator/Watch", request.prefix.clone());
         self.counted(call, async {
-            Ok(events(watch(&self.app, peer.role, request)))
+            Ok(events(watch(&self.app, peer.role, request).await?))
         })
         .await
     }

@@ -27,19 +27,32 @@ const QUEUE: usize = 256;
 const JOBS: usize = 1024;
 
 /// The events after a position: the stored ones, each once, then the following ones.
-pub(super) fn watch(app: &Arc<App>, role: Option<Role>, request: v1::WatchRequest) -> EventStream {
+///
+/// # Errors
+/// The store failed.
+pub(super) async fn watch(
+    app: &Arc<App>,
+    role: Option<Role>,
+    request: v1::WatchRequest,
+) -> Result<EventStream, Refusal> {
+    // A master that was restored from a backup numbers its events from a lower position: a reader
+    // that has seen more would miss them all.
+    let after = match request.after {
+        Some(after) => Some(after.min(app.store.last_event().await?)),
+        None => None,
+    };
     let (sender, receiver) = mpsc::channel(QUEUE);
     let bus = app.events.subscribe();
     let watch = Watch {
         app: Arc::clone(app),
         role,
         prefix: request.prefix,
-        after: request.after,
+        after,
         functions: BTreeMap::new(),
         sender,
     };
     tokio::spawn(watch.run(bus));
-    Box::pin(ReceiverStream::new(receiver))
+    Ok(Box::pin(ReceiverStream::new(receiver)))
 }
 
 struct Watch {

@@ -46,7 +46,8 @@ fn until(life: &Life, events: &mut EventStream, tag: &str) -> Vec<v1::Event> {
 
 fn start(life: &Life, role: Role, request: v1::WatchRequest) -> EventStream {
     life.runtime
-        .block_on(async { watch(&life.app, Some(role), request) })
+        .block_on(watch(&life.app, Some(role), request))
+        .unwrap()
 }
 
 fn key(name: &str) -> EventData {
@@ -145,6 +146,23 @@ fn a_reader_that_comes_back_gets_each_stored_event_once() {
     publish("f");
     let read = until(&life, &mut events, "/f");
     assert_eq!(tags(&read), ["halite/key/f"]);
+    life.kill();
+}
+
+#[test]
+fn a_reader_ahead_of_a_restored_store_gets_the_following_events() {
+    let site = Site::new(TREE);
+    let life = site.live();
+    let publish = |name: &str| {
+        let data = key(name);
+        let published = life.app.events.publish(&data);
+        life.runtime.block_on(published).unwrap().seq
+    };
+    let last = publish("a");
+    let mut events = start(&life, Role::Viewer, all(Some(last + 1000)));
+    publish("b");
+    let read = until(&life, &mut events, "/b");
+    assert_eq!(read.len(), 1, "{read:?}");
     life.kill();
 }
 

@@ -28,6 +28,15 @@ impl Store {
         Ok(done.last_insert_rowid())
     }
 
+    /// The sequence number of the last event ever appended; 0 before the first. A store that was
+    /// restored from a backup may know a lower one than its readers.
+    pub async fn last_event(&self) -> Outcome<i64> {
+        let row = sqlx::query("SELECT seq FROM sqlite_sequence WHERE name = 'events'")
+            .fetch_optional(&self.reader)
+            .await?;
+        Ok(row.map(|row| row.try_get(0)).transpose()?.unwrap_or(0))
+    }
+
     /// Events with a sequence number above `after` whose tag starts with `prefix`, oldest first, at
     /// most `limit`.
     pub async fn events(&self, prefix: &str, after: i64, limit: u32) -> Outcome<Vec<Event>> {
