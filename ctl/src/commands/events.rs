@@ -3,7 +3,7 @@
 use std::cell::Cell;
 
 use anyhow::bail;
-use halite_api::{Event, JobOrRun, to_value};
+use halite_api::{Event, JobOrRun, RunStatus, to_value};
 use halite_proto::ids::JobId;
 use halite_proto::tonic::{Status, Streaming};
 use halite_proto::v1;
@@ -89,8 +89,9 @@ pub async fn follow_job(global: &Global, job: &JobId, screen: &mut Screen) -> an
         let request = v1::ShowJobRequest {
             job: job.to_string(),
         };
-        let answer = { operator }.show_job(request).await;
-        let is_running = document::<JobOrRun>(answer).is_ok_and(|shown| is_running(&shown));
+        // A failed request is repeated with the call, or ends it.
+        let answer = { operator }.show_job(request).await?;
+        let is_running = document::<JobOrRun>(Ok(answer)).is_ok_and(|shown| is_running(&shown));
         Ok(events.filter(|_| is_running))
     };
     let followed = follow(global, start, |heard| match heard {
@@ -125,15 +126,21 @@ async fn show(mut operator: Operator, job: &JobId) -> anyhow::Result<JobOrRun> {
     document(operator.show_job(request).await)
 }
 
-/// Runs `ctl orchestrate follow`: shows the steps of a run until it ends.
+/// Runs `ctl orchestrate follow`: shows the steps of a run until it ends. Of a run that has ended,
+/// it shows the record: its events may have been pruned.
 ///
 /// # Errors
 /// The master does not answer or refuses, or there is no such run.
 pub async fn follow_run(global: &Global, run: &JobId, screen: &mut Screen) -> anyhow::Result<u8> {
     let shown = show(client::operator(global).await?, run).await?;
-    let JobOrRun::Run(record) = shown else {
+    let JobOrRun::Run(record) = &shown else {
         bail!("{run} is a job, not an orchestration; `ctl job follow {run}` follows it");
     };
+    if record.status != RunStatus::Running {
+        screen.answer(&to_value(&shown), |paint| jobs::one(&shown, paint))?;
+        let succeeded = record.status == RunStatus::Succeeded;
+        return Ok(if succeeded { 0 } else { FAILED });
+    }
     let reader = Reader::from_the_oldest(format!("halite/run/{run}/"));
     let start = async |operator: Operator| reader.open(operator).await;
     let done = watch_run(
@@ -144,6 +151,7 @@ pub async fn follow_run(global: &Global, run: &JobId, screen: &mut Screen) -> an
         screen,
     )
     .await?;
-    let again = format!("ctl orchestrate {}", record.sls);
+    let test = if record.test { " --test" } else { "" };
+    let again = format!("ctl orchestrate {}{test}", record.sls);
     print_outcome(&done, "done", &again, screen)
 }
