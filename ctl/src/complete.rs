@@ -172,10 +172,7 @@ fn ask<T>(question: impl AsyncFnOnce(Operator) -> Option<T>) -> Option<T> {
 /// The options of every command, from the words typed so far.
 fn global() -> Option<Global> {
     let words: Vec<String> = std::env::args().collect();
-    let value = |option: &str| {
-        let at = words.iter().position(|word| word == option)?;
-        words.get(at + 1).cloned()
-    };
+    let value = |option: &str| option_value(&words, option);
     let args = GlobalArgs {
         output: Format::Table,
         context: value("--context"),
@@ -185,9 +182,33 @@ fn global() -> Option<Global> {
     context::resolve(&args).ok()
 }
 
+/// The value of an option, as `--option value` or `--option=value`.
+fn option_value(words: &[String], option: &str) -> Option<String> {
+    words.iter().enumerate().find_map(|(at, word)| {
+        let rest = word.strip_prefix(option)?;
+        match rest.strip_prefix('=') {
+            Some(value) => Some(value.to_owned()),
+            None if rest.is_empty() => words.get(at + 1).cloned(),
+            None => None,
+        }
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_option_has_its_value_in_the_next_word_or_after_an_equals_sign() {
+        let value = |line: &str| {
+            let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
+            option_value(&words, "--context")
+        };
+        assert_eq!(value("ctl --context lab ping").as_deref(), Some("lab"));
+        assert_eq!(value("ctl --context=lab ping").as_deref(), Some("lab"));
+        assert_eq!(value("ctl --contexts lab ping"), None);
+        assert_eq!(value("ctl ping --context"), None);
+    }
 
     #[test]
     fn arguments_that_name_something_complete_it() {

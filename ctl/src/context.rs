@@ -6,7 +6,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::{env, fs};
 
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, anyhow, bail};
 use serde::{Deserialize, Serialize};
 
 use crate::cli::{Global, GlobalArgs};
@@ -117,8 +117,15 @@ fn resolve_with(
 ) -> anyhow::Result<Global> {
     let named = args.context.as_deref().map(|name| contexts.get(name));
     let named = named.transpose()?;
+    let is_complete = args.master.is_some() && args.identity.is_some();
     let current = match &contexts.current {
-        Some(name) if named.is_none() => Some(contexts.get(name)?),
+        Some(name) if named.is_none() && !is_complete => {
+            let remedy = "`ctl context use NAME` changes the current context";
+            let current = contexts
+                .get(name)
+                .map_err(|error| anyhow!("{error}; {remedy}"));
+            Some(current?)
+        }
         _ => None,
     };
     let masters = |access: &ClusterAccess| {
@@ -229,5 +236,28 @@ mod tests {
         };
         let error = resolve_with(&named, &|_| None, &contexts()).unwrap_err();
         assert!(error.to_string().contains("lab, prod"), "{error}");
+    }
+
+    #[test]
+    fn a_current_context_that_was_removed_is_an_error_only_where_it_is_needed() {
+        let contexts = Contexts {
+            current: Some("gone".to_owned()),
+            ..contexts()
+        };
+        let resolved = |master: Option<&str>, identity: Option<&str>| {
+            let args = GlobalArgs {
+                output: Format::Table,
+                context: None,
+                master: master.map(str::to_owned),
+                identity: identity.map(Into::into),
+            };
+            resolve_with(&args, &|_| None, &contexts)
+        };
+        let error = resolved(Some("m:1"), None).unwrap_err().to_string();
+        assert!(
+            error.contains("gone") && error.contains("ctl context use"),
+            "{error}"
+        );
+        assert!(resolved(Some("m:1"), Some("/i.pem")).is_ok());
     }
 }
