@@ -4,6 +4,9 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
 use halite_lab::command::this_program;
+use halite_lab::progress::Board;
+use halite_upstream::prepare;
+use halite_upstream::versions::SHIPPED;
 
 use crate::test::{Counts, Test};
 
@@ -14,6 +17,8 @@ pub(super) const FULL: &[Test<()>] = &[Test {
 }];
 
 fn of_hosts((): &()) -> Result<Counts> {
+    // Built here, where the watchdog knows a build from a test.
+    prepare::iso_directory_of(&SHIPPED, &Board::plain())?;
     // The bench uses the suites, so the suites start it as a program.
     let status = Command::new(this_program())
         .args(["bench", "ha"])
