@@ -26,6 +26,8 @@ pub mod node;
 pub mod option_sets;
 pub mod options;
 pub mod proxy;
+#[cfg(test)]
+mod reference_tests;
 pub mod registry;
 pub mod release;
 pub mod resolve;
