@@ -129,6 +129,10 @@ pub struct Global {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Make this host the first one of a cluster, or repair it.
+    ///
+    /// Run it as root, on a bare host. A host that is in a cluster already is repaired, and loses
+    /// nothing. With --restore, it makes the lost first host of a cluster again from a backup:
+    /// everything is then as at the time of the backup.
     Bootstrap(Bootstrap),
     /// Manage the hosts of the cluster.
     #[command(subcommand)]
@@ -147,13 +151,23 @@ pub enum Command {
     #[command(subcommand)]
     Master(Master),
     /// Apply the highstate: everything that is declared.
+    ///
+    /// Differences on the hosts are repaired, and what is no longer declared is removed; --test
+    /// shows both. Run it after each change of the documents.
     Highstate(Highstate),
     /// Apply SLS files on minions.
+    ///
+    /// For a part of the highstate, or for states of your own that top.sls does not assign. What is
+    /// lost depends on the states; --test shows it.
     Apply(Apply),
     /// Show the journal of a host: of one unit, or the whole journal. Secrets are hidden as in the
     /// output of jobs.
+    ///
+    /// Requires the role admin, because programs may write secrets that no document declares.
     Logs(Logs),
     /// Test the connection to minions.
+    ///
+    /// A host that does not answer in time makes the exit code 1.
     Ping(OnTarget),
     /// Show the grains of minions: facts about their hosts.
     Grains(Grains),
@@ -162,6 +176,9 @@ pub enum Command {
     /// Show the files and states of a minion's highstate: each with the place that declares it.
     Render(Render),
     /// Run a command on minions.
+    ///
+    /// It runs as root and may do anything, so it requires the role admin. It can read every secret
+    /// of the host, and its output is in the record of the job.
     Cmd(Cmd),
     /// Show jobs and their returns.
     #[command(subcommand)]
@@ -195,6 +212,10 @@ pub enum Command {
     },
     /// Upgrade the cluster to another bundle: with the same or a newer patch release of Kubernetes.
     /// An interrupted upgrade is resumed.
+    ///
+    /// A backup is made first, unless --no-backup is given. Each host is drained before its turn,
+    /// unless --no-drain is given: the content of emptyDir volumes is lost, and with --force, pods
+    /// that no controller would recreate.
     Upgrade(Upgrade),
     /// Back up the cluster: etcd, the CAs, the master's store, and the declaration.
     #[command(subcommand)]
@@ -236,5 +257,7 @@ pub enum Command {
 mod guide_tests;
 #[cfg(test)]
 mod loss_tests;
+#[cfg(test)]
+mod reference_tests;
 #[cfg(test)]
 mod tests;

@@ -12,26 +12,30 @@ use crate::field_schemas;
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct ApiServer {
-    /// Name of the API in certificates, kubeconfigs and hosts entries. Default:
+    /// The name of the API in certificates, kubeconfigs and `/etc/hosts` of every host. Default:
     /// `api.CLUSTER.internal`.
     #[schemars(schema_with = "field_schemas::optional_subdomain")]
     pub endpoint: Option<String>,
-    /// The virtual address of the API, in a control-plane network. It must not be any host's own
-    /// address.
+    /// The virtual address of the API: a free address in a control-plane network, which is not the
+    /// address of any host. With keepalived, all control planes must have addresses in that
+    /// network.
     #[schemars(schema_with = "field_schemas::optional_address")]
     pub vip: Option<Ipv4Addr>,
-    /// `true`: keepalived on the control-plane nodes holds the VIP (the default when there is a
-    /// `vip`). `false`: another program does.
+    /// `true` (the default with a `vip`): keepalived holds the VIP on one of the control planes.
+    /// `false`: another program does, for example your own load balancer.
     pub keepalived: Option<bool>,
-    /// On nodes without a control plane, the API's name resolves to a proxy on 127.0.0.1 that knows
-    /// each control plane; on the others, to their own API server.
+    /// The clusters in which nodes reach the API through a proxy of their own on 127.0.0.1, which
+    /// knows each control plane: with `auto`, those without a `vip` and with several control
+    /// planes; `always`; or `never`, so that without a `vip` all nodes use the API server of one
+    /// host. A control plane always uses its own API server.
     pub local_proxy: LocalProxy,
-    /// Additional names and addresses in the API server's certificate.
+    /// Additional names and addresses in the API server's certificate. Needed for clients that use
+    /// another name than `endpoint`, or the address of a load balancer.
     #[serde(rename = "certSANs")]
     #[schemars(schema_with = "field_schemas::sans")]
     pub cert_sans: Vec<String>,
-    /// Flags that are added to the static pod's or replace them, without dashes: `audit-log-maxage:
-    /// 30`.
+    /// Flags of the API server, without dashes, for example `audit-log-maxage: "30"`. They are
+    /// added to those of its static pod, or replace them.
     #[schemars(schema_with = "field_schemas::flags")]
     pub extra_args: BTreeMap<String, String>,
 }

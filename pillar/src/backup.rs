@@ -17,28 +17,28 @@ const VERIFIED_HOUR: u32 = 5;
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct Backup {
     /// The times of day at which a backup is made, by the clock of the master's host: `02:30`, or
-    /// `00/6:00` for every six hours from midnight on. The standbys make theirs a quarter to three
-    /// quarters of an hour later.
+    /// `00/6:00` for every six hours from midnight on. The standbys make theirs 15 to 45 minutes
+    /// later.
     #[schemars(schema_with = "field_schemas::times_of_day")]
     pub at: String,
-    /// The number of backups to keep in the directory of each host.
+    /// The number of backups to keep in the directory of each host. Older ones are removed.
     #[schemars(range(min = 1, max = 1000))]
     pub keep: u32,
-    /// The number of hosts that must hold a verified backup. With one, only the master's host makes
-    /// backups; with more, each standby makes its own, also while the master is down.
+    /// The number of hosts that must hold a verified backup. With 1, only the master's host makes
+    /// backups; with more, each standby makes its own, even while the master is down.
     #[schemars(range(min = 1, max = 3))]
     pub copies: u32,
     /// The directory of the backups, on each host that makes some. Mount another disk or a share
-    /// here, one for each host, so that the backups survive the loss of the host; while it is in
-    /// `/etc/fstab` and not mounted, no backup is made.
+    /// there, one for each host, so that the backups survive the loss of the host. While the mount
+    /// is in `/etc/fstab` and not mounted, no backup is made.
     #[schemars(schema_with = "field_schemas::path")]
     pub directory: String,
     /// The day of the week on which the newest backup is read completely, and a separate etcd is
     /// started with its snapshot; or `daily`, or `never`.
     #[schemars(schema_with = "field_schemas::day_of_week")]
     pub verify: String,
-    /// The public keys of age (`age1…`) whose holders can decrypt the backups. Without one they are
-    /// not encrypted, and contain all keys and secrets of the cluster.
+    /// The public keys of age (`age1…`) whose holders can decrypt the backups. Without one, backups
+    /// are not encrypted, and contain all keys and secrets of the cluster.
     #[schemars(schema_with = "field_schemas::recipients")]
     pub recipients: Vec<String>,
 }

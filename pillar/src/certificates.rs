@@ -9,7 +9,9 @@ use crate::field_schemas;
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct Certificates {
-    /// The way in which a certificate near its end is renewed. A highstate renews it in any case.
+    /// The way in which a certificate near its end is renewed: with `automatic`, the master renews
+    /// it in its last third; with `report`, `ctl health` and `ctl status` report it, and you renew
+    /// it. A highstate renews it in any case.
     pub renew: Renewal,
 }
 

@@ -16,104 +16,160 @@ use crate::certificates::Certificates;
 use crate::control_plane::ControlPlane;
 use crate::etcd::{ClientIdentity, Etcd, ExternalEtcd, Placement, client_identity};
 use crate::field_schemas;
+use crate::firewall::Firewall;
 use crate::mirrors::ForeignRegistry;
 use crate::proxy::Proxy;
 use crate::registry::SiteRegistry;
 use crate::role::Role;
-use crate::standbys::Standbys;
+use crate::standbys::Master;
 use crate::trust::Trust;
 
 /// The declaration of a cluster. Every omitted field has a default that fits most sites.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Cluster {
-    /// Always `halite/v1`.
+    /// The version of the document's format.
     #[schemars(schema_with = "field_schemas::api_version")]
     pub api_version: String,
-    /// Always `Cluster`.
+    /// The kind of the document.
     #[schemars(schema_with = "field_schemas::kind_cluster")]
     pub kind: String,
-    /// The cluster's name.
+    /// The name of the cluster.
     pub metadata: Metadata,
-    /// Domain of Kubernetes' services.
+    /// The DNS domain of Services: each has the name `NAME.NAMESPACE.svc.DOMAIN`. Choose it before
+    /// the cluster is made.
     #[serde(default = "default_domain")]
     #[schemars(schema_with = "field_schemas::subdomain")]
     pub dns_domain: String,
     /// The networks of hosts, pods and services.
+    ///
+    /// The networks of pods and services must overlap neither each other nor a network of the
+    /// hosts. Choose all of them before the cluster is made.
     pub networks: Networks,
     /// The address and name of the Kubernetes API, and flags of its server.
+    ///
+    /// With one control plane, the defaults are enough. With several, hosts of the cluster need
+    /// nothing here either; clients outside need an address that survives the loss of a host: a
+    /// `vip`, held by keepalived or by your own load balancer.
     #[serde(default)]
     pub api_server: ApiServer,
-    /// The hosts with a control plane, as nodes of Kubernetes.
+    /// The taint of control planes.
+    ///
+    /// Needed in a cluster without workers, so that your own pods run on control planes.
     #[serde(default)]
     pub control_plane: ControlPlane,
     /// The Kubernetes controller manager.
+    ///
+    /// Needed only for its own flags.
     #[serde(default)]
     pub controller_manager: Component,
     /// The Kubernetes scheduler.
+    ///
+    /// Needed only for its own flags.
     #[serde(default)]
     pub scheduler: Component,
     /// etcd: the hosts of its members, the program that runs a member, and its flags.
+    ///
+    /// By default, each control plane has a member, which runs as a static pod, as with kubeadm.
     #[serde(default)]
     pub etcd: Etcd,
     /// The version of Kubernetes.
     pub kubernetes: Kubernetes,
-    /// The pod network.
+    /// The pod network, which carries traffic between pods on different hosts.
+    ///
+    /// Needed to bring a pod network of your own, or to set the MTU.
     #[serde(default)]
     pub cni: Cni,
     /// The kubelet of every node.
+    ///
+    /// Needed to change its configuration, for example the number of pods on a node.
     #[serde(default)]
     pub kubelet: Kubelet,
     /// The container runtime of every node.
+    ///
+    /// Needed for registries outside the site, and to change its configuration.
     #[serde(default)]
     pub containerd: Containerd,
-    /// kube-proxy.
+    /// kube-proxy, which leads the addresses of Services to pods.
+    ///
+    /// Needed on hosts with a kernel older than 5.13 (`mode: iptables`), and to change its
+    /// configuration.
     #[serde(default)]
     pub kube_proxy: KubeProxy,
     /// Services that run in the cluster in addition to Kubernetes itself.
+    ///
+    /// An addon that is switched off again is removed from the cluster. The bundle must have its
+    /// images.
     #[serde(default)]
     pub addons: Addons,
-    /// Charts of the bundle that are installed, by name.
+    /// The charts to install, by their names in the bundle. A chart that leaves the list is removed
+    /// from the cluster.
     #[serde(default)]
     #[schemars(schema_with = "field_schemas::names")]
     pub charts: Vec<String>,
     /// The site registry: a registry for the site's own images, which clients can push to.
+    ///
+    /// Needed if images are built at the site. The bundle must have its package,
+    /// `distribution-registry`. When the registry is switched off, its images are kept.
     #[serde(default)]
     pub site_registry: SiteRegistry,
     /// Backups of the whole cluster: etcd, the master's store, the CAs, and the declaration.
+    ///
+    /// They are made in any case. Declare at least `recipients`, without which a backup contains
+    /// all keys and secrets of the cluster in plain text, and a `directory` on another disk.
     #[serde(default)]
     pub backup: Backup,
-    /// The certificates that Halite makes on the hosts: each is valid for a year.
+    /// The renewal of the certificates that Halite makes on the hosts. Each is valid for a year.
+    ///
+    /// Needed only to renew them by hand.
     #[serde(default)]
     pub certificates: Certificates,
     /// Certificates that every host trusts, in addition to those of its distribution.
+    ///
+    /// Needed if hosts or containerd reach servers with certificates of your own CA.
     #[serde(default)]
     pub trust: Trust,
     /// The proxy through which containerd reaches registries outside the site.
+    ///
+    /// Needed only together with `containerd.registries`. No other program of the cluster uses it.
     #[serde(default)]
     pub proxy: Proxy,
     /// Settings of the hosts: kernel, swap, firewall, clock, packages.
+    ///
+    /// Needed to keep Halite from managing one of them, or for additional kernel parameters and
+    /// packages.
     #[serde(default)]
     pub host: Host,
-    /// The time servers of the hosts; see `host.manageTime`.
+    /// The time servers of the hosts.
+    ///
+    /// Required with `host.manageTime: true`, and refused otherwise.
     #[serde(default)]
     pub time: Time,
-    /// Networks that may connect to the hosts.
+    /// The networks that may connect to the hosts.
+    ///
+    /// The ports follow from the roles of a host; only sources are declared. Needed if operators or
+    /// clients are outside the control-plane networks. Without effect if `host.manageFirewall` is
+    /// `false`.
     #[serde(default)]
     pub firewall: Firewall,
-    /// The master's own settings.
+    /// The master's own settings: its standbys, and how long it keeps finished jobs.
     #[serde(default)]
     pub master: Master,
-    /// The operator's own secrets, by name; templates see each as `pillar.halite.secrets.NAME`, but
-    /// only for the hosts named.
+    /// Your own secrets, by name.
+    ///
+    /// Templates see each as `pillar.halite.secrets.NAME`, but only for the hosts named here. The
+    /// site registry and an external etcd take their passwords and keys from here, too. Keep the
+    /// mode of the file at 0600.
     #[serde(default)]
     #[schemars(schema_with = "secrets")]
     pub secrets: BTreeMap<String, OwnSecret>,
-    /// Free data for the operator's own states, as `pillar.custom`.
+    /// Free data for your own states, which see it as `pillar.custom`.
     #[serde(default)]
     pub custom: Map<String, Value>,
     /// Written by Halite: the values that were chosen when the cluster was made, so that a later
     /// repair uses the same.
+    ///
+    /// Do not edit it: `ctl bundle use`, `ctl upgrade` and `ctl master` do.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resolved: Option<ResolvedCluster>,
 }
@@ -126,7 +182,8 @@ fn default_domain() -> String {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Metadata {
-    /// Lower-case letters, digits and `-` (RFC 1123); a node's name may also have dots.
+    /// The name: lower-case letters, digits and `-` (RFC 1123); a node's name may also have dots.
+    /// Choose it before the cluster or node is made: certificates and records contain it.
     #[schemars(schema_with = "field_schemas::subdomain")]
     pub name: String,
 }
@@ -135,18 +192,18 @@ pub struct Metadata {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Networks {
-    /// Networks in which hosts reach the API, etcd and the master. A host's address is chosen in
-    /// this order.
+    /// The networks in which hosts reach the API, etcd and the master.
     pub control_plane: HostNetworks,
-    /// Networks of the traffic between pods of different hosts, and of NodePorts. Default: those of
+    /// The networks of traffic between pods of different hosts, and of NodePorts. Default: those of
     /// the control plane.
     #[serde(default)]
     pub workload_plane: Option<HostNetworks>,
-    /// Addresses of pods. Each node gets a /24 of it.
+    /// The addresses of pods. Each node gets a /24 of them, so the network limits the number of
+    /// nodes: a /16 has room for 256.
     #[serde(default = "default_pods")]
     #[schemars(schema_with = "field_schemas::cidr")]
     pub pods: Ipv4Net,
-    /// Addresses of services: from /12 to /28. The first is the API's, the tenth is DNS.
+    /// The addresses of Services, from a /12 to a /28. The first is the API's, the tenth is DNS.
     #[serde(default = "default_services")]
     #[schemars(schema_with = "field_schemas::cidr")]
     pub services: Ipv4Net,
@@ -176,7 +233,8 @@ impl Networks {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct HostNetworks {
-    /// Networks such as `10.0.0.0/24`, in order of preference.
+    /// Networks such as `10.0.0.0/24`, in order of preference: a host gets its address from the
+    /// first one that it is in.
     #[schemars(schema_with = "field_schemas::cidrs")]
     pub cidrs: Vec<Ipv4Net>,
 }
@@ -185,7 +243,8 @@ pub struct HostNetworks {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct Component {
-    /// Flags that are added to the static pod's or replace them, without dashes.
+    /// Flags of the program, without dashes. They are added to those of its static pod, or replace
+    /// them.
     #[schemars(schema_with = "field_schemas::flags")]
     pub extra_args: BTreeMap<String, String>,
 }
@@ -194,7 +253,8 @@ pub struct Component {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Kubernetes {
-    /// `1.36` or `1.36.3`. The bundle must have this version.
+    /// The minor or patch version, for example `1.36` or `1.36.3`. The bundle must have it. `ctl
+    /// upgrade` changes the patch release of a running cluster.
     #[schemars(schema_with = "field_schemas::version")]
     pub version: String,
 }
@@ -203,9 +263,10 @@ pub struct Kubernetes {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct Cni {
-    /// The CNI plugin.
+    /// The pod network: `flannel` with VXLAN, or `none` if you bring one yourself. flannel does not
+    /// enforce NetworkPolicies.
     pub plugin: CniPlugin,
-    /// MTU of pods, in bytes. Default: the plugin detects it.
+    /// The MTU of pods, in bytes. Default: flannel detects it. Refused with `plugin: none`.
     #[schemars(range(min = 1280, max = 65535))]
     pub mtu: Option<u32>,
 }
@@ -226,7 +287,8 @@ pub enum CniPlugin {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct Kubelet {
-    /// Fields that are merged over the `KubeletConfiguration` that Halite writes.
+    /// Fields that are merged over the `KubeletConfiguration` that Halite writes, for example
+    /// `maxPods`. Fields that follow from others in this document are refused.
     pub config: Map<String, Value>,
 }
 
@@ -234,7 +296,8 @@ pub struct Kubelet {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct Containerd {
-    /// Set this on hosts whose kernel does not let containerd lower `oom_score_adj`.
+    /// Lets containerd work where the kernel does not allow it to lower `oom_score_adj`, for
+    /// example if the host is itself a container.
     pub restrict_oom_score_adj: bool,
     /// Fields that are merged over containerd's configuration (its TOML as a mapping).
     pub config: Map<String, Value>,
@@ -244,45 +307,15 @@ pub struct Containerd {
     pub registries: BTreeMap<String, ForeignRegistry>,
 }
 
-/// The master's own settings.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
-pub struct Master {
-    /// The hosts with a full copy of the master's data, which can take its place: `auto` for two
-    /// control planes, or the names of at most two.
-    #[schemars(schema_with = "field_schemas::standbys")]
-    pub standbys: Standbys,
-    /// The finished jobs and orchestrations that the master's store keeps.
-    pub jobs: KeptJobs,
-}
-
-/// The finished jobs and orchestrations that the master's store keeps. A job is kept while one of
-/// the two limits covers it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
-pub struct KeptJobs {
-    /// Keep those that ended in the last N days.
-    pub keep_days: u32,
-    /// Keep the last N, however old.
-    pub keep_last: u32,
-}
-
-impl Default for KeptJobs {
-    fn default() -> Self {
-        Self {
-            keep_days: 30,
-            keep_last: 100,
-        }
-    }
-}
-
 /// kube-proxy.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct KubeProxy {
-    /// The kernel interface that it programs.
+    /// The kernel interface that kube-proxy programs: `nftables` (kernel 5.13 or newer), or
+    /// `iptables`.
     pub mode: ProxyMode,
-    /// Fields that are merged over the `KubeProxyConfiguration` that Halite writes.
+    /// Fields that are merged over the `KubeProxyConfiguration` that Halite writes. Fields that
+    /// follow from others in this document are refused.
     pub config: Map<String, Value>,
 }
 
@@ -306,7 +339,7 @@ pub struct Addons {
     /// metrics-server: the current usage of nodes and pods, for `kubectl top` and for autoscalers.
     pub metrics_server: bool,
     /// local-path storage: volumes in a directory of the node that runs the pod, as the default
-    /// storage class.
+    /// storage class. Such a volume is lost with its node.
     pub local_path: bool,
 }
 
@@ -314,20 +347,23 @@ pub struct Addons {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct Host {
-    /// Kernel parameters by dotted name, in addition to Halite's own. `null`: Halite does not set
-    /// its own value.
+    /// Kernel parameters by name, in addition to Halite's own. `null` leaves one of Halite's own to
+    /// you.
     #[schemars(schema_with = "field_schemas::sysctls")]
     pub sysctls: BTreeMap<String, Option<String>>,
-    /// Kernel modules that Halite loads, now and at boot. `[]` if the kernel has them built in.
+    /// The kernel modules that Halite loads, now and at each boot. `[]` if the kernel has them
+    /// built in.
     #[schemars(schema_with = "field_schemas::modules")]
     pub kernel_modules: Vec<String>,
-    /// Turns swap off, now and at boot.
+    /// Turns swap off, now and at each boot. If `false`, you do.
     pub manage_swap: bool,
-    /// Installs firewalld and sets the rules of the host's roles.
+    /// Installs firewalld and sets the rules of the host's roles. If `false`, open the ports
+    /// yourself.
     pub manage_firewall: bool,
-    /// Installs chrony, which sets the clock from `time.servers`.
+    /// Installs chrony, which sets the clock from `time.servers`. If `false`, another program must
+    /// keep the clocks in sync.
     pub manage_time: bool,
-    /// Additional packages of the bundle that every host gets.
+    /// Additional packages of the bundle that every host gets. The recipe must name them.
     #[schemars(schema_with = "field_schemas::packages")]
     pub packages: Vec<String>,
 }
@@ -358,59 +394,11 @@ pub struct Time {
     pub servers: Vec<String>,
 }
 
-/// Networks that may connect to the hosts. The ports follow from the roles; only sources are
-/// declared.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
-pub struct Firewall {
-    /// Networks that may reach the ports that are not only for the cluster's own hosts.
-    pub sources: Sources,
-    /// Networks in which NodePorts answer.
-    pub node_ports: NodePorts,
-    /// The connections that pods may open to hosts of the cluster.
-    pub pods_to_hosts: PodsToHosts,
-}
-
-/// The connections that pods may open to hosts of the cluster. A host cannot tell a pod of another
-/// host from that host itself.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-#[schemars(schema_with = "field_schemas::pods_to_hosts")]
-pub enum PodsToHosts {
-    /// Only to the API, to DNS servers, to NodePorts, and to ports that an addon in use needs.
-    #[default]
-    Deny,
-    /// To all ports that the hosts open to each other.
-    Allow,
-}
-
-/// Networks that may reach the ports that are not only for the cluster's own hosts.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
-pub struct Sources {
-    /// The operators' networks: they reach the Kubernetes API and the master. Default: the
-    /// control-plane networks.
-    #[schemars(schema_with = "field_schemas::optional_cidrs")]
-    pub management: Option<Vec<Ipv4Net>>,
-    /// The networks of load balancers in front of the Kubernetes API: they reach it. Default: none.
-    #[schemars(schema_with = "field_schemas::optional_cidrs")]
-    pub load_balancers: Option<Vec<Ipv4Net>>,
-}
-
-/// Networks in which NodePorts answer.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
-pub struct NodePorts {
-    /// Networks whose addresses NodePorts listen on. Default: the workload plane's.
-    #[schemars(schema_with = "field_schemas::optional_cidrs")]
-    pub cidrs: Option<Vec<Ipv4Net>>,
-}
-
 /// A secret of the operator, and the hosts that may see it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct OwnSecret {
-    /// The secret itself. No command displays it; keep the file's mode at 0600.
+    /// The secret itself. No command displays it.
     #[schemars(with = "String")]
     pub value: SecretText,
     /// Hosts with one of these roles get it.

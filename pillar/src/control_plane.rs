@@ -9,8 +9,10 @@ use crate::field_schemas;
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct ControlPlane {
-    /// The time in which a control plane without the role `worker`, and without `taints` in its
-    /// document, has kubeadm's taint `node-role.kubernetes.io/control-plane:NoSchedule`.
+    /// The time in which a control plane has kubeadm's taint
+    /// `node-role.kubernetes.io/control-plane:NoSchedule`: `always`, or with `auto` while a host of
+    /// the cluster has the role `worker`. A control plane with the role `worker`, or with `taints`
+    /// in its document, never has it by this rule.
     pub taint: PlaneTaint,
 }
 

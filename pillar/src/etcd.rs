@@ -18,18 +18,26 @@ pub const CLIENT_KEY: &str = "etcd.external.key";
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct Etcd {
-    /// The hosts of its members: the control planes (`stacked`), the hosts with the role `etcd`,
-    /// which need no control plane (`dedicated`), or none of this cluster (`external`). A cluster
-    /// cannot change between an external etcd and its own members once it has been made.
+    /// The hosts of its members: the control planes (`stacked`); the hosts with the role `etcd`,
+    /// which need no control plane (`dedicated`, with `mode: host-service`); or none of this
+    /// cluster (`external`). A cluster cannot change between an external etcd and its own members
+    /// once it has been made.
     pub placement: Placement,
-    /// The way in which a member runs: as a pod of the kubelet, or as a systemd unit.
+    /// The way in which a member runs: as a pod of the kubelet (`static-pod`), or as a systemd unit
+    /// (`host-service`).
     pub mode: Mode,
     /// The etcd of `placement: external`.
+    ///
+    /// Required with `placement: external`, and refused otherwise.
     pub external: Option<ExternalEtcd>,
-    /// Flags that are added to a member's or replace them, without dashes.
+    /// Flags of a member, without dashes, for example `quota-backend-bytes: "8589934592"`. They are
+    /// added to its own, or replace them.
     #[schemars(schema_with = "field_schemas::flags")]
     pub extra_args: BTreeMap<String, String>,
-    /// The defragmentation of the members' databases, which the master does by itself.
+    /// The defragmentation of the members' databases.
+    ///
+    /// etcd never shrinks its database by itself. The master does this, one member at a time, the
+    /// leader last. An external etcd is left alone.
     pub defrag: Defrag,
 }
 
@@ -37,11 +45,11 @@ pub struct Etcd {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct Defrag {
-    /// The time by the clock of the master's host: `Sun 03:30` each week, `03:30` each day, or
+    /// The time, by the clock of the master's host: `Sun 03:30` each week, `03:30` each day, or
     /// `never`. The master makes up for a time at which it was off.
     #[schemars(schema_with = "field_schemas::weekly")]
     pub at: String,
-    /// The free part of a member's database above which it is defragmented, in percent.
+    /// The free part of a member's database above which the member is defragmented.
     #[schemars(schema_with = "field_schemas::percent")]
     pub above: String,
 }
@@ -118,7 +126,7 @@ pub enum Mode {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ExternalEtcd {
-    /// The URLs of its members for clients: `https://10.0.0.21:2379`.
+    /// The URLs of its members for clients, for example `https://10.0.0.21:2379`.
     #[schemars(schema_with = "field_schemas::etcd_endpoints")]
     pub endpoints: Vec<String>,
     /// The certificate of the authority that signed its members' certificates (PEM).

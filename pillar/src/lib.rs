@@ -16,6 +16,7 @@ pub mod declaration;
 pub mod etcd;
 pub mod example;
 mod field_schemas;
+pub mod firewall;
 pub mod formats;
 pub mod host_facts;
 pub mod load;
@@ -26,6 +27,8 @@ pub mod node;
 pub mod option_sets;
 pub mod options;
 pub mod proxy;
+#[cfg(test)]
+mod reference_tests;
 pub mod registry;
 pub mod release;
 pub mod resolve;

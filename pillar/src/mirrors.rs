@@ -11,8 +11,9 @@ use crate::trust;
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct ForeignRegistry {
-    /// Mirrors that containerd asks for its images, in this order: `https://mirror.corp/hub`.
-    /// Without mirrors it asks the registry itself; with mirrors, only the mirrors.
+    /// The mirrors that containerd asks for its images, in this order, for example
+    /// `https://mirror.corp/hub`. With mirrors, containerd asks only them; without any, the
+    /// registry itself.
     pub mirrors: Vec<String>,
     /// The authority of their certificates (PEM), if hosts do not trust it already; see
     /// `trust.certificates`.

@@ -18,33 +18,42 @@ use crate::role::Role;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Node {
-    /// Always `halite/v1`.
+    /// The version of the document's format.
     #[schemars(schema_with = "field_schemas::api_version")]
     pub api_version: String,
-    /// Always `Node`.
+    /// The kind of the document.
     #[schemars(schema_with = "field_schemas::kind_node")]
     pub kind: String,
-    /// The node's name; also its minion id and its name in Kubernetes.
+    /// The name of the host, which is also its minion id and its name in Kubernetes.
     pub metadata: Metadata,
-    /// The roles of the host.
+    /// The roles of the host: `worker` runs workloads; `control-plane` runs the API server; `etcd`
+    /// has a member of etcd; `registry` serves packages and images; `infra` and `frontend` are for
+    /// the cluster's own services and for traffic from outside; `bootstrap` is the first host's
+    /// alone. `ctl node roles` changes them.
     #[schemars(schema_with = "field_schemas::roles")]
     pub roles: Vec<Role>,
     /// The host's address in a control-plane network. Default: chosen from the addresses that the
-    /// host reports.
+    /// host reports. Needed if the host has several.
     #[serde(default)]
     #[schemars(schema_with = "field_schemas::optional_address")]
     pub address: Option<Ipv4Addr>,
-    /// Labels of the Kubernetes node, in addition to the labels of its roles.
+    /// Labels of the Kubernetes node, in addition to the labels of its roles. A label that leaves
+    /// the document leaves the node.
     #[serde(default)]
     #[schemars(schema_with = "field_schemas::labels")]
     pub labels: BTreeMap<String, String>,
     /// Taints of the Kubernetes node, instead of the taints of its roles.
+    ///
+    /// The list is complete: taints that leave it leave the node. `[]`: the node has none, even as
+    /// a control plane.
     #[serde(default)]
     pub taints: Option<Vec<Taint>>,
-    /// Free data for the operator's own states, as `pillar.custom`; merged over the cluster's.
+    /// Free data for your own states, which see it as `pillar.custom`; merged over the cluster's.
     #[serde(default)]
     pub custom: Map<String, Value>,
     /// Written by Halite: the addresses that it chose, and the host's permanent values.
+    ///
+    /// Do not edit it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resolved: Option<ResolvedNode>,
 }
@@ -54,10 +63,10 @@ pub struct Node {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ResolvedNode {
-    /// In a control-plane network.
+    /// The host's address in a control-plane network.
     #[schemars(schema_with = "field_schemas::address")]
     pub control_plane: Ipv4Addr,
-    /// In a workload-plane network.
+    /// The host's address in a workload-plane network.
     #[schemars(schema_with = "field_schemas::address")]
     pub workload_plane: Ipv4Addr,
     /// The host's etcd member, once it has joined the members of other hosts. The first member has
@@ -117,7 +126,8 @@ pub struct Taint {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(schema_with = "field_schemas::label_value")]
     pub value: String,
-    /// `NoSchedule`, `PreferNoSchedule` or `NoExecute`.
+    /// The effect on pods that do not tolerate the taint: no new ones (`NoSchedule`), new ones only
+    /// if no other node fits (`PreferNoSchedule`), or none at all (`NoExecute`).
     #[schemars(schema_with = "field_schemas::taint_effect")]
     pub effect: String,
 }

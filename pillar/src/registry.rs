@@ -28,19 +28,23 @@ pub const LONGEST_PASSWORD: usize = 72;
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct SiteRegistry {
-    /// `true`: the site has one. When it is switched off, its images are kept.
+    /// `true`: the site has a registry. It needs at least one user.
     pub enabled: bool,
-    /// The host that runs it and stores its images. Default: the first host.
+    /// The host that runs it and stores its images. Default: the first host. A change does not move
+    /// the images.
     #[schemars(schema_with = "field_schemas::optional_subdomain")]
     pub node: Option<String>,
-    /// The users that may push and pull: each name, with the name in `secrets` of its password.
-    /// That secret needs no roles or nodes.
+    /// The users that may push and pull: each name, with the name in `secrets` of its password,
+    /// which has at least 8 characters. That secret needs no roles or nodes.
     #[schemars(schema_with = "field_schemas::users")]
     pub users: BTreeMap<String, String>,
     /// The user whose password every host uses to pull. Without one, pods need `imagePullSecrets`.
     #[schemars(schema_with = "field_schemas::optional_user")]
     pub pull_as: Option<String>,
-    /// The backup of its images.
+    /// The daily backup of its images, on its own host.
+    ///
+    /// Without another disk at `directory`, a backup protects against mistakes, and not against the
+    /// loss of the disk.
     pub backup: RegistryBackup,
 }
 
@@ -48,14 +52,14 @@ pub struct SiteRegistry {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct RegistryBackup {
-    /// The directory of the backups. Mount another disk here, so that the backups survive the loss
+    /// The directory of the backups. Mount another disk there, so that the backups survive the loss
     /// of the images' disk.
     #[schemars(schema_with = "field_schemas::path")]
     pub directory: String,
     /// The time of day, by the host's clock.
     #[schemars(schema_with = "field_schemas::time_of_day")]
     pub at: String,
-    /// The number of backups to keep.
+    /// The number of backups to keep. Older ones are removed.
     #[schemars(range(min = 1, max = 1000))]
     pub keep: u32,
     /// The day of the week on which the newest backup is read completely, after that day's backup;

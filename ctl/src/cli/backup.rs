@@ -14,7 +14,7 @@ pub enum Backup {
     /// It has a snapshot of etcd, the CAs, the master's store, and the content of /etc/halite. It
     /// is encrypted to the recipients in `backup.recipients`; without recipients, it contains all
     /// keys and secrets of the cluster unencrypted. Older backups are pruned as `backup.keep`
-    /// declares, except with --out.
+    /// declares, except with --out; if only that fails, the exit code is 3.
     Create {
         /// The directory for the file, on this host; default: the declared one.
         #[arg(long, value_name = "DIRECTORY")]

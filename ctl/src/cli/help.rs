@@ -3,7 +3,7 @@
 use clap::{Args, Command, ValueEnum};
 
 /// The commands in the groups of `ctl --help`.
-const GROUPS: &[(&str, &[&str])] = &[
+pub(super) const GROUPS: &[(&str, &[&str])] = &[
     (
         "Set up and change a cluster",
         &["bootstrap", "node", "upgrade", "master", "etcd", "destroy"],

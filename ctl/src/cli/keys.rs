@@ -24,8 +24,14 @@ pub enum KeyCommand {
         force: bool,
     },
     /// Reject a minion's key.
+    ///
+    /// The host is cut off: it loses its connection, its tokens, and root's access there as an
+    /// operator. What runs on it stays.
     Reject(Destroy),
     /// Delete a minion's key.
+    ///
+    /// The host is cut off, as with `reject`. In addition, jobs that wait for it end, and another
+    /// key may ask for its name.
     Delete(Destroy),
 }
 
@@ -46,6 +52,9 @@ pub struct Destroy {
 #[derive(Debug, Subcommand)]
 pub enum Token {
     /// Create a token.
+    ///
+    /// With it, a new host enrols without further questions, until the token expires or is used up.
+    /// `ctl node add` creates its own.
     Create {
         /// Time for which the token is valid, for example 30m or 24h.
         #[arg(long, default_value = "24h", value_name = "TIME", value_parser = duration)]
@@ -64,6 +73,8 @@ pub enum Token {
     /// List all tokens, without their secrets.
     List,
     /// Revoke a token.
+    ///
+    /// No further host can enrol with it. Hosts that have enrolled stay.
     Revoke {
         /// The token's id.
         token: String,

@@ -77,20 +77,34 @@ const HARMLESS: &[&str] = &[
     "version",
 ];
 
-/// The rows of the table: the command without `ctl`, and the confirmation that it requires.
-fn rows() -> Vec<(String, String)> {
+/// A row of the table.
+pub(super) struct Loss {
+    /// The command without `ctl`.
+    pub command: String,
+    /// The things that it takes away.
+    pub takes_away: String,
+    /// The confirmation that it requires.
+    pub asks: String,
+}
+
+/// The rows of the table.
+pub(super) fn rows() -> Vec<Loss> {
     let page = include_str!("../../../docs/guide/operators.md");
     let (_, table) = page.split_once("<!-- losses -->").unwrap();
     let (table, _) = table.split_once("<!-- end of losses -->").unwrap();
     let rows = table.lines().filter(|line| line.starts_with("| `ctl "));
     rows.map(|row| {
         let cells: Vec<&str> = row.trim_matches('|').split(" | ").collect();
-        let [command, _, asks] = cells.as_slice() else {
+        let [command, takes_away, asks] = cells.as_slice() else {
             panic!("three cells: {row}")
         };
         let command = command.trim().trim_matches('`');
         let command = command.strip_prefix("ctl ").unwrap();
-        (command.to_owned(), (*asks).to_owned())
+        Loss {
+            command: command.to_owned(),
+            takes_away: (*takes_away).to_owned(),
+            asks: asks.trim().to_owned(),
+        }
     })
     .collect()
 }
@@ -120,7 +134,7 @@ fn every_command_that_takes_something_away_is_in_the_table() {
     let mut all = BTreeSet::new();
     runnable(&Cli::command(), "", &mut all);
     let mut listed: BTreeSet<String> = HARMLESS.iter().map(|&name| name.to_owned()).collect();
-    for (command, _) in rows() {
+    for Loss { command, .. } in rows() {
         assert!(listed.insert(command.clone()), "{command} is listed twice");
     }
     assert_eq!(listed, all);
@@ -129,7 +143,12 @@ fn every_command_that_takes_something_away_is_in_the_table() {
 #[test]
 fn each_command_asks_what_the_table_says() {
     let cli = Cli::command();
-    for (name, asks) in rows() {
+    for Loss {
+        command: name,
+        asks,
+        ..
+    } in rows()
+    {
         let command = find(&cli, &name);
         for word in asks.split('`').skip(1).step_by(2) {
             let Some(option) = word.strip_prefix("--") else {
@@ -140,7 +159,7 @@ fn each_command_asks_what_the_table_says() {
                 .find(|a| a.get_long() == Some(option));
             let argument = argument.unwrap_or_else(|| panic!("ctl {name} has no {word}"));
             assert!(
-                argument.is_required_set() || !asks.trim().starts_with("always"),
+                argument.is_required_set() || !asks.starts_with("always"),
                 "ctl {name} runs without {word}"
             );
         }

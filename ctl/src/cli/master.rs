@@ -13,6 +13,9 @@ pub enum Master {
     List,
     /// Make this standby the master because the old one is dead. If it is interrupted, run it
     /// again.
+    ///
+    /// Run it as root, on the standby. Nothing that was acknowledged is lost if this standby had
+    /// everything; otherwise it is refused, and --force loses what is missing. Tokens become void.
     Promote(MasterPromote),
     /// Move the master to a standby, and remove its old host from the cluster; with --keep, that
     /// host stays as a standby. Nothing that was acknowledged is lost. If it is interrupted, run it
@@ -59,7 +62,8 @@ pub struct MasterRetire {
 /// `ctl master promote`.
 #[derive(Debug, Args)]
 pub struct MasterPromote {
-    /// Promote although another master answers. Its changes from then on are lost.
+    /// Promote although another master answers, whose further changes are lost, or although this
+    /// standby may lack changes, which are lost.
     #[arg(long, requires = "cluster")]
     pub force: bool,
     /// The cluster's name, with --force.

@@ -22,8 +22,13 @@ pub enum Node {
     /// Show everything that the master knows about one host.
     Show(ShowNode),
     /// Make a node unschedulable.
+    ///
+    /// It takes no new pods; those that it has stay.
     Cordon(OneNode),
     /// Make a node unschedulable, and evict its pods. Pods of DaemonSets stay.
+    ///
+    /// If something would be lost with an evicted pod, nothing is evicted: the error names the
+    /// pods, and the option that allows the loss.
     Drain(NodeDrain),
     /// Make a node schedulable again.
     Uncordon(OneNode),
@@ -31,12 +36,23 @@ pub enum Node {
     /// its previous state.
     Reboot(NodeReboot),
     /// Change a host's roles: give the complete list, for example worker,control-plane,etcd.
+    ///
+    /// A role that is not in the list leaves the host, for example with its control plane and its
+    /// member of etcd. The last role that makes the host a Kubernetes node cannot be taken from it:
+    /// remove the host instead.
     Roles(NodeRoles),
     /// Remove a host from the cluster: evict its pods, remove its member of etcd, and remove
     /// everything that Halite put on it.
+    ///
+    /// Data of pods and etcd stays on its disks, unless --wipe-data is given, and packages stay,
+    /// unless --packages is. The command says what else would be lost, such as volumes that no
+    /// other host can use, and then requires --force.
     Remove(NodeRemove),
     /// Replace a lost host: remove its remains from the cluster, print the command to run on the
     /// new host of that name, and wait until its node is Ready.
+    ///
+    /// Only for a host that is gone for good: its key is rejected, and its member of etcd and its
+    /// volumes are lost. If it returns, it stays out.
     Replace(NodeReplace),
 }
 

@@ -5,7 +5,7 @@
 //! Keys are in camelCase. A reader ignores unknown fields and keeps the text of unknown words, so
 //! that both sides may have different versions.
 //!
-//! `docs/reference/output.md` is generated from these types.
+//! `docs/reference/output.md` and `docs/reference/events.md` are generated from these types.
 
 mod answer;
 mod audit;

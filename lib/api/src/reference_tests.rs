@@ -1,4 +1,7 @@
-//! Generates the reference of the documents and events (docs/reference/output.md) from the types.
+//! Generates the references of the documents and events (docs/reference/output.md, events.md) from
+//! the types.
+
+mod events;
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -9,9 +12,9 @@ use serde_json::Value;
 
 use crate::*;
 
-const HEAD: &str = "# Documents and events\n\n\
+const HEAD: &str = "# Output\n\n\
     Generated from the types in `lib/api/src`; a test compares them. This is what `ctl -o json` and `-o yaml` print, and what \
-    the master sends.\n\n\
+    the master sends. [Events](events.md) have their own page.\n\n\
     - Each document is an object with `apiVersion`, which is `halite/v1`, and `kind`. Within one version, fields and words are \
     only added. `CHANGELOG.md` has the changes.\n\
     - A field without a value is left out. Ignore fields and words that you do not know.\n\
@@ -124,10 +127,14 @@ fn section<T: JsonSchema>(name: &str, example: Option<&str>, out: &mut String) {
     let Some(example) = example else {
         return;
     };
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("contract/{example}.json"));
-    let example = std::fs::read_to_string(&path)
-        .unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    let example = example_text(example);
     let _ = write!(out, "\nExample:\n\n```json\n{}\n```\n", example.trim_end());
+}
+
+/// A stored document of the contract.
+fn example_text(name: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("contract/{name}.json"));
+    std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
 fn reference() -> String {
@@ -196,37 +203,10 @@ fn reference() -> String {
     section::<RestoredRegistry>("RestoredRegistry", Some("restored-registry"), o);
     section::<Versions>("Versions", Some("versions"), o);
     section::<ContextList>("ContextList", Some("contexts"), o);
-    out.push_str("\n## Events\n");
-    let o = &mut out;
-    section::<Event>("Event", None, o);
-    section::<JobCreated>("JobCreated", Some("event-job-new"), o);
-    section::<PartStarted>("PartStarted", Some("event-job-start"), o);
-    section::<StateProgress>("StateProgress", Some("event-job-prog"), o);
-    section::<JournalLines>("JournalLines", Some("event-job-log"), o);
-    section::<PartReturned>("PartReturned", Some("event-job-ret"), o);
-    section::<StepWait>("StepWait", Some("event-job-wait"), o);
-    section::<ParallelRepair>("ParallelRepair", Some("event-job-repair"), o);
-    section::<MinionUpdate>("MinionUpdate", Some("event-job-minion"), o);
-    section::<JobEnded>("JobEnded", Some("event-job-done"), o);
-    section::<RunCreated>("RunCreated", Some("event-run-new"), o);
-    section::<RunStep>("RunStep", Some("event-run-step"), o);
-    section::<RunJob>("RunJob", Some("event-run-job"), o);
-    section::<RunCancelled>("RunCancelled", Some("event-run-cancel"), o);
-    section::<RunEnded>("RunEnded", Some("event-run-done"), o);
-    section::<KeyChanged>("KeyChanged", Some("event-key"), o);
     out
 }
 
 #[test]
 fn the_reference_in_docs_is_current() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/output.md");
-    let expected = reference();
-    if std::env::var_os("HALITE_UPDATE_GOLDENS").is_some() {
-        std::fs::write(&path, &expected).unwrap();
-    }
-    let found = std::fs::read_to_string(&path).unwrap_or_default();
-    assert!(
-        found == expected,
-        "docs/reference/output.md is out of date: run this test with HALITE_UPDATE_GOLDENS=1"
-    );
+    halite_golden::check_reference("output.md", &reference());
 }

@@ -67,20 +67,8 @@ const fn kind(kind: ArgumentKind) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     #[test]
     fn the_reference_in_docs_is_current() {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/reference/states.md");
-        let wanted = crate::signatures::reference();
-        if std::env::var_os("HALITE_UPDATE_GOLDENS").is_some() {
-            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-            std::fs::write(&path, &wanted).unwrap();
-        }
-        let found = std::fs::read_to_string(&path).unwrap_or_default();
-        assert!(
-            found == wanted,
-            "docs/reference/states.md is out of date: run this test with HALITE_UPDATE_GOLDENS=1"
-        );
+        halite_golden::check_reference("states.md", &crate::signatures::reference());
     }
 }

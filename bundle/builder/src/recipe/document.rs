@@ -397,7 +397,7 @@ pub(super) struct NotImage {
 
 #[cfg(test)]
 mod tests {
-    use halite_document::schema::{flaws, markdown};
+    use halite_document::schema::{DocumentReference, flaws};
 
     use super::*;
 
@@ -408,17 +408,8 @@ mod tests {
 
     #[test]
     fn the_reference_in_docs_is_current() {
-        let path =
-            std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/recipe.md");
         let head = include_str!("reference_head.txt");
-        let wanted = format!("{head}{}", markdown(&SCHEMA));
-        if std::env::var_os("HALITE_UPDATE_GOLDENS").is_some() {
-            std::fs::write(&path, &wanted).unwrap();
-        }
-        let found = std::fs::read_to_string(&path).unwrap_or_default();
-        assert!(
-            found == wanted,
-            "docs/reference/recipe.md is out of date: run this test with HALITE_UPDATE_GOLDENS=1"
-        );
+        let keys = DocumentReference::default().markdown(&SCHEMA);
+        halite_golden::check_reference("recipe.md", &format!("{head}{keys}"));
     }
 }

@@ -15,7 +15,7 @@ use crate::problem::Problem;
 use crate::source::DocumentSource;
 use crate::yaml::Node;
 
-pub use reference::markdown;
+pub use reference::DocumentReference;
 
 /// The reason why a text does not have its format, and the remedy.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -7,37 +7,108 @@ use serde_json::Value;
 use super::{required, types};
 use crate::source::join;
 
-/// The keys of a document: one section for each mapping, one row for each key.
-#[must_use]
-pub fn markdown(schema: &Value) -> String {
-    let mut text = String::new();
-    section(schema, "", &mut text);
-    text
+/// The reference of a document: its sections and fields come from the schema, with their
+/// descriptions.
+#[derive(Debug, Default)]
+pub struct DocumentReference<'a> {
+    /// Formats of the schema in words, for example `ipv4-address` and `IPv4 address`. A text with
+    /// another format is called a text.
+    pub formats: &'a [(&'a str, &'a str)],
+    /// Examples by the path of their section; the path of the whole document is empty.
+    pub examples: &'a [(&'a str, &'a str)],
 }
 
-/// Writes the table of a mapping's keys, then the sections below it.
-fn section(schema: &Value, path: &str, text: &mut String) {
-    let required = required(schema);
-    let mut below = Vec::new();
-    if !path.is_empty() {
-        let _ = write!(text, "\n## `{path}`\n");
+impl DocumentReference<'_> {
+    /// The tables of a document: one section for each mapping, one row for each field.
+    #[must_use]
+    pub fn markdown(&self, schema: &Value) -> String {
+        let mut text = String::new();
+        self.section(schema, "", &mut text);
+        text
     }
-    text.push_str("\n| key | takes | meaning |\n|---|---|---|\n");
-    for (key, schema) in schema["properties"].as_object().into_iter().flatten() {
-        let doc = schema["description"].as_str().unwrap_or_default();
-        // A table cell must be a single line.
-        let doc = doc.replace("\n\n", "<br>").replace('\n', " ");
-        let needed = if required.contains(&key.as_str()) {
-            " Required."
-        } else {
-            ""
-        };
-        let cell = doc.replace('|', "\\|");
-        let _ = writeln!(text, "| `{key}` | {} | {cell}{needed} |", takes(schema));
-        below.extend(mappings(schema, &join(path, key)));
+
+    /// Writes the table of a mapping's fields and the example, then the sections below it.
+    fn section(&self, schema: &Value, path: &str, text: &mut String) {
+        if !path.is_empty() {
+            let is_top = !path.replace(".NAME", "").contains('.');
+            let level = if is_top { "##" } else { "###" };
+            let _ = write!(text, "\n{level} `{path}`\n");
+            for paragraph in paragraphs(schema) {
+                let _ = write!(text, "\n{paragraph}\n");
+            }
+        }
+        text.push_str("\n| field | value | default | meaning |\n|---|---|---|---|\n");
+        let required = required(schema);
+        let mut below = Vec::new();
+        for (key, field) in schema["properties"].as_object().into_iter().flatten() {
+            let here = join(path, key);
+            let sections = mappings(field, &here);
+            let name = match sections.first() {
+                Some((section, _)) => format!("[`{here}`](#{})", anchor(section)),
+                None => format!("`{here}`"),
+            };
+            let default = match required.contains(&key.as_str()) {
+                true => "required".to_owned(),
+                false => default(field),
+            };
+            // The section of the field itself repeats the first paragraph, and has the others.
+            let has_section = sections.first().is_some_and(|(path, _)| *path == here);
+            let take = if has_section { 1 } else { usize::MAX };
+            let meaning: Vec<String> = paragraphs(field).take(take).collect();
+            let _ = writeln!(
+                text,
+                "| {name} | {} | {} | {} |",
+                cell(&self.value(field)),
+                cell(&default),
+                cell(&meaning.join(" "))
+            );
+            below.extend(sections);
+        }
+        for (of, example) in self.examples {
+            if *of == path {
+                let _ = write!(text, "\n```yaml\n{}\n```\n", example.trim_end());
+            }
+        }
+        for (path, schema) in below {
+            self.section(schema, &path, text);
+        }
     }
-    for (path, schema) in below {
-        section(schema, &path, text);
+
+    /// The values that a schema allows, in words.
+    fn value(&self, schema: &Value) -> String {
+        if let Some(value) = schema.get("const") {
+            return code(value);
+        }
+        if let Some(values) = schema["enum"].as_array() {
+            return values.iter().map(code).collect::<Vec<_>>().join(", ");
+        }
+        let words: Vec<String> = types(schema)
+            .into_iter()
+            .filter(|kind| *kind != "null")
+            .map(|kind| match kind {
+                "object" if schema["additionalProperties"].is_object() => format!(
+                    "mapping of {} to {}",
+                    self.format(&schema["propertyNames"], "name"),
+                    self.value(&schema["additionalProperties"])
+                ),
+                "object" => "mapping".to_owned(),
+                "array" => format!("list of {}", self.value(&schema["items"])),
+                "boolean" => "`true`, `false`".to_owned(),
+                "integer" => format!("whole number{}", range(schema)),
+                _ => self.format(schema, "text").to_owned(),
+            })
+            .collect();
+        match words.is_empty() {
+            true => "anything".to_owned(),
+            false => words.join(", or "),
+        }
+    }
+
+    /// The format of a text in words.
+    fn format<'b>(&'b self, schema: &Value, otherwise: &'b str) -> &'b str {
+        let format = schema["format"].as_str().unwrap_or_default();
+        let found = self.formats.iter().find(|(name, _)| *name == format);
+        found.map_or(otherwise, |(_, words)| words)
     }
 }
 
@@ -57,33 +128,56 @@ fn mappings<'a>(schema: &'a Value, path: &str) -> Vec<(String, &'a Value)> {
     found
 }
 
-/// The kinds of value that a schema allows, in words.
-fn takes(schema: &Value) -> String {
-    if let Some(number) = schema["const"].as_i64() {
-        return number.to_string();
+/// The paragraphs of a description, each on one line.
+fn paragraphs(schema: &Value) -> impl Iterator<Item = String> {
+    let text = schema["description"].as_str().unwrap_or_default();
+    text.split("\n\n")
+        .map(|paragraph| paragraph.replace('\n', " "))
+        .filter(|paragraph| !paragraph.is_empty())
+}
+
+/// The default of a field. Empty if there is none, and for a mapping with a section, whose fields
+/// have their own.
+fn default(schema: &Value) -> String {
+    match schema.get("default") {
+        None | Some(Value::Null) => String::new(),
+        Some(Value::Object(_)) if schema["properties"].is_object() => String::new(),
+        Some(value) => code(value),
     }
-    if let Some(text) = schema["const"].as_str() {
-        return text.to_owned();
-    }
-    let words: Vec<String> = types(schema)
-        .into_iter()
-        .filter(|kind| *kind != "null")
-        .map(|kind| match kind {
-            "object" if schema["additionalProperties"].is_object() => {
-                format!(
-                    "mapping of name to {}",
-                    takes(&schema["additionalProperties"])
-                )
+}
+
+/// A value as code: a text without quotes, anything else as flow YAML.
+fn code(value: &Value) -> String {
+    fn flow(value: &Value) -> String {
+        match value {
+            Value::String(text) if !text.is_empty() => text.clone(),
+            Value::Array(items) => {
+                let items: Vec<String> = items.iter().map(flow).collect();
+                format!("[{}]", items.join(", "))
             }
-            "object" => "mapping".to_owned(),
-            "array" => format!("list: {}", takes(&schema["items"])),
-            "boolean" => "true or false".to_owned(),
-            "integer" => "whole number".to_owned(),
-            _ => "text".to_owned(),
-        })
-        .collect();
-    if words.is_empty() {
-        return "anything".to_owned();
+            other => other.to_string(),
+        }
     }
-    words.join(", or ")
+    format!("`{}`", flow(value))
+}
+
+/// The range of a number, as the rest of a phrase.
+fn range(schema: &Value) -> String {
+    match (schema["minimum"].as_i64(), schema["maximum"].as_i64()) {
+        (Some(least), Some(most)) => format!(" from {least} to {most}"),
+        (Some(least), None) => format!(", at least {least}"),
+        (None, Some(most)) => format!(", at most {most}"),
+        (None, None) => String::new(),
+    }
+}
+
+/// The anchor of a section's heading, as GitHub makes it.
+fn anchor(path: &str) -> String {
+    let kept = |c: &char| c.is_alphanumeric() || "-_".contains(*c);
+    path.to_lowercase().chars().filter(kept).collect()
+}
+
+/// A text as the cell of a table.
+fn cell(text: &str) -> String {
+    text.replace('|', "\\|")
 }

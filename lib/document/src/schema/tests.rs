@@ -142,17 +142,68 @@ fn a_keyword_that_the_reader_ignores_is_a_flaw_of_the_schema() {
 
 #[test]
 fn the_reference_has_a_section_for_each_mapping() {
-    let text = markdown(&schema());
-    for line in [
-        "| `format` | 1 | The format. Required. |\n",
-        "| `program` | text, or mapping | A path, or an address. |\n",
-        "| `names` | list: text | Names. |\n",
-        "| `hidden` | mapping of name to list: text | Secrets. |\n",
-        "\n## `program`\n\n| key | takes | meaning |\n|---|---|---|\n| `url` | text | The address. Required. |\n",
-        "| `member` | text | A path \\| in it. |\n",
+    let reference = DocumentReference {
+        formats: &[("lower", "lower-case text")],
+        examples: &[("program", "program: {url: x}\n")],
+    };
+    let text = reference.markdown(&schema());
+    for part in [
+        "| `format` | `1` | required | The format. |\n",
+        "| [`program`](#program) | text, or mapping |  | A path, or an address. |\n",
+        "| `names` | list of lower-case text |  | Names. |\n",
+        "| `hidden` | mapping of name to list of text |  | Secrets. |\n",
+        "\n## `program`\n\nA path, or an address.\n\n| field | value | default | meaning |\n|---|---|---|---|\n\
+         | `program.url` | text | required | The address. |\n",
+        "| `program.member` | text |  | A path \\| in it. |\n\n```yaml\nprogram: {url: x}\n```\n",
+        "| [`entries`](#entries) | list of mapping |  | Entries. |\n",
         "\n## `entries[]`\n",
     ] {
-        assert!(text.contains(line), "{line}\n{text}");
+        assert!(text.contains(part), "{part}\n{text}");
+    }
+}
+
+#[test]
+fn the_reference_has_the_range_and_the_default_of_a_value() {
+    let field = |value: Value| {
+        let schema = json!({"properties": {"a": value}});
+        let text = DocumentReference::default().markdown(&schema);
+        text.lines().nth(3).unwrap_or_default().to_owned()
+    };
+    for (schema, value, default) in [
+        (
+            json!({"type": "integer", "minimum": 1, "maximum": 9, "default": 7}),
+            "whole number from 1 to 9",
+            "`7`",
+        ),
+        (
+            json!({"type": "integer", "minimum": 0}),
+            "whole number, at least 0",
+            "",
+        ),
+        (
+            json!({"type": "string", "enum": ["x", "y"], "default": "x"}),
+            "`x`, `y`",
+            "`x`",
+        ),
+        (
+            json!({"type": ["string", "null"], "default": null}),
+            "text",
+            "",
+        ),
+        (
+            json!({"type": "array", "items": {"type": "string"}, "default": ["x", "y"]}),
+            "list of text",
+            "`[x, y]`",
+        ),
+        (
+            json!({"type": "boolean", "default": false}),
+            "`true`, `false`",
+            "`false`",
+        ),
+        (json!({"type": "string", "default": ""}), "text", "`\"\"`"),
+        (json!({}), "anything", ""),
+    ] {
+        assert_eq!(field(schema), format!("| `a` | {value} | {default} |  |"));
     }
 }
 

@@ -5,7 +5,6 @@ mod reported;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
-use std::path::Path;
 
 use futures_util::FutureExt as _;
 use halite_api::{HighstateResult, KubernetesNode};
@@ -335,13 +334,5 @@ fn reference() -> String {
 
 #[test]
 fn the_reference_in_docs_is_current() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/reference/health.md");
-    if std::env::var_os("HALITE_UPDATE_GOLDENS").is_some() {
-        std::fs::write(&path, reference()).unwrap();
-    }
-    let found = std::fs::read_to_string(&path).unwrap_or_default();
-    assert!(
-        found == reference(),
-        "docs/reference/health.md is out of date: run this test with HALITE_UPDATE_GOLDENS=1"
-    );
+    halite_golden::check_reference("health.md", &reference());
 }
