@@ -18,10 +18,14 @@ pub struct ApiServer {
     pub endpoint: Option<String>,
     /// The virtual address of the API, in a control-plane network. It must not be any host's own
     /// address.
-    #[schemars(schema_with = "field_schemas::optional_address")]
+    #[schemars(
+        schema_with = "field_schemas::optional_address",
+        extend("x-wizard" = {"ask": true})
+    )]
     pub vip: Option<Ipv4Addr>,
     /// `true`: keepalived on the control-plane nodes holds the VIP (the default when there is a
     /// `vip`). `false`: another program does.
+    #[schemars(extend("x-wizard" = {"ask": true, "when": "apiServer.vip", "default": true}))]
     pub keepalived: Option<bool>,
     /// On nodes without a control plane, the API's name resolves to a proxy on 127.0.0.1 that knows
     /// each control plane; on the others, to their own API server.

@@ -127,7 +127,7 @@ fn default_domain() -> String {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Metadata {
     /// Lower-case letters, digits and `-` (RFC 1123); a node's name may also have dots.
-    #[schemars(schema_with = "field_schemas::subdomain")]
+    #[schemars(schema_with = "field_schemas::subdomain", extend("x-wizard" = {"suggest": "name"}))]
     pub name: String,
 }
 
@@ -144,11 +144,17 @@ pub struct Networks {
     pub workload_plane: Option<HostNetworks>,
     /// Addresses of pods. Each node gets a /24 of it.
     #[serde(default = "default_pods")]
-    #[schemars(schema_with = "field_schemas::cidr")]
+    #[schemars(
+        schema_with = "field_schemas::cidr",
+        extend("x-wizard" = {"ask": true, "suggest": "free-network"})
+    )]
     pub pods: Ipv4Net,
     /// Addresses of services: from /12 to /28. The first is the API's, the tenth is DNS.
     #[serde(default = "default_services")]
-    #[schemars(schema_with = "field_schemas::cidr")]
+    #[schemars(
+        schema_with = "field_schemas::cidr",
+        extend("x-wizard" = {"ask": true, "suggest": "free-network"})
+    )]
     pub services: Ipv4Net,
 }
 
@@ -177,7 +183,10 @@ impl Networks {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct HostNetworks {
     /// Networks such as `10.0.0.0/24`, in order of preference.
-    #[schemars(schema_with = "field_schemas::cidrs")]
+    #[schemars(
+        schema_with = "field_schemas::cidrs",
+        extend("x-wizard" = {"ask": true, "suggest": "host-networks"})
+    )]
     pub cidrs: Vec<Ipv4Net>,
 }
 
@@ -195,7 +204,10 @@ pub struct Component {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Kubernetes {
     /// `1.36` or `1.36.3`. The bundle must have this version.
-    #[schemars(schema_with = "field_schemas::version")]
+    #[schemars(
+        schema_with = "field_schemas::version",
+        extend("x-wizard" = {"suggest": "kubernetes-version"})
+    )]
     pub version: String,
 }
 
@@ -304,9 +316,11 @@ pub enum ProxyMode {
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct Addons {
     /// metrics-server: the current usage of nodes and pods, for `kubectl top` and for autoscalers.
+    #[schemars(extend("x-wizard" = {"ask": true}))]
     pub metrics_server: bool,
     /// local-path storage: volumes in a directory of the node that runs the pod, as the default
     /// storage class.
+    #[schemars(extend("x-wizard" = {"ask": true}))]
     pub local_path: bool,
 }
 
@@ -326,6 +340,7 @@ pub struct Host {
     /// Installs firewalld and sets the rules of the host's roles.
     pub manage_firewall: bool,
     /// Installs chrony, which sets the clock from `time.servers`.
+    #[schemars(extend("x-wizard" = {"ask": true}))]
     pub manage_time: bool,
     /// Additional packages of the bundle that every host gets.
     #[schemars(schema_with = "field_schemas::packages")]
@@ -354,7 +369,10 @@ impl Default for Host {
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct Time {
     /// Names or addresses of NTP servers (RFC 5905). chrony uses no others.
-    #[schemars(schema_with = "field_schemas::time_servers")]
+    #[schemars(
+        schema_with = "field_schemas::time_servers",
+        extend("x-wizard" = {"ask": true, "when": "host.manageTime"})
+    )]
     pub servers: Vec<String>,
 }
 

@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 use crate::cluster::Metadata;
 use crate::field_schemas;
 use crate::field_schemas::API_VERSION;
-use crate::role::Role;
+use crate::role::{BOOTSTRAP_ROLES, Role};
 
 /// The declaration of one host.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -26,13 +26,20 @@ pub struct Node {
     pub kind: String,
     /// The node's name; also its minion id and its name in Kubernetes.
     pub metadata: Metadata,
-    /// The roles of the host.
-    #[schemars(schema_with = "field_schemas::roles")]
+    /// The roles of the host. A control plane runs your pods only with the role `worker`, or with
+    /// `controlPlane.taint: auto` in the cluster document.
+    #[schemars(
+        schema_with = "field_schemas::roles",
+        extend("x-wizard" = {"default": BOOTSTRAP_ROLES})
+    )]
     pub roles: Vec<Role>,
     /// The host's address in a control-plane network. Default: chosen from the addresses that the
     /// host reports.
     #[serde(default)]
-    #[schemars(schema_with = "field_schemas::optional_address")]
+    #[schemars(
+        schema_with = "field_schemas::optional_address",
+        extend("x-wizard" = {"ask": true, "suggest": "host-address"})
+    )]
     pub address: Option<Ipv4Addr>,
     /// Labels of the Kubernetes node, in addition to the labels of its roles.
     #[serde(default)]

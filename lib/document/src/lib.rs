@@ -9,6 +9,8 @@
 //!
 //! This crate opens no files, prints nothing and knows no particular kind of document.
 
+#[cfg(feature = "yaml")]
+pub mod fields;
 mod position;
 pub mod problem;
 #[cfg(feature = "yaml")]
