@@ -66,7 +66,7 @@ fn addresses(draft: &Draft) -> impl Iterator<Item = halite_pillar::suggest::Conn
 
 /// The networks in an answer.
 fn networks(value: Option<&Value>) -> Vec<Ipv4Net> {
-    let texts = match value {
+    let texts: Vec<&Value> = match value {
         Some(Value::Array(items)) => items.iter().collect(),
         Some(text) => vec![text],
         None => Vec::new(),
