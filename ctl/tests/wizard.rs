@@ -110,9 +110,9 @@ impl Session {
 
 /// Returns whether a line has a question's prompt.
 fn is_prompt(line: &str) -> bool {
-    let end = line.strip_prefix('[').map_or(Some(line), |rest| {
-        rest.split_once("] ").map(|(_, end)| end)
-    });
+    let end = line
+        .strip_prefix('[')
+        .map_or(Some(line), |rest| rest.split_once("] ").map(|(_, end)| end));
     end.is_some_and(|end| end == ">" || end.starts_with("> "))
 }
 
@@ -177,7 +177,10 @@ fn the_end_of_the_input_leaves_the_old_documents() {
         let (status, lines) = session.end();
         assert_eq!(status.code(), Some(1));
         let said = lines.join(" ");
-        assert!(said.ends_with("the input has ended; nothing was written"), "{said}");
+        assert!(
+            said.ends_with("the input has ended; nothing was written"),
+            "{said}"
+        );
     });
 }
 
@@ -229,7 +232,10 @@ fn without_a_terminal_the_error_names_the_file_of_answers() {
     let output = without_terminal(directory.path(), &[]);
     assert_eq!(output.status.code(), Some(1));
     let said = text(&output.stderr);
-    assert!(said.contains("without a terminal") && said.contains("--answers"), "{said}");
+    assert!(
+        said.contains("without a terminal") && said.contains("--answers"),
+        "{said}"
+    );
 }
 
 #[test]
@@ -249,7 +255,11 @@ fn answers_from_a_file_write_the_same_documents() {
     // The second time, it would replace them.
     let output = with_answers(directory.path(), "good.yaml", &[]);
     assert_eq!(output.status.code(), Some(1));
-    assert!(text(&output.stderr).contains("--yes"), "{}", text(&output.stderr));
+    assert!(
+        text(&output.stderr).contains("--yes"),
+        "{}",
+        text(&output.stderr)
+    );
     let output = with_answers(directory.path(), "good.yaml", &["--yes"]);
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
 }

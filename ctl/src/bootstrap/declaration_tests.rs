@@ -72,25 +72,40 @@ fn a_directory_has_the_document_of_the_first_host_too() {
         std::fs::read_to_string(etc.join("nodes/a.yaml")).unwrap()
     };
     let text = installed(load(&etc, Some(&given), "a").unwrap());
-    for part in ["worker]", "disk: ssd", "resolved:\n  controlPlane: 10.0.0.11\n"] {
+    for part in [
+        "worker]",
+        "disk: ssd",
+        "resolved:\n  controlPlane: 10.0.0.11\n",
+    ] {
         assert!(text.contains(part), "{part:?}: {text}");
     }
     // The same command again keeps the record, and takes what has changed since.
     node(first, "");
     let text = installed(load(&etc, Some(&given), "a").unwrap());
-    assert!(!text.contains("worker") && text.contains("controlPlane: 10.0.0.11"), "{text}");
+    assert!(
+        !text.contains("worker") && text.contains("controlPlane: 10.0.0.11"),
+        "{text}"
+    );
     // Without the role of the first host, it gets it.
     std::fs::remove_dir_all(&etc).unwrap();
     node("worker", "");
     let text = installed(load(&etc, Some(&given), "a").unwrap());
-    assert!(text.contains("bootstrap") && text.contains("worker"), "{text}");
+    assert!(
+        text.contains("bootstrap") && text.contains("worker"),
+        "{text}"
+    );
     // Under another name, the document is not the host's.
-    let error = InitialDocuments::read(&etc, Some(&given), "b").err().unwrap();
+    let error = InitialDocuments::read(&etc, Some(&given), "b")
+        .err()
+        .unwrap();
     assert!(format!("{error:#}").contains("--name a"), "{error:#}");
     std::fs::write(given.join("nodes/a.yaml"), "kind: [\n").unwrap();
     let problems = load(&etc, Some(&given), "a").err().unwrap();
     let file = given.join("nodes/a.yaml").display().to_string();
-    assert!(problems.iter().any(|problem| problem.file == file), "{problems:?}");
+    assert!(
+        problems.iter().any(|problem| problem.file == file),
+        "{problems:?}"
+    );
 }
 
 #[test]

@@ -97,7 +97,10 @@ fn each_combination_of_conditions_makes_valid_documents() {
         let mut draft = draft(directory.path());
         let answers = [
             ("metadata.name", Some(json!("prod"))),
-            ("networks.workloadPlane.cidrs", given(0, json!(["10.96.7.0/24"]))),
+            (
+                "networks.workloadPlane.cidrs",
+                given(0, json!(["10.96.7.0/24"])),
+            ),
             ("apiServer.vip", given(1, json!("10.0.0.100"))),
             ("apiServer.keepalived", Some(json!(on(2)))),
             ("addons.metricsServer", Some(json!(on(3)))),
@@ -117,7 +120,12 @@ fn each_combination_of_conditions_makes_valid_documents() {
         again.leave(&read);
         again.begin_with(&read);
         for at in 0..draft.questions.len() {
-            assert_eq!(draft.answer(at), again.answer(at), "{}", draft.questions[at].id);
+            assert_eq!(
+                draft.answer(at),
+                again.answer(at),
+                "{}",
+                draft.questions[at].id
+            );
         }
         made += 1;
     }
@@ -130,7 +138,10 @@ fn a_problem_of_an_answer_is_found_at_once_and_its_consequences_later() {
     let mut draft = draft(Path::new("d"));
     answer(&mut draft, &host, &[("metadata.name", Some(json!("prod")))]);
     let at = |draft: &Draft, id: &str| {
-        let found = draft.questions.iter().position(|question| question.id == id);
+        let found = draft
+            .questions
+            .iter()
+            .position(|question| question.id == id);
         found.unwrap()
     };
     let problems = |draft: &Draft, last: usize| -> Vec<String> {
@@ -141,13 +152,19 @@ fn a_problem_of_an_answer_is_found_at_once_and_its_consequences_later() {
     let manage = at(&draft, "host.manageTime");
     draft.set(manage, Some(json!(true)));
     assert!(problems(&draft, manage).is_empty());
-    assert_eq!(problems(&draft, at(&draft, "time.servers")), ["host.manageTime"]);
+    assert_eq!(
+        problems(&draft, at(&draft, "time.servers")),
+        ["host.manageTime"]
+    );
     draft.set(manage, Some(json!(false)));
     // A later answer does not fit the changed one: it is asked again.
     let planes = at(&draft, "networks.controlPlane.cidrs");
     draft.set(planes, Some(json!(["10.0.0.0/24", "10.233.0.0/24"])));
     assert!(problems(&draft, planes).is_empty());
-    assert_eq!(problems(&draft, at(&draft, "networks.pods")), ["networks.pods"]);
+    assert_eq!(
+        problems(&draft, at(&draft, "networks.pods")),
+        ["networks.pods"]
+    );
 }
 
 #[test]
@@ -161,7 +178,11 @@ fn values_without_a_question_stay() {
     let mut draft = draft(directory.path());
     draft.leave(&read);
     draft.begin_with(&read);
-    answer(&mut draft, &host(), &[("metadata.name", Some(json!("test")))]);
+    answer(
+        &mut draft,
+        &host(),
+        &[("metadata.name", Some(json!("test")))],
+    );
     let (_, text, mode) = draft.files().remove(0);
     assert_eq!(mode, 0o600);
     for part in [
