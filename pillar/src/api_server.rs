@@ -19,10 +19,14 @@ pub struct ApiServer {
     /// The virtual address of the API: a free address in a control-plane network, which is not the
     /// address of any host. With keepalived, all control planes must have addresses in that
     /// network.
-    #[schemars(schema_with = "field_schemas::optional_address")]
+    #[schemars(
+        schema_with = "field_schemas::optional_address",
+        extend("x-wizard" = {"ask": true})
+    )]
     pub vip: Option<Ipv4Addr>,
     /// `true` (the default with a `vip`): keepalived holds the VIP on one of the control planes.
     /// `false`: another program does, for example your own load balancer.
+    #[schemars(extend("x-wizard" = {"ask": true, "when": "apiServer.vip", "default": true}))]
     pub keepalived: Option<bool>,
     /// The clusters in which nodes reach the API through a proxy of their own on 127.0.0.1, which
     /// knows each control plane: with `auto`, those without a `vip` and with several control

@@ -184,7 +184,7 @@ fn default_domain() -> String {
 pub struct Metadata {
     /// The name: lower-case letters, digits and `-` (RFC 1123); a node's name may also have dots.
     /// Choose it before the cluster or node is made: certificates and records contain it.
-    #[schemars(schema_with = "field_schemas::subdomain")]
+    #[schemars(schema_with = "field_schemas::subdomain", extend("x-wizard" = {"suggest": "name"}))]
     pub name: String,
 }
 
@@ -201,11 +201,17 @@ pub struct Networks {
     /// The addresses of pods. Each node gets a /24 of them, so the network limits the number of
     /// nodes: a /16 has room for 256.
     #[serde(default = "default_pods")]
-    #[schemars(schema_with = "field_schemas::cidr")]
+    #[schemars(
+        schema_with = "field_schemas::cidr",
+        extend("x-wizard" = {"ask": true, "suggest": "free-network"})
+    )]
     pub pods: Ipv4Net,
     /// The addresses of Services, from a /12 to a /28. The first is the API's, the tenth is DNS.
     #[serde(default = "default_services")]
-    #[schemars(schema_with = "field_schemas::cidr")]
+    #[schemars(
+        schema_with = "field_schemas::cidr",
+        extend("x-wizard" = {"ask": true, "suggest": "free-network"})
+    )]
     pub services: Ipv4Net,
 }
 
@@ -235,7 +241,10 @@ impl Networks {
 pub struct HostNetworks {
     /// Networks such as `10.0.0.0/24`, in order of preference: a host gets its address from the
     /// first one that it is in.
-    #[schemars(schema_with = "field_schemas::cidrs")]
+    #[schemars(
+        schema_with = "field_schemas::cidrs",
+        extend("x-wizard" = {"ask": true, "suggest": "host-networks"})
+    )]
     pub cidrs: Vec<Ipv4Net>,
 }
 
@@ -255,7 +264,10 @@ pub struct Component {
 pub struct Kubernetes {
     /// The minor or patch version, for example `1.36` or `1.36.3`. The bundle must have it. `ctl
     /// upgrade` changes the patch release of a running cluster.
-    #[schemars(schema_with = "field_schemas::version")]
+    #[schemars(
+        schema_with = "field_schemas::version",
+        extend("x-wizard" = {"suggest": "kubernetes-version"})
+    )]
     pub version: String,
 }
 
@@ -337,9 +349,11 @@ pub enum ProxyMode {
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct Addons {
     /// metrics-server: the current usage of nodes and pods, for `kubectl top` and for autoscalers.
+    #[schemars(extend("x-wizard" = {"ask": true}))]
     pub metrics_server: bool,
     /// local-path storage: volumes in a directory of the node that runs the pod, as the default
     /// storage class. Such a volume is lost with its node.
+    #[schemars(extend("x-wizard" = {"ask": true}))]
     pub local_path: bool,
 }
 
@@ -362,6 +376,7 @@ pub struct Host {
     pub manage_firewall: bool,
     /// Installs chrony, which sets the clock from `time.servers`. If `false`, another program must
     /// keep the clocks in sync.
+    #[schemars(extend("x-wizard" = {"ask": true}))]
     pub manage_time: bool,
     /// Additional packages of the bundle that every host gets. The recipe must name them.
     #[schemars(schema_with = "field_schemas::packages")]
@@ -390,7 +405,10 @@ impl Default for Host {
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct Time {
     /// Names or addresses of NTP servers (RFC 5905). chrony uses no others.
-    #[schemars(schema_with = "field_schemas::time_servers")]
+    #[schemars(
+        schema_with = "field_schemas::time_servers",
+        extend("x-wizard" = {"ask": true, "when": "host.manageTime"})
+    )]
     pub servers: Vec<String>,
 }
 

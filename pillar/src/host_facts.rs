@@ -32,6 +32,20 @@ pub struct Route {
 /// pod network.
 const OWN_INTERFACES: [&str; 5] = ["cni0", "flannel.1", "kube-ipvs0", "nodelocaldns", "lo"];
 
+/// Interfaces that container engines and hypervisors create. Their addresses are the same on many
+/// hosts, and other hosts do not reach them. A bridge that an operator creates (`br0`) is not among
+/// them.
+const MADE_BY_PROGRAMS: [&str; 12] = [
+    "docker", "br-", "virbr", "lxcbr", "lxdbr", "podman", "cni-", "veth", "vnet", "cali", "tunl",
+    "flannel",
+];
+
+/// Returns whether a container engine or a hypervisor has made an interface.
+pub(crate) fn is_made_by_a_program(interface: &str) -> bool {
+    let mut prefixes = MADE_BY_PROGRAMS.iter();
+    prefixes.any(|prefix| interface.starts_with(prefix))
+}
+
 impl HostFacts {
     /// Reads addresses (`ip4_interfaces`, as in Salt) and routes (`ip4_routes`, Halite's own) from
     /// grains.

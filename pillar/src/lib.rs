@@ -36,6 +36,7 @@ pub mod role;
 pub mod roles;
 pub mod schema;
 pub mod standbys;
+pub mod suggest;
 pub mod trust;
 pub mod validate;
 pub mod view;

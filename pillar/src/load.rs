@@ -132,6 +132,20 @@ fn key(number: usize, node: &Node) -> NodeName {
     name.unwrap_or_else(|_| NodeName::unnamed(number))
 }
 
+/// The values that a valid document contains, as its schema reads them: without defaults, secrets
+/// included.
+///
+/// # Errors
+/// All problems of the document alone.
+pub fn values(text: &Text, schema: &Value) -> Result<Value, Vec<Problem>> {
+    let root = yaml::parse(&text.file, &text.text).map_err(|problem| vec![problem])?;
+    let read = read(&text.file, &text.text, root, schema, &Documents);
+    match read.problems.is_empty() {
+        true => Ok(read.value),
+        false => Err(read.problems),
+    }
+}
+
 fn document<T: DeserializeOwned>(
     text: &Text,
     schema: &Value,

@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 use crate::cluster::Metadata;
 use crate::field_schemas;
 use crate::field_schemas::API_VERSION;
-use crate::role::Role;
+use crate::role::{BOOTSTRAP_ROLES, Role};
 
 /// The declaration of one host.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -29,13 +29,20 @@ pub struct Node {
     /// The roles of the host: `worker` runs workloads; `control-plane` runs the API server; `etcd`
     /// has a member of etcd; `registry` serves packages and images; `infra` and `frontend` are for
     /// the cluster's own services and for traffic from outside; `bootstrap` is the first host's
-    /// alone. `ctl node roles` changes them.
-    #[schemars(schema_with = "field_schemas::roles")]
+    /// alone. `ctl node roles` changes them. A control plane runs your pods only with the role
+    /// `worker`, or with `controlPlane.taint: auto` in the cluster document.
+    #[schemars(
+        schema_with = "field_schemas::roles",
+        extend("x-wizard" = {"default": BOOTSTRAP_ROLES})
+    )]
     pub roles: Vec<Role>,
     /// The host's address in a control-plane network. Default: chosen from the addresses that the
     /// host reports. Needed if the host has several.
     #[serde(default)]
-    #[schemars(schema_with = "field_schemas::optional_address")]
+    #[schemars(
+        schema_with = "field_schemas::optional_address",
+        extend("x-wizard" = {"ask": true, "suggest": "host-address"})
+    )]
     pub address: Option<Ipv4Addr>,
     /// Labels of the Kubernetes node, in addition to the labels of its roles. A label that leaves
     /// the document leaves the node.

@@ -12,7 +12,7 @@ use ipnet::Ipv4Net;
 use crate::cluster::Cluster;
 use crate::declaration::{Declaration, Document};
 use crate::etcd::Placement;
-use crate::host_facts::HostFacts;
+use crate::host_facts::{HostFacts, is_made_by_a_program};
 use crate::node::{Node, ResolvedMember, ResolvedNode, node_block};
 use crate::role::Role;
 use crate::roles::with_roles;
@@ -28,14 +28,6 @@ pub enum Evidence {
     /// The host's connection comes from this address, if it has one.
     Connection(Option<Ipv4Addr>),
 }
-
-/// Interfaces that container engines and hypervisors create. Their addresses are the same on many
-/// hosts, and other hosts do not reach them. A bridge that an operator creates (`br0`) is not among
-/// them.
-const MADE_BY_PROGRAMS: [&str; 12] = [
-    "docker", "br-", "virbr", "lxcbr", "lxdbr", "podman", "cni-", "veth", "vnet", "cali", "tunl",
-    "flannel",
-];
 
 /// Chooses the addresses of a node from its host's reported ones: for each plane the first network
 /// of the list in which the host has an address. A recorded address is kept, and a declared
@@ -119,11 +111,7 @@ fn taken<'a>(declaration: &'a Declaration, name: &str) -> BTreeMap<Ipv4Addr, &'a
 fn candidates(cluster: &Cluster, cidrs: &[Ipv4Net], host: &HostFacts) -> Vec<Ipv4Addr> {
     let own: Vec<Ipv4Addr> = host
         .usable()
-        .filter(|(interface, _)| {
-            !MADE_BY_PROGRAMS
-                .iter()
-                .any(|prefix| interface.starts_with(prefix))
-        })
+        .filter(|(interface, _)| !is_made_by_a_program(interface))
         .map(|(_, address)| address)
         .filter(|a| Some(*a) != cluster.api_server.vip)
         .collect();

@@ -35,6 +35,7 @@ pub fn node() -> &'static Value {
 #[cfg(test)]
 mod tests {
     use halite_document::schema::flaws;
+    use halite_document::schema::questions::{SchemaQuestion, questions};
 
     use super::*;
 
@@ -60,5 +61,65 @@ mod tests {
             cluster()["required"],
             serde_json::json!(["apiVersion", "kind", "metadata", "networks", "kubernetes"])
         );
+    }
+
+    #[test]
+    fn the_questions_are_the_minimum_that_a_site_decides() {
+        let paths = |schema| -> Vec<String> {
+            let questions = questions(schema).into_iter();
+            questions.map(|question| question.path).collect()
+        };
+        let expected = [
+            "metadata.name",
+            "networks.controlPlane.cidrs",
+            "networks.workloadPlane.cidrs",
+            "networks.pods",
+            "networks.services",
+            "apiServer.vip",
+            "apiServer.keepalived",
+            "kubernetes.version",
+            "addons.metricsServer",
+            "addons.localPath",
+            "host.manageTime",
+            "time.servers",
+        ];
+        assert_eq!(paths(cluster()), expected);
+        assert_eq!(paths(node()), ["metadata.name", "roles", "address"]);
+    }
+
+    #[test]
+    fn every_question_can_be_answered_on_a_line_and_depends_on_an_earlier_one() {
+        for schema in [cluster(), node()] {
+            let questions = questions(schema);
+            for (at, question) in questions.iter().enumerate() {
+                let schema = question.schema;
+                let is_line = |schema: &Value| {
+                    let text = schema["type"].to_string();
+                    !schema["type"].is_null() && !text.contains("object")
+                };
+                let is_list = schema["type"].to_string().contains("array");
+                assert!(
+                    is_line(schema) && (!is_list || is_line(&schema["items"])),
+                    "{}: {schema}",
+                    question.path
+                );
+                let earlier = |path: &str| questions[..at].iter().any(|other| other.path == path);
+                assert!(
+                    question.condition().is_none_or(earlier),
+                    "{}",
+                    question.path
+                );
+                assert!(
+                    question.condition().is_none() || !question.is_required,
+                    "{}: it would be missing",
+                    question.path
+                );
+            }
+            let required: Vec<&SchemaQuestion> = questions
+                .iter()
+                .filter(|question| question.is_required)
+                .collect();
+            assert!(!required.is_empty());
+        }
     }
 }

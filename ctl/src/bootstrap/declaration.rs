@@ -2,12 +2,12 @@
 //! values that are resolved from both.
 
 mod first_host;
+mod given;
 
 use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
 use std::path::Path;
 
-use anyhow::Context as _;
 use halite_diff::{Side, unified};
 use halite_document::Problem;
 use halite_pillar::bundle_facts::BundleFacts;
@@ -23,13 +23,11 @@ use halite_pillar::{resolve, view};
 use halite_secrets::yaml;
 use serde_json::Value;
 
+use self::given::GivenDocuments;
 use super::Preparation;
 use crate::files;
-use crate::paths::{CLUSTER_DOCUMENT_MODE, CONFIG};
+use crate::paths::{CLUSTER_DOCUMENT_MODE, CONFIG, NODE_DOCUMENT_MODE};
 use crate::preflight::{ExistingCluster, HostRequirements, of_cluster, thresholds};
-
-/// The mode of a node document.
-const NODE_MODE: u32 = 0o644;
 
 /// The documents as text, not validated yet.
 pub struct InitialDocuments {
@@ -40,8 +38,9 @@ pub struct InitialDocuments {
 }
 
 impl InitialDocuments {
-    /// Reads the documents on the host and the operator's cluster document. The latter replaces the
-    /// one on the host, except for the resolved values.
+    /// Reads the documents on the host and the operator's: a cluster document, or a directory with
+    /// it and the first host's document. They replace those on the host, except for the resolved
+    /// values.
     ///
     /// # Errors
     /// A file cannot be read, or there is no cluster document.
@@ -59,9 +58,8 @@ impl InitialDocuments {
             ExistingCluster::None
         };
         if let Some(config) = config {
-            let file = config.display().to_string();
-            let mut text =
-                std::fs::read_to_string(config).with_context(|| format!("cannot read {file}"))?;
+            let given = GivenDocuments::read(config, name)?;
+            let Text { file, mut text } = given.cluster.clone();
             if there {
                 let (old, new) = (cluster_name(&texts.cluster.text), cluster_name(&text));
                 if let (Some(old), true) = (&old, old != new) {
@@ -70,9 +68,11 @@ impl InitialDocuments {
                 text = keep_resolved(&texts.cluster.text, &file, text);
             }
             texts.cluster = Text { file, text };
+            given.place_node(&mut texts, name);
         } else if !there {
             anyhow::bail!(
-                "name the cluster document with --config; `ctl config example` prints one to start with"
+                "name the cluster document with --config; `ctl config wizard` writes one, `ctl config example` prints one to \
+                 start with"
             );
         }
         first_host::declare(&mut texts, directory, name)?;
@@ -202,7 +202,7 @@ impl InitialDocuments {
                 cluster_text,
                 CLUSTER_DOCUMENT_MODE,
             ),
-            (node_file, node_text, NODE_MODE),
+            (node_file, node_text, NODE_DOCUMENT_MODE),
         ];
         Ok(Declared {
             declaration,

@@ -54,6 +54,61 @@ fn a_second_run_resolves_the_same_and_writes_nothing() {
 }
 
 #[test]
+fn a_directory_has_the_document_of_the_first_host_too() {
+    let dir = tempfile::tempdir().unwrap();
+    let (given, etc) = (dir.path().join("given"), dir.path().join("etc"));
+    std::fs::create_dir_all(given.join("nodes")).unwrap();
+    std::fs::write(given.join("cluster.yaml"), CLUSTER).unwrap();
+    let node = |roles: &str, more: &str| {
+        let text = format!(
+            "apiVersion: halite/v1\nkind: Node\nmetadata: {{name: a}}\nroles: [{roles}]\n{more}"
+        );
+        std::fs::write(given.join("nodes/a.yaml"), text).unwrap();
+    };
+    let first = "bootstrap, registry, etcd, control-plane";
+    node(&format!("{first}, worker"), "labels: {disk: ssd}\n");
+    let installed = |declared: Declared| {
+        declared.write(&etc).unwrap();
+        std::fs::read_to_string(etc.join("nodes/a.yaml")).unwrap()
+    };
+    let text = installed(load(&etc, Some(&given), "a").unwrap());
+    for part in [
+        "worker]",
+        "disk: ssd",
+        "resolved:\n  controlPlane: 10.0.0.11\n",
+    ] {
+        assert!(text.contains(part), "{part:?}: {text}");
+    }
+    // The same command again keeps the record, and takes what has changed since.
+    node(first, "");
+    let text = installed(load(&etc, Some(&given), "a").unwrap());
+    assert!(
+        !text.contains("worker") && text.contains("controlPlane: 10.0.0.11"),
+        "{text}"
+    );
+    // Without the role of the first host, it gets it.
+    std::fs::remove_dir_all(&etc).unwrap();
+    node("worker", "");
+    let text = installed(load(&etc, Some(&given), "a").unwrap());
+    assert!(
+        text.contains("bootstrap") && text.contains("worker"),
+        "{text}"
+    );
+    // Under another name, the document is not the host's.
+    let error = InitialDocuments::read(&etc, Some(&given), "b")
+        .err()
+        .unwrap();
+    assert!(format!("{error:#}").contains("--name a"), "{error:#}");
+    std::fs::write(given.join("nodes/a.yaml"), "kind: [\n").unwrap();
+    let problems = load(&etc, Some(&given), "a").err().unwrap();
+    let file = given.join("nodes/a.yaml").display().to_string();
+    assert!(
+        problems.iter().any(|problem| problem.file == file),
+        "{problems:?}"
+    );
+}
+
+#[test]
 fn another_cluster_is_found() {
     let dir = tempfile::tempdir().unwrap();
     let config = dir.path().join("other.yaml");

@@ -10,7 +10,8 @@ use super::bundle::TrustArgs;
 /// `ctl bootstrap`.
 #[derive(Debug, Args)]
 pub struct Bootstrap {
-    /// The cluster document; default: /etc/halite/cluster.yaml, if it exists.
+    /// The cluster document, or a directory with cluster.yaml and the first host's nodes/NAME.yaml;
+    /// default: /etc/halite, if it has a cluster.yaml.
     #[arg(long)]
     pub config: Option<PathBuf>,
     /// Recreate the first host of a lost cluster from this backup, on a bare host with the name and

@@ -7,6 +7,9 @@ use clap::{Args, Subcommand};
 /// `ctl config`.
 #[derive(Debug, Subcommand)]
 pub enum Config {
+    /// Ask what a new cluster needs, and write cluster.yaml and the document of the first host.
+    /// Nothing is written before the last answer.
+    Wizard(ConfigWizard),
     /// Print an example of a cluster document, with comments.
     Example,
     /// Report all problems of a cluster document, or of a whole configuration directory.
@@ -19,6 +22,32 @@ pub enum Config {
         #[arg(default_value = "cluster", value_parser = ["cluster", "node"])]
         kind: String,
     },
+}
+
+/// `ctl config wizard`.
+#[derive(Debug, Args)]
+pub struct ConfigWizard {
+    /// The directory that gets cluster.yaml and nodes/NAME.yaml.
+    #[arg(long, value_name = "DIRECTORY", default_value = ".")]
+    pub out: PathBuf,
+    /// Take the answers from this file instead of asking: YAML, one `PATH: VALUE` for each answer,
+    /// for example `metadata.name: prod`. A path of the first host's document begins with `node.`.
+    #[arg(long, value_name = "FILE")]
+    pub answers: Option<PathBuf>,
+    /// The grains of the first host, as `halite-minion grains` prints them there; default: those of
+    /// this host.
+    #[arg(long, value_name = "FILE")]
+    pub grains: Option<PathBuf>,
+    /// The first host is another one: do not compare the answers with this host's addresses.
+    #[arg(long, conflicts_with = "grains")]
+    pub other_host: bool,
+    /// Check the answers against the bundle in this directory; default: the bundle that contains
+    /// this program, or that the site uses.
+    #[arg(long)]
+    pub bundle: Option<PathBuf>,
+    /// Replace existing documents without a question.
+    #[arg(long, short)]
+    pub yes: bool,
 }
 
 /// The location of the configuration.

@@ -1,5 +1,7 @@
 //! `ctl config`: checks and shows the operator's documents, without a master.
 
+mod wizard;
+
 use std::path::Path;
 
 use anyhow::Context as _;
@@ -49,6 +51,7 @@ pub fn run(command: Config, screen: &mut Screen) -> anyhow::Result<u8> {
             screen.answer(schema, |_| text)?;
             Ok(0)
         }
+        Config::Wizard(args) => wizard::run(&args, screen),
         Config::Validate(path) => validate(&path, screen),
         Config::Show(path) => show(&path, screen),
     }

@@ -8,6 +8,7 @@
 #[cfg(feature = "checks")]
 pub mod checks;
 mod fsync;
+mod kernel_tables;
 mod node_facts;
 mod part;
 mod peers;
@@ -17,6 +18,7 @@ mod vip;
 use serde::{Deserialize, Serialize};
 
 pub use fsync::p99 as fsync_p99;
+pub use kernel_tables::{KernelRoute, addresses_by_interface, kernel_routes, local_addresses};
 pub use node_facts::{
     ExistingCluster, HostRequirements, NodeFacts, REPOSITORY, TOOLS, WatchedFileSystem,
 };

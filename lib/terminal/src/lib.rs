@@ -23,9 +23,9 @@ use halite_cli::output;
 use halite_document::text::{escape, escape_json};
 use serde_json::Value;
 
-use crate::live::{Live, nowhere, own};
-use crate::paint::rendered;
+use crate::live::{Live, nowhere, own, size};
 pub use crate::paint::{Paint, visible};
+use crate::paint::{rendered, wrapped};
 
 /// The format of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -120,6 +120,13 @@ impl Screen {
         let text = rendered(text.as_ref(), err.colour) + "\n";
         // As for `line`.
         let _ = live.above(|| err.print(&text));
+    }
+
+    /// Prints a text on standard error, indented, with its lines broken at the width of the terminal.
+    pub fn paragraph(&mut self, text: &str, indent: usize) {
+        // A character in the last column makes some terminals wrap.
+        let columns = size(&self.err.file).0.saturating_sub(1);
+        self.note(wrapped(text, columns, indent));
     }
 
     /// Prints a question on standard error, without a line feed.

@@ -142,7 +142,7 @@ impl State {
 }
 
 /// Columns and rows of the terminal; 80 and 24 if it does not report them.
-fn size(terminal: &File) -> (usize, usize) {
+pub(crate) fn size(terminal: &File) -> (usize, usize) {
     match tcgetwinsize(terminal) {
         Ok(size) if size.ws_col > 0 && size.ws_row > 0 => {
             (usize::from(size.ws_col), usize::from(size.ws_row))

@@ -120,9 +120,40 @@ pub fn fitted(text: &str, most: usize, colour: bool) -> (String, usize) {
     (line, used)
 }
 
+/// Breaks the lines of a text between words, so that they take at most `columns`, each indented. A
+/// longer word has a line of its own, which the terminal breaks.
+#[must_use]
+pub fn wrapped(text: &str, columns: usize, indent: usize) -> String {
+    let margin = " ".repeat(indent);
+    let mut lines = Vec::new();
+    for paragraph in text.lines() {
+        let mut line = String::new();
+        for word in paragraph.split(' ').filter(|word| !word.is_empty()) {
+            if !line.is_empty() && indent + width(&line) + 1 + width(word) > columns {
+                lines.push(format!("{margin}{line}"));
+                line.clear();
+            }
+            if !line.is_empty() {
+                line.push(' ');
+            }
+            line.push_str(word);
+        }
+        lines.push(format!("{margin}{line}"));
+    }
+    lines.join("\n")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_text_is_broken_between_words() {
+        assert_eq!(wrapped("a bc  def\ng", 7, 2), "  a bc\n  def\n  g");
+        assert_eq!(wrapped("a longer-word b", 6, 0), "a\nlonger-word\nb");
+        assert_eq!(wrapped("漢字 漢", 6, 0), "漢字\n漢");
+        assert_eq!(wrapped("", 6, 2), "");
+    }
 
     #[test]
     fn colours_are_the_only_sequences_that_reach_a_terminal() {

@@ -53,7 +53,7 @@ pub async fn collect(id: Option<&MinionId>, reports: &Path) -> Value {
 /// The IPv4 addresses of this host at this moment. Cheap to call: no tool is started.
 #[must_use]
 pub fn local_addresses() -> Vec<Ipv4Addr> {
-    network::local_addresses()
+    network::addresses_of_this_host()
 }
 
 /// The IPv4 addresses in the network namespace of the calling thread. Cheap to call.

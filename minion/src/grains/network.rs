@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
+use halite_preflight::{addresses_by_interface, kernel_routes, local_addresses};
 use serde_json::{Map, Value, json};
 
 use super::text;
@@ -101,23 +102,12 @@ fn hardware() -> Map<String, Value> {
 
 /// The kernel's tables: IPv6 with interfaces, IPv4 by the route that contains each local address.
 fn without_tool() -> Addresses {
-    let mut addresses = Addresses::new();
-    let routes = route_table(&text("/proc/net/route"));
-    for address in local_v4(&text("/proc/net/fib_trie")) {
-        let best = routes
-            .iter()
-            .filter(|r| u32::from(address) & r.mask == r.destination)
-            .max_by_key(|r| r.mask.count_ones());
-        let interface = match best {
-            _ if address.is_loopback() => "lo",
-            Some(route) => route.interface.as_str(),
-            None => continue,
-        };
-        addresses
-            .entry(interface.to_owned())
-            .or_default()
-            .push(address.into());
-    }
+    let local = local_addresses(&text("/proc/net/fib_trie"));
+    let routes = kernel_routes(&text("/proc/net/route"));
+    let mut addresses: Addresses = addresses_by_interface(&local, &routes)
+        .into_iter()
+        .map(|(interface, list)| (interface, list.into_iter().map(IpAddr::from).collect()))
+        .collect();
     for line in text("/proc/net/if_inet6").lines() {
         let fields: Vec<&str> = line.split_whitespace().collect();
         if let [hex, .., interface] = fields.as_slice()
@@ -150,60 +140,18 @@ pub(super) fn mtus() -> BTreeMap<Ipv4Addr, u32> {
 }
 
 /// The IPv4 addresses of this host, from the kernel's table.
-pub(super) fn local_addresses() -> Vec<Ipv4Addr> {
-    local_v4(&text("/proc/net/fib_trie"))
+pub(super) fn addresses_of_this_host() -> Vec<Ipv4Addr> {
+    local_addresses(&text("/proc/net/fib_trie"))
 }
 
 /// The IPv4 addresses in the network namespace of this thread.
 pub(super) fn addresses_of_this_thread() -> Vec<Ipv4Addr> {
-    local_v4(&text("/proc/thread-self/net/fib_trie"))
-}
-
-/// Addresses that `/proc/net/fib_trie` calls local to the host.
-fn local_v4(trie: &str) -> Vec<Ipv4Addr> {
-    let mut found = Vec::new();
-    let mut last = None;
-    for line in trie.lines() {
-        if let Some(leaf) = line.trim_start().strip_prefix("|-- ") {
-            last = leaf.trim().parse::<Ipv4Addr>().ok();
-        } else if line.contains("/32 host LOCAL")
-            && let Some(address) = last
-            && !found.contains(&address)
-        {
-            found.push(address);
-        }
-    }
-    found
-}
-
-struct Route {
-    interface: String,
-    destination: u32,
-    mask: u32,
-}
-
-/// `/proc/net/route`; its numbers are in the machine's byte order.
-fn route_table(table: &str) -> Vec<Route> {
-    let number = |text: &str| {
-        u32::from_str_radix(text, 16)
-            .ok()
-            .map(|n| u32::from_be_bytes(n.to_ne_bytes()))
-    };
-    let rows = table.lines().skip(1).filter_map(|line| {
-        let fields: Vec<&str> = line.split_whitespace().collect();
-        let up = u32::from_str_radix(fields.get(3)?, 16).ok()? & 1 == 1;
-        up.then_some(Route {
-            interface: (*fields.first()?).to_owned(),
-            destination: number(fields.get(1)?)?,
-            mask: number(fields.get(7)?)?,
-        })
-    });
-    rows.collect()
+    local_addresses(&text("/proc/thread-self/net/fib_trie"))
 }
 
 fn routes(table: &str) -> Vec<Value> {
-    let rows = route_table(table).into_iter().map(|r| {
-        let destination = format!("{}/{}", Ipv4Addr::from(r.destination), r.mask.count_ones());
+    let rows = kernel_routes(table).into_iter().map(|r| {
+        let destination = format!("{}/{}", r.destination, r.prefix_len);
         json!({"destination": destination, "interface": r.interface})
     });
     rows.collect()
@@ -250,15 +198,6 @@ mod tests {
         assert_eq!(addresses["host0"].len(), 2);
         assert!(addresses["down"].is_empty());
         assert!(parse_ip("not json").is_none());
-    }
-
-    #[test]
-    fn the_kernels_table_of_local_addresses() {
-        let trie = "Main:\n  +-- 0.0.0.0/0 3 0 5\n     |-- 10.0.0.5\n        /32 host LOCAL\n     |-- 10.0.0.255\n        /32 link BROADCAST\n     |-- 127.0.0.1\n        /32 host LOCAL\nLocal:\n     |-- 10.0.0.5\n        /32 host LOCAL\n";
-        assert_eq!(
-            local_v4(trie),
-            [Ipv4Addr::new(10, 0, 0, 5), Ipv4Addr::LOCALHOST]
-        );
     }
 
     #[test]

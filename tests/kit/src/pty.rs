@@ -18,6 +18,8 @@ const LIMIT: Duration = Duration::from_secs(20);
 pub struct Pty {
     /// The end that programs write to.
     terminal: File,
+    /// The other end, for what a person types.
+    keyboard: File,
     /// Their output.
     written: Receiver<Vec<u8>>,
     screen: vt100::Parser,
@@ -34,8 +36,10 @@ impl Pty {
         let name = ptsname(&controller, Vec::new()).unwrap();
         let name = Path::new(std::ffi::OsStr::from_bytes(name.as_bytes())).to_owned();
         let terminal = File::options().read(true).write(true).open(name).unwrap();
+        let keyboard = File::from(controller.try_clone().unwrap());
         let pty = Self {
             terminal,
+            keyboard,
             written: read(controller),
             screen: vt100::Parser::new(rows, columns, 1000),
             marks: 0,
@@ -73,6 +77,25 @@ impl Pty {
             .lines()
             .map(|line| line.trim_end().to_owned())
             .collect()
+    }
+
+    /// Types a text, as a person would. A line ends with a line feed; `\x03` is Ctrl-C, `\x04` is
+    /// Ctrl-D.
+    pub fn type_text(&mut self, text: &str) {
+        self.keyboard.write_all(text.as_bytes()).unwrap();
+    }
+
+    /// Waits until the displayed lines satisfy a condition.
+    ///
+    /// # Panics
+    /// They do not within 20 s.
+    pub fn wait_until(&mut self, holds: impl Fn(&[String]) -> bool) {
+        let start = std::time::Instant::now();
+        while !holds(&self.lines()) {
+            let is_late = start.elapsed() > LIMIT;
+            assert!(!is_late, "not displayed in time: {:#?}", self.lines());
+            std::thread::sleep(Duration::from_millis(5));
+        }
     }
 
     /// The lines that are displayed now, each with the escape sequences of its colours.

@@ -9,6 +9,7 @@ use halite_pillar::resolve::record;
 use halite_pillar::role::{BOOTSTRAP_ROLES, Role};
 use halite_pillar::roles::with_roles;
 
+use super::given::own_file;
 use super::{is_etcd_external, value_at};
 
 /// Makes a host the first one if the documents in a directory declare none: those of a new cluster,
@@ -22,14 +23,14 @@ pub(super) fn declare(texts: &mut Texts, directory: &Path, name: &str) -> anyhow
     if texts.nodes.iter().any(is_first) {
         return Ok(());
     }
-    let file = directory.join("nodes").join(format!("{name}.yaml"));
-    let file = file.display().to_string();
+    let file = directory.join(own_file(name)).display().to_string();
     let founds_etcd = founds_etcd(texts);
     let needed = BOOTSTRAP_ROLES.into_iter();
     let needed: Vec<Role> = needed
         .filter(|role| *role != Role::Etcd || founds_etcd)
         .collect();
-    let Some(own) = texts.nodes.iter_mut().find(|text| text.file == file) else {
+    let is_own = |text: &&mut Text| Path::new(&text.file).ends_with(own_file(name));
+    let Some(own) = texts.nodes.iter_mut().find(is_own) else {
         let text = Node::new(name, None, &needed).to_text();
         texts.nodes.push(Text { file, text });
         return Ok(());

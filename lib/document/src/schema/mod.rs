@@ -4,6 +4,9 @@
 //! recorded, so that the checks of the document's meaning can run without it and do not report
 //! consequences of it.
 
+mod commented;
+pub mod prose;
+pub mod questions;
 mod reader;
 mod reference;
 
@@ -15,6 +18,7 @@ use crate::problem::Problem;
 use crate::source::DocumentSource;
 use crate::yaml::Node;
 
+pub use commented::commented;
 pub use reference::DocumentReference;
 
 /// The reason why a text does not have its format, and the remedy.
@@ -84,7 +88,7 @@ pub fn read(file: &str, text: &str, root: Node, schema: &Value, rules: &dyn Rule
 }
 
 /// The keywords that the reader implements; it ignores any other.
-const KEYWORDS: [&str; 19] = [
+const KEYWORDS: [&str; 20] = [
     "$schema",
     "title",
     "description",
@@ -104,6 +108,7 @@ const KEYWORDS: [&str; 19] = [
     "maximum",
     "examples",
     "writeOnly",
+    questions::EXTENSION,
 ];
 
 /// The flaws of a schema: keywords that the reader ignores, and keys without a description. For
@@ -128,6 +133,13 @@ fn find_flaws(schema: &Value, path: &str, found: &mut BTreeSet<String>) {
                         found.insert(format!("{here}: has no description"));
                     }
                     find_flaws(below, &here, found);
+                }
+            }
+            questions::EXTENSION => {
+                for key in value.as_object().into_iter().flat_map(Map::keys) {
+                    if !questions::KEYS.contains(&key.as_str()) {
+                        found.insert(format!("{path}: {word} does not have {key:?}"));
+                    }
                 }
             }
             "additionalProperties" | "items" | "propertyNames" => {

@@ -1,0 +1,116 @@
+//! `ctl config wizard`: asks for the fields of a new declaration that its schemas mark, and writes
+//! its documents.
+//!
+//! The questions, their texts, defaults, ranges and conditions come from the schemas, so a new field
+//! needs no code here. Each answer is checked by the validation of the documents. Nothing is
+//! written before the last answer.
+
+mod answers;
+mod draft;
+mod existing;
+mod first_host;
+mod interview;
+mod suggestion;
+
+use std::io;
+use std::io::IsTerminal as _;
+use std::path::Path;
+
+use anyhow::{Context as _, bail};
+use halite_pillar::bundle_facts::BundleFacts;
+
+use self::draft::Draft;
+use self::existing::ExistingDocuments;
+use self::first_host::FirstHost;
+use super::{facts, manifest, validate};
+use crate::FAILED;
+use crate::cli::{ConfigPath, ConfigWizard};
+use crate::compile::report;
+use crate::confirm::confirmed;
+use crate::files;
+use crate::output::Screen;
+use crate::site::Site;
+
+/// Runs `ctl config wizard`.
+///
+/// # Errors
+/// There is no terminal, an answer is missing or invalid, or a file cannot be read or written.
+pub fn run(args: &ConfigWizard, screen: &mut Screen) -> anyhow::Result<u8> {
+    let has_terminal = io::stdin().is_terminal() && io::stderr().is_terminal();
+    if args.answers.is_none() && !has_terminal {
+        bail!(
+            "cannot ask questions without a terminal; give the answers in a file with --answers (`ctl config wizard --help`)"
+        );
+    }
+    let existing = ExistingDocuments::read(&args.out)?;
+    let host = FirstHost::find(args)?;
+    let bundle = bundle(args.bundle.as_deref())?;
+    if let Some(existing) = &existing {
+        let question = existing.question(args.answers.is_some());
+        if !confirmed(&question, args.yes, screen)? {
+            return Ok(FAILED);
+        }
+    }
+    let mut draft = Draft::new(&args.out, bundle, host.facts.clone());
+    if let Some(existing) = &existing {
+        draft.leave(existing);
+    }
+    match &args.answers {
+        Some(file) => answers::apply(&mut draft, file, host.is_here)?,
+        None => {
+            if let Some(existing) = &existing {
+                draft.begin_with(existing);
+            }
+            interview::run(&mut draft, &host, screen)?;
+        }
+    }
+    let problems = draft.problems(|_| false);
+    if !problems.is_empty() {
+        bail!("cannot write the documents: {}", report(&problems));
+    }
+    if ExistingDocuments::read(&args.out)? != existing {
+        bail!(
+            "cannot write the documents: {} was changed while this command ran; nothing was written, run it again",
+            args.out.display()
+        );
+    }
+    for (path, text, mode) in draft.files() {
+        files::write(&path, text.as_bytes(), mode)
+            .with_context(|| format!("cannot write {}", path.display()))?;
+        screen.note(format!("wrote {}", path.display()));
+    }
+    let written = ConfigPath {
+        path: args.out.clone(),
+        bundle: args.bundle.clone(),
+    };
+    let code = validate(&written, screen)?;
+    screen.note(next(&args.out, &draft, &host));
+    Ok(code)
+}
+
+/// The facts about the named bundle, or else about the bundle that contains this program or that
+/// this site uses.
+fn bundle(named: Option<&Path>) -> anyhow::Result<Option<BundleFacts>> {
+    if let Some(named) = named {
+        return facts(named).map(Some);
+    }
+    let found = Site::here().bundle_directory(None).ok();
+    let found = found.filter(|path| path.join(manifest::FILE).is_file());
+    found.as_deref().map(facts).transpose()
+}
+
+/// The next command.
+fn next(directory: &Path, draft: &Draft, host: &FirstHost) -> String {
+    let name = draft
+        .node_name()
+        .filter(|name| host.name.as_ref() != Some(name));
+    let name = name.map(|name| format!(" --name {name}"));
+    format!(
+        "next: ctl bootstrap --config {} --bundle halite.iso --trust builder.pub{}",
+        directory.display(),
+        name.unwrap_or_default()
+    )
+}
+
+#[cfg(test)]
+mod tests;
