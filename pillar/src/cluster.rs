@@ -16,6 +16,7 @@ use crate::certificates::Certificates;
 use crate::control_plane::ControlPlane;
 use crate::etcd::{ClientIdentity, Etcd, ExternalEtcd, Placement, client_identity};
 use crate::field_schemas;
+use crate::metrics::Metrics;
 use crate::mirrors::ForeignRegistry;
 use crate::proxy::Proxy;
 use crate::registry::SiteRegistry;
@@ -254,6 +255,8 @@ pub struct Master {
     pub standbys: Standbys,
     /// The finished jobs and orchestrations that the master's store keeps.
     pub jobs: KeptJobs,
+    /// The metrics of the cluster, for Prometheus. Default: none are served.
+    pub metrics: Option<Metrics>,
 }
 
 /// The finished jobs and orchestrations that the master's store keeps. A job is kept while one of
