@@ -35,6 +35,10 @@ pub struct HealthRound {
     pub took: Duration,
     /// The state of the cluster, with the results of the checks.
     pub inspection: Inspection,
+    /// The number of jobs that have not ended.
+    pub open_jobs: usize,
+    /// The number of orchestrations that have not ended.
+    pub open_runs: usize,
 }
 
 impl HealthRound {
@@ -101,11 +105,15 @@ impl HealthRounds {
         }
         drop(snapshot);
         let inspection = inspect(app, &self.jobs).await?;
+        let open_jobs = app.store.open_jobs().await?.len();
+        let open_runs = app.store.open_runs().await?.len();
         let took = u64::try_from(app.clock.steady() - begun).unwrap_or_default();
         Ok(Some(HealthRound {
             ended: app.clock.now(),
             took: Duration::from_millis(took),
             inspection,
+            open_jobs,
+            open_runs,
         }))
     }
 
