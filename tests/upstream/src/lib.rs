@@ -91,7 +91,8 @@ pub fn prometheus(cache: &Path, progress: &mut dyn FnMut(&str)) -> Result<(PathB
     let store = Store::new(cache.join("upstream"))?;
     let built = golang::Go::find()?.build(&store, &programs::PROMETHEUS, progress)?;
     let program = |name: &str| {
-        let found = built.get(name).cloned();
+        let found = built.iter().find(|(built, _)| *built == name);
+        let found = found.map(|(_, program)| program.clone());
         found.with_context(|| format!("{name} was not built"))
     };
     Ok((program("prometheus")?, program("promtool")?))
