@@ -3,14 +3,13 @@
 mod hand_over;
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use halite_core::app::{App, OpenError};
 use halite_core::clock::SystemClock;
 use halite_core::config::{Config, KeptJobs};
 use halite_core::descriptors;
-use halite_core::metrics;
 use halite_core::refusal::Refusal;
 use halite_core::succession;
 use halite_core::succession::{NotStarted, Replaced};
@@ -25,8 +24,12 @@ use halite_store::{Millis, Store, StoreError, keep_good};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinSet;
 
 use crate::backend;
+use crate::backend::Backend;
+use crate::metrics;
+use crate::metrics::Exposition;
 use crate::other_masters;
 use crate::serve;
 use crate::serve::ServeError;
@@ -106,32 +109,8 @@ pub async fn run(config: Config) -> Result<(), DaemonError> {
     let listener = listen(app.config.listen).await?;
     let metrics_listener = listen(app.config.metrics).await?;
     let backend = backend::start(Arc::clone(&app)).await?;
-    let mut background = tokio::task::JoinSet::new();
-    let counted = Arc::clone(&app.metrics);
-    let (address, listeners) = (app.config.metrics, Mutex::new(Some(metrics_listener)));
-    let serve_metrics = move || {
-        let first = listeners
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take();
-        let counted = Arc::clone(&counted);
-        async move {
-            let listener = match first {
-                Some(first) => first,
-                None => listen(address).await?,
-            };
-            let served = metrics::serve_on(listener, counted).await;
-            served.map_err(|source| DaemonError::Listen { address, source })
-        }
-    };
-    background.spawn(async move {
-        let logged = || async {
-            if let Err(error) = serve_metrics().await {
-                tracing::error!(error = chain(&error), "the metrics server has stopped");
-            }
-        };
-        supervise("metrics", logged).await;
-    });
+    let mut background = JoinSet::new();
+    serve_metrics(&app, &backend, metrics_listener, &mut background);
     let (damage, mut damaged) = mpsc::channel(1);
     let kept = Arc::clone(&store);
     background.spawn(async move {
@@ -159,6 +138,8 @@ pub async fn run(config: Config) -> Result<(), DaemonError> {
     });
     let kept = Arc::clone(&backend);
     background.spawn(async move { supervise("upkeep", || kept.upkeep()).await });
+    let checked = Arc::clone(&backend);
+    background.spawn(async move { supervise("health", || checked.check_health()).await });
     if let Some(limit) = watchdog::limit() {
         let (app, backend) = (Arc::clone(&app), Arc::clone(&backend));
         background.spawn(async move {
@@ -253,6 +234,24 @@ async fn listen(address: std::net::SocketAddr) -> Result<TcpListener, DaemonErro
     TcpListener::bind(address)
         .await
         .map_err(|source| DaemonError::Listen { address, source })
+}
+
+/// Serves the metrics: on the open loopback port, and to Prometheus servers if some are declared.
+fn serve_metrics(
+    app: &Arc<App>,
+    backend: &Backend,
+    listener: TcpListener,
+    background: &mut JoinSet<()>,
+) {
+    let exposition = Arc::new(Exposition::new(app, backend.health()));
+    if let Some(port) = app.config.prometheus.clone() {
+        let exposition = Arc::clone(&exposition);
+        background.spawn(async move {
+            let serve = || metrics::serve_tls(&port, &exposition);
+            supervise("the metrics for Prometheus", serve).await;
+        });
+    }
+    background.spawn(metrics::serve(listener, exposition));
 }
 
 async fn prune(app: &App) {

@@ -14,6 +14,8 @@
 pub mod backend;
 pub mod backup_parts;
 pub mod daemon;
+pub mod health_rounds;
+pub mod metrics;
 pub mod operator;
 pub mod orchestrate;
 pub mod other_masters;

@@ -21,6 +21,7 @@ pub mod formats;
 pub mod host_facts;
 pub mod load;
 pub mod masters;
+pub mod metrics;
 pub mod mirrors;
 pub mod network;
 pub mod node;

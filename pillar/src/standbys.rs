@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::field_schemas;
+use crate::metrics::Metrics;
 
 /// The master's own settings.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -18,6 +19,8 @@ pub struct Master {
     /// A job is kept while one of the two limits covers it. When the store is larger than 2 GiB,
     /// the oldest are removed earlier.
     pub jobs: KeptJobs,
+    /// The metrics of the cluster, for Prometheus. Default: none are served.
+    pub metrics: Option<Metrics>,
 }
 
 /// The finished jobs and orchestrations that the master's store keeps. A job is kept while one of

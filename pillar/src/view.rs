@@ -11,10 +11,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 
 use halite_secrets::reference;
+use ipnet::Ipv4Net;
 use serde_json::{Map, Value, json};
 
 use crate::backup::Backup;
 use crate::bundle_facts::BundleFacts;
+use crate::cluster::Cluster;
 use crate::control_plane::PlaneTaint;
 use crate::declaration::{Declaration, Document};
 use crate::masters::MasterPart;
@@ -240,7 +242,25 @@ fn masters(declaration: &Declaration, own: Ipv4Addr) -> shape::Master<'_> {
             .map(|address| format!("{address}:{MASTER_PORT}"))
             .collect(),
         jobs: &declaration.cluster.master.jobs,
+        metrics: metrics(&declaration.cluster),
     }
+}
+
+fn metrics(cluster: &Cluster) -> Option<shape::Metrics<'_>> {
+    let metrics = cluster.master.metrics.as_ref()?;
+    let networks = &cluster.networks;
+    let is_pod_network = |from: &Ipv4Net| network::overlap(*from, networks.pods);
+    let from_pods = metrics.from.iter().any(is_pod_network);
+    let nodes = networks.control_plane.cidrs.iter();
+    let nodes = nodes.chain(networks.workload_cidrs()).filter(|_| from_pods);
+    let allowed: BTreeSet<Ipv4Net> = metrics.from.iter().chain(nodes).copied().collect();
+    Some(shape::Metrics {
+        port: metrics.listen,
+        from: &metrics.from,
+        allowed: allowed.into_iter().collect(),
+        from_pods,
+        client_ca: metrics.client_ca.as_deref(),
+    })
 }
 
 fn name(node: &Document<Node>) -> &str {

@@ -165,6 +165,30 @@ fn each_host_sees_its_part_and_the_masters_address_first() {
     }
 }
 
+/// Other hosts see a pod with the address of its node.
+#[test]
+fn metrics_for_pods_are_for_nodes_too() {
+    let bundle = BundleFacts {
+        path: "/b".into(),
+        version: "0.1.0".into(),
+        kubernetes: "v1.36.3".into(),
+        ..BundleFacts::default()
+    };
+    for (from, allowed, from_pods) in [
+        (json!(["10.9.0.0/24"]), json!(["10.9.0.0/24"]), false),
+        (
+            json!(["10.9.0.0/24", "10.233.0.0/16"]),
+            json!(["10.0.0.0/24", "10.9.0.0/24", "10.233.0.0/16"]),
+            true,
+        ),
+    ] {
+        let declared = format!("{RESOLVED}master: {{metrics: {{listen: 9553, from: {from}}}}}\n");
+        let view = view(&declaration(&declared), &bundle, &Pki::default(), "cp-2").unwrap();
+        let wanted = json!({"port": 9553, "from": from, "allowed": allowed, "fromPods": from_pods, "clientCA": null});
+        assert_eq!(view["halite"]["master"]["metrics"], wanted);
+    }
+}
+
 /// The document that stays for the replacement host must not let that host found a cluster.
 #[test]
 fn a_first_host_that_is_replaced_is_no_first_host_any_more() {

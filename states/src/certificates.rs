@@ -12,7 +12,7 @@ pub const DAYS: i64 = 365;
 
 /// The certificates and kubeconfigs that the shipped states of hosts make, each on the hosts that
 /// need it.
-pub const SHIPPED: [&str; 16] = [
+pub const SHIPPED: [&str; 17] = [
     "/etc/kubernetes/pki/etcd/server.crt",
     "/etc/kubernetes/pki/etcd/peer.crt",
     "/etc/kubernetes/pki/etcd/healthcheck-client.crt",
@@ -28,6 +28,7 @@ pub const SHIPPED: [&str; 16] = [
     KUBELET_SERVER,
     "/etc/halite/pki/server.crt",
     "/etc/halite/registry/server.crt",
+    "/etc/halite/pki/metrics.crt",
     // On the master's host `halite-master init` makes it, which a state runs.
     "/etc/halite/operator/operator.crt",
 ];

@@ -11,6 +11,7 @@ base:
   'I@halite:node:runs:master:True':
     - match: compound
     - halite.services.master
+    - halite.services.master.metrics
     - halite.services.backup
 
   'I@halite:node:runs:master:True or I@halite:node:roles:registry':

@@ -33,6 +33,10 @@ here=$(cd \"$(dirname \"$0\")\" && pwd)
 exec \"$here/bin/ctl\" bootstrap --bundle \"$here\" \"$@\"
 ";
 
+/// The alert rules for Prometheus servers of the site, and their path in a bundle.
+const ALERTS: &str = include_str!("alerts.yaml");
+const ALERTS_FILE: &str = "prometheus/halite-alerts.yaml";
+
 /// Options of a build.
 #[derive(Clone, Default)]
 pub struct Options {
@@ -208,6 +212,7 @@ fn fill(
         put(completeness::RPM_BASE.to_owned(), 0o644, base.as_bytes())?;
     }
     put("install".to_owned(), 0o755, INSTALL.as_bytes())?;
+    put(ALERTS_FILE.to_owned(), 0o644, ALERTS.as_bytes())?;
     let digests = images
         .iter()
         .map(|found| (&*found.reference, &*found.image.manifest.digest))

@@ -4,6 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use halite_proto::identity::{IdentityError, check_name};
+use ipnet::IpNet;
 use serde::Deserialize;
 
 /// The content of the configuration file.
@@ -33,9 +34,29 @@ pub struct Config {
     /// The address on which metrics are served, in plain HTTP.
     #[serde(default = "default_metrics")]
     pub metrics: SocketAddr,
+    /// The port on which Prometheus servers of other hosts get the metrics, over HTTPS.
+    #[serde(default)]
+    pub prometheus: Option<PrometheusPort>,
     /// The finished jobs and orchestrations that the store retains.
     #[serde(default)]
     pub jobs: KeptJobs,
+}
+
+/// The port on which Prometheus servers of other hosts get the metrics, over HTTPS.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PrometheusPort {
+    /// The address.
+    pub listen: SocketAddr,
+    /// The networks whose connections are accepted.
+    pub from: Vec<IpNet>,
+    /// The file with the server's certificate, PEM.
+    pub certificate: PathBuf,
+    /// The file with its key, PEM.
+    pub key: PathBuf,
+    /// The file with the CAs of clients, PEM; without it, clients need no certificate.
+    #[serde(default)]
+    pub client_ca: Option<PathBuf>,
 }
 
 /// The retention of finished jobs and orchestrations: the store retains those to which at least one
@@ -200,6 +221,18 @@ mod tests {
     }
 
     #[test]
+    fn the_port_for_prometheus_is_read_as_the_states_write_it() {
+        let text = "cluster: prod\nadvertise: [10.0.0.1]\nprometheus:\n  listen: 10.0.0.1:4553\n  from: [\"10.0.9.0/24\"]\n  \
+                    certificate: /etc/halite/pki/metrics.crt\n  key: /etc/halite/pki/metrics.key\n";
+        let port = Config::parse(text).unwrap().prometheus.unwrap();
+        assert_eq!(port.listen.to_string(), "10.0.0.1:4553");
+        assert_eq!(port.from, ["10.0.9.0/24".parse().unwrap()]);
+        assert_eq!((port.key.ends_with("metrics.key"), port.client_ca), (true, None));
+        let more = format!("{text}  client_ca: /etc/halite/pki/metrics-clients.pem\n");
+        assert!(Config::parse(&more).unwrap().prometheus.unwrap().client_ca.is_some());
+    }
+
+    #[test]
     fn mistakes_are_named() {
         for (text, wanted) in [
             ("cluster: prod\nadvertise: []\n", "advertise"),
@@ -208,6 +241,10 @@ mod tests {
             (
                 "cluster: prod\nadvertise: [10.0.0.1]\nlisten_on: 1\n",
                 "listen_on",
+            ),
+            (
+                "cluster: prod\nadvertise: [10.0.0.1]\nprometheus: {listen: '10.0.0.1:4553'}\n",
+                "from",
             ),
         ] {
             let error = chain(&Config::parse(text).unwrap_err());

@@ -179,6 +179,7 @@ impl Site {
                 bundle: Some(self.path().join("bundle")),
                 advertise: vec!["10.10.0.11".parse().unwrap()],
                 metrics: "127.0.0.1:0".parse().unwrap(),
+                prometheus: None,
                 jobs: KeptJobs::default(),
             };
             let store = Arc::new(Store::open(&state_dir.join("store.db")).await.unwrap());

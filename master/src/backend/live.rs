@@ -22,7 +22,9 @@ use halite_proto::v1::minion_message::Body;
 use halite_standby::take_over;
 use halite_states::low::Chunk;
 use serde_json::Value;
+use tokio::sync::watch;
 
+use crate::health_rounds::{HealthRounds, LatestHealth};
 use crate::operator::backup::BackupParts;
 use crate::operator::kubeconfig::ApiWay;
 use crate::operator::{backup, hand_over, history, kubeconfig, masters, run, show, status};
@@ -38,6 +40,7 @@ pub struct Backend {
     upkeep: Upkeep,
     room: Room,
     defragmentation: Defragmentation,
+    health: HealthRounds,
 }
 
 /// Starts the backend and resumes the jobs and runs that a restart interrupted.
@@ -96,6 +99,7 @@ impl Backend {
             upkeep: Upkeep::new(Arc::clone(&jobs)),
             room: Room::new(Arc::clone(&jobs), Arc::clone(&orchestrator)),
             defragmentation: Defragmentation::new(Arc::clone(&jobs), Arc::clone(&orchestrator)),
+            health: HealthRounds::new(Arc::clone(&jobs)),
             jobs,
             orchestrator,
         }))
@@ -328,6 +332,17 @@ impl Backend {
             self.room.run(),
             self.defragmentation.run()
         );
+    }
+
+    /// Checks the health of the cluster regularly while the document needs it; never returns.
+    pub async fn check_health(&self) {
+        self.health.run().await;
+    }
+
+    /// The result of the last round of [`Backend::check_health`], and each later one.
+    #[must_use]
+    pub fn health(&self) -> watch::Receiver<LatestHealth> {
+        self.health.subscribe()
     }
 
     /// Starts no more maintenance, and waits for running maintenance. Called before the master

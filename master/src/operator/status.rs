@@ -15,6 +15,7 @@ use halite_core::names::MASTER;
 use halite_core::refusal::Refusal;
 use halite_errors::chain;
 use halite_fleet::jobs::Jobs;
+use halite_host_reports::health::HostHealth;
 use halite_names::NodeName;
 use halite_pillar::bundle_facts::BundleFacts;
 use halite_pillar::validate::warnings;
@@ -42,6 +43,23 @@ const RUNS: u32 = 5;
 /// # Errors
 /// The store failed.
 pub async fn status(app: &App, jobs: &Jobs) -> Result<ClusterStatus, Refusal> {
+    Ok(inspect(app, jobs).await?.status)
+}
+
+/// An inspection of the cluster.
+#[derive(Debug)]
+pub struct Inspection {
+    /// The state of the cluster, with the results of the checks.
+    pub status: ClusterStatus,
+    /// The answers of the minions.
+    pub minions: BTreeMap<NodeName, HostHealth>,
+}
+
+/// Inspects the cluster, like [`status`].
+///
+/// # Errors
+/// The store failed.
+pub async fn inspect(app: &App, jobs: &Jobs) -> Result<Inspection, Refusal> {
     let mut problems = Problems::default();
     let mut on_master = None;
     let declarations = jobs.declarations();
@@ -188,7 +206,7 @@ pub async fn status(app: &App, jobs: &Jobs) -> Result<ClusterStatus, Refusal> {
         changed: Time::from_millis(run.changed),
     };
     let seen = picture.seen.as_ref();
-    Ok(ClusterStatus {
+    let status = ClusterStatus {
         cluster: app.config.cluster.clone(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         master: app.config.endpoints(),
@@ -210,7 +228,9 @@ pub async fn status(app: &App, jobs: &Jobs) -> Result<ClusterStatus, Refusal> {
         runs: app.store.runs(RUNS).await?.into_iter().map(run).collect(),
         health: health::report(&picture),
         problems: problems.all,
-    })
+    };
+    let minions = picture.seen.map(|seen| seen.minions).unwrap_or_default();
+    Ok(Inspection { status, minions })
 }
 
 fn bundle(facts: &BundleFacts) -> BundleInUse {

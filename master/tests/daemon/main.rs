@@ -74,6 +74,27 @@ async fn init_run_call_stop() {
     assert!(!channel.closed().await.is_empty());
 }
 
+/// The first highstate writes the configuration before any certificate exists.
+#[test]
+fn a_master_serves_before_the_certificate_of_its_metrics_exists() {
+    let host = DaemonHost::new(9);
+    let (address, shown) = (&host.address, host.directory.path().display().to_string());
+    let mut config = std::fs::read_to_string(host.path("master.yaml")).unwrap();
+    config.push_str(&format!(
+        "prometheus: {{listen: '{address}:4553', from: [127.0.0.0/8], certificate: {shown}/a.crt, key: {shown}/a.key}}\n"
+    ));
+    std::fs::write(host.path("master.yaml"), config).unwrap();
+    assert!(host.init().status.success());
+    let child = host.command("run").spawn().unwrap();
+    assert_eq!(host.told(), "READY=1");
+    let metrics = get(&host.address, "/metrics");
+    assert!(metrics.contains("halite_master_info{cluster=\"prod\""), "{metrics}");
+    // Nothing about the cluster: no round of checks has run.
+    assert!(!metrics.contains("halite_healthy"), "{metrics}");
+    let log = text(&host.stop(child).stderr);
+    assert!(log.contains("a.crt") && log.contains("trying again"), "{log}");
+}
+
 fn get(address: &str, path: &str) -> String {
     let mut stream = TcpStream::connect(format!("{address}:4552")).unwrap();
     stream.set_read_timeout(Some(SOON)).unwrap();

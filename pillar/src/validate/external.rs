@@ -23,7 +23,8 @@ pub(super) fn check(check: &mut Check<'_>) {
     time(check);
 }
 
-fn pem(check: &mut Check<'_>, path: &str, text: &str) {
+/// Reports a text that is not a list of certificates.
+pub(super) fn pem(check: &mut Check<'_>, path: &str, text: &str) {
     let Err(unfit) = certificates(text) else {
         return;
     };

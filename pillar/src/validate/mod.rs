@@ -10,6 +10,7 @@ mod components;
 mod etcd;
 mod external;
 mod masters;
+mod metrics;
 mod networks;
 mod nodes;
 mod registry;
@@ -54,6 +55,7 @@ pub fn validate(declaration: &Declaration, context: &Context<'_>) -> Vec<Problem
     external::check(&mut check);
     nodes::check(&mut check);
     masters::check(&mut check);
+    metrics::check(&mut check);
     releases::check(&mut check);
     check.problems
 }

@@ -125,6 +125,23 @@ pub(super) struct Master<'a> {
     pub(super) port: u16,
     pub(super) masters: Vec<String>,
     pub(super) jobs: &'a KeptJobs,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) metrics: Option<Metrics<'a>>,
+}
+
+/// The metrics that the master's host serves.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Metrics<'a> {
+    pub(super) port: u16,
+    /// The declared networks, for the firewall.
+    pub(super) from: &'a [Ipv4Net],
+    /// The networks of all possible sources, for the master: the nodes' too if pods are sources.
+    pub(super) allowed: Vec<Ipv4Net>,
+    /// `true` if pods are sources. Other hosts see the addresses of their nodes.
+    pub(super) from_pods: bool,
+    #[serde(rename = "clientCA")]
+    pub(super) client_ca: Option<&'a str>,
 }
 
 #[derive(Debug, Serialize)]

@@ -6,6 +6,7 @@ use halite_states::certificates::{OF_MEMBERS, SHIPPED, makes_one, renewal};
 use halite_states::compile::Compiled;
 use serde_json::json;
 
+use crate::masters::metrics;
 use crate::servers::site_registry;
 use crate::support::{fixture, highstate, of};
 
@@ -75,6 +76,7 @@ fn a_control_plane_renews_and_loads_and_writes_no_manifest() {
 fn each_certificate_that_a_state_makes_is_known_and_lives_as_long_as_the_others() {
     let (mut first, grains) = site_registry("bootstrap", "bootstrap-1");
     first["halite"]["addons"]["metricsServer"] = json!(true);
+    first["halite"]["master"]["metrics"] = metrics(&["192.168.9.0/24"], false);
     let first = highstate(&first, &grains);
     let (mut further, grains) = fixture("worker");
     further["halite"]["node"]["roles"] = json!(["control-plane", "etcd"]);

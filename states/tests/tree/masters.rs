@@ -96,6 +96,76 @@ fn further(is_standby: bool) -> (Value, Value) {
     (pillar, grains)
 }
 
+/// Declared metrics, as a host sees them.
+pub fn metrics(from: &[&str], from_pods: bool) -> Value {
+    json!({"port": 4553, "from": from, "allowed": from, "fromPods": from_pods, "clientCA": null})
+}
+
+#[test]
+fn the_master_and_its_standbys_serve_metrics_to_the_declared_networks() {
+    let declared = metrics(&["192.168.9.0/24"], false);
+    for (pillar, grains) in [further(true), promoted("worker")] {
+        let mut pillar = pillar;
+        pillar["halite"]["master"]["metrics"] = declared.clone();
+        let compiled = highstate(&pillar, &grains);
+        let certificate = chunk(&compiled, "x509.certificate", "/etc/halite/pki/metrics.crt");
+        assert_eq!(certificate.args["ca"], "site");
+        assert_eq!(
+            certificate.args["sans_ip"],
+            json!(["10.10.1.12", "127.0.0.1"])
+        );
+        let configuration = contents(&compiled, "/etc/halite/master.yaml");
+        let section = "\nprometheus:\n  listen: 10.10.1.12:4553\n  from: [\"192.168.9.0/24\"]\n  certificate: \
+                       /etc/halite/pki/metrics.crt\n  key: /etc/halite/pki/metrics.key\n";
+        assert!(configuration.ends_with(section), "{configuration}");
+        assert_eq!(opened(&compiled, "4553"), ["address=192.168.9.0/24"]);
+        pillar["halite"]["master"]["metrics"]["clientCA"] = json!("PEM\n");
+        let compiled = highstate(&pillar, &grains);
+        assert_eq!(
+            contents(&compiled, "/etc/halite/pki/metrics-clients.pem"),
+            "PEM\n"
+        );
+        let configuration = contents(&compiled, "/etc/halite/master.yaml");
+        let last = "\n  client_ca: /etc/halite/pki/metrics-clients.pem\n";
+        assert!(configuration.ends_with(last), "{configuration}");
+    }
+    // No other host has the certificate, and none without the declaration.
+    let (mut other, grains) = further(false);
+    other["halite"]["master"]["metrics"] = declared;
+    let (master, own_grains) = promoted("worker");
+    for compiled in [highstate(&other, &grains), highstate(&master, &own_grains)] {
+        for name in ["metrics.crt", "metrics.key", "metrics-clients.pem"] {
+            chunk(&compiled, "file.absent", &format!("/etc/halite/pki/{name}"));
+        }
+        assert!(opened(&compiled, "4553").is_empty());
+    }
+}
+
+/// A pod has the address of its node on other hosts, and its own on the same host.
+#[test]
+fn prometheus_may_be_a_pod_of_the_cluster() {
+    let (mut pillar, grains) = further(true);
+    pillar["halite"]["master"]["metrics"] = metrics(&["10.233.0.0/16"], true);
+    let compiled = highstate(&pillar, &grains);
+    assert_eq!(
+        opened(&compiled, "4553"),
+        ["address=10.233.0.0/16", "ipset=halite-nodes"]
+    );
+    let out = chunk(&compiled, "firewalld.policy", "halite-pods-out");
+    let text = serde_json::to_string(&out.args).unwrap();
+    assert!(text.contains("4553"), "{text}");
+}
+
+/// The sources of the rules of a host that open a port.
+fn opened(compiled: &Compiled, port: &str) -> Vec<String> {
+    let rules = &chunk(compiled, "firewalld.policy", "halite-host").args["rich_rules"];
+    let rules = rules.as_array().unwrap().iter();
+    let rules = rules.filter_map(Value::as_str);
+    let ours = rules.filter(|rule| rule.contains(&format!("port port=\"{port}\"")));
+    ours.map(|rule| rule.split_whitespace().nth(3).unwrap().replace('"', ""))
+        .collect()
+}
+
 #[test]
 fn a_standby_makes_backups_of_its_own_in_its_turn() {
     let (mut pillar, grains) = further(true);

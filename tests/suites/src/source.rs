@@ -38,7 +38,40 @@ pub(super) const FULL: &[Test<()>] = &[
         name: "source: charts are rendered by the real Helm",
         run: charts,
     },
+    Test {
+        name: "source: a real Prometheus scrapes with the site's CA, and promtool tests the alerts",
+        run: prometheus,
+    },
 ];
+
+/// The same as [`charts`], for Prometheus.
+fn prometheus((): &()) -> Result<Counts> {
+    let (cache, mut say) = (halite_lab::cache(), |line: &str| println!("  {line}"));
+    let (prometheus, promtool) = halite_upstream::prometheus(&cache, &mut say)?;
+    let environment = [
+        ("HALITE_PROMETHEUS", prometheus.as_os_str()),
+        ("HALITE_PROMTOOL", promtool.as_os_str()),
+    ];
+    let words = [
+        "test",
+        "--locked",
+        "-p",
+        "halite-master",
+        "--lib",
+        "metrics::",
+        "--",
+        "--ignored",
+    ];
+    let text = cargo_with(&environment, &words)?;
+    ensure!(
+        text.contains("test result: ok. 2 passed"),
+        "not both tests ran: {text}"
+    );
+    Ok(Counts {
+        passed: 2,
+        failed: 0,
+    })
+}
 
 /// Tests that Cargo ignores elsewhere, because they need a program that takes minutes to build.
 fn charts((): &()) -> Result<Counts> {

@@ -83,6 +83,21 @@ pub fn helm(cache: &Path, progress: &mut dyn FnMut(&str)) -> Result<PathBuf> {
     tool(cache, &programs::HELM, progress)
 }
 
+/// Prometheus and promtool, for the tests of metrics.
+///
+/// # Errors
+/// The source is unavailable or does not build.
+pub fn prometheus(cache: &Path, progress: &mut dyn FnMut(&str)) -> Result<(PathBuf, PathBuf)> {
+    let store = Store::new(cache.join("upstream"))?;
+    let built = golang::Go::find()?.build(&store, &programs::PROMETHEUS, progress)?;
+    let program = |name: &str| {
+        let found = built.iter().find(|(built, _)| *built == name);
+        let found = found.map(|(_, program)| program.clone());
+        found.with_context(|| format!("{name} was not built"))
+    };
+    Ok((program("prometheus")?, program("promtool")?))
+}
+
 /// etcd, for the tests of membership changes.
 pub fn etcd(cache: &Path, progress: &mut dyn FnMut(&str)) -> Result<PathBuf> {
     tool(cache, &programs::ETCD, progress)

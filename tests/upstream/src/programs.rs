@@ -60,6 +60,21 @@ pub const HELM: Module = Module {
     programs: &[("helm", "helm.sh/helm/v3/cmd/helm")],
 };
 
+/// Prometheus and its checker of rules, for the tests of metrics; they are part of no bundle.
+pub const PROMETHEUS: Module = Module {
+    path: "github.com/prometheus/prometheus",
+    version: versions::PROMETHEUS,
+    source: ProgramSource::Required,
+    stamps: &["github.com/prometheus/common/version.Version={version}"],
+    programs: &[
+        (
+            "prometheus",
+            "github.com/prometheus/prometheus/cmd/prometheus",
+        ),
+        ("promtool", "github.com/prometheus/prometheus/cmd/promtool"),
+    ],
+};
+
 /// etcd, also for the unit tests.
 pub const ETCD: Module = Module {
     path: "go.etcd.io/etcd/server/v3",

@@ -131,6 +131,9 @@ pub const REGISTRY: &str = "v3.1.2";
 /// Helm, which renders charts in tests.
 pub const HELM: &str = "v3.19.0";
 
+/// Prometheus, with which tests scrape the master's metrics.
+pub const PROMETHEUS: &str = "v0.313.5";
+
 /// etcd's module version.
 pub const ETCD: &str = "v3.6.8";
 

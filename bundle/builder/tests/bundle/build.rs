@@ -44,6 +44,7 @@ fn a_bundle_holds_what_its_recipe_says() {
         "install",
         "bin/ctl",
         "states/host/init.sls",
+        "prometheus/halite-alerts.yaml",
         "nginx/registry.conf",
         "nginx/manifests.map",
         "nginx/lists.map",

@@ -2,6 +2,7 @@
 //! watcher or minion is notified of it.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use halite_api::{
@@ -155,6 +156,9 @@ impl Jobs {
         (index, total): (u32, u32),
         state: Option<StateReturn>,
     ) {
+        if let Some(state) = &state {
+            self.app.metrics.count_state(state);
+        }
         let progress = EventData::StateProgress(Box::new(StateProgress {
             job: jid.clone(),
             minion: minion.clone(),
@@ -345,16 +349,20 @@ impl Jobs {
     /// # Errors
     /// The store failed. The job stays open, and the check of open jobs retries.
     pub(super) async fn finish_if_done(&self, jid: &JobId) -> Result<(), Refusal> {
-        let function = {
+        let ending = {
             let mut open = self.open_jobs();
             let job = open.get_mut(jid);
-            job.and_then(|job| job.begin_end().then_some(job.function))
+            job.and_then(|job| job.begin_end().then(|| (job.function, job.job.created)))
         };
-        let Some(function) = function else {
+        let Some((function, created)) = ending else {
             return Ok(());
         };
         let _ending = Ending { jobs: self, jid };
-        self.finish(function, jid).await?;
+        let retcode = self.finish(function, jid).await?;
+        let took = u64::try_from(self.app.clock.now() - created).unwrap_or_default();
+        let took = Duration::from_millis(took);
+        let metrics = &self.app.metrics;
+        metrics.count_job(function.name, retcode == 0, took);
         self.open_jobs().remove(jid);
         self.ends.send_modify(|count| *count += 1);
         if function.place == FunctionSite::States {
@@ -364,8 +372,9 @@ impl Jobs {
         Ok(())
     }
 
-    /// Records that a job has ended, and notifies its watchers. May be repeated.
-    async fn finish(&self, function: &Function, jid: &JobId) -> Result<(), Refusal> {
+    /// Records that a job has ended, and notifies its watchers; returns its return code. May be
+    /// repeated.
+    async fn finish(&self, function: &Function, jid: &JobId) -> Result<i32, Refusal> {
         let parts = self.app.store.parts(jid).await?;
         let now = self.app.clock.now();
         let retcode = overall(&parts);
@@ -381,7 +390,8 @@ impl Jobs {
         }
         tracing::info!(job = %jid, retcode, "job finished");
         let ended = EventData::JobEnded(summary(jid, &parts));
-        self.publish(function, &ended, Some(retcode)).await
+        self.publish(function, &ended, Some(retcode)).await?;
+        Ok(retcode)
     }
 
     /// Announces the end of a part. The row contains the return: the event that is stored, for jobs

@@ -31,6 +31,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use backup::{advice, backup_path, check_suspect};
+use prometheus_client::metrics::histogram::Histogram;
 use row_changes::RowChanges;
 use sqlx::migrate::{MigrateError, Migration, MigrationType, Migrator};
 use sqlx::sqlite::{
@@ -111,6 +112,13 @@ pub struct Store {
 }
 
 impl Store {
+    /// The durations of commits since the start, in seconds: until the change is on disk and on each
+    /// standby that follows.
+    #[must_use]
+    pub fn commit_durations(&self) -> Histogram {
+        self.writer.durations()
+    }
+
     /// Opens the store, creates it if it does not exist, and brings its schema up to date. This
     /// takes as long for a large store as for a small one: [`keep_good`] reads the whole store
     /// later.

@@ -8,26 +8,37 @@ use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
 use halite_errors::chain;
+use prometheus_client::metrics::histogram::Histogram;
 use sqlx::sqlite::SqlitePool;
 use sqlx::{Row as _, Sqlite, SqliteConnection, Transaction};
+use tokio::time::Instant;
 
 use crate::StoreError;
 use crate::log::Log;
 
 /// The number of frames of a large log: SQLite's own limit.
 const LARGE: u32 = 1000;
+/// The upper bounds of the durations of commits, in seconds: from a fast disk to a standby that does
+/// not answer.
+const DURATIONS: [f64; 10] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.1, 0.5, 1.0, 5.0, 10.0];
 
 /// The connection that writes. Writers queue for it instead of failing with "busy".
 #[derive(Clone)]
 pub(super) struct Writer {
     pool: SqlitePool,
     log: Arc<Log>,
+    /// The durations of commits, in seconds.
+    durations: Histogram,
 }
 
 impl Writer {
     /// Creates a writer over the only connection of this pool.
     pub(super) fn new(pool: SqlitePool, log: Arc<Log>) -> Self {
-        Self { pool, log }
+        Self {
+            pool,
+            log,
+            durations: Histogram::new(DURATIONS),
+        }
     }
 
     /// Starts a change, once the previous changes have ended.
@@ -36,6 +47,11 @@ impl Writer {
             transaction: self.pool.begin().await?,
             writer: self.clone(),
         })
+    }
+
+    /// The durations of commits, in seconds.
+    pub(super) fn durations(&self) -> Histogram {
+        self.durations.clone()
     }
 
     /// Closes the connection, which ends the log.
@@ -89,8 +105,11 @@ impl Write {
     /// transaction that changed nothing waits as well: it may have read a commit that a standby
     /// does not have yet.
     pub(super) async fn commit(self) -> Result<(), StoreError> {
+        let begun = Instant::now();
         let committed = self.transaction.commit().await;
         self.writer.log.reach_followers().await;
+        let took = begun.elapsed().as_secs_f64();
+        self.writer.durations.observe(took);
         self.writer.shorten().await;
         Ok(committed?)
     }

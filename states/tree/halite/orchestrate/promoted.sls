@@ -15,6 +15,7 @@ host:
     - sls:
         - halite.host.firewall
         - halite.services.master
+        - halite.services.master.metrics
         - halite.services.backup
         - halite.services.bundle_server
         - halite.services.masters

@@ -5,6 +5,7 @@
 {%- set directory = '/var/lib/halite/master' %}
 include:
   - halite.services.backup.absent
+  - halite.services.master.no_metrics
 
 halite-master:
   service.dead:

@@ -4,6 +4,7 @@
 include:
   - halite.services.ctl
   - halite.services.master.program
+  - halite.services.master.metrics
   - halite.services.standby.masters
   - halite.services.bundle_server.copies
 {%- if pillar.halite.backup.isMade %}
