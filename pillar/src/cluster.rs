@@ -18,6 +18,7 @@ use crate::etcd::{ClientIdentity, Etcd, ExternalEtcd, Placement, client_identity
 use crate::field_schemas;
 use crate::metrics::Metrics;
 use crate::mirrors::ForeignRegistry;
+use crate::notify::Notify;
 use crate::proxy::Proxy;
 use crate::registry::SiteRegistry;
 use crate::role::Role;
@@ -87,6 +88,9 @@ pub struct Cluster {
     /// The certificates that Halite makes on the hosts: each is valid for a year.
     #[serde(default)]
     pub certificates: Certificates,
+    /// Notifications: the receivers of the findings of `ctl health`.
+    #[serde(default)]
+    pub notify: Notify,
     /// Certificates that every host trusts, in addition to those of its distribution.
     #[serde(default)]
     pub trust: Trust,

@@ -23,7 +23,7 @@ pub(super) fn check(check: &mut Check<'_>) {
     time(check);
 }
 
-fn pem(check: &mut Check<'_>, path: &str, text: &str) {
+pub(super) fn pem(check: &mut Check<'_>, path: &str, text: &str) {
     let Err(unfit) = certificates(text) else {
         return;
     };
