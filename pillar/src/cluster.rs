@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
 use halite_names::BundleVersion;
-use halite_secrets::SecretText;
 use ipnet::Ipv4Net;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
@@ -19,9 +18,10 @@ use crate::field_schemas;
 use crate::metrics::Metrics;
 use crate::mirrors::ForeignRegistry;
 use crate::notify::Notify;
+use crate::own_secret;
+use crate::own_secret::OwnSecret;
 use crate::proxy::Proxy;
 use crate::registry::SiteRegistry;
-use crate::role::Role;
 use crate::standbys::Standbys;
 use crate::trust::Trust;
 
@@ -112,7 +112,7 @@ pub struct Cluster {
     /// The operator's own secrets, by name; templates see each as `pillar.halite.secrets.NAME`, but
     /// only for the hosts named.
     #[serde(default)]
-    #[schemars(schema_with = "secrets")]
+    #[schemars(schema_with = "own_secret::secrets")]
     pub secrets: BTreeMap<String, OwnSecret>,
     /// Free data for the operator's own states, as `pillar.custom`.
     #[serde(default)]
@@ -413,23 +413,6 @@ pub struct NodePorts {
     pub cidrs: Option<Vec<Ipv4Net>>,
 }
 
-/// A secret of the operator, and the hosts that may see it.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct OwnSecret {
-    /// The secret itself. No command displays it; keep the file's mode at 0600.
-    #[schemars(with = "String")]
-    pub value: SecretText,
-    /// Hosts with one of these roles get it.
-    #[serde(default)]
-    #[schemars(schema_with = "field_schemas::roles_optional")]
-    pub roles: Vec<Role>,
-    /// Hosts with one of these names get it.
-    #[serde(default)]
-    #[schemars(schema_with = "field_schemas::names")]
-    pub nodes: Vec<String>,
-}
-
 /// The values that were chosen when the cluster was made.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -493,9 +476,4 @@ impl Cluster {
 fn registries(generator: &mut SchemaGenerator) -> Schema {
     let one = generator.subschema_for::<ForeignRegistry>();
     json_schema!({"type": "object", "propertyNames": {"format": "registry-host"}, "additionalProperties": one})
-}
-
-fn secrets(generator: &mut SchemaGenerator) -> Schema {
-    let one = generator.subschema_for::<OwnSecret>();
-    json_schema!({"type": "object", "propertyNames": {"format": "secret-name"}, "additionalProperties": one})
 }

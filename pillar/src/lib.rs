@@ -27,6 +27,7 @@ pub mod node;
 pub mod notify;
 pub mod option_sets;
 pub mod options;
+pub mod own_secret;
 pub mod proxy;
 pub mod registry;
 pub mod release;
