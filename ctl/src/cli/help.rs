@@ -13,6 +13,7 @@ const GROUPS: &[(&str, &[&str])] = &[
         &[
             "status",
             "health",
+            "notify",
             "highstate",
             "apply",
             "events",

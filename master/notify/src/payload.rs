@@ -2,9 +2,9 @@
 //!
 //! - `alertmanager`: `POST /api/v2/alerts` of an Alertmanager (its `api/v2/openapi.yaml`).
 //! - `webhook`: the message of an Alertmanager to a webhook, version 4 (its `template.Data`).
-//! - `plain`: `text` for people, which chats print, and the findings for programs.
+//! - `plain`: a document ([`Notification`]) with `text` for people, which chats print.
 
-use halite_api::Time;
+use halite_api::{CheckState, FindingNews, Notification, NotifiedFinding, Time, to_value};
 use halite_pillar::notify::{NoticeSeverity, SinkForm};
 use halite_store::Millis;
 use serde_json::{Map, Value, json};
@@ -168,35 +168,32 @@ fn webhook(envelope: Envelope<'_>, batch: &Batch) -> Value {
 
 fn plain(envelope: Envelope<'_>, batch: &Batch) -> Value {
     let finding = |item: &BatchItem| {
-        let notice = &item.notice;
-        let mut finding = json!({
-            "state": state(item.news),
-            "check": notice.check,
-            "severity": notice.severity.as_str(),
-            "host": notice.host,
-            "message": notice.message,
-            "remedy": notice.remedy,
-            "since": time(notice.since),
-            "fingerprint": item.fingerprint,
-        });
-        if let News::Resolved(ended) = item.news {
-            finding["ended"] = time(ended).into();
+        let notice = item.notice.clone();
+        let (news, ended) = match item.news {
+            News::New => (FindingNews::New, None),
+            News::Persists => (FindingNews::Persists, None),
+            News::Resolved(ended) => (FindingNews::Resolved, Some(Time::from_millis(ended))),
+        };
+        NotifiedFinding {
+            news,
+            check: notice.check,
+            severity: match notice.severity {
+                NoticeSeverity::Failure => CheckState::Failure,
+                NoticeSeverity::Warning => CheckState::Warning,
+            },
+            host: notice.host,
+            message: notice.message,
+            remedy: notice.remedy,
+            since: Time::from_millis(notice.since),
+            ended,
+            fingerprint: item.fingerprint.clone(),
         }
-        finding
     };
-    json!({
-        "text": text(envelope.cluster, batch),
-        "cluster": envelope.cluster,
-        "findings": batch.iter().map(finding).collect::<Vec<Value>>(),
+    to_value(&Notification {
+        text: text(envelope.cluster, batch),
+        cluster: envelope.cluster.to_owned(),
+        findings: batch.iter().map(finding).collect(),
     })
-}
-
-const fn state(news: News) -> &'static str {
-    match news {
-        News::New => "new",
-        News::Persists => "persists",
-        News::Resolved(_) => "resolved",
-    }
 }
 
 /// The findings as lines of text.
@@ -312,7 +309,8 @@ mod tests {
             "Halite cluster prod:\nresolved etcd-quorum: no member answers\nfailure etcd-quorum: no member answers; \
              `ctl highstate`\nfailure (persists) etcd-quorum: no member answers; `ctl highstate`"
         );
-        assert_eq!(body["findings"][0]["state"], "resolved");
+        assert_eq!(body["kind"], "Notification");
+        assert_eq!(body["findings"][0]["news"], "resolved");
         assert_eq!(body["findings"][0]["ended"], "2027-01-15T07:59:59.000Z");
         assert_eq!(body["findings"][1]["host"], "cp-1");
     }
