@@ -17,6 +17,7 @@ mod kubeconfig;
 mod local;
 mod master;
 mod nodes;
+mod notify;
 mod operators;
 mod orchestrate;
 mod registry;
@@ -52,6 +53,7 @@ pub use self::nodes::{
     DrainedPods, Node, NodeAdd, NodeDrain, NodeReboot, NodeRemove, NodeReplace, NodeRoles, OneNode,
     ShowNode,
 };
+pub use self::notify::Notify;
 pub use self::operators::{Audit, Operator, OperatorCreate};
 pub use self::orchestrate::{NewRun, Orchestrate, Runs};
 pub use self::registry::{Backup as RegistryBackup, Registry};
@@ -142,6 +144,9 @@ pub enum Command {
     /// Check the cluster, and give a remedy for each finding. The exit code is 1 when something is
     /// wrong.
     Health(Health),
+    /// List and test the receivers of notifications about findings.
+    #[command(subcommand)]
+    Notify(Notify),
     /// Print a kubeconfig for your own machine: as administrator of Kubernetes, for a limited time.
     Kubeconfig(Kubeconfig),
     /// Inspect and maintain the members of etcd.

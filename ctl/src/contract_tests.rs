@@ -122,6 +122,19 @@ fn each_document_of_the_master_is_printed() {
             &["alice", "2027-01-15T08:00:00.000Z"],
         ),
         (
+            printed::sinks(&answer("sinks")),
+            &[
+                "chat  plain         http://",
+                "ops   alertmanager  http://",
+                "failure",
+                "it answers 500 Internal Server Error",
+            ],
+        ),
+        (
+            printed::sink_tests(&answer("sink-tests"), &PLAIN),
+            &["✓ chat\n", "✗ ops: it answers 500"],
+        ),
+        (
             printed::audit(&answer("audit")),
             &["operator:alice", "Operator/Run", "test.ping on *", "ok"],
         ),

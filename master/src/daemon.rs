@@ -140,6 +140,8 @@ pub async fn run(config: Config) -> Result<(), DaemonError> {
     background.spawn(async move { supervise("upkeep", || kept.upkeep()).await });
     let checked = Arc::clone(&backend);
     background.spawn(async move { supervise("health", || checked.check_health()).await });
+    let notified = Arc::clone(&backend);
+    background.spawn(async move { supervise("notifications", || notified.notify()).await });
     if let Some(limit) = watchdog::limit() {
         let (app, backend) = (Arc::clone(&app), Arc::clone(&backend));
         background.spawn(async move {

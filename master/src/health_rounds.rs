@@ -67,7 +67,7 @@ pub struct HealthRounds {
 
 /// Returns whether a program of this cluster needs the rounds.
 fn are_needed(cluster: &Cluster) -> bool {
-    cluster.master.metrics.is_some()
+    cluster.master.metrics.is_some() || !cluster.notify.sinks.is_empty()
 }
 
 impl HealthRounds {

@@ -11,11 +11,13 @@
 //! - It never runs a command on a host, never writes a secret into a job, event or log line, and
 //!   never opens a connection to a minion: minions connect to it.
 
+pub mod audit_journal;
 pub mod backend;
 pub mod backup_parts;
 pub mod daemon;
 pub mod health_rounds;
 pub mod metrics;
+pub mod notifier;
 pub mod operator;
 pub mod orchestrate;
 pub mod other_masters;

@@ -12,11 +12,14 @@ use halite_cli::output;
 use halite_core::clock::{Clock as _, SystemClock, millis};
 use halite_core::config::Config;
 use halite_core::init;
+use halite_master::audit_journal;
+use halite_master::audit_journal::AuditJournal;
 use halite_master::daemon;
 use halite_master::standby_backup;
 use halite_standby::promote::{Promoted, Promotion, PromotionRequest, Unit};
 use halite_standby::report::{age, report};
-use tracing_subscriber::filter::Targets;
+use halite_store::AUDIT_TARGET;
+use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::prelude::*;
 
 /// Longest wait at exit for files that are still being read.
@@ -174,18 +177,37 @@ fn serve(path: &Path) -> anyhow::Result<()> {
 /// Starts logging to standard error. `HALITE_LOG` is a level, or `target=level` pairs separated by
 /// commas (default `info`; the logs of the Kubernetes client are off because the errors of its
 /// calls already have the details); `HALITE_LOG_FORMAT` is `plain` or `json`.
+///
+/// In a unit of systemd, audit lines go to the journal with fields instead, whatever `HALITE_LOG`
+/// says.
 fn start_logging() -> anyhow::Result<()> {
     let wanted =
         std::env::var("HALITE_LOG").unwrap_or_else(|_| "info,sqlx=warn,kube_client=off".to_owned());
     let targets: Targets = wanted
         .parse()
         .with_context(|| format!("cannot use HALITE_LOG={wanted:?}"))?;
-    let registry = tracing_subscriber::registry().with(targets);
+    let is_in_journal =
+        std::env::var_os("JOURNAL_STREAM").is_some() && Path::new(audit_journal::SOCKET).exists();
+    let (targets, audit) = match is_in_journal {
+        false => (targets, None),
+        true => {
+            let journal = AuditJournal::new(Path::new(audit_journal::SOCKET));
+            let journal = journal.context("cannot open a socket for the audit log")?;
+            let only = Targets::new().with_target(AUDIT_TARGET, LevelFilter::INFO);
+            let others = targets.with_target(AUDIT_TARGET, LevelFilter::OFF);
+            (others, Some(journal.with_filter(only)))
+        }
+    };
+    let registry = tracing_subscriber::registry().with(audit);
     let stderr = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
     match std::env::var("HALITE_LOG_FORMAT").as_deref() {
-        Ok("json") => registry.with(stderr.json()).init(),
+        Ok("json") => registry.with(stderr.json().with_filter(targets)).init(),
         Ok("plain") | Err(_) => registry
-            .with(stderr.with_ansi(std::io::stderr().is_terminal()))
+            .with(
+                stderr
+                    .with_ansi(std::io::stderr().is_terminal())
+                    .with_filter(targets),
+            )
             .init(),
         Ok(other) => {
             anyhow::bail!("cannot use HALITE_LOG_FORMAT={other:?}; it can be plain or json")

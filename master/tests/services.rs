@@ -9,6 +9,7 @@ mod services {
     pub mod declared;
     pub mod kubeconfig;
     pub mod operators;
+    pub mod sinks;
     pub mod site;
     pub mod standbys;
     pub mod streams;

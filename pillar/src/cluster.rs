@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
 use halite_names::BundleVersion;
-use halite_secrets::SecretText;
 use ipnet::Ipv4Net;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
@@ -18,9 +17,11 @@ use crate::etcd::{ClientIdentity, Etcd, ExternalEtcd, Placement, client_identity
 use crate::field_schemas;
 use crate::firewall::Firewall;
 use crate::mirrors::ForeignRegistry;
+use crate::notify::Notify;
+use crate::own_secret;
+use crate::own_secret::OwnSecret;
 use crate::proxy::Proxy;
 use crate::registry::SiteRegistry;
-use crate::role::Role;
 use crate::standbys::Master;
 use crate::trust::Trust;
 
@@ -124,6 +125,9 @@ pub struct Cluster {
     /// Needed only to renew them by hand.
     #[serde(default)]
     pub certificates: Certificates,
+    /// Notifications: the receivers of the findings of `ctl health`.
+    #[serde(default)]
+    pub notify: Notify,
     /// Certificates that every host trusts, in addition to those of its distribution.
     ///
     /// Needed if hosts or containerd reach servers with certificates of your own CA.
@@ -161,7 +165,7 @@ pub struct Cluster {
     /// site registry and an external etcd take their passwords and keys from here, too. Keep the
     /// mode of the file at 0600.
     #[serde(default)]
-    #[schemars(schema_with = "secrets")]
+    #[schemars(schema_with = "own_secret::secrets")]
     pub secrets: BTreeMap<String, OwnSecret>,
     /// Free data for your own states, which see it as `pillar.custom`.
     #[serde(default)]
@@ -412,23 +416,6 @@ pub struct Time {
     pub servers: Vec<String>,
 }
 
-/// A secret of the operator, and the hosts that may see it.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct OwnSecret {
-    /// The secret itself. No command displays it.
-    #[schemars(with = "String")]
-    pub value: SecretText,
-    /// Hosts with one of these roles get it.
-    #[serde(default)]
-    #[schemars(schema_with = "field_schemas::roles_optional")]
-    pub roles: Vec<Role>,
-    /// Hosts with one of these names get it.
-    #[serde(default)]
-    #[schemars(schema_with = "field_schemas::names")]
-    pub nodes: Vec<String>,
-}
-
 /// The values that were chosen when the cluster was made.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -492,9 +479,4 @@ impl Cluster {
 fn registries(generator: &mut SchemaGenerator) -> Schema {
     let one = generator.subschema_for::<ForeignRegistry>();
     json_schema!({"type": "object", "propertyNames": {"format": "registry-host"}, "additionalProperties": one})
-}
-
-fn secrets(generator: &mut SchemaGenerator) -> Schema {
-    let one = generator.subschema_for::<OwnSecret>();
-    json_schema!({"type": "object", "propertyNames": {"format": "secret-name"}, "additionalProperties": one})
 }

@@ -139,6 +139,26 @@ pub(crate) fn secret_name(_: &mut SchemaGenerator) -> Schema {
     json_schema!({"type": "string", "format": "secret-name"})
 }
 
+pub(crate) fn optional_secret_name(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": ["string", "null"], "format": "secret-name"})
+}
+
+pub(crate) fn header_name(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": "string", "format": "header-name"})
+}
+
+pub(crate) fn optional_interval(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": ["string", "null"], "format": "interval"})
+}
+
+pub(crate) fn sink_form(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": "string", "enum": ["alertmanager", "webhook", "plain"]})
+}
+
+pub(crate) fn notice_severity(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": "string", "enum": ["warning", "failure"]})
+}
+
 pub(crate) fn etcd_endpoints(_: &mut SchemaGenerator) -> Schema {
     json_schema!({"type": "array", "items": {"type": "string", "format": "etcd-endpoint"}, "minItems": 1})
 }

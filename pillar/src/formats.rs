@@ -9,10 +9,12 @@ use halite_document::schema::{Misfit, Rules};
 use halite_names::{AgeRecipient, BundleVersion, Misnomer};
 use ipnet::Ipv4Net;
 
-use self::times::{check_day, check_percent, check_time, check_times, check_weekly};
+use self::times::{
+    check_day, check_interval, check_percent, check_time, check_times, check_weekly,
+};
 
 pub use self::times::Weekly;
-pub(crate) use self::times::{NEVER, percent, weekly};
+pub(crate) use self::times::{NEVER, interval, percent, weekly};
 
 /// A rule for texts.
 type Rule = fn(&str) -> Result<(), Misfit>;
@@ -55,7 +57,7 @@ impl Rules for Documents {
 
     fn secret_paths(&self) -> &'static [&'static str] {
         // A secret key in place of its public half must not be repeated.
-        &["secrets.", "backup.recipients"]
+        &["secrets.", "backup.recipients", "notify.sinks."]
     }
 }
 
@@ -105,6 +107,13 @@ pub fn check(format: &str, text: &str) -> Result<(), Misfit> {
             "_-",
             "it becomes a file name: letters, digits, `-` and `_`",
         ),
+        "sink-name" => check_words(
+            text,
+            "a name for a sink",
+            "_-",
+            "use letters, digits, `-` and `_`",
+        ),
+        "header-name" => check_header(text),
         "etcd-id" => check_words(
             text,
             "an etcd id",
@@ -122,6 +131,7 @@ pub fn check(format: &str, text: &str) -> Result<(), Misfit> {
         "day-of-week" => check_day(text),
         "weekly" => check_weekly(text),
         "percent" => check_percent(text),
+        "interval" => check_interval(text),
         "auto" if text != "auto" => Err(Misfit::new(
             "is neither `auto` nor a list of names",
             "for example auto, or [cp-2, cp-3]; [] for none",
@@ -438,6 +448,24 @@ fn check_time_server(text: &str) -> Result<(), Misfit> {
             "for example 192.0.2.10 or ntp.example.com",
         ))
     }
+}
+
+/// Headers that describe the request itself (RFC 9110).
+const OWN_HEADERS: [&str; 5] = [
+    "connection",
+    "content-length",
+    "content-type",
+    "host",
+    "transfer-encoding",
+];
+
+fn check_header(text: &str) -> Result<(), Misfit> {
+    const EXAMPLE: &str = "for example Authorization or X-Api-Key";
+    check_words(text, "the name of a header", "_-", EXAMPLE)?;
+    if OWN_HEADERS.contains(&text.to_ascii_lowercase().as_str()) {
+        return Err(Misfit::new("is a header that Halite itself sets", EXAMPLE));
+    }
+    Ok(())
 }
 
 fn check_recipient(text: &str) -> Result<(), Misfit> {

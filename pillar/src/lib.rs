@@ -25,8 +25,10 @@ pub mod metrics;
 pub mod mirrors;
 pub mod network;
 pub mod node;
+pub mod notify;
 pub mod option_sets;
 pub mod options;
+pub mod own_secret;
 pub mod proxy;
 #[cfg(test)]
 mod reference_tests;
@@ -36,6 +38,7 @@ pub mod resolve;
 pub mod role;
 pub mod roles;
 pub mod schema;
+pub mod sink_target;
 pub mod standbys;
 pub mod suggest;
 pub mod trust;

@@ -227,7 +227,7 @@ fn the_registrys_secrets_are_for_its_host_and_for_those_that_pull() {
         node.value = Node::new(name, Some("10.0.0.20".parse().unwrap()), &[role]);
         declaration.nodes.insert(name.parse().unwrap(), node);
     }
-    let own = |password: &str| halite_pillar::cluster::OwnSecret {
+    let own = |password: &str| halite_pillar::own_secret::OwnSecret {
         value: SecretText::new(password),
         ..Default::default()
     };
@@ -431,7 +431,7 @@ proptest! {
         }
         declaration.cluster.value.secrets.clear();
         for (index, roles) in secret_roles.iter().enumerate() {
-            let secret = halite_pillar::cluster::OwnSecret {
+            let secret = halite_pillar::own_secret::OwnSecret {
                 value: SecretText::new(format!("canary-{index}")),
                 roles: roles.clone(),
                 nodes: vec![format!("n{secret_node}")],

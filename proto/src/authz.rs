@@ -104,6 +104,15 @@ pub const TABLE: &[(&str, Caller)] = &[
         "/halite.v1.Operator/ReadAudit",
         Caller::Operator(Role::Viewer),
     ),
+    (
+        "/halite.v1.Operator/ListSinks",
+        Caller::Operator(Role::Viewer),
+    ),
+    // It sends requests to servers of the site, which wake people.
+    (
+        "/halite.v1.Operator/TestSinks",
+        Caller::Operator(Role::Deployer),
+    ),
     // It contains the keys of the CAs.
     ("/halite.v1.Operator/Backup", Caller::Operator(Role::Admin)),
     // Its certificate makes the holder an administrator of Kubernetes.
@@ -192,9 +201,9 @@ mod tests {
         let granted = [
             (
                 Role::Viewer,
-                "ListJobs ListKeys ListOperators ListTokens ReadAudit Run Show ShowJob Status Watch",
+                "ListJobs ListKeys ListOperators ListSinks ListTokens ReadAudit Run Show ShowJob Status Watch",
             ),
-            (Role::Deployer, "CancelJob CancelRun Orchestrate"),
+            (Role::Deployer, "CancelJob CancelRun Orchestrate TestSinks"),
             (
                 Role::Admin,
                 "AddNode Backup ChangeKey CreateOperator CreateToken HandOver Kubeconfig RevokeOperator RevokeToken",

@@ -13,6 +13,7 @@ pub(super) const GROUPS: &[(&str, &[&str])] = &[
         &[
             "status",
             "health",
+            "notify",
             "highstate",
             "apply",
             "events",

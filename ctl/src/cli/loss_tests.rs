@@ -61,6 +61,8 @@ const HARMLESS: &[&str] = &[
     "node list",
     "node show",
     "node uncordon",
+    "notify list",
+    "notify test",
     "operator create",
     "operator list",
     "orchestrate follow",

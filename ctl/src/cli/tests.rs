@@ -28,6 +28,8 @@ fn every_kind_of_command_line_is_valid() {
         "ctl etcd defrag",
         "ctl etcd defrag cp-2 --test -o json",
         "ctl etcd recover cp-3 --force --cluster prod",
+        "ctl notify list -o json",
+        "ctl notify test ops",
         "ctl kubeconfig",
         "ctl kubeconfig list",
         "ctl kubeconfig --ttl 8760h --force",

@@ -23,6 +23,7 @@ mod node_reboot;
 mod node_remove;
 mod node_roles;
 mod nodes;
+mod notify;
 mod operators;
 mod orchestrate;
 mod promotion;
@@ -66,6 +67,7 @@ async fn run_for(global: &Global, command: Command, screen: &mut Screen) -> anyh
         Command::Cmd(args) => targets::cmd(global, args, screen).await,
         Command::Status => inspect::status(global, screen).await,
         Command::Health(args) => health::run(global, &args, screen).await,
+        Command::Notify(command) => notify::run(global, command, screen).await,
         Command::Kubeconfig(args) => kubeconfig::run(global, &args, screen).await,
         Command::Etcd(Etcd::Status) => etcd::status(global, screen).await,
         Command::Etcd(Etcd::Defrag(args)) => etcd::defrag(global, &args, screen).await,
@@ -126,6 +128,7 @@ pub mod printed {
     };
     pub use super::kubeconfig::{issued_table as kubeconfigs, written_text as kubeconfig_file};
     pub use super::node_list::one as node;
+    pub use super::notify::{list as sinks, results as sink_tests};
     pub use super::operators::{
         lines as audit, list as operators, new_operator, revocation as operator_revocation,
     };

@@ -27,6 +27,7 @@ mod leaving;
 mod local;
 mod made;
 mod masters;
+mod notify;
 mod outcome;
 #[cfg(test)]
 mod reference_tests;
@@ -73,6 +74,10 @@ pub use made::{
     SupportArchive,
 };
 pub use masters::{FailedHandOver, MasterList, Masters, StandbyHost, StandbyState};
+pub use notify::{
+    FailedAttempts, FindingNews, Notification, NotificationSink, NotifiedFinding, SinkList,
+    SinkTest, SinkTests,
+};
 pub use outcome::{JobOutcome, MinionOutcome, RunOutcome, RunOutcomes};
 pub use registry_answers::{MadeRegistryBackup, RestoredRegistry, VerifiedRegistryBackup};
 pub use render::{Grains, MinionPillar, RenderedFile, RenderedFiles, RenderedLow, TopStates};

@@ -170,6 +170,9 @@ fn reference() -> String {
     section::<KubeconfigFile>("KubeconfigFile", Some("kubeconfig-file"), o);
     section::<KubeconfigList>("KubeconfigList", Some("kubeconfigs"), o);
     section::<AuditLog>("AuditLog", Some("audit"), o);
+    section::<SinkList>("SinkList", Some("sinks"), o);
+    section::<SinkTests>("SinkTests", Some("sink-tests"), o);
+    section::<Notification>("Notification", None, o);
     section::<MinionPillar>("MinionPillar", None, o);
     section::<Grains>("Grains", Some("grains"), o);
     section::<TopStates>("TopStates", Some("top"), o);

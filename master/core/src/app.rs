@@ -18,6 +18,7 @@ use crate::isolation::Isolation;
 use crate::metrics::Metrics;
 use crate::own_operator::admit_own_operator;
 use crate::roster::Roster;
+use crate::sink_board::SinkBoard;
 use crate::succession::Succession;
 
 /// The shared parts of the master.
@@ -46,6 +47,8 @@ pub struct App {
     pub succession: Succession,
     /// The findings of the upkeep.
     pub upkeep: Board,
+    /// The receivers of notifications that fail.
+    pub sinks: SinkBoard,
     /// Held while a key changes hands: two requests for one id must not both find it free.
     pub enrolling: tokio::sync::Mutex<()>,
 }
@@ -91,6 +94,7 @@ impl App {
             gate,
             metrics,
             upkeep: Board::default(),
+            sinks: SinkBoard::default(),
             enrolling: tokio::sync::Mutex::new(()),
         }))
     }

@@ -214,13 +214,6 @@ impl Gate {
         if !self.budget.take(source, line.time) {
             return;
         }
-        tracing::info!(
-            who = line.who,
-            method = line.method,
-            what = line.what,
-            outcome = line.outcome,
-            "refused"
-        );
         if self.refusals.try_send(line).is_err() {
             tracing::warn!("a refusal was not written to the audit: the store is slow");
         }

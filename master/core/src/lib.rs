@@ -26,5 +26,6 @@ pub mod redact;
 pub mod refusal;
 pub mod roster;
 pub mod saved;
+pub mod sink_board;
 pub mod succession;
 pub mod supervision;

@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use halite_api::{ClusterStatus, JobCancellation, JobList, JobOrRun, MasterMove, RunCancellation};
+use halite_api::{
+    ClusterStatus, JobCancellation, JobList, JobOrRun, MasterMove, RunCancellation, SinkList,
+    SinkTests,
+};
 use halite_cluster::kubernetes::access::Clusters;
 use halite_core::app::App;
 use halite_core::declared::{Declarations, requested};
@@ -25,6 +28,7 @@ use serde_json::Value;
 use tokio::sync::watch;
 
 use crate::health_rounds::{HealthRounds, LatestHealth};
+use crate::notifier::Notifier;
 use crate::operator::backup::BackupParts;
 use crate::operator::kubeconfig::ApiWay;
 use crate::operator::{backup, hand_over, history, kubeconfig, masters, run, show, status};
@@ -41,6 +45,7 @@ pub struct Backend {
     room: Room,
     defragmentation: Defragmentation,
     health: HealthRounds,
+    notifier: Notifier,
 }
 
 /// Starts the backend and resumes the jobs and runs that a restart interrupted.
@@ -100,6 +105,7 @@ impl Backend {
             room: Room::new(Arc::clone(&jobs), Arc::clone(&orchestrator)),
             defragmentation: Defragmentation::new(Arc::clone(&jobs), Arc::clone(&orchestrator)),
             health: HealthRounds::new(Arc::clone(&jobs)),
+            notifier: Notifier::new(Arc::clone(&jobs)),
             jobs,
             orchestrator,
         }))
@@ -343,6 +349,21 @@ impl Backend {
     #[must_use]
     pub fn health(&self) -> watch::Receiver<LatestHealth> {
         self.health.subscribe()
+    }
+
+    /// Notifies the sinks of the findings of these rounds; never returns.
+    pub async fn notify(&self) {
+        self.notifier.run(self.health()).await;
+    }
+
+    /// `Operator.ListSinks`.
+    pub async fn list_sinks(&self) -> Result<SinkList, Refusal> {
+        self.notifier.list().await
+    }
+
+    /// `Operator.TestSinks`.
+    pub async fn test_sinks(&self, operator: &str, sink: &str) -> Result<SinkTests, Refusal> {
+        self.notifier.test(operator, sink).await
     }
 
     /// Starts no more maintenance, and waits for running maintenance. Called before the master

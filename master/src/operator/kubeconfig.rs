@@ -20,6 +20,7 @@ use halite_names::check_subdomain;
 use halite_pillar::declaration::Declaration;
 use halite_pillar::view::{API_PORT, api_addresses};
 use halite_proto::ids::MinionId;
+use halite_proto::v1;
 use halite_states::low::Chunk;
 use halite_states::shipped::{API_SERVER_CERTIFICATE, CONTROL_PLANE_CERTIFICATES};
 use halite_store::{Certificate, KUBECONFIG};
@@ -29,6 +30,19 @@ use serde_json::Value;
 const GROUP: &str = "kubeadm:cluster-admins";
 /// The longest time without `force`. Only a new cluster ends a certificate before its time.
 const LONGEST_SECONDS: u64 = 30 * 24 * 60 * 60;
+
+/// A request in words, for the audit.
+#[must_use]
+pub fn words(request: &v1::KubeconfigRequest) -> String {
+    match request.server.as_str() {
+        "" => format!("for {} s", request.ttl_seconds),
+        // The request may contain any text.
+        server => {
+            let server: String = server.chars().take(80).collect();
+            format!("for {} s at {server}", request.ttl_seconds)
+        }
+    }
+}
 
 /// The access to the API for a client outside of the cluster's hosts.
 #[derive(Debug, Clone, PartialEq, Eq)]

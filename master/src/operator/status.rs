@@ -135,6 +135,7 @@ pub async fn inspect(app: &App, jobs: &Jobs) -> Result<Inspection, Refusal> {
     problems.add("registry-backup", troubles);
     let trouble = app.upkeep.trouble().map(|trouble| trouble.text());
     problems.warnings("etcd-defrag", trouble.into_iter().collect());
+    problems.warnings("notify", app.sinks.troubles());
     problems.add("etcd-data", etcd::problems(&facts));
     problems.add("minion-update", updates::problems(&facts));
     let highstates = last_highstates(app).await?;

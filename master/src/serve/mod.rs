@@ -220,13 +220,6 @@ impl Services {
         self.count(call.method, result.as_ref().err());
         line.time = self.app.clock.now();
         line.outcome = outcome(result.as_ref().err());
-        tracing::info!(
-            who = line.who,
-            method = line.method,
-            what = line.what,
-            outcome = line.outcome,
-            "call"
-        );
         if let Err(error) = self.app.store.append_audit(&line).await {
             // The line before the work exists; the caller learns the outcome itself.
             tracing::error!(

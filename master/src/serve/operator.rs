@@ -20,9 +20,10 @@ use halite_proto::v1::{
     AddNodeReply, AddNodeRequest, AddedNode, BackupPart, BackupRequest, CancelJobRequest,
     CancelRunRequest, ChangeKeyRequest, CreateOperatorReply, CreateOperatorRequest,
     CreateTokenReply, CreateTokenRequest, Document, Event, HandOverRequest, KubeconfigReply,
-    KubeconfigRequest, ListJobsRequest, ListKeysRequest, ListOperatorsRequest, ListTokensRequest,
-    OrchestrateRequest, ReadAuditRequest, RevokeOperatorRequest, RevokeTokenRequest, RunRequest,
-    ShowJobRequest, ShowRequest, StatusRequest, WatchRequest,
+    KubeconfigRequest, ListJobsRequest, ListKeysRequest, ListOperatorsRequest, ListSinksRequest,
+    ListTokensRequest, OrchestrateRequest, ReadAuditRequest, RevokeOperatorRequest,
+    RevokeTokenRequest, RunRequest, ShowJobRequest, ShowRequest, StatusRequest, TestSinksRequest,
+    WatchRequest,
 };
 
 use super::added::{command, named};
@@ -115,14 +116,7 @@ impl Operator for Services {
         let peer = Peer::of(&request)?.clone();
         let operator = caller_id(&peer)?.to_owned();
         let request = request.into_inner();
-        let what = match request.server.as_str() {
-            "" => format!("for {} s", request.ttl_seconds),
-            // The request may contain any text.
-            server => {
-                let server: String = server.chars().take(80).collect();
-                format!("for {} s at {server}", request.ttl_seconds)
-            }
-        };
+        let what = kubeconfig::words(&request);
         let call = Call::new(&peer, "Operator/Kubeconfig", what);
         let Self { app, backend, .. } = self.clone();
         self.audited(call, async move {
@@ -471,6 +465,34 @@ impl Operator for Services {
         let call = Call::new(peer, "Operator/ReadAudit", String::new());
         self.counted(call, async {
             Ok(document(&audit::read(&self.app, request.get_ref()).await?))
+        })
+        .await
+    }
+
+    async fn list_sinks(
+        &self,
+        request: Request<ListSinksRequest>,
+    ) -> Result<Response<Document>, Status> {
+        let peer = Peer::of(&request)?;
+        let call = Call::new(peer, "Operator/ListSinks", String::new());
+        self.counted(call, async {
+            Ok(document(&self.backend.list_sinks().await?))
+        })
+        .await
+    }
+
+    async fn test_sinks(
+        &self,
+        request: Request<TestSinksRequest>,
+    ) -> Result<Response<Document>, Status> {
+        let peer = Peer::of(&request)?.clone();
+        let operator = caller_id(&peer)?.to_owned();
+        // The request may contain any text.
+        let sink: String = request.into_inner().sink.chars().take(80).collect();
+        let call = Call::new(&peer, "Operator/TestSinks", sink.clone());
+        let backend = Arc::clone(&self.backend);
+        self.audited(call, async move {
+            Ok(document(&backend.test_sinks(&operator, &sink).await?))
         })
         .await
     }

@@ -22,6 +22,9 @@ pub use sqlite::{Store, finish_copy, fold_log, keep_good, note_epoch, noted_epoc
 /// Milliseconds since the Unix epoch, UTC.
 pub type Millis = i64;
 
+/// The `tracing` target of audit lines: each one is logged with its fields before it is stored.
+pub const AUDIT_TARGET: &str = "halite_audit";
+
 /// An error of the store.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {

@@ -15,7 +15,7 @@ use halite_store::AuditFilter;
 
 use super::declared::{JOB, MINION, OPERATOR_TAG, TAG, sha256};
 use super::site::{SOON, Site, identity, start, start_with_job};
-use super::{kubeconfig, standbys};
+use super::{kubeconfig, sinks, standbys};
 
 /// Calls a method in its intended way; returns the outcome.
 async fn call(method: &str, channel: Channel, key: &PrivateKey, id: &str) -> Result<(), Status> {
@@ -165,6 +165,7 @@ async fn call(method: &str, channel: Channel, key: &PrivateKey, id: &str) -> Res
             .read_audit(v1::ReadAuditRequest::default())
             .await
             .map(drop),
+        "Operator/ListSinks" | "Operator/TestSinks" => sinks::call(method, channel).await,
         "Operator/Backup" => {
             let mut parts = operator.backup(v1::BackupRequest {}).await?.into_inner();
             while parts.message().await?.is_some() {}

@@ -120,3 +120,31 @@ pub(super) fn check_percent(text: &str) -> Result<(), Misfit> {
         format!("{}%", text.trim_end_matches('%').trim()),
     ))
 }
+
+/// The least and the longest interval.
+const INTERVALS: [(&str, i64); 2] = [("10m", 10 * MINUTE), ("7d", 7 * 24 * 60 * MINUTE)];
+const MINUTE: i64 = 60 * 1000;
+
+/// The milliseconds of a text such as `30m`, `12h` or `1d`.
+pub(crate) fn interval(text: &str) -> Option<i64> {
+    let number = text.strip_suffix(['m', 'h', 'd'])?;
+    let unit = match text.bytes().last()? {
+        b'm' => MINUTE,
+        b'h' => 60 * MINUTE,
+        _ => 24 * 60 * MINUTE,
+    };
+    let digits = number.len() <= 5 && number.bytes().all(|b| b.is_ascii_digit());
+    let number: i64 = number.parse().ok().filter(|_| digits)?;
+    Some(number * unit)
+}
+
+pub(super) fn check_interval(text: &str) -> Result<(), Misfit> {
+    let [(least, shortest), (most, longest)] = INTERVALS;
+    if interval(text).is_some_and(|length| (shortest..=longest).contains(&length)) {
+        return Ok(());
+    }
+    Err(Misfit::new(
+        "is not an interval that can be used here",
+        format!("minutes, hours or days, from {least} to {most}: 30m, 12h, 1d"),
+    ))
+}

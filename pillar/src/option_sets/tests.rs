@@ -41,6 +41,7 @@ const FREE: &[&str] = &[
     "backup.directory",
     "backup.verify",
     "backup.recipients",
+    "notify.sinks",
     // No image and no package of a bundle depends on them.
     "certificates.renew",
     "controlPlane.taint",

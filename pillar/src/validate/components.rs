@@ -191,8 +191,16 @@ fn secrets(check: &mut Check<'_>) {
                 .cluster
                 .external_etcd()
                 .is_some_and(|external| external.client_secret == *name);
+        let is_for_sinks = (declaration.cluster.notify.sinks)
+            .values()
+            .any(|sink| sink.secrets().any(|own| own == name));
         let for_hosts = !secret.roles.is_empty() || !secret.nodes.is_empty();
-        if !for_hosts && !is_password && !is_client && check.sound(&join(&path, "roles")) {
+        if !for_hosts
+            && !is_password
+            && !is_client
+            && !is_for_sinks
+            && check.sound(&join(&path, "roles"))
+        {
             check.cluster(
                 &path,
                 format!("no host gets the secret `{name}`"),

@@ -13,6 +13,7 @@ mod masters;
 mod metrics;
 mod networks;
 mod nodes;
+mod notify;
 mod registry;
 mod releases;
 mod warnings;
@@ -51,6 +52,7 @@ pub fn validate(declaration: &Declaration, context: &Context<'_>) -> Vec<Problem
     addons::check(&mut check);
     registry::check(&mut check);
     backup::check(&mut check);
+    notify::check(&mut check);
     etcd::check(&mut check);
     external::check(&mut check);
     nodes::check(&mut check);

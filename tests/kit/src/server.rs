@@ -15,6 +15,8 @@ use crate::tls::Authority;
 pub struct SeenRequest {
     /// Path and query.
     pub path: String,
+    /// The body.
+    pub body: Vec<u8>,
     headers: Vec<(String, String)>,
 }
 
@@ -259,7 +261,15 @@ fn serve(
     let headers = headers
         .map(|(key, value)| (key.to_owned(), value.to_owned()))
         .collect();
-    let seen = SeenRequest { path, headers };
+    let mut seen = SeenRequest {
+        path,
+        body: Vec::new(),
+        headers,
+    };
+    let length = seen.header("Content-Length");
+    let length = length.and_then(|length| length.parse().ok());
+    seen.body = vec![0; length.unwrap_or(0)];
+    stream.read_exact(&mut seen.body)?;
     noted.lock().unwrap().push(seen.clone());
     let answer = handler(&seen);
     let mut head = format!("HTTP/1.1 {} X\r\nConnection: close\r\n", answer.status);

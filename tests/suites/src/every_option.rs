@@ -48,7 +48,8 @@ const OWN_STATES: &str = "/etc/halite-every-option:
 ";
 
 /// The cluster document. No host answers at the addresses of the mirror and the proxy (RFC 5737;
-/// the host's own), so every artifact comes from the site. The `kubelet` section also has the
+/// the host's own), so every artifact comes from the site. The kubelet's health answers every
+/// notification with 200. The `kubelet` section also has the
 /// settings that every document of the lab needs on this kernel and machine.
 const DOCUMENT: &str = r#"apiVersion: halite/v1
 kind: Cluster
@@ -128,6 +129,7 @@ backup:
   directory: /srv/backups
   verify: Sat
   recipients: [age1zvkyg2lqzraa2lnjvqej32nkuu0ues2s82hzrye869xeexvn73equnujwj]
+notify: {sinks: {quiet: {url: "http://127.0.0.1:10248/healthz", severity: failure}}}
 certificates:
   renew: automatic
 trust:

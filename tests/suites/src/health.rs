@@ -1,5 +1,6 @@
 //! `ctl health` on a healthy cluster, and after a damage that it names.
 
+mod notified;
 mod pod_network;
 
 use std::time::Duration;
@@ -56,6 +57,10 @@ pub(super) const TESTS: &[Test<Cluster>] = &[
     Test {
         name: "health: a stopped DNS is reported, and its remedy shows the reason",
         run: pod_network::dns,
+    },
+    Test {
+        name: "health: findings reach a webhook within minutes, and resolve, also one that was down",
+        run: notified::webhook,
     },
 ];
 

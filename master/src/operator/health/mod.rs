@@ -117,6 +117,13 @@ pub(super) const CHECKS: &[Check] = &[
         remedy: "free space on the file system of /var/lib/halite/master",
         judge: |picture| reported(picture, "store-space"),
     },
+    Check {
+        name: "notify",
+        title: "Each sink takes notifications",
+        severity: Severity::Warning,
+        remedy: "`ctl notify list` shows the last attempts; `ctl notify test` sends a notification at once",
+        judge: |picture| reported(picture, "notify"),
+    },
     // The masters: standbys and their epoch.
     Check {
         name: "standbys",

@@ -5,6 +5,7 @@ mod access;
 mod cancelled;
 mod jobs;
 mod locks;
+mod notifications;
 mod parts;
 mod unused;
 

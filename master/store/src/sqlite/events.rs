@@ -5,7 +5,7 @@ use sqlx::Row as _;
 
 use super::Store;
 use crate::records::{Audit, AuditFilter, Event, Facts};
-use crate::{Millis, StoreError};
+use crate::{AUDIT_TARGET, Millis, StoreError};
 
 type Outcome<T> = Result<T, StoreError>;
 
@@ -63,8 +63,17 @@ impl Store {
         Ok(events + audit)
     }
 
-    /// Appends an audit line.
+    /// Appends an audit line, and logs it: the log has it even if the store is full.
     pub async fn append_audit(&self, line: &Audit) -> Outcome<()> {
+        let time = jiff::Timestamp::from_millisecond(line.time);
+        tracing::info!(
+            target: AUDIT_TARGET,
+            time = time.map_or_else(|_| line.time.to_string(), |time| format!("{time:.3}")),
+            who = line.who,
+            action = line.method,
+            what = line.what,
+            outcome = line.outcome,
+        );
         let mut write = self.writer.begin().await?;
         sqlx::query("INSERT INTO audit (time, who, method, what, outcome) VALUES (?, ?, ?, ?, ?)")
             .bind(line.time)

@@ -9,6 +9,7 @@ mod keys;
 mod lineage;
 #[cfg(test)]
 mod lineage_tests;
+mod notifications;
 mod operators;
 mod promotion;
 mod revoked;
@@ -88,6 +89,11 @@ const MIGRATIONS: &[(i64, &str, &str)] = &[
         include_str!("../../migrations/0011_holder.sql"),
     ),
     (12, "turns", include_str!("../../migrations/0012_turns.sql")),
+    (
+        13,
+        "notifications",
+        include_str!("../../migrations/0013_notifications.sql"),
+    ),
 ];
 
 /// The page cache of each of the three connections: 256 KiB. The kernel's page cache has the same

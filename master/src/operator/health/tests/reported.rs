@@ -31,6 +31,11 @@ pub(super) const REPORTED: &[Case] = &[
         "cp-2: still in the state of bundle 0.1.0, but 0.2.0 is in use",
     ),
     ("store-space", "failure", "only 3 MiB are free"),
+    (
+        "notify",
+        "warning",
+        "the sink ops has taken no notification since 1970-07-01: it answers 500",
+    ),
     ("standbys", "warning", "cp-3 does not follow: it is away"),
     (
         "minion-update",

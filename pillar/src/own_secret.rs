@@ -1,0 +1,31 @@
+//! The operator's own secrets in the cluster document.
+
+use halite_secrets::SecretText;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Serialize};
+
+use crate::field_schemas;
+use crate::role::Role;
+
+/// A secret of the operator, and the hosts that may see it.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct OwnSecret {
+    /// The secret itself. No command displays it.
+    #[schemars(with = "String")]
+    pub value: SecretText,
+    /// Hosts with one of these roles get it.
+    #[serde(default)]
+    #[schemars(schema_with = "field_schemas::roles_optional")]
+    pub roles: Vec<Role>,
+    /// Hosts with one of these names get it.
+    #[serde(default)]
+    #[schemars(schema_with = "field_schemas::names")]
+    pub nodes: Vec<String>,
+}
+
+/// The schema of all secrets, by name.
+pub(crate) fn secrets(generator: &mut SchemaGenerator) -> Schema {
+    let one = generator.subschema_for::<OwnSecret>();
+    json_schema!({"type": "object", "propertyNames": {"format": "secret-name"}, "additionalProperties": one})
+}
