@@ -18,7 +18,7 @@ use crate::licences::Licences;
 use crate::recipe::Recipe;
 use crate::sbom::crates::Inputs;
 use crate::sbom::{Contents, Deb, Material, SbomImage};
-use crate::{apt, docs, licences, sbom};
+use crate::{apt, licences, sbom};
 
 /// The folder of the documentation in a bundle.
 pub const DOCS: &str = "docs";
@@ -39,7 +39,9 @@ pub fn add(
     progress: &mut dyn FnMut(&str),
 ) -> Result<(), Error> {
     if let Some(folder) = &recipe.docs {
-        for (path, content) in docs::render(folder)? {
+        for path in files::walk(folder)? {
+            let from = folder.join(&path);
+            let content = fs::read(&from).map_err(Error::file("read", &from))?;
             put(dir, format!("{DOCS}/{path}"), &content, manifest)?;
         }
     }

@@ -74,6 +74,10 @@ pub struct Start {
     pub programs: PathBuf,
     /// The path of the state tree.
     pub states: PathBuf,
+    /// The folder of the documentation as HTML, if there is one.
+    pub docs: Option<PathBuf>,
+    /// The file that lists the inputs of the programs, if there is one.
+    pub sbom_inputs: Option<PathBuf>,
 }
 
 /// Writes a recipe to edit into a directory, and returns its path.
@@ -111,6 +115,11 @@ fn text(start: &Start) -> Result<String, Error> {
     // A JSON string is also a YAML string.
     let quoted = |path: PathBuf| serde_json::Value::String(path.display().to_string()).to_string();
     let program = |name: &str| quoted(start.programs.join(name));
+    // What a release lacks is an example.
+    let optional = |key: &str, found: &Option<PathBuf>| match found {
+        Some(path) => format!("{key}: {}", quoted(path.clone())),
+        None => format!("#= {key}: {key}"),
+    };
     Ok(TEMPLATE
         .replace("{{kubernetes}}", &start.kubernetes)
         .replace("{{number}}", version)
@@ -123,7 +132,9 @@ fn text(start: &Start) -> Result<String, Error> {
         .replace("{{ctl}}", &program("ctl"))
         .replace("{{master}}", &program("halite-master"))
         .replace("{{minion}}", &program("halite-minion"))
-        .replace("{{states}}", &quoted(start.states.clone())))
+        .replace("{{states}}", &quoted(start.states.clone()))
+        .replace("{{docs}}", &optional("docs", &start.docs))
+        .replace("{{sbom}}", &optional("sbom-inputs", &start.sbom_inputs)))
 }
 
 #[cfg(test)]
@@ -137,7 +148,25 @@ mod tests {
             kubernetes: kubernetes.to_owned(),
             programs,
             states,
+            docs: None,
+            sbom_inputs: None,
         }
+    }
+
+    #[test]
+    fn the_documents_of_a_release_go_into_the_bundle() {
+        let of =
+            |start: &Start| Recipe::parse(FILE, &text(start).unwrap(), Path::new("/site")).unwrap();
+        let without = of(&start("v1.36.3"));
+        assert_eq!((without.docs, without.sbom_inputs), (None, None));
+        let recipe = of(&Start {
+            docs: Some("/opt/docs".into()),
+            sbom_inputs: Some("/opt/sbom-inputs.json".into()),
+            ..start("v1.36.3")
+        });
+        assert_eq!(recipe.docs.as_deref(), Some(Path::new("/opt/docs")));
+        let inputs = Path::new("/opt/sbom-inputs.json");
+        assert_eq!(recipe.sbom_inputs.as_deref(), Some(inputs));
     }
 
     #[test]

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use halite_durable::digest;
 
-use crate::docs;
-use crate::docs::escape;
+use crate::html;
+use crate::html::escape;
 
 /// The folder of the texts in a bundle.
 pub const FOLDER: &str = "licences";
@@ -81,7 +81,7 @@ impl Licences {
         out.extend(self.common.clone());
         out.insert(
             "index.html".to_owned(),
-            docs::document("Licences", &self.index()).into_bytes(),
+            html::document("Licences", &self.index()).into_bytes(),
         );
         out
     }

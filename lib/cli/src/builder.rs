@@ -36,7 +36,8 @@ pub enum Builder {
         /// Kubernetes' version.
         #[arg(long, default_value = "v1.36.3")]
         kubernetes: String,
-        /// Directory of ctl, halite-master and halite-minion; default: this program's directory.
+        /// Directory of ctl, halite-master and halite-minion; default: this program's directory, or
+        /// /usr/lib/halite.
         #[arg(long)]
         programs: Option<PathBuf>,
         /// The state tree; default: the one shipped with this program.

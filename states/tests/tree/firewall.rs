@@ -112,9 +112,11 @@ fn of_the_workload_plane_only_nodes_reach_the_api() {
     ]
     .concat();
     assert_eq!(of("6443"), to(&api, &["10.10.0.11", "10.10.0.100"]));
-    // `management` opens the master too.
+    // `management` opens the master too, and the bundle server.
     let operators = [&plane[..], &["address=192.168.7.0/24"]].concat();
     assert_eq!(of("4550"), to(&operators, &["10.10.0.11"]));
+    // The documentation is there.
+    assert_eq!(of("4551"), to(&operators, &["10.10.0.11"]));
     assert_eq!(
         of("10250"),
         to(&["[10.10.0.11,10.20.0.11]"], &["10.10.0.11"])

@@ -132,6 +132,17 @@ enum Verb {
     Bundle(Wanted),
     /// Build Halite, the upstream and the bundle, seal and sign it as an ISO, and print its path.
     Iso(Wanted),
+    /// Make the files of a release: archives, Debian packages, the documentation, checksums and
+    /// their signature. An earlier release in the same directory is replaced.
+    Release {
+        /// The new directory; default: target/halite-VERSION.
+        #[arg(long)]
+        out: Option<PathBuf>,
+        /// The key that signs: an OpenSSH private key, or a public key whose private half is in
+        /// ssh-agent. Default: a key of the lab, which no user trusts.
+        #[arg(long, value_name = "FILE")]
+        key: Option<PathBuf>,
+    },
     /// The lab's name server; runs in the router's namespace.
     #[command(hide = true)]
     Resolver {
@@ -262,6 +273,23 @@ fn status(lab: &Lab) -> Result<()> {
     Ok(())
 }
 
+fn make_release(out: Option<PathBuf>, key: Option<PathBuf>) -> Result<()> {
+    let is_ours = key.is_none();
+    let options = halite_release::Options { out, key };
+    let made = halite_release::make(&options, &Board::for_terminal())?;
+    println!("{}", made.display());
+    println!(
+        "verify it there, as its users do:\n\n{}",
+        halite_release::VERIFY
+    );
+    if is_ours {
+        println!(
+            "a key of the lab has signed it; to publish a release, name your own key with --key"
+        );
+    }
+    Ok(())
+}
+
 fn run(verb: Verb) -> Result<ExitCode> {
     let mut progress = |line: &str| println!("  {line}");
     let uses_a_running_lab = matches!(
@@ -357,6 +385,7 @@ fn run(verb: Verb) -> Result<ExitCode> {
             let directory = prepare::iso_directory_of(wanted.release(), &Board::for_terminal())?;
             println!("{}", directory.join(halite_upstream::ISO).display());
         }
+        Verb::Release { out, key } => make_release(out, key)?,
         Verb::Resolver { log } => resolver::serve(&log)?,
         Verb::WriteLoop(arguments) => arguments.serve()?,
         Verb::Scan {

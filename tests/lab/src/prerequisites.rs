@@ -25,6 +25,7 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("/usr/bin/xz", "xz-utils"),
     ("/usr/bin/openssl", "openssl"),
     ("/usr/bin/minisign", "minisign"),
+    ("/usr/bin/ssh-keygen", "openssh-client"),
     ("/usr/bin/xorriso", "xorriso"),
     ("/usr/bin/7z", "p7zip-full"),
     ("/usr/bin/isoinfo", "genisoimage"),

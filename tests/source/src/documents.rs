@@ -63,6 +63,7 @@ const FOREIGN: &[&str] = &[
     "operator/kubeconfig.rs",
     "registry.rs",
     "registry/pod.rs",
+    "release.rs",
     "repair/containers.rs",
     "repair/lost_etcd.rs",
     "repair/objects.rs",

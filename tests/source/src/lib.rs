@@ -7,6 +7,8 @@
 #[cfg(test)]
 mod architecture;
 #[cfg(test)]
+mod book;
+#[cfg(test)]
 mod circles;
 #[cfg(test)]
 mod dates;
@@ -18,6 +20,8 @@ mod documents;
 mod findings;
 #[cfg(test)]
 mod imports;
+#[cfg(test)]
+mod links;
 #[cfg(test)]
 mod modules;
 #[cfg(test)]

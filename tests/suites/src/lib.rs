@@ -43,6 +43,7 @@ mod prebuild;
 mod preflight;
 mod reboots;
 mod registry;
+mod release;
 mod repair;
 mod report;
 mod repository;

@@ -41,7 +41,7 @@ const PAGES: &[(&str, &str)] = &[
 
 fn come_and_go((): &()) -> Result<Counts> {
     let bundle = prepare::bundle(&Board::silent())?;
-    let root = Root::new()?;
+    let root = Root::new("packages-")?;
     let mut archives = vec!["dpkg".to_owned(), "--install".to_owned()];
     for (package, _) in OURS {
         let pool = bundle.join("apt/pool");
@@ -160,17 +160,16 @@ fn completions(root: &Root) -> Result<()> {
 }
 
 /// The base root with an overlay that is removed on drop.
-struct Root {
+pub(super) struct Root {
     dir: tempfile::TempDir,
 }
 
 impl Root {
-    fn new() -> Result<Self> {
+    /// Mounts it; `prefix` begins the name of its directory.
+    pub(super) fn new(prefix: &str) -> Result<Self> {
         let cache = halite_lab::cache();
         let base = halite_lab::base::ensure(&cache, &mut |_| ())?;
-        let dir = tempfile::Builder::new()
-            .prefix("packages-")
-            .tempdir_in(&cache)?;
+        let dir = tempfile::Builder::new().prefix(prefix).tempdir_in(&cache)?;
         for name in ["upper", "work", "root"] {
             fs::create_dir(dir.path().join(name))?;
         }
@@ -188,7 +187,8 @@ impl Root {
         Ok(Self { dir })
     }
 
-    fn path(&self, below: &str) -> PathBuf {
+    /// The path of one of its files, on the machine.
+    pub(super) fn path(&self, below: &str) -> PathBuf {
         self.dir
             .path()
             .join("root")

@@ -16,8 +16,8 @@ use crate::test::{Case, cases, sequence};
 use crate::{
     addons, bench, bundle, bundles, cluster, destroy, disaster, enrolment, etcd, external,
     firewall, ha, health, hosts, iso, keepalived, kills, kubeadm, lab_itself, limits, network,
-    operator, packages, preflight, registry, repair, repository, roles, secret, site_registry,
-    source, support, update, usual, versions, vip,
+    operator, packages, preflight, registry, release, repair, repository, roles, secret,
+    site_registry, source, support, update, usual, versions, vip,
 };
 
 /// Name of the suites' own lab, which differs from that of a demonstration.
@@ -58,6 +58,7 @@ impl Plan {
                 bundle::FULL,
                 iso::TESTS,
                 packages::TESTS,
+                release::FULL,
                 keepalived::TESTS,
                 bench::FULL,
             ]

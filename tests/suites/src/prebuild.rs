@@ -8,8 +8,9 @@ use anyhow::Result;
 use halite_lab::build::source_root;
 use halite_lab::progress::Board;
 use halite_lab::{build_command, timing};
+use halite_upstream::cargo_tool::{self, CARGO_DENY};
+use halite_upstream::prepare;
 use halite_upstream::versions::Release;
-use halite_upstream::{cargo_deny, prepare};
 
 use crate::source;
 
@@ -50,7 +51,7 @@ pub(super) fn lint() -> JoinHandle<()> {
                 .stdout(Stdio::null())
                 .stderr(Stdio::null())
                 .status()?;
-            cargo_deny::ensure(&halite_lab::cache(), &["chrt", "--idle", "0"])
+            cargo_tool::ensure(&halite_lab::cache(), &CARGO_DENY, &["chrt", "--idle", "0"])
         });
     })
 }

@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail, ensure};
 use halite_lab::build::source_root;
 use halite_lab::build_command;
 use halite_lab::timing;
-use halite_upstream::cargo_deny;
+use halite_upstream::cargo_tool::{self, CARGO_DENY};
 
 use crate::test::{Counts, Test};
 use crate::unit_tests;
@@ -213,7 +213,7 @@ fn lint((): &()) -> Result<Counts> {
 
 /// Licences, duplicates, banned crates and sources, according to `deny.toml`.
 fn dependencies((): &()) -> Result<Counts> {
-    let program = cargo_deny::ensure(&halite_lab::cache(), &[])?;
+    let program = cargo_tool::ensure(&halite_lab::cache(), &CARGO_DENY, &[])?;
     let output = Command::new(&program)
         .args(["--offline", "check", "bans", "licenses", "sources"])
         .current_dir(source_root())

@@ -4,7 +4,7 @@
 //! inputs: the first time takes about a quarter of an hour on two cores, and four minutes more for
 //! each further release of Kubernetes; afterwards it takes seconds.
 
-pub mod cargo_deny;
+pub mod cargo_tool;
 pub mod chart;
 mod golang;
 mod image;
@@ -44,6 +44,16 @@ pub struct Upstream {
     pub bin: PathBuf,
     /// Every image, each in its own layout.
     pub images: Vec<UpstreamImage>,
+}
+
+/// Writes the file that lists the inputs of Halite's own programs, by their names in a directory,
+/// unless it exists, and returns its path.
+///
+/// # Errors
+/// Cargo does not describe a program, or a file cannot be read or written.
+pub fn sbom_inputs(cache: &Path, programs: &Path, names: &[&str]) -> Result<PathBuf> {
+    let store = Store::new(std::path::absolute(cache)?.join("bundle"))?;
+    licences::inputs(&store, programs, names)
 }
 
 /// Makes the missing parts of a release, and returns the paths of everything.

@@ -143,6 +143,7 @@ struct Documents {
     pages: PathBuf,
     licences: PathBuf,
     inputs: PathBuf,
+    /// A few pages of HTML: the book needs mdBook, which only a release builds.
     docs: PathBuf,
 }
 
@@ -175,7 +176,7 @@ impl Documents {
                 progress,
             )?,
             inputs: licences::inputs(store, programs, BINARIES)?,
-            docs: source_root().join("docs"),
+            docs: source_root().join("tests/upstream/docs"),
         })
     }
 

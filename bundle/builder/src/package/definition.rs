@@ -98,6 +98,7 @@ const HALITE_AUTHORS: &str = "The Halite Authors";
 pub const NAMES: &[&str] = &[
     "containerd",
     "distribution-registry",
+    "halite-builder",
     "halite-ctl",
     "halite-master",
     "halite-minion",
@@ -199,6 +200,17 @@ fn halite(package: &str, plain: Definition) -> Option<Definition> {
         ..plain
     };
     Some(match package {
+        "halite-builder" => Definition {
+            summary: "builder of Halite's bundles",
+            description: "Gathers everything that an offline Kubernetes cluster needs into one signed ISO, with Halite's own \
+                          programs and states. The command is ctl bundle.",
+            needs: Relations::parse(
+                "apt, dpkg, gpg, gpg-agent, gpgconf, gpgv, halite-ctl",
+                "halite-ctl",
+            ),
+            programs: &["halite-builder"],
+            ..plain
+        },
         "halite-ctl" => Definition {
             summary: "operator's command of Halite",
             description: "Makes, verifies and reads bundles, bootstraps an offline cluster from one, and sends requests to the \

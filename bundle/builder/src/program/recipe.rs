@@ -13,8 +13,45 @@ use serde_json::json;
 
 use super::coverage;
 
-/// The path of the state tree when Halite is installed as a package.
-const INSTALLED: &str = "/usr/share/halite/states";
+/// The directory of everything but programs when Halite is installed as a package.
+const SHARED: &str = "/usr/share/halite";
+
+/// The directory of the programs that go into bundles when Halite is installed as a package.
+const PROGRAMS: &str = "/usr/lib/halite";
+
+/// The directories of a release: programs that go into bundles, and other content.
+struct Shipped {
+    programs: PathBuf,
+    /// In order; the first one that has an item is used.
+    content: Vec<PathBuf>,
+}
+
+impl Shipped {
+    /// Finds the release to which a program in the directory `own` belongs; `given` is the
+    /// directory of the programs if the operator names it.
+    fn find(own: &Path, given: Option<PathBuf>) -> Self {
+        let is_complete = |dir: &Path| dir.join("halite-master").is_file();
+        let installed = PathBuf::from(PROGRAMS);
+        let programs = match given {
+            Some(given) => given,
+            None if !is_complete(own) && is_complete(&installed) => installed,
+            None => own.to_owned(),
+        };
+        // In an archive and in a bundle, the content is beside `bin`.
+        let beside = programs.parent().map(Path::to_owned);
+        let content = beside.into_iter().chain([PathBuf::from(SHARED)]).collect();
+        Self { programs, content }
+    }
+
+    /// The path of an item, if the release has it; `part` is the path of a file in the item.
+    fn item(&self, name: &str, part: &str) -> Option<PathBuf> {
+        let found = self.content.iter().map(|content| content.join(name));
+        found.into_iter().find(|item| match part {
+            "" => item.is_file(),
+            part => item.join(part).is_file(),
+        })
+    }
+}
 
 /// Runs `halite-builder init`.
 ///
@@ -29,24 +66,14 @@ pub fn init(
 ) -> anyhow::Result<u8> {
     let own = std::env::current_exe().and_then(|path| path.canonicalize());
     let own = own.context("the path of this program is unknown")?;
-    let programs = programs
-        .or_else(|| own.parent().map(Path::to_owned))
-        .unwrap_or_default();
-    // In a bundle the tree is beside `bin`.
-    let beside = programs.parent().map(|above| above.join("states"));
-    let states = states.unwrap_or_else(|| {
-        let known = [beside, Some(PathBuf::from(INSTALLED))]
-            .into_iter()
-            .flatten();
-        known
-            .into_iter()
-            .find(|tree| tree.join("top.sls").is_file())
-            .unwrap_or_else(|| "states".into())
-    });
+    let shipped = Shipped::find(own.parent().unwrap_or(Path::new("/")), programs);
+    let states = states.or_else(|| shipped.item("states", "top.sls"));
     let start = Start {
         kubernetes,
-        programs: absolute(programs)?,
-        states: absolute(states)?,
+        docs: item(&shipped, "docs", "index.html")?,
+        sbom_inputs: item(&shipped, "sbom-inputs.json", "")?,
+        states: absolute(states.unwrap_or_else(|| "states".into()))?,
+        programs: absolute(shipped.programs)?,
     };
     let recipe = halite_builder::init(directory, &start)?;
     screen.answer(&json!({"recipe": recipe}), |_| {
@@ -61,6 +88,10 @@ pub fn init(
         )
     })?;
     Ok(0)
+}
+
+fn item(shipped: &Shipped, name: &str, part: &str) -> anyhow::Result<Option<PathBuf>> {
+    shipped.item(name, part).map(absolute).transpose()
 }
 
 fn absolute(path: PathBuf) -> anyhow::Result<PathBuf> {
@@ -218,6 +249,23 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+
+    #[test]
+    fn the_content_of_a_release_is_beside_its_programs() {
+        let dir = tempfile::tempdir().unwrap();
+        let (bin, other) = (dir.path().join("bin"), dir.path().join("other/bin"));
+        for file in ["states/top.sls", "docs/index.html", "sbom-inputs.json"] {
+            halite_durable::files::write(&dir.path().join(file), 0o644, b"").unwrap();
+        }
+        let shipped = Shipped::find(&bin, None);
+        assert_eq!(shipped.programs, bin);
+        let states = shipped.item("states", "top.sls");
+        assert_eq!(states, Some(dir.path().join("states")));
+        let inputs = shipped.item("sbom-inputs.json", "");
+        assert_eq!(inputs, Some(dir.path().join("sbom-inputs.json")));
+        assert_eq!(shipped.item("licences", "index.html"), None);
+        assert_eq!(Shipped::find(&bin, Some(other.clone())).programs, other);
+    }
 
     #[test]
     fn how_far_it_is_fits_on_a_line() {

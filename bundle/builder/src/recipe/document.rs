@@ -152,7 +152,8 @@ pub(super) struct Document {
     pub proxy: Option<String>,
     /// The hosts that are reached without the proxy, as in `NO_PROXY`: `localhost,.example.org`.
     pub no_proxy: Option<String>,
-    /// A folder of Markdown, which becomes HTML in the bundle. A broken link is refused.
+    /// The folder of the documentation as HTML, with an `index.html`: `docs` of a release. The
+    /// site serves it to its control-plane and `management` networks.
     pub docs: Option<String>,
     /// A folder with the texts of licences that packages and images do not contain:
     /// `go/MODULE@VERSION/FILE`, `cargo/NAME@VERSION/FILE`, `common/NAME`.

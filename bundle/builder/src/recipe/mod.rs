@@ -223,6 +223,16 @@ impl Recipe {
                 redacted(source.problem(key, message))
             })
             .collect();
+        let index = self.docs.as_ref().map(|docs| docs.join("index.html"));
+        if let Some(index) = index.filter(|index| !index.is_file())
+            && index.parent().is_some_and(Path::is_dir)
+        {
+            let message = format!(
+                "there is no file {}; name the folder of finished HTML, `docs` of a release",
+                index.display()
+            );
+            problems.push(redacted(source.problem("docs", message)));
+        }
         problems.sort();
         problems
     }

@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use halite_bundle::sbom::FILE;
 use halite_bundle::sbom::check::covers;
 use halite_bundle::sbom::spdx::{DOCUMENT, Document, File, Package, UNKNOWN, id};
 use halite_durable::digest;
@@ -15,13 +14,10 @@ use super::contents::{Contents, Installed, Program};
 use super::crates::Inputs;
 use super::golang::{Go, Module};
 use super::licence::Others;
-use super::{crates, licence, purl};
+use super::own::{CONTAINS, DEPENDS_ON, DESCRIBES, library, to_bytes};
+use super::{crates, licence, own, purl};
 use crate::error::Error;
 use crate::licences::{Licences, Subject};
-
-const CONTAINS: &str = "CONTAINS";
-const DESCRIBES: &str = "DESCRIBES";
-const DEPENDS_ON: &str = "DEPENDS_ON";
 
 const DEBIAN: &str = "Debian package";
 const ALPINE: &str = "Alpine package";
@@ -168,13 +164,8 @@ impl Writer<'_> {
             self.document.relate(&self.bundle.clone(), CONTAINS, &id);
             return;
         };
-        let mut package = Package::new("Program", sha256, name, &program.version)
-            .purl(purl::generic(name, &program.version))
-            .sha256(sha256)
-            .purpose("APPLICATION");
+        let mut package = own::program(name, sha256, program);
         package.package_file_name = format!("bin/{name}");
-        package.license_declared = licence::of_crate(&program.licence);
-        package.comment = format!("Built with {}.", program.compiler);
         let id = self.add(package);
         self.document.relate(&self.bundle.clone(), CONTAINS, &id);
         for key in &program.crates {
@@ -184,11 +175,7 @@ impl Writer<'_> {
                 continue;
             };
             let subject = self.subject(RUST, name, version, &format!("cargo/{name}@{version}"));
-            let mut package = Package::new("Crate", key, name, version)
-                .purl(purl::cargo(name, version))
-                .sha256(&part.sha256)
-                .purpose("LIBRARY");
-            package.license_declared = licence::of_crate(&part.licence);
+            let mut package = library(key, name, version, part);
             package.license_comments = self.licences.places(&subject);
             let part = self.add(package);
             self.document.relate(&id, DEPENDS_ON, &part);
@@ -453,13 +440,6 @@ fn finish(
     let unnamed = to_bytes(&document)?;
     document.name_after(&manifest.version, &digest::sha256(&unnamed));
     to_bytes(&document)
-}
-
-fn to_bytes(document: &Document) -> Result<Vec<u8>, Error> {
-    let mut bytes = serde_json::to_vec_pretty(document)
-        .map_err(|error| Error::content(FILE, error.to_string()))?;
-    bytes.push(b'\n');
-    Ok(bytes)
 }
 
 fn sha1(content: &[u8]) -> String {

@@ -6,7 +6,10 @@ pub mod crates;
 mod document;
 mod golang;
 mod licence;
+mod own;
 mod purl;
+mod release;
 
 pub(crate) use contents::Contents;
 pub(crate) use document::{Deb, Material, SbomImage, write};
+pub use release::release_sbom;

@@ -1,10 +1,10 @@
 //! The documents of a bundle: the list of its components, the texts of licences, the documentation.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::process::Command;
 
-use halite_builder::Error;
+use halite_builder::{Error, release_sbom};
 use halite_bundle::verify;
 use halite_errors::chain;
 use halite_manifest::{Manifest, manifest};
@@ -126,8 +126,9 @@ fn site() -> (Site, String) {
         b"Permission is hereby granted",
     );
     put(&site.path("texts/common/Apache-2.0"), b"Apache");
-    put(&site.path("docs/index.md"), b"# Start\n\n[more](more.md)\n");
-    put(&site.path("docs/more.md"), b"# More\n");
+    let start = b"<p><a href=\"guide/more.html\">more</a></p>";
+    put(&site.path("docs/index.html"), start);
+    put(&site.path("docs/guide/more.html"), b"<p>more</p>");
     for (key, value) in [
         ("sbom-inputs", "inputs.json"),
         ("licences", "texts"),
@@ -282,9 +283,47 @@ fn what_has_no_text_is_in_the_index_and_every_text_is_linked() {
         .cloned()
         .collect();
     assert_eq!(linked, there);
-    assert!(made.files.contains_key("docs/more.html"));
-    let start = fs::read_to_string(site.path("bundle/docs/index.html")).unwrap();
-    assert!(start.contains("href=\"more.html\""), "{start}");
+    assert!(made.files.contains_key("docs/guide/more.html"));
+    let [from, to] = ["docs/index.html", "bundle/docs/index.html"].map(|path| site.path(path));
+    assert_eq!(fs::read(from).unwrap(), fs::read(to).unwrap());
+}
+
+#[test]
+fn the_list_of_a_release_has_its_programs_and_their_crates() {
+    let (site, _) = site();
+    let programs = |site: &Site| -> BTreeMap<String, String> {
+        let digest = |name: &str| hex(&fs::read(site.path("bin").join(name)).unwrap());
+        let names = ["ctl", "halite-master", "halite-minion"];
+        names
+            .map(|name| (name.to_owned(), digest(name)))
+            .into_iter()
+            .collect()
+    };
+    let inputs = site.path("inputs.json");
+    let list = |programs: &BTreeMap<String, String>| {
+        release_sbom("0.1.0", "2026-11-28T00:00:00Z", &inputs, programs)
+    };
+    let bytes = list(&programs(&site)).unwrap();
+    assert_eq!(bytes, list(&programs(&site)).unwrap());
+    let list_of: Value = serde_json::from_slice(&bytes).unwrap();
+    let mut wrong = Vec::new();
+    let schema: Value = serde_json::from_str(SCHEMA).unwrap();
+    against(&schema, &list_of, "", &mut wrong);
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    let serde = named(&list_of, "serde");
+    assert_eq!(serde["licenseDeclared"], "MIT OR Apache-2.0");
+    let ctl = &named(&list_of, "ctl")["SPDXID"];
+    let relationships = list_of["relationships"].as_array().unwrap();
+    let is_linked = |one: &Value| {
+        one["spdxElementId"] == *ctl
+            && one["relationshipType"] == "DEPENDS_ON"
+            && one["relatedSpdxElement"] == serde["SPDXID"]
+    };
+    assert!(relationships.iter().any(is_linked));
+    put(&site.path("bin/ctl"), b"another");
+    let error = list(&programs(&site)).unwrap_err();
+    let error = chain(&error);
+    assert!(error.contains("it describes another ctl"), "{error}");
 }
 
 #[test]
@@ -383,6 +422,16 @@ fn inputs_about_other_programs_and_stray_texts_are_refused() {
         panic!()
     };
     assert_eq!(problems.len(), 2, "{problems:?}");
+    // The sources of the documentation instead of the finished pages.
+    put(&site.path("docs/index.md"), b"# Start\n");
+    fs::remove_file(site.path("docs/index.html")).unwrap();
+    site.recipe["docs"] = json!("docs");
+    site.recipe["sbom-inputs"] = json!("inputs.json");
+    let Error::Recipe(problems) = site.build("bundle").unwrap_err() else {
+        panic!()
+    };
+    let problem = problems[0].to_string();
+    assert!(problem.contains("docs/index.html"), "{problem}");
 }
 
 #[test]

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use halite_states::compile;
 use halite_states::compile::Input;
 use halite_states::tree::DirTree;
-use halite_testkit::{Nginx, Site, hex, layout};
+use halite_testkit::{Nginx, Site, hex, layout, put};
 use serde_json::{Value, json};
 
 /// An nginx that serves bundles.
@@ -271,6 +271,41 @@ fn each_bundle_has_its_own_images_and_files() {
             "{path}: {status}"
         );
     }
+}
+
+#[test]
+fn people_read_the_documentation_of_the_bundle_in_use() {
+    let mut site = Site::new();
+    for (path, text) in [
+        ("docs/index.html", &b"<p>start</p>"[..]),
+        ("docs/guide/a.html", b"<p>a</p>"),
+        ("docs/search-1.js", b"window.search"),
+    ] {
+        put(&site.path(path), text);
+    }
+    site.recipe["docs"] = json!("docs");
+    site.renew("bundle");
+    let server = Server::start(&site, &[("0.1.0", site.path("bundle"))]);
+    for (path, body) in [
+        ("/docs/", &b"<p>start</p>"[..]),
+        ("/docs/index.html", b"<p>start</p>"),
+        ("/docs/guide/a.html", b"<p>a</p>"),
+        ("/bundles/0.1.0/docs/search-1.js", b"window.search"),
+    ] {
+        let answer = server.get(path);
+        assert_eq!(
+            (answer.status(), answer.body.as_slice()),
+            ("200", body),
+            "{path}"
+        );
+        // The distribution's configuration names the types of other files.
+        if path.ends_with(".html") {
+            assert_eq!(answer.header("content-type"), "text/html", "{path}");
+        }
+    }
+    assert_eq!(server.get("/docs").header("location"), "/docs/");
+    assert_eq!(server.get("/docs/no.html").status(), "404");
+    assert_eq!(server.ask("PUT", "/docs/index.html").status(), "405");
 }
 
 #[test]

@@ -66,9 +66,13 @@ pub fn missing(directory: &Path) -> anyhow::Result<Option<Vec<String>>> {
     Ok(Some(missing))
 }
 
-/// Sets the default directory of the programs for `init`: that of `ctl`, which is one of them.
+/// Sets the default directory of the programs for `init`: that of `ctl`, which is one of them,
+/// unless the others are elsewhere, as in Debian's packages.
 fn with_own_directory(command: Builder) -> Builder {
-    let own = || Some(own_path()?.parent()?.to_owned());
+    let own = || {
+        let own = own_path()?.parent()?.to_owned();
+        own.join("halite-master").is_file().then_some(own)
+    };
     match command {
         Builder::Init {
             directory,

@@ -47,7 +47,7 @@ const API: &[&str] = &["10.10.0.11", "10.10.0.100"];
 const ON_BOOTSTRAP: &[Row] = &[
     // bootstrap: the master, also for operators, whose networks are those of the control plane
     ("tcp", 4550..=4550, CONTROL_PLANE, BOOTSTRAP_ADDRESS),
-    // registry: the bundle server
+    // registry: the bundle server, also for operators, who read the documentation there
     ("tcp", 4551..=4551, CONTROL_PLANE, BOOTSTRAP_ADDRESS),
     // control-plane: the API server, also for pods, and of the workload plane for nodes
     ("tcp", 6443..=6443, CONTROL_PLANE, API),
