@@ -60,7 +60,7 @@ fn restart_with_mistake(cluster: &Cluster) -> Result<()> {
     };
     wait::until("all hosts to answer a ping", SOON, all)?;
     // A stream that is cut comes back: the master's log shows how often.
-    let line = "journalctl -u halite-master -o cat --since \"$(systemctl show -P ActiveEnterTimestamp halite-master)\" \
+    let line = "journalctl -o cat _SYSTEMD_INVOCATION_ID=$(systemctl show -P InvocationID halite-master) \
                 | grep -c 'minion disconnected' || true";
     ctl(cluster, &["grains", "*", "--item", "os"])?;
     let cut = first.sh(line)?;
