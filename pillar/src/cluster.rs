@@ -1,4 +1,7 @@
 //! The cluster document: `kind: Cluster`, one per cluster, in `cluster.yaml`.
+//!
+//! Longer than 500 lines: the fields of one document, each with its text in the reference and its
+//! mark for the wizard.
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;

@@ -254,7 +254,7 @@ mod tests {
         assert_eq!(questions[1].condition(), Some("net.cidrs"));
         assert_eq!(questions[1].default(), None);
         assert_eq!(questions[2].default(), Some(json!(true)));
-        assert_eq!(questions[3].default(), None, "an empty list is no default");
+        assert_eq!(questions[3].default(), None, "an empty list does not count");
         assert_eq!(questions[3].suggestion(), Some("role"));
     }
 
