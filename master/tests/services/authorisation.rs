@@ -140,8 +140,9 @@ async fn call(method: &str, channel: Channel, key: &PrivateKey, id: &str) -> Res
             let reply = operator.add_node(request).await?.into_inner();
             let added = &reply.nodes[0];
             assert_eq!((added.name.as_str(), reply.nodes.len()), ("worker-9", 1));
-            let wanted = format!("| HALITE_TOKEN={} sh -s -- ", added.token);
-            assert!(added.command.contains(&wanted), "{}", added.command);
+            let (short, _) = added.token.rsplit_once('.').unwrap();
+            let wanted = format!("sh join worker-9) <<E\n{short}\nE");
+            assert!(added.command.ends_with(&wanted), "{}", added.command);
             Ok(())
         }
         "Operator/CreateOperator" => operator.create_operator(new_operator()).await.map(drop),
