@@ -18,6 +18,7 @@ pub mod example;
 mod field_schemas;
 pub mod formats;
 pub mod host_facts;
+pub mod host_list;
 pub mod load;
 pub mod masters;
 pub mod mirrors;

@@ -132,7 +132,8 @@ fn key(number: usize, node: &Node) -> NodeName {
     name.unwrap_or_else(|_| NodeName::unnamed(number))
 }
 
-fn document<T: DeserializeOwned>(
+/// Reads one document of any kind by its schema, and adds its problems.
+pub(crate) fn document<T: DeserializeOwned>(
     text: &Text,
     schema: &Value,
     problems: &mut Vec<Problem>,

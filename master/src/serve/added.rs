@@ -10,12 +10,16 @@ use halite_proto::v1::NewNode;
 /// The port of the bundle's web server.
 const BUNDLE_PORT: u16 = 4551;
 
-/// A new node in the audit log: name and address, if one is given.
+/// A new node in the audit log: name, address and roles of its own, if they are given.
 pub(super) fn named(node: &NewNode) -> String {
-    match node.address.as_str() {
-        "" => node.name.clone(),
-        address => format!("{}={address}", node.name),
+    let mut text = node.name.clone();
+    if !node.address.is_empty() {
+        text = format!("{text}={}", node.address);
     }
+    if !node.roles.is_empty() {
+        text = format!("{text}({})", node.roles.join(","));
+    }
+    text
 }
 
 /// The command to run on the new host, as root; several lines. A bare host trusts no CA, so the

@@ -133,6 +133,7 @@ async fn call(method: &str, channel: Channel, key: &PrivateKey, id: &str) -> Res
                 nodes: vec![v1::NewNode {
                     name: "worker-9".to_owned(),
                     address: "192.0.2.19".to_owned(),
+                    ..v1::NewNode::default()
                 }],
                 roles: vec!["worker".to_owned()],
                 ..Default::default()
@@ -313,6 +314,7 @@ async fn a_call_that_its_caller_ends_is_neither_half_done_nor_missing_in_the_aud
     let node = |name: &String| v1::NewNode {
         name: name.clone(),
         address: String::new(),
+        ..v1::NewNode::default()
     };
     let request = v1::AddNodeRequest {
         nodes: names.iter().map(node).collect(),

@@ -45,6 +45,7 @@ impl Joining {
             nodes: vec![v1::NewNode {
                 name: NAME.to_owned(),
                 address: "192.0.2.19".to_owned(),
+                ..v1::NewNode::default()
             }],
             roles: vec!["worker".to_owned()],
             ..Default::default()
