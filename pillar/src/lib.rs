@@ -20,6 +20,7 @@ pub mod formats;
 pub mod host_facts;
 pub mod host_list;
 pub mod load;
+pub mod load_hosts;
 pub mod masters;
 pub mod mirrors;
 pub mod network;

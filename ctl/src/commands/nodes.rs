@@ -8,9 +8,9 @@ use std::{fs, io};
 
 use anyhow::{Context as _, bail};
 use halite_api::{NewNode, NewNodes, to_value};
-use halite_pillar::host_list;
 use halite_pillar::host_list::ListedHost;
 use halite_pillar::load::Text;
+use halite_pillar::load_hosts::load_hosts;
 use halite_proto::v1;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -186,7 +186,7 @@ fn named(args: &NodeAdd) -> anyhow::Result<v1::AddNodeRequest> {
 fn listed(path: &Path) -> anyhow::Result<v1::AddNodeRequest> {
     let file = path_text(path);
     let text = fs::read_to_string(path).with_context(|| format!("cannot read {file}"))?;
-    let hosts = host_list::read(&Text { file, text });
+    let hosts = load_hosts(&Text { file, text });
     let hosts = hosts.map_err(|problems| {
         let lines: Vec<String> = problems.iter().map(ToString::to_string).collect();
         anyhow::Error::msg(format!("no host was added\n{}", lines.join("\n")))
@@ -199,21 +199,22 @@ fn listed(path: &Path) -> anyhow::Result<v1::AddNodeRequest> {
 
 /// A host of a file in a request.
 fn listed_node(host: &ListedHost) -> v1::NewNode {
-    let mut further = json!({});
+    let mut further = Map::new();
+    let mut add = |field: &str, value: Value| further.insert(field.to_owned(), value);
     if !host.labels.is_empty() {
-        further["labels"] = json!(host.labels);
+        add("labels", json!(host.labels));
     }
     if let Some(taints) = &host.taints {
-        further["taints"] = json!(taints);
+        add("taints", json!(taints));
     }
     if !host.custom.is_empty() {
-        further["custom"] = json!(host.custom);
+        add("custom", json!(host.custom));
     }
     v1::NewNode {
         name: host.name.clone(),
         address: (host.address.as_ref()).map_or_else(String::new, ToString::to_string),
         roles: host.roles.iter().map(ToString::to_string).collect(),
-        document_json: further.to_string(),
+        document_json: Value::Object(further).to_string(),
     }
 }
 
