@@ -33,6 +33,7 @@ mod output;
 mod paths;
 mod preflight;
 mod site;
+mod ssh;
 mod waiting;
 
 use std::process::ExitCode;

@@ -50,7 +50,11 @@ pub async fn run_orchestrations(
     join_all(runs).await
 }
 
-async fn run_on(
+/// Like [`run_orchestration`], in parallel with other work that prints.
+///
+/// # Errors
+/// The master refuses the orchestration, or no longer answers.
+pub async fn run_on(
     global: &Global,
     request: v1::OrchestrateRequest,
     label: &str,

@@ -251,6 +251,10 @@ pub(crate) fn kind_cluster(_: &mut SchemaGenerator) -> Schema {
     json_schema!({"type": "string", "const": "Cluster"})
 }
 
+pub(crate) fn kind_host_list(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": "string", "const": "HostList"})
+}
+
 pub(crate) fn kind_node(_: &mut SchemaGenerator) -> Schema {
     json_schema!({"type": "string", "const": "Node"})
 }

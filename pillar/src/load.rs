@@ -146,7 +146,8 @@ pub fn values(text: &Text, schema: &Value) -> Result<Value, Vec<Problem>> {
     }
 }
 
-fn document<T: DeserializeOwned>(
+/// Reads one document of any kind by its schema, and adds its problems.
+pub(crate) fn document<T: DeserializeOwned>(
     text: &Text,
     schema: &Value,
     problems: &mut Vec<Problem>,

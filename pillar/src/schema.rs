@@ -6,10 +6,12 @@ use schemars::generate::SchemaSettings;
 use serde_json::Value;
 
 use crate::cluster::Cluster;
+use crate::host_list::HostList;
 use crate::node::Node;
 
 static CLUSTER: LazyLock<Value> = LazyLock::new(generate::<Cluster>);
 static NODE: LazyLock<Value> = LazyLock::new(generate::<Node>);
+static HOST_LIST: LazyLock<Value> = LazyLock::new(generate::<HostList>);
 
 fn generate<T: schemars::JsonSchema>() -> Value {
     let settings =
@@ -32,6 +34,12 @@ pub fn node() -> &'static Value {
     &NODE
 }
 
+/// The schema of `kind: HostList` (JSON Schema, draft 2020-12).
+#[must_use]
+pub fn host_list() -> &'static Value {
+    &HOST_LIST
+}
+
 #[cfg(test)]
 mod tests {
     use halite_document::schema::flaws;
@@ -41,7 +49,7 @@ mod tests {
 
     #[test]
     fn the_reader_knows_every_word_of_the_schemas() {
-        for schema in [cluster(), node()] {
+        for schema in [cluster(), node(), host_list()] {
             let flaws: Vec<String> = flaws(schema)
                 .into_iter()
                 .filter(|flaw| !flaw.starts_with("custom"))

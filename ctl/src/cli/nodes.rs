@@ -1,6 +1,7 @@
 //! The options of `ctl node`.
 
 use std::net::Ipv4Addr;
+use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -10,6 +11,7 @@ use halite_preflight::checks::{CHECKS, Scope};
 use halite_proto::ids::MinionId;
 
 use super::duration::{duration, duration_or_zero};
+use crate::ssh::SshUser;
 
 /// `ctl node`.
 #[derive(Debug, Subcommand)]
@@ -210,8 +212,15 @@ fn check_name(text: &str) -> Result<String, NoCheck> {
 pub struct NodeAdd {
     /// The new hosts' names, each with its address in a control-plane network; without an address,
     /// it is taken from the host's grains.
-    #[arg(required = true, value_name = "NAME[=ADDRESS]")]
+    #[arg(required_unless_present = "from", value_name = "NAME[=ADDRESS]")]
     pub nodes: Vec<NewHost>,
+    /// A file with the new hosts (kind: HostList), each with its name, address, roles and labels.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["nodes", "address", "roles", "labels"])]
+    pub from: Option<PathBuf>,
+    /// Run the command on each host over SSH as this user, who is root or has sudo without a
+    /// password; four hosts at a time.
+    #[arg(long, value_name = "USER", conflicts_with = "no_wait")]
+    pub ssh: Option<SshUser>,
     /// The address of the only new host.
     #[arg(long, default_value = "")]
     pub address: String,

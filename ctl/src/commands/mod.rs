@@ -22,6 +22,7 @@ mod node_list;
 mod node_reboot;
 mod node_remove;
 mod node_roles;
+mod node_ssh;
 mod nodes;
 mod notify;
 mod operators;

@@ -135,7 +135,8 @@ pub async fn replace(
         screen.note(note.as_str());
     }
     let ignored = &args.ignore_preflight;
-    nodes::join(global, declared, ignored, args.no_wait, screen).await
+    let again = nodes::same_words(&declared, ignored);
+    nodes::join(global, declared, &again, ignored, args.no_wait, screen).await
 }
 
 /// The master's facts about the host.
@@ -247,6 +248,7 @@ fn declared(name: &str, declared: Option<&DeclaredNode>) -> anyhow::Result<v1::A
         nodes: vec![v1::NewNode {
             name: name.to_owned(),
             address,
+            ..v1::NewNode::default()
         }],
         roles,
         document_json: further.to_string(),

@@ -1,9 +1,16 @@
 //! `ctl node add`.
 
-use std::collections::BTreeMap;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::IsTerminal as _;
+use std::path::Path;
+use std::{fs, io};
 
 use anyhow::{Context as _, bail};
 use halite_api::{NewNode, NewNodes, to_value};
+use halite_pillar::host_list::ListedHost;
+use halite_pillar::load::Text;
+use halite_pillar::load_hosts::load_hosts;
 use halite_proto::v1;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -12,10 +19,13 @@ use crate::cli::{Global, NodeAdd};
 use crate::client;
 use crate::client::refused;
 use crate::commands::again::CommandLine;
+use crate::commands::node_ssh;
+use crate::commands::node_ssh::SshHost;
 use crate::orchestration_watch::{
-    print_outcome, print_outcomes, run_orchestration, run_orchestrations,
+    print_outcome, print_outcomes, run_on, run_orchestration, run_orchestrations,
 };
-use crate::output::Screen;
+use crate::output::{Screen, path_text};
+use crate::ssh::Ssh;
 
 /// The orchestration that makes an enrolled host a Kubernetes node.
 const ADD_NODE: &str = halite_states::shipped::ADD_NODE;
@@ -23,41 +33,117 @@ const ADD_NODE: &str = halite_states::shipped::ADD_NODE;
 /// Runs `ctl node add`.
 ///
 /// # Errors
-/// The master does not answer or refuses.
+/// The file of `--from` is invalid, the master does not answer or refuses, or there is no `ssh`.
 pub async fn add(global: &Global, args: &NodeAdd, screen: &mut Screen) -> anyhow::Result<u8> {
-    let document_json = match labels(&args.labels)? {
-        labels if labels.is_empty() => String::new(),
-        labels => json!({"labels": labels}).to_string(),
+    let ignored = args.ignore_preflight.as_slice();
+    let (request, again) = match &args.from {
+        Some(path) => {
+            let again = CommandLine::new(format!("ctl node add --from {}", path_text(path)));
+            (listed(path)?, again.list("ignore-preflight", ignored))
+        }
+        None => {
+            let request = named(args)?;
+            let again = CommandLine::new(same_words(&request, ignored));
+            (request, again)
+        }
     };
-    let request = v1::AddNodeRequest {
-        nodes: new_nodes(args)?,
-        roles: args.roles.clone(),
-        document_json,
-    };
-    join(
-        global,
-        request,
-        &args.ignore_preflight,
-        args.no_wait,
-        screen,
-    )
-    .await
+    let again = again.option("ssh", args.ssh.as_ref()).text();
+    match &args.ssh {
+        None => join(global, request, &again, ignored, args.no_wait, screen).await,
+        Some(user) => {
+            let ssh = Ssh::new(user.clone());
+            join_over_ssh(global, request, &again, ignored, &ssh, screen).await
+        }
+    }
 }
 
 /// Declares nodes, unless they are already declared like this, prints the command to run on each,
 /// and waits until they are Ready. The preflight continues in spite of findings of the ignored
-/// checks.
+/// checks; `again` is the command that repeats this.
 ///
 /// # Errors
 /// The master does not answer or refuses.
 pub async fn join(
     global: &Global,
     request: v1::AddNodeRequest,
+    again: &str,
     ignored: &[String],
     no_wait: bool,
     screen: &mut Screen,
 ) -> anyhow::Result<u8> {
-    let again = same_words(&request, ignored);
+    let nodes = declare(global, request, screen).await?;
+    let to_run: String = (nodes.iter())
+        .map(|node| {
+            format!(
+                "Run this on {}, as root:\n\n{}\n\n",
+                node.name, node.command
+            )
+        })
+        .collect();
+    let to_run = to_run.strip_suffix('\n').unwrap_or_default();
+    if no_wait {
+        screen.answer(&to_value(&declared(nodes)), |_| to_run.to_owned())?;
+        return Ok(0);
+    }
+    // In the other formats, standard output contains only the document.
+    if screen.is_for_people() {
+        screen.line(to_run);
+    } else {
+        screen.note(to_run);
+    }
+    if let [node] = nodes.as_slice() {
+        let run = run(&node.name, ignored);
+        let done = run_orchestration(global, run, &node.name, screen).await?;
+        return print_outcome(&done, &format!("{} is Ready", node.name), again, screen);
+    }
+    let runs = (nodes.iter())
+        .map(|node| (node.name.clone(), run(&node.name, ignored)))
+        .collect();
+    let done = run_orchestrations(global, runs, screen).await;
+    print_outcomes(&done, "is Ready", again, screen)
+}
+
+/// Declares the nodes whose hosts let the operator in over SSH, runs the command there, and waits
+/// until they are Ready.
+async fn join_over_ssh(
+    global: &Global,
+    request: v1::AddNodeRequest,
+    again: &str,
+    ignored: &[String],
+    ssh: &Ssh,
+    screen: &mut Screen,
+) -> anyhow::Result<u8> {
+    let present = client::status(global).await?.nodes;
+    let hosts = request.nodes.iter().map(|node| SshHost {
+        name: node.name.clone(),
+        destination: match node.address.as_str() {
+            "" => node.name.clone(),
+            address => address.to_owned(),
+        },
+        is_connected: (present.iter()).any(|host| host.name == node.name && host.connected),
+    });
+    let hosts: Vec<SshHost> = hosts.collect();
+    let declare = async |reached: &BTreeSet<&str>, screen: &mut Screen| {
+        let mut request = request.clone();
+        request
+            .nodes
+            .retain(|node| reached.contains(node.name.as_str()));
+        declare(global, request, screen).await
+    };
+    let follow = async |name: &str, screen: &RefCell<&mut Screen>| {
+        run_on(global, run(name, ignored), name, screen).await
+    };
+    let can_ask = io::stdin().is_terminal();
+    let done = node_ssh::add_hosts(ssh, &hosts, can_ask, declare, follow, screen).await?;
+    print_outcomes(&done, "is Ready", again, screen)
+}
+
+/// Declares nodes and prints warnings about the declaration; returns their tokens and commands.
+async fn declare(
+    global: &Global,
+    request: v1::AddNodeRequest,
+    screen: &mut Screen,
+) -> anyhow::Result<Vec<v1::AddedNode>> {
     let mut operator = client::operator(global).await?;
     let reply = operator
         .add_node(request)
@@ -68,39 +154,68 @@ pub async fn join(
         let mark = screen.paint().notable("!");
         screen.note(format!("{mark} {warning}"));
     }
-    let to_run: String = (reply.nodes.iter())
-        .map(|node| {
-            format!(
-                "Run this on {}, as root:\n\n{}\n\n",
-                node.name, node.command
-            )
-        })
-        .collect();
-    let to_run = to_run.strip_suffix('\n').unwrap_or_default();
-    if no_wait {
-        screen.answer(&to_value(&declared(reply.nodes)), |_| to_run.to_owned())?;
-        return Ok(0);
-    }
-    // In the other formats, standard output contains only the document.
-    if screen.is_for_people() {
-        screen.line(to_run);
-    } else {
-        screen.note(to_run);
-    }
-    let run = |node: &v1::AddedNode| v1::OrchestrateRequest {
+    Ok(reply.nodes)
+}
+
+/// The run that makes an enrolled host a node.
+fn run(name: &str, ignored: &[String]) -> v1::OrchestrateRequest {
+    v1::OrchestrateRequest {
         sls: ADD_NODE.to_owned(),
-        pillar_json: run_pillar(&node.name, ignored).to_string(),
+        pillar_json: run_pillar(name, ignored).to_string(),
         ..v1::OrchestrateRequest::default()
-    };
-    if let [node] = reply.nodes.as_slice() {
-        let done = run_orchestration(global, run(node), &node.name, screen).await?;
-        return print_outcome(&done, &format!("{} is Ready", node.name), &again, screen);
     }
-    let runs = (reply.nodes.iter())
-        .map(|node| (node.name.clone(), run(node)))
-        .collect();
-    let done = run_orchestrations(global, runs, screen).await;
-    print_outcomes(&done, "is Ready", &again, screen)
+}
+
+/// The request with the hosts of the command line.
+fn named(args: &NodeAdd) -> anyhow::Result<v1::AddNodeRequest> {
+    let document_json = match labels(&args.labels)? {
+        labels if labels.is_empty() => String::new(),
+        labels => json!({"labels": labels}).to_string(),
+    };
+    Ok(v1::AddNodeRequest {
+        nodes: new_nodes(args)?,
+        roles: args.roles.clone(),
+        document_json,
+    })
+}
+
+/// The request with the hosts of a file.
+///
+/// # Errors
+/// All problems of the file.
+fn listed(path: &Path) -> anyhow::Result<v1::AddNodeRequest> {
+    let file = path_text(path);
+    let text = fs::read_to_string(path).with_context(|| format!("cannot read {file}"))?;
+    let hosts = load_hosts(&Text { file, text });
+    let hosts = hosts.map_err(|problems| {
+        let lines: Vec<String> = problems.iter().map(ToString::to_string).collect();
+        anyhow::Error::msg(format!("no host was added\n{}", lines.join("\n")))
+    })?;
+    Ok(v1::AddNodeRequest {
+        nodes: hosts.iter().map(listed_node).collect(),
+        ..v1::AddNodeRequest::default()
+    })
+}
+
+/// A host of a file in a request.
+fn listed_node(host: &ListedHost) -> v1::NewNode {
+    let mut further = Map::new();
+    let mut add = |field: &str, value: Value| further.insert(field.to_owned(), value);
+    if !host.labels.is_empty() {
+        add("labels", json!(host.labels));
+    }
+    if let Some(taints) = &host.taints {
+        add("taints", json!(taints));
+    }
+    if !host.custom.is_empty() {
+        add("custom", json!(host.custom));
+    }
+    v1::NewNode {
+        name: host.name.clone(),
+        address: (host.address.as_ref()).map_or_else(String::new, ToString::to_string),
+        roles: host.roles.iter().map(ToString::to_string).collect(),
+        document_json: Value::Object(further).to_string(),
+    }
 }
 
 /// The nodes of the command line.
@@ -112,6 +227,7 @@ fn new_nodes(args: &NodeAdd) -> anyhow::Result<Vec<v1::NewNode>> {
         [only] if only.address.is_empty() => Ok(vec![v1::NewNode {
             name: only.name.to_string(),
             address: args.address.clone(),
+            ..v1::NewNode::default()
         }]),
         _ if !args.address.is_empty() => {
             bail!("--address is for one node; write NAME=ADDRESS for each")
@@ -121,6 +237,7 @@ fn new_nodes(args: &NodeAdd) -> anyhow::Result<Vec<v1::NewNode>> {
             .map(|node| v1::NewNode {
                 name: node.name.to_string(),
                 address: node.address.clone(),
+                ..v1::NewNode::default()
             })
             .collect()),
     }
@@ -137,7 +254,7 @@ fn run_pillar(name: &str, ignored: &[String]) -> Value {
 /// The command with the same words: with others, the master refuses to declare a node again. A
 /// replacement may have fields for which `ctl node add` has no options; for it, the command is only
 /// the orchestration.
-fn same_words(request: &v1::AddNodeRequest, ignored: &[String]) -> String {
+pub fn same_words(request: &v1::AddNodeRequest, ignored: &[String]) -> String {
     let nodes = request.nodes.iter();
     let hosts = nodes.map(|node| match node.address.as_str() {
         "" => node.name.clone(),
@@ -197,123 +314,5 @@ fn labels(texts: &[String]) -> anyhow::Result<Map<String, Value>> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn arguments(words: &[&str]) -> anyhow::Result<NodeAdd> {
-        let line = ["ctl", "node", "add"].iter().chain(words);
-        let cli = <crate::cli::Cli as clap::Parser>::try_parse_from(line)?;
-        match cli.command {
-            crate::cli::Command::Node(crate::cli::Node::Add(args)) => Ok(args),
-            _ => bail!("another command"),
-        }
-    }
-
-    #[test]
-    fn the_command_to_repeat_declares_the_same() {
-        let words = [
-            "a=10.0.0.1",
-            "b",
-            "--roles",
-            "worker,infra",
-            "--label",
-            "x=y",
-            "--ignore-preflight",
-            "etcd-disk,swap",
-        ];
-        let args = arguments(&words).unwrap();
-        let request = v1::AddNodeRequest {
-            nodes: new_nodes(&args).unwrap(),
-            roles: args.roles.clone(),
-            document_json: json!({"labels": labels(&args.labels).unwrap()}).to_string(),
-        };
-        let again = same_words(&request, &args.ignore_preflight);
-        assert_eq!(again, format!("ctl node add {}", words.join(" ")));
-    }
-
-    #[test]
-    fn a_replacement_with_taints_or_custom_values_goes_on_with_its_orchestration() {
-        let again = |taints: Value, custom: Value, ignored: &[String]| {
-            let further = json!({"labels": {"a": "b"}, "taints": taints, "custom": custom});
-            let request = v1::AddNodeRequest {
-                nodes: vec![v1::NewNode {
-                    name: "w".to_owned(),
-                    address: String::new(),
-                }],
-                roles: vec!["worker".to_owned()],
-                document_json: further.to_string(),
-            };
-            same_words(&request, ignored)
-        };
-        assert_eq!(
-            again(Value::Null, json!({}), &[]),
-            "ctl node add w --roles worker --label a=b"
-        );
-        assert!(again(json!([]), json!({}), &[]).starts_with("ctl orchestrate "));
-        let taints = json!([{"key": "gpu", "effect": "NoSchedule"}]);
-        let tainted = again(taints, json!({}), &["swap".to_owned()]);
-        let line = format!("ctl orchestrate {ADD_NODE} --pillar ");
-        let pillar = tainted.strip_prefix(&line).unwrap().trim_matches('\'');
-        let pillar: Value = serde_json::from_str(pillar).unwrap();
-        assert_eq!(pillar, run_pillar("w", &["swap".to_owned()]));
-        assert!(again(Value::Null, json!({"rack": 7}), &[]).starts_with(&line));
-    }
-
-    fn parsed(words: &[&str]) -> anyhow::Result<Vec<(String, String)>> {
-        let nodes = new_nodes(&arguments(words)?)?;
-        Ok(nodes
-            .into_iter()
-            .map(|node| (node.name, node.address))
-            .collect())
-    }
-
-    #[test]
-    fn nodes_are_named_with_or_without_an_address() {
-        let pair = |name: &str, address: &str| (name.to_owned(), address.to_owned());
-        assert_eq!(parsed(&["a"]).unwrap(), [pair("a", "")]);
-        assert_eq!(
-            parsed(&["a", "--address", "10.0.0.1"]).unwrap(),
-            [pair("a", "10.0.0.1")]
-        );
-        assert_eq!(
-            parsed(&["a=10.0.0.1", "b", "--roles", "worker"]).unwrap(),
-            [pair("a", "10.0.0.1"), pair("b", "")]
-        );
-        for bad in [
-            &["a=10.0.0.1", "--address", "10.0.0.1"][..],
-            &["a", "b", "--address", "10.0.0.1"],
-            &["a=", "b"],
-            &["a=10.0.0"],
-            // A check that only first hosts have, and a name of no check.
-            &["a", "--ignore-preflight", "documents"],
-            &["a", "--ignore-preflight", "swap,all"],
-            &[],
-        ] {
-            assert!(parsed(bad).is_err(), "{bad:?}");
-        }
-    }
-
-    #[test]
-    fn ignored_checks_are_in_the_pillar_of_the_run() {
-        let args = arguments(&["a", "--ignore-preflight", "swap,mtu"]).unwrap();
-        let pillar = run_pillar("a", &args.ignore_preflight);
-        assert_eq!(
-            pillar,
-            json!({"node": "a", "ignore_preflight": ["swap", "mtu"]})
-        );
-        // Without ignored checks, the run equals that of an earlier ctl.
-        assert_eq!(run_pillar("a", &[]), json!({"node": "a"}));
-    }
-
-    #[test]
-    fn labels_are_pairs() {
-        assert_eq!(
-            labels(&["disk=ssd".to_owned(), "e=".to_owned()])
-                .unwrap()
-                .get("disk")
-                .unwrap(),
-            "ssd"
-        );
-        assert!(labels(&["disk".to_owned()]).is_err());
-    }
-}
+#[path = "nodes_tests.rs"]
+mod tests;

@@ -225,6 +225,7 @@ fn a_bundle_that_is_gone_is_told_and_holds_up_only_what_needs_it() {
         nodes: vec![v1::NewNode {
             name: "worker-1".into(),
             address: String::new(),
+            ..v1::NewNode::default()
         }],
         ..v1::AddNodeRequest::default()
     };

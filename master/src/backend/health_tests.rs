@@ -215,6 +215,7 @@ fn a_second_member_is_declared_with_a_warning() {
         nodes: vec![v1::NewNode {
             name: "cp-2".to_owned(),
             address: "10.10.0.12".to_owned(),
+            ..v1::NewNode::default()
         }],
         roles: ["control-plane", "etcd"].map(str::to_owned).to_vec(),
         ..v1::AddNodeRequest::default()

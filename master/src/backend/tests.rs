@@ -439,6 +439,7 @@ fn a_node_is_declared_once_and_its_addresses_are_recorded_when_it_comes() {
     let new = |name: &str, address: &str| v1::NewNode {
         name: name.into(),
         address: address.into(),
+        ..v1::NewNode::default()
     };
     let request = v1::AddNodeRequest {
         nodes: vec![new("worker-2", "10.10.1.13")],

@@ -1,27 +1,35 @@
 //! The command that a new host runs.
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use halite_core::app::App;
 use halite_core::ca::SITE;
 use halite_core::refusal::Refusal;
 use halite_errors::chain;
+use halite_proto::pki::sha256_hex;
 use halite_proto::v1::NewNode;
 
 /// The port of the bundle's web server.
 const BUNDLE_PORT: u16 = 4551;
 
-/// A new node in the audit log: name and address, if one is given.
+/// A new node in the audit log: name, address and roles of its own, if they are given.
 pub(super) fn named(node: &NewNode) -> String {
-    match node.address.as_str() {
-        "" => node.name.clone(),
-        address => format!("{}={address}", node.name),
+    let mut text = node.name.clone();
+    if !node.address.is_empty() {
+        text = format!("{text}={}", node.address);
     }
+    if !node.roles.is_empty() {
+        text = format!("{text}({})", node.roles.join(","));
+    }
+    text
 }
 
-/// The command to run on the new host. It contains the CA of the bundle's web server, because a
-/// bare host trusts no CA, and curl can pin only leaf keys. The token is a variable of the script
-/// and not an argument of a process: every user of the host can read command lines.
+/// The command to run on the new host, as root; several lines. A bare host trusts no CA, so the
+/// command fetches the CA of the bundle's web server without verifying the server, compares the CA
+/// with the digest that it contains, and uses nothing before that. It fetches the script over TLS
+/// that this CA verifies. The master's own CA is in the script, so the token is without its digest.
+///
+/// The token is in a here-document: every user of the host can read command lines, and servers and
+/// proxies log URLs. The steps are joined by `&&`, because a shell ignores `set -e` in the conditions
+/// of other commands.
 pub(super) fn command(app: &App, name: &str, token: &str) -> Result<String, Refusal> {
     let site = app
         .cas
@@ -36,9 +44,18 @@ pub(super) fn command(app: &App, name: &str, token: &str) -> Result<String, Refu
     let host = master
         .rsplit_once(':')
         .map_or(master.as_str(), |(host, _)| host);
-    let site = STANDARD.encode(site);
+    let token = token.rsplit_once('.').map_or(token, |(short, _)| short);
+    let digest = sha256_hex(served(site).as_bytes());
     Ok(format!(
-        "C=$(mktemp) && echo {site} | base64 -d >$C && curl -fsS --noproxy '*' --cacert $C https://{host}:{BUNDLE_PORT}/enrol.sh \
-         | HALITE_TOKEN={token} sh -s -- --master {master} --name {name}"
+        "(cd $(mktemp -d) && export no_proxy=\\* U=https://{host}:{BUNDLE_PORT} && curl -kfsSO $U/ca && \
+         echo \"{digest}  ca\" | sha256sum -c && curl -fsSO --cacert ca $U/join && sh join {name}) <<E\n{token}\nE"
     ))
+}
+
+/// A certificate in the bytes that `file.managed` writes.
+fn served(pem: &str) -> String {
+    match pem.strip_suffix('\n') {
+        Some(_) => pem.to_owned(),
+        None => format!("{pem}\n"),
+    }
 }

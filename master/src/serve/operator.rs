@@ -6,6 +6,7 @@ use std::sync::Arc;
 use futures_util::{Stream, StreamExt as _};
 use halite_core::ca::HALITE;
 use halite_core::clock::rfc3339;
+use halite_core::declared::node_roles;
 use halite_core::event_stream::EventStream;
 use halite_core::refusal::Refusal;
 use halite_errors::chain;
@@ -381,16 +382,16 @@ impl Operator for Services {
             let app = &services.app;
             let warnings = services.backend.add_node(&operator, &request).await?;
             let mut nodes = Vec::new();
-            for node in request.nodes {
+            for node in &request.nodes {
                 let wanted = TokenRequest {
                     id: node.name.clone(),
-                    roles: request.roles.clone(),
+                    roles: node_roles(&request, node),
                     ..TokenRequest::default()
                 };
                 let (token, _) = keys::create_token(app, &operator, wanted).await?;
                 let command = command(app, &node.name, &token)?;
                 nodes.push(AddedNode {
-                    name: node.name,
+                    name: node.name.clone(),
                     token,
                     command,
                 });

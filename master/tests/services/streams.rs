@@ -286,7 +286,7 @@ async fn streams_end_when_the_master_stops() {
 }
 
 /// Enrols as a new host does, which identifies the master by its token alone.
-async fn enrol(
+pub async fn enrol(
     site: &Site,
     id: &str,
     key: &PrivateKey,

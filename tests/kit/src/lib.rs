@@ -22,6 +22,7 @@ pub mod pty;
 pub mod registry;
 mod server;
 mod site;
+mod sshd;
 mod tls;
 
 pub use backup_ca::BackupCa;
@@ -32,4 +33,5 @@ pub use nginx::Nginx;
 pub use packed::packed;
 pub use server::{CannedAnswer, SeenRequest, Server};
 pub use site::{Site, layout, layout_of, status, version};
+pub use sshd::SshServer;
 pub use tls::Authority;

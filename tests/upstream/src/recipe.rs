@@ -65,6 +65,7 @@ pub fn bundle(
             .collect::<Vec<_>>(),
         upstream.release.contents.is_full(),
         versions::HOST_PACKAGES,
+        versions::TEST_PACKAGES,
         file_digest(&base)?,
     ))?;
     if helm.is_some() {
@@ -250,7 +251,9 @@ fn document(
         documents.package("halite-minion", "halite-minion", programs),
     ];
     let mut options = json!({});
+    let mut debian = versions::HOST_PACKAGES.to_vec();
     if upstream.release.contents.is_full() {
+        debian.extend(versions::TEST_PACKAGES);
         made.push(package(
             "distribution-registry",
             versions::REGISTRY,
@@ -268,7 +271,7 @@ fn document(
         "images": images,
         "packages": {
             "base": base,
-            "apt": versions::HOST_PACKAGES,
+            "apt": debian,
             "made": made,
         },
         "options": options,

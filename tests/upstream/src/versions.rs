@@ -185,6 +185,9 @@ pub const HOST_PACKAGES: &[&str] = &[
     "socat",
 ];
 
+/// Packages that only tests install, in the bundle with all contents.
+pub const TEST_PACKAGES: &[&str] = &["openssh-server"];
+
 #[cfg(test)]
 mod tests {
     use super::*;

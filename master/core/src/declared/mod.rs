@@ -48,7 +48,7 @@ use crate::refusal::{Refusal, RefusalKind};
 
 pub use changes::{Changes, Generation};
 pub use last_valid::LastValid;
-pub use nodes::{NodeRequest, requested};
+pub use nodes::{NodeRequest, node_roles, requested};
 pub use reader::{Look, look};
 pub use roles::Stage;
 pub use slow::in_background;

@@ -56,8 +56,11 @@ pub fn requested(request: &v1::AddNodeRequest) -> Result<Vec<NodeRequest>, Refus
         nodes.push(NodeRequest {
             name,
             address: node.address.clone(),
-            roles: request.roles.clone(),
-            further: request.document_json.clone(),
+            roles: node_roles(request, node),
+            further: match node.document_json.as_str() {
+                "" => request.document_json.clone(),
+                own => own.to_owned(),
+            },
         });
     }
     if nodes.is_empty() {
@@ -66,6 +69,17 @@ pub fn requested(request: &v1::AddNodeRequest) -> Result<Vec<NodeRequest>, Refus
         ));
     }
     Ok(nodes)
+}
+
+/// The roles of a node in a request: its own, or those of the request.
+#[must_use]
+pub fn node_roles(request: &v1::AddNodeRequest, node: &v1::NewNode) -> Vec<String> {
+    let roles = if node.roles.is_empty() {
+        &request.roles
+    } else {
+        &node.roles
+    };
+    roles.clone()
 }
 
 impl Declarations {
@@ -379,6 +393,7 @@ mod tests {
             nodes: vec![v1::NewNode {
                 name: name.into(),
                 address: address.into(),
+                ..v1::NewNode::default()
             }],
             roles: vec![role.into()],
             document_json: further.into(),

@@ -19,6 +19,9 @@ const DEFAULT_TTL_SECONDS: u32 = 24 * 60 * 60;
 /// Thirty days: a token that is kept for longer is likely to leak.
 const LONGEST_TTL_SECONDS: u32 = 30 * 24 * 60 * 60;
 const MOST_USES: u32 = 1000;
+/// Bytes of a secret: 128 random bits cannot be guessed, and an operator may have to
+/// type them at a console.
+const SECRET_BYTES: usize = 16;
 
 /// A token's parts. `Debug` shows no secret.
 #[derive(Clone, PartialEq, Eq)]
@@ -53,8 +56,10 @@ impl TokenText {
                     .bytes()
                     .all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b))
         };
+        // A token of an earlier master has a secret of twice the length.
+        let is_secret = |part: &str| [2, 4].iter().any(|per| hex(part, per * SECRET_BYTES));
         match text.split('.').collect::<Vec<_>>()[..] {
-            [id, secret, ca] if hex(id, 16) && hex(secret, 64) && hex(ca, 64) => Ok(Self {
+            [id, secret, ca] if hex(id, 16) && is_secret(secret) && hex(ca, 64) => Ok(Self {
                 id: id.to_owned(),
                 secret: secret.to_owned(),
                 ca_sha256: ca.to_owned(),
@@ -133,7 +138,7 @@ pub async fn create_token(
     let internal = |error: pki::PkiError| Refusal::internal(chain(&error));
     let text = TokenText {
         id: pki::hex(&pki::random::<8>().map_err(internal)?),
-        secret: pki::hex(&pki::random::<32>().map_err(internal)?),
+        secret: pki::hex(&pki::random::<SECRET_BYTES>().map_err(internal)?),
         ca_sha256: app
             .cas
             .certificate_sha256(HALITE)

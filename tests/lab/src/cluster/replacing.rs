@@ -10,11 +10,13 @@ use super::adding::enrol;
 use crate::host::Host;
 use crate::watched;
 
-/// The command that `ctl` prints for a host, searched in its lines.
+/// The command that `ctl` prints for a host, searched in its lines: from the heading to the next
+/// empty line.
 struct Printed {
     /// The line above it.
     heading: String,
     is_below: bool,
+    lines: Vec<String>,
 }
 
 impl Printed {
@@ -22,18 +24,26 @@ impl Printed {
         Self {
             heading: format!("Run this on {name}, as root:"),
             is_below: false,
+            lines: Vec::new(),
         }
     }
 
-    /// Takes the next line; returns whether it is the command.
-    fn is(&mut self, line: &str) -> bool {
+    /// Takes the next line; returns the command when it has ended.
+    fn take(&mut self, line: &str) -> Option<String> {
         let line = line.trim();
-        if self.is_below && !line.is_empty() {
-            self.is_below = false;
-            return true;
+        if !self.is_below {
+            self.is_below = line == self.heading;
+            return None;
         }
-        self.is_below |= line == self.heading;
-        false
+        if !line.is_empty() {
+            self.lines.push(line.to_owned());
+            return None;
+        }
+        if self.lines.is_empty() {
+            return None;
+        }
+        self.is_below = false;
+        Some(std::mem::take(&mut self.lines).join("\n"))
     }
 }
 
@@ -77,11 +87,11 @@ impl Cluster {
         let mut printed = None;
         let ctl = watched::run(&mut on.command(&words)?, &words.join(" "), |line| {
             watched::show(line)?;
-            if command.is(line) {
+            if let Some(command) = command.take(line) {
                 printed = Some(start.elapsed());
                 before_boot();
                 self.lab.power_on(&[name.to_owned()])?;
-                enrol(host, line)?;
+                enrol(host, &command)?;
             }
             Ok(())
         })?;
@@ -101,16 +111,23 @@ mod tests {
             "cp-2  member ✓  0.3 s",
             "Run this on cp-1, as root:",
             "",
-            "C=$(mktemp) && one",
+            "(one) <<E",
+            "token",
+            "E",
             "",
             "Run this on cp-2, as root:",
             "",
-            "C=$(mktemp) && two",
+            "(two) <<E",
+            "token",
+            "E",
             "",
             "! cp-2  enrolled: waiting for 10 s until cp-2 has connected",
+            "",
         ];
         let mut command = Printed::new("cp-2");
-        let found: Vec<&str> = lines.into_iter().filter(|line| command.is(line)).collect();
-        assert_eq!(found, ["C=$(mktemp) && two"]);
+        let found: Vec<String> = (lines.into_iter())
+            .filter_map(|line| command.take(line))
+            .collect();
+        assert_eq!(found, ["(two) <<E\ntoken\nE"]);
     }
 }

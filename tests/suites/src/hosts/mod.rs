@@ -1,10 +1,11 @@
 //! Leftovers and changes of other programs on a host: a former pod network, `/etc/hosts` at boot, a
-//! reload of firewalld; and the volumes that leave with a host.
+//! reload of firewalld; the volumes that leave with a host; and a host that is added over SSH.
 
 mod boot;
 mod claims;
 mod host_ports;
 mod leftovers;
+mod over_ssh;
 
 use halite_lab::cluster::Cluster;
 
@@ -27,5 +28,9 @@ pub(super) const TESTS: &[Test<Cluster>] = &[
     Test {
         name: "hosts: leftovers of another pod network are refused, and the commands of the report remove them",
         run: leftovers::are_refused,
+    },
+    Test {
+        name: "hosts: a host of a list is added over SSH once its key is known",
+        run: over_ssh::is_added,
     },
 ];

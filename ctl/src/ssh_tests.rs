@@ -1,0 +1,117 @@
+use std::fs;
+
+use halite_testkit::SshServer;
+use halite_testkit::process::make_program;
+
+use super::*;
+
+/// A program in place of `ssh`, which records its arguments and input and then runs a script. `$host`
+/// is the destination.
+fn fake(user: &str, script: &str) -> (tempfile::TempDir, Ssh) {
+    let directory = tempfile::tempdir().unwrap();
+    let here = directory.path().display();
+    let text = format!(
+        "#!/bin/sh\ncd {here}\nprintf '%s\\n' \"$*\" >> arguments\nwhile [ $# -gt 2 ]; do shift; done\nhost=$1\n\
+         cat >> input\n{script}\n"
+    );
+    let program = directory.path().join("ssh");
+    make_program(&program, &text);
+    let ssh = Ssh::with_program(program, user.parse().unwrap());
+    (directory, ssh)
+}
+
+#[test]
+fn a_user_cannot_be_an_option() {
+    for good in ["root", "core", "a.b", "DOMAIN\\a", "a@b"] {
+        assert!(good.parse::<SshUser>().is_ok(), "{good}");
+    }
+    for bad in ["", "-oProxyCommand=x", "a b", "a\nb"] {
+        assert_eq!(bad.parse::<SshUser>(), Err(InvalidUser), "{bad}");
+    }
+}
+
+#[tokio::test]
+async fn the_command_goes_to_standard_input_and_no_key_is_trusted_blindly() {
+    for (user, shell) in [("root", "sh"), ("admin", "sudo -n sh")] {
+        let (directory, ssh) = fake(user, "");
+        let read = |name: &str| fs::read_to_string(directory.path().join(name)).unwrap();
+        ssh.join("10.0.0.12", "(true) <<E\nid.secret\nE", "secret")
+            .await
+            .unwrap();
+        let arguments = read("arguments");
+        assert_eq!(read("input"), "(true) <<E\nid.secret\nE\n");
+        assert!(!arguments.contains("secret"), "{arguments}");
+        for option in ["BatchMode=yes", "StrictHostKeyChecking=yes"] {
+            assert!(arguments.contains(option), "{arguments}");
+        }
+        let end = format!("-l {user} 10.0.0.12 {shell}\n");
+        assert!(arguments.ends_with(&end), "{arguments}");
+    }
+}
+
+#[tokio::test]
+async fn each_failure_has_its_cause_and_remedy() {
+    let key = "echo 'Host key verification failed.' >&2; exit 255";
+    let changed = format!("echo '@ WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED! @' >&2; {key}");
+    let silent = "echo 'ssh: connect to host 10.0.0.12 port 22: No route to host' >&2; exit 255";
+    for (script, words) in [
+        (key, "accept it with `ssh admin@10.0.0.12`"),
+        (changed.as_str(), "ssh-keygen -R 10.0.0.12"),
+        (silent, "No route to host; `ssh admin@10.0.0.12` must work"),
+        (
+            "echo 'sudo: a password is required' >&2; exit 1",
+            "cannot use sudo without a password on admin@10.0.0.12: sudo: a password is required",
+        ),
+        ("exit 3", "it said nothing"),
+    ] {
+        let (_directory, ssh) = fake("admin", script);
+        let said = ssh.check("10.0.0.12").await.unwrap_err().to_string();
+        assert!(said.contains(words), "{words}: {said}");
+    }
+    let missing = Ssh::with_program("/nowhere/ssh".into(), "root".parse().unwrap());
+    let error = missing.check("10.0.0.12").await.unwrap_err();
+    assert!(matches!(error, SshError::Program(_)), "{error}");
+}
+
+#[tokio::test]
+async fn a_host_that_repeats_the_token_does_not_bring_it_into_the_error() {
+    let (_directory, ssh) = fake("root", "echo \"sh: id.secret: not found\" >&2; exit 127");
+    let error = ssh.join("a", "x", "secret").await.unwrap_err().to_string();
+    assert!(error.contains("sh: id.…: not found"), "{error}");
+}
+
+/// A real server on loopback, if this machine has one.
+#[tokio::test]
+async fn a_real_server_runs_the_command_once_its_key_is_known() {
+    let Some(server) = SshServer::start() else {
+        let why = "no sshd (package openssh-server, or HALITE_SSHD), or not root";
+        halite_cli::output::report(&format!("NOT RUN with a real server: {why}"));
+        return;
+    };
+    let ssh = Ssh::with_program(server.client(), "root".parse().unwrap());
+    let error = ssh.check("127.0.0.1").await.unwrap_err();
+    assert!(matches!(error, SshError::UnknownKey { .. }), "{error}");
+    let asking = Ssh::with_program(server.answering("yes"), "root".parse().unwrap());
+    let asked = asking.ask("127.0.0.1").await;
+    let displayed = fs::read_to_string(server.path("typescript")).unwrap();
+    assert!(
+        displayed.contains("key fingerprint is SHA256:"),
+        "{displayed}"
+    );
+    assert!(asked.is_ok(), "{asked:?}: {displayed}");
+    ssh.check("127.0.0.1").await.unwrap();
+    fs::remove_file(server.path("known_hosts")).unwrap();
+    assert!(ssh.check("127.0.0.1").await.is_err());
+    server.know(true);
+    ssh.check("127.0.0.1").await.unwrap();
+    let marker = server.path("marker");
+    let command = format!(
+        "read token <<E\nid.secret\nE\necho $token > {}",
+        marker.display()
+    );
+    ssh.join("127.0.0.1", &command, "secret").await.unwrap();
+    assert_eq!(fs::read_to_string(marker).unwrap(), "id.secret\n");
+    server.know(false);
+    let error = ssh.check("127.0.0.1").await.unwrap_err();
+    assert!(matches!(error, SshError::ChangedKey { .. }), "{error}");
+}
