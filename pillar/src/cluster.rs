@@ -16,11 +16,12 @@ use crate::certificates::Certificates;
 use crate::control_plane::ControlPlane;
 use crate::etcd::{ClientIdentity, Etcd, ExternalEtcd, Placement, client_identity};
 use crate::field_schemas;
+use crate::firewall::Firewall;
 use crate::mirrors::ForeignRegistry;
 use crate::proxy::Proxy;
 use crate::registry::SiteRegistry;
 use crate::role::Role;
-use crate::standbys::Standbys;
+use crate::standbys::Master;
 use crate::trust::Trust;
 
 /// The declaration of a cluster. Every omitted field has a default that fits most sites.
@@ -306,41 +307,6 @@ pub struct Containerd {
     pub registries: BTreeMap<String, ForeignRegistry>,
 }
 
-/// The master's own settings.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
-pub struct Master {
-    /// The hosts with a full copy of the master's data, which can take its place: `auto` for the
-    /// first two other control planes by name, the names of at most two, or `[]` for none.
-    #[schemars(schema_with = "field_schemas::standbys")]
-    pub standbys: Standbys,
-    /// The finished jobs and orchestrations that the master's store keeps.
-    ///
-    /// A job is kept while one of the two limits covers it. When the store is larger than 2 GiB,
-    /// the oldest are removed earlier.
-    pub jobs: KeptJobs,
-}
-
-/// The finished jobs and orchestrations that the master's store keeps. A job is kept while one of
-/// the two limits covers it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
-pub struct KeptJobs {
-    /// The number of days for which a job is kept after its end.
-    pub keep_days: u32,
-    /// The number of the newest jobs that are kept, whatever their age.
-    pub keep_last: u32,
-}
-
-impl Default for KeptJobs {
-    fn default() -> Self {
-        Self {
-            keep_days: 30,
-            keep_last: 100,
-        }
-    }
-}
-
 /// kube-proxy.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
@@ -426,57 +392,6 @@ pub struct Time {
     /// Names or addresses of NTP servers (RFC 5905). chrony uses no others.
     #[schemars(schema_with = "field_schemas::time_servers")]
     pub servers: Vec<String>,
-}
-
-/// Networks that may connect to the hosts. The ports follow from the roles; only sources are
-/// declared.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
-pub struct Firewall {
-    /// Networks that may reach the ports that are not only for the cluster's own hosts.
-    pub sources: Sources,
-    /// The addresses at which NodePorts answer.
-    pub node_ports: NodePorts,
-    /// The connections that pods may open to hosts of the cluster: with `deny`, only to the API,
-    /// DNS servers, NodePorts, and ports that an addon in use needs; with `allow`, to all ports
-    /// that hosts open to each other. A host cannot tell a pod of another host from that host
-    /// itself.
-    pub pods_to_hosts: PodsToHosts,
-}
-
-/// The connections that pods may open to hosts of the cluster. A host cannot tell a pod of another
-/// host from that host itself.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-#[schemars(schema_with = "field_schemas::pods_to_hosts")]
-pub enum PodsToHosts {
-    /// Only to the API, to DNS servers, to NodePorts, and to ports that an addon in use needs.
-    #[default]
-    Deny,
-    /// To all ports that the hosts open to each other.
-    Allow,
-}
-
-/// Networks that may reach the ports that are not only for the cluster's own hosts.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
-pub struct Sources {
-    /// The operators' networks: they reach the Kubernetes API, the master and the site registry.
-    /// Default: the control-plane networks.
-    #[schemars(schema_with = "field_schemas::optional_cidrs")]
-    pub management: Option<Vec<Ipv4Net>>,
-    /// The networks of load balancers in front of the Kubernetes API: they reach it. Default: none.
-    #[schemars(schema_with = "field_schemas::optional_cidrs")]
-    pub load_balancers: Option<Vec<Ipv4Net>>,
-}
-
-/// Networks in which NodePorts answer.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
-pub struct NodePorts {
-    /// Networks whose addresses NodePorts listen on. Default: the workload plane's.
-    #[schemars(schema_with = "field_schemas::optional_cidrs")]
-    pub cidrs: Option<Vec<Ipv4Net>>,
 }
 
 /// A secret of the operator, and the hosts that may see it.

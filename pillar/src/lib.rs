@@ -16,6 +16,7 @@ pub mod declaration;
 pub mod etcd;
 pub mod example;
 mod field_schemas;
+pub mod firewall;
 pub mod formats;
 pub mod host_facts;
 pub mod load;

@@ -12,12 +12,12 @@ use serde_json::{Map, Value};
 use super::{etcd, proxy, registry};
 use crate::bundle_facts::SiteBundle;
 use crate::certificates::Certificates;
-use crate::cluster::{
-    Addons, Cni, Component, Host, HostNetworks, KeptJobs, KubeProxy, Kubelet, PodsToHosts, Time,
-};
+use crate::cluster::{Addons, Cni, Component, Host, HostNetworks, KubeProxy, Kubelet, Time};
+use crate::firewall::PodsToHosts;
 use crate::mirrors::Mirrors;
 use crate::node::{ResolvedMember, Taint};
 use crate::role::Role;
+use crate::standbys::KeptJobs;
 use crate::trust::Trusted;
 
 /// The data that Halite compiles for one minion.
