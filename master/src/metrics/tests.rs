@@ -177,7 +177,7 @@ fn the_reference_in_docs_is_current() {
     );
 }
 
-/// https://prometheus.io/docs/practices/naming/
+/// <https://prometheus.io/docs/practices/naming/>
 #[test]
 fn names_follow_the_conventions_of_prometheus() {
     for (name, family) in families(&full()) {
@@ -233,6 +233,6 @@ fn a_stale_round_stays_and_says_so() {
     assert!(text.contains("halite_health_stale 1.0") && text.contains("halite_healthy 0.0"));
     // Without a round there is nothing about the cluster, and no alert about it resolves wrongly.
     let text = exposition(LatestHealth::default()).text();
-    assert!(!text.contains("halite_healthy") && !text.contains("halite_host_connected"));
+    assert!(!text.contains("halite_health") && !text.contains("halite_host_connected"));
     assert!(text.contains("halite_master_info"));
 }

@@ -118,13 +118,18 @@ impl Site {
                 builder.with_client_auth_cert(chain, key).unwrap()
             }
         };
+        let mut left = 1000;
         let stream = loop {
             let socket = TcpSocket::new_v4().unwrap();
             socket.bind((from, 0).into()).unwrap();
             match socket.connect(self.port.listen).await {
                 Ok(stream) => break stream,
                 // It is about to listen.
-                Err(_) => tokio::task::yield_now().await,
+                Err(error) => {
+                    assert!(left > 0, "{error}");
+                    left -= 1;
+                    sleep(Duration::from_millis(10)).await;
+                }
             }
         };
         let name = ServerName::from(self.port.listen.ip());
