@@ -128,7 +128,9 @@ pub(super) fn families(text: &str) -> BTreeMap<String, Family> {
             family.samples.push(name.to_owned());
             let labels = rest.strip_prefix('{').and_then(|rest| rest.split_once('}'));
             for (key, _) in labels.iter().flat_map(|(labels, _)| {
-                labels.split("\",").filter_map(|label| label.split_once('='))
+                labels
+                    .split("\",")
+                    .filter_map(|label| label.split_once('='))
             }) {
                 if key != "le" && !family.labels.contains(&key.to_owned()) {
                     family.labels.push(key.to_owned());
@@ -155,7 +157,11 @@ fn reference() -> String {
          minute; they exist only while `master.metrics` is declared.\n\n| name | type | labels | meaning |\n|---|---|---|---|\n",
     );
     for (name, family) in families(&full()) {
-        let labels: Vec<String> = family.labels.iter().map(|name| format!("`{name}`")).collect();
+        let labels: Vec<String> = family
+            .labels
+            .iter()
+            .map(|name| format!("`{name}`"))
+            .collect();
         let help = family.help.trim_end_matches('.');
         let (kind, labels) = (&family.kind, labels.join(", "));
         let name = queried(&name, &family);
@@ -182,18 +188,29 @@ fn the_reference_in_docs_is_current() {
 fn names_follow_the_conventions_of_prometheus() {
     for (name, family) in families(&full()) {
         assert!(name.starts_with("halite_"), "{name}");
-        assert!(!family.help.is_empty() && !family.samples.is_empty(), "{name}");
+        assert!(
+            !family.help.is_empty() && !family.samples.is_empty(),
+            "{name}"
+        );
         let is_lower = |c: char| c.is_ascii_lowercase() || c == '_' || c.is_ascii_digit();
         assert!(name.chars().all(is_lower), "{name}");
         // Units are base units, and last.
-        for other in ["_ms", "_millis", "_minutes", "_hours", "_days", "_mib", "_kb", "_percent"] {
+        for other in [
+            "_ms", "_millis", "_minutes", "_hours", "_days", "_mib", "_kb", "_percent",
+        ] {
             assert!(!name.ends_with(other), "{name}");
         }
         if name.contains("timestamp") || name.contains("duration") {
             assert!(name.ends_with("_seconds"), "{name}");
         }
         if family.kind == "counter" {
-            assert!(family.samples.iter().all(|sample| sample.ends_with("_total")), "{name}");
+            assert!(
+                family
+                    .samples
+                    .iter()
+                    .all(|sample| sample.ends_with("_total")),
+                "{name}"
+            );
         }
     }
 }
