@@ -227,9 +227,19 @@ mod tests {
         let port = Config::parse(text).unwrap().prometheus.unwrap();
         assert_eq!(port.listen.to_string(), "10.0.0.1:4553");
         assert_eq!(port.from, ["10.0.9.0/24".parse().unwrap()]);
-        assert_eq!((port.key.ends_with("metrics.key"), port.client_ca), (true, None));
+        assert_eq!(
+            (port.key.ends_with("metrics.key"), port.client_ca),
+            (true, None)
+        );
         let more = format!("{text}  client_ca: /etc/halite/pki/metrics-clients.pem\n");
-        assert!(Config::parse(&more).unwrap().prometheus.unwrap().client_ca.is_some());
+        assert!(
+            Config::parse(&more)
+                .unwrap()
+                .prometheus
+                .unwrap()
+                .client_ca
+                .is_some()
+        );
     }
 
     #[test]

@@ -58,8 +58,11 @@ pub(super) fn flag(value: bool) -> f64 {
     f64::from(u8::from(value))
 }
 
-/// Adds the metrics of the latest round.
+/// Adds the metrics of the latest round, if there should be one.
 pub(super) fn register_health(registry: &mut Registry, latest: &LatestHealth) {
+    if latest.round.is_none() && latest.stale.is_none() {
+        return;
+    }
     single(
         registry,
         "halite_health_stale",

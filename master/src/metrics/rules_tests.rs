@@ -51,9 +51,16 @@ struct Rule {
 
 fn rules() -> Vec<Rule> {
     let file: File = serde_saphyr::from_str(RULES).unwrap();
-    let names: Vec<&str> = file.groups.iter().map(|group| group.name.as_str()).collect();
+    let names: Vec<&str> = file
+        .groups
+        .iter()
+        .map(|group| group.name.as_str())
+        .collect();
     assert_eq!(names, ["halite"]);
-    file.groups.into_iter().flat_map(|group| group.rules).collect()
+    file.groups
+        .into_iter()
+        .flat_map(|group| group.rules)
+        .collect()
 }
 
 /// The words of an expression.
@@ -69,7 +76,9 @@ fn used<'a>(
 ) -> (BTreeSet<&'a str>, BTreeSet<&'a str>) {
     let (mut metrics, mut labels) = (BTreeSet::new(), BTreeSet::new());
     for word in words(expr).filter(|word| word.starts_with("halite_")) {
-        let family = known.iter().find(|(_, family)| family.samples.iter().any(|name| name == word));
+        let family = known
+            .iter()
+            .find(|(_, family)| family.samples.iter().any(|name| name == word));
         let Some((name, family)) = family else {
             panic!("no metric has the sample {word}: {expr}");
         };
@@ -83,17 +92,25 @@ fn used<'a>(
 fn selected(expr: &str) -> Vec<&str> {
     let between = |open: &str, close: char| -> Vec<&str> {
         let parts = expr.split(open).skip(1);
-        parts.filter_map(|part| part.split_once(close).map(|(inside, _)| inside)).collect()
+        parts
+            .filter_map(|part| part.split_once(close).map(|(inside, _)| inside))
+            .collect()
     };
-    let selectors = between("{", '}').into_iter().flat_map(|inside| inside.split(','));
+    let selectors = between("{", '}')
+        .into_iter()
+        .flat_map(|inside| inside.split(','));
     let selectors = selectors.filter_map(|matcher| words(matcher).next());
-    let groups = between("by (", ')').into_iter().flat_map(|inside| inside.split(", "));
+    let groups = between("by (", ')')
+        .into_iter()
+        .flat_map(|inside| inside.split(", "));
     selectors.chain(groups).collect()
 }
 
 /// The labels in the texts of an alert.
 fn displayed(text: &str) -> impl Iterator<Item = &str> {
-    text.split("$labels.").skip(1).filter_map(|part| words(part).next())
+    text.split("$labels.")
+        .skip(1)
+        .filter_map(|part| words(part).next())
 }
 
 #[test]
@@ -107,7 +124,11 @@ fn each_rule_names_metrics_and_labels_that_exist() {
             assert!(labels.contains(label), "{}: {label}", rule.alert);
         }
         for label in rule.annotations.values().flat_map(|text| displayed(text)) {
-            assert!(label == "instance" || labels.contains(label), "{}: {label}", rule.alert);
+            assert!(
+                label == "instance" || labels.contains(label),
+                "{}: {label}",
+                rule.alert
+            );
         }
     }
 }
@@ -118,13 +139,26 @@ fn each_rule_has_a_severity_a_summary_and_a_command() {
     for rule in rules() {
         assert!(rule.alert.starts_with("Halite"), "{}", rule.alert);
         let severity = rule.labels.get("severity").map(String::as_str);
-        assert!(matches!(severity, Some("critical" | "warning")), "{}", rule.alert);
+        assert!(
+            matches!(severity, Some("critical" | "warning")),
+            "{}",
+            rule.alert
+        );
         assert!(rule.annotations.contains_key("summary"), "{}", rule.alert);
-        assert!(rule.annotations["remedy"].contains('`'), "{}: no command", rule.alert);
+        assert!(
+            rule.annotations["remedy"].contains('`'),
+            "{}: no command",
+            rule.alert
+        );
         // An increase over a time, or an end that is certain, needs no further wait.
-        let is_certain = rule.expr.contains("increase(") || rule.alert == "HaliteCertificateExpired";
+        let is_certain =
+            rule.expr.contains("increase(") || rule.alert == "HaliteCertificateExpired";
         assert_eq!(rule.lasts.is_some(), !is_certain, "{}", rule.alert);
-        assert!(names.insert(rule.alert.clone()), "{} is there twice", rule.alert);
+        assert!(
+            names.insert(rule.alert.clone()),
+            "{} is there twice",
+            rule.alert
+        );
     }
 }
 
@@ -133,7 +167,10 @@ fn each_metric_has_an_alert_or_only_informs() {
     let text = full();
     let known = families(&text);
     let rules = rules();
-    let alerting: BTreeSet<&str> = rules.iter().flat_map(|rule| used(&rule.expr, &known).0).collect();
+    let alerting: BTreeSet<&str> = rules
+        .iter()
+        .flat_map(|rule| used(&rule.expr, &known).0)
+        .collect();
     for name in known.keys().map(String::as_str) {
         assert_ne!(
             alerting.contains(name),
@@ -153,7 +190,11 @@ fn promtool_accepts_the_rules_and_they_fire_and_resolve() {
         ["check", "rules", "src/alerts.yaml"],
         ["test", "rules", "tests/alerts.yaml"],
     ] {
-        let output = Command::new(&program).args(words).current_dir(folder).output().unwrap();
+        let output = Command::new(&program)
+            .args(words)
+            .current_dir(folder)
+            .output()
+            .unwrap();
         assert!(output.status.success(), "{words:?}: {output:?}");
     }
 }

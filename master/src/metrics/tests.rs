@@ -128,7 +128,9 @@ pub(super) fn families(text: &str) -> BTreeMap<String, Family> {
             family.samples.push(name.to_owned());
             let labels = rest.strip_prefix('{').and_then(|rest| rest.split_once('}'));
             for (key, _) in labels.iter().flat_map(|(labels, _)| {
-                labels.split("\",").filter_map(|label| label.split_once('='))
+                labels
+                    .split("\",")
+                    .filter_map(|label| label.split_once('='))
             }) {
                 if key != "le" && !family.labels.contains(&key.to_owned()) {
                     family.labels.push(key.to_owned());
@@ -155,7 +157,11 @@ fn reference() -> String {
          minute; they exist only while `master.metrics` is declared.\n\n| name | type | labels | meaning |\n|---|---|---|---|\n",
     );
     for (name, family) in families(&full()) {
-        let labels: Vec<String> = family.labels.iter().map(|name| format!("`{name}`")).collect();
+        let labels: Vec<String> = family
+            .labels
+            .iter()
+            .map(|name| format!("`{name}`"))
+            .collect();
         let help = family.help.trim_end_matches('.');
         let (kind, labels) = (&family.kind, labels.join(", "));
         let name = queried(&name, &family);
@@ -177,23 +183,34 @@ fn the_reference_in_docs_is_current() {
     );
 }
 
-/// https://prometheus.io/docs/practices/naming/
+/// <https://prometheus.io/docs/practices/naming/>
 #[test]
 fn names_follow_the_conventions_of_prometheus() {
     for (name, family) in families(&full()) {
         assert!(name.starts_with("halite_"), "{name}");
-        assert!(!family.help.is_empty() && !family.samples.is_empty(), "{name}");
+        assert!(
+            !family.help.is_empty() && !family.samples.is_empty(),
+            "{name}"
+        );
         let is_lower = |c: char| c.is_ascii_lowercase() || c == '_' || c.is_ascii_digit();
         assert!(name.chars().all(is_lower), "{name}");
         // Units are base units, and last.
-        for other in ["_ms", "_millis", "_minutes", "_hours", "_days", "_mib", "_kb", "_percent"] {
+        for other in [
+            "_ms", "_millis", "_minutes", "_hours", "_days", "_mib", "_kb", "_percent",
+        ] {
             assert!(!name.ends_with(other), "{name}");
         }
         if name.contains("timestamp") || name.contains("duration") {
             assert!(name.ends_with("_seconds"), "{name}");
         }
         if family.kind == "counter" {
-            assert!(family.samples.iter().all(|sample| sample.ends_with("_total")), "{name}");
+            assert!(
+                family
+                    .samples
+                    .iter()
+                    .all(|sample| sample.ends_with("_total")),
+                "{name}"
+            );
         }
     }
 }
@@ -233,6 +250,6 @@ fn a_stale_round_stays_and_says_so() {
     assert!(text.contains("halite_health_stale 1.0") && text.contains("halite_healthy 0.0"));
     // Without a round there is nothing about the cluster, and no alert about it resolves wrongly.
     let text = exposition(LatestHealth::default()).text();
-    assert!(!text.contains("halite_healthy") && !text.contains("halite_host_connected"));
+    assert!(!text.contains("halite_health") && !text.contains("halite_host_connected"));
     assert!(text.contains("halite_master_info"));
 }

@@ -46,7 +46,9 @@ pub(super) enum PortError {
         source: io::Error,
     },
     /// The content of a file.
-    #[error("cannot use the certificates for the metrics; `ctl highstate` for this host makes them")]
+    #[error(
+        "cannot use the certificates for the metrics; `ctl highstate` for this host makes them"
+    )]
     Pki(#[from] PkiError),
     /// Certificate and key.
     #[error("cannot use the TLS settings of the metrics")]
@@ -149,7 +151,10 @@ impl Failures {
     fn log(&mut self, error: &PortError) {
         let reason = chain(error);
         if reason != self.last {
-            tracing::error!(reason, "cannot prepare the metrics for Prometheus; trying again");
+            tracing::error!(
+                reason,
+                "cannot prepare the metrics for Prometheus; trying again"
+            );
             self.last = reason;
         }
     }

@@ -77,7 +77,10 @@ impl Site {
             ..Profile::default()
         };
         let request = key.request("cp-1").unwrap();
-        let issued = self.cas.sign(ca, &request, &profile, SystemClock.now()).unwrap();
+        let issued = self
+            .cas
+            .sign(ca, &request, &profile, SystemClock.now())
+            .unwrap();
         Identity {
             certificate: issued.certificate_pem,
             key: key.to_pem(),
@@ -118,13 +121,18 @@ impl Site {
                 builder.with_client_auth_cert(chain, key).unwrap()
             }
         };
+        let mut left = 1000;
         let stream = loop {
             let socket = TcpSocket::new_v4().unwrap();
             socket.bind((from, 0).into()).unwrap();
             match socket.connect(self.port.listen).await {
                 Ok(stream) => break stream,
                 // It is about to listen.
-                Err(_) => tokio::task::yield_now().await,
+                Err(error) => {
+                    assert!(left > 0, "{error}");
+                    left -= 1;
+                    sleep(Duration::from_millis(10)).await;
+                }
             }
         };
         let name = ServerName::from(self.port.listen.ip());
@@ -155,10 +163,16 @@ async fn a_client_that_trusts_the_sites_ca_scrapes_and_no_other_does() {
     assert!(error.to_string().contains("UnknownIssuer"), "{error}");
     // A connection in plain HTTP gets no metrics.
     let mut plain = TcpStream::connect(site.port.listen).await.unwrap();
-    plain.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").await.unwrap();
+    plain
+        .write_all(b"GET /metrics HTTP/1.0\r\n\r\n")
+        .await
+        .unwrap();
     let mut bytes = Vec::new();
     let _ = plain.read_to_end(&mut bytes).await;
-    assert!(!String::from_utf8_lossy(&bytes).contains("halite"), "{bytes:?}");
+    assert!(
+        !String::from_utf8_lossy(&bytes).contains("halite"),
+        "{bytes:?}"
+    );
     served.abort();
 }
 
@@ -176,7 +190,10 @@ async fn a_client_from_another_network_is_not_served() {
 async fn with_a_ca_of_clients_a_client_needs_a_certificate_of_it() {
     let site = Site::new(2, true);
     let served = site.serve();
-    let (own, other) = (site.identity("front-proxy", false), site.identity("etcd", false));
+    let (own, other) = (
+        site.identity("front-proxy", false),
+        site.identity("etcd", false),
+    );
     let answer = site.scrape(DECLARED, SITE, Some(&own)).await;
     assert!(is_served(&answer), "{answer:?}");
     for identity in [None, Some(&other)] {
@@ -207,15 +224,24 @@ async fn a_renewed_certificate_is_used_and_a_missing_one_is_named() {
     // and tried again.
     std::fs::write(&site.port.key, site.identity(SITE, true).key).unwrap();
     assert!(matches!(server.reload().await, Err(PortError::Tls(_))));
-    assert_eq!(server.files.key, renewed.key, "the old pair is still in use");
+    assert_eq!(
+        server.files.key, renewed.key,
+        "the old pair is still in use"
+    );
     std::fs::remove_file(&site.port.key).unwrap();
     let error = chain(&server.reload().await.unwrap_err());
-    assert!(error.contains("metrics.key") && error.contains("ctl highstate"), "{error}");
+    assert!(
+        error.contains("metrics.key") && error.contains("ctl highstate"),
+        "{error}"
+    );
 }
 
 #[test]
 fn attempts_from_other_networks_are_logged_once_each_and_not_without_end() {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
     let site = Site::new(4, false);
     let (_, files, acceptor) = runtime.block_on(begin(&site.port)).unwrap();
     let exposition = Arc::new(exposition(LatestHealth::default()));
@@ -226,7 +252,10 @@ fn attempts_from_other_networks_are_logged_once_each_and_not_without_end() {
         acceptor,
         strangers: BTreeSet::new(),
     };
-    assert!(server.is_declared("::ffff:127.0.0.7".parse().unwrap()), "IPv4 in IPv6");
+    assert!(
+        server.is_declared("::ffff:127.0.0.7".parse().unwrap()),
+        "IPv4 in IPv6"
+    );
     for last in 0..100 {
         assert!(!server.is_declared(Ipv4Addr::new(10, 0, 0, last).into()));
     }
@@ -247,7 +276,10 @@ impl Drop for Prometheus {
 fn query(address: SocketAddr, words: &str) -> String {
     let mut answer = String::new();
     if let Ok(mut stream) = std::net::TcpStream::connect(address) {
-        let _ = write!(stream, "GET /api/v1/query?query={words} HTTP/1.0\r\nHost: a\r\n\r\n");
+        let _ = write!(
+            stream,
+            "GET /api/v1/query?query={words} HTTP/1.0\r\nHost: a\r\n\r\n"
+        );
         let _ = stream.read_to_string(&mut answer);
     }
     answer
@@ -257,7 +289,8 @@ fn query(address: SocketAddr, words: &str) -> String {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs HALITE_PROMETHEUS, the path of a Prometheus server"]
 async fn a_real_prometheus_scrapes_with_the_ca_and_not_without_it() {
-    let program = std::env::var_os("HALITE_PROMETHEUS").expect("HALITE_PROMETHEUS names the program");
+    let program =
+        std::env::var_os("HALITE_PROMETHEUS").expect("HALITE_PROMETHEUS names the program");
     let site = Site::new(5, false);
     let served = site.serve();
     let path = |name: &str| site.directory.path().join(name);
@@ -270,7 +303,10 @@ async fn a_real_prometheus_scrapes_with_the_ca_and_not_without_it() {
         )
     };
     let with = job("with", &format!("ca_file: {}", ca.display()));
-    let rules = concat!(env!("CARGO_MANIFEST_DIR"), "/../bundle/builder/src/alerts.yaml");
+    let rules = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../bundle/builder/src/alerts.yaml"
+    );
     let text = format!(
         "global: {{scrape_interval: 1s}}\nrule_files: [{rules}]\nscrape_configs:\n{with}{}",
         job("without", "")
@@ -278,7 +314,10 @@ async fn a_real_prometheus_scrapes_with_the_ca_and_not_without_it() {
     std::fs::write(path("prometheus.yml"), text).unwrap();
     let own = SocketAddr::new(target.ip(), 9090);
     let mut command = Command::new(program);
-    command.arg(format!("--config.file={}", path("prometheus.yml").display()));
+    command.arg(format!(
+        "--config.file={}",
+        path("prometheus.yml").display()
+    ));
     command.arg(format!("--storage.tsdb.path={}", path("data").display()));
     command.arg(format!("--web.listen-address={own}"));
     command.stdout(Stdio::null()).stderr(Stdio::null());

@@ -88,11 +88,17 @@ fn a_master_serves_before_the_certificate_of_its_metrics_exists() {
     let child = host.command("run").spawn().unwrap();
     assert_eq!(host.told(), "READY=1");
     let metrics = get(&host.address, "/metrics");
-    assert!(metrics.contains("halite_master_info{cluster=\"prod\""), "{metrics}");
+    assert!(
+        metrics.contains("halite_master_info{cluster=\"prod\""),
+        "{metrics}"
+    );
     // Nothing about the cluster: no round of checks has run.
     assert!(!metrics.contains("halite_healthy"), "{metrics}");
     let log = text(&host.stop(child).stderr);
-    assert!(log.contains("a.crt") && log.contains("trying again"), "{log}");
+    assert!(
+        log.contains("a.crt") && log.contains("trying again"),
+        "{log}"
+    );
 }
 
 fn get(address: &str, path: &str) -> String {
