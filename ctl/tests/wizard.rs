@@ -13,7 +13,7 @@ const CTL: &str = env!("CARGO_BIN_EXE_ctl");
 /// A valid cluster document of an operator.
 const OLD: &str = "apiVersion: halite/v1\nkind: Cluster\nmetadata: {name: old}\n\
     networks: {controlPlane: {cidrs: [10.0.0.0/24]}}\nkubernetes: {version: \"1.35\"}\ncustom: {motd: hi}\n";
-/// What the operator types for each question.
+/// The operator's input for each question.
 const TYPED: &[&str] = &[
     "Prod",
     "prod",

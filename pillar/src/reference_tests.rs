@@ -23,6 +23,8 @@ const FORMATS: &[(&str, &str)] = &[
     ("etcd-endpoint", "https URL with a port"),
     ("etcd-id", "hexadecimal number"),
     ("flag-name", "flag"),
+    ("header-name", "name of a header"),
+    ("interval", "duration"),
     ("ipv4-address", "IPv4 address"),
     ("ipv4-network", "IPv4 network"),
     ("kubernetes-version", "version"),
@@ -34,6 +36,7 @@ const FORMATS: &[(&str, &str)] = &[
     ("percent", "percentage from `1%` to `99%`"),
     ("registry-host", "HOST or HOST:PORT"),
     ("secret-name", "name of a secret"),
+    ("sink-name", "name of a sink"),
     ("sysctl-key", "kernel parameter"),
     ("time-of-day", "time of day"),
     ("time-server", "DNS name or address"),
@@ -48,7 +51,7 @@ const NODE_EXAMPLES: &str = include_str!("reference_tests/node_examples.yaml");
 const FIRST_HOST: &str = "apiVersion: halite/v1\nkind: Node\nmetadata: {name: cp-1}\n\
     roles: [bootstrap, registry, etcd, control-plane]\naddress: 10.0.0.11\n";
 /// The documents' formats of numbers, which have no words.
-const NUMBERS: [&str; 2] = ["uint8", "uint32"];
+const NUMBERS: [&str; 3] = ["uint8", "uint16", "uint32"];
 
 /// The examples of a file, by the path of their section.
 fn examples(file: &str) -> Vec<(&str, &str)> {

@@ -478,11 +478,8 @@ async fn a_state_makes_root_on_its_host_an_operator() {
         tag: OPERATOR_TAG.to_owned(),
         csr_pem: key.request("root").unwrap(),
     };
-    let reply = MinionClient::new(channel)
-        .sign(request)
-        .await
-        .unwrap()
-        .into_inner();
+    let reply = MinionClient::new(channel).sign(request).await.unwrap();
+    let reply = reply.into_inner();
     assert_eq!(reply.ca_pem, site.ca_pem);
     let own = ClientIdentity {
         certificate_pem: reply.certificate_pem,

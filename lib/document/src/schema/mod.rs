@@ -5,6 +5,7 @@
 //! consequences of it.
 
 mod commented;
+mod keywords;
 pub mod prose;
 pub mod questions;
 mod reader;
@@ -14,6 +15,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value, json};
 
+use self::keywords::{required, types};
 use crate::problem::Problem;
 use crate::source::DocumentSource;
 use crate::yaml::Node;
@@ -148,21 +150,6 @@ fn find_flaws(schema: &Value, path: &str, found: &mut BTreeSet<String>) {
             _ => {}
         }
     }
-}
-
-/// The types that a schema allows; empty means any type.
-fn types(schema: &Value) -> Vec<&str> {
-    match &schema["type"] {
-        Value::String(one) => vec![one],
-        Value::Array(many) => many.iter().filter_map(Value::as_str).collect(),
-        _ => Vec::new(),
-    }
-}
-
-/// The keys that a mapping must have.
-fn required(schema: &Value) -> Vec<&str> {
-    let keys = schema["required"].as_array().into_iter().flatten();
-    keys.filter_map(Value::as_str).collect()
 }
 
 /// The replacement for a required value that was unusable.

@@ -10,8 +10,8 @@
 
 use serde_json::{Map, Value, json};
 
+use super::keywords::{required, types};
 use super::prose::description;
-use super::{required, types};
 use crate::source::join;
 
 /// The extension of a field's schema.
