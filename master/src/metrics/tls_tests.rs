@@ -3,7 +3,6 @@
 use std::io::{Read as _, Write as _};
 use std::net::Ipv4Addr;
 use std::process::{Child, Command, Stdio};
-use std::time::Instant;
 
 use halite_core::ca::{Cas, Profile};
 use halite_core::clock::{Clock as _, SystemClock};
@@ -323,7 +322,7 @@ async fn a_real_prometheus_scrapes_with_the_ca_and_not_without_it() {
     command.stdout(Stdio::null()).stderr(Stdio::null());
     let _prometheus = Prometheus(command.spawn().unwrap());
     // `up` has a value for each job after its first scrape.
-    let begun = Instant::now();
+    let begun = tokio::time::Instant::now();
     let answer = loop {
         let answer = query(own, "up");
         if answer.contains("\"with\"") && answer.contains("\"without\"") {

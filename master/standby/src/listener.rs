@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use futures_util::Stream;
 use halite_core::descriptors;
@@ -22,6 +22,7 @@ use halite_proto::v1::standby_server::{Standby, StandbyServer};
 use halite_proto::v1::{CompareReply, CompareRequest, StandbyMessage, StandbyRecord};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
+use tokio::time::Instant;
 
 use super::knowledge::Knowledge;
 use super::session::{SessionError, identity};

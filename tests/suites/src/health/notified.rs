@@ -129,8 +129,8 @@ fn last(cluster: &Cluster, news: &FindingNews, check: &str) -> Result<bool> {
     let mut found = false;
     for line in log(cluster)?.lines() {
         let received: Notification = from_text(line).context("not a notification")?;
-        let findings = received.findings.iter().filter(|one| one.check == check);
-        found = findings.last().map_or(found, |one| one.news == *news);
+        let mut findings = received.findings.iter().filter(|one| one.check == check);
+        found = findings.next_back().map_or(found, |one| one.news == *news);
     }
     Ok(found)
 }
