@@ -163,8 +163,9 @@ fn aborted(program: Command, key: &str, end: impl Fn(Session)) {
 #[test]
 fn ctrl_c_leaves_the_old_documents() {
     // Ctrl-C is a signal only on the controlling terminal, which is gone at the end of the session.
-    let mut program = Command::new("setsid");
-    program.args(["-c", CTL]);
+    // A shell ignores the signal for a command in the background, and its children inherit that.
+    let mut program = Command::new("env");
+    program.args(["--default-signal=INT", "setsid", "-c", CTL]);
     aborted(program, "\x03", |mut session| {
         let status = session.child.wait().unwrap();
         assert_eq!(status.signal(), Some(2), "{status}");
