@@ -113,7 +113,12 @@ fn what_is_new() {
         nodes: vec![NewNode {
             node: text("worker-1"),
             token: text("6e6f746f.7365637265746b.ab12"),
-            command: text("curl -fsS https://10.10.0.11:4551/enrol | sh -s -- worker-1"),
+            command: format!(
+                "(D=$(mktemp -d) && cd $D && export no_proxy=\\* U=https://10.10.0.11:4551 && \
+                 curl -m9 -kfsSO $U/ca && echo \"{DIGEST}  ca\" | sha256sum -c && \
+                 curl -fsSO --cacert ca --capath . $U/join && \
+                 sh join worker-1 --master 10.10.0.11:4550) <<E\n6e6f746f.7365637265746b\nE"
+            ),
         }],
     };
     check("new-nodes", &nodes);

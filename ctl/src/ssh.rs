@@ -35,9 +35,19 @@ const ASKS: [&str; 4] = [
     "PasswordAuthentication=no",
     "KbdInteractiveAuthentication=no",
 ];
+/// The environment of calls that never ask. The `ssh` of a jump host has none of the options above,
+/// and would ask on the terminal.
+const SILENT: [(&str, &str); 2] = [
+    ("SSH_ASKPASS_REQUIRE", "force"),
+    ("SSH_ASKPASS", "/bin/false"),
+];
 /// The programs without which a host cannot join; the others belong to every system.
 const TOOLS: &str =
     "command -v curl >/dev/null || { echo 'curl is missing there; install it' >&2; exit 1; }\n";
+/// Lines that the scripts print at their end. Exit code 0 proves nothing: an account may have a forced
+/// command that only prints a message.
+const READY: &str = "halite-ready";
+const JOINED: &str = "halite-joined";
 /// The exit code of `ssh` for its own errors.
 const OWN_ERROR: i32 = 255;
 
@@ -76,8 +86,8 @@ pub enum SshError {
     Program(#[source] io::Error),
     /// The host's key is not known, or the operator did not accept it.
     #[error(
-        "cannot log in to {login}: its host key is in no known_hosts file; compare its fingerprint with \
-         `ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub` on that host, and accept it with `ssh {login}`"
+        "cannot log in to {login}: its host key, or that of a jump host, is in no known_hosts file; compare its \
+         fingerprint with `ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub` on that host, and accept it with `ssh {login}`"
     )]
     UnknownKey {
         /// User and host.
@@ -113,7 +123,10 @@ pub enum SshError {
         said: String,
     },
     /// The host did not finish in time.
-    #[error("cannot {what} on {login}: it did not finish within {} s", limit.as_secs())]
+    #[error(
+        "cannot {what} on {login}: it did not finish within {} s, and may still run there; {remedy}",
+        limit.as_secs()
+    )]
     Late {
         /// The command.
         what: &'static str,
@@ -121,7 +134,23 @@ pub enum SshError {
         login: String,
         /// The time that it had.
         limit: Duration,
+        /// The next thing to do.
+        remedy: &'static str,
     },
+}
+
+/// A script that runs on a host.
+struct Script<'a> {
+    /// Its purpose.
+    what: &'static str,
+    text: &'a str,
+    /// The line that it prints when it has succeeded; `None` if another call checks that.
+    proof: Option<&'static str>,
+    /// A text to hide in errors.
+    secret: &'a str,
+    /// The time that it has, and the remedy if that is too short. Without a limit, `ssh` may ask the
+    /// operator.
+    limit: Option<(Duration, &'static str)>,
 }
 
 /// Logins of one user on several hosts.
@@ -155,17 +184,30 @@ impl Ssh {
             "root" => "prepare the new host",
             _ => "use sudo without a password",
         };
-        self.run(&BATCH, host, what, TOOLS, "", Some(CHECK)).await
+        let script = Script {
+            what,
+            text: &format!("{TOOLS}echo {READY}\n"),
+            proof: Some(READY),
+            secret: "",
+            limit: Some((CHECK, "log in there to see what waits")),
+        };
+        self.run(host, &script).await
     }
 
     /// Lets `ssh` ask the operator for the host's key. It records an accepted key in the operator's
-    /// known_hosts.
+    /// known_hosts. The host must then pass [`Ssh::check`].
     ///
     /// # Errors
-    /// The operator did not accept the key, or as for [`Ssh::check`].
+    /// The operator did not accept the key, or the login fails.
     pub async fn ask(&self, host: &str) -> Result<(), SshError> {
-        self.run(&ASKS, host, "prepare the new host", TOOLS, "", None)
-            .await
+        let script = Script {
+            what: "prepare the new host",
+            text: TOOLS,
+            proof: None,
+            secret: "",
+            limit: None,
+        };
+        self.run(host, &script).await
     }
 
     /// Runs the command that makes the host join. It goes to the standard input of a shell: every
@@ -174,14 +216,28 @@ impl Ssh {
     /// # Errors
     /// The login or the command fails.
     pub async fn join(&self, host: &str, command: &str, secret: &str) -> Result<(), SshError> {
-        let line = format!("{command}\n");
-        self.run(&BATCH, host, "enrol the host", &line, secret, Some(JOIN))
-            .await
+        let script = Script {
+            what: "enrol the host",
+            text: &format!("{command}\n[ $? -eq 0 ] && echo {JOINED}\n"),
+            proof: Some(JOINED),
+            secret,
+            limit: Some((
+                JOIN,
+                "check there that ports 4550 and 4551 of the master are reachable",
+            )),
+        };
+        self.run(host, &script).await
     }
 
-    fn command(&self, options: &[&str], host: &str) -> Command {
+    fn command(&self, can_ask: bool, host: &str) -> Command {
         let mut command = Command::new(&self.program);
         command.arg("-T");
+        let options = if can_ask {
+            &ASKS[..]
+        } else {
+            command.envs(SILENT);
+            &BATCH[..]
+        };
         for option in OPTIONS.iter().chain(options) {
             command.args(["-o", option]);
         }
@@ -192,58 +248,59 @@ impl Ssh {
         command.args(["-l", &self.user.0, host, shell]);
         command
             .stdin(Stdio::piped())
-            .stdout(Stdio::null())
+            .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .kill_on_drop(true);
         command
     }
 
-    async fn run(
-        &self,
-        options: &[&str],
-        host: &str,
-        what: &'static str,
-        script: &str,
-        secret: &str,
-        limit: Option<Duration>,
-    ) -> Result<(), SshError> {
+    async fn run(&self, host: &str, script: &Script<'_>) -> Result<(), SshError> {
         let login = format!("{}@{host}", self.user);
         let ended = async {
-            let mut child = self.command(options, host).spawn()?;
+            let mut child = self.command(script.limit.is_none(), host).spawn()?;
             if let Some(mut input) = child.stdin.take() {
-                // A host that ends early says why on standard error.
-                let _ = input.write_all(script.as_bytes()).await;
+                // A host that ends early says why in its output.
+                let _ = input.write_all(script.text.as_bytes()).await;
             }
             child.wait_with_output().await
         };
-        let ended = match limit {
+        let ended = match script.limit {
             None => ended.await,
-            Some(limit) => match tokio::time::timeout(limit, ended).await {
+            Some((limit, remedy)) => match tokio::time::timeout(limit, ended).await {
                 Ok(ended) => ended,
-                Err(_) => return Err(SshError::Late { what, login, limit }),
+                Err(_) => {
+                    return Err(SshError::Late {
+                        what: script.what,
+                        login,
+                        limit,
+                        remedy,
+                    });
+                }
             },
         };
         let output = ended.map_err(SshError::Program)?;
-        if output.status.success() {
+        let printed = String::from_utf8_lossy(&output.stdout);
+        let is_proven =
+            (script.proof).is_none_or(|proof| printed.lines().any(|line| line == proof));
+        if output.status.success() && is_proven {
             return Ok(());
         }
-        Err(failure(&output, what, login, host, secret))
+        Err(failure(&output, script, login, host))
     }
 }
 
 /// The error of an `ssh` that failed. Its texts are those of OpenSSH, which has no translations.
-fn failure(
-    output: &Output,
-    what: &'static str,
-    login: String,
-    host: &str,
-    secret: &str,
-) -> SshError {
-    let mut said = String::from_utf8_lossy(&output.stderr).into_owned();
-    if !secret.is_empty() {
-        said = said.replace(secret, "…");
+fn failure(output: &Output, script: &Script<'_>, login: String, host: &str) -> SshError {
+    let said = match output.stderr.trim_ascii() {
+        [] => &output.stdout,
+        _ => &output.stderr,
+    };
+    let mut said = String::from_utf8_lossy(said).into_owned();
+    if !script.secret.is_empty() {
+        said = said.replace(script.secret, "…");
     }
     if output.status.code() != Some(OWN_ERROR) {
+        let what = script.what;
         let said = last_words(&said, 3);
         return SshError::Remote { what, login, said };
     }

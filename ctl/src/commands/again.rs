@@ -30,6 +30,7 @@ impl CommandLine {
     /// Adds an option with its value, if there is one.
     pub fn option(mut self, name: &str, value: Option<impl Display>) -> Self {
         if let Some(value) = value {
+            let value = quoted(&value.to_string());
             self.0.push_str(&format!(" --{name} {value}"));
         }
         self
@@ -66,4 +67,13 @@ impl CommandLine {
     pub fn text(self) -> String {
         self.0
     }
+}
+
+/// A value as a word of a shell.
+fn quoted(value: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "@%+=:,./_-".contains(c);
+    if !value.is_empty() && value.chars().all(is_plain) {
+        return value.to_owned();
+    }
+    format!("'{}'", value.replace('\'', r"'\''"))
 }

@@ -52,7 +52,15 @@ pub async fn add_hosts(
         .collect();
     let mut added = BTreeMap::new();
     if !reached.is_empty() {
-        for node in declare(&reached, screen).await? {
+        let declared = declare(&reached, screen).await;
+        if declared.is_err() {
+            // There will be no report with these.
+            for (name, error) in &unreached {
+                let mark = screen.paint().bad("✗");
+                screen.note(format!("{mark} {name}: {error}"));
+            }
+        }
+        for node in declared? {
             added.insert(node.name.clone(), node);
         }
     }

@@ -24,7 +24,12 @@ esac
 touch "running.$$"
 ls running.* | wc -l >> counts
 input=$(cat)
-case $input in *command-of-*) echo "$1 $input" >> joined ;; esac
+case $input in
+  *command-of-*)
+    echo "$1 $(echo "$input" | head -n 1)" >> joined
+    echo halite-joined ;;
+  *) echo halite-ready ;;
+esac
 sleep 0.1
 rm "running.$$"
 "#;
@@ -95,7 +100,7 @@ async fn one_host_that_does_not_answer_stops_no_other() {
     for (name, outcome) in &outcomes {
         let words = match name.as_str() {
             "worker-7" => "Connection timed out; `ssh root@10.0.0.7` must work",
-            "worker-8" => "its host key is in no known_hosts file",
+            "worker-8" => "is in no known_hosts file",
             "worker-5" => "the preflight found a problem",
             _ => "",
         };
@@ -150,6 +155,20 @@ async fn hosts_that_do_not_answer_are_not_declared() {
     let declare = async |_: &BTreeSet<&str>, _: &mut Screen| bail!("nothing is to be declared");
     let outcomes = add_hosts(&fake.ssh, &only, false, declare, run, screen).await;
     assert!(outcomes.unwrap()[0].1.is_err());
+}
+
+#[tokio::test]
+async fn hosts_that_do_not_answer_are_named_although_the_others_are_refused() {
+    let fake = Fake::new();
+    let path = fake.directory.path().join("stderr");
+    let out = fs::File::create(fake.directory.path().join("stdout")).unwrap();
+    let screen = &mut Screen::on(Format::Json, out, fs::File::create(&path).unwrap());
+    let declare = async |_: &BTreeSet<&str>, _: &mut Screen| bail!("the address is taken");
+    let run = async |_: &str, _: &RefCell<&mut Screen>| Ok(FinishedRun::default());
+    let error = add_hosts(&fake.ssh, &hosts(7), false, declare, run, screen).await;
+    assert_eq!(error.unwrap_err().to_string(), "the address is taken");
+    let said = fs::read_to_string(path).unwrap();
+    assert!(said.contains("worker-7: cannot log in to"), "{said}");
 }
 
 #[tokio::test]

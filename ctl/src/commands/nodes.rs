@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::IsTerminal as _;
+use std::net::Ipv4Addr;
 use std::path::Path;
 use std::{fs, io};
 
@@ -38,7 +39,7 @@ pub async fn add(global: &Global, args: &NodeAdd, screen: &mut Screen) -> anyhow
     let ignored = args.ignore_preflight.as_slice();
     let (request, again) = match &args.from {
         Some(path) => {
-            let again = CommandLine::new(format!("ctl node add --from {}", path_text(path)));
+            let again = CommandLine::new("ctl node add").option("from", Some(path_text(path)));
             (listed(path)?, again.list("ignore-preflight", ignored))
         }
         None => {
@@ -48,18 +49,29 @@ pub async fn add(global: &Global, args: &NodeAdd, screen: &mut Screen) -> anyhow
         }
     };
     let again = again.option("ssh", args.ssh.as_ref()).text();
-    match &args.ssh {
-        None => join(global, request, &again, ignored, args.no_wait, screen).await,
-        Some(user) => {
-            let ssh = Ssh::new(user.clone());
-            join_over_ssh(global, request, &again, ignored, &ssh, screen).await
+    if let Some(user) = &args.ssh {
+        let ssh = Ssh::new(user.clone());
+        return join_over_ssh(global, request, &again, ignored, &ssh, screen).await;
+    }
+    let nodes = declare_and_print(global, request, args.no_wait, screen).await?;
+    match nodes.as_slice() {
+        [] => Ok(0),
+        [node] if args.from.is_none() => {
+            wait_until_ready(global, node, &again, ignored, screen).await
+        }
+        nodes => {
+            let runs = (nodes.iter())
+                .map(|name| (name.clone(), run(name, ignored)))
+                .collect();
+            let done = run_orchestrations(global, runs, screen).await;
+            print_outcomes(&done, "is Ready", &again, screen)
         }
     }
 }
 
-/// Declares nodes, unless they are already declared like this, prints the command to run on each,
-/// and waits until they are Ready. The preflight continues in spite of findings of the ignored
-/// checks; `again` is the command that repeats this.
+/// Declares a node, unless it is already declared like this, prints the command to run on its host,
+/// and waits until it is Ready. The preflight continues in spite of findings of the ignored checks;
+/// `again` is the command that repeats this.
 ///
 /// # Errors
 /// The master does not answer or refuses.
@@ -71,6 +83,33 @@ pub async fn join(
     no_wait: bool,
     screen: &mut Screen,
 ) -> anyhow::Result<u8> {
+    let nodes = declare_and_print(global, request, no_wait, screen).await?;
+    match nodes.first() {
+        Some(node) => wait_until_ready(global, node, again, ignored, screen).await,
+        None => Ok(0),
+    }
+}
+
+/// Waits until a declared node is Ready.
+async fn wait_until_ready(
+    global: &Global,
+    name: &str,
+    again: &str,
+    ignored: &[String],
+    screen: &mut Screen,
+) -> anyhow::Result<u8> {
+    let done = run_orchestration(global, run(name, ignored), name, screen).await?;
+    print_outcome(&done, &format!("{name} is Ready"), again, screen)
+}
+
+/// Declares nodes and prints the command to run on each. Returns their names; with `no_wait`, it
+/// prints them as the answer, and returns none.
+async fn declare_and_print(
+    global: &Global,
+    request: v1::AddNodeRequest,
+    no_wait: bool,
+    screen: &mut Screen,
+) -> anyhow::Result<Vec<String>> {
     let nodes = declare(global, request, screen).await?;
     let to_run: String = (nodes.iter())
         .map(|node| {
@@ -83,7 +122,7 @@ pub async fn join(
     let to_run = to_run.strip_suffix('\n').unwrap_or_default();
     if no_wait {
         screen.answer(&to_value(&declared(nodes)), |_| to_run.to_owned())?;
-        return Ok(0);
+        return Ok(Vec::new());
     }
     // In the other formats, standard output contains only the document.
     if screen.is_for_people() {
@@ -91,16 +130,7 @@ pub async fn join(
     } else {
         screen.note(to_run);
     }
-    if let [node] = nodes.as_slice() {
-        let run = run(&node.name, ignored);
-        let done = run_orchestration(global, run, &node.name, screen).await?;
-        return print_outcome(&done, &format!("{} is Ready", node.name), again, screen);
-    }
-    let runs = (nodes.iter())
-        .map(|node| (node.name.clone(), run(&node.name, ignored)))
-        .collect();
-    let done = run_orchestrations(global, runs, screen).await;
-    print_outcomes(&done, "is Ready", again, screen)
+    Ok(nodes.into_iter().map(|node| node.name).collect())
 }
 
 /// Declares the nodes whose hosts let the operator in over SSH, runs the command there, and waits
@@ -221,8 +251,11 @@ fn listed_node(host: &ListedHost) -> v1::NewNode {
 /// The nodes of the command line.
 ///
 /// # Errors
-/// `--address` together with several names or with `NAME=ADDRESS`.
+/// `--address` is invalid, or together with several names or with `NAME=ADDRESS`.
 fn new_nodes(args: &NodeAdd) -> anyhow::Result<Vec<v1::NewNode>> {
+    if !args.address.is_empty() && args.address.parse::<Ipv4Addr>().is_err() {
+        bail!("--address: {:?} is not an IPv4 address", args.address);
+    }
     match args.nodes.as_slice() {
         [only] if only.address.is_empty() => Ok(vec![v1::NewNode {
             name: only.name.to_string(),
@@ -265,7 +298,9 @@ pub fn same_words(request: &v1::AddNodeRequest, ignored: &[String]) -> String {
     let further: FurtherFields = serde_json::from_str(&request.document_json).unwrap_or_default();
     if let ([node], true) = (request.nodes.as_slice(), further.has_more_than_labels()) {
         let pillar = run_pillar(&node.name, ignored);
-        return format!("ctl orchestrate {ADD_NODE} --pillar '{pillar}'");
+        return CommandLine::new(format!("ctl orchestrate {ADD_NODE}"))
+            .option("pillar", Some(pillar))
+            .text();
     }
     let again = further.labels.iter().fold(again, |again, (key, value)| {
         again.option("label", Some(format!("{key}={value}")))

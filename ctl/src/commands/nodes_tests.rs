@@ -32,6 +32,18 @@ fn the_command_to_repeat_declares_the_same() {
 }
 
 #[test]
+fn values_of_the_command_to_repeat_are_words_of_a_shell() {
+    let again = CommandLine::new("ctl node add")
+        .option("from", Some("my hosts' list.yaml"))
+        .option("label", Some("a=b"))
+        .option("ssh", Some("DOMAIN\\a"));
+    assert_eq!(
+        again.text(),
+        r"ctl node add --from 'my hosts'\'' list.yaml' --label a=b --ssh 'DOMAIN\a'"
+    );
+}
+
+#[test]
 fn a_replacement_with_taints_or_custom_values_goes_on_with_its_orchestration() {
     let again = |taints: Value, custom: Value, ignored: &[String]| {
         let further = json!({"labels": {"a": "b"}, "taints": taints, "custom": custom});
@@ -85,6 +97,8 @@ fn nodes_are_named_with_or_without_an_address() {
         &["a", "b", "--address", "10.0.0.1"],
         &["a=", "b"],
         &["a=10.0.0"],
+        &["a", "--address", "10.0.0"],
+        &["a", "--address=-oProxyCommand=x"],
         // A check that only first hosts have, and a name of no check.
         &["a", "--ignore-preflight", "documents"],
         &["a", "--ignore-preflight", "swap,all"],

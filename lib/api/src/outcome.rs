@@ -70,7 +70,8 @@ pub struct MinionOutcome {
     pub answer: Option<MinionAnswer>,
 }
 
-/// The outcome of an orchestration (`ctl orchestrate`, `upgrade`, `node remove` and others).
+/// The outcome of an orchestration (`ctl orchestrate`, `upgrade`, `node remove` and others, and
+/// `node add` with one host on the command line and without `--ssh`).
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RunOutcome {
@@ -91,7 +92,8 @@ pub struct RunOutcome {
 
 document!(RunOutcome);
 
-/// The outcome of several orchestrations in parallel (`ctl node add` with several hosts).
+/// The outcome of several orchestrations in parallel (`ctl node add` with several hosts, with
+/// `--from` or with `--ssh`).
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RunOutcomes {

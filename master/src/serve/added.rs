@@ -25,7 +25,10 @@ pub(super) fn named(node: &NewNode) -> String {
 /// The command to run on the new host, as root; several lines. A bare host trusts no CA, so the
 /// command fetches the CA of the bundle's web server without verifying the server, compares the CA
 /// with the digest that it contains, and uses nothing before that. It fetches the script over TLS
-/// that this CA verifies. The master's own CA is in the script, so the token is without its digest.
+/// that only this CA verifies: `--cacert` alone leaves Debian's directory of CAs in use, which the
+/// empty `--capath` replaces. The master's own CA is in the script, so the token is without its
+/// digest. During a promotion the script still names the previous master, so the command names this
+/// one.
 ///
 /// The token is in a here-document: every user of the host can read command lines, and servers and
 /// proxies log URLs. The steps are joined by `&&`, because a shell ignores `set -e` in the conditions
@@ -47,8 +50,9 @@ pub(super) fn command(app: &App, name: &str, token: &str) -> Result<String, Refu
     let token = token.rsplit_once('.').map_or(token, |(short, _)| short);
     let digest = sha256_hex(served(site).as_bytes());
     Ok(format!(
-        "(cd $(mktemp -d) && export no_proxy=\\* U=https://{host}:{BUNDLE_PORT} && curl -kfsSO $U/ca && \
-         echo \"{digest}  ca\" | sha256sum -c && curl -fsSO --cacert ca $U/join && sh join {name}) <<E\n{token}\nE"
+        "(D=$(mktemp -d) && cd $D && export no_proxy=\\* U=https://{host}:{BUNDLE_PORT} && \
+         curl -m9 -kfsSO $U/ca && echo \"{digest}  ca\" | sha256sum -c && \
+         curl -fsSO --cacert ca --capath . $U/join && sh join {name} --master {master}) <<E\n{token}\nE"
     ))
 }
 

@@ -376,7 +376,7 @@ impl Operator for Services {
         let request = request.into_inner();
         let named: Vec<String> = request.nodes.iter().map(named).collect();
         let what = format!("{} {}", named.join(" "), request.roles.join(","));
-        let call = Call::new(&peer, "Operator/AddNode", what);
+        let call = Call::new(&peer, "Operator/AddNode", what.trim_end().to_owned());
         let services = self.clone();
         self.audited(call, async move {
             let app = &services.app;

@@ -82,6 +82,7 @@ impl Joining {
         let mut child = Command::new(shell)
             .env_clear()
             .env("PATH", format!("{}:{path}", self.path("bin").display()))
+            .env("HOME", self.root.path())
             .env("TMPDIR", self.path("tmp"))
             // A proxy that does not exist, as /etc/environment of a site may name one.
             .env("https_proxy", "http://127.0.0.1:1")
@@ -205,7 +206,12 @@ fn served(conf: &str, root: &Path, port: u16) -> String {
 async fn the_printed_command_is_short_and_enrols_a_bare_host() {
     let joining = Joining::new(false).await;
     let v1::AddedNode { token, command, .. } = &joining.added;
-    assert!(command.len() < 300, "{}: {command}", command.len());
+    assert!(command.len() < 350, "{}: {command}", command.len());
+    // `--cacert` alone would leave the host's own CAs in use.
+    assert!(
+        command.contains(" --cacert ca --capath . $U/join"),
+        "{command}"
+    );
     let secret = token.split('.').nth(1).unwrap();
     for shell in SHELLS {
         for file in ["calls", "processes"] {
@@ -214,7 +220,8 @@ async fn the_printed_command_is_short_and_enrols_a_bare_host() {
         let output = joining.paste(shell, command);
         assert!(output.status.success(), "{shell}: {output:?}");
         // The script has completed the token with the digest of the master's CA.
-        let call = format!("enrol --force --master 10.10.0.11:4550 --id {NAME} token={token}\n");
+        // The script names another master, as it does during a promotion.
+        let call = format!("enrol --force --master 192.0.2.11:4550 --id {NAME} token={token}\n");
         assert_eq!(joining.read("calls"), call, "{shell}");
         let processes = joining.read("processes");
         assert!(processes.contains("halite-minion enrol"), "{processes}");
@@ -260,6 +267,17 @@ async fn a_server_without_a_certificate_of_the_ca_gives_no_script() {
         joining.assert_untouched(&output, run + 1);
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(said.contains("certificate"), "{said}");
+    }
+}
+
+#[tokio::test]
+async fn nothing_is_fetched_without_a_directory_for_it() {
+    let joining = Joining::new(false).await;
+    fs::remove_dir_all(joining.path("tmp")).unwrap();
+    for shell in SHELLS {
+        let output = joining.paste(shell, &joining.added.command);
+        joining.assert_untouched(&output, 0);
+        assert!(!joining.path("ca").exists(), "{output:?}");
     }
 }
 

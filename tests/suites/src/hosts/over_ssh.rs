@@ -53,7 +53,7 @@ pub(super) fn is_added(cluster: &Cluster) -> Result<Counts> {
     let said = String::from_utf8_lossy(&output.stdout).into_owned()
         + &String::from_utf8_lossy(&output.stderr);
     ensure!(
-        output.status.code() == Some(1) && said.contains("its host key is in no known_hosts file"),
+        output.status.code() == Some(1) && said.contains("is in no known_hosts file"),
         "an unknown host key: {}: {said}",
         output.status
     );
