@@ -60,10 +60,7 @@ impl<S: Subscriber> Layer<S> for AuditJournal {
         let mut line = AuditFields::default();
         event.record(&mut line);
         if let Err(error) = self.send(&line) {
-            output::report(&format!(
-                "audit: {} (not in the journal: {error})",
-                line.text()
-            ));
+            output::report(&line.fallback(&error));
         }
     }
 }
@@ -92,6 +89,15 @@ impl AuditFields {
             "" => format!("{who} {action}: {outcome}"),
             what => format!("{who} {action} {what}: {outcome}"),
         }
+    }
+
+    /// The line for standard error. A line break in a value begins no further line.
+    fn fallback(&self, error: &io::Error) -> String {
+        let text = self.text();
+        format!(
+            "audit: {} (not in the journal: {error})",
+            text.escape_debug()
+        )
     }
 
     /// The line in journald's format (<https://systemd.io/JOURNAL_NATIVE_PROTOCOL>).
@@ -249,6 +255,21 @@ mod tests {
             third["HALITE_AUDIT_WHAT"].len(),
             LONGEST,
             "long values are cut"
+        );
+    }
+
+    #[test]
+    fn a_line_on_standard_error_is_one_line() {
+        let line = AuditFields {
+            who: "operator:alice".to_owned(),
+            action: "Operator/Run".to_owned(),
+            what: "a\naudit: forged".to_owned(),
+            outcome: "ok".to_owned(),
+            ..AuditFields::default()
+        };
+        assert_eq!(
+            line.fallback(&io::Error::other("away")),
+            "audit: operator:alice Operator/Run a\\naudit: forged: ok (not in the journal: away)"
         );
     }
 

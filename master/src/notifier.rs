@@ -130,7 +130,7 @@ impl Notifier {
             // It says nothing about the findings of the last round.
             (Some(reason), _) => self.ledger().add(stale(reason, now)),
             (None, Some(round)) => self.ledger().observe(notices(round.health(), now), now),
-            (None, None) => {}
+            (None, None) => self.ledger().forget_unknown(),
         }
     }
 
@@ -152,6 +152,7 @@ impl Notifier {
             if under_way.busy.contains(&target.name) {
                 continue;
             }
+            ledger.accept(&target);
             ledger.settle(&target, now);
             let Some(batch) = ledger.due(&target, now) else {
                 continue;
@@ -265,7 +266,7 @@ impl Notifier {
     }
 
     /// Sends a test notification to a sink, or with an empty name to each. What a sink that has
-    /// failed still lacks is sent at once after a success.
+    /// failed still lacks is sent within ten seconds of a success.
     ///
     /// # Errors
     /// No declaration is in force, or there is no such sink.

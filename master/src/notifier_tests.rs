@@ -251,13 +251,16 @@ fn a_webhook_that_is_down_for_an_hour_gets_what_it_lacks_also_from_the_next_mast
     assert!((10..25).contains(&tried), "{tried} requests");
     assert_eq!(bench.troubles().len(), 1);
     is_up.store(true, Ordering::SeqCst);
-    bench.rounds(6, &["nodes", "pod-network-setup"]);
+    bench.rounds(7, &["nodes", "pod-network-setup"]);
     let seen = server.seen();
-    assert_eq!(seen.len(), tried + 1, "one request after the hour");
-    let last = String::from_utf8(seen.last().unwrap().body.clone()).unwrap();
-    assert!(last.contains("resolved backup: "), "{last}");
-    assert!(last.contains("failure pod-network-setup: "), "{last}");
-    assert!(!last.contains("nodes: "), "it knows that one: {last}");
+    assert_eq!(seen.len(), tried + 2, "a small request, and the rest");
+    let text = |at: usize| String::from_utf8(seen[at].body.clone()).unwrap();
+    let (small, rest) = (text(tried), text(tried + 1));
+    assert!(small.contains("resolved backup: "), "{small}");
+    assert!(rest.contains("failure pod-network-setup: "), "{rest}");
+    for text in [small, rest] {
+        assert!(!text.contains("nodes: "), "it knows that one: {text}");
+    }
     assert!(bench.troubles().is_empty());
     bench.life.kill();
 }
@@ -312,6 +315,35 @@ fn the_sinks_and_their_tests() {
     let refused = life.runtime.block_on(bench.notifier.test("alice", "mail"));
     let refused = refused.unwrap_err().message;
     assert!(refused.contains("the sinks are chat, ops"), "{refused}");
+    bench.life.kill();
+}
+
+#[test]
+fn a_changed_address_gets_everything_and_without_rounds_nothing_unknown_stays() {
+    let (first, second) = (
+        Server::start(|_| CannedAnswer::new(200)),
+        Server::start(|_| CannedAnswer::new(200)),
+    );
+    let at = |server: &Server| site(&format!("    ops: {{url: \"{}\"}}\n", server.url("/")));
+    let (before, after) = (at(&first), at(&second));
+    let mut bench = Bench::new(&before);
+    bench.rounds(2, &["backup"]);
+    assert_eq!(first.seen().len(), 1);
+    let stored = bench.under_way.stored.clone();
+    bench.life.kill();
+    let mut bench = Bench::new(&after);
+    *bench.notifier.ledger() = Ledger::read(&stored).unwrap();
+    bench.rounds(1, &["backup"]);
+    assert_eq!(second.seen().len(), 1);
+    let now = bench.clock.now();
+    for _ in 0..2 {
+        let both = notices(&found(&["backup", "nodes"]), now);
+        bench.notifier.ledger().observe(both, now);
+    }
+    bench.notifier.take(&LatestHealth::default());
+    let life = &bench.life;
+    let sinks = life.runtime.block_on(bench.notifier.list()).unwrap();
+    assert_eq!(sinks.sinks[0].findings, 1);
     bench.life.kill();
 }
 

@@ -41,6 +41,9 @@ pub struct StateLabels {
     pub result: &'static str,
 }
 
+/// The results of states.
+const RESULTS: [&str; 5] = ["unchanged", "changed", "failed", "skipped", "planned"];
+
 type JobDurations = Family<JobLabels, Histogram, fn() -> Histogram>;
 
 /// All of them. Cloned handles count into the same values.
@@ -65,6 +68,11 @@ pub struct Metrics {
 impl Default for Metrics {
     fn default() -> Self {
         let durations: fn() -> Histogram = || Histogram::new(JOB_DURATIONS);
+        let states: Family<StateLabels, Counter> = Family::default();
+        // An increase is only seen from a value before it, so each result begins at 0.
+        for result in RESULTS {
+            states.get_or_create(&StateLabels { result }).inc_by(0);
+        }
         Self {
             calls: Family::default(),
             refusals: Counter::default(),
@@ -72,7 +80,7 @@ impl Default for Metrics {
             signed: Counter::default(),
             jobs: Counter::default(),
             returns: Counter::default(),
-            states: Family::default(),
+            states,
             job_durations: Family::new_with_constructor(durations),
         }
     }
@@ -185,6 +193,7 @@ mod tests {
             (state(None, true, true), "planned"),
         ] {
             assert_eq!(result(&given), wanted);
+            assert!(RESULTS.contains(&wanted));
         }
     }
 
@@ -206,6 +215,7 @@ mod tests {
             "halite_master_calls_total{method=\"Operator/Run\",code=\"Ok\"} 1",
             "halite_master_connected_minions 2",
             "halite_master_states_total{result=\"failed\"} 1",
+            "halite_master_states_total{result=\"planned\"} 0",
             "halite_master_job_duration_seconds_bucket{le=\"15.0\",function=\"state.highstate\",result=\"succeeded\"} 0",
             "halite_master_job_duration_seconds_bucket{le=\"60.0\",function=\"state.highstate\",result=\"succeeded\"} 1",
         ] {

@@ -89,7 +89,12 @@ impl From<InvalidHeaderValue> for SendError {
 pub async fn post(target: &SinkTarget, json: String, limit: Duration) -> Result<(), SendError> {
     let uri: Uri = target.url.reveal().parse()?;
     let host = uri.host().ok_or(SendError::Address)?;
-    let is_tls = uri.scheme_str() == Some("https");
+    // Without a scheme, the word before a colon is the host: nothing is sent there.
+    let is_tls = match uri.scheme_str() {
+        Some("https") => true,
+        Some("http") => false,
+        _ => return Err(SendError::Address),
+    };
     let port = uri.port_u16().unwrap_or(if is_tls { 443 } else { 80 });
     let server = format!("{host}:{port}");
     let sent = async {

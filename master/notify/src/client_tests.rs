@@ -166,6 +166,10 @@ fn an_unusable_sink_is_an_error_and_not_a_panic() {
     for url in ["", "key", "http://", "https://exa mple/"] {
         assert!(sent(&target(url, None), SHORT).is_err(), "{url}");
     }
+    for url in ["https:a.corp", "localhost:1", "ftp://localhost:1/"] {
+        let refused = sent(&target(url, None), SHORT).unwrap_err();
+        assert!(refused.contains("its address cannot be used"), "{refused}");
+    }
     let server = Server::start(|_| CannedAnswer::new(200));
     let mut target = target(&server.url("/"), None);
     target.header = Some(("X".to_owned(), SecretText::new("a\nb")));

@@ -12,7 +12,7 @@ use halite_pillar::sink_target::SinkTarget;
 use halite_store::Millis;
 use serde::{Deserialize, Serialize};
 
-use crate::notice::Notice;
+use crate::notice::{Notice, short_digest};
 
 /// Rounds in a row that must have a finding before it is sent: a host that restarts a service
 /// should not wake an operator.
@@ -22,6 +22,9 @@ const CONFIRMED: u32 = 2;
 const GONE: u32 = 3;
 /// The most findings of one request.
 const BATCH: usize = 100;
+/// The failed attempts after which a request has one finding. Each of them halves its size, because
+/// a receiver may refuse large requests.
+const SMALLEST: u32 = 6;
 /// The most findings that are followed; the rest waits until one of them is resolved.
 const MOST: usize = 1000;
 /// The pauses after failed attempts: the first, which doubles, and the longest.
@@ -49,6 +52,8 @@ struct Followed {
     present: u32,
     /// Rounds in a row without it.
     absent: u32,
+    /// A round of this master had it; otherwise it is only known from the store.
+    is_seen: bool,
 }
 
 impl Followed {
@@ -61,6 +66,8 @@ impl Followed {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct SinkRecord {
+    /// A digest of the form and the address; empty if they were not recorded.
+    receiver: String,
     /// The findings that the sink knows and whose resolution it does not, by fingerprint.
     known: BTreeMap<String, KnownNotice>,
     /// The time of the last request that succeeded.
@@ -135,6 +142,7 @@ impl Ledger {
                         notice: known.notice.clone(),
                         present: CONFIRMED,
                         absent: 0,
+                        is_seen: false,
                     };
                     ledger.findings.insert(fingerprint.clone(), followed);
                 }
@@ -197,6 +205,7 @@ impl Ledger {
                 followed.notice = Notice { since, ..notice };
                 followed.present = followed.present.saturating_add(1);
                 followed.absent = 0;
+                followed.is_seen = true;
             }
             None if is_full => {}
             None => {
@@ -204,10 +213,33 @@ impl Ledger {
                     notice,
                     present: 1,
                     absent: 0,
+                    is_seen: true,
                 };
                 self.findings.insert(fingerprint, followed);
             }
         }
+    }
+
+    /// Forgets the findings that no sink knows: there are no rounds that could resolve them. The
+    /// others wait for the next round.
+    pub fn forget_unknown(&mut self) {
+        let sinks = &self.sinks;
+        self.findings.retain(|fingerprint, followed| {
+            followed.is_seen = false;
+            let mut records = sinks.values();
+            records.any(|record| record.known.contains_key(fingerprint))
+        });
+    }
+
+    /// Takes the declared form and address of a sink to which no request is under way. Others than
+    /// before are another receiver, which knows nothing.
+    pub fn accept(&mut self, sink: &SinkTarget) {
+        let record = self.sinks.entry(sink.name.clone()).or_default();
+        let receiver = short_digest(&format!("{}\n{}", sink.form.as_str(), sink.url.reveal()));
+        if !record.receiver.is_empty() && record.receiver != receiver {
+            *record = SinkRecord::default();
+        }
+        record.receiver = receiver;
     }
 
     /// Forgets the sinks that are not declared any more.
@@ -251,25 +283,27 @@ impl Ledger {
         };
         let present = || {
             let all = self.findings.iter();
-            all.filter(|(_, one)| one.is_confirmed() && one.notice.severity >= sink.severity)
+            let all = all.filter(|(_, one)| one.is_confirmed() && one.is_seen);
+            all.filter(|(_, one)| one.notice.severity >= sink.severity)
         };
-        let is_known = |fingerprint: &String| record.known.contains_key(fingerprint);
-        let new = present().filter(|(fingerprint, _)| !is_known(fingerprint));
+        let new = present().filter(|(fingerprint, _)| !record.known.contains_key(*fingerprint));
         batch.extend(new.map(|one| item(one, News::New)));
         let repeat = match sink.form {
             SinkForm::Alertmanager => REFRESH,
             SinkForm::Webhook | SinkForm::Plain => sink.repeat,
         };
         let is_old = |known: &KnownNotice| known.sent > now || now - known.sent >= repeat;
+        let known = present().filter_map(|one| Some((one, record.known.get(one.0)?)));
+        let mut known: Vec<_> = known.collect();
         // All together: an operator reads one list, not one message for each finding.
-        if record.known.values().any(is_old) {
-            let known = present().filter(|(fingerprint, _)| is_known(fingerprint));
+        if known.iter().any(|(_, known)| is_old(known)) {
             // The oldest first: with more findings than fit into a request, each has its turn.
-            let mut known: Vec<_> = known.collect();
-            known.sort_by_key(|(fingerprint, _)| record.known.get(*fingerprint).map(|k| k.sent));
-            batch.extend(known.into_iter().map(|one| item(one, News::Persists)));
+            known.sort_by_key(|(_, known)| known.sent);
+            batch.extend(known.into_iter().map(|(one, _)| item(one, News::Persists)));
         }
-        batch.truncate(BATCH);
+        let failure = record.failure.as_ref();
+        let attempts = failure.map_or(0, |failure| failure.attempts);
+        batch.truncate((BATCH >> attempts.min(SMALLEST)).max(1));
         Some(batch).filter(|batch| !batch.is_empty())
     }
 

@@ -178,14 +178,13 @@ fn a_sink_that_is_down_for_an_hour_is_tried_with_pauses_and_gets_the_difference(
     let failure = ledger.record("ops").unwrap().failure.clone().unwrap();
     assert_eq!((failure.since, failure.attempts), (down, attempts));
     assert_eq!(ledger.failing().count(), 1);
-    // It is back: within the longest pause it gets what it lacks, in one request.
+    // It is back: within the longest pause it gets what it lacks, first in a small request.
     let back = down + HOUR;
     assert!(failure.next <= back + PAUSES.1);
-    assert_eq!(
-        deliver(&mut ledger, &sink, failure.next.max(back)),
-        ["-b", "+d"]
-    );
+    let next = failure.next.max(back);
+    assert_eq!(deliver(&mut ledger, &sink, next), ["-b"]);
     assert_eq!(ledger.failing().count(), 0);
+    assert_eq!(deliver(&mut ledger, &sink, next), ["+d"]);
     assert_eq!(ledger.due(&sink, back + HOUR), None);
 }
 
@@ -298,6 +297,88 @@ fn a_sink_that_failed_and_lacks_nothing_any_more_does_not_count_as_failing() {
     assert_eq!(ledger.due(&sink, now), None);
 }
 
+#[test]
+fn a_known_finding_that_one_round_has_again_is_not_due_without_end() {
+    let (mut ledger, mut sink) = (Ledger::default(), plain());
+    sink.repeat = MINUTE;
+    let now = rounds(&mut ledger, 2, &["a", "b"], 0);
+    assert_eq!(deliver(&mut ledger, &sink, now), ["+a", "+b"]);
+    let now = rounds(&mut ledger, 3, &["a"], now);
+    let now = rounds(&mut ledger, 1, &["a", "b"], now);
+    assert_eq!(deliver(&mut ledger, &sink, now), ["=a"]);
+    assert_eq!(ledger.due(&sink, now), None);
+}
+
+#[test]
+fn the_next_master_sends_only_what_its_own_rounds_have_seen() {
+    let (mut ledger, sink) = (Ledger::default(), plain());
+    let now = rounds(&mut ledger, 2, &["a"], 0) + 13 * HOUR;
+    assert_eq!(deliver(&mut ledger, &sink, 0), ["+a"]);
+    let other = SinkTarget {
+        name: "chat".to_owned(),
+        ..plain()
+    };
+    let mut next = restarted(&ledger);
+    assert_eq!(next.due(&sink, now), None);
+    assert_eq!(next.due(&other, now), None);
+    let now = rounds(&mut next, 1, &["a"], now);
+    assert_eq!(deliver(&mut next, &sink, now), ["=a"]);
+    assert_eq!(deliver(&mut next, &other, now), ["+a"]);
+}
+
+#[test]
+fn without_rounds_only_the_findings_that_a_sink_knows_stay() {
+    let (mut ledger, sink) = (Ledger::default(), plain());
+    let now = rounds(&mut ledger, 2, &["a"], 0);
+    assert_eq!(deliver(&mut ledger, &sink, now), ["+a"]);
+    let now = rounds(&mut ledger, 2, &["a", "b"], now);
+    ledger.forget_unknown();
+    assert_eq!(ledger.present(NoticeSeverity::Warning), 1);
+    assert_eq!(ledger.due(&sink, now + 13 * HOUR), None);
+    let now = rounds(&mut ledger, 3, &[], now);
+    assert_eq!(deliver(&mut ledger, &sink, now), ["-a"]);
+}
+
+#[test]
+fn a_sink_with_another_address_or_form_is_another_receiver() {
+    let (mut ledger, mut sink) = (Ledger::default(), plain());
+    let now = rounds(&mut ledger, 2, &["a"], 0);
+    assert_eq!(deliver(&mut ledger, &sink, now), ["+a"]);
+    // It has no address on record.
+    ledger.accept(&sink);
+    assert_eq!(ledger.due(&sink, now), None);
+    let mut ledger = restarted(&ledger);
+    let now = rounds(&mut ledger, 1, &["a"], now);
+    ledger.accept(&sink);
+    assert_eq!(ledger.due(&sink, now), None);
+    sink.url = SecretText::new("https://b.corp");
+    ledger.accept(&sink);
+    assert_eq!(deliver(&mut ledger, &sink, now), ["+a"]);
+    sink.form = SinkForm::Webhook;
+    ledger.accept(&sink);
+    assert_eq!(deliver(&mut ledger, &sink, now), ["+a"]);
+    ledger.accept(&sink);
+    assert_eq!(ledger.due(&sink, now), None);
+    assert!(!ledger.text().unwrap().contains("b.corp"));
+}
+
+#[test]
+fn a_request_that_is_refused_becomes_smaller() {
+    let (mut ledger, sink) = (Ledger::default(), plain());
+    let hosts: Vec<String> = (0..200).map(|number| format!("host-{number}x")).collect();
+    let hosts: Vec<&str> = hosts.iter().map(String::as_str).collect();
+    let mut now = rounds(&mut ledger, 2, &hosts, 0);
+    for size in [100, 50, 25, 12, 6, 3, 1, 1] {
+        assert_eq!(ledger.due(&sink, now).unwrap().len(), size);
+        ledger.failed("ops", "it answers 413", now);
+        now += PAUSES.1;
+    }
+    assert_eq!(deliver(&mut ledger, &sink, now).len(), 1);
+    assert_eq!(deliver(&mut ledger, &sink, now).len(), BATCH);
+    assert_eq!(deliver(&mut ledger, &sink, now).len(), 99);
+    assert_eq!(ledger.due(&sink, now), None);
+}
+
 #[derive(Debug, Clone)]
 enum Act {
     /// Rounds with the findings in this set.
@@ -361,7 +442,10 @@ proptest! {
             }
         }
         now = rounds(&mut ledger, 3, &hosts(last), now) + HOUR;
+        // A small request after failed attempts, and then the rest.
+        receive(&mut ledger, now);
         let known = receive(&mut ledger, now);
+        prop_assert_eq!(ledger.due(&sink, now), None);
         let wanted: BTreeSet<String> = hosts(last).iter().map(|host| away(host).fingerprint()).collect();
         prop_assert_eq!(known, wanted);
     }

@@ -10,6 +10,8 @@ use sha2::{Digest as _, Sha256};
 
 /// Bytes of a fingerprint.
 const LENGTH: usize = 8;
+/// The most characters of a message: a request with long ones may be refused.
+const MESSAGE: usize = 1000;
 /// Words that count with the number before them.
 const UNITS: [&str; 13] = [
     "B", "KiB", "MiB", "GiB", "TiB", "day", "days", "h", "hour", "hours", "minutes", "s", "seconds",
@@ -55,10 +57,15 @@ impl Notice {
             }
             after_number = false;
         }
-        let digest = Sha256::digest(text.as_bytes());
-        let bytes = digest.iter().take(LENGTH);
-        bytes.map(|byte| format!("{byte:02x}")).collect()
+        short_digest(&text)
     }
+}
+
+/// The first 16 hexadecimal digits of a text's digest.
+pub(crate) fn short_digest(text: &str) -> String {
+    let digest = Sha256::digest(text.as_bytes());
+    let bytes = digest.iter().take(LENGTH);
+    bytes.map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Returns whether a word is a number, a time or a duration, and not an address or a name.
@@ -82,7 +89,7 @@ pub fn notices(health: &Health, now: Millis) -> Vec<Notice> {
             title: check.title.clone(),
             severity,
             host: finding.host.clone().filter(|host| !host.is_empty()),
-            message: finding.message.clone(),
+            message: finding.message.chars().take(MESSAGE).collect(),
             remedy: finding.remedy.clone(),
             since: now,
         }));
@@ -196,5 +203,25 @@ mod tests {
                 ("c", "failure", None, 7)
             ]
         );
+    }
+
+    #[test]
+    fn a_long_message_is_cut() {
+        let finding = HealthFinding {
+            message: "é".repeat(5000),
+            host: None,
+            remedy: None,
+        };
+        let check = CheckResult {
+            name: "a".to_owned(),
+            title: "t".to_owned(),
+            state: CheckState::Failure,
+            findings: vec![finding],
+        };
+        let health = Health {
+            healthy: false,
+            checks: vec![check],
+        };
+        assert_eq!(notices(&health, 0)[0].message, "é".repeat(MESSAGE));
     }
 }

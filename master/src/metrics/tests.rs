@@ -154,7 +154,7 @@ fn reference() -> String {
         "# Metrics\n\nGenerated from what the master serves; a test compares them. [Monitoring](../guide/monitoring.md) \
          says how to scrape\nthem and which alerts a bundle has.\n\nMetrics whose names begin with `halite_master_` count the \
          master's work since it started. All others are the state of\nthe cluster at the last round of checks, one each \
-         minute; they exist only while `master.metrics` is declared.\n\n| name | type | labels | meaning |\n|---|---|---|---|\n",
+         minute; they exist only while `master.metrics` or a sink of\nnotifications is declared.\n\n| name | type | labels | meaning |\n|---|---|---|---|\n",
     );
     for (name, family) in families(&full()) {
         let labels: Vec<String> = family

@@ -18,6 +18,7 @@ use halite_store::Millis;
 use jiff::Timestamp;
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
+use tokio::sync::Semaphore;
 
 use super::backup_hosts::{Newest, is_overdue};
 
@@ -26,6 +27,9 @@ const SUFFIX: &str = ".halite-backup";
 const TIME: &str = "%Y%m%dT%H%M%SZ";
 /// The time for a directory, which may be a network share, to answer.
 const LIMIT: Duration = Duration::from_secs(3);
+/// The permit of a listing. The thread of one that hangs stays until the directory answers, so the
+/// next one waits for it rather than blocks a further thread.
+static LISTING: Semaphore = Semaphore::const_new(1);
 
 /// The findings about the backups on the master's host.
 pub(super) struct Findings {
@@ -52,12 +56,7 @@ pub(super) async fn inspect(app: &App, declaration: &Declaration) -> Findings {
     let backup = &declaration.cluster.backup;
     let cluster = declaration.cluster.metadata.name.clone();
     let directory = PathBuf::from(&backup.directory);
-    let listing = in_background(move || Ok::<_, Refusal>(list(&directory, &cluster)));
-    let listed = match tokio::time::timeout(LIMIT, listing).await {
-        Ok(Ok(listed)) => listed,
-        Ok(Err(refusal)) => Err(io::Error::other(refusal)),
-        Err(_) => Err(io::Error::from(io::ErrorKind::TimedOut)),
-    };
+    let listed = limited(&LISTING, LIMIT, move || list(&directory, &cluster)).await;
     let unremoved = listed.as_ref().ok().and_then(|all| surplus(backup, *all));
     let (newest, overdue) = judge(backup, listed.map(|all| all.newest), app.clock.now());
     Findings {
@@ -88,6 +87,28 @@ fn made(cas: &Cas) -> Millis {
     let pem = cas.certificate_pem(HALITE).ok();
     let found = pem.and_then(|pem| halite_proto::pki::Inspected::from_pem(pem).ok());
     found.map_or(0, |found| found.not_before * 1000)
+}
+
+/// Runs a listing on a thread of its own, one at a time for each permit, and waits at most until
+/// the limit.
+async fn limited(
+    permits: &'static Semaphore,
+    limit: Duration,
+    list: impl FnOnce() -> io::Result<Listing> + Send + 'static,
+) -> io::Result<Listing> {
+    let listing = async {
+        let permit = permits.acquire().await.map_err(io::Error::other)?;
+        let work = move || {
+            let listed = list();
+            drop(permit);
+            Ok::<_, Refusal>(listed)
+        };
+        in_background(work).await.map_err(io::Error::other)?
+    };
+    match tokio::time::timeout(limit, listing).await {
+        Ok(listed) => listed,
+        Err(_) => Err(io::Error::from(io::ErrorKind::TimedOut)),
+    }
 }
 
 /// Lists the backups of a cluster in a directory by their names.
@@ -227,6 +248,26 @@ mod tests {
             "{old}"
         );
         assert_eq!(newest, Newest::Of(time - 1));
+    }
+
+    #[tokio::test]
+    async fn a_directory_that_hangs_blocks_one_thread_until_it_answers() {
+        static PERMIT: Semaphore = Semaphore::const_new(1);
+        let short = Duration::from_millis(50);
+        let (answer, hangs) = std::sync::mpsc::channel::<()>();
+        let hung = move || {
+            // It returns once the other end is dropped.
+            let _ = hangs.recv();
+            Ok(Listing::default())
+        };
+        let first = limited(&PERMIT, short, hung).await.unwrap_err();
+        assert_eq!(first.kind(), io::ErrorKind::TimedOut);
+        let started = || Err(io::Error::other("it has started"));
+        let second = limited(&PERMIT, short, started).await.unwrap_err();
+        assert_eq!(second.kind(), io::ErrorKind::TimedOut, "{second}");
+        drop(answer);
+        let third = limited(&PERMIT, LIMIT, || Ok(Listing::default())).await;
+        assert_eq!(third.unwrap(), Listing::default());
     }
 
     #[test]

@@ -92,9 +92,9 @@ fn address(check: &mut Check<'_>, path: &str, sink: &NotifySink) {
 /// Checks an address; `is_secret`: it is one, or a secret is sent to it.
 fn usable(text: &str, is_secret: bool, has_ca: bool) -> Result<(), Unfit> {
     let plain = text.bytes().all(|b| b.is_ascii_graphic());
-    let url = Url::parse(text)
-        .ok()
-        .filter(|url| plain && matches!(url.scheme(), "http" | "https"));
+    // `Url` completes `https:host`; the client does not.
+    let is_web = text.starts_with("http://") || text.starts_with("https://");
+    let url = Url::parse(text).ok().filter(|_| plain && is_web);
     let Some(url) = url.filter(|url| url.host_str().is_some_and(|host| !host.is_empty())) else {
         return Err((
             "this is not an address that begins with http:// or https://",
@@ -123,4 +123,20 @@ fn usable(text: &str, is_secret: bool, has_ca: bool) -> Result<(), Unfit> {
         ));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_begins_with_http_or_https_and_two_slashes() {
+        for url in ["https://a.corp", "https://a.corp:9093/hook?key=1"] {
+            assert_eq!(usable(url, true, true), Ok(()), "{url}");
+        }
+        for url in ["https:a.corp", "https:/a.corp", "a.corp:9093", "ftp://a"] {
+            let (message, _) = usable(url, true, false).unwrap_err();
+            assert!(message.contains("begins with http:// or"), "{url}");
+        }
+    }
 }

@@ -197,6 +197,13 @@ fn a_standby_makes_backups_of_its_own_in_its_turn() {
         chunk(host, "service.running", "halite-backup-verify.timer");
         chunk(host, "file.managed", "/var/lib/halite/reports/backup.since");
     }
+    pillar["halite"]["backup"]["isVerified"] = json!(false);
+    let unverified = highstate(&pillar, &grains);
+    chunk(
+        &unverified,
+        "file.absent",
+        "/var/lib/halite/reports/backup-verify.json",
+    );
     // With only one copy the master's host makes backups.
     pillar["halite"]["backup"]["isMade"] = json!(false);
     let without = highstate(&pillar, &grains);

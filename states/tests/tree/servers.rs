@@ -333,6 +333,11 @@ fn backups_are_read_when_the_document_says_so() {
             &format!("/etc/systemd/system/halite-registry-verify.{kind}"),
         );
     }
+    // Old ones would be an alert.
+    for kind in ["json", "failed"] {
+        let report = format!("/var/lib/halite/reports/registry-verify.{kind}");
+        chunk(&compiled, "file.absent", &report);
+    }
     chunk(&compiled, "service.running", "halite-registry-backup.timer");
 }
 

@@ -53,9 +53,11 @@ backup-read:
 halite-backup-verify.timer:
   service.dead:
     - enable: False
-{%-   for unit in ['halite-backup-verify.timer', 'halite-backup-verify.service'] %}
+{#-   The report would grow old, and an alert would say so forever. #}
+{%-   for path in ['/etc/systemd/system/halite-backup-verify.timer', '/etc/systemd/system/halite-backup-verify.service',
+                   '/var/lib/halite/reports/backup-verify.json'] %}
 
-/etc/systemd/system/{{ unit }}:
+{{ path }}:
   file.absent:
     - require:
         - service: halite-backup-verify.timer

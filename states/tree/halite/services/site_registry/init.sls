@@ -171,9 +171,11 @@ site-registry-backup-read:
 halite-registry-verify.timer:
   service.dead:
     - enable: False
-{%-   for unit in ['halite-registry-verify.timer', 'halite-registry-verify.service'] %}
+{#-   The reports would grow old, and an alert would say so forever. #}
+{%-   for path in ['/etc/systemd/system/halite-registry-verify.timer', '/etc/systemd/system/halite-registry-verify.service',
+                   '/var/lib/halite/reports/registry-verify.json', '/var/lib/halite/reports/registry-verify.failed'] %}
 
-/etc/systemd/system/{{ unit }}:
+{{ path }}:
   file.absent:
     - require:
         - service: halite-registry-verify.timer
