@@ -122,6 +122,7 @@ firewall:
 master:
   standbys: auto
   jobs: {keepDays: 7, keepLast: 50}
+  metrics: {listen: 4553, from: [10.10.9.0/24]}
 backup:
   at: "04:15"
   keep: 3
@@ -295,6 +296,10 @@ mod tests {
         (
             "host.kernelModules",
             "the lab's kernel has no modules, and can load none",
+        ),
+        (
+            "master.metrics.clientCA",
+            "no Prometheus of this suite has a certificate",
         ),
         ("resolved.kubernetes", "Halite writes it"),
         ("resolved.bundle", "Halite writes it"),
