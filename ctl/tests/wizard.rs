@@ -263,6 +263,17 @@ fn answers_from_a_file_write_the_same_documents() {
     );
     let output = with_answers(directory.path(), "good.yaml", &["--yes"]);
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    // Under another name, the first host still has one document.
+    let answers = std::fs::read_to_string(fixture("good.yaml")).unwrap();
+    let renamed = answers.replace("node.metadata.name: cp-1", "node.metadata.name: cp-2");
+    std::fs::write(directory.path().join("renamed.yaml"), renamed).unwrap();
+    let output = without_terminal(directory.path(), &["--answers", "renamed.yaml", "--yes"]);
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    assert!(said.contains("removed ./nodes/cp-1.yaml"), "{said}");
+    let nodes = std::fs::read_dir(directory.path().join("nodes")).unwrap();
+    let names: Vec<_> = nodes.map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(names, ["cp-2.yaml"]);
 }
 
 #[test]

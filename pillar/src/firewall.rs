@@ -39,8 +39,8 @@ pub enum PodsToHosts {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct Sources {
-    /// The operators' networks: they reach the Kubernetes API, the master and the site registry.
-    /// Default: the control-plane networks.
+    /// The operators' networks: they reach the Kubernetes API, the master, the site registry, and
+    /// the bundle server with the documentation. Default: the control-plane networks.
     #[schemars(schema_with = "field_schemas::optional_cidrs")]
     pub management: Option<Vec<Ipv4Net>>,
     /// The networks of load balancers in front of the Kubernetes API: they reach it. Default: none.

@@ -50,7 +50,10 @@ impl InitialDocuments {
             Texts::from_dir(directory)
                 .map_err(|problems| anyhow::anyhow!("{}", crate::compile::report(&problems)))?
         } else {
-            Texts::default()
+            Texts {
+                custom: given::installed_custom(directory)?,
+                ..Texts::default()
+            }
         };
         let mut existing = if there {
             ExistingCluster::This
@@ -58,7 +61,7 @@ impl InitialDocuments {
             ExistingCluster::None
         };
         if let Some(config) = config {
-            let given = GivenDocuments::read(config, name)?;
+            let given = GivenDocuments::read(config, name, directory)?;
             let Text { file, mut text } = given.cluster.clone();
             if there {
                 let (old, new) = (cluster_name(&texts.cluster.text), cluster_name(&text));

@@ -109,6 +109,32 @@ fn a_directory_has_the_document_of_the_first_host_too() {
 }
 
 #[test]
+fn states_of_the_operator_are_only_taken_from_the_host() {
+    let dir = tempfile::tempdir().unwrap();
+    let (given, etc) = (dir.path().join("given"), dir.path().join("etc"));
+    let custom = |directory: &Path| {
+        std::fs::create_dir_all(directory.join("custom")).unwrap();
+        std::fs::write(directory.join("custom/pillar.yaml"), "motd: hello\n").unwrap();
+    };
+    custom(&given);
+    std::fs::write(given.join("cluster.yaml"), CLUSTER).unwrap();
+    let error = InitialDocuments::read(&etc, Some(&given), "a")
+        .err()
+        .unwrap();
+    let place = etc.join("custom").display().to_string();
+    assert!(format!("{error:#}").contains(&place), "{error:#}");
+    // The remedy: they are on the host, even before its first bootstrap.
+    std::fs::remove_dir_all(given.join("custom")).unwrap();
+    custom(&etc);
+    let first = load(&etc, Some(&given), "a").unwrap();
+    let view = first.view(&Pki::default(), "a").unwrap();
+    assert!(view.to_string().contains("hello"), "{view}");
+    first.write(&etc).unwrap();
+    // The documents on the host name themselves.
+    load(&etc, Some(&etc), "a").unwrap();
+}
+
+#[test]
 fn another_cluster_is_found() {
     let dir = tempfile::tempdir().unwrap();
     let config = dir.path().join("other.yaml");

@@ -99,7 +99,11 @@ pub fn make(options: &Options, board: &Board) -> Result<PathBuf> {
 
 /// Refuses a directory that holds something else than an earlier release.
 fn replaceable(out: &Path) -> Result<()> {
-    if out.exists() && !out.join(signature::CHECKSUMS).is_file() {
+    // Other software's downloads have checksums of the same name.
+    let is_release = [signature::CHECKSUMS, signature::SIGNERS]
+        .iter()
+        .all(|name| out.join(name).is_file());
+    if out.exists() && !is_release {
         bail!(
             "cannot make the release in {}: it exists and is not a release; name another directory with --out",
             out.display()
@@ -211,12 +215,17 @@ mod tests {
     fn only_an_earlier_release_is_replaced() {
         let dir = tempfile::tempdir().unwrap();
         replaceable(&dir.path().join("new")).unwrap();
-        let error = replaceable(dir.path()).unwrap_err().to_string();
-        assert!(
-            error.contains("name another directory with --out"),
-            "{error}"
-        );
+        let refused = || {
+            let error = replaceable(dir.path()).unwrap_err().to_string();
+            assert!(
+                error.contains("name another directory with --out"),
+                "{error}"
+            );
+        };
+        refused();
         fs::write(dir.path().join(signature::CHECKSUMS), "").unwrap();
+        refused();
+        fs::write(dir.path().join(signature::SIGNERS), "").unwrap();
         replaceable(dir.path()).unwrap();
     }
 }

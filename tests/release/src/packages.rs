@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
-use halite_builder::package::{File, FileSource, Made, PackagedFileKind, Relation, deb};
+use halite_builder::package::{Made, Relation, deb};
 
 use crate::content::Content;
 
@@ -42,6 +42,8 @@ pub(crate) fn write(content: &Content, version: &str, out: &Path) -> Result<()> 
     let shared = |name: &str, from: &Path| (format!("{SHARED}/{name}"), from.to_owned());
     let bundled = |name: &str| (format!("{PROGRAMS}/{name}"), program(name));
     let files = [
+        // A bundle contains the `ctl` of its own version; that of `halite-ctl` may be a newer one.
+        bundled("ctl"),
         bundled("halite-master"),
         bundled("halite-minion"),
         shared("states", &content.states),
@@ -52,15 +54,6 @@ pub(crate) fn write(content: &Content, version: &str, out: &Path) -> Result<()> 
     for made in [ctl, builder] {
         let mut package = made.package(&content.states)?;
         if package.name == BUILDER {
-            // A bundle contains the `ctl` of its own version.
-            package.files.insert(
-                format!("{PROGRAMS}/ctl"),
-                File {
-                    source: FileSource::Link("../../bin/ctl".to_owned()),
-                    mode: 0o777,
-                    kind: PackagedFileKind::Plain,
-                },
-            );
             package.needs.deb.retain(|relation| relation.name != CTL);
             package.needs.deb.push(Relation {
                 name: CTL.to_owned(),
@@ -140,7 +133,7 @@ mod tests {
         let list = ask(&archive, "--contents");
         for file in [
             "./usr/bin/halite-builder",
-            "./usr/lib/halite/ctl -> ../../bin/ctl",
+            "./usr/lib/halite/ctl",
             "./usr/lib/halite/halite-master",
             "./usr/lib/halite/halite-minion",
             "./usr/share/halite/docs/index.html",

@@ -22,8 +22,8 @@ const PROGRAMS: &str = "/usr/lib/halite";
 /// The directories of a release: programs that go into bundles, and other content.
 struct Shipped {
     programs: PathBuf,
-    /// In order; the first one that has an item is used.
-    content: Vec<PathBuf>,
+    /// That of another release would not match the programs.
+    content: Option<PathBuf>,
 }
 
 impl Shipped {
@@ -37,19 +37,23 @@ impl Shipped {
             None if !is_complete(own) && is_complete(&installed) => installed,
             None => own.to_owned(),
         };
-        // In an archive and in a bundle, the content is beside `bin`.
-        let beside = programs.parent().map(Path::to_owned);
-        let content = beside.into_iter().chain([PathBuf::from(SHARED)]).collect();
+        let content = if programs == Path::new(PROGRAMS) {
+            Some(PathBuf::from(SHARED))
+        } else {
+            // In an archive and in a bundle, the content is beside `bin`.
+            programs.parent().map(Path::to_owned)
+        };
         Self { programs, content }
     }
 
     /// The path of an item, if the release has it; `part` is the path of a file in the item.
     fn item(&self, name: &str, part: &str) -> Option<PathBuf> {
-        let found = self.content.iter().map(|content| content.join(name));
-        found.into_iter().find(|item| match part {
+        let item = self.content.as_ref()?.join(name);
+        let is_there = match part {
             "" => item.is_file(),
             part => item.join(part).is_file(),
-        })
+        };
+        is_there.then_some(item)
     }
 }
 
@@ -265,6 +269,14 @@ mod tests {
         assert_eq!(inputs, Some(dir.path().join("sbom-inputs.json")));
         assert_eq!(shipped.item("licences", "index.html"), None);
         assert_eq!(Shipped::find(&bin, Some(other.clone())).programs, other);
+    }
+
+    #[test]
+    fn only_the_installed_programs_have_the_installed_content() {
+        let content =
+            |programs: &str| Shipped::find(Path::new("/b"), Some(programs.into())).content;
+        assert_eq!(content("/usr/lib/halite/"), Some(SHARED.into()));
+        assert_eq!(content("/srv/halite/bin"), Some("/srv/halite".into()));
     }
 
     #[test]

@@ -19,11 +19,13 @@ pub(super) struct GivenDocuments {
 }
 
 impl GivenDocuments {
-    /// Reads them from a file or a directory; `name` is the name of the first host.
+    /// Reads them from a file or a directory; `name` is the name of the first host, and `installed`
+    /// is the directory of the documents on the host.
     ///
     /// # Errors
-    /// A file cannot be read, or the directory has a document of another host.
-    pub(super) fn read(path: &Path, name: &str) -> anyhow::Result<Self> {
+    /// A file cannot be read, or the directory has a document of another host or the operator's own
+    /// states.
+    pub(super) fn read(path: &Path, name: &str, installed: &Path) -> anyhow::Result<Self> {
         if !path.is_dir() {
             return Ok(Self {
                 cluster: read(path)?,
@@ -31,6 +33,16 @@ impl GivenDocuments {
             });
         }
         let cluster = read(&path.join("cluster.yaml"))?;
+        let custom = path.join("custom");
+        if custom.exists() && !is_same(path, installed) {
+            let (custom, place) = (custom.display(), installed.join("custom"));
+            bail!(
+                "cannot use {custom}: only cluster.yaml and nodes/ are taken from {}; copy the content of {custom} to {}, \
+                 and move {custom} out of this directory",
+                path.display(),
+                place.display()
+            );
+        }
         let texts = Texts::from_dir(path)
             .map_err(|problems| anyhow::anyhow!("{}", crate::compile::report(&problems)))?;
         let own = own_file(name);
@@ -78,6 +90,21 @@ impl GivenDocuments {
 /// The path of a host's document below a directory with a declaration.
 pub(super) fn own_file(name: &str) -> String {
     format!("nodes/{name}.yaml")
+}
+
+/// `custom/pillar.yaml` of the documents on the host: it may be there before the first bootstrap.
+///
+/// # Errors
+/// It cannot be read.
+pub(super) fn installed_custom(directory: &Path) -> anyhow::Result<Option<Text>> {
+    let path = directory.join("custom/pillar.yaml");
+    path.exists().then(|| read(&path)).transpose()
+}
+
+/// Returns whether both paths name one directory.
+fn is_same(one: &Path, other: &Path) -> bool {
+    let (one, other) = (one.canonicalize(), other.canonicalize());
+    one.is_ok_and(|one| other.is_ok_and(|other| one == other))
 }
 
 fn read(path: &Path) -> anyhow::Result<Text> {

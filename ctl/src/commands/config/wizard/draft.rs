@@ -218,16 +218,25 @@ impl Draft {
         };
         let mut texts = self.others.clone();
         texts.cluster = text(DraftDocument::Cluster, cluster_text(cluster));
-        match node {
-            // It is replaced later.
-            None => (texts.nodes).retain(|other| self.replaced.as_ref() != Some(&other.file)),
-            Some(node) => {
-                let own = text(DraftDocument::FirstHost, commented(schema::node(), node));
+        // The new document of the first host replaces the present one, also under another name.
+        (texts.nodes).retain(|other| self.replaced.as_ref() != Some(&other.file));
+        if let Some(node) = node {
+            let own = text(DraftDocument::FirstHost, commented(schema::node(), node));
+            if self.replaced.is_none() {
                 texts.nodes.retain(|other| other.file != own.file);
-                texts.nodes.push(own);
             }
+            // The name of another host is reported as a duplicate.
+            texts.nodes.push(own);
         }
         texts
+    }
+
+    /// The present document of the first host, if the new one has another name. It is removed once
+    /// the new one is written.
+    pub fn obsolete(&self) -> Option<PathBuf> {
+        let replaced = self.replaced.as_ref()?;
+        let own = self.path(DraftDocument::FirstHost).display().to_string();
+        (*replaced != own).then(|| PathBuf::from(replaced))
     }
 
     /// The files to write, with their modes. The cluster document comes first: without it, the

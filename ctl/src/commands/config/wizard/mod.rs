@@ -11,6 +11,7 @@ mod existing;
 mod first_host;
 mod interview;
 mod suggestion;
+mod target;
 
 use std::io;
 use std::io::IsTerminal as _;
@@ -34,7 +35,8 @@ use crate::site::Site;
 /// Runs `ctl config wizard`.
 ///
 /// # Errors
-/// There is no terminal, an answer is missing or invalid, or a file cannot be read or written.
+/// There is no terminal, an answer is missing or invalid, or a file cannot be read, written or
+/// removed.
 pub fn run(args: &ConfigWizard, screen: &mut Screen) -> anyhow::Result<u8> {
     let has_terminal = io::stdin().is_terminal() && io::stderr().is_terminal();
     if args.answers.is_none() && !has_terminal {
@@ -42,6 +44,7 @@ pub fn run(args: &ConfigWizard, screen: &mut Screen) -> anyhow::Result<u8> {
             "cannot ask questions without a terminal; give the answers in a file with --answers (`ctl config wizard --help`)"
         );
     }
+    target::check(&args.out)?;
     let existing = ExistingDocuments::read(&args.out)?;
     let host = FirstHost::find(args)?;
     let bundle = bundle(args.bundle.as_deref())?;
@@ -78,6 +81,12 @@ pub fn run(args: &ConfigWizard, screen: &mut Screen) -> anyhow::Result<u8> {
         files::write(&path, text.as_bytes(), mode)
             .with_context(|| format!("cannot write {}", path.display()))?;
         screen.note(format!("wrote {}", path.display()));
+    }
+    if let Some(old) = draft.obsolete() {
+        // Both together would declare two first hosts.
+        halite_durable::files::remove(&old)?;
+        let old = old.display();
+        screen.note(format!("removed {old}, the first host's previous document"));
     }
     let written = ConfigPath {
         path: args.out.clone(),

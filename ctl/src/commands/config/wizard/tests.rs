@@ -196,6 +196,46 @@ fn values_without_a_question_stay() {
 }
 
 #[test]
+fn a_first_host_with_a_new_name_replaces_its_document() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut draft = draft(directory.path());
+    answer(
+        &mut draft,
+        &host(),
+        &[("metadata.name", Some(json!("prod")))],
+    );
+    for (path, text, mode) in draft.files() {
+        files::write(&path, text.as_bytes(), mode).unwrap();
+    }
+    let worker = "apiVersion: halite/v1\nkind: Node\nmetadata: {name: w-1}\nroles: [worker]\n";
+    files::write(
+        &directory.path().join("nodes/w-1.yaml"),
+        worker.as_bytes(),
+        0o644,
+    )
+    .unwrap();
+    let read = ExistingDocuments::read(directory.path()).unwrap().unwrap();
+    draft.leave(&read);
+    draft.begin_with(&read);
+    assert_eq!(draft.obsolete(), None);
+    let name = |name: &str| ("node.metadata.name", Some(json!(name)));
+    answer(&mut draft, &host(), &[name("cp-9")]);
+    let old = draft.obsolete().unwrap();
+    assert_eq!(old, directory.path().join("nodes/cp-1.yaml"));
+    // Another host's document is not replaced.
+    let mut questions = draft.questions.iter();
+    let at = questions.position(|question| question.id == "node.metadata.name");
+    draft.set(at.unwrap(), Some(json!("w-1")));
+    let problems = draft.problems(|_| false);
+    let says = |text: &str| {
+        problems
+            .iter()
+            .any(|problem| problem.message.contains(text))
+    };
+    assert!(says("already declares a node `w-1`"), "{problems:#?}");
+}
+
+#[test]
 fn documents_of_a_cluster_that_runs_are_refused() {
     let directory = tempfile::tempdir().unwrap();
     let cluster = "apiVersion: halite/v1\nkind: Cluster\nmetadata: {name: prod}\n\
