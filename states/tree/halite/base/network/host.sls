@@ -12,11 +12,11 @@
     - force: True
     - makedirs: True
 
-# flannel reads its address only when it starts.
+# flannel reads its address only when it starts. It may be down at this moment: pkill returns 1 if
+# there is no such process.
 flannel-address:
   cmd.run:
-    - name: pkill -x flanneld
-    - onlyif: pgrep -x flanneld
+    - name: pkill -x flanneld || test $? = 1
     - onchanges:
         - file: {{ address }}
 
