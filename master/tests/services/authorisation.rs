@@ -141,7 +141,8 @@ async fn call(method: &str, channel: Channel, key: &PrivateKey, id: &str) -> Res
             let reply = operator.add_node(request).await?.into_inner();
             let added = &reply.nodes[0];
             assert_eq!((added.name.as_str(), reply.nodes.len()), ("worker-9", 1));
-            let wanted = format!(") <<E\n{}\nE", &added.token[..49]);
+            let join = "sh join worker-9 --master 192.0.2.11:4550";
+            let wanted = format!("{join}) <<E\n{}\nE", &added.token[..49]);
             assert!(added.command.ends_with(&wanted), "{}", added.command);
             Ok(())
         }

@@ -40,9 +40,8 @@ const OTHERS: Duration = Duration::from_millis(500);
 const POWER: f64 = 3.0;
 /// `ctl health` against `ctl status`.
 const HEALTH: f64 = 3.0;
-/// Three control planes against kubeadm by hand, which does not try the pod network. The hosts share
-/// two processors, which both ways keep busy: docs/performance.md.
-const BY_HAND: f64 = 1.3;
+/// Three control planes against kubeadm by hand.
+const BY_HAND: f64 = 0.7;
 /// The gap through the proxy of a planned reboot.
 const PLANNED_PROXY: Duration = Duration::from_millis(500);
 /// The gap through the `kubernetes` Service.
