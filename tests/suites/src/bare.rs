@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
+use halite_lab::cluster::{CTL, Cluster, WORKER};
 use halite_lab::host::Host;
 use halite_lab::wait;
 
@@ -36,6 +37,23 @@ const NO_PLANE: &[&str] = &[
 
 /// Programs of the packages that Halite installs, except tools for the operator.
 const PROGRAMS: &str = "containerd runc kubelet kubeadm kubectl keepalived haproxy nginx registry";
+
+/// The command that removes the worker of the lab's cluster without a question.
+pub(crate) const REMOVE_WORKER: [&str; 7] = [
+    CTL,
+    "node",
+    "remove",
+    WORKER,
+    "--force",
+    "--cluster",
+    "demo",
+];
+
+/// Removes the worker from the lab's cluster, and waits until its host is bare.
+pub(crate) fn remove_worker(cluster: &Cluster) -> Result<()> {
+    cluster.bootstrap.run(&REMOVE_WORKER)?;
+    wait_until_bare(&cluster.worker)
+}
 
 /// Waits until the last of Halite has been removed from a host.
 pub(crate) fn wait_until_bare(host: &Host) -> Result<()> {

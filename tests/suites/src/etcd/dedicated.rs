@@ -6,6 +6,7 @@ use halite_lab::cluster::{BOOTSTRAP, CTL, Cluster, WORKER};
 use halite_lab::host::Host;
 
 use super::{cluster_configuration, destroy, serves, status, with};
+use crate::bare::REMOVE_WORKER;
 use crate::checks::{nothing_to_do, refused};
 use crate::test::Counts;
 
@@ -30,16 +31,7 @@ pub(super) fn holds(cluster: &Cluster) -> Result<Counts> {
         .run(&[CTL, "backup", "verify"])
         .context("the backup")?;
     // The objects would be lost with it.
-    let remove = [
-        CTL,
-        "node",
-        "remove",
-        WORKER,
-        "--force",
-        "--cluster",
-        "demo",
-    ];
-    refused(first, &remove, &["it has the only member of etcd"])?;
+    refused(first, &REMOVE_WORKER, &["it has the only member of etcd"])?;
 
     // Damage there is repaired as on any host, and the API is back.
     member.sh("systemctl disable --now etcd && rm /etc/systemd/system/etcd.service && systemctl daemon-reload")?;

@@ -1,9 +1,9 @@
 //! A host that had another pod network, like one left by `kubeadm reset`.
 
 use anyhow::{Context as _, Result, ensure};
-use halite_lab::cluster::{CTL, Cluster, WORKER};
+use halite_lab::cluster::Cluster;
 
-use crate::bare::wait_until_bare;
+use crate::bare::remove_worker;
 use crate::cluster::{STAYING, across_nodes, ensure_servers};
 use crate::health;
 use crate::test::Counts;
@@ -21,17 +21,7 @@ const INTERFACES: &str = "ip link add cni0 type bridge && ip addr add 10.244.0.1
 
 pub(super) fn are_refused(cluster: &Cluster) -> Result<Counts> {
     let (first, worker) = (&cluster.bootstrap, &cluster.worker);
-    let remove = [
-        CTL,
-        "node",
-        "remove",
-        WORKER,
-        "--force",
-        "--cluster",
-        "demo",
-    ];
-    first.run(&remove)?;
-    wait_until_bare(worker)?;
+    remove_worker(cluster)?;
     std::fs::create_dir_all(worker.file("/etc/cni/net.d"))?;
     for file in FILES {
         std::fs::write(worker.file(file), CONFIGURATION)?;

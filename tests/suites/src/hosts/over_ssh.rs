@@ -5,7 +5,7 @@ use std::fs;
 use anyhow::{Result, ensure};
 use halite_lab::cluster::{CTL, Cluster, WORKER};
 
-use crate::bare::wait_until_bare;
+use crate::bare::remove_worker;
 use crate::cluster::{STAYING, across_nodes, ensure_servers};
 use crate::health;
 use crate::test::Counts;
@@ -31,17 +31,7 @@ pub(super) fn is_added(cluster: &Cluster) -> Result<Counts> {
         first.file("/root/.ssh/id_ed25519.pub"),
         worker.file("/root/.ssh/authorized_keys"),
     )?;
-    let remove = [
-        CTL,
-        "node",
-        "remove",
-        WORKER,
-        "--force",
-        "--cluster",
-        "demo",
-    ];
-    first.run(&remove)?;
-    wait_until_bare(worker)?;
+    remove_worker(cluster)?;
     let list = format!(
         "apiVersion: halite/v1\nkind: HostList\nhosts:\n- {{name: {WORKER}, address: {address}}}\n"
     );
