@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
-use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -39,10 +39,6 @@ pub fn write(package: &Package, out: &Path) -> Result<PathBuf, Error> {
         match &file.source {
             FileSource::File(from) => drop(files::copy(from, &to, file.mode)?),
             FileSource::Bytes(bytes) => files::write(&to, file.mode, bytes)?,
-            FileSource::Link(target) => {
-                files::make_dir(to.parent().unwrap_or(&root))?;
-                symlink(target, &to).map_err(Error::file("make the link", &to))?;
-            }
         }
     }
     let copyright = root.join(format!("usr/share/doc/{}/copyright", package.name));

@@ -56,7 +56,7 @@ pub struct Package {
 pub struct File {
     /// The source of its content.
     pub source: FileSource,
-    /// Its permissions; ignored for a link.
+    /// Its permissions.
     pub mode: u32,
     /// Its kind.
     pub kind: PackagedFileKind,
@@ -69,8 +69,6 @@ pub enum FileSource {
     File(PathBuf),
     /// Bytes in memory.
     Bytes(Vec<u8>),
-    /// The target of a symbolic link.
-    Link(String),
 }
 
 /// The kind of a file in a package.
@@ -139,7 +137,6 @@ impl Package {
             let content = match &file.source {
                 FileSource::File(from) => files::digest(from)?.0,
                 FileSource::Bytes(bytes) => digest::sha256(bytes),
-                FileSource::Link(target) => format!("-> {target}"),
             };
             files.push(format!("{path} {:o} {:?} {content}", file.mode, file.kind));
         }
@@ -178,7 +175,7 @@ impl File {
         Self { kind, ..self }
     }
 
-    /// Reads its content; for a link, its target.
+    /// Reads its content.
     ///
     /// # Errors
     /// It cannot be read.
@@ -186,7 +183,6 @@ impl File {
         match &self.source {
             FileSource::File(path) => fs::read(path).map_err(Error::file("read", path)),
             FileSource::Bytes(bytes) => Ok(bytes.clone()),
-            FileSource::Link(target) => Ok(target.clone().into_bytes()),
         }
     }
 
@@ -196,7 +192,6 @@ impl File {
                 .map(|status| status.len())
                 .map_err(Error::file("read", path)),
             FileSource::Bytes(bytes) => Ok(bytes.len() as u64),
-            FileSource::Link(_) => Ok(0),
         }
     }
 }

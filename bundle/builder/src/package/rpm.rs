@@ -1,7 +1,6 @@
 //! Packages for rpm, made by rpm's own rpmbuild: docs/decisions/0014.
 
 use std::fmt::Write as _;
-use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 use halite_durable::files;
@@ -41,10 +40,6 @@ pub fn write(package: &Package, out: &Path) -> Result<PathBuf, Error> {
         match &file.source {
             FileSource::File(from) => drop(files::copy(from, &to, file.mode)?),
             FileSource::Bytes(bytes) => files::write(&to, file.mode, bytes)?,
-            FileSource::Link(target) => {
-                files::make_dir(to.parent().unwrap_or(&root))?;
-                symlink(target, &to).map_err(Error::file("make the link", &to))?;
-            }
         }
     }
     files::write(
@@ -143,11 +138,8 @@ fn specification(package: &Package) -> String {
             PackagedFileKind::Config => "%config(noreplace) ",
             PackagedFileKind::Documentation => "%doc ",
         };
-        let mode = match file.source {
-            FileSource::Link(_) => "-".to_owned(),
-            _ => format!("{:04o}", file.mode),
-        };
-        let _ = writeln!(text, "{kind}%attr({mode}, root, root) \"/{path}\"");
+        let mode = file.mode;
+        let _ = writeln!(text, "{kind}%attr({mode:04o}, root, root) \"/{path}\"");
     }
     text
 }
