@@ -122,7 +122,21 @@ firewall:
 master:
   standbys: auto
   jobs: {keepDays: 7, keepLast: 50}
-  metrics: {listen: 4553, from: [10.10.9.0/24]}
+  metrics:
+    listen: 4553
+    from: [10.10.9.0/24]
+    clientCA: |
+      -----BEGIN CERTIFICATE-----
+      MIIBljCCAT2gAwIBAgIUclCxTBFwgBor2xwZ/ebVZ/2+Ij4wCgYIKoZIzj0EAwIw
+      IDEeMBwGA1UEAwwVZXZlcnlib2R5J3MgYXV0aG9yaXR5MCAXDTI2MTEyMjEwMTkw
+      NloYDzIxMjYxMDI5MTAxOTA2WjAgMR4wHAYDVQQDDBVldmVyeWJvZHkncyBhdXRo
+      b3JpdHkwWTATBgcqhkjOPQIBBggqhkjOPQMBBwNCAATx5EOz1KzVX6BiN3Xv7Lfg
+      n9eLfxE5SA3exueO4WEBkvfjXDZCcoJ3VjkhoiojmBB3tIC5FMtmuBDovDqP2QkJ
+      o1MwUTAdBgNVHQ4EFgQU2ZWweFJfSWivelv7XpbY+04qeIQwHwYDVR0jBBgwFoAU
+      2ZWweFJfSWivelv7XpbY+04qeIQwDwYDVR0TAQH/BAUwAwEB/zAKBggqhkjOPQQD
+      AgNHADBEAiBeUGK62af84FVnFNfvklRXwbouF4+Y+RQsDZwjMDiUzAIgN3oGfLux
+      fNNBlUb87xTFPUxOwZmChgBJsMNYx2IjJa0=
+      -----END CERTIFICATE-----
 backup:
   at: "04:15"
   keep: 3
@@ -296,10 +310,6 @@ mod tests {
         (
             "host.kernelModules",
             "the lab's kernel has no modules, and can load none",
-        ),
-        (
-            "master.metrics.clientCA",
-            "no Prometheus of this suite has a certificate",
         ),
         ("resolved.kubernetes", "Halite writes it"),
         ("resolved.bundle", "Halite writes it"),
