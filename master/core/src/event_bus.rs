@@ -1,6 +1,6 @@
 //! The event bus, which stores the events of jobs and runs and passes them on to all subscribers.
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 
 use halite_api::EventData;
 use halite_proto::v1;
@@ -16,7 +16,8 @@ const EVENTS: usize = 1024;
 pub struct EventBus {
     store: Arc<Store>,
     clock: Arc<dyn Clock>,
-    events: broadcast::Sender<Event>,
+    /// `None` once the bus is closed.
+    events: RwLock<Option<broadcast::Sender<Event>>>,
     /// Keeps the order on the bus the same as in the store.
     publishing: tokio::sync::Mutex<()>,
 }
@@ -28,7 +29,7 @@ impl EventBus {
         Self {
             store,
             clock,
-            events: broadcast::Sender::new(EVENTS),
+            events: RwLock::new(Some(broadcast::Sender::new(EVENTS))),
             publishing: tokio::sync::Mutex::new(()),
         }
     }
@@ -96,12 +97,27 @@ impl EventBus {
     /// read the store again from the last `seq`.
     #[must_use]
     pub fn subscribe(&self) -> broadcast::Receiver<Event> {
-        self.events.subscribe()
+        let events = self.events.read().unwrap_or_else(PoisonError::into_inner);
+        match &*events {
+            Some(events) => events.subscribe(),
+            // It is closed from the start.
+            None => broadcast::channel(1).1,
+        }
+    }
+
+    /// Closes the bus: each subscriber receives the events until now, and then the end. Later events
+    /// are only stored.
+    pub fn close(&self) {
+        let mut events = self.events.write().unwrap_or_else(PoisonError::into_inner);
+        *events = None;
     }
 
     fn pass_on(&self, event: &Event) {
-        // A bus without subscribers is not an error.
-        let _ = self.events.send(event.clone());
+        let events = self.events.read().unwrap_or_else(PoisonError::into_inner);
+        if let Some(events) = &*events {
+            // A bus without subscribers is not an error.
+            let _ = events.send(event.clone());
+        }
     }
 }
 

@@ -1,4 +1,4 @@
-//! The events of one job or run as a stream: first the recorded events of the store, then live
+//! The events of one job or run, or a selection of all events, as a stream: first the recorded events of the store, then live
 //! events, and finally the end. The parts of the master that know jobs and runs implement
 //! [`Watched`].
 
@@ -14,7 +14,7 @@ use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 
 use crate::event_bus::message;
-use crate::refusal::Refusal;
+use crate::refusal::{Refusal, RefusalKind};
 
 /// Capacity of the queue of a slow watcher.
 const QUEUE: usize = 256;
@@ -54,18 +54,22 @@ impl Watcher {
     }
 }
 
-/// A job or run that can be watched. It remembers what it has reported to its watcher.
+/// A job, a run or a selection of events that can be watched. It remembers what it has reported to its watcher.
 pub trait Watched: Send + 'static {
     /// Reports everything that the store has recorded and that was not reported before; returns
     /// `true` if nothing more will follow.
     fn catch_up(&mut self, watcher: &Watcher) -> impl Future<Output = Result<bool, Stop>> + Send;
 
     /// The event for the watcher; `None` if it belongs to another job or was already reported.
-    /// Watching ends after an event with `last`.
-    fn accept(&mut self, event: Event) -> Option<Event>;
+    fn accept(&mut self, event: Event) -> impl Future<Output = Result<Option<Event>, Stop>> + Send;
+
+    /// Returns `true` if no event follows this accepted one.
+    fn ends_with(&self, event: &Event) -> bool {
+        event.last
+    }
 }
 
-/// The events of a job or run. `bus` must have been subscribed to before the job or run was made;
+/// The events of a job or run, until its end or the end of the bus. `bus` must have been subscribed to before the job or run was made;
 /// for an existing one, any subscription works.
 pub fn follow(mut watched: impl Watched, mut bus: Receiver<Event>) -> EventStream {
     let (sender, receiver) = mpsc::channel(QUEUE);
@@ -94,8 +98,8 @@ async fn watch(
         };
         match event {
             Ok(event) => {
-                if let Some(event) = watched.accept(event) {
-                    let last = event.last;
+                if let Some(event) = watched.accept(event).await? {
+                    let last = watched.ends_with(&event);
                     watcher.report(event).await?;
                     if last {
                         return Ok(());
@@ -109,7 +113,8 @@ async fn watch(
                 }
             }
             Err(RecvError::Closed) => {
-                return Err(Refusal::internal("the master is stopping").into());
+                let kind = RefusalKind::Unavailable;
+                return Err(Refusal::new(kind, "the master is stopping").into());
             }
         }
     }

@@ -100,13 +100,13 @@ impl Watched for WatchedRun {
         Ok(false)
     }
 
-    fn accept(&mut self, mut event: Event) -> Option<Event> {
+    async fn accept(&mut self, mut event: Event) -> Result<Option<Event>, Stop> {
         if event.tag.starts_with(&self.prefix) {
-            return (event.last || self.is_news(&event)).then_some(event);
+            return Ok((event.last || self.is_news(&event)).then_some(event));
         }
         // The end of one of its jobs is not the end of the run.
         event.last = false;
-        self.is_of_our_jobs(&event.tag).then_some(event)
+        Ok(self.is_of_our_jobs(&event.tag).then_some(event))
     }
 }
 

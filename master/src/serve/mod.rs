@@ -100,6 +100,8 @@ pub async fn serve(
         for minion in app.connections.connected() {
             app.connections.disconnect(&minion);
         }
+        // Operators that follow events connect again, too.
+        app.events.close();
     };
     server.serve(listener, routes, ending).await;
     renewal.abort();

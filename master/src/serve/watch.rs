@@ -5,24 +5,18 @@ use std::sync::Arc;
 
 use halite_api::{EventData, EventTag};
 use halite_core::app::App;
-use halite_core::event_bus::{data as event_data, message};
-use halite_core::event_stream::EventStream;
+use halite_core::event_bus::data as event_data;
+use halite_core::event_stream::{EventStream, Stop, Watched, Watcher, follow};
 use halite_core::refusal::Refusal;
 use halite_proto::ids::JobId;
 use halite_proto::role::Role;
 use halite_proto::v1;
 use halite_store::Event;
-use tokio::sync::broadcast::Receiver;
-use tokio::sync::broadcast::error::RecvError;
-use tokio::sync::mpsc;
-use tokio_stream::wrappers::ReceiverStream;
 
 use super::roles::{News, withhold};
 
 /// The events that are read from the store at once.
 const PAGE: u32 = 256;
-/// The events that may wait for a slow reader.
-const QUEUE: usize = 256;
 /// The jobs whose functions are remembered.
 const JOBS: usize = 1024;
 
@@ -41,21 +35,18 @@ pub(super) async fn watch(
         Some(after) => Some(after.min(app.store.last_event().await?)),
         None => None,
     };
-    let (sender, receiver) = mpsc::channel(QUEUE);
     let bus = app.events.subscribe();
-    let watch = Watch {
+    let selected = SelectedEvents {
         app: Arc::clone(app),
         role,
         prefix: request.prefix,
         after,
         functions: BTreeMap::new(),
-        sender,
     };
-    tokio::spawn(watch.run(bus));
-    Ok(Box::pin(ReceiverStream::new(receiver)))
+    Ok(follow(selected, bus))
 }
 
-struct Watch {
+struct SelectedEvents {
     app: Arc<App>,
     role: Option<Role>,
     prefix: String,
@@ -63,77 +54,50 @@ struct Watch {
     /// wants only new events.
     after: Option<i64>,
     functions: BTreeMap<JobId, String>,
-    sender: mpsc::Sender<Result<v1::Event, Refusal>>,
 }
 
-/// The reader has closed its stream.
-struct Gone;
-
-impl Watch {
-    async fn run(mut self, mut bus: Receiver<Event>) {
-        // A reader that has closed its stream needs no reason.
-        if let Err(refusal) = self.follow(&mut bus).await {
-            let _ = self.sender.send(Err(refusal)).await;
-        }
-    }
-
-    async fn follow(&mut self, bus: &mut Receiver<Event>) -> Result<(), Refusal> {
-        if self.catch_up().await?.is_err() {
-            return Ok(());
-        }
-        loop {
-            let event = tokio::select! {
-                event = bus.recv() => event,
-                () = self.sender.closed() => return Ok(()),
-            };
-            let sent = match event {
-                Ok(event) => self.pass_on(event).await?,
-                // Missed events that are stored are read from the store.
-                Err(RecvError::Lagged(_)) => self.catch_up().await?,
-                Err(RecvError::Closed) => {
-                    return Err(Refusal::internal("the master is stopping"));
-                }
-            };
-            if sent.is_err() {
-                return Ok(());
-            }
-        }
-    }
-
+impl Watched for SelectedEvents {
     /// Sends the stored events after the last one that was sent.
-    async fn catch_up(&mut self) -> Result<Result<(), Gone>, Refusal> {
+    async fn catch_up(&mut self, watcher: &Watcher) -> Result<bool, Stop> {
         while let Some(after) = self.after {
-            let page = self.app.store.events(&self.prefix, after, PAGE).await?;
+            let page = self.app.store.events(&self.prefix, after, PAGE).await;
+            let page = page.map_err(Refusal::from)?;
             let Some(last) = page.last().map(|event| event.seq) else {
                 break;
             };
             for event in page {
-                if self.send(event).await?.is_err() {
-                    return Ok(Err(Gone));
-                }
+                watcher.report(self.visible(event).await?).await?;
             }
             self.after = Some(last);
         }
-        Ok(Ok(()))
+        Ok(false)
     }
 
-    /// Sends an event of the bus, unless it was read from the store or has another tag.
-    async fn pass_on(&mut self, event: Event) -> Result<Result<(), Gone>, Refusal> {
+    async fn accept(&mut self, event: Event) -> Result<Option<Event>, Stop> {
         if event.seq > 0 {
+            // It was read from the store.
             if self.after.is_some_and(|after| event.seq <= after) {
-                return Ok(Ok(()));
+                return Ok(None);
             }
             // From here on, missed events are read from the store, also for a reader of only new
             // events.
             self.after = Some(event.seq);
         }
         if !event.tag.starts_with(&self.prefix) {
-            return Ok(Ok(()));
+            return Ok(None);
         }
-        self.send(event).await
+        Ok(Some(self.visible(event).await?))
     }
 
-    async fn send(&mut self, event: Event) -> Result<Result<(), Gone>, Refusal> {
+    /// The end of a job is not the end of all events.
+    fn ends_with(&self, _: &Event) -> bool {
+        false
+    }
+}
+
+impl SelectedEvents {
+    /// The event as the caller may see it.
+    async fn visible(&mut self, event: Event) -> Result<Event, Refusal> {
         let data = match event_data(&event) {
             // `ShowJob` reads its text.
             EventData::PartReturned(part) => EventData::PartReturned(Box::new(part.announcement())),
@@ -141,12 +105,10 @@ impl Watch {
         };
         let function = self.function(&event.tag, &data).await?;
         let news = withhold(self.role, News { function, data });
-        let event = Event {
+        Ok(Event {
             data_json: news.data.to_text(),
             ..event
-        };
-        let sent = self.sender.send(Ok(message(event))).await;
-        Ok(sent.map_err(|_| Gone))
+        })
     }
 
     /// The function of the job of an event.

@@ -5,6 +5,7 @@ use futures_util::StreamExt as _;
 use halite_api::{KeyAction, KeyChanged};
 use halite_core::event_bus::unstored;
 use halite_core::names::minion;
+use halite_core::refusal::RefusalKind;
 use serde_json::json;
 
 use super::*;
@@ -215,6 +216,32 @@ fn an_event_of_another_version_is_for_administrators() {
             role == Role::Admin,
             "{role}: {text}"
         );
+    }
+    life.kill();
+}
+
+#[test]
+fn streams_end_with_a_passing_error_when_the_master_stops() {
+    let site = Site::new(TREE);
+    let life = site.live();
+    let mut events = start(&life, Role::Viewer, all(None));
+    let publish = |name: &str| {
+        let data = key(name);
+        let published = life.app.events.publish(&data);
+        life.runtime.block_on(published).unwrap().seq
+    };
+    publish("last");
+    life.app.events.close();
+    let stored = publish("later");
+    until(&life, &mut events, "/last");
+    // One that begins now gets what is stored.
+    let mut late = start(&life, Role::Viewer, all(Some(stored - 1)));
+    until(&life, &mut late, "/later");
+    for mut stream in [events, late] {
+        let next = async { tokio::time::timeout(SOON, stream.next()).await };
+        let next = life.runtime.block_on(next).expect("the stream must end");
+        let refusal = next.unwrap().unwrap_err();
+        assert_eq!(refusal.kind, RefusalKind::Unavailable, "{refusal}");
     }
     life.kill();
 }

@@ -1,5 +1,7 @@
 //! The life of a minion's stream.
 
+use std::time::Duration;
+
 use halite_proto::PROTOCOL;
 use halite_proto::pki::PrivateKey;
 use halite_proto::tonic::{Code, Request, Response, Status, Streaming};
@@ -13,10 +15,14 @@ use halite_proto::v1::{
 };
 use halite_store::{AuditFilter, RowState};
 use tokio::sync::mpsc;
+use tokio::time::Instant;
 use tokio_stream::wrappers::ReceiverStream;
 
 use super::declared::{JOB, MINION, minion_id};
 use super::site::{SOON, Site, start, start_with_job};
+
+/// The time that a stopping master gives open streams.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 type Line = (mpsc::Sender<MinionMessage>, Streaming<MasterMessage>);
 
@@ -277,12 +283,21 @@ async fn streams_end_when_the_master_stops() {
     let minion = site.enrolled(MINION).await;
     let (_sender, mut stream) = open(&site, &minion, hello(1)).await;
     next(&mut stream).await.unwrap();
+    let mut operator = OperatorClient::new(site.channel(Some(&site.root())).await);
+    let events = operator.watch(v1::WatchRequest::default()).await.unwrap();
+    let mut events = events.into_inner();
+    let begin = Instant::now();
     drop(site.stop.take());
     assert_eq!(next(&mut stream).await, None);
+    let ended = events.message().await.unwrap_err();
+    assert_eq!(ended.code(), Code::Unavailable, "{ended}");
     tokio::time::timeout(SOON, site.task)
         .await
         .expect("the master must stop")
         .unwrap();
+    // It has not waited for the end of its patience with open streams.
+    let took = begin.elapsed();
+    assert!(took < PATIENCE, "{took:?}");
 }
 
 /// Enrols as a new host does, which identifies the master by its token alone.

@@ -77,8 +77,10 @@ impl Watched for WatchedJob {
         Ok(false)
     }
 
-    fn accept(&mut self, event: Event) -> Option<Event> {
-        let rest = event.tag.strip_prefix(&self.prefix)?;
+    async fn accept(&mut self, event: Event) -> Result<Option<Event>, Stop> {
+        let Some(rest) = event.tag.strip_prefix(&self.prefix) else {
+            return Ok(None);
+        };
         let news = match rest.split_once('/') {
             _ if event.last => true,
             Some(("ret", minion)) => minion
@@ -86,7 +88,7 @@ impl Watched for WatchedJob {
                 .is_ok_and(|minion| self.reported.insert(minion)),
             _ => rest != "new",
         };
-        news.then_some(event)
+        Ok(news.then_some(event))
     }
 }
 
