@@ -10,7 +10,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use halite_api::{
-    CheckState, FailedAttempts, NotificationSink, SinkList, SinkTest, SinkTests, Time,
+    CheckState, FailedAttempts, NotificationSink, RefusedFinding, SinkList, SinkTest, SinkTests,
+    Time,
 };
 use halite_core::app::App;
 use halite_core::clock::rfc3339;
@@ -18,7 +19,7 @@ use halite_core::refusal::Refusal;
 use halite_errors::chain;
 use halite_fleet::jobs::Jobs;
 use halite_notify::client::{LIMIT, post};
-use halite_notify::ledger::{Batch, Ledger, SinkFailure};
+use halite_notify::ledger::{Batch, Ledger, RefusedNotice, SinkFailure, SinkRecord};
 use halite_notify::notice::{Notice, notices};
 use halite_notify::payload::{Envelope, body, test_batch};
 use halite_pillar::notify::NoticeSeverity;
@@ -46,7 +47,14 @@ pub struct Notifier {
 struct SentBatch {
     sink: String,
     batch: Batch,
-    error: Option<String>,
+    failure: Option<SendFailure>,
+}
+
+/// The reason why a request failed.
+struct SendFailure {
+    error: String,
+    /// The sink refuses its content.
+    is_about_content: bool,
 }
 
 /// The requests that are under way, and what is stored.
@@ -182,7 +190,10 @@ impl Notifier {
             SentBatch {
                 sink: target.name,
                 batch,
-                error: error.map(|error| chain(&error)),
+                failure: error.map(|error| SendFailure {
+                    is_about_content: error.is_about_content(),
+                    error: chain(&error),
+                }),
             }
         }
     }
@@ -192,20 +203,31 @@ impl Notifier {
         under_way.busy.remove(&sent.sink);
         let now = self.app().clock.now();
         let mut ledger = self.ledger();
-        let has_failed = |ledger: &Ledger| {
+        let troubles = |ledger: &Ledger| {
             let record = ledger.record(&sent.sink);
-            record.is_some_and(|record| record.failure.is_some())
+            record.map_or((false, 0), |record| {
+                (record.failure.is_some(), record.refused().count())
+            })
         };
-        let failed_before = has_failed(&ledger);
-        match &sent.error {
+        let before = troubles(&ledger);
+        match &sent.failure {
             None => ledger.delivered(&sent.sink, &sent.batch, now),
-            Some(error) => ledger.failed(&sent.sink, error, now),
+            Some(failure) if failure.is_about_content => {
+                ledger.refused(&sent.sink, &sent.batch, &failure.error, now);
+            }
+            Some(failure) => ledger.failed(&sent.sink, &failure.error, now),
         }
-        match (&sent.error, failed_before) {
-            (Some(error), false) => {
+        let after = troubles(&ledger);
+        match &sent.failure {
+            Some(SendFailure { error, .. }) if after.0 && !before.0 => {
                 tracing::warn!(sink = sent.sink, error, "a sink takes no notifications");
             }
-            (None, true) => tracing::info!(sink = sent.sink, "a sink takes notifications again"),
+            Some(SendFailure { error, .. }) if after.1 > before.1 => {
+                tracing::warn!(sink = sent.sink, error, "a sink refuses a finding");
+            }
+            None if before.0 => {
+                tracing::info!(sink = sent.sink, "a sink takes notifications again");
+            }
             _ => {}
         }
     }
@@ -214,10 +236,11 @@ impl Notifier {
     async fn store(&self, under_way: &mut UnderWay) {
         let (text, troubles) = {
             let ledger = self.ledger();
-            let troubles = ledger
-                .failing()
-                .map(|(name, failure)| trouble(name, failure));
-            (ledger.text(), troubles.collect())
+            let failing = ledger.failing();
+            let failing = failing.map(|(name, failure)| trouble(name, failure));
+            let refusing = ledger.refusing();
+            let refusing = refusing.filter_map(|(name, record)| refusal(name, record));
+            (ledger.text(), failing.chain(refusing).collect())
         };
         self.app().sinks.put(troubles);
         let text = match text {
@@ -256,6 +279,9 @@ impl Notifier {
                 failure: record
                     .and_then(|record| record.failure.as_ref())
                     .map(attempts),
+                refused: record
+                    .map(|record| record.refused().map(refused).collect())
+                    .unwrap_or_default(),
                 name: target.name,
             }
         };
@@ -295,13 +321,13 @@ impl Notifier {
         let sent = futures_util::future::join_all(requests).await;
         let mut ledger = self.ledger();
         let result = |sent: SentBatch| {
-            if sent.error.is_none() {
+            if sent.failure.is_none() {
                 ledger.succeeded(&sent.sink, self.app().clock.now());
             }
             SinkTest {
                 name: sent.sink,
-                delivered: sent.error.is_none(),
-                error: sent.error,
+                delivered: sent.failure.is_none(),
+                error: sent.failure.map(|failure| failure.error),
             }
         };
         Ok(SinkTests {
@@ -329,6 +355,26 @@ fn trouble(name: &str, failure: &SinkFailure) -> String {
         rfc3339(failure.since),
         failure.error
     )
+}
+
+/// The trouble with a sink that refuses findings. It names none of them: the sink would refuse this
+/// as well. It has no count, so it stays the same finding when there are more.
+fn refusal(name: &str, record: &SinkRecord) -> Option<String> {
+    let first = record.refused().next()?;
+    Some(format!(
+        "the sink {name} refuses findings, which `ctl notify list` shows: {}",
+        first.error
+    ))
+}
+
+fn refused(refused: &RefusedNotice) -> RefusedFinding {
+    RefusedFinding {
+        check: refused.notice.check.clone(),
+        host: refused.notice.host.clone(),
+        message: refused.notice.message.clone(),
+        last: Time::from_millis(refused.last),
+        error: refused.error.clone(),
+    }
 }
 
 fn attempts(failure: &SinkFailure) -> FailedAttempts {

@@ -367,3 +367,60 @@ fn an_isolated_master_sends_nothing() {
     assert!(server.seen().is_empty());
     bench.life.kill();
 }
+
+#[test]
+fn a_finding_that_a_sink_refuses_for_its_content_delays_no_other_and_is_displayed() {
+    let server = Server::start(|request| {
+        let body = String::from_utf8_lossy(&request.body);
+        CannedAnswer::new(if body.contains("containerd") {
+            400
+        } else {
+            200
+        })
+    });
+    let site = site(&format!("    ops: {{url: \"{}\"}}\n", server.url("/")));
+    let mut bench = Bench::new(&site);
+    let health = |names: &[&str]| {
+        let mut health = found(names);
+        for check in health
+            .checks
+            .iter_mut()
+            .filter(|check| check.name == "nodes")
+        {
+            check.findings[0].message = "containerd is stopped".to_owned();
+        }
+        health
+    };
+    let mut rounds = |count: u32, names: &[&str]| {
+        for _ in 0..count {
+            let now = bench.clock.now();
+            let notices = notices(&health(names), now);
+            bench.notifier.ledger().observe(notices, now);
+            bench.step();
+            bench.clock.advance(MINUTE);
+        }
+    };
+    rounds(5, &["nodes"]);
+    rounds(3, &["nodes", "backup"]);
+    let bodies: Vec<String> = server
+        .seen()
+        .into_iter()
+        .map(|request| String::from_utf8(request.body).unwrap())
+        .collect();
+    let is_alone = |body: &String| body.contains("backup: ") && !body.contains("containerd");
+    assert!(bodies.iter().any(is_alone), "{bodies:?}");
+    let troubles = bench.troubles();
+    assert_eq!(
+        troubles,
+        [
+            "the sink ops refuses findings, which `ctl notify list` shows: it answers 400 Bad Request; check its `form`"
+        ]
+    );
+    let life = &bench.life;
+    let sinks = life.runtime.block_on(bench.notifier.list()).unwrap();
+    assert_eq!(sinks.sinks[0].failure, None);
+    let refused = &sinks.sinks[0].refused;
+    assert_eq!(refused.len(), 1);
+    assert_eq!(refused[0].message, "containerd is stopped");
+    bench.life.kill();
+}

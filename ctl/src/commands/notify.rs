@@ -37,7 +37,7 @@ pub async fn run(global: &Global, command: Notify, screen: &mut Screen) -> anyho
     }
 }
 
-/// Formats sinks as a table, then the reasons of those that fail.
+/// Formats sinks as a table, then the reasons of those that fail, and what they refuse.
 pub fn list(sinks: &SinkList) -> String {
     let heading = [
         "name",
@@ -65,6 +65,12 @@ pub fn list(sinks: &SinkList) -> String {
             text.push_str(&format!(
                 "{}: {}; next attempt {}\n",
                 sink.name, failure.error, failure.next
+            ));
+        }
+        for refused in &sink.refused {
+            text.push_str(&format!(
+                "{} refuses this finding of the check {}: {}: {}; last attempt {}\n",
+                sink.name, refused.check, refused.message, refused.error, refused.last
             ));
         }
     }

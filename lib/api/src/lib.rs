@@ -75,8 +75,8 @@ pub use made::{
 };
 pub use masters::{FailedHandOver, MasterList, Masters, StandbyHost, StandbyState};
 pub use notify::{
-    FailedAttempts, FindingNews, Notification, NotificationSink, NotifiedFinding, SinkList,
-    SinkTest, SinkTests,
+    FailedAttempts, FindingNews, Notification, NotificationSink, NotifiedFinding, RefusedFinding,
+    SinkList, SinkTest, SinkTests,
 };
 pub use outcome::{JobOutcome, MinionOutcome, RunOutcome, RunOutcomes};
 pub use registry_answers::{MadeRegistryBackup, RestoredRegistry, VerifiedRegistryBackup};

@@ -90,6 +90,26 @@ pub struct NotificationSink {
     /// The attempts since then. Absent if none has failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failure: Option<FailedAttempts>,
+    /// The findings that it refuses for their content. Each is sent again alone, and delays no other.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub refused: Vec<RefusedFinding>,
+}
+
+/// A finding that a receiver of notifications refuses.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RefusedFinding {
+    /// The name of the check.
+    pub check: String,
+    /// The host. Absent if the finding is about the cluster, or its message names the host.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub host: Option<String>,
+    /// The finding, in one sentence.
+    pub message: String,
+    /// The time of the last attempt.
+    pub last: Time,
+    /// The reason of the last attempt.
+    pub error: String,
 }
 
 /// Attempts that failed, one after the other.

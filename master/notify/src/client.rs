@@ -58,6 +58,19 @@ pub enum SendError {
     Status(StatusCode, &'static str),
 }
 
+impl SendError {
+    /// Returns `true` if the sink refuses the content of the request, and may take another one.
+    #[must_use]
+    pub fn is_about_content(&self) -> bool {
+        let of_content = [
+            StatusCode::BAD_REQUEST,
+            StatusCode::PAYLOAD_TOO_LARGE,
+            StatusCode::UNPROCESSABLE_ENTITY,
+        ];
+        matches!(self, Self::Status(status, _) if of_content.contains(status))
+    }
+}
+
 impl From<InvalidUri> for SendError {
     fn from(_: InvalidUri) -> Self {
         Self::Address

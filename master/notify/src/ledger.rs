@@ -5,6 +5,8 @@
 //! resolved in between is not sent. The knowledge of the sinks is stored, so that a master that
 //! restarts or takes over repeats nothing and forgets no resolution.
 
+mod refused;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use halite_pillar::notify::{NoticeSeverity, SinkForm};
@@ -13,6 +15,8 @@ use halite_store::Millis;
 use serde::{Deserialize, Serialize};
 
 use crate::notice::{Notice, short_digest};
+
+pub use self::refused::RefusedNotice;
 
 /// Rounds in a row that must have a finding before it is sent: a host that restarts a service
 /// should not wake an operator.
@@ -70,6 +74,8 @@ pub struct SinkRecord {
     receiver: String,
     /// The findings that the sink knows and whose resolution it does not, by fingerprint.
     known: BTreeMap<String, KnownNotice>,
+    /// The findings that the sink refused, by fingerprint. The others do not wait for them.
+    refused: BTreeMap<String, RefusedNotice>,
     /// The time of the last request that succeeded.
     pub succeeded: Option<Millis>,
     /// The last attempts, if they failed.
@@ -134,18 +140,23 @@ impl Ledger {
     /// The text is not a ledger.
     pub fn read(text: &str) -> Result<Self, serde_json::Error> {
         let mut ledger: Self = serde_json::from_str(text)?;
-        // Until the first rounds are over, what a sink knows counts as present.
+        // Until the first rounds are over, what was sent to a sink counts as present.
         for record in ledger.sinks.values() {
-            for (fingerprint, known) in &record.known {
-                if known.ended.is_none() {
-                    let followed = Followed {
-                        notice: known.notice.clone(),
-                        present: CONFIRMED,
-                        absent: 0,
-                        is_seen: false,
-                    };
-                    ledger.findings.insert(fingerprint.clone(), followed);
-                }
+            let known = record
+                .known
+                .iter()
+                .filter(|(_, known)| known.ended.is_none());
+            let known = known.map(|(fingerprint, known)| (fingerprint, &known.notice));
+            let refused = record.refused.iter();
+            let refused = refused.map(|(fingerprint, refused)| (fingerprint, &refused.notice));
+            for (fingerprint, notice) in known.chain(refused) {
+                let followed = Followed {
+                    notice: notice.clone(),
+                    present: CONFIRMED,
+                    absent: 0,
+                    is_seen: false,
+                };
+                ledger.findings.insert(fingerprint.clone(), followed);
             }
         }
         Ok(ledger)
@@ -180,6 +191,9 @@ impl Ledger {
         });
         let findings = &self.findings;
         for record in self.sinks.values_mut() {
+            record
+                .refused
+                .retain(|fingerprint, _| findings.contains_key(fingerprint));
             for (fingerprint, known) in &mut record.known {
                 match findings.contains_key(fingerprint) {
                     // It came back before the sink was notified of the resolution.
@@ -259,6 +273,7 @@ impl Ledger {
             }
         }
         self.lacking(sink, now)
+            .or_else(|| self.once_more(sink, now))
     }
 
     /// Forgets the failed attempts at a sink that lacks nothing any more, so that it does not count
@@ -271,7 +286,7 @@ impl Ledger {
         }
     }
 
-    /// The news that a sink lacks, as much as fits into a request.
+    /// The news that a sink lacks and has not refused, as much as fits into a request.
     fn lacking(&self, sink: &SinkTarget, now: Millis) -> Option<Batch> {
         let none = SinkRecord::default();
         let record = self.sinks.get(&sink.name).unwrap_or(&none);
@@ -284,7 +299,8 @@ impl Ledger {
         let present = || {
             let all = self.findings.iter();
             let all = all.filter(|(_, one)| one.is_confirmed() && one.is_seen);
-            all.filter(|(_, one)| one.notice.severity >= sink.severity)
+            let all = all.filter(|(_, one)| one.notice.severity >= sink.severity);
+            all.filter(|(fingerprint, _)| !record.refused.contains_key(*fingerprint))
         };
         let new = present().filter(|(fingerprint, _)| !record.known.contains_key(*fingerprint));
         batch.extend(new.map(|one| item(one, News::New)));
@@ -303,7 +319,8 @@ impl Ledger {
         }
         let failure = record.failure.as_ref();
         let attempts = failure.map_or(0, |failure| failure.attempts);
-        batch.truncate((BATCH >> attempts.min(SMALLEST)).max(1));
+        let most = batch.len().min(BATCH);
+        batch.truncate((most >> attempts.min(SMALLEST)).max(1));
         Some(batch).filter(|batch| !batch.is_empty())
     }
 
@@ -328,6 +345,11 @@ impl Ledger {
         let record = self.sinks.entry(sink.to_owned()).or_default();
         record.succeeded = Some(now);
         record.failure = None;
+        // It takes what it has refused: each of them has another chance at once.
+        let is_refused = |item: &BatchItem| record.refused.contains_key(&item.fingerprint);
+        if batch.iter().any(is_refused) {
+            record.refused.clear();
+        }
         for item in batch {
             match item.news {
                 News::Resolved(_) => drop(record.known.remove(&item.fingerprint)),
@@ -366,8 +388,12 @@ impl Ledger {
         });
     }
 
-    /// Notes that a sink has taken a request that was not due.
+    /// Notes that a sink has taken a request that was not due. What it has refused has another
+    /// chance.
     pub fn succeeded(&mut self, sink: &str, now: Millis) {
+        if let Some(record) = self.sinks.get_mut(sink) {
+            record.refused.clear();
+        }
         self.delivered(sink, &Batch::new(), now);
     }
 

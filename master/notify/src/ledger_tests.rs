@@ -5,8 +5,8 @@ use super::*;
 use crate::notice::sample;
 
 const SECOND: Millis = 1000;
-const MINUTE: Millis = 60 * SECOND;
-const HOUR: Millis = 60 * MINUTE;
+pub(super) const MINUTE: Millis = 60 * SECOND;
+pub(super) const HOUR: Millis = 60 * MINUTE;
 
 fn sink(form: SinkForm) -> SinkTarget {
     SinkTarget {
@@ -20,7 +20,7 @@ fn sink(form: SinkForm) -> SinkTarget {
     }
 }
 
-fn plain() -> SinkTarget {
+pub(super) fn plain() -> SinkTarget {
     sink(SinkForm::Plain)
 }
 
@@ -29,7 +29,7 @@ fn away(host: &str) -> Notice {
 }
 
 /// Rounds with the same findings, a minute apart; returns the time after them.
-fn rounds(ledger: &mut Ledger, count: u32, hosts: &[&str], from: Millis) -> Millis {
+pub(super) fn rounds(ledger: &mut Ledger, count: u32, hosts: &[&str], from: Millis) -> Millis {
     let mut now = from;
     for _ in 0..count {
         let notices = hosts.iter().map(|host| {
@@ -44,7 +44,7 @@ fn rounds(ledger: &mut Ledger, count: u32, hosts: &[&str], from: Millis) -> Mill
 }
 
 /// The news of a batch: `+host`, `=host`, `-host`.
-fn words(batch: Option<&Batch>) -> Vec<String> {
+pub(super) fn words(batch: Option<&Batch>) -> Vec<String> {
     let word = |item: &BatchItem| {
         let sign = match item.news {
             News::New => '+',
@@ -57,7 +57,7 @@ fn words(batch: Option<&Batch>) -> Vec<String> {
 }
 
 /// Delivers what is due; returns its news.
-fn deliver(ledger: &mut Ledger, sink: &SinkTarget, now: Millis) -> Vec<String> {
+pub(super) fn deliver(ledger: &mut Ledger, sink: &SinkTarget, now: Millis) -> Vec<String> {
     let batch = ledger.due(sink, now);
     if let Some(batch) = &batch {
         ledger.delivered(&sink.name, batch, now);
@@ -66,7 +66,7 @@ fn deliver(ledger: &mut Ledger, sink: &SinkTarget, now: Millis) -> Vec<String> {
 }
 
 /// The ledger of the next master: only its text is there.
-fn restarted(ledger: &Ledger) -> Ledger {
+pub(super) fn restarted(ledger: &Ledger) -> Ledger {
     Ledger::read(&ledger.text().unwrap()).unwrap()
 }
 
