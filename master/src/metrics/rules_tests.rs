@@ -10,6 +10,9 @@ use super::tests::{Family, families, full};
 
 const RULES: &str = include_str!("../../../bundle/builder/src/alerts.yaml");
 
+/// The tests of the rules, for `promtool`.
+const TESTS: &str = include_str!("../../../bundle/builder/tests/alerts.yaml");
+
 /// Metrics that only inform: dashboards and operators' own rules use them.
 const WITHOUT_ALERT: [&str; 11] = [
     "halite_etcd_database_in_use_bytes",
@@ -47,6 +50,24 @@ struct Rule {
     lasts: Option<String>,
     labels: BTreeMap<String, String>,
     annotations: BTreeMap<String, String>,
+}
+
+#[derive(Deserialize)]
+struct TestFile {
+    tests: Vec<RuleTest>,
+}
+
+#[derive(Deserialize)]
+struct RuleTest {
+    #[serde(rename = "alert_rule_test")]
+    expected: Vec<ExpectedAlerts>,
+}
+
+#[derive(Deserialize)]
+struct ExpectedAlerts {
+    alertname: String,
+    #[serde(rename = "exp_alerts")]
+    alerts: Vec<serde_json::Value>,
 }
 
 fn rules() -> Vec<Rule> {
@@ -179,6 +200,18 @@ fn each_metric_has_an_alert_or_only_informs() {
             WITHOUT_ALERT.contains(&name),
             "{name}: write a rule, or list it here"
         );
+    }
+}
+
+#[test]
+fn each_rule_has_a_test_in_which_it_fires_and_a_moment_in_which_it_does_not() {
+    let file: TestFile = serde_saphyr::from_str(TESTS).unwrap();
+    let expected = file.tests.into_iter().flat_map(|test| test.expected);
+    let (firing, silent): (Vec<_>, Vec<_>) = expected.partition(|one| !one.alerts.is_empty());
+    for expected in [firing, silent] {
+        let tested: BTreeSet<String> = expected.into_iter().map(|one| one.alertname).collect();
+        let rules: BTreeSet<String> = rules().into_iter().map(|rule| rule.alert).collect();
+        assert_eq!(tested, rules);
     }
 }
 
