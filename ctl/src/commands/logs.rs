@@ -1,8 +1,11 @@
 //! `ctl logs`: the journal of a host, read by its minion. The master hides secrets in it, as in
 //! every return.
 
+use std::cell::{Cell, OnceCell};
 use std::io;
 use std::io::Write as _;
+use std::pin::pin;
+use std::time::Duration;
 
 use anyhow::bail;
 use halite_api::{EventData, EventTag, HostJournal, MinionAnswer, to_value};
@@ -22,6 +25,19 @@ use crate::output::Screen;
 const FUNCTION: &str = "log.read";
 /// The time after which a minion stops following, in seconds: a lost client cannot cancel the job.
 const FOLLOWED: u32 = 60 * 60;
+
+/// The longest wait for the id of an interrupted job: its first event, which the master sends at
+/// once.
+const NAMED: Duration = Duration::from_secs(5);
+
+/// The job of this command.
+#[derive(Default)]
+struct ReadingJob {
+    /// Its id; empty before the first event.
+    id: OnceCell<JobId>,
+    /// The operator has interrupted the command.
+    is_ending: Cell<bool>,
+}
 
 /// The end of the command.
 enum End {
@@ -45,7 +61,7 @@ pub async fn run(global: &Global, args: &Logs, screen: &mut Screen) -> anyhow::R
         answer.map(|answer| Some(answer.into_inner()))
     };
     let mut lines = Vec::new();
-    let mut job = None;
+    let job = ReadingJob::default();
     let mut end = None;
     let followed = follow(global, start, |heard| {
         let event = match heard {
@@ -56,7 +72,10 @@ pub async fn run(global: &Global, args: &Logs, screen: &mut Screen) -> anyhow::R
             }
         };
         if let EventTag::Job { job: id, .. } = EventTag::parse(&event.tag) {
-            job.get_or_insert(id);
+            job.id.get_or_init(|| id);
+            if job.is_ending.get() {
+                return true;
+            }
         }
         let new = match EventData::read(&event.tag, &event.data_json) {
             EventData::JournalLines(journal) => journal.lines,
@@ -76,13 +95,16 @@ pub async fn run(global: &Global, args: &Logs, screen: &mut Screen) -> anyhow::R
         lines.extend(new);
         event.last
     });
-    let interrupted = tokio::select! {
-        done = followed => { done?; false }
-        _ = tokio::signal::ctrl_c(), if args.follow => true,
+    let interrupt = async {
+        match args.follow {
+            true => drop(tokio::signal::ctrl_c().await),
+            false => std::future::pending().await,
+        }
     };
+    let interrupted = until(interrupt, followed, &job).await?;
     let is_closed = matches!(end, Some(End::ClosedPipe));
     if interrupted || is_closed {
-        cancel(global, job).await;
+        cancel(global, job.id.into_inner()).await;
         if is_closed {
             std::process::exit(CLOSED_PIPE);
         }
@@ -104,6 +126,25 @@ pub async fn run(global: &Global, args: &Logs, screen: &mut Screen) -> anyhow::R
         screen.answer(&to_value(&journal), |_| text(&journal.lines))?;
     }
     Ok(0)
+}
+
+/// Follows until the end, or until an interrupt; returns `true` for the latter. If the job is not
+/// known by then, it waits for its id: without it, the job could not be cancelled.
+async fn until(
+    interrupt: impl Future<Output = ()>,
+    followed: impl Future<Output = anyhow::Result<()>>,
+    job: &ReadingJob,
+) -> anyhow::Result<bool> {
+    let mut followed = pin!(followed);
+    tokio::select! {
+        done = followed.as_mut() => return done.map(|()| false),
+        () = interrupt => job.is_ending.set(true),
+    }
+    if job.id.get().is_none() {
+        // A master that does not answer has probably made no job.
+        let _ = tokio::time::timeout(NAMED, followed).await;
+    }
+    Ok(true)
 }
 
 fn request(args: &Logs) -> v1::RunRequest {
@@ -164,6 +205,40 @@ mod tests {
             Command::Logs(args) => args,
             _ => panic!("another command"),
         }
+    }
+
+    #[tokio::test]
+    async fn an_interrupt_before_the_first_event_waits_for_the_job() {
+        let job = ReadingJob::default();
+        let (master, answer) = tokio::sync::oneshot::channel::<JobId>();
+        let followed = async {
+            let id = answer.await?;
+            job.id.get_or_init(|| id);
+            assert!(job.is_ending.get(), "the answer comes after the interrupt");
+            Ok(())
+        };
+        let interrupt = async {
+            let id = "20261121000000123000".parse().unwrap();
+            // Received when the interrupt has been handled.
+            master.send(id).unwrap();
+        };
+        let interrupted = until(interrupt, followed, &job).await.unwrap();
+        assert!(interrupted && job.id.get().is_some());
+    }
+
+    #[tokio::test]
+    async fn an_interrupt_of_a_known_job_and_an_end_wait_for_nothing() {
+        let job = ReadingJob::default();
+        let never = || std::future::pending::<()>();
+        let ended = until(never(), async { Ok(()) }, &job).await;
+        assert!(!ended.unwrap());
+        job.id
+            .get_or_init(|| "20261121000000123000".parse().unwrap());
+        let followed = async {
+            never().await;
+            Ok(())
+        };
+        assert!(until(async {}, followed, &job).await.unwrap());
     }
 
     #[test]
