@@ -41,8 +41,8 @@ pub struct ConfigWizard {
     /// The first host is another one: do not compare the answers with this host's addresses.
     #[arg(long, conflicts_with = "grains")]
     pub other_host: bool,
-    /// Check the answers against the bundle in this directory; default: the bundle that contains
-    /// this program, or that the site uses.
+    /// Check the answers against this bundle, an ISO or a directory; default: the bundle that
+    /// contains this program, or that the site uses, or the only ISO beside this program.
     #[arg(long)]
     pub bundle: Option<PathBuf>,
     /// Replace existing documents without a question.
@@ -56,8 +56,8 @@ pub struct ConfigPath {
     /// A cluster document, or a directory with cluster.yaml and nodes/.
     #[arg(default_value = "/etc/halite")]
     pub path: PathBuf,
-    /// Also check against this bundle; default: the bundle that the site uses, if it is readable
-    /// here.
+    /// Also check against this bundle, an ISO or a directory; default: the bundle that the site
+    /// uses, if it is readable here.
     #[arg(long)]
     pub bundle: Option<PathBuf>,
 }

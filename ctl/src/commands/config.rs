@@ -119,11 +119,18 @@ fn texts(path: &Path) -> Result<Texts, Vec<Problem>> {
     }
 }
 
-/// Reads the facts about a bundle.
+/// Reads the facts about a bundle in a directory or an ISO. Its signature is not checked: the
+/// command that uses the bundle does that.
 ///
 /// # Errors
 /// The bundle's manifest cannot be read.
-pub fn facts(bundle: &Path) -> anyhow::Result<BundleFacts> {
+fn facts(bundle: &Path) -> anyhow::Result<BundleFacts> {
+    if !bundle.is_dir() {
+        let manifest = halite_bundle::inspect(bundle)?.to_bytes()?;
+        let (text, path) = (String::from_utf8(manifest)?, bundle.display().to_string());
+        return BundleFacts::from_manifest(&text, &path)
+            .with_context(|| format!("cannot use the manifest of {path}"));
+    }
     let manifest = bundle.join(manifest::FILE);
     let text = std::fs::read_to_string(&manifest)
         .with_context(|| format!("cannot read {}", manifest.display()))?;
@@ -190,3 +197,7 @@ fn show(path: &ConfigPath, screen: &mut Screen) -> anyhow::Result<u8> {
     screen.answer(&document, |_| text)?;
     Ok(0)
 }
+
+#[cfg(test)]
+#[path = "config_tests.rs"]
+mod tests;

@@ -15,10 +15,9 @@ mod target;
 
 use std::io;
 use std::io::IsTerminal as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
-use halite_pillar::bundle_facts::BundleFacts;
 
 use self::draft::Draft;
 use self::existing::ExistingDocuments;
@@ -47,14 +46,15 @@ pub fn run(args: &ConfigWizard, screen: &mut Screen) -> anyhow::Result<u8> {
     target::check(&args.out)?;
     let existing = ExistingDocuments::read(&args.out)?;
     let host = FirstHost::find(args)?;
-    let bundle = bundle(args.bundle.as_deref())?;
+    let bundle = find_bundle(args.bundle.as_deref());
+    let read = bundle.as_deref().map(facts).transpose()?;
     if let Some(existing) = &existing {
         let question = existing.question(args.answers.is_some());
         if !confirmed(&question, args.yes, screen)? {
             return Ok(FAILED);
         }
     }
-    let mut draft = Draft::new(&args.out, bundle, host.facts.clone());
+    let mut draft = Draft::new(&args.out, read, host.facts.clone());
     if let Some(existing) = &existing {
         draft.leave(existing);
     }
@@ -90,33 +90,50 @@ pub fn run(args: &ConfigWizard, screen: &mut Screen) -> anyhow::Result<u8> {
     }
     let written = ConfigPath {
         path: args.out.clone(),
-        bundle: args.bundle.clone(),
+        bundle: bundle.clone(),
     };
     let code = validate(&written, screen)?;
-    screen.note(next(&args.out, &draft, &host));
+    screen.note(next(&args.out, bundle.as_deref(), &draft, &host));
     Ok(code)
 }
 
-/// The facts about the named bundle, or else about the bundle that contains this program or that
-/// this site uses.
-fn bundle(named: Option<&Path>) -> anyhow::Result<Option<BundleFacts>> {
+/// The named bundle, or else the one that contains this program or that this site uses, or else the
+/// only ISO of a bundle beside this program.
+fn find_bundle(named: Option<&Path>) -> Option<PathBuf> {
     if let Some(named) = named {
-        return facts(named).map(Some);
+        return Some(named.to_owned());
     }
     let found = Site::here().bundle_directory(None).ok();
     let found = found.filter(|path| path.join(manifest::FILE).is_file());
-    found.as_deref().map(facts).transpose()
+    found.or_else(|| {
+        let program = std::env::current_exe().and_then(|path| path.canonicalize());
+        only_image(program.ok()?.parent()?)
+    })
+}
+
+/// The ISO of a bundle in a directory; `None` if there are several, or none that can be read.
+pub(super) fn only_image(directory: &Path) -> Option<PathBuf> {
+    let all = std::fs::read_dir(directory).ok()?.flatten();
+    let images = all.map(|entry| entry.path()).filter(|path| {
+        let is_image = path.extension().is_some_and(|extension| extension == "iso");
+        is_image && path.is_file() && facts(path).is_ok()
+    });
+    let mut images = images.take(2);
+    images.next().filter(|_| images.next().is_none())
 }
 
 /// The next command.
-fn next(directory: &Path, draft: &Draft, host: &FirstHost) -> String {
+fn next(directory: &Path, bundle: Option<&Path>, draft: &Draft, host: &FirstHost) -> String {
     let name = draft
         .node_name()
         .filter(|name| host.name.as_ref() != Some(name));
     let name = name.map(|name| format!(" --name {name}"));
+    let image = bundle.filter(|bundle| bundle.is_file());
+    let image = image.unwrap_or_else(|| Path::new("halite.iso"));
     format!(
-        "next: ctl bootstrap --config {} --bundle halite.iso --trust builder.pub{}",
+        "next: ctl bootstrap --config {} --bundle {} --trust builder.pub{}",
         directory.display(),
+        image.display(),
         name.unwrap_or_default()
     )
 }
