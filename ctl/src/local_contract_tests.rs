@@ -4,14 +4,17 @@
 use std::path::Path;
 
 use halite_api::{
-    AddedBundle, BootstrapPlan, BundleChange, BundleDiff, BundleImage, ClusterContext, ContextList,
-    CopiedBackup, CopiedBundle, DeclarationCheck, DeclarationProblem, Document, HighstateResult,
-    HostJournal, ImageList, KeyState, KubeconfigFile, KubernetesNode, LastHighstate, LocalOutcome,
-    MadeBackup, MadeRegistryBackup, NewNode, NewNodes, NewOperator, NewToken, NodeList, NodeStatus,
-    PlannedStates, PreflightCheck, PreflightVerdict, RefusedBundle, RemovedBundle,
-    RestoredRegistry, StartedEtcd, SupportArchive, Time, UsedBundle, VerifiedBackup,
-    VerifiedRegistryBackup, Versions, from_text, to_value,
+    AddedBundle, BootstrapPlan, BundleChange, BundleContent, BundleDiff, BundleImage,
+    BundlePackage, BundleProblem, BundleSigner, ClusterContext, ContextList, CopiedBackup,
+    CopiedBundle, DeclarationCheck, DeclarationProblem, DeltaSide, DisplayedDeclaration, Document,
+    ExportedDelta, HighstateResult, HostJournal, ImageList, KeyState, KubeconfigFile,
+    KubernetesNode, LastHighstate, LocalOutcome, MadeBackup, MadeRegistryBackup, NewNode, NewNodes,
+    NewOperator, NewSigningKey, NewToken, NodeList, NodeStatus, PackedBundle, PlannedStates,
+    PreflightCheck, PreflightVerdict, RefusedBundle, RemovedBundle, RestoredRegistry, StartedEtcd,
+    SupportArchive, Time, UsedBundle, VerifiedBackup, VerifiedBundle, VerifiedRegistryBackup,
+    Versions, from_text, to_value,
 };
+use halite_names::BundleVersion;
 use halite_states::low::StateReturn;
 use serde_json::{Map, json};
 
@@ -194,6 +197,16 @@ fn ctl_and_its_host() {
         warnings: Vec::new(),
     };
     check("declaration-check", &checked);
+    let displayed = DisplayedDeclaration {
+        cluster: json!({"apiVersion": "halite/v1", "kind": "Cluster", "metadata": {"name": "prod"}}),
+        nodes: [(
+            text("cp-1"),
+            json!({"apiVersion": "halite/v1", "kind": "Node", "metadata": {"name": "cp-1"}}),
+        )]
+        .into(),
+        custom: None,
+    };
+    check("displayed-declaration", &displayed);
     let plan = BootstrapPlan {
         preflight: vec![PreflightCheck {
             check: text("swap"),
@@ -226,7 +239,11 @@ fn bundles() {
         images: vec![image],
     };
     check("images", &images);
-    let version = images.bundle;
+    let ImageList {
+        bundle: version,
+        images,
+    } = images;
+    bundle_files(&version, &images);
     let added = AddedBundle {
         version: version.clone(),
         path: path.clone(),
@@ -277,6 +294,78 @@ fn bundles() {
         changed: false,
     };
     check("refused-bundle", &refused);
+}
+
+/// A bundle in a directory or an image.
+fn bundle_files(version: &BundleVersion, images: &[BundleImage]) {
+    let content = BundleContent {
+        version: version.clone(),
+        built: text("2027-01-15T08:00:00Z"),
+        kubernetes: text("v1.36.3"),
+        components: [(text("etcd"), text("3.6.8"))].into(),
+        images: images.to_vec(),
+        packages: vec![BundlePackage {
+            name: text("containerd"),
+            version: text("2.2.1-1"),
+            size: 31_000_000,
+        }],
+        rpms: Vec::new(),
+        charts: [(text("ingress"), text("1.0.0"))].into(),
+        files: 812,
+        size: 800_000_000,
+    };
+    check("bundle-content", &content);
+    let signer = || text("7C0A1F33B2D4E596");
+    let side = |version: &BundleVersion| DeltaSide {
+        version: version.clone(),
+        kubernetes: text("v1.36.3"),
+        built: content.built.clone(),
+        manifest_sha256: text(DIGEST),
+    };
+    let verified = VerifiedBundle {
+        sound: false,
+        version: Some(version.to_string()),
+        files: 812,
+        size: None,
+        problems: vec![BundleProblem {
+            message: text(
+                "bin/ctl: bytes 0 to 4095 (at 8192 of the image) have changed since sealing",
+            ),
+            path: Some(text("bin/ctl")),
+            offset: Some(8192),
+            size: Some(4096),
+        }],
+        signers: Some(vec![BundleSigner {
+            key: signer(),
+            name: Some(text("builder")),
+        }]),
+        ignored: Vec::new(),
+        completeness_checked: None,
+        delta: None,
+    };
+    check("verified-bundle", &verified);
+    let packed = PackedBundle {
+        image: text("halite.iso"),
+        size: 801_000_000,
+        version: version.clone(),
+        signers: vec![signer()],
+    };
+    check("packed-bundle", &packed);
+    let exported = ExportedDelta {
+        image: text("delta.iso"),
+        size: 310_000_000,
+        old: side(&"0.1.0".parse().unwrap()),
+        new: side(version),
+        signers: vec![signer()],
+    };
+    check("exported-delta", &exported);
+    let key = NewSigningKey {
+        key: signer(),
+        secret: text("builder.key"),
+        public: text("builder.pub"),
+        line: text("RWSW5dSyMx8KfFnFbWl0b3JhdGVkIGV4YW1wbGUga2V5IGZvciB0ZXN0cw=="),
+    };
+    check("new-signing-key", &key);
 }
 
 #[test]

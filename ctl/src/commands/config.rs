@@ -2,10 +2,11 @@
 
 mod wizard;
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use anyhow::Context as _;
-use halite_api::{DeclarationCheck, DeclarationProblem, to_value};
+use halite_api::{DeclarationCheck, DeclarationProblem, DisplayedDeclaration, to_value};
 use halite_document::Problem;
 use halite_manifest::manifest;
 use halite_pillar::bundle_facts::BundleFacts;
@@ -13,7 +14,6 @@ use halite_pillar::declaration::Declaration;
 use halite_pillar::load::{Text, Texts, load};
 use halite_pillar::validate::{Context, warnings};
 use halite_pillar::{example, schema};
-use serde_json::{Map, json};
 
 use crate::FAILED;
 use crate::cli::{Config, ConfigPath};
@@ -184,17 +184,18 @@ fn problem(problem: &Problem) -> DeclarationProblem {
 
 fn show(path: &ConfigPath, screen: &mut Screen) -> anyhow::Result<u8> {
     let declaration = read(path)?.map_err(|problems| anyhow::anyhow!("{}", report(&problems)))?;
-    let mut nodes = Map::new();
+    let mut nodes = BTreeMap::new();
     for (name, node) in &declaration.nodes {
         nodes.insert(name.to_string(), serde_json::to_value(&node.value)?);
     }
-    let (cluster, custom) = (&declaration.cluster.value, &declaration.custom);
-    let document = match custom.is_empty() {
-        true => json!({"cluster": cluster, "nodes": nodes}),
-        false => json!({"cluster": cluster, "nodes": nodes, "custom": custom}),
+    let custom = Some(&declaration.custom).filter(|custom| !custom.is_empty());
+    let document = DisplayedDeclaration {
+        cluster: serde_json::to_value(&declaration.cluster.value)?,
+        nodes,
+        custom: custom.map(serde_json::to_value).transpose()?,
     };
-    let text = yaml(&document)?;
-    screen.answer(&document, |_| text)?;
+    let text = yaml(&serde_json::to_value(&document)?)?;
+    screen.answer(&to_value(&document), |_| text)?;
     Ok(0)
 }
 

@@ -12,6 +12,7 @@ mod audit;
 mod backup_answers;
 mod backups;
 mod bundle_answers;
+mod bundle_files;
 mod certificates;
 mod client;
 mod document;
@@ -45,6 +46,10 @@ pub use backups::{BackupHost, ClusterBackups, RegistryBackups};
 pub use bundle_answers::{
     AddedBundle, BundleChange, BundleDiff, CopiedBundle, RefusedBundle, RemovedBundle, UsedBundle,
 };
+pub use bundle_files::{
+    BundleContent, BundleDelta, BundlePackage, BundleProblem, BundleSigner, DeltaSide,
+    ExportedDelta, NewSigningKey, PackedBundle, VerifiedBundle,
+};
 pub use certificates::{CertificateRenewal, CertificateRenewals, RenewalMode, RenewalState};
 pub use client::{ClusterContext, ContextList, Versions};
 pub use document::{API_VERSION, Document, ReadError, from_text, to_text, to_value};
@@ -69,9 +74,9 @@ pub use local::{
     RegistryBackupOnDisk,
 };
 pub use made::{
-    BootstrapPlan, DeclarationCheck, DeclarationProblem, KubeconfigFile, LocalOutcome, NewNode,
-    NewNodes, NewOperator, NewToken, PlannedStates, PreflightCheck, PreflightVerdict,
-    SupportArchive,
+    BootstrapPlan, DeclarationCheck, DeclarationProblem, DisplayedDeclaration, KubeconfigFile,
+    LocalOutcome, NewNode, NewNodes, NewOperator, NewToken, PlannedStates, PreflightCheck,
+    PreflightVerdict, SupportArchive,
 };
 pub use masters::{FailedHandOver, MasterList, Masters, StandbyHost, StandbyState};
 pub use notify::{

@@ -122,6 +122,22 @@ pub struct DeclarationCheck {
 
 document!(DeclarationCheck);
 
+/// The documents of a configuration directory, with all defaults and without secrets (`ctl config
+/// show`).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct DisplayedDeclaration {
+    /// The [cluster document](cluster.md).
+    pub cluster: Value,
+    /// The [node documents](node.md), by name.
+    pub nodes: BTreeMap<String, Value>,
+    /// The operator's own states, by path; left out if there are none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub custom: Option<Value>,
+}
+
+document!(DisplayedDeclaration);
+
 /// A problem of the declaration.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]

@@ -182,6 +182,7 @@ fn reference() -> String {
     section::<LeavingHost>("LeavingHost", Some("leaving"), o);
     section::<MasterMove>("MasterMove", Some("master-move"), o);
     section::<DeclarationCheck>("DeclarationCheck", Some("declaration-check"), o);
+    section::<DisplayedDeclaration>("DisplayedDeclaration", Some("displayed-declaration"), o);
     section::<LocalOutcome>("LocalOutcome", Some("local-outcome"), o);
     section::<SupportArchive>("SupportArchive", Some("support-archive"), o);
     section::<BundleList>("BundleList", None, o);
@@ -191,6 +192,11 @@ fn reference() -> String {
     section::<UsedBundle>("UsedBundle", Some("used-bundle"), o);
     section::<BundleDiff>("BundleDiff", None, o);
     section::<RefusedBundle>("RefusedBundle", Some("refused-bundle"), o);
+    section::<BundleContent>("BundleContent", Some("bundle-content"), o);
+    section::<VerifiedBundle>("VerifiedBundle", Some("verified-bundle"), o);
+    section::<PackedBundle>("PackedBundle", Some("packed-bundle"), o);
+    section::<ExportedDelta>("ExportedDelta", Some("exported-delta"), o);
+    section::<NewSigningKey>("NewSigningKey", Some("new-signing-key"), o);
     section::<ImageList>("ImageList", Some("images"), o);
     section::<BackupList>("BackupList", None, o);
     section::<MadeBackup>("MadeBackup", Some("made-backup"), o);

@@ -1,11 +1,9 @@
-//! Answers of `ctl` as documents: those of `halite-api` as its types, others as types of the
-//! suites.
+//! Answers of `ctl` as documents of `halite-api`.
 
 use anyhow::{Context as _, Result, ensure};
 use halite_api::{Document, from_text};
 use halite_lab::cluster::CTL;
 use halite_lab::host::Host;
-use serde::de::DeserializeOwned;
 
 /// The exit code and the document of a command that prints one in any case.
 pub(crate) fn in_any_case<T: Document>(host: &Host, words: &[&str]) -> Result<(Option<i32>, T)> {
@@ -19,13 +17,6 @@ pub(crate) fn of<T: Document>(host: &Host, words: &[&str]) -> Result<T> {
     let (code, text, said) = run(host, words)?;
     ensure!(code == Some(0), "{}", failed(host, words, &text, &said));
     from_text(&text).with_context(|| failed(host, words, &text, &said))
-}
-
-/// A document outside `halite-api`, of a command that must succeed.
-pub(crate) fn plain<T: DeserializeOwned>(host: &Host, words: &[&str]) -> Result<T> {
-    let (code, text, said) = run(host, words)?;
-    ensure!(code == Some(0), "{}", failed(host, words, &text, &said));
-    serde_json::from_str(&text).with_context(|| failed(host, words, &text, &said))
 }
 
 /// Exit code, standard output and standard error.

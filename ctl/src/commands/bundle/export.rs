@@ -3,11 +3,12 @@
 use std::path::Path;
 
 use anyhow::bail;
-use serde_json::json;
+use halite_api::{ExportedDelta, to_value};
 
 use super::signing;
+use super::verify::delta_side;
 use crate::cli::{Signing, TrustArgs};
-use crate::output::Screen;
+use crate::output::{Screen, megabytes};
 use crate::site::{Site, trusted_keys, verify_manifest};
 
 /// Runs `ctl bundle export`.
@@ -52,9 +53,23 @@ pub fn export(
     let size = std::fs::metadata(out)
         .map(|status| status.len())
         .unwrap_or_default();
-    let signers: Vec<_> = keys.iter().map(|key| key.public().id()).collect();
-    let document = json!({"delta": out.display().to_string(), "old": delta.old, "new": delta.new, "size": size,
-        "signers": signers});
-    screen.document(&document)?;
+    let document = ExportedDelta {
+        image: out.display().to_string(),
+        size,
+        old: delta_side(delta.old),
+        new: delta_side(delta.new),
+        signers: signing::ids(&keys),
+    };
+    screen.answer(&to_value(&document), |paint| {
+        format!(
+            "{} {}: from {} to {}, {}, signed by {}\n",
+            paint.good("✓"),
+            document.image,
+            document.old.version,
+            document.new.version,
+            megabytes(size),
+            signing::list(&document.signers)
+        )
+    })?;
     Ok(0)
 }

@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use anyhow::Context as _;
+use halite_api::{NewSigningKey, to_value};
 use halite_seal::keys::{Password, PublicKey, generate};
-use serde_json::json;
 
 use crate::output::Screen;
 use crate::site::own_keys;
@@ -42,8 +42,13 @@ pub fn key(
         }
         None => String::new(),
     };
-    let document = json!({"secret": file, "public": public, "id": key.id(), "line": key.line()});
-    screen.answer(&document, |_| {
+    let document = NewSigningKey {
+        key: key.id().to_string(),
+        secret: file.display().to_string(),
+        public: public.display().to_string(),
+        line: key.line(),
+    };
+    screen.answer(&to_value(&document), |_| {
         format!(
             "key {}\n  {} signs; keep it on machines that build bundles, and nowhere else\n  {} is for the sites; take it there separately \
             from the bundles:\n    {}\n{note}",

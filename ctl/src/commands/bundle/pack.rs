@@ -2,11 +2,11 @@
 
 use std::path::Path;
 
-use serde_json::json;
+use halite_api::{PackedBundle, to_value};
 
 use super::signing;
 use crate::cli::Signing;
-use crate::output::Screen;
+use crate::output::{Screen, megabytes};
 
 /// Runs `ctl bundle pack`.
 ///
@@ -31,8 +31,21 @@ pub fn pack(
     let size = std::fs::metadata(out)
         .map(|status| status.len())
         .unwrap_or_default();
-    let signers: Vec<_> = keys.iter().map(|key| key.public().id()).collect();
-    let document = json!({"image": out.display().to_string(), "version": manifest.version, "size": size, "signers": signers});
-    screen.document(&document)?;
+    let document = PackedBundle {
+        image: out.display().to_string(),
+        size,
+        version: manifest.version,
+        signers: signing::ids(&keys),
+    };
+    screen.answer(&to_value(&document), |paint| {
+        format!(
+            "{} {}: the bundle {}, {}, signed by {}\n",
+            paint.good("✓"),
+            document.image,
+            document.version,
+            megabytes(size),
+            signing::list(&document.signers)
+        )
+    })?;
     Ok(0)
 }

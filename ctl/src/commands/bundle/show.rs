@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use halite_api::{BundleImage, ImageList, to_value};
+use halite_api::{BundleContent, BundleImage, BundlePackage, ImageList, to_value};
 use halite_bundle::{ListedImage, ListedPackage, Listing};
 
 use super::is_image;
@@ -15,7 +15,8 @@ use crate::site::Site;
 /// The bundle cannot be read.
 pub fn show(site: &Site, bundle: Option<PathBuf>, screen: &mut Screen) -> anyhow::Result<u8> {
     let listing = halite_bundle::list(&directory_or_version(site, bundle)?)?;
-    screen.answer(&serde_json::to_value(&listing)?, |_| tables(&listing))?;
+    let tables = tables(&listing);
+    screen.answer(&to_value(&content(listing)), |_| tables)?;
     Ok(0)
 }
 
@@ -43,17 +44,44 @@ fn directory_or_version(site: &Site, given: Option<PathBuf>) -> anyhow::Result<P
     }
 }
 
+/// The content of a bundle as a document.
+fn content(listing: Listing) -> BundleContent {
+    let packages = |packages: Vec<ListedPackage>| {
+        let package = |package: ListedPackage| BundlePackage {
+            name: package.name,
+            version: package.version,
+            size: package.size,
+        };
+        packages.into_iter().map(package).collect()
+    };
+    BundleContent {
+        version: listing.version,
+        built: listing.built,
+        kubernetes: listing.kubernetes,
+        components: listing.components,
+        images: listing.images.into_iter().map(image).collect(),
+        packages: packages(listing.packages),
+        rpms: packages(listing.rpms),
+        charts: listing.charts,
+        files: u64::try_from(listing.files).unwrap_or(u64::MAX),
+        size: listing.size,
+    }
+}
+
 /// The images of a bundle as a document.
 fn image_list(listing: Listing) -> ImageList {
-    let image = |image: ListedImage| BundleImage {
+    ImageList {
+        bundle: listing.version,
+        images: listing.images.into_iter().map(image).collect(),
+    }
+}
+
+fn image(image: ListedImage) -> BundleImage {
+    BundleImage {
         reference: image.reference,
         component: image.component,
         size: image.size,
         digest: image.digest,
-    };
-    ImageList {
-        bundle: listing.version,
-        images: listing.images.into_iter().map(image).collect(),
     }
 }
 

@@ -17,3 +17,17 @@ pub fn keys(signing: &Signing) -> anyhow::Result<Vec<SecretKey>> {
     }
     Ok(load_all(&signing.key, signing.password_file.as_deref())?)
 }
+
+/// The ids of the keys.
+pub fn ids(keys: &[SecretKey]) -> Vec<String> {
+    let ids = keys.iter().map(|key| key.public().id().to_string());
+    ids.collect()
+}
+
+/// The ids as text.
+pub fn list(ids: &[String]) -> String {
+    match ids {
+        [] => "no key".to_owned(),
+        ids => ids.join(", "),
+    }
+}

@@ -2,34 +2,16 @@
 
 use std::path::Path;
 
+use halite_api::{BundleDelta, BundleProblem, BundleSigner, DeltaSide, VerifiedBundle, to_value};
 use halite_bundle::BundleDamage;
+use halite_bundle::delta::Side;
 use halite_seal::Signer;
-use serde::Serialize;
 
 use super::builder;
 use crate::FAILED;
 use crate::cli::TrustArgs;
 use crate::output::{Screen, count, megabytes};
 use crate::site::{Site, trusted_keys, verify_manifest_with_known_keys};
-
-/// The outcome for a directory, as a document.
-#[derive(Serialize)]
-struct VerifiedDirectory<'a> {
-    #[serde(flatten)]
-    report: &'a halite_bundle::VerifyReport,
-    sound: bool,
-    signers: &'a Option<Vec<Signer>>,
-    completeness_checked: bool,
-}
-
-/// The outcome for an image, as a document.
-#[derive(Serialize)]
-struct VerifiedFile<'a> {
-    #[serde(flatten)]
-    report: &'a halite_seal::SealReport,
-    sound: bool,
-    delta: &'a Option<halite_bundle::delta::Delta>,
-}
 
 /// Runs `ctl bundle verify` for a directory.
 ///
@@ -62,13 +44,18 @@ pub fn directory(
         }
     }
     let signers = signed.map(|signed| signed.signers);
-    let document = serde_json::to_value(VerifiedDirectory {
-        report: &report,
+    let document = VerifiedBundle {
         sound: report.is_sound(),
-        signers: &signers,
-        completeness_checked: is_complete_checked && report.is_sound(),
-    })?;
-    screen.answer(&document, |paint| {
+        version: None,
+        files: number(report.files),
+        size: Some(report.size),
+        problems: report.problems.iter().map(damage).collect(),
+        signers: signers.as_deref().map(documents),
+        ignored: Vec::new(),
+        completeness_checked: Some(is_complete_checked && report.is_sound()),
+        delta: None,
+    };
+    screen.answer(&to_value(&document), |paint| {
         let mut text: String = report
             .problems
             .iter()
@@ -120,12 +107,21 @@ pub fn image(
     } else {
         None
     };
-    let document = serde_json::to_value(VerifiedFile {
-        report: &report,
+    let document = VerifiedBundle {
         sound: report.is_sound(),
-        delta: &delta,
-    })?;
-    screen.answer(&document, |paint| {
+        version: Some(report.statement.version.clone()),
+        files: number(report.files),
+        size: None,
+        problems: report.problems.iter().map(changed).collect(),
+        signers: Some(documents(&report.signers)),
+        ignored: report.ignored.clone(),
+        completeness_checked: None,
+        delta: delta.clone().map(|delta| BundleDelta {
+            old: delta_side(delta.old),
+            new: delta_side(delta.new),
+        }),
+    };
+    screen.answer(&to_value(&document), |paint| {
         let mut text: String =
             report.problems.iter().map(|problem| format!("{} {problem}\n", paint.bad("✗"))).collect();
         if report.is_sound() {
@@ -147,6 +143,54 @@ pub fn image(
         text
     })?;
     Ok(if report.is_sound() { 0 } else { FAILED })
+}
+
+fn number(files: usize) -> u64 {
+    u64::try_from(files).unwrap_or(u64::MAX)
+}
+
+/// A difference between a directory and its manifest, as a document.
+fn damage(damage: &BundleDamage) -> BundleProblem {
+    let path = match damage {
+        BundleDamage::Changed { path, .. }
+        | BundleDamage::Missing { path, .. }
+        | BundleDamage::Extra { path } => Some(path.clone()),
+        BundleDamage::Manifest { .. } | BundleDamage::Incomplete { .. } => None,
+    };
+    BundleProblem {
+        message: damage.to_string(),
+        path,
+        offset: None,
+        size: None,
+    }
+}
+
+/// A changed range of an image, as a document.
+fn changed(problem: &halite_seal::Problem) -> BundleProblem {
+    BundleProblem {
+        message: problem.to_string(),
+        path: problem.path.clone(),
+        offset: Some(problem.offset),
+        size: Some(problem.size),
+    }
+}
+
+fn documents(signers: &[Signer]) -> Vec<BundleSigner> {
+    let document = |signer: &Signer| BundleSigner {
+        key: signer.key.to_string(),
+        name: signer.name.clone(),
+    };
+    signers.iter().map(document).collect()
+}
+
+/// A bundle at one end of a delta, as a document.
+pub(super) fn delta_side(side: Side) -> DeltaSide {
+    DeltaSide {
+        version: side.version,
+        kubernetes: side.kubernetes,
+        built: side.built,
+        manifest_sha256: side.manifest_sha256,
+    }
 }
 
 /// The names of the signers as text.

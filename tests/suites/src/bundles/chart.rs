@@ -1,14 +1,14 @@
 //! A chart of the bundle in use, from its declaration to answering pods, and its removal.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fs;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow, ensure};
+use halite_api::BundleContent;
 use halite_lab::cluster::{CTL, Cluster};
 use halite_lab::wait;
 use halite_upstream::chart;
-use serde::Deserialize;
 use serde_json::Value;
 
 use super::first::FIRST;
@@ -25,12 +25,6 @@ const OBJECTS: usize = 4;
 
 /// Limit for pods to start.
 const READY: Duration = Duration::from_secs(120);
-
-/// The answer of `ctl bundle show`: the charts with their versions.
-#[derive(Deserialize)]
-struct ShownBundle {
-    charts: BTreeMap<String, String>,
-}
 
 fn kubectl(cluster: &Cluster, args: &[&str]) -> Result<String> {
     cluster.kubectl(&[&["-n", chart::NAME], args].concat())
@@ -181,7 +175,7 @@ fn from_the_bundle(cluster: &Cluster) -> Result<()> {
         Ok(())
     })?;
     let words = ["bundle", "show", second::VERSION];
-    let shown: ShownBundle = ctl_answer::plain(&cluster.bootstrap, &words)?;
+    let shown: BundleContent = ctl_answer::of(&cluster.bootstrap, &words)?;
     let version = shown.charts.get(chart::NAME).map(String::as_str);
     ensure!(
         version == Some("1.0.0"),
