@@ -11,6 +11,7 @@ use halite_states::low::StateReturn;
 use serde_json::json;
 
 use super::*;
+use crate::backend::fixture::{ScriptedMinion, Site};
 use crate::health_rounds::HealthRound;
 use crate::operator::status::Inspection;
 
@@ -227,19 +228,60 @@ fn a_scrape_has_the_state_of_the_cluster() {
         "halite_backup_last_timestamp_seconds{host=\"bootstrap-1\"} 1799996400.0",
         "halite_backup_verified_timestamp_seconds{host=\"bootstrap-1\"} 1799992800.0",
         "halite_certificate_end_timestamp_seconds{host=\"bootstrap-1\",path=\"/etc/kubernetes/pki/apiserver.crt\"} 1800086400.0",
+        "halite_certificate_start_timestamp_seconds{host=\"bootstrap-1\",path=\"/etc/kubernetes/pki/apiserver.crt\"} 1799913600.0",
+        "halite_registry_backup_last_timestamp_seconds{host=\"worker-1\"} 1799999940.0",
+        "halite_registry_backup_verified_timestamp_seconds{host=\"worker-1\"} 1799999880.0",
+        "halite_etcd_answers 1.0",
+        "halite_etcd_member_up{member=\"bootstrap-1\"} 1.0",
+        "halite_etcd_voters_serving 1.0",
+        "halite_etcd_database_in_use_bytes{member=\"bootstrap-1\"} 4096.0",
+        "halite_etcd_database_quota_bytes{member=\"bootstrap-1\"} 2147483648.0",
         "halite_etcd_voters 1.0",
         "halite_etcd_database_size_bytes{member=\"bootstrap-1\"} 4096.0",
+        "halite_host_connected{host=\"bootstrap-1\"} 0.0",
+        "halite_host_connected{host=\"worker-1\"} 1.0",
         "halite_open_jobs 2.0",
         "halite_open_runs 1.0",
         "halite_health_stale 0.0",
         "halite_health_round_timestamp_seconds 1800000000.0",
+        "halite_health_round_duration_seconds 1.5",
         "halite_master_isolated 0.0",
+        "halite_master_calls_total{method=\"Operator/Run\",code=\"Ok\"} 1",
+        "halite_master_states_total{result=\"unchanged\"} 1",
+        "halite_master_job_duration_seconds_sum{function=\"state.highstate\",result=\"succeeded\"} 7.0",
+        "halite_master_commit_duration_seconds_count 1",
     ] {
         assert!(text.lines().any(|found| found == line), "{line}: {text}");
     }
     // A host without a backup has no time of one: its absence is the check's finding.
     assert!(!text.contains("halite_backup_last_timestamp_seconds{host=\"worker-1\"}"));
     assert!(text.ends_with("# EOF\n"));
+}
+
+#[test]
+fn a_job_counts_with_its_return_and_its_duration() {
+    let site = Site::new(&[
+        ("top.sls", "base:\n  '*-1':\n    - host\n"),
+        (
+            "host.sls",
+            "motd:\n  file.managed:\n    - name: /etc/motd\n    - contents: welcome\n",
+        ),
+    ]);
+    let life = site.live();
+    life.connect(&ScriptedMinion::new("worker-1"));
+    life.run("state.highstate", "worker-1", json!({}), false);
+    let (_, health) = watch::channel(LatestHealth::default());
+    let text = Exposition::new(&life.app, health).text();
+    for line in [
+        "halite_master_jobs_total 1",
+        "halite_master_returns_total 1",
+        "halite_master_states_total{result=\"failed\"} 0",
+        "halite_master_job_duration_seconds_count{function=\"state.highstate\",result=\"succeeded\"} 1",
+    ] {
+        assert!(text.lines().any(|found| found == line), "{line}: {text}");
+    }
+    assert!(!text.contains("halite_master_commit_duration_seconds_count 0"));
+    life.kill();
 }
 
 #[test]

@@ -465,7 +465,8 @@ async fn a_signature_says_what_was_compiled() {
         csr_pem: "x".to_owned(),
     };
     let refused = MinionClient::new(channel).sign(bad).await.unwrap_err();
-    assert_eq!(refused.code(), Code::InvalidArgument);
+    let signed = site.app.metrics.signed.get();
+    assert_eq!((refused.code(), signed), (Code::InvalidArgument, 1));
 }
 
 #[tokio::test]

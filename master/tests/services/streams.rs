@@ -84,6 +84,7 @@ async fn hello_jobs_and_returns_travel() {
             .wait_connected(&minion_id(), SOON)
             .await
     );
+    assert_eq!(site.app.metrics.connected.get(), 1);
     let facts = site.app.store.facts(&minion_id()).await.unwrap().unwrap();
     assert_eq!(
         (facts.version.as_str(), facts.grains_json.as_str()),
