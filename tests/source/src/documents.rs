@@ -39,6 +39,7 @@ const FOREIGN: &[&str] = &[
     "ha/taints.rs",
     "ha/taken_out.rs",
     "ha/upgrade_stops.rs",
+    "health/prometheus.rs",
     "images.rs",
     "iso/content.rs",
     "iso/damage.rs",

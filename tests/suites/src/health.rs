@@ -2,6 +2,7 @@
 
 mod notified;
 mod pod_network;
+mod prometheus;
 
 use std::time::Duration;
 
@@ -59,8 +60,8 @@ pub(super) const TESTS: &[Test<Cluster>] = &[
         run: pod_network::dns,
     },
     Test {
-        name: "health: findings reach a webhook within minutes, and resolve, also one that was down",
-        run: notified::webhook,
+        name: "health: findings reach webhooks and a Prometheus within minutes, and resolve",
+        run: notified::everywhere,
     },
 ];
 
