@@ -2,13 +2,11 @@
 
 use std::fmt;
 
-use serde::Serialize;
-
 use super::keys::Signer;
 use super::statement::Statement;
 
 /// The report of a sealed image's check.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SealReport {
     /// The image's statement. Trust it only if the report is sound and has a signer.
     pub statement: Statement,
@@ -31,7 +29,7 @@ impl SealReport {
 }
 
 /// A range of the image that differs from the sealed one.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
     /// The file in this range; `None` between files: descriptors, directories, padding.
     pub path: Option<String>,
@@ -47,8 +45,7 @@ pub struct Problem {
 }
 
 /// The content found instead of the sealed one.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FoundContent {
     /// Other bytes.
     Other,

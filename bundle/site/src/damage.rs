@@ -2,11 +2,8 @@
 
 use std::fmt;
 
-use serde::Serialize;
-
 /// One difference between a bundle and its manifest.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(tag = "kind", rename_all = "kebab-case")]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum BundleDamage {
     /// The manifest itself is damaged; no other file was checked.
     Manifest {

@@ -7,7 +7,6 @@ use halite_durable::ScratchDir;
 use halite_fetch::{apt_index, oci_layout, yum};
 use halite_manifest::{ImageReference, Manifest};
 use halite_names::BundleVersion;
-use serde::Serialize;
 
 use crate::error::Error;
 use crate::inspect::inspect;
@@ -17,7 +16,7 @@ use crate::pack::unpack_some;
 const INDEXES: [&str; 3] = ["images/index.json", "apt/dists/", "rpm/repodata/"];
 
 /// The content of a bundle.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Listing {
     /// The bundle's version.
     pub version: BundleVersion,
@@ -42,7 +41,7 @@ pub struct Listing {
 }
 
 /// An image of a bundle.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ListedImage {
     /// Its full name.
     pub reference: String,
@@ -55,7 +54,7 @@ pub struct ListedImage {
 }
 
 /// A package of a bundle.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ListedPackage {
     /// Its name.
     pub name: String,

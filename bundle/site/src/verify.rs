@@ -9,7 +9,6 @@ use halite_durable::{ByteProgress, files};
 use halite_errors::chain;
 use halite_fetch::{apt_index, oci_layout};
 use halite_manifest::{ImageReference, Manifest, manifest};
-use serde::Serialize;
 
 use crate::damage::BundleDamage;
 use crate::error::Error;
@@ -19,7 +18,7 @@ use crate::sbom;
 const READERS: usize = 2;
 
 /// The report of a verification.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VerifyReport {
     /// Number of files that were read.
     pub files: usize,

@@ -2,12 +2,10 @@
 
 use std::fmt;
 
-use serde::Serialize;
-
 use super::KeyId;
 
 /// A key that signed an image.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Signer {
     /// The key's id.
     pub key: KeyId,
