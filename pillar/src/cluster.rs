@@ -270,7 +270,7 @@ pub struct Component {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Kubernetes {
     /// The minor or patch version, for example `1.36` or `1.36.3`. The bundle must have it. `ctl
-    /// upgrade` changes the patch release of a running cluster.
+    /// upgrade` upgrades a running cluster, and writes the new minor version here.
     #[schemars(
         schema_with = "field_schemas::version",
         extend("x-wizard" = {"suggest": "kubernetes-version"})

@@ -29,6 +29,21 @@ pub fn minor(kubernetes: &str) -> String {
     format!("{major}.{minor}")
 }
 
+/// Returns whether a Kubernetes version has the minor version directly after another one's: so have
+/// `v1.36.3` and `v1.35.4`. Another major version follows none.
+#[must_use]
+pub fn is_next_minor(kubernetes: &str, before: &str) -> bool {
+    let numbers = |kubernetes: &str| -> Option<(u64, u64)> {
+        let minor = minor(kubernetes);
+        let (major, minor) = minor.split_once('.')?;
+        Some((major.parse().ok()?, minor.parse().ok()?))
+    };
+    match (numbers(kubernetes), numbers(before)) {
+        (Some((major, minor)), Some((same, before))) => major == same && minor == before + 1,
+        _ => false,
+    }
+}
+
 /// The order of two Kubernetes versions: `v1.36.10` is newer than `v1.36.9`, and a release newer
 /// than its candidates.
 #[must_use]
@@ -92,9 +107,14 @@ impl Declaration {
         }
     }
 
-    /// Gives the cluster a release; each host keeps its own.
+    /// Gives the cluster a release; each host keeps its own. With another minor version, the
+    /// declared one changes, too.
     fn set_cluster_release(&mut self, release: &Release) {
         let before = self.cluster_release();
+        let declared = &mut self.cluster.value.kubernetes.version;
+        if minor(declared) != minor(&release.kubernetes) {
+            *declared = minor(&release.kubernetes);
+        }
         let resolved = self.cluster.value.resolved.take();
         self.cluster.value.resolved = Some(ResolvedCluster {
             kubernetes: release.kubernetes.clone(),
@@ -193,6 +213,36 @@ mod tests {
         }
         assert_eq!(order("1.36.3", "v1.36.3"), Ordering::Equal);
         assert_eq!(minor("v1.36.3"), "1.36");
+    }
+
+    #[test]
+    fn a_minor_version_follows_one_other() {
+        for (kubernetes, before, follows) in [
+            ("v1.36.3", "v1.35.4", true),
+            ("v1.36.0-rc.1", "1.35", true),
+            ("v1.36.3", "v1.36.1", false),
+            ("v1.35.4", "v1.36.3", false),
+            ("v1.37.0", "v1.35.4", false),
+            ("v2.36.0", "v1.35.4", false),
+            ("v1.10.0", "v1.9.9", true),
+            ("latest", "v1.35.4", false),
+        ] {
+            assert_eq!(
+                is_next_minor(kubernetes, before),
+                follows,
+                "{kubernetes} after {before}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_declared_minor_version_changes_with_the_clusters_and_not_with_a_hosts() {
+        let mut all = declaration();
+        all.set_release("cp-1", &release("2.0", "v1.37.0"));
+        assert_eq!(all.cluster.kubernetes.version, "1.36");
+        all.set_release(MASTER, &release("2.0", "v1.37.0"));
+        assert_eq!(all.cluster.kubernetes.version, "1.37");
+        assert_eq!(all.kubernetes_for("worker-1"), "v1.36.3");
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //! uses the same values.
 
 mod record;
+mod version;
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -18,6 +19,7 @@ use crate::role::Role;
 use crate::roles::with_roles;
 
 pub use record::{cluster_block, record};
+pub use version::with_kubernetes_version;
 
 /// The evidence that an address reported by a host is its own. A host may report the address of
 /// another machine, which the other hosts would then trust.

@@ -32,11 +32,11 @@ fn version(check: &mut Check<'_>) {
             check.cluster(
                 PATH,
                 format!(
-                    "this cluster was made with Kubernetes {}, not {declared}",
+                    "this cluster has Kubernetes {}, not {declared}",
                     resolved.kubernetes
                 ),
                 format!(
-                    "put back `{}`; `ctl upgrade` changes the patch release within it",
+                    "write `{}`; `ctl upgrade` goes to another version, and changes this field with the minor one",
                     minor(&resolved.kubernetes)
                 ),
             );
@@ -51,8 +51,7 @@ fn version(check: &mut Check<'_>) {
         let hint = match cluster.resolved {
             None => "declare its version, or use a bundle that has the wanted one",
             Some(_) => {
-                "use a bundle that has the version which this cluster runs; `ctl upgrade` goes to one with a newer patch \
-                 release"
+                "use a bundle that has the version which this cluster runs; `ctl upgrade` goes to one with a newer version"
             }
         };
         check.cluster(

@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 use super::Check;
 use crate::declaration::Document;
 use crate::node::{Node, ResolvedNode};
-use crate::release::{minor, order};
+use crate::release::{is_next_minor, minor, order};
 use crate::role::Role;
 
 const BUNDLE: &str = "resolved.bundle";
@@ -18,6 +18,7 @@ pub(super) fn check(check: &mut Check<'_>) {
         }
     }
     kubelets(check);
+    minors(check);
 }
 
 fn record(check: &mut Check<'_>, node: &Document<Node>, resolved: &ResolvedNode) {
@@ -47,13 +48,19 @@ fn record(check: &mut Check<'_>, node: &Document<Node>, resolved: &ResolvedNode)
             "`ctl bundle list` shows the bundles of this site, `ctl bundle use` records one",
         );
     }
-    let wanted = minor(cluster.kubernetes_version());
-    if check.sound("resolved") && minor(kubernetes) != wanted {
+    let common = cluster.kubernetes_version();
+    let fits = minor(kubernetes) == minor(common)
+        || is_next_minor(kubernetes, common)
+        || is_next_minor(common, kubernetes);
+    if check.sound("resolved") && !fits {
         check.node(
             node,
             KUBERNETES,
-            format!("the cluster has Kubernetes {wanted}, and this node {kubernetes}"),
-            "all hosts have the same minor version; restore the recorded value",
+            format!(
+                "the cluster has Kubernetes {}, and this node {kubernetes}",
+                minor(common)
+            ),
+            "in an upgrade, hosts differ by one minor version at most; restore the recorded value",
         );
     }
     let Some(known) = check.context.bundle.filter(|known| !known.site.is_empty()) else {
@@ -103,6 +110,46 @@ fn kubelets(check: &mut Check<'_>) {
                 KUBERNETES,
                 format!("this node has Kubernetes {own}, newer than the API server of {server} ({oldest})"),
                 "control-plane hosts are upgraded first; restore the recorded value",
+            );
+        }
+    }
+}
+
+/// Hosts have at most two minor versions, one directly after the other. The objects, kube-proxy
+/// among them, follow all API servers: kube-proxy is never newer than one that it may speak to.
+fn minors(check: &mut Check<'_>) {
+    let declaration = check.declaration;
+    if !check.sound("resolved") {
+        return;
+    }
+    let common = declaration.cluster.kubernetes_version();
+    let own = |name: &str| declaration.kubernetes_for(name);
+    for (name, node) in &declaration.nodes {
+        let kubernetes = own(name.as_str());
+        if node.own_release().is_none() {
+            continue;
+        }
+        if node.has(Role::ControlPlane) && is_next_minor(common, kubernetes) {
+            check.node(
+                node,
+                KUBERNETES,
+                format!("this API server has Kubernetes {kubernetes}, and the objects of the cluster have {common}"),
+                "the objects follow when every API server has the new minor version; restore the recorded value",
+            );
+        }
+        let is_behind = |other: &&str| is_next_minor(common, own(other));
+        let behind = declaration.nodes.keys().map(|other| other.as_str());
+        if is_next_minor(kubernetes, common)
+            && let Some(other) = { behind }.find(is_behind)
+        {
+            check.node(
+                node,
+                KUBERNETES,
+                format!(
+                    "this node has Kubernetes {kubernetes}, two minor versions after {other} ({})",
+                    own(other)
+                ),
+                "in an upgrade, hosts differ by one minor version at most; restore the recorded value",
             );
         }
     }

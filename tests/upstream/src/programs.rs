@@ -76,22 +76,52 @@ pub const PROMETHEUS: Module = Module {
 };
 
 /// etcd, also for the unit tests.
-pub const ETCD: Module = Module {
-    path: "go.etcd.io/etcd/server/v3",
-    version: versions::ETCD,
-    source: ProgramSource::Required,
-    stamps: &["go.etcd.io/etcd/api/v3/version.GitSHA={commit}"],
-    programs: &[("etcd", "go.etcd.io/etcd/server/v3")],
-};
+pub const ETCD: Module = etcd(versions::ETCD);
 
 /// The program that restores snapshots of etcd, also for the unit tests.
-pub const ETCDUTL: Module = Module {
-    path: "go.etcd.io/etcd/etcdutl/v3",
-    version: versions::ETCD,
-    source: ProgramSource::Required,
-    stamps: &["go.etcd.io/etcd/api/v3/version.GitSHA={commit}"],
-    programs: &[("etcdutl", "go.etcd.io/etcd/etcdutl/v3")],
-};
+pub const ETCDUTL: Module = etcdutl(versions::ETCD);
+
+const ETCD_STAMPS: &[&str] = &["go.etcd.io/etcd/api/v3/version.GitSHA={commit}"];
+
+const fn etcd(version: &'static str) -> Module {
+    Module {
+        path: "go.etcd.io/etcd/server/v3",
+        version,
+        source: ProgramSource::Required,
+        stamps: ETCD_STAMPS,
+        programs: &[("etcd", "go.etcd.io/etcd/server/v3")],
+    }
+}
+
+const fn etcdctl(version: &'static str) -> Module {
+    Module {
+        path: "go.etcd.io/etcd/etcdctl/v3",
+        version,
+        source: ProgramSource::Required,
+        stamps: ETCD_STAMPS,
+        programs: &[("etcdctl", "go.etcd.io/etcd/etcdctl/v3")],
+    }
+}
+
+const fn etcdutl(version: &'static str) -> Module {
+    Module {
+        path: "go.etcd.io/etcd/etcdutl/v3",
+        version,
+        source: ProgramSource::Required,
+        stamps: ETCD_STAMPS,
+        programs: &[("etcdutl", "go.etcd.io/etcd/etcdutl/v3")],
+    }
+}
+
+const fn coredns(version: &'static str) -> Module {
+    Module {
+        path: "github.com/coredns/coredns",
+        version,
+        source: ProgramSource::Required,
+        stamps: &["github.com/coredns/coredns/coremain.GitCommit={commit}"],
+        programs: &[("coredns", "github.com/coredns/coredns")],
+    }
+}
 
 /// Kubernetes' own build (`hack/lib/version.sh`) stamps these two packages; kubeadm takes its
 /// default versions, and a kubelet the version that its node reports, from there.
@@ -120,7 +150,14 @@ pub fn modules(release: &Release) -> Vec<Module> {
     } else {
         &[]
     };
-    [&[kubernetes(release)], MODULES, optional].concat()
+    let own = [
+        kubernetes(release),
+        etcd(release.etcd_module),
+        etcdctl(release.etcd_module),
+        etcdutl(release.etcd_module),
+        coredns(release.coredns),
+    ];
+    [&own, MODULES, optional].concat()
 }
 
 /// The programs of a Kubernetes release that its nodes and its control plane run.
@@ -151,15 +188,6 @@ const fn kubernetes(release: &Release) -> Module {
 
 /// Every other program that each cluster needs, the same for every release.
 pub const MODULES: &[Module] = &[
-    ETCD,
-    Module {
-        path: "go.etcd.io/etcd/etcdctl/v3",
-        version: versions::ETCD,
-        source: ProgramSource::Required,
-        stamps: &["go.etcd.io/etcd/api/v3/version.GitSHA={commit}"],
-        programs: &[("etcdctl", "go.etcd.io/etcd/etcdctl/v3")],
-    },
-    ETCDUTL,
     Module {
         path: "github.com/containerd/containerd/v2",
         version: versions::CONTAINERD,
@@ -206,13 +234,6 @@ pub const MODULES: &[Module] = &[
         },
         stamps: &["github.com/flannel-io/flannel/pkg/version.Version={version}"],
         programs: &[("flanneld", "github.com/flannel-io/flannel")],
-    },
-    Module {
-        path: "github.com/coredns/coredns",
-        version: versions::COREDNS,
-        source: ProgramSource::Required,
-        stamps: &["github.com/coredns/coredns/coremain.GitCommit={commit}"],
-        programs: &[("coredns", "github.com/coredns/coredns")],
     },
 ];
 
@@ -328,8 +349,23 @@ const CNI_PROGRAMS: &[(&str, &str)] = &[
 mod tests {
     use std::collections::BTreeSet;
 
-    use super::super::versions::{FULL, NEWEST};
+    use super::super::versions::{FULL, NEWEST, OLDER};
     use super::*;
+
+    #[test]
+    fn each_release_has_its_own_etcd_and_coredns() {
+        for release in [NEWEST, OLDER] {
+            let versions = |path: &str| -> BTreeSet<&str> {
+                let all = modules(&release).into_iter();
+                let own = all.filter(|module| module.path.starts_with(path));
+                own.map(|module| module.version).collect()
+            };
+            let tag = release.etcd_module.trim_start_matches('v');
+            assert_eq!(release.etcd, format!("{tag}-0"));
+            assert_eq!(versions("go.etcd.io/"), [release.etcd_module].into());
+            assert_eq!(versions("github.com/coredns/"), [release.coredns].into());
+        }
+    }
 
     #[test]
     fn only_a_full_bundle_has_the_programs_of_addons_and_of_the_site_registry() {

@@ -46,9 +46,11 @@ pub struct Release {
     pub programs: Programs,
     /// The contents of its bundle.
     pub contents: Contents,
-    /// etcd's image.
+    /// The tag of etcd's image.
     pub etcd: &'static str,
-    /// CoreDNS' image.
+    /// The version of etcd's module.
+    pub etcd_module: &'static str,
+    /// The tag of CoreDNS' image, which is also the version of its module.
     pub coredns: &'static str,
     /// The pause image, and the version that the program in it reports.
     pub pause: &'static str,
@@ -62,6 +64,7 @@ pub const NEWEST: Release = Release {
     programs: Programs::Dev,
     contents: Contents::Light,
     etcd: "3.6.8-0",
+    etcd_module: ETCD,
     coredns: COREDNS,
     pause: "3.10.2",
 };
@@ -80,11 +83,10 @@ pub const SHIPPED: Release = Release {
     ..FULL
 };
 
-/// The previous minor version, for sites that have both. The module proxy has neither its etcd
-/// (3.6.6) nor its CoreDNS, so those images hold the newer release's programs under the names that
-/// kubeadm requests. Its bundle dates from the day of the release: it is the older one, whichever
-/// is built first. Its cluster has every option enabled, including a chart, and runs the shipped
-/// programs.
+/// The previous minor version, with its own etcd and CoreDNS, for sites that have both and for the
+/// upgrade from one to the other. Its bundle dates from the day of the release: it is the older one,
+/// whichever is built first. Its cluster has every option enabled, including a chart, and runs the
+/// shipped programs.
 pub const OLDER: Release = Release {
     kubernetes: "v1.35.4",
     suffix: "-k1.35",
@@ -92,6 +94,7 @@ pub const OLDER: Release = Release {
     programs: Programs::Shipped,
     contents: Contents::Full(&[Chart::Hello]),
     etcd: "3.6.6-0",
+    etcd_module: "v3.6.6",
     coredns: "v1.13.1",
     pause: "3.10.1",
 };
@@ -134,7 +137,7 @@ pub const HELM: &str = "v3.19.0";
 /// Prometheus, with which tests scrape the master's metrics.
 pub const PROMETHEUS: &str = "v0.313.5";
 
-/// etcd's module version.
+/// etcd's module version of the newest release.
 pub const ETCD: &str = "v3.6.8";
 
 /// containerd.
@@ -153,7 +156,7 @@ pub const FLANNEL_PLUGIN_IMAGE: &str = "v1.9.1-flannel1";
 /// flanneld.
 pub const FLANNEL: &str = "v0.28.4";
 
-/// CoreDNS.
+/// CoreDNS of the newest release.
 pub const COREDNS: &str = "v1.14.2";
 
 /// metrics-server.

@@ -50,6 +50,7 @@ pub use changes::{Changes, Generation};
 pub use last_valid::LastValid;
 pub use nodes::{NodeRequest, node_roles, requested};
 pub use reader::{Look, look};
+pub use releases::BundlePart;
 pub use roles::Stage;
 pub use slow::in_background;
 

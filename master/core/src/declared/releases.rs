@@ -12,8 +12,8 @@ use halite_names::{BundleVersion, NodeName};
 use halite_pillar::declaration::Declaration;
 use halite_pillar::load::{Texts, load};
 use halite_pillar::node::node_block;
-use halite_pillar::release::{Release, minor, order};
-use halite_pillar::resolve::{cluster_block, record};
+use halite_pillar::release::{Release, is_next_minor, minor, order};
+use halite_pillar::resolve::{cluster_block, record, with_kubernetes_version};
 use halite_pillar::validate::{Context, validate};
 use halite_proto::ids::MinionId;
 
@@ -24,20 +24,31 @@ use crate::ca::files;
 use crate::refusal::Refusal;
 
 impl Declarations {
-    /// The current snapshot, but with another bundle of the site for one minion.
+    /// The current snapshot, but with another bundle of the site for one minion: for all of its
+    /// states, which then must fit the versions of the other hosts, or for some.
     ///
     /// # Errors
     /// All problems of all documents; or the bundle cannot be read, or the cluster cannot be
-    /// upgraded to it.
+    /// upgraded to it, or others must have it first.
     pub async fn with_bundle(
         &self,
         minion: &MinionId,
         bundle: &BundleVersion,
+        part: BundlePart,
     ) -> Result<Arc<Snapshot>, Refusal> {
         let snapshot = self.load().await?;
         let release = self.allowed(&snapshot, bundle).await?;
         let mut declaration = snapshot.declaration().clone();
         declaration.set_release(minion, &release);
+        if part == BundlePart::Whole {
+            let problems = validate(&declaration, &Context::default());
+            if !problems.is_empty() {
+                let why = Refusal::from_problems(&problems).message;
+                return Err(Refusal::conflict(format!(
+                    "cannot give {minion} the bundle {bundle} now: {why}"
+                )));
+            }
+        }
         Ok(self.reader.of(declaration).await)
     }
 
@@ -72,6 +83,15 @@ impl Declarations {
     }
 }
 
+/// The states of a minion that come from another bundle.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BundlePart {
+    /// All of them, after which the minion has the bundle.
+    Whole,
+    /// Some of them.
+    Some,
+}
+
 fn release(bundle: &InUse) -> Result<Release, Refusal> {
     let facts = &bundle.facts;
     let version = facts.version.parse();
@@ -96,19 +116,30 @@ fn allowed(declaration: &Declaration, from: &InUse, to: &InUse) -> Result<Releas
                 .to_owned(),
         );
     }
-    let minions = declaration.nodes.keys().map(NodeName::as_str);
-    let newest = minions
-        .chain([halite_names::MASTER])
-        .map(|minion| declaration.kubernetes_for(minion))
-        .max_by(|one, other| order(one, other))
-        .unwrap_or_default();
-    let (has, gets) = (minor(newest), minor(&release.kubernetes));
-    if has != gets {
-        return refuse(format!(
-            "it has Kubernetes {}, and this cluster has {newest}; this version of Halite upgrades within {has}, to a newer patch \
-             release",
-            release.kubernetes
-        ));
+    let minions = || {
+        let hosts = declaration.nodes.keys().map(NodeName::as_str);
+        let all = hosts.chain([halite_names::MASTER]);
+        all.map(|minion| (declaration.kubernetes_for(minion), minion))
+    };
+    let by_version = |(one, _): &(&str, &str), (other, _): &(&str, &str)| order(one, other);
+    let (newest, _) = minions().max_by(by_version).unwrap_or_default();
+    let (oldest, behind) = minions().min_by(by_version).unwrap_or_default();
+    let gets = minor(&release.kubernetes);
+    if gets != minor(oldest) && !is_next_minor(&release.kubernetes, oldest) && order(&release.kubernetes, newest).is_gt() {
+        let kubernetes = &release.kubernetes;
+        return refuse(if minor(oldest) == minor(newest) {
+            format!(
+                "it has Kubernetes {kubernetes}, and this cluster has {newest}; no minor version can be skipped: upgrade to the one \
+                 after {} first",
+                minor(newest)
+            )
+        } else {
+            format!(
+                "it has Kubernetes {kubernetes}, and {behind} still has {oldest}; no minor version can be skipped: upgrade {behind} \
+                 to {} first",
+                minor(newest)
+            )
+        });
     }
     if order(&release.kubernetes, newest) == Ordering::Less {
         return refuse(format!(
@@ -123,13 +154,22 @@ fn allowed(declaration: &Declaration, from: &InUse, to: &InUse) -> Result<Releas
             to.manifest.built, from.facts.version, from.manifest.built
         ));
     }
-    let declared = &declaration.cluster.kubernetes.version;
-    if !to.facts.satisfies(declared) {
+    let cluster = &declaration.cluster;
+    let declared = &cluster.kubernetes.version;
+    let keeps_minor = minor(declared) == gets;
+    let names_patch = minor(declared) != declared.trim_start_matches('v');
+    if names_patch && !to.facts.satisfies(declared) {
         return refuse(format!(
-            "the cluster document declares kubernetes.version {declared}, and the bundle has {}; declare {gets}, which allows each of \
+            "the cluster document declares kubernetes.version {declared}, and the bundle has {}; declare {}, which allows each of \
              its patch releases",
-            release.kubernetes
+            release.kubernetes,
+            minor(declared)
         ));
+    }
+    if !keeps_minor {
+        // The document gets it with the objects of the cluster: too late for a problem with it.
+        with_kubernetes_version(&cluster.source.file, cluster.source.text(), &gets)
+            .map_err(|problem| Refusal::from_problems(&[problem]))?;
     }
     let mut after = declaration.clone();
     let names: Vec<String> = after.nodes.keys().map(ToString::to_string).collect();
@@ -183,6 +223,11 @@ fn write_release(config_dir: &Path, minion: &MinionId, release: &Release) -> Res
         let document = &mut texts.cluster;
         let text = record(&document.file, &document.text, &cluster_block(resolved));
         document.text = text.map_err(written)?;
+        let declared = &after.cluster.kubernetes.version;
+        if before.cluster.kubernetes.version != *declared {
+            let (file, text) = (&document.file, &document.text);
+            document.text = with_kubernetes_version(file, text, declared).map_err(written)?;
+        }
         first.push((document.file.as_str().into(), document.text.clone()));
     }
     load(&texts, &Context::default()).map_err(refused)?;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use futures_util::{StreamExt as _, stream};
 use halite_api::EventData;
-use halite_core::declared::Snapshot;
+use halite_core::declared::{BundlePart, Snapshot};
 use halite_core::refusal::Refusal;
 use halite_names::BundleVersion;
 use halite_proto::ids::{JobId, MinionId};
@@ -228,7 +228,15 @@ impl Jobs {
             let wanted = wanted.clone();
             let snapshot = match &new.bundle {
                 None => self.declarations.current().await?,
-                Some(bundle) => self.declarations.with_bundle(minion, bundle).await?,
+                Some(bundle) => {
+                    // In a test no other host gets the bundle first.
+                    let part = if wanted == RequestedStates::Highstate && !new.test {
+                        BundlePart::Whole
+                    } else {
+                        BundlePart::Some
+                    };
+                    self.declarations.with_bundle(minion, bundle, part).await?
+                }
             };
             let bundle = snapshot
                 .bundle_for(minion)

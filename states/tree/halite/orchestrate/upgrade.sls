@@ -1,4 +1,5 @@
-{#- Upgrades the cluster to another bundle of the site, with the same minor version of Kubernetes.
+{#- Upgrades the cluster to another bundle of the site, with the same minor version of Kubernetes or
+    the next one: API servers first, then the objects, then all other kubelets.
     `pillar.bundle`, its version, `pillar.batch`, the number or percentage of further hosts at a
     time, `pillar.backup` and `pillar.drain`, the options of `ctl node drain` if hosts are drained,
     are given at the start (`ctl upgrade`). Hosts that have the bundle are left out, so an
@@ -22,6 +23,20 @@
 {%- set nodes = pillar.halite.nodes | dictsort | map(attribute=1) | selectattr('runs.containers') | list %}
 {%- set drain = pillar.get('drain') %}
 {%- set drains = drain is mapping and nodes | length > 1 %}
+{#- Whether a host that is left gets another minor version. Kubernetes supports no such kubelet under
+    running pods. -#}
+{%- set minor = namespace(wanted=none, changes=false) %}
+{%- for held in pillar.halite.bundles if held.version == pillar.bundle %}
+{%-   set minor.wanted = held.kubernetes.split('.')[:2] %}
+{%- endfor %}
+{%- for held in pillar.halite.bundles if minor.wanted and held.kubernetes.split('.')[:2] != minor.wanted %}
+{%-   for name in one_by_one + ns.others if pillar.halite.nodes[name].bundle == held.version %}
+{%-     set minor.changes = true %}
+{%-   endfor %}
+{%- endfor %}
+{%- if minor.changes and nodes | length > 1 and not drains %}
+{{- raise('a node is drained before its kubelet gets another minor version of Kubernetes; omit --no-drain') }}
+{%- endif %}
 {%- macro evicted(name, offline) %}
     - node: {{ name }}
     - maintenance: True
@@ -102,6 +117,18 @@ images-{{ what }}:
         - halite: {{ ns.previous }}
 {%-   set ns.previous = 'images-' ~ what %}
 {%- endfor %}
+{%- if minor.changes and ns.planes + ns.first %}
+
+# Rights of the new API servers, which the old ones do without.
+objects-ahead:
+  halite.state:
+    - tgt: master
+    - sls: [halite.base.kubeadm_objects.ahead]
+    - bundle: {{ bundle }}
+    - require:
+        - halite: {{ ns.previous }}
+{%-   set ns.previous = 'objects-ahead' %}
+{%- endif %}
 {%- for name in one_by_one %}
 {%-   set is_member = 'etcd' in pillar.halite.nodes[name].roles %}
 {%-   set is_control_plane = 'control-plane' in pillar.halite.nodes[name].roles %}

@@ -1,8 +1,7 @@
 # The objects that `kubeadm init` makes: its configuration, which `kubeadm join`, `upgrade` and
 # `certs` read, and the RBAC rules for nodes, joining hosts and administrators.
-api-ready:
-  kubernetes.api_ready:
-    - timeout: 300
+include:
+  - halite.base.kubeadm_objects.ahead
 
 kubeadm-rbac:
   kubernetes.manifest:
