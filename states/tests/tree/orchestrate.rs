@@ -48,6 +48,25 @@ fn upgrade(nodes: &[(&str, &str, &str)], cluster: &str) -> Vec<String> {
     upgrade_with(nodes, cluster, &json!({"batch": 2}))
 }
 
+fn compiled_upgrade(
+    pillar: &serde_json::Value,
+    grains: &serde_json::Value,
+) -> Result<Compiled, Vec<halite_document::Problem>> {
+    with(pillar, grains, |i| {
+        compile::step(i, &["halite.orchestrate.upgrade".to_owned()])
+    })
+}
+
+/// The bundles of a site for an upgrade from Kubernetes 1.35 to 1.36, as an option of
+/// [`upgrade_with`]: it replaces the pillar's.
+fn two_minors(pillar: &mut serde_json::Value) {
+    pillar["halite"]["bundles"] = json!([
+        {"version": "0.1.0", "kubernetes": "v1.35.4"},
+        {"version": "0.2.0", "kubernetes": "v1.36.3"},
+        {"version": "0.3.0", "kubernetes": "v1.36.4"},
+    ]);
+}
+
 /// The same with options of `ctl upgrade`.
 fn upgrade_with(
     nodes: &[(&str, &str, &str)],
@@ -71,9 +90,10 @@ fn upgrade_with(
     for (key, value) in options.as_object().unwrap() {
         pillar[key] = value.clone();
     }
-    let compiled = sure(with(&pillar, &grains, |i| {
-        compile::step(i, &["halite.orchestrate.upgrade".to_owned()])
-    }));
+    if options.get("minor").is_some() {
+        two_minors(&mut pillar);
+    }
+    let compiled = sure(compiled_upgrade(&pillar, &grains));
     let chunks = &compiled.low.chunks;
     let step = |index: usize| {
         let chunk = &chunks[index];
@@ -232,6 +252,52 @@ fn an_upgrade_backs_up_first_and_drains_each_host_before_it_changes() {
             .any(|step| step.starts_with("drain") || step.starts_with("uncordon")),
         "{alone:?}"
     );
+}
+
+#[test]
+fn the_next_minor_version_has_its_rights_first_and_is_never_under_running_pods() {
+    let all = [
+        ("cp-1", "bootstrap registry etcd control-plane", "0.1.0"),
+        ("w-1", "worker", "0.1.0"),
+    ];
+    let options = json!({"minor": true, "drain": {"timeout": 60}});
+    let steps = upgrade_with(&all, "0.1.0", &options);
+    let ahead = "halite.base.kubeadm_objects.ahead master 0.2.0";
+    let at = |step: &str| steps.iter().position(|own| own == step).unwrap();
+    assert!(at("halite.images.ahead w-1 0.2.0") < at(ahead));
+    assert!(at(ahead) < at("etcd_quorum_allows cp-1"));
+    assert!(at("halite.base.control_plane.running cp-1 0.2.0") < at("highstate cp-1 0.2.0"));
+    assert!(at("highstate cp-1 0.2.0") < at("highstate master 0.2.0"));
+    assert!(at("highstate master 0.2.0") < at("drain w-1"));
+    // Only the worker is left: its kubelet still gets another minor version.
+    let left = [(all[0].0, all[0].1, "0.2.0"), all[1]];
+    let steps = upgrade_with(&left, "0.2.0", &options);
+    assert!(!steps.contains(&ahead.to_owned()), "{steps:?}");
+    // From a patch release to another one nothing changes.
+    let patch = all.map(|(name, roles, _)| (name, roles, "0.3.0"));
+    let steps = upgrade_with(&patch, "0.3.0", &json!({"minor": true}));
+    assert!(!steps.contains(&ahead.to_owned()), "{steps:?}");
+
+    let refused = |nodes: &[(&str, &str, &str)]| {
+        let (mut pillar, grains) = fixture("master");
+        let each = nodes.iter().map(|(name, roles, bundle)| {
+            let roles: Vec<&str> = roles.split(' ').collect();
+            let node = json!({"roles": roles, "bundle": bundle, "runs": {"containers": true}});
+            ((*name).to_owned(), node)
+        });
+        pillar["halite"]["nodes"] = serde_json::Value::Object(each.collect());
+        pillar["halite"]["master"]["node"] = json!("cp-1");
+        pillar["bundle"] = json!("0.2.0");
+        two_minors(&mut pillar);
+        let compiled = compiled_upgrade(&pillar, &grains);
+        compiled.err().map(|problems| problems[0].to_string())
+    };
+    for nodes in [&all, &left] {
+        let why = refused(nodes).unwrap();
+        assert!(why.contains("omit --no-drain"), "{why}");
+    }
+    // The only node is never drained.
+    assert_eq!(refused(&all[..1]), None);
 }
 
 /// The steps of a reboot, each after the previous one.
