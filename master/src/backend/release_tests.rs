@@ -412,7 +412,9 @@ fn a_host_gets_no_minor_version_before_those_that_must_have_it_first() {
     let site = site("0.3.0", "v1.36.4");
     put(&site, "0.4.0", "v1.37.0", "2026-03-01");
     let step = |id: &str, target: &str| {
-        format!("{id}:\n  halite.state:\n    - tgt: {target}\n    - highstate: True\n    - bundle: 0.4.0\n")
+        format!(
+            "{id}:\n  halite.state:\n    - tgt: {target}\n    - highstate: True\n    - bundle: 0.4.0\n"
+        )
     };
     let custom = site.path().join("etc/custom");
     fs::create_dir_all(&custom).unwrap();
@@ -421,7 +423,10 @@ fn a_host_gets_no_minor_version_before_those_that_must_have_it_first() {
     let life = site.live();
     let (_first, worker) = connected(&life);
     for (sls, reason) in [
-        ("custom.workers", "newer than the API server of bootstrap-1 (v1.36.4)"),
+        (
+            "custom.workers",
+            "newer than the API server of bootstrap-1 (v1.36.4)",
+        ),
         ("custom.objects", "this API server has Kubernetes v1.36.4"),
     ] {
         let request = v1::OrchestrateRequest {
@@ -451,7 +456,10 @@ fn a_declared_version_that_cannot_be_changed_is_refused_before_any_host_changes(
     let (first, _worker) = connected(&life);
     for (declared, reason) in [
         ("{version: \"1.36.4\"}", "declare 1.36, which allows"),
-        ("\n  version: >-\n    1.36", "cannot change `kubernetes.version`"),
+        (
+            "\n  version: >-\n    1.36",
+            "cannot change `kubernetes.version`",
+        ),
     ] {
         let changed = text.replace("{version: \"1.36\"}", declared);
         assert_ne!(changed, text);

@@ -18,9 +18,12 @@ pub fn with_kubernetes_version(file: &str, text: &str, version: &str) -> Result<
     changed.ok_or_else(|| {
         let position = value.map_or(&root.position, |value| &value.position);
         // Without its line: the document may contain secrets.
-        Problem::at(position, format!("cannot change `{PATH}` to {version} in this text"))
-            .path(PATH)
-            .hint("write the version in quotes behind `version:`, on the same line")
+        Problem::at(
+            position,
+            format!("cannot change `{PATH}` to {version} in this text"),
+        )
+        .path(PATH)
+        .hint("write the version in quotes behind `version:`, on the same line")
     })
 }
 
@@ -43,10 +46,17 @@ fn replaced(text: &str, value: &Node, version: &str) -> Option<String> {
     let at = start + rest.char_indices().nth(column)?.0;
     // In a block scalar, quotes would be part of the value.
     let is_beside_its_key = text.get(start..at)?.trim_end().ends_with(':');
-    let quote = text.get(at..)?.chars().next().filter(|c| ['"', '\''].contains(c));
+    let quote = text
+        .get(at..)?
+        .chars()
+        .next()
+        .filter(|c| ['"', '\''].contains(c));
     let quote = quote.map(String::from).unwrap_or_default();
     let old = format!("{quote}{}{quote}", value.raw);
-    let after = text.get(at..)?.strip_prefix(&old).filter(|_| is_beside_its_key)?;
+    let after = text
+        .get(at..)?
+        .strip_prefix(&old)
+        .filter(|_| is_beside_its_key)?;
     Some(format!("{}\"{version}\"{after}", &text[..at]))
 }
 
@@ -61,13 +71,26 @@ mod tests {
                 "# ü\na: ü # 1.35\nkubernetes:\n  # mine\n  version: \"1.35\" # why\nb: 1.35\n",
                 "# ü\na: ü # 1.35\nkubernetes:\n  # mine\n  version: \"1.36\" # why\nb: 1.35\n",
             ),
-            ("kubernetes: {version: '1.35'}", "kubernetes: {version: \"1.36\"}"),
-            ("kubernetes: {version: 1.35}\n", "kubernetes: {version: \"1.36\"}\n"),
-            ("kubernetes:\n  version: v1.35\n", "kubernetes:\n  version: \"1.36\"\n"),
+            (
+                "kubernetes: {version: '1.35'}",
+                "kubernetes: {version: \"1.36\"}",
+            ),
+            (
+                "kubernetes: {version: 1.35}\n",
+                "kubernetes: {version: \"1.36\"}\n",
+            ),
+            (
+                "kubernetes:\n  version: v1.35\n",
+                "kubernetes:\n  version: \"1.36\"\n",
+            ),
         ] {
             assert_eq!(with_kubernetes_version("c", before, "1.36").unwrap(), after);
         }
-        for text in ["a: 1\n", "kubernetes: 1.35\n", "kubernetes:\n  version: >-\n    1.35\n"] {
+        for text in [
+            "a: 1\n",
+            "kubernetes: 1.35\n",
+            "kubernetes:\n  version: >-\n    1.35\n",
+        ] {
             let problem = with_kubernetes_version("c", text, "1.36").unwrap_err();
             assert!(problem.to_string().contains("cannot change"), "{problem}");
         }

@@ -34,6 +34,7 @@ mod lab_itself;
 mod ledger;
 mod lifetimes;
 mod limits;
+mod minor;
 mod network;
 mod operator;
 mod packages;

@@ -15,8 +15,8 @@ use crate::site::{Site, from_the_iso};
 use crate::test::{Case, cases, sequence};
 use crate::{
     addons, bench, bundle, bundles, cluster, destroy, disaster, enrolment, etcd, external,
-    firewall, ha, health, hosts, iso, keepalived, kills, kubeadm, lab_itself, limits, network,
-    operator, packages, preflight, registry, release, repair, repository, roles, secret,
+    firewall, ha, health, hosts, iso, keepalived, kills, kubeadm, lab_itself, limits, minor,
+    network, operator, packages, preflight, registry, release, repair, repository, roles, secret,
     site_registry, source, support, update, usual, versions, vip,
 };
 
@@ -65,7 +65,7 @@ impl Plan {
             .into_iter()
             .flat_map(cases)
             .collect(),
-            sites: vec![ordinary()?, ha::site()?, versions::site()],
+            sites: vec![ordinary()?, ha::site()?, versions::site(), minor::site()],
             beside: cases(source::BESIDE),
         };
         // A ledger identifies a test by its name.

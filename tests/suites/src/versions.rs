@@ -314,6 +314,12 @@ fn nothing_to_do(cluster: &Cluster) -> Result<()> {
 
 /// Checks that all parts of Kubernetes on a host belong to one release, and none to the other.
 fn of_release(cluster: &Cluster, host: &Host, release: &Release, other: &Release) -> Result<()> {
+    runs(cluster, host, release)?;
+    has_no_image_of(cluster, host, release, other)
+}
+
+/// Checks that the kubelet, the packages and the pods on a host belong to a release.
+pub(super) fn runs(cluster: &Cluster, host: &Host, release: &Release) -> Result<()> {
     let name = &host.spec.name;
     let wanted = release.kubernetes;
     let node: Value =
@@ -351,6 +357,16 @@ fn of_release(cluster: &Cluster, host: &Host, release: &Release, other: &Release
         .filter(|image| !image.contains(&format!(":{wanted}@sha256:")))
         .collect();
     ensure!(others.is_empty(), "on {name} run {others:?}, not {wanted}");
+    Ok(())
+}
+
+fn has_no_image_of(
+    cluster: &Cluster,
+    host: &Host,
+    release: &Release,
+    other: &Release,
+) -> Result<()> {
+    let name = &host.spec.name;
     let manifest = format!("{}/manifest.json", cluster::bundle_place(&release.bundle()));
     let manifest: Value = serde_json::from_str(&cluster.bootstrap.run(&["cat", &manifest])?)?;
     let own = manifest["images"].as_object().context("no images")?;

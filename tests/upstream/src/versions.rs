@@ -99,6 +99,13 @@ pub const OLDER: Release = Release {
     pause: "3.10.1",
 };
 
+/// The same as small and as quick to build as [`NEWEST`], for a cluster that is upgraded from it.
+pub const OLDER_LIGHT: Release = Release {
+    programs: Programs::Dev,
+    contents: Contents::Light,
+    ..OLDER
+};
+
 /// Every release of which the lab makes a bundle; of the newest one also [`FULL`].
 pub const RELEASES: [Release; 2] = [NEWEST, OLDER];
 

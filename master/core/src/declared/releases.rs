@@ -125,7 +125,10 @@ fn allowed(declaration: &Declaration, from: &InUse, to: &InUse) -> Result<Releas
     let (newest, _) = minions().max_by(by_version).unwrap_or_default();
     let (oldest, behind) = minions().min_by(by_version).unwrap_or_default();
     let gets = minor(&release.kubernetes);
-    if gets != minor(oldest) && !is_next_minor(&release.kubernetes, oldest) && order(&release.kubernetes, newest).is_gt() {
+    if gets != minor(oldest)
+        && !is_next_minor(&release.kubernetes, oldest)
+        && order(&release.kubernetes, newest).is_gt()
+    {
         let kubernetes = &release.kubernetes;
         return refuse(if minor(oldest) == minor(newest) {
             format!(

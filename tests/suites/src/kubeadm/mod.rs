@@ -59,6 +59,16 @@ pub(super) fn compare(cluster: &Cluster, release: &Release) -> Result<Counts> {
     Ok(Counts { passed, failed: 0 })
 }
 
+/// Only the comparison of the running cluster.
+pub(super) fn compare_running(cluster: &Cluster, release: &Release) -> Result<Counts> {
+    let found = running(cluster, release)?;
+    refuse(&judge(
+        vec![("the running cluster", found)],
+        &mut Allowed::load()?,
+    ))?;
+    Ok(Counts::ONE)
+}
+
 /// The bundle from which the cluster was made.
 fn bundle(cluster: &Cluster, release: &Release) -> Result<BundleFacts> {
     let place = cluster::bundle_place(&release.bundle());
