@@ -2,14 +2,13 @@
 //! internet.
 
 use std::fs;
-use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Error, Result, anyhow, bail};
 use halite_lab::cluster::BUNDLE;
-use halite_lab::command;
 use halite_lab::host::Host;
+use halite_suites::kubeadm::archive::archive;
 use serde_json::{Value, json};
 
 use super::inputs::Inputs;
@@ -148,7 +147,7 @@ fn write(host: &Host, inputs: &Inputs) -> Result<()> {
     fs::write(dir.join("containerd.toml"), &inputs.containerd)?;
     fs::write(dir.join("kubeadm.yaml"), kubeadm)?;
     fs::write(dir.join("flannel.json"), &inputs.flannel)?;
-    archive(inputs, &dir)
+    archive(&inputs.images, &dir)
 }
 
 /// Runs a script on a host, with further variables.
@@ -179,40 +178,6 @@ fn execute(
         );
     }
     phases(&said)
-}
-
-/// One archive of all images, each under the two names that containerd looks it up by: with its tag,
-/// as kubeadm asks for it, and with its digest, as flannel's objects and containerd's configuration
-/// do.
-fn archive(inputs: &Inputs, dir: &Path) -> Result<()> {
-    let mut manifests = Vec::new();
-    let mut args = vec![
-        "-cf".to_owned(),
-        dir.join("images.tar").to_string_lossy().into_owned(),
-    ];
-    for image in &inputs.images {
-        let index = fs::read(image.layout.join("index.json"))?;
-        let index: serde_json::Value = serde_json::from_slice(&index)?;
-        let manifest = &index["manifests"][0];
-        let digest = manifest["digest"].as_str().context("no digest")?;
-        let (repository, _) = image.reference.rsplit_once(':').context("no tag")?;
-        for name in [image.reference.clone(), format!("{repository}@{digest}")] {
-            let mut named = manifest.clone();
-            named["annotations"] = json!({"io.containerd.image.name": name});
-            manifests.push(named);
-        }
-        args.extend([
-            "-C".to_owned(),
-            image.layout.to_string_lossy().into_owned(),
-            "blobs".to_owned(),
-        ]);
-    }
-    let index = json!({"schemaVersion": 2, "manifests": manifests});
-    fs::write(dir.join("index.json"), index.to_string())?;
-    fs::write(dir.join("oci-layout"), r#"{"imageLayoutVersion":"1.0.0"}"#)?;
-    args.extend(["-C".to_owned(), dir.to_string_lossy().into_owned()]);
-    args.extend(["oci-layout".to_owned(), "index.json".to_owned()]);
-    command::run("tar", &args).map(drop)
 }
 
 fn phases(said: &str) -> Result<Vec<(String, Duration)>> {

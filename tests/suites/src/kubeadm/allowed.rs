@@ -9,6 +9,9 @@ use super::difference::Difference;
 /// The list itself, included at compile time.
 const LIST: &str = include_str!("../../kubeadm-allowed.yaml");
 
+/// The further list for clusters that were upgraded.
+const OF_UPGRADES: &str = include_str!("../../kubeadm-upgraded-allowed.yaml");
+
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Entry {
@@ -30,6 +33,15 @@ impl Allowed {
     /// The committed list.
     pub(super) fn load() -> Result<Self> {
         Self::parse(LIST).context("tests/suites/kubeadm-allowed.yaml")
+    }
+
+    /// The committed list for clusters that were upgraded to another minor version.
+    pub(super) fn of_upgrades() -> Result<Self> {
+        let mut list = Self::load()?;
+        let further = Self::parse(OF_UPGRADES);
+        let further = further.context("tests/suites/kubeadm-upgraded-allowed.yaml")?;
+        list.entries.extend(further.entries);
+        Ok(list)
     }
 
     fn parse(text: &str) -> Result<Self> {

@@ -3,6 +3,7 @@
 //! list every difference with its reason, and every entry there must match one.
 
 mod allowed;
+pub mod archive;
 mod certificate;
 pub(super) mod control_plane;
 mod differ;
@@ -18,6 +19,7 @@ mod objects;
 mod patches;
 mod reference;
 pub mod rendered;
+pub(super) mod upgraded;
 mod worker;
 
 use std::fmt::Write as _;

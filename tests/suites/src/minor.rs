@@ -41,6 +41,10 @@ const TESTS: &[Test<Cluster>] = &[
         run: as_kubeadm,
     },
     Test {
+        name: "minor: the upgraded cluster equals one that kubeadm upgraded",
+        run: as_kubeadm_upgrades,
+    },
+    Test {
         name: "minor: nothing tried to leave",
         run: nothing_left,
     },
@@ -207,4 +211,8 @@ fn of_release(cluster: &Cluster, release: &Release) -> Result<()> {
 
 fn as_kubeadm(cluster: &Cluster) -> Result<Counts> {
     kubeadm::compare_running(cluster, &NEWEST)
+}
+
+fn as_kubeadm_upgrades(cluster: &Cluster) -> Result<Counts> {
+    kubeadm::upgraded::compare(cluster, &OLDER_LIGHT, &FULL)
 }
