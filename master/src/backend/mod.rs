@@ -23,6 +23,8 @@ mod hand_over_tests;
 mod health_tests;
 mod live;
 #[cfg(test)]
+mod minor_release_tests;
+#[cfg(test)]
 mod preflight_tests;
 #[cfg(test)]
 mod promoted_tests;
