@@ -5,7 +5,7 @@ use std::fs;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use halite_lab::cluster::{Cluster, WORKER};
+use halite_lab::cluster::{Cluster, DOCUMENT, WORKER};
 
 use super::{Table, measure, median, seconds};
 
@@ -19,6 +19,14 @@ const RATIO: f64 = 12.0;
 /// Memory after the large run, at most.
 const MINION_KIB: u64 = 9 * 1024;
 const MASTER_KIB: u64 = 30 * 1024;
+
+/// Metrics for the hosts themselves, and a sink that nothing needs.
+const METRICS: &str = "master:\n  metrics: {from: [10.10.0.0/24]}\n\
+                       notify: {sinks: {none: {url: \"http://127.0.0.1:9/\"}}}\n";
+
+/// Scrapes for longer than the master's round of checks, a minute.
+const SCRAPES: &str = "for scrape in {1..15}; do curl --silent --show-error --fail --retry 9 --retry-all-errors --output /dev/null \
+                       --cacert /etc/halite/pki/site-ca.crt https://bootstrap-1:4553/metrics; sleep 5; done";
 
 /// States that manage this many files, in a separate directory for each of the two runs.
 fn states(count: u32) -> String {
@@ -62,7 +70,17 @@ pub(super) fn rows(cluster: &Cluster, table: &mut Table) -> Result<()> {
         [MINION_KIB, MASTER_KIB],
     )?;
     fs::remove_dir_all(&custom)?;
-    Ok(())
+    let document = cluster.bootstrap.file(DOCUMENT);
+    let declared = fs::read_to_string(&document)? + METRICS;
+    fs::write(&document, declared)?;
+    cluster.bootstrap.sh("ctl highstate")?;
+    cluster.bootstrap.sh(SCRAPES)?;
+    memory(
+        cluster,
+        table,
+        "after a minute of metrics",
+        [MINION_KIB, MASTER_KIB],
+    )
 }
 
 /// Memory of the worker's minion and of the master, against their limits.
