@@ -44,6 +44,10 @@ pub struct ReadyManifest {
     /// SHA-256 of the files that the program reads only when it starts.
     #[serde(default)]
     pub files: BTreeMap<String, String>,
+    /// The minor version of the kubelet that computed the uid; empty if it is unknown, and for a
+    /// unit.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub kubelet: String,
 }
 
 /// Waits until the pod of the manifest on disk is ready, and records that manifest as good.
@@ -174,6 +178,10 @@ async fn write_record(
         uid,
         manifest: String::from_utf8_lossy(&manifest).into_owned(),
         files,
+        kubelet: match pod.unit {
+            Some(_) => String::new(),
+            None => observe::kubelet_minor(host).await?,
+        },
     };
     let text = serde_json::to_vec_pretty(&record)
         .map_err(|e| HostError::failed(format!("cannot write {}", pod.record), e))?;

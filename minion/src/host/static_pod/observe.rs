@@ -24,15 +24,16 @@ const LONGEST_LINE: usize = 2000;
 pub(super) async fn observe_pod(host: &dyn Host, pod: &StaticPod) -> HostResult<Facts> {
     let manifest = read(host, &pod.manifest).await?;
     let record = record(host, pod).await?;
-    let uids = uids(host, &pod.name).await?;
-    let log = newest_log(host, pod, &of_manifest(&uids, record.as_ref(), &manifest)).await?;
+    let pods = uids(host, &pod.name).await?;
+    let uids = Uids::of(host, record).await?;
+    let log = newest_log(host, pod, &uids.of_manifest(&pods, &manifest)).await?;
     let mut facts = Facts {
         kubelet: host.unit("kubelet.service").await?.active,
         restarts: log.and_then(|log| Some((log.uid, *log.numbers.first()?))),
         ..Facts::default()
     };
-    for (process, arguments) in processes(host, &pod.name, &uids).await? {
-        let certain = is_of_manifest(&process.uid, record.as_ref(), &manifest);
+    for (process, arguments) in processes(host, &pod.name, &pods).await? {
+        let certain = uids.is_certain(&process, &manifest);
         let ended = pod.ended.as_ref() == Some(&process);
         // Of two possible processes, the certain one.
         let better = facts.process.is_none() || certain && !facts.certain;
@@ -50,18 +51,73 @@ pub(super) async fn observe_pod(host: &dyn Host, pod: &StaticPod) -> HostResult<
     Ok(facts)
 }
 
-/// Returns whether the pod with this uid belongs to the manifest on disk: the recorded pod, or
-/// another one if the manifest is another.
-fn is_of_manifest(uid: &str, record: Option<&ReadyManifest>, manifest: &str) -> bool {
-    record.is_none_or(|record| (record.uid == uid) == same_manifest(&record.manifest, manifest))
-}
-
 /// A uid and its log directory.
 type Pod = (String, String);
 
-fn of_manifest(pods: &[Pod], record: Option<&ReadyManifest>, manifest: &str) -> Vec<Pod> {
-    let of_it = |pod: &&Pod| is_of_manifest(&pod.0, record, manifest);
-    pods.iter().filter(of_it).cloned().collect()
+/// What the uids of pods say about their manifests.
+enum Uids {
+    /// No pod is recorded, so any pod may belong to the manifest on disk.
+    NoneRecorded,
+    /// The manifest on disk has the recorded uid if it is the recorded manifest, and another one
+    /// otherwise.
+    Comparable(ReadyManifest),
+    /// The kubelet of another minor version than the recorded pod's runs since this clock tick. It
+    /// hashes other fields, so it replaces each pod by one with another uid.
+    Replaced(ReadyManifest, u64),
+}
+
+impl Uids {
+    async fn of(host: &dyn Host, record: Option<ReadyManifest>) -> HostResult<Self> {
+        let Some(record) = record else {
+            return Ok(Self::NoneRecorded);
+        };
+        if record.kubelet.is_empty() || record.kubelet == kubelet_minor(host).await? {
+            return Ok(Self::Comparable(record));
+        }
+        let owner = |cgroup: &str| cgroup.contains("/kubelet.service").then(String::new);
+        let kubelets = processes_in(host, "kubelet", &owner).await?;
+        let started = kubelets.iter().map(|(kubelet, _)| kubelet.started).max();
+        Ok(Self::Replaced(record, started.unwrap_or(u64::MAX)))
+    }
+
+    /// Returns whether a process is in a pod of the manifest on disk for sure.
+    fn is_certain(&self, process: &Process, manifest: &str) -> bool {
+        match self {
+            Self::Replaced(record, since) => {
+                process.started > *since && same_manifest(&record.manifest, manifest)
+            }
+            Self::NoneRecorded | Self::Comparable(_) => self.may_be(&process.uid, manifest),
+        }
+    }
+
+    /// Returns whether the pod with this uid may belong to the manifest on disk.
+    fn may_be(&self, uid: &str, manifest: &str) -> bool {
+        match self {
+            Self::Comparable(record) => {
+                (record.uid == uid) == same_manifest(&record.manifest, manifest)
+            }
+            Self::NoneRecorded | Self::Replaced(..) => true,
+        }
+    }
+
+    fn of_manifest(&self, pods: &[Pod], manifest: &str) -> Vec<Pod> {
+        let of_it = |pod: &&Pod| self.may_be(&pod.0, manifest);
+        pods.iter().filter(of_it).cloned().collect()
+    }
+}
+
+/// The minor version of the installed kubelet, for example `1.36`; empty if no package has it.
+///
+/// # Errors
+/// The package database cannot be read.
+pub(super) async fn kubelet_minor(host: &dyn Host) -> HostResult<String> {
+    let packages = host.packages().await?;
+    let version = packages
+        .get("kubelet")
+        .map(String::as_str)
+        .unwrap_or_default();
+    let bare = version.split_once(':').map_or(version, |(_, bare)| bare);
+    Ok(bare.split('.').take(2).collect::<Vec<_>>().join("."))
 }
 
 /// The last manifest whose pod was ready. A damaged record counts as missing.
@@ -272,7 +328,8 @@ async fn read(host: &dyn Host, path: &str) -> HostResult<String> {
 pub(super) async fn log(host: &dyn Host, pod: &StaticPod) -> HostResult<String> {
     let manifest = read(host, &pod.manifest).await?;
     let record = record(host, pod).await?;
-    let pods = of_manifest(&uids(host, &pod.name).await?, record.as_ref(), &manifest);
+    let uids_on_record = Uids::of(host, record).await?;
+    let pods = uids_on_record.of_manifest(&uids(host, &pod.name).await?, &manifest);
     let Some(log) = newest_log(host, pod, &pods).await? else {
         return Ok(String::new());
     };
