@@ -32,7 +32,7 @@ fn pages() -> Vec<PathBuf> {
     pages
 }
 
-/// The words of a shell's line up to a comment, with single and double quotes. Nothing is expanded.
+/// The words of a shell's line up to a comment, with single and double quotes.
 fn words(line: &str) -> Vec<String> {
     let mut words = Vec::new();
     let (mut word, mut quote) = (None::<String>, None::<char>);
@@ -49,6 +49,26 @@ fn words(line: &str) -> Vec<String> {
     }
     words.extend(word);
     words
+}
+
+/// The text with the values of the variables that the page assigns, each on a line of its own.
+fn expanded(text: &str, page: &str) -> String {
+    let is_name = |name: &str| {
+        let begins = name.starts_with(|c: char| c.is_ascii_uppercase());
+        begins && (name.bytes()).all(|b| b.is_ascii_uppercase() || b.is_ascii_digit() || b == b'_')
+    };
+    let assigned = page.lines().filter_map(|line| line.split_once('='));
+    let mut variables: Vec<(&str, &str)> = assigned
+        .filter(|(name, _)| is_name(name))
+        .filter_map(|(name, value)| Some((name, value.split_whitespace().next()?)))
+        .collect();
+    // A name may begin with another one.
+    variables.sort_by_key(|(name, _)| std::cmp::Reverse(name.len()));
+    let mut text = text.to_owned();
+    for (name, value) in variables {
+        text = text.replace(&format!("${name}"), value);
+    }
+    text
 }
 
 /// The lines of a page's code, fenced or indented, that start with `ctl`.
@@ -74,7 +94,7 @@ fn lines(page: &str, name: &str) -> Vec<Line> {
             Some(head) => begun = Some((at, head.to_owned())),
             None => found.push(Line {
                 at: format!("{name}:{at}"),
-                words: words(&text),
+                words: words(&expanded(&text, page)),
             }),
         }
     }
@@ -171,6 +191,9 @@ fn commands_are_read_as_a_shell_reads_them() {
         (at.to_owned(), words)
     });
     assert_eq!(found, expected);
+    let page = "```sh\nA=10.0.0.1   # one\nA_B=two\n```\n```sh\nctl c x=$A y=$A_B $C\n```\n";
+    let words = lines(page, "p").remove(0).words;
+    assert_eq!(words, ["ctl", "c", "x=10.0.0.1", "y=two", "$C"]);
     let unknown = |code: &str| {
         let page = format!("x `{code}` y");
         mentions(&page, "p")

@@ -118,8 +118,37 @@ pub const HA: Layout = Layout {
     joins: &[&["cp-2", "cp-3"], &["worker-1"]],
 };
 
+/// A control plane and two workers in one network: the hosts of the tutorial.
+pub const THREE: Layout = Layout {
+    name: "three",
+    hosts: &[
+        LayoutHost {
+            name: "cp-1",
+            number: 11,
+            network: Network::ControlPlane0,
+            roles: CONTROL_PLANE,
+            inotify: capacity::CONTROL_PLANE,
+        },
+        LayoutHost {
+            name: "worker-1",
+            number: 12,
+            network: Network::ControlPlane0,
+            roles: &[Role::Worker],
+            inotify: capacity::WORKER,
+        },
+        LayoutHost {
+            name: "worker-2",
+            number: 13,
+            network: Network::ControlPlane0,
+            roles: &[Role::Worker],
+            inotify: capacity::WORKER,
+        },
+    ],
+    joins: &[&["worker-1", "worker-2"]],
+};
+
 /// All layouts.
-pub const ALL: [&Layout; 2] = [&TWO, &HA];
+pub const ALL: [&Layout; 3] = [&TWO, &HA, &THREE];
 
 impl Layout {
     /// The names of its hosts, in their order.

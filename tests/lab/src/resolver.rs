@@ -9,7 +9,14 @@ use anyhow::{Context, Result};
 
 /// Names for which a healthy offline cluster may query its site's resolver: the hosts' own names
 /// without a domain.
-const EXPECTED: [&str; 5] = ["bootstrap-1", "cp-1", "cp-2", "cp-3", "worker-1"];
+const EXPECTED: [&str; 6] = [
+    "bootstrap-1",
+    "cp-1",
+    "cp-2",
+    "cp-3",
+    "worker-1",
+    "worker-2",
+];
 
 /// Returns whether an offline site's cluster may send this query. CoreDNS' `loop` plugin queries
 /// once at its start for a name of two random numbers, to see whether its own query comes back.

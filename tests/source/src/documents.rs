@@ -12,6 +12,7 @@ const SUITES: &str = "tests/suites/src/";
 const FOREIGN: &[&str] = &[
     "addons.rs",
     "availability/target.rs",
+    "builder_root.rs",
     "bundle.rs",
     "bundle/coverage.rs",
     "bundles/chart.rs",
@@ -67,7 +68,6 @@ const FOREIGN: &[&str] = &[
     "operator/kubeconfig.rs",
     "registry.rs",
     "registry/pod.rs",
-    "release.rs",
     "repair/containers.rs",
     "repair/lost_etcd.rs",
     "repair/objects.rs",

@@ -31,6 +31,8 @@ mod output;
 #[cfg(test)]
 mod phrases;
 #[cfg(test)]
+mod pictures;
+#[cfg(test)]
 mod profiles;
 #[cfg(test)]
 mod security;

@@ -16,11 +16,21 @@ const CUSTOM: &str = "/etc/halite/custom";
 
 /// The first block of code below a heading of a page that contains `part`.
 pub(super) fn block(page: &str, heading: &str, part: &str) -> Result<String> {
-    let file = source_root().join("docs/guide").join(page);
-    let text =
-        fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
     let missing = || format!("{page} has no code with {part:?} below {heading:?}");
-    find(&text, heading, part).with_context(missing)
+    find(&read(page)?, heading, part).with_context(missing)
+}
+
+/// All blocks of shell commands of a page, in order.
+pub(super) fn shell_blocks(page: &str) -> Result<Vec<String>> {
+    let text = read(page)?;
+    let blocks = code(&text).into_iter();
+    let shell = blocks.filter(|block| block.language == "sh");
+    Ok(shell.map(|block| block.text).collect())
+}
+
+fn read(page: &str) -> Result<String> {
+    let file = source_root().join("docs/guide").join(page);
+    fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))
 }
 
 /// The words of the command below a heading of a page that begins with `begin`, for the tests'
@@ -85,25 +95,41 @@ fn words(code: &str, begin: &str) -> Option<Vec<String>> {
 }
 
 fn find(page: &str, heading: &str, part: &str) -> Option<String> {
-    let (mut below, mut code) = (false, None::<String>);
+    let mut blocks = code(page).into_iter();
+    let found = blocks.find(|block| block.heading == heading && block.text.contains(part));
+    found.map(|block| block.text)
+}
+
+/// A block of code.
+struct CodeBlock<'a> {
+    /// The heading above it.
+    heading: &'a str,
+    language: &'a str,
+    text: String,
+}
+
+/// All blocks of code of a page, in order.
+fn code(page: &str) -> Vec<CodeBlock<'_>> {
+    let (mut heading, mut open, mut blocks) = ("", None::<CodeBlock<'_>>, Vec::new());
     for line in page.lines() {
-        match &mut code {
-            Some(text) if line == "```" => {
-                if below && text.contains(part) {
-                    return code;
-                }
-                code = None;
+        match &mut open {
+            Some(_) if line == "```" => blocks.extend(open.take()),
+            Some(block) => {
+                block.text.push_str(line);
+                block.text.push('\n');
             }
-            Some(text) => {
-                text.push_str(line);
-                text.push('\n');
+            None if line.starts_with("```") => {
+                open = Some(CodeBlock {
+                    heading,
+                    language: line.trim_start_matches('`'),
+                    text: String::new(),
+                });
             }
-            None if line.starts_with("```") => code = Some(String::new()),
-            None if line.starts_with('#') => below = line == heading,
+            None if line.starts_with('#') => heading = line,
             None => {}
         }
     }
-    None
+    blocks
 }
 
 /// Writes the operator's own states; an error if some exist already.

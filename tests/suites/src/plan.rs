@@ -17,7 +17,7 @@ use crate::{
     addons, bench, bundle, bundles, cluster, destroy, disaster, enrolment, etcd, external,
     firewall, ha, health, hosts, iso, keepalived, kills, kubeadm, lab_itself, limits, minor,
     network, operator, packages, preflight, registry, release, repair, repository, roles, secret,
-    site_registry, source, support, update, usual, versions, vip,
+    site_registry, source, support, tutorial, update, usual, versions, vip,
 };
 
 /// Name of the suites' own lab, which differs from that of a demonstration.
@@ -59,6 +59,7 @@ impl Plan {
                 iso::TESTS,
                 packages::TESTS,
                 release::FULL,
+                tutorial::FULL,
                 keepalived::TESTS,
                 bench::FULL,
             ]

@@ -3,24 +3,20 @@
 
 use std::ffi::OsStr;
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use halite_lab::build::OPTION_SETS;
 use halite_lab::cluster::{self, CLUSTER};
 use halite_lab::command::run;
 use halite_lab::host::Host;
-use halite_lab::progress::Board;
 use halite_lab::{Lab, layout};
 use halite_release::VERSION;
-use halite_upstream::{ISO, prepare};
-use serde_json::{Value, json};
+use halite_upstream::ISO;
 
+use crate::builder_root::BuilderRoot;
 use crate::guide;
-use crate::iso::{builder, recipe_of};
-use crate::packages::Root;
+use crate::iso::builder;
 use crate::test::{Counts, Test};
 
 /// Tests of `--full`: the programs as shipped, and mdBook, take many minutes to build.
@@ -44,38 +40,14 @@ const WORK: &str = "/root/site";
 /// Limit for the pods of the new cluster.
 const READY: Duration = Duration::from_secs(180);
 
-/// The settings of the machine with which apt reaches its servers.
-const APT: [&str; 3] = ["/etc/apt", "/etc/resolv.conf", "/etc/ssl/certs"];
-
 fn is_used((): &()) -> Result<Counts> {
-    let options = halite_release::Options {
-        out: Some(halite_lab::cache().join("release")),
-        key: None,
-    };
-    let release = halite_release::make(&options, &Board::silent())?;
-    let root = Root::new("release-")?;
-    for path in APT {
-        let to = root.path(path);
-        fs::create_dir_all(to.parent().context("no directory")?)?;
-        run("cp", &[OsStr::new("-aT"), OsStr::new(path), to.as_os_str()])?;
-    }
-    run(
-        "cp",
-        &[
-            OsStr::new("-r"),
-            release.as_os_str(),
-            root.path(DOWNLOADED).as_os_str(),
-        ],
-    )?;
-    shell(
-        &root,
-        "apt-get update -qq && apt-get install -qq --yes openssh-client",
-    )?;
+    let root = BuilderRoot::new(DOWNLOADED)?;
+    root.shell("apt-get install -qq --yes openssh-client")?;
     let verify = guide::block(README.0, README.1, "ssh-keygen")?;
-    shell(&root, &format!("cd {DOWNLOADED} && {verify}"))?;
+    root.shell(&format!("cd {DOWNLOADED} && {verify}"))?;
     changed_byte(&root, &verify)?;
     let install = guide::block(README.0, README.1, "apt-get install")?;
-    shell(&root, &format!("cd {DOWNLOADED} && {install}"))?;
+    root.shell(&format!("cd {DOWNLOADED} && {install}"))?;
     finds_itself(&root)?;
     let carried = tempfile::Builder::new()
         .prefix("release-iso-")
@@ -85,38 +57,8 @@ fn is_used((): &()) -> Result<Counts> {
     Ok(Counts::ONE)
 }
 
-/// Runs a script in the root, which has `/proc` and the lab's cache while it runs. The mounts are in
-/// a namespace of their own, so nothing that removes the root can reach the cache.
-fn shell(root: &Root, script: &str) -> Result<String> {
-    let mounts = "set -e; mount -t proc proc \"$1/proc\"; mkdir -p \"$1$2\"; mount --bind \"$2\" \"$1$2\"; \
-                  exec chroot \"$1\" sh -ec \"$3\"";
-    let output = Command::new("unshare")
-        .args(["--mount", "sh", "-c", mounts, "sh"])
-        .arg(root.path("/"))
-        .arg(std::path::absolute(halite_lab::cache())?)
-        .arg(script)
-        .env("DEBIAN_FRONTEND", "noninteractive")
-        .env("HOME", "/root")
-        .env("LC_ALL", "C.UTF-8")
-        .env(
-            "PATH",
-            "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
-        )
-        // A quarter of an operator's sets of options.
-        .env(OPTION_SETS, "covering")
-        .output()?;
-    let said = [&output.stdout, &output.stderr].map(|said| String::from_utf8_lossy(said));
-    ensure!(
-        output.status.success(),
-        "in a bare Debian, this ended with {}:\n{script}\n{}",
-        output.status,
-        said.concat()
-    );
-    Ok(said.concat())
-}
-
 /// The commands of the README refuse an archive with a changed byte, and name it.
-fn changed_byte(root: &Root, verify: &str) -> Result<()> {
+fn changed_byte(root: &BuilderRoot, verify: &str) -> Result<()> {
     let name = format!("halite-{VERSION}-linux-amd64.tar.gz");
     let path = root.path(DOWNLOADED).join(&name);
     let right = fs::read(&path)?;
@@ -124,7 +66,7 @@ fn changed_byte(root: &Root, verify: &str) -> Result<()> {
     let middle = wrong.len() / 2;
     wrong[middle] ^= 1;
     fs::write(&path, wrong)?;
-    let Err(error) = shell(root, &format!("cd {DOWNLOADED} && {verify}")) else {
+    let Err(error) = root.shell(&format!("cd {DOWNLOADED} && {verify}")) else {
         anyhow::bail!("a changed byte in {name} is not found");
     };
     let said = error.to_string();
@@ -133,11 +75,10 @@ fn changed_byte(root: &Root, verify: &str) -> Result<()> {
 }
 
 /// `ctl bundle init` finds what the packages have installed.
-fn finds_itself(root: &Root) -> Result<()> {
-    let said = shell(
-        root,
-        &format!("ctl --version; mkdir {WORK}; ctl bundle init {WORK}"),
-    )?;
+fn finds_itself(root: &BuilderRoot) -> Result<()> {
+    let said = root.shell(&format!(
+        "ctl --version; mkdir {WORK}; ctl bundle init {WORK}"
+    ))?;
     ensure!(said.contains(&format!("ctl {VERSION}")), "{said}");
     let recipe = fs::read_to_string(root.path(WORK).join("recipe.yaml"))?;
     for line in [
@@ -154,37 +95,15 @@ fn finds_itself(root: &Root) -> Result<()> {
 
 /// Makes a bundle of the installed release and of the lab's mirror: its images, packages and
 /// programs. Puts the files that an operator carries into a directory.
-fn make_bundle(root: &Root, carried: &Path) -> Result<()> {
-    let bundle = prepare::bundle(&Board::silent())?;
-    let first = recipe_of(&bundle)?;
-    let mut recipe: Value = serde_json::from_str(&fs::read_to_string(&first)?)?;
-    let programs = PathBuf::from("/usr/lib/halite");
-    for name in ["ctl", "halite-master", "halite-minion"] {
-        let before = recipe["binaries"][name].to_string();
-        // The program is there twice: as a program, and in a package.
-        let text = recipe.to_string();
-        let text = text.replace(&before, &json!(programs.join(name)).to_string());
-        recipe = serde_json::from_str(&text)?;
-    }
-    for (key, path) in [
-        ("states", "states"),
-        ("docs", "docs"),
-        ("sbom-inputs", "sbom-inputs.json"),
-    ] {
-        recipe[key] = json!(format!("/usr/share/halite/{path}"));
-    }
+fn make_bundle(root: &BuilderRoot, carried: &Path) -> Result<()> {
+    root.use_the_mirror(WORK, |_| Ok(()))?;
     let work = root.path(WORK);
-    fs::write(work.join("recipe.yaml"), recipe.to_string())?;
-    fs::copy(
-        first.with_extension("lock.yaml"),
-        work.join("recipe.lock.yaml"),
-    )?;
     let key = std::path::absolute(builder()?)?;
     let build = format!(
         "cd {WORK} && ctl bundle build --offline --out {ISO} --key '{}'",
         key.display()
     );
-    shell(root, &build)?;
+    root.shell(&build)?;
     fs::copy(work.join(ISO), carried.join(ISO))?;
     fs::copy(key.with_extension("pub"), carried.join("builder.pub"))?;
     fs::copy(root.path("/usr/bin/ctl"), carried.join("ctl"))?;

@@ -89,7 +89,7 @@ fn lab(name: &str) -> Result<Lab> {
 }
 
 /// Cuts the power of all hosts of a lab: their disks remain.
-fn switch_off(name: &str) -> Result<()> {
+pub(crate) fn switch_off(name: &str) -> Result<()> {
     let lab = lab(name)?;
     let mut on = lab.hosts()?;
     on.retain(|host| host.init().is_some());

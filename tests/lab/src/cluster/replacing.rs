@@ -80,24 +80,46 @@ impl Cluster {
         command: &[S],
         mut before_boot: impl FnMut(),
     ) -> Result<Duration> {
-        let host = self.host(name)?;
-        let words: Vec<&str> = command.iter().map(AsRef::as_ref).collect();
         let start = Instant::now();
-        let mut command = Printed::new(name);
         let mut printed = None;
-        let ctl = watched::run(&mut on.command(&words)?, &words.join(" "), |line| {
+        self.enrol_while(on, command, &[name], |_| {
+            printed = Some(start.elapsed());
+            before_boot();
+            self.lab.power_on(&[name.to_owned()])
+        })
+        .with_context(|| format!("replacing {name}"))?;
+        printed.with_context(|| format!("no command for {name} was printed"))
+    }
+
+    /// Runs a command on a host that prints the commands for new hosts, and runs each of these on its
+    /// host. `before` is called with the host's name when its command has been printed. Returns the
+    /// output of the command.
+    pub fn enrol_while<S: AsRef<str>>(
+        &self,
+        on: &Host,
+        command: &[S],
+        names: &[&str],
+        mut before: impl FnMut(&str) -> Result<()>,
+    ) -> Result<String> {
+        let words: Vec<&str> = command.iter().map(AsRef::as_ref).collect();
+        let shown = words.join(" ");
+        let mut printed: Vec<_> = names
+            .iter()
+            .map(|name| (*name, Printed::new(name)))
+            .collect();
+        let ctl = watched::run(&mut on.command(&words)?, &shown, |line| {
             watched::show(line)?;
-            if let Some(command) = command.take(line) {
-                printed = Some(start.elapsed());
-                before_boot();
-                self.lab.power_on(&[name.to_owned()])?;
-                enrol(host, &command)?;
+            for (name, printed) in &mut printed {
+                if let Some(command) = printed.take(line) {
+                    before(name)?;
+                    enrol(self.host(name)?, &command)?;
+                }
             }
             Ok(())
         })?;
         let status = ctl.status;
-        ensure!(status.success(), "replacing {name} ended with {status}");
-        printed.with_context(|| format!("no command for {name} was printed"))
+        ensure!(status.success(), "`{shown}` ended with {status}");
+        Ok(String::from_utf8_lossy(&ctl.stdout).into_owned())
     }
 }
 
