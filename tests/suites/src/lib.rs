@@ -25,6 +25,7 @@ mod guide;
 pub mod ha;
 mod health;
 mod hosts;
+mod image_layout;
 mod images;
 mod interrupted;
 mod iso;

@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::{Context as _, Result, ensure};
 use halite_lab::cluster::Cluster;
@@ -11,11 +11,11 @@ use halite_lab::host::Host;
 use halite_lab::wait;
 use halite_upstream::versions::NEWEST;
 use serde_json::Value;
-use sha2::{Digest as _, Sha256};
 
 use super::{BACK, is_complete, same_content};
 use crate::bundles::variant;
 use crate::checks::nothing_to_do;
+use crate::image_layout;
 use crate::repair::highstate;
 
 /// Path of its ISO on the bootstrap host.
@@ -37,31 +37,10 @@ fn later(patches: u32) -> Result<String> {
 /// Copies an OCI layout with one image, whose configuration gets the version as a label: another image
 /// with the same layers.
 fn stamped(from: &Path, to: &Path, version: &str) -> Result<()> {
-    let blob = |layout: &Path, descriptor: &Value| -> Result<PathBuf> {
-        let digest = descriptor["digest"].as_str().context("no digest")?;
-        Ok(layout.join("blobs").join(digest.replace(':', "/")))
-    };
-    let read = |path: &Path| -> Result<Value> { Ok(serde_json::from_slice(&fs::read(path)?)?) };
-    let write = |descriptor: &mut Value, content: &Value| -> Result<()> {
-        let bytes = serde_json::to_vec(content)?;
-        let digest = format!("sha256:{:x}", Sha256::digest(&bytes));
-        descriptor["digest"] = digest.into();
-        descriptor["size"] = bytes.len().into();
-        Ok(fs::write(blob(to, descriptor)?, bytes)?)
-    };
-    fs::create_dir_all(to.join("blobs/sha256"))?;
-    let mut index = read(&from.join("index.json"))?;
-    let mut manifest = read(&blob(from, &index["manifests"][0])?)?;
-    let mut config = read(&blob(from, &manifest["config"])?)?;
-    config["config"]["Labels"]["org.opencontainers.image.version"] = version.into();
-    for layer in manifest["layers"].as_array().into_iter().flatten() {
-        fs::copy(blob(from, layer)?, blob(to, layer)?)?;
-    }
-    write(&mut manifest["config"], &config)?;
-    write(&mut index["manifests"][0], &manifest)?;
-    fs::write(to.join("index.json"), index.to_string())?;
-    fs::copy(from.join("oci-layout"), to.join("oci-layout"))?;
-    Ok(())
+    image_layout::copy(from, to, |settings| {
+        let label = "org.opencontainers.image.version".to_owned();
+        settings.labels.insert(label, version.into());
+    })
 }
 
 /// Makes the bundle, copies its ISO to the bootstrap host, and adds it there.
@@ -211,6 +190,7 @@ impl<'a> Release<'a> {
 #[cfg(test)]
 mod tests {
     use serde_json::json;
+    use sha2::{Digest as _, Sha256};
 
     use super::*;
 

@@ -2,7 +2,6 @@
 //! second time where the page allows it. Only the addresses are those of the lab, and its mirror
 //! takes the place of the internet.
 
-mod application;
 mod page;
 mod steps;
 

@@ -9,10 +9,12 @@ use halite_lab::cluster::CLUSTER;
 use halite_lab::wait;
 use serde::Deserialize;
 
-use super::application::ANSWER;
-use super::{Tutorial, WORK, application};
+use super::{Tutorial, WORK};
 use crate::builder_root::RecipeImage;
+use crate::image_layout;
 
+/// Part of the application's answer.
+const ANSWER: &str = "<title>Welcome to nginx!</title>";
 /// Directory of the application's image, beside the recipe.
 const LAYOUT: &str = "application";
 /// The damaged file, and the line of it that is changed.
@@ -106,7 +108,7 @@ fn has(said: &str, parts: &[&str]) -> Result<()> {
 
 impl Tutorial {
     /// Puts the mirror's recipe in the place of the one with public servers. It has the image that
-    /// the page adds.
+    /// the page adds: that of the lab's test pods, with the application's answer.
     fn mirror(&self) -> Result<()> {
         let work = self.builder.path(WORK);
         let text = fs::read_to_string(work.join("recipe.yaml"))?;
@@ -126,7 +128,10 @@ impl Tutorial {
                 .find(|image| image.component.as_deref() == Some("lab-pod"))
                 .and_then(|image| image.layout.as_deref())
                 .context("the mirror has no image of test pods")?;
-            application::write(test_pods, &self.image, &work.join(LAYOUT))?;
+            image_layout::copy(test_pods, &work.join(LAYOUT), |settings| {
+                settings.cmd = ["serve", "--http-port=80"].map(str::to_owned).to_vec();
+                settings.env.push(format!("ANSWER={ANSWER}"));
+            })?;
             image.layout = Some(LAYOUT.into());
             images.push(image);
             Ok(())
