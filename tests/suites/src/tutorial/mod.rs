@@ -156,16 +156,9 @@ impl Tutorial {
             TutorialMachine::Builder => self.builder.shell(&script),
             TutorialMachine::First if step.joins.is_empty() => first.run(&["sh", "-ec", &script]),
             TutorialMachine::First => {
+                let words = ["sh", "-ec", &script];
                 self.cluster
-                    .enrol_while(
-                        first,
-                        &["sh", "-ec", &script],
-                        step.joins,
-                        |name| match self.cluster.host(name)?.init() {
-                            Some(_) => Ok(()),
-                            None => self.cluster.lab.power_on(&[name.to_owned()]),
-                        },
-                    )
+                    .enrol_while(first, &words, step.joins, |_| Ok(()))
             }
             TutorialMachine::Either => anyhow::bail!("a block for both machines is not a step"),
         }

@@ -172,9 +172,11 @@ impl Tutorial {
         })
     }
 
-    /// The third host loses its power and its disks.
+    /// The third host loses its power and its disks, and boots bare.
     fn lose(&self) -> Result<()> {
-        self.cluster.lab.power_off(&["worker-2".to_owned()], true)
+        let name = ["worker-2".to_owned()];
+        self.cluster.lab.power_off(&name, true)?;
+        self.cluster.lab.power_on(&name)
     }
 }
 
