@@ -136,15 +136,21 @@ impl Tutorial {
     /// Runs a block, again if the page allows that, and checks each outcome.
     fn take(&self, block: &Block, step: &Step) -> Result<()> {
         (step.prepare)(self)?;
-        for _ in 0..=usize::from(block.is_repeatable) {
-            let said = self.run(block, step)?;
-            (step.check)(self, &said).with_context(|| format!("it printed:\n{said}"))?;
+        let ran = |joins: &[&str]| -> Result<()> {
+            let said = self.run(block, joins)?;
+            (step.check)(self, &said).with_context(|| format!("it printed:\n{said}"))
+        };
+        ran(step.joins)?;
+        if block.is_repeatable {
+            // A host that has joined does not run the command that is printed again.
+            ran(&[])?;
         }
         Ok(())
     }
 
-    /// Runs a block in a new shell on its machine; returns its output.
-    fn run(&self, block: &Block, step: &Step) -> Result<String> {
+    /// Runs a block in a new shell on its machine, and each command that it prints for a host of
+    /// `joins` there; returns its output.
+    fn run(&self, block: &Block, joins: &[&str]) -> Result<String> {
         let script = format!("{}{}", self.enter, block.script);
         let first = &self.cluster.bootstrap;
         match block.machine {
@@ -154,11 +160,9 @@ impl Tutorial {
                 self.builder.shell_in(site, &script)
             }
             TutorialMachine::Builder => self.builder.shell(&script),
-            TutorialMachine::First if step.joins.is_empty() => first.run(&["sh", "-ec", &script]),
             TutorialMachine::First => {
                 let words = ["sh", "-ec", &script];
-                self.cluster
-                    .enrol_while(first, &words, step.joins, |_| Ok(()))
+                self.cluster.enrol_while(first, &words, joins, |_| Ok(()))
             }
             TutorialMachine::Either => anyhow::bail!("a block for both machines is not a step"),
         }
