@@ -25,7 +25,7 @@ use super::{differ, files, inputs, judge, live, objects, refuse};
 use crate::test::Counts;
 
 /// The name of its lab.
-const LAB: &str = "minor-kubeadm";
+const LAB: &str = "minorkubeadm";
 
 /// Directories of the bundles on its host.
 const OLD: &str = "/media/old-bundle";
