@@ -71,13 +71,14 @@ impl Uids {
         let Some(record) = record else {
             return Ok(Self::NoneRecorded);
         };
-        if record.kubelet.is_empty() || record.kubelet == kubelet_minor(host).await? {
+        if record.kubelet.is_empty() || record.kubelet == installed_minor(host).await? {
             return Ok(Self::Comparable(record));
         }
-        let owner = |cgroup: &str| cgroup.contains("/kubelet.service").then(String::new);
-        let kubelets = processes_in(host, "kubelet", &owner).await?;
-        let started = kubelets.iter().map(|(kubelet, _)| kubelet.started).max();
-        Ok(Self::Replaced(record, started.unwrap_or(u64::MAX)))
+        Ok(match running_kubelet(host).await? {
+            Kubelet::Outdated => Self::Comparable(record),
+            Kubelet::Installed { started } => Self::Replaced(record, started),
+            Kubelet::Stopped => Self::Replaced(record, u64::MAX),
+        })
     }
 
     /// Returns whether a process is in a pod of the manifest on disk for sure.
@@ -106,11 +107,49 @@ impl Uids {
     }
 }
 
-/// The minor version of the installed kubelet, for example `1.36`; empty if no package has it.
+/// The running kubelet.
+enum Kubelet {
+    Stopped,
+    /// It runs the installed program since this clock tick.
+    Installed {
+        started: u64,
+    },
+    /// Its program has been replaced since it started.
+    Outdated,
+}
+
+async fn running_kubelet(host: &dyn Host) -> HostResult<Kubelet> {
+    let owner = |cgroup: &str| cgroup.contains("/kubelet.service").then(String::new);
+    let kubelets = processes_in(host, "kubelet", &owner).await?;
+    let newest = kubelets.iter().map(|(process, _)| process);
+    let Some(newest) = newest.max_by_key(|process| process.started) else {
+        return Ok(Kubelet::Stopped);
+    };
+    let program = host.stat(&format!("/proc/{}/exe", newest.pid)).await?;
+    let target = program.and_then(|link| link.target).unwrap_or_default();
+    // proc_pid_exe(5)
+    Ok(if target.ends_with(" (deleted)") {
+        Kubelet::Outdated
+    } else {
+        Kubelet::Installed {
+            started: newest.started,
+        }
+    })
+}
+
+/// The minor version of the kubelet that computes the uids of pods now, for example `1.36`; empty
+/// if it is unknown.
 ///
 /// # Errors
-/// The package database cannot be read.
+/// The package database or a process cannot be read.
 pub(super) async fn kubelet_minor(host: &dyn Host) -> HostResult<String> {
+    Ok(match running_kubelet(host).await? {
+        Kubelet::Outdated => String::new(),
+        Kubelet::Installed { .. } | Kubelet::Stopped => installed_minor(host).await?,
+    })
+}
+
+async fn installed_minor(host: &dyn Host) -> HostResult<String> {
     let packages = host.packages().await?;
     let version = packages
         .get("kubelet")
