@@ -5,6 +5,7 @@
 
 mod addons;
 mod certificates;
+mod control_plane;
 mod destroy;
 mod enrol;
 mod etcd;

@@ -41,6 +41,11 @@ const LEFT_OUT: &[(&str, &str, &str)] = &[
         "acts only on a host without data and record",
     ),
     (
+        "test.fail_without_changes",
+        "kube-apiserver-not-newer",
+        "compares, and changes nothing: a unit test runs its condition",
+    ),
+    (
         "mount.refused",
         "own-directories",
         "compares, and changes nothing: the test of a mount makes one",

@@ -5,8 +5,23 @@
 {%- from 'halite/base/map.jinja' import api_server_gives_way, endpoint_url, local_url with context %}
 {%- from 'halite/base/etcd/map.jinja' import metrics with context %}
 {%- set ca = pillar.halite.pki.kubernetes.cert | json %}
+{%- set version = pillar.halite.kubernetes.version %}
+{%- set major, minor = version.lstrip('v').split('.')[:2] %}
+{%- set newer = "test \"$(sed -n 's/^ *image: .*kube-apiserver:v" ~ major ~ "\\.\\([0-9]*\\)\\..*/\\1/p' /etc/kubernetes/manifests/kube-apiserver.yaml 2>/dev/null | head -n 1)\" -gt " ~ minor ~ " 2>/dev/null" %}
 include:
   - halite.base.pki.control_plane
+
+# Before anything on the host is changed. A host is recorded with its new bundle at the end of its
+# upgrade. An upgrade that stopped before that has left an API server that must not go back.
+kube-apiserver-not-newer:
+  test.fail_without_changes:
+    - comment: >-
+        cannot apply the states of Kubernetes {{ version }} to {{ node.name }}: its API server already has a newer minor version, from
+        an upgrade that has not ended, and Kubernetes cannot be downgraded. Run the same `ctl upgrade` again; it continues with
+        this host.
+    - onlyif: {{ newer | json }}
+    - order: first
+    - failhard: True
 
 {#- File, user, organization, server: cmd/kubeadm/app/phases/kubeconfig/kubeconfig.go. -#}
 {%- for file, user, organization, server in [

@@ -1,6 +1,8 @@
 {#- A member as a static pod. Nothing waits here for it; see halite.base.etcd. -#}
 {%- from 'halite/map.jinja' import node, founds_etcd with context %}
-{%- from 'halite/base/etcd/map.jinja' import is_own_unit, manifest, programs, unit with context %}
+{%- from 'halite/etcd.jinja' import etcd_is_dedicated with context %}
+{%- from 'halite/base/map.jinja' import api_server_follows_etcd with context %}
+{%- from 'halite/base/etcd/map.jinja' import is_own_unit, manifest, programs, runs, unit with context %}
 include:
   - halite.base.etcd.data
   - halite.base.pki.etcd
@@ -31,4 +33,14 @@ etcd-unit-ended:
         - etcd: etcd-recorded
 {%- else %}
         - test: etcd-not-joined
+{%- endif %}
+{%- if 'control-plane' in node.roles and not etcd_is_dedicated %}
+
+# The kubelet of this host and its API server, which uses no other member: without this, the kubelet
+# starts the new etcd half a minute later.
+kube-apiserver-follows-etcd:
+  cmd.run:
+    - name: {{ api_server_follows_etcd(runs) | json }}
+    - onchanges:
+        - file: {{ manifest }}
 {%- endif %}
