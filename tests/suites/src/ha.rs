@@ -61,8 +61,8 @@ use crate::site::{Site, from_the_iso};
 use crate::test::{Counts, Test, cases, sequence};
 
 pub use links::both_ways as links_cut_both_ways;
-pub(crate) use losses::while_written;
 pub use losses::{ApiPath, Measured, api_server, behind_the_proxy, keepalived, power};
+pub(crate) use losses::{GAP, at_the_vip, while_written};
 pub use proxies::with_proxies;
 pub use reboot::{behind_the_proxy as rebooted_behind_the_proxy, of_another_holder};
 pub use retiring::first_host_leaves;

@@ -2,12 +2,12 @@
 //! their own etcd and CoreDNS.
 
 use std::fs;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use halite_lab::cluster::{CLUSTER, CTL, Cluster, DOCUMENT, ISO_DIRECTORY, NEWER};
 use halite_lab::host::Host;
-use halite_lab::layout::{Layout, TWO};
+use halite_lab::layout::{HA, Layout, TWO};
 use halite_lab::progress::Board;
 use halite_lab::{Lab, cluster, wait};
 use halite_upstream::versions::{FULL, NEWEST, OLDER_LIGHT, Release};
@@ -16,7 +16,7 @@ use serde_json::Value;
 
 use crate::checks::{nothing_to_do, refused};
 use crate::cluster::{PODS, nothing_left};
-use crate::ha::while_written;
+use crate::ha::{GAP, at_the_vip, is_complete, while_written};
 use crate::interrupted::Running;
 use crate::kubeadm;
 use crate::repair::highstate;
@@ -26,6 +26,9 @@ use crate::versions::runs;
 
 /// The name of its own lab: other clusters have the newest Kubernetes from the start.
 const LAB: &str = "minor";
+
+/// The name of the lab of three control planes.
+const LAB_OF_THREE: &str = "minorha";
 
 /// Limit for a request to a kubelet to be allowed: the authoriser of a kubelet asks the API server,
 /// which may have just started.
@@ -50,16 +53,35 @@ const TESTS: &[Test<Cluster>] = &[
     },
 ];
 
-/// The site of the older release, of one control plane and one worker.
-pub(super) fn site() -> Site {
-    Site {
-        lab: LAB.to_owned(),
-        made: "minor: bootstrap and node add with the previous minor version",
-        layout: &TWO,
+const OF_THREE: &[Test<Cluster>] = &[
+    Test {
+        name: "minor: three control planes go to the next minor version, and no write is lost",
+        run: three_upgraded,
+    },
+    Test {
+        name: "minor: nothing tried to leave three control planes",
+        run: nothing_left,
+    },
+];
+
+/// The sites of the older release: one control plane and one worker, and three control planes and
+/// one worker.
+pub(super) fn sites() -> [Site; 2] {
+    let site = |lab: &str, made, layout, tests| Site {
+        lab: lab.to_owned(),
+        made,
+        layout,
         release: OLDER_LIGHT,
         make,
-        tests: sequence(cases(TESTS)),
-    }
+        tests: sequence(cases(tests)),
+    };
+    let made = "minor: bootstrap and node add with the previous minor version";
+    let of_three =
+        "minor: bootstrap, two control planes and a worker with the previous minor version";
+    [
+        site(LAB, made, &TWO, TESTS),
+        site(LAB_OF_THREE, of_three, &HA, OF_THREE),
+    ]
 }
 
 /// Makes a cluster of the older release; the newer one is carried to the site, too.
@@ -81,10 +103,28 @@ fn make(lab: &str, layout: &Layout, release: &Release) -> Result<Cluster> {
 
 fn upgraded(cluster: &Cluster) -> Result<Counts> {
     let host = &cluster.bootstrap;
+    prepared(cluster)?;
+    let record = while_written(cluster, host, "minor", || run(cluster))?;
+    println!("  {}", record.summary());
+    completed(cluster)
+}
+
+/// The API serves throughout: the virtual address leaves each host before its API server restarts.
+fn three_upgraded(cluster: &Cluster) -> Result<Counts> {
+    prepared(cluster)?;
+    is_complete(cluster)?;
+    let written = at_the_vip(cluster, &cluster.bootstrap, "minor", || run(cluster))?;
+    written.check("an upgrade to the next minor version", GAP)?;
+    wait::until("all hosts to serve", PODS, || is_complete(cluster))?;
+    completed(cluster)
+}
+
+/// The site has the newer bundle, and nothing has changed yet.
+fn prepared(cluster: &Cluster) -> Result<()> {
+    let (host, to) = (&cluster.bootstrap, NEWEST.kubernetes);
     of_release(cluster, &OLDER_LIGHT)?;
     host.run(&[CTL, "bundle", "add", &format!("{NEWER}/{ISO}")])?;
     let before = documents(host)?;
-    let (from, to) = (OLDER_LIGHT.kubernetes, NEWEST.kubernetes);
     let without_drain = ["ctl", "upgrade", to, "--no-drain", "--yes"];
     refused(host, &without_drain, &["omit --no-drain"])?;
     let planned = host.sh(&format!("ctl upgrade {to} --test 2>&1"))?;
@@ -97,16 +137,18 @@ fn upgraded(cluster: &Cluster) -> Result<Counts> {
         "refused or planned, it changed the documents: {}",
         documents(host)?
     );
-    of_release(cluster, &OLDER_LIGHT)?;
+    of_release(cluster, &OLDER_LIGHT)
+}
 
-    let record = while_written(cluster, host, "minor", || run(cluster, to))?;
-    println!("  {}", record.summary());
+/// All hosts have the newer release, nothing is left to do, and nothing needs the older bundle.
+fn completed(cluster: &Cluster) -> Result<Counts> {
+    let (host, to) = (&cluster.bootstrap, NEWEST.kubernetes);
     of_release(cluster, &NEWEST)?;
     let after = documents(host)?;
     ensure!(
         after.contains(&format!("version: \"{}\"", NEWEST.minor()))
             && after.matches("bundle:").count() == 1
-            && !after.contains(from),
+            && !after.contains(OLDER_LIGHT.kubernetes),
         "the documents after the upgrade: {after}"
     );
     nothing_to_do(host)?;
@@ -127,8 +169,10 @@ fn upgraded(cluster: &Cluster) -> Result<Counts> {
 
 /// Upgrades the cluster. As soon as a host has its new API server, that server reaches the kubelets
 /// of all hosts.
-fn run(cluster: &Cluster, to: &str) -> Result<()> {
-    let mut running = Running::start(&cluster.bootstrap, &["ctl", "upgrade", to, "--yes"])?;
+fn run(cluster: &Cluster) -> Result<()> {
+    let began = Instant::now();
+    let words = ["ctl", "upgrade", NEWEST.kubernetes, "--yes"];
+    let mut running = Running::start(&cluster.bootstrap, &words)?;
     let mut ended = 0;
     while let Some(line) = running.next_end(ended)? {
         println!("  {}", line.trim());
@@ -139,6 +183,7 @@ fn run(cluster: &Cluster, to: &str) -> Result<()> {
     }
     let (status, said) = running.ended(|| Ok(()))?;
     ensure!(status.success(), "the upgrade: {said}");
+    println!("  the upgrade took {} s", began.elapsed().as_secs());
     Ok(())
 }
 
@@ -165,6 +210,11 @@ fn documents(host: &Host) -> Result<String> {
     Ok(all)
 }
 
+/// Asks the member of a host for its version.
+const ETCD_VERSION: &str = "pki=/etc/kubernetes/pki && curl -sS --fail --max-time 5 --noproxy '*' \
+     --cacert $pki/etcd/ca.crt --cert $pki/apiserver-etcd-client.crt --key $pki/apiserver-etcd-client.key \
+     https://127.0.0.1:2379/version";
+
 /// Checks that all programs that answer are those of a release: API server, kubectl, kubelets, the
 /// images on each host, etcd, CoreDNS.
 fn of_release(cluster: &Cluster, release: &Release) -> Result<()> {
@@ -181,14 +231,15 @@ fn of_release(cluster: &Cluster, release: &Release) -> Result<()> {
         let found = &version[side]["gitVersion"];
         ensure!(found == release.kubernetes, "{side} is {found}");
     }
-    let host = &cluster.bootstrap;
-    let pki = "/etc/kubernetes/pki";
-    let etcd = json(host.sh(&format!(
-        "curl -sS --fail --max-time 5 --noproxy '*' --cacert {pki}/etcd/ca.crt --cert {pki}/apiserver-etcd-client.crt \
-         --key {pki}/apiserver-etcd-client.key https://127.0.0.1:2379/version"
-    ))?)?;
     let wanted = release.etcd_module.trim_start_matches('v');
-    ensure!(etcd["etcdserver"] == wanted, "etcd is {etcd}");
+    for host in cluster.control_planes() {
+        let etcd = json(host.sh(ETCD_VERSION)?)?;
+        ensure!(
+            etcd["etcdserver"] == wanted,
+            "etcd of {} is {etcd}",
+            host.spec.name
+        );
+    }
     let deployment = [
         "-n",
         "kube-system",

@@ -66,7 +66,10 @@ impl Plan {
             .into_iter()
             .flat_map(cases)
             .collect(),
-            sites: vec![ordinary()?, ha::site()?, versions::site(), minor::site()],
+            sites: [ordinary()?, ha::site()?, versions::site()]
+                .into_iter()
+                .chain(minor::sites())
+                .collect(),
             beside: cases(source::BESIDE),
         };
         // A ledger identifies a test by its name.

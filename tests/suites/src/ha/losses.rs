@@ -33,7 +33,7 @@ const SERVICE: (Ipv4Addr, u16) = (Ipv4Addr::new(10, 96, 0, 1), 443);
 /// `timeout` of keepalived: 4 s), missed advertisements (three and a part of a fourth, 0.5 s each:
 /// 2 s), an election of etcd that is repeated once (2 s), and two requests of the client (1 s
 /// each). In a longer gap nothing took over.
-pub(super) const GAP: Duration = Duration::from_secs(3 * (4 + 2 + 2 + 2));
+pub(crate) const GAP: Duration = Duration::from_secs(3 * (4 + 2 + 2 + 2));
 /// The same behind the proxies, which try another API server at once: three times the aim of the
 /// bench. A run in which the machine was held up is repeated.
 const PROXY: Duration = Duration::from_secs(3);
@@ -103,7 +103,7 @@ impl Measured {
     }
 
     /// Prints the figures, and fails if a limit is exceeded.
-    pub(super) fn check(&self, what: &str, limit: Duration) -> Result<()> {
+    pub(crate) fn check(&self, what: &str, limit: Duration) -> Result<()> {
         let Self {
             acknowledged,
             gap,
@@ -273,7 +273,7 @@ pub(super) fn under_writes(
 
 /// Does something while the worker writes to the virtual address; `asked` is a control plane that
 /// stays, from which the written objects are read. No acknowledged write may be missing.
-pub(super) fn at_the_vip(
+pub(crate) fn at_the_vip(
     cluster: &Cluster,
     asked: &Host,
     prefix: &str,
