@@ -215,8 +215,8 @@ pub enum Command {
         /// contains this program, or else the one in use.
         bundle: Option<PathBuf>,
     },
-    /// Upgrade the cluster to another bundle: with the same or a newer patch release of Kubernetes.
-    /// An interrupted upgrade is resumed.
+    /// Upgrade the cluster to another bundle: with the same Kubernetes, a newer patch release, or the
+    /// next minor version. An interrupted upgrade is resumed.
     ///
     /// A backup is made first, unless --no-backup is given. Each host is drained before its turn,
     /// unless --no-drain is given: the content of emptyDir volumes is lost, and with --force, pods
