@@ -10,29 +10,40 @@ use super::files::Files;
 use super::guard::Purpose;
 use super::prepare::{Prepared, prepare};
 use super::values::dictionary;
-use super::{guard, imports, lines, methods, percent, print, salt};
+use super::{comparisons, guard, imports, lines, methods, percent, print, salt};
 
 /// The most steps that one template may take: enough for thousands of objects, and an end to
 /// endless loops.
 const FUEL: u64 = 2_000_000;
 
-/// One environment for the text, and the same for the text with line marks.
+/// Environments for the text, for the text with line marks, and for a rendering that refuses to
+/// compare secrets.
 pub(super) struct Environments {
     pub plain: Environment<'static>,
     pub marked: Environment<'static>,
+    pub guarded: Environment<'static>,
+}
+
+/// The form of the templates in an environment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Form {
+    Plain,
+    Marked,
+    Guarded,
 }
 
 impl Environments {
     pub(super) fn new(files: &Arc<Files>, purpose: Purpose) -> Self {
         Self {
-            plain: environment(files, purpose, false),
-            marked: environment(files, purpose, true),
+            plain: environment(files, purpose, Form::Plain),
+            marked: environment(files, purpose, Form::Marked),
+            guarded: environment(files, purpose, Form::Guarded),
         }
     }
 
     /// Sets the data of a minion. Compiled templates are kept.
     pub(super) fn set_minion(&mut self, values: &Arc<salt::MinionValues>) {
-        for env in [&mut self.plain, &mut self.marked] {
+        for env in [&mut self.plain, &mut self.marked, &mut self.guarded] {
             env.add_global("salt", Value::from_object(salt::Salt(values.clone())));
             env.add_global("pillar", values.pillar.clone());
             env.add_global("grains", values.grains.clone());
@@ -41,13 +52,14 @@ impl Environments {
     }
 }
 
-fn environment(files: &Arc<Files>, purpose: Purpose, marked: bool) -> Environment<'static> {
+fn environment(files: &Arc<Files>, purpose: Purpose, form: Form) -> Environment<'static> {
     let mut env = Environment::new();
     env.set_undefined_behavior(UndefinedBehavior::Strict);
     env.set_auto_escape_callback(|_| AutoEscape::None);
     env.set_formatter(print::formatter);
     env.set_debug(true);
-    env.set_fuel(Some(FUEL));
+    // What is rendered with guards was rendered without them before.
+    env.set_fuel((form != Form::Guarded).then_some(FUEL));
     env.set_recursion_limit(100);
     // The engine calls its loader once for each file, but this callback at each import.
     let named = files.clone();
@@ -72,14 +84,15 @@ fn environment(files: &Arc<Files>, purpose: Purpose, marked: bool) -> Environmen
         let Prepared { text, .. } = prepare(path, source).map_err(|error| {
             Error::new(ErrorKind::SyntaxError, format!("cannot load `{path}`")).with_source(error)
         })?;
-        Ok(Some(if marked {
-            lines::mark(&text, number)
-        } else {
-            text
+        Ok(Some(match form {
+            Form::Plain => text,
+            Form::Marked => lines::mark(&text, number),
+            Form::Guarded => comparisons::guarded(&text),
         }))
     });
     env.add_global("saltenv", "base");
     imports::add(&mut env);
+    comparisons::add(&mut env);
     env.add_function("__dictionary", |literal: &Value| -> Result<Value, Error> {
         let keys: Vec<Value> = literal.try_iter()?.collect();
         let entries: Result<Vec<(Value, Value)>, Error> = keys

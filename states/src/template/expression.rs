@@ -6,8 +6,8 @@
 pub(super) struct Token {
     kind: Kind,
     /// Blanks in front of it.
-    blank: String,
-    text: String,
+    pub(super) blank: String,
+    pub(super) text: String,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -103,7 +103,7 @@ impl Token {
         }
     }
 
-    fn is(&self, operator: &str) -> bool {
+    pub(super) fn is(&self, operator: &str) -> bool {
         self.kind == Kind::Operator && self.text == operator
     }
 
@@ -111,15 +111,15 @@ impl Token {
         self.kind == Kind::Name && self.text == name
     }
 
-    fn opens(&self) -> bool {
+    pub(super) fn opens(&self) -> bool {
         self.kind == Kind::Operator && matches!(self.text.as_str(), "(" | "[" | "{")
     }
 
-    fn closes(&self) -> bool {
+    pub(super) fn closes(&self) -> bool {
         self.kind == Kind::Operator && matches!(self.text.as_str(), ")" | "]" | "}")
     }
 
-    fn is_word(&self) -> bool {
+    pub(super) fn is_word(&self) -> bool {
         self.kind == Kind::Name && WORDS.contains(&self.text.as_str())
     }
 }

@@ -130,6 +130,14 @@ pub(super) fn add(env: &mut Environment<'static>, purpose: Purpose) {
             },
         );
     }
+    for name in READING {
+        env.add_test(*name, move |args: Rest<Value>| -> Result<bool, Error> {
+            if args.0.iter().any(holds_secret) {
+                return Err(secret_tested(name));
+            }
+            unguarded().empty_state().perform_test(name, &args.0)
+        });
+    }
     for (name, whole) in [("match", true), ("search", false)] {
         env.add_test(name, move |value: &str, pattern: &str, flags: Kwargs| {
             let pattern = if whole {
@@ -147,6 +155,75 @@ pub(super) fn add(env: &mut Environment<'static>, purpose: Purpose) {
         ValueKind::Iterable => value.len().is_some(),
         _ => false,
     });
+}
+
+/// The engine's tests that read a value.
+const READING: &[&str] = &[
+    "!=",
+    "<",
+    "<=",
+    "==",
+    ">",
+    ">=",
+    "divisibleby",
+    "endingwith",
+    "eq",
+    "equalto",
+    "even",
+    "false",
+    "filter",
+    "ge",
+    "greaterthan",
+    "gt",
+    "in",
+    "le",
+    "lessthan",
+    "lower",
+    "lt",
+    "ne",
+    "odd",
+    "sameas",
+    "startingwith",
+    "test",
+    "true",
+    "upper",
+];
+
+fn secret_tested(name: &str) -> Error {
+    Error::new(
+        ErrorKind::InvalidOperation,
+        format!(
+            "`{name}` cannot test a secret: a template sees only a reference to it, so the result would be wrong"
+        ),
+    )
+}
+
+/// Refuses `select`, `reject` and their forms for attributes if their test would read a secret.
+fn refuse_selection(name: &str, args: &[Value]) -> Result<(), Error> {
+    let by_attribute = matches!(name, "selectattr" | "rejectattr");
+    if !by_attribute && !matches!(name, "select" | "reject") {
+        return Ok(());
+    }
+    let (Some(items), path) = (
+        args.first().filter(|items| items.len().is_some()),
+        args.get(1).filter(|_| by_attribute).and_then(Value::as_str),
+    ) else {
+        return Ok(());
+    };
+    let test = args.get(1 + usize::from(by_attribute));
+    let test = test.and_then(Value::as_str).unwrap_or("true");
+    if TESTS_OF_KIND.contains(&test) {
+        return Ok(());
+    }
+    let of = |at: Value, part: &str| at.get_attr(part).unwrap_or_default();
+    let reads = |item: Value| match path {
+        Some(path) => holds_secret(&path.split('.').fold(item, of)),
+        None => holds_secret(&item),
+    };
+    if items.kind() != ValueKind::String && items.try_iter()?.any(reads) {
+        return Err(secret_tested(test));
+    }
+    Ok(())
 }
 
 /// Tests of a value's kind only; they also accept undefined values.
@@ -202,6 +279,7 @@ pub(super) fn guard(name: &str, args: &[Value], purpose: Purpose) -> Result<(), 
     if !args.iter().any(holds_secret) {
         return Ok(());
     }
+    refuse_selection(name, args)?;
     let itself = args.first().is_some_and(|value| {
         value.downcast_object_ref::<Secret>().is_some() || value.kind() == ValueKind::String
     });
@@ -270,6 +348,8 @@ pub(super) mod tests {
             "{{ s | default('x') }}",
             "{{ [s, 'a'] | join(' ') }}",
             "{{ d | items | list }}",
+            "{{ s }}{{ s is defined }}{{ s is string }}",
+            "{{ [d] | selectattr('k', 'defined') | list }}",
         ] {
             for purpose in [Purpose::Sls, Purpose::File] {
                 assert!(render(text, purpose).contains("halite-secret::"), "{text}");
@@ -304,6 +384,11 @@ pub(super) mod tests {
             "{{ s[2:5] }}",
             "{{ s | list }}",
             "{{ s.split(':') }}",
+            "{{ s is eq 'x' }}",
+            "{{ 'x' is in [s] }}",
+            "{{ [s] | select('equalto', 'x') | list }}",
+            "{{ [d] | selectattr('k', 'equalto', 'x') | list }}",
+            "{{ [d] | rejectattr('k') | list }}",
         ] {
             for purpose in [Purpose::Sls, Purpose::File] {
                 let out = render(text, purpose);

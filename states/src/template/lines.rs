@@ -101,6 +101,34 @@ pub(crate) fn mark(text: &str, file: usize) -> String {
     out
 }
 
+/// A template with each of its tags, comments included, replaced by what `new` returns for it; text
+/// between `raw` and `endraw` stays.
+pub(super) fn replace_tags(body: &str, new: impl Fn(&str) -> Option<String>) -> String {
+    let mut text = String::with_capacity(body.len());
+    let mut raw = false;
+    let mut rest = body;
+    while let Some(at) = rest.find('{') {
+        text.push_str(&rest[..at]);
+        rest = &rest[at..];
+        let tag = if raw {
+            rest.starts_with("{%") && is_tag(rest, "endraw")
+        } else {
+            ["{{", "{%", "{#"].iter().any(|open| rest.starts_with(open))
+        };
+        if !tag {
+            text.push('{');
+            rest = &rest[1..];
+            continue;
+        }
+        let end = tag_end(rest);
+        raw = rest.starts_with("{%") && is_tag(rest, "raw");
+        text.push_str(&new(&rest[..end]).unwrap_or_else(|| rest[..end].to_owned()));
+        rest = &rest[end..];
+    }
+    text.push_str(rest);
+    text
+}
+
 /// Tests whether the tag at the start of `text` is `name`.
 pub(crate) fn is_tag(text: &str, name: &str) -> bool {
     let inside = text

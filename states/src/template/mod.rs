@@ -1,6 +1,7 @@
 //! Templates: Jinja as Salt's users write it, on minijinja. Pure: a template can compute with
 //! pillar and grains and read files of the state tree, nothing else.
 
+mod comparisons;
 mod dump;
 mod environment;
 mod error;
@@ -31,7 +32,7 @@ use environment::Environments;
 use files::{Files, Unusable};
 use halite_document::yaml::Node;
 use halite_document::{Position, Problem};
-use halite_secrets::yaml;
+use halite_secrets::{reference, yaml};
 use lines::LineMap;
 use minijinja::{Environment, Error, ErrorKind, Value};
 use prepare::HeaderError;
@@ -145,6 +146,8 @@ pub(crate) struct Renderer {
     observations: RefCell<Observations>,
     /// Documents of files that are not templates.
     plain: RefCell<HashMap<String, Rc<Vec<Json>>>>,
+    /// Cached results of [`Self::asks_for_order`].
+    orders: RefCell<HashMap<String, bool>>,
 }
 
 impl Renderer {
@@ -160,6 +163,7 @@ impl Renderer {
             rendered: RefCell::default(),
             observations: RefCell::default(),
             plain: RefCell::default(),
+            orders: RefCell::default(),
         }
     }
 
@@ -311,9 +315,26 @@ impl Renderer {
         rendered.pillar = accesses.pillar(&self.data);
         let marked = text(&environments.marked).ok();
         accesses.join(self.recorder.take());
+        let has_secret =
+            accesses.read_secret(&self.data) || variables.values().any(reference::is_in);
+        if has_secret || rendered.files.iter().any(|path| self.asks_for_order(path)) {
+            text(&environments.guarded).map_err(|error| self.explain(&error, path))?;
+            accesses.join(self.recorder.take());
+        }
         rendered.map = LineMap::new(sources, number, &rendered.text, marked.as_deref());
         let trace = self.observations.borrow_mut().trace(accesses, &self.data);
         Ok((rendered, trace))
+    }
+
+    /// Tests whether a file compares values by their order.
+    fn asks_for_order(&self, path: &str) -> bool {
+        if let Some(known) = self.orders.borrow().get(path) {
+            return *known;
+        }
+        let source = self.files.text(path);
+        let asks = source.is_some_and(|source| comparisons::asks_for_order(source));
+        self.orders.borrow_mut().insert(path.to_owned(), asks);
+        asks
     }
 
     /// The problem for an error: its innermost place in the tree, and its cause in words.
@@ -384,5 +405,7 @@ fn column(file: &str, source: &str, offset: usize, line: usize) -> Option<u32> {
 mod differences;
 #[cfg(test)]
 mod probes;
+#[cfg(test)]
+mod secret_tests;
 #[cfg(test)]
 mod tests;

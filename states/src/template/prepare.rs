@@ -1,6 +1,6 @@
 //! Templates in the language of the template engine; line numbers do not change.
 
-use super::lines::{is_tag, tag_end};
+use super::lines::replace_tags;
 use super::tags;
 
 /// A first line that is not understood.
@@ -57,28 +57,7 @@ pub(super) fn prepare(path: &str, source: &str) -> Result<Prepared, HeaderError>
     if options.is_some_and(|options| !options.trim().is_empty()) {
         return Err(HeaderError::Options);
     }
-    let mut text = own_place(path);
-    let mut raw = false;
-    let mut rest = body.as_str();
-    while let Some(at) = rest.find('{') {
-        text.push_str(&rest[..at]);
-        rest = &rest[at..];
-        let tag = if raw {
-            rest.starts_with("{%") && is_tag(rest, "endraw")
-        } else {
-            ["{{", "{%", "{#"].iter().any(|open| rest.starts_with(open))
-        };
-        if !tag {
-            text.push('{');
-            rest = &rest[1..];
-            continue;
-        }
-        let end = tag_end(rest);
-        raw = rest.starts_with("{%") && is_tag(rest, "raw");
-        text.push_str(&tags::rewrite(&rest[..end]).unwrap_or_else(|| rest[..end].to_owned()));
-        rest = &rest[end..];
-    }
-    text.push_str(rest);
+    let text = own_place(path) + &replace_tags(&body, tags::rewrite);
     Ok(Prepared {
         text,
         template: true,

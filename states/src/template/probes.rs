@@ -38,8 +38,8 @@ fn probes() -> BTreeMap<Name, Json> {
     probes
 }
 
-/// The rendered text, or the problem.
-fn render(probe: &Json, world: &Json) -> Result<String, String> {
+/// The renderer of a probe, its first file, and the purpose of that.
+fn renderer(probe: &Json, world: &Json) -> (Renderer, String, Purpose) {
     let mut tree = MemoryTree::new();
     let mut first = "a.sls";
     if let Some(files) = probe["files"].as_object() {
@@ -57,7 +57,13 @@ fn render(probe: &Json, world: &Json) -> Result<String, String> {
     };
     let mut renderer = Renderer::new(&tree);
     renderer.set_minion("web-1", &world["pillar"], &world["grains"]);
-    let rendered = renderer.render(purpose, first, &BTreeMap::new());
+    (renderer, first.to_owned(), purpose)
+}
+
+/// The rendered text, or the problem.
+fn render(probe: &Json, world: &Json) -> Result<String, String> {
+    let (renderer, first, purpose) = renderer(probe, world);
+    let rendered = renderer.render(purpose, &first, &BTreeMap::new());
     rendered
         .map(|rendered| rendered.text.clone())
         .map_err(|problem| {
@@ -92,4 +98,25 @@ fn templates_agree_with_salt_or_are_in_the_table() {
         }
     }
     compare_with_table("differences of templates", &found);
+}
+
+#[test]
+fn guards_around_operands_change_no_text() {
+    let world = read(&folder().join("world.json"));
+    for (name, probe) in probes() {
+        if render(&probe, &world).is_err() {
+            continue;
+        }
+        let (renderer, first, purpose) = renderer(&probe, &world);
+        let environments = match purpose {
+            Purpose::Sls => &renderer.sls,
+            Purpose::File => &renderer.file,
+        };
+        let texts = [&environments.plain, &environments.guarded].map(|environment| {
+            let template = environment.get_template(&first).unwrap();
+            let text = template.render(super::context(&first, &BTreeMap::new()));
+            text.map_err(|error| format!("{error:#}"))
+        });
+        assert_eq!(texts[0], texts[1], "{name:?}");
+    }
 }

@@ -7,21 +7,8 @@ const CHANGING: &[&str] = &["defaults.", "slsutil.", "filter_by"];
 
 /// The engine's form of a tag; `None` if it is unchanged.
 pub(super) fn rewrite(tag: &str) -> Option<String> {
-    let (open, close) = match tag.get(..2)? {
-        "{%" => ("{%", "%}"),
-        "{{" => ("{{", "}}"),
-        _ => return None,
-    };
-    let inside = tag.strip_prefix(open)?.strip_suffix(close)?;
-    let (first, inside) = match inside.strip_prefix(['-', '+']) {
-        Some(rest) => (&inside[..1], rest),
-        None => ("", inside),
-    };
-    let (last, inside) = match inside.strip_suffix(['-', '+']) {
-        Some(shorter) => (&inside[shorter.len()..], shorter),
-        None => ("", inside),
-    };
-    let statement = if open == "{%" {
+    let (open, inside, close) = parts(tag)?;
+    let statement = if open.starts_with("{%") {
         statement(inside)
     } else {
         None
@@ -35,7 +22,22 @@ pub(super) fn rewrite(tag: &str) -> Option<String> {
         }
         None => expressions(inside)?,
     };
-    Some(format!("{open}{first}{new}{last}{close}"))
+    Some(format!("{open}{new}{close}"))
+}
+
+/// The opening of a tag with its sign, the inside, and its end; `None` for a comment.
+pub(super) fn parts(tag: &str) -> Option<(&str, &str, &str)> {
+    let close = match tag.get(..2)? {
+        "{%" => "%}",
+        "{{" => "}}",
+        _ => return None,
+    };
+    let inside = tag.get(2..)?.strip_suffix(close)?;
+    let start = 2 + usize::from(inside.starts_with(['-', '+']));
+    let end = 2 + inside.len();
+    let sign = end > start && inside.ends_with(['-', '+']);
+    let end = end - usize::from(sign);
+    Some((&tag[..start], &tag[start..end], &tag[end..]))
 }
 
 /// The inside of a tag with its expressions rewritten; `None` if it is unchanged.

@@ -97,6 +97,18 @@ impl Accesses {
         paths
     }
 
+    /// Tests whether a value that was read holds a secret.
+    pub(crate) fn read_secret(&self, data: &MinionData) -> bool {
+        self.0.iter().any(|(pointer, access)| {
+            let value = data.0.pointer(pointer);
+            value.is_some_and(|value| match access {
+                Access::Lookup => !value.is_object() && reference::is_in(value),
+                Access::Whole | Access::Secret => reference::is_in(value),
+                Access::Length => false,
+            })
+        })
+    }
+
     pub(crate) fn join(&mut self, other: Self) {
         self.0.extend(other.0);
     }
