@@ -10,7 +10,7 @@ use super::files::Files;
 use super::guard::Purpose;
 use super::prepare::{Prepared, prepare};
 use super::values::dictionary;
-use super::{comparisons, guard, imports, lines, methods, percent, print, salt};
+use super::{comparisons, guard, imports, lines, methods, percent, print, salt, variadic};
 
 /// The most steps that one template may take: enough for thousands of objects, and an end to
 /// endless loops.
@@ -93,6 +93,7 @@ fn environment(files: &Arc<Files>, purpose: Purpose, form: Form) -> Environment<
     env.add_global("saltenv", "base");
     imports::add(&mut env);
     comparisons::add(&mut env);
+    variadic::add(&mut env);
     env.add_function("__dictionary", |literal: &Value| -> Result<Value, Error> {
         let keys: Vec<Value> = literal.try_iter()?.collect();
         let entries: Result<Vec<(Value, Value)>, Error> = keys

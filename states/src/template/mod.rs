@@ -22,6 +22,7 @@ mod serialize;
 mod tags;
 mod trace;
 pub(crate) mod values;
+mod variadic;
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};

@@ -1,7 +1,7 @@
 //! Templates in the language of the template engine; line numbers do not change.
 
 use super::lines::replace_tags;
-use super::tags;
+use super::{tags, variadic};
 
 /// A first line that is not understood.
 #[derive(Debug, thiserror::Error)]
@@ -57,7 +57,7 @@ pub(super) fn prepare(path: &str, source: &str) -> Result<Prepared, HeaderError>
     if options.is_some_and(|options| !options.trim().is_empty()) {
         return Err(HeaderError::Options);
     }
-    let text = own_place(path) + &replace_tags(&body, tags::rewrite);
+    let text = own_place(path) + &variadic::rewrite(replace_tags(&body, tags::rewrite));
     Ok(Prepared {
         text,
         template: true,
