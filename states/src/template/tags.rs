@@ -61,7 +61,7 @@ fn expressions(inside: &str) -> Option<String> {
 
 /// The engine's form of a statement that it does not have, or has with another meaning.
 fn statement(inside: &str) -> Option<String> {
-    let begins = ["import", "from", "include", "load_", "endload"];
+    let begins = ["import", "from", "include", "load_", "endload", "with"];
     if !begins
         .iter()
         .any(|word| inside.trim_start().starts_with(word))
@@ -92,6 +92,9 @@ fn statement(inside: &str) -> Option<String> {
             return (before.is_empty()).then(|| format!("set {} | load_{format}", name.trim()));
         }
     }
+    if keyword.is_name("with") {
+        return with_values(rest);
+    }
     if keyword.is_name("endload") {
         return Some("endset".to_owned());
     }
@@ -119,6 +122,37 @@ fn statement(inside: &str) -> Option<String> {
     let (file, names) = (file.trim(), names.trim());
     let keyword = if word == "as" { "import" } else { "from" };
     Some(format!("{keyword} __isolate({file}) {word} {names}"))
+}
+
+/// `with` of several names: all values are those outside of it, also where one uses another name.
+fn with_values(tokens: &[Token]) -> Option<String> {
+    let mut depth = 0usize;
+    let assignments: Vec<&[Token]> = tokens
+        .split(|token| {
+            depth = match () {
+                () if token.opens() => depth + 1,
+                () if token.closes() => depth.saturating_sub(1),
+                () => depth,
+            };
+            depth == 0 && token.is(",")
+        })
+        .collect();
+    if assignments.len() < 2 {
+        return None;
+    }
+    let (mut values, mut names) = (Vec::new(), Vec::new());
+    for (number, assignment) in assignments.iter().enumerate() {
+        let [name, sign, value @ ..] = assignment else {
+            return None;
+        };
+        if !sign.is("=") {
+            return None;
+        }
+        let value = joined(value);
+        values.push(format!("__with{number} = {}", value.trim()));
+        names.push(format!("{} = __with{number}", name.text));
+    }
+    Some(format!("with {}, {}", values.join(", "), names.join(", ")))
 }
 
 /// The tokens before and after a word.
@@ -179,6 +213,10 @@ mod tests {
                 "{% include __isolate('x') ignore missing %}",
             ),
             (
+                "{% with a = [1, 2], b = a %}",
+                "{% with __with0 = [1, 2], __with1 = a, a = __with0, b = __with1 %}",
+            ),
+            (
                 "{% set x = {'a': '%s' % 1} %}",
                 "{% set x = __dictionary({'a': __format_text('%s', 1)}) %}",
             ),
@@ -192,6 +230,7 @@ mod tests {
             "{% include 'x' ignore missing with context %}",
             "{{ {'a': 1} }}",
             "{# % #}",
+            "{% with a = 1 %}",
             "{% set a = 1 %}",
         ] {
             assert_eq!(rewrite(same), None, "{same}");
