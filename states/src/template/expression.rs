@@ -254,6 +254,53 @@ fn right_end(tokens: &[Token], percent: usize) -> usize {
     tokens.len()
 }
 
+/// The end of a chain of attributes and items that begins at a token.
+fn chain_end(tokens: &[Token], from: usize) -> usize {
+    let mut at = from + 1;
+    while let Some(token) = tokens.get(at) {
+        if token.is(".") {
+            at += 2;
+        } else if token.is("[") {
+            let mut depth = 0usize;
+            let close = tokens.iter().skip(at).position(|token| {
+                if token.opens() {
+                    depth += 1;
+                } else if token.closes() {
+                    depth -= 1;
+                }
+                depth == 0
+            });
+            let Some(close) = close else { return at };
+            at += close + 1;
+        } else {
+            return at;
+        }
+    }
+    at
+}
+
+/// Replaces `salt` by `refusal` where an expression asks for functions that exist (`'x' in salt`,
+/// `salt['x'] is defined`) and does not call them.
+pub(super) fn refuse_questions_for_functions(tokens: &mut [Token], refusal: &str) {
+    for at in 0..tokens.len() {
+        let before = at.checked_sub(1).and_then(|before| tokens.get(before));
+        if !tokens[at].is_name("salt") || before.is_some_and(|before| before.is(".")) {
+            continue;
+        }
+        let end = chain_end(tokens, at);
+        let next = |behind: usize| tokens.get(end + behind);
+        let listed = end == at + 1 && before.is_some_and(|before| before.is_name("in"));
+        let is_test = next(0).is_some_and(|token| token.is_name("is"));
+        let name = next(1 + usize::from(next(1).is_some_and(|token| token.is_name("not"))));
+        let of_existence = ["defined", "undefined", "callable", "none"];
+        let asks = name.is_some_and(|name| of_existence.iter().any(|word| name.is_name(word)));
+        if listed || is_test && asks {
+            tokens[at].text = refusal.to_owned();
+            tokens[at].kind = Kind::Made;
+        }
+    }
+}
+
 /// Rewrites dictionaries `{…}`, so that functions which change their arguments can change them.
 pub(super) fn own_dictionaries(tokens: &mut [Token]) {
     let mut open = Vec::new();

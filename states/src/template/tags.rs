@@ -1,9 +1,15 @@
 //! Tags of Salt and Jinja, rewritten to what the template engine has.
 
-use super::expression::{Token, format_texts, joined, own_dictionaries, tokens};
+use super::expression::{
+    Token, format_texts, joined, own_dictionaries, refuse_questions_for_functions, tokens,
+};
 
 /// Functions that change their first argument, and the one that changes a row of its table.
 const CHANGING: &[&str] = &["defaults.", "slsutil.", "filter_by"];
+
+/// In place of `salt` where a template asks which functions exist.
+const NO_FUNCTIONS: &str = "raise('a template cannot ask which functions exist: they are those of the \
+                            minion in Salt, but templates are rendered on the master; use a grain')";
 
 /// The engine's form of a tag; `None` if it is unchanged.
 pub(super) fn rewrite(tag: &str) -> Option<String> {
@@ -46,10 +52,14 @@ fn expressions(inside: &str) -> Option<String> {
     let sets = inside.trim_start().starts_with("set ");
     let changes = sets || CHANGING.iter().any(|name| inside.contains(name));
     let dictionaries = changes && inside.contains('{');
-    if !percent && !dictionaries {
+    let salt = inside.contains("salt") && (inside.contains(" in ") || inside.contains(" is "));
+    if !percent && !dictionaries && !salt {
         return None;
     }
     let mut tokens = tokens(inside)?;
+    if salt {
+        refuse_questions_for_functions(&mut tokens, NO_FUNCTIONS);
+    }
     if percent {
         format_texts(&mut tokens);
     }
@@ -213,6 +223,14 @@ mod tests {
                 "{% include __isolate('x') ignore missing %}",
             ),
             (
+                "{{ 'a.b' in salt and x in salt['a'] and salt.a.b is not defined and y.salt is defined }}",
+                "{{ 'a.b' in R and x in salt['a'] and R.a.b is not defined and y.salt is defined }}",
+            ),
+            (
+                "{% if salt['a.b'] is defined and salt['a.b']() is defined %}",
+                "{% if R['a.b'] is defined and salt['a.b']() is defined %}",
+            ),
+            (
                 "{% with a = [1, 2], b = a %}",
                 "{% with __with0 = [1, 2], __with1 = a, a = __with0, b = __with1 %}",
             ),
@@ -221,7 +239,8 @@ mod tests {
                 "{% set x = __dictionary({'a': __format_text('%s', 1)}) %}",
             ),
         ] {
-            assert_eq!(rewrite(from).unwrap(), to, "{from}");
+            let rewritten = rewrite(from).unwrap().replace(NO_FUNCTIONS, "R");
+            assert_eq!(rewritten, to, "{from}");
         }
         for same in [
             "{% import 'x' as y with context %}",
