@@ -18,7 +18,14 @@ const ISOLATED: &str = "isolated";
 
 /// Names that a file has of its own, or that the engine gives it.
 const OWN: &[&str] = &[
-    "caller", "loop", "self", "super", "tpldir", "tplfile", "tplpath",
+    "__isolated",
+    "caller",
+    "loop",
+    "self",
+    "super",
+    "tpldir",
+    "tplfile",
+    "tplpath",
 ];
 
 /// Adds the functions that rewritten tags call.
