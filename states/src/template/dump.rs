@@ -113,12 +113,26 @@ fn plain(text: &str) -> String {
         && !text.contains(": ")
         && !text.contains(" #")
         && text.chars().all(|c| !c.is_control())
-        && matches!(scalar::resolve(text), NodeKind::Text(_));
+        && matches!(scalar::resolve(text), NodeKind::Text(_))
+        && !is_time(text);
     if simple {
         text.to_owned()
     } else {
         Value::from(text).to_string()
     }
+}
+
+/// Tests whether YAML 1.1, which Salt and many programs read, takes a text for a number of base 60
+/// (`22:22`) or a date.
+fn is_time(text: &str) -> bool {
+    let (first, rest) = text.split_at(text.find(|c: char| !c.is_ascii_digit()).unwrap_or(0));
+    let of = |allowed: &str| {
+        rest.chars()
+            .all(|c| c.is_ascii_digit() || allowed.contains(c))
+    };
+    !first.is_empty()
+        && (rest.starts_with(':') && of(":._")
+            || first.len() == 4 && rest.starts_with('-') && of("-:.+ TtZz"))
 }
 
 #[cfg(test)]
@@ -140,6 +154,18 @@ mod tests {
             "{text}"
         );
         assert_eq!(block(&json!([{"a": 1, "b": 2}])), "- a: 1\n  b: 2");
+        let times = json!([
+            "22:22",
+            "2026-01-02",
+            "1.36.3-1",
+            "10.0.0.1",
+            "12:30x",
+            "v1"
+        ]);
+        assert_eq!(
+            block(&times),
+            "- \"22:22\"\n- \"2026-01-02\"\n- 1.36.3-1\n- 10.0.0.1\n- 12:30x\n- v1"
+        );
     }
 
     #[test]
