@@ -1,6 +1,6 @@
 //! Python's methods of dictionaries, lists and strings that Salt's templates use.
 
-use minijinja::value::{Kwargs, ValueKind, from_args};
+use minijinja::value::{Kwargs, Tuple, ValueKind, from_args};
 use minijinja::{Error, ErrorKind, State, Value};
 
 use super::error::invalid;
@@ -145,11 +145,7 @@ fn text(text: &str, method: &str, args: &[Value]) -> Result<Value, Error> {
                 None if first => [text, "", ""],
                 None => ["", "", text],
             };
-            parts
-                .into_iter()
-                .map(Value::from)
-                .collect::<Vec<_>>()
-                .into()
+            Value::from(Tuple::from(parts.map(Value::from).to_vec()))
         }
         "join" => {
             let (items,): (&Value,) = from_args(args)?;
