@@ -43,7 +43,7 @@ pub struct Arg {
 /// The type of an argument's value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ArgumentKind {
-    /// Text; numbers and booleans are taken as written.
+    /// Text; a number or boolean only if YAML keeps its spelling (`8080`, not `0755` or `yes`).
     Text,
     /// A whole number.
     Integer,
@@ -63,8 +63,27 @@ pub enum ArgumentKind {
     PathPatterns,
     /// A mapping.
     Mapping,
+    /// Variables of a command: a mapping of texts, or a list of such mappings.
+    Variables,
+    /// Packages: a list of names and of mappings of one name to its version.
+    Packages,
     /// Any value.
     Any,
+}
+
+impl ArgumentKind {
+    /// Tests whether a value is a text, or consists of texts.
+    pub(crate) const fn is_text(self) -> bool {
+        match self {
+            Self::Text
+            | Self::TextList
+            | Self::LinePattern
+            | Self::PathPatterns
+            | Self::Variables
+            | Self::Packages => true,
+            Self::Integer | Self::Boolean | Self::Mode | Self::Mapping | Self::Any => false,
+        }
+    }
 }
 
 /// An optional argument.

@@ -10,6 +10,7 @@ use crate::host::Stop;
 use crate::host::effect::Command;
 use crate::host::linux::command;
 use crate::journal::JobAnswer;
+use crate::modules::UMASK;
 
 /// The limit of a command without its own.
 const COMMAND: Duration = Duration::from_secs(300);
@@ -40,6 +41,7 @@ pub(super) async fn run(args_json: &str, stop: &Stop) -> JobAnswer {
         cwd: text("cwd"),
         runas: text("runas"),
         timeout: args.get("timeout").and_then(Value::as_u64),
+        umask: Some(UMASK),
         ..Command::default()
     };
     match command::run_until(&command, Some(COMMAND), stop).await {

@@ -11,6 +11,10 @@ use super::{Failure, Plan, fail};
 use crate::host::effect::{Command, Effect, PATH};
 use crate::host::{FileKind, Host};
 
+/// Permission bits that new files of a command do not get. The minion's own umask is for its files,
+/// which are root's alone.
+pub(crate) const UMASK: u32 = 0o022;
+
 pub(super) async fn run(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Failure> {
     let args = Args::new(chunk);
     let line = &chunk.name;
@@ -63,7 +67,7 @@ pub(crate) async fn shell(host: &dyn Host, chunk: &Chunk, line: &str) -> Result<
         runas,
         timeout: if own { args.number("timeout")? } else { None },
         success_retcodes: codes(args.any("success_retcodes").filter(|_| own))?,
-        umask: if own { args.mode("umask")? } else { None },
+        umask: Some(if own { args.mode("umask")? } else { None }.unwrap_or(UMASK)),
     })
 }
 

@@ -42,7 +42,7 @@ use serde_json::{Map, Value};
 use crate::host::effect::{Effect, Meta};
 use crate::host::{Host, HostError, HostFuture};
 
-pub(crate) use self::cmd::shell;
+pub(crate) use self::cmd::{UMASK, shell};
 pub(crate) use self::http::answers;
 pub(crate) use self::paths::follow;
 pub(crate) use self::x509::is_current;

@@ -8,6 +8,7 @@ use serde_json::{Map, Value};
 use super::declaration::{Argument, Declaration};
 use super::globals;
 use super::globals::boolean;
+use super::spelling;
 use crate::pattern::{Expression, LinePattern, PathPattern, PatternError};
 use crate::signature::{Arg, ArgumentKind as Wanted, Signature};
 use crate::signatures;
@@ -70,6 +71,10 @@ pub(super) fn convert(
         // A null is an argument that was not given, as in Salt.
         if matches!(argument.value.kind, NodeKind::Null) && wanted.kind != Wanted::Any {
             continue;
+        }
+        if wanted.kind.is_text() {
+            let name = format!("`{}` of {function}", argument.name);
+            spelling::check(&name, &argument.value, problems);
         }
         match value(wanted, &argument.value, signature.state) {
             Ok(value) => {
@@ -146,6 +151,12 @@ enum ValueError {
     Mode(String),
     #[error("takes texts, but one is {0}")]
     Item(&'static str),
+    #[error("has no text for `{0}`")]
+    Variable(String),
+    #[error("has more than one package in one item: `{0}`")]
+    Packages(String),
+    #[error("has a version of `{0}` that is not a text")]
+    Version(String),
     #[error("is not understood")]
     Pattern(#[from] PatternError),
 }
@@ -154,6 +165,7 @@ impl ValueError {
     /// The value to write instead, unless the argument's meaning already says it.
     fn remedy(&self, wanted: Wanted) -> Option<String> {
         match self {
+            Self::Packages(_) => Some("put `- ` before each".to_owned()),
             Self::Pattern(PatternError::Regex { .. }) if wanted == Wanted::PathPatterns => {
                 Some("a regular expression after `E@` has no lookaround and no references to groups; without `E@` it is a shell pattern".to_owned())
             }
@@ -196,6 +208,13 @@ fn value(wanted: &Arg, node: &Node, state: &str) -> Result<Value, ValueError> {
             Ok(Value::from(pattern))
         }
         Wanted::TextList => Ok(Value::from(texts(node)?)),
+        Wanted::Variables => {
+            variables(node)?.ok_or_else(|| but("a mapping, or a list of mappings"))
+        }
+        Wanted::Packages => match &node.kind {
+            NodeKind::List(items) => items.iter().map(package).collect(),
+            _ => Err(but("a list of names and of `name: version`")),
+        },
         Wanted::PathPatterns => {
             let patterns = texts(node)?;
             for pattern in &patterns {
@@ -248,6 +267,49 @@ fn text(name: &str, node: &Node) -> Option<String> {
             lines.map(|lines| lines.join("\n"))
         }
         _ => node.text().map(str::to_owned),
+    }
+}
+
+/// Variables of a command: a mapping, or a list of mappings.
+fn variables(node: &Node) -> Result<Option<Value>, ValueError> {
+    let maps: Vec<&Node> = match &node.kind {
+        NodeKind::List(items) => items.iter().collect(),
+        _ => vec![node],
+    };
+    let mut found = Map::new();
+    for map in maps {
+        let NodeKind::Map(entries) = &map.kind else {
+            return Ok(None);
+        };
+        for (key, value) in entries {
+            let value = value
+                .text()
+                .ok_or_else(|| ValueError::Variable(key.raw.clone()))?;
+            found.insert(key.raw.clone(), Value::from(value));
+        }
+    }
+    Ok(Some(Value::Object(found)))
+}
+
+/// A package: its name, or the name with a version.
+fn package(item: &Node) -> Result<Value, ValueError> {
+    let NodeKind::Map(entries) = &item.kind else {
+        let name = item.text().map(Value::from);
+        return name.ok_or_else(|| ValueError::Item(item.kind_name()));
+    };
+    let [(name, version)] = entries.as_slice() else {
+        let names: Vec<&str> = entries.iter().map(|(name, _)| name.raw.as_str()).collect();
+        return Err(ValueError::Packages(names.join(", ")));
+    };
+    if matches!(version.kind, NodeKind::Null) {
+        return Ok(Value::from(name.raw.as_str()));
+    }
+    match version.text() {
+        Some(version) => Ok(Value::Object(Map::from_iter([(
+            name.raw.clone(),
+            Value::from(version),
+        )]))),
+        None => Err(ValueError::Version(name.raw.clone())),
     }
 }
 

@@ -5,15 +5,65 @@ use halite_errors::chain;
 use serde_json::Value;
 
 use super::call::Call;
-use crate::pattern::LinePattern;
+use crate::pattern::{LinePattern, PathPattern};
 
 /// Refuses combinations of arguments that a state function would refuse on the host, or would
 /// interpret differently from what they seem to say.
 pub(super) fn check(call: &Call, problems: &mut Vec<Problem>) {
     let chunk = &call.chunk;
-    if (chunk.state.as_str(), chunk.fun.as_str()) == ("file", "line") {
-        problems.extend(line(call));
+    match (chunk.state.as_str(), chunk.fun.as_str()) {
+        ("file", "line") => problems.extend(line(call)),
+        ("pkg", _) => problems.extend(packages(call)),
+        _ => {}
     }
+}
+
+/// Refuses names and versions of packages that mean something in Salt and would be searched for
+/// literally here.
+fn packages(call: &Call) -> Vec<Problem> {
+    let chunk = &call.chunk;
+    let args = &chunk.args;
+    let mut wanted: Vec<(&str, Option<&str>)> = Vec::new();
+    match args.get("pkgs") {
+        Some(Value::Array(items)) => {
+            for item in items {
+                match item {
+                    Value::Object(pins) => wanted.extend(
+                        pins.iter()
+                            .map(|(name, version)| (name.as_str(), version.as_str())),
+                    ),
+                    name => wanted.extend(name.as_str().map(|name| (name, None))),
+                }
+            }
+        }
+        _ => wanted.push((&chunk.name, args.get("version").and_then(Value::as_str))),
+    }
+    let mut problems = Vec::new();
+    let mut refuse = |message: String, hint: &str| {
+        let message = format!("{message} (in `{}`)", chunk.id);
+        problems.push(Problem::at(&chunk.source, message).hint(hint));
+    };
+    for (name, version) in wanted {
+        if name.contains(':') {
+            refuse(
+                format!("the package `{name}` names an architecture"),
+                "write the name alone: packages are those of the host's own architecture",
+            );
+        }
+        let version = version.unwrap_or("1");
+        let is_pattern = PathPattern::new(version).is_ok();
+        if !is_pattern
+            || version.is_empty()
+            || version == "latest"
+            || version.starts_with(['<', '>', '=', '!'])
+        {
+            refuse(
+                format!("`{version}` is not a version of the package `{name}`"),
+                "write an exact version, a pattern such as `1.2.*`, or none for any installed version",
+            );
+        }
+    }
+    problems
 }
 
 /// Checks that the arguments of `file.line` say which line its mode means.

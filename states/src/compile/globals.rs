@@ -5,6 +5,7 @@ use halite_document::yaml::{Node, NodeKind, scalar};
 
 use super::conditions;
 use super::declaration::Argument;
+use super::spelling;
 use crate::low::{Controls, Retry};
 
 /// Requisites, by the name of their list.
@@ -135,7 +136,10 @@ pub(super) fn read(
         "creates" => controls.creates = texts(argument, problems),
         "check_cmd" => controls.check_cmd = texts(argument, problems),
         "runas" => match value.text() {
-            Some(user) => controls.runas = Some(user.to_owned()),
+            Some(user) => {
+                spelling::check("`runas`", value, problems);
+                controls.runas = Some(user.to_owned());
+            }
             None => problems.push(wrong(argument, "the name of a user")),
         },
         "retry" => controls.retry = retry(argument, problems),

@@ -22,6 +22,7 @@ mod reserved;
 mod rewrite;
 mod slots;
 mod sources;
+mod spelling;
 mod top;
 
 use std::collections::BTreeMap;

@@ -4,6 +4,7 @@ use halite_document::Problem;
 use halite_document::yaml::{Node, NodeKind};
 
 use super::declaration::{Argument, Declaration};
+use super::spelling;
 
 /// One entry for each name: its position, the name, and the arguments with the name's overrides.
 pub(super) fn expand(
@@ -34,6 +35,9 @@ pub(super) fn expand(
     };
     let mut expanded: Vec<(usize, String, Vec<Argument>)> = Vec::new();
     for item in items {
+        if item.is_scalar() {
+            spelling::check("`names`", item, problems);
+        }
         let (name, given) = match (item.entries(), item.text()) {
             ([(name, overrides)], _) => (name.raw.clone(), Some(overrides)),
             (_, Some(text)) => (text.to_owned(), None),
@@ -111,6 +115,7 @@ fn name(declaration: &Declaration, problems: &mut Vec<Problem>) -> String {
     let Some(argument) = declaration.argument("name") else {
         return declaration.id.clone();
     };
+    spelling::check("`name`", &argument.value, problems);
     match (&argument.value.kind, argument.value.text()) {
         (NodeKind::Null, _) => declaration.id.clone(),
         (_, Some(text)) => text.to_owned(),

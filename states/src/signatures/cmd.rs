@@ -10,7 +10,7 @@ const ARGS: &[Arg] = &[
     ),
     arg(
         "env",
-        ArgumentKind::Any,
+        ArgumentKind::Variables,
         "Variables: a mapping, or a list of mappings. The others are `HOME`, `USER` and `LOGNAME` of `runas` or root, `PATH`, and `LANG` and `LC_ALL` of `C.UTF-8`.",
     ),
     arg(
@@ -21,7 +21,7 @@ const ARGS: &[Arg] = &[
     arg(
         "umask",
         ArgumentKind::Mode,
-        "Permission bits that new files do not get (default: the minion's).",
+        "Permission bits that new files do not get (default 0022).",
     ),
     arg(
         "shell",

@@ -11,11 +11,11 @@ pub(super) const SIGNATURES: &[Signature] = &[
             arg(
                 "version",
                 ArgumentKind::Text,
-                "Exact version, for a single package.",
+                "Version, for a single package: exact, without its epoch if it has one and none is given, or a pattern such as `1.2.*`.",
             ),
             arg(
                 "pkgs",
-                ArgumentKind::Any,
+                ArgumentKind::Packages,
                 "Packages, instead of the name: a list of names and of `{name: version}`.",
             ),
             arg(

@@ -61,7 +61,7 @@ const fn kind(kind: ArgumentKind) -> &'static str {
         ArgumentKind::LinePattern => "regular expression or part of a line",
         ArgumentKind::PathPatterns => "list of patterns",
         ArgumentKind::Mapping => "mapping",
-        ArgumentKind::Any => "see meaning",
+        ArgumentKind::Variables | ArgumentKind::Packages | ArgumentKind::Any => "see meaning",
     }
 }
 
