@@ -33,8 +33,13 @@ pub(super) struct Sls {
 pub(super) struct Loaded {
     pub sls: Vec<Sls>,
     pub declarations: Vec<Rc<Declaration>>,
+    /// Those of an including file before those of the files that it includes, as in Salt: a later
+    /// one replaces what an earlier one says.
     pub extensions: Vec<Extension>,
     pub excludes: Vec<Exclude>,
+    /// Names of all SLS files, each before the files that it includes: the order of Salt's high
+    /// data.
+    pub high_order: Vec<String>,
 }
 
 impl Loaded {
@@ -175,15 +180,16 @@ impl Loader<'_> {
                 Err(problem) => return self.problems.push(problem),
             },
         };
+        self.loaded.high_order.push(name.to_owned());
+        self.loaded
+            .extensions
+            .extend(declared.extensions.iter().cloned());
         for included in &declared.includes {
             self.visit(included);
         }
         self.loaded
             .declarations
             .extend(declared.declarations.iter().cloned());
-        self.loaded
-            .extensions
-            .extend(declared.extensions.iter().cloned());
         self.loaded
             .excludes
             .extend(declared.excludes.iter().cloned());

@@ -26,7 +26,9 @@ const REQUIRE: u8 = 3;
 const PREREQ: u8 = 9;
 
 impl Graph {
-    pub(super) fn new(edges: &[Requisites]) -> Self {
+    /// The graph of calls with these requisites. `positions` is the order in which their edges are
+    /// added, which decides between edges of different rank.
+    pub(super) fn new(edges: &[Requisites], positions: &[usize]) -> Self {
         let mut drafts: Vec<usize> = (0..edges.len()).collect();
         let mut checks: Vec<Option<usize>> = vec![None; edges.len()];
         for target in edges.iter().flat_map(|requisites| &requisites.prereq) {
@@ -36,7 +38,8 @@ impl Graph {
             });
         }
         let mut after = vec![Vec::new(); drafts.len()];
-        for (at, requisites) in edges.iter().enumerate() {
+        for at in positions.iter().copied() {
+            let requisites = &edges[at];
             let nodes = [Some(at), checks[at]];
             for (word, target) in predecessors(requisites) {
                 for to in nodes.into_iter().flatten() {

@@ -8,7 +8,7 @@ mod cycles;
 mod graph;
 
 use std::cmp::{Ordering, Reverse};
-use std::collections::BinaryHeap;
+use std::collections::{BinaryHeap, HashMap};
 
 use halite_document::Problem;
 
@@ -23,13 +23,14 @@ const FIRST: i64 = 10_000;
 const END: i64 = 1_000_000;
 
 /// Positions of drafts in the order in which they run. A cycle is a problem, and the order is then
-/// incomplete.
+/// incomplete. `high_order` has the SLS files, each before the files that it includes.
 pub(super) fn order(
     drafts: &[Draft],
     edges: &[Requisites],
+    high_order: &[String],
     problems: &mut Vec<Problem>,
 ) -> Vec<usize> {
-    let graph = Graph::new(edges);
+    let graph = Graph::new(edges, &in_high_order(drafts, high_order));
     let numbers = numbers(drafts);
     let mut waiting = graph.waiting();
     let key = |node: usize| {
@@ -65,6 +66,21 @@ pub(super) fn order(
         cycles::report(drafts, edges, waiting, problems);
     }
     order
+}
+
+/// Positions of drafts as their calls are in Salt's high data: by file, then as declared.
+fn in_high_order(drafts: &[Draft], high_order: &[String]) -> Vec<usize> {
+    let ranks: HashMap<&str, usize> = high_order
+        .iter()
+        .enumerate()
+        .map(|(rank, sls)| (sls.as_str(), rank))
+        .collect();
+    let mut positions: Vec<usize> = (0..drafts.len()).collect();
+    positions.sort_by_key(|at| {
+        let sls = drafts[*at].call.chunk.sls.as_str();
+        ranks.get(sls).copied().unwrap_or(usize::MAX)
+    });
+    positions
 }
 
 /// The lowest number of the calls that directly wait for a node. As in Salt, a call does not count
