@@ -12,7 +12,7 @@ use crate::low::Position;
 /// One entry of a requisite list.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Reference {
-    /// The module; `sls`; or empty for a bare id or name.
+    /// The module; `sls`; or empty for a bare id or name, which may be written `- id: x`.
     pub module: String,
     /// Id, name, SLS name, or a pattern of them.
     pub key: String,
@@ -114,6 +114,14 @@ fn reference(word: &str, item: &Node, problems: &mut Vec<Problem>) -> Option<Ref
         );
         return None;
     }
+    if module == "id" && matches!(word, "use" | "use_in") {
+        problems.push(
+            Problem::at(&item.position, format!("Salt ignores `id` in `{word}`"))
+                .hint(format!("write `- MODULE: {text}`")),
+        );
+        return None;
+    }
+    let module = if module == "id" { "" } else { module };
     Some(Reference {
         module: module.to_owned(),
         key: text.to_owned(),
