@@ -11,6 +11,7 @@
 //! The crate never touches a host, never opens a connection and never sees the value of a secret.
 //! The minion uses it without the feature `compiler`.
 
+pub mod archive;
 pub mod args;
 pub mod certificates;
 #[cfg(feature = "compiler")]

@@ -4,6 +4,8 @@
 use std::io;
 use std::io::{BufRead, Read};
 
+use halite_states::archive::unsupported;
+
 use super::{HostError, HostResult};
 
 /// The limits of an archive's content.
@@ -59,10 +61,13 @@ fn unpack_within(
     mut make: impl FnMut(&str, u32, ArchiveEntry<'_>) -> HostResult<()>,
 ) -> HostResult<()> {
     let broken = |e: std::io::Error| HostError::failed(format!("{name}: broken archive"), e);
-    let gzipped = reader
-        .fill_buf()
-        .map_err(broken)?
-        .starts_with(&[0x1f, 0x8b]);
+    let start = reader.fill_buf().map_err(broken)?;
+    if let Some(format) = unsupported(name, start) {
+        return Err(HostError::refused(format!(
+            "{name} is {format}; only tar and gzipped tar archives are unpacked"
+        )));
+    }
+    let gzipped = start.starts_with(&[0x1f, 0x8b]);
     let inner: Box<dyn Read> = if gzipped {
         Box::new(flate2::bufread::MultiGzDecoder::new(reader))
     } else {

@@ -10,6 +10,7 @@ use serde_json::{Map, Value, json};
 use super::call::Call;
 use super::input::Input;
 use super::load::variables;
+use crate::archive;
 use crate::pattern::PathPattern;
 use crate::template::{Purpose, Rendered, Renderer, Rendering};
 use crate::tree::{is_plain_path, sha256};
@@ -201,6 +202,12 @@ impl Resolver<'_> {
         let Some(source) = text(&call.chunk.args, "source") else {
             return Ok(());
         };
+        let readable = |start: &[u8]| match archive::unsupported(&source, start) {
+            None => Ok(()),
+            Some(format) => Err(fail(call, format!("`{source}` is {format}"))
+                .map_hint("archive.extracted unpacks tar and gzipped tar archives; repack it")),
+        };
+        readable(b"")?;
         let hash = if source.starts_with('/') {
             return Ok(());
         } else if let Some(path) = source.strip_prefix("bundle://") {
@@ -210,6 +217,7 @@ impl Resolver<'_> {
             let Some(bytes) = self.input.tree.read(&path) else {
                 return Err(missing(self.input, call, &path));
             };
+            readable(&bytes)?;
             note_file(call, &path);
             let hash = sha256(&bytes);
             call.blobs.insert(hash.clone(), bytes);
