@@ -136,6 +136,16 @@ impl<'a> Builder<'a> {
                     ScalarStyle::Plain => scalar::resolve(&value),
                     _ => NodeKind::Text(value.clone()),
                 };
+                // JSON, in which values are passed on, has no form for it.
+                if let NodeKind::Float(number) = kind
+                    && !number.is_finite()
+                {
+                    return Err(Problem::at(
+                        &position,
+                        format!("`{value}` is not a finite number"),
+                    )
+                    .hint(format!("for this text write '{value}'")));
+                }
                 Node {
                     kind,
                     position,

@@ -49,6 +49,17 @@ fn duplicate_keys_name_both_places() {
 }
 
 #[test]
+fn infinite_numbers_are_refused() {
+    for raw in [".inf", "-.Inf", ".nan"] {
+        assert!(
+            error(&format!("a: {raw}\n"))
+                .starts_with(&format!("f.sls:1:4: `{raw}` is not a finite number")),
+        );
+    }
+    assert_eq!(json("a: '.inf'\n")["a"], ".inf");
+}
+
+#[test]
 fn tabs_are_named() {
     assert_eq!(
         error("a:\n  test.nop: []\nb:\n\ttest.nop: []\n"),
