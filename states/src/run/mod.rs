@@ -28,7 +28,7 @@ use crate::low::{LowState, RunReturn, StateReturn};
 /// Runs every state of `low` in order and reports each as soon as it is finished.
 ///
 /// The result is complete unless a state with `failhard` failed: then the states after it are
-/// missing, as in Salt. A failure that an `onfail` state with `onfail_stop: false` handled does not
+/// missing, as in Salt; listeners act in any case. A failure that an `onfail` state with `onfail_stop: false` handled does not
 /// count against the run.
 pub async fn run<M: Modules>(
     low: &LowState,
@@ -92,8 +92,9 @@ pub async fn run<M: Modules>(
     let mut states: Vec<StateReturn> = Vec::new();
     if !stopped {
         requisites::forgive_handled(low, &mut run.done);
-        run.listen(&mut states, &mut on_state).await;
     }
+    // As in Salt, also after a failure with `failhard`: what changed must take effect.
+    run.listen(&mut states, &mut on_state).await;
     let mut returned: Vec<StateReturn> = run.done.into_iter().flatten().collect();
     returned.append(&mut states);
     for (number, state) in returned.iter_mut().enumerate() {
