@@ -83,6 +83,8 @@ pub fn is_plain_path(path: &str) -> bool {
 #[derive(Debug, Clone, Default)]
 pub struct DirTree {
     roots: Vec<(String, PathBuf)>,
+    /// The files of all directories, if they are not read from the disk any more.
+    read: Option<Arc<MemoryTree>>,
     below: Arc<MemoryTree>,
 }
 
@@ -120,6 +122,38 @@ impl DirTree {
     pub fn with_fallback(mut self, tree: impl Into<Arc<MemoryTree>>) -> Self {
         self.below = tree.into();
         self
+    }
+
+    /// The files of all directories as they are now, without the tree in memory.
+    #[must_use]
+    pub fn read_directories(&self) -> MemoryTree {
+        let mut files = MemoryTree::new();
+        for path in self.names() {
+            let Some(content) = self.locate(&path).and_then(|real| std::fs::read(real).ok()) else {
+                continue;
+            };
+            files.insert(&path, content, self.mode(&path));
+        }
+        files
+    }
+
+    /// The same tree with files that were read before in place of those of its directories; later
+    /// changes of the disk have no effect.
+    #[must_use]
+    pub fn with_read(&self, files: &Arc<MemoryTree>) -> Self {
+        Self {
+            read: Some(Arc::clone(files)),
+            ..self.clone()
+        }
+    }
+
+    /// Paths of the files of all directories.
+    fn names(&self) -> Vec<String> {
+        let mut found = Vec::new();
+        for (prefix, directory) in &self.roots {
+            walk(directory, prefix, 0, &mut found);
+        }
+        found
     }
 
     /// The file on disk behind a path of the tree. Links that lead out of their root are not
@@ -171,6 +205,9 @@ impl DirTree {
 
 impl Tree for DirTree {
     fn read(&self, path: &str) -> Option<Vec<u8>> {
+        if let Some(read) = &self.read {
+            return read.read(path).or_else(|| self.below.read(path));
+        }
         match self.locate(path) {
             Some(real) => std::fs::read(real).ok(),
             None => self.below.read(path),
@@ -178,10 +215,10 @@ impl Tree for DirTree {
     }
 
     fn list(&self) -> Vec<String> {
-        let mut found = Vec::new();
-        for (prefix, directory) in &self.roots {
-            walk(directory, prefix, 0, &mut found);
-        }
+        let mut found = match &self.read {
+            Some(read) => read.list(),
+            None => self.names(),
+        };
         found.extend(self.below.list());
         found.sort();
         found.dedup();
@@ -190,6 +227,9 @@ impl Tree for DirTree {
 
     fn mode(&self, path: &str) -> Option<u32> {
         use std::os::unix::fs::PermissionsExt;
+        if let Some(read) = &self.read {
+            return read.mode(path).or_else(|| self.below.mode(path));
+        }
         match self.locate(path) {
             Some(real) => Some(real.metadata().ok()?.permissions().mode() & 0o7777),
             None => self.below.mode(path),
@@ -340,5 +380,18 @@ mod tests {
             (b"d".as_slice(), Some(0o755))
         );
         assert_eq!(tree.list(), ["a.sls", "custom/c.sls", "d.sls", "sub/b.sls"]);
+
+        let frozen = tree.with_read(&Arc::new(tree.read_directories()));
+        std::fs::write(own.join("c.sls"), "changed").unwrap();
+        std::fs::write(own.join("e.sls"), "new").unwrap();
+        std::fs::remove_file(two.join("a.sls")).unwrap();
+        assert_eq!(frozen.read("custom/c.sls").unwrap(), b"c");
+        assert_eq!(frozen.read("a.sls").unwrap(), b"two");
+        assert_eq!(frozen.read("d.sls").unwrap(), b"d");
+        assert_eq!(
+            frozen.list(),
+            ["a.sls", "custom/c.sls", "d.sls", "sub/b.sls"]
+        );
+        assert_eq!(tree.read("custom/c.sls").unwrap(), b"changed");
     }
 }

@@ -39,6 +39,14 @@ impl Content {
         Self { bundle, tree }
     }
 
+    /// The same with the operator's own states as they were read.
+    fn with_own_states(&self, own: &Arc<MemoryTree>) -> Self {
+        Self {
+            bundle: self.bundle.clone(),
+            tree: self.tree.with_read(own),
+        }
+    }
+
     pub(super) fn in_use(&self) -> Result<&InUse, Refusal> {
         let bundle = self.bundle.as_ref();
         bundle.map(|bundle| &bundle.in_use).map_err(Clone::clone)
@@ -64,6 +72,17 @@ impl Contents {
     pub(super) fn get(&self, version: Option<&BundleVersion>) -> &Content {
         let other = version.and_then(|version| self.others.get(version));
         other.unwrap_or(&self.cluster)
+    }
+
+    /// The same with the operator's own states as they were read.
+    pub(super) fn with_own_states(&self, own: &Arc<MemoryTree>) -> Self {
+        let others = self.others.iter();
+        Self {
+            cluster: self.cluster.with_own_states(own),
+            others: others
+                .map(|(version, content)| (version.clone(), content.with_own_states(own)))
+                .collect(),
+        }
     }
 
     pub(super) fn all(&self) -> impl Iterator<Item = &Content> {

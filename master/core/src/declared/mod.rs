@@ -35,7 +35,7 @@ use halite_pillar::role::Role;
 use halite_pillar::view::{Pki, allowed_secrets, own_secret, view};
 use halite_proto::ids::MinionId;
 use halite_secrets::reference;
-use halite_states::tree::DirTree;
+use halite_states::tree::{DirTree, MemoryTree};
 use reader::{DeclarationReader, Documents};
 use redactors::Redactors;
 use serde_json::{Map, Value};
@@ -211,6 +211,26 @@ impl Snapshot {
     #[must_use]
     pub fn tree(&self, minion: &MinionId) -> &DirTree {
         &self.content(minion).tree
+    }
+
+    /// The operator's own states as they are on disk now. Reads the files.
+    #[must_use]
+    pub fn read_own_states(&self) -> MemoryTree {
+        self.contents.cluster.tree.read_directories()
+    }
+
+    /// The same snapshot with own states that were read before, for a job: all of its minions get
+    /// the same version, whatever happens on disk while they are compiled.
+    #[must_use]
+    pub fn with_own_states(&self, own: &Arc<MemoryTree>) -> Self {
+        Self {
+            documents: Arc::clone(&self.documents),
+            contents: self.contents.with_own_states(own),
+            bundles: self.bundles.clone(),
+            pki: self.pki.clone(),
+            cas: Arc::clone(&self.cas),
+            own: self.own.clone(),
+        }
     }
 
     /// The pillar of one minion, with references instead of secrets.

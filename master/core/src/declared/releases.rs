@@ -24,20 +24,20 @@ use crate::ca::files;
 use crate::refusal::Refusal;
 
 impl Declarations {
-    /// The current snapshot, but with another bundle of the site for one minion: for all of its
-    /// states, which then must fit the versions of the other hosts, or for some.
+    /// A snapshot, but with another bundle of the site for one minion: for all of its states, which
+    /// then must fit the versions of the other hosts, or for some.
     ///
     /// # Errors
     /// All problems of all documents; or the bundle cannot be read, or the cluster cannot be
     /// upgraded to it, or others must have it first.
     pub async fn with_bundle(
         &self,
+        snapshot: &Snapshot,
         minion: &MinionId,
         bundle: &BundleVersion,
         part: BundlePart,
     ) -> Result<Arc<Snapshot>, Refusal> {
-        let snapshot = self.load().await?;
-        let release = self.allowed(&snapshot, bundle).await?;
+        let release = self.allowed(snapshot, bundle).await?;
         let mut declaration = snapshot.declaration().clone();
         declaration.set_release(minion, &release);
         if part == BundlePart::Whole {

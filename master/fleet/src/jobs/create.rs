@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use futures_util::{StreamExt as _, stream};
 use halite_api::EventData;
-use halite_core::declared::{BundlePart, Snapshot};
+use halite_core::declared::{BundlePart, Snapshot, in_background};
 use halite_core::refusal::Refusal;
 use halite_names::BundleVersion;
 use halite_proto::ids::{JobId, MinionId};
@@ -217,17 +217,27 @@ impl Jobs {
         };
         let mut rows = Vec::with_capacity(new.minions.len());
         let mut problems: Vec<String> = Vec::new();
+        let mut hosts = Vec::with_capacity(new.minions.len());
         for minion in &new.minions {
             let grains = self.grains_for_compile(minion).await?;
             let peer = self.app.connections.address(minion);
             let chosen = self.declarations.record_addresses(minion, &grains, peer);
-            if let Err(refusal) = chosen.await {
-                problems.push(refusal.message);
-                continue;
+            match chosen.await {
+                Ok(()) => hosts.push((minion, grains)),
+                Err(refusal) => problems.push(refusal.message),
             }
+        }
+        // One version for all: documents and own states may change while they are compiled.
+        let common = match &new.bundle {
+            None => self.declarations.current().await?,
+            Some(_) => self.declarations.load().await?,
+        };
+        let reader = Arc::clone(&common);
+        let own = Arc::new(in_background(move || Ok(reader.read_own_states())).await?);
+        for (minion, grains) in hosts {
             let wanted = wanted.clone();
             let snapshot = match &new.bundle {
-                None => self.declarations.current().await?,
+                None => Arc::clone(&common),
                 Some(bundle) => {
                     // In a test no other host gets the bundle first.
                     let part = if wanted == RequestedStates::Highstate && !new.test {
@@ -235,9 +245,12 @@ impl Jobs {
                     } else {
                         BundlePart::Some
                     };
-                    self.declarations.with_bundle(minion, bundle, part).await?
+                    self.declarations
+                        .with_bundle(&common, minion, bundle, part)
+                        .await?
                 }
             };
+            let snapshot = Arc::new(snapshot.with_own_states(&own));
             let bundle = snapshot
                 .bundle_for(minion)
                 .map(|facts| facts.version.clone());
