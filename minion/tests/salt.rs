@@ -38,7 +38,14 @@ const SEED: &[&str] = &[
     "keep/in",
 ];
 
-/// One `file.line`, twice.
+/// Functions that edit one file.
+const EDITS: &[(&str, &str)] = &[
+    ("file_line", "file.line"),
+    ("file_append", "file.append"),
+    ("file_blockreplace", "file.blockreplace"),
+];
+
+/// One edit, twice.
 #[derive(Deserialize)]
 struct Line {
     before: String,
@@ -94,12 +101,12 @@ fn apply(host: &FakeHost, compiled: &Compiled) -> RunReturn {
         .block_on(run(&compiled.low, &runner, RunOptions::default(), |_| {}))
 }
 
-/// Returns whether Halite treats a line like Salt; a second run never changes anything.
-fn is_same_line(line: &Line) -> bool {
+/// Returns whether Halite edits a file like Salt; a second run never changes anything.
+fn is_same_line(function: &str, line: &Line) -> bool {
     let file = format!("{LAB}/file");
     let mut args = vec![json!({"name": file})];
     args.extend(line.args.iter().map(|(key, value)| json!({key: value})));
-    let Some(compiled) = compile(&json!({"line": {"file.line": args}})) else {
+    let Some(compiled) = compile(&json!({"line": {function: args}})) else {
         // Refused before it runs, while Salt fails during the run.
         return !line.result;
     };
@@ -109,7 +116,11 @@ fn is_same_line(line: &Line) -> bool {
     let after = host.text(&file).unwrap();
     let again = apply(&host, &compiled);
     assert_eq!(again.changed(), 0, "{:?}", line.args);
-    succeeded == line.result && after == line.after && line.again.is_none()
+    let same = succeeded == line.result && after == line.after && line.again.is_none();
+    if !same {
+        eprintln!("{:?}: {after:?}, Salt: {:?}", line.args, line.after);
+    }
+    same
 }
 
 fn is_same_clean(case: &str, clean: &Clean) -> bool {
@@ -158,14 +169,17 @@ fn functions_do_what_salts_do_or_are_in_the_table() {
     let mut note = |probe: &str, case: String| {
         found.insert([probe.to_owned(), case]);
     };
-    let lines: BTreeMap<String, Line> = probe("file_line");
-    let cleans: BTreeMap<String, Clean> = probe("file_clean");
-    assert!(lines.len() >= 52 && cleans.len() >= 29);
-    for (case, line) in lines {
-        if !is_same_line(&line) {
-            note("file_line", case);
+    let mut edits = 0;
+    for (probe_name, function) in EDITS {
+        for (case, line) in probe::<Line>(probe_name) {
+            edits += 1;
+            if !is_same_line(function, &line) {
+                note(probe_name, case);
+            }
         }
     }
+    let cleans: BTreeMap<String, Clean> = probe("file_clean");
+    assert!(edits >= 87 && cleans.len() >= 29, "{edits}");
     for (case, clean) in cleans {
         if !is_same_clean(&case, &clean) {
             note("file_clean", case);

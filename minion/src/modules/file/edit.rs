@@ -74,7 +74,8 @@ pub(in crate::modules) async fn append(host: &dyn Host, chunk: &Chunk) -> Result
     let mut new = file.text.clone();
     let mut added = 0;
     for text in args.list("text")? {
-        if contains_lines(&new, &text, loose) {
+        // As in Salt, a text that is twice in the list is added twice.
+        if contains_lines(&file.text, &text, loose) {
             continue;
         }
         if !new.is_empty() && !new.ends_with('\n') {
@@ -135,39 +136,64 @@ pub(in crate::modules) async fn blockreplace(
     );
     let file = Text::open(host, chunk, append || prepend).await?;
     let content = args.text("content")?.unwrap_or_default();
-    let block: Vec<&str> = content.lines().collect();
-    let lines: Vec<&str> = file.text.lines().collect();
-
+    let content = content.strip_suffix('\n').unwrap_or(&content);
+    let block: Vec<&str> = content.split('\n').map(bare).collect();
+    // Each with its own line end, which stays.
+    let lines: Vec<&str> = file.text.split_inclusive('\n').collect();
+    let end_of_line = match lines.first() {
+        Some(first) if first.ends_with("\r\n") => "\r\n",
+        _ => "\n",
+    };
+    let ended = |line: &str| format!("{}{end_of_line}", bare(line));
+    let whole = || {
+        let markers = (std::iter::once(start.as_str()), [end.as_str()]);
+        let lines = markers.0.chain(block.iter().copied()).chain(markers.1);
+        lines.map(ended).collect::<String>()
+    };
     let first = lines.iter().position(|line| line.contains(&start));
     let last = first.and_then(|first| {
-        lines
-            .iter()
-            .skip(first + 1)
-            .position(|line| line.contains(&end))
-            .map(|offset| first + 1 + offset)
+        let mut after = (0..).zip(&lines).skip(first + 1);
+        after
+            .find(|(_, line)| line.contains(&end))
+            .map(|(at, _)| at)
     });
-    let whole = || {
-        std::iter::once(start.as_str())
-            .chain(block.iter().copied())
-            .chain([end.as_str()])
+    let appended = || {
+        let is_cut = !file.text.is_empty() && !file.text.ends_with('\n');
+        let newline = if is_cut { end_of_line } else { "" };
+        format!("{}{newline}{}", file.text, whole())
     };
-    let new: Vec<&str> = match (first, last) {
+    let new = match (first, last) {
         (Some(first), Some(last)) => {
-            let (head, tail) = (lines.iter().take(first + 1), lines.iter().skip(last));
-            head.chain(block.iter()).chain(tail).copied().collect()
+            let inside = &lines[first + 1..last];
+            let is_there = inside
+                .iter()
+                .map(|line| bare(line))
+                .eq(block.iter().copied());
+            let inside: String = if is_there {
+                inside.concat()
+            } else {
+                block.iter().map(|line| ended(line)).collect()
+            };
+            let marker = lines[last];
+            let marker = if marker.ends_with('\n') {
+                marker.to_owned()
+            } else {
+                ended(marker)
+            };
+            let (head, tail) = (lines[..=first].concat(), lines[last + 1..].concat());
+            format!("{head}{inside}{marker}{tail}")
         }
         (Some(_), None) => {
             return fail("Unterminated marked block. End of file reached before marker_end.");
         }
-        (None, _) if append => lines.iter().copied().chain(whole()).collect(),
-        (None, _) if prepend => whole().chain(lines.iter().copied()).collect(),
-        (None, _) if host.uncertain() => lines.iter().copied().chain(whole()).collect(),
+        (None, _) if append => appended(),
+        (None, _) if prepend => format!("{}{}", whole(), file.text),
+        (None, _) if host.uncertain() => appended(),
         (None, _) => return fail("Cannot edit marked block. Markers not found in file."),
     };
-    if new == lines && file.exists {
+    if new == file.text && file.exists {
         return Ok(Plan::nothing("No changes needed to be made"));
     }
-    let new = new.join("\n") + "\n";
     Ok(file.plan_for(
         &new,
         args.show()?,
@@ -175,6 +201,22 @@ pub(in crate::modules) async fn blockreplace(
         "Changes would be made".into(),
         "Changes were made".into(),
     ))
+}
+
+/// A line without its end.
+fn bare(line: &str) -> &str {
+    let line = line.strip_suffix('\n').unwrap_or(line);
+    line.strip_suffix('\r').unwrap_or(line)
+}
+
+/// The lines of a text, and their end. Where a text mixes ends, a carriage return is a part of its
+/// line, so that it stays.
+pub(super) fn lines(text: &str) -> (Vec<&str>, &'static str) {
+    let newlines = text.matches('\n').count();
+    if newlines > 0 && text.matches("\r\n").count() == newlines {
+        return (text.lines().collect(), "\r\n");
+    }
+    (text.split_terminator('\n').collect(), "\n")
 }
 
 #[cfg(test)]

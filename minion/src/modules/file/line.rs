@@ -7,7 +7,7 @@ use halite_states::args::Args;
 use halite_states::low::Chunk;
 use halite_states::pattern::{Expression, LinePattern};
 
-use super::edit::Text;
+use super::edit::{Text, lines};
 use crate::host::Host;
 use crate::modules::{Failure, Plan, fail, failure};
 
@@ -15,7 +15,8 @@ pub(in crate::modules) async fn line(host: &dyn Host, chunk: &Chunk) -> Result<P
     let args = Args::new(chunk);
     let file = Text::open(host, chunk, args.flag("create", false)?).await?;
     let spec = LineSpec::read(&args)?;
-    let lines: Vec<String> = file.text.lines().map(str::to_owned).collect();
+    let (lines, end_of_line) = lines(&file.text);
+    let lines: Vec<String> = lines.into_iter().map(str::to_owned).collect();
     let new = match spec.edit(&lines).and_then(|new| spec.finished(new)) {
         Ok(new) => new,
         // An earlier state of this plan may add the lines that the edit refers to.
@@ -33,9 +34,9 @@ pub(in crate::modules) async fn line(host: &dyn Host, chunk: &Chunk) -> Result<P
     let end = if new.is_empty() || (!file.text.is_empty() && !file.text.ends_with('\n')) {
         ""
     } else {
-        "\n"
+        end_of_line
     };
-    let text = new.join("\n") + end;
+    let text = new.join(end_of_line) + end;
     Ok(file.plan_for(
         &text,
         args.show()?,
