@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use halite_states::args::{Args, scalar};
 use halite_states::low::Chunk;
+use halite_states::pattern::PathPattern;
 use serde_json::{Map, Value, json};
 
 use super::{Failure, Plan, fail};
@@ -20,7 +21,8 @@ pub(super) async fn installed(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Fa
     let mut changes = Map::new();
     for (name, version) in wanted {
         let old = found.get(&name);
-        if old.is_some_and(|old| version.as_ref().is_none_or(|wanted| wanted == old)) {
+        let fits = |one: &String| version.as_ref().is_none_or(|wanted| satisfies(wanted, one));
+        if old.is_some_and(fits) {
             continue;
         }
         // A virtual package has no version of its own.
@@ -29,10 +31,16 @@ pub(super) async fn installed(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Fa
         }
         let candidate = host.package_candidate(&name).await?;
         // Indexes that do not offer a required package may be old, or missing.
-        refresh |= candidate.is_none() || (version.is_some() && candidate != version);
+        let fitting = candidate.filter(fits);
+        refresh |= fitting.is_none();
+        // The full version: apt finds none without its epoch.
+        let version = match version {
+            Some(wanted) => Some(fitting.clone().unwrap_or(wanted)),
+            None => None,
+        };
         let new = version
             .clone()
-            .or(candidate)
+            .or(fitting)
             .unwrap_or_else(|| KNOWN_AFTER_APPLY.to_owned());
         changes.insert(
             name.clone(),
@@ -66,6 +74,20 @@ pub(super) async fn installed(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Fa
         format!("The following packages would be installed/updated: {names}"),
         format!("The following packages were installed/updated: {names}"),
     ))
+}
+
+/// Tests whether a version is the wanted one or matches it as a shell pattern. As in Salt, its epoch
+/// counts only if the wanted one has an epoch too.
+fn satisfies(wanted: &str, version: &str) -> bool {
+    let pattern = PathPattern::new(wanted).ok();
+    let fits = |version: &str| {
+        version == wanted
+            || pattern
+                .as_ref()
+                .is_some_and(|pattern| pattern.is_match(version))
+    };
+    let without_epoch = version.split_once(':').map(|(_, rest)| rest);
+    fits(version) || !wanted.contains(':') && without_epoch.is_some_and(fits)
 }
 
 pub(super) async fn removed(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Failure> {
