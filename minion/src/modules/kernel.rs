@@ -29,6 +29,12 @@ pub(super) async fn parameter_present(host: &dyn Host, chunk: &Chunk) -> Result<
             }
         },
     };
+    let live = host.sysctl(&key).await?;
+    if live.is_none() && !host.uncertain() {
+        return fail(format!(
+            "this kernel has no parameter {key}; if it belongs to a module, load that first, with kmod.present"
+        ));
+    }
     let path = absolute(&args.text("config")?.unwrap_or_else(|| SYSCTLS.to_owned()))?;
     let (content, mut effects) = replace::read(host, &path).await?;
     let content = content.unwrap_or_default();
@@ -38,7 +44,7 @@ pub(super) async fn parameter_present(host: &dyn Host, chunk: &Chunk) -> Result<
         effects.extend(parents(host, &path, true, &Meta::default()).await?);
         effects.push(replace::rewritten(&path, &content, kept)?);
     }
-    if host.sysctl(&key).await?.map(|live| normal(&live)).as_ref() != Some(&value) {
+    if live.map(|live| normal(&live)).as_ref() != Some(&value) {
         effects.push(Effect::Sysctl {
             key: key.clone(),
             value: value.clone(),
