@@ -285,6 +285,53 @@ async fn test_mode_waits_for_nothing() {
 }
 
 #[tokio::test]
+async fn a_predicted_mount_hides_the_files_under_it() {
+    let below = host();
+    let overlay = Overlay::new(&below);
+    let mount = |fstype: &str| Effect::Mount {
+        device: "/dev/vdb1".into(),
+        path: "/srv".into(),
+        fstype: fstype.into(),
+        options: "defaults".into(),
+    };
+    let unmount = Effect::Unmount {
+        path: "/srv".into(),
+    };
+    overlay.predict(&mount("ext4")).await;
+    assert_eq!(overlay.read("/srv/a").await.unwrap(), None);
+    assert!(overlay.take_assumed(), "the volume may have the file");
+    let write = Effect::Write {
+        path: "/srv/a".into(),
+        content: b"second".to_vec(),
+        meta: Meta::default(),
+    };
+    overlay.predict(&write).await;
+    overlay.take_assumed();
+    assert_eq!(overlay.read("/srv/a").await.unwrap().unwrap(), b"second");
+    assert!(!overlay.take_assumed());
+    overlay.predict(&unmount).await;
+    assert_eq!(overlay.read("/srv/a").await.unwrap().unwrap(), b"first");
+    overlay.predict(&mount("tmpfs")).await;
+    overlay.take_assumed();
+    assert_eq!(overlay.read("/srv/a").await.unwrap(), None);
+    assert!(!overlay.take_assumed(), "it is empty");
+
+    let volume = BTreeMap::from([("/a".to_owned(), Node::file(b"of the volume"))]);
+    below.state().volumes.insert("/dev/vdb1".into(), volume);
+    below.perform(&mount("ext4")).await.unwrap();
+    assert_eq!(
+        below.read("/srv/a").await.unwrap().unwrap(),
+        b"of the volume"
+    );
+    let overlay = Overlay::new(&below);
+    overlay.predict(&unmount).await;
+    assert_eq!(overlay.read("/srv/a").await.unwrap(), None);
+    assert!(overlay.take_assumed(), "the directory may have the file");
+    below.perform(&unmount).await.unwrap();
+    assert_eq!(below.read("/srv/a").await.unwrap().unwrap(), b"first");
+}
+
+#[tokio::test]
 async fn a_new_directory_hides_what_was_below_a_removed_one() {
     let below = host();
     let overlay = Overlay::new(&below);

@@ -4,12 +4,15 @@
 //! fsync, as POSIX promises and no more. Every primitive is counted, so that a test can cut the
 //! power at each of them.
 
+mod cover;
 mod rename;
 
 use std::collections::{BTreeMap, HashMap};
 
 use halite_minion::host::effect::Meta;
 use halite_minion::host::{FileKind, HostError, HostResult, Stat};
+
+pub use cover::Covered;
 
 /// Text of the error after a crash; see [`Disk::crash_after`].
 pub const CRASHED: &str = "the host has crashed";
@@ -200,16 +203,6 @@ impl Disk {
         self.durable_inodes.insert(inode, node);
         self.names.insert(path.clone(), inode);
         self.durable_names.insert(path, inode);
-    }
-
-    /// Removes a tree durably and without counting: for damaging a host in a test.
-    pub fn take(&mut self, path: &str) {
-        let path = self.physical(path);
-        let below = format!("{path}/");
-        self.names
-            .retain(|name, _| *name != path && !name.starts_with(&below));
-        self.durable_names
-            .retain(|name, _| *name != path && !name.starts_with(&below));
     }
 
     fn inode(&mut self, node: Node) -> u64 {

@@ -90,12 +90,21 @@ impl FakeState {
                     return refuse(format!("mount: {path}: {device} does not exist"));
                 }
                 let point = self.mount_point(device, path, fstype, options);
+                let shows_own = |option| matches!(option, "remount" | "bind" | "rbind");
+                if !options.split(',').any(shows_own) {
+                    let files = self.volumes.get(device).cloned().unwrap_or_default();
+                    let covered = self.disk.cover(&point.path, &files);
+                    self.covered.entry(point.path.clone()).or_insert(covered);
+                }
                 self.mounts.retain(|m| m.path != point.path);
                 self.mounts.push(point);
             }
             Effect::Unmount { path } => {
                 self.disk.tick()?;
                 let path = self.disk.follow(path);
+                if let Some(covered) = self.covered.remove(&path) {
+                    self.disk.uncover(&path, covered);
+                }
                 self.mounts.retain(|m| m.path != path);
             }
             Effect::SwapOff { device } => {

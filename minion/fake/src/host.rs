@@ -11,7 +11,7 @@ use halite_minion::host::{
 };
 
 use crate::ca::FakeCas;
-use crate::disk::{CRASHED, Disk, Node};
+use crate::disk::{CRASHED, Covered, Disk, Node};
 
 /// A package that a repository offers.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -60,6 +60,10 @@ pub struct FakeState {
     /// Modules that can be loaded.
     pub loadable: BTreeSet<String>,
     pub mounts: Vec<MountPoint>,
+    /// Files of devices, by their path in the file system.
+    pub volumes: BTreeMap<String, BTreeMap<String, Node>>,
+    /// Files under mount points.
+    pub(crate) covered: BTreeMap<String, Covered>,
     /// Devices that mount(8) refuses.
     pub unmountable: BTreeSet<String>,
     pub swaps: Vec<String>,
@@ -140,6 +144,8 @@ impl Default for FakeState {
             modules: BTreeSet::new(),
             loadable: BTreeSet::new(),
             mounts: Vec::new(),
+            volumes: BTreeMap::new(),
+            covered: BTreeMap::new(),
             unmountable: BTreeSet::new(),
             swaps: Vec::new(),
             zones: BTreeMap::new(),

@@ -17,6 +17,7 @@ pub mod linux;
 pub mod overlay;
 mod overlay_effects;
 mod overlay_files;
+mod overlay_mounts;
 pub mod pod;
 pub mod static_pod;
 mod stop;

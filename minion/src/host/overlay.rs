@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::accounts::Accounts;
 use super::effect::{Command, Effect, Output, Trust};
-use super::overlay_files::{Files, PredictedEntry, PredictedPath};
+use super::overlay_files::{Covered, Files, PredictedEntry, PredictedPath};
 use super::{
     FileKind, FirewallNames, FirewallView, Group, Host, HostFuture, HostResult, IpsetView,
     MountPoint, PackageManager, Stat, UnitState, User, beginning,
@@ -29,7 +29,7 @@ pub struct Overlay<'h> {
     pub(super) below: &'h dyn Host,
     predicted: Mutex<Predicted>,
     slept: AtomicI64,
-    assumed: AtomicBool,
+    pub(super) assumed: AtomicBool,
     pub(super) any_predicted: AtomicBool,
 }
 
@@ -46,6 +46,8 @@ pub(super) struct Predicted {
     pub modules: BTreeSet<String>,
     pub mounts: Vec<MountPoint>,
     pub unmounted: BTreeSet<String>,
+    /// Mount points whose files changed with a predicted mount.
+    pub covered: BTreeMap<String, Covered>,
     pub swaps_off: BTreeSet<String>,
     pub zones: BTreeMap<String, FirewallView>,
     pub policies: BTreeMap<String, FirewallView>,
@@ -98,7 +100,11 @@ impl<'h> Overlay<'h> {
                 ..
             })
             | PredictedPath::Below => Source::Below(path),
-            PredictedPath::Entry(_) | PredictedPath::Gone => Source::Predicted(None),
+            PredictedPath::Entry(_) => Source::Predicted(None),
+            PredictedPath::Gone => {
+                self.note_covered(&path);
+                Source::Predicted(None)
+            }
         }
     }
 
@@ -130,8 +136,16 @@ impl Host for Overlay<'_> {
             let path = self.resolve(path, false).await;
             let known = self.predicted().files.get(&path);
             match known {
-                PredictedPath::Entry(entry) => Ok(Some(entry.stat)),
-                PredictedPath::Gone => Ok(None),
+                PredictedPath::Entry(entry) => {
+                    if self.predicted().covered.contains_key(&path) {
+                        self.note_covered(&path);
+                    }
+                    Ok(Some(entry.stat))
+                }
+                PredictedPath::Gone => {
+                    self.note_covered(&path);
+                    Ok(None)
+                }
                 PredictedPath::Below => self.below.stat(&path).await,
             }
         })
@@ -174,6 +188,7 @@ impl Host for Overlay<'_> {
             let known = self.predicted().files.get(&path);
             let mut names: BTreeSet<String> = match known {
                 PredictedPath::Entry(PredictedEntry { fresh: true, .. }) | PredictedPath::Gone => {
+                    self.note_covered(&path);
                     BTreeSet::new()
                 }
                 PredictedPath::Entry(_) | PredictedPath::Below => {

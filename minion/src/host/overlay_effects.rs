@@ -84,6 +84,9 @@ impl Overlay<'_> {
                 fstype,
                 options,
             } => {
+                if !options.split(',').any(|option| option == "remount") {
+                    self.cover(path, fstype != "tmpfs").await;
+                }
                 let mut predicted = self.predicted();
                 let (device, path, fstype, options) = (
                     device.clone(),
@@ -102,6 +105,7 @@ impl Overlay<'_> {
                 });
             }
             Effect::Unmount { path } => {
+                self.uncover(path).await;
                 let mut predicted = self.predicted();
                 predicted.mounts.retain(|m| m.path != *path);
                 predicted.unmounted.insert(path.clone());

@@ -30,6 +30,14 @@ pub(super) enum PredictedPath {
 #[derive(Debug, Default)]
 pub(super) struct Files(BTreeMap<String, Option<PredictedEntry>>);
 
+/// A directory on which another file system is predicted.
+pub(super) struct Covered {
+    /// The predictions for the files under it.
+    pub under: Files,
+    /// Its files are only known after apply: those of a device, or under an unmounted one.
+    pub unknown: bool,
+}
+
 /// The directories above `path`, nearest first, the root excluded.
 fn ancestors(path: &str) -> impl Iterator<Item = &str> {
     path.match_indices('/')
@@ -70,6 +78,22 @@ impl Files {
         let below = format!("{path}/");
         self.0.retain(|name, _| !name.starts_with(&below));
         self.0.insert(path.to_owned(), None);
+    }
+
+    /// Takes the predictions for `path` and everything below it.
+    pub(super) fn take(&mut self, path: &str) -> Self {
+        let below = format!("{path}/");
+        let (taken, kept) = std::mem::take(&mut self.0)
+            .into_iter()
+            .partition(|(name, _)| name == path || name.starts_with(&below));
+        self.0 = kept;
+        Self(taken)
+    }
+
+    /// Replaces the predictions for `path` and everything below it by those that were taken.
+    pub(super) fn put_back(&mut self, path: &str, taken: Self) {
+        self.take(path);
+        self.0.extend(taken.0);
     }
 
     /// The predicted changes to the names in `path`: those added and those removed.
