@@ -17,6 +17,13 @@ impl FakeState {
             return output.clone();
         }
         if is_account_command(&command.argv) {
+            if let Some((code, stderr)) = self.accounts.refusal(&command.argv) {
+                return Output {
+                    code,
+                    stderr,
+                    ..Output::default()
+                };
+            }
             self.accounts.run(&command.argv, None, None);
             return Output::default();
         }

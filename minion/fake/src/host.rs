@@ -380,11 +380,11 @@ impl Host for FakeHost {
     }
 
     fn user<'a>(&'a self, name: &'a str) -> HostFuture<'a, HostResult<Option<User>>> {
-        self.ask(|s| Ok(s.accounts.users.get(name).cloned().flatten()))
+        self.ask(|s| Ok(s.accounts.user(name).cloned()))
     }
 
     fn group<'a>(&'a self, name: &'a str) -> HostFuture<'a, HostResult<Option<Group>>> {
-        self.ask(|s| Ok(s.accounts.groups.get(name).cloned().flatten()))
+        self.ask(|s| Ok(s.accounts.group(name).cloned()))
     }
 
     fn sysctl<'a>(&'a self, key: &'a str) -> HostFuture<'a, HostResult<Option<String>>> {

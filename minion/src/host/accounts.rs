@@ -46,6 +46,86 @@ pub fn is_account_command(argv: &[String]) -> bool {
 }
 
 impl Accounts {
+    /// A user by name or number.
+    #[must_use]
+    pub fn user(&self, key: &str) -> Option<&User> {
+        let number = key.parse::<u32>().ok();
+        let by_number = |user: &&User| Some(user.uid) == number;
+        let by_name = self.users.get(key).and_then(Option::as_ref);
+        by_name.or_else(|| self.users.values().flatten().find(by_number))
+    }
+
+    /// A group by name or number.
+    #[must_use]
+    pub fn group(&self, key: &str) -> Option<&Group> {
+        let number = key.parse::<u32>().ok();
+        let by_number = |group: &&Group| Some(group.gid) == number;
+        let by_name = self.groups.get(key).and_then(Option::as_ref);
+        by_name.or_else(|| self.groups.values().flatten().find(by_number))
+    }
+
+    /// The exit code and message with which the host's own program refuses a command; `None` if it
+    /// carries it out. Only of a value that has all accounts.
+    #[must_use]
+    pub fn refusal(&self, argv: &[String]) -> Option<(i32, String)> {
+        let program = argv.first()?.rsplit('/').next()?;
+        let (options, name) = parse(argv);
+        let name = name?;
+        let option = |key: &str| options.get(key).map(String::as_str);
+        let group = self.groups.get(&name).and_then(Option::as_ref);
+        let refuse = |code: i32, why: String| Some((code, format!("{program}: {why}")));
+        if program.starts_with("group") || program == "gpasswd" {
+            let missing = if program == "gpasswd" { 3 } else { 6 };
+            match (program, group) {
+                ("groupadd", Some(_)) => {
+                    return refuse(9, format!("group '{name}' already exists"));
+                }
+                ("groupadd", None) => {}
+                (_, None) => return refuse(missing, format!("group '{name}' does not exist")),
+                ("groupdel", Some(group)) => {
+                    let mut users = self.users.values().flatten();
+                    let user = users.find(|user| user.gid == group.gid)?;
+                    let why = format!("cannot remove the primary group of user '{}'", user.name);
+                    return refuse(8, why);
+                }
+                _ => {}
+            }
+            let gid = option("-g").and_then(|gid| self.group(gid));
+            if let Some(taken) = gid.filter(|taken| taken.name != name) {
+                return refuse(4, format!("GID '{}' already exists", taken.gid));
+            }
+            let mut members = option("-M")?.split(',').filter(|member| !member.is_empty());
+            let member = members.find(|member| self.user(member).is_none())?;
+            return refuse(3, format!("user '{member}' does not exist"));
+        }
+        match (program, self.users.get(&name).and_then(Option::as_ref)) {
+            ("useradd", Some(_)) => return refuse(9, format!("user '{name}' already exists")),
+            ("useradd", None) => {}
+            (_, None) => return refuse(6, format!("user '{name}' does not exist")),
+            _ => {}
+        }
+        let uid = option("-u").and_then(|uid| self.user(uid));
+        if let Some(taken) = uid.filter(|taken| taken.name != name) {
+            return refuse(4, format!("UID {} is not unique", taken.uid));
+        }
+        let more = option("-G").into_iter().flat_map(|list| list.split(','));
+        let mut wanted = option("-g")
+            .into_iter()
+            .chain(more)
+            .filter(|one| !one.is_empty());
+        if let Some(unknown) = wanted.find(|one| self.group(one).is_none()) {
+            return refuse(6, format!("group '{unknown}' does not exist"));
+        }
+        let own = program == "useradd" && option("-g").is_none() && option("-N").is_none();
+        if own && group.is_some() {
+            let why = format!(
+                "group {name} exists - if you want to add this user to that group, use -g."
+            );
+            return refuse(9, why);
+        }
+        None
+    }
+
     /// Applies the command's changes. `user` and `group` answer for accounts that are not in this
     /// value (the host below an overlay).
     pub fn run(&mut self, argv: &[String], user: Option<User>, group: Option<Group>) {
@@ -60,6 +140,9 @@ impl Accounts {
         match program.as_str() {
             "groupadd" | "groupmod" => {
                 let old = self.groups.get(&name).cloned().flatten().or(group);
+                if old.is_some() == (program == "groupadd") {
+                    return;
+                }
                 let gid = number("-g")
                     .or(old.as_ref().map(|g| g.gid))
                     .unwrap_or_else(|| free_id(&options, self));
@@ -86,19 +169,17 @@ impl Accounts {
                 self.users.insert(name, None);
             }
             "useradd" | "usermod" => {
-                let mut account = self
-                    .users
-                    .get(&name)
-                    .cloned()
-                    .flatten()
-                    .or(user)
-                    .unwrap_or_else(|| User {
-                        uid: free_id(&options, self),
-                        home: format!("/home/{name}"),
-                        shell: "/bin/sh".to_owned(),
-                        name: name.clone(),
-                        ..User::default()
-                    });
+                let old = self.users.get(&name).cloned().flatten().or(user);
+                if old.is_some() == (program == "useradd") {
+                    return;
+                }
+                let mut account = old.unwrap_or_else(|| User {
+                    uid: free_id(&options, self),
+                    home: format!("/home/{name}"),
+                    shell: "/bin/sh".to_owned(),
+                    name: name.clone(),
+                    ..User::default()
+                });
                 account.uid = number("-u").unwrap_or(account.uid);
                 account.home = text("-d").unwrap_or(account.home);
                 account.shell = text("-s").unwrap_or(account.shell);

@@ -289,20 +289,40 @@ impl Host for Overlay<'_> {
 
     fn user<'a>(&'a self, name: &'a str) -> HostFuture<'a, HostResult<Option<User>>> {
         Box::pin(async move {
-            let predicted = self.predicted().accounts.users.get(name).cloned();
+            let predicted = {
+                let accounts = &self.predicted().accounts;
+                let known = accounts.users.get(name).cloned();
+                known.or_else(|| accounts.user(name).map(|user| Some(user.clone())))
+            };
             match predicted {
                 Some(user) => Ok(user),
-                None => self.below.user(name).await,
+                None => {
+                    let below = self.below.user(name).await?;
+                    let accounts = &self.predicted().accounts;
+                    Ok(below.filter(|user| {
+                        user.name == name || !accounts.users.contains_key(&user.name)
+                    }))
+                }
             }
         })
     }
 
     fn group<'a>(&'a self, name: &'a str) -> HostFuture<'a, HostResult<Option<Group>>> {
         Box::pin(async move {
-            let predicted = self.predicted().accounts.groups.get(name).cloned();
+            let predicted = {
+                let accounts = &self.predicted().accounts;
+                let known = accounts.groups.get(name).cloned();
+                known.or_else(|| accounts.group(name).map(|group| Some(group.clone())))
+            };
             match predicted {
                 Some(group) => Ok(group),
-                None => self.below.group(name).await,
+                None => {
+                    let below = self.below.group(name).await?;
+                    let accounts = &self.predicted().accounts;
+                    Ok(below.filter(|group| {
+                        group.name == name || !accounts.groups.contains_key(&group.name)
+                    }))
+                }
             }
         })
     }

@@ -367,8 +367,14 @@ impl Overlay<'_> {
         }
         let name = command.argv.last().cloned().unwrap_or_default();
         let user = self.user(&name).await.ok().flatten();
+        // Of groupadd and groupmod, it is the group's own new number.
+        let is_of_user = command
+            .argv
+            .first()
+            .is_some_and(|program| program.contains("user"));
         let primary = command.argv.iter().position(|w| w == "-g" || w == "--gid");
         let group = primary
+            .filter(|_| is_of_user)
             .and_then(|at| command.argv.get(at + 1))
             .unwrap_or(&name)
             .clone();

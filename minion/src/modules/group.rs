@@ -22,6 +22,15 @@ pub(super) async fn present(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Fail
             "group.present: {both} is both in `addusers` and in `delusers`"
         ));
     }
+    if let Some(gid) = gid
+        && let Some(taken) = host.group(&gid.to_string()).await?
+        && taken.name != *name
+    {
+        return fail(format!(
+            "the gid {gid} of the group {name} is already that of {}",
+            taken.name
+        ));
+    }
     let found = host.group(name).await?;
     let mut changes = Map::new();
     let mut effects = Vec::new();
@@ -62,6 +71,13 @@ pub(super) async fn present(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Fail
     wanted.sort();
     wanted.dedup();
     if wanted != old {
+        for user in wanted.iter().filter(|user| !old.contains(user)) {
+            if host.user(user).await?.is_none() && !host.uncertain() {
+                return fail(format!(
+                    "there is no user {user} for the group {name}; add it with user.present"
+                ));
+            }
+        }
         changes.insert("members".into(), json!(wanted));
         effects.push(program(&["gpasswd", "-M", &wanted.join(","), name]));
     }

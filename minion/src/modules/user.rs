@@ -4,7 +4,7 @@ use halite_states::args::Args;
 use halite_states::low::Chunk;
 use serde_json::{Map, Value, json};
 
-use super::{Failure, Plan};
+use super::{Failure, Plan, fail};
 use crate::host::effect::{Command, Effect};
 use crate::host::{Host, User};
 
@@ -40,12 +40,20 @@ pub(super) async fn present(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Fail
         shell: args.text("shell")?,
         fullname: args.text("fullname")?,
     };
-    let (changes, mut options, new) = match host.user(name).await? {
+    let found = host.user(name).await?;
+    spec.check(host, name, found.as_ref()).await?;
+    let (changes, mut options, new) = match found {
         Some(found) => {
             let (changes, options) = spec.differences(host, &found).await?;
             (changes, options, false)
         }
         None => {
+            if spec.gid.is_none() && host.group(name).await?.is_some() {
+                return fail(format!(
+                    "cannot add the user {name}: there is already a group of this name; to make it the user's group, \
+                     give `gid: {name}`"
+                ));
+            }
             let system = args.flag("system", false)?;
             let mut options = spec.options();
             options.push(if args.flag("createhome", !system)? {
@@ -96,6 +104,34 @@ fn sorted(mut list: Vec<String>) -> Vec<String> {
 }
 
 impl AccountSpec {
+    /// Refuses what useradd and usermod would refuse.
+    async fn check(
+        &self,
+        host: &dyn Host,
+        name: &str,
+        found: Option<&User>,
+    ) -> Result<(), Failure> {
+        if let Some(uid) = self.uid
+            && let Some(taken) = host.user(&uid.to_string()).await?
+            && taken.name != name
+        {
+            return fail(format!(
+                "the uid {uid} of the user {name} is already that of {}",
+                taken.name
+            ));
+        }
+        let has = |group: &&String| found.is_some_and(|user| user.groups.contains(group));
+        let more = self.groups.iter().flatten().filter(|group| !has(group));
+        for group in self.gid.iter().chain(more) {
+            if host.group(group).await?.is_none() && !host.uncertain() {
+                return fail(format!(
+                    "there is no group {group} for the user {name}; add it with group.present"
+                ));
+            }
+        }
+        Ok(())
+    }
+
     /// Options of useradd for all given values.
     fn options(&self) -> Vec<String> {
         let mut options = Vec::new();
