@@ -356,7 +356,8 @@ impl FakeState {
                         "{name} could not be started: its job ended with `failed`"
                     ));
                 }
-                state.active = "active".into();
+                let dies = self.dying.contains(name);
+                state.active = if dies { "failed" } else { "active" }.into();
                 *self.starts.entry(name.to_owned()).or_default() += 1;
             }
             UnitAction::Stop => state.active = "inactive".into(),
@@ -364,6 +365,10 @@ impl FakeState {
                 if state.active != "active" {
                     return refuse(format!("{name} is not active, cannot reload."));
                 }
+            }
+            UnitAction::Verify if state.active == "active" => {}
+            UnitAction::Verify => {
+                return refuse(format!("{name} was started, and is {}", state.active));
             }
             UnitAction::Enable => state.file = "enabled".into(),
             UnitAction::Disable => state.file = "disabled".into(),

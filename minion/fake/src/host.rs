@@ -51,6 +51,8 @@ pub struct FakeState {
     pub starts: BTreeMap<String, u64>,
     /// Units that fail when started.
     pub failing: BTreeSet<String>,
+    /// Units whose program ends at once after a successful start.
+    pub dying: BTreeSet<String>,
     pub accounts: Accounts,
     /// Current values.
     pub sysctls: BTreeMap<String, String>,
@@ -135,6 +137,7 @@ impl Default for FakeState {
             units: BTreeMap::new(),
             starts: BTreeMap::new(),
             failing: BTreeSet::new(),
+            dying: BTreeSet::new(),
             accounts: Accounts {
                 users: BTreeMap::from([("root".into(), Some(root))]),
                 groups: BTreeMap::from([("root".into(), Some(group))]),

@@ -192,7 +192,7 @@ pub struct Meta {
 
 /// An action on a unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[expect(missing_docs, reason = "systemctl's own verbs")]
+#[expect(missing_docs, reason = "systemctl's own verbs, but the last")]
 pub enum UnitAction {
     Start,
     Stop,
@@ -202,6 +202,9 @@ pub enum UnitAction {
     Disable,
     Mask,
     Unmask,
+    /// Fails unless the unit, which was just started, runs. systemd counts a program as started when
+    /// its process exists, even if that ends at once.
+    Verify,
 }
 
 /// A program to run.

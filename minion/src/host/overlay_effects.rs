@@ -341,7 +341,7 @@ impl Overlay<'_> {
                 state.active = "active".into();
             }
             UnitAction::Stop => state.active = "inactive".into(),
-            UnitAction::Reload => {}
+            UnitAction::Reload | UnitAction::Verify => {}
             UnitAction::Enable => state.file = "enabled".into(),
             UnitAction::Disable => state.file = "disabled".into(),
             UnitAction::Mask => {

@@ -45,6 +45,7 @@ use crate::host::{Host, HostError, HostFuture};
 pub(crate) use self::cmd::{UMASK, shell};
 pub(crate) use self::http::answers;
 pub(crate) use self::paths::follow;
+pub(crate) use self::service::unit_name;
 pub(crate) use self::x509::is_current;
 
 /// The result of a module's check.

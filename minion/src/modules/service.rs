@@ -24,7 +24,7 @@ const SUFFIXES: &[&str] = &[
 ];
 
 /// The unit's full name: `.service` if there is no other suffix.
-fn unit_name(name: &str) -> String {
+pub(crate) fn unit_name(name: &str) -> String {
     let suffix = name.rsplit_once('.').map(|(_, suffix)| suffix);
     if suffix.is_some_and(|suffix| SUFFIXES.contains(&suffix)) {
         name.to_owned()
@@ -146,7 +146,7 @@ pub(super) async fn running(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Fail
     actions.extend(enabling(&unit, args.maybe("enable")?));
     let start = !runs(&unit);
     if start {
-        actions.push(UnitAction::Start);
+        actions.extend([UnitAction::Start, UnitAction::Verify]);
     }
     if actions.is_empty() {
         return Ok(Plan::nothing(format!(
@@ -190,7 +190,7 @@ fn without(
         Some(false) => actions.push(UnitAction::Disable),
         None => {}
     }
-    actions.push(UnitAction::Restart);
+    actions.extend([UnitAction::Restart, UnitAction::Verify]);
     let mut all: Vec<Effect> = overrides
         .iter()
         .map(|path| Effect::Remove { path: path.clone() })

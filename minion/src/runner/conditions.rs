@@ -37,13 +37,7 @@ impl Runner<'_> {
             .find_map(|k| call.get(*k))
             .or(listed);
         let argument = argument.and_then(Value::as_str).unwrap_or_default();
-        let unit = || {
-            if argument.contains('.') {
-                argument.to_owned()
-            } else {
-                format!("{argument}.service")
-            }
-        };
+        let unit = || modules::unit_name(argument);
         let host = &self.predicted;
         match fun {
             "test.true" | "test.true_" => Ok(true),

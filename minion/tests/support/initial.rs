@@ -30,6 +30,8 @@ pub struct Initial {
     /// Virtual package to the offered one that provides it.
     pub provided: BTreeMap<String, String>,
     pub units: BTreeMap<String, String>,
+    /// Units whose program ends at once after its start.
+    pub dying: Vec<String>,
     pub users: BTreeMap<String, Value>,
     pub groups: BTreeMap<String, Value>,
     pub sysctls: BTreeMap<String, String>,
@@ -214,6 +216,7 @@ pub fn set_up(host: &FakeHost, initial: &Initial) {
         };
         state.units.insert(name.clone(), unit);
     }
+    state.dying.extend(initial.dying.iter().cloned());
     let text = |value: &Value, key: &str| value[key].as_str().unwrap_or_default().to_owned();
     let number = |value: &Value, key: &str| value[key].as_u64().unwrap_or_default() as u32;
     let list = |value: &Value, key: &str| -> Vec<String> {

@@ -137,6 +137,7 @@ pub async fn change(bus: &Bus, name: &str, action: UnitAction) -> HostResult<()>
             job(bus, name, "RestartUnit").await
         }
         UnitAction::Reload => job(bus, name, "ReloadUnit").await,
+        UnitAction::Verify => verify(bus, name).await,
         // runtime: false, force: true (replaces a link that points elsewhere, as `systemctl enable
         // --force`).
         UnitAction::Enable => files(bus, "EnableUnitFiles", &(vec![name], false, true)).await,
@@ -149,6 +150,68 @@ pub async fn change(bus: &Bus, name: &str, action: UnitAction) -> HostResult<()>
             files(bus, "UnmaskUnitFiles", &(vec![name], false)).await
         }
     }
+}
+
+/// The time for which a program must run to count as started.
+const SETTLED: Duration = Duration::from_millis(300);
+/// The longest wait for a unit that is being started again, as in Salt's `service.status`.
+const STARTING: Duration = Duration::from_secs(3);
+/// The time between two questions.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// Waits until it is known whether a unit that was just started runs. Services that report when they
+/// are ready (`Type=notify`, `dbus`, …) do so at once.
+async fn verify(bus: &Bus, name: &str) -> HostResult<()> {
+    let settled = if reports_readiness(bus, name).await? {
+        Duration::ZERO
+    } else {
+        SETTLED
+    };
+    let begin = tokio::time::Instant::now();
+    let mut active_since = None;
+    loop {
+        let unit = state(bus, name).await?;
+        match unit.active.as_str() {
+            "active" | "reloading" | "refreshing" => {
+                let since = *active_since.get_or_insert_with(tokio::time::Instant::now);
+                if since.elapsed() >= settled {
+                    return Ok(());
+                }
+            }
+            "activating" | "deactivating" if begin.elapsed() < STARTING => active_since = None,
+            other => {
+                return Err(HostError::refused(format!(
+                    "{name}: systemd started it, and now it is `{other}`; see `systemctl status {name}` and \
+                     `journalctl -u {name}`"
+                )));
+            }
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+}
+
+/// Returns whether systemd knows of a unit that its start has succeeded. Of a simple service, it
+/// knows only that the process exists.
+async fn reports_readiness(bus: &Bus, name: &str) -> HostResult<bool> {
+    if !name.ends_with(".service") {
+        return Ok(true);
+    }
+    let failed = unreadable(name);
+    let path: OwnedObjectPath = match bus.try_call(MANAGER, "LoadUnit", &(name,)).await? {
+        Ok(reply) => reply.body().deserialize().map_err(&failed)?,
+        Err((_, text)) => return Err(HostError::refused(format!("{name}: {text}"))),
+    };
+    let object = Object {
+        service: SERVICE,
+        path: path.as_str(),
+        interface: "org.freedesktop.DBus.Properties",
+    };
+    let question = ("org.freedesktop.systemd1.Service", "Type");
+    let reply = bus.call(object, "Get", &question).await?;
+    let body = reply.body();
+    let kind: OwnedVariant = body.deserialize().map_err(&failed)?;
+    let kind = <&str>::try_from(&kind).unwrap_or_default();
+    Ok(!matches!(kind, "simple" | "exec" | "idle"))
 }
 
 /// `systemctl reset-failed`: a unit that failed too often with the configuration that was just
