@@ -3,6 +3,21 @@
 use halite_document::yaml::{NodeKind, scalar};
 use serde_json::Value;
 
+/// The start of a key that is not a text in YAML; from the private use area.
+const UNQUOTED: char = '\u{F8F2}';
+
+/// A key that YAML writes without quotes.
+pub(super) fn unquoted(key: &str) -> String {
+    format!("{UNQUOTED}{key}")
+}
+
+fn quoted_key(key: &str) -> String {
+    match key.strip_prefix(UNQUOTED) {
+        Some(key) => key.to_owned(),
+        None => Value::from(key).to_string(),
+    }
+}
+
 /// One line of JSON with a blank after `,` and `:`, as Python writes it; it is also YAML's flow
 /// style.
 pub(super) fn flow(value: &Value) -> String {
@@ -14,7 +29,7 @@ pub(super) fn flow(value: &Value) -> String {
         Value::Object(map) => {
             let entries: Vec<String> = map
                 .iter()
-                .map(|(key, value)| format!("{}: {}", Value::from(key.as_str()), flow(value)))
+                .map(|(key, value)| format!("{}: {}", quoted_key(key), flow(value)))
                 .collect();
             format!("{{{}}}", entries.join(", "))
         }
@@ -70,7 +85,10 @@ fn block_into(value: &Value, pad: &str, lines: &mut Vec<String>) {
     match value {
         Value::Object(map) if !map.is_empty() => {
             for (key, item) in map {
-                let key = plain(key);
+                let key = match key.strip_prefix(UNQUOTED) {
+                    Some(key) => key.to_owned(),
+                    None => plain(key),
+                };
                 match item {
                     Value::Object(inner) if !inner.is_empty() => {
                         lines.push(format!("{pad}{key}:"));

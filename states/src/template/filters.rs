@@ -5,14 +5,14 @@ use std::sync::OnceLock;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use minijinja::value::{Kwargs, Tuple, ValueKind};
-use minijinja::{Environment, Error, UndefinedBehavior, Value};
+use minijinja::{Environment, Error, ErrorKind, UndefinedBehavior, Value};
 use regex::{Regex, RegexBuilder};
 use serde_json::Value as Json;
 use sha2::{Digest, Sha256, Sha512};
 
 use super::error::{caused, invalid};
-use super::values::{from_json, is_list, to_json};
-use super::{dump, lines, methods, network, serialize};
+use super::values::{deep_copy, dictionary, from_json, from_node, is_list, to_json, typed_key};
+use super::{dump, lines, merge, methods, network, serialize};
 use crate::target::pattern::RegexError;
 
 /// The environment of all filters, without guards.
@@ -253,7 +253,7 @@ fn structures(env: &mut Environment<'static>) {
         let text = lines::strip(&text.to_string());
         let node = halite_secrets::yaml::parse("load_yaml", &text)
             .map_err(|problem| caused("the text is not YAML", problem))?;
-        Ok(from_json(&node.to_json()))
+        Ok(from_node(&node))
     });
     env.add_filter("load_json", |text: &Value| -> Result<Value, Error> {
         let json: Json = serde_json::from_str(&lines::strip(&text.to_string()))
@@ -274,16 +274,27 @@ fn structures(env: &mut Environment<'static>) {
     env.add_filter(
         "set_dict_key_value",
         |value: &Value, path: &str, new: &Value, delimiter: Option<&str>| {
-            let mut json = to_json(value)?;
-            let mut place = &mut json;
-            for part in path.split(delimiter.unwrap_or(":")) {
-                if !place.is_object() {
-                    *place = Json::Object(serde_json::Map::new());
-                }
-                place = &mut place[part];
+            let copy = match value.kind() {
+                ValueKind::Map => deep_copy(value),
+                _ => dictionary([]),
+            };
+            if new.is_undefined() {
+                return Err(Error::from(ErrorKind::UndefinedError));
             }
-            *place = to_json(new)?;
-            Ok::<_, Error>(from_json(&json))
+            let parts: Vec<&str> = path.split(delimiter.unwrap_or(":")).collect();
+            let mut place = copy.clone();
+            for (number, part) in parts.iter().enumerate() {
+                let key = Value::from(*part);
+                let old = place.get_item(&key)?;
+                let next = match (number + 1 == parts.len(), old.kind()) {
+                    (true, _) => deep_copy(new),
+                    (false, ValueKind::Map) => old,
+                    (false, _) => dictionary([]),
+                };
+                merge::set(&place, &key, next.clone())?;
+                place = next;
+            }
+            Ok::<_, Error>(copy)
         },
     );
     env.add_filter("max", |items: &Value| -> Result<Value, Error> {
@@ -329,7 +340,10 @@ pub(super) fn traverse(value: &Value, path: &str, delimiter: &str) -> Result<Opt
                     .find_map(|item| item.get_item(&Value::from(part)).ok().filter(is_there))
                     .unwrap_or_default(),
             },
-            ValueKind::Map => at.get_item(&Value::from(part))?,
+            ValueKind::Map => match at.get_item(&Value::from(part))? {
+                next if next.is_undefined() => at.get_item(&typed_key(part).0)?,
+                next => next,
+            },
             _ => Value::UNDEFINED,
         };
         if next.is_undefined() {

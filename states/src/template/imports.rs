@@ -8,7 +8,7 @@ use serde_json::Value as Json;
 
 use super::error::{caused, invalid};
 use super::lines;
-use super::values::from_json;
+use super::values::{from_json, from_node};
 
 /// The name under which a template finds the variables that it was rendered with.
 pub(super) const VARIABLES: &str = "__variables";
@@ -48,7 +48,7 @@ pub(super) fn add(env: &mut Environment<'static>) {
             let (text, file) = (lines::strip(&text.to_string()), file.to_string());
             let node = halite_secrets::yaml::parse(&file, &text)
                 .map_err(|problem| caused(format!("`{file}` is not YAML"), problem))?;
-            Ok(from_json(&node.to_json()))
+            Ok(from_node(&node))
         },
     );
     env.add_function(

@@ -79,7 +79,7 @@ pub(super) fn set(base: &Value, key: &Value, value: Value) -> Result<(), Error> 
     if contains(&value, dict, 0) {
         return Err(invalid("a dictionary cannot contain itself"));
     }
-    dict.set(&key.to_string(), key, value);
+    dict.set(key, value);
     Ok(())
 }
 

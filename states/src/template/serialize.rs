@@ -5,7 +5,7 @@ use minijinja::{Environment, Error, Value};
 use serde_json::{Map, Value as Json};
 
 use super::dump;
-use super::values::{Dict, to_json};
+use super::values::{Dict, key_text, to_json};
 
 /// Adds the filters.
 pub(super) fn add(env: &mut Environment<'static>) {
@@ -82,6 +82,20 @@ fn sorted(json: Json) -> Json {
     }
 }
 
+/// Sorts keys as Python does: only keys of one kind have an order.
+fn sort(keys: &mut [Value]) {
+    let is_number = |key: &Value| matches!(key.kind(), ValueKind::Number | ValueKind::Bool);
+    if keys.iter().all(|key| key.as_str().is_some()) {
+        keys.sort_by_key(ToString::to_string);
+    } else if keys.iter().all(is_number) {
+        let number = |key: &Value| match key.kind() {
+            ValueKind::Bool => f64::from(u8::from(key.is_true())),
+            _ => f64::try_from(key.clone()).unwrap_or_default(),
+        };
+        keys.sort_by(|one, other| number(one).total_cmp(&number(other)));
+    }
+}
+
 /// A value as PyYAML writes it: keys sorted, except those of the pillar and the grains, which keep
 /// their declared order.
 fn in_order(value: &Value) -> Result<Json, Error> {
@@ -94,11 +108,14 @@ fn in_order(value: &Value) -> Result<Json, Error> {
         ValueKind::Map => {
             let mut keys: Vec<Value> = value.try_iter()?.collect();
             if !is_data(value) {
-                keys.sort_by_key(ToString::to_string);
+                sort(&mut keys);
             }
             let mut map = Map::new();
             for key in keys {
-                map.insert(key.to_string(), in_order(&value.get_item(&key)?)?);
+                let text = key_text(&key);
+                let is_text = key.as_str().is_some();
+                let text = if is_text { text } else { dump::unquoted(&text) };
+                map.insert(text, in_order(&value.get_item(&key)?)?);
             }
             Ok(Json::Object(map))
         }

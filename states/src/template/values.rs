@@ -5,12 +5,13 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
+use halite_document::yaml::{Node, NodeKind, scalar};
 use halite_secrets::reference;
 use minijinja::value::{DynObject, Enumerator, Object, ObjectRepr, ValueKind};
 use minijinja::{Error, ErrorKind, Value};
 use serde_json::{Map, Number, Value as Json};
 
-use super::trace::{Access, Recorder, below};
+use super::trace::{Access, PILLAR, Recorder, below};
 
 /// A dictionary.
 pub(crate) struct Dict {
@@ -21,26 +22,63 @@ pub(crate) struct Dict {
     origin: Option<(String, Arc<Recorder>)>,
 }
 
-/// The keys and values of a dictionary, in their order.
+/// One key of a dictionary with its value.
+#[derive(Clone)]
+struct Entry {
+    key: Value,
+    value: Value,
+    /// The key in the data, if it is written in another way (`0x50` for 80).
+    raw: Option<String>,
+}
+
+/// The keys and values of a dictionary, in their order. As in Python, `80` and `'80'` are different
+/// keys, and `1`, `1.0` and `True` are the same.
 #[derive(Default)]
 struct Entries {
-    list: Vec<(Value, Value)>,
-    index: HashMap<String, usize>,
+    list: Vec<Entry>,
+    texts: HashMap<String, usize>,
+    /// Keys that are not texts, by [`identity`].
+    others: HashMap<String, usize>,
+    /// A text finds the key that it reads as: the pillar does not say whether a key was in quotes.
+    is_pillar: bool,
+}
+
+/// A text that is the same for equal keys that are not texts.
+fn identity(key: &Value) -> String {
+    let number = match key.kind() {
+        ValueKind::Bool => Some(f64::from(u8::from(key.is_true()))),
+        ValueKind::Number => f64::try_from(key.clone()).ok(),
+        _ => None,
+    };
+    match number {
+        // Whole numbers beyond the precision of a float are their own text.
+        Some(number) if !key.is_integer() || number.abs() < 1e15 => format!("{number:?}"),
+        _ => format!("{key:?}"),
+    }
 }
 
 impl Entries {
-    fn get(&self, key: &str) -> Option<&Value> {
-        self.list.get(*self.index.get(key)?).map(|(_, value)| value)
+    fn find(&self, key: &Value) -> Option<usize> {
+        let other = |key: &Value| self.others.get(&identity(key)).copied();
+        let Some(text) = key.as_str() else {
+            return other(key);
+        };
+        let found = self.texts.get(text).copied();
+        found.or_else(|| other(&typed_key(text).0).filter(|_| self.is_pillar))
     }
 
-    fn set(&mut self, name: &str, key: &Value, value: Value) {
-        match self.index.get(name).and_then(|at| self.list.get_mut(*at)) {
-            Some((_, place)) => *place = value,
-            None => {
-                self.index.insert(name.to_owned(), self.list.len());
-                self.list.push((key.clone(), value));
-            }
+    fn set(&mut self, key: &Value, value: Value, raw: Option<String>) {
+        if let Some(place) = self.find(key).and_then(|at| self.list.get_mut(at)) {
+            place.value = value;
+            return;
         }
+        let at = self.list.len();
+        match key.as_str() {
+            Some(text) => self.texts.insert(text.to_owned(), at),
+            None => self.others.insert(identity(key), at),
+        };
+        let key = key.clone();
+        self.list.push(Entry { key, value, raw });
     }
 }
 
@@ -60,26 +98,20 @@ impl Dict {
         self.origin.is_some()
     }
 
-    /// The value of a key; the access is not recorded.
-    pub(crate) fn get(&self, key: &str) -> Option<Value> {
-        self.entries().get(key).cloned()
-    }
-
     /// Its values; the access is not recorded.
     pub(crate) fn values(&self) -> Vec<Value> {
         let entries = self.entries();
         entries
             .list
             .iter()
-            .map(|(_, value)| value.clone())
+            .map(|entry| entry.value.clone())
             .collect()
     }
 
-    /// Sets the value of a key in place; `name` is the key as text. Every name of this dictionary
-    /// sees the change.
-    pub(crate) fn set(&self, name: &str, key: &Value, value: Value) {
+    /// Sets the value of a key in place. Every name of this dictionary sees the change.
+    pub(crate) fn set(&self, key: &Value, value: Value) {
         let mut entries = self.entries.write().unwrap_or_else(PoisonError::into_inner);
-        entries.set(name, key, value);
+        entries.set(key, value, None);
     }
 }
 
@@ -87,31 +119,27 @@ impl fmt::Debug for Dict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let list = self.entries().list.clone();
         f.debug_map()
-            .entries(list.iter().map(|(key, value)| (key, value)))
+            .entries(list.iter().map(|entry| (&entry.key, &entry.value)))
             .finish()
     }
 }
 
 impl Object for Dict {
     fn get_value(self: &Arc<Self>, key: &Value) -> Option<Value> {
-        let text;
-        let key = match key.as_str() {
-            Some(key) => key,
-            None => {
-                text = key.to_string();
-                &text
-            }
-        };
+        let entries = self.entries();
+        let found = entries.find(key).and_then(|at| entries.list.get(at));
         if let Some((pointer, recorder)) = &self.origin {
-            recorder.record(below(pointer, key), Access::Lookup);
+            let raw = found.and_then(|entry| entry.raw.as_deref());
+            let name = raw.map_or_else(|| key_text(key), str::to_owned);
+            recorder.record(below(pointer, &name), Access::Lookup);
         }
-        self.get(key)
+        found.map(|entry| entry.value.clone())
     }
 
     fn enumerate(self: &Arc<Self>) -> Enumerator {
         self.record(Access::Whole);
         let entries = self.entries();
-        Enumerator::Values(entries.list.iter().map(|(key, _)| key.clone()).collect())
+        Enumerator::Values(entries.list.iter().map(|entry| entry.key.clone()).collect())
     }
 
     fn enumerator_len(self: &Arc<Self>) -> Option<usize> {
@@ -161,7 +189,56 @@ pub(crate) fn recorded(json: &Json, pointer: &str, recorder: &Arc<Recorder>) -> 
     convert(json, pointer, Some(recorder))
 }
 
+/// YAML as a template value; keys keep their type.
+pub(crate) fn from_node(node: &Node) -> Value {
+    match &node.kind {
+        NodeKind::List(items) => items.iter().map(from_node).collect::<Vec<Value>>().into(),
+        NodeKind::Map(entries) => dictionary(
+            entries
+                .iter()
+                .map(|(key, value)| (from_node(key), from_node(value))),
+        ),
+        _ => from_json(&node.to_json()),
+    }
+}
+
+/// The place in the pillar of Halite's own values, whose keys are texts: names of nodes, for
+/// example.
+const OWN: &str = "/pillar/halite";
+
+/// The data below a place has the operator's own keys, whose type is that of the YAML scalar.
+fn has_typed_keys(pointer: &str) -> bool {
+    let is_below = |place: &str| {
+        let rest = pointer.strip_prefix(place);
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    };
+    is_below(PILLAR) && !is_below(OWN)
+}
+
+/// A key of the pillar with its type, and its text there if that differs.
+pub(crate) fn typed_key(raw: &str) -> (Value, Option<String>) {
+    let key = match scalar::resolve(raw) {
+        NodeKind::Bool(value) => Value::from(value),
+        NodeKind::Int(value) => Value::from(value),
+        NodeKind::Float(value) => Value::from(value),
+        NodeKind::Null if !raw.is_empty() => Value::from(()),
+        _ => return (Value::from(raw), None),
+    };
+    let differs = key_text(&key) != raw;
+    (key, differs.then(|| raw.to_owned()))
+}
+
 fn convert(json: &Json, pointer: &str, recorder: Option<&Arc<Recorder>>) -> Value {
+    let typed = recorder.is_some() && has_typed_keys(pointer);
+    convert_with(json, pointer, recorder, typed)
+}
+
+fn convert_with(
+    json: &Json,
+    pointer: &str,
+    recorder: Option<&Arc<Recorder>>,
+    typed: bool,
+) -> Value {
     match json {
         Json::Null => Value::from(()),
         Json::Bool(value) => Value::from(*value),
@@ -179,22 +256,47 @@ fn convert(json: &Json, pointer: &str, recorder: Option<&Arc<Recorder>>) -> Valu
         // Accesses inside a list are not recorded: the list counts as one value.
         Json::Array(items) => items
             .iter()
-            .map(|item| convert(item, "", None))
+            .map(|item| convert_with(item, "", None, typed))
             .collect::<Vec<Value>>()
             .into(),
-        Json::Object(map) => dict(
-            map.iter().map(|(key, value)| {
-                let place = recorder.map_or_else(String::new, |_| below(pointer, key));
-                (Value::from(key.as_str()), convert(value, &place, recorder))
-            }),
-            recorder.map(|recorder| (pointer.to_owned(), recorder.clone())),
-        ),
+        Json::Object(map) => {
+            let mut entries = Entries {
+                is_pillar: typed,
+                ..Entries::default()
+            };
+            for (name, value) in map {
+                let place = recorder.map_or_else(String::new, |_| below(pointer, name));
+                let typed = if recorder.is_some() {
+                    has_typed_keys(&place)
+                } else {
+                    typed
+                };
+                let value = convert_with(value, &place, recorder, typed);
+                let (key, raw) = if typed {
+                    typed_key(name)
+                } else {
+                    (Value::from(name.as_str()), None)
+                };
+                entries.set(&key, value, raw);
+            }
+            Value::from_object(Dict {
+                entries: RwLock::new(entries),
+                origin: recorder.map(|recorder| (pointer.to_owned(), recorder.clone())),
+            })
+        }
     }
 }
 
 /// A dictionary that templates may change.
 pub(crate) fn dictionary(entries: impl IntoIterator<Item = (Value, Value)>) -> Value {
-    dict(entries.into_iter(), None)
+    let mut listed = Entries::default();
+    for (key, value) in entries {
+        listed.set(&key, value, None);
+    }
+    Value::from_object(Dict {
+        entries: RwLock::new(listed),
+        origin: None,
+    })
 }
 
 /// A copy whose dictionaries and lists are its own.
@@ -219,21 +321,14 @@ pub(crate) fn deep_copy(value: &Value) -> Value {
     }
 }
 
-fn dict(
-    entries: impl Iterator<Item = (Value, Value)>,
-    origin: Option<(String, Arc<Recorder>)>,
-) -> Value {
-    let mut listed = Entries::default();
-    for (key, value) in entries {
-        match key.as_str() {
-            Some(name) => listed.set(name, &key, value),
-            None => listed.set(&key.to_string(), &key, value),
-        }
+/// A key as JSON writes it.
+pub(crate) fn key_text(key: &Value) -> String {
+    match key.kind() {
+        ValueKind::Bool if key.is_true() => "true".to_owned(),
+        ValueKind::Bool => "false".to_owned(),
+        ValueKind::None => "null".to_owned(),
+        _ => key.to_string(),
     }
-    Value::from_object(Dict {
-        entries: RwLock::new(listed),
-        origin,
-    })
 }
 
 /// A template value as JSON. Keys become texts, secrets become references.
@@ -274,7 +369,7 @@ pub(crate) fn to_json(value: &Value) -> Result<Json, Error> {
             let mut map = Map::new();
             for key in value.try_iter()? {
                 let item = value.get_item(&key)?;
-                map.insert(key.to_string(), to_json(&item)?);
+                map.insert(key_text(&key), to_json(&item)?);
             }
             Json::Object(map)
         }
@@ -334,7 +429,7 @@ fn holds(value: &Value, depth: usize) -> bool {
 mod tests {
     use serde_json::json;
 
-    use super::super::trace::{MinionData, PILLAR};
+    use super::super::trace::MinionData;
     use super::*;
 
     #[test]
@@ -350,6 +445,33 @@ mod tests {
             value.to_string(),
             "{'z': 1, 'a': [True, None, 1.5, 'x'], 'm': {'k': halite-secret::a.b::}}"
         );
+    }
+
+    #[test]
+    fn keys_of_the_operators_pillar_have_a_type() {
+        let recorder = Arc::new(Recorder::default());
+        let pillar = json!({"halite": {"nodes": {"42": 1}}, "custom": {"80": "a", "0x50": "b", "yes": 2, "x": [{"7": 1}]}});
+        let value = recorded(&pillar, PILLAR, &recorder);
+        assert_eq!(
+            value.to_string(),
+            "{'halite': {'nodes': {'42': 1}}, 'custom': {80: 'b', True: 2, 'x': [{7: 1}]}}"
+        );
+        let custom = value.get_attr("custom").unwrap();
+        assert_eq!(
+            custom.get_item(&Value::from("80")).unwrap(),
+            Value::from("b")
+        );
+        assert!(
+            dictionary([(Value::from(80), Value::from(1))])
+                .get_item(&Value::from("80"))
+                .unwrap()
+                .is_undefined()
+        );
+        assert_eq!(
+            custom.get_item(&Value::from(80.0)).unwrap(),
+            Value::from("b")
+        );
+        assert_eq!(custom.get_item(&Value::from(1)).unwrap(), Value::from(2));
     }
 
     #[test]
