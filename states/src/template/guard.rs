@@ -126,6 +126,7 @@ pub(super) fn add(env: &mut Environment<'static>, purpose: Purpose) {
                 let args: Vec<Value> = args.0.into_iter().map(ValueOrKwargs::into_value).collect();
                 guard(name, &args, purpose)?;
                 refuse_undefined(name, &args)?;
+                refuse_unordered(name, &args)?;
                 unguarded().empty_state().apply_filter(name, &args)
             },
         );
@@ -272,6 +273,46 @@ fn refuse_undefined(name: &str, args: &[Value]) -> Result<(), Error> {
         ));
     }
     Ok(())
+}
+
+/// Refuses to sort values of different types: the engine puts them in an order, Python does not.
+fn refuse_unordered(name: &str, args: &[Value]) -> Result<(), Error> {
+    if !matches!(name, "sort" | "min" | "max" | "dictsort" | "groupby") {
+        return Ok(());
+    }
+    let Some(items) = args.first().filter(|items| items.len().is_some()) else {
+        return Ok(());
+    };
+    let named = |key: &str| -> Option<String> {
+        let named = args.last().filter(|last| last.is_kwargs())?;
+        named.get_attr(key).ok()?.as_str().map(str::to_owned)
+    };
+    let path = named("attribute").or_else(|| {
+        let path = args.get(1).filter(|_| name == "groupby");
+        path.and_then(Value::as_str).map(str::to_owned)
+    });
+    let by_value = name == "dictsort" && named("by").as_deref() == Some("value");
+    let of = |at: Value, part: &str| at.get_attr(part).unwrap_or_default();
+    let mut kinds = Vec::new();
+    for item in items.try_iter()? {
+        let item = match &path {
+            Some(path) => path.split('.').fold(item, of),
+            None if by_value => items.get_item(&item)?,
+            None => item,
+        };
+        if !kinds.contains(&item.kind()) {
+            kinds.push(item.kind());
+        }
+    }
+    match kinds.as_slice() {
+        [one, other, ..] => Err(Error::new(
+            ErrorKind::InvalidOperation,
+            format!(
+                "`{name}` cannot put {one} and {other} in an order; convert them to one type first"
+            ),
+        )),
+        _ => Ok(()),
+    }
 }
 
 /// Refuses a filter that would compute with a secret.
