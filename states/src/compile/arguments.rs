@@ -223,7 +223,7 @@ fn value(wanted: &Arg, node: &Node, state: &str) -> Result<Value, ValueError> {
             Ok(Value::from(patterns))
         }
         Wanted::Mapping => match &node.kind {
-            NodeKind::Map(_) => Ok(node.to_json()),
+            NodeKind::Map(_) => Ok(json(wanted, node)),
             // Salt's way to write a mapping as a list of pairs.
             NodeKind::List(items)
                 if items
@@ -234,12 +234,21 @@ fn value(wanted: &Arg, node: &Node, state: &str) -> Result<Value, ValueError> {
                     items
                         .iter()
                         .flat_map(Node::entries)
-                        .map(|(key, value)| (key.raw.clone(), value.to_json()))
+                        .map(|(key, value)| (key.raw.clone(), json(wanted, value)))
                         .collect(),
                 ))
             }
             _ => Err(but("a mapping")),
         },
+    }
+}
+
+/// A part of a mapping. The keys of variables of a template, which are not sent to a host, keep
+/// their type.
+fn json(wanted: &Arg, node: &Node) -> Value {
+    match wanted.name {
+        "context" | "defaults" => node.to_json_with_key_types(),
+        _ => node.to_json(),
     }
 }
 

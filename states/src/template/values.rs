@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
-use halite_document::yaml::{Node, NodeKind, scalar};
+use halite_document::yaml::{KEY_MARK, Node, NodeKind, scalar};
 use halite_secrets::reference;
 use minijinja::value::{DynObject, Enumerator, Object, ObjectRepr, ValueKind};
 use minijinja::{Error, ErrorKind, Value};
@@ -272,10 +272,10 @@ fn convert_with(
                     typed
                 };
                 let value = convert_with(value, &place, recorder, typed);
-                let (key, raw) = if typed {
-                    typed_key(name)
-                } else {
-                    (Value::from(name.as_str()), None)
+                let (key, raw) = match name.strip_prefix(KEY_MARK) {
+                    Some(marked) => typed_key(marked),
+                    None if typed => typed_key(name),
+                    None => (Value::from(name.as_str()), None),
                 };
                 entries.set(&key, value, raw);
             }

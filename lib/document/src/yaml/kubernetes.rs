@@ -8,7 +8,9 @@ impl Node {
     /// The value as JSON, with whole numbers as YAML 1.1 and Kubernetes read them: `0644` is octal.
     #[must_use]
     pub fn to_kubernetes_json(&self) -> Value {
-        self.json(&|value, raw| scalar::octal(raw).unwrap_or(value))
+        self.json(&|value, raw| scalar::octal(raw).unwrap_or(value), &|key| {
+            key.raw.clone()
+        })
     }
 }
 

@@ -21,6 +21,10 @@ pub const MAX_DEPTH: usize = 64;
 /// Most nodes after aliases were expanded.
 pub const MAX_NODES: usize = 200_000;
 
+/// The start of a key that is not a text in [`Node::to_json_with_key_types`]; from the private use
+/// area.
+pub const KEY_MARK: char = '\u{F8F3}';
+
 /// A value with its position.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Node {
@@ -164,22 +168,32 @@ impl Node {
     /// The value as JSON. Keys become texts as written; infinite floats become null.
     #[must_use]
     pub fn to_json(&self) -> Value {
-        self.json(&|value, _| value)
+        self.json(&|value, _| value, &|key| key.raw.clone())
     }
 
-    /// The value as JSON; `integer` maps each whole number, given with its text.
-    fn json(&self, integer: &dyn Fn(i64, &str) -> i64) -> Value {
+    /// The value as JSON; a key that is not a text (`80:`) begins with [`KEY_MARK`].
+    #[must_use]
+    pub fn to_json_with_key_types(&self) -> Value {
+        self.json(&|value, _| value, &|key| match key.kind {
+            NodeKind::Text(_) => key.raw.clone(),
+            _ => format!("{KEY_MARK}{}", key.raw),
+        })
+    }
+
+    /// The value as JSON; `integer` maps each whole number, given with its text, and `name` each
+    /// key.
+    fn json(&self, integer: &dyn Fn(i64, &str) -> i64, name: &dyn Fn(&Node) -> String) -> Value {
         match &self.kind {
             NodeKind::Null => Value::Null,
             NodeKind::Bool(value) => Value::Bool(*value),
             NodeKind::Int(value) => Value::from(integer(*value, &self.raw)),
             NodeKind::Float(value) => Value::from(*value),
             NodeKind::Text(value) => Value::from(value.as_str()),
-            NodeKind::List(items) => items.iter().map(|item| item.json(integer)).collect(),
+            NodeKind::List(items) => items.iter().map(|item| item.json(integer, name)).collect(),
             NodeKind::Map(entries) => Value::Object(
                 entries
                     .iter()
-                    .map(|(k, v)| (k.raw.clone(), v.json(integer)))
+                    .map(|(k, v)| (name(k), v.json(integer, name)))
                     .collect::<Map<String, Value>>(),
             ),
         }
