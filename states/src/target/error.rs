@@ -19,6 +19,9 @@ pub enum TargetError {
     /// A grain or pillar expression without `:`.
     #[error("`{0}` needs a key and a value, separated by `:`")]
     NoValue(String),
+    /// A comparison with a secret, of which only a reference is known.
+    #[error("`{0}` is compared with a secret; choose minions by a value that is not secret")]
+    Secret(String),
     /// An `ipcidr` expression that is neither an address nor a network.
     #[error("`{0}` is neither an address nor a network like 10.0.0.0/24")]
     Address(String),

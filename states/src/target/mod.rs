@@ -8,6 +8,7 @@ pub(crate) mod pattern;
 use std::net::IpAddr;
 
 use halite_document::did_you_mean;
+use halite_secrets::reference;
 use ipnet::IpNet;
 use pattern::Glob;
 use serde_json::Value;
@@ -88,7 +89,7 @@ fn unknown(kind: &str) -> TargetError {
 /// minion.
 ///
 /// # Errors
-/// An unknown kind, a bad pattern, a bad compound expression.
+/// An unknown kind, a bad pattern, a bad compound expression, or one about a secret.
 pub fn matches(kind: &str, expression: &str, candidate: &Candidate) -> Result<bool, TargetError> {
     match kind {
         "glob" => Ok(Glob::new(expression)?.is_match(candidate.id)),
@@ -158,6 +159,10 @@ fn holds(found: &Value, wanted: &str, test: &Test) -> Result<bool, TargetError> 
                 }
             }
             Ok(false)
+        }
+        // Every value matches `*`, and no other pattern can be compared with a reference.
+        Value::String(text) if reference::mentions(text) && wanted != "*" => {
+            Err(TargetError::Secret(wanted.to_owned()))
         }
         Value::String(text) => test(wanted, text),
         // Also as Python prints them, because Salt users write expressions that way.

@@ -9,7 +9,9 @@ fn check(kind: &str, expression: &str) -> Result<bool, TargetError> {
         "os": "Debian", "roles": ["web", "db"], "ipv4": ["127.0.0.1", "10.0.0.5"], "kernel": {"name": "Linux"},
         "num_cpus": 4, "virtual": true, "path": "a:b",
     });
-    let pillar = json!({"node": {"roles": ["etcd", "control-plane"]}, "tier": "prod"});
+    let pillar = json!({
+        "node": {"roles": ["etcd", "control-plane"]}, "tier": "prod", "mode": "halite-secret::mode::",
+    });
     matches(
         kind,
         expression,
@@ -19,6 +21,19 @@ fn check(kind: &str, expression: &str) -> Result<bool, TargetError> {
             pillar: &pillar,
         },
     )
+}
+
+#[test]
+fn a_secret_is_not_compared() {
+    for (kind, expression) in [
+        ("pillar", "mode:strict"),
+        ("pillar_exact", "mode:strict"),
+        ("pillar_pcre", "mode:s.*"),
+        ("compound", "db* or I@mode:strict"),
+    ] {
+        let error = check(kind, expression).unwrap_err();
+        assert!(matches!(error, TargetError::Secret(_)), "{kind}: {error}");
+    }
 }
 
 #[test]
@@ -44,6 +59,7 @@ fn matchers() {
         ("pillar", "node:roles:etcd", true),
         ("pillar", "node:roles:e*", true),
         ("pillar_exact", "node:roles:e*", false),
+        ("pillar", "mode:*", true),
         ("ipcidr", "10.0.0.0/24", true),
         ("ipcidr", "10.0.0.6", false),
         ("compound", "web* and G@os:Debian", true),
