@@ -45,7 +45,7 @@ impl Overlay<'_> {
         predicted.covered.insert(point, Covered { under, unknown });
     }
 
-    /// The file system at a path is unmounted: under a predicted one are the files of before, under
+    /// The file system at a path is unmounted: under a predicted one are the previous files, under
     /// another one unknown files.
     pub(super) async fn uncover(&self, path: &str) {
         let point = self.resolve(path, true).await;

@@ -34,10 +34,7 @@ pub(super) async fn installed(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Fa
         let fitting = candidate.filter(fits);
         refresh |= fitting.is_none();
         // The full version: apt finds none without its epoch.
-        let version = match version {
-            Some(wanted) => Some(fitting.clone().unwrap_or(wanted)),
-            None => None,
-        };
+        let version = version.map(|wanted| fitting.clone().unwrap_or(wanted));
         let new = version
             .clone()
             .or(fitting)

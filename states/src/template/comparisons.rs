@@ -134,7 +134,7 @@ pub(super) fn guarded(text: &str) -> String {
     })
 }
 
-/// What separates two operands.
+/// A separator of two operands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Separator {
     Comparison,
