@@ -184,7 +184,7 @@ impl Compiler {
         let complete = problems.is_empty();
         let declarations = rewrite::rewrite(&mut loaded, complete, &mut problems);
         let drafts = chunks::expand(input, renderer, memo, &loaded, &declarations, &mut problems);
-        let edges = requisite::resolve(&loaded, &drafts, complete, &mut problems);
+        let edges = requisite::resolve(&loaded, &declarations, &drafts, complete, &mut problems);
         let order = order::order(&drafts, &edges, &loaded.high_order, &mut problems);
         if problems.is_empty() {
             Ok(Ordered {

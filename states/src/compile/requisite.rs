@@ -1,10 +1,12 @@
 //! Requisites resolved to edges between calls.
 
 use std::collections::HashMap;
+use std::rc::Rc;
 
 use halite_document::{Problem, did_you_mean};
 
 use super::call::Draft;
+use super::declaration::Declaration;
 use super::load::Loaded;
 use super::reference::Reference;
 use crate::low::{Chunk, Requisites};
@@ -29,8 +31,10 @@ fn list<'a>(requisites: &'a mut Requisites, word: &str) -> &'a mut Vec<usize> {
 }
 
 /// Resolves all references; the result has an entry for each draft, with positions in `drafts`.
+/// `declarations` are those of the drafts, and those that have none because of a problem.
 pub(super) fn resolve(
     loaded: &Loaded,
+    declarations: &[Rc<Declaration>],
     drafts: &[Draft],
     complete: bool,
     problems: &mut Vec<Problem>,
@@ -40,7 +44,11 @@ pub(super) fn resolve(
     for (at, draft) in drafts.iter().enumerate() {
         for (word, reference) in &draft.call.references {
             let Some(targets) = index.find(at, reference) else {
-                if complete {
+                // A declaration with a problem of its own has no call.
+                let has_problem = !problems.is_empty()
+                    && (declarations.iter())
+                        .any(|declaration| reference.names_declaration(declaration));
+                if complete && !has_problem {
                     problems.push(index.missing(word, draft, reference));
                 }
                 continue;
