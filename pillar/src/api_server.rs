@@ -3,12 +3,15 @@
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
-use schemars::JsonSchema;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
+use crate::api_hardening::{ApiAdmission, ApiAudit, ApiAuthentication, ApiEncryption};
+use crate::component::{ExtraVolume, Patch, patches};
 use crate::field_schemas;
+use crate::flags::Flags;
 
-/// The address and name of the Kubernetes API, and flags of its server.
+/// The address and name of the Kubernetes API, and the settings of its server.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct ApiServer {
@@ -39,9 +42,26 @@ pub struct ApiServer {
     #[schemars(schema_with = "field_schemas::sans")]
     pub cert_sans: Vec<String>,
     /// Flags of the API server, without dashes, for example `audit-log-maxage: "30"`. They are
-    /// added to those of its static pod, or replace them.
+    /// added to those of its static pod, or replace them. A list gives a flag several times.
     #[schemars(schema_with = "field_schemas::flags")]
-    pub extra_args: BTreeMap<String, String>,
+    pub extra_args: Flags,
+    /// Directories and files of the host that the pod mounts in addition to its own.
+    pub extra_volumes: Vec<ExtraVolume>,
+    /// Strategic merge patches of its static pod, applied in order.
+    #[schemars(schema_with = "patches")]
+    pub patches: Vec<Patch>,
+    /// The audit log. Default: none; with `profile: hardened`, with the defaults below.
+    pub audit: Option<ApiAudit>,
+    /// Encryption of objects in etcd. Default: none; with `profile: hardened`, of Secrets.
+    pub encryption: Option<ApiEncryption>,
+    /// Structured authentication. Default: certificates and tokens of service accounts only.
+    pub authentication: Option<ApiAuthentication>,
+    /// Admission. Default: Kubernetes' own; with `profile: hardened`, the Pod Security Standard
+    /// `restricted`.
+    pub admission: ApiAdmission,
+    /// Feature gates of the API server.
+    #[schemars(schema_with = "feature_gates")]
+    pub feature_gates: BTreeMap<String, bool>,
 }
 
 /// The clusters in which nodes reach the API through their own proxy.
@@ -64,4 +84,12 @@ impl ApiServer {
     pub fn keeps_vip(&self) -> bool {
         self.vip.is_some() && self.keepalived.unwrap_or(true)
     }
+}
+
+fn feature_gates(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "object",
+        "propertyNames": {"format": "feature-gate"},
+        "additionalProperties": {"type": "boolean"},
+    })
 }

@@ -15,6 +15,7 @@ use serde_json::{Map, Value};
 use crate::api_server::ApiServer;
 use crate::backup::Backup;
 use crate::certificates::Certificates;
+use crate::component::Component;
 use crate::control_plane::ControlPlane;
 use crate::etcd::{ClientIdentity, Etcd, ExternalEtcd, Placement, client_identity};
 use crate::field_schemas;
@@ -23,6 +24,7 @@ use crate::mirrors::ForeignRegistry;
 use crate::notify::Notify;
 use crate::own_secret;
 use crate::own_secret::OwnSecret;
+use crate::profile::HardeningProfile;
 use crate::proxy::Proxy;
 use crate::registry::SiteRegistry;
 use crate::standbys::Master;
@@ -40,6 +42,10 @@ pub struct Cluster {
     pub kind: String,
     /// The name of the cluster.
     pub metadata: Metadata,
+    /// The settings that apply where this document says nothing else: kubeadm's (`standard`), or
+    /// those of docs/guide/hardening.md (`hardened`).
+    #[serde(default)]
+    pub profile: HardeningProfile,
     /// The DNS domain of Services: each has the name `NAME.NAMESPACE.svc.DOMAIN`. Choose it before
     /// the cluster is made.
     #[serde(default = "default_domain")]
@@ -50,7 +56,7 @@ pub struct Cluster {
     /// The networks of pods and services must overlap neither each other nor a network of the
     /// hosts. Choose all of them before the cluster is made.
     pub networks: Networks,
-    /// The address and name of the Kubernetes API, and flags of its server.
+    /// The address and name of the Kubernetes API, and the settings of its server.
     ///
     /// With one control plane, the defaults are enough. With several, hosts of the cluster need
     /// nothing here either; clients outside need an address that survives the loss of a host: a
@@ -64,12 +70,12 @@ pub struct Cluster {
     pub control_plane: ControlPlane,
     /// The Kubernetes controller manager.
     ///
-    /// Needed only for its own flags.
+    /// Needed only for its own flags, volumes and patches.
     #[serde(default)]
     pub controller_manager: Component,
     /// The Kubernetes scheduler.
     ///
-    /// Needed only for its own flags.
+    /// Needed only for its own flags, volumes and patches.
     #[serde(default)]
     pub scheduler: Component,
     /// etcd: the hosts of its members, the program that runs a member, and its flags.
@@ -253,16 +259,6 @@ pub struct HostNetworks {
         extend("x-wizard" = {"ask": true, "suggest": "host-networks"})
     )]
     pub cidrs: Vec<Ipv4Net>,
-}
-
-/// A control-plane component.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
-pub struct Component {
-    /// Flags of the program, without dashes. They are added to those of its static pod, or replace
-    /// them.
-    #[schemars(schema_with = "field_schemas::flags")]
-    pub extra_args: BTreeMap<String, String>,
 }
 
 /// The version of Kubernetes.

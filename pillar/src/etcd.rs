@@ -1,11 +1,11 @@
 //! `etcd` of the cluster document.
 
-use std::collections::BTreeMap;
-
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use x509_parser::pem::Pem;
 
+use crate::component::{Patch, patches};
+use crate::flags::Flags;
 use crate::trust::encode;
 use crate::{field_schemas, formats};
 
@@ -31,9 +31,14 @@ pub struct Etcd {
     /// Required with `placement: external`, and refused otherwise.
     pub external: Option<ExternalEtcd>,
     /// Flags of a member, without dashes, for example `quota-backend-bytes: "8589934592"`. They are
-    /// added to its own, or replace them.
+    /// added to its own, or replace them. A list gives a flag several times.
     #[schemars(schema_with = "field_schemas::flags")]
-    pub extra_args: BTreeMap<String, String>,
+    pub extra_args: Flags,
+    /// Strategic merge patches of a member's static pod, applied in order.
+    ///
+    /// Refused with `mode: host-service`.
+    #[schemars(schema_with = "patches")]
+    pub patches: Vec<Patch>,
     /// The defragmentation of the members' databases.
     ///
     /// etcd never shrinks its database by itself. The master does this, one member at a time, the

@@ -71,7 +71,7 @@ pub(crate) fn flags(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
         "type": "object",
         "propertyNames": {"format": "flag-name"},
-        "additionalProperties": {"type": "string"},
+        "additionalProperties": {"type": ["string", "array"], "items": {"type": "string"}, "minItems": 1},
     })
 }
 
@@ -237,6 +237,10 @@ pub(crate) fn etcd_mode(_: &mut SchemaGenerator) -> Schema {
 
 pub(crate) fn proxy_mode(_: &mut SchemaGenerator) -> Schema {
     json_schema!({"type": "string", "enum": ["nftables", "iptables"]})
+}
+
+pub(crate) fn profile(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": "string", "enum": ["standard", "hardened"]})
 }
 
 pub(crate) fn taint_effect(_: &mut SchemaGenerator) -> Schema {

@@ -107,6 +107,12 @@ pub fn check(format: &str, text: &str) -> Result<(), Misfit> {
             "_-",
             "it becomes a file name: letters, digits, `-` and `_`",
         ),
+        "feature-gate" => check_words(
+            text,
+            "a feature gate",
+            "",
+            "letters and digits, for example InPlacePodVerticalScaling",
+        ),
         "sink-name" => check_words(
             text,
             "a name for a sink",

@@ -6,17 +6,21 @@
 //! operator's text. [`view`] makes the data that the templates of one minion may use, with
 //! references in place of the secrets that this minion may have.
 
+pub mod api_hardening;
 pub mod api_server;
 pub mod backup;
 pub mod bundle_facts;
 pub mod certificates;
 pub mod cluster;
+pub mod component;
 pub mod control_plane;
 pub mod declaration;
+pub mod encryption_keys;
 pub mod etcd;
 pub mod example;
 mod field_schemas;
 pub mod firewall;
+pub mod flags;
 pub mod formats;
 pub mod host_facts;
 pub mod host_list;
@@ -31,6 +35,7 @@ pub mod notify;
 pub mod option_sets;
 pub mod options;
 pub mod own_secret;
+pub mod profile;
 pub mod proxy;
 #[cfg(test)]
 mod reference_tests;

@@ -52,7 +52,14 @@ const KEEPALIVED_PATH: &str = "apiServer.keepalived";
 const LOCAL_PROXY_PATH: &str = "apiServer.localProxy";
 
 /// Options that affect no image and no package of a bundle.
-const WITHOUT_ARTIFACTS: [&str; 2] = ["certificates.renew", "controlPlane.taint"];
+const WITHOUT_ARTIFACTS: [&str; 6] = [
+    "certificates.renew",
+    "controlPlane.taint",
+    "profile",
+    "apiServer.admission.podSecurity.enforce",
+    "apiServer.admission.podSecurity.audit",
+    "apiServer.admission.podSecurity.warn",
+];
 
 /// The fields of etcd that are one option: an external etcd has no mode.
 const ETCD_PATH: &str = "etcd";

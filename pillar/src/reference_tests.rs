@@ -22,6 +22,7 @@ const FORMATS: &[(&str, &str)] = &[
     ("dns-subdomain", "name (RFC 1123)"),
     ("etcd-endpoint", "https URL with a port"),
     ("etcd-id", "hexadecimal number"),
+    ("feature-gate", "feature gate"),
     ("flag-name", "flag"),
     ("header-name", "name of a header"),
     ("interval", "duration"),

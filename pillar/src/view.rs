@@ -2,6 +2,7 @@
 
 mod api;
 mod etcd;
+pub(crate) mod hardening;
 mod proxy;
 mod registry;
 mod shape;
@@ -19,6 +20,7 @@ use crate::bundle_facts::BundleFacts;
 use crate::cluster::Cluster;
 use crate::control_plane::PlaneTaint;
 use crate::declaration::{Declaration, Document};
+use crate::encryption_keys::{KEY_PATHS, KeyNames};
 use crate::masters::MasterPart;
 use crate::node::Node;
 use crate::role::Role;
@@ -39,7 +41,8 @@ pub const BUNDLE_PORT: u16 = 4551;
 /// The text in place of a certificate that does not exist yet.
 pub const UNKNOWN: &str = "known after apply";
 
-/// The certificate authorities and the service-account key pair, without any private key.
+/// The certificate authorities, the service-account key pair and the names of the keys of objects in
+/// etcd, without any private key.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Pki {
     /// Certificates (PEM) by CA: `kubernetes`, `etcd`, `front-proxy`, `site`, `halite`. Missing
@@ -47,6 +50,8 @@ pub struct Pki {
     pub certificates: BTreeMap<String, String>,
     /// Public half of the service-account key (PEM).
     pub service_account: Option<String>,
+    /// The names of the keys that encrypt objects in etcd; `None` if there are none yet.
+    pub encryption: Option<KeyNames>,
 }
 
 /// The reason why a view cannot be made.
@@ -99,6 +104,13 @@ pub fn allowed_secrets(declaration: &Declaration, minion: &str) -> BTreeSet<Stri
         .collect()
 }
 
+/// Returns whether a pillar path is that of a key of objects in etcd, and the minion may have it.
+#[must_use]
+pub fn is_encryption_key(declaration: &Declaration, minion: &str, path: &str) -> bool {
+    let node = declaration.nodes.get(minion);
+    KEY_PATHS.contains(&path) && node.is_some_and(|node| node.has(Role::ControlPlane))
+}
+
 /// The text of one of the operator's own secrets, or of a text that Halite makes from them, if this
 /// minion may have it. Private keys of CAs are in the CA store instead.
 #[must_use]
@@ -139,6 +151,8 @@ pub fn view(
     let dns = network::dns_service(networks.services).ok_or(ViewError::Services)?;
     let allowed = allowed_secrets(declaration, minion);
     let api_server = &cluster.api_server;
+    let hardened = hardening::api_server(cluster, pki.encryption.as_ref(), &reference::for_path);
+    let is_plane = node.is_some_and(|node| node.has(Role::ControlPlane));
     let firewall = &cluster.firewall;
     let sources = &firewall.sources;
     let recorded = declaration.kubernetes_for(minion);
@@ -171,10 +185,12 @@ pub fn view(
             local_proxy: seen.proxied,
             servers: seen.servers,
             cert_sans: &api_server.cert_sans,
-            extra_args: &api_server.extra_args,
+            component: hardened.component,
+            // One of them has keys.
+            files: hardened.files.into_iter().filter(|_| is_plane).collect(),
         },
-        controller_manager: &cluster.controller_manager,
-        scheduler: &cluster.scheduler,
+        controller_manager: hardening::component(cluster, &cluster.controller_manager),
+        scheduler: hardening::component(cluster, &cluster.scheduler),
         etcd: etcd::view(declaration, |path| allowed.contains(path)),
         kubernetes: shape::Kubernetes {
             version: kubernetes,
@@ -198,7 +214,10 @@ pub fn view(
         node: this_node(declaration, node, minion),
         nodes: all_nodes(declaration),
         pki: pki_view(pki, &allowed),
-        kubelet: &cluster.kubelet,
+        kubelet: shape::Kubelet {
+            config: cluster.kubelet_config(),
+            serving_certificate: cluster.addons.metrics_server || cluster.is_hardened(),
+        },
         containerd: shape::Containerd {
             restrict_oom_score_adj: cluster.containerd.restrict_oom_score_adj,
             config: &cluster.containerd.config,
@@ -213,7 +232,15 @@ pub fn view(
         cni: &cluster.cni,
         trust: trust::view(&cluster.trust),
         proxy: proxy::view(cluster),
-        host: &cluster.host,
+        profile: cluster.profile,
+        host: shape::Host {
+            sysctls: cluster.node_sysctls(),
+            kernel_modules: &cluster.host.kernel_modules,
+            manage_swap: cluster.host.manage_swap,
+            manage_firewall: cluster.host.manage_firewall,
+            manage_time: cluster.host.manage_time,
+            packages: &cluster.host.packages,
+        },
         time: &cluster.time,
         firewall: shape::Firewall {
             sources: shape::Sources {

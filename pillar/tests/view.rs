@@ -81,6 +81,7 @@ fn bundle() -> BundleFacts {
 #[test]
 fn the_view_has_the_agreed_shape() {
     let pki = Pki {
+        encryption: None,
         certificates: [("kubernetes".to_owned(), "CERT".to_owned())].into(),
         service_account: Some("PUB".to_owned()),
     };

@@ -1,9 +1,10 @@
 //! The API's address and name, and the flags of the control plane.
 
-use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
 use super::Check;
+use super::hardening::{NO_PROBES, is_off};
+use crate::flags::Flags;
 use crate::network;
 use crate::role::Role;
 
@@ -127,34 +128,19 @@ fn shared(check: &mut Check<'_>, vip: Ipv4Addr) {
 /// Kubelet, keepalived and load balancers ask the API server for its health without a certificate.
 fn anonymous(check: &mut Check<'_>) {
     const FLAG: &str = "anonymous-auth";
-    let given = check.declaration.cluster.api_server.extra_args.get(FLAG);
-    // As Go's strconv.ParseBool.
-    let off = |value: &String| {
-        matches!(
-            value.as_str(),
-            "0" | "f" | "F" | "false" | "FALSE" | "False"
-        )
-    };
-    if given.is_some_and(off) {
+    let api_server = &check.declaration.cluster.api_server;
+    // Together with `authentication` the flag is refused anyway.
+    if is_off(&api_server.extra_args, FLAG) && api_server.authentication.is_none() {
         check.cluster(
             &format!("apiServer.extraArgs.{FLAG}"),
-            "without anonymous requests no probe reaches the API server: the kubelet would restart it again and again, and no host would hold the VIP",
-            format!(
-                "allow anonymous requests for health only: write with your own state, on the control-plane hosts,\n\
-                 /etc/kubernetes/pki/authentication.yaml:\n{HEALTH_ONLY}and instead of `{FLAG}`\n\
-                 \x20 authentication-config: /etc/kubernetes/pki/authentication.yaml"
-            ),
+            NO_PROBES,
+            "remove it, and allow anonymous requests for health only:\n\
+             apiServer:\n\
+             \x20 authentication:\n\
+             \x20   anonymous: {enabled: true, conditions: [{path: /livez}, {path: /readyz}]}",
         );
     }
 }
-
-/// The configuration that lets an anonymous client read only the health.
-const HEALTH_ONLY: &str = "  apiVersion: apiserver.config.k8s.io/v1
-  kind: AuthenticationConfiguration
-  anonymous:
-    enabled: true
-    conditions: [{path: /livez}, {path: /readyz}, {path: /healthz}]
-";
 
 fn endpoint(check: &mut Check<'_>) {
     const PATH: &str = "apiServer.endpoint";
@@ -256,7 +242,7 @@ const ETCD: Owned = &[
 ];
 const CERTIFICATES: &str = "Halite makes the certificates";
 
-fn flags(check: &mut Check<'_>, section: &str, given: &BTreeMap<String, String>, owned: Owned) {
+fn flags(check: &mut Check<'_>, section: &str, given: &Flags, owned: Owned) {
     for name in given.keys() {
         if let Some((_, instead)) = owned.iter().find(|(flag, _)| flag == name) {
             let path = format!("{section}.extraArgs.{name}");

@@ -172,6 +172,13 @@ fn unused(check: &mut Check<'_>) {
             "remove them, and set them where that etcd runs",
         );
     }
+    if !etcd.patches.is_empty() {
+        check.cluster(
+            "etcd.patches",
+            "the patches have no effect with `placement: external`",
+            "remove them: no host of the cluster runs etcd",
+        );
+    }
     if etcd.defrag != Defrag::default() {
         check.cluster(
             "etcd.defrag",

@@ -9,6 +9,7 @@ mod backup;
 mod components;
 mod etcd;
 mod external;
+mod hardening;
 mod masters;
 mod metrics;
 mod networks;
@@ -48,6 +49,7 @@ pub fn validate(declaration: &Declaration, context: &Context<'_>) -> Vec<Problem
     };
     networks::check(&mut check);
     api::check(&mut check);
+    hardening::check(&mut check);
     components::check(&mut check);
     addons::check(&mut check);
     registry::check(&mut check);

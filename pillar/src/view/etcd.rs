@@ -1,13 +1,13 @@
 //! etcd in a minion's view, and the secrets for the access to an external one.
 
-use std::collections::BTreeMap;
-
 use halite_secrets::reference;
 use serde::Serialize;
 
 use crate::cluster::Cluster;
+use crate::component::Patch;
 use crate::declaration::Declaration;
 use crate::etcd::{CLIENT_KEY, Defrag, Mode, Placement};
+use crate::flags::Flags;
 use crate::node::Node;
 use crate::role::Role;
 
@@ -35,7 +35,8 @@ pub(super) struct View<'a> {
     external: Option<External<'a>>,
     /// The URLs that the API servers use if members are on hosts of their own.
     servers: Option<Vec<String>>,
-    extra_args: &'a BTreeMap<String, String>,
+    extra_args: &'a Flags,
+    patches: &'a [Patch],
     defrag: &'a Defrag,
 }
 
@@ -64,6 +65,7 @@ pub(super) fn view(declaration: &Declaration, allowed: impl Fn(&str) -> bool) ->
         }),
         servers: (etcd.placement == Placement::Dedicated).then(|| servers(declaration)),
         extra_args: &etcd.extra_args,
+        patches: &etcd.patches,
         defrag: &etcd.defrag,
     }
 }

@@ -9,13 +9,15 @@ use ipnet::Ipv4Net;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
+use super::hardening::ComponentView;
 use super::{etcd, proxy, registry};
 use crate::bundle_facts::SiteBundle;
 use crate::certificates::Certificates;
-use crate::cluster::{Addons, Cni, Component, Host, HostNetworks, KubeProxy, Kubelet, Time};
+use crate::cluster::{Addons, Cni, HostNetworks, KubeProxy, Time};
 use crate::firewall::PodsToHosts;
 use crate::mirrors::Mirrors;
 use crate::node::{ResolvedMember, Taint};
+use crate::profile::HardeningProfile;
 use crate::role::Role;
 use crate::standbys::KeptJobs;
 use crate::trust::Trusted;
@@ -27,8 +29,8 @@ pub(super) struct View<'a> {
     pub(super) cluster: Cluster<'a>,
     pub(super) networks: Networks<'a>,
     pub(super) api_server: ApiServer<'a>,
-    pub(super) controller_manager: &'a Component,
-    pub(super) scheduler: &'a Component,
+    pub(super) controller_manager: ComponentView<'a>,
+    pub(super) scheduler: ComponentView<'a>,
     pub(super) etcd: etcd::View<'a>,
     pub(super) kubernetes: Kubernetes<'a>,
     pub(super) components: &'a BTreeMap<String, String>,
@@ -41,7 +43,7 @@ pub(super) struct View<'a> {
     pub(super) node: OwnNode<'a>,
     pub(super) nodes: BTreeMap<&'a str, OtherNode<'a>>,
     pub(super) pki: Authorities<'a>,
-    pub(super) kubelet: &'a Kubelet,
+    pub(super) kubelet: Kubelet<'a>,
     pub(super) containerd: Containerd<'a>,
     pub(super) kube_proxy: &'a KubeProxy,
     pub(super) addons: &'a Addons,
@@ -52,7 +54,8 @@ pub(super) struct View<'a> {
     pub(super) cni: &'a Cni,
     pub(super) trust: Trusted,
     pub(super) proxy: proxy::View<'a>,
-    pub(super) host: &'a Host,
+    pub(super) profile: HardeningProfile,
+    pub(super) host: Host<'a>,
     pub(super) time: &'a Time,
     pub(super) firewall: Firewall<'a>,
     /// References to the operator's own secrets.
@@ -96,7 +99,29 @@ pub(super) struct ApiServer<'a> {
     pub(super) servers: BTreeMap<String, Ipv4Addr>,
     #[serde(rename = "certSANs")]
     pub(super) cert_sans: &'a [String],
-    pub(super) extra_args: &'a BTreeMap<String, String>,
+    #[serde(flatten)]
+    pub(super) component: ComponentView<'a>,
+    /// Its configuration files by name, on a control plane only.
+    pub(super) files: BTreeMap<&'static str, Value>,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Kubelet<'a> {
+    pub(super) config: Cow<'a, Map<String, Value>>,
+    /// `true` if clients verify the certificate of its server.
+    pub(super) serving_certificate: bool,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Host<'a> {
+    pub(super) sysctls: Cow<'a, BTreeMap<String, Option<String>>>,
+    pub(super) kernel_modules: &'a [String],
+    pub(super) manage_swap: bool,
+    pub(super) manage_firewall: bool,
+    pub(super) manage_time: bool,
+    pub(super) packages: &'a [String],
 }
 
 #[derive(Debug, Serialize)]
