@@ -184,6 +184,20 @@ pub(super) const SIGNATURES: &[Signature] = &[
         ],
     ),
     step(
+        "encryption_keys",
+        "Takes the keys that encrypt objects in etcd one step further. A step that was taken before is not repeated.",
+        &[required(
+            "stage",
+            ArgumentKind::Text,
+            "`next`: a new key, with which API servers only decrypt; `write`: the newest key encrypts; `only`: the older key leaves.",
+        )],
+    ),
+    step(
+        "encryption_rewrite",
+        "Writes all Secrets and ConfigMaps again without a change, so that the API server stores them with its present key.",
+        &[TIMEOUT],
+    ),
+    step(
         "rebalance",
         "Evicts pods of a Deployment from a node that has several, while another node that takes pods has none, one \
          after the other, and waits for the replacement of each. Pods that are not all ready are left alone.",

@@ -12,7 +12,7 @@ use sha2::{Digest, Sha256, Sha512};
 
 use super::error::{caused, invalid};
 use super::values::{deep_copy, dictionary, from_json, from_node, is_list, to_json, typed_key};
-use super::{dump, lines, merge, methods, network, serialize};
+use super::{dump, lines, merge, methods, network, patch, serialize};
 use crate::target::pattern::RegexError;
 
 /// The environment of all filters, without guards.
@@ -108,6 +108,23 @@ fn texts(env: &mut Environment<'static>) {
                 .map_err(|error| caused("the decoded base64 is not text", error))
         });
     }
+    // Halite's own: a Kubernetes object with strategic merge patches applied, in order.
+    env.add_filter(
+        "strategic_merge",
+        |object: &Value, patches: &Value| -> Result<Value, Error> {
+            let (Json::Object(mut object), Json::Array(patches)) =
+                (to_json(object)?, to_json(patches)?)
+            else {
+                return Err(invalid(
+                    "strategic_merge takes a mapping and a list of mappings",
+                ));
+            };
+            for one in patches.iter().filter_map(Json::as_object) {
+                patch::strategic_merge(&mut object, one);
+            }
+            Ok(from_json(&Json::Object(object)))
+        },
+    );
     env.add_filter("indent", indent);
     env.add_filter("sha256", |value: &Value| {
         hex(&Sha256::digest(value.to_string()))

@@ -104,6 +104,7 @@ const OTHERS: &[&str] = &[
     "regex_search",
     "sha256",
     "sha512",
+    "strategic_merge",
     "symmetric_difference",
     "to_bool",
 ];

@@ -14,6 +14,7 @@ pub(crate) mod lines;
 mod merge;
 mod methods;
 mod network;
+mod patch;
 mod percent;
 mod prepare;
 mod print;

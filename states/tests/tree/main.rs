@@ -12,6 +12,7 @@ mod etcd;
 mod etcd_dedicated;
 mod etcd_placement;
 mod firewall;
+mod hardening;
 mod hosts;
 mod images;
 mod joining;

@@ -433,3 +433,37 @@ fn the_options_of_a_drain_are_those_that_were_given() {
         (&json!(60), &json!(5))
     );
 }
+
+/// All API servers decrypt with a key before one encrypts with it.
+#[test]
+fn a_key_is_rotated_in_stages_on_all_control_planes() {
+    let (mut pillar, grains) = fixture("master");
+    pillar["halite"]["nodes"] = json!({
+        "cp-1": {"roles": ["bootstrap", "control-plane", "etcd"]},
+        "cp-2": {"roles": ["control-plane", "etcd"]},
+        "worker-1": {"roles": ["worker"]},
+    });
+    let compiled = sure(with(&pillar, &grains, |i| {
+        compile::step(i, &["halite.orchestrate.rotate_encryption".to_owned()])
+    }));
+    assert_chain(&compiled);
+    let ids: Vec<&str> = (compiled.low.chunks.iter())
+        .map(|chunk| chunk.id.as_str())
+        .collect();
+    assert_eq!(
+        ids,
+        [
+            "turn",
+            "keys-next",
+            "cp-1-next",
+            "cp-2-next",
+            "keys-write",
+            "cp-1-write",
+            "cp-2-write",
+            "rewritten",
+            "keys-only",
+            "cp-1-only",
+            "cp-2-only",
+        ]
+    );
+}

@@ -14,7 +14,7 @@ include:
 {%- set certificates = ['apiserver', 'apiserver-etcd-client', 'apiserver-kubelet-client', 'front-proxy-client'] %}
 {%- for path in ['/etc/kubernetes/admin.conf', '/etc/kubernetes/super-admin.conf', '/etc/kubernetes/controller-manager.conf',
                  '/etc/kubernetes/scheduler.conf', pki ~ 'ca.key', pki ~ 'front-proxy-ca.crt', pki ~ 'front-proxy-ca.key', pki ~ 'sa.key',
-                 pki ~ 'sa.pub'] + ([] if 'etcd' in roles else [pki ~ 'etcd']) %}
+                 pki ~ 'sa.pub', '/etc/kubernetes/apiserver'] + ([] if 'etcd' in roles else [pki ~ 'etcd']) %}
 
 {{ path }}:
   file.absent:

@@ -44,6 +44,46 @@ kube-apiserver-not-newer:
     - require:
         - file: /etc/kubernetes/pki
 {%- endfor %}
+{%- set files = pillar.halite.apiServer.get('files', {}) %}
+{%- set directory = '/etc/kubernetes/apiserver' %}
+{%- if files %}
+
+# The API server's own configuration.
+{{ directory }}:
+  file.directory:
+    - user: root
+    - group: root
+    - mode: '0700'
+    - makedirs: True
+{%- endif %}
+{%- for name, content in files | dictsort %}
+
+{{ directory }}/{{ name }}:
+  file.managed:
+    - contents: {{ content | yaml(False) | json }}
+    - user: root
+    - group: root
+    - mode: '0600'
+    - force: True
+{%-   if name == 'encryption.yaml' %}
+    - show_changes: False
+{%-   endif %}
+    - require:
+        - file: {{ directory }}
+    - require_in:
+        - file: /etc/kubernetes/manifests/kube-apiserver.yaml
+{%- endfor %}
+{%- if 'audit-policy.yaml' in files %}
+
+/var/log/kubernetes/audit:
+  file.directory:
+    - user: root
+    - group: root
+    - mode: '0700'
+    - makedirs: True
+    - require_in:
+        - file: /etc/kubernetes/manifests/kube-apiserver.yaml
+{%- endif %}
 {%- macro manifest(component) %}
 /etc/kubernetes/manifests/{{ component }}.yaml:
   file.managed:
@@ -85,9 +125,20 @@ kube-apiserver-ready:
         - /etc/kubernetes/pki/front-proxy-ca.crt
         - /etc/kubernetes/pki/sa.key
         - /etc/kubernetes/pki/sa.pub
+{%- for name, content in files | dictsort %}
+        - {{ directory }}/{{ name }}
+{%- endfor %}
     - failhard: True
     - watch:
         - file: /etc/kubernetes/manifests/kube-apiserver.yaml
+{%- if not files %}
+
+# One of them has keys.
+{{ directory }}:
+  file.absent:
+    - require:
+        - static_pod: kube-apiserver-ready
+{%- endif %}
 {%- for component in ['kube-controller-manager', 'kube-scheduler'] %}
 
 # As in an upgrade by kubeadm, neither is ever newer than the API server. Without one they would

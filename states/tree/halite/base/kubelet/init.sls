@@ -2,6 +2,9 @@
 {%- from 'halite/map.jinja' import node with context %}
 {%- from 'halite/base/map.jinja' import cri_socket, endpoint_url, is_replaced, kubelet_url, local_url with context %}
 {%- from 'halite/base/kubelet/kubeconfig.jinja' import current, identity, kubeconfig, leads_to, user with context %}
+{#- Older masters do not set these keys. -#}
+{%- set has_serving_certificate = pillar.halite.kubelet.get('servingCertificate', pillar.halite.addons.metricsServer) %}
+{%- set is_hardened = pillar.halite.get('profile') == 'hardened' %}
 include:
   - halite.host.packages
   - halite.base.containerd
@@ -46,7 +49,7 @@ include:
     - template: jinja
     - user: root
     - group: root
-    - mode: '0644'
+    - mode: '{{ '0600' if is_hardened else '0644' }}'
     - force: True
     - require:
         - file: /var/lib/kubelet
@@ -99,11 +102,10 @@ kubelet-identity-renewed:
     - onchanges:
         - x509: {{ identity }}
 
-{%- if pillar.halite.addons.metricsServer %}
+{%- if has_serving_certificate %}
 
-# The kubelet's serving certificate, so that metrics-server can verify it. It replaces the
-# self-signed one at the same path; the kubelet reloads it without a restart. Needed only with the
-# addon.
+# The kubelet's serving certificate, so that metrics-server and a hardened API server can verify it.
+# It replaces the self-signed one at the same path; the kubelet reloads it without a restart.
 /var/lib/kubelet/pki/kubelet.crt:
   x509.certificate:
     - ca: kubernetes
@@ -153,7 +155,7 @@ kubelet:
         - file: /etc/systemd/system/kubelet.service.d/20-halite.conf
         - file: /etc/kubernetes/manifests
         - file: kubelet-identity-in-place
-{%- if pillar.halite.addons.metricsServer %}
+{%- if has_serving_certificate %}
         - x509: /var/lib/kubelet/pki/kubelet.crt
 {%- endif %}
     - watch:
