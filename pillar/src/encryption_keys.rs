@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 /// The pillar paths of the keys, the oldest first. There are never more.
 pub const KEY_PATHS: [&str; 2] = ["encryption.first", "encryption.second"];
 /// The file of the keys in the master's directory.
-pub const KEYS_FILE: &str = "encryption.json";
+pub const KEYS_FILE: &str = "encryption/keys.json";
 /// The name of the first key of a cluster.
 const FIRST_NAME: &str = "key1";
 

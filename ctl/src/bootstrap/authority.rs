@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use anyhow::Context as _;
+use halite_pillar::encryption_keys::{EncryptionKeys, KEYS_FILE};
 use halite_pillar::view::{Pki, UNKNOWN};
 use halite_secrets::reference;
 use halite_states::low::LowState;
@@ -23,6 +24,7 @@ pub struct Authority {
     /// The keys, by pillar path.
     keys: BTreeMap<String, String>,
     public: Option<String>,
+    encryption: Option<EncryptionKeys>,
 }
 
 impl Authority {
@@ -31,6 +33,8 @@ impl Authority {
         let text = |path: String| std::fs::read_to_string(directory.join(path)).ok();
         let mut found = Self {
             public: text("sa.pub".to_owned()),
+            encryption: text(KEYS_FILE.to_owned())
+                .and_then(|keys| serde_json::from_str(&keys).ok()),
             ..Self::default()
         };
         for name in NAMES {
@@ -52,6 +56,7 @@ impl Authority {
         Pki {
             certificates: self.certificates.clone(),
             service_account: self.public.clone(),
+            encryption: self.encryption.as_ref().map(EncryptionKeys::names),
         }
     }
 
@@ -63,6 +68,10 @@ impl Authority {
     pub fn fill(&self, low: &mut LowState, declared: &Declared, name: &str) -> anyhow::Result<()> {
         let allowed = declared.allowed_secrets(name);
         let lookup = |path: &str| {
+            if declared.is_encryption_key(name, path) {
+                let key = self.encryption.as_ref().and_then(|keys| keys.secret(path));
+                return Some(key.unwrap_or(UNKNOWN).to_owned());
+            }
             allowed.contains(path).then(|| {
                 let own = declared.own_secret(name, path);
                 self.keys

@@ -320,6 +320,11 @@ impl Declared {
         view::allowed_secrets(&self.declaration, name)
     }
 
+    /// Returns whether a pillar path is that of a key of objects in etcd, and a host may have it.
+    pub fn is_encryption_key(&self, name: &str, path: &str) -> bool {
+        view::is_encryption_key(&self.declaration, name, path)
+    }
+
     /// A secret of the operator.
     pub fn own_secret(&self, name: &str, path: &str) -> Option<String> {
         view::own_secret(&self.declaration, name, path)

@@ -190,7 +190,9 @@ impl Etcd {
     /// take the other's objects for its own.
     async fn refuse_another(&self, snapshot: &Snapshot, client: &Client) -> Result<(), Refusal> {
         let arguments = &snapshot.declaration().cluster.api_server.extra_args;
-        let prefix = arguments.get("etcd-prefix").map_or(PREFIX, |prefix| prefix.last());
+        let prefix = arguments
+            .get("etcd-prefix")
+            .map_or(PREFIX, |prefix| prefix.last());
         let prefix = prefix.trim_matches('/');
         let found = client.get(format!("/{prefix}/{ROOT_CA}").as_bytes()).await;
         let found = found.map_err(|error| {

@@ -14,6 +14,7 @@ pub mod connections;
 pub mod declared;
 pub mod descriptors;
 pub mod due;
+pub mod encryption;
 pub mod event_bus;
 pub mod event_stream;
 pub mod gate;

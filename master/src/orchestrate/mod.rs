@@ -16,6 +16,7 @@ mod cancel_tests;
 mod destroy_steps;
 #[cfg(test)]
 mod destroy_tests;
+mod encryption_steps;
 mod etcd_steps;
 #[cfg(test)]
 #[macro_use]

@@ -177,7 +177,8 @@ impl StepRunner<'_> {
         Ok(Some((Map::new(), comment)))
     }
 
-    async fn api(&self) -> Result<Arc<dyn Api>, Failure> {
+    /// The Kubernetes API of the declared cluster.
+    pub(super) async fn api(&self) -> Result<Arc<dyn Api>, Failure> {
         let snapshot = self.jobs.declarations().load().await.map_err(failed)?;
         self.jobs.clusters().api(&snapshot).await.map_err(failed)
     }

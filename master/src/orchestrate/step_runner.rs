@@ -71,6 +71,8 @@ impl<'a> StepRunner<'a> {
             ("halite", "preflight") => self.preflight(chunk, index).await,
             ("halite", "lock") => self.lock(chunk, index).await,
             ("halite", "unlock") => self.unlock(chunk).await,
+            ("halite", "encryption_keys") => self.encryption_keys(chunk).await,
+            ("halite", "encryption_rewrite") => self.encryption_rewrite(chunk, index).await,
             ("halite", "etcd_defragment") => self.etcd_defragment(chunk, index).await,
             ("halite", "etcd_answers") => self.etcd_answers(chunk).await,
             ("halite", fun) if fun.starts_with("etcd_") => self.etcd(chunk, fun, index).await,

@@ -31,6 +31,7 @@ mod prune;
 pub mod rebalance;
 #[cfg(test)]
 mod rebalance_tests;
+pub mod rewrite;
 mod sets;
 pub mod volumes;
 mod waits;

@@ -102,6 +102,9 @@ pub enum ContentError {
     /// The public key does not belong to the private one.
     #[error("this is not the public half of {}", .0.display())]
     OtherHalf(PathBuf),
+    /// The content is not the record of encryption keys. The parser's reason may contain a key.
+    #[error("these are not encryption keys; put back the file from a backup or a standby")]
+    NotKeys,
     /// The CA cannot sign.
     #[error("it cannot sign")]
     Issuer(#[source] rcgen::Error),

@@ -58,6 +58,11 @@ impl LastValid {
         }
     }
 
+    /// Returns whether valid documents were ever stored.
+    pub fn exists(&self) -> bool {
+        self.directory.join(FILE).exists()
+    }
+
     /// Stores these documents on disk. If that fails, the master continues, and a later restart
     /// does without them.
     pub fn store(&self, texts: &Texts) {

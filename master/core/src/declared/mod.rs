@@ -10,6 +10,7 @@
 mod bundle;
 mod changes;
 mod contents;
+mod keys;
 mod last_valid;
 mod leaving;
 mod masters;
@@ -30,9 +31,10 @@ use halite_errors::chain;
 use halite_manifest::Bundles;
 use halite_pillar::bundle_facts::BundleFacts;
 use halite_pillar::declaration::Declaration;
+use halite_pillar::encryption_keys::KEY_PATHS;
 use halite_pillar::masters::MasterPart;
 use halite_pillar::role::Role;
-use halite_pillar::view::{Pki, allowed_secrets, own_secret, view};
+use halite_pillar::view::{Pki, allowed_secrets, is_encryption_key, own_secret, view};
 use halite_proto::ids::MinionId;
 use halite_secrets::reference;
 use halite_states::tree::{DirTree, MemoryTree};
@@ -42,11 +44,13 @@ use serde_json::{Map, Value};
 
 use crate::app::App;
 use crate::ca::Cas;
+use crate::encryption::KeyFile;
 use crate::names::MASTER;
 use crate::redact::Redactor;
 use crate::refusal::{Refusal, RefusalKind};
 
 pub use changes::{Changes, Generation};
+pub use keys::KeyStep;
 pub use last_valid::LastValid;
 pub use nodes::{NodeRequest, node_roles, requested};
 pub use reader::{Look, look};
@@ -142,6 +146,11 @@ impl Declarations {
         let snapshot = self.in_force().await?;
         self.redactors.get(minion, &snapshot);
         snapshot.fill(minion, value)
+    }
+
+    /// The file of the keys that encrypt objects in etcd.
+    fn key_file(&self) -> &KeyFile {
+        self.reader.key_file()
     }
 
     /// The number of bundles in memory.
@@ -279,6 +288,10 @@ impl Snapshot {
 
     /// The value of a secret, if this minion may have it.
     fn secret(&self, minion: &MinionId, path: &str) -> Option<String> {
+        if is_encryption_key(self.declaration(), minion, path) {
+            let keys = self.documents.keys.as_ref()?;
+            return keys.secret(path).map(str::to_owned);
+        }
         if !allowed_secrets(self.declaration(), minion).contains(path) {
             return None;
         }
@@ -308,6 +321,7 @@ impl Snapshot {
     fn secrets(&self, minion: &MinionId) -> impl Iterator<Item = String> {
         allowed_secrets(self.declaration(), minion)
             .into_iter()
+            .chain(KEY_PATHS.map(str::to_owned))
             .filter_map(move |path| self.secret(minion, &path))
     }
 

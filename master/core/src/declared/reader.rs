@@ -6,10 +6,12 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use halite_document::Problem;
+use halite_errors::chain;
 use halite_manifest::Bundles;
 use halite_manifest::manifest::FILE;
 use halite_names::{BundleVersion, MASTER};
 use halite_pillar::declaration::Declaration;
+use halite_pillar::encryption_keys::EncryptionKeys;
 use halite_pillar::load::{Texts, load};
 use halite_pillar::validate::Context;
 use halite_pillar::view::Pki;
@@ -21,7 +23,8 @@ use super::slow::{LIMIT, Slow, in_background};
 use super::{Snapshot, bundle};
 use crate::app::App;
 use crate::ca;
-use crate::ca::Cas;
+use crate::ca::{CaError, Cas};
+use crate::encryption::KeyFile;
 use crate::refusal::{Refusal, RefusalKind};
 
 /// A function that inspects each of the documents in a directory.
@@ -30,6 +33,8 @@ pub type Look = Arc<dyn Fn(&Path) -> Fingerprint + Send + Sync>;
 /// The operator's documents after parsing.
 pub(super) struct Documents {
     pub(super) declaration: Declaration,
+    /// The keys that encrypt objects in etcd.
+    pub(super) keys: Option<EncryptionKeys>,
 }
 
 /// One reading of the documents.
@@ -69,6 +74,7 @@ pub(super) struct DeclarationReader {
     own: Vec<IpAddr>,
     cas: Arc<Cas>,
     last_valid: LastValid,
+    key_file: KeyFile,
     documents: Slow<(), Reading>,
     /// The readings by directory. Unused ones are dropped at the next inspection of all files,
     /// because a bundle takes megabytes.
@@ -89,10 +95,15 @@ impl DeclarationReader {
             own: app.config.advertise.clone(),
             cas: Arc::clone(&app.cas),
             last_valid,
+            key_file: KeyFile::new(&app.config.state_dir),
             documents: Slow::default(),
             read: Mutex::default(),
             newest: Mutex::default(),
         }
+    }
+
+    pub(super) fn key_file(&self) -> &KeyFile {
+        &self.key_file
     }
 
     /// The last snapshot, whatever the files contain now.
@@ -181,7 +192,8 @@ impl DeclarationReader {
             "the documents are not valid; the last valid ones are used"
         );
         let contents = self.in_use(&declaration).await;
-        let snapshot = self.snapshot(Arc::new(Documents { declaration }), contents);
+        let documents = self.with_keys(declaration).await?;
+        let snapshot = self.snapshot(documents, contents);
         let mut newest = self.kept();
         Ok(Arc::clone(newest.snapshot.get_or_insert(snapshot)))
     }
@@ -214,20 +226,34 @@ impl DeclarationReader {
     }
 
     fn snapshot(&self, documents: Arc<Documents>, contents: Contents) -> Arc<Snapshot> {
+        let mut pki = public_halves(&self.cas);
+        pki.encryption = documents.keys.as_ref().map(EncryptionKeys::names);
         Arc::new(Snapshot {
             documents,
             contents,
             bundles: self.bundles.clone(),
-            pki: public_halves(&self.cas),
+            pki,
             cas: Arc::clone(&self.cas),
             own: self.own.clone(),
         })
     }
 
     /// Builds the snapshot of a declaration that is not on disk, with the bundles that it uses.
-    pub(super) async fn of(&self, declaration: Declaration) -> Arc<Snapshot> {
+    ///
+    /// # Errors
+    /// The file of the encryption keys cannot be used.
+    pub(super) async fn of(&self, declaration: Declaration) -> Result<Arc<Snapshot>, Refusal> {
         let contents = self.contents(&declaration).await;
-        self.snapshot(Arc::new(Documents { declaration }), contents)
+        let documents = self.with_keys(declaration).await?;
+        Ok(self.snapshot(documents, contents))
+    }
+
+    /// A declaration with the present keys.
+    async fn with_keys(&self, declaration: Declaration) -> Result<Arc<Documents>, Refusal> {
+        let file = self.key_file.clone();
+        let keys = in_background(move || file.read().map_err(|error| unusable_keys(&error)));
+        let keys = keys.await?;
+        Ok(Arc::new(Documents { declaration, keys }))
     }
 
     /// The documents, and a generation that is not newer than them.
@@ -249,11 +275,12 @@ impl DeclarationReader {
     async fn read_files(&self, as_of: Option<Generation>) -> Result<Arc<Documents>, Refusal> {
         let directory = self.config_dir.clone();
         let (look, changes) = (Arc::clone(&self.look), Arc::clone(&self.changes));
-        let last_valid = self.last_valid.clone();
+        let (last_valid, key_file) = (self.last_valid.clone(), self.key_file.clone());
         let read = move |before: Option<Reading>| {
             changes.watch(&directories(&directory));
-            let files = look(&directory);
+            let mut files = look(&directory);
             changes.found(files.iter().map(|(path, _)| path.as_path()));
+            files.extend(fingerprint(vec![key_file.path().to_owned()]));
             // If a file is written twice in one tick of the kernel's clock, time and size can stay
             // the same.
             let same = |read: &Reading| {
@@ -269,8 +296,10 @@ impl DeclarationReader {
                 // The documents were checked against host and bundle when they were written; a
                 // bundle that has changed since must not make a running cluster unmanageable.
                 let declaration = load(&texts, &Context::default()).map_err(refused)?;
+                let keys = keys_for(&declaration, &key_file, &last_valid)
+                    .map_err(|error| unusable_keys(&error))?;
                 last_valid.store(&texts);
-                Ok(Arc::new(Documents { declaration }))
+                Ok(Arc::new(Documents { declaration, keys }))
             });
             Reading {
                 files,
@@ -364,6 +393,23 @@ impl DeclarationReader {
     }
 }
 
+/// The keys of a declaration. The first one is made when encryption is declared. If no valid
+/// documents were known before, the cluster is new, and no API server runs yet.
+fn keys_for(
+    declaration: &Declaration,
+    file: &KeyFile,
+    last_valid: &LastValid,
+) -> Result<Option<EncryptionKeys>, CaError> {
+    if declaration.cluster.encryption().is_none() {
+        return file.read();
+    }
+    file.read_or_make(!last_valid.exists()).map(Some)
+}
+
+fn unusable_keys(error: &CaError) -> Refusal {
+    Refusal::internal(format!("cannot use the encryption keys: {}", chain(error)))
+}
+
 fn does_not_answer(what: &str, place: &Path) -> Refusal {
     Refusal::conflict(format!(
         "cannot read {what} in {}: the file system has not answered for {} s; `findmnt -T {0}` shows what is mounted there",
@@ -411,5 +457,6 @@ fn public_halves(cas: &Cas) -> Pki {
     Pki {
         certificates: ca::NAMES.iter().filter_map(certificate).collect(),
         service_account: Some(cas.sa_public_pem().to_owned()),
+        encryption: None,
     }
 }

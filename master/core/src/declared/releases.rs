@@ -49,7 +49,7 @@ impl Declarations {
                 )));
             }
         }
-        Ok(self.reader.of(declaration).await)
+        self.reader.of(declaration).await
     }
 
     /// The release of a bundle to which the cluster can be upgraded.
