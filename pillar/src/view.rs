@@ -54,6 +54,18 @@ pub struct Pki {
     pub encryption: Option<KeyNames>,
 }
 
+/// All flags, volumes and patches of the API server, the controller manager and the scheduler, by
+/// their names in the document: those that are declared, and those that follow from other fields.
+#[must_use]
+pub fn components(cluster: &Cluster) -> Value {
+    let api_server = hardening::api_server(cluster, None, &reference::for_path);
+    json!({
+        "apiServer": api_server.component,
+        "controllerManager": hardening::component(cluster, &cluster.controller_manager),
+        "scheduler": hardening::component(cluster, &cluster.scheduler),
+    })
+}
+
 /// The reason why a view cannot be made.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ViewError {

@@ -17,6 +17,8 @@ mod destroy_steps;
 #[cfg(test)]
 mod destroy_tests;
 mod encryption_steps;
+#[cfg(test)]
+mod encryption_tests;
 mod etcd_steps;
 #[cfg(test)]
 #[macro_use]

@@ -55,6 +55,7 @@ const DOCUMENT: &str = r#"apiVersion: halite/v1
 kind: Cluster
 metadata:
   name: demo
+profile: standard
 dnsDomain: every.option.example
 networks:
   controlPlane:
@@ -69,12 +70,27 @@ apiServer:
   keepalived: true
   certSANs: [kubernetes.example.com, 10.10.0.100]
   extraArgs: {profiling: "false"}
+  extraVolumes: [{name: machine, hostPath: /etc/machine-id, mountPath: /etc/machine-id, readOnly: true, pathType: File}]
+  audit: {policy: {rules: [{level: Metadata}]}, maxAge: 7, maxBackups: 2, maxSize: 10}
+  encryption: {resources: [secrets, configmaps]}
+  authentication:
+    anonymous: {enabled: true, conditions: [{path: /livez}, {path: /readyz}, {path: /healthz}]}
+  admission:
+    podSecurity: {enforce: privileged, audit: baseline, warn: privileged, version: latest, exemptNamespaces: [app]}
+    plugins:
+      - name: ResourceQuota
+        configuration: {apiVersion: apiserver.config.k8s.io/v1, kind: ResourceQuotaConfiguration, limitedResources: []}
+    enable: [ExtendedResourceToleration]
+    disable: [PodNodeSelector]
+  featureGates: {AllAlpha: false}
 controlPlane:
   taint: auto
 controllerManager:
   extraArgs: {profiling: "false"}
+  extraVolumes: [{name: machine, hostPath: /etc/machine-id, mountPath: /etc/machine-id, readOnly: true, pathType: File}]
 scheduler:
   extraArgs: {profiling: "false"}
+  extraVolumes: [{name: machine, hostPath: /etc/machine-id, mountPath: /etc/machine-id, readOnly: true}]
 etcd:
   extraArgs: {auto-compaction-retention: "1"}
   defrag: {at: "Sat 02:00", above: 30%}
@@ -304,6 +320,17 @@ mod tests {
 
     /// Fields that the document leaves empty, with the reasons.
     const EMPTY: &[(&str, &str)] = &[
+        (
+            "apiServer.patches",
+            "the cluster is compared with kubeadm's",
+        ),
+        (
+            "apiServer.authentication.jwt",
+            "the API server would contact the issuer, which does not exist",
+        ),
+        ("controllerManager.patches", "as apiServer.patches"),
+        ("scheduler.patches", "as apiServer.patches"),
+        ("etcd.patches", "as apiServer.patches"),
         ("etcd.external.endpoints", "etcd is the cluster's own"),
         ("etcd.external.ca", "etcd is the cluster's own"),
         ("etcd.external.clientSecret", "etcd is the cluster's own"),

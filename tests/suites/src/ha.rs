@@ -388,7 +388,7 @@ pub(super) fn site() -> Result<Site> {
 }
 
 /// Runs etcdctl in the member of a host, with the answer as JSON.
-fn etcdctl(cluster: &Cluster, host: &Host, words: &[&str]) -> Result<Value> {
+pub(crate) fn etcdctl(cluster: &Cluster, host: &Host, words: &[&str]) -> Result<Value> {
     let pod = format!("etcd-{}", host.spec.name);
     let mut command = vec![
         "-n",

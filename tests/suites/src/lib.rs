@@ -23,6 +23,7 @@ mod external;
 mod firewall;
 mod guide;
 pub mod ha;
+mod hardened;
 mod health;
 mod hosts;
 mod image_layout;

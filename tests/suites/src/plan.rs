@@ -15,9 +15,9 @@ use crate::site::{Site, from_the_iso};
 use crate::test::{Case, cases, sequence};
 use crate::{
     addons, bench, bundle, bundles, cluster, destroy, disaster, enrolment, etcd, external,
-    firewall, ha, health, hosts, iso, keepalived, kills, kubeadm, lab_itself, limits, minor,
-    network, operator, packages, preflight, registry, release, repair, repository, roles, secret,
-    site_registry, source, support, tutorial, update, usual, versions, vip,
+    firewall, ha, hardened, health, hosts, iso, keepalived, kills, kubeadm, lab_itself, limits,
+    minor, network, operator, packages, preflight, registry, release, repair, repository, roles,
+    secret, site_registry, source, support, tutorial, update, usual, versions, vip,
 };
 
 /// Name of the suites' own lab, which differs from that of a demonstration.
@@ -66,10 +66,17 @@ impl Plan {
             .into_iter()
             .flat_map(cases)
             .collect(),
-            sites: [ordinary()?, ha::site()?, versions::site()]
-                .into_iter()
-                .chain(minor::sites())
-                .collect(),
+            chain,
+            collect,
+            ha,
+            hardened,
+            into_iter,
+            minor,
+            ordinary,
+            site,
+            sites,
+            vec,
+            versions,
             beside: cases(source::BESIDE),
         };
         // A ledger identifies a test by its name.

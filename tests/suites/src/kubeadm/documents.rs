@@ -85,14 +85,21 @@ apiServer:
     audit-log-maxage: "30"
     authorization-config: /etc/kubernetes/authorization.yaml
     profiling: "false"
+    vmodule: [httplog=3, cacher=2]
+  extraVolumes:
+    - {name: authorization, hostPath: /etc/kubernetes/authorization.yaml, mountPath: /etc/kubernetes/authorization.yaml, readOnly: true, pathType: File}
 controllerManager:
   extraArgs:
     bind-address: 0.0.0.0
     terminated-pod-gc-threshold: "50"
+  extraVolumes:
+    - {name: own, hostPath: /srv/own, mountPath: /own}
 scheduler:
   extraArgs:
     bind-address: 192.168.50.11
     profiling: "false"
+  extraVolumes:
+    - {name: own, hostPath: /srv/own, mountPath: /own, pathType: DirectoryOrCreate}
 etcd:
   extraArgs:
     listen-metrics-urls: http://192.168.50.11:2385,http://127.0.0.1:2381

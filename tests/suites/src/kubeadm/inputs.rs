@@ -5,6 +5,8 @@ use anyhow::{Context as _, Result};
 use halite_lab::cluster::BOOTSTRAP;
 use halite_pillar::cluster::Cluster;
 use halite_pillar::declaration::Declaration;
+use halite_pillar::flags::Flags;
+use halite_pillar::view::components;
 use serde_json::{Value, json};
 
 pub use crate::shipped_tree::parse;
@@ -87,12 +89,20 @@ pub(super) fn configuration(declaration: &Declaration, version: &str) -> Result<
 }
 
 fn cluster_configuration(cluster: &Cluster, version: &str) -> Value {
-    let arguments = |extra: &std::collections::BTreeMap<String, String>| -> Value {
-        extra
-            .iter()
-            .map(|(name, value)| json!({"name": name, "value": value}))
-            .collect()
+    let components = components(cluster);
+    let component = |name: &str| {
+        let own = &components[name];
+        let mut given = json!({"extraArgs": arguments(own["extraArgs"].clone())});
+        if own["extraVolumes"]
+            .as_array()
+            .is_some_and(|all| !all.is_empty())
+        {
+            given["extraVolumes"] = own["extraVolumes"].clone();
+        }
+        given
     };
+    let mut api_server = component("apiServer");
+    api_server["certSANs"] = json!(cluster.api_server.cert_sans);
     json!({
         "apiVersion": "kubeadm.k8s.io/v1beta4",
         "kind": "ClusterConfiguration",
@@ -107,14 +117,21 @@ fn cluster_configuration(cluster: &Cluster, version: &str) -> Value {
             "podSubnet": cluster.networks.pods,
             "serviceSubnet": cluster.networks.services,
         },
-        "apiServer": {
-            "certSANs": cluster.api_server.cert_sans,
-            "extraArgs": arguments(&cluster.api_server.extra_args),
-        },
-        "controllerManager": {"extraArgs": arguments(&cluster.controller_manager.extra_args)},
-        "scheduler": {"extraArgs": arguments(&cluster.scheduler.extra_args)},
-        "etcd": {"local": {"extraArgs": arguments(&cluster.etcd.extra_args)}},
+        "apiServer": api_server,
+        "controllerManager": component("controllerManager"),
+        "scheduler": component("scheduler"),
+        "etcd": {"local": {"extraArgs": arguments(json!(cluster.etcd.extra_args))}},
     })
+}
+
+/// Flags as a list of names and values, in which a flag with several values occurs several times.
+fn arguments(extra: Value) -> Value {
+    let flags: Flags = serde_json::from_value(extra).unwrap_or_default();
+    let each = flags.iter().flat_map(|(name, value)| {
+        let values = value.all().iter();
+        values.map(move |value| json!({"name": name, "value": value}))
+    });
+    each.collect()
 }
 
 /// Merges a second mapping into the first; for fields in both, the second's value is used.

@@ -1,10 +1,10 @@
 //! Patches of kubeadm's output, its other way to set flags and settings.
 
-use std::collections::BTreeMap;
 use std::mem;
 
 use anyhow::{Context as _, Result};
 use halite_pillar::declaration::Declaration;
+use halite_pillar::flags::Flags;
 use serde_json::{Value, json};
 
 use super::difference::Picture;
@@ -54,10 +54,11 @@ pub(super) fn patched(
 }
 
 /// A JSON patch that adds flags to the command of a static pod.
-fn added(flags: &BTreeMap<String, String>) -> Value {
-    let flags = flags
-        .iter()
-        .map(|(name, value)| format!("--{name}={value}"));
+fn added(flags: &Flags) -> Value {
+    let flags = flags.iter().flat_map(|(name, value)| {
+        let values = value.all().iter();
+        values.map(move |value| format!("--{name}={value}"))
+    });
     flags
         .map(|flag| json!({"op": "add", "path": "/spec/containers/0/command/-", "value": flag}))
         .collect()

@@ -1,0 +1,379 @@
+//! A cluster with the profile `hardened`: what it promises is measured at the API, in etcd and on the
+//! hosts.
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail, ensure};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use halite_lab::Lab;
+use halite_lab::cluster::{BOOTSTRAP, CLUSTER, CTL, Cluster, DOCUMENT, ISO_DIRECTORY, WORKER};
+use halite_lab::host::Host;
+use halite_lab::layout::{Layout, TWO};
+use halite_lab::progress::Board;
+use halite_lab::{cluster, wait};
+use halite_upstream::prepare;
+use halite_upstream::versions::{NEWEST, Release};
+use serde_json::{Value, json};
+
+use super::cluster::{PODS, nothing_left};
+use super::ha::etcdctl;
+use super::repair::quiet;
+use super::secret::holders;
+use crate::site::Site;
+use crate::test::{Counts, Test, cases, sequence};
+
+/// Name of its own lab: its pods have other rights than those of the other suites.
+const LAB: &str = "hardened";
+/// The Secret of the tests, its content, and its key in etcd.
+const SECRET: &str = "kept";
+const VALUE: &str = "word-that-nobody-may-read";
+const STORED: &str = "/registry/secrets/default/kept";
+/// The beginning of a value that API servers have encrypted; the name of the key follows.
+const ENCRYPTED: &str = "k8s:enc:secretbox:v1:";
+const AUDIT_LOG: &str = "/var/log/kubernetes/audit/audit.log";
+/// The namespace of the tests' pods.
+const NAMESPACE: &str = "new";
+/// Limit for a rotation: three highstates of a control plane.
+const ROTATED: Duration = Duration::from_secs(300);
+
+const TESTS: &[Test<Cluster>] = &[
+    Test {
+        name: "hardened: a Secret is ciphertext in etcd",
+        run: encrypted,
+    },
+    Test {
+        name: "hardened: the audit log has each write, and no content of a Secret",
+        run: audited,
+    },
+    Test {
+        name: "hardened: a privileged pod is refused in a new namespace, and a restricted one runs",
+        run: restricted,
+    },
+    Test {
+        name: "hardened: kubelets are verified, and keep the kernel's protection",
+        run: kubelets,
+    },
+    Test {
+        name: "hardened: the API server has the declared flags, volumes, patches and files",
+        run: declared,
+    },
+    Test {
+        name: "hardened: another highstate changes nothing",
+        run: settled,
+    },
+    Test {
+        name: "hardened: a rotated key rewrites each Secret, and the older key leaves",
+        run: rotated,
+    },
+    Test {
+        name: "hardened: no key is outside the master's directory and the control planes",
+        run: keys_are_kept,
+    },
+    Test {
+        name: "hardened: nothing tried to leave",
+        run: nothing_left,
+    },
+];
+
+/// The profile.
+const PROFILE: &str = "profile: hardened\n";
+/// Further settings of the API server, each of a kind that the profile does not set.
+const API_SERVER: &str = r#"apiServer:
+  authentication:
+    anonymous: {enabled: true, conditions: [{path: /livez}, {path: /readyz}, {path: /healthz}]}
+  featureGates: {AllAlpha: false}
+  extraArgs: {vmodule: [httplog=3, cacher=2]}
+  extraVolumes: [{name: machine, hostPath: /etc/machine-id, mountPath: /etc/machine-id, readOnly: true, pathType: File}]
+  patches: [{spec: {containers: [{name: kube-apiserver, resources: {requests: {cpu: 200m}}}]}}]
+"#;
+
+fn document() -> String {
+    CLUSTER.replacen("apiServer:\n", API_SERVER, 1) + PROFILE
+}
+
+/// The site of the profile.
+pub(super) fn site() -> Site {
+    Site {
+        lab: LAB.to_owned(),
+        made: "hardened: bootstrap and node add with the profile",
+        layout: &TWO,
+        release: NEWEST,
+        make,
+        tests: sequence(cases(TESTS)),
+    }
+}
+
+fn make(lab: &str, layout: &Layout, release: &Release) -> Result<Cluster> {
+    let iso = prepare::iso_directory_of(release, &Board::plain())?;
+    let lab = Lab::new(lab, &halite_lab::cache().join("base-root"))?;
+    lab.down()?;
+    let carried: [(&Path, &str); 1] = [(&iso, ISO_DIRECTORY)];
+    let cluster = cluster::boot_hosts(lab, layout, &carried)?;
+    cluster.bootstrap(&document())?;
+    cluster.add_worker()?;
+    cluster.wait_for_pods(PODS)?;
+    Ok(cluster)
+}
+
+/// The bytes of a value in etcd, as text: ciphertext has characters that are not UTF-8.
+fn stored(cluster: &Cluster, key: &str) -> Result<String> {
+    let answer = etcdctl(cluster, &cluster.bootstrap, &["get", key])?;
+    let value = answer["kvs"][0]["value"].as_str();
+    let value = value.with_context(|| format!("etcd has no {key}: {answer}"))?;
+    Ok(String::from_utf8_lossy(&STANDARD.decode(value)?).into_owned())
+}
+
+/// Fails unless etcd has the Secret as ciphertext of this key, and the API returns it.
+fn is_encrypted_with(cluster: &Cluster, key: &str) -> Result<()> {
+    let raw = stored(cluster, STORED)?;
+    let begin = format!("{ENCRYPTED}{key}:");
+    ensure!(raw.starts_with(&begin), "{STORED} begins with {:.40}", raw);
+    ensure!(!raw.contains(VALUE), "{STORED} has the value in plain text");
+    let read = ["get", "secret", SECRET, "-o", "jsonpath={.data.x}"];
+    let read = cluster.kubectl(&read)?;
+    ensure!(STANDARD.decode(&read)? == VALUE.as_bytes(), "{read}");
+    Ok(())
+}
+
+fn encrypted(cluster: &Cluster) -> Result<Counts> {
+    let literal = format!("--from-literal=x={VALUE}");
+    cluster.kubectl(&["create", "secret", "generic", SECRET, &literal])?;
+    is_encrypted_with(cluster, "key1")?;
+    // Other objects are not, so that they cost nothing.
+    let map = stored(cluster, "/registry/configmaps/kube-system/kubeadm-config")?;
+    ensure!(!map.starts_with("k8s:enc:"), "{map:.40}");
+    Ok(Counts::ONE)
+}
+
+/// The events of the audit log.
+fn events(host: &Host) -> Result<Vec<Value>> {
+    let text = host.run(&["cat", AUDIT_LOG])?;
+    // The last line may be half written.
+    let events = text
+        .lines()
+        .filter_map(|line| serde_json::from_str(line).ok());
+    Ok(events.collect())
+}
+
+fn audited(cluster: &Cluster) -> Result<Counts> {
+    let host = &cluster.bootstrap;
+    cluster.kubectl(&["create", "configmap", "audited", "--from-literal=x=y"])?;
+    let written = |resource: &str, name: &str| -> Result<Value> {
+        let found = events(host)?.into_iter().find(|event| {
+            let object = &event["objectRef"];
+            event["verb"] == "create" && object["resource"] == resource && (object["name"] == name)
+        });
+        found.with_context(|| format!("the audit log has no creation of {resource}/{name}"))
+    };
+    let event = written("secrets", SECRET)?;
+    ensure!(
+        event["user"]["username"] == "kubernetes-admin" && event["level"] == "Metadata",
+        "{event}"
+    );
+    written("configmaps", "audited")?;
+    let log = host.run(&["cat", AUDIT_LOG])?;
+    ensure!(
+        !log.contains(VALUE) && !log.contains(&STANDARD.encode(VALUE)),
+        "the audit log has the content of a Secret"
+    );
+    let mode = host.run(&["stat", "-c", "%a %U", "/var/log/kubernetes/audit"])?;
+    ensure!(mode.trim() == "700 root", "{mode}");
+    Ok(Counts::ONE)
+}
+
+/// A pod of that name in the namespace of the tests.
+fn pod(name: &str, node: &str, security: &Value) -> Value {
+    let image = format!("registry.k8s.io/pause:{}", NEWEST.pause);
+    json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": NAMESPACE},
+        "spec": {
+            "terminationGracePeriodSeconds": 1,
+            "nodeName": node,
+            "containers": [{"name": "it", "image": image, "securityContext": security}],
+        },
+    })
+}
+
+fn restricted(cluster: &Cluster) -> Result<Counts> {
+    cluster.kubectl(&["create", "namespace", NAMESPACE])?;
+    let apply = |pod: &Value| {
+        let file = "/root/pod.json";
+        std::fs::write(cluster.bootstrap.file(file), pod.to_string())?;
+        cluster.kubectl(&["apply", "-f", file])
+    };
+    match apply(&pod("privileged", WORKER, &json!({"privileged": true}))) {
+        Ok(said) => bail!("a privileged pod was admitted: {said}"),
+        Err(error) => {
+            let said = format!("{error:#}");
+            ensure!(said.contains("violates PodSecurity \"restricted"), "{said}");
+        }
+    }
+    let allowed = json!({
+        "allowPrivilegeEscalation": false, "capabilities": {"drop": ["ALL"]}, "runAsNonRoot": true,
+        "runAsUser": 65534, "seccompProfile": {"type": "RuntimeDefault"},
+    });
+    wait::until("the pod to run", PODS, || {
+        // Refused until the namespace has its ServiceAccount.
+        apply(&pod("restricted", WORKER, &allowed))?;
+        let path = "jsonpath={.status.phase}";
+        let phase = ["-n", NAMESPACE, "get", "pod", "restricted", "-o", path];
+        let phase = cluster.kubectl(&phase)?;
+        ensure!(phase == "Running", "{phase}");
+        Ok(())
+    })?;
+    Ok(Counts::ONE)
+}
+
+fn kubelets(cluster: &Cluster) -> Result<Counts> {
+    for host in cluster.hosts() {
+        let node = &host.spec.name;
+        let path = format!("/api/v1/nodes/{node}/proxy/configz");
+        // Through the API server, which verifies the kubelet's certificate.
+        let config = cluster.kubectl(&["get", "--raw", &path])?;
+        let config: Value = serde_json::from_str(&config)?;
+        ensure!(
+            config["kubeletconfig"]["protectKernelDefaults"] == true,
+            "{node}: {config}"
+        );
+        let mode = host.run(&["stat", "-c", "%a", "/var/lib/kubelet/config.yaml"])?;
+        ensure!(mode.trim() == "600", "{node}: {mode}");
+    }
+    // A kubelet with a certificate of another authority is not spoken to.
+    let worker = &cluster.worker;
+    let certificate = "/var/lib/kubelet/pki/kubelet";
+    worker.sh(&format!(
+        "cd /tmp && openssl req -x509 -newkey rsa:2048 -nodes -subj /CN={WORKER} -days 1 -keyout k -out c 2>/dev/null && \
+         cp -p {certificate}.crt c.kept && cp -p {certificate}.key k.kept && cat c > {certificate}.crt && cat k > {certificate}.key && \
+         systemctl restart kubelet"
+    ))?;
+    let path = format!("/api/v1/nodes/{WORKER}/proxy/healthz");
+    let refused = wait::until(
+        "the API server to refuse the kubelet",
+        PODS,
+        || match cluster.kubectl(&["get", "--raw", &path]) {
+            Ok(said) => bail!("the kubelet answers: {said}"),
+            Err(error) => {
+                let said = format!("{error:#}");
+                ensure!(said.contains("x509"), "{said}");
+                Ok(())
+            }
+        },
+    );
+    worker.sh(&format!(
+        "cd /tmp && cat c.kept > {certificate}.crt && cat k.kept > {certificate}.key && rm -f c k c.kept k.kept && \
+         systemctl restart kubelet"
+    ))?;
+    refused?;
+    wait::until("the kubelet to answer", PODS, || {
+        cluster.kubectl(&["get", "--raw", &path]).map(drop)
+    })?;
+    Ok(Counts::ONE)
+}
+
+fn declared(cluster: &Cluster) -> Result<Counts> {
+    let name = format!("kube-apiserver-{BOOTSTRAP}");
+    let pod = cluster.kubectl(&["-n", "kube-system", "get", "pod", &name, "-o", "json"])?;
+    let pod: Value = serde_json::from_str(&pod)?;
+    let container = &pod["spec"]["containers"][0];
+    let command = container["command"].to_string();
+    for flag in [
+        "--profiling=false",
+        "--vmodule=cacher=2",
+        "--vmodule=httplog=3",
+        "--feature-gates=AllAlpha=false",
+        "--kubelet-certificate-authority=",
+        "--audit-policy-file=",
+        "--encryption-provider-config=",
+        "--authentication-config=",
+        "--admission-control-config-file=",
+    ] {
+        ensure!(command.contains(flag), "no {flag} in {command}");
+    }
+    ensure!(container["resources"]["requests"]["cpu"] == "200m", "{pod}");
+    let mounts = container["volumeMounts"].to_string();
+    ensure!(mounts.contains("/etc/machine-id"), "{mounts}");
+    // An anonymous client gets the health, and nothing else.
+    let host = &cluster.bootstrap;
+    let url = format!("https://{}:6443", host.control_plane_address());
+    let code = |path: &str| {
+        let line = format!(
+            "curl --silent --insecure --noproxy '*' --output /dev/null --write-out '%{{http_code}}' {url}{path}"
+        );
+        host.sh(&line)
+    };
+    ensure!(code("/readyz")? == "200", "/readyz: {}", code("/readyz")?);
+    ensure!(
+        code("/version")? == "401",
+        "/version: {}",
+        code("/version")?
+    );
+    for (path, wanted) in [
+        ("/etc/kubernetes/apiserver", "700 root"),
+        ("/etc/kubernetes/apiserver/encryption.yaml", "600 root"),
+    ] {
+        let found = host.run(&["stat", "-c", "%a %U", path])?;
+        ensure!(found.trim() == wanted, "{path}: {found}");
+    }
+    Ok(Counts::ONE)
+}
+
+fn settled(cluster: &Cluster) -> Result<Counts> {
+    quiet(cluster)?;
+    Ok(Counts::ONE)
+}
+
+fn rotated(cluster: &Cluster) -> Result<Counts> {
+    let host = &cluster.bootstrap;
+    let rotate = [CTL, "orchestrate", "halite.orchestrate.rotate_encryption"];
+    wait::until("the rotation", ROTATED, || host.run(&rotate).map(drop))?;
+    is_encrypted_with(cluster, "key2")?;
+    let file = host.run(&["cat", "/etc/kubernetes/apiserver/encryption.yaml"])?;
+    ensure!(
+        file.contains("key2") && !file.contains("key1"),
+        "the older key has not left the file of the API server"
+    );
+    // Each Secret of the cluster has the new key, not only that of the test.
+    let all = etcdctl(cluster, host, &["get", "--prefix", "/registry/secrets/"])?;
+    for entry in all["kvs"].as_array().into_iter().flatten() {
+        let value = STANDARD.decode(entry["value"].as_str().unwrap_or_default())?;
+        let begin = format!("{ENCRYPTED}key2:");
+        ensure!(
+            value.starts_with(begin.as_bytes()),
+            "{} is not encrypted with the new key",
+            entry["key"]
+        );
+    }
+    settled(cluster)
+}
+
+fn keys_are_kept(cluster: &Cluster) -> Result<Counts> {
+    let host = &cluster.bootstrap;
+    let record = "/var/lib/halite/master/encryption/keys.json";
+    let keys: Value = serde_json::from_str(&host.run(&["cat", record])?)?;
+    let secret = keys["keys"][0]["secret"].as_str();
+    let secret = secret.with_context(|| format!("{record} has no key"))?;
+    let found = holders(host, secret)?;
+    let wanted = ["/etc/kubernetes/apiserver/encryption.yaml", record];
+    ensure!(found == wanted, "the key is in {found:?}");
+    let found = holders(&cluster.worker, secret)?;
+    ensure!(found.is_empty(), "{WORKER} has the key in {found:?}");
+    let document = host.run(&["cat", DOCUMENT])?;
+    ensure!(!document.contains(secret), "the document has the key");
+    Ok(Counts::ONE)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::shipped_tree::declaration;
+
+    #[test]
+    fn the_document_is_valid_and_hardened() {
+        let declared = declaration(&document(), &TWO).unwrap();
+        assert!(declared.cluster.is_hardened());
+        assert!(declared.cluster.encryption().is_some());
+        assert_eq!(declared.cluster.api_server.patches.len(), 1);
+    }
+}
