@@ -22,6 +22,7 @@ mod field_schemas;
 pub mod firewall;
 pub mod flags;
 pub mod formats;
+mod hardening;
 pub mod host_facts;
 pub mod host_list;
 pub mod load;

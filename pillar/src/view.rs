@@ -245,7 +245,7 @@ pub fn view(
         trust: trust::view(&cluster.trust),
         proxy: proxy::view(cluster),
         profile: cluster.profile,
-        host: shape::Host {
+        host: shape::HostSettings {
             sysctls: cluster.node_sysctls(),
             kernel_modules: &cluster.host.kernel_modules,
             manage_swap: cluster.host.manage_swap,

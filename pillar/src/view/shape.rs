@@ -55,7 +55,7 @@ pub(super) struct View<'a> {
     pub(super) trust: Trusted,
     pub(super) proxy: proxy::View<'a>,
     pub(super) profile: HardeningProfile,
-    pub(super) host: Host<'a>,
+    pub(super) host: HostSettings<'a>,
     pub(super) time: &'a Time,
     pub(super) firewall: Firewall<'a>,
     /// References to the operator's own secrets.
@@ -115,7 +115,7 @@ pub(super) struct Kubelet<'a> {
 
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Host<'a> {
+pub(super) struct HostSettings<'a> {
     pub(super) sysctls: Cow<'a, BTreeMap<String, Option<String>>>,
     pub(super) kernel_modules: &'a [String],
     pub(super) manage_swap: bool,

@@ -330,10 +330,10 @@ mod tests {
         ),
         ("controllerManager.patches", "as apiServer.patches"),
         ("scheduler.patches", "as apiServer.patches"),
-        ("etcd.patches", "as apiServer.patches"),
         ("etcd.external.endpoints", "etcd is the cluster's own"),
         ("etcd.external.ca", "etcd is the cluster's own"),
         ("etcd.external.clientSecret", "etcd is the cluster's own"),
+        ("etcd.patches", "as apiServer.patches"),
         (
             "host.kernelModules",
             "the lab's kernel has no modules, and can load none",

@@ -13,8 +13,10 @@ use halite_lab::host::Host;
 use halite_lab::layout::{Layout, TWO};
 use halite_lab::progress::Board;
 use halite_lab::{cluster, wait};
+use halite_pillar::encryption_keys::{EncryptionKeys, KEY_PATHS, KEYS_FILE};
 use halite_upstream::prepare;
 use halite_upstream::versions::{NEWEST, Release};
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::cluster::{PODS, nothing_left};
@@ -28,7 +30,7 @@ use crate::test::{Counts, Test, cases, sequence};
 const LAB: &str = "hardened";
 /// The Secret of the tests, its content, and its key in etcd.
 const SECRET: &str = "kept";
-const VALUE: &str = "word-that-nobody-may-read";
+const VALUE: &str = "word-that-no-log-has";
 const STORED: &str = "/registry/secrets/default/kept";
 /// The beginning of a value that API servers have encrypted; the name of the key follows.
 const ENCRYPTED: &str = "k8s:enc:secretbox:v1:";
@@ -117,12 +119,52 @@ fn make(lab: &str, layout: &Layout, release: &Release) -> Result<Cluster> {
     Ok(cluster)
 }
 
+/// An entry of etcd, in Base64.
+#[derive(Deserialize)]
+struct StoredEntry {
+    key: String,
+    value: String,
+}
+
+/// The answer of `etcdctl get`.
+#[derive(Deserialize)]
+struct EtcdRange {
+    #[serde(default)]
+    kvs: Vec<StoredEntry>,
+}
+
+fn range(cluster: &Cluster, words: &[&str]) -> Result<Vec<StoredEntry>> {
+    let answer = etcdctl(cluster, &cluster.bootstrap, words)?;
+    Ok(serde_json::from_value::<EtcdRange>(answer)?.kvs)
+}
+
+/// An event of the audit log.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct AuditEvent {
+    level: String,
+    verb: String,
+    user: AuditUser,
+    object_ref: Option<AuditObject>,
+}
+
+#[derive(Debug, Deserialize)]
+struct AuditUser {
+    username: String,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct AuditObject {
+    resource: String,
+    name: String,
+}
+
 /// The bytes of a value in etcd, as text: ciphertext has characters that are not UTF-8.
 fn stored(cluster: &Cluster, key: &str) -> Result<String> {
-    let answer = etcdctl(cluster, &cluster.bootstrap, &["get", key])?;
-    let value = answer["kvs"][0]["value"].as_str();
-    let value = value.with_context(|| format!("etcd has no {key}: {answer}"))?;
-    Ok(String::from_utf8_lossy(&STANDARD.decode(value)?).into_owned())
+    let all = range(cluster, &["get", key])?;
+    let entry = all.first().with_context(|| format!("etcd has no {key}"))?;
+    Ok(String::from_utf8_lossy(&STANDARD.decode(&entry.value)?).into_owned())
 }
 
 /// Fails unless etcd has the Secret as ciphertext of this key, and the API returns it.
@@ -148,7 +190,7 @@ fn encrypted(cluster: &Cluster) -> Result<Counts> {
 }
 
 /// The events of the audit log.
-fn events(host: &Host) -> Result<Vec<Value>> {
+fn events(host: &Host) -> Result<Vec<AuditEvent>> {
     let text = host.run(&["cat", AUDIT_LOG])?;
     // The last line may be half written.
     let events = text
@@ -160,17 +202,18 @@ fn events(host: &Host) -> Result<Vec<Value>> {
 fn audited(cluster: &Cluster) -> Result<Counts> {
     let host = &cluster.bootstrap;
     cluster.kubectl(&["create", "configmap", "audited", "--from-literal=x=y"])?;
-    let written = |resource: &str, name: &str| -> Result<Value> {
+    let written = |resource: &str, name: &str| -> Result<AuditEvent> {
         let found = events(host)?.into_iter().find(|event| {
-            let object = &event["objectRef"];
-            event["verb"] == "create" && object["resource"] == resource && (object["name"] == name)
+            let object = event.object_ref.as_ref();
+            let is_it = object.is_some_and(|own| own.resource == resource && own.name == name);
+            event.verb == "create" && is_it
         });
         found.with_context(|| format!("the audit log has no creation of {resource}/{name}"))
     };
     let event = written("secrets", SECRET)?;
     ensure!(
-        event["user"]["username"] == "kubernetes-admin" && event["level"] == "Metadata",
-        "{event}"
+        event.user.username == "kubernetes-admin" && event.level == "Metadata",
+        "{event:?}"
     );
     written("configmaps", "audited")?;
     let log = host.run(&["cat", AUDIT_LOG])?;
@@ -203,6 +246,10 @@ fn restricted(cluster: &Cluster) -> Result<Counts> {
         std::fs::write(cluster.bootstrap.file(file), pod.to_string())?;
         cluster.kubectl(&["apply", "-f", file])
     };
+    wait::until("the namespace's ServiceAccount", PODS, || {
+        let account = ["-n", NAMESPACE, "get", "serviceaccount", "default"];
+        cluster.kubectl(&account).map(drop)
+    })?;
     match apply(&pod("privileged", WORKER, &json!({"privileged": true}))) {
         Ok(said) => bail!("a privileged pod was admitted: {said}"),
         Err(error) => {
@@ -215,7 +262,6 @@ fn restricted(cluster: &Cluster) -> Result<Counts> {
         "runAsUser": 65534, "seccompProfile": {"type": "RuntimeDefault"},
     });
     wait::until("the pod to run", PODS, || {
-        // Refused until the namespace has its ServiceAccount.
         apply(&pod("restricted", WORKER, &allowed))?;
         let path = "jsonpath={.status.phase}";
         let phase = ["-n", NAMESPACE, "get", "pod", "restricted", "-o", path];
@@ -232,9 +278,8 @@ fn kubelets(cluster: &Cluster) -> Result<Counts> {
         let path = format!("/api/v1/nodes/{node}/proxy/configz");
         // Through the API server, which verifies the kubelet's certificate.
         let config = cluster.kubectl(&["get", "--raw", &path])?;
-        let config: Value = serde_json::from_str(&config)?;
         ensure!(
-            config["kubeletconfig"]["protectKernelDefaults"] == true,
+            config.contains("\"protectKernelDefaults\":true"),
             "{node}: {config}"
         );
         let mode = host.run(&["stat", "-c", "%a", "/var/lib/kubelet/config.yaml"])?;
@@ -274,10 +319,11 @@ fn kubelets(cluster: &Cluster) -> Result<Counts> {
 
 fn declared(cluster: &Cluster) -> Result<Counts> {
     let name = format!("kube-apiserver-{BOOTSTRAP}");
-    let pod = cluster.kubectl(&["-n", "kube-system", "get", "pod", &name, "-o", "json"])?;
-    let pod: Value = serde_json::from_str(&pod)?;
-    let container = &pod["spec"]["containers"][0];
-    let command = container["command"].to_string();
+    let field = |path: &str| {
+        let path = format!("jsonpath={{.spec.containers[0].{path}}}");
+        cluster.kubectl(&["-n", "kube-system", "get", "pod", &name, "-o", &path])
+    };
+    let command = field("command")?;
     for flag in [
         "--profiling=false",
         "--vmodule=cacher=2",
@@ -291,8 +337,9 @@ fn declared(cluster: &Cluster) -> Result<Counts> {
     ] {
         ensure!(command.contains(flag), "no {flag} in {command}");
     }
-    ensure!(container["resources"]["requests"]["cpu"] == "200m", "{pod}");
-    let mounts = container["volumeMounts"].to_string();
+    let cpu = field("resources.requests.cpu")?;
+    ensure!(cpu == "200m", "the patch is not applied: {cpu}");
+    let mounts = field("volumeMounts")?;
     ensure!(mounts.contains("/etc/machine-id"), "{mounts}");
     // An anonymous client gets the health, and nothing else.
     let host = &cluster.bootstrap;
@@ -335,14 +382,14 @@ fn rotated(cluster: &Cluster) -> Result<Counts> {
         "the older key has not left the file of the API server"
     );
     // Each Secret of the cluster has the new key, not only that of the test.
-    let all = etcdctl(cluster, host, &["get", "--prefix", "/registry/secrets/"])?;
-    for entry in all["kvs"].as_array().into_iter().flatten() {
-        let value = STANDARD.decode(entry["value"].as_str().unwrap_or_default())?;
+    for entry in range(cluster, &["get", "--prefix", "/registry/secrets/"])? {
+        let value = STANDARD.decode(&entry.value)?;
         let begin = format!("{ENCRYPTED}key2:");
+        let key = STANDARD.decode(&entry.key)?;
         ensure!(
             value.starts_with(begin.as_bytes()),
             "{} is not encrypted with the new key",
-            entry["key"]
+            String::from_utf8_lossy(&key)
         );
     }
     settled(cluster)
@@ -350,12 +397,11 @@ fn rotated(cluster: &Cluster) -> Result<Counts> {
 
 fn keys_are_kept(cluster: &Cluster) -> Result<Counts> {
     let host = &cluster.bootstrap;
-    let record = "/var/lib/halite/master/encryption/keys.json";
-    let keys: Value = serde_json::from_str(&host.run(&["cat", record])?)?;
-    let secret = keys["keys"][0]["secret"].as_str();
-    let secret = secret.with_context(|| format!("{record} has no key"))?;
+    let record = format!("/var/lib/halite/master/{KEYS_FILE}");
+    let keys: EncryptionKeys = serde_json::from_str(&host.run(&["cat", &record])?)?;
+    let secret = keys.secret(KEY_PATHS[0]).context("there is no key")?;
     let found = holders(host, secret)?;
-    let wanted = ["/etc/kubernetes/apiserver/encryption.yaml", record];
+    let wanted = ["/etc/kubernetes/apiserver/encryption.yaml", &record];
     ensure!(found == wanted, "the key is in {found:?}");
     let found = holders(&cluster.worker, secret)?;
     ensure!(found.is_empty(), "{WORKER} has the key in {found:?}");
