@@ -204,7 +204,8 @@ fn authentication(check: &mut Check<'_>) {
             .iter()
             .any(|condition| condition.get("path").and_then(Value::as_str) == Some(path))
     };
-    if !conditions.is_empty() && !(allows("/livez") && allows("/readyz")) {
+    let is_probed = allows("/livez") && allows("/readyz");
+    if !conditions.is_empty() && !is_probed {
         check.cluster(&path, NO_PROBES, HEALTH_ONLY);
     }
 }

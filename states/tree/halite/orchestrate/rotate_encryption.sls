@@ -25,6 +25,8 @@ keys-{{ stage }}:
   halite.state:
     - tgt: {{ name }}
     - sls: [halite.base.control_plane]
+    # A declared host that is not enrolled yet has no API server.
+    - unmatched: skip
     - require:
         - halite: {{ last.id }}
 {%-   set last.id = name ~ '-' ~ stage %}
