@@ -178,6 +178,10 @@ impl<A: Api> Api for Addresses<A> {
         }))
     }
 
+    fn metric<'a>(&'a self, name: &'a str) -> ApiFuture<'a, Vec<String>> {
+        Box::pin(self.ask(Again::Harmless, |address| address.api.metric(name)))
+    }
+
     fn list<'a>(
         &'a self,
         api_version: &'a str,

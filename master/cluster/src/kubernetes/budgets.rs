@@ -22,6 +22,30 @@ pub(super) async fn held_by(api: &dyn Api, pod: &Pod) -> String {
     texts.join(", ")
 }
 
+/// Returns whether a budget now allows no eviction of a healthy pod. One whose status its
+/// controller has not written yet counts as open.
+pub(super) fn is_closed(budget: &Value) -> bool {
+    let allowed = budget.pointer("/status/disruptionsAllowed");
+    allowed.and_then(Value::as_i64) == Some(0)
+}
+
+/// Describes the budgets among these, of all namespaces, that select a pod; `None` without one.
+pub(super) fn closed_over(budgets: &[Value], pod: &Pod) -> Option<String> {
+    let namespace = &pod.reference.namespace;
+    let is_there = |budget: &&Value| {
+        let own = budget
+            .pointer("/metadata/namespace")
+            .and_then(Value::as_str);
+        own == Some(namespace) && selects(budget, &pod.labels)
+    };
+    let texts = budgets
+        .iter()
+        .filter(is_there)
+        .map(|one| text(namespace, one));
+    let texts = texts.collect::<Vec<_>>().join(", ");
+    Some(texts).filter(|texts| !texts.is_empty())
+}
+
 /// Name and numbers of a budget.
 fn text(namespace: &str, budget: &Value) -> String {
     let name = budget.pointer("/metadata/name").and_then(Value::as_str);

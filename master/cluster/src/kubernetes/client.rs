@@ -6,11 +6,13 @@
 
 use std::collections::HashMap;
 use std::net::Ipv4Addr;
+use std::pin::pin;
 use std::sync::Mutex;
 use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use futures_util::{AsyncBufReadExt as _, StreamExt as _};
 use kube::api::{
     Api as KubeTyped, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams,
 };
@@ -228,6 +230,12 @@ fn client(access: &Access, endpoint: &str, identity: &Identity) -> Result<Client
     Client::try_from(config).map_err(ApiError::unusable(failed("identity or TLS settings")))
 }
 
+/// Returns whether a line of Prometheus' text format is a sample of this metric.
+pub(super) fn is_sample(line: &str, name: &str) -> bool {
+    let rest = line.strip_prefix(name);
+    rest.is_some_and(|rest| rest.starts_with(['{', ' ']))
+}
+
 fn to_json(object: DynamicObject) -> Result<Value, ApiError> {
     serde_json::to_value(object).map_err(ApiError::unusable("the API's answer is not an object"))
 }
@@ -341,6 +349,29 @@ impl Api for KubeApi {
                 answer.map(|_| ()).map_err(|e| self.explain(e))
             };
             within(&self.endpoint, READY, asked).await
+        }))
+    }
+
+    fn metric<'a>(&'a self, name: &'a str) -> ApiFuture<'a, Vec<String>> {
+        Box::pin(self.call(move |client| async move {
+            let request = Request::new("")
+                .get("metrics", &kube::api::GetParams::default())
+                .map_err(ApiError::unusable("cannot ask for the metrics of the API"))?;
+            let asked = async {
+                let body = client.request_stream(request).await;
+                // All metrics are megabytes: they are read line by line.
+                let mut lines = pin!(body.map_err(|e| self.explain(e))?.lines());
+                let mut found = Vec::new();
+                while let Some(line) = lines.next().await {
+                    let line =
+                        line.map_err(ApiError::unusable("cannot read the metrics of the API"))?;
+                    if is_sample(&line, name) {
+                        found.push(line);
+                    }
+                }
+                Ok(found)
+            };
+            within(&self.endpoint, REQUEST, asked).await
         }))
     }
 

@@ -299,6 +299,9 @@ impl Api for Stopped<'_> {
     fn ready(&self) -> ApiFuture<'_, ()> {
         self.api.ready()
     }
+    fn metric<'a>(&'a self, name: &'a str) -> ApiFuture<'a, Vec<String>> {
+        self.api.metric(name)
+    }
     fn list<'a>(
         &'a self,
         api_version: &'a str,

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 
+use super::client::is_sample;
 use super::{Api, ApiError, ApiFuture, FIELD_MANAGER, ObjectRef, Served, compare};
 
 /// The fake API.
@@ -33,6 +34,8 @@ pub struct FakeApi {
     pub successors: Mutex<Vec<Value>>,
     /// The number of updates that lose a race.
     pub conflicts: AtomicU32,
+    /// The samples of metrics, a line each.
+    pub metrics: Mutex<Vec<String>>,
     /// The reads of objects that hang.
     pub hung: Hung,
     version: AtomicU32,
@@ -285,6 +288,15 @@ impl Api for FakeApi {
 
     fn ready(&self) -> ApiFuture<'_, ()> {
         Box::pin(async move { self.answer(None, false) })
+    }
+
+    fn metric<'a>(&'a self, name: &'a str) -> ApiFuture<'a, Vec<String>> {
+        Box::pin(async move {
+            self.answer(None, false)?;
+            let lines = self.metrics.lock().unwrap();
+            let own = lines.iter().filter(|line| is_sample(line, name));
+            Ok(own.cloned().collect())
+        })
     }
 
     fn list<'a>(

@@ -14,6 +14,7 @@ mod checks;
 pub mod client;
 pub mod compare;
 mod data_loss;
+pub mod deprecated;
 pub mod drain;
 mod drain_pods;
 #[cfg(test)]
@@ -25,6 +26,7 @@ pub mod fake;
 pub mod modules;
 mod no_answer;
 pub mod node;
+pub mod obstacles;
 pub mod operation;
 mod ownership;
 mod prune;
@@ -301,6 +303,10 @@ pub trait Api: Send + Sync {
 
     /// `GET /readyz`.
     fn ready(&self) -> ApiFuture<'_, ()>;
+
+    /// The samples of one metric in `GET /metrics`, a line each, in Prometheus' text format. Each
+    /// API server has its own.
+    fn metric<'a>(&'a self, name: &'a str) -> ApiFuture<'a, Vec<String>>;
 
     /// All objects of a kind in a namespace (all namespaces if empty), filtered by a field selector
     /// (none if empty).
