@@ -30,6 +30,9 @@ const KUBELET: &str = "/var/lib/kubelet/pki/kubelet-client-current.pem";
 /// The CA of the cluster. The kubelet's serving certificate counts if this CA has signed it: no
 /// program verifies a certificate that the kubelet has signed itself.
 const CA: &str = "/etc/kubernetes/pki/ca.crt";
+/// The directories of containerd's images and of the site's bundles.
+const IMAGES: &str = "/var/lib/containerd";
+const BUNDLES: &str = "/var/lib/halite/bundles";
 /// The line of a kubeconfig with the client's certificate.
 const EMBEDDED: &str = "client-certificate-data:";
 
@@ -50,6 +53,8 @@ pub fn report(root: &Path, busy: bool) -> HostHealth {
         mtus: grains::mtus(),
         certificates: certificates(root),
         etcd_free: etcd_free(root),
+        images_free: free(root, IMAGES),
+        bundles_free: free(root, BUNDLES),
         bare: is_bare(root, busy),
     }
 }
@@ -62,6 +67,14 @@ fn etcd_free(root: &Path) -> Option<u64> {
         return None;
     }
     let found = rustix::fs::statvfs(&data).ok()?;
+    Some(found.f_bavail.saturating_mul(found.f_frsize))
+}
+
+/// The free bytes of the file system that has or will have a directory, for users other than root.
+fn free(root: &Path, directory: &str) -> Option<u64> {
+    let path = root.join(directory.trim_start_matches('/'));
+    let mut there = path.ancestors();
+    let found = there.find_map(|path| rustix::fs::statvfs(path).ok())?;
     Some(found.f_bavail.saturating_mul(found.f_frsize))
 }
 
@@ -341,6 +354,8 @@ mod tests {
         assert_eq!(etcd_free(root.path()), None, "one that has left");
         fs::write(log.join("0-0.wal"), "").unwrap();
         assert!(etcd_free(root.path()) > Some(0));
+        // Before the directory exists its file system is the one of the nearest parent.
+        assert!(free(root.path(), IMAGES) > Some(0));
     }
 
     #[test]

@@ -22,6 +22,12 @@ pub struct HostHealth {
     pub certificates: Vec<Lifetime>,
     /// The free bytes of the file system with its etcd member's data; `None` without a member.
     pub etcd_free: Option<u64>,
+    /// The free bytes of the file system with containerd's images; `None` from a minion of an
+    /// earlier version.
+    pub images_free: Option<u64>,
+    /// The free bytes of the file system with the bundles of a site; `None` from a minion of an
+    /// earlier version.
+    pub bundles_free: Option<u64>,
     /// `true` if no run of the host's own has made it a host of the cluster yet: it has enrolled,
     /// or its first states are being applied. Always `false` from a minion of an earlier version.
     pub bare: bool,

@@ -62,6 +62,8 @@ fn sound() -> Picture {
             path: "/etc/kubernetes/pki/apiserver.crt".to_owned(),
         }],
         etcd_free: Some(256 << 20),
+        images_free: None,
+        bundles_free: None,
         bare: false,
     };
     let component = |host: &str, component: &'static str| Component {
