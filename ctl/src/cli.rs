@@ -62,7 +62,7 @@ pub use self::support::Support;
 pub use self::targets::{
     Apply, Applying, Cmd, Grains, Highstate, OnTarget, OneMinion, Render, TargetKind,
 };
-pub use self::upgrade::Upgrade;
+pub use self::upgrade::{LastUpgrade, NewUpgrade, PausePlace, Upgrade};
 pub use halite_cli::builder::Signing;
 
 /// Declares, shows and repairs a cluster.
@@ -218,7 +218,8 @@ pub enum Command {
     /// Upgrade the cluster to another bundle: with the same Kubernetes, a newer patch release, or the
     /// next minor version. An interrupted upgrade is resumed.
     ///
-    /// A backup is made first, unless --no-backup is given. Each host is drained before its turn,
+    /// Before anything changes, it shows the order and what speaks against the upgrade; findings
+    /// that would stop the run are errors, and it does not start. A backup is made first, unless --no-backup is given. Each host is drained before its turn,
     /// unless --no-drain is given: the content of emptyDir volumes is lost, and with --force, pods
     /// that no controller would recreate.
     Upgrade(Upgrade),

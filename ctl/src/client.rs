@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use halite_api::{ClusterStatus, Document, Time};
+use halite_api::{ClusterStatus, Document, Time, UpgradePlan};
 use halite_errors::chain;
 use halite_proto::identity::is_root_of_host;
 use halite_proto::pki::Inspected;
@@ -181,6 +181,26 @@ pub async fn show<T: Document>(
         what: what.to_owned(),
         target: target.to_owned(),
         sls,
+        pillar_json: String::new(),
+    };
+    document(operator.show(request).await)
+}
+
+/// The plan of an upgrade, which depends on the values of its pillar.
+///
+/// # Errors
+/// The master does not answer or refuses.
+pub async fn upgrade_plan(
+    global: &Global,
+    version: &str,
+    pillar_json: String,
+) -> anyhow::Result<UpgradePlan> {
+    let mut operator = operator(global).await?;
+    let request = v1::ShowRequest {
+        what: "upgrade".to_owned(),
+        target: version.to_owned(),
+        pillar_json,
+        ..v1::ShowRequest::default()
     };
     document(operator.show(request).await)
 }

@@ -146,8 +146,19 @@ fn each_document_of_the_master_is_printed() {
             ],
         ),
         (
-            printed::upgrade(&answer("upgrade")),
-            &["bundle 0.1.0 with Kubernetes v1.36.3"],
+            printed::upgrade(&answer("upgrade"), &PLAIN),
+            &[
+                "bundle 0.2.0 with Kubernetes v1.36.3 → 0.3.0",
+                "order       bootstrap-1 (drained)\n",
+                "! default/web-0 (StatefulSet web) on worker-1 cannot be evicted now",
+            ],
+        ),
+        (
+            printed::upgrade_status(&answer("upgrade-status")),
+            &[
+                "to the bundle 0.3.0 is paused (by root)\n",
+                "left        worker-1\n",
+            ],
         ),
     ] {
         for part in parts {

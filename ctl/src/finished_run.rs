@@ -1,9 +1,14 @@
 //! A finished orchestration, and its printed outcome.
 
-use halite_api::{RunEnded, RunOutcome, RunOutcomes, to_value};
+use halite_api::{
+    PartReturned, RunEnded, RunOutcome, RunOutcomes, RunStatus, UpgradePlan, to_value,
+};
+use halite_proto::ids::MinionId;
 
 use crate::FAILED;
-use crate::output::{Screen, seconds};
+use crate::job_watch::{MinionReturn, minion_outcome};
+use crate::output::returns::View;
+use crate::output::{Paint, Screen, returns, seconds};
 
 /// A finished orchestration.
 #[derive(Debug, Clone, Default)]
@@ -18,6 +23,10 @@ pub struct FinishedRun {
     pub notes: Vec<String>,
     /// The duration, in seconds.
     pub seconds: f64,
+    /// The changes that a test predicts on each host, in the order of the run.
+    pub predicted: Vec<(MinionId, MinionReturn)>,
+    /// The plan of an upgrade that was tested.
+    pub plan: Option<UpgradePlan>,
 }
 
 /// The beginning of the remark on a step that left hosts out.
@@ -45,7 +54,37 @@ impl FinishedRun {
             failures: self.failures.clone(),
             notes: self.notes.clone(),
             run: self.run.clone(),
+            minions: (self.predicted.iter())
+                .map(|(minion, returned)| (minion.clone(), minion_outcome(returned)))
+                .collect(),
+            plan: self.plan.clone(),
         }
+    }
+
+    /// Records the changes that a job predicts on a host; the last prediction counts.
+    pub fn predict(&mut self, part: &PartReturned) {
+        self.predicted.retain(|(minion, _)| *minion != part.minion);
+        let returned = MinionReturn::from(part.clone());
+        self.predicted.push((part.minion.clone(), returned));
+    }
+
+    /// The predicted changes, as text for people.
+    fn prediction(&self, paint: &Paint) -> String {
+        let view = View {
+            test: true,
+            verbose: false,
+        };
+        let runs = self.predicted.iter();
+        let runs = runs.filter_map(|(minion, returned)| Some((minion, returned.run.as_ref()?)));
+        runs.map(|(minion, run)| returns::run(minion, run, view, paint))
+            .collect()
+    }
+
+    /// The operator who paused the run; `None` if it was not paused.
+    fn paused_by(&self) -> Option<&str> {
+        let run = self.run.as_ref()?;
+        (run.status == RunStatus::Paused).then_some(())?;
+        run.paused_by.as_deref()
     }
 
     /// Removes the remarks on hosts that steps left out, for commands after which the remedy in
@@ -74,11 +113,13 @@ pub fn print_outcome(
     screen: &mut Screen,
 ) -> anyhow::Result<u8> {
     screen.answer(&to_value(&done.outcome()), |paint| {
-        let mut text: String = done
-            .notes
-            .iter()
-            .map(|note| format!("{} {note}\n", paint.notable("!")))
-            .collect();
+        let mut text = done.prediction(paint);
+        for note in &done.notes {
+            text.push_str(&format!("{} {note}\n", paint.notable("!")));
+        }
+        if let Some(by) = done.paused_by() {
+            return format!("{text}paused by {by}; `ctl upgrade resume` continues it.\n");
+        }
         if done.retcode == 0 {
             return format!("{text}{success} ({}).\n", seconds(done.seconds));
         }
@@ -173,7 +214,7 @@ fn outcome(run: &anyhow::Result<FinishedRun>) -> RunOutcome {
 
 #[cfg(test)]
 mod tests {
-    use halite_api::{RunStatus, Step, StepDetail, StepStatus};
+    use halite_api::{Step, StepDetail, StepStatus};
 
     use super::*;
 
@@ -182,6 +223,7 @@ mod tests {
             run: "20261121000000123000".parse().unwrap(),
             status: RunStatus::Failed,
             cancelled_by: by.map(str::to_owned),
+            paused_by: None,
             retcode: 1,
             steps,
         }

@@ -315,7 +315,8 @@ pub fn job_outcome(done: &FinishedJob, with_states: bool) -> JobOutcome {
     }
 }
 
-fn minion_outcome(returned: &MinionReturn) -> MinionOutcome {
+/// The return of a minion as part of a document.
+pub fn minion_outcome(returned: &MinionReturn) -> MinionOutcome {
     let run = returned.run.as_ref();
     MinionOutcome {
         success: returned.success,

@@ -1,14 +1,14 @@
 //! Follows an orchestration from its start to the last step.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
 use futures_util::future::join_all;
 use halite_api::{
-    EventData, EventTag, RunCancelled, RunEnded, Step, StepDetail, StepStatus, StepWait,
+    EventData, EventTag, RunCancelled, RunEnded, RunStatus, Step, StepDetail, StepStatus, StepWait,
 };
-use halite_proto::ids::MinionId;
+use halite_proto::ids::{JobId, MinionId};
 use halite_proto::tonic::{Status, Streaming};
 use halite_proto::v1;
 
@@ -19,6 +19,9 @@ use crate::finished_run::LEFT_OUT;
 pub use crate::finished_run::{FinishedRun, print_outcome, print_outcomes, success_of};
 use crate::job_watch::{failures, progress, waiting};
 use crate::output::{Screen, seconds};
+
+/// The function that predicts all changes of a host.
+const HIGHSTATE: &str = "state.highstate";
 
 /// Starts an orchestration, or joins a running one, and waits for its end. Each step gets a line
 /// when it has ended, with its seconds; on a terminal, the running step and each host that it runs
@@ -128,6 +131,8 @@ struct StepsWatch {
     failed: BTreeMap<MinionId, Vec<String>>,
     /// The errors of failed steps. If minions failed, these repeat the minions' failures.
     failed_steps: Vec<String>,
+    /// The jobs that only predict the changes of a highstate.
+    predicting: BTreeSet<JobId>,
     done: FinishedRun,
 }
 
@@ -140,6 +145,7 @@ impl StepsWatch {
             displayed: BTreeMap::new(),
             failed: BTreeMap::new(),
             failed_steps: Vec::new(),
+            predicting: BTreeSet::new(),
             done: FinishedRun::default(),
         }
     }
@@ -153,8 +159,14 @@ impl StepsWatch {
                 let line = format!("  {}", progress(&data));
                 screen.live().set(&self.key(&data.minion), &line);
             }
+            EventData::JobCreated(job) if job.test && job.function == HIGHSTATE => {
+                self.predicting.insert(job.job);
+            }
             EventData::PartReturned(part) => {
                 screen.live().remove(&self.key(&part.minion));
+                if self.predicting.contains(&part.job) {
+                    self.done.predict(&part);
+                }
                 self.failed.insert(part.minion.clone(), failures(*part));
             }
             EventData::RunEnded(ended) => self.end(*ended),
@@ -177,6 +189,11 @@ impl StepsWatch {
         if let Some(by) = &ended.cancelled_by {
             let line = format!("the run {} was cancelled by {by}", ended.run);
             self.done.failures.insert(0, line);
+        }
+        if let (RunStatus::Paused, Some(by)) = (&ended.status, &ended.paused_by) {
+            let line = format!("the run {} was paused by {by}", ended.run);
+            // A pause that the command itself requested is a success.
+            self.done.failures = (ended.retcode != 0).then_some(line).into_iter().collect();
         }
         self.done.run = Some(ended);
     }

@@ -1,6 +1,8 @@
-use halite_api::{JobEnded, PartReturned, PartState, RunStatus, RunStep, StateProgress};
+use halite_api::{
+    JobCreated, JobEnded, MinionAnswer, PartReturned, PartState, RunStep, StateProgress,
+};
 use halite_proto::ids::JobId;
-use halite_states::low::StateReturn;
+use halite_states::low::{RunReturn, StateReturn};
 use halite_testkit::pty::Pty;
 use serde_json::Map;
 
@@ -51,6 +53,7 @@ fn done(cancelled_by: Option<&str>) -> v1::Event {
         run: id(1),
         status: RunStatus::Failed,
         cancelled_by: cancelled_by.map(str::to_owned),
+        paused_by: None,
         retcode: 1,
         steps: Vec::new(),
     };
@@ -301,4 +304,71 @@ fn only_the_last_attempt_of_a_minion_counts() {
     watch.take(&returned((2, "w"), 0, None), screen);
     watch.take(&done(None), screen);
     assert!(watch.done.failures.is_empty());
+}
+
+#[test]
+fn a_test_keeps_what_the_highstate_of_each_host_would_change() {
+    let screen = &mut Screen::new(Format::Json);
+    let mut watch = StepsWatch::new("b");
+    let job = |number: u64, function: &str, test: bool| {
+        let created = JobCreated {
+            job: id(number),
+            function: function.to_owned(),
+            target: "a".to_owned(),
+            minions: vec!["a".parse().unwrap()],
+            order: Vec::new(),
+            test,
+            operator: "run:1".to_owned(),
+        };
+        event(&EventData::JobCreated(created), false)
+    };
+    let predicts = |number: u64, changed: bool| {
+        let run = RunReturn {
+            states: vec![StateReturn {
+                result: if changed { None } else { Some(true) },
+                id: "motd".to_owned(),
+                name: "/etc/motd".to_owned(),
+                function: "file.managed".to_owned(),
+                ..state()
+            }],
+            ..RunReturn::default()
+        };
+        let part = (id(number), "a".parse().unwrap());
+        let answer = MinionAnswer::from_json(&serde_json::to_string(&run).unwrap());
+        let data = PartReturned::new(part, PartState::Returned, 0, answer, None);
+        event(&EventData::PartReturned(Box::new(data)), false)
+    };
+    for one in [
+        job(7, "state.apply", true),
+        predicts(7, true),
+        job(8, "state.highstate", true),
+        predicts(8, true),
+        job(9, "state.highstate", false),
+        predicts(9, false),
+    ] {
+        assert!(!watch.take(&one, screen));
+    }
+    let [(minion, returned)] = watch.done.predicted.as_slice() else {
+        panic!("one host: {:?}", watch.done.predicted)
+    };
+    let changed = returned.run.as_ref().map(RunReturn::changed);
+    assert_eq!((minion.as_str(), changed), ("a", Some(1)));
+}
+
+#[test]
+fn a_paused_run_has_no_failure_but_the_pause() {
+    let screen = &mut Screen::new(Format::Json);
+    let mut watch = StepsWatch::new("b");
+    watch.take(&failed("cp-2-turn", "paused by alice"), screen);
+    let ended = RunEnded {
+        run: id(1),
+        status: RunStatus::Paused,
+        cancelled_by: None,
+        paused_by: Some("alice".to_owned()),
+        retcode: 1,
+        steps: Vec::new(),
+    };
+    assert!(watch.take(&event(&EventData::RunEnded(Box::new(ended)), true), screen));
+    let line = format!("the run {} was paused by alice", id(1));
+    assert_eq!(watch.done.failures, [line]);
 }

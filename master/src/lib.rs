@@ -16,6 +16,7 @@ pub mod backend;
 pub mod backup_parts;
 pub mod daemon;
 pub mod health_rounds;
+pub mod host_parts;
 pub mod metrics;
 pub mod notifier;
 pub mod operator;

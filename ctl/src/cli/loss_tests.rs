@@ -76,6 +76,8 @@ const HARMLESS: &[&str] = &[
     "support",
     "token create",
     "token list",
+    "upgrade pause",
+    "upgrade status",
     "version",
 ];
 

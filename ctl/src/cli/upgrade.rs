@@ -2,13 +2,49 @@
 
 use std::time::Duration;
 
-use clap::Args;
+use clap::{Args, Subcommand, ValueEnum};
 
 use super::duration::duration;
 
 /// `ctl upgrade`.
 #[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub struct Upgrade {
+    /// A command about the last upgrade.
+    #[command(subcommand)]
+    pub last: Option<LastUpgrade>,
+    #[command(flatten)]
+    pub new: Option<NewUpgrade>,
+}
+
+/// The commands about the last upgrade.
+#[derive(Debug, Subcommand)]
+pub enum LastUpgrade {
+    /// Show the last upgrade: its state, and the hosts that have the bundle.
+    Status,
+    /// Pause the running upgrade before its next host. Its locks are then free, and `ctl status`
+    /// names it until it continues.
+    Pause,
+    /// Continue the paused upgrade with the same options and the same plan.
+    ///
+    /// As with `ctl upgrade`, hosts are drained: the content of emptyDir volumes is lost.
+    Resume {
+        /// Do not ask for confirmation.
+        #[arg(long, short)]
+        yes: bool,
+    },
+}
+
+/// A place at which an upgrade pauses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum PausePlace {
+    /// After the hosts of control planes and etcd and the Kubernetes objects, before all other hosts.
+    ControlPlane,
+}
+
+/// An upgrade to start, or to join.
+#[derive(Debug, Args)]
+pub struct NewUpgrade {
     /// The version of one of the site's bundles, or the Kubernetes version in it (v1.36.4).
     pub version: String,
     /// The number or percentage of hosts without a control plane to upgrade at a time.
@@ -26,10 +62,17 @@ pub struct Upgrade {
     /// Time after which the drain of a host fails, for example 5m.
     #[arg(long, default_value = "15m", value_name = "TIME", value_parser = duration)]
     pub drain_timeout: Duration,
+    /// Pause at this place; `ctl upgrade resume` continues.
+    #[arg(long, value_name = "PLACE")]
+    pub pause_after: Option<PausePlace>,
+    /// Start only if the plan is still this one, which `--test` with the same options has shown; its
+    /// first 12 characters are enough.
+    #[arg(long, value_name = "ID", conflicts_with = "test", value_parser = plan_id)]
+    pub plan: Option<String>,
     /// Do not ask for confirmation.
     #[arg(long, short)]
     pub yes: bool,
-    /// Show what would change; change nothing.
+    /// Show the plan, what speaks against it, and what would change on each host; change nothing.
     #[arg(long)]
     pub test: bool,
 }
@@ -45,5 +88,22 @@ fn batch(text: &str) -> Result<String, NoBatch> {
     match number.parse::<u16>() {
         Ok(number) if number > 0 => Ok(text.to_owned()),
         _ => Err(NoBatch),
+    }
+}
+
+/// The text is not the id of a plan.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "give at least the first 12 hexadecimal digits of the plan, as `ctl upgrade VERSION --test` shows them"
+)]
+pub struct NoPlanId;
+
+/// Accepts the id of a plan, or its start.
+fn plan_id(text: &str) -> Result<String, NoPlanId> {
+    let is_hex = text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    if is_hex && (12..=64).contains(&text.len()) {
+        Ok(text.to_ascii_lowercase())
+    } else {
+        Err(NoPlanId)
     }
 }

@@ -107,15 +107,28 @@ fn returned(part: &JobPart, view: View, paint: &Paint) -> String {
     text
 }
 
+/// A pillar without the digests in the plan of an upgrade, which has an id.
+fn without_states(pillar: &Value) -> Value {
+    let mut pillar = pillar.clone();
+    if let Some(plan) = pillar.get_mut("plan").and_then(Value::as_object_mut) {
+        plan.remove("states");
+    }
+    pillar
+}
+
 fn of_run(run: &Run) -> String {
     let mut text = table::fields(&[
         ("run", run.run.to_string()),
         ("sls", run.sls.clone()),
-        ("pillar", json(run.pillar.as_ref())),
+        (
+            "pillar",
+            json(run.pillar.as_ref().map(without_states).as_ref()),
+        ),
         ("test", yes_no(run.test)),
         ("operator", run.operator.clone()),
         ("status", run.status.to_string()),
         ("cancelled by", or_dash(run.cancelled_by.as_ref())),
+        ("paused by", or_dash(run.paused_by.as_ref())),
         ("created", run.created.to_string()),
         ("changed", run.changed.to_string()),
         ("withheld", or_dash(run.withheld.as_ref())),

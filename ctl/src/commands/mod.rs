@@ -84,7 +84,7 @@ async fn run_for(global: &Global, command: Command, screen: &mut Screen) -> anyh
         Command::Audit(args) => operators::audit(global, args, screen).await,
         Command::Config(command) => config::run(command, screen),
         Command::Bundle(command) => bundle::run(global, command, screen).await,
-        Command::Upgrade(args) => upgrade::upgrade(global, &args, screen).await,
+        Command::Upgrade(args) => upgrade::run(global, &args, screen).await,
         Command::Backup(command) => backup::run(global, command, screen).await,
         Command::Registry(command) => registry::run(command, screen),
         Command::Destroy(args) => destroy::run(global, &args, screen).await,
@@ -134,5 +134,6 @@ pub mod printed {
         lines as audit, list as operators, new_operator, revocation as operator_revocation,
     };
     pub use super::orchestrate::{cancelled_text as run_cancellation, list as runs};
-    pub use super::upgrade::described as upgrade;
+    pub use super::upgrade::plan_text as upgrade;
+    pub use super::upgrade::progress_text as upgrade_status;
 }

@@ -27,6 +27,7 @@ pub async fn run(global: &Global, args: &Orchestrate, screen: &mut Screen) -> an
         (Some(Runs::Cancel { run }), _) => {
             let request = v1::CancelRunRequest {
                 run: run.to_string(),
+                pause: false,
             };
             let mut operator = client::operator(global).await?;
             let cancelled: RunCancellation = document(operator.cancel_run(request).await)?;

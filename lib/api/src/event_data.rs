@@ -311,12 +311,15 @@ pub struct RunEnded {
     /// The run.
     #[schemars(with = "String")]
     pub run: JobId,
-    /// The status: `succeeded`, `failed` or `cancelled`.
+    /// The status: `succeeded`, `failed`, `cancelled` or `paused`.
     pub status: RunStatus,
     /// The operator who cancelled it. Absent if it was not cancelled.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cancelled_by: Option<String>,
-    /// 0 if it succeeded, otherwise 1.
+    /// The operator who paused it. Absent if it was not paused.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub paused_by: Option<String>,
+    /// 0 if all its steps succeeded, otherwise 1.
     pub retcode: i32,
     /// The steps.
     pub steps: Vec<Step>,

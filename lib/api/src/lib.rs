@@ -37,6 +37,7 @@ mod render;
 mod run;
 mod status;
 mod time;
+mod upgrade;
 mod word;
 
 pub use answer::MinionAnswer;
@@ -90,8 +91,11 @@ pub use run::{
     JobOrRun, Run, RunCancellation, RunList, RunStatus, RunSummary, Step, StepDetail, StepStatus,
 };
 pub use status::{
-    ApiServer, ApiState, BundleInUse, BundleOfSite, BundleRelease, ClusterDns, ClusterStatus,
-    HighstateResult, KubernetesNode, LastHighstate, NodeList, NodeStatus, RecentRun, UpgradePlan,
-    VirtualAddress,
+    ApiServer, ApiState, BundleInUse, BundleOfSite, ClusterDns, ClusterStatus, HighstateResult,
+    KubernetesNode, LastHighstate, NodeList, NodeStatus, RecentRun, VirtualAddress,
 };
 pub use time::Time;
+pub use upgrade::{
+    BundleRelease, UpgradeCheck, UpgradeFinding, UpgradePlan, UpgradeSeverity, UpgradeState,
+    UpgradeStatus, UpgradeTurn,
+};

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::document::document;
-use crate::{MinionAnswer, MinionUpdate, ParallelRepair, RunEnded};
+use crate::{MinionAnswer, MinionUpdate, ParallelRepair, RunEnded, UpgradePlan};
 
 /// The outcome of a job (`ctl highstate`, `apply`, `ping`, `grains`, `cmd`).
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -88,6 +88,14 @@ pub struct RunOutcome {
     /// The end of the run. Absent if it could not be started, or had ended before this command.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub run: Option<RunEnded>,
+    /// The changes that a test predicts on each host; left out if there are none, and if the run
+    /// was not a test.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(with = "BTreeMap<String, MinionOutcome>")]
+    pub minions: BTreeMap<MinionId, MinionOutcome>,
+    /// The plan of `ctl upgrade` with `--test`, and of one that was refused. Absent otherwise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub plan: Option<UpgradePlan>,
 }
 
 document!(RunOutcome);

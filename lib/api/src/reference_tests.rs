@@ -179,6 +179,7 @@ fn reference() -> String {
     section::<RenderedFiles>("RenderedFiles", Some("files"), o);
     section::<RenderedLow>("RenderedLow", Some("low"), o);
     section::<UpgradePlan>("UpgradePlan", Some("upgrade"), o);
+    section::<UpgradeStatus>("UpgradeStatus", Some("upgrade-status"), o);
     section::<LeavingHost>("LeavingHost", Some("leaving"), o);
     section::<MasterMove>("MasterMove", Some("master-move"), o);
     section::<DeclarationCheck>("DeclarationCheck", Some("declaration-check"), o);

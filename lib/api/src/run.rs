@@ -20,6 +20,9 @@ words! {
         Failed = "failed",
         /// An operator ended it before all steps were done.
         Cancelled = "cancelled",
+        /// An upgrade that ended at an operator's request, between two hosts; `ctl upgrade resume`
+        /// continues it.
+        Paused = "paused",
     }
 }
 
@@ -67,7 +70,7 @@ pub struct RunSummary {
     pub test: bool,
     /// The operator who started it.
     pub operator: String,
-    /// The status: `running`, `succeeded`, `failed` or `cancelled`.
+    /// The status: `running`, `succeeded`, `failed`, `cancelled` or `paused`.
     pub status: RunStatus,
     /// The current step. Absent after its end.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -75,6 +78,9 @@ pub struct RunSummary {
     /// The operator who cancelled it. Absent if it was not cancelled.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cancelled_by: Option<String>,
+    /// The operator who paused it, or asked for a pause that it has not reached. Absent if none did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub paused_by: Option<String>,
 }
 
 /// A run (`ctl job show`).
@@ -93,11 +99,14 @@ pub struct Run {
     pub test: bool,
     /// The operator who started it.
     pub operator: String,
-    /// The status: `running`, `succeeded`, `failed` or `cancelled`.
+    /// The status: `running`, `succeeded`, `failed`, `cancelled` or `paused`.
     pub status: RunStatus,
     /// The operator who cancelled it. Absent if it was not cancelled.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cancelled_by: Option<String>,
+    /// The operator who paused it, or asked for a pause that it has not reached. Absent if none did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub paused_by: Option<String>,
     /// The time of its creation.
     pub created: Time,
     /// The time of its last change.

@@ -251,29 +251,3 @@ pub struct RecentRun {
     /// The time of its last change.
     pub changed: Time,
 }
-
-/// The bundle that a cluster can be upgraded to. `ctl upgrade` reads it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct UpgradePlan {
-    /// The version of the next bundle.
-    pub bundle: String,
-    /// Its Kubernetes.
-    pub kubernetes: String,
-    /// The bundle in use.
-    pub before: BundleRelease,
-    /// The hosts that do not have the next bundle.
-    pub hosts: Vec<String>,
-}
-
-document!(UpgradePlan);
-
-/// A bundle and its Kubernetes.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct BundleRelease {
-    /// The version of the bundle.
-    pub bundle: String,
-    /// Its Kubernetes.
-    pub kubernetes: String,
-}

@@ -24,6 +24,7 @@ use super::contract::{check_answer, check_document, check_event};
 use super::fixture::{Life, ScriptedMinion, Site};
 use super::wire::Wire;
 use crate::operator::{audit, kubeconfig};
+use crate::orchestrate::upgrade_fixture;
 
 const NOW: i64 = 1_800_000_000_000;
 
@@ -67,6 +68,7 @@ fn show(life: &Life, what: &str, target: &str) -> v1::Document {
         what: what.to_owned(),
         target: target.to_owned(),
         sls: Vec::new(),
+        pillar_json: String::new(),
     };
     life.runtime.block_on(life.backend.show(request)).unwrap()
 }
@@ -391,16 +393,38 @@ fn what_the_master_shows_of_a_host() {
 
 #[test]
 fn an_upgrade() {
-    let site = site();
-    for version in ["0.1.0", "0.2.0"] {
-        site.bundle(&format!("bundles/{version}"), version, TREE);
-    }
-    let path = site.path().join("etc/cluster.yaml");
-    let text = std::fs::read_to_string(&path).unwrap();
-    let resolved = "resolved: {kubernetes: v1.36.3, bundle: 0.1.0}\n";
-    std::fs::write(&path, format!("{text}{resolved}")).unwrap();
+    let site = upgrade_fixture::site();
+    site.api.put(json!({"apiVersion": "v1", "kind": "Pod",
+        "metadata": {"name": "web-0", "namespace": "default", "labels": {"app": "web"},
+            "ownerReferences": [{"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "web", "controller": true}]},
+        "spec": {"nodeName": "worker-1"}}));
+    site.api.put(
+        json!({"apiVersion": "policy/v1", "kind": "PodDisruptionBudget",
+        "metadata": {"name": "web", "namespace": "default"}, "spec": {"selector": {}},
+        "status": {"disruptionsAllowed": 0, "currentHealthy": 1, "desiredHealthy": 1}}),
+    );
     let life = life(&site);
-    check_answer("upgrade", &show(&life, "upgrade", "0.2.0"));
+    for name in ["bootstrap-1", "worker-1"] {
+        life.connect(&ScriptedMinion::new(name));
+    }
+    let mut options =
+        json!({"bundle": upgrade_fixture::NEXT, "batch": "25%", "backup": true, "drain": {}});
+    let request = v1::ShowRequest {
+        what: "upgrade".to_owned(),
+        target: upgrade_fixture::NEXT.to_owned(),
+        pillar_json: options.to_string(),
+        ..v1::ShowRequest::default()
+    };
+    let plan = life.runtime.block_on(life.backend.show(request)).unwrap();
+    check_answer("upgrade", &plan);
+    options["backup"] = json!(false);
+    options["pause_after"] = json!("control-plane");
+    let request = upgrade_fixture::upgrade(&life, &options);
+    let events = life
+        .runtime
+        .block_on(life.backend.orchestrate("root", request));
+    life.collect(events.unwrap());
+    check_answer("upgrade-status", &show(&life, "upgrade-status", ""));
     life.kill();
 }
 

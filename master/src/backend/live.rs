@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use halite_api::{
     ClusterStatus, JobCancellation, JobList, JobOrRun, MasterMove, RunCancellation, SinkList,
-    SinkTests,
+    SinkTests, UpgradeStatus,
 };
 use halite_cluster::kubernetes::access::Clusters;
 use halite_core::app::App;
@@ -31,7 +31,9 @@ use crate::health_rounds::{HealthRounds, LatestHealth};
 use crate::notifier::Notifier;
 use crate::operator::backup::BackupParts;
 use crate::operator::kubeconfig::ApiWay;
-use crate::operator::{backup, hand_over, history, kubeconfig, masters, run, show, status};
+use crate::operator::{
+    backup, hand_over, history, kubeconfig, masters, run, show, status, upgrade,
+};
 use crate::orchestrate::Orchestrator;
 use crate::upkeep::{Defragmentation, Room, Upkeep};
 
@@ -239,6 +241,12 @@ impl Backend {
         operator: &str,
     ) -> Result<RunCancellation, Refusal> {
         self.orchestrator.cancel(run, operator).await
+    }
+
+    /// `Operator.CancelRun` with `pause`.
+    pub async fn pause_run(&self, run: &JobId, operator: &str) -> Result<UpgradeStatus, Refusal> {
+        self.orchestrator.pause(run, operator).await?;
+        upgrade::status(&self.app, &self.jobs).await
     }
 
     /// `Operator.ShowJob`.

@@ -43,6 +43,8 @@ mod tests;
 #[cfg(test)]
 mod trust_tests;
 #[cfg(test)]
+mod upgrade_tests;
+#[cfg(test)]
 mod version_tests;
 #[cfg(test)]
 pub(crate) mod wire;

@@ -188,6 +188,7 @@ fn a_highstate_of_everybody_goes_in_a_safe_order_and_no_secret_stays_behind() {
             what: what.into(),
             target: "worker-1".into(),
             sls: vec![],
+            pillar_json: String::new(),
         };
         let shown = life
             .runtime

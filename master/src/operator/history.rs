@@ -51,6 +51,7 @@ pub async fn runs(app: &App) -> Result<RunList, Refusal> {
             status: run.status.as_str().into(),
             step,
             cancelled_by: run.cancelled_by,
+            paused_by: run.paused_by,
         });
     }
     Ok(RunList { runs: listed })
@@ -130,6 +131,7 @@ fn orchestration(run: halite_store::Run, steps: &[Step]) -> Run {
         operator: run.operator,
         status: run.status.as_str().into(),
         cancelled_by: run.cancelled_by,
+        paused_by: run.paused_by,
         created: Time::from_millis(run.created),
         changed: Time::from_millis(run.changed),
         withheld: None,

@@ -21,7 +21,7 @@ mod silences;
 mod silent_hosts;
 pub mod status;
 mod updates;
-mod upgrade;
+pub mod upgrade;
 
 use halite_api::Document;
 use halite_proto::v1;

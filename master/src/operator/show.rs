@@ -41,6 +41,9 @@ pub async fn show(app: &App, jobs: &Jobs, request: &ShowRequest) -> Result<v1::D
     if request.what == "kubeconfigs" {
         return Ok(document(&kubeconfig::list(app).await?));
     }
+    if request.what == "upgrade-status" {
+        return Ok(document(&upgrade::status(app, jobs).await?));
+    }
     let snapshot = jobs.declarations().load().await?;
     Ok(match request.what.as_str() {
         "pillar" => {
@@ -61,7 +64,8 @@ pub async fn show(app: &App, jobs: &Jobs, request: &ShowRequest) -> Result<v1::D
         }
         "etcd" => document(&etcd_members::document(jobs, &snapshot).await?),
         "upgrade" => {
-            let plan = upgrade::document(jobs.declarations(), &snapshot, &request.target);
+            let (wanted, options) = (&request.target, &request.pillar_json);
+            let plan = upgrade::document(app, jobs, &snapshot, wanted, options);
             document(&plan.await?)
         }
         "low" => {
@@ -71,7 +75,7 @@ pub async fn show(app: &App, jobs: &Jobs, request: &ShowRequest) -> Result<v1::D
         "files" => document(&files(&compiled(app, &snapshot, request).await?)),
         other => {
             return Err(Refusal::invalid(format!(
-                "cannot show {other:?}; the choices are low, files, pillar, grains, top, leaving, etcd, upgrade, runs and kubeconfigs"
+                "cannot show {other:?}; the choices are low, files, pillar, grains, top, leaving, etcd, upgrade, upgrade-status, runs and kubeconfigs"
             )));
         }
     })

@@ -23,7 +23,9 @@ use halite_proto::ids::MinionId;
 use halite_store::{Facts, KeyState, MinionBundle, RowState, Run, StoredKey};
 
 use super::health::{ClusterAnswers, HostPicture, Picture, observe};
-use super::{backup_hosts, backups, cluster_backups, etcd, etcd_members, health, masters, updates};
+use super::{
+    backup_hosts, backups, cluster_backups, etcd, etcd_members, health, masters, updates, upgrade,
+};
 use crate::upkeep::calendar;
 
 /// The free bytes for the store below which the status reports a problem: a highstate of some dozen
@@ -148,6 +150,7 @@ pub async fn inspect(app: &App, jobs: &Jobs) -> Result<Inspection, Refusal> {
     if let Some(snapshot) = &snapshot {
         problems.add("bundle-applied", bundles.behind(&names, snapshot));
     }
+    problems.add("bundle-applied", upgrade::paused(app).await?);
     let declaration = snapshot.as_ref().map(|snapshot| snapshot.declaration());
     let host = |name: &&str| {
         let declared = declaration.and_then(|declaration| declaration.nodes.get(*name));

@@ -5,7 +5,8 @@
 //! hosts ends with this job, which is cancelled. The finished work of the run stays as an
 //! interruption at that place would leave it, and its locks are free once it has ended.
 
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use halite_api::{EventData, RunCancellation, RunCancelled};
@@ -21,17 +22,50 @@ use super::step_detail::detail;
 /// The time for which an answer waits for the end of the run.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// An operator's request to end a run.
+/// Operators' requests to end a run: as soon as possible, or before the next host.
 pub(super) struct Cancellation {
     by: watch::Sender<Option<String>>,
+    paused_by: Mutex<Option<String>>,
+    /// `true` once a step has ended because the run is paused.
+    is_paused: AtomicBool,
 }
 
 impl Cancellation {
-    /// The request of this operator; without one, none yet.
-    pub(super) fn new(by: Option<String>) -> Self {
+    /// The stored requests of a run.
+    pub(super) fn of_run(run: &Run) -> Self {
         Self {
-            by: watch::Sender::new(by),
+            by: watch::Sender::new(run.cancelled_by.clone()),
+            paused_by: Mutex::new(run.paused_by.clone()),
+            is_paused: AtomicBool::new(false),
         }
+    }
+
+    /// Records the operator who pauses the run; the first one counts.
+    pub(super) fn pause(&self, operator: &str) {
+        let mut by = self
+            .paused_by
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        by.get_or_insert_with(|| operator.to_owned());
+    }
+
+    /// Records that a step has ended because the run is paused.
+    pub(super) fn end_as_paused(&self) {
+        self.is_paused.store(true, Ordering::SeqCst);
+    }
+
+    /// Returns whether a step has ended because the run is paused.
+    pub(super) fn is_paused(&self) -> bool {
+        self.is_paused.load(Ordering::SeqCst)
+    }
+
+    /// The operator who pauses the run; `None` without a request.
+    pub(super) fn paused_by(&self) -> Option<String> {
+        let by = self
+            .paused_by
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        by.clone()
     }
 
     /// Records the requesting operator; the first one counts.
@@ -152,7 +186,15 @@ impl Orchestrator {
 }
 
 /// Refuses to join a run that is about to end.
-pub(super) fn refuse_cancelled(run: &Run) -> Result<(), Refusal> {
+pub(super) fn refuse_ending(run: &Run) -> Result<(), Refusal> {
+    if let (None, Some(by)) = (&run.cancelled_by, &run.paused_by) {
+        let id = &run.id;
+        return Err(Refusal::conflict(format!(
+            "cannot join the run {id} ({}): it was paused by {by} and ends before the next host; `ctl upgrade status` shows its \
+             progress; run this again when it has ended",
+            run.sls
+        )));
+    }
     let Some(by) = &run.cancelled_by else {
         return Ok(());
     };
@@ -170,12 +212,31 @@ mod tests {
 
     #[tokio::test]
     async fn the_first_operator_counts() {
-        let cancellation = Cancellation::new(None);
+        let run = Run {
+            id: JobId::from_number(1),
+            sls: "custom.roll".to_owned(),
+            pillar_json: "{}".to_owned(),
+            test: false,
+            operator: "root".to_owned(),
+            request_id: None,
+            low_json: "{}".to_owned(),
+            status: RunStatus::Running,
+            current: 0,
+            cancelled_by: None,
+            paused_by: None,
+            created: 0,
+            changed: 0,
+        };
+        let cancellation = Cancellation::of_run(&run);
         assert!(cancellation.check().is_ok());
         cancellation.request("alice");
         cancellation.request("bob");
         assert_eq!(cancellation.requested().await, "alice");
         let failure = cancellation.check().unwrap_err();
         assert_eq!(failure.text(), "cancelled by alice");
+        assert_eq!(cancellation.paused_by(), None);
+        cancellation.pause("bob");
+        cancellation.pause("carol");
+        assert_eq!(cancellation.paused_by().as_deref(), Some("bob"));
     }
 }

@@ -33,6 +33,9 @@ mod node_steps;
 #[cfg(test)]
 mod node_tests;
 mod pace;
+mod pause;
+#[cfg(test)]
+mod pause_tests;
 mod pod_network_step;
 #[cfg(test)]
 mod pod_network_tests;
@@ -60,7 +63,10 @@ mod step_runner;
 mod steps_watch;
 #[cfg(test)]
 mod tests;
-mod usual;
+mod turn_step;
+#[cfg(test)]
+pub(crate) mod upgrade_fixture;
+pub(crate) mod usual;
 mod vip_step;
 #[cfg(test)]
 mod vip_tests;
@@ -89,12 +95,13 @@ use halite_store::{Created, Run, RunStatus, Step, StepStatus};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
-use self::cancel::{Cancellation, refuse_cancelled};
+use self::cancel::{Cancellation, refuse_ending};
 use self::record::Recorder;
 use self::step_runner::StepRunner;
 
 pub(crate) use self::preflight::ignored;
 pub(crate) use self::record::document as step;
+pub(crate) use self::turn_step::PLAN;
 
 /// The pauses before the retry of a run that could not be recorded.
 const AGAIN: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(8));
@@ -175,14 +182,16 @@ impl Orchestrator {
     ) -> Result<Option<JobId>, Refusal> {
         let open = self.jobs.app().store.open_runs().await?;
         let same = |run: &&Run| {
-            run.sls == request.sls && run.pillar_json == pillar_json && run.test == request.test
+            run.sls == request.sls
+                && run.test == request.test
+                && without_plan(&run.pillar_json) == without_plan(pillar_json)
         };
         let Some(run) = open.iter().find(same) else {
             return Ok(None);
         };
         // The same request, repeated over a lost connection, receives the run's end.
         if run.request_id.as_deref() != Some(request.request_id.as_str()) {
-            refuse_cancelled(run)?;
+            refuse_ending(run)?;
         }
         self.begin(run.clone());
         Ok(Some(run.id.clone()))
@@ -210,7 +219,7 @@ impl Orchestrator {
         if let Some(run) = self.join(&request, &pillar_json).await? {
             return Ok(run);
         }
-        let low = self.compile(&request.sls, &over).await?;
+        let low = steps_of(&self.jobs, &request.sls, &over).await?;
         let now = self.jobs.app().clock.now();
         let run = Run {
             id: self.jobs.next_jid(),
@@ -224,6 +233,7 @@ impl Orchestrator {
             status: RunStatus::Running,
             current: 0,
             cancelled_by: None,
+            paused_by: None,
             created: now,
             changed: now,
         };
@@ -254,36 +264,9 @@ impl Orchestrator {
         Ok(id)
     }
 
-    async fn compile(&self, sls: &str, over: &Value) -> Result<LowState, Refusal> {
-        if sls.is_empty() {
-            return Err(Refusal::invalid(
-                "the name of the orchestration is empty; name one, for example halite.orchestrate.bootstrap",
-            ));
-        }
-        let snapshot = self.jobs.declarations().load().await?;
-        let mut pillar = snapshot.pillar(&MASTER)?;
-        merge(&mut pillar, over);
-        let wanted = RequestedStates::Sls(vec![sls.to_owned()]);
-        let work = move || {
-            let grains = json!({"id": *MASTER});
-            compile::with_pillar(
-                &snapshot,
-                &MASTER,
-                &pillar,
-                &grains,
-                &wanted,
-                RunsOn::Orchestration,
-            )
-        };
-        let compiled = tokio::task::spawn_blocking(work).await;
-        Ok(compiled
-            .map_err(|error| Refusal::internal(format!("cannot compile: {error}")))??
-            .low)
-    }
-
     /// Works on a run in the background, unless this process already does.
     fn begin(self: &Arc<Self>, run: Run) {
-        let cancellation = Arc::new(Cancellation::new(run.cancelled_by.clone()));
+        let cancellation = Arc::new(Cancellation::of_run(&run));
         let is_new = self.active.send_if_modified(|active| {
             let is_new = !active.contains_key(&run.id);
             if is_new {
@@ -349,8 +332,12 @@ impl Orchestrator {
             recorder.record_skipped(state).await?;
         }
         let succeeded = done.succeeded();
-        let cancelled_by = cancellation.by().filter(|_| !succeeded);
+        // The step is on disk before the status of its run.
+        let is_paused =
+            cancellation.is_paused() || (succeeded && !run.test && pause::contains_pause(&low));
+        let cancelled_by = cancellation.by().filter(|_| !succeeded && !is_paused);
         let status = match &cancelled_by {
+            _ if is_paused => RunStatus::Paused,
             _ if succeeded => RunStatus::Succeeded,
             Some(_) => RunStatus::Cancelled,
             None => RunStatus::Failed,
@@ -363,14 +350,57 @@ impl Orchestrator {
         let ended = Run {
             status,
             cancelled_by,
+            paused_by: cancellation.paused_by(),
             ..run
         };
         let steps = store.steps(&ended.id).await?;
+        let retcode = steps_watch::retcode(&ended, &steps);
         let ended = EventData::RunEnded(Box::new(steps_watch::summary(&ended, &steps)));
         let events = &self.jobs.app().events;
-        events.publish_last(&ended, i32::from(!succeeded)).await?;
+        events.publish_last(&ended, retcode).await?;
         Ok(())
     }
+}
+
+/// The steps of an orchestration with these values over the pillar.
+///
+/// # Errors
+/// The orchestration does not compile.
+pub(crate) async fn steps_of(jobs: &Jobs, sls: &str, over: &Value) -> Result<LowState, Refusal> {
+    if sls.is_empty() {
+        return Err(Refusal::invalid(
+            "the name of the orchestration is empty; name one, for example halite.orchestrate.bootstrap",
+        ));
+    }
+    let snapshot = jobs.declarations().load().await?;
+    let mut pillar = snapshot.pillar(&MASTER)?;
+    merge(&mut pillar, over);
+    let wanted = RequestedStates::Sls(vec![sls.to_owned()]);
+    let work = move || {
+        let grains = json!({"id": *MASTER});
+        compile::with_pillar(
+            &snapshot,
+            &MASTER,
+            &pillar,
+            &grains,
+            &wanted,
+            RunsOn::Orchestration,
+        )
+    };
+    let compiled = tokio::task::spawn_blocking(work).await;
+    Ok(compiled
+        .map_err(|error| Refusal::internal(format!("cannot compile: {error}")))??
+        .low)
+}
+
+/// The values of a run's pillar without its plan: a command that is repeated joins the open run also
+/// if the documents have changed, and the run's own plan decides.
+pub(crate) fn without_plan(pillar_json: &str) -> Value {
+    let mut pillar: Value = serde_json::from_str(pillar_json).unwrap_or_default();
+    if let Some(fields) = pillar.as_object_mut() {
+        fields.remove(PLAN);
+    }
+    pillar
 }
 
 /// The positions of the failed steps, without steps that are tried several times (`retry`).

@@ -73,6 +73,8 @@ impl<'a> StepRunner<'a> {
             ("halite", "unlock") => self.unlock(chunk).await,
             ("halite", "encryption_keys") => self.encryption_keys(chunk).await,
             ("halite", "encryption_rewrite") => self.encryption_rewrite(chunk, index).await,
+            ("halite", "upgrade_turn") => self.upgrade_turn(chunk).await,
+            ("halite", "pause") => self.pause().await,
             ("halite", "etcd_defragment") => self.etcd_defragment(chunk, index).await,
             ("halite", "etcd_answers") => self.etcd_answers(chunk).await,
             ("halite", fun) if fun.starts_with("etcd_") => self.etcd(chunk, fun, index).await,

@@ -111,9 +111,8 @@ impl Watched for WatchedRun {
 }
 
 fn conclusion(run: &Run, steps: &[Step]) -> Event {
-    let retcode = i32::from(run.status != RunStatus::Succeeded);
     let data = EventData::RunEnded(Box::new(summary(run, steps)));
-    unstored(run.changed, &data, Some(retcode))
+    unstored(run.changed, &data, Some(retcode(run, steps)))
 }
 
 /// The data of a `new` event.
@@ -127,14 +126,27 @@ pub(super) fn created(run: &Run, steps: &[Step]) -> RunCreated {
     }
 }
 
+/// The return code of a run that has ended: a pause that the run itself contained is a success, one
+/// that an operator requested later is not.
+pub(super) fn retcode(run: &Run, steps: &[Step]) -> i32 {
+    let is_whole = steps
+        .iter()
+        .all(|step| step.status == StepStatus::Succeeded);
+    i32::from(match run.status {
+        RunStatus::Paused => !is_whole,
+        status => status != RunStatus::Succeeded,
+    })
+}
+
 /// The data of a `done` event.
 pub(super) fn summary(run: &Run, steps: &[Step]) -> RunEnded {
-    let by = run.cancelled_by.clone();
+    let (by, paused_by) = (run.cancelled_by.clone(), run.paused_by.clone());
     RunEnded {
         run: run.id.clone(),
         status: run.status.as_str().into(),
         cancelled_by: by.filter(|_| run.status == RunStatus::Cancelled),
-        retcode: i32::from(run.status != RunStatus::Succeeded),
+        paused_by: paused_by.filter(|_| run.status == RunStatus::Paused),
+        retcode: retcode(run, steps),
         steps: steps.iter().map(document).collect(),
     }
 }

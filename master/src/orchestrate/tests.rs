@@ -443,7 +443,8 @@ fn those_who_watch_a_run_hear_what_a_step_waits_for() {
         let run = life.store.open_runs().await.unwrap().remove(0);
         let steps = life.store.steps(&run.id).await.unwrap();
         let jobs = Arc::clone(life.backend.jobs());
-        let recorder = Recorder::new(jobs, run, Arc::new(Cancellation::new(None)), steps);
+        let cancellation = Arc::new(Cancellation::of_run(&run));
+        let recorder = Recorder::new(jobs, run, cancellation, steps);
         let wait = halite_etcd::Wait {
             until: "worker-1 is connected".into(),
             because: "it has not enrolled".into(),

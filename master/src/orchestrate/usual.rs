@@ -1,5 +1,6 @@
 //! The time that a step usually takes at this site, from the stored runs of the same orchestration.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use halite_store::{Run, Step, StepStatus, Store, StoreError};
@@ -33,6 +34,31 @@ pub(super) async fn usual(
     Ok(times.get(times.len() / 2).copied())
 }
 
+/// The median time of the newest successful steps of an orchestration, by name.
+///
+/// # Errors
+/// The store fails.
+pub(crate) async fn usual_steps(
+    store: &Store,
+    sls: &str,
+) -> Result<BTreeMap<String, Duration>, StoreError> {
+    let mut times: BTreeMap<String, Vec<Duration>> = BTreeMap::new();
+    let enough = u32::try_from(ENOUGH).unwrap_or(u32::MAX);
+    for run in store.newest_runs_of(sls, enough).await? {
+        for step in store.steps(&run.id).await? {
+            if let Some(time) = time(&step) {
+                times.entry(step.name).or_default().push(time);
+            }
+        }
+    }
+    let median = |(name, mut times): (String, Vec<Duration>)| {
+        times.sort_unstable();
+        let middle = times.get(times.len() / 2).copied();
+        Some((name, middle?))
+    };
+    Ok(times.into_iter().filter_map(median).collect())
+}
+
 /// The time that a step has taken, if it succeeded.
 fn time(step: &Step) -> Option<Duration> {
     let millis = step.ended?.checked_sub(step.started?)?;
@@ -60,6 +86,7 @@ mod tests {
             status: RunStatus::Succeeded,
             current: 0,
             cancelled_by: None,
+            paused_by: None,
             created: 0,
             changed: 0,
         }
@@ -100,6 +127,11 @@ mod tests {
                 let steps = [step(&before.id, "kubelet", status, millis)];
                 store.create_run(&before, &steps).await.unwrap();
             }
+            let all = usual_steps(store, add).await.unwrap();
+            assert_eq!(
+                all.into_iter().collect::<Vec<_>>(),
+                [("kubelet".to_owned(), Duration::from_secs(5))]
+            );
             let own_steps = [step(&own.id, "kubelet", StepStatus::Succeeded, 7)];
             store.create_run(&own, &own_steps).await.unwrap();
             assert_eq!(usual(store, &own, "ready").await.unwrap(), None);

@@ -256,10 +256,15 @@ impl Operator for Services {
     ) -> Result<Response<Document>, Status> {
         let peer = Peer::of(&request)?.clone();
         let operator = caller_id(&peer)?.to_owned();
-        let run = request.into_inner().run;
-        let call = Call::new(&peer, "Operator/CancelRun", run.clone());
+        let CancelRunRequest { run, pause } = request.into_inner();
+        let words = if pause { " (pause)" } else { "" };
+        let call = Call::new(&peer, "Operator/CancelRun", format!("{run}{words}"));
         let backend = Arc::clone(&self.backend);
         self.audited(call, async move {
+            if pause {
+                let answer = backend.pause_run(&run.parse()?, &operator).await?;
+                return Ok(document(&answer));
+            }
             let answer = backend.cancel_run(&run.parse()?, &operator).await?;
             Ok(document(&answer))
         })

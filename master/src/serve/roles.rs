@@ -219,6 +219,7 @@ mod tests {
             operator: "root".to_owned(),
             status: RunStatus::Running,
             cancelled_by: None,
+            paused_by: None,
             created: Time::from_millis(0),
             changed: Time::from_millis(0),
             withheld: None,

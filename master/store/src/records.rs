@@ -83,6 +83,8 @@ stored_as_text! {
         Failed = "failed",
         /// An operator ended it before all steps were done.
         Cancelled = "cancelled",
+        /// Ended at an operator's request, between two hosts; `ctl upgrade resume` continues it.
+        Paused = "paused",
     }
 }
 
@@ -389,6 +391,8 @@ pub struct Run {
     pub current: u32,
     /// The operator who cancelled it, if any.
     pub cancelled_by: Option<String>,
+    /// The operator who paused it, if any.
+    pub paused_by: Option<String>,
     /// Time of creation.
     pub created: Millis,
     /// Time of the last change.

@@ -89,6 +89,7 @@ pub(super) fn run(number: u64, request_id: Option<&str>) -> Run {
         status: RunStatus::Running,
         current: 0,
         cancelled_by: None,
+        paused_by: None,
         created: 5,
         changed: 5,
     }

@@ -24,7 +24,10 @@ async fn call(method: &str, channel: Channel, key: &PrivateKey, id: &str) -> Res
     let mut minion = MinionClient::new(channel.clone());
     let mut operator = OperatorClient::new(channel.clone());
     let job = JOB.to_owned();
-    let run = v1::CancelRunRequest { run: job.clone() };
+    let run = v1::CancelRunRequest {
+        run: job.clone(),
+        pause: false,
+    };
     match method.strip_prefix("/halite.v1.").unwrap() {
         "Enrolment/Enrol" => {
             let request = v1::EnrolRequest {

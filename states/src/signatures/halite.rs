@@ -341,6 +341,28 @@ pub(super) const SIGNATURES: &[Signature] = &[
         ],
     ),
     step(
+        "upgrade_turn",
+        "The start of the turn of hosts in an upgrade. Ends the run here if an operator has paused it. Otherwise computes the \
+         states that these hosts have at the end of the upgrade, and fails if they differ from the plan in the pillar of the run.",
+        &[
+            required(
+                "nodes",
+                ArgumentKind::TextList,
+                "The hosts whose turn it is.",
+            ),
+            required(
+                "bundle",
+                ArgumentKind::Text,
+                "The version of the bundle that they get.",
+            ),
+        ],
+    ),
+    step(
+        "pause",
+        "Ends an upgrade here as paused; `ctl upgrade resume` continues it.",
+        &[],
+    ),
+    step(
         "unlock",
         "Releases a lock of this run before the run has ended.",
         &[required(

@@ -100,9 +100,18 @@ fn upgrade_with(
         // A chain: the engine then runs one after the other, and stops at the first that fails.
         let wanted: Vec<usize> = index.checked_sub(1).into_iter().collect();
         assert_eq!(chunk.requisites.require, wanted, "{}", chunk.id);
+        let nodes = chunk
+            .args
+            .get("nodes")
+            .and_then(serde_json::Value::as_array);
+        let nodes = nodes.map(|nodes| {
+            let names = nodes.iter().filter_map(serde_json::Value::as_str);
+            names.collect::<Vec<_>>().join(",")
+        });
         let on = ["tgt", "node"]
             .iter()
             .find_map(|key| chunk.args.get(*key)?.as_str());
+        let on = on.or(nodes.as_deref());
         let what = match chunk.args.get("sls") {
             Some(sls) => sls[0].as_str().unwrap().to_owned(),
             None if chunk.args.contains_key("highstate") => "highstate".to_owned(),
@@ -143,6 +152,7 @@ fn an_upgrade_takes_the_members_one_by_one_and_then_the_others() {
             server,
             "halite.images.ahead cp-1,a-cp 0.2.0",
             "halite.images.ahead w-1,w-2 0.2.0",
+            "upgrade_turn cp-1 0.2.0",
             "etcd_quorum_allows cp-1",
             "vip_moved_off cp-1",
             "halite.base.etcd cp-1 0.2.0",
@@ -150,6 +160,7 @@ fn an_upgrade_takes_the_members_one_by_one_and_then_the_others() {
             "highstate cp-1 0.2.0",
             "wait_for_node cp-1",
             "uncordon cp-1",
+            "upgrade_turn a-cp 0.2.0",
             "etcd_quorum_allows a-cp",
             "vip_moved_off a-cp",
             "halite.base.etcd a-cp 0.2.0",
@@ -158,6 +169,7 @@ fn an_upgrade_takes_the_members_one_by_one_and_then_the_others() {
             "wait_for_node a-cp",
             "uncordon a-cp",
             "highstate master 0.2.0",
+            "upgrade_turn w-1,w-2 0.2.0",
             "highstate w-1,w-2 0.2.0",
             "wait_for_node w-1",
             "uncordon w-1",
@@ -182,6 +194,7 @@ fn an_upgrade_takes_the_members_one_by_one_and_then_the_others() {
             "uncordon cp-1",
             "uncordon w-1",
             "halite.images.ahead w-2 0.2.0",
+            "upgrade_turn w-2 0.2.0",
             "highstate w-2 0.2.0",
             "wait_for_node w-2",
             "uncordon w-2",
@@ -219,6 +232,7 @@ fn an_upgrade_backs_up_first_and_drains_each_host_before_it_changes() {
             backup,
             "halite.images.ahead cp-1 0.2.0",
             "halite.images.ahead f-1,w-1,w-2 0.2.0",
+            "upgrade_turn cp-1 0.2.0",
             "etcd_quorum_allows cp-1",
             "vip_moved_off cp-1",
             "drain cp-1",
@@ -228,11 +242,14 @@ fn an_upgrade_backs_up_first_and_drains_each_host_before_it_changes() {
             "wait_for_node cp-1",
             "uncordon cp-1",
             "highstate master 0.2.0",
+            "upgrade_turn f-1 0.2.0",
             "highstate f-1 0.2.0",
+            "upgrade_turn w-1 0.2.0",
             "drain w-1",
             "highstate w-1 0.2.0",
             "wait_for_node w-1",
             "uncordon w-1",
+            "upgrade_turn w-2 0.2.0",
             "drain w-2",
             "highstate w-2 0.2.0",
             "wait_for_node w-2",
@@ -298,6 +315,34 @@ fn the_next_minor_version_has_its_rights_first_and_is_never_under_running_pods()
     }
     // The only node is never drained.
     assert_eq!(refused(&all[..1]), None);
+}
+
+#[test]
+fn an_upgrade_can_pause_between_the_control_planes_and_the_others() {
+    let all = [
+        ("cp-1", "bootstrap registry etcd control-plane", "0.1.0"),
+        ("w-1", "worker", "0.1.0"),
+    ];
+    let options = json!({"batch": 1, "pause_after": "control-plane"});
+    let steps = upgrade_with(&all, "0.1.0", &options);
+    assert_eq!(
+        steps[steps.len() - 2..],
+        ["highstate master 0.2.0", "pause "]
+    );
+    // All control planes have the bundle: the same command continues with the others.
+    let half = [
+        ("cp-1", "bootstrap registry etcd control-plane", "0.2.0"),
+        all[1],
+    ];
+    let steps = upgrade_with(&half, "0.2.0", &options);
+    assert!(
+        steps.contains(&"highstate w-1 0.2.0".to_owned()),
+        "{steps:?}"
+    );
+    assert!(!steps.contains(&"pause ".to_owned()), "{steps:?}");
+    // Without other hosts there is nothing to pause for.
+    let alone = upgrade_with(&all[..1], "0.1.0", &options);
+    assert!(!alone.contains(&"pause ".to_owned()), "{alone:?}");
 }
 
 /// The steps of a reboot, each after the previous one.

@@ -20,6 +20,7 @@ mod redactors;
 mod releases;
 mod roles;
 mod slow;
+mod upgraded;
 
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -57,6 +58,7 @@ pub use reader::{Look, look};
 pub use releases::BundlePart;
 pub use roles::Stage;
 pub use slow::in_background;
+pub use upgraded::NewBytes;
 
 /// Reads the declared state and caches its last [`Snapshot`].
 pub struct Declarations {

@@ -7,6 +7,7 @@ mod jobs;
 mod locks;
 mod notifications;
 mod parts;
+mod paused;
 mod unused;
 
 use halite_proto::ids::JobId;

@@ -94,6 +94,11 @@ const MIGRATIONS: &[(i64, &str, &str)] = &[
         "notifications",
         include_str!("../../migrations/0013_notifications.sql"),
     ),
+    (
+        14,
+        "paused runs",
+        include_str!("../../migrations/0014_paused_runs.sql"),
+    ),
 ];
 
 /// The page cache of each of the three connections: 256 KiB. The kernel's page cache has the same

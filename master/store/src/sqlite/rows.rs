@@ -223,6 +223,7 @@ impl FromRow<'_, SqliteRow> for Run {
             status: word(row, "status", RunStatus::parse)?,
             current: row.try_get("current")?,
             cancelled_by: row.try_get("cancelled_by")?,
+            paused_by: row.try_get("paused_by")?,
             created: row.try_get("created")?,
             changed: row.try_get("changed")?,
         })

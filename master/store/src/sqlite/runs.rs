@@ -43,7 +43,7 @@ impl Store {
         }
         sqlx::query(
             "INSERT INTO runs (id, sls, pillar_json, test, operator, request_id, low_json, status, current, \
-             cancelled_by, created, changed) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+             cancelled_by, paused_by, created, changed) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         )
         .bind(run.id.as_str())
         .bind(&run.sls)
@@ -55,6 +55,7 @@ impl Store {
         .bind(run.status.as_str())
         .bind(run.current)
         .bind(&run.cancelled_by)
+        .bind(&run.paused_by)
         .bind(run.created)
         .bind(run.changed)
         .execute(&mut *write)
@@ -92,6 +93,19 @@ impl Store {
                 .bind(since)
                 .fetch_all(&self.reader)
                 .await?,
+        )
+    }
+
+    /// The newest runs of one orchestration that change something, newest first, at most `limit`.
+    pub async fn newest_runs_of(&self, sls: &str, limit: u32) -> Outcome<Vec<Run>> {
+        Ok(
+            sqlx::query_as(
+                "SELECT * FROM runs WHERE sls = ? AND test = 0 ORDER BY id DESC LIMIT ?",
+            )
+            .bind(sls)
+            .bind(limit)
+            .fetch_all(&self.reader)
+            .await?,
         )
     }
 
@@ -142,6 +156,23 @@ impl Store {
         let mut write = self.writer.begin().await?;
         let done = sqlx::query(
             "UPDATE runs SET cancelled_by = coalesce(cancelled_by, ?), changed = ? WHERE id = ? AND status = 'running'",
+        )
+        .bind(operator)
+        .bind(now)
+        .bind(id.as_str())
+        .execute(&mut *write)
+        .await?;
+        write.commit().await?;
+        Ok(done.rows_affected() > 0)
+    }
+
+    /// Records the operator who pauses a run; the first one counts. Returns `false`, with nothing
+    /// stored, if the run is cancelled, has ended or does not exist.
+    pub async fn pause_run(&self, id: &JobId, operator: &str, now: Millis) -> Outcome<bool> {
+        let mut write = self.writer.begin().await?;
+        let done = sqlx::query(
+            "UPDATE runs SET paused_by = coalesce(paused_by, ?), changed = ? \
+             WHERE id = ? AND status = 'running' AND cancelled_by IS NULL",
         )
         .bind(operator)
         .bind(now)

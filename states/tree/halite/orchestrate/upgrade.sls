@@ -2,10 +2,11 @@
     the next one: API servers first, then the objects, then all other kubelets.
     `pillar.bundle`, its version, `pillar.batch`, the number or percentage of further hosts at a
     time, `pillar.backup` and `pillar.drain`, the options of `ctl node drain` if hosts are drained,
-    are given at the start (`ctl upgrade`). Hosts that have the bundle are left out, so an
-    interrupted run resumes where it ended; only a cordon that it may have left is removed from
-    them. A highstate from the bundle is recorded: the host, or with `master` the cluster, has it
-    from then on. -#}
+    are given at the start (`ctl upgrade`); so are `pillar.plan`, the confirmed plan, with which each
+    turn is compared, and `pillar.pause_after`, the place of a pause. Hosts that have the bundle are
+    left out, so an interrupted run resumes where it ended; only a cordon that it may have left is
+    removed from them. A highstate from the bundle is recorded: the host, or with `master` the
+    cluster, has it from then on. -#}
 {%- set bundle = pillar.bundle | json %}
 {%- set ns = namespace(servers=[], done=[], first=[], members=[], planes=[], others=[], previous='servers') %}
 {%- for name, node in pillar.halite.nodes | dictsort %}
@@ -44,6 +45,16 @@
 {%-   for option in ['delete_emptydir_data', 'force', 'grace_period', 'timeout'] if drain[option] is defined %}
     - {{ option }}: {{ drain[option] | json }}
 {%-   endfor %}
+{%- endmacro %}
+{#- The start of a turn, where a run can be paused, and ends if the plan no longer holds. -#}
+{%- macro turn(id, names, previous) %}
+
+{{ id }}:
+  halite.upgrade_turn:
+    - nodes: {{ names | json }}
+    - bundle: {{ bundle }}
+    - require:
+        - halite: {{ previous }}
 {%- endmacro %}
 
 # No host joins or leaves etcd until this run has ended, and no other upgrade runs.
@@ -133,6 +144,8 @@ objects-ahead:
 {%-   set is_member = 'etcd' in pillar.halite.nodes[name].roles %}
 {%-   set is_control_plane = 'control-plane' in pillar.halite.nodes[name].roles %}
 {%-   set is_node = pillar.halite.nodes[name].runs.containers %}
+{{- turn(name ~ '-turn', [name], ns.previous) }}
+{%-   set ns.previous = name ~ '-turn' %}
 {%-   if is_member %}
 
 # One after the other, only while etcd can do without this one. A member that does not start gets
@@ -237,7 +250,18 @@ objects:
 {%- else %}
 {%-   set size = batch | int %}
 {%- endif %}
-{%- for names in ns.others | batch([size, 1] | max) %}
+{%- set pauses = pillar.get('pause_after') == 'control-plane' and one_by_one and ns.others %}
+{%- if pauses %}
+
+# The other hosts follow with `ctl upgrade resume`.
+pause:
+  halite.pause:
+    - require:
+        - halite: {{ ns.previous }}
+{%- endif %}
+{%- for names in ns.others | batch([size, 1] | max) if not pauses %}
+{{- turn('workers-' ~ loop.index ~ '-turn', names, ns.previous) }}
+{%-   set ns.previous = 'workers-' ~ loop.index ~ '-turn' %}
 {%-   if drains %}
 {%-     for name in names if pillar.halite.nodes[name].runs.containers %}
 
@@ -284,6 +308,7 @@ workers-{{ loop.index }}:
 {%-     endfor %}
 {%-   endif %}
 {%- endfor %}
+{%- if not pauses %}
 
 # No host requests images of the previous bundle any more.
 image-servers:
@@ -294,3 +319,4 @@ image-servers:
     - offline: skip
     - require:
         - halite: {{ ns.previous }}
+{%- endif %}

@@ -1,0 +1,281 @@
+//! `ctl upgrade`: upgrades the cluster to another bundle, host by host.
+
+mod plan;
+mod progress;
+
+use anyhow::bail;
+use halite_api::{RunOutcome, UpgradePlan, UpgradeSeverity, to_value};
+use halite_proto::v1;
+use halite_states::shipped::UPGRADE;
+use serde_json::{Value, json};
+
+use crate::FAILED;
+use crate::cli::{Global, LastUpgrade, NewUpgrade, PausePlace, Upgrade};
+use crate::client;
+use crate::commands::again::CommandLine;
+use crate::commands::node_drain::DrainOptions;
+use crate::confirm::confirmed;
+use crate::finished_run::FinishedRun;
+use crate::orchestration_watch::{print_outcome, run_orchestration, success_of};
+use crate::output::{Screen, count};
+
+#[cfg(test)]
+pub use self::plan::whole as plan_text;
+#[cfg(test)]
+pub use self::progress::text as progress_text;
+
+/// The place of a pause in the pillar and on the command line.
+const CONTROL_PLANE: &str = "control-plane";
+
+/// Runs `ctl upgrade`.
+///
+/// # Errors
+/// The master does not answer or refuses.
+pub async fn run(global: &Global, args: &Upgrade, screen: &mut Screen) -> anyhow::Result<u8> {
+    match (&args.last, &args.new) {
+        (Some(LastUpgrade::Status), _) => progress::status(global, screen).await,
+        (Some(LastUpgrade::Pause), _) => progress::pause(global, screen).await,
+        (Some(LastUpgrade::Resume { yes }), _) => progress::resume(global, *yes, screen).await,
+        (None, Some(new)) => upgrade(global, new, screen).await,
+        (None, None) => {
+            bail!("name a bundle or a Kubernetes version, or `status`, `pause` or `resume`")
+        }
+    }
+}
+
+async fn upgrade(global: &Global, args: &NewUpgrade, screen: &mut Screen) -> anyhow::Result<u8> {
+    let options = pillar(args, &args.version).to_string();
+    let plan = client::upgrade_plan(global, &args.version, options).await?;
+    let paint = screen.paint();
+    screen.note(plan::whole(&plan, &paint).trim_end());
+    if let Some(wanted) = args
+        .plan
+        .as_ref()
+        .filter(|wanted| !plan.id.starts_with(*wanted))
+    {
+        bail!(
+            "the plan {wanted} no longer holds: documents, states, the bundle or the options have changed since it was shown; \
+             nothing was changed; read the plan above, then start it with --plan {}",
+            plan::short(&plan.id)
+        );
+    }
+    // An upgrade that runs already is judged by its own steps.
+    let is_refused = plan.run.is_none() && !errors(&plan).is_empty();
+    if is_refused && !args.test {
+        return refused(args, plan, screen);
+    }
+    if !confirmed(&question(args, &plan), args.yes || args.test, screen)? {
+        return Ok(FAILED);
+    }
+    let bundle = plan.bundle.clone();
+    let mut values = pillar(args, &bundle);
+    if !args.test && !plan.id.is_empty() {
+        values["plan"] = json!({"id": plan.id, "states": plan.states});
+    }
+    let mut done = start(global, &values, args.test, &bundle, screen).await?;
+    done.plan = args.test.then_some(plan);
+    let success = format!("the cluster has the bundle {bundle}");
+    let success = success_of(&success, args.test);
+    let code = print_outcome(&done, success, &again(args).text(), screen)?;
+    Ok(if is_refused { FAILED } else { code })
+}
+
+/// Starts the orchestration with this pillar, or joins it, and waits for its end.
+async fn start(
+    global: &Global,
+    pillar: &Value,
+    test: bool,
+    bundle: &str,
+    screen: &mut Screen,
+) -> anyhow::Result<FinishedRun> {
+    let request = v1::OrchestrateRequest {
+        sls: UPGRADE.to_owned(),
+        pillar_json: pillar.to_string(),
+        test,
+        request_id: String::new(),
+    };
+    run_orchestration(global, request, &format!("bundle {bundle}"), screen).await
+}
+
+/// The findings that would stop the run.
+fn errors(plan: &UpgradePlan) -> Vec<String> {
+    let errors = plan.findings.iter();
+    let errors = errors.filter(|finding| finding.severity == UpgradeSeverity::Error);
+    errors.map(|finding| finding.message.clone()).collect()
+}
+
+/// Prints that an upgrade does not start.
+fn refused(args: &NewUpgrade, plan: UpgradePlan, screen: &mut Screen) -> anyhow::Result<u8> {
+    let (bundle, failures) = (plan.bundle.clone(), errors(&plan));
+    let number = count(failures.len(), "finding");
+    let outcome = RunOutcome {
+        retcode: i32::from(FAILED),
+        failures,
+        plan: Some(plan),
+        ..RunOutcome::default()
+    };
+    let again = again(args).text();
+    screen.answer(&to_value(&outcome), |paint| {
+        format!(
+            "{} cannot upgrade to the bundle {bundle}: {number} would stop the run; nothing was changed. Remove the causes, then run \
+             the same command again: {again}\n",
+            paint.bad("✗")
+        )
+    })?;
+    Ok(FAILED)
+}
+
+/// The question before an upgrade with the master's `plan`.
+fn question(args: &NewUpgrade, plan: &UpgradePlan) -> String {
+    let pods = match (plan.hosts.len(), args.no_drain) {
+        (0, _) => "No host is changed",
+        (_, true) => "No pods are evicted",
+        (_, false) => "The pods of each host are evicted while it is upgraded",
+    };
+    format!("Upgrade the cluster to the bundle {}? {pods}.", plan.bundle)
+}
+
+/// The pillar of the orchestration. The content of an emptyDir is lost with its pod: an upgrade
+/// does not stop in the middle to ask about it.
+fn pillar(args: &NewUpgrade, bundle: &str) -> Value {
+    let drain = (!args.no_drain).then_some(DrainOptions {
+        delete_emptydir_data: true,
+        force: args.force,
+        timeout: args.drain_timeout.as_secs(),
+        grace_period: None,
+    });
+    let mut pillar = json!({"bundle": bundle, "batch": args.batch, "backup": !args.no_backup});
+    if let Some(drain) = drain {
+        pillar["drain"] = json!(drain);
+    }
+    if let Some(PausePlace::ControlPlane) = args.pause_after {
+        pillar["pause_after"] = json!(CONTROL_PLANE);
+    }
+    pillar
+}
+
+/// The command with the same words.
+fn again(args: &NewUpgrade) -> CommandLine {
+    let batch = Some(&args.batch).filter(|batch| *batch != "25%");
+    CommandLine::new(format!("ctl upgrade {}", args.version))
+        .option("batch", batch)
+        .flag(args.no_backup, "no-backup")
+        .flag(args.no_drain, "no-drain")
+        .flag(args.force, "force")
+        .drain_limit("drain-timeout", args.drain_timeout)
+        .option("pause-after", args.pause_after.map(|_| CONTROL_PLANE))
+        .flag(args.yes, "yes")
+        .flag(args.test, "test")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::{Cli, Command};
+
+    pub(super) fn plan(hosts: &[&str]) -> UpgradePlan {
+        UpgradePlan {
+            bundle: "1.1".to_owned(),
+            kubernetes: "v1.36.4".to_owned(),
+            before: halite_api::BundleRelease {
+                bundle: "1.0".to_owned(),
+                kubernetes: "v1.36.3".to_owned(),
+            },
+            hosts: hosts.iter().map(|host| (*host).to_owned()).collect(),
+            ..UpgradePlan::default()
+        }
+    }
+
+    #[test]
+    fn the_question_names_the_bundle_and_what_happens_to_pods() {
+        let of = |words: &str, hosts: &[&str]| question(&arguments(words), &plan(hosts));
+        assert_eq!(
+            of("1.1", &["a"]),
+            "Upgrade the cluster to the bundle 1.1? The pods of each host are evicted while it is upgraded."
+        );
+        assert!(of("1.1 --no-drain", &["a"]).ends_with("No pods are evicted."));
+        assert!(of("1.1", &[]).ends_with("No host is changed."));
+    }
+
+    fn arguments(words: &str) -> NewUpgrade {
+        let line = format!("ctl upgrade {words}");
+        let cli = <Cli as clap::Parser>::try_parse_from(line.split(' ')).unwrap();
+        match cli.command {
+            Command::Upgrade(args) => args.new.expect("an upgrade"),
+            _ => panic!("another command"),
+        }
+    }
+
+    #[test]
+    fn an_upgrade_backs_up_and_drains_unless_it_is_not_to() {
+        let of = |words: &str| pillar(&arguments(words), "1.1");
+        let drain = json!({"delete_emptydir_data": true, "force": false, "timeout": 900});
+        assert_eq!(
+            of("1.1"),
+            json!({"bundle": "1.1", "batch": "25%", "backup": true, "drain": drain})
+        );
+        assert_eq!(
+            of("1.1 --batch 3 --no-backup --no-drain"),
+            json!({"bundle": "1.1", "batch": "3", "backup": false})
+        );
+        let paused = of("1.1 --no-drain --pause-after control-plane");
+        assert_eq!(paused["pause_after"], "control-plane");
+        for words in [
+            "1.1",
+            "1.1 --batch 50% --no-backup --no-drain",
+            "1.1 --force --drain-timeout 90s --yes --test",
+            "1.1 --pause-after control-plane",
+        ] {
+            let again = again(&arguments(words)).text();
+            assert_eq!(again, format!("ctl upgrade {words}"));
+        }
+        for wrong in ["0", "0%", "half", "-1"] {
+            let line = ["ctl", "upgrade", "1.1", &format!("--batch={wrong}")];
+            assert!(
+                <Cli as clap::Parser>::try_parse_from(line).is_err(),
+                "{wrong}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_last_upgrade_has_commands_of_its_own() {
+        let parse = |line: &str| <Cli as clap::Parser>::try_parse_from(line.split(' '));
+        for line in [
+            "ctl upgrade status",
+            "ctl upgrade pause",
+            "ctl upgrade resume --yes",
+        ] {
+            let cli = parse(line).unwrap();
+            let Command::Upgrade(args) = cli.command else {
+                panic!("another command");
+            };
+            assert!(args.last.is_some() && args.new.is_none(), "{line}");
+        }
+        for wrong in [
+            "ctl upgrade --batch 2",
+            "ctl upgrade 1.1 --pause-after workers",
+            "ctl upgrade 1.1 --plan 12ab",
+            "ctl upgrade 1.1 --plan 0123456789ab --test",
+        ] {
+            assert!(parse(wrong).is_err(), "{wrong}");
+        }
+        assert!(parse("ctl upgrade 1.1 --plan 0123456789ab").is_ok());
+    }
+
+    #[test]
+    fn only_errors_keep_an_upgrade_from_its_start() {
+        let finding = |severity| halite_api::UpgradeFinding {
+            severity,
+            check: halite_api::UpgradeCheck::Pods,
+            host: None,
+            message: "a pod".to_owned(),
+            remedy: String::new(),
+        };
+        let mut plan = plan(&["a"]);
+        plan.findings = vec![finding(UpgradeSeverity::Warning)];
+        assert!(errors(&plan).is_empty());
+        plan.findings.push(finding(UpgradeSeverity::Error));
+        assert_eq!(errors(&plan), ["a pod"]);
+    }
+}

@@ -1,0 +1,184 @@
+//! `ctl upgrade status`, `pause` and `resume`: the last upgrade.
+
+use anyhow::bail;
+use halite_api::{UpgradeState, UpgradeStatus, to_value};
+use halite_proto::v1;
+use serde_json::Value;
+
+use super::start;
+use crate::FAILED;
+use crate::cli::Global;
+use crate::client;
+use crate::client::document;
+use crate::confirm::confirmed;
+use crate::orchestration_watch::print_outcome;
+use crate::output::{Screen, list, or_dash};
+
+async fn last(global: &Global) -> anyhow::Result<UpgradeStatus> {
+    client::show(global, "upgrade-status", "", Vec::new()).await
+}
+
+/// Runs `ctl upgrade status`.
+///
+/// # Errors
+/// The master does not answer or refuses.
+pub async fn status(global: &Global, screen: &mut Screen) -> anyhow::Result<u8> {
+    let status = last(global).await?;
+    screen.answer(&to_value(&status), |_| text(&status))?;
+    Ok(0)
+}
+
+/// Runs `ctl upgrade pause`.
+///
+/// # Errors
+/// No upgrade is running, or the master does not answer or refuses.
+pub async fn pause(global: &Global, screen: &mut Screen) -> anyhow::Result<u8> {
+    let before = last(global).await?;
+    let run = match (&before.state, &before.run) {
+        (UpgradeState::Running | UpgradeState::Pausing, Some(run)) => run.to_string(),
+        (state, _) => bail!(
+            "cannot pause the upgrade: none is running (the state of the last one is `{state}`); `ctl upgrade status` shows it"
+        ),
+    };
+    let mut operator = client::operator(global).await?;
+    let request = v1::CancelRunRequest { run, pause: true };
+    let status: UpgradeStatus = document(operator.cancel_run(request).await)?;
+    screen.answer(&to_value(&status), |_| text(&status))?;
+    Ok(0)
+}
+
+/// Runs `ctl upgrade resume`.
+///
+/// # Errors
+/// No upgrade is paused, or the master does not answer or refuses.
+pub async fn resume(global: &Global, yes: bool, screen: &mut Screen) -> anyhow::Result<u8> {
+    let status = last(global).await?;
+    let (UpgradeState::Paused, Some(bundle), Some(options)) =
+        (&status.state, &status.bundle, &status.options)
+    else {
+        let advice = match status.state {
+            UpgradeState::Stopped | UpgradeState::Incomplete => {
+                "`ctl upgrade` with its bundle continues it"
+            }
+            UpgradeState::Pausing => {
+                "it has not reached the next host yet; run this again when it is paused"
+            }
+            _ => "`ctl upgrade status` shows it",
+        };
+        bail!(
+            "cannot resume the upgrade: none is paused (the state of the last one is `{}`); {advice}",
+            status.state
+        );
+    };
+    screen.note(text(&status).trim_end());
+    let pods = match options.contains_key("drain") {
+        true => "The pods of each host are evicted while it is upgraded",
+        false => "No pods are evicted",
+    };
+    let question = format!("Continue the upgrade to the bundle {bundle}? {pods}.");
+    if !confirmed(&question, yes, screen)? {
+        return Ok(FAILED);
+    }
+    let pillar = Value::Object(options.clone());
+    let done = start(global, &pillar, false, bundle, screen).await?;
+    let success = format!("the cluster has the bundle {bundle}");
+    let again = format!("ctl upgrade {bundle}");
+    print_outcome(&done, &success, &again, screen)
+}
+
+/// Describes the last upgrade, with the next step.
+pub fn text(status: &UpgradeStatus) -> String {
+    let Some(bundle) = &status.bundle else {
+        return "there was no upgrade\n".to_owned();
+    };
+    let by = or_dash(status.paused_by.as_ref());
+    let (state, next) = match &status.state {
+        UpgradeState::Running => (
+            "is running".to_owned(),
+            "`ctl upgrade pause` pauses it before the next host",
+        ),
+        UpgradeState::Pausing => (
+            format!("is running, and pauses before the next host (by {by})"),
+            "`ctl upgrade resume` continues it then",
+        ),
+        UpgradeState::Paused => (
+            format!("is paused (by {by})"),
+            "`ctl upgrade resume` continues it",
+        ),
+        UpgradeState::Stopped => (
+            "has stopped".to_owned(),
+            "fix the cause; `ctl upgrade` with the same bundle continues it",
+        ),
+        UpgradeState::Incomplete => (
+            "has ended without the hosts that were not connected".to_owned(),
+            "`ctl upgrade` with the same bundle upgrades them when they are",
+        ),
+        UpgradeState::Done => ("has ended".to_owned(), ""),
+        other => (other.to_string(), ""),
+    };
+    let mut text = format!(
+        "upgrade     to the bundle {bundle} {state}\nrun         {}, by {}\nchanged     {}\n",
+        or_dash(status.run.as_ref()),
+        or_dash(status.operator.as_ref()),
+        or_dash(status.changed.as_ref()),
+    );
+    if let Some(step) = &status.step {
+        text.push_str(&format!("step        {step}\n"));
+    }
+    if let Some(error) = &status.error {
+        text.push_str(&format!(
+            "error       {}\n",
+            error.replace('\n', "\n            ")
+        ));
+    }
+    text.push_str(&format!(
+        "done        {}\nleft        {}\n",
+        list(&status.done),
+        list(&status.left)
+    ));
+    if !next.is_empty() {
+        text.push_str(&format!("{next}\n"));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_upgrade_is_described_with_the_next_step() {
+        let mut status = UpgradeStatus {
+            state: UpgradeState::Paused,
+            run: Some(halite_proto::ids::JobId::from_number(1)),
+            bundle: Some("1.1".to_owned()),
+            operator: Some("root".to_owned()),
+            created: None,
+            changed: None,
+            step: Some("cp-2-turn".to_owned()),
+            error: None,
+            paused_by: Some("alice".to_owned()),
+            done: vec!["cp-1".to_owned()],
+            left: vec!["cp-2".to_owned(), "worker-1".to_owned()],
+            options: None,
+        };
+        let paused = text(&status);
+        for part in [
+            "upgrade     to the bundle 1.1 is paused (by alice)\n",
+            "step        cp-2-turn\n",
+            "done        cp-1\nleft        cp-2,worker-1\n",
+            "`ctl upgrade resume` continues it\n",
+        ] {
+            assert!(paused.contains(part), "{part:?}: {paused}");
+        }
+        status.state = UpgradeState::Stopped;
+        status.error = Some("one\ntwo".to_owned());
+        let stopped = text(&status);
+        assert!(
+            stopped.contains("error       one\n            two\n"),
+            "{stopped}"
+        );
+        status.bundle = None;
+        assert_eq!(text(&status), "there was no upgrade\n");
+    }
+}

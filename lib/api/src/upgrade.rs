@@ -1,0 +1,197 @@
+//! Upgrades: the plan before one, and the progress of the last one.
+
+use std::collections::BTreeMap;
+
+use halite_proto::ids::JobId;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::Time;
+use crate::document::document;
+use crate::word::words;
+
+/// The plan of an upgrade: the bundle, the order, and the findings against it. `ctl upgrade` reads it,
+/// and `ctl upgrade --test` prints it with the changes on each host.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct UpgradePlan {
+    /// The version of the next bundle.
+    pub bundle: String,
+    /// Its Kubernetes.
+    pub kubernetes: String,
+    /// The bundle in use.
+    pub before: BundleRelease,
+    /// The hosts that do not have the next bundle.
+    pub hosts: Vec<String>,
+    /// The digest of what was planned: the bundle, the options, and all states that each host has at
+    /// the end. `ctl upgrade --plan` takes it.
+    #[serde(default)]
+    pub id: String,
+    /// The order in which hosts change; left out if no host changes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub turns: Vec<UpgradeTurn>,
+    /// The estimate in seconds: the sum of the usual times of the steps here. Absent if no earlier
+    /// upgrade has recorded one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub estimate: Option<u64>,
+    /// The number of steps.
+    #[serde(default)]
+    pub steps: usize,
+    /// The number of steps without a recorded time, which the estimate does not contain.
+    #[serde(default)]
+    pub unknown_steps: usize,
+    /// The findings against the upgrade, errors first; left out if there are none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub findings: Vec<UpgradeFinding>,
+    /// The open run of an upgrade to this bundle. Absent if there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>")]
+    pub run: Option<JobId>,
+    /// For each host a digest of what each SLS declares at the end of the upgrade. Hosts that have
+    /// never connected are left out.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub states: BTreeMap<String, BTreeMap<String, String>>,
+}
+
+document!(UpgradePlan);
+
+/// Hosts that change at the same time.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct UpgradeTurn {
+    /// The hosts.
+    pub hosts: Vec<String>,
+    /// Those that are drained before they change; left out if there are none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub drained: Vec<String>,
+    /// The usual time of its steps in seconds. Absent if none is recorded.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub estimate: Option<u64>,
+}
+
+words! {
+    /// The weight of a finding against an upgrade.
+    UpgradeSeverity {
+        /// It would stop the run: `ctl upgrade` refuses to start.
+        Error = "error",
+        /// It may hold up the run, or something is lost.
+        Warning = "warning",
+    }
+}
+
+words! {
+    /// The subject of a finding against an upgrade.
+    UpgradeCheck {
+        /// PodDisruptionBudgets that allow no eviction.
+        Budgets = "budgets",
+        /// Pods that no controller would recreate.
+        Pods = "pods",
+        /// Clients that use an API version which the next Kubernetes does not serve.
+        DeprecatedApis = "deprecated-apis",
+        /// An upgrade without a backup.
+        Backup = "backup",
+        /// Certificates that end soon.
+        Certificates = "certificates",
+        /// The members of etcd.
+        Etcd = "etcd",
+        /// The space for the bundle and its images.
+        Disk = "disk",
+        /// Hosts that are not connected.
+        Hosts = "hosts",
+        /// The states of the next bundle.
+        States = "states",
+        /// The Kubernetes API.
+        Api = "api",
+    }
+}
+
+/// A finding against an upgrade.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct UpgradeFinding {
+    /// The weight: `error` or `warning`.
+    pub severity: UpgradeSeverity,
+    /// The subject: `budgets`, `pods`, `deprecated-apis`, `backup`, `certificates`, `etcd`, `disk`,
+    /// `hosts`, `states` or `api`.
+    pub check: UpgradeCheck,
+    /// The host. Absent if it is about the cluster.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub host: Option<String>,
+    /// One sentence.
+    pub message: String,
+    /// The next step; empty if the message contains it.
+    pub remedy: String,
+}
+
+words! {
+    /// The state of the last upgrade.
+    UpgradeState {
+        /// There was none.
+        None = "none",
+        /// It is running.
+        Running = "running",
+        /// It is running, and pauses before the next host.
+        Pausing = "pausing",
+        /// It is paused.
+        Paused = "paused",
+        /// It has failed, or was cancelled.
+        Stopped = "stopped",
+        /// It has ended, and left out hosts that were not connected.
+        Incomplete = "incomplete",
+        /// It has ended.
+        Done = "done",
+    }
+}
+
+/// The progress of the last upgrade (`ctl upgrade status`).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct UpgradeStatus {
+    /// The state: `none`, `running`, `pausing`, `paused`, `stopped`, `incomplete` or `done`.
+    pub state: UpgradeState,
+    /// The run. Absent if there was none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>")]
+    pub run: Option<JobId>,
+    /// The version of the bundle. Absent if there was no upgrade.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bundle: Option<String>,
+    /// The operator who started it. Absent if there was no upgrade.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub operator: Option<String>,
+    /// The time of its start. Absent if there was no upgrade.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub created: Option<Time>,
+    /// The time of its last change. Absent if there was no upgrade.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub changed: Option<Time>,
+    /// The current step, or the one that failed. Absent otherwise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub step: Option<String>,
+    /// The reason why that step failed. Absent otherwise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+    /// The operator who paused it. Absent if none did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub paused_by: Option<String>,
+    /// The hosts that have the bundle.
+    pub done: Vec<String>,
+    /// The hosts that do not have it.
+    pub left: Vec<String>,
+    /// The options with which `ctl upgrade resume` continues it. Absent if it is not paused.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub options: Option<Map<String, Value>>,
+}
+
+document!(UpgradeStatus);
+
+/// A bundle and its Kubernetes.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct BundleRelease {
+    /// The version of the bundle.
+    pub bundle: String,
+    /// Its Kubernetes.
+    pub kubernetes: String,
+}

@@ -1,0 +1,271 @@
+//! The plan of an upgrade: its order, its time, and what speaks against it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use halite_api::{UpgradeCheck, UpgradePlan, UpgradeSeverity};
+use halite_etcd::fake::FakeCluster;
+use serde_json::{Value, json};
+
+use super::fixture::{Life, ScriptedMinion, Site};
+use crate::orchestrate::upgrade_fixture::{change_document, options, plan, site, upgrade};
+
+fn connected(site: &Site) -> Life {
+    let life = site.live();
+    for name in ["bootstrap-1", "worker-1"] {
+        life.connect(&ScriptedMinion::new(name));
+    }
+    life
+}
+
+fn with_drain(force: bool) -> Value {
+    let mut options = options();
+    options["drain"] = json!({"delete_emptydir_data": true, "force": force, "timeout": 60});
+    options
+}
+
+/// The findings of a check, as severity and message.
+fn of(plan: &UpgradePlan, check: &UpgradeCheck) -> Vec<(UpgradeSeverity, String)> {
+    let own = plan
+        .findings
+        .iter()
+        .filter(|finding| finding.check == *check);
+    own.map(|finding| (finding.severity.clone(), finding.message.clone()))
+        .collect()
+}
+
+fn put_pod(site: &Site, name: &str, node: &str, owner: Option<&str>) {
+    let mut pod = json!({"apiVersion": "v1", "kind": "Pod",
+        "metadata": {"name": name, "namespace": "default", "labels": {"app": name}},
+        "spec": {"nodeName": node}, "status": {"phase": "Running"}});
+    if let Some(kind) = owner {
+        pod["metadata"]["ownerReferences"] =
+            json!([{"apiVersion": "apps/v1", "kind": kind, "name": name, "controller": true}]);
+    }
+    site.api.put(pod);
+}
+
+#[test]
+fn a_plan_has_the_order_and_the_drained_hosts() {
+    let site = site();
+    let life = connected(&site);
+    let plan = plan(&life, &with_drain(false));
+    let turns: Vec<(Vec<String>, Vec<String>)> = plan
+        .turns
+        .into_iter()
+        .map(|turn| (turn.hosts, turn.drained))
+        .collect();
+    let names = |name: &str| vec![name.to_owned()];
+    assert_eq!(
+        turns,
+        [
+            (names("bootstrap-1"), names("bootstrap-1")),
+            (names("master"), Vec::new()),
+            (names("worker-1"), names("worker-1")),
+        ]
+    );
+    assert_eq!(plan.estimate, None, "no upgrade is recorded");
+    assert_eq!(plan.unknown_steps, plan.steps);
+    life.kill();
+}
+
+#[test]
+fn pods_that_stop_or_hold_up_a_drain_are_findings() {
+    let site = site();
+    put_pod(&site, "web", "worker-1", Some("StatefulSet"));
+    put_pod(&site, "bare", "worker-1", None);
+    site.api.put(json!({"apiVersion": "policy/v1", "kind": "PodDisruptionBudget",
+        "metadata": {"name": "web", "namespace": "default"}, "spec": {"selector": {"matchLabels": {"app": "web"}}},
+        "status": {"disruptionsAllowed": 0, "currentHealthy": 1, "desiredHealthy": 1}}));
+    let life = connected(&site);
+    let shown = plan(&life, &with_drain(false));
+    let [(severity, message)] = of(&shown, &UpgradeCheck::Budgets).try_into().unwrap();
+    assert_eq!(severity, UpgradeSeverity::Warning, "the budget may change");
+    assert_eq!(
+        message,
+        "default/web (StatefulSet web) on worker-1 cannot be evicted now: the PodDisruptionBudget default/web holds it \
+         (1 healthy, 1 required)"
+    );
+    let [(severity, message)] = of(&shown, &UpgradeCheck::Pods).try_into().unwrap();
+    assert_eq!(severity, UpgradeSeverity::Error);
+    assert!(
+        message.contains("default/bare (no controller) on worker-1 stops its drain"),
+        "{message}"
+    );
+    assert_eq!(
+        shown.findings[0].severity,
+        UpgradeSeverity::Error,
+        "errors come first"
+    );
+    // With --force it is evicted, and without a drain none is.
+    assert!(of(&plan(&life, &with_drain(true)), &UpgradeCheck::Pods).is_empty());
+    let none = plan(&life, &options());
+    assert!(
+        of(&none, &UpgradeCheck::Pods).is_empty() && of(&none, &UpgradeCheck::Budgets).is_empty()
+    );
+    assert!(
+        site.api.writes.lock().unwrap().is_empty(),
+        "nothing is changed"
+    );
+    life.kill();
+}
+
+#[test]
+fn apis_that_the_next_kubernetes_does_not_serve_are_findings() {
+    let site = site();
+    let sample = |resource: &str, removed: &str| {
+        format!(
+            "apiserver_requested_deprecated_apis{{group=\"apps\",removed_release=\"{removed}\",resource=\"{resource}\",\
+             subresource=\"\",version=\"v1beta1\"}} 1"
+        )
+    };
+    site.api
+        .metrics
+        .lock()
+        .unwrap()
+        .extend([sample("gone", "1.36"), sample("later", "1.40")]);
+    let life = connected(&site);
+    let found = of(&plan(&life, &options()), &UpgradeCheck::DeprecatedApis);
+    let [(severity, message)] = found.try_into().unwrap();
+    assert_eq!(severity, UpgradeSeverity::Warning);
+    assert!(
+        message.starts_with(
+            "clients have requested gone in apps/v1beta1, which Kubernetes 1.36 and later"
+        ) && message.contains("bootstrap-1"),
+        "{message}"
+    );
+    life.kill();
+}
+
+#[test]
+fn a_silent_api_and_hosts_that_are_away_are_warnings() {
+    let site = site();
+    site.api
+        .silent_for
+        .store(u32::MAX, std::sync::atomic::Ordering::SeqCst);
+    let life = site.live();
+    let first = ScriptedMinion::new("bootstrap-1");
+    life.connect(&first);
+    life.accept("worker-1");
+    let shown = plan(&life, &with_drain(false));
+    assert_eq!(
+        of(&shown, &UpgradeCheck::Api).len(),
+        1,
+        "{:?}",
+        shown.findings
+    );
+    let [(severity, message)] = of(&shown, &UpgradeCheck::Hosts).try_into().unwrap();
+    assert_eq!(severity, UpgradeSeverity::Warning);
+    assert_eq!(message, "worker-1 is not connected: it is left out");
+    assert!(
+        shown
+            .findings
+            .iter()
+            .all(|finding| finding.severity == UpgradeSeverity::Warning)
+    );
+    life.kill();
+}
+
+#[test]
+fn etcd_and_backups_are_judged_as_by_the_health_checks() {
+    let mut site = site();
+    let cluster = FakeCluster::new(&["bootstrap-1", "cp-2", "cp-3"]);
+    cluster.stop("cp-2");
+    let cluster = Arc::new(cluster);
+    site.etcd = Some((cluster.clone(), Duration::from_secs(1)));
+    let life = connected(&site);
+    let shown = plan(&life, &options());
+    let etcd = of(&shown, &UpgradeCheck::Etcd);
+    assert!(
+        !etcd.is_empty()
+            && etcd
+                .iter()
+                .all(|(severity, _)| *severity == UpgradeSeverity::Warning),
+        "{etcd:?}"
+    );
+    cluster.stop("cp-3");
+    let etcd = of(&plan(&life, &options()), &UpgradeCheck::Etcd);
+    assert!(
+        etcd.iter()
+            .any(|(severity, _)| *severity == UpgradeSeverity::Error),
+        "{etcd:?}"
+    );
+    // No backup exists yet, which matters only to a run that makes none.
+    assert!(
+        !of(&shown, &UpgradeCheck::Backup).is_empty(),
+        "{:?}",
+        shown.findings
+    );
+    let mut with_backup = options();
+    with_backup["backup"] = json!(true);
+    assert!(of(&plan(&life, &with_backup), &UpgradeCheck::Backup).is_empty());
+    life.kill();
+}
+
+#[test]
+fn certificates_and_space_are_judged_by_the_answers_of_the_hosts() {
+    let site = site();
+    let life = site.live();
+    let soon = halite_core::clock::Clock::now(&halite_core::clock::SystemClock) / 1000 + 3600;
+    let worker = ScriptedMinion::new("worker-1").on(move |job| {
+        (job.function == halite_host_reports::health::FUNCTION).then(|| {
+            json!({"images_free": 0, "certificates": [
+                {"ends": soon, "begins": 0, "path": "/etc/kubernetes/pki/apiserver.crt"},
+                {"ends": soon * 2, "begins": 0, "path": "/etc/kubernetes/pki/other.crt"}]})
+        })
+    });
+    life.connect(&ScriptedMinion::new("bootstrap-1"));
+    life.connect(&worker);
+    let shown = plan(&life, &options());
+    let [(severity, message)] = of(&shown, &UpgradeCheck::Certificates).try_into().unwrap();
+    assert_eq!(severity, UpgradeSeverity::Warning);
+    assert!(
+        message
+            .starts_with("on worker-1 the certificate /etc/kubernetes/pki/apiserver.crt ends at "),
+        "{message}"
+    );
+    assert!(!message.contains("more do"), "{message}");
+    life.kill();
+}
+
+#[test]
+fn states_that_do_not_compile_are_an_error_before_any_host_changes() {
+    let site = site();
+    change_document(&site, "broken");
+    let life = connected(&site);
+    let shown = plan(&life, &options());
+    let [(severity, message)] = of(&shown, &UpgradeCheck::States).try_into().unwrap();
+    assert_eq!(severity, UpgradeSeverity::Error);
+    assert!(
+        message.starts_with("the states of worker-1 do not compile: "),
+        "{message}"
+    );
+    assert!(!shown.states.contains_key("worker-1"), "{:?}", shown.states);
+    life.kill();
+}
+
+#[test]
+fn a_later_upgrade_has_an_estimate_and_an_open_one_is_named() {
+    let site = site();
+    let life = connected(&site);
+    let request = upgrade(&life, &options());
+    let (code, said) = {
+        let stream = life
+            .runtime
+            .block_on(life.backend.orchestrate("root", request));
+        let events = life.collect(stream.unwrap());
+        let last = events.last().unwrap();
+        (last.retcode, last.data_json.clone())
+    };
+    assert_eq!(code, 0, "{said}");
+    let done = plan(&life, &options());
+    assert!(
+        done.hosts.is_empty() && done.findings.is_empty() && done.run.is_none(),
+        "{done:?}"
+    );
+    assert!(
+        done.estimate.is_some() && done.unknown_steps < done.steps,
+        "{done:?}"
+    );
+    life.kill();
+}

@@ -1,0 +1,115 @@
+//! The progress of the last upgrade, from the record of its run and the bundles of the hosts.
+
+use halite_api::{Time, UpgradeState, UpgradeStatus};
+use halite_core::app::App;
+use halite_core::refusal::Refusal;
+use halite_fleet::jobs::Jobs;
+use halite_states::shipped::UPGRADE;
+use halite_store::{Run, RunStatus, StepStatus};
+use serde_json::{Map, Value};
+
+use crate::orchestrate::step;
+
+/// The values of a run's pillar that a resumed run gets: all but the place of the pause, which was
+/// reached.
+const OPTIONS: [&str; 5] = ["bundle", "batch", "backup", "drain", "plan"];
+
+/// The progress of the last upgrade.
+///
+/// # Errors
+/// The documents cannot be read, or the store failed.
+pub(crate) async fn status(app: &App, jobs: &Jobs) -> Result<UpgradeStatus, Refusal> {
+    let Some(run) = newest(app).await? else {
+        return Ok(without_run());
+    };
+    let steps = app.store.steps(&run.id).await?;
+    let pillar = pillar(&run);
+    let bundle = pillar
+        .get("bundle")
+        .and_then(Value::as_str)
+        .map(str::to_owned);
+    let snapshot = jobs.declarations().in_force().await?;
+    let declaration = snapshot.declaration();
+    let (mut done, mut left) = (Vec::new(), Vec::new());
+    for name in declaration.nodes.keys() {
+        let own = declaration.bundle_for(name).map(|own| own.as_str());
+        match own == bundle.as_deref() {
+            true => done.push(name.to_string()),
+            false => left.push(name.to_string()),
+        }
+    }
+    let state = match (run.status, &run.paused_by) {
+        (RunStatus::Running, None) => UpgradeState::Running,
+        (RunStatus::Running, Some(_)) => UpgradeState::Pausing,
+        (RunStatus::Paused, _) => UpgradeState::Paused,
+        (RunStatus::Failed | RunStatus::Cancelled, _) => UpgradeState::Stopped,
+        (RunStatus::Succeeded, _) if !left.is_empty() => UpgradeState::Incomplete,
+        (RunStatus::Succeeded, _) => UpgradeState::Done,
+    };
+    let at = match state {
+        UpgradeState::Running | UpgradeState::Pausing => StepStatus::Running,
+        _ => StepStatus::Failed,
+    };
+    let at = steps.iter().find(|own| own.status == at).map(step);
+    let mut options = pillar;
+    options.retain(|key, _| OPTIONS.contains(&key.as_str()));
+    Ok(UpgradeStatus {
+        options: (state == UpgradeState::Paused).then_some(options),
+        state,
+        bundle,
+        step: at.as_ref().map(|step| step.name.clone()),
+        error: at.and_then(|step| step.detail.error),
+        operator: Some(run.operator),
+        created: Some(Time::from_millis(run.created)),
+        changed: Some(Time::from_millis(run.changed)),
+        run: Some(run.id),
+        paused_by: run.paused_by,
+        done,
+        left,
+    })
+}
+
+/// The finding about an upgrade that is paused; `None` if none is.
+///
+/// # Errors
+/// The store failed.
+pub(crate) async fn paused(app: &App) -> Result<Option<String>, Refusal> {
+    let run = newest(app)
+        .await?
+        .filter(|run| run.status == RunStatus::Paused);
+    Ok(run.map(|run| {
+        let pillar = pillar(&run);
+        let bundle = pillar.get("bundle").and_then(Value::as_str).unwrap_or_default();
+        format!(
+            "the upgrade to the bundle {bundle} is paused since {} (by {}): `ctl upgrade resume` continues it",
+            halite_core::clock::rfc3339(run.changed),
+            run.paused_by.as_deref().unwrap_or_default()
+        )
+    }))
+}
+
+async fn newest(app: &App) -> Result<Option<Run>, Refusal> {
+    let mut newest = app.store.newest_runs_of(UPGRADE, 1).await?;
+    Ok(newest.pop())
+}
+
+fn pillar(run: &Run) -> Map<String, Value> {
+    serde_json::from_str(&run.pillar_json).unwrap_or_default()
+}
+
+fn without_run() -> UpgradeStatus {
+    UpgradeStatus {
+        state: UpgradeState::None,
+        run: None,
+        bundle: None,
+        operator: None,
+        created: None,
+        changed: None,
+        step: None,
+        error: None,
+        paused_by: None,
+        done: Vec::new(),
+        left: Vec::new(),
+        options: None,
+    }
+}

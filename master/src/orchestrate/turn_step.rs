@@ -1,0 +1,65 @@
+//! `halite.upgrade_turn`: before hosts change in an upgrade, the last place at which it can be paused,
+//! and the comparison of their states with the confirmed plan.
+
+use halite_names::{BundleVersion, BundleVersionError};
+use halite_states::args::Args;
+use halite_states::engine::Failure;
+use halite_states::low::Chunk;
+use serde_json::{Map, Value};
+
+use super::step_runner::{StepOutcome, StepRunner, failed};
+use crate::host_parts::{HostParts, differences, host_parts};
+
+/// The key of the confirmed plan in the pillar of an upgrade.
+pub(crate) const PLAN: &str = "plan";
+
+impl StepRunner<'_> {
+    /// Runs `halite.upgrade_turn`.
+    pub(super) async fn upgrade_turn(&self, chunk: &Chunk) -> Result<StepOutcome, Failure> {
+        let args = Args::new(chunk);
+        let (nodes, bundle) = (args.list("nodes")?, args.required("bundle")?);
+        if self.run.test {
+            let comment = "a real run compares the plan, and can be paused here";
+            return Ok((Map::new(), comment.to_owned()));
+        }
+        if let Some(by) = self.recorder.cancellation().paused_by() {
+            self.recorder.cancellation().end_as_paused();
+            return Err(Failure::new(format!(
+                "paused by {by}; `ctl upgrade resume` continues here"
+            )));
+        }
+        let Some(plan) = plan(&self.run.pillar_json)? else {
+            return Ok((Map::new(), "the run has no plan to compare".to_owned()));
+        };
+        let bundle: BundleVersion = bundle
+            .parse()
+            .map_err(|error: BundleVersionError| Failure::new(halite_errors::chain(&error)))?;
+        let parts = host_parts(&self.jobs, &bundle, &nodes).await;
+        let parts = parts.map_err(failed)?;
+        let changed = differences(&plan, &parts.states);
+        let unreadable = parts.failures.iter();
+        let unreadable =
+            unreadable.map(|(node, why)| format!("{node}: cannot compile its states: {why}"));
+        let changed: Vec<String> = unreadable.chain(changed).collect();
+        if changed.is_empty() {
+            return Ok((Map::new(), "as planned".to_owned()));
+        }
+        Err(Failure::new(format!(
+            "the plan that was confirmed no longer holds, so nothing was changed here: {}; `ctl upgrade {bundle} --test` shows the \
+             new plan, and `ctl upgrade {bundle}` continues with it",
+            changed.join("; ")
+        )))
+    }
+}
+
+/// The confirmed states of each host; `None` if the run was started without a plan.
+fn plan(pillar_json: &str) -> Result<Option<HostParts>, Failure> {
+    let pillar: Value = serde_json::from_str(pillar_json).unwrap_or_default();
+    let Some(states) = pillar.get(PLAN).and_then(|plan| plan.get("states")) else {
+        return Ok(None);
+    };
+    let states = serde_json::from_value(states.clone());
+    states
+        .map(Some)
+        .map_err(|error| Failure::new(format!("cannot read the plan of this run: {error}")))
+}
