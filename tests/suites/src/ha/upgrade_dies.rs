@@ -32,13 +32,16 @@ const ASKED_LAST: &str = "cp-3-host";
 const EARLIER: u32 = 3;
 
 /// The steps after which the loss of a host has the same effect as after another step.
-const LEFT_OUT: [&str; 6] = [
+const LEFT_OUT: [&str; 8] = [
     // Steps of the master, and of hosts that serve bundles, up to `standbys`: as after `standbys`.
     "turn",
     "servers",
     // Also before any host changes: as after `images-workers`, except for `images-control-plane`,
     // which contacts the host.
     "images-control-plane",
+    // The master has compared the plan, and contacts no host.
+    "cp-3-turn",
+    "workers-1-turn",
     // The master has queried the members, and does not contact the host before `cp-3-vip` has
     // ended.
     "cp-3-may-restart",

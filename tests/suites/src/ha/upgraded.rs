@@ -1,12 +1,17 @@
 //! The upgrade to a newer patch release, under a write loop; and one whose master dies repeatedly.
 
 use std::collections::BTreeSet;
+use std::fs;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
+use halite_api::{
+    RunOutcome, UpgradeCheck, UpgradeFinding, UpgradeSeverity, UpgradeState, UpgradeStatus,
+};
 use halite_lab::cluster::Cluster;
 use halite_lab::wait;
 use halite_upstream::versions::NEWEST;
+use serde_json::json;
 
 use super::leaving::MASTER;
 use super::losses::{GAP, NAME, NAMESPACE, VIP, administrator, config_maps};
@@ -16,6 +21,7 @@ use crate::availability::record::numbers;
 use crate::availability::target::{Address, Target, WriteKind};
 use crate::availability::writes::Loop;
 use crate::checks::refused;
+use crate::ctl_answer;
 use crate::firewall;
 use crate::interrupted::Running;
 use crate::kills::moments;
@@ -41,7 +47,7 @@ pub(super) fn upgraded(cluster: &Cluster) -> Result<Counts> {
     let recorded = documents(cluster)?;
     let reason = format!("has Kubernetes {kubernetes}, not {}", NEWEST.kubernetes);
     refused(first, &["ctl", "bundle", "use", VERSION], &[&reason])?;
-    first.run(&["ctl", "upgrade", kubernetes, "--test"])?;
+    planned(cluster, kubernetes)?;
     ensure!(
         documents(cluster)? == recorded,
         "a test wrote into the documents"
@@ -69,7 +75,9 @@ pub(super) fn upgraded(cluster: &Cluster) -> Result<Counts> {
         ensure!(count > 20, "{count} writes");
         Ok(())
     })?;
-    let said = firewall::during(cluster, VIP, &MASTER, &[], || first.run(&release.upgrade()));
+    let said = firewall::during(cluster, VIP, &MASTER, &[], || {
+        with_a_pause(cluster, &release)
+    });
     let record = writes.end()?;
     println!("  {}", said?.trim().replace('\n', "\n  "));
     wait::until("all hosts to be Ready", BACK, || is_complete(cluster))?;
@@ -94,6 +102,82 @@ pub(super) fn upgraded(cluster: &Cluster) -> Result<Counts> {
     refused(first, &["ctl", "upgrade", &old], &[&reason])?;
     first.run(&["ctl", "bundle", "remove", &old, "--yes"])?;
     Ok(Counts::ONE)
+}
+
+/// The plan names the order and the changes of each host. A pod without a controller keeps the
+/// upgrade from its start.
+fn planned(cluster: &Cluster, kubernetes: &str) -> Result<()> {
+    let first = &cluster.bootstrap;
+    let worker = cluster.worker.spec.name.as_str();
+    let tested: RunOutcome = ctl_answer::of(first, &["upgrade", kubernetes, "--test"])?;
+    let plan = tested.plan.context("no plan")?;
+    let turns: Vec<&str> = plan
+        .turns
+        .iter()
+        .flat_map(|turn| &turn.hosts)
+        .map(String::as_str)
+        .collect();
+    ensure!(
+        turns == ["cp-1", "cp-2", "cp-3", "master", worker],
+        "the order is {turns:?}"
+    );
+    ensure!(
+        plan.turns
+            .iter()
+            .all(|turn| turn.hosts == ["master"] || turn.drained == turn.hosts),
+        "not every host is drained: {:?}",
+        plan.turns
+    );
+    // The pods, the budgets and the metrics of each API server were read.
+    let wrong = |finding: &&UpgradeFinding| {
+        finding.severity == UpgradeSeverity::Error || finding.check == UpgradeCheck::Api
+    };
+    ensure!(
+        !plan.findings.iter().any(|finding| wrong(&finding)),
+        "{:?}",
+        plan.findings
+    );
+    for host in ["cp-1", "cp-2", "cp-3", worker] {
+        let own = tested
+            .minions
+            .iter()
+            .find(|(minion, _)| minion.as_str() == host);
+        let changed = own.and_then(|(_, outcome)| outcome.changed);
+        ensure!(changed > Some(0), "no change is predicted on {host}");
+    }
+    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "bare"},
+        "spec": {"nodeName": worker, "containers": [{"name": "bare", "image": "none.invalid/none:1"}]}});
+    let file = "/root/bare.json";
+    fs::write(first.file(file), pod.to_string())?;
+    cluster.kubectl(&["apply", "-f", file])?;
+    let reason = "1 finding would stop the run";
+    let outcome = refused(first, &["ctl", "upgrade", kubernetes, "--yes"], &[reason]);
+    cluster.kubectl(&["delete", "pod", "bare", "--force", "--grace-period=0"])?;
+    fs::remove_file(first.file(file))?;
+    outcome
+}
+
+/// The upgrade pauses when the control planes have the release. Its lock is free then, and the pause
+/// stays visible until it continues with the worker.
+fn with_a_pause(cluster: &Cluster, release: &Release<'_>) -> Result<String> {
+    let first = &cluster.bootstrap;
+    let worker = cluster.worker.spec.name.as_str();
+    let words = [&release.upgrade()[..], &["--pause-after", "control-plane"]].concat();
+    let mut said = first.run(&words)?;
+    ensure!(said.contains("`ctl upgrade resume` continues it"), "{said}");
+    let status: UpgradeStatus = ctl_answer::of(first, &["upgrade", "status"])?;
+    ensure!(
+        status.state == UpgradeState::Paused && status.left == [worker],
+        "{status:?}"
+    );
+    release.is_not_on(&[worker])?;
+    let seen = first.run(&["ctl", "status"])?;
+    ensure!(seen.contains("is paused since"), "{seen}");
+    first.run(&["timeout", "120", "ctl", "etcd", "defrag"])?;
+    said += &first.run(&["ctl", "upgrade", "resume", "--yes"])?;
+    let status: UpgradeStatus = ctl_answer::of(first, &["upgrade", "status"])?;
+    ensure!(status.state == UpgradeState::Done, "{status:?}");
+    Ok(said)
 }
 
 /// The master dies each time when a step of an upgrade has ended, and in the end the cluster has
