@@ -331,7 +331,6 @@ fn a_test_keeps_what_the_highstate_of_each_host_would_change() {
                 function: "file.managed".to_owned(),
                 ..state()
             }],
-            ..RunReturn::default()
         };
         let part = (id(number), "a".parse().unwrap());
         let answer = MinionAnswer::from_json(&serde_json::to_string(&run).unwrap());

@@ -32,7 +32,7 @@ use crate::notifier::Notifier;
 use crate::operator::backup::BackupParts;
 use crate::operator::kubeconfig::ApiWay;
 use crate::operator::{
-    backup, hand_over, history, kubeconfig, masters, run, show, status, upgrade,
+    backup, document, hand_over, history, kubeconfig, last_upgrade, masters, run, show, status,
 };
 use crate::orchestrate::Orchestrator;
 use crate::upkeep::{Defragmentation, Room, Upkeep};
@@ -234,7 +234,7 @@ impl Backend {
         self.jobs.cancel(job, operator, force).await
     }
 
-    /// `Operator.CancelRun`.
+    /// Ends a run before its steps are done.
     pub async fn cancel_run(
         &self,
         run: &JobId,
@@ -243,10 +243,23 @@ impl Backend {
         self.orchestrator.cancel(run, operator).await
     }
 
-    /// `Operator.CancelRun` with `pause`.
+    /// `Operator.CancelRun`.
+    pub async fn end_run(
+        &self,
+        request: &v1::CancelRunRequest,
+        operator: &str,
+    ) -> Result<v1::Document, Refusal> {
+        let run = request.run.parse()?;
+        Ok(match request.pause {
+            true => document(&self.pause_run(&run, operator).await?),
+            false => document(&self.cancel_run(&run, operator).await?),
+        })
+    }
+
+    /// Pauses an upgrade before its next host.
     pub async fn pause_run(&self, run: &JobId, operator: &str) -> Result<UpgradeStatus, Refusal> {
         self.orchestrator.pause(run, operator).await?;
-        upgrade::status(&self.app, &self.jobs).await
+        last_upgrade::status(&self.app, &self.jobs).await
     }
 
     /// `Operator.ShowJob`.

@@ -4,6 +4,7 @@ use halite_api::{Job, JobList, JobOrRun, JobPart, MinionAnswer, Run, RunList, Ru
 use halite_core::app::App;
 use halite_core::refusal::Refusal;
 use halite_proto::ids::JobId;
+use halite_proto::v1::CancelRunRequest;
 use halite_store::{JobRow, RunStatus, Step};
 use serde_json::Value;
 
@@ -55,6 +56,13 @@ pub async fn runs(app: &App) -> Result<RunList, Refusal> {
         });
     }
     Ok(RunList { runs: listed })
+}
+
+/// The end of a run that is requested, for the audit log.
+#[must_use]
+pub fn words(request: &CancelRunRequest) -> String {
+    let pause = if request.pause { " (pause)" } else { "" };
+    format!("{}{pause}", request.run)
 }
 
 /// The host that a shipped orchestration is about. Other values of the pillar are not for every

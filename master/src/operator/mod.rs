@@ -12,6 +12,7 @@ pub mod hand_over;
 mod health;
 pub mod history;
 pub mod kubeconfig;
+pub mod last_upgrade;
 pub mod masters;
 mod minions_first;
 mod reports;
@@ -21,7 +22,7 @@ mod silences;
 mod silent_hosts;
 pub mod status;
 mod updates;
-pub mod upgrade;
+mod upgrade;
 
 use halite_api::Document;
 use halite_proto::v1;

@@ -21,7 +21,7 @@ use halite_states::compile::{Compiled, Provenance};
 use halite_states::low::Chunk;
 use serde_json::{Map, Value, json};
 
-use super::{document, etcd_members, history, kubeconfig, upgrade};
+use super::{document, etcd_members, history, kubeconfig, last_upgrade, upgrade};
 
 /// Larger texts are named by their digest.
 const SHOWN: usize = 256 * 1024;
@@ -42,7 +42,7 @@ pub async fn show(app: &App, jobs: &Jobs, request: &ShowRequest) -> Result<v1::D
         return Ok(document(&kubeconfig::list(app).await?));
     }
     if request.what == "upgrade-status" {
-        return Ok(document(&upgrade::status(app, jobs).await?));
+        return Ok(document(&last_upgrade::status(app, jobs).await?));
     }
     let snapshot = jobs.declarations().load().await?;
     Ok(match request.what.as_str() {

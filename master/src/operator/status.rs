@@ -24,7 +24,8 @@ use halite_store::{Facts, KeyState, MinionBundle, RowState, Run, StoredKey};
 
 use super::health::{ClusterAnswers, HostPicture, Picture, observe};
 use super::{
-    backup_hosts, backups, cluster_backups, etcd, etcd_members, health, masters, updates, upgrade,
+    backup_hosts, backups, cluster_backups, etcd, etcd_members, health, last_upgrade, masters,
+    updates,
 };
 use crate::upkeep::calendar;
 
@@ -150,7 +151,7 @@ pub async fn inspect(app: &App, jobs: &Jobs) -> Result<Inspection, Refusal> {
     if let Some(snapshot) = &snapshot {
         problems.add("bundle-applied", bundles.behind(&names, snapshot));
     }
-    problems.add("bundle-applied", upgrade::paused(app).await?);
+    problems.add("bundle-applied", last_upgrade::paused(app).await?);
     let declaration = snapshot.as_ref().map(|snapshot| snapshot.declaration());
     let host = |name: &&str| {
         let declared = declaration.and_then(|declaration| declaration.nodes.get(*name));

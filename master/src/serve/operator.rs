@@ -31,7 +31,7 @@ use super::added::{command, named};
 use super::roles::{check_function, check_pillar, withhold};
 use super::watch::watch;
 use super::{Call, Services, caller_id, status};
-use crate::operator::{audit, document, hand_over, kubeconfig};
+use crate::operator::{audit, document, hand_over, history, kubeconfig};
 use crate::orchestrate::ignored;
 
 /// The number of listed jobs: default and maximum.
@@ -256,18 +256,13 @@ impl Operator for Services {
     ) -> Result<Response<Document>, Status> {
         let peer = Peer::of(&request)?.clone();
         let operator = caller_id(&peer)?.to_owned();
-        let CancelRunRequest { run, pause } = request.into_inner();
-        let words = if pause { " (pause)" } else { "" };
-        let call = Call::new(&peer, "Operator/CancelRun", format!("{run}{words}"));
+        let request = request.into_inner();
+        let call = Call::new(&peer, "Operator/CancelRun", history::words(&request));
         let backend = Arc::clone(&self.backend);
-        self.audited(call, async move {
-            if pause {
-                let answer = backend.pause_run(&run.parse()?, &operator).await?;
-                return Ok(document(&answer));
-            }
-            let answer = backend.cancel_run(&run.parse()?, &operator).await?;
-            Ok(document(&answer))
-        })
+        self.audited(
+            call,
+            async move { backend.end_run(&request, &operator).await },
+        )
         .await
     }
 

@@ -13,7 +13,7 @@ use halite_proto::v1::operator_client::OperatorClient;
 use halite_proto::{METHODS, PROTOCOL, v1};
 use halite_store::AuditFilter;
 
-use super::declared::{JOB, MINION, OPERATOR_TAG, TAG, sha256};
+use super::declared::{JOB, MINION, OPERATOR_TAG, TAG, open_run, sha256};
 use super::site::{SOON, Site, identity, start, start_with_job};
 use super::{kubeconfig, sinks, standbys};
 
@@ -24,10 +24,7 @@ async fn call(method: &str, channel: Channel, key: &PrivateKey, id: &str) -> Res
     let mut minion = MinionClient::new(channel.clone());
     let mut operator = OperatorClient::new(channel.clone());
     let job = JOB.to_owned();
-    let run = v1::CancelRunRequest {
-        run: job.clone(),
-        pause: false,
-    };
+    let run = open_run();
     match method.strip_prefix("/halite.v1.").unwrap() {
         "Enrolment/Enrol" => {
             let request = v1::EnrolRequest {

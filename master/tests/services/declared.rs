@@ -5,6 +5,7 @@ use std::path::Path;
 use halite_pillar::bundle_facts::components;
 use halite_proto::ids::{JobId, MinionId};
 use halite_proto::pki::sha256_hex;
+use halite_proto::v1;
 use halite_store::{Job, JobRow, JobStatus, Store};
 use serde_json::{Map, Value, json};
 
@@ -122,4 +123,12 @@ pub async fn store_job(store: &Store) {
     let row = JobRow::queued(&jid, &minion_id(), Some(low.to_string()));
     store.create_job(&job, &[row]).await.unwrap();
     store.put_blob(&sha256(), FILE, 1).await.unwrap();
+}
+
+/// The request to cancel a run, with an id that belongs to none.
+pub fn open_run() -> v1::CancelRunRequest {
+    v1::CancelRunRequest {
+        run: JOB.to_owned(),
+        pause: false,
+    }
 }

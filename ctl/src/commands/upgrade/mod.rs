@@ -3,14 +3,17 @@
 mod plan;
 mod progress;
 
+use std::collections::BTreeMap;
+
 use anyhow::bail;
 use halite_api::{RunOutcome, UpgradePlan, UpgradeSeverity, to_value};
 use halite_proto::v1;
 use halite_states::shipped::UPGRADE;
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::FAILED;
-use crate::cli::{Global, LastUpgrade, NewUpgrade, PausePlace, Upgrade};
+use crate::cli::{Global, LastUpgrade, NewUpgrade, Upgrade};
 use crate::client;
 use crate::commands::again::CommandLine;
 use crate::commands::node_drain::DrainOptions;
@@ -44,7 +47,7 @@ pub async fn run(global: &Global, args: &Upgrade, screen: &mut Screen) -> anyhow
 }
 
 async fn upgrade(global: &Global, args: &NewUpgrade, screen: &mut Screen) -> anyhow::Result<u8> {
-    let options = pillar(args, &args.version).to_string();
+    let options = json!(pillar(args, &args.version)).to_string();
     let plan = client::upgrade_plan(global, &args.version, options).await?;
     let paint = screen.paint();
     screen.note(plan::whole(&plan, &paint).trim_end());
@@ -68,11 +71,12 @@ async fn upgrade(global: &Global, args: &NewUpgrade, screen: &mut Screen) -> any
         return Ok(FAILED);
     }
     let bundle = plan.bundle.clone();
-    let mut values = pillar(args, &bundle);
-    if !args.test && !plan.id.is_empty() {
-        values["plan"] = json!({"id": plan.id, "states": plan.states});
-    }
-    let mut done = start(global, &values, args.test, &bundle, screen).await?;
+    let mut pillar = pillar(args, &bundle);
+    pillar.plan = (!args.test && !plan.id.is_empty()).then_some(ConfirmedPlan {
+        id: &plan.id,
+        states: &plan.states,
+    });
+    let mut done = start(global, &json!(pillar), args.test, &bundle, screen).await?;
     done.plan = args.test.then_some(plan);
     let success = format!("the cluster has the bundle {bundle}");
     let success = success_of(&success, args.test);
@@ -135,23 +139,43 @@ fn question(args: &NewUpgrade, plan: &UpgradePlan) -> String {
     format!("Upgrade the cluster to the bundle {}? {pods}.", plan.bundle)
 }
 
-/// The pillar of the orchestration. The content of an emptyDir is lost with its pod: an upgrade
-/// does not stop in the middle to ask about it.
-fn pillar(args: &NewUpgrade, bundle: &str) -> Value {
-    let drain = (!args.no_drain).then_some(DrainOptions {
-        delete_emptydir_data: true,
-        force: args.force,
-        timeout: args.drain_timeout.as_secs(),
-        grace_period: None,
-    });
-    let mut pillar = json!({"bundle": bundle, "batch": args.batch, "backup": !args.no_backup});
-    if let Some(drain) = drain {
-        pillar["drain"] = json!(drain);
+/// The pillar of the orchestration.
+#[derive(Debug, Serialize)]
+struct UpgradePillar<'a> {
+    bundle: &'a str,
+    batch: &'a str,
+    backup: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    drain: Option<DrainOptions>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pause_after: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    plan: Option<ConfirmedPlan<'a>>,
+}
+
+/// The plan in the pillar, with which each turn is compared.
+#[derive(Debug, Serialize)]
+struct ConfirmedPlan<'a> {
+    id: &'a str,
+    states: &'a BTreeMap<String, BTreeMap<String, String>>,
+}
+
+/// The pillar without a plan. The content of an emptyDir is lost with its pod: an upgrade does not
+/// stop in the middle to ask about it.
+fn pillar<'a>(args: &'a NewUpgrade, bundle: &'a str) -> UpgradePillar<'a> {
+    UpgradePillar {
+        bundle,
+        batch: &args.batch,
+        backup: !args.no_backup,
+        drain: (!args.no_drain).then_some(DrainOptions {
+            delete_emptydir_data: true,
+            force: args.force,
+            timeout: args.drain_timeout.as_secs(),
+            grace_period: None,
+        }),
+        pause_after: args.pause_after.map(|_| CONTROL_PLANE),
+        plan: None,
     }
-    if let Some(PausePlace::ControlPlane) = args.pause_after {
-        pillar["pause_after"] = json!(CONTROL_PLANE);
-    }
-    pillar
 }
 
 /// The command with the same words.
@@ -208,7 +232,7 @@ mod tests {
 
     #[test]
     fn an_upgrade_backs_up_and_drains_unless_it_is_not_to() {
-        let of = |words: &str| pillar(&arguments(words), "1.1");
+        let of = |words: &str| json!(pillar(&arguments(words), "1.1"));
         let drain = json!({"delete_emptydir_data": true, "force": false, "timeout": 900});
         assert_eq!(
             of("1.1"),
@@ -218,8 +242,10 @@ mod tests {
             of("1.1 --batch 3 --no-backup --no-drain"),
             json!({"bundle": "1.1", "batch": "3", "backup": false})
         );
-        let paused = of("1.1 --no-drain --pause-after control-plane");
-        assert_eq!(paused["pause_after"], "control-plane");
+        assert_eq!(
+            of("1.1 --no-drain --pause-after control-plane"),
+            json!({"bundle": "1.1", "batch": "25%", "backup": true, "pause_after": "control-plane"})
+        );
         for words in [
             "1.1",
             "1.1 --batch 50% --no-backup --no-drain",

@@ -2,7 +2,7 @@
 
 use halite_api::{ClusterStatus, UpgradeCheck, UpgradeFinding, UpgradeSeverity};
 
-use super::findings::finding;
+use super::against::finding;
 
 /// The checks of `ctl health` about etcd that matter to an upgrade.
 const CHECKS: [&str; 5] = [

@@ -1,9 +1,9 @@
 //! `ctl upgrade`: the plan of an upgrade before any change, and the progress of the last one.
 
+mod against;
 mod etcd;
 mod findings;
 mod pods;
-mod progress;
 mod space;
 #[cfg(test)]
 mod tests;
@@ -23,12 +23,10 @@ use halite_proto::pki::sha256_hex;
 use halite_states::shipped::UPGRADE;
 use serde_json::{Map, Value, json};
 
-use self::findings::Against;
+use self::against::Against;
 use crate::host_parts::host_parts;
 use crate::orchestrate::usual::usual_steps;
 use crate::orchestrate::{PLAN, steps_of};
-
-pub(crate) use self::progress::{paused, status};
 
 /// The plan of an upgrade to the bundle that `wanted` names (its version, or that of its
 /// Kubernetes), with the run's values over the pillar in `options`.
@@ -77,9 +75,7 @@ pub(super) async fn document(
     let findings = if hosts.is_empty() {
         Vec::new()
     } else {
-        against
-            .findings(&parts.failures, compiled.as_ref().err())
-            .await?
+        findings::of(&against, &parts.failures, compiled.as_ref().err()).await?
     };
     let identity = json!([bundle.as_str(), over, parts.states]);
     Ok(UpgradePlan {

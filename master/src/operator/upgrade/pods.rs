@@ -13,7 +13,7 @@ use halite_errors::chain;
 use halite_pillar::release::{minor, order};
 use serde_json::Value;
 
-use super::findings::{Against, finding};
+use super::against::{Against, finding};
 
 /// The time for all pods, and for the metrics of each API server.
 const LIMIT: Duration = Duration::from_secs(20);

@@ -6,7 +6,7 @@ use halite_host_reports::health::HostHealth;
 use halite_pillar::masters::MasterPart;
 use halite_pillar::role::Role;
 
-use super::findings::{Against, finding};
+use super::against::{Against, finding};
 use crate::operator::status::Inspection;
 
 /// containerd keeps an image compressed and unpacked: less than this multiple of its compressed size
