@@ -66,17 +66,10 @@ impl Plan {
             .into_iter()
             .flat_map(cases)
             .collect(),
-            chain,
-            collect,
-            ha,
-            hardened,
-            into_iter,
-            minor,
-            ordinary,
-            site,
-            sites,
-            vec,
-            versions,
+            sites: [ordinary()?, ha::site()?, versions::site(), hardened::site()]
+                .into_iter()
+                .chain(minor::sites())
+                .collect(),
             beside: cases(source::BESIDE),
         };
         // A ledger identifies a test by its name.

@@ -38,7 +38,7 @@ impl Declarations {
         for name in names {
             declaration.set_release(&name, &release);
         }
-        Ok(self.reader.of(declaration).await)
+        self.reader.of(declaration).await
     }
 
     /// The bytes of the bundle `to`, and of those of its images that the bundle in use of

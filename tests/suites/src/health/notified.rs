@@ -43,8 +43,8 @@ const SEVERE: Webhook = Webhook {
     name: "severe",
     port: 8098,
 };
-/// The directory of a backup that is too old.
-const OLD: &str = "/root/old-backups";
+/// The directory of a backup that is too old. The master sees no home directory.
+const OLD: &str = "/srv/old-backups";
 /// A finding needs two rounds of a minute, its resolution three; the kubelet, a minute to count as
 /// not ready.
 const NOTICED: Duration = Duration::from_secs(300);
