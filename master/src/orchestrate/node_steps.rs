@@ -11,6 +11,7 @@ use halite_cluster::kubernetes::rebalance::Rebalance;
 use halite_cluster::kubernetes::{Api, ApiError};
 use halite_errors::chain;
 use halite_etcd::{Pace as _, Wait};
+use halite_proto::ids::MinionId;
 use halite_states::args::Args;
 use halite_states::engine::Failure;
 use halite_states::low::Chunk;
@@ -73,7 +74,7 @@ impl StepRunner<'_> {
         let mut remedy = "scale up the owner or change the budget, and the drain continues; or end the pod yourself (kubectl \
                           delete pod)"
             .to_owned();
-        if maintenance {
+        if maintenance && !Args::new(chunk).flag("required", false)? {
             remedy.push_str("; the same command with --no-drain evicts none");
         }
         let pace = StepPace::new(self.recorder, index, ROUND).remedy(remedy);
@@ -175,6 +176,16 @@ impl StepRunner<'_> {
         self.recorder.note(index, "leftOut", json!([node])).await?;
         let comment = format!("{node} is not connected, so it is left out");
         Ok(Some((Map::new(), comment)))
+    }
+
+    /// The hosts that the drains before a step have left out. Their pods still run, so they are left
+    /// out of the step, too, even if they are connected again.
+    pub(super) fn undrained(&self, index: usize) -> Vec<MinionId> {
+        let steps = self.low.chunks.iter().enumerate().take(index);
+        let drains = steps.filter(|(_, chunk)| chunk.state == "halite" && chunk.fun == "drain");
+        let noted = drains.filter_map(|(drain, _)| self.recorder.detail(drain).remove("leftOut"));
+        let hosts = noted.filter_map(|hosts| serde_json::from_value::<Vec<MinionId>>(hosts).ok());
+        hosts.flatten().collect()
     }
 
     /// The Kubernetes API of the declared cluster.

@@ -2,10 +2,11 @@
 
 use std::sync::atomic::Ordering;
 
+use futures_util::StreamExt as _;
 use halite_proto::v1;
 use serde_json::{Value, json};
 
-use crate::backend::fixture::{Life, Site};
+use crate::backend::fixture::{Life, ScriptedMinion, Site};
 
 const TREE: &[(&str, &str)] = &[
     ("top.sls", "base:\n  '*': []\n"),
@@ -106,4 +107,45 @@ fn an_answer_that_does_not_come_is_waited_for_until_the_limit() {
         "{data}"
     );
     assert!(site.api.hung.came.load(Ordering::SeqCst) >= 1);
+}
+
+#[test]
+fn a_host_whose_drain_was_left_out_gets_no_later_states() {
+    let steps = "drained:\n  halite.drain:\n    - node: worker-1\n    - offline: skip\n\
+                 back:\n  halite.wait_for_minion:\n    - id: worker-1\n    - require:\n        - halite: drained\n\
+                 states:\n  halite.state:\n    - tgt: worker-1\n    - sls: [one]\n    - offline: skip\n    - require:\n        \
+                 - halite: back\n";
+    let tree = [
+        ("top.sls", "base:\n  '*': []\n"),
+        (
+            "one.sls",
+            "one:\n  file.managed:\n    - name: /one\n    - contents: x\n",
+        ),
+        ("orchestrate/undrained.sls", steps),
+    ];
+    let (site, worker) = (Site::new(&tree), ScriptedMinion::new("worker-1"));
+    let life = site.live();
+    life.accept("worker-1");
+    let request = v1::OrchestrateRequest {
+        sls: "orchestrate.undrained".into(),
+        ..Default::default()
+    };
+    let stream = life.backend.orchestrate("root", request);
+    let mut stream = life.runtime.block_on(stream).unwrap();
+    life.runtime.block_on(async {
+        while let Some(event) = stream.next().await {
+            if event.unwrap().data_json.contains("is left out") {
+                break;
+            }
+        }
+    });
+    life.connect(&worker);
+    let events = life.collect(stream);
+    let done: Value = serde_json::from_str(&events.last().unwrap().data_json).unwrap();
+    assert_eq!(
+        done["steps"][2]["detail"]["leftOut"],
+        json!(["worker-1"]),
+        "{done}"
+    );
+    assert!(worker.journal.lock().unwrap().applied.is_empty());
 }

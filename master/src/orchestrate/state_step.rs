@@ -139,6 +139,8 @@ impl StepRunner<'_> {
         if options.skips_offline {
             (left, left_out) = self.reachable(left).await;
         }
+        let undrained = self.undrained(index);
+        left_out.extend(left.extract_if(.., |minion| undrained.contains(minion)));
         let parted = self.without_bare(&options, left).await?;
         let (left, bare) = (parted.in_use, parted.bare);
         left_out.extend(parted.silent);

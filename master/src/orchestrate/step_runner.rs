@@ -31,7 +31,7 @@ pub(super) struct StepRunner<'a> {
     pub(super) jobs: Arc<Jobs>,
     pub(super) run: &'a Run,
     pub(super) recorder: &'a Recorder,
-    low: &'a LowState,
+    pub(super) low: &'a LowState,
     /// The steps whose failure was recorded before an attempt of this task that could not be
     /// recorded: they are not repeated.
     failed: BTreeSet<usize>,

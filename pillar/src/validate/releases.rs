@@ -102,7 +102,8 @@ fn kubelets(check: &mut Check<'_>) {
     let Some((oldest, server)) = oldest else {
         return;
     };
-    let others = nodes().filter(|(_, node)| node.runs_containers() && !node.has(Role::ControlPlane));
+    let others =
+        nodes().filter(|(_, node)| node.runs_containers() && !node.has(Role::ControlPlane));
     for (name, node) in others {
         let own = declaration.kubernetes_for(name.as_str());
         if node.own_release().is_some() && order(own, oldest) == Ordering::Greater {

@@ -179,6 +179,11 @@ pub(super) const SIGNATURES: &[Signature] = &[
                 "The host is cleaned next, which stops all its containers: while the node is not Ready, wait for pods no longer \
                  than 30 s after their grace period (default false).",
             ),
+            arg(
+                "required",
+                ArgumentKind::Boolean,
+                "The work on the host needs an empty node, so the messages do not offer to do without the drain (default false).",
+            ),
             NODE_OFFLINE,
             TIMEOUT,
         ],

@@ -283,6 +283,12 @@ fn the_next_minor_version_has_its_rights_first_and_is_never_under_running_pods()
     let at = |step: &str| steps.iter().position(|own| own == step).unwrap();
     assert!(at("halite.images.ahead w-1 0.2.0") < at(ahead));
     assert!(at(ahead) < at("etcd_quorum_allows cp-1"));
+    // The new kubelet replaces all static pods once more.
+    let host = at("highstate cp-1 0.2.0");
+    assert_eq!(
+        steps[host - 2..host],
+        ["etcd_quorum_allows cp-1", "vip_moved_off cp-1"]
+    );
     assert!(at("halite.base.control_plane.running cp-1 0.2.0") < at("highstate cp-1 0.2.0"));
     assert!(at("highstate cp-1 0.2.0") < at("highstate master 0.2.0"));
     assert!(at("highstate master 0.2.0") < at("drain w-1"));

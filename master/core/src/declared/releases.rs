@@ -137,9 +137,12 @@ fn allowed(declaration: &Declaration, from: &InUse, to: &InUse) -> Result<Releas
                 minor(newest)
             )
         } else {
+            let behind = match behind {
+                halite_names::MASTER => "the cluster's objects still have".to_owned(),
+                host => format!("{host} still has"),
+            };
             format!(
-                "it has Kubernetes {kubernetes}, and {behind} still has {oldest}; no minor version can be skipped: upgrade {behind} \
-                 to {} first",
+                "it has Kubernetes {kubernetes}, and {behind} {oldest}; no minor version can be skipped: finish the upgrade to {} first",
                 minor(newest)
             )
         });

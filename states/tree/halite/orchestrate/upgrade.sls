@@ -8,18 +8,20 @@
     removed from them. A highstate from the bundle is recorded: the host, or with `master` the
     cluster, has it from then on. -#}
 {%- set bundle = pillar.bundle | json %}
-{%- set ns = namespace(servers=[], done=[], first=[], members=[], planes=[], others=[], previous='servers') %}
+{%- set ns = namespace(servers=[], done=[], first=[], members=[], planes=[], nodes=[], others=[], previous='servers') %}
 {%- for name, node in pillar.halite.nodes | dictsort %}
 {%-   set has_master = name == pillar.halite.master.node %}
 {%-   if has_master or 'registry' in node.roles %}{% set ns.servers = ns.servers + [name] %}{% endif %}
 {%-   if node.bundle == pillar.bundle %}{% set ns.done = ns.done + [name] %}
 {%-   elif has_master %}{% set ns.first = ns.first + [name] %}
 {%-   elif 'control-plane' in node.roles %}{% set ns.planes = ns.planes + [name] %}
-{%-   elif 'etcd' in node.roles %}{% set ns.members = ns.members + [name] %}
+{%-   elif 'etcd' in node.roles and not node.runs.containers %}{% set ns.members = ns.members + [name] %}
+{%-   elif 'etcd' in node.roles %}{% set ns.nodes = ns.nodes + [name] %}
 {%-   else %}{% set ns.others = ns.others + [name] %}
 {%-   endif %}
 {%- endfor %}
-{%- set one_by_one = ns.first + ns.members + ns.planes %}
+{#- The kubelet of a member of etcd that is a worker is never newer than an API server. -#}
+{%- set one_by_one = ns.first + ns.members + ns.planes + ns.nodes %}
 {#- The only node cannot send its pods elsewhere; their containers outlive the restarts. -#}
 {%- set nodes = pillar.halite.nodes | dictsort | map(attribute=1) | selectattr('runs.containers') | list %}
 {%- set drain = pillar.get('drain') %}
@@ -42,6 +44,9 @@
     - node: {{ name }}
     - maintenance: True
     - offline: {{ offline }}
+{%-   if minor.changes %}
+    - required: True
+{%-   endif %}
 {%-   for option in ['delete_emptydir_data', 'force', 'grace_period', 'timeout'] if drain[option] is defined %}
     - {{ option }}: {{ drain[option] | json }}
 {%-   endfor %}
@@ -197,6 +202,26 @@ objects-ahead:
     - require:
         - halite: {{ ns.previous }}
 {%-     set ns.previous = name ~ '-control-plane' %}
+{%-   endif %}
+{%-   if minor.changes and is_member %}
+
+# The new kubelet replaces the static pods once more.
+{{ name }}-may-restart-again:
+  halite.etcd_quorum_allows:
+    - node: {{ name }}
+    - require:
+        - halite: {{ ns.previous }}
+{%-     set ns.previous = name ~ '-may-restart-again' %}
+{%-   endif %}
+{%-   if minor.changes and is_control_plane %}
+
+{{ name }}-vip-again:
+  halite.vip_moved_off:
+    - node: {{ name }}
+    - timeout: 120
+    - require:
+        - halite: {{ ns.previous }}
+{%-     set ns.previous = name ~ '-vip-again' %}
 {%-   endif %}
 
 # The kubelet, containerd, and everything else.
