@@ -24,7 +24,8 @@ keys-{{ stage }}:
 {{ name }}-{{ stage }}:
   halite.state:
     - tgt: {{ name }}
-    - sls: [halite.base.control_plane]
+    # With the programs that an API server's restart may have ended.
+    - sls: [halite.base.control_plane.running]
     # A declared host that is not enrolled yet has no API server.
     - unmatched: skip
     - require:
