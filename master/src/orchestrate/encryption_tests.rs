@@ -16,7 +16,7 @@ const TREE: &[(&str, &str)] = &[
     ),
     (
         // The state has the form of the shipped one: the file that API servers read.
-        "halite/base/control_plane.sls",
+        "halite/base/control_plane/running.sls",
         "/encryption.yaml:\n  file.managed:\n    - contents: {{ pillar.halite.apiServer.files['encryption.yaml'] | json | json }}\n",
     ),
 ];

@@ -54,7 +54,7 @@ pub(super) async fn observe_pod(host: &dyn Host, pod: &StaticPod) -> HostResult<
 /// A uid and its log directory.
 type Pod = (String, String);
 
-/// What the uids of pods say about their manifests.
+/// The relation between the uids of pods and their manifests.
 enum Uids {
     /// No pod is recorded, so any pod may belong to the manifest on disk.
     NoneRecorded,
