@@ -105,6 +105,9 @@ pub async fn run(config: Config) -> Result<(), DaemonError> {
     let store = Arc::new(Store::open(&config.state_dir.join("store.db")).await?);
     succession::check(&config.state_dir, store.epoch())?;
     let app = App::open(config, Arc::new(SystemClock), Arc::clone(&store)).await?;
+    for ca in app.cas.expired(app.clock.now()) {
+        tracing::error!("{ca}");
+    }
     other_masters::check(&app, Path::new(MINION)).await?;
     let listener = listen(app.config.listen).await?;
     let metrics_listener = listen(app.config.metrics).await?;

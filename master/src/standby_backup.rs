@@ -105,7 +105,7 @@ async fn parts(
         epoch,
     } = export(root, scratch).await?;
     let declaration = declaration(&saved)?;
-    let cas = Cas::load(&saved.join(STATE_PLACE), clock.now())?;
+    let cas = Cas::load(&saved.join(STATE_PLACE))?;
     let own = own_name(config, &declaration);
     let members = etcd::client(&declaration, &cas, clock.now(), own)?;
     let source = SnapshotSource::choose(&members, own).await?;

@@ -75,7 +75,7 @@ impl App {
         clock: Arc<dyn Clock>,
         store: Arc<Store>,
     ) -> Result<Arc<Self>, OpenError> {
-        let cas = Cas::load(&config.state_dir, clock.now())?;
+        let cas = Cas::load(&config.state_dir)?;
         let epoch = cas.sign_epoch(store.epoch(), store.holder())?;
         let metrics: Arc<Metrics> = Arc::default();
         admit_own_operator(&config, store.as_ref(), clock.now()).await;

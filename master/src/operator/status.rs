@@ -139,6 +139,11 @@ pub async fn inspect(app: &App, jobs: &Jobs) -> Result<Inspection, Refusal> {
     let trouble = app.upkeep.trouble().map(|trouble| trouble.text());
     problems.warnings("etcd-defrag", trouble.into_iter().collect());
     problems.warnings("notify", app.sinks.troubles());
+    let expired = app.cas.expired(app.clock.now());
+    problems.add(
+        "certificate-authorities",
+        expired.iter().map(ToString::to_string),
+    );
     problems.add("etcd-data", etcd::problems(&facts));
     problems.add("minion-update", updates::problems(&facts));
     let highstates = last_highstates(app).await?;

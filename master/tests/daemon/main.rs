@@ -101,6 +101,51 @@ fn a_master_serves_before_the_certificate_of_its_metrics_exists() {
     );
 }
 
+/// Replaces a CA by one of the same name that expired long ago.
+fn expire(host: &DaemonHost, name: &str) {
+    let mut params = rcgen::CertificateParams::default();
+    params.distinguished_name = rcgen::DistinguishedName::new();
+    let subject = format!("{name}-ca prod");
+    params
+        .distinguished_name
+        .push(rcgen::DnType::CommonName, subject);
+    params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+    params.not_before = rcgen::date_time_ymd(2010, 1, 1);
+    params.not_after = rcgen::date_time_ymd(2020, 1, 1);
+    let key = rcgen::KeyPair::generate().unwrap();
+    let certificate = params.self_signed(&key).unwrap().pem();
+    let directory = host.path("state/ca");
+    std::fs::create_dir_all(&directory).unwrap();
+    std::fs::write(directory.join(format!("{name}.crt")), certificate).unwrap();
+    std::fs::write(directory.join(format!("{name}.key")), key.serialize_pem()).unwrap();
+}
+
+/// The CA of the identities among them: a command still reaches the master, and reads which.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_master_with_expired_cas_starts_answers_and_says_which() {
+    let host = DaemonHost::new(10);
+    expire(&host, "halite");
+    expire(&host, "etcd");
+    let first = host.init();
+    assert!(first.status.success(), "{first:?}");
+    let child = host.command("run").spawn().unwrap();
+    assert_eq!(host.told(), "READY=1");
+    let (identity, ca) = host.identity();
+    let channel = connect(&format!("{}:4550", host.address), &ca, Some(&identity))
+        .await
+        .unwrap();
+    let mut operator = OperatorClient::new(channel);
+    let status = operator.status(v1::StatusRequest {}).await.unwrap();
+    let status = status.into_inner().json;
+    let log = text(&host.stop(child).stderr);
+    for name in ["halite", "etcd"] {
+        let said = format!("the CA {name} expired on 2020-01-01");
+        assert!(log.contains(&said), "{log}");
+        assert!(status.contains(&said), "{status}");
+    }
+    assert!(!log.contains("the CA kubernetes expired"), "{log}");
+}
+
 fn get(address: &str, path: &str) -> String {
     let mut stream = TcpStream::connect(format!("{address}:4552")).unwrap();
     stream.set_read_timeout(Some(SOON)).unwrap();

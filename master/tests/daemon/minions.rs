@@ -57,7 +57,7 @@ impl Minions {
     /// Accepts minions in the directory of a master that does not run.
     pub async fn accept(state_dir: &Path, number: usize) -> Self {
         let now = SystemClock.now();
-        let cas = Cas::load(state_dir, now).unwrap();
+        let cas = Cas::load(state_dir).unwrap();
         let store = Store::open(&state_dir.join("store.db")).await.unwrap();
         let mut all = Vec::new();
         for number in 1..=number {

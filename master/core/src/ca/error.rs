@@ -6,6 +6,8 @@ use std::path::PathBuf;
 use halite_proto::identity::IdentityError;
 use halite_proto::pki::PkiError;
 
+use super::ExpiredCa;
+
 /// An error of a CA, a request or a profile.
 #[derive(Debug, thiserror::Error)]
 pub enum CaError {
@@ -51,6 +53,9 @@ pub enum CaError {
         /// The problem of its content.
         source: ContentError,
     },
+    /// A CA has expired, and signs nothing.
+    #[error("cannot sign: {0}")]
+    Expired(ExpiredCa),
     /// The request is larger than any legitimate one.
     #[error("cannot use the certificate request: it has more than {limit} bytes")]
     LargeRequest {
@@ -93,9 +98,6 @@ pub enum ContentError {
     /// The certificate belongs to a leaf.
     #[error("this is not the certificate of a CA")]
     NotCa,
-    /// The CA has expired.
-    #[error("this CA expired on {0}; replace it with a valid one")]
-    Expired(String),
     /// The key does not belong to the certificate.
     #[error("this is not the key of {}", .0.display())]
     OtherKey(PathBuf),

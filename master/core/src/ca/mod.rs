@@ -63,12 +63,12 @@ impl fmt::Debug for Ca {
 }
 
 impl Ca {
-    /// Reads a CA and checks that it can sign: the certificate is a CA's, the key belongs to it,
-    /// and it has not expired.
+    /// Reads a CA and checks that the certificate is a CA's and that the key belongs to it. An
+    /// expired CA is read, too: see [`Cas::expired`].
     ///
     /// # Errors
     /// The first problem, with the file that has it.
-    fn read(name: &str, directory: &Path, now: Millis) -> Result<Self, CaError> {
+    fn read(name: &str, directory: &Path) -> Result<Self, CaError> {
         let [certificate_path, key_path] = files::pair(directory, name);
         let certificate_pem = files::read(&certificate_path)?;
         let key_pem = files::read(&key_path)?;
@@ -76,12 +76,6 @@ impl Ca {
             Inspected::from_pem(&certificate_pem).map_err(CaError::unusable(&certificate_path))?;
         if !found.is_ca {
             return Err(CaError::unusable(certificate_path)(ContentError::NotCa));
-        }
-        if found.not_after < now / 1000 {
-            let when = crate::clock::rfc3339(found.not_after.saturating_mul(1000));
-            return Err(CaError::unusable(certificate_path)(ContentError::Expired(
-                when,
-            )));
         }
         let key = PrivateKey::from_pem(&key_pem).map_err(CaError::unusable(&key_path))?;
         if key.fingerprint() != found.fingerprint {
@@ -100,6 +94,38 @@ impl Ca {
             not_after: found.not_after,
             issuer,
         })
+    }
+
+    /// Returns whether it has expired.
+    fn is_expired(&self, now: Millis) -> bool {
+        self.not_after < now / 1000
+    }
+}
+
+/// A CA that has expired.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ExpiredCa {
+    /// Its name.
+    pub name: String,
+    /// The end of its validity, in seconds since the epoch.
+    pub not_after: i64,
+}
+
+impl fmt::Display for ExpiredCa {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let when = crate::clock::rfc3339(self.not_after.saturating_mul(1000));
+        let name = &self.name;
+        write!(f, "the CA {name} expired on {when}; ")?;
+        match name.as_str() {
+            HALITE => f.write_str(
+                "the master, its minions and operators still accept each other, because none of them checks its end",
+            ),
+            _ => write!(
+                f,
+                "no certificate of it is valid, and the master signs none; replace ca/{name}.crt and ca/{name}.key in the \
+                 master's directory, then run `ctl highstate`"
+            ),
+        }
     }
 }
 
@@ -130,18 +156,18 @@ impl Cas {
     /// A file cannot be read or written, or an existing file is invalid.
     pub fn create_or_load(state_dir: &Path, cluster: &str, now: Millis) -> Result<Self, CaError> {
         create::missing(state_dir, cluster, now)?;
-        Self::load(state_dir, now)
+        Self::load(state_dir)
     }
 
-    /// Loads all files; creates none.
+    /// Loads all files; creates none. A CA may have expired ([`Cas::expired`]).
     ///
     /// # Errors
     /// A file is missing or invalid.
-    pub fn load(state_dir: &Path, now: Millis) -> Result<Self, CaError> {
+    pub fn load(state_dir: &Path) -> Result<Self, CaError> {
         let directory = state_dir.join("ca");
         let mut cas = BTreeMap::new();
         for name in NAMES {
-            cas.insert(name.to_owned(), Ca::read(name, &directory, now)?);
+            cas.insert(name.to_owned(), Ca::read(name, &directory)?);
         }
         let key_path = state_dir.join("sa.key");
         let public_path = state_dir.join("sa.pub");
@@ -176,8 +202,19 @@ impl Cas {
         Ok(&self.ca(name)?.certificate_pem)
     }
 
+    /// The CAs that have expired, sorted by name.
+    #[must_use]
+    pub fn expired(&self, now: Millis) -> Vec<ExpiredCa> {
+        let expired = self.cas.values().filter(|ca| ca.is_expired(now));
+        let found = expired.map(|ca| ExpiredCa {
+            name: ca.name.clone(),
+            not_after: ca.not_after,
+        });
+        found.collect()
+    }
+
     /// The end of a CA's validity, in seconds since the epoch. No certificate that it signs
-    /// outlives it.
+    /// outlives it, except identities of an expired `halite` ([`Cas::sign`]).
     ///
     /// # Errors
     /// No CA has this name.
@@ -239,9 +276,10 @@ impl Cas {
     }
 
     /// Signs a request (PEM) with a CA: the key is the request's, everything else the profile's.
+    /// The CA `halite` also signs after it has expired.
     ///
     /// # Errors
-    /// No CA has this name, the request is malformed or does not prove possession of its key, or a
+    /// No CA has this name, it has expired, the request is malformed or does not prove possession of its key, or a
     /// certificate cannot contain the profile's values.
     pub fn sign(
         &self,

@@ -9,7 +9,7 @@ use rcgen::{
     ExtendedKeyUsagePurpose, IsCa, KeyUsagePurpose, SanType, SerialNumber,
 };
 
-use super::{BACKDATE_SECONDS, Ca, CaError, Profile};
+use super::{BACKDATE_SECONDS, Ca, CaError, ExpiredCa, HALITE, Profile};
 
 /// Size limit of a request; legitimate ones have about 1 KiB.
 const REQUEST_MAX: usize = 16 * 1024;
@@ -73,11 +73,25 @@ pub(super) fn sign(
     profile: &Profile,
     now: Millis,
 ) -> Result<Issued, CaError> {
+    let is_expired = ca.is_expired(now);
+    if is_expired && ca.name != HALITE {
+        return Err(CaError::Expired(ExpiredCa {
+            name: ca.name.clone(),
+            not_after: ca.not_after,
+        }));
+    }
     let mut request = request(csr_pem)?;
     let serial = new_serial()?;
     let now = now / 1000;
     let ends = (profile.ends).unwrap_or(now + i64::from(profile.days) * DAY);
-    let not_after = ends.min(ca.not_after);
+    // An identity that ended with the expired CA would be refused at once, and no command could
+    // reach the master any more. The end of the trusted CA itself is not checked by any of our
+    // programs.
+    let not_after = if is_expired {
+        ends
+    } else {
+        ends.min(ca.not_after)
+    };
     request.params = params(profile)?;
     request.params.serial_number = Some(SerialNumber::from_slice(&serial));
     set_validity(&mut request.params, now - BACKDATE_SECONDS, not_after);

@@ -155,7 +155,7 @@ fn a_certificate_without_its_key_is_not_replaced() {
 fn the_daemon_makes_nothing() {
     let (_, directory) = made();
     std::fs::remove_file(directory.path().join("ca/site.crt")).unwrap();
-    let error = Cas::load(directory.path(), NOW).unwrap_err().to_string();
+    let error = Cas::load(directory.path()).unwrap_err().to_string();
     assert!(
         error.contains("site.crt is missing; `halite-master init`"),
         "{error}"
@@ -200,37 +200,56 @@ fn what_cannot_be_a_ca_is_named() {
         let params = CertificateParams::new(vec!["x".to_owned()]).unwrap();
         params.self_signed(other.as_key_pair()).unwrap().pem()
     };
-    for (file, content, now, wanted) in [
-        ("kubernetes.key", other.to_pem(), NOW, "is not the key of"),
-        ("kubernetes.crt", leaf, NOW, "not the certificate of a CA"),
+    for (file, content, wanted) in [
+        ("kubernetes.key", other.to_pem(), "is not the key of"),
+        ("kubernetes.crt", leaf, "not the certificate of a CA"),
         (
             "kubernetes.crt",
             "garbage".to_owned(),
-            NOW,
             "kubernetes.crt: cannot read the certificate: there is no CERTIFICATE block",
         ),
         (
             "kubernetes.key",
             "garbage".to_owned(),
-            NOW,
             "kubernetes.key: cannot read the private key: no items found",
         ),
-        (
-            "../sa.pub",
-            other.public_pem(),
-            NOW,
-            "is not the public half",
-        ),
+        ("../sa.pub", other.public_pem(), "is not the public half"),
     ] {
         let (_, directory) = made();
         std::fs::write(directory.path().join("ca").join(file), content).unwrap();
-        let error = chain(&Cas::load(directory.path(), now).unwrap_err());
+        let error = chain(&Cas::load(directory.path()).unwrap_err());
         assert!(error.contains(wanted), "{file}: {error}");
         assert!(!error.contains("PRIVATE"), "{error}");
     }
+}
+
+#[test]
+fn an_expired_ca_is_loaded_named_and_signs_only_identities() {
     let (_, directory) = made();
-    let error = chain(&Cas::load(directory.path(), NOW + 11 * YEAR * 1000).unwrap_err());
-    assert!(error.contains("expired on 2037-"), "{error}");
+    let cas = Cas::load(directory.path()).unwrap();
+    assert_eq!(cas.expired(NOW), []);
+    let late = NOW + 11 * YEAR * 1000;
+    let expired = cas.expired(late);
+    assert_eq!(expired.len(), NAMES.len());
+    for ca in &expired {
+        let said = ca.to_string();
+        let wanted = format!("the CA {} expired on 2037-", ca.name);
+        assert!(said.starts_with(&wanted), "{said}");
+    }
+    for name in CHUNK_CAS {
+        let error = cas.sign(name, &request(), &profile(), late).unwrap_err();
+        let said = chain(&error);
+        let wanted = format!("cannot sign: the CA {name} expired on 2037-");
+        assert!(said.starts_with(&wanted), "{said}");
+    }
+    let identity = Identity::new("prod", IdentityKind::Minion, "worker-1").unwrap();
+    let profile = Profile::identity(&identity);
+    let signed = cas.sign(HALITE, &request(), &profile, late).unwrap();
+    assert_eq!(signed.not_after, late / 1000 + YEAR);
+    verified(
+        &signed.certificate_pem,
+        cas.certificate_pem(HALITE).unwrap(),
+    );
 }
 
 fn request() -> String {

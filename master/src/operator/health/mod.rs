@@ -162,6 +162,13 @@ pub(super) const CHECKS: &[Check] = &[
         judge: hosts::highstate,
     },
     Check {
+        name: "certificate-authorities",
+        title: "No CA has expired",
+        severity: Severity::Failure,
+        remedy: "`ctl certs list` shows each CA with its end; the finding says what still works",
+        judge: |picture| reported(picture, "certificate-authorities"),
+    },
+    Check {
         name: "certificates-valid",
         title: "No certificate has expired",
         severity: Severity::Failure,

@@ -101,7 +101,7 @@ async fn check(host: &MasterHost, ca: &str, case: &str) {
     );
     let document = std::fs::read_to_string(host.config.config_dir.join("cluster.yaml"));
     assert_eq!(document.unwrap(), "declared", "{case}");
-    let cas = Cas::load(&host.config.state_dir, SystemClock.now()).unwrap();
+    let cas = Cas::load(&host.config.state_dir).unwrap();
     assert_eq!(cas.certificate_sha256(halite_core::ca::HALITE).unwrap(), ca);
     let record = taken(&host.config).unwrap().unwrap();
     assert_eq!(

@@ -122,7 +122,7 @@ async fn check(host: &MasterHost, ca: &str, case: Option<Boundary>) {
     assert_eq!(etc("master.yaml").as_deref(), Some("own"));
     let aside = host.config.state_dir.join("before-epoch-2/config/old.yaml");
     assert_eq!(std::fs::read_to_string(aside).unwrap(), "old", "{case:?}");
-    let cas = Cas::load(&host.config.state_dir, SystemClock.now()).unwrap();
+    let cas = Cas::load(&host.config.state_dir).unwrap();
     assert_eq!(cas.certificate_sha256(halite_core::ca::HALITE).unwrap(), ca);
     assert!(host.config.state_dir.join("identity.crt").exists());
     assert!(etc("operator/operator.crt").is_some());
