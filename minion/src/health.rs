@@ -172,11 +172,14 @@ fn lifetime(path: &Path, below: &Path) -> Option<Lifetime> {
         false => content,
     };
     let first = first(&pem)?;
-    let validity = first.parse_x509().ok()?.validity().clone();
+    let certificate = first.parse_x509().ok()?;
+    let validity = certificate.validity();
     Some(Lifetime {
         ends: validity.not_after.timestamp(),
         begins: validity.not_before.timestamp(),
         path: path.display().to_string(),
+        subject: certificate.subject().to_string(),
+        issuer: certificate.issuer().to_string(),
     })
 }
 
@@ -282,6 +285,10 @@ mod tests {
             "{:?}",
             paths()
         );
+        let found = certificates(root.path());
+        let own = found.iter().find(|one| one.path == KUBELET_SERVER);
+        let names = own.map(|own| (own.subject.as_str(), own.issuer.as_str()));
+        assert_eq!(names, Some(("CN=a", "CN=kubernetes")));
     }
 
     #[test]

@@ -1,10 +1,11 @@
-//! Certificates that are due for renewal.
+//! The certificates of a cluster, and those that are due for renewal.
 
 use halite_proto::ids::{JobId, MinionId};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::Time;
+use crate::document::document;
 use crate::word::words;
 
 words! {
@@ -68,4 +69,96 @@ pub struct CertificateRenewal {
     /// The time of the next attempt. Absent unless the state is `failed`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next_attempt: Option<Time>,
+}
+
+words! {
+    /// The actor that renews a certificate.
+    Renewer {
+        /// The master, in the last third of the certificate's time.
+        Master = "master",
+        /// The program that uses it: a minion, a kubelet, the master.
+        Owner = "owner",
+        /// An operator, by a command.
+        Operator = "operator",
+        /// Halite does not renew it.
+        Nothing = "none",
+    }
+}
+
+/// The certificates of the cluster (`ctl certs list`).
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct CertificateList {
+    /// The CAs of the cluster; empty if a target was given.
+    pub authorities: Vec<CertificateAuthority>,
+    /// The identities of the master and of operators; empty if a target was given.
+    pub identities: Vec<IdentityCertificate>,
+    /// The certificates on the hosts, by host. Copies of the CAs above are left out.
+    pub hosts: Vec<HostCertificates>,
+    /// The hosts whose minions did not answer: their certificates are unknown.
+    #[schemars(with = "Vec<String>")]
+    pub silent: Vec<MinionId>,
+}
+
+document!(CertificateList);
+
+/// A CA of the cluster.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct CertificateAuthority {
+    /// Its name: `halite`, `site`, `kubernetes`, `etcd` or `front-proxy`.
+    pub name: String,
+    /// The name in its certificate.
+    pub subject: String,
+    /// The end of its certificate.
+    pub ends: Time,
+    /// The whole days until then; negative if it has expired.
+    pub days_left: i64,
+}
+
+/// The certificate of the master or of an operator.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct IdentityCertificate {
+    /// Its owner: `master`, or `operator NAME`.
+    pub owner: String,
+    /// The end of the certificate.
+    pub ends: Time,
+    /// The whole days until then; negative if it has expired.
+    pub days_left: i64,
+    /// The CA that signed it.
+    pub signed_by: String,
+    /// The actor that renews it: `master`, `owner`, `operator` or `none`.
+    pub renewed_by: Renewer,
+}
+
+/// The certificates on a host.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct HostCertificates {
+    /// The host.
+    #[schemars(with = "String")]
+    pub host: MinionId,
+    /// The certificates, by file.
+    pub certificates: Vec<HostCertificate>,
+}
+
+/// A certificate on a host.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct HostCertificate {
+    /// The file that contains it.
+    pub file: String,
+    /// The name in it. Absent if the minion is of an earlier version.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub subject: Option<String>,
+    /// The end of the certificate.
+    pub ends: Time,
+    /// The whole days until then; negative if it has expired.
+    pub days_left: i64,
+    /// The CA that signed it: its name, or for a foreign one its subject. Absent as `subject`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub signed_by: Option<String>,
+    /// The actor that renews it: `master`, `owner`, `operator` or `none`.
+    pub renewed_by: Renewer,
 }

@@ -51,7 +51,10 @@ pub use bundle_files::{
     BundleContent, BundleDelta, BundlePackage, BundleProblem, BundleSigner, DeltaSide,
     ExportedDelta, NewSigningKey, PackedBundle, VerifiedBundle,
 };
-pub use certificates::{CertificateRenewal, CertificateRenewals, RenewalMode, RenewalState};
+pub use certificates::{
+    CertificateAuthority, CertificateList, CertificateRenewal, CertificateRenewals,
+    HostCertificate, HostCertificates, IdentityCertificate, RenewalMode, RenewalState, Renewer,
+};
 pub use client::{ClusterContext, ContextList, Versions};
 pub use document::{API_VERSION, Document, ReadError, from_text, to_text, to_value};
 pub use etcd::{Alarm, AlarmKind, DefragSchedule, EtcdMember, EtcdMemberRole, EtcdStatus};

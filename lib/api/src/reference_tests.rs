@@ -147,6 +147,7 @@ fn reference() -> String {
     section::<NodeList>("NodeList", Some("nodes"), o);
     section::<NodeStatus>("NodeStatus", None, o);
     section::<Health>("Health", None, o);
+    section::<CertificateList>("CertificateList", Some("certificates"), o);
     section::<EtcdStatus>("EtcdStatus", Some("etcd"), o);
     section::<MasterList>("MasterList", None, o);
     section::<JobOutcome>("JobOutcome", None, o);

@@ -42,4 +42,10 @@ pub struct Lifetime {
     pub begins: i64,
     /// The path of its file.
     pub path: String,
+    /// The name of its subject; empty from a minion of an earlier version.
+    #[serde(default)]
+    pub subject: String,
+    /// The name of the CA that signed it; empty as `subject`.
+    #[serde(default)]
+    pub issuer: String,
 }

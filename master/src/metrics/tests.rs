@@ -51,6 +51,8 @@ fn round() -> HealthRound {
         ends: NOW / 1000 + 86400,
         begins: NOW / 1000 - 86400,
         path: "/etc/kubernetes/pki/apiserver.crt".to_owned(),
+        subject: String::new(),
+        issuer: String::new(),
     };
     let health = HostHealth {
         certificates: vec![certificate],

@@ -5,6 +5,7 @@ pub mod audit;
 pub mod backup;
 mod backup_hosts;
 mod backups;
+mod certificates;
 mod cluster_backups;
 mod etcd;
 mod etcd_members;

@@ -21,7 +21,9 @@ use halite_states::compile::{Compiled, Provenance};
 use halite_states::low::Chunk;
 use serde_json::{Map, Value, json};
 
-use super::{document, etcd_members, history, kubeconfig, last_upgrade, upgrade};
+use super::{
+    certificates, document, etcd_members, history, kubeconfig, last_upgrade, upgrade,
+};
 
 /// Larger texts are named by their digest.
 const SHOWN: usize = 256 * 1024;
@@ -43,6 +45,10 @@ pub async fn show(app: &App, jobs: &Jobs, request: &ShowRequest) -> Result<v1::D
     }
     if request.what == "upgrade-status" {
         return Ok(document(&last_upgrade::status(app, jobs).await?));
+    }
+    if request.what == "certificates" {
+        let found = certificates::list(app, jobs, &request.target).await?;
+        return Ok(document(&found));
     }
     let snapshot = jobs.declarations().load().await?;
     Ok(match request.what.as_str() {
@@ -75,7 +81,7 @@ pub async fn show(app: &App, jobs: &Jobs, request: &ShowRequest) -> Result<v1::D
         "files" => document(&files(&compiled(app, &snapshot, request).await?)),
         other => {
             return Err(Refusal::invalid(format!(
-                "cannot show {other:?}; the choices are low, files, pillar, grains, top, leaving, etcd, upgrade, upgrade-status, runs and kubeconfigs"
+                "cannot show {other:?}; the choices are low, files, pillar, grains, top, leaving, etcd, upgrade, upgrade-status, certificates, runs and kubeconfigs"
             )));
         }
     })

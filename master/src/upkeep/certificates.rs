@@ -84,6 +84,8 @@ mod tests {
             ends: NOW + left,
             begins: NOW - 1,
             path: (*path).to_owned(),
+            subject: String::new(),
+            issuer: String::new(),
         };
         HostHealth {
             certificates: paths.iter().map(lifetime).collect(),

@@ -60,6 +60,8 @@ fn sound() -> Picture {
             ends: 365 * DAY,
             begins: 0,
             path: "/etc/kubernetes/pki/apiserver.crt".to_owned(),
+            subject: String::new(),
+            issuer: String::new(),
         }],
         etcd_free: Some(256 << 20),
         images_free: None,
