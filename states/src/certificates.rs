@@ -86,6 +86,20 @@ pub fn renewal(low: &LowState) -> LowState {
     }
 }
 
+/// A renewal ([`renewal`]) of all certificates, due or not. One that was made within the last day
+/// stays, so that a repeated or interrupted command does not begin again.
+#[must_use]
+pub fn renewal_at_once(low: &LowState) -> LowState {
+    let mut low = renewal(low);
+    for chunk in low.chunks.iter_mut().filter(|chunk| makes_one(chunk)) {
+        let days = chunk.args.get("days").and_then(Value::as_i64);
+        // The argument must be less than `days`.
+        let renew = days.unwrap_or(DAYS) - 1;
+        chunk.args.insert("renew_days".to_owned(), renew.into());
+    }
+    low
+}
+
 /// Returns whether a call makes a certificate.
 #[must_use]
 pub fn makes_one(chunk: &Chunk) -> bool {
@@ -275,6 +289,31 @@ mod tests {
         assert_eq!(of("later").require, Vec::<usize>::new());
         assert_eq!(of("pod"), none());
         assert_eq!(renewal(&kept), kept, "and a second time");
+    }
+
+    #[test]
+    fn a_renewal_at_once_has_all_certificates_but_those_of_the_last_day() {
+        let mut short = call("x509.certificate", "short", Requisites::default());
+        short.args.insert("days".to_owned(), json!(30));
+        short.args.insert("renew_days".to_owned(), json!(3));
+        let whole = low(vec![
+            call("x509.certificate", "usual", Requisites::default()),
+            short,
+            call(
+                "service.running",
+                "server",
+                Requisites {
+                    watch: vec![0],
+                    ..Requisites::default()
+                },
+            ),
+        ]);
+        let kept = renewal_at_once(&whole);
+        assert_eq!(ids(&kept), ids(&renewal(&whole)));
+        let renew = |at: usize| kept.chunks[at].args.get("renew_days");
+        assert_eq!(renew(0), Some(&json!(DAYS - 1)));
+        assert_eq!(renew(1), Some(&json!(29)));
+        assert_eq!(renew(2), None);
     }
 
     #[test]

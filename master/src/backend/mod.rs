@@ -10,6 +10,8 @@ mod backup_tests;
 #[cfg(test)]
 mod bundle_tests;
 #[cfg(test)]
+mod certificate_tests;
+#[cfg(test)]
 pub(crate) mod contract;
 #[cfg(test)]
 mod contract_tests;

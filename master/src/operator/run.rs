@@ -5,9 +5,10 @@ use std::sync::Arc;
 use halite_core::app::App;
 use halite_core::event_stream::EventStream;
 use halite_core::refusal::Refusal;
-use halite_fleet::jobs::function::{Function, FunctionSite};
+use halite_fleet::jobs::function::{Function, FunctionSite, RENEW};
 use halite_fleet::jobs::target::Target;
 use halite_fleet::jobs::{Jobs, NewJob, target};
+use halite_proto::ids::MinionId;
 use halite_proto::v1::RunRequest;
 use serde_json::{Value, json};
 
@@ -46,7 +47,24 @@ pub async fn run(
             expression: &request.target,
             also_master: function.place != FunctionSite::Minion || function.name == "test.ping",
         };
-        target::resolve(app, jobs.declarations(), target).await?
+        let minions = target::resolve(app, jobs.declarations(), target).await?;
+        if function.name == RENEW {
+            let groups = jobs.declarations().load().await?.safe_order(&minions);
+            let groups = hosts_only(groups);
+            let declared: Vec<MinionId> = groups.iter().flatten().cloned().collect();
+            if declared.is_empty() {
+                return Err(Refusal::invalid(format!(
+                    "cannot renew certificates of {}: no host of the target is declared",
+                    minions.join(", ")
+                )));
+            }
+            if !request.test {
+                order = groups;
+            }
+            declared
+        } else {
+            minions
+        }
     };
     let new = NewJob {
         function: request.function,
@@ -75,6 +93,15 @@ pub async fn run(
     let bus = app.events.subscribe();
     let jid = jobs.create(new).await?;
     Ok(silent_hosts::follow(jobs, jid, bus))
+}
+
+/// The groups without the target `master`, which has no certificates in its states.
+fn hosts_only(mut groups: Vec<Vec<MinionId>>) -> Vec<Vec<MinionId>> {
+    for group in &mut groups {
+        group.retain(|host| !host.is_master());
+    }
+    groups.retain(|group| !group.is_empty());
+    groups
 }
 
 fn arguments(text: &str) -> Result<Value, Refusal> {

@@ -20,7 +20,10 @@ pub enum RequestedStates {
     /// Everything that `top.sls` assigns.
     Highstate,
     /// The part of the highstate that renews certificates and loads them.
-    Certificates,
+    Certificates {
+        /// `true` for all certificates, `false` for those that are due.
+        at_once: bool,
+    },
     /// These SLS, named by an operator or a site's own orchestration.
     Sls(Vec<String>),
     /// These SLS, named by a step of a shipped orchestration, or for display only.
@@ -68,7 +71,9 @@ pub fn with_pillar(
         bundle: &bundle,
     };
     let compiled = match wanted {
-        RequestedStates::Highstate | RequestedStates::Certificates => compile::highstate(&input),
+        RequestedStates::Highstate | RequestedStates::Certificates { .. } => {
+            compile::highstate(&input)
+        }
         RequestedStates::Sls(names) => compile::sls(&input, names),
         RequestedStates::Step(names) => compile::step(&input, names),
     }
@@ -92,14 +97,17 @@ pub fn with_pillar(
         return Err(Refusal::invalid(misplaced.join("\n")));
     }
     Ok(match wanted {
-        RequestedStates::Certificates => renewal(compiled),
+        RequestedStates::Certificates { at_once } => renewal(compiled, *at_once),
         RequestedStates::Highstate | RequestedStates::Sls(_) | RequestedStates::Step(_) => compiled,
     })
 }
 
 /// The part of a compiled highstate that renews certificates, with the files that it references.
-fn renewal(compiled: Compiled) -> Compiled {
-    let low = certificates::renewal(&compiled.low);
+fn renewal(compiled: Compiled, at_once: bool) -> Compiled {
+    let low = match at_once {
+        true => certificates::renewal_at_once(&compiled.low),
+        false => certificates::renewal(&compiled.low),
+    };
     let names: BTreeSet<String> = low.chunks.iter().map(Chunk::tag).collect();
     let text: String = (low.chunks.iter())
         .filter_map(|chunk| serde_json::to_string(&chunk.args).ok())

@@ -13,7 +13,7 @@ use halite_store::{
 };
 use serde_json::Value;
 
-use super::function::{Function, FunctionSite, RENEW, sls_of};
+use super::function::{Function, FunctionSite, RENEW, renews_at_once, sls_of};
 use super::open_job::OpenJob;
 use super::returns::created;
 use super::{Jobs, SIDE_BY_SIDE, target};
@@ -211,7 +211,9 @@ impl Jobs {
     ) -> Result<Vec<JobRow>, Refusal> {
         let wanted = match function.name {
             "state.highstate" => RequestedStates::Highstate,
-            RENEW => RequestedStates::Certificates,
+            RENEW => RequestedStates::Certificates {
+                at_once: renews_at_once(&new.args)?,
+            },
             _ if new.is_shipped_step => RequestedStates::Step(sls_of(&new.args)?),
             _ => RequestedStates::Sls(sls_of(&new.args)?),
         };

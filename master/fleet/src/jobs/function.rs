@@ -200,6 +200,21 @@ pub fn sls_of(args: &Value) -> Result<Vec<String>, Refusal> {
     }
 }
 
+/// Reads the argument of `state.certificates`: `{"at_once": true}` renews all certificates; by
+/// default, only those that are due.
+///
+/// # Errors
+/// The argument is not a truth value.
+pub fn renews_at_once(args: &Value) -> Result<bool, Refusal> {
+    match args.get("at_once") {
+        None => Ok(false),
+        Some(Value::Bool(at_once)) => Ok(*at_once),
+        Some(_) => Err(Refusal::invalid(
+            "state.certificates takes {\"at_once\": true} or no arguments",
+        )),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -250,6 +265,19 @@ mod tests {
             queries.collect::<Vec<_>>(),
             ["test.ping", "grains.items", "saltutil.refresh_grains"]
         );
+    }
+
+    #[test]
+    fn certificates_are_renewed_at_once_only_if_the_arguments_say_so() {
+        for (args, at_once) in [
+            (Value::Null, Some(false)),
+            (json!({}), Some(false)),
+            (json!({"at_once": true}), Some(true)),
+            (json!({"at_once": false}), Some(false)),
+            (json!({"at_once": "yes"}), None),
+        ] {
+            assert_eq!(renews_at_once(&args).ok(), at_once, "{args}");
+        }
     }
 
     #[test]
