@@ -3,6 +3,7 @@
 mod backup;
 mod bootstrap;
 mod bundle;
+mod certs;
 mod config;
 mod context;
 mod destroy;
@@ -36,6 +37,7 @@ use crate::output::Format;
 pub use self::backup::Backup;
 pub use self::bootstrap::Bootstrap;
 pub use self::bundle::{Bundle, Copy, Switch, TrustArgs};
+pub use self::certs::{Certs, CertsRenew};
 pub use self::config::{Config, ConfigPath, ConfigWizard};
 pub use self::context::Context;
 pub use self::destroy::DestroyCluster;
@@ -147,6 +149,9 @@ pub enum Command {
     /// List and test the receivers of notifications about findings.
     #[command(subcommand)]
     Notify(Notify),
+    /// List and renew certificates.
+    #[command(subcommand)]
+    Certs(Certs),
     /// Print a kubeconfig for your own machine: as administrator of Kubernetes, for a limited time.
     Kubeconfig(Kubeconfig),
     /// Inspect and maintain the members of etcd.

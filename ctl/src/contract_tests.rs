@@ -66,6 +66,17 @@ fn each_document_of_the_master_is_printed() {
             &["1 member, none may fail\n", "bootstrap-1 ", "leader"],
         ),
         (
+            printed::certificates(&answer("certificates"), &PLAIN),
+            &[
+                "kubernetes   2037-",
+                "bootstrap-1  /etc/halite/pki/server.crt",
+                "300 days",
+                "site",
+                "master",
+                "✗ worker-1 does not answer",
+            ],
+        ),
+        (
             printed::jobs(&answer("jobs")),
             &["JOB ", "state.highstate", "finished"],
         ),

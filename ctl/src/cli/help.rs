@@ -14,6 +14,7 @@ pub(super) const GROUPS: &[(&str, &[&str])] = &[
             "status",
             "health",
             "notify",
+            "certs",
             "highstate",
             "apply",
             "events",

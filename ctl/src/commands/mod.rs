@@ -4,6 +4,7 @@ mod about;
 mod again;
 pub mod backup;
 mod bundle;
+mod certs;
 mod config;
 mod contexts;
 mod destroy;
@@ -69,6 +70,7 @@ async fn run_for(global: &Global, command: Command, screen: &mut Screen) -> anyh
         Command::Status => inspect::status(global, screen).await,
         Command::Health(args) => health::run(global, &args, screen).await,
         Command::Notify(command) => notify::run(global, command, screen).await,
+        Command::Certs(command) => certs::run(global, command, screen).await,
         Command::Kubeconfig(args) => kubeconfig::run(global, &args, screen).await,
         Command::Etcd(Etcd::Status) => etcd::status(global, screen).await,
         Command::Etcd(Etcd::Defrag(args)) => etcd::defrag(global, &args, screen).await,
@@ -119,6 +121,7 @@ async fn node(global: &Global, command: Node, screen: &mut Screen) -> anyhow::Re
 #[cfg(test)]
 pub mod printed {
     //! The printers of the master's documents, for the tests of the contract.
+    pub use super::certs::listed as certificates;
     pub use super::etcd::overview as etcd;
     pub use super::health::report as health;
     pub use super::inspect::{files as rendered_files, node_table as nodes, overview as status};

@@ -47,7 +47,7 @@ pub async fn apply(global: &Global, args: Apply, screen: &mut Screen) -> anyhow:
     run_states(global, request, &args.applying, screen).await
 }
 
-fn states(
+pub(super) fn states(
     function: &str,
     arguments: &Value,
     target: String,
@@ -72,7 +72,7 @@ fn seconds_of(limit: Option<Duration>) -> u32 {
     })
 }
 
-async fn run_states(
+pub(super) async fn run_states(
     global: &Global,
     request: v1::RunRequest,
     applying: &Applying,

@@ -1,0 +1,281 @@
+//! `ctl certs`: the certificates of the cluster, and their renewal.
+
+use halite_api::{CertificateList, Renewer, to_value};
+use halite_states::low::StateReturn;
+use serde_json::json;
+
+use crate::cli::{Certs, CertsRenew, Global};
+use crate::commands::targets::{run_states, states};
+use crate::confirm::confirmed;
+use crate::job_watch::{FinishedJob, run_job};
+use crate::output::{Paint, Screen, count, or_dash, table};
+use crate::{FAILED, client};
+
+/// The function of the master's own renewals.
+const RENEW: &str = "state.certificates";
+/// The state functions that make a certificate.
+const MAKERS: [&str; 2] = ["x509.certificate", "kubeconfig.managed"];
+
+/// Runs `ctl certs`.
+///
+/// # Errors
+/// The master does not answer or refuses, or the renewal cannot be confirmed.
+pub async fn run(global: &Global, command: Certs, screen: &mut Screen) -> anyhow::Result<u8> {
+    match command {
+        Certs::List { target } => list(global, target.as_deref(), screen).await,
+        Certs::Renew(args) => renew(global, args, screen).await,
+    }
+}
+
+async fn list(global: &Global, target: Option<&str>, screen: &mut Screen) -> anyhow::Result<u8> {
+    let target = target.unwrap_or("*");
+    let found: CertificateList = client::show(global, "certificates", target, Vec::new()).await?;
+    screen.answer(&to_value(&found), |paint| listed(&found, paint))?;
+    let is_well = expired(&found) == 0 && found.silent.is_empty();
+    Ok(if is_well { 0 } else { FAILED })
+}
+
+/// The number of CAs and certificates that have expired. An operator whose time is over is not a
+/// fault of the cluster.
+fn expired(found: &CertificateList) -> usize {
+    let authorities = found.authorities.iter().map(|one| one.days_left);
+    let identities = found.identities.iter();
+    let identities = identities.filter(|one| one.renewed_by != Renewer::Nothing);
+    let identities = identities.map(|one| one.days_left);
+    let hosts = found.hosts.iter().flat_map(|host| &host.certificates);
+    let all = authorities.chain(identities);
+    let all = all.chain(hosts.map(|one| one.days_left));
+    all.filter(|days| *days < 0).count()
+}
+
+/// The remaining time in a cell.
+fn remaining(days: i64) -> String {
+    match days {
+        ..0 => "expired".to_owned(),
+        0 => "< 1 day".to_owned(),
+        1 => "1 day".to_owned(),
+        days => format!("{days} days"),
+    }
+}
+
+/// Formats the tables of CAs, of identities and of the hosts, then the hosts without an answer.
+pub fn listed(found: &CertificateList, paint: &Paint) -> String {
+    let mut parts = Vec::new();
+    if !found.authorities.is_empty() {
+        let row = |one: &halite_api::CertificateAuthority| {
+            vec![
+                one.name.clone(),
+                one.ends.to_string(),
+                remaining(one.days_left),
+            ]
+        };
+        let heading = ["ca", "ends", "remaining"];
+        parts.push(table::rows(&heading, found.authorities.iter().map(row)));
+    }
+    if !found.identities.is_empty() {
+        let row = |one: &halite_api::IdentityCertificate| {
+            vec![
+                one.owner.clone(),
+                one.ends.to_string(),
+                remaining(one.days_left),
+                one.signed_by.clone(),
+                one.renewed_by.to_string(),
+            ]
+        };
+        let heading = ["owner", "ends", "remaining", "signed by", "renewed by"];
+        parts.push(table::rows(&heading, found.identities.iter().map(row)));
+    }
+    let hosts = found.hosts.iter().flat_map(|host| {
+        let row = |one: &halite_api::HostCertificate| {
+            vec![
+                host.host.to_string(),
+                one.file.clone(),
+                one.ends.to_string(),
+                remaining(one.days_left),
+                or_dash(one.signed_by.clone()),
+                one.renewed_by.to_string(),
+            ]
+        };
+        host.certificates.iter().map(row).collect::<Vec<_>>()
+    });
+    let heading = [
+        "host",
+        "file",
+        "ends",
+        "remaining",
+        "signed by",
+        "renewed by",
+    ];
+    parts.push(table::rows(&heading, hosts));
+    let mut last = String::new();
+    for host in &found.silent {
+        let mark = paint.bad("✗");
+        last.push_str(&format!(
+            "{mark} {host} does not answer; `ctl health` says why\n"
+        ));
+    }
+    match expired(found) {
+        0 => {}
+        1 => last.push_str(&format!("{} 1 has expired\n", paint.bad("✗"))),
+        number => last.push_str(&format!("{} {number} have expired\n", paint.bad("✗"))),
+    }
+    if !last.is_empty() {
+        parts.push(last);
+    }
+    parts.join("\n")
+}
+
+async fn renew(global: &Global, args: CertsRenew, screen: &mut Screen) -> anyhow::Result<u8> {
+    let request = |test: bool| {
+        let applying = crate::cli::Applying {
+            test,
+            ..args.applying.clone()
+        };
+        let arguments = json!({"at_once": true});
+        states(
+            RENEW,
+            &arguments,
+            args.target.clone(),
+            &args.kind,
+            &applying,
+        )
+    };
+    if !args.applying.test && !args.yes {
+        let predicted = run_job(global, request(true), screen).await?;
+        if predicted.retcode == 0 {
+            let (plan, certificates) = planned(&predicted);
+            screen.note(plan.trim_end());
+            if certificates == 0 {
+                return Ok(0);
+            }
+            let hosts = count(predicted.returns.len(), "host");
+            let question = format!("Renew {} on {hosts}?", count(certificates, "certificate"));
+            if !confirmed(&question, false, screen)? {
+                return Ok(FAILED);
+            }
+        } else {
+            // The job shows what fails.
+            return run_states(global, request(true), &args.applying, screen).await;
+        }
+    }
+    run_states(global, request(args.applying.test), &args.applying, screen).await
+}
+
+/// Formats the predicted changes, one line for each host, and counts the certificates.
+fn planned(predicted: &FinishedJob) -> (String, usize) {
+    let mut text = String::new();
+    let mut all = 0;
+    for (minion, returned) in &predicted.returns {
+        let states = returned.run.iter().flat_map(|run| &run.states);
+        let changing = states.filter(|state| !state.changes.is_empty());
+        let (certificates, others): (Vec<&StateReturn>, Vec<&StateReturn>) =
+            changing.partition(|state| MAKERS.contains(&state.function.as_str()));
+        all += certificates.len();
+        let then: Vec<&str> = others.iter().map(|state| state.id.as_str()).collect();
+        let then = match then.is_empty() {
+            true => String::new(),
+            false => format!("; these restart or load them: {}", then.join(", ")),
+        };
+        let certificates = match certificates.len() {
+            0 => "every certificate is less than a day old".to_owned(),
+            number => count(number, "certificate"),
+        };
+        text.push_str(&format!("{minion}: {certificates}{then}\n"));
+    }
+    (text, all)
+}
+
+#[cfg(test)]
+mod tests {
+    use halite_api::{CertificateAuthority, IdentityCertificate, Time};
+    use halite_states::low::RunReturn;
+    use serde_json::Map;
+
+    use super::*;
+    use crate::job_watch::MinionReturn;
+
+    const PLAIN: Paint = Paint { colour: false };
+
+    #[test]
+    fn what_has_expired_is_counted_and_silent_hosts_are_named() {
+        let ca = |name: &str, days_left: i64| CertificateAuthority {
+            name: name.to_owned(),
+            subject: String::new(),
+            ends: Time::from_millis(0),
+            days_left,
+        };
+        let identity = |owner: &str, renewed_by: Renewer| IdentityCertificate {
+            owner: owner.to_owned(),
+            ends: Time::from_millis(0),
+            days_left: -5,
+            signed_by: "halite".to_owned(),
+            renewed_by,
+        };
+        let mut found = CertificateList {
+            identities: vec![identity("operator alice", Renewer::Nothing)],
+            authorities: vec![ca("etcd", -1), ca("site", 0)],
+            silent: vec!["cp-2".parse().unwrap()],
+            ..CertificateList::default()
+        };
+        assert_eq!(expired(&found), 1);
+        found.identities.push(identity("master", Renewer::Owner));
+        assert_eq!(expired(&found), 2);
+        found.identities.pop();
+        let text = listed(&found, &PLAIN);
+        for part in [
+            "etcd  1970-01-01T00:00:00.000Z  expired\n",
+            "site  1970-01-01T00:00:00.000Z  < 1 day\n",
+            "✗ cp-2 does not answer",
+            "✗ 1 has expired\n",
+        ] {
+            assert!(text.contains(part), "{part:?} is not in\n{text}");
+        }
+        found.authorities.remove(0);
+        found.silent.clear();
+        assert!(!listed(&found, &PLAIN).contains('✗'));
+    }
+
+    #[test]
+    fn the_plan_counts_certificates_and_names_what_loads_them() {
+        let state = |id: &str, function: &str, changes: bool| StateReturn {
+            index: 0,
+            id: id.to_owned(),
+            name: id.to_owned(),
+            function: function.to_owned(),
+            sls: "a".to_owned(),
+            result: None,
+            changes: match changes {
+                true => Map::from_iter([("a".to_owned(), json!("b"))]),
+                false => Map::new(),
+            },
+            comment: String::new(),
+            start_time: String::new(),
+            duration: 0.0,
+            run_num: 0,
+            ran: true,
+            fail_run: false,
+        };
+        let host = |states: Vec<StateReturn>| MinionReturn {
+            success: true,
+            run: Some(RunReturn { states }),
+            ..MinionReturn::default()
+        };
+        let mut done = FinishedJob::default();
+        let all = vec![
+            state("/a.crt", "x509.certificate", true),
+            state("/b.conf", "kubeconfig.managed", true),
+            state("/c.crt", "x509.certificate", false),
+            state("scheduler", "static_pod.running", true),
+            state("nginx", "service.running", false),
+        ];
+        done.returns.insert("cp-1".parse().unwrap(), host(all));
+        done.returns
+            .insert("cp-2".parse().unwrap(), host(Vec::new()));
+        let (text, number) = planned(&done);
+        assert_eq!(number, 2);
+        assert_eq!(
+            text,
+            "cp-1: 2 certificates; these restart or load them: scheduler\ncp-2: every certificate is less than a day old\n"
+        );
+    }
+}
