@@ -179,14 +179,6 @@ const BEFORE: &[Test<Cluster>] = &[
         run: links::heal_after_minutes,
     },
     Test {
-        name: "ha: certificates that expired while all hosts were off are renewed by commands if so declared",
-        run: expired::comes_back_by_hand,
-    },
-    Test {
-        name: "ha: certificates that expire soon are renewed on one control plane after the other, and no write is lost",
-        run: expired::renewed_in_turn,
-    },
-    Test {
         name: "ha: a control plane is a worker for a while, and no write is lost",
         run: fewer::as_a_worker,
     },
@@ -376,6 +368,7 @@ pub(super) fn site() -> Result<Site> {
             .chain(failovers::numbered())
             .chain(boundaries::every()?)
             .chain(dies::numbered()?)
+            .chain(cases(expired::TESTS))
             .chain(cases(BEFORE))
             .chain(cases(THEN))
             .chain(cases(LONGER))

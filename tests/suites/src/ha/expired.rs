@@ -2,10 +2,11 @@
 //! the hosts were off, including those of minions and master, or they expire soon, and a client
 //! writes.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use halite_api::{Job, JobList};
+use halite_api::{CertificateList, HostCertificate, Job, JobList, Renewer};
 use halite_lab::cluster::Cluster;
 use halite_lab::host::Host;
 use halite_lab::wait;
@@ -18,7 +19,28 @@ use crate::declare::declare;
 use crate::guide;
 use crate::health;
 use crate::lifetimes::{self, Lifetimes};
-use crate::test::Counts;
+use crate::test::{Counts, Test};
+
+/// Tests that leave the cluster unchanged. They need the bundle of the first ISO.
+pub(super) const TESTS: &[Test<Cluster>] = &[
+    Test {
+        name: "ha: certificates that expired while all hosts were off are renewed by commands if so declared",
+        run: comes_back_by_hand,
+    },
+    Test {
+        name: "ha: certificates that expire soon are renewed on one control plane after the other, and no write is lost",
+        run: renewed_in_turn,
+    },
+    Test {
+        name: "ha: the commands of the guide renew certificates on one control plane after the other, and no write is lost",
+        run: renewed_by_the_guide,
+    },
+];
+
+/// The page about the commands, all of which are run.
+const PAGE: &str = "certificates.md";
+/// The least days for which a certificate that was renewed is valid: it may have been made a day ago.
+const RENEWED_DAYS: i64 = 363;
 
 /// The heading of the guide's section.
 const HEADING: &str = "## All certificates have ended";
@@ -71,7 +93,7 @@ pub(super) fn comes_back(cluster: &Cluster) -> Result<Counts> {
 
 /// The master only reports expired certificates if so declared, and the commands of the guide
 /// renew them.
-pub(super) fn comes_back_by_hand(cluster: &Cluster) -> Result<Counts> {
+fn comes_back_by_hand(cluster: &Cluster) -> Result<Counts> {
     let first = &cluster.bootstrap;
     declare(cluster, "certificates", "{renew: report}")?;
     let before = renewals(first)?.into_iter().max();
@@ -109,7 +131,7 @@ fn off_for_long(cluster: &Cluster) -> Result<Vec<String>> {
 
 /// Certificates that expire in two days are renewed without a command, on one control plane after
 /// the other. A client writes all the time, and no write fails because of a certificate.
-pub(super) fn renewed_in_turn(cluster: &Cluster) -> Result<Counts> {
+fn renewed_in_turn(cluster: &Cluster) -> Result<Counts> {
     let first = &cluster.bootstrap;
     lifetimes::set(cluster, Lifetimes::EndSoon)?;
     let newest = renewals(first)?.into_iter().max().unwrap_or_default();
@@ -123,15 +145,82 @@ pub(super) fn renewed_in_turn(cluster: &Cluster) -> Result<Counts> {
         Ok(())
     })?;
     measured.check("certificates are renewed in turn", GAP)?;
-    let mut errors = measured.errors.iter();
-    let named = errors.find(|error| is_of_certificates(error));
+    names_no_certificate(&measured.errors)?;
+    are_in_turn(cluster, &newest)?;
+    health::is_well(cluster)?;
+    as_before(cluster)
+}
+
+/// Certificates that expire in two days are listed and renewed by the commands of the guide, while
+/// the master only reports them: on one control plane after the other, and no write fails because
+/// of a certificate.
+fn renewed_by_the_guide(cluster: &Cluster) -> Result<Counts> {
+    let first = &cluster.bootstrap;
+    declare(cluster, "certificates", "{renew: report}")?;
+    lifetimes::set(cluster, Lifetimes::EndSoon)?;
+    let before: CertificateList = ctl_answer::of(first, &["certs", "list"])?;
+    ensure!(before.silent.is_empty(), "{:?}", before.silent);
+    ensure!(before.authorities.len() == 5, "{:?}", before.authorities);
+    for host in cluster.hosts() {
+        let due = renewed_by_operators(&before, &host.spec.name)?;
+        let soon = due.iter().any(|one| one.days_left < 2);
+        ensure!(soon, "{}: {due:#?}", host.spec.name);
+    }
+    let newest = renewals(first)?.into_iter().max().unwrap_or_default();
+    let measured = at_the_vip(cluster, first, "certs", || {
+        for block in guide::shell_blocks(PAGE)? {
+            first.sh(&format!("set -e\n{block}"))?;
+        }
+        for host in cluster.control_planes() {
+            lifetimes::is_served(host)?;
+        }
+        Ok(())
+    })?;
+    measured.check("certificates are renewed by the guide", GAP)?;
+    names_no_certificate(&measured.errors)?;
+    are_in_turn(cluster, &newest)?;
+    let after: CertificateList = ctl_answer::of(first, &["certs", "list"])?;
+    for host in cluster.hosts() {
+        for one in renewed_by_operators(&after, &host.spec.name)? {
+            let renewed = one.days_left >= RENEWED_DAYS && one.signed_by.is_some();
+            ensure!(renewed, "{}: {one:?}", host.spec.name);
+        }
+    }
+    lifetimes::wait_until_renewed(cluster, RENEWED)?;
+    declare(cluster, "certificates", "")?;
+    health::is_well(cluster)?;
+    as_before(cluster)
+}
+
+/// The certificates of a host that an operator renews.
+fn renewed_by_operators<'a>(
+    list: &'a CertificateList,
+    host: &str,
+) -> Result<Vec<&'a HostCertificate>> {
+    let own = list.hosts.iter().find(|own| own.host.as_str() == host);
+    let own = own.with_context(|| format!("{host} is not in the list"))?;
+    let all = own.certificates.iter();
+    let found: Vec<&HostCertificate> = all
+        .filter(|one| one.renewed_by == Renewer::Operator)
+        .collect();
+    ensure!(!found.is_empty(), "{host}: {:?}", own.certificates);
+    Ok(found)
+}
+
+/// Fails if an error of a write names a certificate.
+fn names_no_certificate(errors: &BTreeSet<String>) -> Result<()> {
+    let named = errors.iter().find(|error| is_of_certificates(error));
     ensure!(
         named.is_none(),
-        "a write failed because of a certificate: {named:?}, of {:?}",
-        measured.errors
+        "a write failed because of a certificate: {named:?}, of {errors:?}"
     );
-    let mut new = renewals(first)?;
-    new.retain(|job| *job > newest);
+    Ok(())
+}
+
+/// Fails unless the renewals after the job `newest` worked on each control plane, one at a time.
+fn are_in_turn(cluster: &Cluster, newest: &str) -> Result<()> {
+    let mut new = renewals(&cluster.bootstrap)?;
+    new.retain(|job| job.as_str() > newest);
     let mut turns = Vec::new();
     for job in new {
         turns.extend(turns_of(cluster, &job)?);
@@ -145,8 +234,7 @@ pub(super) fn renewed_in_turn(cluster: &Cluster) -> Result<Counts> {
     for (before, after) in turns.iter().zip(turns.iter().skip(1)) {
         ensure!(before.ended <= after.started, "two at a time: {turns:#?}");
     }
-    health::is_well(cluster)?;
-    as_before(cluster)
+    Ok(())
 }
 
 /// Returns whether an error of a write names a certificate.
@@ -158,7 +246,7 @@ fn is_of_certificates(error: &str) -> bool {
 fn renewals(first: &Host) -> Result<Vec<String>> {
     let jobs: JobList = ctl_answer::of(first, &["job", "list", "--limit", "200"])?;
     let renewals = jobs.jobs.iter();
-    let renewals = renewals.filter(|job| job.function == "state.certificates");
+    let renewals = renewals.filter(|job| job.function == "state.certificates" && !job.test);
     Ok(renewals.map(|job| job.job.to_string()).collect())
 }
 
@@ -198,7 +286,23 @@ fn turns_of(cluster: &Cluster, job: &str) -> Result<Vec<Turn>> {
 mod tests {
     use rustls::{AlertDescription, CertificateError, Error};
 
-    use super::is_of_certificates;
+    use super::{PAGE, is_of_certificates};
+    use crate::guide;
+
+    #[test]
+    fn the_page_has_the_commands_that_list_and_renew() {
+        let blocks = guide::shell_blocks(PAGE).unwrap().concat();
+        for line in [
+            "ctl certs list ",
+            "ctl certs renew --test ",
+            "ctl certs renew worker-1 --yes ",
+            "ctl certs renew --yes ",
+        ] {
+            assert!(blocks.contains(line), "{line}");
+        }
+        let lines = blocks.lines().all(|line| line.starts_with("ctl certs "));
+        assert!(lines, "{blocks}");
+    }
 
     #[test]
     fn errors_of_certificates_are_told_from_those_of_connections() {
