@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use halite_proto::identity::IdentityError;
 use halite_proto::pki::PkiError;
 
-use super::ExpiredCa;
+use super::expired::ExpiredCa;
 
 /// An error of a CA, a request or a profile.
 #[derive(Debug, thiserror::Error)]

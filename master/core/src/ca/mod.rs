@@ -8,6 +8,7 @@
 
 mod create;
 mod error;
+mod expired;
 pub mod files;
 mod profile;
 mod sign;
@@ -28,6 +29,7 @@ use rcgen::{Issuer, KeyPair, SigningKey as _};
 use rustls_pki_types::CertificateDer;
 
 pub use error::{CaError, ContentError};
+pub use expired::ExpiredCa;
 pub use profile::{CHUNK_CAS, Profile};
 pub use sign::{Issued, request_fingerprint};
 
@@ -99,33 +101,6 @@ impl Ca {
     /// Returns whether it has expired.
     fn is_expired(&self, now: Millis) -> bool {
         self.not_after < now / 1000
-    }
-}
-
-/// A CA that has expired.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ExpiredCa {
-    /// Its name.
-    pub name: String,
-    /// The end of its validity, in seconds since the epoch.
-    pub not_after: i64,
-}
-
-impl fmt::Display for ExpiredCa {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let when = crate::clock::rfc3339(self.not_after.saturating_mul(1000));
-        let name = &self.name;
-        write!(f, "the CA {name} expired on {when}; ")?;
-        match name.as_str() {
-            HALITE => f.write_str(
-                "the master, its minions and operators still accept each other, because none of them checks its end",
-            ),
-            _ => write!(
-                f,
-                "no certificate of it is valid, and the master signs none; replace ca/{name}.crt and ca/{name}.key in the \
-                 master's directory, then run `ctl highstate`"
-            ),
-        }
     }
 }
 

@@ -1,0 +1,34 @@
+//! CAs that have expired.
+
+use std::fmt;
+
+use crate::clock::rfc3339;
+
+/// The CA of identities: [`super::HALITE`].
+const IDENTITIES: &str = "halite";
+
+/// A CA that has expired.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ExpiredCa {
+    /// Its name.
+    pub name: String,
+    /// The end of its validity, in seconds since the epoch.
+    pub not_after: i64,
+}
+
+impl fmt::Display for ExpiredCa {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let when = rfc3339(self.not_after.saturating_mul(1000));
+        let name = &self.name;
+        write!(f, "the CA {name} expired on {when}; ")?;
+        match name.as_str() {
+            IDENTITIES => f.write_str(
+                "the master, its minions and operators still accept each other, because none of them checks its end",
+            ),
+            _ => f.write_str(
+                "no certificate of it is valid, and the master signs none; the guide's page about certificates has what \
+                 still works",
+            ),
+        }
+    }
+}
