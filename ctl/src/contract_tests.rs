@@ -68,7 +68,7 @@ fn each_document_of_the_master_is_printed() {
         (
             printed::certificates(&answer("certificates"), &PLAIN),
             &[
-                "kubernetes   2037-",
+                "kubernetes   2027-",
                 "bootstrap-1  /etc/halite/pki/server.crt",
                 "300 days",
                 "site",

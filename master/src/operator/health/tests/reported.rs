@@ -43,6 +43,11 @@ pub(super) const REPORTED: &[Case] = &[
         "the minion of cp-2 did not reach the master with 0.2.0",
     ),
     (
+        "certificate-authorities",
+        "failure",
+        "the CA etcd expired on 1970-07-01T00:00:00.000Z; no certificate of it is valid",
+    ),
+    (
         "etcd-data",
         "failure",
         "the etcd member cp-3 has lost its data",
