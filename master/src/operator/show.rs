@@ -21,9 +21,7 @@ use halite_states::compile::{Compiled, Provenance};
 use halite_states::low::Chunk;
 use serde_json::{Map, Value, json};
 
-use super::{
-    certificates, document, etcd_members, history, kubeconfig, last_upgrade, upgrade,
-};
+use super::{certificates, document, etcd_members, history, kubeconfig, last_upgrade, upgrade};
 
 /// Larger texts are named by their digest.
 const SHOWN: usize = 256 * 1024;
