@@ -33,4 +33,5 @@ mod servers;
 mod support;
 mod taints;
 mod units;
+mod upgrades;
 mod whole;
