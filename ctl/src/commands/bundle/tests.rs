@@ -249,7 +249,7 @@ fn a_bundle_that_the_cluster_cannot_use_is_refused_with_every_reason() {
     for wanted in [
         "bin/ctl: changed",
         "has Kubernetes v1.36.4, not v1.36.3",
-        "`ctl upgrade` goes to one with a newer patch",
+        "`ctl upgrade` goes to one with a newer version",
         "was not made for `cni.plugin: flannel`",
         "was built at 2025-01-01T00:00:00Z, before the one in use (0.1.0",
     ] {
