@@ -3,7 +3,10 @@
 //!
 //! The end is compared, not the next step: during an upgrade, states also depend on the bundles of
 //! the other hosts, and change with each host that is done. Those of the end change only with the
-//! documents, the operator's own states, the bundle, or the host's grains.
+//! documents, the operator's own states, the bundle, or the host's grains. The servers of bundles are
+//! left out: their states also change with each bundle that the site gets or loses.
+//!
+//! Digests of masters of different versions are not comparable.
 
 use std::collections::BTreeMap;
 
@@ -19,6 +22,12 @@ use sha2::{Digest as _, Sha256};
 
 /// The hexadecimal digits of a digest that are kept: enough to notice a change.
 const DIGITS: usize = 12;
+
+/// The version of this master's program.
+pub const OWN_VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// The SLS, with all below it, whose states depend on all bundles of the site.
+const BUNDLE_SERVER: &str = "halite.services.bundle_server";
 
 /// The digest of each SLS, for each host.
 pub type HostParts = BTreeMap<String, BTreeMap<String, String>>;
@@ -66,10 +75,10 @@ pub async fn host_parts(
 }
 
 /// A digest of the chunks of each SLS. The positions of requisites change with every other state, so
-/// they do not count.
+/// they do not count; neither do the servers of bundles.
 fn digests(chunks: &[Chunk]) -> BTreeMap<String, String> {
     let mut all: BTreeMap<String, Sha256> = BTreeMap::new();
-    for chunk in chunks {
+    for chunk in chunks.iter().filter(|chunk| !serves_bundles(&chunk.sls)) {
         let own = json!([chunk.tag(), chunk.args, chunk.controls]);
         let digest = all.entry(chunk.sls.clone()).or_default();
         digest.update(own.to_string());
@@ -80,6 +89,11 @@ fn digests(chunks: &[Chunk]) -> BTreeMap<String, String> {
         (sls, text)
     };
     all.into_iter().map(short).collect()
+}
+
+fn serves_bundles(sls: &str) -> bool {
+    let below = sls.strip_prefix(BUNDLE_SERVER);
+    below.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
 }
 
 /// One text for each host whose part differs from its planned one. Hosts without a planned part are
@@ -161,5 +175,13 @@ mod tests {
         assert_eq!(first, of(9, &[3], "0644"));
         assert_ne!(first, of(1, &[], "0600"));
         assert_eq!(first["custom.motd"].len(), DIGITS);
+    }
+
+    #[test]
+    fn servers_of_bundles_do_not_count() {
+        assert!(serves_bundles("halite.services.bundle_server"));
+        assert!(serves_bundles("halite.services.bundle_server.copies"));
+        assert!(!serves_bundles("halite.services.bundle_servers"));
+        assert!(!serves_bundles("halite.services.ctl"));
     }
 }

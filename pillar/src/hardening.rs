@@ -13,7 +13,7 @@ use crate::profile::HardeningProfile;
 
 /// The kernel parameters that a kubelet with `protectKernelDefaults` requires
 /// (pkg/kubelet/cm/container_manager_linux.go, `setupKernelTunables`).
-const KUBELET_SYSCTLS: [(&str, &str); 6] = [
+pub(crate) const KUBELET_SYSCTLS: [(&str, &str); 6] = [
     ("kernel.keys.root_maxbytes", "25000000"),
     ("kernel.keys.root_maxkeys", "1000000"),
     ("kernel.panic", "10"),

@@ -36,8 +36,11 @@ pub const DEFRAG_ETCD: &str = "halite.orchestrate.defrag_etcd";
 /// The orchestration of `ctl etcd recover`.
 pub const RECOVER_ETCD: &str = "halite.orchestrate.recover_etcd";
 
+/// The orchestration that rotates the keys of encrypted objects in etcd.
+pub const ROTATE_ENCRYPTION: &str = "halite.orchestrate.rotate_encryption";
+
 /// The orchestrations that `ctl` starts.
-pub const ORCHESTRATIONS: [&str; 12] = [
+pub const ORCHESTRATIONS: [&str; 13] = [
     BOOTSTRAP,
     ADD_NODE,
     CORDON_NODE,
@@ -50,6 +53,7 @@ pub const ORCHESTRATIONS: [&str; 12] = [
     DESTROY,
     DEFRAG_ETCD,
     RECOVER_ETCD,
+    ROTATE_ENCRYPTION,
 ];
 
 /// The states with which `ctl bootstrap` restarts the master.

@@ -7,7 +7,7 @@ use serde_json::json;
 use crate::cli::{Certs, CertsRenew, Global};
 use crate::commands::targets::{run_states, states};
 use crate::confirm::confirmed;
-use crate::job_watch::{FinishedJob, run_job};
+use crate::job_watch::{FinishedJob, job_outcome, run_job};
 use crate::output::{Paint, Screen, count, or_dash, table};
 use crate::{FAILED, client};
 
@@ -143,34 +143,67 @@ async fn renew(global: &Global, args: CertsRenew, screen: &mut Screen) -> anyhow
     if !args.applying.test && !args.yes {
         let predicted = run_job(global, request(true), screen).await?;
         if predicted.retcode == 0 {
-            let (plan, certificates) = planned(&predicted);
-            screen.note(plan.trim_end());
-            if certificates == 0 {
+            let planned = planned(&predicted);
+            screen.note(planned.text.trim_end());
+            if planned.certificates + planned.others == 0 {
+                let outcome = job_outcome(&predicted, true);
+                screen.answer(&to_value(&outcome), |_| "nothing was changed\n".to_owned())?;
                 return Ok(0);
             }
-            let hosts = count(predicted.returns.len(), "host");
-            let question = format!("Renew {} on {hosts}?", count(certificates, "certificate"));
-            if !confirmed(&question, false, screen)? {
+            if !confirmed(&planned.question(predicted.returns.len()), false, screen)? {
                 return Ok(FAILED);
             }
         } else {
             // The job shows what fails.
-            return run_states(global, request(true), &args.applying, screen).await;
+            let applying = crate::cli::Applying {
+                test: true,
+                ..args.applying.clone()
+            };
+            run_states(global, request(true), &applying, screen).await?;
+            screen.note(
+                "nothing was changed, because the prediction failed; name hosts without a failure, or use --yes to renew without \
+                 a prediction",
+            );
+            return Ok(FAILED);
         }
     }
     run_states(global, request(args.applying.test), &args.applying, screen).await
 }
 
-/// Formats the predicted changes, one line for each host, and counts the certificates.
-fn planned(predicted: &FinishedJob) -> (String, usize) {
-    let mut text = String::new();
-    let mut all = 0;
+/// The predicted changes.
+#[derive(Debug, Default)]
+struct Planned {
+    /// One line for each host.
+    text: String,
+    /// The number of certificates.
+    certificates: usize,
+    /// The number of other changes: restarts that are pending, also without a new certificate.
+    others: usize,
+}
+
+impl Planned {
+    fn question(&self, hosts: usize) -> String {
+        let hosts = count(hosts, "host");
+        match self.certificates {
+            0 => format!(
+                "Make no certificate, but apply {} on {hosts}?",
+                count(self.others, "other change")
+            ),
+            number => format!("Renew {} on {hosts}?", count(number, "certificate")),
+        }
+    }
+}
+
+/// Formats and counts the predicted changes.
+fn planned(predicted: &FinishedJob) -> Planned {
+    let mut all = Planned::default();
     for (minion, returned) in &predicted.returns {
         let states = returned.run.iter().flat_map(|run| &run.states);
         let changing = states.filter(|state| !state.changes.is_empty());
         let (certificates, others): (Vec<&StateReturn>, Vec<&StateReturn>) =
             changing.partition(|state| MAKERS.contains(&state.function.as_str()));
-        all += certificates.len();
+        all.certificates += certificates.len();
+        all.others += others.len();
         let then: Vec<&str> = others.iter().map(|state| state.id.as_str()).collect();
         let then = match then.is_empty() {
             true => String::new(),
@@ -180,9 +213,10 @@ fn planned(predicted: &FinishedJob) -> (String, usize) {
             0 => "every certificate is less than a day old".to_owned(),
             number => count(number, "certificate"),
         };
-        text.push_str(&format!("{minion}: {certificates}{then}\n"));
+        let line = format!("{minion}: {certificates}{then}\n");
+        all.text.push_str(&line);
     }
-    (text, all)
+    all
 }
 
 #[cfg(test)]
@@ -271,11 +305,21 @@ mod tests {
         done.returns.insert("cp-1".parse().unwrap(), host(all));
         done.returns
             .insert("cp-2".parse().unwrap(), host(Vec::new()));
-        let (text, number) = planned(&done);
-        assert_eq!(number, 2);
+        let found = planned(&done);
+        assert_eq!((found.certificates, found.others), (2, 1));
+        assert_eq!(found.question(2), "Renew 2 certificates on 2 hosts?");
         assert_eq!(
-            text,
+            found.text,
             "cp-1: 2 certificates; these restart or load them: scheduler\ncp-2: every certificate is less than a day old\n"
+        );
+        // A restart that is pending is applied without a new certificate.
+        let pending = vec![state("scheduler", "static_pod.running", true)];
+        done.returns.insert("cp-1".parse().unwrap(), host(pending));
+        let found = planned(&done);
+        assert_eq!((found.certificates, found.others), (0, 1));
+        assert_eq!(
+            found.question(2),
+            "Make no certificate, but apply 1 other change on 2 hosts?"
         );
     }
 }

@@ -28,6 +28,9 @@ pub struct UpgradePlan {
     /// the end. `ctl upgrade --plan` takes it.
     #[serde(default)]
     pub id: String,
+    /// The version of the master that computed it; another one may compute another plan.
+    #[serde(default)]
+    pub planned_by: String,
     /// The order in which hosts change; left out if no host changes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub turns: Vec<UpgradeTurn>,
@@ -179,7 +182,7 @@ pub struct UpgradeStatus {
     pub done: Vec<String>,
     /// The hosts that do not have it.
     pub left: Vec<String>,
-    /// The options with which `ctl upgrade resume` continues it. Absent if it is not paused.
+    /// The options with which it continues. Absent if it is neither paused, stopped nor incomplete.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub options: Option<Map<String, Value>>,
 }

@@ -65,7 +65,7 @@ fn an_upgrade_to_the_next_minor_version_changes_the_declared_one_with_the_object
     let skipped = refused("0.6.0").unwrap();
     assert!(
         skipped.contains("worker-1 still has v1.36.4")
-            && skipped.contains("upgrade worker-1 to 1.37 first"),
+            && skipped.contains("finish the upgrade to 1.37 first"),
         "{skipped}"
     );
     let older = refused("0.7.0").unwrap();

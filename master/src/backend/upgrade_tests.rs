@@ -1,5 +1,6 @@
 //! The plan of an upgrade: its order, its time, and what speaks against it.
 
+use std::fs;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,7 +9,7 @@ use halite_etcd::fake::FakeCluster;
 use serde_json::{Value, json};
 
 use super::fixture::{Life, ScriptedMinion, Site};
-use crate::orchestrate::upgrade_fixture::{change_document, options, plan, site, upgrade};
+use crate::orchestrate::upgrade_fixture::{NEXT, change_document, options, plan, site, upgrade};
 
 fn connected(site: &Site) -> Life {
     let life = site.live();
@@ -202,9 +203,23 @@ fn etcd_and_backups_are_judged_as_by_the_health_checks() {
     life.kill();
 }
 
+/// Adds an image to the manifest of the next bundle.
+fn put_image(site: &Site, size: u64) {
+    let directory = site.path().join("bundles").join(NEXT);
+    let path = directory.join("manifest.json");
+    let mut manifest: Value = serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
+    manifest["files"]["images/new"] = json!({"sha256": "0".repeat(64), "size": size});
+    let manifest = manifest.to_string();
+    let sum = halite_proto::pki::sha256_hex(manifest.as_bytes());
+    fs::write(path, manifest).unwrap();
+    let sum = format!("{sum}  manifest.json\n");
+    fs::write(directory.join("manifest.json.sha256"), sum).unwrap();
+}
+
 #[test]
 fn certificates_and_space_are_judged_by_the_answers_of_the_hosts() {
     let site = site();
+    put_image(&site, 100 << 20);
     let life = site.live();
     let soon = halite_core::clock::Clock::now(&halite_core::clock::SystemClock) / 1000 + 3600;
     let worker = ScriptedMinion::new("worker-1").on(move |job| {
@@ -225,6 +240,13 @@ fn certificates_and_space_are_judged_by_the_answers_of_the_hosts() {
         "{message}"
     );
     assert!(!message.contains("more do"), "{message}");
+    // The worker may have the images already, so the upgrade is not refused.
+    let [(severity, message)] = of(&shown, &UpgradeCheck::Disk).try_into().unwrap();
+    assert_eq!(severity, UpgradeSeverity::Warning);
+    assert!(
+        message.starts_with("0 MiB are free for images on worker-1, and all new ones have 100 MiB"),
+        "{message}"
+    );
     life.kill();
 }
 

@@ -1,4 +1,5 @@
-//! The progress of the last upgrade, from the record of its run and the bundles of the hosts.
+//! The progress of the last upgrade, or of the one that is open, from the record of its run and the
+//! bundles of the hosts.
 
 use halite_api::{Time, UpgradeState, UpgradeStatus};
 use halite_core::app::App;
@@ -13,13 +14,15 @@ use crate::orchestrate::step;
 /// The values of a run's pillar that a resumed run gets: all but the place of the pause, which was
 /// reached.
 const OPTIONS: [&str; 5] = ["bundle", "batch", "backup", "drain", "plan"];
+/// Those with which `ctl upgrade` continues a run that has not reached its end. It makes its own plan.
+const AGAIN: [&str; 5] = ["bundle", "batch", "backup", "drain", "pause_after"];
 
 /// The progress of the last upgrade.
 ///
 /// # Errors
 /// The documents cannot be read, or the store failed.
 pub(crate) async fn status(app: &App, jobs: &Jobs) -> Result<UpgradeStatus, Refusal> {
-    let Some(run) = newest(app).await? else {
+    let Some(run) = last(app).await? else {
         return Ok(without_run());
     };
     let steps = app.store.steps(&run.id).await?;
@@ -51,10 +54,18 @@ pub(crate) async fn status(app: &App, jobs: &Jobs) -> Result<UpgradeStatus, Refu
         _ => StepStatus::Failed,
     };
     let at = steps.iter().find(|own| own.status == at).map(step);
-    let mut options = pillar;
-    options.retain(|key, _| OPTIONS.contains(&key.as_str()));
+    let kept: Option<&[&str]> = match state {
+        UpgradeState::Paused => Some(&OPTIONS),
+        UpgradeState::Stopped | UpgradeState::Incomplete => Some(&AGAIN),
+        _ => None,
+    };
+    let options = kept.map(|kept| {
+        let mut options = pillar;
+        options.retain(|key, _| kept.contains(&key.as_str()));
+        options
+    });
     Ok(UpgradeStatus {
-        options: (state == UpgradeState::Paused).then_some(options),
+        options,
         state,
         bundle,
         step: at.as_ref().map(|step| step.name.clone()),
@@ -74,7 +85,7 @@ pub(crate) async fn status(app: &App, jobs: &Jobs) -> Result<UpgradeStatus, Refu
 /// # Errors
 /// The store failed.
 pub(crate) async fn paused(app: &App) -> Result<Option<String>, Refusal> {
-    let run = newest(app)
+    let run = last(app)
         .await?
         .filter(|run| run.status == RunStatus::Paused);
     Ok(run.map(|run| {
@@ -88,7 +99,13 @@ pub(crate) async fn paused(app: &App) -> Result<Option<String>, Refusal> {
     }))
 }
 
-async fn newest(app: &App) -> Result<Option<Run>, Refusal> {
+/// The upgrade that works: the oldest open one, for which the others wait. Without one, the newest.
+async fn last(app: &App) -> Result<Option<Run>, Refusal> {
+    let open = app.store.open_runs().await?.into_iter();
+    let mut open = open.filter(|run| run.sls == UPGRADE && !run.test);
+    if let Some(run) = open.next() {
+        return Ok(Some(run));
+    }
     let mut newest = app.store.newest_runs_of(UPGRADE, 1).await?;
     Ok(newest.pop())
 }

@@ -7,6 +7,7 @@ use halite_cluster::kubernetes::rewrite::Rewrite;
 use halite_core::declared::KeyStep;
 use halite_errors::chain;
 use halite_pillar::api_hardening::ENCRYPTED_KINDS;
+use halite_pillar::role::Role;
 use halite_states::args::Args;
 use halite_states::engine::Failure;
 use halite_states::low::Chunk;
@@ -37,6 +38,18 @@ impl StepRunner<'_> {
             return Ok((Map::new(), comment));
         }
         let declarations = self.jobs.declarations();
+        let loaded = declarations.load().await.map_err(failed)?;
+        let nodes = loaded.declaration().nodes.iter();
+        let planes: Vec<&str> = nodes
+            .filter(|(_, node)| node.has(Role::ControlPlane))
+            .map(|(name, _)| name.as_str())
+            .collect();
+        if planes.len() > 1 {
+            return Err(Failure::new(format!(
+                "this version rotates keys only with one control plane; the cluster declares {}",
+                planes.join(", ")
+            )));
+        }
         let (snapshot, changed) = declarations.step_keys(step).await.map_err(failed)?;
         let keys = snapshot.encryption_keys().unwrap_or_default();
         let writer = keys.writer.as_deref().unwrap_or("none");

@@ -96,6 +96,9 @@ fn a_rotation_reaches_the_host_and_no_record_has_a_key() {
     declare(&site, ENCRYPTED);
     secret(&site);
     let life = site.live();
+    load(&life);
+    let older = keys(&site).unwrap();
+    let older = older.secret("encryption.first").unwrap();
     let minion = ScriptedMinion::new("bootstrap-1");
     life.connect(&minion);
     let (retcode, data) = orchestrate(&life, request(ROTATE, &json!({})));
@@ -106,8 +109,40 @@ fn a_rotation_reaches_the_host_and_no_record_has_a_key() {
     );
     let own = keys(&site).unwrap();
     let own = own.secret("encryption.first").unwrap();
+    // The low states of the three stages.
+    let journal = minion.journal.lock().unwrap();
+    let applied = journal.received.iter();
+    let applied: Vec<(bool, bool)> = applied
+        .filter(|job| job.function == "state.apply")
+        .map(|job| (job.low_json.contains(older), job.low_json.contains(own)))
+        .collect();
+    drop(journal);
+    assert_eq!(applied, [(true, true), (true, true), (false, true)]);
     let run = newest_run(&life);
     let record = format!("{run:?}{data}");
-    assert!(!record.contains(own), "{record}");
-    assert!(!life.everything_stored(&site).contains(own));
+    let stored = life.everything_stored(&site);
+    for key in [older, own] {
+        assert!(!record.contains(key), "{record}");
+        assert!(!stored.contains(key));
+    }
+}
+
+#[test]
+fn keys_are_not_rotated_with_several_control_planes() {
+    let site = Site::new(TREE);
+    declare(&site, ENCRYPTED);
+    let path = site.path().join("etc/nodes/cp-2.yaml");
+    let node =
+        "apiVersion: halite/v1\nkind: Node\nmetadata: {name: cp-2}\nroles: [control-plane, etcd]\n";
+    std::fs::write(path, node).unwrap();
+    let life = site.live();
+    load(&life);
+    let before = writer(&site);
+    let (retcode, data) = orchestrate(&life, request(ROTATE, &json!({})));
+    assert_eq!(retcode, 1, "{data}");
+    assert!(
+        data.contains("the cluster declares bootstrap-1, cp-2"),
+        "{data}"
+    );
+    assert_eq!(writer(&site), before);
 }

@@ -195,6 +195,77 @@ fn a_plan_does_not_depend_on_the_progress() {
 }
 
 #[test]
+fn a_plan_of_another_master_version_is_not_compared() {
+    let site = site();
+    let life = site.live();
+    let (held, worker) = (Held::new(), ScriptedMinion::new("worker-1"));
+    life.connect(&held.minion);
+    life.connect(&worker);
+    let mut request = upgrade(&life, &options());
+    let mut pillar: Value = serde_json::from_str(&request.pillar_json).unwrap();
+    pillar["plan"]["planned_by"] = json!("0.0.1");
+    request.pillar_json = pillar.to_string();
+    let events = life.backend.orchestrate("root", request);
+    drop(life.runtime.block_on(events).unwrap());
+    held.wait();
+    change_document(&site, "two");
+    held.release();
+    let run = newest_run(&life);
+    let (code, said) = resumed(&life, &run);
+    assert_eq!(code, 0, "{said}");
+    assert!(has_next(&worker));
+    let steps = life.runtime.block_on(life.store.steps(&run.id)).unwrap();
+    let turn = steps.iter().find(|step| step.name == "workers-1-turn");
+    let turn = format!("{turn:?}");
+    assert!(
+        turn.contains("planned by halite-master 0.0.1; not compared"),
+        "{turn}"
+    );
+    life.kill();
+}
+
+#[test]
+fn the_oldest_open_upgrade_is_the_last_one() {
+    let site = site();
+    let life = site.live();
+    let run = |number: u64, status: RunStatus| halite_store::Run {
+        id: JobId::from_number(number),
+        sls: UPGRADE.to_owned(),
+        pillar_json: json!({"bundle": NEXT, "batch": "2", "plan": {}}).to_string(),
+        test: false,
+        operator: "root".to_owned(),
+        request_id: None,
+        low_json: "{}".to_owned(),
+        status,
+        current: 0,
+        cancelled_by: None,
+        paused_by: None,
+        created: 0,
+        changed: 0,
+    };
+    let put = |run: halite_store::Run| {
+        let created = life.store.create_run(&run, &[]);
+        life.runtime.block_on(created).unwrap();
+    };
+    put(run(5, RunStatus::Failed));
+    let stopped = progress(&life);
+    assert_eq!(stopped.state, UpgradeState::Stopped);
+    assert_eq!(
+        Value::Object(stopped.options.unwrap()),
+        json!({"bundle": NEXT, "batch": "2"})
+    );
+    put(run(7, RunStatus::Running));
+    put(run(8, RunStatus::Running));
+    let status = progress(&life);
+    assert_eq!(status.run, Some(JobId::from_number(7)));
+    assert_eq!(
+        (status.state, status.options),
+        (UpgradeState::Running, None)
+    );
+    life.kill();
+}
+
+#[test]
 fn only_an_upgrade_can_be_paused() {
     let site = site();
     let life = site.live();

@@ -5,10 +5,11 @@ use halite_names::{BundleVersion, BundleVersionError};
 use halite_states::args::Args;
 use halite_states::engine::Failure;
 use halite_states::low::Chunk;
+use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::step_runner::{StepOutcome, StepRunner, failed};
-use crate::host_parts::{HostParts, differences, host_parts};
+use crate::host_parts::{HostParts, OWN_VERSION, differences, host_parts};
 
 /// The key of the confirmed plan in the pillar of an upgrade.
 pub(crate) const PLAN: &str = "plan";
@@ -31,12 +32,20 @@ impl StepRunner<'_> {
         let Some(plan) = plan(&self.run.pillar_json)? else {
             return Ok((Map::new(), "the run has no plan to compare".to_owned()));
         };
+        // The first host's highstate may have replaced the master's program. Digests of different
+        // programs need not be equal.
+        if let Some(version) = &plan.planned_by
+            && version != OWN_VERSION
+        {
+            let comment = format!("planned by halite-master {version}; not compared");
+            return Ok((Map::new(), comment));
+        }
         let bundle: BundleVersion = bundle
             .parse()
             .map_err(|error: BundleVersionError| Failure::new(halite_errors::chain(&error)))?;
         let parts = host_parts(&self.jobs, &bundle, &nodes).await;
         let parts = parts.map_err(failed)?;
-        let changed = differences(&plan, &parts.states);
+        let changed = differences(&plan.states, &parts.states);
         let unreadable = parts.failures.iter();
         let unreadable =
             unreadable.map(|(node, why)| format!("{node}: cannot compile its states: {why}"));
@@ -52,14 +61,22 @@ impl StepRunner<'_> {
     }
 }
 
-/// The confirmed states of each host; `None` if the run was started without a plan.
-fn plan(pillar_json: &str) -> Result<Option<HostParts>, Failure> {
+/// The confirmed plan in the pillar of a run.
+#[derive(Debug, Deserialize)]
+struct ConfirmedPlan {
+    states: HostParts,
+    /// The version of the master that computed it; `None` if the client has not named it.
+    #[serde(default)]
+    planned_by: Option<String>,
+}
+
+/// The confirmed plan; `None` if the run was started without one.
+fn plan(pillar_json: &str) -> Result<Option<ConfirmedPlan>, Failure> {
     let pillar: Value = serde_json::from_str(pillar_json).unwrap_or_default();
-    let Some(states) = pillar.get(PLAN).and_then(|plan| plan.get("states")) else {
+    let Some(plan) = pillar.get(PLAN).filter(|plan| plan.get("states").is_some()) else {
         return Ok(None);
     };
-    let states = serde_json::from_value(states.clone());
-    states
-        .map(Some)
+    let plan = serde_json::from_value(plan.clone());
+    plan.map(Some)
         .map_err(|error| Failure::new(format!("cannot read the plan of this run: {error}")))
 }

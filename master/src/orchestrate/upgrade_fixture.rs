@@ -145,7 +145,7 @@ pub(crate) fn plan(life: &Life, options: &Value) -> UpgradePlan {
 pub(crate) fn upgrade(life: &Life, options: &Value) -> v1::OrchestrateRequest {
     let plan = plan(life, options);
     let mut pillar = options.clone();
-    pillar["plan"] = json!({"id": plan.id, "states": plan.states});
+    pillar["plan"] = json!({"id": plan.id, "planned_by": plan.planned_by, "states": plan.states});
     request(UPGRADE, &pillar)
 }
 

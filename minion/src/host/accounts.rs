@@ -1,7 +1,7 @@
 //! The account database as a value, changed as `useradd`, `groupadd` and their relatives would
 //! change it: for the overlay and for tests.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Group, User};
 
@@ -222,6 +222,81 @@ impl Accounts {
     }
 }
 
+/// The predicted accounts of an overlay. A number that only `useradd` or `groupadd` will choose is a
+/// guess, by which no account is found.
+#[derive(Debug, Default)]
+pub struct PredictedAccounts {
+    accounts: Accounts,
+    guessed_users: BTreeSet<String>,
+    guessed_groups: BTreeSet<String>,
+}
+
+impl PredictedAccounts {
+    /// A user by name, or by a number that is known. `Some(None)`: a command removed it.
+    #[must_use]
+    pub fn user(&self, key: &str) -> Option<Option<User>> {
+        let users = &self.accounts.users;
+        if let Some(known) = users.get(key) {
+            return Some(known.clone());
+        }
+        let number = key.parse::<u32>().ok()?;
+        let mut users = users.values().flatten();
+        let found =
+            users.find(|user| user.uid == number && !self.guessed_users.contains(&user.name));
+        found.map(|user| Some(user.clone()))
+    }
+
+    /// A group by name, or by a number that is known. `Some(None)`: a command removed it.
+    #[must_use]
+    pub fn group(&self, key: &str) -> Option<Option<Group>> {
+        let groups = &self.accounts.groups;
+        if let Some(known) = groups.get(key) {
+            return Some(known.clone());
+        }
+        let number = key.parse::<u32>().ok()?;
+        let mut groups = groups.values().flatten();
+        let found =
+            groups.find(|group| group.gid == number && !self.guessed_groups.contains(&group.name));
+        found.map(|group| Some(group.clone()))
+    }
+
+    /// As [`Accounts::run`].
+    pub fn run(&mut self, argv: &[String], user: Option<User>, group: Option<Group>) {
+        let program = argv
+            .first()
+            .map_or("", |p| p.rsplit('/').next().unwrap_or(p));
+        let (options, name) = parse(argv);
+        let Some(name) = name else { return };
+        match program {
+            "useradd" if user.is_none() => {
+                let guess = !options.contains_key("-u");
+                note(&mut self.guessed_users, &name, guess);
+                if !options.contains_key("-g") && !options.contains_key("-N") {
+                    note(&mut self.guessed_groups, &name, guess);
+                }
+            }
+            "groupadd" if group.is_none() => {
+                note(&mut self.guessed_groups, &name, !options.contains_key("-g"));
+            }
+            "usermod" if options.contains_key("-u") => note(&mut self.guessed_users, &name, false),
+            "groupmod" if options.contains_key("-g") => {
+                note(&mut self.guessed_groups, &name, false);
+            }
+            _ => {}
+        }
+        self.accounts.run(argv, user, group);
+    }
+}
+
+/// Notes whether the number of an account is a guess.
+fn note(guessed: &mut BTreeSet<String>, name: &str, guess: bool) {
+    if guess {
+        guessed.insert(name.to_owned());
+    } else {
+        guessed.remove(name);
+    }
+}
+
 /// Options by their short name, and the account's name (the last word).
 fn parse(argv: &[String]) -> (BTreeMap<String, String>, Option<String>) {
     let mut options = BTreeMap::new();
@@ -306,5 +381,25 @@ mod tests {
         );
         accounts.run(&argv("userdel web"), None, None);
         assert_eq!(accounts.users["web"], None);
+    }
+
+    #[test]
+    fn a_guessed_number_finds_no_account() {
+        let mut accounts = PredictedAccounts::default();
+        accounts.run(&argv("useradd -m deploy"), None, None);
+        accounts.run(&argv("groupadd web"), None, None);
+        accounts.run(&argv("useradd -u 700 known"), None, None);
+        for guess in 1000..1010 {
+            assert_eq!(accounts.user(&guess.to_string()), None);
+            assert_eq!(accounts.group(&guess.to_string()), None);
+        }
+        let name = |user: Option<Option<User>>| user.flatten().map(|user| user.name);
+        assert_eq!(name(accounts.user("deploy")).as_deref(), Some("deploy"));
+        assert_eq!(name(accounts.user("700")).as_deref(), Some("known"));
+        let user = accounts.user("deploy").flatten();
+        accounts.run(&argv("usermod -u 1000 deploy"), user, None);
+        assert_eq!(name(accounts.user("1000")).as_deref(), Some("deploy"));
+        accounts.run(&argv("userdel deploy"), None, None);
+        assert_eq!(accounts.user("deploy"), Some(None));
     }
 }

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::accounts::Accounts;
+use super::accounts::PredictedAccounts;
 use super::effect::{Command, Effect, Output, Trust};
 use super::overlay_files::{Covered, Files, PredictedEntry, PredictedPath};
 use super::{
@@ -41,7 +41,7 @@ pub(super) struct Predicted {
     pub uncertain: bool,
     pub reloaded: bool,
     pub units: BTreeMap<String, UnitState>,
-    pub accounts: Accounts,
+    pub accounts: PredictedAccounts,
     pub sysctls: BTreeMap<String, String>,
     pub modules: BTreeSet<String>,
     pub mounts: Vec<MountPoint>,
@@ -289,19 +289,14 @@ impl Host for Overlay<'_> {
 
     fn user<'a>(&'a self, name: &'a str) -> HostFuture<'a, HostResult<Option<User>>> {
         Box::pin(async move {
-            let predicted = {
-                let accounts = &self.predicted().accounts;
-                let known = accounts.users.get(name).cloned();
-                known.or_else(|| accounts.user(name).map(|user| Some(user.clone())))
-            };
+            let predicted = self.predicted().accounts.user(name);
             match predicted {
                 Some(user) => Ok(user),
                 None => {
                     let below = self.below.user(name).await?;
                     let accounts = &self.predicted().accounts;
-                    Ok(below.filter(|user| {
-                        user.name == name || !accounts.users.contains_key(&user.name)
-                    }))
+                    Ok(below
+                        .filter(|user| user.name == name || accounts.user(&user.name).is_none()))
                 }
             }
         })
@@ -309,18 +304,14 @@ impl Host for Overlay<'_> {
 
     fn group<'a>(&'a self, name: &'a str) -> HostFuture<'a, HostResult<Option<Group>>> {
         Box::pin(async move {
-            let predicted = {
-                let accounts = &self.predicted().accounts;
-                let known = accounts.groups.get(name).cloned();
-                known.or_else(|| accounts.group(name).map(|group| Some(group.clone())))
-            };
+            let predicted = self.predicted().accounts.group(name);
             match predicted {
                 Some(group) => Ok(group),
                 None => {
                     let below = self.below.group(name).await?;
                     let accounts = &self.predicted().accounts;
                     Ok(below.filter(|group| {
-                        group.name == name || !accounts.groups.contains_key(&group.name)
+                        group.name == name || accounts.group(&group.name).is_none()
                     }))
                 }
             }

@@ -22,7 +22,9 @@ pub(super) async fn present(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Fail
             "group.present: {both} is both in `addusers` and in `delusers`"
         ));
     }
-    if let Some(gid) = gid
+    let found = host.group(name).await?;
+    let is_new = |gid: &u32| found.as_ref().is_none_or(|group| group.gid != *gid);
+    if let Some(gid) = gid.filter(is_new)
         && let Some(taken) = host.group(&gid.to_string()).await?
         && taken.name != *name
     {
@@ -31,7 +33,6 @@ pub(super) async fn present(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Fail
             taken.name
         ));
     }
-    let found = host.group(name).await?;
     let mut changes = Map::new();
     let mut effects = Vec::new();
     let number = gid.map(|gid| gid.to_string());
@@ -53,7 +54,7 @@ pub(super) async fn present(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Fail
         }
         _ => {}
     }
-    if let Some(gid) = gid.filter(|gid| found.as_ref().is_none_or(|group| group.gid != *gid)) {
+    if let Some(gid) = gid.filter(is_new) {
         changes.insert("gid".into(), json!(gid));
     }
     let mut old = found

@@ -111,7 +111,9 @@ impl AccountSpec {
         name: &str,
         found: Option<&User>,
     ) -> Result<(), Failure> {
-        if let Some(uid) = self.uid
+        if let Some(uid) = self
+            .uid
+            .filter(|uid| found.is_none_or(|user| user.uid != *uid))
             && let Some(taken) = host.user(&uid.to_string()).await?
             && taken.name != name
         {

@@ -3,12 +3,14 @@
 
 use std::collections::BTreeSet;
 
-use serde_json::{Map, Value};
+use halite_document::source::join;
+use serde_json::{Map, Value, json};
 
 use super::Check;
 use crate::component::{ExtraVolume, Patch};
 use crate::etcd::Mode;
 use crate::flags::Flags;
+use crate::hardening::KUBELET_SYSCTLS;
 use crate::view::hardening::{AUDIT_DIRECTORY, DIRECTORY, OWN_VOLUMES};
 
 pub(super) fn check(check: &mut Check<'_>) {
@@ -17,6 +19,7 @@ pub(super) fn check(check: &mut Check<'_>) {
     audit(check);
     authentication(check);
     admission(check);
+    kernel(check);
     let api_server = &cluster.api_server;
     volumes(check, "apiServer", &api_server.extra_volumes);
     patches(check, "apiServer", &api_server.patches);
@@ -36,6 +39,11 @@ pub(super) fn check(check: &mut Check<'_>) {
         );
     }
 }
+
+/// The remedy for an own file with keys: Halite's API servers do not have them.
+const PLAIN_FIRST: &str = "first write all objects in plain text with your file, or they become unreadable: put `identity: {}` first in its \
+     `providers`, restart the API servers, run `kubectl get secrets -A -o json | kubectl replace -f -` (and the same for each \
+     other encrypted resource); only then remove the flag, and write `apiServer.encryption`";
 
 /// Flags that also follow from a field which is declared, or which the profile declares.
 fn both(check: &mut Check<'_>) {
@@ -98,10 +106,14 @@ fn both(check: &mut Check<'_>) {
         ),
     ] {
         if is_set && api_server.extra_args.contains_key(flag) {
+            let remedy = match flag {
+                "encryption-provider-config" => PLAIN_FIRST.to_owned(),
+                _ => format!("remove it, and write `apiServer.{field}`"),
+            };
             check.cluster(
                 &format!("apiServer.extraArgs.{flag}"),
                 format!("`apiServer.{field}` sets `{flag}` too"),
-                format!("remove it, and write `apiServer.{field}`"),
+                remedy,
             );
         }
     }
@@ -271,17 +283,53 @@ fn admission(check: &mut Check<'_>) {
     }
 }
 
+/// Kernel parameters without which a kubelet with `protectKernelDefaults` does not start.
+fn kernel(check: &mut Check<'_>) {
+    let cluster = &check.declaration.cluster;
+    if cluster.kubelet_config().get("protectKernelDefaults") != Some(&json!(true)) {
+        return;
+    }
+    for (key, value) in &cluster.host.sysctls {
+        let dotted = key.replace('/', ".");
+        let mut known = KUBELET_SYSCTLS.iter();
+        let wanted = known.find(|(name, _)| *name == dotted);
+        let (Some((_, wanted)), Some(value)) = (wanted, value) else {
+            continue;
+        };
+        if value.trim() != *wanted {
+            check.cluster(
+                &join("host.sysctls", key),
+                format!("with `protectKernelDefaults` the kubelet does not start unless {dotted} is {wanted}"),
+                "remove it, or write `kubelet.config.protectKernelDefaults: false`",
+            );
+        }
+    }
+}
+
 /// The volumes and mounts of kubeadm's static pods, and Halite's own.
-const TAKEN_NAMES: [&str; 6] = [
+const TAKEN_NAMES: [&str; 11] = [
     "ca-certs",
     "k8s-certs",
     "kubeconfig",
     "flexvolume-dir",
+    "etc-ca-certificates",
+    "usr-local-share-ca-certificates",
+    "usr-share-ca-certificates",
+    "etc-pki-ca-trust",
+    "etc-pki-tls-certs",
     OWN_VOLUMES[0],
     OWN_VOLUMES[1],
 ];
-const TAKEN_PATHS: [&str; 4] = [
+const TAKEN_PATHS: [&str; 12] = [
     "/etc/ssl/certs",
+    "/etc/ca-certificates",
+    "/usr/local/share/ca-certificates",
+    "/usr/share/ca-certificates",
+    "/etc/pki/ca-trust",
+    "/etc/pki/tls/certs",
+    "/etc/kubernetes/controller-manager.conf",
+    "/etc/kubernetes/scheduler.conf",
+    "/usr/libexec/kubernetes/kubelet-plugins/volume/exec",
     "/etc/kubernetes/pki",
     DIRECTORY,
     AUDIT_DIRECTORY,
@@ -291,7 +339,13 @@ fn volumes(check: &mut Check<'_>, section: &str, volumes: &[ExtraVolume]) {
     let (mut names, mut paths) = (BTreeSet::from(TAKEN_NAMES), BTreeSet::from(TAKEN_PATHS));
     for (index, volume) in volumes.iter().enumerate() {
         let path = format!("{section}.extraVolumes[{index}]");
-        if !names.insert(&volume.name) {
+        if volume.name.contains('.') || volume.name.len() > 63 {
+            check.cluster(
+                &format!("{path}.name"),
+                format!("`{}` is not a name of a volume", volume.name),
+                "write at most 63 letters, digits and `-`, without dots",
+            );
+        } else if !names.insert(&volume.name) {
             check.cluster(
                 &format!("{path}.name"),
                 format!("the pod has a volume `{}` already", volume.name),
@@ -316,6 +370,60 @@ fn patches(check: &mut Check<'_>, section: &str, patches: &[Patch]) {
             patch,
             &["metadata", "spec"],
         );
+        for (key, value) in patch {
+            directives(
+                check,
+                &format!("{section}.patches[{index}].{key}"),
+                key,
+                value,
+            );
+        }
+    }
+}
+
+/// The lists of a pod whose elements have a key (states/src/template/patch.rs, `MERGE_KEYS`).
+const KEYED_LISTS: [&str; 10] = [
+    "containers",
+    "env",
+    "hostAliases",
+    "imagePullSecrets",
+    "initContainers",
+    "ports",
+    "topologySpreadConstraints",
+    "volumeDevices",
+    "volumeMounts",
+    "volumes",
+];
+
+/// Refuses the directives that have no effect: each but `$patch: delete` in an element of a list that
+/// is merged by a key. `name` is the name of the field with this value.
+fn directives(check: &mut Check<'_>, path: &str, name: &str, value: &Value) {
+    match value {
+        Value::Object(fields) => fields_of(check, path, fields, false),
+        Value::Array(elements) => {
+            let is_keyed = KEYED_LISTS.contains(&name);
+            for (index, element) in elements.iter().enumerate() {
+                if let Value::Object(fields) = element {
+                    fields_of(check, &format!("{path}[{index}]"), fields, is_keyed);
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+fn fields_of(check: &mut Check<'_>, path: &str, fields: &Map<String, Value>, is_keyed: bool) {
+    for (key, value) in fields {
+        let path = join(path, key);
+        if !key.starts_with('$') {
+            directives(check, &path, key, value);
+        } else if !is_keyed || key != "$patch" || value != "delete" {
+            check.cluster(
+                &path,
+                format!("the directive `{key}` has no effect here"),
+                "the only one is `$patch: delete`, in an element of a list that Kubernetes merges by a key, such as `volumeMounts`",
+            );
+        }
     }
 }
 

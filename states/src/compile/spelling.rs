@@ -32,6 +32,11 @@ pub(super) fn check(argument: &str, node: &Node, problems: &mut Vec<Problem>) {
         return;
     }
     let message = format!("{argument} has `{raw}` without quotes, which YAML reads as `{read}`");
-    let hint = format!("write '{raw}' for this text, or {read}");
+    let mut hint = format!("write '{raw}' for this text, or {read}");
+    // JSON and the filters spell booleans in this way.
+    if matches!(raw.as_str(), "true" | "false") {
+        hint += "; if a filter (`json`, `tojson`, `yaml`) wrote it, put the value in quotes where it \
+                 comes from, for example in the pillar";
+    }
     problems.push(Problem::at(&node.position, message).hint(hint));
 }

@@ -358,7 +358,7 @@ pub(super) fn traverse(value: &Value, path: &str, delimiter: &str) -> Result<Opt
                     .unwrap_or_default(),
             },
             ValueKind::Map => match at.get_item(&Value::from(part))? {
-                next if next.is_undefined() => at.get_item(&typed_key(part).0)?,
+                next if next.is_undefined() => at.get_item(&typed_key(part))?,
                 next => next,
             },
             _ => Value::UNDEFINED,
@@ -426,6 +426,33 @@ mod tests {
             ("{{ missing | default('x') }}", "x"),
         ] {
             assert_eq!(render(text, Purpose::Sls), wanted, "{text}");
+        }
+    }
+
+    #[test]
+    fn groups_have_a_default_and_dictsort_takes_positions() {
+        for (text, wanted) in [
+            (
+                "{% for g in [{'t': 'b'}, {}] | groupby('t', default='a') %}{{ g[0] }}{% endfor %}",
+                "ab",
+            ),
+            (
+                "{{ {'a': 2, 'b': 1} | dictsort(false, 'value') }}",
+                "[('b', 1), ('a', 2)]",
+            ),
+            (
+                "{{ {'a': 2, 'b': 1} | dictsort(false, reverse=true) }}",
+                "[('b', 1), ('a', 2)]",
+            ),
+        ] {
+            assert_eq!(render(text, Purpose::Sls), wanted, "{text}");
+        }
+        for text in [
+            "{{ [{'t': 'b'}, {}] | groupby('t') }}",
+            "{{ {'a': 2, 'b': '1'} | dictsort(false, 'value') }}",
+        ] {
+            let error = render(text, Purpose::Sls);
+            assert!(error.contains("in an order"), "{error}");
         }
     }
 }

@@ -4,7 +4,7 @@ use minijinja::value::ValueKind;
 use minijinja::{Error, Value};
 
 use super::error::invalid;
-use super::values::{Dict, deep_copy, dictionary, is_list};
+use super::values::{Dict, deep_copy, dictionary, has_pillar_keys, is_list};
 
 /// Deepest nesting of values that are merged.
 const MAX_DEPTH: usize = 100;
@@ -57,6 +57,7 @@ fn merge(base: &Value, over: &Value, form: Form, depth: usize) -> Result<(), Err
             "more than {MAX_DEPTH} dictionaries in one another"
         )));
     }
+    share_keys(base, over);
     // As many keys as there are now: `over` may be a part of `base`.
     let keys: Vec<Value> = over.try_iter()?.collect();
     for key in keys {
@@ -71,6 +72,16 @@ fn merge(base: &Value, over: &Value, form: Form, depth: usize) -> Result<(), Err
         }
     }
     Ok(())
+}
+
+/// Lets `base` take 80 and `'80'` as one key if `over` is of the pillar, which does not say whether
+/// a key was in quotes.
+fn share_keys(base: &Value, over: &Value) {
+    if has_pillar_keys(over)
+        && let Ok(dict) = changeable(base)
+    {
+        dict.take_pillar_keys();
+    }
 }
 
 /// Sets a key of a dictionary in place.
@@ -157,6 +168,9 @@ pub(super) fn by_strategy(
         "none" => merged(base, over, Form::DEEP),
         "list" => {
             let mut entries = Vec::new();
+            let copy = (has_pillar_keys(base) && !has_pillar_keys(over)).then(|| deep_copy(over));
+            let over = copy.as_ref().unwrap_or(over);
+            share_keys(over, base);
             for key in base.try_iter()? {
                 let (old, new) = (base.get_item(&key)?, over.get_item(&key)?);
                 let value = if new.is_undefined() {
@@ -166,9 +180,12 @@ pub(super) fn by_strategy(
                 };
                 entries.push((key, value));
             }
-            Ok(dictionary(entries))
+            let both = dictionary(entries);
+            share_keys(&both, over);
+            Ok(both)
         }
         "overwrite" => {
+            share_keys(base, over);
             let keys: Vec<Value> = over.try_iter()?.collect();
             for key in keys {
                 if !base.get_item(&key)?.is_undefined() {
@@ -185,6 +202,39 @@ pub(super) fn by_strategy(
             Err(invalid(format!(
                 "there is no merge strategy `{strategy}`: {hint}"
             )))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use serde_json::json;
+
+    use super::super::trace::Recorder;
+    use super::super::values::recorded;
+    use super::*;
+
+    #[test]
+    fn a_number_and_its_text_are_one_key_if_one_is_of_the_pillar() {
+        let recorder = Arc::new(Recorder::default());
+        let pillar = recorded(&json!({"80": "pillar"}), "/pillar/custom", &recorder);
+        for key in [Value::from(80), Value::from("80")] {
+            let plain = dictionary([(key.clone(), Value::from("plain"))]);
+            for strategy in ["recurse", "list", "overwrite"] {
+                let plain = deep_copy(&plain);
+                let merged = by_strategy(&plain, &pillar, strategy, false).unwrap();
+                assert_eq!(merged.len(), Some(1), "{merged}");
+                for key in [Value::from(80), Value::from("80")] {
+                    let value = merged.get_item(&key).unwrap().to_string();
+                    assert!(value.contains("pillar"), "{merged}");
+                }
+            }
+            let merged = merged(&pillar, &plain, Form::DEEP).unwrap();
+            assert_eq!(merged.to_string(), "{80: 'plain'}");
+            let listed = by_strategy(&pillar, &plain, "list", false).unwrap();
+            assert_eq!(listed.to_string(), "{80: ['pillar', 'plain']}");
         }
     }
 }

@@ -4,7 +4,7 @@ use minijinja::value::{Kwargs, Tuple, ValueKind, from_args};
 use minijinja::{Error, ErrorKind, State, Value};
 
 use super::error::invalid;
-use super::values::dictionary;
+use super::values::{has_pillar_keys, new_dictionary};
 
 /// Calls a method that the template engine itself does not have.
 pub(super) fn call(
@@ -44,9 +44,8 @@ fn dict(state: &mut State, value: &Value, method: &str, args: &[Value]) -> Resul
                 .try_iter()?
                 .map(|key| Ok((value.get_item(&key)?, key)));
             let entries: Vec<(Value, Value)> = entries.collect::<Result<_, Error>>()?;
-            Ok(dictionary(
-                entries.into_iter().map(|(item, key)| (key, item)),
-            ))
+            let entries = entries.into_iter().map(|(item, key)| (key, item));
+            Ok(new_dictionary(has_pillar_keys(value), entries))
         }
         "update" | "pop" | "setdefault" | "clear" => Err(immutable(
             method,

@@ -411,3 +411,5 @@ mod probes;
 mod secret_tests;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod value_tests;

@@ -3,7 +3,8 @@
 use serde_json::{Map, Value};
 
 /// The keys by which Kubernetes merges the lists of a pod (`patchMergeKey` in
-/// k8s.io/api/core/v1/types.go). All other lists are replaced.
+/// k8s.io/api/core/v1/types.go). All other lists are replaced. pillar/src/validate/hardening.rs has
+/// the same names (`KEYED_LISTS`).
 const MERGE_KEYS: [(&str, &str); 10] = [
     ("containers", "name"),
     ("env", "name"),
@@ -31,11 +32,19 @@ pub(super) fn strategic_merge(base: &mut Map<String, Value>, patch: &Map<String,
             (Some(Value::Array(base)), Value::Array(patch)) if merge_key(name).is_some() => {
                 merge_list(base, patch, merge_key(name).unwrap_or_default());
             }
+            (None, Value::Array(patch)) if merge_key(name).is_some() => {
+                let kept = patch.iter().filter(|change| !deletes(change));
+                base.insert(name.clone(), kept.cloned().collect());
+            }
             _ => {
                 base.insert(name.clone(), change.clone());
             }
         }
     }
+}
+
+fn deletes(change: &Value) -> bool {
+    change.get(DIRECTIVE).and_then(Value::as_str) == Some("delete")
 }
 
 fn merge_key(list: &str) -> Option<&'static str> {
@@ -49,7 +58,7 @@ fn merge_list(base: &mut Vec<Value>, patch: &[Value], key: &str) {
     for change in patch {
         let same =
             |element: &Value| element.get(key).is_some() && element.get(key) == change.get(key);
-        if change.get(DIRECTIVE).and_then(Value::as_str) == Some("delete") {
+        if deletes(change) {
             base.retain(|element| !same(element));
             continue;
         }
@@ -95,14 +104,14 @@ mod tests {
             {"name": "a", "command": ["b"], "resources": {"requests": {"cpu": "1"}, "limits": {"memory": "1Gi"}},
              "volumeMounts": [{"mountPath": "/b", "$patch": "delete"}, {"mountPath": "/c", "name": "c"}]},
             {"name": "beside", "image": "x"},
-        ]}});
+        ], "volumes": [{"name": "a", "$patch": "delete"}]}});
         assert_eq!(
             patched(base, patch),
             json!({"spec": {"containers": [
                 {"name": "a", "command": ["b"], "resources": {"requests": {"cpu": "1"}, "limits": {"memory": "1Gi"}},
                  "volumeMounts": [{"mountPath": "/a", "name": "a"}, {"mountPath": "/c", "name": "c"}]},
                 {"name": "beside", "image": "x"},
-            ]}})
+            ], "volumes": []}})
         );
     }
 }

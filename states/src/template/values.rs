@@ -27,8 +27,6 @@ pub(crate) struct Dict {
 struct Entry {
     key: Value,
     value: Value,
-    /// The key in the data, if it is written in another way (`0x50` for 80).
-    raw: Option<String>,
 }
 
 /// The keys and values of a dictionary, in their order. As in Python, `80` and `'80'` are different
@@ -39,7 +37,8 @@ struct Entries {
     texts: HashMap<String, usize>,
     /// Keys that are not texts, by [`identity`].
     others: HashMap<String, usize>,
-    /// A text finds the key that it reads as: the pillar does not say whether a key was in quotes.
+    /// A text finds the number that it reads as, and a number its text: the pillar does not say
+    /// whether a key was in quotes.
     is_pillar: bool,
 }
 
@@ -59,15 +58,17 @@ fn identity(key: &Value) -> String {
 
 impl Entries {
     fn find(&self, key: &Value) -> Option<usize> {
+        let text = |text: &str| self.texts.get(text).copied();
         let other = |key: &Value| self.others.get(&identity(key)).copied();
-        let Some(text) = key.as_str() else {
-            return other(key);
-        };
-        let found = self.texts.get(text).copied();
-        found.or_else(|| other(&typed_key(text).0).filter(|_| self.is_pillar))
+        match key.as_str() {
+            Some(name) if self.is_pillar => text(name).or_else(|| other(&pillar_key(name))),
+            Some(name) => text(name),
+            None if self.is_pillar => other(key).or_else(|| text(&name_in_data(key))),
+            None => other(key),
+        }
     }
 
-    fn set(&mut self, key: &Value, value: Value, raw: Option<String>) {
+    fn set(&mut self, key: &Value, value: Value) {
         if let Some(place) = self.find(key).and_then(|at| self.list.get_mut(at)) {
             place.value = value;
             return;
@@ -78,7 +79,7 @@ impl Entries {
             None => self.others.insert(identity(key), at),
         };
         let key = key.clone();
-        self.list.push(Entry { key, value, raw });
+        self.list.push(Entry { key, value });
     }
 }
 
@@ -98,6 +99,17 @@ impl Dict {
         self.origin.is_some()
     }
 
+    /// Tests whether its keys are those of the pillar, which do not say whether they were in quotes.
+    pub(crate) fn has_pillar_keys(&self) -> bool {
+        self.entries().is_pillar
+    }
+
+    /// From now on, the number 80 and the text `80` are one key.
+    pub(crate) fn take_pillar_keys(&self) {
+        let mut entries = self.entries.write().unwrap_or_else(PoisonError::into_inner);
+        entries.is_pillar = true;
+    }
+
     /// Its values; the access is not recorded.
     pub(crate) fn values(&self) -> Vec<Value> {
         let entries = self.entries();
@@ -111,7 +123,7 @@ impl Dict {
     /// Sets the value of a key in place. Every name of this dictionary sees the change.
     pub(crate) fn set(&self, key: &Value, value: Value) {
         let mut entries = self.entries.write().unwrap_or_else(PoisonError::into_inner);
-        entries.set(key, value, None);
+        entries.set(key, value);
     }
 }
 
@@ -129,8 +141,7 @@ impl Object for Dict {
         let entries = self.entries();
         let found = entries.find(key).and_then(|at| entries.list.get(at));
         if let Some((pointer, recorder)) = &self.origin {
-            let raw = found.and_then(|entry| entry.raw.as_deref());
-            let name = raw.map_or_else(|| key_text(key), str::to_owned);
+            let name = found.map_or_else(|| name_in_data(key), |entry| key_text(&entry.key));
             recorder.record(below(pointer, &name), Access::Lookup);
         }
         found.map(|entry| entry.value.clone())
@@ -215,17 +226,29 @@ fn has_typed_keys(pointer: &str) -> bool {
     is_below(PILLAR) && !is_below(OWN)
 }
 
-/// A key of the pillar with its type, and its text there if that differs.
-pub(crate) fn typed_key(raw: &str) -> (Value, Option<String>) {
-    let key = match scalar::resolve(raw) {
+/// The key that YAML reads from a text without quotes.
+pub(crate) fn typed_key(raw: &str) -> Value {
+    match scalar::resolve(raw) {
         NodeKind::Bool(value) => Value::from(value),
         NodeKind::Int(value) => Value::from(value),
         NodeKind::Float(value) => Value::from(value),
         NodeKind::Null if !raw.is_empty() => Value::from(()),
-        _ => return (Value::from(raw), None),
-    };
-    let differs = key_text(&key) != raw;
-    (key, differs.then(|| raw.to_owned()))
+        _ => Value::from(raw),
+    }
+}
+
+/// A key of the pillar: a number if the text is exactly how this whole number is written (`80`),
+/// otherwise the text. `080`, `1.30` and `no` may have been in quotes.
+fn pillar_key(raw: &str) -> Value {
+    match raw.parse::<i64>() {
+        Ok(number) if number.to_string() == raw => Value::from(number),
+        _ => Value::from(raw),
+    }
+}
+
+/// The name in the data of the key that a template asks for: `80` for 80 and 80.0.
+fn name_in_data(key: &Value) -> String {
+    i64::try_from(key.clone()).map_or_else(|_| key_text(key), |number| number.to_string())
 }
 
 fn convert(json: &Json, pointer: &str, recorder: Option<&Arc<Recorder>>) -> Value {
@@ -272,12 +295,12 @@ fn convert_with(
                     typed
                 };
                 let value = convert_with(value, &place, recorder, typed);
-                let (key, raw) = match name.strip_prefix(KEY_MARK) {
+                let key = match name.strip_prefix(KEY_MARK) {
                     Some(marked) => typed_key(marked),
-                    None if typed => typed_key(name),
-                    None => (Value::from(name.as_str()), None),
+                    None if typed => pillar_key(name),
+                    None => Value::from(name.as_str()),
                 };
-                entries.set(&key, value, raw);
+                entries.set(&key, value);
             }
             Value::from_object(Dict {
                 entries: RwLock::new(entries),
@@ -289,9 +312,20 @@ fn convert_with(
 
 /// A dictionary that templates may change.
 pub(crate) fn dictionary(entries: impl IntoIterator<Item = (Value, Value)>) -> Value {
-    let mut listed = Entries::default();
+    new_dictionary(false, entries)
+}
+
+/// A dictionary that templates may change; `is_pillar` as in the one that its keys are from.
+pub(crate) fn new_dictionary(
+    is_pillar: bool,
+    entries: impl IntoIterator<Item = (Value, Value)>,
+) -> Value {
+    let mut listed = Entries {
+        is_pillar,
+        ..Entries::default()
+    };
     for (key, value) in entries {
-        listed.set(&key, value, None);
+        listed.set(&key, value);
     }
     Value::from_object(Dict {
         entries: RwLock::new(listed),
@@ -299,15 +333,25 @@ pub(crate) fn dictionary(entries: impl IntoIterator<Item = (Value, Value)>) -> V
     })
 }
 
+/// Tests whether a value is a dictionary with the keys of the pillar.
+pub(crate) fn has_pillar_keys(value: &Value) -> bool {
+    value
+        .downcast_object_ref::<Dict>()
+        .is_some_and(Dict::has_pillar_keys)
+}
+
 /// A copy whose dictionaries and lists are its own.
 pub(crate) fn deep_copy(value: &Value) -> Value {
     match value.kind() {
         _ if value.is_tuple() => value.clone(),
         ValueKind::Map => match value.try_iter() {
-            Ok(keys) => dictionary(keys.map(|key| {
-                let item = value.get_item(&key).unwrap_or_default();
-                (key, deep_copy(&item))
-            })),
+            Ok(keys) => {
+                let entries = keys.map(|key| {
+                    let item = value.get_item(&key).unwrap_or_default();
+                    (key, deep_copy(&item))
+                });
+                new_dictionary(has_pillar_keys(value), entries)
+            }
             Err(_) => value.clone(),
         },
         ValueKind::Seq | ValueKind::Iterable if value.len().is_some() => match value.try_iter() {
@@ -422,75 +466,5 @@ fn holds(value: &Value, depth: usize) -> bool {
             })
         }
         _ => false,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::super::trace::MinionData;
-    use super::*;
-
-    #[test]
-    fn json_survives_and_keeps_its_order() {
-        let json = json!({"z": 1, "a": [true, null, 1.5, "x"], "m": {"k": "halite-secret::a.b::"}});
-        let value = from_json(&json);
-        assert_eq!(
-            serde_json::to_string(&to_json(&value).unwrap()).unwrap(),
-            serde_json::to_string(&json).unwrap()
-        );
-        assert!(holds_secret(&value));
-        assert_eq!(
-            value.to_string(),
-            "{'z': 1, 'a': [True, None, 1.5, 'x'], 'm': {'k': halite-secret::a.b::}}"
-        );
-    }
-
-    #[test]
-    fn keys_of_the_operators_pillar_have_a_type() {
-        let recorder = Arc::new(Recorder::default());
-        let pillar = json!({"halite": {"nodes": {"42": 1}}, "custom": {"80": "a", "0x50": "b", "yes": 2, "x": [{"7": 1}]}});
-        let value = recorded(&pillar, PILLAR, &recorder);
-        assert_eq!(
-            value.to_string(),
-            "{'halite': {'nodes': {'42': 1}}, 'custom': {80: 'b', True: 2, 'x': [{7: 1}]}}"
-        );
-        let custom = value.get_attr("custom").unwrap();
-        assert_eq!(
-            custom.get_item(&Value::from("80")).unwrap(),
-            Value::from("b")
-        );
-        assert!(
-            dictionary([(Value::from(80), Value::from(1))])
-                .get_item(&Value::from("80"))
-                .unwrap()
-                .is_undefined()
-        );
-        assert_eq!(
-            custom.get_item(&Value::from(80.0)).unwrap(),
-            Value::from("b")
-        );
-        assert_eq!(custom.get_item(&Value::from(1)).unwrap(), Value::from(2));
-    }
-
-    #[test]
-    fn accesses_are_recorded() {
-        let recorder = Arc::new(Recorder::default());
-        let pillar = json!({"a": {"b": {"c": 1}, "d": 2}, "nodes": {"x": {"ip": 1}}});
-        let data = MinionData::new("web-1", &pillar, &json!({}));
-        let pillar = recorded(data.at(PILLAR), PILLAR, &recorder);
-        pillar
-            .get_attr("a")
-            .unwrap()
-            .get_attr("b")
-            .unwrap()
-            .get_attr("c")
-            .unwrap();
-        assert!(pillar.get_attr("nothing").unwrap().is_undefined());
-        let nodes = pillar.get_attr("nodes").unwrap();
-        assert_eq!(nodes.try_iter().unwrap().count(), 1);
-        assert_eq!(recorder.take().pillar(&data), ["a.b.c", "nodes"]);
-        assert!(recorder.take().pillar(&data).is_empty());
     }
 }

@@ -82,7 +82,13 @@ fn the_api_servers_files_are_private_and_a_change_restarts_it() {
 #[test]
 fn without_hardening_no_file_of_the_api_server_stays() {
     let compiled = of("bootstrap");
-    chunk(&compiled, "file.absent", DIRECTORY);
+    let directory = chunk(&compiled, "file.absent", DIRECTORY);
+    assert_eq!(directory.controls.onlyif.len(), 1, "it goes only if empty");
+    assert_eq!(directory.requisites.require.len(), 4);
+    for name in ["admission", "audit-policy", "authentication", "encryption"] {
+        let path = format!("{DIRECTORY}/{name}.yaml");
+        chunk(&compiled, "file.absent", &path);
+    }
     let worker = of("worker");
     assert!(
         !worker

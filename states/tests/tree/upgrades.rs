@@ -298,11 +298,17 @@ fn an_upgrade_can_pause_between_the_control_planes_and_the_others() {
         steps[steps.len() - 2..],
         ["highstate master 0.2.0", "pause "]
     );
-    // All control planes have the bundle: the same command continues with the others.
+    // All control planes have the bundle, but the objects do not: it still pauses.
     let half = [
         ("cp-1", "bootstrap registry etcd control-plane", "0.2.0"),
         all[1],
     ];
+    let steps = upgrade_with(&half, "0.1.0", &options);
+    assert_eq!(
+        steps[steps.len() - 2..],
+        ["highstate master 0.2.0", "pause "]
+    );
+    // The objects have it, too: the same command continues with the others.
     let steps = upgrade_with(&half, "0.2.0", &options);
     assert!(
         steps.contains(&"highstate w-1 0.2.0".to_owned()),

@@ -2,7 +2,6 @@
 //! hosts.
 
 use std::path::Path;
-use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use base64::Engine as _;
@@ -37,8 +36,8 @@ const ENCRYPTED: &str = "k8s:enc:secretbox:v1:";
 const AUDIT_LOG: &str = "/var/log/kubernetes/audit/audit.log";
 /// The namespace of the tests' pods.
 const NAMESPACE: &str = "new";
-/// Limit for a rotation: three highstates of a control plane.
-const ROTATED: Duration = Duration::from_secs(300);
+/// The key from before the rotation, outside the directories that [`holders`] searches.
+const OLDER_KEY: &str = "/root/key-before-rotation";
 
 const TESTS: &[Test<Cluster>] = &[
     Test {
@@ -374,7 +373,8 @@ fn settled(cluster: &Cluster) -> Result<Counts> {
 fn rotated(cluster: &Cluster) -> Result<Counts> {
     let host = &cluster.bootstrap;
     let rotate = [CTL, "orchestrate", "halite.orchestrate.rotate_encryption"];
-    wait::until("the rotation", ROTATED, || host.run(&rotate).map(drop))?;
+    std::fs::write(host.file(OLDER_KEY), master_key(host)?)?;
+    host.run(&rotate)?;
     is_encrypted_with(cluster, "key2")?;
     let file = host.run(&["cat", "/etc/kubernetes/apiserver/encryption.yaml"])?;
     ensure!(
@@ -395,18 +395,38 @@ fn rotated(cluster: &Cluster) -> Result<Counts> {
     settled(cluster)
 }
 
+/// The master's file of the keys.
+fn record() -> String {
+    format!("/var/lib/halite/master/{KEYS_FILE}")
+}
+
+/// The master's oldest key.
+fn master_key(host: &Host) -> Result<String> {
+    let keys: EncryptionKeys = serde_json::from_str(&host.run(&["cat", &record()])?)?;
+    let secret = keys.secret(KEY_PATHS[0]).context("there is no key")?;
+    Ok(secret.to_owned())
+}
+
 fn keys_are_kept(cluster: &Cluster) -> Result<Counts> {
     let host = &cluster.bootstrap;
-    let record = format!("/var/lib/halite/master/{KEYS_FILE}");
-    let keys: EncryptionKeys = serde_json::from_str(&host.run(&["cat", &record])?)?;
-    let secret = keys.secret(KEY_PATHS[0]).context("there is no key")?;
-    let found = holders(host, secret)?;
+    let secret = master_key(host)?;
+    let older = std::fs::read_to_string(host.file(OLDER_KEY))?;
+    ensure!(
+        secret != older,
+        "the key is the one from before the rotation"
+    );
+    let found = holders(host, &secret)?;
+    let record = record();
     let wanted = ["/etc/kubernetes/apiserver/encryption.yaml", &record];
     ensure!(found == wanted, "the key is in {found:?}");
-    let found = holders(&cluster.worker, secret)?;
-    ensure!(found.is_empty(), "{WORKER} has the key in {found:?}");
+    let found = holders(host, &older)?;
+    ensure!(found.is_empty(), "the older key is in {found:?}");
     let document = host.run(&["cat", DOCUMENT])?;
-    ensure!(!document.contains(secret), "the document has the key");
+    for key in [&secret, &older] {
+        let found = holders(&cluster.worker, key)?;
+        ensure!(found.is_empty(), "{WORKER} has a key in {found:?}");
+        ensure!(!document.contains(key.as_str()), "the document has a key");
+    }
     Ok(Counts::ONE)
 }
 

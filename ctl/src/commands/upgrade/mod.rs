@@ -74,6 +74,7 @@ async fn upgrade(global: &Global, args: &NewUpgrade, screen: &mut Screen) -> any
     let mut pillar = pillar(args, &bundle);
     pillar.plan = (!args.test && !plan.id.is_empty()).then_some(ConfirmedPlan {
         id: &plan.id,
+        planned_by: &plan.planned_by,
         states: &plan.states,
     });
     let mut done = start(global, &json!(pillar), args.test, &bundle, screen).await?;
@@ -157,6 +158,8 @@ struct UpgradePillar<'a> {
 #[derive(Debug, Serialize)]
 struct ConfirmedPlan<'a> {
     id: &'a str,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    planned_by: &'a str,
     states: &'a BTreeMap<String, BTreeMap<String, String>>,
 }
 

@@ -1,15 +1,18 @@
 //! `ctl upgrade status`, `pause` and `resume`: the last upgrade.
 
+use std::time::Duration;
+
 use anyhow::bail;
 use halite_api::{UpgradeState, UpgradeStatus, to_value};
 use halite_proto::v1;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::start;
 use crate::FAILED;
 use crate::cli::Global;
 use crate::client;
 use crate::client::document;
+use crate::commands::again::CommandLine;
 use crate::confirm::confirmed;
 use crate::orchestration_watch::print_outcome;
 use crate::output::{Screen, list, or_dash};
@@ -58,12 +61,12 @@ pub async fn resume(global: &Global, yes: bool, screen: &mut Screen) -> anyhow::
     else {
         let advice = match status.state {
             UpgradeState::Stopped | UpgradeState::Incomplete => {
-                "`ctl upgrade` with its bundle continues it"
+                format!("{} continues it", command_of(&status))
             }
             UpgradeState::Pausing => {
-                "it has not reached the next host yet; run this again when it is paused"
+                "it has not reached the next host yet; run this again when it is paused".to_owned()
             }
-            _ => "`ctl upgrade status` shows it",
+            _ => "`ctl upgrade status` shows it".to_owned(),
         };
         bail!(
             "cannot resume the upgrade: none is paused (the state of the last one is `{}`); {advice}",
@@ -82,8 +85,37 @@ pub async fn resume(global: &Global, yes: bool, screen: &mut Screen) -> anyhow::
     let pillar = Value::Object(options.clone());
     let done = start(global, &pillar, false, bundle, screen).await?;
     let success = format!("the cluster has the bundle {bundle}");
-    let again = format!("ctl upgrade {bundle}");
+    let again = again(bundle, options);
     print_outcome(&done, &success, &again, screen)
+}
+
+/// The command that continues an upgrade with its options, if the master names them.
+fn command_of(status: &UpgradeStatus) -> String {
+    match (&status.bundle, &status.options) {
+        (Some(bundle), Some(options)) => format!("`{}`", again(bundle, options)),
+        _ => "`ctl upgrade` with the same bundle and options".to_owned(),
+    }
+}
+
+/// The command of a run with these values over the pillar.
+fn again(bundle: &str, options: &Map<String, Value>) -> String {
+    let text = |key: &str| options.get(key).and_then(Value::as_str);
+    let drain = options.get("drain").and_then(Value::as_object);
+    let of_drain = |key: &str| drain.and_then(|drain| drain.get(key));
+    let command = CommandLine::new(format!("ctl upgrade {bundle}"))
+        .option("batch", text("batch").filter(|batch| *batch != "25%"))
+        .flag(
+            options.get("backup") != Some(&Value::Bool(true)),
+            "no-backup",
+        )
+        .flag(drain.is_none(), "no-drain")
+        .flag(of_drain("force") == Some(&Value::Bool(true)), "force");
+    let limit = of_drain("timeout").and_then(Value::as_u64);
+    let command = match limit {
+        Some(seconds) => command.drain_limit("drain-timeout", Duration::from_secs(seconds)),
+        None => command,
+    };
+    command.option("pause-after", text("pause_after")).text()
 }
 
 /// Describes the last upgrade, with the next step.
@@ -95,26 +127,26 @@ pub fn text(status: &UpgradeStatus) -> String {
     let (state, next) = match &status.state {
         UpgradeState::Running => (
             "is running".to_owned(),
-            "`ctl upgrade pause` pauses it before the next host",
+            "`ctl upgrade pause` pauses it before the next host".to_owned(),
         ),
         UpgradeState::Pausing => (
             format!("is running, and pauses before the next host (by {by})"),
-            "`ctl upgrade resume` continues it then",
+            "`ctl upgrade resume` continues it then".to_owned(),
         ),
         UpgradeState::Paused => (
             format!("is paused (by {by})"),
-            "`ctl upgrade resume` continues it",
+            "`ctl upgrade resume` continues it".to_owned(),
         ),
         UpgradeState::Stopped => (
             "has stopped".to_owned(),
-            "fix the cause; `ctl upgrade` with the same bundle continues it",
+            format!("fix the cause; {} continues it", command_of(status)),
         ),
         UpgradeState::Incomplete => (
             "has ended without the hosts that were not connected".to_owned(),
-            "`ctl upgrade` with the same bundle upgrades them when they are",
+            format!("{} upgrades them when they are", command_of(status)),
         ),
-        UpgradeState::Done => ("has ended".to_owned(), ""),
-        other => (other.to_string(), ""),
+        UpgradeState::Done => ("has ended".to_owned(), String::new()),
+        other => (other.to_string(), String::new()),
     };
     let mut text = format!(
         "upgrade     to the bundle {bundle} {state}\nrun         {}, by {}\nchanged     {}\n",
@@ -144,6 +176,8 @@ pub fn text(status: &UpgradeStatus) -> String {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]
@@ -177,6 +211,19 @@ mod tests {
         assert!(
             stopped.contains("error       one\n            two\n"),
             "{stopped}"
+        );
+        let same = "`ctl upgrade` with the same bundle and options continues it\n";
+        assert!(stopped.contains(same), "{stopped}");
+        let drain = json!({"force": true, "timeout": 90});
+        let options = json!({"bundle": "1.1", "batch": "3", "backup": true, "drain": drain});
+        status.options = options.as_object().cloned();
+        let stopped = text(&status);
+        let command = "`ctl upgrade 1.1 --batch 3 --force --drain-timeout 90s` continues it\n";
+        assert!(stopped.contains(command), "{stopped}");
+        let plain = json!({"batch": "25%", "backup": false, "pause_after": "control-plane"});
+        assert_eq!(
+            again("1.1", plain.as_object().unwrap()),
+            "ctl upgrade 1.1 --no-backup --no-drain --pause-after control-plane"
         );
         status.bundle = None;
         assert_eq!(text(&status), "there was no upgrade\n");

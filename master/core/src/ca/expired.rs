@@ -23,7 +23,8 @@ impl fmt::Display for ExpiredCa {
         write!(f, "the CA {name} expired on {when}; ")?;
         match name.as_str() {
             IDENTITIES => f.write_str(
-                "the master, its minions and operators still accept each other, because none of them checks its end",
+                "its identities expired with it, at the latest, but it still signs new ones: the master makes its own when it \
+                 starts, and minions enrol again; run `halite-master init` for root, and `ctl operator create` for others",
             ),
             _ => f.write_str(
                 "no certificate of it is valid, and the master signs none; the guide's page about certificates has what \

@@ -24,7 +24,7 @@ use halite_states::shipped::UPGRADE;
 use serde_json::{Map, Value, json};
 
 use self::against::Against;
-use crate::host_parts::host_parts;
+use crate::host_parts::{OWN_VERSION, host_parts};
 use crate::orchestrate::usual::usual_steps;
 use crate::orchestrate::{PLAN, steps_of};
 
@@ -87,6 +87,7 @@ pub(super) async fn document(
         },
         hosts,
         id: sha256_hex(identity.to_string().as_bytes()),
+        planned_by: OWN_VERSION.to_owned(),
         turns: timed.turns,
         estimate: timed.estimate,
         steps: timed.steps,

@@ -10,7 +10,8 @@ use super::against::{Against, finding};
 use crate::operator::status::Inspection;
 
 /// containerd keeps an image compressed and unpacked: less than this multiple of its compressed size
-/// is probably too little.
+/// is probably too little. It is never certain: a host pulls only its own images, and may have some
+/// of them.
 const UNPACKED: u64 = 3;
 
 /// The findings about hosts that have reported their free space.
@@ -48,21 +49,18 @@ pub(super) async fn findings(
 
 fn images(host: &str, health: &HostHealth, needed: u64) -> Option<UpgradeFinding> {
     let free = health.images_free?;
-    let severity = if free < needed {
-        UpgradeSeverity::Error
-    } else if free < needed.saturating_mul(UNPACKED) {
-        UpgradeSeverity::Warning
-    } else {
+    if free >= needed.saturating_mul(UNPACKED) {
         return None;
-    };
+    }
     let message = format!(
-        "{} MiB are free for images on {host}, and the new ones have {} MiB compressed",
+        "{} MiB are free for images on {host}, and all new ones have {} MiB compressed; the host pulls those that it runs \
+         and does not have",
         free >> 20,
         needed.div_ceil(1 << 20)
     );
     let remedy = "free space on the file system of /var/lib/containerd there";
     Some(finding(
-        severity,
+        UpgradeSeverity::Warning,
         UpgradeCheck::Disk,
         Some(host),
         message,
@@ -92,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn too_little_space_for_the_images_themselves_is_an_error() {
+    fn too_little_space_for_all_new_images_is_a_warning() {
         let with = |free| HostHealth {
             images_free: free,
             ..HostHealth::default()
@@ -101,11 +99,11 @@ mod tests {
         assert_eq!(severity(None), None);
         assert_eq!(severity(Some(300 << 20)), None);
         assert_eq!(severity(Some(299 << 20)), Some(UpgradeSeverity::Warning));
-        assert_eq!(severity(Some(99 << 20)), Some(UpgradeSeverity::Error));
+        assert_eq!(severity(Some(99 << 20)), Some(UpgradeSeverity::Warning));
         let text = images("w-1", &with(Some(99 << 20)), 100 << 20).unwrap();
         assert_eq!(
             text.message,
-            "99 MiB are free for images on w-1, and the new ones have 100 MiB compressed"
+            "99 MiB are free for images on w-1, and all new ones have 100 MiB compressed; the host pulls those that it runs and does not have"
         );
     }
 

@@ -52,6 +52,11 @@ fn steps() -> Vec<Chunk> {
             json!({"tgt": "cp-1,w-1,w-2", "sls": ["images"]})
         ),
         step(
+            "objects-ahead",
+            "state",
+            json!({"tgt": "master", "sls": ["ahead"], "bundle": "1.1"})
+        ),
+        step(
             "cp-1-turn",
             "upgrade_turn",
             json!({"nodes": ["cp-1"], "bundle": "1.1"})
@@ -104,7 +109,7 @@ fn turns_have_hosts_drains_and_the_usual_times_of_their_steps() {
     );
     assert_eq!(
         (timed.estimate, timed.steps, timed.unknown_steps),
-        (None, 8, 8)
+        (None, 9, 9)
     );
     let usual = [
         ("images", 30_000),
@@ -116,5 +121,5 @@ fn turns_have_hosts_drains_and_the_usual_times_of_their_steps() {
     let timed = turns::of(&steps(), &BTreeMap::from(usual));
     let estimates: Vec<Option<u64>> = timed.turns.iter().map(|turn| turn.estimate).collect();
     assert_eq!(estimates, [Some(61), None, Some(12)]);
-    assert_eq!((timed.estimate, timed.unknown_steps), (Some(102), 4));
+    assert_eq!((timed.estimate, timed.unknown_steps), (Some(102), 5));
 }

@@ -21,7 +21,7 @@ pub(super) struct TimedTurns {
 }
 
 /// Reads the turns from the steps. A turn starts with `halite.upgrade_turn`, and that of the
-/// Kubernetes objects with their step.
+/// Kubernetes objects with their highstate. Those that are created ahead are no turn.
 pub(super) fn of(steps: &[Chunk], usual: &BTreeMap<String, Duration>) -> TimedTurns {
     let mut timed = TimedTurns {
         steps: steps.len(),
@@ -32,7 +32,9 @@ pub(super) fn of(steps: &[Chunk], usual: &BTreeMap<String, Duration>) -> TimedTu
         let text = |name: &str| Args::new(step).text(name).ok().flatten();
         let starts = match step.fun.as_str() {
             "upgrade_turn" => Args::new(step).list("nodes").ok(),
-            "state" if text("tgt").as_deref() == Some(MASTER) => Some(vec![MASTER.to_owned()]),
+            "state" if text("tgt").as_deref() == Some(MASTER) && is_highstate(step) => {
+                Some(vec![MASTER.to_owned()])
+            }
             _ => None,
         };
         if let Some(hosts) = starts {
@@ -61,6 +63,10 @@ pub(super) fn of(steps: &[Chunk], usual: &BTreeMap<String, Duration>) -> TimedTu
     }
     timed.estimate = total.map(seconds);
     timed
+}
+
+fn is_highstate(step: &Chunk) -> bool {
+    Args::new(step).flag("highstate", false).unwrap_or_default()
 }
 
 /// Whole seconds, rounded up.

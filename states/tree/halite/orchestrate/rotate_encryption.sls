@@ -1,7 +1,9 @@
 {#- Gives the API servers another key for objects in etcd, and starts the encryption of a cluster that
     was made without it. Each API server can decrypt with a key before any of them encrypts with it,
     and the older key leaves only when no object needs it (Kubernetes' documentation, "Rotate a
-    decryption key"). Interrupted, it is run again, and continues with the same key. -#}
+    decryption key"). Interrupted, it is run again, and continues with the same key. The step
+    `halite.encryption_keys` refuses a cluster with several control planes: another one could join,
+    or get states that were compiled earlier, and could not decrypt what the others write. -#}
 {%- set ns = namespace(planes=[]) %}
 {%- for name, node in pillar.halite.nodes | dictsort if 'control-plane' in node.roles %}
 {%-   set ns.planes = ns.planes + [name] %}
@@ -11,7 +13,14 @@
 turn:
   halite.lock:
     - lock: encryption-keys
-{%- set last = namespace(id='turn') %}
+
+# No host joins or leaves etcd until this run has ended, and no upgrade runs.
+members:
+  halite.lock:
+    - lock: etcd-members
+    - require:
+        - halite: turn
+{%- set last = namespace(id='members') %}
 {%- macro stage(stage) %}
 keys-{{ stage }}:
   halite.encryption_keys:
@@ -26,8 +35,6 @@ keys-{{ stage }}:
     - tgt: {{ name }}
     # With the programs that an API server's restart may have ended.
     - sls: [halite.base.control_plane.running]
-    # A declared host that is not enrolled yet has no API server.
-    - unmatched: skip
     - require:
         - halite: {{ last.id }}
 {%-   set last.id = name ~ '-' ~ stage %}

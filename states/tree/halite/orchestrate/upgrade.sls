@@ -275,7 +275,9 @@ objects:
 {%- else %}
 {%-   set size = batch | int %}
 {%- endif %}
-{%- set pauses = pillar.get('pause_after') == 'control-plane' and one_by_one and ns.others %}
+{#- Also on a repeat after a failure behind the last control plane, but not once the objects are new. -#}
+{%- set control_plane_left = one_by_one or pillar.halite.bundle.version != pillar.bundle %}
+{%- set pauses = pillar.get('pause_after') == 'control-plane' and control_plane_left and ns.others %}
 {%- if pauses %}
 
 # The other hosts follow with `ctl upgrade resume`.

@@ -131,13 +131,23 @@ kube-apiserver-ready:
     - failhard: True
     - watch:
         - file: /etc/kubernetes/manifests/kube-apiserver.yaml
-{%- if not files %}
+{%- for name in ['admission.yaml', 'audit-policy.yaml', 'authentication.yaml', 'encryption.yaml'] if name not in files %}
 
-# One of them has keys.
-{{ directory }}:
+# No longer declared. One of them has keys; files of others in the directory stay.
+{{ directory }}/{{ name }}:
   file.absent:
     - require:
         - static_pod: kube-apiserver-ready
+{%-   if not files %}
+    - require_in:
+        - file: {{ directory }}
+{%-   endif %}
+{%- endfor %}
+{%- if not files %}
+
+{{ directory }}:
+  file.absent:
+    - onlyif: test -d {{ directory }} && test -z "$(ls -A {{ directory }})"
 {%- endif %}
 {%- for component in ['kube-controller-manager', 'kube-scheduler'] %}
 
