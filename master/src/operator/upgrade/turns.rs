@@ -21,7 +21,7 @@ pub(super) struct TimedTurns {
 }
 
 /// Reads the turns from the steps. A turn starts with `halite.upgrade_turn`, and that of the
-/// Kubernetes objects with their highstate. Those that are created ahead are no turn.
+/// Kubernetes objects with their highstate, without those that are created ahead.
 pub(super) fn of(steps: &[Chunk], usual: &BTreeMap<String, Duration>) -> TimedTurns {
     let mut timed = TimedTurns {
         steps: steps.len(),
