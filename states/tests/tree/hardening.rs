@@ -82,9 +82,6 @@ fn the_api_servers_files_are_private_and_a_change_restarts_it() {
 #[test]
 fn without_hardening_no_file_of_the_api_server_stays() {
     let compiled = of("bootstrap");
-    let directory = chunk(&compiled, "file.absent", DIRECTORY);
-    assert_eq!(directory.controls.onlyif.len(), 1, "it goes only if empty");
-    assert_eq!(directory.requisites.require.len(), 4);
     for name in ["admission", "audit-policy", "authentication", "encryption"] {
         let path = format!("{DIRECTORY}/{name}.yaml");
         chunk(&compiled, "file.absent", &path);
@@ -95,7 +92,7 @@ fn without_hardening_no_file_of_the_api_server_stays() {
             .low
             .chunks
             .iter()
-            .any(|chunk| chunk.name == DIRECTORY)
+            .any(|chunk| chunk.name.starts_with(DIRECTORY))
     );
 }
 
@@ -108,12 +105,12 @@ fn a_pod_has_its_flags_volumes_and_patches() {
     let command: Vec<&str> = (container["command"].as_array().unwrap().iter())
         .map(|word| word.as_str().unwrap())
         .collect();
-    // As kubeadm's ArgumentsToCommand sorts them.
+    // In the declared order, as kubeadm's ArgumentsToCommand keeps it.
     let at = command
         .iter()
-        .position(|word| *word == "--vmodule=a=1")
+        .position(|word| *word == "--vmodule=b=2")
         .unwrap();
-    assert_eq!(command[at + 1], "--vmodule=b=2");
+    assert_eq!(command[at + 1], "--vmodule=a=1");
     assert!(command.contains(&"--profiling=false"));
     assert_eq!(container["resources"]["requests"]["cpu"], "500m");
     let mounts = container["volumeMounts"].as_array().unwrap();

@@ -19,8 +19,9 @@ use super::{files, objects};
 use crate::shipped_tree;
 
 /// The states that make kubeadm's objects. The pod network is not kubeadm's.
-const OBJECTS: [&str; 3] = [
+const OBJECTS: [&str; 4] = [
     "halite.base.kubeadm_objects",
+    "halite.base.kubeadm_objects.ahead",
     "halite.base.kube_proxy",
     "halite.base.coredns",
 ];

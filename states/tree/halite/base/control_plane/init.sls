@@ -133,22 +133,12 @@ kube-apiserver-ready:
         - file: /etc/kubernetes/manifests/kube-apiserver.yaml
 {%- for name in ['admission.yaml', 'audit-policy.yaml', 'authentication.yaml', 'encryption.yaml'] if name not in files %}
 
-# No longer declared. One of them has keys; files of others in the directory stay.
+# No longer declared; one of them has keys.
 {{ directory }}/{{ name }}:
   file.absent:
     - require:
         - static_pod: kube-apiserver-ready
-{%-   if not files %}
-    - require_in:
-        - file: {{ directory }}
-{%-   endif %}
 {%- endfor %}
-{%- if not files %}
-
-{{ directory }}:
-  file.absent:
-    - onlyif: test -d {{ directory }} && test -z "$(ls -A {{ directory }})"
-{%- endif %}
 {%- for component in ['kube-controller-manager', 'kube-scheduler'] %}
 
 # As in an upgrade by kubeadm, neither is ever newer than the API server. Without one they would
