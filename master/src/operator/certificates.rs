@@ -54,7 +54,7 @@ pub(super) async fn list(
         expression,
         also_master: false,
     };
-    // With documents that cannot be read, certificates are no less due.
+    // Certificates end even while the documents cannot be read.
     let snapshot = jobs.declarations().in_force().await?;
     let declaration = snapshot.declaration();
     let mut minions = match expression {

@@ -29,7 +29,7 @@ impl StepRunner<'_> {
             "only" => KeyStep::Only,
             other => {
                 return Err(Failure::new(format!(
-                    "there is no stage {other:?}; there are next, write, only"
+                    "invalid stage {other:?}; the stages are next, write and only"
                 )));
             }
         };

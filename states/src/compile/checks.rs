@@ -59,7 +59,7 @@ fn packages(call: &Call) -> Vec<Problem> {
         {
             refuse(
                 format!("`{version}` is not a version of the package `{name}`"),
-                "write an exact version, a pattern such as `1.2.*`, or none for any installed version",
+                "write an exact version, a pattern such as `1.2.*`, or omit the version if any will do",
             );
         }
     }

@@ -173,16 +173,18 @@ fn run(cluster: &Cluster) -> Result<()> {
     let began = Instant::now();
     let words = ["ctl", "upgrade", NEWEST.kubernetes, "--yes"];
     let mut running = Running::start(&cluster.bootstrap, &words)?;
-    let mut ended = 0;
+    let (mut ended, mut checked) = (0, 0);
     while let Some(line) = running.next_end(ended)? {
         println!("  {}", line.trim());
         ended += 1;
         if line.contains("control-plane ") && !line.contains("images-") {
             reaches_kubelets(cluster)?;
+            checked += 1;
         }
     }
     let (status, said) = running.ended(|| Ok(()))?;
     ensure!(status.success(), "the upgrade: {said}");
+    ensure!(checked > 0, "no step `control-plane` was seen: {said}");
     println!("  the upgrade took {} s", began.elapsed().as_secs());
     Ok(())
 }
