@@ -89,8 +89,12 @@ apt-get -q -y --no-install-recommends install kubelet kubectl
 systemctl daemon-reload
 systemctl restart kubelet
 kubectl wait --for=condition=Ready "node/$(hostname)" --timeout=300s
-kubectl -n kube-system rollout status daemonset/kube-proxy --timeout=300s
-kubectl -n kube-system rollout status deployment/coredns --timeout=300s
+# The newer kubelet also replaces the pod of the API server, at some time after its start.
+timeout 300 bash -c '
+until kubectl -n kube-system rollout status daemonset/kube-proxy &&
+  kubectl -n kube-system rollout status deployment/coredns; do
+  sleep 1
+done'
 "#;
 
 /// Kinds whose objects kubeadm makes, in its namespaces and outside of any.
