@@ -66,6 +66,8 @@ mod tests;
 mod turn_step;
 #[cfg(test)]
 pub(crate) mod upgrade_fixture;
+#[cfg(test)]
+mod upgrade_interrupted_tests;
 pub(crate) mod usual;
 mod vip_step;
 #[cfg(test)]

@@ -163,7 +163,7 @@ fn renewed_by_the_guide(cluster: &Cluster) -> Result<Counts> {
     ensure!(before.authorities.len() == 5, "{:?}", before.authorities);
     for host in cluster.hosts() {
         let due = renewed_by_operators(&before, &host.spec.name)?;
-        let soon = due.iter().any(|one| one.days_left < 2);
+        let soon = due.iter().any(|one| one.days_left <= 2);
         ensure!(soon, "{}: {due:#?}", host.spec.name);
     }
     let newest = renewals(first)?.into_iter().max().unwrap_or_default();
