@@ -106,6 +106,7 @@ pub const NAMES: &[&str] = &[
     "kubectl",
     "kubelet",
     "kubernetes-cni",
+    "runc",
 ];
 
 /// Returns the definition of the package with that name.
@@ -178,6 +179,15 @@ pub fn definition(package: &str) -> Option<Definition> {
             programs: &["containerd", "containerd-shim-runc-v2", "ctr"],
             files: &[("usr/lib/systemd/system/containerd.service", CONTAINERD_UNIT)],
             scripts: Scripts::for_units(&[]),
+            ..plain
+        },
+        // At the path of Debian's package, which it replaces.
+        "runc" => Definition {
+            summary: "runtime of containers, of the Open Container Initiative",
+            homepage: "https://github.com/opencontainers/runc",
+            holder: "The runc Authors",
+            programs_in: "usr/sbin",
+            programs: &["runc"],
             ..plain
         },
         "distribution-registry" => Definition {

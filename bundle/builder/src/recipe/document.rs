@@ -189,7 +189,8 @@ pub(super) struct Packages {
     /// The apt repositories of those packages, in place of this machine's own sources.
     #[serde(default)]
     pub repositories: Vec<AptRepository>,
-    /// Packages that the build makes: Kubernetes', containerd, and Halite's own.
+    /// Packages that the build makes: Kubernetes', containerd, runc in place of the distribution's,
+    /// and Halite's own.
     pub made: Vec<MadePackage>,
     /// Packages for RPM distributions, if the bundle is for them too.
     pub rpm: Option<Rpm>,
