@@ -53,11 +53,14 @@ fn the_masters_files_are_made_again_when_they_are_missing_or_due() {
 }
 
 /// The exit code of a line, run with fakes of `systemctl` and `ctr`.
-fn shell(line: &str, active: bool, plugins: &str) -> Option<i32> {
+fn shell(line: &str, unit: &str, plugins: &str) -> Option<i32> {
     let directory = tempfile::tempdir().unwrap();
     let programs = directory.path();
     for (program, text) in [
-        ("systemctl", format!("exit {}", if active { 0 } else { 3 })),
+        (
+            "systemctl",
+            format!("echo {unit}; exit {}", if unit == "active" { 0 } else { 3 }),
+        ),
         ("ctr", format!("printf '{plugins}'")),
         ("sleep", "exit 0".to_owned()),
     ] {
@@ -94,15 +97,24 @@ fn containerd_without_its_cri_is_not_a_runtime() {
             "STATUS    \\nio.containerd.grpc.v1    images    -    ok",
         );
         assert_eq!(
-            shell(unless, false, ""),
+            shell(unless, "inactive", ""),
             Some(0),
             "not started: nothing can be checked"
         );
-        assert_eq!(shell(unless, true, &good), Some(0), "it answers: no change");
-        assert_eq!(shell(unless, true, &bad), Some(1));
-        assert_eq!(shell(&wait.name, true, &good), Some(0));
         assert_eq!(
-            shell(&wait.name, true, &bad),
+            shell(unless, "activating", ""),
+            Some(1),
+            "it has ended after its start"
+        );
+        assert_eq!(
+            shell(unless, "active", &good),
+            Some(0),
+            "it answers: no change"
+        );
+        assert_eq!(shell(unless, "active", &bad), Some(1));
+        assert_eq!(shell(&wait.name, "active", &good), Some(0));
+        assert_eq!(
+            shell(&wait.name, "active", &bad),
             Some(1),
             "it reports that after a while"
         );

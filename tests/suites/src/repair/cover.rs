@@ -26,6 +26,16 @@ const LEFT_OUT: &[(&str, &str, &str)] = &[
     ),
     ("cmd.run", "systemctl restart kubelet.service", "the same"),
     (
+        "cmd.run",
+        "they cannot be put back if the new ones do not serve'",
+        "acts when another containerd is about to be installed: the suite of the runtime does that",
+    ),
+    (
+        "cmd.run",
+        "The last lines of the new one: $reason\" >&2; exit 1",
+        "acts when a new containerd does not serve: the suite of the runtime installs one",
+    ),
+    (
         "http.wait_for_successful_query",
         "/healthz",
         "waits, and changes nothing",

@@ -1,10 +1,13 @@
 {%- from 'halite/base/containerd/hosts.jinja' import proxy_drop_in with context %}
 {%- from 'halite/base/map.jinja' import is_replaced with context %}
+{%- from 'halite/base/containerd/kept.jinja' import directory, install, record with context %}
+{%- set answers = "ctr plugins ls | grep -Eq '^io.containerd.grpc.v1 +cri .* ok *$'" %}
 # The container runtime, with the bundle as its only registry unless others are declared.
 include:
   - halite.host.repository
   - halite.host.packages
   - halite.host.trust
+  - halite.base.containerd.kept
   - halite.base.containerd.servers
 
 /etc/containerd/config.toml:
@@ -59,14 +62,38 @@ containerd-program:
 # containerd keeps running when its CRI plugin cannot be loaded (one wrong key in its configuration
 # is enough), and the kubelet would retry forever. This state fails instead, with the reason.
 # `unless` also succeeds while containerd is stopped: a test run has not started it, and a real run
-# started it in the previous state.
-{%- set answers = "ctr plugins ls | grep -Eq '^io.containerd.grpc.v1 +cri .* ok *$'" %}
+# started it in the previous state. One that ended since is about to be started again by systemd.
 containerd-answers:
   cmd.run:
     - name: >-
         for _ in $(seq 120); do {{ answers }} && exit 0; sleep 0.5; done;
         echo 'containerd runs, but its CRI does not answer: `ctr plugins ls` shows what could not be loaded, `journalctl -u
         containerd` says why; keys of its configuration come from containerd.config in the cluster document' >&2; exit 1
-    - unless: {{ ('! systemctl --quiet is-active containerd || ' ~ answers) | json }}
+    - unless: {{ ('case "$(systemctl is-active containerd)" in active|activating) ' ~ answers ~ ';; esac') | json }}
     - require:
         - cmd: containerd-program
+
+# The host must not stay without a runtime because its new one is faulty (docs/decisions/0106). The
+# run fails in any case: the states above have failed.
+containerd-restored:
+  cmd.run:
+    - name: >-
+        cd {{ directory }} || exit; kept=$(echo $(cat packages));
+        reason=$(journalctl --unit containerd --lines 5 --output cat --no-pager 2>/dev/null);
+        ! test -e config.toml || { cp -p config.toml /etc/containerd/.kept && mv /etc/containerd/.kept /etc/containerd/config.toml; };
+        {{ install }} && systemctl daemon-reload; systemctl reset-failed containerd.service; systemctl restart containerd.service;
+        for _ in $(seq 120); do if systemctl --quiet is-active containerd && {{ answers }}; then
+        echo "the new container runtime does not serve; the previous packages ($kept) and configuration are back, and serve.
+        The last lines of the new one: $reason" >&2; exit 1; fi; sleep 0.5; done;
+        echo "neither the new container runtime nor the previous one ($kept) serves: see \`journalctl -u containerd\`; correct that,
+        then run \`ctl highstate\`. The last lines of the new one: $reason" >&2; exit 1
+    - onlyif: {{ ('test -s ' ~ record ~ ' && ! { systemctl --quiet is-active containerd && ' ~ answers ~ '; }') | json }}
+    - onfail:
+        - service: containerd
+        - cmd: containerd-program
+        - cmd: containerd-answers
+
+{{ directory }}:
+  file.absent:
+    - require:
+        - cmd: containerd-answers

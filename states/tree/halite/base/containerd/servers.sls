@@ -4,6 +4,8 @@
 {%- from 'halite/base/containerd/hosts.jinja' import registry_hosts with context %}
 include:
   - halite.host.repository
+  # It changes the repository, also in a run without the rest of containerd.
+  - halite.base.containerd.kept
 {%- set certs_d = '/etc/containerd/certs.d' %}
 {%- if has_containerd %}
 

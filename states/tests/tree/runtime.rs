@@ -1,0 +1,232 @@
+//! The packages of a container runtime that are kept while others replace them, and put back if
+//! those do not serve.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+use halite_states::compile::Compiled;
+use halite_states::low::Chunk;
+use serde_json::{Value, json};
+
+use crate::support::{fixture, highstate, make_program};
+
+/// The worker, with a bundle that makes these packages, and has a runc of that version.
+fn worker(made: &[(&str, &str)], runc: &str) -> Compiled {
+    let (mut pillar, grains) = fixture("worker");
+    pillar["halite"]["packages"]["runc"] = json!(runc);
+    for (name, version) in made {
+        pillar["halite"]["packages"][*name] = json!(version);
+        pillar["halite"]["components"][*name] = json!(version);
+    }
+    highstate(&pillar, &grains)
+}
+
+/// The worker, with a bundle that makes both packages.
+fn newer() -> Compiled {
+    worker(&BUNDLE, "2-1")
+}
+
+fn by_id<'a>(compiled: &'a Compiled, id: &str) -> (usize, &'a Chunk) {
+    let mut found = compiled.low.chunks.iter().enumerate();
+    found.find(|(_, chunk)| chunk.id == id).unwrap()
+}
+
+const KEPT: &str = "/var/lib/halite/runtime";
+
+/// A host whose programs are scripts: its packages are lines in a file, and its runtime serves with
+/// containerd 1 only.
+struct Machine(tempfile::TempDir);
+
+impl Machine {
+    fn with(installed: &str) -> Self {
+        let machine = Self(tempfile::tempdir().unwrap());
+        fs::create_dir_all(machine.at("/etc/containerd")).unwrap();
+        fs::create_dir_all(machine.at("/var/lib/halite")).unwrap();
+        fs::create_dir_all(machine.at("/bin")).unwrap();
+        machine.write("/installed", installed);
+        machine.write("/etc/containerd/config.toml", "old\n");
+        machine.write("/active", "");
+        let serves = "grep -q '^installed containerd=1$' $S/installed";
+        for (name, text) in [
+            ("dpkg-query", "cat $S/installed".to_owned()),
+            // Downloads `NAME=VERSION` unless the repository is gone, and installs such files.
+            (
+                "apt-get",
+                "for word; do case $word in -*) ;; download) test -e $S/gone && exit 100;; \
+                 *.deb) cat $word;; containerd=*|runc=*) echo \"installed $word\" >${word%=*}.deb;; esac; done >$S/said; \
+                 case \"$*\" in *install*) mv $S/said $S/installed;; esac"
+                    .to_owned(),
+            ),
+            (
+                "systemctl",
+                format!(
+                    "case \"$*\" in *is-active*) test -e $S/active;; restart*) if {serves}; then : >$S/active; else rm -f \
+                     $S/active; exit 1; fi;; esac"
+                ),
+            ),
+            (
+                "ctr",
+                format!("{serves} && echo 'io.containerd.grpc.v1    cri    -    ok    '"),
+            ),
+            ("journalctl", "echo bad ELF".to_owned()),
+            ("sleep", "exit 0".to_owned()),
+            ("sync", "exit 0".to_owned()),
+        ] {
+            make_program(&machine.at("/bin").join(name), &format!("#!/bin/sh\n{text}\n"));
+        }
+        machine
+    }
+
+    fn at(&self, path: &str) -> PathBuf {
+        self.0.path().join(path.trim_start_matches('/'))
+    }
+
+    fn write(&self, path: &str, text: &str) {
+        fs::write(self.at(path), text).unwrap();
+    }
+
+    fn read(&self, path: &str) -> String {
+        fs::read_to_string(self.at(path)).unwrap_or_default()
+    }
+
+    fn shell(&self, line: &str) -> Output {
+        let here = self.0.path().to_str().unwrap();
+        let line = line
+            .replace("/etc/containerd", &format!("{here}/etc/containerd"))
+            .replace(KEPT, &format!("{here}{KEPT}"));
+        let mut shell = Command::new("/bin/sh");
+        shell.args(["-c", &line]).env("S", here);
+        let path = format!("{here}/bin:/usr/bin:/bin");
+        shell.env("PATH", path).output().unwrap()
+    }
+
+    /// Runs a state's command if its condition holds; returns whether it did.
+    fn run(&self, chunk: &Chunk) -> Option<Output> {
+        let mut conditions = chunk.controls.onlyif.iter();
+        let holds = conditions.all(|line| self.shell(line.as_str().unwrap()).status.success());
+        holds.then(|| self.shell(&chunk.name))
+    }
+}
+
+const OLD: &str = "installed containerd=1\ninstalled runc=1.1+ds1\n";
+const NEW: &str = "installed containerd=2\ninstalled runc=2-1\n";
+const BUNDLE: [(&str, &str); 2] = [("containerd", "2"), ("runc", "2-1")];
+
+#[test]
+fn a_distributions_runc_is_not_pinned_and_one_that_the_bundle_makes_is() {
+    let runc = |compiled: &Compiled| {
+        let packages = &by_id(compiled, "host-packages").1.args["pkgs"];
+        let mut packages = packages.as_array().unwrap().iter();
+        let is_runc = |entry: &&Value| **entry == json!("runc") || entry.get("runc").is_some();
+        packages.find(is_runc).cloned()
+    };
+    let distributions = worker(&[("containerd", "2")], "1.1.5+ds1-1+deb12u1");
+    assert_eq!(runc(&distributions), Some(json!("runc")));
+    assert_eq!(runc(&newer()), Some(json!({"runc": "2-1"})));
+}
+
+#[test]
+fn the_running_packages_are_kept_before_the_repository_changes() {
+    let compiled = newer();
+    let (place, kept) = by_id(&compiled, "containerd-kept");
+    let (repository, _) = by_id(&compiled, "halite-repository");
+    let (packages, _) = by_id(&compiled, "host-packages");
+    assert!(place < repository && repository < packages);
+
+    for installed in ["", "installed runc=1\n", NEW] {
+        let machine = Machine::with(installed);
+        assert!(
+            machine.run(kept).is_none(),
+            "{installed:?}: nothing is replaced"
+        );
+    }
+    let machine = Machine::with(OLD);
+    assert!(machine.run(kept).unwrap().status.success());
+    assert_eq!(
+        machine.read(&format!("{KEPT}/packages")),
+        "containerd=1\nrunc=1.1+ds1\n"
+    );
+    assert_eq!(machine.read(&format!("{KEPT}/config.toml")), "old\n");
+    // The repository is the new one by now, and has no old package any more.
+    machine.write("/gone", "");
+    assert!(machine.run(kept).is_none(), "they are there");
+}
+
+#[test]
+fn a_host_whose_old_bundle_is_gone_keeps_nothing_and_continues() {
+    let compiled = newer();
+    let machine = Machine::with(OLD);
+    machine.write("/gone", "");
+    let said = machine.run(by_id(&compiled, "containerd-kept").1).unwrap();
+    assert!(said.status.success());
+    let said = String::from_utf8_lossy(&said.stdout).into_owned();
+    assert!(said.contains("cannot keep the packages"), "{said}");
+    let restored = by_id(&compiled, "containerd-restored").1;
+    assert!(machine.run(restored).is_none(), "nothing is there");
+}
+
+#[test]
+fn a_runtime_that_does_not_serve_gets_its_packages_and_configuration_back() {
+    let compiled = newer();
+    let machine = Machine::with(OLD);
+    machine.run(by_id(&compiled, "containerd-kept").1).unwrap();
+    let (place, restored) = by_id(&compiled, "containerd-restored");
+    assert!(machine.run(restored).is_none(), "the runtime serves");
+    for id in ["containerd", "containerd-program", "containerd-answers"] {
+        let (target, _) = by_id(&compiled, id);
+        assert!(restored.requisites.onfail.contains(&target) && target < place);
+    }
+    machine.write("/installed", NEW);
+    machine.write("/etc/containerd/config.toml", "new\n");
+    fs::remove_file(machine.at("/active")).unwrap();
+
+    let said = machine.run(restored).unwrap();
+    assert_eq!(said.status.code(), Some(1), "the run fails in any case");
+    let said = String::from_utf8_lossy(&said.stderr).into_owned();
+    for part in [
+        "(containerd=1 runc=1.1+ds1)",
+        "are back, and serve",
+        "bad ELF",
+    ] {
+        assert!(said.contains(part), "{part:?} is not in {said}");
+    }
+    assert_eq!(machine.read("/installed"), OLD);
+    assert_eq!(machine.read("/etc/containerd/config.toml"), "old\n");
+    assert!(machine.at("/active").exists());
+}
+
+#[test]
+fn a_previous_runtime_that_does_not_serve_either_is_reported() {
+    let compiled = newer();
+    let machine = Machine::with(&OLD.replace("containerd=1", "containerd=0"));
+    machine.run(by_id(&compiled, "containerd-kept").1).unwrap();
+    let said = machine.run(by_id(&compiled, "containerd-restored").1);
+    let said = String::from_utf8_lossy(&said.unwrap().stderr).into_owned();
+    assert!(said.contains("neither the new container runtime"), "{said}");
+}
+
+#[test]
+fn nothing_is_kept_once_the_new_runtime_serves() {
+    let compiled = newer();
+    let chunks = &compiled.low.chunks;
+    let removed = chunks
+        .iter()
+        .find(|chunk| chunk.function() == "file.absent" && chunk.name == KEPT);
+    let (answers, _) = by_id(&compiled, "containerd-answers");
+    assert_eq!(removed.unwrap().requisites.require, [answers]);
+}
+
+/// It pulls its images long before the rest of its new bundle.
+#[test]
+fn a_host_that_gets_the_new_repository_first_keeps_its_packages_then() {
+    use halite_states::compile;
+
+    use crate::support::{sure, with};
+    let (mut pillar, grains) = fixture("worker");
+    pillar["halite"]["packages"]["containerd"] = json!("2");
+    let ahead = sure(with(&pillar, &grains, |input| {
+        compile::step(input, &["halite.images.ahead".to_owned()])
+    }));
+    assert!(by_id(&ahead, "containerd-kept").0 < by_id(&ahead, "halite-repository").0);
+}
