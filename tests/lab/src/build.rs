@@ -8,9 +8,9 @@ use std::{fs, thread};
 use anyhow::{Context as _, Result, anyhow};
 use halite_launch::dependencies;
 
-use crate::build_command;
 use crate::command::run;
 use crate::progress::Board;
+use crate::{build_command, earlier};
 
 pub use crate::dirs::source_root;
 
@@ -18,7 +18,7 @@ pub use crate::dirs::source_root;
 const ALL: &[&str] = &["ctl", "halite-builder", "halite-master", "halite-minion"];
 
 /// Cargo's profiles, and the programs that are shipped from each.
-const PROFILES: &[(&str, &[&str])] = &[
+const PROFILES: [(&str, &[&str]); 2] = [
     ("release", &["ctl", "halite-builder"]),
     ("small", &["halite-master", "halite-minion"]),
 ];
@@ -37,6 +37,8 @@ pub enum Programs {
     Dev,
     /// As an operator gets them: optimised for size, which takes many minutes.
     Shipped,
+    /// Those of an [earlier commit](earlier::COMMIT), as [`Self::Dev`].
+    Earlier,
 }
 
 impl Programs {
@@ -52,27 +54,42 @@ impl Programs {
         if let Some((_, place)) = built.iter().find(|(programs, _)| *programs == self) {
             return Ok(place.clone());
         }
-        let mut say = |text: &str| board.say("dependencies", text);
-        let profiles: Vec<&str> = match self {
-            Self::Dev => vec!["debug"],
-            Self::Shipped => PROFILES.iter().map(|(profile, _)| *profile).collect(),
-        };
-        let target = source_root().join("target");
-        if let Err(error) = dependencies::restore(&target, &profiles, &mut say) {
-            say(&format!("compiled again: {error}"));
-        }
         let place = match self {
-            Self::Dev => dev(board),
-            Self::Shipped => shipped(board),
+            Self::Dev => {
+                restore(&["debug"], board);
+                dev(board)
+            }
+            Self::Shipped => {
+                restore(&PROFILES.map(|(profile, _)| profile), board);
+                shipped(board)
+            }
+            Self::Earlier => earlier::programs(ALL, board),
         }?;
         built.push((self, place.clone()));
         Ok(place)
+    }
+
+    /// The source tree from which they are built; an earlier one exists once they are built.
+    #[must_use]
+    pub fn source(self) -> PathBuf {
+        match self {
+            Self::Dev | Self::Shipped => source_root(),
+            Self::Earlier => earlier::source(),
+        }
     }
 }
 
 /// Cargo's target directory.
 fn target() -> PathBuf {
     source_root().join("target/x86_64-unknown-linux-gnu")
+}
+
+/// Copies the compiled dependencies of these profiles from the cache.
+fn restore(profiles: &[&str], board: &Board) {
+    let mut say = |text: &str| board.say("dependencies", text);
+    if let Err(error) = dependencies::restore(&source_root().join("target"), profiles, &mut say) {
+        say(&format!("compiled again: {error}"));
+    }
 }
 
 fn dev(board: &Board) -> Result<PathBuf> {

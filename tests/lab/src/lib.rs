@@ -12,6 +12,7 @@ pub mod capacity;
 pub mod cluster;
 pub mod command;
 mod dirs;
+pub mod earlier;
 mod groups;
 mod hold_ups;
 pub mod host;

@@ -16,8 +16,8 @@ use crate::test::{Case, cases, sequence};
 use crate::{
     addons, bench, bundle, bundles, cluster, destroy, disaster, enrolment, etcd, external,
     firewall, ha, hardened, health, hosts, iso, keepalived, kills, kubeadm, lab_itself, limits,
-    minor, network, operator, packages, preflight, registry, release, repair, repository, roles,
-    secret, site_registry, source, support, tutorial, update, usual, versions, vip,
+    minor, network, older, operator, packages, preflight, registry, release, repair, repository,
+    roles, runtime, secret, site_registry, source, support, tutorial, update, usual, versions, vip,
 };
 
 /// Name of the suites' own lab, which differs from that of a demonstration.
@@ -69,6 +69,7 @@ impl Plan {
             sites: [ordinary()?, ha::site()?, versions::site(), hardened::site()]
                 .into_iter()
                 .chain(minor::sites())
+                .chain([runtime::site(), older::site()])
                 .collect(),
             beside: cases(source::BESIDE),
         };

@@ -11,8 +11,8 @@ use halite_lab::build_command as command;
 use serde::Deserialize;
 
 use super::programs::{Module, ProgramSource};
-use super::store;
 use super::store::Store;
+use super::{packages, store};
 
 /// Increased on every change to the build of programs that the key would not show otherwise.
 const REVISION: u32 = 1;
@@ -169,7 +169,7 @@ impl Go {
             };
             let start = Instant::now();
             let packages: Vec<&str> = missing.iter().map(|(_, package)| *package).collect();
-            let ground = Ground::lay(module)?;
+            let ground = Ground::lay(store, module, progress)?;
             ground.build(&packages, &what, progress)?;
             progress(&format!("{what}: {} s", start.elapsed().as_secs()));
             Some(ground)
@@ -207,16 +207,20 @@ fn executable(package: &str) -> &str {
 struct Ground {
     dir: tempfile::TempDir,
     flags: String,
+    tags: &'static str,
+    /// The environment of a build with C code.
+    c: Vec<(&'static str, String)>,
 }
 
 impl Ground {
-    fn lay(module: &Module) -> Result<Self> {
+    fn lay(store: &Store, module: &Module, progress: &mut dyn FnMut(&str)) -> Result<Self> {
         let name = format!("{}@{}", module.path, module.version);
         let dir = tempfile::Builder::new()
             .prefix("halite-upstream-")
             .tempdir()?;
         fs::write(dir.path().join("go.mod"), "module upstream\n\ngo 1.26\n")?;
         let download = download(dir.path(), &name)?;
+        let (mut tags, mut c) = ("", Vec::new());
         match module.source {
             ProgramSource::Required => require(dir.path(), module, "")?,
             ProgramSource::Kubernetes => {
@@ -230,11 +234,28 @@ impl Ground {
                 copy(&download.dir, dir.path())?;
                 without(dir.path(), module.path, folders, requirements)?;
             }
+            ProgramSource::C {
+                tags: own,
+                package,
+                library,
+            } => {
+                require(dir.path(), module, "")?;
+                let root = dir.path().join(".c");
+                fs::create_dir(&root)?;
+                packages::unpack(&packages::closure(store, &[package], progress)?, &root)?;
+                (tags, c) = (own, c_environment(&root, library));
+            }
         }
         let info: Info = serde_json::from_slice(&fs::read(&download.info)?)?;
+        let mut flags = flags(module, &download.origin.hash, &info.time);
+        if !c.is_empty() {
+            flags.push_str(" -linkmode external -extldflags -static");
+        }
         Ok(Self {
             dir,
-            flags: flags(module, &download.origin.hash, &info.time),
+            flags,
+            tags,
+            c,
         })
     }
 
@@ -248,9 +269,27 @@ impl Ground {
         fs::create_dir(&out)?;
         let mut go = go();
         go.current_dir(self.dir.path())
-            .args(["build", "-trimpath", "-ldflags", &self.flags, "-o"]);
+            .envs(self.c.iter().map(|(name, value)| (name, value)))
+            .args(["build", "-trimpath", "-tags", self.tags])
+            .args(["-ldflags", &self.flags, "-o"]);
         command::run(go.arg(out).args(packages), what, progress)
     }
+}
+
+/// The environment of a build that links a library of an unpacked Debian package.
+fn c_environment(root: &Path, library: &str) -> Vec<(&'static str, String)> {
+    let usr = root.join("usr");
+    let usr = usr.display();
+    vec![
+        ("CGO_ENABLED", "1".to_owned()),
+        ("CGO_CFLAGS", format!("-I{usr}/include")),
+        (
+            "CGO_LDFLAGS",
+            format!("-L{usr}/lib/x86_64-linux-gnu -l{library}"),
+        ),
+        // It would search the machine's own libraries; the flags above say all that it would say.
+        ("PKG_CONFIG", "true".to_owned()),
+    ]
 }
 
 /// Go, independent of the caller's environment for modules and targets; the machine still decides

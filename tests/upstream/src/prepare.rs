@@ -8,7 +8,7 @@ use anyhow::{Result, anyhow};
 use halite_lab::cluster::{CLUSTER, Cluster, ISO_DIRECTORY};
 use halite_lab::layout::Layout;
 use halite_lab::progress::Board;
-use halite_lab::{Lab, base, build, cluster, prerequisites};
+use halite_lab::{Lab, base, cluster, prerequisites};
 
 use crate::versions::{NEWEST, Release};
 
@@ -37,7 +37,7 @@ pub fn bundle_of(release: &Release, board: &Board) -> Result<PathBuf> {
             programs.join().map_err(|_| anyhow!("a build panicked"))??,
         ))
     })?;
-    let tree = build::source_root().join("states/tree");
+    let tree = release.programs.source().join("states/tree");
     let mut line = board.line("bundle");
     crate::bundle(&cache, &made, &programs, &tree, &mut |text| line.say(text))
 }

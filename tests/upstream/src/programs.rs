@@ -21,6 +21,15 @@ pub enum ProgramSource {
         /// Prefix of the requirements to drop.
         requirements: &'static str,
     },
+    /// An own module with one requirement that has C code; the program is linked statically.
+    C {
+        /// Build tags.
+        tags: &'static str,
+        /// Debian's package with the header files and the static library.
+        package: &'static str,
+        /// The library's name for the linker.
+        library: &'static str,
+    },
 }
 
 /// The programs of one module.
@@ -156,8 +165,59 @@ pub fn modules(release: &Release) -> Vec<Module> {
         etcdctl(release.etcd_module),
         etcdutl(release.etcd_module),
         coredns(release.coredns),
+        containerd(release.runtime.containerd),
+        cni_plugins(release.runtime.cni_plugins),
     ];
-    [&own, MODULES, optional].concat()
+    let runc: Vec<Module> = release.runtime.runc.map(runc).into_iter().collect();
+    [&own, &runc[..], MODULES, optional].concat()
+}
+
+const fn containerd(version: &'static str) -> Module {
+    Module {
+        path: "github.com/containerd/containerd/v2",
+        version,
+        source: ProgramSource::Required,
+        stamps: &[
+            "github.com/containerd/containerd/v2/version.Version={version}",
+            "github.com/containerd/containerd/v2/version.Revision={commit}",
+        ],
+        programs: &[
+            (
+                "containerd",
+                "github.com/containerd/containerd/v2/cmd/containerd",
+            ),
+            (
+                "containerd-shim-runc-v2",
+                "github.com/containerd/containerd/v2/cmd/containerd-shim-runc-v2",
+            ),
+            ("ctr", "github.com/containerd/containerd/v2/cmd/ctr"),
+        ],
+    }
+}
+
+const fn cni_plugins(version: &'static str) -> Module {
+    Module {
+        path: "github.com/containernetworking/plugins",
+        version,
+        source: ProgramSource::Required,
+        stamps: CNI_STAMPS,
+        programs: CNI_PROGRAMS,
+    }
+}
+
+/// With seccomp, as upstream builds it: kubeadm's static pods have a profile.
+fn runc(version: &'static str) -> Module {
+    Module {
+        path: "github.com/opencontainers/runc",
+        version,
+        source: ProgramSource::C {
+            tags: "seccomp netgo osusergo",
+            package: "libseccomp-dev",
+            library: "seccomp",
+        },
+        stamps: &["main.gitCommit={commit}"],
+        programs: &[("runc", "github.com/opencontainers/runc")],
+    }
 }
 
 /// The programs of a Kubernetes release that its nodes and its control plane run.
@@ -187,34 +247,7 @@ const fn kubernetes(release: &Release) -> Module {
 }
 
 /// Every other program that each cluster needs, the same for every release.
-pub const MODULES: &[Module] = &[
-    Module {
-        path: "github.com/containerd/containerd/v2",
-        version: versions::CONTAINERD,
-        source: ProgramSource::Required,
-        stamps: &[
-            "github.com/containerd/containerd/v2/version.Version={version}",
-            "github.com/containerd/containerd/v2/version.Revision={commit}",
-        ],
-        programs: &[
-            (
-                "containerd",
-                "github.com/containerd/containerd/v2/cmd/containerd",
-            ),
-            (
-                "containerd-shim-runc-v2",
-                "github.com/containerd/containerd/v2/cmd/containerd-shim-runc-v2",
-            ),
-            ("ctr", "github.com/containerd/containerd/v2/cmd/ctr"),
-        ],
-    },
-    Module {
-        path: "github.com/containernetworking/plugins",
-        version: versions::CNI_PLUGINS,
-        source: ProgramSource::Required,
-        stamps: CNI_STAMPS,
-        programs: CNI_PROGRAMS,
-    },
+const MODULES: &[Module] = &[
     Module {
         path: "github.com/containernetworking/plugins",
         version: versions::FLANNEL_PLUGIN,
@@ -270,7 +303,7 @@ const OPTIONAL: &[Module] = &[
 pub const CNI_PREFIX: &str = "cni-";
 
 /// The plugins of upstream's `kubernetes-cni` package.
-const CNI_PROGRAMS: &[(&str, &str)] = &[
+pub const CNI_PROGRAMS: &[(&str, &str)] = &[
     (
         "cni-bandwidth",
         "github.com/containernetworking/plugins/plugins/meta/bandwidth",
@@ -349,7 +382,7 @@ const CNI_PROGRAMS: &[(&str, &str)] = &[
 mod tests {
     use std::collections::BTreeSet;
 
-    use super::super::versions::{FULL, NEWEST, OLDER};
+    use super::super::versions::{FULL, NEWEST, OLDER, RUNTIMES};
     use super::*;
 
     #[test]
@@ -365,6 +398,16 @@ mod tests {
             assert_eq!(versions("go.etcd.io/"), [release.etcd_module].into());
             assert_eq!(versions("github.com/coredns/"), [release.coredns].into());
         }
+    }
+
+    #[test]
+    fn only_a_release_with_a_runc_of_its_own_builds_it() {
+        let built = |release| {
+            let modules = modules(&release);
+            modules.iter().any(|module| module.path.ends_with("/runc"))
+        };
+        assert!(RUNTIMES.into_iter().all(built));
+        assert!(!built(NEWEST) && !built(FULL) && !built(OLDER));
     }
 
     #[test]

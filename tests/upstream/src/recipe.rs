@@ -6,13 +6,13 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result};
 use halite_lab::build;
-use halite_lab::build::source_root;
+use halite_lab::build::{Programs, source_root};
 use halite_lab::build_command as command;
 use serde_json::{Value, json};
 
 use super::golang::Go;
 use super::image::file_digest;
-use super::programs::{CNI_PREFIX, MODULES, modules};
+use super::programs::{CNI_PREFIX, CNI_PROGRAMS, modules};
 use super::store::Store;
 use super::{Upstream, licences, store, versions};
 
@@ -70,6 +70,10 @@ pub fn bundle(
     ))?;
     if helm.is_some() {
         site = store::key(&(site, chart_key(upstream, &charts)?))?;
+    }
+    // The lock of a site has one date, and another release has the same content.
+    if upstream.release.programs == Programs::Earlier {
+        site = store::key(&(site, upstream.release.suffix))?;
     }
     let documents = Documents::make(&store, cache, upstream, programs, progress)?;
     let mut content = vec![site.clone(), documents.key()?];
@@ -230,20 +234,17 @@ fn document(
         let version = format!("{}-{REVISION}", version.trim_start_matches('v'));
         json!({"package": name, "version": version, "programs": programs})
     };
-    let plugins = MODULES
-        .iter()
-        .find(|module| module.version == versions::CNI_PLUGINS && module.path.contains("/plugins"));
-    let plugins = plugins.context("no CNI plugin is built")?;
-    let plugins: Vec<&str> = plugins.programs.iter().map(|(name, _)| *name).collect();
+    let plugins: Vec<&str> = CNI_PROGRAMS.iter().map(|(name, _)| *name).collect();
+    let runtime = upstream.release.runtime;
     let kubernetes = upstream.release.kubernetes;
     let mut made = vec![
         package("kubelet", kubernetes, &["kubelet"]),
         package("kubeadm", kubernetes, &["kubeadm"]),
         package("kubectl", kubernetes, &["kubectl"]),
-        package("kubernetes-cni", versions::CNI_PLUGINS, &plugins),
+        package("kubernetes-cni", runtime.cni_plugins, &plugins),
         package(
             "containerd",
-            versions::CONTAINERD,
+            runtime.containerd,
             &["containerd", "containerd-shim-runc-v2", "ctr"],
         ),
         documents.package("halite-ctl", "ctl", programs),
@@ -252,6 +253,10 @@ fn document(
     ];
     let mut options = json!({});
     let mut debian = versions::HOST_PACKAGES.to_vec();
+    if let Some(version) = runtime.runc {
+        debian.retain(|package| *package != "runc");
+        made.push(package("runc", version, &["runc"]));
+    }
     if upstream.release.contents.is_full() {
         debian.extend(versions::TEST_PACKAGES);
         made.push(package(

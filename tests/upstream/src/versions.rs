@@ -32,6 +32,17 @@ impl Contents {
     }
 }
 
+/// The programs that run containers, and connect them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Runtime {
+    /// The version of containerd's module.
+    pub containerd: &'static str,
+    /// The version of runc's module; if `None`, runc is Debian's package.
+    pub runc: Option<&'static str>,
+    /// The version of the reference CNI plugins' module.
+    pub cni_plugins: &'static str,
+}
+
 /// A Kubernetes release, and the tags of the images that its kubeadm names
 /// (`cmd/kubeadm/app/constants`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,6 +65,8 @@ pub struct Release {
     pub coredns: &'static str,
     /// The pause image, and the version that the program in it reports.
     pub pause: &'static str,
+    /// The container runtime.
+    pub runtime: Runtime,
 }
 
 /// The release that the lab's clusters run by default.
@@ -67,6 +80,7 @@ pub const NEWEST: Release = Release {
     etcd_module: ETCD,
     coredns: COREDNS,
     pause: "3.10.2",
+    runtime: RUNTIME,
 };
 
 /// The same with everything that a cluster can choose, for `--full` and the bench. The chart is a
@@ -97,6 +111,7 @@ pub const OLDER: Release = Release {
     etcd_module: "v3.6.6",
     coredns: "v1.13.1",
     pause: "3.10.1",
+    runtime: RUNTIME,
 };
 
 /// The same as small and as quick to build as [`NEWEST`], for a cluster that is upgraded from it.
@@ -105,6 +120,40 @@ pub const OLDER_LIGHT: Release = Release {
     contents: Contents::Light,
     ..OLDER
 };
+
+/// The newest Kubernetes with an earlier Halite, for a site that is upgraded to the present one. Its
+/// bundle is older than any that is built now.
+pub const EARLIER: Release = Release {
+    suffix: "-earlier",
+    resolved: Some(1_776_276_082),
+    programs: Programs::Earlier,
+    ..NEWEST
+};
+
+/// The newest Kubernetes on an older container runtime, and the same on a newer one, for the upgrade
+/// from one to the other. Their bundles have dates of their own: the first is the older one, whichever
+/// is built first.
+pub const RUNTIMES: [Release; 2] = [
+    Release {
+        suffix: "-runtime-1",
+        resolved: Some(1_776_276_082),
+        runtime: Runtime {
+            containerd: "v2.3.6",
+            runc: Some("v1.2.8"),
+            cni_plugins: "v1.9.0",
+        },
+        ..NEWEST
+    },
+    Release {
+        suffix: "-runtime-2",
+        resolved: Some(1_776_362_482),
+        runtime: Runtime {
+            runc: Some("v1.3.3"),
+            ..RUNTIME
+        },
+        ..NEWEST
+    },
+];
 
 /// Every release of which the lab makes a bundle; of the newest one also [`FULL`].
 pub const RELEASES: [Release; 2] = [NEWEST, OLDER];
@@ -147,11 +196,12 @@ pub const PROMETHEUS: &str = "v0.313.5";
 /// etcd's module version of the newest release.
 pub const ETCD: &str = "v3.6.8";
 
-/// containerd.
-pub const CONTAINERD: &str = "v2.3.7";
-
-/// The reference CNI plugins.
-pub const CNI_PLUGINS: &str = "v1.9.1";
+/// The container runtime of almost all releases.
+const RUNTIME: Runtime = Runtime {
+    containerd: "v2.3.7",
+    runc: None,
+    cni_plugins: "v1.9.1",
+};
 
 /// The release of the reference plugins that still contains flannel's own; its newer home publishes
 /// no Go module.
@@ -228,8 +278,25 @@ mod tests {
 
     #[test]
     fn bundles_of_different_releases_have_different_versions() {
-        let versions: std::collections::BTreeSet<String> =
-            RELEASES.iter().map(Release::bundle).collect();
-        assert_eq!(versions.len(), RELEASES.len());
+        let all = RELEASES.iter().chain(&RUNTIMES).chain([&EARLIER]);
+        let versions: std::collections::BTreeSet<String> = all.map(Release::bundle).collect();
+        assert_eq!(versions.len(), RELEASES.len() + RUNTIMES.len() + 1);
+    }
+
+    #[test]
+    fn the_newer_runtime_is_newer_in_each_part() {
+        let [older, newer] = RUNTIMES;
+        let parts = |release: Release| {
+            let Runtime {
+                containerd,
+                runc,
+                cni_plugins,
+            } = release.runtime;
+            [containerd, runc.unwrap(), cni_plugins]
+        };
+        for (older, newer) in parts(older).into_iter().zip(parts(newer)) {
+            assert!(older < newer, "{older} {newer}");
+        }
+        assert!(older.resolved < newer.resolved);
     }
 }

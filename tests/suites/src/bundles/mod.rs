@@ -25,7 +25,8 @@ use crate::ctl_answer;
 use crate::health;
 use crate::test::{Counts, Test};
 
-pub(crate) use self::second::variant;
+pub(crate) use self::newer::runs;
+pub(crate) use self::second::{variant, variant_of};
 
 pub(super) const TESTS: &[Test<Cluster>] = &[
     Test {

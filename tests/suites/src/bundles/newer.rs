@@ -121,7 +121,7 @@ fn other_programs(recipe: &mut Value, work: &Path) -> Result<()> {
 
 /// Checks that a unit's process runs the program of that bundle, and that the installed program is
 /// the same.
-fn runs(cluster: &Cluster, host: &Host, program: &str, version: &str) -> Result<()> {
+pub(crate) fn runs(cluster: &Cluster, host: &Host, program: &str, version: &str) -> Result<()> {
     let wanted = digest(cluster, version, program)?;
     let process = format!("/proc/$(systemctl show -p MainPID --value {program})/exe");
     for file in [process, format!("/usr/local/bin/{program}")] {

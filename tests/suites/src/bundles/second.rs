@@ -13,7 +13,7 @@ use halite_lab::command::run;
 use halite_lab::progress::Board;
 use halite_lab::wait;
 use halite_upstream::chart::Chart;
-use halite_upstream::versions::FULL;
+use halite_upstream::versions::{FULL, Release};
 use halite_upstream::{ISO, prepare};
 use serde_json::{Value, json};
 
@@ -100,17 +100,28 @@ fn build(work: &Path) -> Result<PathBuf> {
     })
 }
 
-/// Makes a signed ISO from the recipe of [`FULL`] with a difference: `change` gets the recipe, and
-/// the manifest of the bundle that was made from it. All artifacts come from the cache that this
-/// build filled. The new bundle's date is the given number of minutes later, the same each time, so
-/// that its parts stay in the cache, too.
+/// Makes a signed ISO from the recipe of [`FULL`] with a difference, as [`variant_of`] does.
 pub fn variant(
     work: &Path,
     version: &str,
     minutes: u32,
     change: impl FnOnce(&mut Value, &Value) -> Result<()>,
 ) -> Result<PathBuf> {
-    let bundle = prepare::bundle_of(&FULL, &Board::plain())?;
+    variant_of(&FULL, work, version, minutes, change)
+}
+
+/// Makes a signed ISO from a release's recipe with a difference: `change` gets the recipe, and the
+/// manifest of the bundle that was made from it. All artifacts come from the cache that this build
+/// filled. The new bundle's date is the given number of minutes later, the same each time, so that its
+/// parts stay in the cache, too.
+pub fn variant_of(
+    release: &Release,
+    work: &Path,
+    version: &str,
+    minutes: u32,
+    change: impl FnOnce(&mut Value, &Value) -> Result<()>,
+) -> Result<PathBuf> {
+    let bundle = prepare::bundle_of(release, &Board::plain())?;
     let first = recipe_of(&bundle)?;
     let text =
         fs::read_to_string(&first).with_context(|| format!("cannot read {}", first.display()))?;
