@@ -176,7 +176,9 @@ fn begins_step(event: &v1::Event) -> bool {
 /// comes back.
 fn cut_off(life: &Life, host: &ScriptedMinion, after: usize) -> (String, bool) {
     let request = upgrade(life, &drained());
-    let stream = life.runtime.block_on(life.backend.orchestrate("root", request));
+    let stream = life
+        .runtime
+        .block_on(life.backend.orchestrate("root", request));
     let mut stream = stream.unwrap().map(Result::unwrap);
     let mut last = None;
     let mut seen = 0;

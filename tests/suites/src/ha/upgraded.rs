@@ -172,7 +172,12 @@ fn with_a_pause(cluster: &Cluster, release: &Release<'_>) -> Result<String> {
     );
     release.is_not_on(&[worker])?;
     // The objects of the release restart kube-proxy on the control planes at this time.
-    let rolled_out = ["rollout", "status", "daemonset/kube-proxy", "--timeout=300s"];
+    let rolled_out = [
+        "rollout",
+        "status",
+        "daemonset/kube-proxy",
+        "--timeout=300s",
+    ];
     cluster.kubectl(&[&["-n", "kube-system"], &rolled_out[..]].concat())?;
     let seen = first.run(&["ctl", "status"])?;
     ensure!(seen.contains("is paused since"), "{seen}");
