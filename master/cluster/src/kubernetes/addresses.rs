@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde_json::Value;
 
-use super::{Api, ApiError, ApiFuture, Cause, ObjectRef, Served};
+use super::{Api, ApiError, ApiFuture, Cause, FieldConflict, ObjectRef, Served};
 
 /// An API with several addresses, best first. A request goes to the address that answered last, and
 /// to the next one if that does not answer.
@@ -136,6 +136,10 @@ impl<A: Api> Api for Addresses<A> {
         Box::pin(self.ask(Again::Harmless, move |address| {
             address.api.apply(object, dry_run)
         }))
+    }
+
+    fn conflicts<'a>(&'a self, object: &'a Value) -> ApiFuture<'a, Vec<FieldConflict>> {
+        Box::pin(self.ask(Again::Harmless, |address| address.api.conflicts(object)))
     }
 
     fn replace<'a>(&'a self, object: &'a Value, dry_run: bool) -> ApiFuture<'a, Value> {

@@ -12,9 +12,10 @@ use halite_states::low::Chunk;
 use serde_json::{Map, Value};
 use tokio::time::Instant;
 
+use super::arguments::with_stored_data;
 use super::modules::{KubernetesModules, fail, fail_at, provides};
 use super::operation::Operation;
-use super::{ApiError, ObjectRef, apply_order, compare, node, sets};
+use super::{ApiError, ObjectRef, apply_order, compare, conflicts, node, sets};
 
 /// Default timeout of `api_ready`, in seconds: enough for a cold start with etcd's election if the
 /// images are present.
@@ -25,7 +26,14 @@ pub(super) const AT_ONCE: usize = 8;
 /// The result of the check of one object.
 enum Found {
     Same,
-    Differs { diff: String, operation: Operation },
+    /// It stays as it is, although it lacks something of the declared one.
+    Guest,
+    Differs {
+        diff: String,
+        operation: Operation,
+        /// The fields that are taken from other managers.
+        takes: Option<String>,
+    },
 }
 
 impl KubernetesModules {
@@ -36,6 +44,7 @@ impl KubernetesModules {
     ) -> Result<Checked<Vec<Operation>>, Failure> {
         let whole = Args::new(chunk).flag("whole", false)?;
         let set = Args::new(chunk).text("set")?;
+        let documents = documents.into_iter().map(with_stored_data).collect();
         let mut documents = apply_order::in_order(documents);
         if let Some(set) = &set {
             self.keeps(chunk, set)?;
@@ -70,6 +79,8 @@ impl KubernetesModules {
                 break;
             }
         }
+        let mut failures = Vec::new();
+        let mut remarks = Vec::new();
         for ((reference, document), result) in all.iter().zip(results) {
             let found = match result {
                 // Missing objects cannot be compared: all of them would be created.
@@ -78,21 +89,44 @@ impl KubernetesModules {
                     Found::Differs {
                         diff: compare::diff(None, Some(document)),
                         operation: Operation::Apply((*document).clone()),
+                        takes: None,
                     }
                 }
-                other => other.map_err(|error| fail_at(chunk, reference, error))?,
+                Err(error) => {
+                    failures.push(fail_at(chunk, reference, error).text());
+                    continue;
+                }
+                Ok(found) => found,
             };
-            if let Found::Differs { diff, operation } = found {
-                let shown = if chunk.sensitive {
-                    "changes (not shown: it holds a secret)".into()
-                } else {
-                    diff
-                };
-                checked
-                    .changes
-                    .insert(reference.to_string(), Value::from(shown));
-                checked.diff.push(operation);
+            match found {
+                Found::Same => {}
+                Found::Guest => remarks.push(format!(
+                    "{reference} stays as it is, because it existed before or belongs to another set: to manage it here, give it the label {}={}",
+                    sets::SET,
+                    set.as_deref().unwrap_or_default()
+                )),
+                Found::Differs {
+                    diff,
+                    operation,
+                    takes,
+                } => {
+                    // The path of a field may contain a value.
+                    let takes = takes.filter(|_| !chunk.sensitive);
+                    remarks.extend(takes.map(|takes| format!("{reference}: {takes}")));
+                    let shown = if chunk.sensitive {
+                        "changes (not shown: it holds a secret)".into()
+                    } else {
+                        diff
+                    };
+                    checked
+                        .changes
+                        .insert(reference.to_string(), Value::from(shown));
+                    checked.diff.push(operation);
+                }
             }
+        }
+        if !failures.is_empty() {
+            return Err(Failure::new(failures.join("\n")));
         }
         checked.comment = match (checked.diff.len(), documents.len()) {
             (0, 1) => "The object is up to date".into(),
@@ -104,6 +138,10 @@ impl KubernetesModules {
             }
             (some, all) => format!("{some} of {all} objects differ"),
         };
+        for remark in remarks {
+            checked.comment.push_str("; ");
+            checked.comment.push_str(&remark);
+        }
         if let Some(set) = set.filter(|_| !after_apply) {
             let named = |member: &sets::SetObject| {
                 all.iter()
@@ -124,6 +162,27 @@ impl KubernetesModules {
             }
         }
         Ok(checked)
+    }
+
+    /// The fields that an apply takes from other managers, as a sentence. A drift that another
+    /// manager causes comes back as long as both set the field. An error of the API is none of the
+    /// state, whose apply was accepted.
+    async fn taken_over(&self, found: Found) -> Found {
+        match found {
+            Found::Differs {
+                diff,
+                operation: Operation::Apply(object),
+                ..
+            } => {
+                let conflicts = self.api.conflicts(&object).await.unwrap_or_default();
+                Found::Differs {
+                    diff,
+                    operation: Operation::Apply(object),
+                    takes: conflicts::sentence(&conflicts),
+                }
+            }
+            other => other,
+        }
     }
 
     /// Compares one object; `beside` contains the objects of the same manifest, one of which may be
@@ -184,10 +243,13 @@ impl KubernetesModules {
             return Ok(Found::Differs {
                 diff: compare::diff(None, Some(wanted)),
                 operation: Operation::Apply(wanted.clone()),
+                takes: None,
             });
         };
-        match set.map(|set| sets::ownership(&live, set, |other| self.is_declared(other))) {
+        let kept = |other: &str| self.is_declared(other) && !self.sets.has_lost(other, reference);
+        match set.map(|set| sets::ownership(&live, set, kept)) {
             Some(sets::Ownership::Refused(why)) => return Err(ApiError::Malformed(why)),
+            Some(sets::Ownership::Theirs) if sets::lacks(&live, wanted) => return Ok(Found::Guest),
             Some(sets::Ownership::Theirs) => return Ok(Found::Same),
             Some(sets::Ownership::Ours) | None => {}
         }
@@ -195,7 +257,8 @@ impl KubernetesModules {
             return Ok(self.compared(Some(&live), wanted, Operation::Recreate(wanted.clone())));
         }
         if let Some(applied) = applied {
-            return Ok(self.compared(Some(&live), &applied?, Operation::Apply(wanted.clone())));
+            let found = self.compared(Some(&live), &applied?, Operation::Apply(wanted.clone()));
+            return Ok(self.taken_over(found).await);
         }
         let replaced = compare::replaced(&live, wanted);
         if compare::same(&live, &replaced) {
@@ -211,6 +274,7 @@ impl KubernetesModules {
             live => Found::Differs {
                 diff: compare::diff(live, Some(after)),
                 operation,
+                takes: None,
             },
         }
     }

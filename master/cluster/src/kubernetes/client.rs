@@ -24,7 +24,7 @@ use rustls_pki_types::pem::PemObject;
 use serde_json::{Value, json};
 
 use super::no_answer::{NoAnswer, READY, REQUEST, never_connected, unless_gone, within};
-use super::{Api, ApiError, ApiFuture, FIELD_MANAGER, ObjectRef, Served};
+use super::{Api, ApiError, ApiFuture, FIELD_MANAGER, FieldConflict, ObjectRef, Served, conflicts};
 
 /// The page size of a list, like kubectl's.
 const PAGE: u32 = 500;
@@ -271,6 +271,30 @@ impl Api for KubeApi {
                 to_json(patched.map_err(|e| self.explain(e))?)
             };
             unless_gone(&self.endpoint, REQUEST, patched, self.ready()).await
+        }))
+    }
+
+    fn conflicts<'a>(&'a self, object: &'a Value) -> ApiFuture<'a, Vec<FieldConflict>> {
+        Box::pin(self.call(move |client| async move {
+            let asked = async {
+                let (api, name) = self.of_object(&client, object).await?;
+                let parameters = PatchParams {
+                    dry_run: true,
+                    field_manager: Some(FIELD_MANAGER.into()),
+                    ..PatchParams::default()
+                };
+                match api.patch(&name, &parameters, &Patch::Apply(object)).await {
+                    Ok(_) => Ok(Vec::new()),
+                    Err(kube::Error::Api(status)) if status.code == 409 => {
+                        let details = status.details.map(|details| details.causes);
+                        let causes = details.into_iter().flatten();
+                        let causes = causes.map(|cause| (cause.message, cause.field));
+                        Ok(conflicts::from_causes(causes))
+                    }
+                    Err(error) => Err(self.explain(error)),
+                }
+            };
+            within(&self.endpoint, REQUEST, asked).await
         }))
     }
 

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::drain::{Cordon, Drain, DrainError, Drained, Options, set_cordon};
 use super::fake::FakeApi;
-use super::{Api, ApiError, ApiFuture, ObjectRef, Served};
+use super::{Api, ApiError, ApiFuture, FieldConflict, ObjectRef, Served};
 
 /// Time that passes only in pauses of one second each.
 #[derive(Default)]
@@ -281,6 +281,9 @@ impl Api for Stopped<'_> {
     }
     fn apply<'a>(&'a self, object: &'a Value, dry_run: bool) -> ApiFuture<'a, Value> {
         self.write(self.api.apply(object, dry_run))
+    }
+    fn conflicts<'a>(&'a self, object: &'a Value) -> ApiFuture<'a, Vec<FieldConflict>> {
+        self.api.conflicts(object)
     }
     fn replace<'a>(&'a self, object: &'a Value, dry_run: bool) -> ApiFuture<'a, Value> {
         self.write(self.api.replace(object, dry_run))

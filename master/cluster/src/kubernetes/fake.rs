@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use tokio::sync::Notify;
 
 use super::client::is_sample;
-use super::{Api, ApiError, ApiFuture, FIELD_MANAGER, ObjectRef, Served, compare};
+use super::{Api, ApiError, ApiFuture, FIELD_MANAGER, FieldConflict, ObjectRef, Served, compare};
 
 /// The fake API.
 #[derive(Default)]
@@ -34,6 +34,8 @@ pub struct FakeApi {
     pub successors: Mutex<Vec<Value>>,
     /// The number of updates that lose a race.
     pub conflicts: AtomicU32,
+    /// Fields of other managers, by the name of their object.
+    pub fields_of_others: Mutex<BTreeMap<String, Vec<FieldConflict>>>,
     /// The samples of metrics, a line each.
     pub metrics: Mutex<Vec<String>>,
     /// The reads of objects that hang.
@@ -208,6 +210,15 @@ impl Api for FakeApi {
             let mut result = live.unwrap_or(Value::Null);
             compare::merge(&mut result, object);
             Ok(self.store("apply", reference, result, dry_run))
+        })
+    }
+
+    fn conflicts<'a>(&'a self, object: &'a Value) -> ApiFuture<'a, Vec<FieldConflict>> {
+        Box::pin(async move {
+            let reference = ObjectRef::of(object)?;
+            self.answer(Some(&reference), false)?;
+            let fields = self.fields_of_others.lock().unwrap();
+            Ok(fields.get(&reference.name).cloned().unwrap_or_default())
         })
     }
 

@@ -13,7 +13,9 @@ mod budgets;
 mod checks;
 pub mod client;
 pub mod compare;
+mod conflicts;
 mod data_loss;
+mod declared_sets;
 pub mod deprecated;
 pub mod drain;
 mod drain_pods;
@@ -276,6 +278,15 @@ impl Served {
     }
 }
 
+/// A field that another manager set to another value than the declared one.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct FieldConflict {
+    /// The manager, for example `kubectl-edit`.
+    pub manager: String,
+    /// The path of the field, for example `.spec.replicas`.
+    pub field: String,
+}
+
 /// The part of the Kubernetes API that the states need; objects are JSON.
 pub trait Api: Send + Sync {
     /// Reads one object; `None` if it or its namespace does not exist.
@@ -284,6 +295,9 @@ pub trait Api: Send + Sync {
     /// Applies an object as [`FIELD_MANAGER`] (server-side apply), taking over fields of others.
     /// Returns the resulting object, or with `dry_run` the object that would result.
     fn apply<'a>(&'a self, object: &'a Value, dry_run: bool) -> ApiFuture<'a, Value>;
+
+    /// The fields of an object that [`Api::apply`] would take over from other managers.
+    fn conflicts<'a>(&'a self, object: &'a Value) -> ApiFuture<'a, Vec<FieldConflict>>;
 
     /// Replaces an existing object (PUT).
     fn replace<'a>(&'a self, object: &'a Value, dry_run: bool) -> ApiFuture<'a, Value>;

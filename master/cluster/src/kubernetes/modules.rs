@@ -13,6 +13,7 @@ use tokio::time::Instant;
 
 use super::apply_order::CUSTOM;
 use super::arguments::{check_test, flattened};
+use super::declared_sets::DeclaredSets;
 use super::operation::Operation;
 use super::sets::{Declared, Members};
 use super::{Api, ApiError, ObjectRef};
@@ -55,6 +56,8 @@ pub struct KubernetesModules {
     declared: Mutex<Option<Declared>>,
     /// The id of the state that manages each set.
     keepers: Mutex<BTreeMap<String, String>>,
+    /// The sets of the whole run.
+    pub(super) sets: DeclaredSets,
     /// `true` if the API did not answer within its patience: later states do not wait for it again.
     pub(super) silent: AtomicBool,
     /// Nodes whose hosts have joined.
@@ -76,6 +79,7 @@ impl KubernetesModules {
             members: Mutex::default(),
             declared: Mutex::default(),
             keepers: Mutex::default(),
+            sets: DeclaredSets::default(),
             silent: AtomicBool::new(false),
             expected: BTreeSet::new(),
             waited: AtomicBool::new(false),
@@ -86,6 +90,13 @@ impl KubernetesModules {
     #[must_use]
     pub fn expecting(mut self, nodes: impl IntoIterator<Item = String>) -> Self {
         self.expected.extend(nodes);
+        self
+    }
+
+    /// Names the states of the run, so that objects can move between their sets.
+    #[must_use]
+    pub fn running(mut self, chunks: &[Chunk]) -> Self {
+        self.sets = DeclaredSets::of(chunks);
         self
     }
 

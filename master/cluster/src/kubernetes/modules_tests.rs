@@ -1,6 +1,7 @@
 use halite_states::low::{Controls, Position, Requisites};
 use serde_json::json;
 
+use super::super::FieldConflict;
 use super::super::fake::FakeApi;
 use super::*;
 
@@ -154,6 +155,72 @@ async fn a_manifest_may_bring_its_own_namespace_and_definition() {
         }
         assert!(cluster.check(&state).await.unwrap().changes.is_empty());
     }
+}
+
+#[tokio::test]
+async fn every_object_that_the_server_refuses_is_named() {
+    let (api, cluster) = cluster(false);
+    api.put(config_map(json!({"a": "2"})));
+    let widget =
+        |name: &str| json!({"apiVersion": "x.io/v1", "kind": "Widget", "metadata": {"name": name}});
+    api.unknown_kinds.lock().unwrap().push("Widget".into());
+    let documents = json!([widget("one"), config_map(json!({"a": "1"})), widget("two")]);
+    let state = chunk("manifest", json!({"documents": documents}));
+    let told = cluster.check(&state).await.unwrap_err().text();
+    for name in ["Widget one: ", "Widget two: "] {
+        assert!(told.contains(name), "{told}");
+    }
+    assert!(api.writes.lock().unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn fields_that_are_taken_from_another_manager_are_named_with_it() {
+    let (api, cluster) = cluster(true);
+    api.put(config_map(json!({"a": "2"})));
+    let conflict = FieldConflict {
+        manager: "kubectl-edit".into(),
+        field: ".data.a".into(),
+    };
+    api.fields_of_others
+        .lock()
+        .unwrap()
+        .insert("c".into(), vec![conflict]);
+    let mut state = chunk("object", json!({"manifest": config_map(json!({"a": "1"}))}));
+    let comment = cluster.check(&state).await.unwrap().comment;
+    assert!(
+        comment.ends_with("; ConfigMap kube-system/c: takes .data.a from kubectl-edit"),
+        "{comment}"
+    );
+    state.sensitive = true;
+    let comment = cluster.check(&state).await.unwrap().comment;
+    assert!(!comment.contains(".data.a"), "{comment}");
+    state = chunk("object", json!({"manifest": config_map(json!({"a": "2"}))}));
+    let comment = cluster.check(&state).await.unwrap().comment;
+    assert!(!comment.contains("takes"), "{comment}");
+}
+
+/// A set is a guest in the namespace of another, and says what it would have changed.
+#[tokio::test]
+async fn a_namespace_that_stays_as_it_is_is_named() {
+    let (api, cluster) = cluster(false);
+    let namespace = |labels: Value| json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "n", "labels": labels}});
+    api.put(namespace(json!({"theirs": "x"})));
+    let state = |labels: Value| {
+        chunk(
+            "manifest",
+            json!({"set": "manifest-a", "documents": [namespace(labels)]}),
+        )
+    };
+    let checked = cluster.check(&state(json!({"theirs": "x"}))).await.unwrap();
+    assert_eq!(checked.comment, "The object is up to date");
+    let checked = cluster.check(&state(json!({"ours": "y"}))).await.unwrap();
+    assert!(checked.diff.is_empty());
+    assert!(
+        checked.comment.contains("Namespace n stays as it is")
+            && checked.comment.contains("halite/set=manifest-a"),
+        "{}",
+        checked.comment
+    );
 }
 
 #[tokio::test]

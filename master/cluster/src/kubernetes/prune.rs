@@ -115,7 +115,8 @@ impl KubernetesModules {
         };
         let mut going = Vec::new();
         for member in members.found.iter().filter(|member| !stays(member)) {
-            if self.prediction(&member.reference) == Some(None) {
+            let moves = self.sets.has_moved(&member.set, &member.reference);
+            if moves || self.prediction(&member.reference) == Some(None) {
                 continue;
             }
             match (member.stays, member.ends) {

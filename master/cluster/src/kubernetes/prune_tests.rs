@@ -267,6 +267,65 @@ async fn a_namespace_is_shared_and_goes_with_the_last_that_lives_in_it() {
     assert_eq!(applied(&api, &[owned(&[])]).await, ["delete Role n/b"]);
 }
 
+/// The files of the operator's manifests: an object in another file, and a file with another name.
+#[tokio::test]
+async fn an_object_moves_between_manifests_without_being_deleted() {
+    let api = Arc::new(FakeApi::default());
+    let (namespace, claim) = (
+        object("Namespace", "", "n"),
+        object("PersistentVolumeClaim", "n", "data"),
+    );
+    let run_all = async |states: &[Chunk]| {
+        api.writes.lock().unwrap().clear();
+        let cluster = run(&api, false).running(states);
+        for state in states {
+            let checked = cluster.check(state).await.unwrap();
+            cluster.apply(state, &checked.diff).await.unwrap();
+        }
+        api.writes.lock().unwrap().clone()
+    };
+    let owned = |sets: &[&str]| {
+        chunk(
+            "owned",
+            "owned",
+            json!({"sets": sets, "among": ["manifest-*"]}),
+        )
+    };
+    let (a, b) = ("manifest-a", "manifest-b");
+    let first = [
+        owned(&[a, b]),
+        set(a, json!([namespace, claim])),
+        set(b, json!([])),
+    ];
+    run_all(&first).await;
+    // To a later file, and back to an earlier one.
+    for (of_a, of_b) in [
+        (json!([namespace]), json!([claim])),
+        (json!([namespace, claim]), json!([])),
+    ] {
+        let states = [owned(&[a, b]), set(a, of_a), set(b, of_b)];
+        let moved = ["apply PersistentVolumeClaim n/data"];
+        assert_eq!(run_all(&states).await, moved);
+        assert_eq!(run_all(&states).await, [""; 0]);
+    }
+    // The file has another name.
+    let renamed = [owned(&[b]), set(b, json!([namespace, claim]))];
+    let taken = ["apply Namespace n", "apply PersistentVolumeClaim n/data"];
+    assert_eq!(run_all(&renamed).await, taken);
+    // Both files name it.
+    let both = [
+        owned(&[a, b]),
+        set(b, json!([namespace, claim])),
+        set(a, json!([claim])),
+    ];
+    let cluster = run(&api, false).running(&both);
+    let told = cluster.check(&both[2]).await.unwrap_err().text();
+    assert!(
+        told.contains("already belongs to the set `manifest-b`"),
+        "{told}"
+    );
+}
+
 /// For example, when an operator's own flannel with the same names replaces Halite's.
 #[tokio::test]
 async fn a_set_of_the_same_names_follows_the_one_that_goes() {

@@ -38,10 +38,8 @@ impl SetObject {
     pub fn of(object: &Value) -> Option<Self> {
         let reference = ObjectRef::of(object).ok()?;
         let set = set_of(object)?.to_owned();
-        let annotation = |name| object.pointer("/metadata/annotations")?.get(name)?.as_str();
-        let named = annotation(OBJECT).is_some_and(|text| names(text, &reference));
-        let stays = annotation(POLICY) == Some("keep");
-        named.then(|| Self {
+        let stays = annotation(object, POLICY) == Some("keep");
+        has_own_name(object).then(|| Self {
             reference,
             set,
             stays,
@@ -138,7 +136,10 @@ pub fn ownership(live: &Value, set: &str, kept: impl Fn(&str) -> bool) -> Owners
             )
         }
         // Removing the label does not take the object over.
-        None if is_ours(live) => return Ownership::Ours,
+        None if is_ours(live) && has_own_name(live) => return Ownership::Ours,
+        None if is_ours(live) => format!(
+            "Halite itself applies it, and it would be removed together with `{set}`: give the object another name, or, if it comes from an earlier manifest of yours, hand it over with the label {SET}={set}"
+        ),
         None => format!(
             "it already exists, created by something else, and would be removed together with `{set}`: remove it, or hand it over with the label {SET}={set}"
         ),
@@ -159,6 +160,30 @@ fn is_ours(live: &Value) -> bool {
         .into_iter()
         .flatten()
         .any(|entry| entry.get("manager").and_then(Value::as_str) == Some(FIELD_MANAGER))
+}
+
+fn annotation<'a>(object: &'a Value, name: &str) -> Option<&'a str> {
+    object.pointer("/metadata/annotations")?.get(name)?.as_str()
+}
+
+/// Returns whether an object has the annotation of a set, with its own name.
+fn has_own_name(object: &Value) -> bool {
+    let reference = ObjectRef::of(object);
+    let text = annotation(object, OBJECT);
+    reference.is_ok_and(|reference| text.is_some_and(|text| names(text, &reference)))
+}
+
+/// Returns whether an object that stays as it is lacks something of the declared one: `wanted` has
+/// the marks of its set, which do not count.
+#[must_use]
+pub fn lacks(live: &Value, wanted: &Value) -> bool {
+    let lacks_in = |pointer: &str, mark: &str| {
+        let wanted = wanted.pointer(pointer).and_then(Value::as_object);
+        let live = |key: &str| live.pointer(pointer).and_then(|map| map.get(key));
+        let mut wanted = wanted.into_iter().flatten().filter(|(key, _)| *key != mark);
+        wanted.any(|(key, value)| live(key) != Some(value))
+    };
+    lacks_in("/metadata/labels", SET) || lacks_in("/metadata/annotations", OBJECT)
 }
 
 fn set_of(object: &Value) -> Option<&str> {
@@ -291,10 +316,14 @@ mod tests {
             "halite/set=s"
         ));
         assert!(refused(judged("Service", of("kept")), "`kept`"));
-        assert_eq!(
-            judged("Service", managed(&["kubectl", "halite"])),
-            Ownership::Ours
-        );
+        // An object of Halite's own states belongs to no set; one that has lost its label does.
+        let mut unlabelled = managed(&["kubectl", "halite"]);
+        assert!(refused(
+            judged("Service", unlabelled.clone()),
+            "Halite itself applies it"
+        ));
+        unlabelled["annotations"] = json!({OBJECT: "Service a"});
+        assert_eq!(judged("Service", unlabelled), Ownership::Ours);
         for kind in ["Service", "Namespace"] {
             assert_eq!(judged(kind, of("s")), Ownership::Ours);
             assert_eq!(judged(kind, of("gone")), Ownership::Ours);

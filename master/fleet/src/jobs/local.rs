@@ -134,8 +134,9 @@ impl Jobs {
             .into_iter()
             .map(String::from)
             .filter(|name| registers(snapshot.declaration(), name));
-        let cluster =
-            KubernetesModules::new(api, message.test, Patience::default()).expecting(joined);
+        let cluster = KubernetesModules::new(api, message.test, Patience::default())
+            .expecting(joined)
+            .running(&low.chunks);
         let total = u32::try_from(low.chunks.len()).unwrap_or(u32::MAX);
         let redactor = self.declarations.redactor(&MASTER).await?;
         let mut index = 0;
