@@ -81,6 +81,18 @@ impl Files {
         &self.sources
     }
 
+    /// The paths that begin with `prefix`, sorted.
+    pub(super) fn paths(&self, prefix: &str) -> Vec<String> {
+        let readable = self.sources.iter().map(|source| &source.name);
+        let all = readable.chain(self.unusable.keys());
+        let mut paths: Vec<String> = all
+            .filter(|path| path.starts_with(prefix))
+            .cloned()
+            .collect();
+        paths.sort();
+        paths
+    }
+
     /// Records that a file is read, if it exists.
     pub(super) fn record(&self, path: &str) {
         let Some(number) = self.number(path) else {

@@ -14,6 +14,7 @@ pub(crate) mod lines;
 mod merge;
 mod methods;
 mod network;
+mod objects;
 mod patch;
 mod percent;
 mod prepare;
@@ -70,15 +71,11 @@ impl Rendered {
         })
     }
 
-    /// The non-empty YAML documents of the text.
+    /// The Kubernetes objects of the text's YAML documents.
     pub(crate) fn documents(&self) -> Result<Rc<Vec<Json>>, Problem> {
         get_or_make(&self.documents, || {
             let locate = |position: &mut Position| self.map.locate(position);
-            Ok(with_content(&yaml::parse_all_located(
-                self.path(),
-                &self.text,
-                &locate,
-            )?))
+            objects::objects(&yaml::parse_all_located(self.path(), &self.text, &locate)?)
         })
     }
 
@@ -93,14 +90,6 @@ impl Rendered {
     fn path(&self) -> &str {
         self.files.first().map_or("", String::as_str)
     }
-}
-
-fn with_content(nodes: &[Node]) -> Vec<Json> {
-    nodes
-        .iter()
-        .map(Node::to_kubernetes_json)
-        .filter(|node| !node.is_null())
-        .collect()
 }
 
 /// The cached value, or a new one, which is then cached.
@@ -176,6 +165,7 @@ impl Renderer {
         let [pillar, grains, opts] = [PILLAR, GRAINS, OPTS]
             .map(|place| recorded(self.data.at(place), place, &self.recorder));
         let values = Arc::new(salt::MinionValues {
+            files: Arc::clone(&self.files),
             pillar,
             grains,
             opts,
@@ -194,20 +184,23 @@ impl Renderer {
         self.files.unusable(path)
     }
 
-    /// The documents of a file of the tree that is not a template; `None` if there is no such text
-    /// file.
+    /// The Kubernetes objects of a file of the tree that is not a template; `None` if there is no
+    /// such text file.
     pub(crate) fn documents(&self, path: &str) -> Option<Result<Rc<Vec<Json>>, Problem>> {
         if let Some(there) = self.plain.borrow().get(path) {
             return Some(Ok(there.clone()));
         }
-        let documents = yaml::parse_all(path, self.files.text(path)?).map(|nodes| {
-            let documents = Rc::new(with_content(&nodes));
+        let text = self.files.text(path)?;
+        let read = yaml::parse_all(path, text).and_then(|nodes| {
+            objects::objects(&nodes).map_err(|problem| problem.excerpt_from(text))
+        });
+        Some(read.map(|documents| {
+            let documents = Rc::new(documents);
             self.plain
                 .borrow_mut()
                 .insert(path.to_owned(), documents.clone());
             documents
-        });
-        Some(documents)
+        }))
     }
 
     /// Renders a file of the tree with additional variables.

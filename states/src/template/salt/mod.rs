@@ -13,6 +13,7 @@ use minijinja::value::{Object, ObjectRepr};
 use minijinja::{Error, ErrorKind, State, Value};
 
 use super::error::{caused, invalid};
+use super::files::Files;
 use super::filters::traverse;
 use super::values::{deep_copy, to_json};
 use crate::target;
@@ -20,6 +21,7 @@ use crate::target;
 /// Functions that templates may call.
 const FUNCTIONS: &[&str] = &[
     "config.get",
+    "cp.list_master",
     "defaults.deepcopy",
     "defaults.merge",
     "defaults.update",
@@ -41,9 +43,10 @@ const FUNCTIONS: &[&str] = &[
     "test.echo",
 ];
 
-/// The data of a minion that the functions read.
+/// The data that the functions read: of a minion, and of the state tree.
 #[derive(Debug)]
 pub(super) struct MinionValues {
+    pub files: Arc<Files>,
     pub pillar: Value,
     pub grains: Value,
     pub opts: Value,
@@ -126,6 +129,10 @@ fn call(name: &str, known: &MinionValues, args: &[Value]) -> Result<Value, Error
                 &known.grains
             }
             .clone())
+        }
+        "cp.list_master" => {
+            let prefix = bind(&["saltenv", "prefix"])?.text("prefix")?;
+            Ok(known.files.paths(&prefix.unwrap_or_default()).into())
         }
         "pillar.keys" => {
             let path = bind(&["key"])?.required_text("key")?;
