@@ -18,7 +18,7 @@ pub struct OwnSecret {
     #[serde(default)]
     #[schemars(schema_with = "field_schemas::roles_optional")]
     pub roles: Vec<Role>,
-    /// Hosts with one of these names get it.
+    /// Hosts with one of these names get it; `master` stands for your Kubernetes manifests.
     #[serde(default)]
     #[schemars(schema_with = "field_schemas::names")]
     pub nodes: Vec<String>,

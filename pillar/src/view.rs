@@ -91,11 +91,18 @@ const PKI_SECRETS: [(&str, &str, &[Role]); 4] = [
     ("sa", "key", &[Role::ControlPlane]),
 ];
 
-/// The pillar paths of the secrets that a minion may see. The pseudo-minion `master` sees none.
+/// The pillar paths of the secrets that a minion may see. The pseudo-minion `master` sees those of
+/// the operator that name it.
 #[must_use]
 pub fn allowed_secrets(declaration: &Declaration, minion: &str) -> BTreeSet<String> {
     let Some(node) = declaration.nodes.get(minion) else {
-        return BTreeSet::new();
+        let own = declaration.cluster.secrets.iter();
+        return own
+            .filter(|(_, secret)| {
+                minion == MASTER && secret.nodes.iter().any(|name| name == MASTER)
+            })
+            .map(|(name, _)| format!("secrets.{name}"))
+            .collect();
     };
     let pki = PKI_SECRETS
         .iter()

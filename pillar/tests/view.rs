@@ -218,6 +218,43 @@ fn a_worker_sees_its_own_and_no_authority_keys() {
     );
 }
 
+/// The operator's Kubernetes manifests are templates of the target `master`.
+#[test]
+fn the_target_master_sees_only_the_secrets_that_name_it() {
+    let mut declaration = declaration();
+    let own = |nodes: &[&str]| halite_pillar::own_secret::OwnSecret {
+        value: SecretText::new("canary-master"),
+        nodes: nodes.iter().map(|name| (*name).to_owned()).collect(),
+        roles: vec![Role::ControlPlane],
+    };
+    declaration.cluster.value.secrets = [
+        ("for-both".to_owned(), own(&["master"])),
+        ("for-hosts".to_owned(), own(&[])),
+    ]
+    .into();
+    let path = "secrets.for-both";
+    assert_eq!(
+        allowed_secrets(&declaration, "master"),
+        BTreeSet::from([path.to_owned()])
+    );
+    let shown = view(&declaration, &bundle(), &Pki::default(), "master").unwrap();
+    assert_eq!(
+        shown["halite"]["secrets"],
+        json!({"for-both": reference::for_path(path)})
+    );
+    assert!(!shown.to_string().contains("canary"));
+    let real = own_secret(&declaration, "master", path);
+    assert_eq!(real.as_deref(), Some("canary-master"));
+    assert_eq!(
+        own_secret(&declaration, "master", "secrets.for-hosts"),
+        None
+    );
+    assert_eq!(
+        allowed_secrets(&declaration, "no-such-host"),
+        BTreeSet::new()
+    );
+}
+
 /// The registry's users are for its own host, and the pulling user for hosts that run containers;
 /// no host sees the passwords themselves.
 #[test]

@@ -1,6 +1,7 @@
 //! Versions, the bundle, and settings that only Halite may set.
 
 use halite_document::source::join;
+use halite_names::MASTER;
 use serde_json::{Map, Value};
 
 use super::Check;
@@ -203,7 +204,10 @@ fn secrets(check: &mut Check<'_>) {
             check.cluster(
                 &path,
                 format!("no host gets the secret `{name}`"),
-                format!("name `roles:` ({}, …) or `nodes:`", Role::Worker),
+                format!(
+                    "name `roles:` ({}, …) or `nodes:`; for your Kubernetes manifests `nodes: [{MASTER}]`",
+                    Role::Worker
+                ),
             );
         }
         if secret.value.reveal().is_empty() {
@@ -214,7 +218,8 @@ fn secrets(check: &mut Check<'_>) {
             );
         }
         for (index, node) in secret.nodes.iter().enumerate() {
-            if !declaration.nodes.is_empty() && !declaration.nodes.contains_key(node.as_str()) {
+            let is_known = node == MASTER || declaration.nodes.contains_key(node.as_str());
+            if !declaration.nodes.is_empty() && !is_known {
                 check.cluster(
                     &format!("{path}.nodes[{index}]"),
                     format!("there is no node `{node}`"),
