@@ -31,7 +31,13 @@ fn addons_are_sets_and_an_addon_that_is_off_is_not_among_them() {
         .clone();
     assert_eq!(
         among,
-        json!(["flannel", "metrics-server", "local-path", "chart-*"]),
+        json!([
+            "flannel",
+            "metrics-server",
+            "local-path",
+            "chart-*",
+            "manifest-*"
+        ]),
         "no set of the site's own"
     );
     pillar["halite"]["addons"] = json!({"metricsServer": true, "localPath": true});
@@ -138,6 +144,137 @@ fn charts_come_from_the_bundle_and_an_unknown_one_is_named() {
         "{}",
         problems[0]
     );
+}
+
+/// Compiles the highstate of the target `master` with files of the operator in `custom/manifests`.
+fn with_manifests(pillar: &Value, files: &[(&str, &str)]) -> Result<Compiled, String> {
+    let (_, grains) = fixture("master");
+    let directory = tempfile::tempdir().unwrap();
+    for (name, text) in files {
+        let path = directory.path().join("manifests").join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+    let tree = DirTree::new()
+        .mount("custom", directory.path())
+        .root(here().join("tree"));
+    let input = Input {
+        tree: &tree,
+        minion: "master",
+        pillar,
+        grains: &grains,
+        bundle: &bundle,
+    };
+    compile::highstate(&input).map_err(|problems| {
+        let problems = problems.iter().map(ToString::to_string);
+        problems.collect::<Vec<_>>().join("\n")
+    })
+}
+
+#[test]
+fn manifests_of_the_operator_are_sets_of_their_files() {
+    let (mut pillar, _) = fixture("master");
+    pillar["custom"] = json!({"teams": ["red", "blue"]});
+    pillar["halite"]["secrets"] = json!({"app": "halite-secret::secrets.app::"});
+    let map = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: rules}\ndata: {rule: '{{ $labels.pod }}'}\n";
+    let teams = "{% from 'custom/manifests/names.jinja' import prefix %}\n{% for team in pillar.custom.teams %}\n---\n\
+        apiVersion: v1\nkind: Namespace\nmetadata: {name: {{ prefix }}-{{ team }}}\n{% endfor %}\n";
+    let secret = "apiVersion: v1\nkind: Secret\nmetadata: {name: login}\n\
+        stringData: {password: '{{ pillar.halite.secrets.app }}'}\n";
+    let files = [
+        ("rules.yaml", map),
+        ("teams.yaml.j2", teams),
+        ("apps/web/login.yml.j2", secret),
+        ("names.jinja", "{% set prefix = 'team' %}"),
+        ("README.md", "{{ nothing }}"),
+        (".rules.yaml.swp", "{{ nothing }}"),
+        ("rules.yaml~", "{{ nothing }}"),
+    ];
+    let compiled = with_manifests(&pillar, &files).unwrap();
+    let owned = chunk(&compiled, "kubernetes.owned", "addons-owned");
+    let sets = [
+        "flannel",
+        "manifest-apps.web.login",
+        "manifest-rules",
+        "manifest-teams",
+    ];
+    assert_eq!(owned.args["sets"], json!(sets));
+    let manifest = |set: &str| chunk(&compiled, "kubernetes.manifest", set);
+    // Without `.j2` it is no template: braces stay.
+    let rules = manifest("manifest-rules");
+    assert_eq!(
+        rules.args["documents"][0]["data"]["rule"],
+        "{{ $labels.pod }}"
+    );
+    assert!(!rules.sensitive);
+    let teams = manifest("manifest-teams").args["documents"].clone();
+    let names: Vec<&Value> = teams
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|team| &team["metadata"]["name"])
+        .collect();
+    assert_eq!(names, ["team-red", "team-blue"]);
+    let login = manifest("manifest-apps.web.login");
+    assert_eq!(login.args["set"], "manifest-apps.web.login");
+    assert!(login.sensitive, "no diff of it is made");
+    let last = compiled.low.chunks.last().unwrap();
+    assert_eq!(
+        last.sls, "halite.addons.manifests",
+        "they may use what others define"
+    );
+
+    // The states exist without files: then `owned` removes every set of an earlier file.
+    let none = with_manifests(&pillar, &[]).unwrap();
+    let owned = chunk(&none, "kubernetes.owned", "addons-owned");
+    assert_eq!(owned.args["sets"], json!(["flannel"]));
+}
+
+#[test]
+fn a_manifest_with_a_mistake_is_named() {
+    let (pillar, _) = fixture("master");
+    let long = format!("{}.yaml", "a".repeat(55));
+    for (files, wanted) in [
+        (
+            [("web.yaml", ""), ("web.yaml.j2", "")].as_slice(),
+            "/etc/halite/custom/manifests/web.yaml.j2: it has the same name as /etc/halite/custom/manifests/web.yaml",
+        ),
+        (
+            &[("a.b.yaml", ""), ("a/b.json", "")],
+            "it has the same name as",
+        ),
+        (
+            &[("web.txt", "")],
+            "/etc/halite/custom/manifests/web.txt: a manifest is called NAME.yaml",
+        ),
+        (&[("a b.yaml", "")], "a manifest is called NAME.yaml"),
+        (&[(long.as_str(), "")], "at most 54 characters"),
+        (&[("a-.yaml", "")], "ends in a letter or digit"),
+        (
+            &[(
+                "web.yaml",
+                "apiVersion: v1\nkind: Pod\n---\nkind: Pod\nmetadata: {name: a}\n",
+            )],
+            "custom/manifests/web.yaml:1:1: this Pod has no text as `metadata.name`",
+        ),
+        (
+            &[(
+                "web.yaml.j2",
+                "apiVersion: v1\nkind: Pod\nmetadata: {name: {{ pillar.custom.no }}}\n",
+            )],
+            "custom/manifests/web.yaml.j2:3",
+        ),
+        (
+            &[(
+                "web.yaml.j2",
+                "apiVersion: v1\nkind: Secret\nmetadata: {name: a}\ndata: {a: {{ pillar.halite.secrets.no }}}\n",
+            )],
+            "custom/manifests/web.yaml.j2:4",
+        ),
+    ] {
+        let said = with_manifests(&pillar, files).unwrap_err();
+        assert!(said.contains(wanted), "{wanted}: {said}");
+    }
 }
 
 /// The firewall opens the kubelet's port to metrics-server only, and the kubelet gets a serving

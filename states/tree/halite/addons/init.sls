@@ -1,4 +1,5 @@
-{#- Addons and charts. Disabled ones are removed before anything is created. -#}
+{#- Addons, charts and the operator's own manifests. Disabled ones are removed before anything is
+    created. -#}
 include:
   - halite.addons.owned
 {%- if pillar.halite.addons.metricsServer %}
@@ -8,3 +9,4 @@ include:
   - halite.addons.local_path
 {%- endif %}
   - halite.addons.charts
+  - halite.addons.manifests
