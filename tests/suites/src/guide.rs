@@ -140,6 +140,15 @@ pub(super) fn own_states(cluster: &Cluster, sls: &str) -> Result<()> {
     fs::write(custom.join("init.sls"), sls).map_err(Into::into)
 }
 
+/// Writes one of the operator's manifests; an error if own states exist already.
+pub(super) fn own_manifest(cluster: &Cluster, name: &str, text: &str) -> Result<()> {
+    let custom = cluster.bootstrap.file(CUSTOM);
+    ensure!(!custom.exists(), "{} already exists", custom.display());
+    let directory = custom.join("manifests");
+    fs::create_dir_all(&directory)?;
+    fs::write(directory.join(name), text).map_err(Into::into)
+}
+
 /// Removes the operator's own states; the resources that they made stay.
 pub(super) fn no_own_states(cluster: &Cluster) -> Result<()> {
     fs::remove_dir_all(cluster.bootstrap.file(CUSTOM)).map_err(Into::into)

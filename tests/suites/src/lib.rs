@@ -41,6 +41,7 @@ mod minor;
 mod network;
 mod older;
 mod operator;
+mod own_manifests;
 mod packages;
 mod part;
 mod plan;

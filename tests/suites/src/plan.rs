@@ -16,8 +16,9 @@ use crate::test::{Case, cases, sequence};
 use crate::{
     addons, bench, bundle, bundles, cluster, destroy, disaster, enrolment, etcd, external,
     firewall, ha, hardened, health, hosts, iso, keepalived, kills, kubeadm, lab_itself, limits,
-    minor, network, older, operator, packages, preflight, registry, release, repair, repository,
-    roles, runtime, secret, site_registry, source, support, tutorial, update, usual, versions, vip,
+    minor, network, older, operator, own_manifests, packages, preflight, registry, release, repair,
+    repository, roles, runtime, secret, site_registry, source, support, tutorial, update, usual,
+    versions, vip,
 };
 
 /// Name of the suites' own lab, which differs from that of a demonstration.
@@ -200,6 +201,7 @@ fn on_cluster() -> Result<Vec<Case<Cluster>>> {
         update::TESTS,
         limits::TESTS,
         secret::TESTS,
+        own_manifests::TESTS,
         registry::TESTS,
         repository::TESTS,
         site_registry::TESTS,

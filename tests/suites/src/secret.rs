@@ -1,5 +1,5 @@
-//! A secret of the site that a chart needs: created as the guide describes, and stored in no other
-//! place.
+//! A secret of the site that a chart needs: created by a manifest as the guide describes, and stored
+//! in no other place.
 
 use std::fs;
 
@@ -8,7 +8,6 @@ use halite_api::JobList;
 use halite_lab::cluster::{BOOTSTRAP, CTL, Cluster, DOCUMENT};
 use halite_lab::host::Host;
 
-use super::cluster::delete;
 use super::guide;
 use super::repair::{highstate, quiet};
 use crate::ctl_answer;
@@ -20,10 +19,13 @@ pub(super) const TESTS: &[Test<Cluster>] = &[Test {
 }];
 
 const PAGE: &str = "own-states.md";
-const HEADING: &str = "### A secret for a chart";
-/// Names from the guide: the namespace, the object, and the state that makes it.
+const HEADING: &str = "### A secret in a manifest";
+/// Names from the guide: the file, the namespace, and the object.
+const FILE: &str = "app-login.yaml.j2";
 const NAMESPACE: &str = "app";
 const NAME: &str = "app-login";
+/// The state that makes the object.
+const STATE: &str = "kubernetes.manifest manifest-app-login [manifest-app-login]";
 const VALUE: &str = "another-word-of-no-dictionary";
 /// The copy of the last valid documents, which only root can read.
 const LAST_VALID: &str = "/var/lib/halite/master/last-valid/documents.json";
@@ -56,18 +58,33 @@ fn for_a_chart(cluster: &Cluster) -> Result<Counts> {
         !before.contains("\nsecrets:") && secrets.contains('…'),
         "the guide declares {secrets}"
     );
-    guide::own_states(
+    guide::own_manifest(
         cluster,
-        &guide::block(PAGE, HEADING, "/etc/halite/custom/init.sls")?,
+        FILE,
+        &guide::block(
+            PAGE,
+            HEADING,
+            &format!("/etc/halite/custom/manifests/{FILE}"),
+        )?,
     )?;
     fs::write(&file, format!("{before}{}", secrets.replace('…', VALUE)))?;
     let result = made(cluster);
     fs::write(&file, before)?;
     guide::no_own_states(cluster)?;
-    // A resource stays when its state is removed.
-    let removed = delete(cluster, &["namespace", NAMESPACE, "--ignore-not-found"]);
+    // The objects of a file that is gone are removed.
+    let removed = highstate(cluster, &[]);
     result?;
     removed?;
+    let namespace = [
+        "get",
+        "namespace",
+        NAMESPACE,
+        "--ignore-not-found",
+        "-o",
+        "name",
+    ];
+    let left = cluster.kubectl(&namespace)?;
+    ensure!(left.trim().is_empty(), "{left} is left");
     quiet(cluster)?;
     Ok(Counts {
         passed: 3,
@@ -77,7 +94,7 @@ fn for_a_chart(cluster: &Cluster) -> Result<Counts> {
 
 fn made(cluster: &Cluster) -> Result<()> {
     let changed = highstate(cluster, &[])?.changed;
-    let only = |tag: &String| tag.starts_with(BOOTSTRAP) && tag.ends_with(&format!("[{NAME}]"));
+    let only = |tag: &String| tag.ends_with(STATE);
     ensure!(
         changed.len() == 1 && changed.iter().all(only),
         "{changed:#?}"
