@@ -1,6 +1,8 @@
 //! Code blocks of the guide, read from its pages, so that the tests run exactly the text that an
 //! operator reads.
 
+mod walk;
+
 use std::fs;
 use std::time::Duration;
 
@@ -8,6 +10,8 @@ use anyhow::{Context as _, Result, ensure};
 use halite_lab::build::source_root;
 use halite_lab::cluster::Cluster;
 use halite_lab::host::Host;
+
+pub(super) use walk::{GuideWalk, with_values};
 
 /// The name of the cluster in the lab.
 const CLUSTER_NAME: &str = "demo";
@@ -26,6 +30,18 @@ pub(super) fn shell_blocks(page: &str) -> Result<Vec<String>> {
     let blocks = code(&text).into_iter();
     let shell = blocks.filter(|block| block.language == "sh");
     Ok(shell.map(|block| block.text).collect())
+}
+
+/// The blocks of a page in a language, below these headings, in order.
+pub(super) fn blocks_below(page: &str, language: &str, headings: &[&str]) -> Result<Vec<String>> {
+    let text = read(page)?;
+    for heading in headings {
+        let is_there = text.lines().any(|line| line == *heading);
+        ensure!(is_there, "{page} has no heading {heading:?}");
+    }
+    let mut blocks = code(&text);
+    blocks.retain(|block| block.language == language && headings.contains(&block.heading));
+    Ok(blocks.into_iter().map(|block| block.text).collect())
 }
 
 fn read(page: &str) -> Result<String> {

@@ -16,7 +16,7 @@ use super::losses::{GAP, at_the_vip, wait_for_one_holder};
 use super::{is_complete, same_content};
 use crate::ctl_answer;
 use crate::declare::declare;
-use crate::guide;
+use crate::guide::{self, GuideWalk};
 use crate::health;
 use crate::lifetimes::{self, Lifetimes};
 use crate::test::{Counts, Test};
@@ -37,8 +37,11 @@ pub(super) const TESTS: &[Test<Cluster>] = &[
     },
 ];
 
-/// The page about the commands, all of which are run.
+/// The page about the commands, and the headings above those that are run.
 const PAGE: &str = "certificates.md";
+const LIST_AND_RENEW: [&str; 2] = ["## List the certificates", "## Renew certificates now"];
+/// Part of each of their blocks.
+const BLOCKS: [&str; 2] = ["ctl certs list -o json", "ctl certs renew --yes"];
 /// The least days for which a certificate that was renewed is valid: it may have been made a day ago.
 const RENEWED_DAYS: i64 = 363;
 
@@ -168,9 +171,11 @@ fn renewed_by_the_guide(cluster: &Cluster) -> Result<Counts> {
     }
     let newest = renewals(first)?.into_iter().max().unwrap_or_default();
     let measured = at_the_vip(cluster, first, "certs", || {
-        for block in guide::shell_blocks(PAGE)? {
-            first.sh(&format!("set -e\n{block}"))?;
+        let mut page = GuideWalk::new(PAGE, &LIST_AND_RENEW)?;
+        for part in BLOCKS {
+            page.run(first, part)?;
         }
+        page.end()?;
         for host in cluster.control_planes() {
             lifetimes::is_served(host)?;
         }
@@ -286,12 +291,18 @@ fn turns_of(cluster: &Cluster, job: &str) -> Result<Vec<Turn>> {
 mod tests {
     use rustls::{AlertDescription, CertificateError, Error};
 
-    use super::{PAGE, is_of_certificates};
-    use crate::guide;
+    use super::{BLOCKS, LIST_AND_RENEW, PAGE, is_of_certificates};
+    use crate::guide::{self, GuideWalk};
 
     #[test]
     fn the_page_has_the_commands_that_list_and_renew() {
-        let blocks = guide::shell_blocks(PAGE).unwrap().concat();
+        let mut page = GuideWalk::new(PAGE, &LIST_AND_RENEW).unwrap();
+        for part in BLOCKS {
+            page.next(part).unwrap();
+        }
+        page.end().unwrap();
+        let blocks = guide::blocks_below(PAGE, "sh", &LIST_AND_RENEW).unwrap();
+        let blocks = blocks.concat();
         for line in [
             "ctl certs list ",
             "ctl certs renew --test ",

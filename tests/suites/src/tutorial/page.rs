@@ -1,6 +1,6 @@
 //! The tutorial's blocks of commands, each with the machine on which it runs.
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, bail};
 
 use crate::guide;
 
@@ -54,28 +54,7 @@ impl Block {
     /// The block with other values of variables. Each must have one line of its own; its comment
     /// stays.
     pub(super) fn with_values(&self, values: &[(&str, String)]) -> Result<String> {
-        let mut script = String::new();
-        let mut replaced = 0;
-        for line in self.script.lines() {
-            let assigned = line.split_once('=');
-            let value = values
-                .iter()
-                .find(|(name, _)| assigned.is_some_and(|(own, _)| own == *name));
-            match value {
-                Some((name, value)) => {
-                    let comment = line.find(" #").map_or("", |at| &line[at..]);
-                    script.push_str(&format!("{name}={value}{comment}\n"));
-                    replaced += 1;
-                }
-                None => script.push_str(&format!("{line}\n")),
-            }
-        }
-        ensure!(
-            replaced == values.len(),
-            "{PAGE}: {replaced} of the variables {values:?} are in:\n{}",
-            self.script
-        );
-        Ok(script)
+        guide::with_values(&self.script, values).context(PAGE)
     }
 
     /// The value of a variable.
@@ -117,14 +96,11 @@ mod tests {
     }
 
     #[test]
-    fn only_the_values_of_variables_are_replaced() {
+    fn a_variable_is_found_by_its_name() {
         let script = "# On cp-1\ncat > site.env <<'END'\nA=1    # one\nB=2\nEND\n";
         let block = Block::parse(script.to_owned()).unwrap();
-        let values = [("A", "10.0.0.1".to_owned())];
-        let expected = "# On cp-1\ncat > site.env <<'END'\nA=10.0.0.1 # one\nB=2\nEND\n";
-        assert_eq!(block.with_values(&values).unwrap(), expected);
+        assert_eq!(block.value("A").unwrap(), "1");
         assert_eq!(block.value("B").unwrap(), "2");
-        block.with_values(&[("C", String::new())]).unwrap_err();
         block.value("C").unwrap_err();
     }
 }
