@@ -1,21 +1,25 @@
-//! The upgrade of a cluster to the next minor version of Kubernetes, between two real releases with
-//! their own etcd and CoreDNS.
+//! The upgrade of a cluster to the next minor version of Kubernetes by the commands of the guide,
+//! between two real releases with their own etcd and CoreDNS.
+
+mod declared;
+mod page;
 
 use std::fs;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
-use halite_lab::cluster::{CLUSTER, CTL, Cluster, DOCUMENT, ISO_DIRECTORY, NEWER};
+use halite_lab::cluster::{Cluster, DOCUMENT};
 use halite_lab::host::Host;
 use halite_lab::layout::{HA, Layout, TWO};
 use halite_lab::progress::Board;
-use halite_lab::{Lab, cluster, wait};
-use halite_upstream::versions::{FULL, NEWEST, OLDER_LIGHT, Release};
-use halite_upstream::{ISO, prepare};
+use halite_lab::wait;
+use halite_upstream::prepare;
+use halite_upstream::versions::{NEWEST, Release, UPGRADE_FROM, UPGRADE_TO};
 use serde_json::Value;
 
 use crate::checks::{nothing_to_do, refused};
 use crate::cluster::{PODS, nothing_left};
+use crate::guide::GuideWalk;
 use crate::ha::{GAP, at_the_vip, is_complete, while_written};
 use crate::interrupted::Running;
 use crate::kubeadm;
@@ -30,6 +34,9 @@ const LAB: &str = "minor";
 /// The name of the lab of three control planes.
 const LAB_OF_THREE: &str = "minorha";
 
+/// The script of the block that upgrades, on the first host.
+const SCRIPT: &str = "/root/upgrade.sh";
+
 /// Limit for a request to a kubelet to be allowed: the authoriser of a kubelet asks the API server,
 /// which may have just started.
 const ALLOWED: Duration = Duration::from_secs(60);
@@ -38,6 +45,10 @@ const TESTS: &[Test<Cluster>] = &[
     Test {
         name: "minor: a cluster goes to the next minor version of Kubernetes while a client writes",
         run: upgraded,
+    },
+    Test {
+        name: "minor: the addon, the chart and the operator's own states work in the upgraded cluster",
+        run: works,
     },
     Test {
         name: "minor: the upgraded cluster equals one that the new kubeadm would make",
@@ -67,88 +78,95 @@ const OF_THREE: &[Test<Cluster>] = &[
 /// The sites of the older release: one control plane and one worker, and three control planes and
 /// one worker.
 pub(super) fn sites() -> [Site; 2] {
-    let site = |lab: &str, made, layout, tests| Site {
+    let site = |lab: &str, made, layout, make, tests| Site {
         lab: lab.to_owned(),
         made,
         layout,
-        release: OLDER_LIGHT,
+        release: UPGRADE_FROM,
         make,
         tests: sequence(cases(tests)),
     };
-    let made = "minor: bootstrap and node add with the previous minor version";
+    let made = "minor: bootstrap and node add with the previous minor version, an addon, a chart and own states";
     let of_three =
         "minor: bootstrap, two control planes and a worker with the previous minor version";
     [
-        site(LAB, made, &TWO, TESTS),
-        site(LAB_OF_THREE, of_three, &HA, OF_THREE),
+        site(LAB, made, &TWO, make_declared, TESTS),
+        site(LAB_OF_THREE, of_three, &HA, make, OF_THREE),
     ]
 }
 
 /// Makes a cluster of the older release; the newer one is carried to the site, too.
 fn make(lab: &str, layout: &Layout, release: &Release) -> Result<Cluster> {
-    let newer = prepare::iso_directory_of(&FULL, &Board::plain())?;
-    let older = prepare::iso_directory_of(release, &Board::plain())?;
-    let lab = Lab::new(lab, &halite_lab::cache().join("base-root"))?;
-    lab.down()?;
-    let carried = [(older.as_path(), ISO_DIRECTORY), (newer.as_path(), NEWER)];
-    let cluster = cluster::boot_hosts(lab, layout, &carried)?;
-    let minor = |release: &Release| format!("version: \"{}\"", release.minor());
-    cluster.bootstrap(&CLUSTER.replace(&minor(&NEWEST), &minor(release)))?;
-    for group in layout.joins {
-        cluster.join(group)?;
-    }
-    cluster.wait_for_pods(PODS)?;
+    prepare::cluster_beside(lab, layout, release, Some(&UPGRADE_TO), &Board::plain())
+}
+
+/// Makes a cluster with an addon, a chart and the operator's own states.
+fn make_declared(lab: &str, layout: &Layout, release: &Release) -> Result<Cluster> {
+    let cluster = make(lab, layout, release)?;
+    declared::install(&cluster)?;
     Ok(cluster)
+}
+
+fn works(cluster: &Cluster) -> Result<Counts> {
+    declared::works(cluster)?;
+    Ok(Counts::ONE)
 }
 
 fn upgraded(cluster: &Cluster) -> Result<Counts> {
     let host = &cluster.bootstrap;
-    prepared(cluster)?;
-    let record = while_written(cluster, host, "minor", || run(cluster))?;
+    let mut page = page::walk(host)?;
+    prepared(cluster, &mut page, declared::lose_own_file(cluster)?)?;
+    let script = page.next(page::UPGRADE)?;
+    let record = while_written(cluster, host, "minor", || run(cluster, &script))?;
     println!("  {}", record.summary());
-    completed(cluster)
+    completed(cluster, page)
 }
 
 /// The API serves throughout: the virtual address leaves each host before its API server restarts.
 fn three_upgraded(cluster: &Cluster) -> Result<Counts> {
-    prepared(cluster)?;
+    let host = &cluster.bootstrap;
+    let mut page = page::walk(host)?;
+    prepared(cluster, &mut page, "objects-ahead")?;
     is_complete(cluster)?;
-    let written = at_the_vip(cluster, &cluster.bootstrap, "minor", || run(cluster))?;
+    let script = page.next(page::UPGRADE)?;
+    let written = at_the_vip(cluster, host, "minor", || run(cluster, &script))?;
     written.check("an upgrade to the next minor version", GAP)?;
     wait::until("all hosts to serve", PODS, || is_complete(cluster))?;
-    completed(cluster)
+    completed(cluster, page)
 }
 
-/// The site has the newer bundle, and nothing has changed yet.
-fn prepared(cluster: &Cluster) -> Result<()> {
+/// The site gets the newer bundle, and nothing else changes. The plan also names `planned`.
+fn prepared(cluster: &Cluster, page: &mut GuideWalk, planned: &str) -> Result<()> {
     let (host, to) = (&cluster.bootstrap, NEWEST.kubernetes);
-    of_release(cluster, &OLDER_LIGHT)?;
-    host.run(&[CTL, "bundle", "add", &format!("{NEWER}/{ISO}")])?;
+    of_release(cluster, &UPGRADE_FROM)?;
+    page.run(host, page::LOOK)?;
+    page.run(host, page::ADD)?;
     let before = documents(host)?;
     let without_drain = ["ctl", "upgrade", to, "--no-drain", "--yes"];
     refused(host, &without_drain, &["omit --no-drain"])?;
-    let planned = host.sh(&format!("ctl upgrade {to} --test 2>&1"))?;
+    let said = page.run(host, page::PLAN)?;
     ensure!(
-        planned.contains("objects-ahead"),
-        "no rights before the first new API server: {planned}"
+        said.contains("objects-ahead"),
+        "no rights before the first new API server: {said}"
     );
+    ensure!(said.contains(planned), "{planned} is not planned: {said}");
     ensure!(
         documents(host)? == before,
         "refused or planned, it changed the documents: {}",
         documents(host)?
     );
-    of_release(cluster, &OLDER_LIGHT)
+    of_release(cluster, &UPGRADE_FROM)
 }
 
 /// All hosts have the newer release, nothing is left to do, and nothing needs the older bundle.
-fn completed(cluster: &Cluster) -> Result<Counts> {
+fn completed(cluster: &Cluster, mut page: GuideWalk) -> Result<Counts> {
     let (host, to) = (&cluster.bootstrap, NEWEST.kubernetes);
     of_release(cluster, &NEWEST)?;
     let after = documents(host)?;
     ensure!(
         after.contains(&format!("version: \"{}\"", NEWEST.minor()))
             && after.matches("bundle:").count() == 1
-            && !after.contains(OLDER_LIGHT.kubernetes),
+            && !after.contains(UPGRADE_FROM.kubernetes),
         "the documents after the upgrade: {after}"
     );
     nothing_to_do(host)?;
@@ -160,19 +178,29 @@ fn completed(cluster: &Cluster) -> Result<Counts> {
     wait::until("a status without problems", PODS, || {
         host.run(&["ctl", "status"]).map(drop)
     })?;
-    let old = OLDER_LIGHT.bundle();
+    let said = page.run(host, page::CHECK)?;
+    let etcd = NEWEST.etcd_module.trim_start_matches('v');
+    for part in [
+        &format!("Client Version: {to}"),
+        &format!("Server Version: {to}"),
+        &format!("etcd Version: {etcd}"),
+    ] {
+        ensure!(said.contains(part), "{part:?} is not in {said}");
+    }
+    let old = UPGRADE_FROM.bundle();
     let reason = format!("is older than {to}");
     refused(host, &["ctl", "upgrade", &old, "--yes"], &[&reason])?;
-    host.run(&["ctl", "bundle", "remove", &old, "--yes"])?;
+    page.run(host, page::REMOVE)?;
+    page.end()?;
     Ok(Counts::ONE)
 }
 
-/// Upgrades the cluster. As soon as a host has its new API server, that server reaches the kubelets
-/// of all hosts.
-fn run(cluster: &Cluster) -> Result<()> {
+/// Upgrades the cluster by the script. As soon as a host has its new API server, that server reaches
+/// the kubelets of all hosts.
+fn run(cluster: &Cluster, script: &str) -> Result<()> {
     let began = Instant::now();
-    let words = ["ctl", "upgrade", NEWEST.kubernetes, "--yes"];
-    let mut running = Running::start(&cluster.bootstrap, &words)?;
+    fs::write(cluster.bootstrap.file(SCRIPT), script)?;
+    let mut running = Running::start(&cluster.bootstrap, &["sh", SCRIPT])?;
     let (mut ended, mut checked) = (0, 0);
     while let Some(line) = running.next_end(ended)? {
         println!("  {}", line.trim());
@@ -267,5 +295,5 @@ fn as_kubeadm(cluster: &Cluster) -> Result<Counts> {
 }
 
 fn as_kubeadm_upgrades(cluster: &Cluster) -> Result<Counts> {
-    kubeadm::upgraded::compare(cluster, &OLDER_LIGHT, &FULL)
+    kubeadm::upgraded::compare(cluster, &UPGRADE_FROM, &UPGRADE_TO)
 }

@@ -5,7 +5,7 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Result, anyhow};
-use halite_lab::cluster::{CLUSTER, Cluster, ISO_DIRECTORY};
+use halite_lab::cluster::{Cluster, ISO_DIRECTORY, NEWER};
 use halite_lab::layout::Layout;
 use halite_lab::progress::Board;
 use halite_lab::{Lab, base, cluster, prerequisites};
@@ -58,16 +58,31 @@ pub fn iso_directory_of(release: &Release, board: &Board) -> Result<PathBuf> {
 /// Boots the lab `name` with the bare hosts of a layout, replacing its existing hosts, and makes a
 /// cluster of them, from the bundle of a release.
 pub fn cluster(name: &str, layout: &Layout, release: &Release, board: &Board) -> Result<Cluster> {
+    cluster_beside(name, layout, release, None, board)
+}
+
+/// The same. The control planes also have the directory of a newer release, at [`NEWER`].
+pub fn cluster_beside(
+    name: &str,
+    layout: &Layout,
+    release: &Release,
+    newer: Option<&Release>,
+    board: &Board,
+) -> Result<Cluster> {
     let lab = Lab::new(name, &halite_lab::cache().join("base-root"))?;
     // Building takes long; a host for which there is no room is refused before it.
     lab.room_for(layout)?;
+    let newer = newer.map(|newer| iso_directory_of(newer, board));
+    let newer = newer.transpose()?;
     let iso_directory = iso_directory_of(release, board)?;
+    let mut carried = vec![(iso_directory.as_path(), ISO_DIRECTORY)];
+    carried.extend(newer.as_deref().map(|newer| (newer, NEWER)));
     lab.down()?;
     board.say("boot", &format!("bare hosts {}", layout.names().join(", ")));
-    let cluster = cluster::boot_hosts(lab, layout, &[(&iso_directory, ISO_DIRECTORY)])?;
+    let cluster = cluster::boot_hosts(lab, layout, &carried)?;
     let first = &cluster.bootstrap.spec.name;
     board.say("bootstrap", &format!("{first}, from the signed ISO"));
-    let seconds = cluster.bootstrap(CLUSTER)?.as_secs();
+    let seconds = cluster.bootstrap(&release.document())?.as_secs();
     board.say("bootstrap", &format!("{seconds} s"));
     for group in layout.joins {
         board.say("node add", &group.join(", "));

@@ -2,6 +2,7 @@
 //! its image.
 
 use halite_lab::build::Programs;
+use halite_lab::cluster::CLUSTER;
 
 use super::chart::Chart;
 
@@ -114,10 +115,10 @@ pub const OLDER: Release = Release {
     runtime: RUNTIME,
 };
 
-/// The same as small and as quick to build as [`NEWEST`], for a cluster that is upgraded from it.
-pub const OLDER_LIGHT: Release = Release {
+/// The release that a cluster with addons and a chart is upgraded from: [`OLDER`], with programs that
+/// are quick to build.
+pub const UPGRADE_FROM: Release = Release {
     programs: Programs::Dev,
-    contents: Contents::Light,
     ..OLDER
 };
 
@@ -155,7 +156,14 @@ pub const RUNTIMES: [Release; 2] = [
     },
 ];
 
-/// Every release of which the lab makes a bundle; of the newest one also [`FULL`].
+/// The release that it is upgraded to: the newest one, with the same chart.
+pub const UPGRADE_TO: Release = Release {
+    contents: OLDER.contents,
+    ..NEWEST
+};
+
+/// Every release of which the lab makes a bundle; of the newest one also [`FULL`], and of both those
+/// of an upgrade.
 pub const RELEASES: [Release; 2] = [NEWEST, OLDER];
 
 impl Release {
@@ -171,6 +179,13 @@ impl Release {
         RELEASES
             .into_iter()
             .find(|release| release.minor() == minor.trim_start_matches('v'))
+    }
+
+    /// The cluster document of the lab for this release.
+    #[must_use]
+    pub fn document(&self) -> String {
+        let version = |release: &Self| format!("version: \"{}\"", release.minor());
+        CLUSTER.replace(&version(&NEWEST), &version(self))
     }
 
     /// Its minor version: `1.35`.
@@ -274,6 +289,16 @@ mod tests {
             let tags = (written.etcd, written.coredns, written.pause);
             assert_eq!((release.etcd, release.coredns, release.pause), tags);
         }
+    }
+
+    #[test]
+    fn the_document_of_a_release_has_its_minor_version() {
+        assert_eq!(NEWEST.document(), CLUSTER);
+        let older = OLDER.document();
+        assert!(
+            older.contains("kubernetes:\n  version: \"1.35\"\n"),
+            "{older}"
+        );
     }
 
     #[test]
