@@ -1,6 +1,9 @@
 //! A cluster with the profile `hardened`: what it promises is measured at the API, in etcd and on the
 //! hosts.
 
+mod page;
+mod upgraded;
+
 use std::path::Path;
 
 use anyhow::{Context as _, Result, bail, ensure};
@@ -14,7 +17,7 @@ use halite_lab::progress::Board;
 use halite_lab::{cluster, wait};
 use halite_pillar::encryption_keys::{EncryptionKeys, KEY_PATHS, KEYS_FILE};
 use halite_upstream::prepare;
-use halite_upstream::versions::{NEWEST, Release};
+use halite_upstream::versions::{FULL, NEWEST, Release};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -40,6 +43,10 @@ const NAMESPACE: &str = "new";
 const OLDER_KEY: &str = "/root/key-before-rotation";
 
 const TESTS: &[Test<Cluster>] = &[
+    Test {
+        name: "hardened: the commands of the guide show the profile, the audit log and ciphertext",
+        run: page::is_followed,
+    },
     Test {
         name: "hardened: a Secret is ciphertext in etcd",
         run: encrypted,
@@ -73,13 +80,15 @@ const TESTS: &[Test<Cluster>] = &[
         run: keys_are_kept,
     },
     Test {
+        name: "hardened: an upgrade keeps the profile, the audit log and the ciphertext",
+        run: upgraded::keeps_all,
+    },
+    Test {
         name: "hardened: nothing tried to leave",
         run: nothing_left,
     },
 ];
 
-/// The profile.
-const PROFILE: &str = "profile: hardened\n";
 /// Further settings of the API server, each of a kind that the profile does not set.
 const API_SERVER: &str = r#"apiServer:
   authentication:
@@ -90,8 +99,9 @@ const API_SERVER: &str = r#"apiServer:
   patches: [{spec: {containers: [{name: kube-apiserver, resources: {requests: {cpu: 200m}}}]}}]
 "#;
 
-fn document() -> String {
-    CLUSTER.replacen("apiServer:\n", API_SERVER, 1) + PROFILE
+/// The cluster document, with the profile as the guide declares it.
+fn document() -> Result<String> {
+    Ok(CLUSTER.replacen("apiServer:\n", API_SERVER, 1) + &page::profile()?)
 }
 
 /// The site of the profile.
@@ -100,7 +110,8 @@ pub(super) fn site() -> Site {
         lab: LAB.to_owned(),
         made: "hardened: bootstrap and node add with the profile",
         layout: &TWO,
-        release: NEWEST,
+        // The bundle to which it is upgraded is made of this one.
+        release: FULL,
         make,
         tests: sequence(cases(TESTS)),
     }
@@ -112,7 +123,7 @@ fn make(lab: &str, layout: &Layout, release: &Release) -> Result<Cluster> {
     lab.down()?;
     let carried: [(&Path, &str); 1] = [(&iso, ISO_DIRECTORY)];
     let cluster = cluster::boot_hosts(lab, layout, &carried)?;
-    cluster.bootstrap(&document())?;
+    cluster.bootstrap(&document()?)?;
     cluster.add_worker()?;
     cluster.wait_for_pods(PODS)?;
     Ok(cluster)
@@ -198,23 +209,25 @@ fn events(host: &Host) -> Result<Vec<AuditEvent>> {
     Ok(events.collect())
 }
 
+/// The event of the creation of an object in the audit log.
+fn creation(host: &Host, resource: &str, name: &str) -> Result<AuditEvent> {
+    let found = events(host)?.into_iter().find(|event| {
+        let object = event.object_ref.as_ref();
+        let is_it = object.is_some_and(|own| own.resource == resource && own.name == name);
+        event.verb == "create" && is_it
+    });
+    found.with_context(|| format!("the audit log has no creation of {resource}/{name}"))
+}
+
 fn audited(cluster: &Cluster) -> Result<Counts> {
     let host = &cluster.bootstrap;
     cluster.kubectl(&["create", "configmap", "audited", "--from-literal=x=y"])?;
-    let written = |resource: &str, name: &str| -> Result<AuditEvent> {
-        let found = events(host)?.into_iter().find(|event| {
-            let object = event.object_ref.as_ref();
-            let is_it = object.is_some_and(|own| own.resource == resource && own.name == name);
-            event.verb == "create" && is_it
-        });
-        found.with_context(|| format!("the audit log has no creation of {resource}/{name}"))
-    };
-    let event = written("secrets", SECRET)?;
+    let event = creation(host, "secrets", SECRET)?;
     ensure!(
         event.user.username == "kubernetes-admin" && event.level == "Metadata",
         "{event:?}"
     );
-    written("configmaps", "audited")?;
+    creation(host, "configmaps", "audited")?;
     let log = host.run(&["cat", AUDIT_LOG])?;
     ensure!(
         !log.contains(VALUE) && !log.contains(&STANDARD.encode(VALUE)),
@@ -238,30 +251,38 @@ fn pod(name: &str, node: &str, security: &Value) -> Value {
     })
 }
 
-fn restricted(cluster: &Cluster) -> Result<Counts> {
+fn apply(cluster: &Cluster, pod: &Value) -> Result<String> {
+    let file = "/root/pod.json";
+    std::fs::write(cluster.bootstrap.file(file), pod.to_string())?;
+    cluster.kubectl(&["apply", "-f", file])
+}
+
+/// Makes the namespace of the tests' pods, and fails unless a privileged pod is refused in it.
+fn refuses_privileged_pods(cluster: &Cluster) -> Result<()> {
     cluster.kubectl(&["create", "namespace", NAMESPACE])?;
-    let apply = |pod: &Value| {
-        let file = "/root/pod.json";
-        std::fs::write(cluster.bootstrap.file(file), pod.to_string())?;
-        cluster.kubectl(&["apply", "-f", file])
-    };
     wait::until("the namespace's ServiceAccount", PODS, || {
         let account = ["-n", NAMESPACE, "get", "serviceaccount", "default"];
         cluster.kubectl(&account).map(drop)
     })?;
-    match apply(&pod("privileged", WORKER, &json!({"privileged": true}))) {
+    let privileged = pod("privileged", WORKER, &json!({"privileged": true}));
+    match apply(cluster, &privileged) {
         Ok(said) => bail!("a privileged pod was admitted: {said}"),
         Err(error) => {
             let said = format!("{error:#}");
             ensure!(said.contains("violates PodSecurity \"restricted"), "{said}");
+            Ok(())
         }
     }
+}
+
+fn restricted(cluster: &Cluster) -> Result<Counts> {
+    refuses_privileged_pods(cluster)?;
     let allowed = json!({
         "allowPrivilegeEscalation": false, "capabilities": {"drop": ["ALL"]}, "runAsNonRoot": true,
         "runAsUser": 65534, "seccompProfile": {"type": "RuntimeDefault"},
     });
     wait::until("the pod to run", PODS, || {
-        apply(&pod("restricted", WORKER, &allowed))?;
+        apply(cluster, &pod("restricted", WORKER, &allowed))?;
         let path = "jsonpath={.status.phase}";
         let phase = ["-n", NAMESPACE, "get", "pod", "restricted", "-o", path];
         let phase = cluster.kubectl(&phase)?;
@@ -271,7 +292,8 @@ fn restricted(cluster: &Cluster) -> Result<Counts> {
     Ok(Counts::ONE)
 }
 
-fn kubelets(cluster: &Cluster) -> Result<Counts> {
+/// Fails unless each kubelet protects the kernel's parameters, and is verified by the API server.
+fn are_protected(cluster: &Cluster) -> Result<()> {
     for host in cluster.hosts() {
         let node = &host.spec.name;
         let path = format!("/api/v1/nodes/{node}/proxy/configz");
@@ -284,6 +306,11 @@ fn kubelets(cluster: &Cluster) -> Result<Counts> {
         let mode = host.run(&["stat", "-c", "%a", "/var/lib/kubelet/config.yaml"])?;
         ensure!(mode.trim() == "600", "{node}: {mode}");
     }
+    Ok(())
+}
+
+fn kubelets(cluster: &Cluster) -> Result<Counts> {
+    are_protected(cluster)?;
     // A kubelet with a certificate of another authority is not spoken to.
     let worker = &cluster.worker;
     let certificate = "/var/lib/kubelet/pki/kubelet";
@@ -437,7 +464,7 @@ mod tests {
 
     #[test]
     fn the_document_is_valid_and_hardened() {
-        let declared = declaration(&document(), &TWO).unwrap();
+        let declared = declaration(&document().unwrap(), &TWO).unwrap();
         assert!(declared.cluster.is_hardened());
         assert!(declared.cluster.encryption().is_some());
         assert_eq!(declared.cluster.api_server.patches.len(), 1);

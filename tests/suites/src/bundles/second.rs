@@ -7,7 +7,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use halite_lab::build::{Programs, with_builder};
+use halite_lab::build::with_builder;
 use halite_lab::cluster::Cluster;
 use halite_lab::command::run;
 use halite_lab::progress::Board;
@@ -143,7 +143,7 @@ pub fn variant_of(
         &["-d", &format!("{built} + {minutes} minutes"), "+%s"],
     )?;
     let mut ctl = Command::new(bundle.join("bin/ctl"));
-    let output = with_builder(&mut ctl, Programs::Dev)?
+    let output = with_builder(&mut ctl, release.programs)?
         .args(["bundle", "build", "--offline", "--recipe"])
         .arg(&file)
         .arg("--out")

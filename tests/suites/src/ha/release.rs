@@ -9,11 +9,11 @@ use anyhow::{Context as _, Result, ensure};
 use halite_lab::cluster::Cluster;
 use halite_lab::host::Host;
 use halite_lab::wait;
-use halite_upstream::versions::NEWEST;
+use halite_upstream::versions::{self as upstream, FULL, NEWEST};
 use serde_json::Value;
 
 use super::{BACK, is_complete, same_content};
-use crate::bundles::variant;
+use crate::bundles::variant_of;
 use crate::checks::nothing_to_do;
 use crate::image_layout;
 use crate::repair::highstate;
@@ -43,13 +43,24 @@ fn stamped(from: &Path, to: &Path, version: &str) -> Result<()> {
     })
 }
 
-/// Makes the bundle, copies its ISO to the bootstrap host, and adds it there.
-fn add(cluster: &Cluster, version: &str, kubernetes: &str) -> Result<()> {
+/// Makes a bundle from that of a release, with a Kubernetes that is this many patch releases later,
+/// copies its ISO to the bootstrap host, and adds it there. Returns its version of Kubernetes.
+///
+/// # Errors
+/// The bundle cannot be made or added.
+pub fn add_release(
+    cluster: &Cluster,
+    from: &upstream::Release,
+    version: &str,
+    patches: u32,
+) -> Result<String> {
+    let kubernetes = later(patches)?;
+    let kubernetes = kubernetes.as_str();
     let work = tempfile::Builder::new()
         .prefix("patch-")
         .tempdir_in(halite_lab::cache())?;
     let before = NEWEST.kubernetes;
-    let iso = variant(work.path(), version, 5, |recipe, _| {
+    let iso = variant_of(from, work.path(), version, 5, |recipe, _| {
         recipe["kubernetes"] = kubernetes.into();
         for image in recipe["images"].as_array_mut().into_iter().flatten() {
             let reference = image["reference"].as_str().context("no reference")?;
@@ -76,7 +87,7 @@ fn add(cluster: &Cluster, version: &str, kubernetes: &str) -> Result<()> {
     fs::copy(iso, cluster.bootstrap.file(CARRIED))?;
     cluster.bootstrap.run(&["ctl", "bundle", "add", CARRIED])?;
     fs::remove_file(cluster.bootstrap.file(CARRIED))?;
-    Ok(())
+    Ok(kubernetes.to_owned())
 }
 
 /// The process of a kubelet, and the inode of its program.
@@ -89,7 +100,7 @@ fn kubelet(host: &Host) -> Result<Kubelet> {
 }
 
 /// Checks that a host has the packages and the manifests of that release, and runs them.
-fn has(cluster: &Cluster, host: &Host, kubernetes: &str) -> Result<()> {
+pub(crate) fn has_release(cluster: &Cluster, host: &Host, kubernetes: &str) -> Result<()> {
     let name = &host.spec.name;
     let package = host.run(&["dpkg-query", "-W", "-f=${Version}", "kubelet"])?;
     let wanted = format!("{}-", kubernetes.trim_start_matches('v'));
@@ -129,15 +140,13 @@ impl<'a> Release<'a> {
     /// Makes the bundle of the release that is this many patch releases after the first one, and
     /// adds it.
     pub(super) fn add(cluster: &'a Cluster, version: &str, patches: u32) -> Result<Self> {
-        let kubernetes = later(patches)?;
         let hosts = cluster.hosts().into_iter();
         let before = hosts.map(|host| Ok((host, kubelet(host)?)));
         let before = before.collect::<Result<_>>()?;
-        add(cluster, version, &kubernetes)?;
         Ok(Self {
             cluster,
             version: version.to_owned(),
-            kubernetes,
+            kubernetes: add_release(cluster, &FULL, version, patches)?,
             before,
         })
     }
@@ -169,7 +178,7 @@ impl<'a> Release<'a> {
             let name = host.spec.name.as_str();
             // The API shows the pod of a new manifest some time after the host runs it.
             wait::until("the release on a host", BACK, || {
-                has(cluster, host, &self.kubernetes)
+                has_release(cluster, host, &self.kubernetes)
             })?;
             let now = kubelet(host)?;
             ensure!(
