@@ -36,6 +36,10 @@ enum Verb {
         /// planes, then worker-1. The machine has room for it only while no other cluster runs.
         #[arg(long)]
         ha: bool,
+        /// The minor version of Kubernetes. With the older one, the control planes also have the ISO
+        /// of the newest one, and the end names the commands that upgrade the cluster to it.
+        #[arg(long, value_name = "MINOR", default_value = NEWEST.minor(), value_parser = demo::DemoBundles::of)]
+        kubernetes: demo::DemoBundles,
     },
     /// Run the fixed list of tests that each change must pass: format, lint, unit and protocol tests, and suites
     /// on two clusters of real hosts.
@@ -304,9 +308,13 @@ fn run(verb: Verb) -> Result<ExitCode> {
         capacity::for_a_run()?;
     }
     match verb {
-        Verb::Demo { lab, ha } => {
+        Verb::Demo {
+            lab,
+            ha,
+            kubernetes,
+        } => {
             let layout = if ha { &layout::HA } else { &layout::TWO };
-            demo::demo(&open(&lab)?, layout)?;
+            demo::demo(&open(&lab)?, layout, &kubernetes)?;
         }
         Verb::Test {
             full,
