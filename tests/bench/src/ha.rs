@@ -3,6 +3,7 @@
 
 mod restore;
 mod retired;
+mod upgrade;
 
 use std::time::{Duration, Instant};
 
@@ -77,6 +78,7 @@ pub fn bench(name: &str, progress: &mut dyn FnMut(&str)) -> Result<()> {
     retired::measure(&cluster, &mut table)?;
     cluster.nothing_tried_to_leave()?;
     lab.down()?;
+    upgrade::measure(name, &mut table, progress)?;
     print!("\n{}", table.text);
     table.missed_none()
 }

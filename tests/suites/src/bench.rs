@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result, ensure};
 use halite_lab::command::this_program;
 use halite_lab::progress::Board;
 use halite_upstream::prepare;
-use halite_upstream::versions::SHIPPED;
+use halite_upstream::versions::{OLDER, SHIPPED};
 
 use crate::test::{Counts, Test};
 
@@ -18,7 +18,9 @@ pub(super) const FULL: &[Test<()>] = &[Test {
 
 fn of_hosts((): &()) -> Result<Counts> {
     // Built here, where the watchdog knows a build from a test.
-    prepare::iso_directory_of(&SHIPPED, &Board::plain())?;
+    for release in [&SHIPPED, &OLDER] {
+        prepare::iso_directory_of(release, &Board::plain())?;
+    }
     // The bench uses the suites, so the suites start it as a program.
     let status = Command::new(this_program())
         .args(["bench", "ha"])

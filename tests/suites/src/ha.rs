@@ -69,6 +69,7 @@ pub use release::add_release;
 pub(crate) use release::has_release;
 pub use retiring::first_host_leaves;
 pub use touched::Since;
+pub use upgraded::timed as timed_upgrade;
 
 /// Limit for hosts and members to recover after a loss. A kubelet waits for up to five minutes
 /// before it restarts a program that exited several times, and Kubernetes repeats some changes of a

@@ -26,7 +26,7 @@ use crate::health;
 use crate::test::{Counts, Test};
 
 pub(crate) use self::newer::runs;
-pub(crate) use self::second::{variant, variant_of};
+pub(crate) use self::second::variant_of;
 
 pub(super) const TESTS: &[Test<Cluster>] = &[
     Test {

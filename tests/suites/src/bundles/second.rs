@@ -101,7 +101,7 @@ fn build(work: &Path) -> Result<PathBuf> {
 }
 
 /// Makes a signed ISO from the recipe of [`FULL`] with a difference, as [`variant_of`] does.
-pub fn variant(
+pub(super) fn variant(
     work: &Path,
     version: &str,
     minutes: u32,

@@ -61,6 +61,16 @@ impl<'a> Since<'a> {
         Ok(changed)
     }
 
+    /// The hosts on which orchestrations have changed something since then.
+    ///
+    /// # Errors
+    /// The master does not answer.
+    pub fn touched(&self) -> Result<BTreeSet<String>> {
+        let mut changed = self.changed()?;
+        changed.retain(|_, states| !states.is_empty());
+        Ok(changed.into_keys().collect())
+    }
+
     /// The time that each host has since spent on states that orchestrations sent it: the sum of
     /// the durations that its minion has measured, including waits for its own pods and services.
     ///

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
 use halite_api::{
@@ -14,7 +14,7 @@ use halite_upstream::versions::NEWEST;
 use serde_json::json;
 
 use super::leaving::MASTER;
-use super::losses::{GAP, NAME, NAMESPACE, VIP, administrator, config_maps};
+use super::losses::{GAP, Measured, NAME, NAMESPACE, VIP, administrator, at_the_vip, config_maps};
 use super::release::Release;
 use super::{BACK, is_complete};
 use crate::availability::record::numbers;
@@ -31,6 +31,24 @@ use crate::test::Counts;
 const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "-patch");
 /// The version of the bundle of the release after that.
 const LATER: &str = concat!(env!("CARGO_PKG_VERSION"), "-patch-later");
+
+/// Upgrades a cluster to a bundle of its site, while the worker writes through the virtual address.
+/// Returns the time of the command.
+///
+/// # Errors
+/// The upgrade fails, an acknowledged write is missing, or a host does not serve afterwards.
+pub fn timed(cluster: &Cluster, version: &str) -> Result<(Duration, Measured)> {
+    let first = &cluster.bootstrap;
+    let mut time = Duration::ZERO;
+    let measured = at_the_vip(cluster, first, "upgrade", || {
+        let start = Instant::now();
+        first.run(&["ctl", "upgrade", version, "--yes"])?;
+        time = start.elapsed();
+        Ok(())
+    })?;
+    wait::until("all hosts to serve", BACK, || is_complete(cluster))?;
+    Ok((time, measured))
+}
 
 /// The documents in /etc/halite, as one text.
 fn documents(cluster: &Cluster) -> Result<String> {
