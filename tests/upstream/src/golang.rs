@@ -363,6 +363,7 @@ fn flags(module: &Module, commit: &str, date: &str) -> String {
     for stamp in module.stamps {
         let stamp = stamp
             .replace("{version}", module.version)
+            .replace("{number}", bare)
             .replace("{major}", major)
             .replace("{minor}", minor)
             .replace("{commit}", commit)

@@ -215,7 +215,12 @@ fn runc(version: &'static str) -> Module {
             package: "libseccomp-dev",
             library: "seccomp",
         },
-        stamps: &["main.gitCommit={commit}"],
+        // Since 1.3 the program has its version from a file.
+        stamps: if version.starts_with("v1.2.") {
+            &["main.gitCommit={commit}", "main.version={number}"]
+        } else {
+            &["main.gitCommit={commit}"]
+        },
         programs: &[("runc", "github.com/opencontainers/runc")],
     }
 }
