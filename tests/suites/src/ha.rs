@@ -66,7 +66,7 @@ pub(crate) use losses::{GAP, at_the_vip, while_written};
 pub use proxies::with_proxies;
 pub use reboot::{behind_the_proxy as rebooted_behind_the_proxy, of_another_holder};
 pub use release::add_release;
-pub(crate) use release::has_release;
+pub(crate) use release::has as has_release;
 pub use retiring::first_host_leaves;
 pub use touched::Since;
 pub use upgraded::timed as timed_upgrade;

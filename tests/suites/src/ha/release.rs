@@ -44,7 +44,7 @@ fn stamped(from: &Path, to: &Path, version: &str) -> Result<()> {
 }
 
 /// Makes a bundle from that of a release, with a Kubernetes that is this many patch releases later,
-/// copies its ISO to the bootstrap host, and adds it there. Returns its version of Kubernetes.
+/// and adds it on the bootstrap host. Returns its version of Kubernetes.
 ///
 /// # Errors
 /// The bundle cannot be made or added.
@@ -55,7 +55,12 @@ pub fn add_release(
     patches: u32,
 ) -> Result<String> {
     let kubernetes = later(patches)?;
-    let kubernetes = kubernetes.as_str();
+    add(cluster, from, version, &kubernetes)?;
+    Ok(kubernetes)
+}
+
+/// Makes the bundle, copies its ISO to the bootstrap host, and adds it there.
+fn add(cluster: &Cluster, from: &upstream::Release, version: &str, kubernetes: &str) -> Result<()> {
     let work = tempfile::Builder::new()
         .prefix("patch-")
         .tempdir_in(halite_lab::cache())?;
@@ -87,7 +92,7 @@ pub fn add_release(
     fs::copy(iso, cluster.bootstrap.file(CARRIED))?;
     cluster.bootstrap.run(&["ctl", "bundle", "add", CARRIED])?;
     fs::remove_file(cluster.bootstrap.file(CARRIED))?;
-    Ok(kubernetes.to_owned())
+    Ok(())
 }
 
 /// The process of a kubelet, and the inode of its program.
@@ -100,7 +105,7 @@ fn kubelet(host: &Host) -> Result<Kubelet> {
 }
 
 /// Checks that a host has the packages and the manifests of that release, and runs them.
-pub(crate) fn has_release(cluster: &Cluster, host: &Host, kubernetes: &str) -> Result<()> {
+pub(crate) fn has(cluster: &Cluster, host: &Host, kubernetes: &str) -> Result<()> {
     let name = &host.spec.name;
     let package = host.run(&["dpkg-query", "-W", "-f=${Version}", "kubelet"])?;
     let wanted = format!("{}-", kubernetes.trim_start_matches('v'));
@@ -140,13 +145,15 @@ impl<'a> Release<'a> {
     /// Makes the bundle of the release that is this many patch releases after the first one, and
     /// adds it.
     pub(super) fn add(cluster: &'a Cluster, version: &str, patches: u32) -> Result<Self> {
+        let kubernetes = later(patches)?;
         let hosts = cluster.hosts().into_iter();
         let before = hosts.map(|host| Ok((host, kubelet(host)?)));
         let before = before.collect::<Result<_>>()?;
+        add(cluster, &FULL, version, &kubernetes)?;
         Ok(Self {
             cluster,
             version: version.to_owned(),
-            kubernetes: add_release(cluster, &FULL, version, patches)?,
+            kubernetes,
             before,
         })
     }
@@ -178,7 +185,7 @@ impl<'a> Release<'a> {
             let name = host.spec.name.as_str();
             // The API shows the pod of a new manifest some time after the host runs it.
             wait::until("the release on a host", BACK, || {
-                has_release(cluster, host, &self.kubernetes)
+                has(cluster, host, &self.kubernetes)
             })?;
             let now = kubelet(host)?;
             ensure!(
