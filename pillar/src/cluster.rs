@@ -15,11 +15,12 @@ use serde_json::{Map, Value};
 use crate::api_server::ApiServer;
 use crate::backup::Backup;
 use crate::certificates::Certificates;
-use crate::component::Component;
+use crate::component::{Component, Patch, patches};
 use crate::control_plane::ControlPlane;
 use crate::etcd::{ClientIdentity, Etcd, ExternalEtcd, Placement, client_identity};
 use crate::field_schemas;
 use crate::firewall::Firewall;
+use crate::flags::Flags;
 use crate::mirrors::ForeignRegistry;
 use crate::notify::Notify;
 use crate::own_secret;
@@ -92,7 +93,8 @@ pub struct Cluster {
     pub cni: Cni,
     /// The kubelet of every node.
     ///
-    /// Needed to change its configuration, for example the number of pods on a node.
+    /// Needed to change its configuration, for example the number of pods on a node. The node
+    /// document has the same field for one host.
     #[serde(default)]
     pub kubelet: Kubelet,
     /// The container runtime of every node.
@@ -106,6 +108,11 @@ pub struct Cluster {
     /// configuration.
     #[serde(default)]
     pub kube_proxy: KubeProxy,
+    /// CoreDNS, the DNS of the cluster.
+    ///
+    /// Needed only for patches of its Deployment, for example for more replicas or memory.
+    #[serde(default)]
+    pub dns: Dns,
     /// Services that run in the cluster in addition to Kubernetes itself.
     ///
     /// An addon that is switched off again is removed from the cluster. The bundle must have its
@@ -305,6 +312,27 @@ pub struct Kubelet {
     /// Fields that are merged over the `KubeletConfiguration` that Halite writes, for example
     /// `maxPods`. Fields that follow from others in this document are refused.
     pub config: Map<String, Value>,
+    /// Flags of the kubelet, without dashes, for what its configuration does not have, for example
+    /// `image-credential-provider-config`. A list gives a flag several times.
+    #[schemars(schema_with = "field_schemas::flags")]
+    pub extra_args: Flags,
+}
+
+impl Kubelet {
+    /// Returns whether nothing is declared.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.config.is_empty() && self.extra_args.is_empty()
+    }
+}
+
+/// CoreDNS, the DNS of the cluster.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
+pub struct Dns {
+    /// Strategic merge patches of its Deployment, applied in order.
+    #[schemars(schema_with = "patches")]
+    pub patches: Vec<Patch>,
 }
 
 /// The container runtime of every node.

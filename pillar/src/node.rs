@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::cluster::Metadata;
+use crate::cluster::{Kubelet, Metadata};
 use crate::field_schemas;
 use crate::field_schemas::API_VERSION;
 use crate::role::{BOOTSTRAP_ROLES, Role};
@@ -55,6 +55,9 @@ pub struct Node {
     /// a control plane.
     #[serde(default)]
     pub taints: Option<Vec<Taint>>,
+    /// The kubelet of this host: its fields and flags are merged over those of the cluster document.
+    #[serde(default, skip_serializing_if = "Kubelet::is_empty")]
+    pub kubelet: Kubelet,
     /// Free data for your own states, which see it as `pillar.custom`; merged over the cluster's.
     #[serde(default)]
     pub custom: Map<String, Value>,
@@ -153,6 +156,7 @@ impl Node {
             address,
             labels: BTreeMap::new(),
             taints: None,
+            kubelet: Kubelet::default(),
             custom: Map::new(),
             resolved: None,
         }

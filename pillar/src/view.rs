@@ -21,6 +21,7 @@ use crate::cluster::Cluster;
 use crate::control_plane::PlaneTaint;
 use crate::declaration::{Declaration, Document};
 use crate::encryption_keys::{KEY_PATHS, KeyNames};
+use crate::flags::Flags;
 use crate::masters::MasterPart;
 use crate::node::Node;
 use crate::role::Role;
@@ -234,7 +235,8 @@ pub fn view(
         nodes: all_nodes(declaration),
         pki: pki_view(pki, &allowed),
         kubelet: shape::Kubelet {
-            config: cluster.kubelet_config(),
+            config: kubelet_config(cluster, node),
+            extra_args: kubelet_flags(cluster, node),
             serving_certificate: cluster.addons.metrics_server || cluster.is_hardened(),
         },
         containerd: shape::Containerd {
@@ -242,6 +244,7 @@ pub fn view(
             config: &cluster.containerd.config,
             registries: mirrors::view(&cluster.containerd.registries),
         },
+        dns: &cluster.dns,
         kube_proxy: &cluster.kube_proxy,
         addons: &cluster.addons,
         charts: &cluster.charts,
@@ -455,6 +458,26 @@ fn custom(declaration: &Declaration, node: Option<&Document<Node>>) -> Value {
         merge_over(&mut out, &node.custom);
     }
     Value::Object(out)
+}
+
+/// The fields over the kubelet's configuration: the cluster's, then the node's.
+fn kubelet_config<'a>(
+    cluster: &'a Cluster,
+    node: Option<&Document<Node>>,
+) -> Cow<'a, Map<String, Value>> {
+    let mut config = cluster.kubelet_config();
+    if let Some(node) = node.filter(|node| !node.kubelet.config.is_empty()) {
+        merge_over(config.to_mut(), &node.kubelet.config);
+    }
+    config
+}
+
+/// The flags of the kubelet: the cluster's, then the node's.
+fn kubelet_flags(cluster: &Cluster, node: Option<&Document<Node>>) -> Flags {
+    let mut flags = cluster.kubelet.extra_args.clone();
+    let own = node.into_iter().flat_map(|node| &node.kubelet.extra_args);
+    flags.extend(own.map(|(name, value)| (name.clone(), value.clone())));
+    flags
 }
 
 /// Mappings merge, everything else replaces.

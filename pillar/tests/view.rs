@@ -218,6 +218,42 @@ fn a_worker_sees_its_own_and_no_authority_keys() {
     );
 }
 
+/// The ConfigMap `kubelet-config` and new hosts have the cluster's settings.
+#[test]
+fn the_kubelet_of_a_host_has_its_own_settings_over_those_of_the_cluster() {
+    let mut declaration = declaration();
+    let own = |config: Value, flags: Value| -> halite_pillar::cluster::Kubelet {
+        serde_json::from_value(json!({"config": config, "extraArgs": flags})).unwrap()
+    };
+    declaration.cluster.value.kubelet = own(
+        json!({"maxPods": 64, "systemReserved": {"cpu": "1", "memory": "1Gi"}}),
+        json!({"v": "2", "a": "b"}),
+    );
+    let worker = declaration.nodes.get_mut("worker-1").unwrap();
+    worker.value.kubelet = own(
+        json!({"maxPods": 200, "systemReserved": {"memory": "4Gi"}}),
+        json!({"v": ["4"]}),
+    );
+    let seen = |name: &str| {
+        let view = view(&declaration, &bundle(), &Pki::default(), name).unwrap();
+        let kubelet = &view["halite"]["kubelet"];
+        (kubelet["config"].clone(), kubelet["extraArgs"].clone())
+    };
+    let cluster = (
+        json!({"maxPods": 64, "systemReserved": {"cpu": "1", "memory": "1Gi"}}),
+        json!({"v": "2", "a": "b"}),
+    );
+    assert_eq!(seen("master"), cluster);
+    assert_eq!(seen("bootstrap-1"), cluster);
+    assert_eq!(
+        seen("worker-1"),
+        (
+            json!({"maxPods": 200, "systemReserved": {"cpu": "1", "memory": "4Gi"}}),
+            json!({"v": ["4"], "a": "b"})
+        )
+    );
+}
+
 /// The operator's Kubernetes manifests are templates of the target `master`.
 #[test]
 fn the_target_master_sees_only_the_secrets_that_name_it() {

@@ -71,6 +71,8 @@ const FREE: &[&str] = &[
     "apiServer.admission.podSecurity.warn",
     "cni.mtu",
     "kubelet.config",
+    "kubelet.extraArgs",
+    "dns.patches",
     "containerd.config",
     "containerd.registries",
     "kubeProxy.config",

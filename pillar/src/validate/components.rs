@@ -7,6 +7,9 @@ use serde_json::{Map, Value};
 use super::Check;
 use crate::bundle_facts::{CLUSTER_IMAGES, FLANNEL_IMAGES};
 use crate::cluster::CniPlugin;
+use crate::declaration::Document;
+use crate::flags::Flags;
+use crate::node::Node;
 use crate::options;
 use crate::release::minor;
 use crate::role::Role;
@@ -128,8 +131,13 @@ const KUBE_PROXY: &[(&str, &str)] = &[
 ];
 
 fn settings(check: &mut Check<'_>) {
-    let cluster = &check.declaration.cluster;
+    let declaration = check.declaration;
+    let cluster = &declaration.cluster;
     owned(check, "kubelet.config", &cluster.kubelet.config, KUBELET);
+    kubelet_flags(check, None, &cluster.kubelet.extra_args);
+    for node in declaration.nodes.values() {
+        node_kubelet(check, node);
+    }
     owned(
         check,
         "kubeProxy.config",
@@ -143,6 +151,87 @@ fn settings(check: &mut Check<'_>) {
             "remove it, and set it in the configuration of the plugin that you bring",
         );
     }
+}
+
+/// Flags of the kubelet that Halite sets, or that would keep it from its cluster.
+const KUBELET_FLAGS: &[(&str, &str)] = &[
+    (
+        "bootstrap-kubeconfig",
+        "Halite makes the identity of the kubelet itself",
+    ),
+    (
+        "config",
+        "it is always /var/lib/kubelet/config.yaml; write `kubelet.config`",
+    ),
+    (
+        "container-runtime-endpoint",
+        "it is always containerd's socket",
+    ),
+    ("hostname-override", "it follows from the node's name"),
+    ("kubeconfig", "it is always /etc/kubernetes/kubelet.conf"),
+    ("node-ip", "it follows from the node's address"),
+    ("node-labels", "write `labels` in the node document"),
+    ("register-node", "Halite needs the node"),
+    (
+        "register-with-taints",
+        "write `taints` in the node document",
+    ),
+];
+
+/// Checks flags of the cluster document, or of a node document.
+fn kubelet_flags(check: &mut Check<'_>, node: Option<&Document<Node>>, flags: &Flags) {
+    let mut report = |path: &str, message: String, hint: String| match node {
+        Some(node) => check.node(node, path, message, hint),
+        None => check.cluster(path, message, hint),
+    };
+    for (flag, value) in flags {
+        let path = join("kubelet.extraArgs", flag);
+        if let Some((_, instead)) = KUBELET_FLAGS.iter().find(|(name, _)| name == flag) {
+            let message = format!("Halite sets the flag `{flag}` itself");
+            report(&path, message, format!("remove it: {instead}"));
+        }
+        let is_split = |c: char| c.is_whitespace() || "\"'\\$".contains(c);
+        if value.all().iter().any(|value| value.contains(is_split)) {
+            report(
+                &path,
+                "a flag of the kubelet cannot contain spaces, quotes, `$` or `\\`: its unit splits them".to_owned(),
+                "write the setting into `kubelet.config`, or into a file that the flag names".to_owned(),
+            );
+        }
+    }
+}
+
+/// Checks the kubelet of one host.
+fn node_kubelet(check: &mut Check<'_>, node: &Document<Node>) {
+    let kubelet = &node.kubelet;
+    if !kubelet.is_empty() && !node.runs_containers() {
+        check.node(
+            node,
+            "kubelet",
+            "a host with only an etcd member has no kubelet",
+            "remove it",
+        );
+        return;
+    }
+    for key in kubelet.config.keys() {
+        let path = join("kubelet.config", key);
+        if let Some((_, instead)) = KUBELET.iter().find(|(name, _)| name == key) {
+            check.node(
+                node,
+                &path,
+                format!("Halite sets `{key}` itself"),
+                format!("remove it: {instead}"),
+            );
+        } else if key == "protectKernelDefaults" {
+            check.node(
+                node,
+                &path,
+                "the kernel parameters that it needs are the same on all hosts",
+                "write it into `kubelet.config` of the cluster document",
+            );
+        }
+    }
+    kubelet_flags(check, Some(node), &kubelet.extra_args);
 }
 
 fn owned(check: &mut Check<'_>, path: &str, given: &Map<String, Value>, owned: &[(&str, &str)]) {

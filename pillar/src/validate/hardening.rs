@@ -31,6 +31,7 @@ pub(super) fn check(check: &mut Check<'_>) {
         patches(check, section, &component.patches);
     }
     patches(check, "etcd", &cluster.etcd.patches);
+    patches(check, "dns", &cluster.dns.patches);
     if cluster.etcd.mode == Mode::HostService && !cluster.etcd.patches.is_empty() {
         check.cluster(
             "etcd.patches",

@@ -13,8 +13,9 @@ use super::hardening::ComponentView;
 use super::{etcd, proxy, registry};
 use crate::bundle_facts::SiteBundle;
 use crate::certificates::Certificates;
-use crate::cluster::{Addons, Cni, HostNetworks, KubeProxy, Time};
+use crate::cluster::{Addons, Cni, Dns, HostNetworks, KubeProxy, Time};
 use crate::firewall::PodsToHosts;
+use crate::flags::Flags;
 use crate::mirrors::Mirrors;
 use crate::node::{ResolvedMember, Taint};
 use crate::profile::HardeningProfile;
@@ -45,6 +46,7 @@ pub(super) struct View<'a> {
     pub(super) pki: Authorities<'a>,
     pub(super) kubelet: Kubelet<'a>,
     pub(super) containerd: Containerd<'a>,
+    pub(super) dns: &'a Dns,
     pub(super) kube_proxy: &'a KubeProxy,
     pub(super) addons: &'a Addons,
     pub(super) charts: &'a [String],
@@ -108,7 +110,9 @@ pub(super) struct ApiServer<'a> {
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Kubelet<'a> {
+    /// The cluster's fields, with those of the host over them.
     pub(super) config: Cow<'a, Map<String, Value>>,
+    pub(super) extra_args: Flags,
     /// `true` if clients verify the certificate of its server.
     pub(super) serving_certificate: bool,
 }

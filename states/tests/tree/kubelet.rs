@@ -32,3 +32,20 @@ fn a_node_registers_with_the_labels_that_a_kubelet_may_set() {
                   topology.kubernetes.io/zone=a\"";
     assert!(text.trim_end().ends_with(wanted), "{text}");
 }
+
+#[test]
+fn declared_flags_of_the_kubelet_follow_its_own() {
+    let (mut pillar, grains) = fixture("worker");
+    pillar["halite"]["kubelet"]["extraArgs"] = json!({
+        "image-credential-provider-config": "/etc/providers.yaml",
+        "allowed-unsafe-sysctls": ["net.core.somaxconn", "kernel.shm*"],
+    });
+    let compiled = highstate(&pillar, &grains);
+    let text = contents(&compiled, "/var/lib/kubelet/kubeadm-flags.env");
+    let wanted = " --allowed-unsafe-sysctls=net.core.somaxconn --allowed-unsafe-sysctls=kernel.shm* \
+                  --image-credential-provider-config=/etc/providers.yaml\"";
+    assert!(
+        text.contains("--node-ip=") && text.trim_end().ends_with(wanted),
+        "{text}"
+    );
+}

@@ -19,6 +19,31 @@ fn a_replica_of_the_dns_counts_at_once_and_is_lost_no_sooner_than_with_kubeadm()
 }
 
 #[test]
+fn the_deployment_of_the_dns_has_its_patches() {
+    let (mut pillar, grains) = fixture("master");
+    let documents = |pillar: &Value| {
+        let compiled = highstate(pillar, &grains);
+        chunk(&compiled, "kubernetes.manifest", "coredns").args["documents"].clone()
+    };
+    let before = documents(&pillar);
+    pillar["halite"]["dns"] = json!({"patches": [
+        {"spec": {"replicas": 3}},
+        {"spec": {"template": {"spec": {"containers": [
+            {"name": "coredns", "resources": {"limits": {"memory": "512Mi"}}},
+        ]}}}},
+    ]});
+    let mut wanted = before.clone();
+    let all = wanted.as_array_mut().unwrap();
+    let deployment = all
+        .iter_mut()
+        .find(|document| document["kind"] == "Deployment");
+    let spec = &mut deployment.unwrap()["spec"];
+    spec["replicas"] = json!(3);
+    spec["template"]["spec"]["containers"][0]["resources"]["limits"]["memory"] = json!("512Mi");
+    assert_eq!(documents(&pillar), wanted);
+}
+
+#[test]
 fn a_control_plane_may_have_no_virtual_address_or_a_foreign_one() {
     let (mut pillar, grains) = fixture("bootstrap");
     pillar["halite"]["apiServer"]["keepalived"] = json!(false);

@@ -104,6 +104,7 @@ kubelet:
     failCgroupV1: false
     evictionHard: {memory.available: 100Mi, nodefs.available: 500Mi, imagefs.available: 500Mi}
     imageGCHighThresholdPercent: 100
+  extraArgs: {allowed-unsafe-sysctls: [net.core.somaxconn, kernel.msgmax]}
 containerd:
   restrictOomScoreAdj: true
   registries: {mirrored.corp: {mirrors: ["https://192.0.2.9:5000"]}}
@@ -334,6 +335,7 @@ mod tests {
         ("etcd.external.ca", "etcd is the cluster's own"),
         ("etcd.external.clientSecret", "etcd is the cluster's own"),
         ("etcd.patches", "as apiServer.patches"),
+        ("dns.patches", "as apiServer.patches"),
         (
             "host.kernelModules",
             "the lab's kernel has no modules, and can load none",
