@@ -1,6 +1,6 @@
 //! The command line of `ctl certs`.
 
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
 
 use super::targets::{Applying, TargetKind};
 
@@ -24,6 +24,12 @@ pub enum Certs {
     /// programs restart or load them. CAs stay, and so do the certificates that minions, kubelets and
     /// the master renew themselves.
     Renew(CertsRenew),
+    /// Replace keys of the cluster on all hosts that use them, in stages, without an interruption.
+    ///
+    /// Each stage reaches all of these hosts before the next one begins: they accept the new key, then
+    /// they use it, then the older one leaves. A rotation that was stopped continues from there when
+    /// the command is repeated; one that runs is joined.
+    Rotate(CertsRotate),
 }
 
 /// `ctl certs renew`.
@@ -39,4 +45,24 @@ pub struct CertsRenew {
     /// Do not ask for confirmation.
     #[arg(long, short)]
     pub yes: bool,
+}
+
+/// `ctl certs rotate`.
+#[derive(Debug, Args)]
+pub struct CertsRotate {
+    /// The keys to replace.
+    pub what: RotatedKeys,
+    /// Do not ask for confirmation.
+    #[arg(long, short)]
+    pub yes: bool,
+    /// Show the steps; change nothing.
+    #[arg(long)]
+    pub test: bool,
+}
+
+/// Keys that `ctl certs rotate` replaces.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum RotatedKeys {
+    /// The key that encrypts Secrets in etcd. Also begins the encryption of a cluster that runs.
+    Encryption,
 }

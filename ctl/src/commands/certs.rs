@@ -1,10 +1,11 @@
-//! `ctl certs`: the certificates of the cluster, and their renewal.
+//! `ctl certs`: the certificates of the cluster, their renewal, and the rotation of keys.
 
 use halite_api::{CertificateList, Renewer, to_value};
 use halite_states::low::StateReturn;
 use serde_json::json;
 
 use crate::cli::{Certs, CertsRenew, Global};
+use crate::commands::certs_rotate;
 use crate::commands::targets::{run_states, states};
 use crate::confirm::confirmed;
 use crate::job_watch::{FinishedJob, job_outcome, run_job};
@@ -24,6 +25,7 @@ pub async fn run(global: &Global, command: Certs, screen: &mut Screen) -> anyhow
     match command {
         Certs::List { target } => list(global, target.as_deref(), screen).await,
         Certs::Renew(args) => renew(global, args, screen).await,
+        Certs::Rotate(args) => certs_rotate::rotate(global, &args, screen).await,
     }
 }
 

@@ -5,6 +5,7 @@ mod again;
 pub mod backup;
 mod bundle;
 mod certs;
+mod certs_rotate;
 mod config;
 mod contexts;
 mod destroy;

@@ -399,7 +399,7 @@ fn settled(cluster: &Cluster) -> Result<Counts> {
 
 fn rotated(cluster: &Cluster) -> Result<Counts> {
     let host = &cluster.bootstrap;
-    let rotate = [CTL, "orchestrate", "halite.orchestrate.rotate_encryption"];
+    let rotate = [CTL, "certs", "rotate", "encryption", "--yes"];
     std::fs::write(host.file(OLDER_KEY), master_key(host)?)?;
     host.run(&rotate)?;
     is_encrypted_with(cluster, "key2")?;
