@@ -10,6 +10,7 @@ pub mod api_hardening;
 pub mod api_server;
 pub mod backup;
 pub mod bundle_facts;
+pub mod ca_rotation;
 pub mod certificates;
 pub mod cluster;
 pub mod component;

@@ -46,10 +46,12 @@ pub const UNKNOWN: &str = "known after apply";
 /// etcd, without any private key.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Pki {
-    /// Certificates (PEM) by CA: `kubernetes`, `etcd`, `front-proxy`, `site`, `halite`. Missing
-    /// ones are [`UNKNOWN`].
+    /// Trusted certificates (PEM) by CA: `kubernetes`, `etcd`, `front-proxy`, `site`, `halite`. Missing
+    /// ones are [`UNKNOWN`]. While a CA is rotated there are two, the signer first.
     pub certificates: BTreeMap<String, String>,
-    /// Public half of the service-account key (PEM).
+    /// The certificate (PEM) that signs, of each CA of which two are trusted.
+    pub signers: BTreeMap<String, String>,
+    /// Public half of the service-account key (PEM); two while it is rotated, the signer first.
     pub service_account: Option<String>,
     /// The names of the keys that encrypt objects in etcd; `None` if there are none yet.
     pub encryption: Option<KeyNames>,
@@ -427,6 +429,7 @@ fn pki_view<'a>(pki: &'a Pki, allowed: &BTreeSet<String>) -> shape::Authorities<
     };
     let authority = |name: &str| shape::Authority {
         cert: pki.certificates.get(name).map_or(UNKNOWN, String::as_str),
+        signer: pki.signers.get(name).map(String::as_str),
         key: key(name),
     };
     let key_pair = key("sa");

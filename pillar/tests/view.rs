@@ -83,6 +83,7 @@ fn the_view_has_the_agreed_shape() {
     let pki = Pki {
         encryption: None,
         certificates: [("kubernetes".to_owned(), "CERT".to_owned())].into(),
+        signers: [].into(),
         service_account: Some("PUB".to_owned()),
     };
     let view = view(&declaration(), &bundle(), &pki, "bootstrap-1").unwrap();

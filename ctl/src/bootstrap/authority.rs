@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use anyhow::Context as _;
+use halite_pillar::ca_rotation::{CaRotation, SERVICE_ACCOUNTS};
 use halite_pillar::encryption_keys::{EncryptionKeys, KEYS_FILE};
 use halite_pillar::view::{Pki, UNKNOWN};
 use halite_secrets::reference;
@@ -21,6 +22,8 @@ const NAMES: [&str; 5] = ["halite", "kubernetes", "etcd", "front-proxy", "site"]
 #[derive(Default)]
 pub struct Authority {
     certificates: BTreeMap<String, String>,
+    /// The certificates that sign, of CAs that are being rotated.
+    signers: BTreeMap<String, String>,
     /// The keys, by pillar path.
     keys: BTreeMap<String, String>,
     public: Option<String>,
@@ -48,13 +51,39 @@ impl Authority {
         if let Some(key) = text("sa.key".to_owned()) {
             found.keys.insert("pki.sa.key".to_owned(), key);
         }
+        for name in NAMES.into_iter().chain([SERVICE_ACCOUNTS]) {
+            let record = text(CaRotation::path(name));
+            if let Some(record) = record.and_then(|record| serde_json::from_str(&record).ok()) {
+                found.rotate(name, &record);
+            }
+        }
         found
+    }
+
+    /// Uses the stage of a rotation.
+    fn rotate(&mut self, name: &str, record: &CaRotation) {
+        if record.new_signs() {
+            let key = record.key.clone();
+            self.keys.insert(format!("pki.{name}.key"), key);
+        }
+        if name == SERVICE_ACCOUNTS {
+            let old = self.public.take().unwrap_or_default();
+            self.public = Some(record.trusted(&old));
+            return;
+        }
+        let old = self.certificates.remove(name).unwrap_or_default();
+        if let Some(signer) = record.one_of_two(&old) {
+            self.signers.insert(name.to_owned(), signer.to_owned());
+        }
+        self.certificates
+            .insert(name.to_owned(), record.trusted(&old));
     }
 
     /// The certificates and the public key.
     pub fn pki(&self) -> Pki {
         Pki {
             certificates: self.certificates.clone(),
+            signers: self.signers.clone(),
             service_account: self.public.clone(),
             encryption: self.encryption.as_ref().map(EncryptionKeys::names),
         }
@@ -112,5 +141,11 @@ mod tests {
         let found = Authority::read(dir.path());
         assert_eq!(found.pki().certificates.get("etcd").unwrap(), "CERT");
         assert_eq!(found.keys.get("pki.etcd.key").unwrap(), "KEY");
+        let record = r#"{"stage": "sign", "certificate": "NEW", "key": "NEW KEY"}"#;
+        std::fs::write(dir.path().join("ca/etcd.rotation.json"), record).unwrap();
+        let found = Authority::read(dir.path());
+        assert_eq!(found.pki().certificates["etcd"], "NEW\nCERT\n");
+        assert_eq!(found.pki().signers["etcd"], "NEW");
+        assert_eq!(found.keys["pki.etcd.key"], "NEW KEY");
     }
 }

@@ -204,9 +204,10 @@ impl Etcd {
         let Some(found) = found.filter(|found| !found.starts_with(ENCRYPTED)) else {
             return Ok(());
         };
-        let own = self.app.cas.certificate_pem("kubernetes");
-        let own = own.map_err(|error| no_client(&error))?.trim();
-        if String::from_utf8_lossy(&found).contains(own) {
+        let own = self.app.cas.certificates("kubernetes");
+        let mut own = own.map_err(|error| no_client(&error))?.into_iter();
+        let found = String::from_utf8_lossy(&found);
+        if own.any(|certificate| found.contains(certificate.trim())) {
             return Ok(());
         }
         Err(Refusal::conflict(format!(

@@ -245,7 +245,11 @@ pub(super) struct Authorities<'a> {
 
 #[derive(Debug, Serialize)]
 pub(super) struct Authority<'a> {
+    /// All trusted certificates, the signer first.
     pub(super) cert: &'a str,
+    /// The certificate that signs, while two are trusted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) signer: Option<&'a str>,
     /// A reference to the private key, for the hosts that need it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) key: Option<String>,

@@ -10,7 +10,7 @@ use rcgen::{
 };
 
 use super::sign::{new_serial, set_validity};
-use super::{BACKDATE_SECONDS, CaError, HALITE, NAMES, SITE, files};
+use super::{BACKDATE_SECONDS, Ca, CaError, HALITE, NAMES, SITE, files};
 
 /// Ten years of 365 days: kubeadm's `CACertificateValidityPeriod`.
 const CA_SECONDS: i64 = 10 * 365 * 24 * 60 * 60;
@@ -48,12 +48,35 @@ fn kept_or_new_key(path: &Path) -> Result<PrivateKey, CaError> {
     Ok(key)
 }
 
-fn self_signed(
+pub(super) fn self_signed(
     name: &str,
     cluster: &str,
     key: &PrivateKey,
     now: Millis,
 ) -> Result<String, CaError> {
+    Ok(params(name, cluster, now)?
+        .self_signed(key.as_key_pair())
+        .map_err(CaError::Certificate)?
+        .pem())
+}
+
+/// The certificate of a new CA, signed by an older CA instead of itself. Without the identifier of
+/// the older one's key, OpenSSL would take it for self-signed: both have the same name.
+pub(super) fn cross_signed(
+    older: &Ca,
+    cluster: &str,
+    key: &PrivateKey,
+    now: Millis,
+) -> Result<String, CaError> {
+    let mut params = params(&older.name, cluster, now)?;
+    params.use_authority_key_identifier_extension = true;
+    let begin = now / 1000 - BACKDATE_SECONDS;
+    set_validity(&mut params, begin, older.not_after);
+    let signed = params.signed_by(key.as_key_pair(), &older.issuer);
+    Ok(signed.map_err(CaError::Certificate)?.pem())
+}
+
+fn params(name: &str, cluster: &str, now: Millis) -> Result<CertificateParams, CaError> {
     // kubeadm's certlist.go: "kubernetes", "etcd-ca", "front-proxy-ca".
     let common_name = match name {
         "etcd" => "etcd-ca".to_owned(),
@@ -89,8 +112,5 @@ fn self_signed(
         let dns = common_name.try_into().map_err(CaError::Certificate)?;
         params.subject_alt_names.push(SanType::DnsName(dns));
     }
-    Ok(params
-        .self_signed(key.as_key_pair())
-        .map_err(CaError::Certificate)?
-        .pem())
+    Ok(params)
 }

@@ -53,6 +53,22 @@ pub enum CaError {
         /// The problem of its content.
         source: ContentError,
     },
+    /// A CA that has no rotation.
+    #[error(
+        "cannot rotate {0:?}; the CAs that can be rotated are kubernetes, etcd and front-proxy, and sa stands for service accounts"
+    )]
+    NotRotated(String),
+    /// The end of a rotation whose old certificate is still trusted.
+    #[error("cannot end the rotation of {0}: the old one is still trusted")]
+    StillTrusted(String),
+    /// A later stage of a rotation that has not begun.
+    #[error("cannot take the stage {stage} of the rotation of {name}: no rotation of it has begun")]
+    NoRotation {
+        /// The CA.
+        name: String,
+        /// The stage.
+        stage: &'static str,
+    },
     /// A CA has expired, and signs nothing.
     #[error("cannot sign: {0}")]
     Expired(ExpiredCa),
@@ -107,6 +123,9 @@ pub enum ContentError {
     /// The content is not the record of encryption keys. The parser's reason may contain a key.
     #[error("these are not encryption keys; put back the file from a backup or a standby")]
     NotKeys,
+    /// The content is not the record of a rotation. The parser's reason may contain a key.
+    #[error("this is not the record of a rotation; put back the file from a backup or a standby")]
+    NotRotation,
     /// The CA cannot sign.
     #[error("it cannot sign")]
     Issuer(#[source] rcgen::Error),

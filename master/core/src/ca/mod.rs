@@ -6,27 +6,33 @@
 //! names, usages and lifetime come from the [`Profile`], which comes from the master's own
 //! compilation.
 
+mod authority;
 mod create;
 mod error;
 mod expired;
 pub mod files;
 mod profile;
+mod rotation;
+#[cfg(test)]
+mod rotation_tests;
+mod service_accounts;
 mod sign;
 #[cfg(test)]
 mod tests;
 
 use std::collections::BTreeMap;
-use std::fmt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, OnceLock};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use halite_proto::pki;
-use halite_proto::pki::{Inspected, PrivateKey};
 use halite_proto::v1::Epoch;
 use halite_store::Millis;
-use rcgen::{Issuer, KeyPair, SigningKey as _};
-use rustls_pki_types::CertificateDer;
+use rcgen::SigningKey as _;
+
+use authority::Ca;
+use service_accounts::ServiceAccounts;
 
 pub use error::{CaError, ContentError};
 pub use expired::ExpiredCa;
@@ -46,80 +52,36 @@ pub const NAMES: [&str; 5] = [HALITE, KUBERNETES, "etcd", "front-proxy", SITE];
 /// kubeadm's `CertificateBackdate` is five minutes.
 pub const BACKDATE_SECONDS: i64 = 60 * 60;
 
-/// One certificate authority.
-pub struct Ca {
-    name: String,
-    certificate_pem: String,
-    certificate_der: CertificateDer<'static>,
-    key_pem: String,
-    not_after: i64,
-    issuer: Issuer<'static, KeyPair>,
-}
-
-impl fmt::Debug for Ca {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Ca")
-            .field("name", &self.name)
-            .finish_non_exhaustive()
-    }
-}
-
-impl Ca {
-    /// Reads a CA and checks that the certificate is a CA's and that the key belongs to it. An
-    /// expired CA is read, too: see [`Cas::expired`].
-    ///
-    /// # Errors
-    /// The first problem, with the file that has it.
-    fn read(name: &str, directory: &Path) -> Result<Self, CaError> {
-        let [certificate_path, key_path] = files::pair(directory, name);
-        let certificate_pem = files::read(&certificate_path)?;
-        let key_pem = files::read(&key_path)?;
-        let found =
-            Inspected::from_pem(&certificate_pem).map_err(CaError::unusable(&certificate_path))?;
-        if !found.is_ca {
-            return Err(CaError::unusable(certificate_path)(ContentError::NotCa));
-        }
-        let key = PrivateKey::from_pem(&key_pem).map_err(CaError::unusable(&key_path))?;
-        if key.fingerprint() != found.fingerprint {
-            let other = ContentError::OtherKey(certificate_path);
-            return Err(CaError::unusable(key_path)(other));
-        }
-        let certificate_der = pki::certificates(&certificate_pem)?.swap_remove(0);
-        let issuer = Issuer::from_ca_cert_der(&certificate_der, key.into_key_pair())
-            .map_err(ContentError::Issuer)
-            .map_err(CaError::unusable(certificate_path))?;
-        Ok(Self {
-            name: name.to_owned(),
-            certificate_pem,
-            certificate_der,
-            key_pem,
-            not_after: found.not_after,
-            issuer,
-        })
-    }
-
-    /// Returns whether it has expired.
-    fn is_expired(&self, now: Millis) -> bool {
-        self.not_after < now / 1000
-    }
-}
-
-/// All certificate authorities and the key pair of service accounts.
+/// All certificate authorities and the key pair of service accounts, as the last stage of each
+/// rotation has them.
 #[derive(Debug)]
 pub struct Cas {
+    state_dir: PathBuf,
+    first: Loaded,
+    /// Held while a stage begins.
+    changing: Mutex<()>,
+}
+
+/// The CAs at one moment. The ones that follow are appended, so that a borrowed certificate stays
+/// valid: there are a few in the life of a master.
+#[derive(Debug)]
+struct Loaded {
     cas: BTreeMap<String, Ca>,
     sa: ServiceAccounts,
+    next: OnceLock<Box<Loaded>>,
 }
 
-/// The key pair that signs and verifies tokens of service accounts.
-struct ServiceAccounts {
-    key_pem: String,
-    public_pem: String,
-}
-
-impl fmt::Debug for ServiceAccounts {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("ServiceAccounts(..)")
+impl Loaded {
+    fn read(state_dir: &Path) -> Result<Self, CaError> {
+        let mut cas = BTreeMap::new();
+        for name in NAMES {
+            cas.insert(name.to_owned(), Ca::read(name, state_dir)?);
+        }
+        Ok(Self {
+            cas,
+            sa: ServiceAccounts::read(state_dir)?,
+            next: OnceLock::new(),
+        })
     }
 }
 
@@ -139,48 +101,40 @@ impl Cas {
     /// # Errors
     /// A file is missing or invalid.
     pub fn load(state_dir: &Path) -> Result<Self, CaError> {
-        let directory = state_dir.join("ca");
-        let mut cas = BTreeMap::new();
-        for name in NAMES {
-            cas.insert(name.to_owned(), Ca::read(name, &directory)?);
-        }
-        let key_path = state_dir.join("sa.key");
-        let public_path = state_dir.join("sa.pub");
-        let key_pem = files::read(&key_path)?;
-        let public_pem = files::read(&public_path)?;
-        let key = PrivateKey::from_pem(&key_pem).map_err(CaError::unusable(&key_path))?;
-        let same = |a: &str, b: &str| a.split_whitespace().eq(b.split_whitespace());
-        if !same(&key.public_pem(), &public_pem) {
-            let other = ContentError::OtherHalf(key_path);
-            return Err(CaError::unusable(public_path)(other));
-        }
         Ok(Self {
-            cas,
-            sa: ServiceAccounts {
-                key_pem,
-                public_pem,
-            },
+            state_dir: state_dir.to_owned(),
+            first: Loaded::read(state_dir)?,
+            changing: Mutex::default(),
         })
     }
 
-    fn ca(&self, name: &str) -> Result<&Ca, CaError> {
-        self.cas
-            .get(name)
-            .ok_or_else(|| CaError::Unknown(name.to_owned()))
+    fn all(&self) -> impl Iterator<Item = &Loaded> {
+        std::iter::successors(Some(&self.first), |loaded| {
+            loaded.next.get().map(|next| &**next)
+        })
     }
 
-    /// A CA's certificate, PEM.
+    /// The present CAs.
+    fn present(&self) -> &Loaded {
+        self.all().last().unwrap_or(&self.first)
+    }
+
+    fn ca(&self, name: &str) -> Result<&Ca, CaError> {
+        (self.present().cas.get(name)).ok_or_else(|| CaError::Unknown(name.to_owned()))
+    }
+
+    /// A CA's certificate, PEM. While it is rotated, all trusted ones, the signer first.
     ///
     /// # Errors
     /// No CA has this name.
     pub fn certificate_pem(&self, name: &str) -> Result<&str, CaError> {
-        Ok(&self.ca(name)?.certificate_pem)
+        Ok(self.ca(name)?.trusted_pem())
     }
 
     /// The CAs that have expired, sorted by name.
     #[must_use]
     pub fn expired(&self, now: Millis) -> Vec<ExpiredCa> {
-        let expired = self.cas.values().filter(|ca| ca.is_expired(now));
+        let expired = self.present().cas.values().filter(|ca| ca.is_expired(now));
         let found = expired.map(|ca| ExpiredCa {
             name: ca.name.clone(),
             not_after: ca.not_after,
@@ -238,16 +192,17 @@ impl Cas {
         Ok(epoch)
     }
 
-    /// The public key of service accounts, PKIX PEM.
+    /// The public key of service accounts, PKIX PEM. While it is rotated, all trusted ones, the
+    /// signer's first.
     #[must_use]
     pub fn sa_public_pem(&self) -> &str {
-        &self.sa.public_pem
+        &self.present().sa.public_pem
     }
 
     /// The private key of service accounts, PEM: a secret.
     #[must_use]
     pub fn sa_key_pem(&self) -> &str {
-        &self.sa.key_pem
+        &self.present().sa.key_pem
     }
 
     /// Signs a request (PEM) with a CA: the key is the request's, everything else the profile's.

@@ -18,9 +18,9 @@ const DAY: i64 = 24 * 60 * 60;
 /// A signed certificate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Issued {
-    /// The certificate, PEM.
+    /// The certificate, PEM; a server's may be followed by its CA, signed by the previous CA.
     pub certificate_pem: String,
-    /// The CA's certificate, PEM.
+    /// The CA's certificate, PEM. While it is rotated, all trusted ones, the signer first.
     pub ca_pem: String,
     /// Serial number, lower-case hex.
     pub serial: String,
@@ -98,11 +98,18 @@ pub(super) fn sign(
     let certificate = request
         .signed_by(&ca.issuer)
         .map_err(CaError::Certificate)?;
-    let certificate_pem = certificate.pem();
+    let mut certificate_pem = certificate.pem();
+    let cross = ca
+        .rotation
+        .as_ref()
+        .and_then(|rotation| rotation.cross.as_deref());
+    if let Some(cross) = cross.filter(|_| profile.server_auth) {
+        certificate_pem.push_str(cross);
+    }
     let written = pki::Inspected::from_der(certificate.der())?;
     Ok(Issued {
         certificate_pem,
-        ca_pem: ca.certificate_pem.clone(),
+        ca_pem: ca.trusted_pem().to_owned(),
         serial: written.serial,
         fingerprint: written.fingerprint,
         subject: written.subject,

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use halite_errors::chain;
 use halite_proto::identity::{Identity, IdentityKind};
+use halite_proto::pki::{Inspected, PrivateKey};
 use halite_states::low::{Chunk, Controls, Position, Requisites};
 use rcgen::{CertificateParams, ExtendedKeyUsagePurpose, IsCa, SanType};
 use serde_json::json;

@@ -8,6 +8,7 @@
 //! only requests that need the bundle fail.
 
 mod bundle;
+mod ca_stages;
 mod changes;
 mod contents;
 mod keys;
@@ -45,11 +46,13 @@ use serde_json::{Map, Value};
 
 use crate::app::App;
 use crate::ca::Cas;
+use crate::clock::Clock;
 use crate::encryption::KeyFile;
 use crate::names::MASTER;
 use crate::redact::Redactor;
 use crate::refusal::{Refusal, RefusalKind};
 
+pub use ca_stages::CaStep;
 pub use changes::{Changes, Generation};
 pub use keys::KeyStep;
 pub use last_valid::LastValid;
@@ -65,6 +68,7 @@ pub struct Declarations {
     config_dir: PathBuf,
     reader: DeclarationReader,
     redactors: Redactors,
+    clock: Arc<dyn Clock>,
     /// Node documents are written one at a time.
     pub writing: tokio::sync::Mutex<()>,
 }
@@ -81,6 +85,7 @@ impl Declarations {
         Self {
             config_dir: app.config.config_dir.clone(),
             reader: DeclarationReader::new(app, look),
+            clock: Arc::clone(&app.clock),
             redactors: Redactors::default(),
             writing: tokio::sync::Mutex::default(),
         }
@@ -142,10 +147,11 @@ impl Declarations {
     /// secrets are removed from its returns.
     ///
     /// # Errors
-    /// No declaration is in force, or the value refers to a secret that this minion may not
-    /// have.
+    /// No declaration is in force, the value refers to a secret that this minion may not have, or it
+    /// was compiled before the present stage of a CA's rotation.
     pub async fn fill(&self, minion: &MinionId, value: &mut Value) -> Result<(), Refusal> {
         let snapshot = self.in_force().await?;
+        snapshot.refuse_earlier_stage(value)?;
         self.redactors.get(minion, &snapshot);
         snapshot.fill(minion, value)
     }

@@ -54,6 +54,8 @@ type Readings = Arc<Slow<(), Result<Arc<ReadBundle>, Refusal>>>;
 #[derive(Default)]
 struct Newest {
     snapshot: Option<Arc<Snapshot>>,
+    /// The version of the snapshot's CAs.
+    stages: usize,
     /// The generation of the snapshot's documents.
     has: Option<Generation>,
     /// The generation of the documents that were read last, even if they were refused.
@@ -102,6 +104,10 @@ impl DeclarationReader {
         }
     }
 
+    pub(super) fn cas(&self) -> &Arc<Cas> {
+        &self.cas
+    }
+
     pub(super) fn key_file(&self) -> &KeyFile {
         &self.key_file
     }
@@ -133,13 +139,16 @@ impl DeclarationReader {
     /// All problems of all documents.
     pub(super) async fn current(&self) -> Result<Arc<Snapshot>, Refusal> {
         let now = self.changes.generation();
-        if let Some(newest) = self.newest_if(|newest| newest.has == now && now.is_some()) {
+        let stages = self.cas.version();
+        let is_current =
+            |newest: &Newest| newest.has == now && now.is_some() && newest.stages == stages;
+        if let Some(newest) = self.newest_if(is_current) {
             return Ok(newest);
         }
         let (documents, as_of) = self.read_documents().await?;
         let same = |newest: &Newest| {
             let of = newest.snapshot.as_ref().map(|newest| &newest.documents);
-            of.is_some_and(|of| Arc::ptr_eq(of, &documents))
+            newest.stages == stages && of.is_some_and(|of| Arc::ptr_eq(of, &documents))
         };
         if let Some(newest) = self.newest_if(same) {
             self.kept().has = as_of;
@@ -159,7 +168,8 @@ impl DeclarationReader {
         let now = self.changes.generation();
         {
             let newest = self.kept();
-            if newest.tried == now && now.is_some() {
+            let same_stages = newest.snapshot.is_none() || newest.stages == self.cas.version();
+            if newest.tried == now && now.is_some() && same_stages {
                 match (&newest.snapshot, &newest.refused) {
                     (Some(snapshot), _) => return Ok(Arc::clone(snapshot)),
                     (None, Some(refused)) => return Err(refused.clone()),
@@ -193,9 +203,14 @@ impl DeclarationReader {
         );
         let contents = self.in_use(&declaration).await;
         let documents = self.with_keys(declaration).await?;
+        let stages = self.cas.version();
         let snapshot = self.snapshot(documents, contents);
         let mut newest = self.kept();
-        Ok(Arc::clone(newest.snapshot.get_or_insert(snapshot)))
+        if newest.snapshot.is_none() || newest.stages != stages {
+            newest.stages = stages;
+            newest.snapshot = Some(Arc::clone(&snapshot));
+        }
+        Ok(newest.snapshot.clone().unwrap_or(snapshot))
     }
 
     fn newest_if(&self, holds: impl FnOnce(&Newest) -> bool) -> Option<Arc<Snapshot>> {
@@ -211,9 +226,13 @@ impl DeclarationReader {
         contents: Contents,
         as_of: Option<Generation>,
     ) -> Arc<Snapshot> {
+        let stages = self.cas.version();
         let mut newest = self.kept();
+        let same_stages = newest.stages == stages;
         let same = newest.snapshot.clone().filter(|newest| {
-            Arc::ptr_eq(&newest.documents, &documents) && newest.contents.are(&contents)
+            same_stages
+                && Arc::ptr_eq(&newest.documents, &documents)
+                && newest.contents.are(&contents)
         });
         newest.has = as_of;
         newest.refused = None;
@@ -221,6 +240,7 @@ impl DeclarationReader {
             return same;
         }
         let snapshot = self.snapshot(documents, contents);
+        newest.stages = stages;
         newest.snapshot = Some(Arc::clone(&snapshot));
         snapshot
     }
@@ -454,8 +474,10 @@ fn public_halves(cas: &Cas) -> Pki {
             cas.certificate_pem(name).ok()?.to_owned(),
         ))
     };
+    let signer = |name: &&str| Some(((*name).to_owned(), cas.two(name)?[0].to_owned()));
     Pki {
         certificates: ca::NAMES.iter().filter_map(certificate).collect(),
+        signers: ca::NAMES.iter().filter_map(signer).collect(),
         service_account: Some(cas.sa_public_pem().to_owned()),
         encryption: None,
     }

@@ -1,0 +1,192 @@
+//! The stages of a CA's rotation (docs/decisions/0102), and of that of the key pair of service
+//! accounts.
+//!
+//! The record `ca/NAME.rotation.json` is one of the saved files, in a directory that a standby's feed
+//! watches: a standby has each stage before the step that takes it has ended.
+
+use std::path::{Path, PathBuf};
+use std::sync::PoisonError;
+
+use halite_pillar::ca_rotation::{CaRotation, ROTATED_CAS, RotationStage, SERVICE_ACCOUNTS};
+use halite_proto::pki::PrivateKey;
+use halite_store::Millis;
+
+use super::{CaError, Cas, ContentError, Loaded, create, files};
+
+/// The file of the record.
+pub(super) fn path(state_dir: &Path, name: &str) -> PathBuf {
+    state_dir.join(CaRotation::path(name))
+}
+
+/// Reads the record; `None` without a rotation.
+pub(super) fn read(state_dir: &Path, name: &str) -> Result<Option<CaRotation>, CaError> {
+    let path = path(state_dir, name);
+    let text = match files::read(&path) {
+        Ok(text) => text,
+        Err(CaError::Missing { .. }) => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    let record = serde_json::from_str(&text);
+    record
+        .map(Some)
+        .map_err(|_| CaError::unusable(path)(ContentError::NotRotation))
+}
+
+fn write(state_dir: &Path, name: &str, record: &CaRotation) -> Result<(), CaError> {
+    // Texts always convert to JSON.
+    let text = serde_json::to_string(record).unwrap_or_default();
+    files::write(&path(state_dir, name), &text, 0o600)
+}
+
+impl Cas {
+    /// A number that grows with each stage that begins or ends.
+    #[must_use]
+    pub fn version(&self) -> usize {
+        self.all().count()
+    }
+
+    /// The stage of the rotation of a CA, or of `sa`; `None` without a rotation.
+    #[must_use]
+    pub fn rotation(&self, name: &str) -> Option<RotationStage> {
+        let present = self.present();
+        if name == SERVICE_ACCOUNTS {
+            return present.sa.stage;
+        }
+        let rotation = present.cas.get(name)?.rotation.as_ref();
+        rotation.map(|rotation| rotation.stage)
+    }
+
+    /// The certificate that signs and the other one (PEM), while two are trusted; the public keys
+    /// with `sa`.
+    #[must_use]
+    pub fn two(&self, name: &str) -> Option<[&str; 2]> {
+        let present = self.present();
+        if name == SERVICE_ACCOUNTS {
+            let [signer, other] = present.sa.two.as_ref()?;
+            return Some([signer, other]);
+        }
+        let ca = present.cas.get(name)?;
+        let other = ca.rotation.as_ref()?.other.as_deref()?;
+        Some([&ca.certificate_pem, other])
+    }
+
+    /// The certificate (PEM) that hosts are to lose, in the last stage of a rotation.
+    #[must_use]
+    pub fn dropped(&self, name: &str) -> Option<&str> {
+        let ca = self.present().cas.get(name)?;
+        ca.rotation.as_ref()?.dropped.as_deref()
+    }
+
+    /// The trusted certificates of a CA, one PEM text each, the signer first.
+    ///
+    /// # Errors
+    /// No CA has this name.
+    pub fn certificates(&self, name: &str) -> Result<Vec<&str>, CaError> {
+        let ca = self.ca(name)?;
+        let two = self.two(name).map(Vec::from);
+        Ok(two.unwrap_or_else(|| vec![&ca.certificate_pem]))
+    }
+
+    /// Begins a stage of a rotation. The first one makes a new CA, or key pair of service accounts:
+    /// `Trust`, or `Only` if the old one is compromised. Returns `false` if that stage, or a later
+    /// one, had begun already. From now on the new stage applies to all that this signs and
+    /// returns.
+    ///
+    /// # Errors
+    /// The CA cannot be rotated, `Sign` without a rotation, or a file cannot be written.
+    pub fn begin_stage(
+        &self,
+        name: &str,
+        stage: RotationStage,
+        cluster: &str,
+        now: Millis,
+    ) -> Result<bool, CaError> {
+        if !ROTATED_CAS.contains(&name) && name != SERVICE_ACCOUNTS {
+            return Err(CaError::NotRotated(name.to_owned()));
+        }
+        let _changing = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let record = match read(&self.state_dir, name)? {
+            Some(record) if record.stage >= stage => {
+                self.follow(name, Some(record.stage))?;
+                return Ok(false);
+            }
+            Some(record) => CaRotation { stage, ..record },
+            None if stage == RotationStage::Sign => {
+                return Err(CaError::NoRotation {
+                    name: name.to_owned(),
+                    stage: stage.name(),
+                });
+            }
+            None => self.new_pair(name, stage, cluster, now)?,
+        };
+        write(&self.state_dir, name, &record)?;
+        self.reload()?;
+        Ok(true)
+    }
+
+    fn new_pair(
+        &self,
+        name: &str,
+        stage: RotationStage,
+        cluster: &str,
+        now: Millis,
+    ) -> Result<CaRotation, CaError> {
+        let key = PrivateKey::generate()?;
+        let (certificate, cross) = if name == SERVICE_ACCOUNTS {
+            (key.public_pem(), None)
+        } else {
+            let cross = (stage == RotationStage::Trust)
+                .then(|| create::cross_signed(self.ca(name)?, cluster, &key, now))
+                .transpose()?;
+            (create::self_signed(name, cluster, &key, now)?, cross)
+        };
+        Ok(CaRotation {
+            stage,
+            certificate,
+            key: key.to_pem(),
+            cross,
+        })
+    }
+
+    /// Ends a rotation: the new files replace the old ones. Returns `false` if there is none.
+    ///
+    /// # Errors
+    /// The old one is still trusted, or a file cannot be written.
+    pub fn end_rotation(&self, name: &str) -> Result<bool, CaError> {
+        let _changing = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(record) = read(&self.state_dir, name)? else {
+            self.follow(name, None)?;
+            return Ok(false);
+        };
+        if record.stage != RotationStage::Only {
+            return Err(CaError::StillTrusted(name.to_owned()));
+        }
+        let [certificate, key] = if name == SERVICE_ACCOUNTS {
+            [self.state_dir.join("sa.pub"), self.state_dir.join("sa.key")]
+        } else {
+            files::pair(&self.state_dir.join("ca"), name)
+        };
+        // Until the record is removed, both files are ignored.
+        files::write(&certificate, &record.certificate, 0o600)?;
+        files::write(&key, &record.key, 0o600)?;
+        files::remove(&path(&self.state_dir, name))?;
+        self.reload()?;
+        Ok(true)
+    }
+
+    /// Uses the present files, if an attempt before this one ended before it did.
+    fn follow(&self, name: &str, stage: Option<RotationStage>) -> Result<(), CaError> {
+        match self.rotation(name) == stage {
+            true => Ok(()),
+            false => self.reload(),
+        }
+    }
+
+    /// Uses the present files from now on.
+    fn reload(&self) -> Result<(), CaError> {
+        let loaded = Box::new(Loaded::read(&self.state_dir)?);
+        // Only one thread appends, the one that holds the lock.
+        let _appended = self.present().next.set(loaded);
+        Ok(())
+    }
+}

@@ -1,0 +1,149 @@
+//! The record of a CA that is being replaced, or of the key pair of service accounts.
+//!
+//! Both certificates are trusted before the new one signs, and until the old one signs nothing that
+//! is still in use (Kubernetes' documentation, "Manual Rotation of CA Certificates"). Each
+//! [`RotationStage`] reaches all hosts before the next begins.
+
+use serde::{Deserialize, Serialize};
+
+/// The CAs that can be rotated.
+pub const ROTATED_CAS: [&str; 3] = ["kubernetes", "etcd", "front-proxy"];
+/// The name of the key pair of service accounts among the rotations.
+pub const SERVICE_ACCOUNTS: &str = "sa";
+
+/// The stage of a rotation, in order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum RotationStage {
+    /// Both are trusted, and the old one signs.
+    Trust,
+    /// Both are trusted, and the new one signs.
+    Sign,
+    /// Only the new one is trusted.
+    Only,
+}
+
+impl RotationStage {
+    /// The stage with this name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        match name {
+            "trust" => Some(Self::Trust),
+            "sign" => Some(Self::Sign),
+            "only" => Some(Self::Only),
+            _ => None,
+        }
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Trust => "trust",
+            Self::Sign => "sign",
+            Self::Only => "only",
+        }
+    }
+}
+
+/// A rotation that has begun and not ended. `Debug` does not print the key.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CaRotation {
+    /// The stage.
+    pub stage: RotationStage,
+    /// The new certificate, or the new public key of service accounts (PEM).
+    pub certificate: String,
+    /// The new private key (PEM): a secret.
+    pub key: String,
+    /// The new CA's certificate, signed by the old CA (PEM): servers send it, so that clients that
+    /// trust only the old one verify them. `None` for service accounts, and if the old CA is not
+    /// trusted any more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cross: Option<String>,
+}
+
+impl std::fmt::Debug for CaRotation {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("CaRotation")
+            .field("stage", &self.stage)
+            .finish_non_exhaustive()
+    }
+}
+
+impl CaRotation {
+    /// The path of the record below the master's directory.
+    #[must_use]
+    pub fn path(name: &str) -> String {
+        format!("ca/{name}.rotation.json")
+    }
+
+    /// Returns whether the new one signs.
+    #[must_use]
+    pub fn new_signs(&self) -> bool {
+        self.stage >= RotationStage::Sign
+    }
+
+    /// The trusted certificates or public keys (PEM), the signer first.
+    #[must_use]
+    pub fn trusted(&self, old: &str) -> String {
+        match self.stage {
+            RotationStage::Trust => joined(old, &self.certificate),
+            RotationStage::Sign => joined(&self.certificate, old),
+            RotationStage::Only => self.certificate.clone(),
+        }
+    }
+
+    /// The certificate or public key that signs (PEM), if another one is trusted too.
+    #[must_use]
+    pub fn one_of_two<'a>(&'a self, old: &'a str) -> Option<&'a str> {
+        match self.stage {
+            RotationStage::Trust => Some(old),
+            RotationStage::Sign => Some(&self.certificate),
+            RotationStage::Only => None,
+        }
+    }
+}
+
+fn joined(first: &str, second: &str) -> String {
+    format!("{}\n{}\n", first.trim_end(), second.trim_end())
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test's panic is its report")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_signer_is_the_first_of_the_trusted_ones_and_the_record_is_read_back() {
+        let mut rotation = CaRotation {
+            stage: RotationStage::Trust,
+            certificate: "new\n".to_owned(),
+            key: "canary".to_owned(),
+            cross: None,
+        };
+        let mut found = Vec::new();
+        for stage in [
+            RotationStage::Trust,
+            RotationStage::Sign,
+            RotationStage::Only,
+        ] {
+            rotation.stage = stage;
+            assert_eq!(RotationStage::named(stage.name()), Some(stage));
+            let text = serde_json::to_string(&rotation).unwrap();
+            assert_eq!(serde_json::from_str::<CaRotation>(&text).unwrap(), rotation);
+            let one = rotation.one_of_two("old\n").map(str::to_owned);
+            found.push((rotation.trusted("old\n"), one, rotation.new_signs()));
+        }
+        let row =
+            |all: &str, one: Option<&str>, new: bool| (all.to_owned(), one.map(str::to_owned), new);
+        assert_eq!(
+            found,
+            [
+                row("old\nnew\n", Some("old\n"), false),
+                row("new\nold\n", Some("new\n"), true),
+                row("new\n", None, true),
+            ]
+        );
+        assert!(!format!("{rotation:?}").contains("canary"));
+    }
+}
