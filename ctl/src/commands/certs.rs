@@ -65,11 +65,11 @@ pub fn listed(found: &CertificateList, paint: &Paint) -> String {
     let mut parts = Vec::new();
     if !found.authorities.is_empty() {
         let row = |one: &halite_api::CertificateAuthority| {
-            vec![
-                one.name.clone(),
-                one.ends.to_string(),
-                remaining(one.days_left),
-            ]
+            let name = match one.signs {
+                true => one.name.clone(),
+                false => format!("{} (trusted, does not sign)", one.name),
+            };
+            vec![name, one.ends.to_string(), remaining(one.days_left)]
         };
         let heading = ["ca", "ends", "remaining"];
         parts.push(table::rows(&heading, found.authorities.iter().map(row)));
@@ -239,6 +239,7 @@ mod tests {
             subject: String::new(),
             ends: Time::from_millis(0),
             days_left,
+            signs: name != "kubernetes",
         };
         let identity = |owner: &str, renewed_by: Renewer| IdentityCertificate {
             owner: owner.to_owned(),
@@ -249,7 +250,7 @@ mod tests {
         };
         let mut found = CertificateList {
             identities: vec![identity("operator alice", Renewer::Nothing)],
-            authorities: vec![ca("etcd", -1), ca("site", 0)],
+            authorities: vec![ca("etcd", -1), ca("site", 0), ca("kubernetes", 9)],
             silent: vec!["cp-2".parse().unwrap()],
             ..CertificateList::default()
         };
@@ -259,8 +260,9 @@ mod tests {
         found.identities.pop();
         let text = listed(&found, &PLAIN);
         for part in [
-            "etcd  1970-01-01T00:00:00.000Z  expired\n",
-            "site  1970-01-01T00:00:00.000Z  < 1 day\n",
+            "  1970-01-01T00:00:00.000Z  expired\n",
+            "  1970-01-01T00:00:00.000Z  < 1 day\n",
+            "kubernetes (trusted, does not sign)  ",
             "✗ cp-2 does not answer",
             "✗ 1 has expired\n",
         ] {

@@ -89,7 +89,7 @@ words! {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct CertificateList {
-    /// The CAs of the cluster; empty if a target was given.
+    /// The CAs of the cluster, two of a name while one is rotated; empty if a target was given.
     pub authorities: Vec<CertificateAuthority>,
     /// The identities of the master and of operators; empty if a target was given.
     pub identities: Vec<IdentityCertificate>,
@@ -114,6 +114,8 @@ pub struct CertificateAuthority {
     pub ends: Time,
     /// The whole days until then; negative if it has expired.
     pub days_left: i64,
+    /// `false` if it is only trusted, while the other CA of this name signs: the CA is being rotated.
+    pub signs: bool,
 }
 
 /// The certificate of the master or of an operator.

@@ -95,21 +95,25 @@ fn time(seconds: i64) -> Time {
     Time::from_millis(seconds.saturating_mul(1000))
 }
 
-/// The CAs of the master.
+/// The CAs of the master; while one is rotated, the one that signs and the other one.
 fn authorities(cas: &Cas, now: Millis) -> Result<Vec<CertificateAuthority>, Refusal> {
-    let one = |name: &str| {
-        let failed = |error: &dyn std::error::Error| Refusal::internal(chain(error));
-        let pem = cas.certificate_pem(name).map_err(|error| failed(&error))?;
-        let found = Inspected::from_pem(pem).map_err(|error| failed(&error))?;
-        let (subject, ends) = (found.subject, found.not_after);
-        Ok(CertificateAuthority {
-            name: name.to_owned(),
-            subject,
-            ends: time(ends),
-            days_left: days_left(ends, now),
-        })
-    };
-    NAMES.into_iter().map(one).collect()
+    let failed = |error: &dyn std::error::Error| Refusal::internal(chain(error));
+    let mut all = Vec::new();
+    for name in NAMES {
+        let trusted = cas.certificates(name).map_err(|error| failed(&error))?;
+        for (index, pem) in trusted.into_iter().enumerate() {
+            let found = Inspected::from_pem(pem).map_err(|error| failed(&error))?;
+            let (subject, ends) = (found.subject, found.not_after);
+            all.push(CertificateAuthority {
+                name: name.to_owned(),
+                subject,
+                ends: time(ends),
+                days_left: days_left(ends, now),
+                signs: index == 0,
+            });
+        }
+    }
+    Ok(all)
 }
 
 /// The certificates of the master and of operators who were not revoked.
@@ -210,6 +214,8 @@ impl Rules {
 
 #[cfg(test)]
 mod tests {
+    use halite_pillar::ca_rotation::RotationStage;
+
     use super::*;
 
     const NOW: Millis = 1_800_000_000_000;
@@ -225,11 +231,27 @@ mod tests {
     }
 
     #[test]
+    fn a_ca_that_is_rotated_is_listed_twice() {
+        let directory = tempfile::tempdir().unwrap();
+        let cas = Cas::create_or_load(directory.path(), "prod", NOW).unwrap();
+        let later = NOW + DAY * 1000;
+        cas.begin_stage("etcd", RotationStage::Trust, "prod", later)
+            .unwrap();
+        let listed = authorities(&cas, NOW).unwrap().into_iter();
+        let listed: Vec<(i64, bool)> = listed
+            .filter(|ca| ca.name == "etcd")
+            .map(|ca| (ca.days_left, ca.signs))
+            .collect();
+        assert_eq!(listed, [(3649, true), (3650, false)]);
+    }
+
+    #[test]
     fn each_certificate_says_who_signed_it_and_who_renews_it() {
         let directory = tempfile::tempdir().unwrap();
         let cas = Cas::create_or_load(directory.path(), "prod", NOW).unwrap();
         let authorities = authorities(&cas, NOW).unwrap();
         assert_eq!(authorities.len(), NAMES.len());
+        assert!(authorities.iter().all(|ca| ca.signs));
         let kubernetes = authorities.iter().find(|ca| ca.name == "kubernetes");
         let kubernetes = kubernetes.unwrap();
         assert_eq!(kubernetes.days_left, 3649);
