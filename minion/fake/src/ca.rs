@@ -53,7 +53,11 @@ impl FakeCas {
         let key = KeyPair::generate_for(&rcgen::PKCS_ECDSA_P256_SHA256).map_err(failed)?;
         let mut params = CertificateParams::default();
         params.distinguished_name = rcgen::DistinguishedName::new();
-        params.distinguished_name.push(DnType::CommonName, name);
+        // A CA that is rotated has two keys under one name: `kubernetes`, `kubernetes:new`.
+        let common_name = name.split(':').next().unwrap_or(name);
+        params
+            .distinguished_name
+            .push(DnType::CommonName, common_name);
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         params.key_usages = vec![
             KeyUsagePurpose::KeyCertSign,
@@ -111,6 +115,7 @@ impl FakeCas {
         let end = date(now + days * 86_400)?;
         csr.params.not_before = start.into();
         csr.params.not_after = end.into();
+        csr.params.use_authority_key_identifier_extension = true;
         let certificate = csr.signed_by(&issuer).map_err(failed)?;
         Ok(Signed {
             certificate_pem: certificate.pem(),

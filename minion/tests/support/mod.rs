@@ -143,7 +143,7 @@ fn sorted(directory: &Path) -> Vec<std::path::PathBuf> {
     paths
 }
 
-/// The case's chunk, with `@ca:NAME` and `blob:@LABEL` replaced.
+/// The case's chunk, with `@ca:NAME`, `@ca:NAME+NAME` and `blob:@LABEL` replaced.
 pub fn chunk(case: &Case, host: &FakeHost) -> anyhow::Result<Chunk> {
     chunk_with(case, host, &case.args)
 }
@@ -163,7 +163,10 @@ fn resolve(value: &mut Value, case: &Case, host: &FakeHost) -> anyhow::Result<()
     match value {
         Value::String(text) => {
             if let Some(name) = text.strip_prefix("@ca:") {
-                *text = host.state().cas.certificate(name)?;
+                // Several, as in a CA's file while it is rotated.
+                let names = name.split('+');
+                let all = names.map(|name| host.state().cas.certificate(name));
+                *text = all.collect::<Result<String, _>>()?;
             } else if let Some((prefix, label)) = text
                 .split_once('@')
                 .filter(|(p, _)| matches!(*p, "blob:" | ""))
