@@ -1,11 +1,12 @@
 {#- A control plane that runs as declared. -#}
 {%- from 'halite/base/map.jinja' import probe_host with context %}
+{%- from 'halite/base/pki/signer.jinja' import is_rotated, rotation_signer with context %}
 include:
   - halite.base.control_plane
 {%- for component, file, address, probe, more in [
       ('kube-controller-manager', 'controller-manager.conf',
        probe_host(pillar.halite.controllerManager.extraArgs) ~ ':10257', '/healthz',
-       ['ca.crt', 'ca.key', 'front-proxy-ca.crt', 'sa.key']),
+       ['ca.crt', 'ca.key', 'front-proxy-ca.crt', 'sa.key'] + (['ca-signer.crt'] if is_rotated else [])),
       ('kube-scheduler', 'scheduler.conf', probe_host(pillar.halite.scheduler.extraArgs) ~ ':10259', '/readyz', []),
     ] %}
 
@@ -26,3 +27,11 @@ include:
         - file: /etc/kubernetes/manifests/{{ component }}.yaml
         - kubeconfig: /etc/kubernetes/{{ file }}
 {%- endfor %}
+{%- if not is_rotated %}
+
+# Of a rotation that has ended.
+{{ rotation_signer }}:
+  file.absent:
+    - require:
+        - static_pod: kube-controller-manager-ready
+{%- endif %}

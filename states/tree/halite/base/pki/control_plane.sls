@@ -3,6 +3,7 @@
 {%- from 'halite/map.jinja' import node, roles with context %}
 {%- from 'halite/etcd.jinja' import etcd_is_external with context %}
 {%- from 'halite/base/map.jinja' import kubeadm with context %}
+{%- from 'halite/base/pki/signer.jinja' import is_rotated, signer_file with context %}
 {%- set domain = pillar.halite.cluster.domain %}
 {%- set api = pillar.halite.apiServer %}
 {%- set names = namespace(dns=[node.name, 'kubernetes', 'kubernetes.default', 'kubernetes.default.svc',
@@ -25,6 +26,21 @@ include:
     - show_changes: False
     - require:
         - file: /etc/kubernetes/pki
+
+{%- if is_rotated %}
+
+# The controller-manager signs with exactly one certificate, and ca.crt has two while the CA is
+# rotated.
+{{ signer_file }}:
+  file.managed:
+    - contents: {{ pillar.halite.pki.kubernetes.signer | json }}
+    - user: root
+    - group: root
+    - mode: '0644'
+    - force: True
+    - require:
+        - file: /etc/kubernetes/pki
+{%- endif %}
 
 /etc/kubernetes/pki/front-proxy-ca.crt:
   file.managed:
