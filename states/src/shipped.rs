@@ -39,8 +39,11 @@ pub const RECOVER_ETCD: &str = "halite.orchestrate.recover_etcd";
 /// The orchestration that rotates the keys of encrypted objects in etcd.
 pub const ROTATE_ENCRYPTION: &str = "halite.orchestrate.rotate_encryption";
 
+/// The orchestration that rotates a CA.
+pub const ROTATE_CA: &str = "halite.orchestrate.rotate_ca";
+
 /// The orchestrations that `ctl` starts.
-pub const ORCHESTRATIONS: [&str; 13] = [
+pub const ORCHESTRATIONS: [&str; 14] = [
     BOOTSTRAP,
     ADD_NODE,
     CORDON_NODE,
@@ -54,6 +57,7 @@ pub const ORCHESTRATIONS: [&str; 13] = [
     DEFRAG_ETCD,
     RECOVER_ETCD,
     ROTATE_ENCRYPTION,
+    ROTATE_CA,
 ];
 
 /// The states with which `ctl bootstrap` restarts the master.

@@ -10,6 +10,9 @@
 #[cfg(test)]
 mod adding_tests;
 mod bare_hosts;
+mod ca_steps;
+#[cfg(test)]
+mod ca_tests;
 mod cancel;
 #[cfg(test)]
 mod cancel_tests;

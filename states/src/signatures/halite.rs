@@ -2,7 +2,7 @@
 
 use crate::signature::{Arg, ArgumentKind, RunsOn, Signature, arg, required};
 
-const fn step(fun: &'static str, doc: &'static str, args: &'static [Arg]) -> Signature {
+pub(super) const fn step(fun: &'static str, doc: &'static str, args: &'static [Arg]) -> Signature {
     Signature {
         state: "halite",
         fun,
@@ -22,7 +22,7 @@ const TGT_TYPE: Arg = arg(
     ArgumentKind::Text,
     "Kind of `tgt`: `glob` (default), `list`, `pcre`, `grain`, `pillar`, `ipcidr` or `compound`.",
 );
-const TIMEOUT: Arg = arg(
+pub(super) const TIMEOUT: Arg = arg(
     "timeout",
     ArgumentKind::Integer,
     "Seconds until the step fails (default 900).",

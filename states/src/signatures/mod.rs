@@ -20,6 +20,7 @@ mod kubernetes;
 mod mount;
 mod pkg;
 mod reference;
+mod rotation;
 mod service;
 mod static_pod;
 mod test;
@@ -45,6 +46,7 @@ static ALL: LazyLock<Vec<Signature>> = LazyLock::new(|| {
         kubernetes::SIGNATURES,
         mount::SIGNATURES,
         pkg::SIGNATURES,
+        rotation::SIGNATURES,
         service::SIGNATURES,
         static_pod::SIGNATURES,
         test::SIGNATURES,

@@ -29,6 +29,7 @@ mod outside;
 mod releases;
 mod reserved;
 mod roles;
+mod rotation;
 mod runtime;
 mod servers;
 mod support;

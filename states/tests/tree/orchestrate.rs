@@ -128,12 +128,14 @@ fn every_step_compiles_alone() {
                 "halite.images",
                 "halite.images.ahead",
                 "halite.base.kubelet",
+                "halite.host.local_proxy",
             ],
         ),
         (
             "master",
             &[
                 "halite.base.nodes",
+                "halite.base.kubeadm_objects",
                 "halite.base.network",
                 "halite.base.kube_proxy",
                 "halite.base.coredns",

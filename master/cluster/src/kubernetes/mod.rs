@@ -29,8 +29,12 @@ pub mod modules;
 mod no_answer;
 pub mod node;
 pub mod obstacles;
+pub mod old_pods;
+#[cfg(test)]
+mod old_pods_tests;
 pub mod operation;
 mod ownership;
+mod pod_facts;
 mod prune;
 pub mod rebalance;
 #[cfg(test)]

@@ -1,0 +1,157 @@
+//! Tests of the wait for old pods.
+
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
+use halite_core::clock::{ManualClock, rfc3339};
+use halite_errors::chain;
+use halite_store::Millis;
+use serde_json::{Value, json};
+
+use super::drain_tests::{Virtual, finish};
+use super::fake::FakeApi;
+use super::old_pods::*;
+use super::pod_facts::{RESTARTED, ROOT_CA, key_id};
+
+/// Some time.
+const NOON: Millis = 1_795_910_400_000;
+
+fn at(seconds: i64) -> String {
+    rfc3339(NOON + seconds * 1000)
+}
+
+/// A cluster whose namespace got both CAs at second 0.
+fn cluster(content: &str) -> FakeApi {
+    let api = FakeApi::default();
+    api.put(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "default"}}));
+    api.put(
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "data": {"ca.crt": content},
+        "metadata": {"name": ROOT_CA, "namespace": "default", "creationTimestamp": at(0)}}),
+    );
+    api
+}
+
+fn pod(api: &FakeApi, name: &str, created: i64, owner: Option<(&str, &str)>) {
+    let owners: Vec<Value> = (owner.iter())
+        .map(|(kind, name)| json!({"apiVersion": "apps/v1", "kind": kind, "name": name, "controller": true}))
+        .collect();
+    api.put(json!({"apiVersion": "v1", "kind": "Pod",
+        "metadata": {"name": name, "namespace": "default", "creationTimestamp": at(created), "ownerReferences": owners},
+        "spec": {"volumes": [{"projected": {"sources": [
+            {"serviceAccountToken": {"expirationSeconds": 3607}}, {"configMap": {"name": ROOT_CA}}]}}]}}));
+}
+
+fn deployment(api: &FakeApi, updated: u64) {
+    let web = json!({"name": "web", "namespace": "default"});
+    api.put(json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": web,
+        "spec": {"replicas": 1, "template": {"metadata": {}}}, "status": {"updatedReplicas": updated}}));
+    api.put(json!({"apiVersion": "apps/v1", "kind": "ReplicaSet",
+        "metadata": {"name": "web-1", "namespace": "default", "ownerReferences": [
+            {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web", "controller": true}]}}));
+}
+
+fn run(api: &FakeApi, replaced: &Replaced, restart: bool, now: i64) -> Result<Vec<String>, String> {
+    let (pace, clock) = (Virtual::default(), ManualClock::at(NOON + now * 1000));
+    let wait = OldPods {
+        api,
+        pace: &pace,
+        clock: &clock,
+        replaced,
+        restart,
+        limit: Duration::from_secs(20),
+    };
+    let found = finish(wait.run()).expect("the fake never waits");
+    found
+        .map(|restarted| restarted.into_iter().collect())
+        .map_err(|error| chain(&error))
+}
+
+fn both() -> Replaced {
+    Replaced::Ca(vec!["new\n".to_owned(), "old\n".to_owned()])
+}
+
+#[test]
+fn pods_that_were_created_before_their_namespace_had_both_cas_are_named_by_owner() {
+    let api = cluster("old\nnew\n");
+    deployment(&api, 1);
+    pod(&api, "young", 60, Some(("DaemonSet", "young")));
+    assert_eq!(run(&api, &both(), false, 60).unwrap(), Vec::<String>::new());
+    pod(&api, "web-1-a", -60, Some(("ReplicaSet", "web-1")));
+    pod(&api, "web-1-b", 1, Some(("ReplicaSet", "web-1")));
+    pod(&api, "alone", -60, None);
+    let error = run(&api, &both(), false, 60).unwrap_err();
+    assert!(
+        error.ends_with("Deployment default/web (2 pods), Pod default/alone (1 pod)")
+            || error.ends_with("Pod default/alone (1 pod), Deployment default/web (2 pods)"),
+        "{error}"
+    );
+    assert!(api.writes.lock().unwrap().is_empty());
+}
+
+#[test]
+fn a_namespace_without_the_new_ca_delays_the_rotation() {
+    let api = cluster("old\n");
+    let error = run(&api, &both(), true, 60).unwrap_err();
+    assert!(
+        error.contains("does not have the present CAs yet in default"),
+        "{error}"
+    );
+}
+
+#[test]
+fn old_pods_are_restarted_through_their_workload() {
+    let api = cluster("old\nnew\n");
+    deployment(&api, 1);
+    pod(&api, "web-1-a", -60, Some(("ReplicaSet", "web-1")));
+    pod(&api, "job-1", -60, Some(("Job", "job")));
+    // Too early: a pod that is created now could still read the old file.
+    run(&api, &both(), true, 1).unwrap_err();
+    assert!(api.writes.lock().unwrap().is_empty());
+    run(&api, &both(), true, 60).unwrap_err();
+    let stored = api.object("Deployment", "web").unwrap();
+    let annotation = &stored["spec"]["template"]["metadata"]["annotations"][RESTARTED];
+    assert_eq!(annotation, &json!(at(60)));
+    let api = cluster("old\nnew\n");
+    deployment(&api, 0);
+    pod(&api, "web-1-a", -60, Some(("ReplicaSet", "web-1")));
+    run(&api, &both(), true, 60).unwrap_err();
+    assert!(
+        api.writes.lock().unwrap().is_empty(),
+        "its pods are being replaced"
+    );
+}
+
+#[test]
+fn a_token_is_old_until_its_kubelet_has_renewed_it() {
+    let api = cluster("");
+    pod(&api, "web", -60, None);
+    let token = |kid: &str| {
+        let header = URL_SAFE_NO_PAD.encode(json!({"alg": "ES256", "kid": kid}).to_string());
+        STANDARD.encode(format!("{header}.e30.x"))
+    };
+    let replaced = Replaced::Tokens {
+        since: NOON,
+        key_id: "new".to_owned(),
+    };
+    let error = run(&api, &replaced, false, 600).unwrap_err();
+    assert!(error.ends_with("Pod default/web (1 pod)"), "{error}");
+    assert!(run(&api, &replaced, false, 3600).is_ok());
+    let secret = |name: &str, kid: &str| {
+        api.put(json!({"apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/service-account-token",
+            "metadata": {"name": name, "namespace": "default"}, "data": {"token": token(kid)}}));
+    };
+    secret("renewed", "new");
+    assert!(run(&api, &replaced, false, 3600).is_ok());
+    secret("robot", "old");
+    let error = run(&api, &replaced, false, 3600).unwrap_err();
+    assert!(error.ends_with("Secret default/robot"), "{error}");
+}
+
+#[test]
+fn a_key_has_the_identifier_that_kubernetes_derives() {
+    // basenc --base64 --decode | openssl dgst -sha256 -binary | basenc --base64url
+    let pem = "-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----\n";
+    let wanted = "cJ6AyISHokEeHuTfufIqhhSS0gxHZRUMDHlKvXD4FHw";
+    assert_eq!(key_id(pem).as_deref(), Some(wanted));
+}

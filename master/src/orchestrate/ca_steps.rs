@@ -1,0 +1,131 @@
+//! `halite.ca_stage` and `halite.ca_pods`: the steps of the rotation of a CA, or of the key pair that
+//! signs tokens of service accounts (docs/decisions/0102).
+
+use std::time::Duration;
+
+use halite_cluster::kubernetes::old_pods::{OldPods, Replaced, key_id};
+use halite_core::declared::CaStep;
+use halite_errors::chain;
+use halite_pillar::ca_rotation::{RotationStage, SERVICE_ACCOUNTS};
+use halite_states::args::Args;
+use halite_states::engine::Failure;
+use halite_states::low::Chunk;
+use serde_json::{Map, Value, json};
+
+use super::pace::StepPace;
+use super::step_runner::{StepOutcome, StepRunner, failed, timeout};
+
+/// The pause between two looks at all pods.
+const PAUSE: Duration = Duration::from_secs(5);
+/// The step that ends a rotation.
+const END: &str = "end";
+/// The fact of a step: the time at which it began first, in milliseconds.
+const SINCE: &str = "since";
+
+impl StepRunner<'_> {
+    /// Takes a step of a rotation. The states that are compiled afterwards follow it.
+    pub(super) async fn ca_stage(&self, chunk: &Chunk) -> Result<StepOutcome, Failure> {
+        let ca = Args::new(chunk).required("ca")?;
+        let stage = Args::new(chunk).required("stage")?;
+        let step = match (stage.as_str(), RotationStage::named(&stage)) {
+            (END, _) => CaStep::End,
+            (_, Some(stage)) => CaStep::Begin(stage),
+            (other, None) => {
+                return Err(Failure::new(format!(
+                    "invalid stage {other:?}; the stages are trust, sign, only and end"
+                )));
+            }
+        };
+        if self.run.test {
+            let comment = format!("a real run takes the stage `{stage}` of {ca}");
+            return Ok((Map::new(), comment));
+        }
+        let changed = self.jobs.declarations().step_ca(&ca, step).await;
+        if !changed.map_err(failed)? {
+            let comment = format!("{ca} already has the stage `{stage}`, or a later one");
+            return Ok((Map::new(), comment));
+        }
+        let comment = match step {
+            CaStep::Begin(RotationStage::Trust) => format!("{ca}: both are trusted"),
+            CaStep::Begin(RotationStage::Sign) => format!("{ca}: the new one signs"),
+            CaStep::Begin(RotationStage::Only) => format!("{ca}: only the new one is trusted"),
+            CaStep::End => format!("{ca}: the rotation has ended"),
+        };
+        let changes = Map::from_iter([(ca, json!(stage))]);
+        Ok((changes, comment))
+    }
+
+    /// Waits until no pod depends on what is replaced.
+    pub(super) async fn ca_pods(
+        &self,
+        chunk: &Chunk,
+        index: usize,
+    ) -> Result<StepOutcome, Failure> {
+        let ca = Args::new(chunk).required("ca")?;
+        let stage = Args::new(chunk).required("stage")?;
+        let restart = Args::new(chunk).flag("restart", false)?;
+        if self.run.test {
+            let action = if restart { "restarts" } else { "waits for" };
+            let comment = format!("a real run {action} the pods that depend on the old one");
+            return Ok((Map::new(), comment));
+        }
+        let cas = &self.jobs.app().cas;
+        // A run before this one has waited, and the next stage changes what pods read.
+        if cas.rotation(&ca) != RotationStage::named(&stage) {
+            let comment = format!("{ca} already has a later stage");
+            return Ok((Map::new(), comment));
+        }
+        let replaced = if ca == SERVICE_ACCOUNTS {
+            Replaced::Tokens {
+                since: self.begun(index).await?,
+                key_id: key_id(cas.sa_public_pem()).unwrap_or_default(),
+            }
+        } else {
+            let trusted = cas.certificates(&ca);
+            let trusted = trusted.map_err(|error| Failure::new(chain(&error)))?;
+            Replaced::Ca(trusted.into_iter().map(str::to_owned).collect())
+        };
+        let api = self.api().await?;
+        let pace = StepPace::new(self.recorder, index, PAUSE).remedy(match restart {
+            true => {
+                "delete the pods that no Deployment, StatefulSet or DaemonSet with rolling updates replaces"
+            }
+            false => {
+                "restart each with `kubectl rollout restart`, or delete the pod; `--restart-pods` in another run does it"
+            }
+        });
+        let wait = OldPods {
+            api: api.as_ref(),
+            pace: &pace,
+            clock: self.jobs.app().clock.as_ref(),
+            replaced: &replaced,
+            restart,
+            limit: timeout(chunk)?,
+        };
+        let restarted = wait.run().await;
+        let restarted = restarted.map_err(|error| {
+            let why = chain(&error);
+            Failure::new(format!(
+                "{why}; restart or delete them, then run the command again: it continues here"
+            ))
+        })?;
+        let comment = match restarted.len() {
+            0 => "no pod depends on the old one".to_owned(),
+            number => format!("{number} workloads were restarted; no pod depends on the old one"),
+        };
+        let changes = restarted.into_iter();
+        let changes = changes.map(|owner| (owner, json!("restarted")));
+        Ok((changes.collect(), comment))
+    }
+
+    /// The time at which a step began, also before a restart of the master.
+    async fn begun(&self, index: usize) -> Result<i64, Failure> {
+        let detail = self.recorder.detail(index);
+        if let Some(since) = detail.get(SINCE).and_then(Value::as_i64) {
+            return Ok(since);
+        }
+        let now = self.jobs.app().clock.now();
+        self.recorder.note(index, SINCE, json!(now)).await?;
+        Ok(now)
+    }
+}

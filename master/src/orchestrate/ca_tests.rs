@@ -1,0 +1,296 @@
+//! The shipped rotation of a CA, and of the key pair that signs tokens of service accounts.
+
+use std::sync::Arc;
+
+use halite_cluster::kubernetes::fake::FakeApi;
+use halite_core::ca::Cas;
+use halite_pillar::ca_rotation::CaRotation;
+use halite_proto::v1;
+use serde_json::{Value, json};
+
+use super::fixture::{killed, newest_run, orchestrate, request, resumed};
+use crate::backend::fixture::{Life, ScriptedMinion, Site};
+
+const ROTATE: &str = "halite.orchestrate.rotate_ca";
+
+/// The states have the form of the shipped ones: the files with the CA, the file with the
+/// certificate that signs, and the key.
+const PLANE: &str = "\
+/ca.crt:
+  file.managed:
+    - contents: {{ pillar.halite.pki.kubernetes.cert | json }}
+/sa.pub:
+  file.managed:
+    - contents: {{ pillar.halite.pki.sa.pub | json }}
+/ca.key:
+  file.managed:
+    - contents: {{ pillar.halite.pki.kubernetes.key | json }}
+";
+const NODE: &str = "\
+/node-ca.crt:
+  file.managed:
+    - contents: {{ pillar.halite.pki.kubernetes.cert | json }}
+";
+
+const TREE: &[(&str, &str)] = &[
+    ("top.sls", "base:\n  '*': []\n"),
+    (
+        "halite/orchestrate/rotate_ca.sls",
+        include_str!("../../../states/tree/halite/orchestrate/rotate_ca.sls"),
+    ),
+    ("halite/base/control_plane/running.sls", PLANE),
+    ("halite/base/kubelet.sls", NODE),
+    ("halite/base/etcd.sls", "etcd:\n  test.nop: []\n"),
+    ("halite/host/local_proxy.sls", "proxy:\n  test.nop: []\n"),
+    (
+        "halite/base/kubeadm_objects.sls",
+        "objects:\n  test.nop: []\n",
+    ),
+];
+
+fn site() -> Site {
+    let site = Site::new(TREE);
+    let name = json!({"name": "default"});
+    site.api
+        .put(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": name}));
+    site
+}
+
+/// The content of a file in the low state of a job.
+fn file(job: &v1::Job, path: &str) -> Option<String> {
+    let low: Value = serde_json::from_str(&job.low_json).ok()?;
+    let chunk = (low["chunks"].as_array()?.iter()).find(|chunk| chunk["name"] == path)?;
+    Some(chunk["args"]["contents"].as_str()?.to_owned())
+}
+
+/// A control plane whose controller-manager publishes the CA of each stage.
+fn plane(site: &Site) -> ScriptedMinion {
+    let api = Arc::clone(&site.api);
+    ScriptedMinion::new("bootstrap-1").on(move |job| {
+        if let Some(ca) = file(job, "/ca.crt") {
+            publish(&api, &ca);
+        }
+        None
+    })
+}
+
+fn publish(api: &FakeApi, ca: &str) {
+    api.put(
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "data": {"ca.crt": ca},
+        "metadata": {"name": "kube-root-ca.crt", "namespace": "default", "creationTimestamp": "2026-01-01T00:00:00Z"}}),
+    );
+}
+
+/// A pod that has run since this time.
+fn pod(api: &FakeApi, created: &str) {
+    api.put(json!({"apiVersion": "v1", "kind": "Pod",
+        "metadata": {"name": "web", "namespace": "default", "creationTimestamp": created,
+            "ownerReferences": [{"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "web", "controller": true}]},
+        "spec": {"volumes": [{"projected": {"sources": [{"configMap": {"name": "kube-root-ca.crt"}},
+            {"serviceAccountToken": {"expirationSeconds": 3607}}]}}]}}));
+}
+
+/// The contents of a file on a host, in order, without repetitions.
+fn contents(minion: &ScriptedMinion, path: &str) -> Vec<String> {
+    let journal = minion.journal.lock().unwrap();
+    let mut found: Vec<String> = (journal.received.iter())
+        .filter(|job| job.function == "state.apply")
+        .filter_map(|job| file(job, path))
+        .collect();
+    found.dedup();
+    found
+}
+
+fn stored(site: &Site) -> Cas {
+    Cas::load(&site.path().join("state")).unwrap()
+}
+
+fn ca(site: &Site) -> String {
+    let cas = stored(site);
+    cas.certificate_pem("kubernetes").unwrap().to_owned()
+}
+
+fn rotate(life: &Life, pillar: &Value) -> (i32, String) {
+    orchestrate(life, request(ROTATE, pillar))
+}
+
+fn joined(first: &str, second: &str) -> String {
+    format!("{}\n{}\n", first.trim_end(), second.trim_end())
+}
+
+/// Checks the stages that both hosts have seen, and that the rotation has ended.
+fn check_stages(site: &Site, old: &str, hosts: [&ScriptedMinion; 2], case: &str) {
+    let new = ca(site);
+    assert_ne!(new, old, "{case}");
+    let wanted = [joined(old, &new), joined(&new, old), new];
+    for (host, path) in hosts.into_iter().zip(["/ca.crt", "/node-ca.crt"]) {
+        assert_eq!(contents(host, path), wanted, "{case}: {path}");
+    }
+    let keys = contents(hosts[0], "/ca.key");
+    assert_eq!(keys.len(), 2, "{case}");
+    assert_eq!(keys[1], stored(site).key_pem("kubernetes").unwrap());
+    let record = site
+        .path()
+        .join("state")
+        .join(CaRotation::path("kubernetes"));
+    assert!(!record.exists(), "{case}");
+}
+
+/// All hosts trust both before the new one signs, and the old one leaves last.
+#[test]
+fn a_ca_reaches_all_hosts_stage_by_stage_and_no_record_has_its_key() {
+    let site = site();
+    let life = site.live();
+    let (first, worker) = (plane(&site), ScriptedMinion::new("worker-1"));
+    life.connect(&first);
+    life.connect(&worker);
+    let old = ca(&site);
+    let (retcode, data) = rotate(&life, &json!({"ca": "kubernetes"}));
+    assert_eq!(retcode, 0, "{data}");
+    check_stages(&site, &old, [&first, &worker], "whole");
+    let key = stored(&site).key_pem("kubernetes").unwrap().to_owned();
+    let body = key.lines().nth(1).unwrap();
+    assert!(!format!("{:?}{data}", newest_run(&life)).contains(body));
+    assert!(!life.everything_stored(&site).contains(body));
+}
+
+/// The master is killed after each event in turn: both hosts see the same stages, with one new CA.
+#[test]
+fn a_rotation_that_was_killed_at_any_event_ends_the_same() {
+    for kill_after in 1.. {
+        let site = site();
+        let (first, worker) = (plane(&site), ScriptedMinion::new("worker-1"));
+        let life = site.live();
+        life.connect(&first);
+        life.connect(&worker);
+        let old = ca(&site);
+        let rotation = request(ROTATE, &json!({"ca": "kubernetes"}));
+        let ended = killed(life, rotation, kill_after);
+        let life = site.live();
+        let run = newest_run(&life);
+        life.connect(&first);
+        life.connect(&worker);
+        let (retcode, data) = resumed(&life, &run);
+        assert_eq!(retcode, 0, "killed after {kill_after}: {data}");
+        let case = format!("killed after {kill_after}");
+        check_stages(&site, &old, [&first, &worker], &case);
+        if ended {
+            return;
+        }
+    }
+}
+
+#[test]
+fn old_pods_are_restarted_before_the_new_ca_signs() {
+    let site = site();
+    let api = Arc::clone(&site.api);
+    api.put(json!({"apiVersion": "apps/v1", "kind": "StatefulSet",
+        "metadata": {"name": "web", "namespace": "default"},
+        "spec": {"replicas": 1, "template": {"metadata": {}}}, "status": {"updatedReplicas": 1}}));
+    pod(&api, "2025-12-31T00:00:00Z");
+    let life = site.live();
+    let (first, worker) = (plane(&site), ScriptedMinion::new("worker-1"));
+    life.connect(&first);
+    life.connect(&worker);
+    let old = ca(&site);
+    // The controller of the StatefulSet.
+    let controller = Arc::clone(&api);
+    life.runtime.spawn(async move {
+        loop {
+            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+            let set = controller.object("StatefulSet", "web").unwrap();
+            if set.pointer("/spec/template/metadata/annotations").is_some() {
+                pod(&controller, "2026-01-02T00:00:00Z");
+                return;
+            }
+        }
+    });
+    let pillar = json!({"ca": "kubernetes", "restart_pods": true});
+    let (retcode, data) = rotate(&life, &pillar);
+    assert_eq!(retcode, 0, "{data}");
+    assert!(data.contains("StatefulSet default/web"), "{data}");
+    check_stages(&site, &old, [&first, &worker], "restarted");
+}
+
+#[test]
+fn a_compromised_ca_leaves_all_hosts_in_one_stage() {
+    let site = site();
+    let life = site.live();
+    let (first, worker) = (plane(&site), ScriptedMinion::new("worker-1"));
+    life.connect(&first);
+    life.connect(&worker);
+    let old = ca(&site);
+    let pillar = json!({"ca": "kubernetes", "compromised": true});
+    let (retcode, data) = rotate(&life, &pillar);
+    assert_eq!(retcode, 0, "{data}");
+    let new = ca(&site);
+    assert_ne!(new, old);
+    assert_eq!(contents(&first, "/ca.crt"), [new.clone()]);
+    assert_eq!(contents(&worker, "/node-ca.crt"), [new]);
+}
+
+#[test]
+fn the_keys_of_tokens_and_the_other_cas_have_the_same_stages() {
+    let site = site();
+    let life = site.live();
+    let first = plane(&site);
+    life.connect(&first);
+    let before = stored(&site);
+    for ca in ["etcd", "front-proxy", "sa"] {
+        let (retcode, data) = rotate(&life, &json!({"ca": ca}));
+        assert_eq!(retcode, 0, "{ca}: {data}");
+        assert_eq!(stored(&site).rotation(ca), None);
+    }
+    let after = stored(&site);
+    for ca in ["etcd", "front-proxy"] {
+        assert_ne!(
+            after.certificate_pem(ca).unwrap(),
+            before.certificate_pem(ca).unwrap()
+        );
+    }
+    let (old, new) = (before.sa_public_pem(), after.sa_public_pem());
+    let all = [
+        old.to_owned(),
+        joined(old, new),
+        joined(new, old),
+        new.to_owned(),
+    ];
+    assert_eq!(contents(&first, "/sa.pub"), all);
+    for wrong in ["halite", "site"] {
+        let stream = life
+            .backend
+            .orchestrate("root", request(ROTATE, &json!({"ca": wrong})));
+        let refused = life.runtime.block_on(stream).err();
+        let said = refused.map(|refusal| refusal.message).unwrap_or_default();
+        assert!(said.contains("the CAs that can be rotated are"), "{said}");
+    }
+}
+
+/// The last stage of a run that ended early is the first of the next one.
+#[test]
+fn a_run_that_stopped_at_a_host_is_continued_by_the_next_one() {
+    let site = site();
+    let life = site.live();
+    let (first, worker) = (plane(&site), ScriptedMinion::new("worker-1"));
+    life.connect(&first);
+    life.connect(&worker);
+    let old = ca(&site);
+    let failing = |state: Option<&str>| {
+        let failing = state.into_iter().map(str::to_owned);
+        first.journal.lock().unwrap().failing = failing.collect();
+    };
+    failing(Some("/ca.crt"));
+    let (retcode, data) = rotate(&life, &json!({"ca": "kubernetes"}));
+    assert_eq!(retcode, 1, "{data}");
+    let stopped = ca(&site);
+    assert!(stopped.starts_with(old.trim_end()) && stopped.len() > old.len());
+    life.kill();
+    failing(None);
+    let life = site.live();
+    life.connect(&first);
+    life.connect(&worker);
+    let (retcode, data) = rotate(&life, &json!({"ca": "kubernetes"}));
+    assert_eq!(retcode, 0, "{data}");
+    check_stages(&site, &old, [&first, &worker], "continued");
+    assert_eq!(contents(&first, "/ca.crt")[0], stopped);
+}

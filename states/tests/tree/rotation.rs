@@ -1,0 +1,93 @@
+//! The rotation of a CA: its steps, and the control plane while two certificates are trusted.
+
+use halite_states::compile;
+use halite_states::compile::Compiled;
+use serde_json::json;
+
+use crate::support::{
+    assert_chain, chunk, contents, fixture, golden, highstate, steps, sure, with,
+};
+
+const MANIFEST: &str = "/etc/kubernetes/manifests/kube-controller-manager.yaml";
+const SIGNER: &str = "/etc/kubernetes/pki/ca-signer.crt";
+
+fn rotation(pillar: serde_json::Value) -> Compiled {
+    let (mut given, grains) = fixture("master");
+    given["halite"]["nodes"] = json!({
+        "cp-1": {"roles": ["bootstrap", "control-plane", "etcd"]},
+        "cp-2": {"roles": ["control-plane"]},
+        "etcd-1": {"roles": ["etcd"]},
+        "worker-1": {"roles": ["worker"]},
+    });
+    for (key, value) in pillar.as_object().unwrap() {
+        given[key] = value.clone();
+    }
+    let compiled = sure(with(&given, &grains, |i| {
+        compile::step(i, &["halite.orchestrate.rotate_ca".to_owned()])
+    }));
+    assert_chain(&compiled);
+    compiled
+}
+
+#[test]
+fn each_stage_reaches_all_hosts_with_the_ca_before_the_next_begins() {
+    let mut text = String::new();
+    for ca in ["kubernetes", "etcd", "front-proxy", "sa"] {
+        text += &steps(ca, &rotation(json!({"ca": ca})));
+    }
+    for ca in ["kubernetes", "etcd"] {
+        let compromised = json!({"ca": ca, "compromised": true, "restart_pods": true});
+        text += &steps(&format!("{ca}, compromised"), &rotation(compromised));
+    }
+    golden("steps-rotate.txt", &text);
+}
+
+#[test]
+fn the_states_of_a_step_are_those_with_the_ca() {
+    let compiled = rotation(json!({"ca": "etcd"}));
+    let sls = |id: &str| {
+        let mut chunks = compiled.low.chunks.iter();
+        let step = chunks.find(|chunk| chunk.id == id).unwrap();
+        step.args["sls"].clone()
+    };
+    let running = "halite.base.control_plane.running";
+    assert_eq!(sls("etcd-1-trust"), json!(["halite.base.etcd"]));
+    assert_eq!(sls("cp-1-sign"), json!(["halite.base.etcd", running]));
+    assert_eq!(sls("cp-2-only"), json!([running]));
+}
+
+/// The controller-manager refuses to sign with a file of two certificates.
+#[test]
+fn the_controller_manager_signs_with_one_of_two_certificates() {
+    let (mut pillar, grains) = fixture("bootstrap");
+    let usual = highstate(&pillar, &grains);
+    let signs = |file: &str| format!("--cluster-signing-cert-file={file}");
+    let of = |compiled: &Compiled| contents(compiled, MANIFEST).to_owned();
+    let ca = "/etc/kubernetes/pki/ca.crt";
+    assert!(of(&usual).contains(&signs(ca)));
+    chunk(&usual, "file.absent", SIGNER);
+    pillar["halite"]["pki"]["kubernetes"]["cert"] = json!("NEW\nOLD\n");
+    pillar["halite"]["pki"]["kubernetes"]["signer"] = json!("NEW\n");
+    let rotated = highstate(&pillar, &grains);
+    assert!(of(&rotated).contains(&signs(SIGNER)));
+    assert_eq!(contents(&rotated, SIGNER), "NEW\n");
+    assert_eq!(contents(&rotated, ca), "NEW\nOLD\n");
+    let ready = chunk(
+        &rotated,
+        "static_pod.running",
+        "kube-controller-manager-ready",
+    );
+    assert!(
+        ready.args["reads"]
+            .as_array()
+            .unwrap()
+            .contains(&json!(SIGNER))
+    );
+    // All certificates of this CA are compared with the first one.
+    for made in &rotated.low.chunks {
+        let by = made.args.get("ca").and_then(|ca| ca.as_str());
+        if by == Some("kubernetes") || made.function() == "kubeconfig.managed" {
+            assert_eq!(made.args["ca_certificate"], "NEW\nOLD\n", "{}", made.id);
+        }
+    }
+}

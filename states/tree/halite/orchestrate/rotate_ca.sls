@@ -1,0 +1,143 @@
+{#- Replaces a CA, or the key pair that signs tokens of service accounts (`ctl certs rotate`).
+    `pillar.ca` is `kubernetes`, `etcd`, `front-proxy` or `sa`. In each stage, all hosts that have the
+    CA get it: both are trusted, then the new one signs and all certificates are made again, then the
+    old one leaves (Kubernetes' documentation, "Manual Rotation of CA Certificates"; stages:
+    docs/decisions/0102). With `pillar.compromised` the old one leaves at once. With
+    `pillar.restart_pods` the workloads of pods that still have the old one are restarted.
+
+    The master records the stage, and a stage is never taken back: interrupted, it is run again, and
+    continues with the same CA. -#}
+{%- set ca = pillar.ca %}
+{%- set running = 'halite.base.control_plane.running' %}
+{#- For each CA: the states with it on a host with etcd only, on a control plane, and on another
+    node; the objects with it; and the stage after which no pod may depend on the old one. -#}
+{%- set all = {
+  'kubernetes': {'planes': [running, 'halite.base.kubelet'], 'nodes': ['halite.base.kubelet', 'halite.host.local_proxy'],
+                 'objects': ['halite.base.kubeadm_objects'], 'pods': 'trust'},
+  'etcd': {'members': ['halite.base.etcd'], 'planes': [running]},
+  'front-proxy': {'planes': [running]},
+  'sa': {'planes': [running], 'pods': 'sign'},
+} %}
+{%- if ca not in all %}
+{{- raise('the CAs that can be rotated are kubernetes, etcd and front-proxy, and sa stands for service accounts') }}
+{%- endif %}
+{%- set has = all[ca] %}
+{%- set ns = namespace(last='turn', etcd=[], members=[], planes=[]) %}
+{%- for name, node in pillar.halite.nodes | dictsort %}
+{%-   if 'etcd' in node.roles and has.members is defined %}{% set ns.etcd = ns.etcd + [name] %}{% endif %}
+{%-   if 'control-plane' in node.roles %}{% set ns.planes = ns.planes + [name] %}
+{%-   elif 'etcd' in node.roles and has.members is defined %}{% set ns.members = ns.members + [name] %}
+{%-   endif %}
+{%- endfor %}
+
+# No host joins or leaves etcd until this run has ended, and no upgrade and no other rotation runs.
+turn:
+  halite.lock:
+    - lock: etcd-members
+{%- macro host(name, stage) %}
+{%-   set node = pillar.halite.nodes[name] %}
+{%-   set is_member = 'etcd' in node.roles %}
+{%-   set is_plane = 'control-plane' in node.roles %}
+{%-   if is_member %}
+
+{{ name }}-{{ stage }}-may-restart:
+  halite.etcd_quorum_allows:
+    - node: {{ name }}
+    - require:
+        - halite: {{ ns.last }}
+{%-     set ns.last = name ~ '-' ~ stage ~ '-may-restart' %}
+{%-   endif %}
+{%-   if is_plane %}
+
+{{ name }}-{{ stage }}-vip:
+  halite.vip_moved_off:
+    - node: {{ name }}
+    - timeout: 120
+    - require:
+        - halite: {{ ns.last }}
+{%-     set ns.last = name ~ '-' ~ stage ~ '-vip' %}
+{%-   endif %}
+
+{{ name }}-{{ stage }}:
+  halite.state:
+    - tgt: {{ name }}
+    - sls: {{ ((has.get('members', []) if is_member else []) + (has.planes if is_plane else [])) | json }}
+    - require:
+        - halite: {{ ns.last }}
+{%-   set ns.last = name ~ '-' ~ stage %}
+{%- endmacro %}
+{%- macro stage(stage) %}
+
+stage-{{ stage }}:
+  halite.ca_stage:
+    - ca: {{ ca }}
+    - stage: {{ stage }}
+    - require:
+        - halite: {{ ns.last }}
+{%-   set ns.last = 'stage-' ~ stage %}
+{%-   if pillar.get('compromised') %}
+{%-     for kind, names in [('members', ns.etcd), ('planes', ns.planes)] if names %}
+
+# Together: with different CAs they do not reach each other, in whatever order they get them.
+{{ kind }}-{{ stage }}:
+  halite.state:
+    - tgt: {{ names | join(',') }}
+    - tgt_type: list
+    - sls: {{ has[kind] | json }}
+    - require:
+        - halite: {{ ns.last }}
+{%-       set ns.last = kind ~ '-' ~ stage %}
+{%-     endfor %}
+{%-   else %}
+{%-     for name in ns.members + ns.planes %}
+{{- host(name, stage) }}
+{%-     endfor %}
+{%-   endif %}
+{%-   if has.nodes is defined %}
+
+# Also a node that has joined since this run began.
+nodes-{{ stage }}:
+  halite.state:
+    - tgt: '* and not L@master and I@halite:node:runs:containers:True and not I@halite:node:roles:control-plane'
+    - tgt_type: compound
+    - sls: {{ has.nodes | json }}
+    - batch: 25%
+    - unmatched: skip
+    - require:
+        - halite: {{ ns.last }}
+{%-     set ns.last = 'nodes-' ~ stage %}
+{%-   endif %}
+{%-   if has.objects is defined %}
+
+objects-{{ stage }}:
+  halite.state:
+    - tgt: master
+    - sls: {{ has.objects | json }}
+    - require:
+        - halite: {{ ns.last }}
+{%-     set ns.last = 'objects-' ~ stage %}
+{%-   endif %}
+{%-   if has.pods is defined and (stage == has.pods or pillar.get('compromised')) %}
+
+# A pod reads its CA when it starts, and its token is renewed by the kubelet.
+pods:
+  halite.ca_pods:
+    - ca: {{ ca }}
+    - stage: {{ stage }}
+    - restart: {{ pillar.get('restart_pods', False) }}
+    - timeout: 7200
+    - require:
+        - halite: {{ ns.last }}
+{%-     set ns.last = 'pods' %}
+{%-   endif %}
+{%- endmacro %}
+{%- for name in (['only'] if pillar.get('compromised') else ['trust', 'sign', 'only']) %}
+{{- stage(name) }}
+{%- endfor %}
+
+end:
+  halite.ca_stage:
+    - ca: {{ ca }}
+    - stage: end
+    - require:
+        - halite: {{ ns.last }}
