@@ -24,7 +24,7 @@ pub enum Certs {
     /// programs restart or load them. CAs stay, and so do the certificates that minions, kubelets and
     /// the master renew themselves.
     Renew(CertsRenew),
-    /// Replace keys of the cluster on all hosts that use them, in stages, without an interruption.
+    /// Replace keys or a CA of the cluster on all hosts that use them, in stages, without an interruption.
     ///
     /// Each stage reaches all of these hosts before the next one begins: they accept the new key, then
     /// they use it, then the older one leaves. A rotation that was stopped continues from there when
@@ -52,6 +52,14 @@ pub struct CertsRenew {
 pub struct CertsRotate {
     /// The keys to replace.
     pub what: RotatedKeys,
+    /// Remove the old CA at once, because others may know its key. Hosts, pods and kubeconfigs do not reach
+    /// each other until they have the new one.
+    #[arg(long)]
+    pub compromised: bool,
+    /// Restart workloads whose pods depend on the old CA or key, as `kubectl rollout restart` does, instead
+    /// of waiting until you have.
+    #[arg(long)]
+    pub restart_pods: bool,
     /// Do not ask for confirmation.
     #[arg(long, short)]
     pub yes: bool,
@@ -65,4 +73,12 @@ pub struct CertsRotate {
 pub enum RotatedKeys {
     /// The key that encrypts Secrets in etcd. Also begins the encryption of a cluster that runs.
     Encryption,
+    /// The CA of the Kubernetes API, kubelets and kubeconfigs.
+    Kubernetes,
+    /// The CA of etcd's members and their clients.
+    Etcd,
+    /// The CA with which the API server proves itself to aggregated API servers.
+    FrontProxy,
+    /// The key pair that signs tokens of service accounts.
+    Sa,
 }

@@ -1,9 +1,10 @@
 //! `ctl certs rotate`.
 
+use anyhow::bail;
 use clap::ValueEnum as _;
 use halite_proto::v1;
 use halite_states::shipped;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::FAILED;
 use crate::cli::{CertsRotate, Global, RotatedKeys};
@@ -20,22 +21,94 @@ struct Rotation {
     keys: &'static str,
     /// A sentence with the effects on the cluster.
     effects: &'static str,
+    /// The same if the old one leaves at once; `None` where that is not possible.
+    breaks: Option<&'static str>,
+    /// `true` if pods depend on the keys.
+    has_pods: bool,
 }
+
+/// The effects of the rotation of a CA.
+const RESTARTS: &str =
+    "The programs that use it restart three times, one control plane after the other.";
 
 impl Rotation {
     fn of(keys: RotatedKeys) -> Self {
+        let of_ca = |keys, breaks, has_pods| Self {
+            sls: shipped::ROTATE_CA,
+            keys,
+            effects: RESTARTS,
+            breaks: Some(breaks),
+            has_pods,
+        };
         match keys {
             RotatedKeys::Encryption => Self {
                 sls: shipped::ROTATE_ENCRYPTION,
                 keys: "the key that encrypts Secrets in etcd",
                 effects: "Each API server restarts three times, one after the other.",
+                breaks: None,
+                has_pods: false,
             },
+            RotatedKeys::Kubernetes => of_ca(
+                "the CA of Kubernetes",
+                "Hosts do not reach the API until they have the new CA, pods not until they are restarted, and all kubeconfigs are refused.",
+                true,
+            ),
+            RotatedKeys::Etcd => of_ca(
+                "the CA of etcd",
+                "etcd has no quorum, and the API does not serve, until all control planes have the new CA.",
+                false,
+            ),
+            RotatedKeys::FrontProxy => of_ca(
+                "the CA of the front proxy",
+                "Aggregated API servers refuse requests until all control planes have the new CA.",
+                false,
+            ),
+            RotatedKeys::Sa => of_ca(
+                "the key that signs tokens of service accounts",
+                "All tokens are refused: pods that use the API fail until they are restarted.",
+                true,
+            ),
         }
     }
 
-    fn question(&self) -> String {
-        format!("Rotate {}? {}", self.keys, self.effects)
+    fn question(&self, compromised: bool) -> String {
+        let effects = self.breaks.filter(|_| compromised).unwrap_or(self.effects);
+        format!("Rotate {}? {effects}", self.keys)
     }
+
+    /// Checks the options.
+    fn check(&self, args: &CertsRotate) -> anyhow::Result<()> {
+        if args.compromised && self.breaks.is_none() {
+            bail!(
+                "cannot rotate {} with --compromised: objects in etcd could not be decrypted; omit the option",
+                self.keys
+            );
+        }
+        if args.restart_pods && !self.has_pods {
+            bail!(
+                "cannot rotate {} with --restart-pods: no pod depends on it; omit the option",
+                self.keys
+            );
+        }
+        Ok(())
+    }
+}
+
+/// The values for the orchestration. A run with the same values is joined.
+fn values(args: &CertsRotate) -> Value {
+    if args.what == RotatedKeys::Encryption {
+        return json!({});
+    }
+    let mut values = json!({"ca": word(args.what)});
+    for (name, is_set) in [
+        ("compromised", args.compromised),
+        ("restart_pods", args.restart_pods),
+    ] {
+        if is_set {
+            values[name] = json!(true);
+        }
+    }
+    values
 }
 
 /// Runs `ctl certs rotate`.
@@ -48,12 +121,14 @@ pub async fn rotate(
     screen: &mut Screen,
 ) -> anyhow::Result<u8> {
     let rotation = Rotation::of(args.what);
-    if !confirmed(&rotation.question(), args.yes || args.test, screen)? {
+    rotation.check(args)?;
+    let question = rotation.question(args.compromised);
+    if !confirmed(&question, args.yes || args.test, screen)? {
         return Ok(FAILED);
     }
     let request = v1::OrchestrateRequest {
         sls: rotation.sls.to_owned(),
-        pillar_json: json!({}).to_string(),
+        pillar_json: values(args).to_string(),
         test: args.test,
         request_id: String::new(),
     };
@@ -72,6 +147,8 @@ fn word(keys: RotatedKeys) -> String {
 /// The command with the same words.
 fn again(args: &CertsRotate) -> CommandLine {
     CommandLine::new(format!("ctl certs rotate {}", word(args.what)))
+        .flag(args.compromised, "compromised")
+        .flag(args.restart_pods, "restart-pods")
         .flag(args.yes, "yes")
         .flag(args.test, "test")
 }
@@ -88,20 +165,68 @@ mod tests {
             assert!(shipped::ORCHESTRATIONS.contains(&rotation.sls));
         }
         assert_eq!(
-            Rotation::of(RotatedKeys::Encryption).question(),
+            Rotation::of(RotatedKeys::Encryption).question(false),
             "Rotate the key that encrypts Secrets in etcd? Each API server restarts three times, one after the other."
+        );
+    }
+
+    fn parsed(line: &str) -> CertsRotate {
+        let cli = <Cli as clap::Parser>::try_parse_from(line.split(' ')).unwrap();
+        let Command::Certs(Certs::Rotate(args)) = cli.command else {
+            panic!("another command");
+        };
+        args
+    }
+
+    #[test]
+    fn what_breaks_is_asked_and_options_without_effect_are_refused() {
+        let asked = Rotation::of(RotatedKeys::Kubernetes);
+        assert!(
+            asked
+                .question(false)
+                .ends_with("one control plane after the other.")
+        );
+        assert!(
+            asked
+                .question(true)
+                .ends_with("all kubeconfigs are refused.")
+        );
+        for (words, wanted) in [
+            ("etcd --restart-pods", Some("no pod depends on it")),
+            ("encryption --compromised", Some("could not be decrypted")),
+            ("sa --compromised --restart-pods", None),
+        ] {
+            let args = parsed(&format!("ctl certs rotate {words}"));
+            let refused = Rotation::of(args.what).check(&args).err();
+            let refused = refused.map(|error| error.to_string());
+            match wanted {
+                Some(wanted) => assert!(refused.unwrap().contains(wanted)),
+                None => assert_eq!(refused, None),
+            }
+        }
+    }
+
+    #[test]
+    fn the_orchestration_gets_the_ca_and_the_options_that_are_set() {
+        let of = |words: &str| values(&parsed(&format!("ctl certs rotate {words}")));
+        assert_eq!(of("encryption"), json!({}));
+        assert_eq!(of("front-proxy --yes"), json!({"ca": "front-proxy"}));
+        assert_eq!(
+            of("kubernetes --compromised --restart-pods"),
+            json!({"ca": "kubernetes", "compromised": true, "restart_pods": true})
         );
     }
 
     #[test]
     fn the_words_to_repeat_a_rotation_are_the_same() {
-        for words in ["encryption", "encryption --yes", "encryption --test"] {
+        for words in [
+            "encryption",
+            "encryption --yes",
+            "encryption --test",
+            "sa --compromised --restart-pods --yes",
+        ] {
             let line = format!("ctl certs rotate {words}");
-            let cli = <Cli as clap::Parser>::try_parse_from(line.split(' ')).unwrap();
-            let Command::Certs(Certs::Rotate(args)) = cli.command else {
-                panic!("another command");
-            };
-            assert_eq!(again(&args).text(), line);
+            assert_eq!(again(&parsed(&line)).text(), line);
         }
         for wrong in ["ctl certs rotate", "ctl certs rotate all"] {
             assert!(<Cli as clap::Parser>::try_parse_from(wrong.split(' ')).is_err());
