@@ -54,6 +54,7 @@ mod repair;
 mod report;
 mod repository;
 mod roles;
+mod rotation;
 mod runner;
 mod runtime;
 mod secret;

@@ -17,8 +17,8 @@ use crate::{
     addons, bench, bundle, bundles, cluster, destroy, disaster, enrolment, etcd, external,
     firewall, ha, hardened, health, hosts, iso, keepalived, kills, kubeadm, lab_itself, limits,
     minor, network, older, operator, own_manifests, packages, preflight, registry, release, repair,
-    repository, roles, runtime, secret, site_registry, source, support, tutorial, update, usual,
-    versions, vip,
+    repository, roles, rotation, runtime, secret, site_registry, source, support, tutorial, update,
+    usual, versions, vip,
 };
 
 /// Name of the suites' own lab, which differs from that of a demonstration.
@@ -70,7 +70,7 @@ impl Plan {
             sites: [ordinary()?, ha::site()?, versions::site(), hardened::site()]
                 .into_iter()
                 .chain(minor::sites())
-                .chain([runtime::site(), older::site()])
+                .chain([rotation::site(), runtime::site(), older::site()])
                 .collect(),
             beside: cases(source::BESIDE),
         };

@@ -1,0 +1,284 @@
+//! The CAs of a cluster and the key of its service accounts are replaced while clients write, with a
+//! kubeconfig from before and with one that follows.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context as _, Result, bail, ensure};
+use halite_lab::Lab;
+use halite_lab::cluster;
+use halite_lab::cluster::{CLUSTER, CTL, Cluster, ISO_DIRECTORY};
+use halite_lab::host::Host;
+use halite_lab::layout::{Layout, TWO};
+use halite_lab::progress::Board;
+use halite_upstream::prepare;
+use halite_upstream::versions::{NEWEST, Release};
+
+use super::cluster::{PODS, nothing_left};
+use super::repair::quiet;
+use crate::site::Site;
+use crate::test::{Counts, Test, cases, sequence};
+
+/// Name of its own lab: clients of other suites would keep certificates of the old CA.
+const LAB: &str = "rotation";
+
+const TESTS: &[Test<Cluster>] = &[
+    Test {
+        name: "rotation: the CA of Kubernetes is replaced, and no client is refused before the old one leaves",
+        run: replaced,
+    },
+    Test {
+        name: "rotation: the old CA is rejected, and no host has it",
+        run: old_is_rejected,
+    },
+    Test {
+        name: "rotation: kubeadm finds the same certificates",
+        run: as_kubeadm_sees,
+    },
+    Test {
+        name: "rotation: the CAs of etcd and of the front proxy and the key of service accounts are replaced",
+        run: others,
+    },
+    Test {
+        name: "rotation: another highstate changes nothing",
+        run: settled,
+    },
+    Test {
+        name: "rotation: nothing tried to leave",
+        run: nothing_left,
+    },
+];
+
+const CA: &str = "/etc/kubernetes/pki/ca.crt";
+/// Copies from before the rotation.
+const OLD_CA: &str = "/root/rotation/ca.crt";
+const OLD_KUBECONFIG: &str = "/root/rotation/old.conf";
+const OLD_CERTIFICATES: &str = "/root/rotation/certificates";
+/// A client writes until this exists.
+const STOP: &str = "/root/rotation/stop";
+
+/// Writes objects, with the name and the kubeconfig in its arguments, and notes the number of CAs
+/// that the host trusts at each write, and at each refusal because of a certificate. Other failures are
+/// those of an API server that restarts.
+const WRITER: &str = r#"#!/bin/sh
+cd /root/rotation
+n=0
+while [ ! -e stop ]; do
+  n=$((n + 1))
+  if said=$(/usr/bin/kubectl --kubeconfig "$2" --request-timeout 5s create configmap "$1-$n" --from-literal=n=$n 2>&1); then
+    grep -c BEGIN /etc/kubernetes/pki/ca.crt >> "$1.written"
+  else
+    case $said in
+      *x509*|*certificate*|*Unauthorized*|*'logged in'*)
+        echo "$(grep -c BEGIN /etc/kubernetes/pki/ca.crt) $said" >> "$1.refused"
+        [ "$1" != old ] || exit 0;;
+    esac
+  fi
+  sleep 0.2
+done
+"#;
+
+/// The site of the rotation.
+pub(super) fn site() -> Site {
+    Site {
+        lab: LAB.to_owned(),
+        made: "rotation: bootstrap and node add",
+        layout: &TWO,
+        release: NEWEST,
+        make,
+        tests: sequence(cases(TESTS)),
+    }
+}
+
+fn make(lab: &str, layout: &Layout, release: &Release) -> Result<Cluster> {
+    let iso = prepare::iso_directory_of(release, &Board::plain())?;
+    let lab = Lab::new(lab, &halite_lab::cache().join("base-root"))?;
+    lab.down()?;
+    let carried: [(&Path, &str); 1] = [(&iso, ISO_DIRECTORY)];
+    let cluster = cluster::boot_hosts(lab, layout, &carried)?;
+    cluster.bootstrap(CLUSTER)?;
+    cluster.add_worker()?;
+    cluster.wait_for_pods(PODS)?;
+    Ok(cluster)
+}
+
+/// Rotates a CA, and restarts the pods that depend on the old one.
+fn rotate(host: &Host, ca: &str) -> Result<()> {
+    let command = ["certs", "rotate", ca, "--restart-pods", "--yes"];
+    let command: Vec<&str> = [CTL].into_iter().chain(command).collect();
+    host.run(&command)?;
+    Ok(())
+}
+
+/// The lines of a file of the writers; none if it does not exist.
+fn noted(host: &Host, file: &str) -> Result<Vec<String>> {
+    let text = host.sh(&format!("cat /root/rotation/{file} 2>/dev/null || true"))?;
+    Ok(text.lines().map(str::to_owned).collect())
+}
+
+fn replaced(cluster: &Cluster) -> Result<Counts> {
+    let host = &cluster.bootstrap;
+    host.sh(&format!(
+        "mkdir -p /root/rotation && cp {CA} {OLD_CA} && cp /etc/kubernetes/admin.conf {OLD_KUBECONFIG}"
+    ))?;
+    fs::write(host.file(OLD_CERTIFICATES), certificates(host)?)?;
+    fs::write(host.file("/root/rotation/write.sh"), WRITER)?;
+    for (name, kubeconfig) in [
+        ("old", OLD_KUBECONFIG),
+        ("new", "/etc/kubernetes/admin.conf"),
+    ] {
+        host.sh(&format!(
+            "systemd-run --quiet --collect --unit=rotation-{name} sh /root/rotation/write.sh {name} {kubeconfig}"
+        ))?;
+    }
+    let rotated = rotate(host, "kubernetes");
+    host.sh(&format!(
+        "sleep 3; touch {STOP}; for _ in $(seq 60); do systemctl is-active --quiet 'rotation-*' || exit 0; sleep 1; done; \
+         echo 'the clients do not stop'; exit 1"
+    ))?;
+    rotated?;
+    ensure!(
+        host.run(&["cat", CA])? != host.run(&["cat", OLD_CA])?,
+        "the CA is the old one"
+    );
+    let refused = noted(host, "new.refused")?;
+    ensure!(
+        refused.is_empty(),
+        "a new kubeconfig is refused: {refused:?}"
+    );
+    for name in ["old", "new"] {
+        let written = noted(host, &format!("{name}.written"))?;
+        let both = written.iter().filter(|number| *number == "2").count();
+        ensure!(
+            both > 10,
+            "{name}: only {both} writes while both are trusted"
+        );
+        println!(
+            "  {name}: {} writes, {both} while both are trusted",
+            written.len()
+        );
+    }
+    let [refused] = &noted(host, "old.refused")?[..] else {
+        bail!(
+            "the old kubeconfig is not refused once: {:?}",
+            noted(host, "old.refused")?
+        );
+    };
+    ensure!(
+        refused.starts_with("1 "),
+        "the old kubeconfig is refused while its CA is trusted: {refused}"
+    );
+    Ok(Counts::ONE)
+}
+
+fn old_is_rejected(cluster: &Cluster) -> Result<Counts> {
+    let host = &cluster.bootstrap;
+    let version =
+        format!("kubectl --kubeconfig {OLD_KUBECONFIG} get --raw /api 2>&1 && exit 1 || true");
+    let said = host.sh(&version)?;
+    ensure!(
+        ["Unauthorized", "logged in", "x509"]
+            .iter()
+            .any(|word| said.contains(word)),
+        "an old kubeconfig fails for another reason: {said}"
+    );
+    // Its certificate as text and within a kubeconfig.
+    let old = host.run(&["cat", OLD_CA])?;
+    let text = old
+        .lines()
+        .nth(1)
+        .context("the old CA is empty")?
+        .to_owned();
+    let encoded = host.sh(&format!("base64 -w0 {OLD_CA} | cut -c 100-160"))?;
+    for host in cluster.hosts() {
+        for text in [text.as_str(), encoded.trim()] {
+            let found = host.sh(&format!(
+                "grep -rlF -e '{text}' /etc /var/lib/kubelet /var/lib/halite/master/ca 2>/dev/null; true"
+            ))?;
+            ensure!(
+                found.is_empty(),
+                "{} has the old CA in {found}",
+                host.spec.name
+            );
+        }
+        let files = host.sh("ls /etc/kubernetes/pki/ca-signer.crt 2>/dev/null; true")?;
+        ensure!(files.is_empty(), "{}: {files} is left", host.spec.name);
+    }
+    for map in ["kube-root-ca.crt", "cluster-info"] {
+        let namespace = if map == "cluster-info" {
+            "kube-public"
+        } else {
+            "default"
+        };
+        let map = cluster.kubectl(&["-n", namespace, "get", "configmap", map, "-o", "json"])?;
+        ensure!(
+            !map.contains(&text) && !map.contains(encoded.trim()),
+            "{map}"
+        );
+    }
+    for node in cluster.hosts() {
+        let node = &node.spec.name;
+        let ready = "jsonpath={.status.conditions[?(@.type==\"Ready\")].status}";
+        let ready = cluster.kubectl(&["get", "node", node, "-o", ready])?;
+        ensure!(ready == "True", "{node} is not Ready");
+    }
+    cluster.wait_for_pods(PODS)?;
+    Ok(Counts::ONE)
+}
+
+/// The names of the certificates that kubeadm finds, each with its CA.
+fn certificates(host: &Host) -> Result<String> {
+    let table = host.run(&["kubeadm", "certs", "check-expiration"])?;
+    ensure!(!table.contains("MISSING"), "{table}");
+    let rows: BTreeSet<String> = (table.lines())
+        .filter(|line| line.contains(" UTC "))
+        .map(|line| {
+            let mut cells = line
+                .split("  ")
+                .map(str::trim)
+                .filter(|cell| !cell.is_empty());
+            format!(
+                "{} {}",
+                cells.next().unwrap_or_default(),
+                cells.nth(2).unwrap_or_default()
+            )
+        })
+        .collect();
+    ensure!(rows.len() > 10, "{table}");
+    Ok(rows.into_iter().collect::<Vec<_>>().join("\n"))
+}
+
+fn as_kubeadm_sees(cluster: &Cluster) -> Result<Counts> {
+    let host = &cluster.bootstrap;
+    let (before, now) = (
+        fs::read_to_string(host.file(OLD_CERTIFICATES))?,
+        certificates(host)?,
+    );
+    ensure!(before == now, "before:\n{before}\nnow:\n{now}");
+    Ok(Counts::ONE)
+}
+
+fn others(cluster: &Cluster) -> Result<Counts> {
+    let host = &cluster.bootstrap;
+    for (ca, file) in [
+        ("etcd", "/etc/kubernetes/pki/etcd/ca.crt"),
+        ("front-proxy", "/etc/kubernetes/pki/front-proxy-ca.crt"),
+        ("sa", "/etc/kubernetes/pki/sa.pub"),
+    ] {
+        let before = host.run(&["cat", file])?;
+        rotate(host, ca)?;
+        let now = host.run(&["cat", file])?;
+        let number = now.matches("BEGIN").count();
+        ensure!(before != now && number == 1, "{ca}: {number} in {file}");
+        cluster.kubectl(&["get", "nodes"])?;
+    }
+    // Programs in pods reach the API with new tokens.
+    cluster.wait_for_pods(PODS)?;
+    as_kubeadm_sees(cluster)
+}
+
+fn settled(cluster: &Cluster) -> Result<Counts> {
+    quiet(cluster)?;
+    Ok(Counts::ONE)
+}
