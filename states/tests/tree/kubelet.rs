@@ -1,8 +1,15 @@
-//! The kubelet's flags.
+//! The kubelet's flags, and its package that is kept while another one replaces it.
 
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+use halite_states::compile;
+use halite_states::compile::Compiled;
+use halite_states::low::Chunk;
 use serde_json::{Value, json};
 
-use crate::support::{contents, fixture, highstate};
+use crate::support::{contents, fixture, highstate, make_program, sure, with};
 
 /// The flags of the worker whose node document has these labels.
 fn flags(labels: &Value) -> String {
@@ -48,4 +55,153 @@ fn declared_flags_of_the_kubelet_follow_its_own() {
         text.contains("--node-ip=") && text.trim_end().ends_with(wanted),
         "{text}"
     );
+}
+
+/// The worker, whose bundle has this version of the kubelet.
+fn worker(version: &str) -> Compiled {
+    let (mut pillar, grains) = fixture("worker");
+    pillar["halite"]["packages"]["kubelet"] = json!(version);
+    highstate(&pillar, &grains)
+}
+
+fn by_id<'a>(compiled: &'a Compiled, id: &str) -> (usize, &'a Chunk) {
+    let mut found = compiled.low.chunks.iter().enumerate();
+    found.find(|(_, chunk)| chunk.id == id).unwrap()
+}
+
+const KEPT: &str = "/var/lib/halite/kubelet";
+
+/// A host whose programs are scripts: its kubelet is a line in a file, and only some versions of it
+/// start.
+struct Machine(tempfile::TempDir);
+
+impl Machine {
+    fn with(installed: &str, starts: &str) -> Self {
+        let machine = Self(tempfile::tempdir().unwrap());
+        for place in ["/var/lib/kubelet", "/var/lib/halite", "/bin"] {
+            fs::create_dir_all(machine.at(place)).unwrap();
+        }
+        machine.install(installed);
+        for file in ["config.yaml", "kubeadm-flags.env"] {
+            machine.write(&format!("/var/lib/kubelet/{file}"), "old\n");
+        }
+        let starts = format!("grep -Eq '^installed kubelet=({starts})$' $S/installed");
+        for (name, text) in [
+            ("dpkg-query", "cat $S/installed".to_owned()),
+            // Downloads `NAME=VERSION` unless the repository is gone, and installs such a file.
+            (
+                "apt-get",
+                "for word; do case $word in -*) ;; kubelet=*) test -e $S/gone && exit 100; echo \"installed $word\" >k.deb;; \
+                 *.deb) cp $word $S/installed;; esac; done"
+                    .to_owned(),
+            ),
+            ("systemctl", "exit 0".to_owned()),
+            ("timeout", format!("{starts} && echo 'HTTP/1.0 200 OK'")),
+            ("journalctl", "echo unknown flag".to_owned()),
+            ("sleep", "exit 0".to_owned()),
+            ("sync", "exit 0".to_owned()),
+        ] {
+            let program = machine.at("/bin").join(name);
+            make_program(&program, &format!("#!/bin/sh\n{text}\n"));
+        }
+        machine
+    }
+
+    fn at(&self, path: &str) -> PathBuf {
+        self.0.path().join(path.trim_start_matches('/'))
+    }
+
+    fn write(&self, path: &str, text: &str) {
+        fs::write(self.at(path), text).unwrap();
+    }
+
+    fn read(&self, path: &str) -> String {
+        fs::read_to_string(self.at(path)).unwrap_or_default()
+    }
+
+    fn install(&self, version: &str) {
+        self.write("/installed", &format!("installed kubelet={version}\n"));
+    }
+
+    fn shell(&self, line: &str) -> Output {
+        let here = self.0.path().to_str().unwrap();
+        let line = line
+            .replace("/var/lib/kubelet", &format!("{here}/var/lib/kubelet"))
+            .replace(KEPT, &format!("{here}{KEPT}"));
+        let mut shell = Command::new("/bin/sh");
+        shell.args(["-c", &line]).env("S", here);
+        let path = format!("{here}/bin:/usr/bin:/bin");
+        shell.env("PATH", path).output().unwrap()
+    }
+
+    /// Runs a state's command if its condition holds.
+    fn run(&self, chunk: &Chunk) -> Option<Output> {
+        let mut conditions = chunk.controls.onlyif.iter();
+        let holds = conditions.all(|line| self.shell(line.as_str().unwrap()).status.success());
+        holds.then(|| self.shell(&chunk.name))
+    }
+}
+
+#[test]
+fn the_running_kubelet_is_kept_before_the_repository_changes() {
+    let (mut pillar, grains) = fixture("worker");
+    pillar["halite"]["packages"]["kubelet"] = json!("2");
+    // A host gets the next repository with the images, long before the rest of its next bundle.
+    let ahead = sure(with(&pillar, &grains, |input| {
+        compile::step(input, &["halite.images.ahead".to_owned()])
+    }));
+    for compiled in [&worker("2"), &ahead] {
+        let (place, kept) = by_id(compiled, "kubelet-kept");
+        assert!(place < by_id(compiled, "halite-repository").0);
+        assert!(
+            Machine::with("2", "2").run(kept).is_none(),
+            "nothing is replaced"
+        );
+        let machine = Machine::with("1", "1");
+        assert!(machine.run(kept).unwrap().status.success());
+        assert_eq!(machine.read(&format!("{KEPT}/package")), "kubelet=1\n");
+        assert!(machine.run(kept).is_none(), "it is there");
+    }
+    let machine = Machine::with("1", "1");
+    machine.write("/gone", "");
+    let compiled = worker("2");
+    let said = machine.run(by_id(&compiled, "kubelet-kept").1).unwrap();
+    assert!(said.status.success());
+    let said = String::from_utf8_lossy(&said.stdout).into_owned();
+    assert!(said.contains("cannot keep the package"), "{said}");
+    let starts = by_id(&compiled, "kubelet-starts").1;
+    assert!(machine.run(starts).is_none(), "nothing is there");
+}
+
+#[test]
+fn a_kubelet_that_does_not_start_gets_its_package_and_configuration_back() {
+    let compiled = worker("2");
+    let (place, starts) = by_id(&compiled, "kubelet-starts");
+    assert!(by_id(&compiled, "kubelet-program").0 < place);
+    let replaced = |works: &str| {
+        let machine = Machine::with("1", works);
+        machine.run(by_id(&compiled, "kubelet-kept").1).unwrap();
+        assert!(machine.run(starts).is_none(), "nothing was replaced");
+        machine.install("2");
+        machine.write("/var/lib/kubelet/config.yaml", "new\n");
+        let said = machine.run(starts).unwrap();
+        let text = String::from_utf8_lossy(&said.stderr).into_owned();
+        (machine, said.status.code(), text)
+    };
+    let (machine, code, said) = replaced("1");
+    assert_eq!(code, Some(1), "the run fails in any case");
+    for part in ["(kubelet=1)", "are back, and it runs", "unknown flag"] {
+        assert!(said.contains(part), "{part:?} is not in {said}");
+    }
+    assert_eq!(machine.read("/installed"), "installed kubelet=1\n");
+    assert_eq!(machine.read("/var/lib/kubelet/config.yaml"), "old\n");
+
+    let (machine, code, said) = replaced("2|1");
+    assert_eq!(code, Some(0), "{said}");
+    assert_eq!(machine.read("/installed"), "installed kubelet=2\n");
+    assert!(!machine.at(KEPT).exists(), "it is not needed any more");
+
+    let (_, code, said) = replaced("3");
+    assert_eq!(code, Some(1));
+    assert!(said.contains("neither the new kubelet"), "{said}");
 }

@@ -3,6 +3,7 @@
 {%- from 'halite/images/map.jinja' import components with context %}
 include:
   - halite.base.containerd.servers
+  - halite.base.kubelet.kept
 {%- for component in components | sort %}
 
 {{ pillar.halite.images[component] }}:

@@ -32,8 +32,13 @@ const LEFT_OUT: &[(&str, &str, &str)] = &[
     ),
     (
         "cmd.run",
+        "it cannot be put back if the new one does not start'",
+        "acts before a package is replaced: the suite of the upgrade installs another one",
+    ),
+    (
+        "cmd.run",
         "The last lines of the new one: $reason\" >&2; exit 1",
-        "acts when a new containerd does not serve: the suite of the runtime installs one",
+        "acts when a new containerd or kubelet does not serve: suites install such ones",
     ),
     (
         "http.wait_for_successful_query",

@@ -2,6 +2,7 @@
 {%- from 'halite/map.jinja' import node with context %}
 {%- from 'halite/base/map.jinja' import cri_socket, endpoint_url, is_replaced, kubelet_url, local_url with context %}
 {%- from 'halite/base/kubelet/kubeconfig.jinja' import current, identity, kubeconfig, leads_to, user with context %}
+{%- from 'halite/base/kubelet/kept.jinja' import directory, install, installed, record, wanted with context %}
 {#- Older masters do not set these keys. -#}
 {%- set has_serving_certificate = pillar.halite.kubelet.get('servingCertificate', pillar.halite.addons.metricsServer) %}
 {%- set is_hardened = pillar.halite.get('profile') == 'hardened' %}
@@ -10,6 +11,7 @@ include:
   - halite.base.containerd
   - halite.base.network.host
   - halite.base.pki.kubernetes_ca
+  - halite.base.kubelet.kept
 
 /var/lib/kubelet:
   file.directory:
@@ -174,6 +176,26 @@ kubelet-program:
     - require:
         - service: kubelet
 {%- set health = pillar.halite.kubelet.config.get('healthzPort', 10248) %}
+{%- if health and wanted %}
+{#- In bash, because not every host has curl. -#}
+{%- set answers = "timeout 2 bash -c 'exec 3<>/dev/tcp/127.0.0.1/" ~ health ~ "; echo GET /healthz HTTP/1.0 >&3; echo >&3; head -n 1 <&3' 2>/dev/null | grep -q ' 200 '" %}
+
+# A kubelet whose package was replaced, and that does not start, gets its old package and
+# configuration back, and the run stops at this host. Containers run without it.
+kubelet-starts:
+  cmd.run:
+    - name: >-
+        serves() { for _ in $(seq 120); do {{ answers }} && return; sleep 0.5; done; return 1; };
+        cd {{ directory }} || exit; if serves; then cd / && rm -rf {{ directory }}; exit; fi; kept=$(cat package);
+        reason=$(journalctl --unit kubelet --lines 5 --output cat --no-pager 2>/dev/null);
+        for file in config.yaml kubeadm-flags.env; do cp -p $file /var/lib/kubelet/.kept && mv /var/lib/kubelet/.kept
+        /var/lib/kubelet/$file; done; {{ install }}; systemctl daemon-reload; systemctl reset-failed kubelet.service;
+        systemctl restart kubelet.service; if serves; then echo "the new kubelet does not start; the previous package ($kept) and
+        its configuration are back, and it runs. The last lines of the new one: $reason" >&2; exit 1; fi;
+        echo "neither the new kubelet nor the previous one ($kept) starts: see \`journalctl -u kubelet\`; correct that, then run
+        \`ctl highstate\`. The last lines of the new one: $reason" >&2; exit 1
+    - onlyif: {{ ('test -s ' ~ record ~ ' && test "$(' ~ installed() ~ ')" != "$(cat ' ~ record ~ ')"') | json }}
+{%- endif %}
 {%- if health %}
 
 # A kubelet that does not start stops an upgrade at this host.
