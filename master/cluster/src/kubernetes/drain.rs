@@ -12,7 +12,7 @@ use halite_errors::chain;
 use halite_etcd::{Pace, Wait};
 use serde_json::{Value, json};
 
-use super::drain_pods::{Plan, Pod, plan};
+use super::drain_pods::{Plan, Pod, UNSCHEDULABLE, plan};
 use super::drain_unready::Patience;
 use super::node::{missing, reference};
 use super::{Api, ApiError, budgets};
@@ -23,8 +23,6 @@ pub use super::drain_pods::Options;
 const NAMED: usize = 5;
 /// The annotation of a node that is cordoned only until the work on its host has ended.
 const MAINTENANCE: &str = "halite/maintenance";
-/// The taint of a cordoned node.
-const UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
 /// The number of retries of an update that lost a race against another writer.
 const CONFLICTS: u32 = 5;
 
@@ -72,19 +70,35 @@ pub struct Drained {
     pub evicted: BTreeSet<String>,
     /// Pods that are still ending, whose end is not awaited.
     pub not_waited_for: BTreeSet<String>,
+    /// Pods that were created on the cordoned node in place of evicted ones, because they tolerate
+    /// its taint. They stay, as with kubectl, whose list of pods is made once.
+    pub returned: BTreeSet<String>,
+    /// The uids of the pods that were on the node when it was cordoned.
+    before: Option<BTreeSet<String>>,
 }
 
 impl Drained {
-    /// Names the pods whose end is not awaited; `None` if there are none.
+    /// Names the pods that are still on the node; `None` if there are none.
     #[must_use]
     pub fn remark(&self) -> Option<String> {
-        let pods: Vec<String> = self.not_waited_for.iter().cloned().collect();
-        (!pods.is_empty()).then(|| {
-            format!(
-                "not awaited, because the node is not Ready and they end with the host: {}",
-                some(&pods)
-            )
-        })
+        let remarks = [
+            (
+                "not awaited, because the node is not Ready and they end with the host",
+                &self.not_waited_for,
+            ),
+            (
+                "back on the node, because they tolerate that it is cordoned",
+                &self.returned,
+            ),
+        ];
+        let remarks = remarks.iter().filter(|(_, pods)| !pods.is_empty());
+        let texts: Vec<String> = remarks
+            .map(|(text, pods)| {
+                let pods: Vec<String> = pods.iter().cloned().collect();
+                format!("{text}: {}", some(&pods))
+            })
+            .collect();
+        (!texts.is_empty()).then(|| texts.join("; "))
     }
 }
 
@@ -189,6 +203,16 @@ impl Drain<'_> {
             // A pod may have arrived before the cordon.
             plan = self.plan().await?;
         }
+        let uids = plan.leave.iter().map(|pod| pod.uid.clone());
+        let known = drained.before.get_or_insert_with(|| uids.collect());
+        let returned = |pod: &Pod| pod.tolerates_cordon && !known.contains(&pod.uid);
+        drained.returned = plan
+            .leave
+            .iter()
+            .filter(|pod| returned(pod))
+            .map(Pod::name)
+            .collect();
+        plan.leave.retain(|pod| !returned(pod));
         let patience = Patience::on(&node, self.cleaned);
         drained.not_waited_for.clear();
         let (mut left, before) = (BTreeMap::new(), drained.evicted.len());

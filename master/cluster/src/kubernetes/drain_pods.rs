@@ -8,6 +8,9 @@ use serde_json::{Map, Value};
 
 use super::{Api, ApiError, ObjectRef};
 
+/// The taint of a cordoned node.
+pub(super) const UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
+
 /// The kubelet's mark on the pods of its manifests: the API cannot end them.
 const MIRROR: &str = "/metadata/annotations/kubernetes.io~1config.mirror";
 
@@ -36,6 +39,8 @@ pub(super) struct Pod {
     /// server adds the period to the time of the request (`BeforeDelete` in
     /// `apiserver/pkg/registry/rest`).
     pub(super) ends_by: Option<Millis>,
+    /// `true` if the scheduler also places it on a cordoned node.
+    pub(super) tolerates_cordon: bool,
     is_finished: bool,
     is_mirror: bool,
     has_emptydir: bool,
@@ -66,7 +71,9 @@ impl Pod {
             .pointer("/metadata/labels")
             .and_then(Value::as_object);
         let mut volumes = items("/spec/volumes").into_iter().flatten();
+        let mut tolerations = items("/spec/tolerations").into_iter().flatten();
         Ok(Self {
+            tolerates_cordon: tolerations.any(tolerates_cordon),
             uid: text("/metadata/uid").unwrap_or_default().to_owned(),
             labels: labels.cloned().unwrap_or_default(),
             controller,
@@ -100,6 +107,16 @@ impl Pod {
         }
         format!("{} {}", named.0, named.1)
     }
+}
+
+/// Whether a toleration covers the taint of a cordoned node, which has no value
+/// (`Toleration.ToleratesTaint` in `k8s.io/component-helpers/scheduling/corev1`).
+fn tolerates_cordon(toleration: &Value) -> bool {
+    let text = |key: &str| toleration.get(key).and_then(Value::as_str).unwrap_or("");
+    let exists = text("operator") == "Exists";
+    matches!(text("effect"), "" | "NoSchedule")
+        && (text("key") == UNSCHEDULABLE || (text("key").is_empty() && exists))
+        && (exists || text("value").is_empty())
 }
 
 /// The actions of a drain for the pods of a node.
