@@ -64,7 +64,7 @@ pub use self::support::Support;
 pub use self::targets::{
     Apply, Applying, Cmd, Grains, Highstate, OnTarget, OneMinion, Render, TargetKind,
 };
-pub use self::upgrade::{LastUpgrade, NewUpgrade, Upgrade};
+pub use self::upgrade::{LastUpgrade, NewUpgrade, RunOptions, Upgrade};
 pub use halite_cli::builder::Signing;
 
 /// Declares, shows and repairs a cluster.

@@ -205,6 +205,20 @@ pub async fn upgrade_plan(
     document(operator.show(request).await)
 }
 
+/// The plan of the return from an upgrade that has not ended, with these values over the pillar.
+///
+/// # Errors
+/// The master does not answer or refuses.
+pub async fn return_plan(global: &Global, pillar_json: String) -> anyhow::Result<UpgradePlan> {
+    let mut operator = operator(global).await?;
+    let request = v1::ShowRequest {
+        what: "upgrade-back".to_owned(),
+        pillar_json,
+        ..v1::ShowRequest::default()
+    };
+    document(operator.show(request).await)
+}
+
 /// A certificate that was valid for one day.
 #[cfg(test)]
 pub(crate) const CERTIFICATE: &str = "-----BEGIN CERTIFICATE-----\n\

@@ -10,6 +10,7 @@
 
 use std::collections::BTreeMap;
 
+use halite_core::declared::Direction;
 use halite_core::refusal::Refusal;
 use halite_fleet::compile;
 use halite_fleet::compile::RequestedStates;
@@ -41,7 +42,7 @@ pub struct CompiledParts {
     pub failures: BTreeMap<String, String>,
 }
 
-/// Computes the parts of these hosts in an upgrade to a bundle. A host that has never connected has
+/// Computes the parts of these hosts in an upgrade, or a return, to a bundle. A host that has never connected has
 /// none: its states depend on its grains.
 ///
 /// # Errors
@@ -50,9 +51,10 @@ pub struct CompiledParts {
 pub async fn host_parts(
     jobs: &Jobs,
     bundle: &BundleVersion,
+    direction: Direction,
     hosts: &[String],
 ) -> Result<CompiledParts, Refusal> {
-    let snapshot = jobs.declarations().upgraded(bundle).await?;
+    let snapshot = jobs.declarations().upgraded(bundle, direction).await?;
     let mut parts = CompiledParts::default();
     for host in hosts {
         let minion: MinionId = host.parse()?;

@@ -25,6 +25,12 @@ pub enum LastUpgrade {
     /// Pause the running upgrade before its next host. Its locks are then free, and `ctl status`
     /// names it until it continues.
     Pause,
+    /// Return the hosts of an upgrade that has not ended to the previous bundle, in the reverse order.
+    ///
+    /// This is possible while the cluster still has hosts or objects of the previous bundle, between
+    /// releases with the same minor versions of Kubernetes and etcd. Otherwise only a restored backup
+    /// leads back, and the refusal names it.
+    Back(RunOptions),
     /// Continue the paused upgrade with the same options and the same plan.
     ///
     /// As with `ctl upgrade`, hosts are drained: the content of emptyDir volumes is lost.
@@ -47,7 +53,21 @@ pub enum PausePlace {
 pub struct NewUpgrade {
     /// The version of one of the site's bundles, or the Kubernetes version in it (v1.36.4).
     pub version: String,
-    /// The number or percentage of hosts without a control plane to upgrade at a time.
+    /// Pause at this place; `ctl upgrade resume` continues.
+    #[arg(long, value_name = "PLACE")]
+    pub pause_after: Option<PausePlace>,
+    /// Start only if the plan is still this one, which `--test` with the same options has shown; its
+    /// first 12 characters are enough.
+    #[arg(long, value_name = "ID", conflicts_with = "test", value_parser = plan_id)]
+    pub plan: Option<String>,
+    #[command(flatten)]
+    pub run: RunOptions,
+}
+
+/// The options of each run that changes the bundle of hosts.
+#[derive(Debug, Args)]
+pub struct RunOptions {
+    /// The number or percentage of hosts without a control plane to change at a time.
     #[arg(long, default_value = "25%", value_parser = batch)]
     pub batch: String,
     /// Skip the backup before the first change.
@@ -62,13 +82,6 @@ pub struct NewUpgrade {
     /// Time after which the drain of a host fails, for example 5m.
     #[arg(long, default_value = "15m", value_name = "TIME", value_parser = duration)]
     pub drain_timeout: Duration,
-    /// Pause at this place; `ctl upgrade resume` continues.
-    #[arg(long, value_name = "PLACE")]
-    pub pause_after: Option<PausePlace>,
-    /// Start only if the plan is still this one, which `--test` with the same options has shown; its
-    /// first 12 characters are enough.
-    #[arg(long, value_name = "ID", conflicts_with = "test", value_parser = plan_id)]
-    pub plan: Option<String>,
     /// Do not ask for confirmation.
     #[arg(long, short)]
     pub yes: bool,

@@ -22,8 +22,16 @@ pub struct UpgradePlan {
     pub kubernetes: String,
     /// The bundle in use.
     pub before: BundleRelease,
-    /// The hosts that do not have the next bundle.
+    /// The hosts that do not have the next bundle. In a return, also those of `begun`.
     pub hosts: Vec<String>,
+    /// The next bundle is the previous one, to which the hosts of an upgrade return (`ctl upgrade
+    /// back`).
+    #[serde(default)]
+    pub back: bool,
+    /// In a return, the hosts that a stopped upgrade had begun to change, and that still record the
+    /// previous bundle.
+    #[serde(default)]
+    pub begun: Vec<String>,
     /// The digest of what was planned: the bundle, the options, and all states that each host has at
     /// the end. `ctl upgrade --plan` takes it.
     #[serde(default)]
@@ -160,6 +168,9 @@ pub struct UpgradeStatus {
     /// The version of the bundle. Absent if there was no upgrade.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bundle: Option<String>,
+    /// It is the return to the previous bundle (`ctl upgrade back`).
+    #[serde(default)]
+    pub back: bool,
     /// The operator who started it. Absent if there was no upgrade.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub operator: Option<String>,

@@ -67,6 +67,43 @@ pub(super) async fn inspect(app: &App, declaration: &Declaration) -> Findings {
     }
 }
 
+/// The name and the time of the newest backup on the master's host that was begun before a moment.
+///
+/// # Errors
+/// The directory cannot be read in time.
+pub(super) async fn newest_before(
+    declaration: &Declaration,
+    moment: Millis,
+) -> io::Result<Option<(String, Millis)>> {
+    let cluster = declaration.cluster.metadata.name.clone();
+    let directory = PathBuf::from(&declaration.cluster.backup.directory);
+    let listed = limited(&LISTING, LIMIT, move || {
+        before(&directory, &cluster, moment)
+    })
+    .await;
+    match listed {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        listed => listed,
+    }
+}
+
+fn before(directory: &Path, cluster: &str, moment: Millis) -> io::Result<Option<(String, Millis)>> {
+    let mut newest: Option<(String, Millis)> = None;
+    for entry in fs::read_dir(directory)? {
+        let name = entry?.file_name();
+        let Some(name) = name.to_str() else {
+            continue;
+        };
+        let time = time(name, cluster).filter(|time| *time < moment);
+        if let Some(time) = time
+            && newest.as_ref().is_none_or(|(_, found)| time > *found)
+        {
+            newest = Some((name.to_owned(), time));
+        }
+    }
+    Ok(newest)
+}
+
 /// A remark that the backups are not encrypted; empty if they are.
 pub(super) fn remarks(declaration: &Declaration) -> Vec<String> {
     let backup = &declaration.cluster.backup;
@@ -91,11 +128,11 @@ fn made(cas: &Cas) -> Millis {
 
 /// Runs a listing on a thread of its own, one at a time for each permit, and waits at most until
 /// the limit.
-async fn limited(
+async fn limited<T: Send + 'static>(
     permits: &'static Semaphore,
     limit: Duration,
-    list: impl FnOnce() -> io::Result<Listing> + Send + 'static,
-) -> io::Result<Listing> {
+    list: impl FnOnce() -> io::Result<T> + Send + 'static,
+) -> io::Result<T> {
     let listing = async {
         let permit = permits.acquire().await.map_err(io::Error::other)?;
         let work = move || {
@@ -210,6 +247,21 @@ mod tests {
         };
         assert_eq!(list(dir.path(), "prod").unwrap(), three);
         assert_eq!(list(dir.path(), "other").unwrap(), Listing::default());
+        let own = |moment| {
+            before(dir.path(), "prod", moment)
+                .unwrap()
+                .map(|(name, _)| name)
+        };
+        let moment = time.unwrap();
+        assert_eq!(
+            own(moment + 1).as_deref(),
+            Some("prod-20261123T140000Z.halite-backup")
+        );
+        assert_eq!(
+            own(moment).as_deref(),
+            Some("prod-20261122T000000Z.halite-backup")
+        );
+        assert_eq!(own(0), None);
     }
 
     #[test]
@@ -262,7 +314,7 @@ mod tests {
         };
         let first = limited(&PERMIT, short, hung).await.unwrap_err();
         assert_eq!(first.kind(), io::ErrorKind::TimedOut);
-        let started = || Err(io::Error::other("it has started"));
+        let started = || Err::<Listing, _>(io::Error::other("it has started"));
         let second = limited(&PERMIT, short, started).await.unwrap_err();
         assert_eq!(second.kind(), io::ErrorKind::TimedOut, "{second}");
         drop(answer);

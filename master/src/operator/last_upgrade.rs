@@ -13,9 +13,11 @@ use crate::orchestrate::step;
 
 /// The values of a run's pillar that a resumed run gets: all but the place of the pause, which was
 /// reached.
-const OPTIONS: [&str; 5] = ["bundle", "batch", "backup", "drain", "plan"];
+const OPTIONS: [&str; 6] = ["bundle", "batch", "backup", "drain", "plan", BACK];
 /// Those with which `ctl upgrade` continues a run that has not reached its end. It makes its own plan.
-const AGAIN: [&str; 5] = ["bundle", "batch", "backup", "drain", "pause_after"];
+const AGAIN: [&str; 6] = ["bundle", "batch", "backup", "drain", "pause_after", BACK];
+/// The key of a return to the previous bundle in the pillar of a run.
+pub(super) const BACK: &str = "back";
 
 /// The progress of the last upgrade.
 ///
@@ -27,6 +29,7 @@ pub(crate) async fn status(app: &App, jobs: &Jobs) -> Result<UpgradeStatus, Refu
     };
     let steps = app.store.steps(&run.id).await?;
     let pillar = pillar(&run);
+    let back = is_back(&pillar);
     let bundle = pillar
         .get("bundle")
         .and_then(Value::as_str)
@@ -68,6 +71,7 @@ pub(crate) async fn status(app: &App, jobs: &Jobs) -> Result<UpgradeStatus, Refu
         options,
         state,
         bundle,
+        back,
         step: at.as_ref().map(|step| step.name.clone()),
         error: at.and_then(|step| step.detail.error),
         operator: Some(run.operator),
@@ -91,8 +95,9 @@ pub(crate) async fn paused(app: &App) -> Result<Option<String>, Refusal> {
     Ok(run.map(|run| {
         let pillar = pillar(&run);
         let bundle = pillar.get("bundle").and_then(Value::as_str).unwrap_or_default();
+        let what = if is_back(&pillar) { "return" } else { "upgrade" };
         format!(
-            "the upgrade to the bundle {bundle} is paused since {} (by {}): `ctl upgrade resume` continues it",
+            "the {what} to the bundle {bundle} is paused since {} (by {}): `ctl upgrade resume` continues it",
             halite_core::clock::rfc3339(run.changed),
             run.paused_by.as_deref().unwrap_or_default()
         )
@@ -110,8 +115,14 @@ async fn last(app: &App) -> Result<Option<Run>, Refusal> {
     Ok(newest.pop())
 }
 
-fn pillar(run: &Run) -> Map<String, Value> {
+/// The values over the pillar of a run.
+pub(super) fn pillar(run: &Run) -> Map<String, Value> {
     serde_json::from_str(&run.pillar_json).unwrap_or_default()
+}
+
+/// Returns whether the run with these values over the pillar returns hosts to the previous bundle.
+pub(super) fn is_back(pillar: &Map<String, Value>) -> bool {
+    pillar.get(BACK) == Some(&Value::Bool(true))
 }
 
 fn without_run() -> UpgradeStatus {
@@ -119,6 +130,7 @@ fn without_run() -> UpgradeStatus {
         state: UpgradeState::None,
         run: None,
         bundle: None,
+        back: false,
         operator: None,
         created: None,
         changed: None,

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use halite_core::app::App;
+use halite_core::declared::Direction;
 use halite_core::event_stream::EventStream;
 use halite_core::refusal::Refusal;
 use halite_fleet::jobs::function::{Function, FunctionSite, RENEW};
@@ -79,6 +80,7 @@ pub async fn run(
         minions,
         order,
         bundle: None,
+        direction: Direction::default(),
         timeout: request.timeout_seconds,
         request_id: Some(request.request_id).filter(|id| !id.is_empty()),
         jid: None,

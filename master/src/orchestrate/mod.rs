@@ -9,6 +9,8 @@
 
 #[cfg(test)]
 mod adding_tests;
+#[cfg(test)]
+mod back_tests;
 mod bare_hosts;
 mod ca_steps;
 #[cfg(test)]
@@ -26,6 +28,8 @@ mod etcd_steps;
 #[cfg(test)]
 #[macro_use]
 mod fixture;
+#[cfg(test)]
+mod hooks_tests;
 mod isolated;
 #[cfg(test)]
 mod isolated_tests;
@@ -96,6 +100,7 @@ use halite_proto::v1;
 use halite_states::engine::RunOptions;
 use halite_states::low::{LowState, StateReturn};
 use halite_states::signature::RunsOn;
+use halite_states::tree::{DirTree, Tree as _};
 use halite_store::{Created, Run, RunStatus, Step, StepStatus};
 use serde_json::{Value, json};
 use tokio::sync::watch;
@@ -110,6 +115,10 @@ pub(crate) use self::turn_step::PLAN;
 
 /// The pauses before the retry of a run that could not be recorded.
 const AGAIN: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(8));
+
+/// The SLS below `custom/hooks` that orchestrations apply to a host before its drain and after it
+/// takes pods again.
+const HOOKS: [&str; 2] = ["pre_drain", "post_uncordon"];
 
 /// Starts, resumes and watches orchestrations.
 pub struct Orchestrator {
@@ -383,6 +392,10 @@ pub(crate) async fn steps_of(jobs: &Jobs, sls: &str, over: &Value) -> Result<Low
     let wanted = RequestedStates::Sls(vec![sls.to_owned()]);
     let work = move || {
         let grains = json!({"id": *MASTER});
+        if let Some(own) = pillar.get_mut("halite").and_then(Value::as_object_mut) {
+            let found = hooks(snapshot.tree(&MASTER));
+            own.insert("hooks".to_owned(), json!(found));
+        }
         compile::with_pillar(
             &snapshot,
             &MASTER,
@@ -396,6 +409,16 @@ pub(crate) async fn steps_of(jobs: &Jobs, sls: &str, over: &Value) -> Result<Low
     Ok(compiled
         .map_err(|error| Refusal::internal(format!("cannot compile: {error}")))??
         .low)
+}
+
+/// The operator's own states around a drain that exist.
+fn hooks(tree: &DirTree) -> Vec<&'static str> {
+    let exists = |hook: &&str| {
+        let place = format!("custom/hooks/{hook}");
+        let files = [format!("{place}.sls"), format!("{place}/init.sls")];
+        files.iter().any(|file| tree.read(file).is_some())
+    };
+    HOOKS.into_iter().filter(exists).collect()
 }
 
 /// The values of a run's pillar without its plan: a command that is repeated joins the open run also

@@ -20,7 +20,7 @@ use serde_json::{Map, Value, json};
 
 use super::pace::StepPace;
 use super::stall::{Watched, ending, stall};
-use super::step_options::StepOptions;
+use super::step_options::{StepOptions, direction};
 use super::step_runner::{StepOutcome, StepRunner, failed, timeout};
 
 /// The time that a step with `offline: skip` gives a minion to reconnect. After a restart of the
@@ -59,6 +59,7 @@ impl StepRunner<'_> {
         };
         let new = NewJob {
             bundle: bundle(chunk)?,
+            direction: direction(chunk)?,
             ..new
         };
         self.on_minions(chunk, index, new).await

@@ -1,5 +1,6 @@
 //! The options of a step that makes jobs: the targets that it leaves out, and the size of its batches.
 
+use halite_core::declared::Direction;
 use halite_states::args::Args;
 use halite_states::engine::Failure;
 use halite_states::low::Chunk;
@@ -67,6 +68,17 @@ impl StepOptions {
         };
         size.max(1)
     }
+}
+
+/// The direction of a step that gives hosts another bundle, from the argument `back`.
+///
+/// # Errors
+/// The argument is not a boolean.
+pub(super) fn direction(chunk: &Chunk) -> Result<Direction, Failure> {
+    Ok(match Args::new(chunk).flag("back", false)? {
+        true => Direction::Back,
+        false => Direction::Forward,
+    })
 }
 
 /// Returns whether the argument `offline` is `skip`.

@@ -1,6 +1,7 @@
 //! `halite.upgrade_turn`: before hosts change in an upgrade, the last place at which it can be paused,
 //! and the comparison of their states with the confirmed plan.
 
+use halite_core::declared::Direction;
 use halite_names::{BundleVersion, BundleVersionError};
 use halite_states::args::Args;
 use halite_states::engine::Failure;
@@ -8,6 +9,7 @@ use halite_states::low::Chunk;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
+use super::step_options::direction;
 use super::step_runner::{StepOutcome, StepRunner, failed};
 use crate::host_parts::{HostParts, OWN_VERSION, differences, host_parts};
 
@@ -19,6 +21,7 @@ impl StepRunner<'_> {
     pub(super) async fn upgrade_turn(&self, chunk: &Chunk) -> Result<StepOutcome, Failure> {
         let args = Args::new(chunk);
         let (nodes, bundle) = (args.list("nodes")?, args.required("bundle")?);
+        let direction = direction(chunk)?;
         if self.run.test {
             let comment = "a real run compares the plan, and can be paused here";
             return Ok((Map::new(), comment.to_owned()));
@@ -43,7 +46,7 @@ impl StepRunner<'_> {
         let bundle: BundleVersion = bundle
             .parse()
             .map_err(|error: BundleVersionError| Failure::new(halite_errors::chain(&error)))?;
-        let parts = host_parts(&self.jobs, &bundle, &nodes).await;
+        let parts = host_parts(&self.jobs, &bundle, direction, &nodes).await;
         let parts = parts.map_err(failed)?;
         let changed = differences(&plan.states, &parts.states);
         let unreadable = parts.failures.iter();
@@ -53,9 +56,13 @@ impl StepRunner<'_> {
         if changed.is_empty() {
             return Ok((Map::new(), "as planned".to_owned()));
         }
+        let command = match direction {
+            Direction::Forward => format!("ctl upgrade {bundle}"),
+            Direction::Back => "ctl upgrade back".to_owned(),
+        };
         Err(Failure::new(format!(
-            "the plan that was confirmed no longer holds, so nothing was changed here: {}; `ctl upgrade {bundle} --test` shows the \
-             new plan, and `ctl upgrade {bundle}` continues with it",
+            "the plan that was confirmed no longer holds, so nothing was changed here: {}; `{command} --test` shows the new plan, \
+             and `{command}` continues with it",
             changed.join("; ")
         )))
     }

@@ -27,6 +27,8 @@ fn tree(version: &str) -> Vec<(&'static str, String)> {
         "halite/images/ahead.sls",
         "halite/base/etcd.sls",
         "halite/base/control_plane/running.sls",
+        "halite/base/kubeadm_objects/ahead.sls",
+        "halite/base/kubelet.sls",
         "halite/base/containerd/servers.sls",
     ];
     let stub = |path: &'static str| (path, "stub:\n  test.nop: []\n".to_owned());
@@ -47,6 +49,10 @@ fn tree(version: &str) -> Vec<(&'static str, String)> {
         (
             "halite/orchestrate/upgrade.sls",
             include_str!("../../../states/tree/halite/orchestrate/upgrade.sls").to_owned(),
+        ),
+        (
+            "halite/orchestrate/hooks.jinja",
+            include_str!("../../../states/tree/halite/orchestrate/hooks.jinja").to_owned(),
         ),
     ];
     own.into_iter().chain(stubs.map(stub)).collect()

@@ -48,6 +48,11 @@ const NODE_OFFLINE: Arg = arg(
     ArgumentKind::Text,
     "Handling of a host whose minion is not connected: `fail` (default) treats it like any other, `skip` leaves it out.",
 );
+const BACK: Arg = arg(
+    "back",
+    ArgumentKind::Boolean,
+    "`bundle` is the one that the minions had before an upgrade that has not ended, and to which they return (default false).",
+);
 const MEMBER: Arg = required("node", ArgumentKind::Text, "The host's name.");
 
 pub(super) const SIGNATURES: &[Signature] = &[
@@ -69,6 +74,7 @@ pub(super) const SIGNATURES: &[Signature] = &[
                 ArgumentKind::Text,
                 "Bundle of the site from which the minions' states are compiled (default: each minion's own). After a successful highstate, the minion is recorded as having this bundle.",
             ),
+            BACK,
             arg(
                 "batch",
                 ArgumentKind::Text,
@@ -360,6 +366,7 @@ pub(super) const SIGNATURES: &[Signature] = &[
                 ArgumentKind::Text,
                 "The version of the bundle that they get.",
             ),
+            BACK,
         ],
     ),
     step(

@@ -53,6 +53,9 @@ fn upgrade_with(
     for (key, value) in options.as_object().unwrap() {
         pillar[key] = value.clone();
     }
+    if let Some(hooks) = options.get("hooks") {
+        pillar["halite"]["hooks"] = hooks.clone();
+    }
     if options.get("minor").is_some() {
         two_minors(&mut pillar);
     }
@@ -318,4 +321,79 @@ fn an_upgrade_can_pause_between_the_control_planes_and_the_others() {
     // Without other hosts there is nothing to pause for.
     let alone = upgrade_with(&all[..1], "0.1.0", &options);
     assert!(!alone.contains(&"pause ".to_owned()), "{alone:?}");
+}
+
+/// Each host returns with its kubelet first, and the master's host last.
+#[test]
+fn a_return_takes_the_hosts_in_the_reverse_order() {
+    let cp = "registry etcd control-plane";
+    let all = [
+        ("a-cp", "etcd control-plane", "0.3.0"),
+        ("cp-1", &format!("bootstrap {cp}"), "0.3.0"),
+        ("w-1", "worker", "0.3.0"),
+        ("w-2", "worker", "0.2.0"),
+        ("w-3", "worker", "0.2.0"),
+    ];
+    let options =
+        json!({"batch": 1, "back": true, "plan": {"begun": ["w-3"]}, "drain": {"timeout": 60}});
+    let steps = upgrade_with(&all, "0.3.0", &options);
+    let turns: Vec<&String> = steps
+        .iter()
+        .filter(|step| step.starts_with("upgrade_turn") || *step == "highstate master 0.2.0")
+        .collect();
+    assert_eq!(
+        turns,
+        [
+            "upgrade_turn w-3 0.2.0",
+            "upgrade_turn w-1 0.2.0",
+            "highstate master 0.2.0",
+            "upgrade_turn a-cp 0.2.0",
+            "upgrade_turn cp-1 0.2.0",
+        ]
+    );
+    let at = |wanted: &str| steps.iter().position(|step| step == wanted).unwrap();
+    let order = [
+        "etcd_quorum_allows cp-1",
+        "vip_moved_off cp-1",
+        "drain cp-1",
+        "halite.base.kubelet cp-1 0.2.0",
+        "halite.base.etcd cp-1 0.2.0",
+        "halite.base.control_plane.running cp-1 0.2.0",
+        "highstate cp-1 0.2.0",
+        "wait_for_node cp-1",
+        "uncordon cp-1",
+    ];
+    assert!(
+        order.windows(2).all(|two| at(two[0]) < at(two[1])),
+        "{steps:?}"
+    );
+    // An upgrade does not take the kubelet first.
+    let forward = upgrade_with(&all, "0.3.0", &json!({"batch": 1}));
+    assert!(
+        !forward.iter().any(|step| step.contains("kubelet")),
+        "{forward:?}"
+    );
+}
+
+#[test]
+fn hooks_of_the_operator_are_around_each_drain() {
+    let all = [
+        ("cp-1", "bootstrap registry etcd control-plane", "0.1.0"),
+        ("w-1", "worker", "0.1.0"),
+    ];
+    let drained = json!({"drain": {"timeout": 60}, "hooks": ["pre_drain", "post_uncordon"]});
+    let steps = upgrade_with(&all, "0.1.0", &drained);
+    let at = |wanted: &str| steps.iter().position(|step| step == wanted).unwrap();
+    for name in ["cp-1", "w-1"] {
+        let before = at(&format!("custom.hooks.pre_drain {name}"));
+        assert_eq!(at(&format!("drain {name}")), before + 1);
+        let after = at(&format!("custom.hooks.post_uncordon {name}"));
+        assert_eq!(at(&format!("uncordon {name}")) + 1, after);
+    }
+    let kept = upgrade_with(
+        &all,
+        "0.1.0",
+        &json!({"hooks": ["pre_drain", "post_uncordon"]}),
+    );
+    assert!(!kept.iter().any(|step| step.contains("hooks")), "{kept:?}");
 }

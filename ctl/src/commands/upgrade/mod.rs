@@ -13,7 +13,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::FAILED;
-use crate::cli::{Global, LastUpgrade, NewUpgrade, Upgrade};
+use crate::cli::{Global, LastUpgrade, NewUpgrade, RunOptions, Upgrade};
 use crate::client;
 use crate::commands::again::CommandLine;
 use crate::commands::node_drain::DrainOptions;
@@ -38,17 +38,18 @@ pub async fn run(global: &Global, args: &Upgrade, screen: &mut Screen) -> anyhow
     match (&args.last, &args.new) {
         (Some(LastUpgrade::Status), _) => progress::status(global, screen).await,
         (Some(LastUpgrade::Pause), _) => progress::pause(global, screen).await,
+        (Some(LastUpgrade::Back(options)), _) => back(global, options, screen).await,
         (Some(LastUpgrade::Resume { yes }), _) => progress::resume(global, *yes, screen).await,
         (None, Some(new)) => upgrade(global, new, screen).await,
         (None, None) => {
-            bail!("name a bundle or a Kubernetes version, or `status`, `pause` or `resume`")
+            bail!("name a bundle or a Kubernetes version, or `status`, `pause`, `resume` or `back`")
         }
     }
 }
 
 async fn upgrade(global: &Global, args: &NewUpgrade, screen: &mut Screen) -> anyhow::Result<u8> {
-    let options = json!(pillar(args, &args.version)).to_string();
-    let plan = client::upgrade_plan(global, &args.version, options).await?;
+    let mut pillar = new_pillar(args, &args.version);
+    let plan = client::upgrade_plan(global, &args.version, json!(pillar).to_string()).await?;
     let paint = screen.paint();
     screen.note(plan::whole(&plan, &paint).trim_end());
     if let Some(wanted) = args
@@ -62,26 +63,58 @@ async fn upgrade(global: &Global, args: &NewUpgrade, screen: &mut Screen) -> any
             plan::short(&plan.id)
         );
     }
-    // An upgrade that runs already is judged by its own steps.
+    let bundle = plan.bundle.clone();
+    pillar.bundle = &bundle;
+    let again = again(args).text();
+    carry_out(global, (&args.run, pillar), plan, &again, screen).await
+}
+
+/// Runs `ctl upgrade back`.
+async fn back(global: &Global, args: &RunOptions, screen: &mut Screen) -> anyhow::Result<u8> {
+    let plan = client::return_plan(global, json!(pillar(args, "")).to_string()).await?;
+    let paint = screen.paint();
+    screen.note(plan::whole(&plan, &paint).trim_end());
+    let bundle = plan.bundle.clone();
+    let mut pillar = pillar(args, &bundle);
+    pillar.back = true;
+    let again = with_options(CommandLine::new("ctl upgrade back"), args).text();
+    carry_out(global, (args, pillar), plan, &again, screen).await
+}
+
+/// Asks, runs what was planned, and prints how it ended.
+async fn carry_out(
+    global: &Global,
+    (args, pillar): (&RunOptions, UpgradePillar<'_>),
+    plan: UpgradePlan,
+    again: &str,
+    screen: &mut Screen,
+) -> anyhow::Result<u8> {
+    // A run that is open already is judged by its own steps.
     let is_refused = plan.run.is_none() && !errors(&plan).is_empty();
     if is_refused && !args.test {
-        return refused(args, plan, screen);
+        return refused(again, plan, screen);
     }
     if !confirmed(&question(args, &plan), args.yes || args.test, screen)? {
         return Ok(FAILED);
     }
-    let bundle = plan.bundle.clone();
-    let mut pillar = pillar(args, &bundle);
-    pillar.plan = (!args.test && !plan.id.is_empty()).then_some(ConfirmedPlan {
+    // A test has no plan to compare, but must know the hosts that a stopped upgrade had begun.
+    let is_planned = !args.test && !plan.id.is_empty();
+    let mut pillar = pillar;
+    pillar.plan = (is_planned || plan.back).then(|| ConfirmedPlan {
         id: &plan.id,
         planned_by: &plan.planned_by,
-        states: &plan.states,
+        states: is_planned.then_some(&plan.states),
+        begun: &plan.begun,
     });
-    let mut done = start(global, &json!(pillar), args.test, &bundle, screen).await?;
+    let bundle = &plan.bundle;
+    let mut done = start(global, &json!(pillar), args.test, bundle, screen).await?;
+    let success = match plan.back {
+        true => format!("all hosts have the bundle {bundle} again"),
+        false => format!("the cluster has the bundle {bundle}"),
+    };
     done.plan = args.test.then_some(plan);
-    let success = format!("the cluster has the bundle {bundle}");
     let success = success_of(&success, args.test);
-    let code = print_outcome(&done, success, &again(args).text(), screen)?;
+    let code = print_outcome(&done, success, again, screen)?;
     Ok(if is_refused { FAILED } else { code })
 }
 
@@ -109,9 +142,10 @@ fn errors(plan: &UpgradePlan) -> Vec<String> {
     errors.map(|finding| finding.message.clone()).collect()
 }
 
-/// Prints that an upgrade does not start.
-fn refused(args: &NewUpgrade, plan: UpgradePlan, screen: &mut Screen) -> anyhow::Result<u8> {
+/// Prints that what was planned does not start.
+fn refused(again: &str, plan: UpgradePlan, screen: &mut Screen) -> anyhow::Result<u8> {
     let (bundle, failures) = (plan.bundle.clone(), errors(&plan));
+    let what = if plan.back { "return" } else { "upgrade" };
     let number = count(failures.len(), "finding");
     let outcome = RunOutcome {
         retcode: i32::from(FAILED),
@@ -119,10 +153,9 @@ fn refused(args: &NewUpgrade, plan: UpgradePlan, screen: &mut Screen) -> anyhow:
         plan: Some(plan),
         ..RunOutcome::default()
     };
-    let again = again(args).text();
     screen.answer(&to_value(&outcome), |paint| {
         format!(
-            "{} cannot upgrade to the bundle {bundle}: {number} would stop the run; nothing was changed. Remove the causes, then run \
+            "{} cannot {what} to the bundle {bundle}: {number} would stop the run; nothing was changed. Remove the causes, then run \
              the same command again: {again}\n",
             paint.bad("✗")
         )
@@ -130,14 +163,19 @@ fn refused(args: &NewUpgrade, plan: UpgradePlan, screen: &mut Screen) -> anyhow:
     Ok(FAILED)
 }
 
-/// The question before an upgrade with the master's `plan`.
-fn question(args: &NewUpgrade, plan: &UpgradePlan) -> String {
+/// The question before a run with the master's `plan`.
+fn question(args: &RunOptions, plan: &UpgradePlan) -> String {
     let pods = match (plan.hosts.len(), args.no_drain) {
         (0, _) => "No host is changed",
         (_, true) => "No pods are evicted",
+        (_, false) if plan.back => "The pods of each host are evicted while it changes",
         (_, false) => "The pods of each host are evicted while it is upgraded",
     };
-    format!("Upgrade the cluster to the bundle {}? {pods}.", plan.bundle)
+    let what = match plan.back {
+        true => format!("Return to the bundle {}", plan.bundle),
+        false => format!("Upgrade the cluster to the bundle {}", plan.bundle),
+    };
+    format!("{what}? {pods}.")
 }
 
 /// The pillar of the orchestration.
@@ -152,6 +190,8 @@ struct UpgradePillar<'a> {
     pause_after: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     plan: Option<ConfirmedPlan<'a>>,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    back: bool,
 }
 
 /// The plan in the pillar, with which each turn is compared.
@@ -160,12 +200,23 @@ struct ConfirmedPlan<'a> {
     id: &'a str,
     #[serde(skip_serializing_if = "str::is_empty")]
     planned_by: &'a str,
-    states: &'a BTreeMap<String, BTreeMap<String, String>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    states: Option<&'a BTreeMap<String, BTreeMap<String, String>>>,
+    #[serde(skip_serializing_if = "<[String]>::is_empty")]
+    begun: &'a [String],
 }
 
-/// The pillar without a plan. The content of an emptyDir is lost with its pod: an upgrade does not
-/// stop in the middle to ask about it.
-fn pillar<'a>(args: &'a NewUpgrade, bundle: &'a str) -> UpgradePillar<'a> {
+/// The pillar of an upgrade, without a plan.
+fn new_pillar<'a>(args: &'a NewUpgrade, bundle: &'a str) -> UpgradePillar<'a> {
+    UpgradePillar {
+        pause_after: args.pause_after.map(|_| CONTROL_PLANE),
+        ..pillar(&args.run, bundle)
+    }
+}
+
+/// The pillar without a plan. The content of an emptyDir is lost with its pod: a run does not stop in
+/// the middle to ask about it.
+fn pillar<'a>(args: &'a RunOptions, bundle: &'a str) -> UpgradePillar<'a> {
     UpgradePillar {
         bundle,
         batch: &args.batch,
@@ -176,21 +227,27 @@ fn pillar<'a>(args: &'a NewUpgrade, bundle: &'a str) -> UpgradePillar<'a> {
             timeout: args.drain_timeout.as_secs(),
             grace_period: None,
         }),
-        pause_after: args.pause_after.map(|_| CONTROL_PLANE),
+        pause_after: None,
         plan: None,
+        back: false,
     }
 }
 
 /// The command with the same words.
 fn again(args: &NewUpgrade) -> CommandLine {
+    let command = CommandLine::new(format!("ctl upgrade {}", args.version))
+        .option("pause-after", args.pause_after.map(|_| CONTROL_PLANE));
+    with_options(command, &args.run)
+}
+
+fn with_options(command: CommandLine, args: &RunOptions) -> CommandLine {
     let batch = Some(&args.batch).filter(|batch| *batch != "25%");
-    CommandLine::new(format!("ctl upgrade {}", args.version))
+    command
         .option("batch", batch)
         .flag(args.no_backup, "no-backup")
         .flag(args.no_drain, "no-drain")
         .flag(args.force, "force")
         .drain_limit("drain-timeout", args.drain_timeout)
-        .option("pause-after", args.pause_after.map(|_| CONTROL_PLANE))
         .flag(args.yes, "yes")
         .flag(args.test, "test")
 }
@@ -215,13 +272,19 @@ mod tests {
 
     #[test]
     fn the_question_names_the_bundle_and_what_happens_to_pods() {
-        let of = |words: &str, hosts: &[&str]| question(&arguments(words), &plan(hosts));
+        let of = |words: &str, hosts: &[&str]| question(&arguments(words).run, &plan(hosts));
         assert_eq!(
             of("1.1", &["a"]),
             "Upgrade the cluster to the bundle 1.1? The pods of each host are evicted while it is upgraded."
         );
         assert!(of("1.1 --no-drain", &["a"]).ends_with("No pods are evicted."));
         assert!(of("1.1", &[]).ends_with("No host is changed."));
+        let mut back = plan(&["a"]);
+        back.back = true;
+        assert_eq!(
+            question(&arguments("1.1").run, &back),
+            "Return to the bundle 1.1? The pods of each host are evicted while it changes."
+        );
     }
 
     fn arguments(words: &str) -> NewUpgrade {
@@ -235,7 +298,7 @@ mod tests {
 
     #[test]
     fn an_upgrade_backs_up_and_drains_unless_it_is_not_to() {
-        let of = |words: &str| json!(pillar(&arguments(words), "1.1"));
+        let of = |words: &str| json!(new_pillar(&arguments(words), "1.1"));
         let drain = json!({"delete_emptydir_data": true, "force": false, "timeout": 900});
         assert_eq!(
             of("1.1"),
@@ -274,6 +337,7 @@ mod tests {
             "ctl upgrade status",
             "ctl upgrade pause",
             "ctl upgrade resume --yes",
+            "ctl upgrade back --no-backup --test",
         ] {
             let cli = parse(line).unwrap();
             let Command::Upgrade(args) = cli.command else {
@@ -284,6 +348,7 @@ mod tests {
         for wrong in [
             "ctl upgrade --batch 2",
             "ctl upgrade 1.1 --pause-after workers",
+            "ctl upgrade back 1.0",
             "ctl upgrade 1.1 --plan 12ab",
             "ctl upgrade 1.1 --plan 0123456789ab --test",
         ] {

@@ -40,17 +40,16 @@ pub fn whole(plan: &UpgradePlan, paint: &Paint) -> String {
 
 /// One line about the upgrade.
 fn described(plan: &UpgradePlan) -> String {
+    let (start, hosts) = match (plan.back, plan.hosts.len()) {
+        (true, 1) => ("back from ", "1 host changes".to_owned()),
+        (true, more) => ("back from ", format!("{more} hosts change")),
+        (false, 0) => ("", "each host has it".to_owned()),
+        (false, 1) => ("", "1 host does not have it yet".to_owned()),
+        (false, more) => ("", format!("{more} hosts do not have it yet")),
+    };
     format!(
-        "bundle {} with Kubernetes {} → {} with {}; {}",
-        plan.before.bundle,
-        plan.before.kubernetes,
-        plan.bundle,
-        plan.kubernetes,
-        match plan.hosts.len() {
-            0 => "each host has it".to_owned(),
-            1 => "1 host does not have it yet".to_owned(),
-            more => format!("{more} hosts do not have it yet"),
-        }
+        "{start}bundle {} with Kubernetes {} → {} with {}; {hosts}",
+        plan.before.bundle, plan.before.kubernetes, plan.bundle, plan.kubernetes,
     )
 }
 
@@ -113,6 +112,16 @@ mod tests {
         assert_eq!(
             described(&plan(&["cp-1", "worker-1"])),
             "bundle 1.0 with Kubernetes v1.36.3 → 1.1 with v1.36.4; 2 hosts do not have it yet"
+        );
+    }
+
+    #[test]
+    fn a_return_is_described_in_one_line() {
+        let mut back = plan(&["cp-1"]);
+        back.back = true;
+        assert_eq!(
+            described(&back),
+            "back from bundle 1.0 with Kubernetes v1.36.3 → 1.1 with v1.36.4; 1 host changes"
         );
     }
 

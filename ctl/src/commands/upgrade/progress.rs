@@ -78,7 +78,8 @@ pub async fn resume(global: &Global, yes: bool, screen: &mut Screen) -> anyhow::
         true => "The pods of each host are evicted while it is upgraded",
         false => "No pods are evicted",
     };
-    let question = format!("Continue the upgrade to the bundle {bundle}? {pods}.");
+    let what = if status.back { "return" } else { "upgrade" };
+    let question = format!("Continue the {what} to the bundle {bundle}? {pods}.");
     if !confirmed(&question, yes, screen)? {
         return Ok(FAILED);
     }
@@ -102,7 +103,11 @@ fn again(bundle: &str, options: &Map<String, Value>) -> String {
     let text = |key: &str| options.get(key).and_then(Value::as_str);
     let drain = options.get("drain").and_then(Value::as_object);
     let of_drain = |key: &str| drain.and_then(|drain| drain.get(key));
-    let command = CommandLine::new(format!("ctl upgrade {bundle}"))
+    let target = match options.get("back") == Some(&Value::Bool(true)) {
+        true => "back",
+        false => bundle,
+    };
+    let command = CommandLine::new(format!("ctl upgrade {target}"))
         .option("batch", text("batch").filter(|batch| *batch != "25%"))
         .flag(
             options.get("backup") != Some(&Value::Bool(true)),
@@ -116,6 +121,14 @@ fn again(bundle: &str, options: &Map<String, Value>) -> String {
         None => command,
     };
     command.option("pause-after", text("pause_after")).text()
+}
+
+/// The other way out of an upgrade that has not ended.
+fn or_back(status: &UpgradeStatus) -> &'static str {
+    match status.back {
+        true => "",
+        false => "; `ctl upgrade back --test` shows the way back",
+    }
 }
 
 /// Describes the last upgrade, with the next step.
@@ -135,11 +148,15 @@ pub fn text(status: &UpgradeStatus) -> String {
         ),
         UpgradeState::Paused => (
             format!("is paused (by {by})"),
-            "`ctl upgrade resume` continues it".to_owned(),
+            format!("`ctl upgrade resume` continues it{}", or_back(status)),
         ),
         UpgradeState::Stopped => (
             "has stopped".to_owned(),
-            format!("fix the cause; {} continues it", command_of(status)),
+            format!(
+                "fix the cause; {} continues it{}",
+                command_of(status),
+                or_back(status)
+            ),
         ),
         UpgradeState::Incomplete => (
             "has ended without the hosts that were not connected".to_owned(),
@@ -149,7 +166,8 @@ pub fn text(status: &UpgradeStatus) -> String {
         other => (other.to_string(), String::new()),
     };
     let mut text = format!(
-        "upgrade     to the bundle {bundle} {state}\nrun         {}, by {}\nchanged     {}\n",
+        "{:<12}to the bundle {bundle} {state}\nrun         {}, by {}\nchanged     {}\n",
+        if status.back { "return" } else { "upgrade" },
         or_dash(status.run.as_ref()),
         or_dash(status.operator.as_ref()),
         or_dash(status.changed.as_ref()),
@@ -186,6 +204,7 @@ mod tests {
             state: UpgradeState::Paused,
             run: Some(halite_proto::ids::JobId::from_number(1)),
             bundle: Some("1.1".to_owned()),
+            back: false,
             operator: Some("root".to_owned()),
             created: None,
             changed: None,
@@ -201,7 +220,7 @@ mod tests {
             "upgrade     to the bundle 1.1 is paused (by alice)\n",
             "step        cp-2-turn\n",
             "done        cp-1\nleft        cp-2,worker-1\n",
-            "`ctl upgrade resume` continues it\n",
+            "`ctl upgrade resume` continues it; `ctl upgrade back --test` shows the way back\n",
         ] {
             assert!(paused.contains(part), "{part:?}: {paused}");
         }
@@ -212,18 +231,28 @@ mod tests {
             stopped.contains("error       one\n            two\n"),
             "{stopped}"
         );
-        let same = "`ctl upgrade` with the same bundle and options continues it\n";
+        let same = "`ctl upgrade` with the same bundle and options continues it; `ctl upgrade back --test` shows the way back\n";
         assert!(stopped.contains(same), "{stopped}");
         let drain = json!({"force": true, "timeout": 90});
         let options = json!({"bundle": "1.1", "batch": "3", "backup": true, "drain": drain});
         status.options = options.as_object().cloned();
         let stopped = text(&status);
-        let command = "`ctl upgrade 1.1 --batch 3 --force --drain-timeout 90s` continues it\n";
+        let command = "`ctl upgrade 1.1 --batch 3 --force --drain-timeout 90s` continues it; `ctl upgrade back";
         assert!(stopped.contains(command), "{stopped}");
         let plain = json!({"batch": "25%", "backup": false, "pause_after": "control-plane"});
         assert_eq!(
             again("1.1", plain.as_object().unwrap()),
             "ctl upgrade 1.1 --no-backup --no-drain --pause-after control-plane"
+        );
+        let back =
+            json!({"bundle": "1.0", "backup": true, "back": true, "drain": {"timeout": 900}});
+        status.back = true;
+        status.options = back.as_object().cloned();
+        let stopped = text(&status);
+        assert!(
+            stopped.starts_with("return      to the bundle 1.1 has stopped\n")
+                && stopped.ends_with("fix the cause; `ctl upgrade back` continues it\n"),
+            "{stopped}"
         );
         status.bundle = None;
         assert_eq!(text(&status), "there was no upgrade\n");

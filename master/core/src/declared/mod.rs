@@ -58,7 +58,7 @@ pub use keys::KeyStep;
 pub use last_valid::LastValid;
 pub use nodes::{NodeRequest, node_roles, requested};
 pub use reader::{Look, look};
-pub use releases::BundlePart;
+pub use releases::{BundlePart, Direction};
 pub use roles::Stage;
 pub use slow::in_background;
 pub use upgraded::NewBytes;

@@ -1,6 +1,8 @@
 //! The bundle of each host: compiles a minion from another bundle than the recorded one, and
 //! records the change.
 
+mod back;
+
 use std::cmp::Ordering;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
@@ -34,10 +36,10 @@ impl Declarations {
         &self,
         snapshot: &Snapshot,
         minion: &MinionId,
-        bundle: &BundleVersion,
+        (bundle, direction): (&BundleVersion, Direction),
         part: BundlePart,
     ) -> Result<Arc<Snapshot>, Refusal> {
-        let release = self.allowed(snapshot, bundle).await?;
+        let release = self.allowed(snapshot, bundle, direction).await?;
         let mut declaration = snapshot.declaration().clone();
         declaration.set_release(minion, &release);
         if part == BundlePart::Whole {
@@ -52,17 +54,21 @@ impl Declarations {
         self.reader.of(declaration).await
     }
 
-    /// The release of a bundle to which the cluster can be upgraded.
+    /// The release of a bundle to which the cluster can be upgraded, or can return.
     ///
     /// # Errors
-    /// The bundle cannot be read, or the cluster cannot be upgraded to it.
+    /// The bundle cannot be read, or the cluster cannot be upgraded or return to it.
     pub async fn allowed(
         &self,
         snapshot: &Snapshot,
         bundle: &BundleVersion,
+        direction: Direction,
     ) -> Result<Release, Refusal> {
         let read = self.reader.bundle(bundle).await?;
-        allowed(snapshot.declaration(), snapshot.in_use()?, &read.in_use)
+        match direction {
+            Direction::Forward => allowed(snapshot.declaration(), snapshot.in_use()?, &read.in_use),
+            Direction::Back => back::may_return(snapshot, &read.in_use),
+        }
     }
 
     /// Records that a minion has a bundle. For `master`, the cluster document records it as the one
@@ -81,6 +87,16 @@ impl Declarations {
         let (config_dir, minion) = (self.config_dir().to_owned(), minion.clone());
         in_background(move || write_release(&config_dir, &minion, &release)).await
     }
+}
+
+/// The direction in which hosts change their bundle.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Direction {
+    /// To a newer bundle.
+    #[default]
+    Forward,
+    /// To the previous bundle, before the upgrade has ended.
+    Back,
 }
 
 /// The states of a minion that come from another bundle.
@@ -149,7 +165,8 @@ fn allowed(declaration: &Declaration, from: &InUse, to: &InUse) -> Result<Releas
     }
     if order(&release.kubernetes, newest) == Ordering::Less {
         return refuse(format!(
-            "its Kubernetes {} is older than {newest}, which this cluster has; Kubernetes cannot be downgraded",
+            "its Kubernetes {} is older than {newest}, which this cluster has; Kubernetes cannot be downgraded; `ctl upgrade back` returns \
+             the hosts of an upgrade that has not ended",
             release.kubernetes
         ));
     }

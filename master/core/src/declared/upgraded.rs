@@ -6,7 +6,7 @@ use std::sync::Arc;
 use halite_manifest::ManifestEntry;
 use halite_names::{BundleVersion, MASTER};
 
-use super::{Declarations, Snapshot};
+use super::{Declarations, Direction, Snapshot};
 use crate::refusal::Refusal;
 
 /// The directory of a bundle with its images.
@@ -23,14 +23,18 @@ pub struct NewBytes {
 
 impl Declarations {
     /// The current snapshot, but with a bundle of the site for the cluster and each of its hosts.
-    /// It does not depend on the progress of an upgrade to this bundle.
+    /// It does not depend on the progress of an upgrade to this bundle, or of a return to it.
     ///
     /// # Errors
     /// All problems of all documents; or the bundle cannot be read, or the cluster cannot be
-    /// upgraded to it.
-    pub async fn upgraded(&self, bundle: &BundleVersion) -> Result<Arc<Snapshot>, Refusal> {
+    /// upgraded or return to it.
+    pub async fn upgraded(
+        &self,
+        bundle: &BundleVersion,
+        direction: Direction,
+    ) -> Result<Arc<Snapshot>, Refusal> {
         let snapshot = self.load().await?;
-        let release = self.allowed(&snapshot, bundle).await?;
+        let release = self.allowed(&snapshot, bundle, direction).await?;
         let mut declaration = snapshot.declaration().clone();
         let names: Vec<String> = declaration.nodes.keys().map(ToString::to_string).collect();
         // The cluster first: each host then drops its own record.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use futures_util::{StreamExt as _, stream};
 use halite_api::EventData;
-use halite_core::declared::{BundlePart, Snapshot, in_background};
+use halite_core::declared::{BundlePart, Direction, Snapshot, in_background};
 use halite_core::refusal::Refusal;
 use halite_names::BundleVersion;
 use halite_proto::ids::{JobId, MinionId};
@@ -39,6 +39,8 @@ pub struct NewJob {
     pub order: Vec<Vec<MinionId>>,
     /// The site's bundle from which the minions are compiled; `None` for each minion's own bundle.
     pub bundle: Option<BundleVersion>,
+    /// The direction of that change: to a newer bundle, or to the previous one.
+    pub direction: Direction,
     /// The timeout in seconds; 0 for the function's default.
     pub timeout: u32,
     /// The caller's id of this request.
@@ -104,7 +106,7 @@ impl Jobs {
                 let version = match &new.bundle {
                     None => snapshot.bundle()?.version.clone(),
                     Some(bundle) => {
-                        let allowed = self.declarations.allowed(&snapshot, bundle);
+                        let allowed = self.declarations.allowed(&snapshot, bundle, new.direction);
                         allowed.await?.bundle.into()
                     }
                 };
@@ -248,7 +250,7 @@ impl Jobs {
                         BundlePart::Some
                     };
                     self.declarations
-                        .with_bundle(&common, minion, bundle, part)
+                        .with_bundle(&common, minion, (bundle, new.direction), part)
                         .await?
                 }
             };

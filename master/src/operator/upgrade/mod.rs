@@ -1,6 +1,7 @@
 //! `ctl upgrade`: the plan of an upgrade before any change, and the progress of the last one.
 
 mod against;
+mod back;
 mod etcd;
 mod findings;
 mod pods;
@@ -9,9 +10,11 @@ mod space;
 mod tests;
 mod turns;
 
+use std::collections::BTreeSet;
+
 use halite_api::{BundleRelease, UpgradePlan};
 use halite_core::app::App;
-use halite_core::declared::Snapshot;
+use halite_core::declared::{Direction, Snapshot};
 use halite_core::refusal::Refusal;
 use halite_errors::chain;
 use halite_fleet::jobs::Jobs;
@@ -24,6 +27,8 @@ use halite_states::shipped::UPGRADE;
 use serde_json::{Map, Value, json};
 
 use self::against::Against;
+use super::last_upgrade;
+use super::last_upgrade::BACK;
 use crate::host_parts::{OWN_VERSION, host_parts};
 use crate::orchestrate::usual::usual_steps;
 use crate::orchestrate::{PLAN, steps_of};
@@ -43,20 +48,87 @@ pub(super) async fn document(
 ) -> Result<UpgradePlan, Refusal> {
     let in_use = snapshot.bundle()?;
     let bundle = find(&in_use.on_site(), wanted)?;
-    let release = jobs.declarations().allowed(snapshot, &bundle).await?;
+    let before = BundleRelease {
+        bundle: in_use.version.to_string(),
+        kubernetes: in_use.kubernetes.clone(),
+    };
+    let change = Change {
+        bundle: &bundle,
+        before,
+        direction: Direction::Forward,
+        begun: BTreeSet::new(),
+    };
+    planned(app, jobs, snapshot, change, values(options, &bundle)?).await
+}
+
+/// The plan of the return from an upgrade that has not ended, with the run's values over the pillar
+/// in `options`.
+///
+/// # Errors
+/// No upgrade leads back, with the reason; or the options are not a JSON mapping.
+pub(super) async fn back_document(
+    app: &App,
+    jobs: &Jobs,
+    snapshot: &Snapshot,
+    options: &str,
+) -> Result<UpgradePlan, Refusal> {
+    let way = back::find(app, jobs, snapshot).await?;
+    let mut over = values(options, &way.to)?;
+    over.insert(BACK.to_owned(), json!(true));
+    let change = Change {
+        bundle: &way.to,
+        before: way.from,
+        direction: Direction::Back,
+        begun: way.begun,
+    };
+    planned(app, jobs, snapshot, change, over).await
+}
+
+/// A change of the cluster's bundle.
+struct Change<'a> {
+    bundle: &'a BundleVersion,
+    /// The bundle that hosts have now.
+    before: BundleRelease,
+    direction: Direction,
+    /// The hosts that must change although they record the bundle.
+    begun: BTreeSet<String>,
+}
+
+/// The plan of a change with these values over the pillar.
+async fn planned(
+    app: &App,
+    jobs: &Jobs,
+    snapshot: &Snapshot,
+    change: Change<'_>,
+    over: Map<String, Value>,
+) -> Result<UpgradePlan, Refusal> {
+    let Change {
+        bundle,
+        before,
+        direction,
+        begun,
+    } = change;
+    let allowed = jobs.declarations().allowed(snapshot, bundle, direction);
+    let release = allowed.await?;
     let declaration = snapshot.declaration();
-    let lacks = |name: &&NodeName| declaration.bundle_for(name) != Some(&bundle);
+    let changes = |name: &&NodeName| {
+        declaration.bundle_for(name) != Some(bundle) || begun.contains(name.as_str())
+    };
     let hosts: Vec<String> = declaration
         .nodes
         .keys()
-        .filter(lacks)
+        .filter(changes)
         .map(ToString::to_string)
         .collect();
-    let over = values(options, &bundle)?;
+    let begun: Vec<String> = begun.into_iter().collect();
     let all: Vec<String> = declaration.nodes.keys().map(ToString::to_string).collect();
-    let parts = host_parts(jobs, &bundle, &all).await?;
+    let parts = host_parts(jobs, bundle, direction, &all).await?;
     let usual = usual_steps(app.store.as_ref(), UPGRADE).await?;
-    let compiled = steps_of(jobs, UPGRADE, &Value::Object(over.clone())).await;
+    let mut pillar = over.clone();
+    if direction == Direction::Back {
+        pillar.insert(PLAN.to_owned(), json!({"begun": begun}));
+    }
+    let compiled = steps_of(jobs, UPGRADE, &Value::Object(pillar)).await;
     let timed = compiled
         .as_ref()
         .ok()
@@ -66,7 +138,7 @@ pub(super) async fn document(
         app,
         jobs,
         snapshot,
-        bundle: &bundle,
+        bundle,
         kubernetes: &release.kubernetes,
         options: &over,
         turns: &timed.turns,
@@ -81,11 +153,10 @@ pub(super) async fn document(
     Ok(UpgradePlan {
         bundle: release.bundle.to_string(),
         kubernetes: release.kubernetes.clone(),
-        before: BundleRelease {
-            bundle: in_use.version.to_string(),
-            kubernetes: in_use.kubernetes.clone(),
-        },
+        before,
         hosts,
+        back: direction == Direction::Back,
+        begun,
         id: sha256_hex(identity.to_string().as_bytes()),
         planned_by: OWN_VERSION.to_owned(),
         turns: timed.turns,
@@ -93,7 +164,7 @@ pub(super) async fn document(
         steps: timed.steps,
         unknown_steps: timed.unknown_steps,
         findings,
-        run: open_run(app, &bundle).await?,
+        run: open_run(app, bundle, direction).await?,
         states: parts.states,
     })
 }
@@ -114,12 +185,17 @@ fn values(options: &str, bundle: &BundleVersion) -> Result<Map<String, Value>, R
     Ok(over)
 }
 
-/// The open run of an upgrade to this bundle.
-async fn open_run(app: &App, bundle: &BundleVersion) -> Result<Option<JobId>, Refusal> {
+/// The open run of an upgrade, or a return, to this bundle.
+async fn open_run(
+    app: &App,
+    bundle: &BundleVersion,
+    direction: Direction,
+) -> Result<Option<JobId>, Refusal> {
     let open = app.store.open_runs().await?.into_iter();
     let mut own = open.filter(|run| {
-        let pillar: Value = serde_json::from_str(&run.pillar_json).unwrap_or_default();
-        run.sls == UPGRADE && !run.test && pillar["bundle"] == bundle.as_str()
+        let pillar = last_upgrade::pillar(run);
+        let is_back = last_upgrade::is_back(&pillar) == (direction == Direction::Back);
+        run.sls == UPGRADE && !run.test && is_back && pillar.get("bundle") == Some(&json!(bundle))
     });
     Ok(own.next().map(|run| run.id))
 }

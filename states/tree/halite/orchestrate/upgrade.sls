@@ -6,13 +6,19 @@
     turn is compared, and `pillar.pause_after`, the place of a pause. Hosts that have the bundle are
     left out, so an interrupted run resumes where it ended; only a cordon that it may have left is
     removed from them. A highstate from the bundle is recorded: the host, or with `master` the
-    cluster, has it from then on. -#}
-{%- set bundle = pillar.bundle | json %}
+    cluster, has it from then on.
+
+    With `pillar.back`, `pillar.bundle` is the previous bundle, to which hosts return before the
+    upgrade has ended (`ctl upgrade back`): in the reverse order, and each host with its kubelet
+    first. `pillar.plan.begun` has hosts that the upgrade had begun to change. -#}
+{%- from 'halite/orchestrate/hooks.jinja' import hook, hooks with context %}
+{%- set back = pillar.get('back', False) %}
+{%- set begun = pillar.get('plan', {}).get('begun', []) if back else [] %}
 {%- set ns = namespace(servers=[], done=[], first=[], members=[], planes=[], nodes=[], others=[], previous='servers') %}
 {%- for name, node in pillar.halite.nodes | dictsort %}
 {%-   set has_master = name == pillar.halite.master.node %}
 {%-   if has_master or 'registry' in node.roles %}{% set ns.servers = ns.servers + [name] %}{% endif %}
-{%-   if node.bundle == pillar.bundle %}{% set ns.done = ns.done + [name] %}
+{%-   if node.bundle == pillar.bundle and name not in begun %}{% set ns.done = ns.done + [name] %}
 {%-   elif has_master %}{% set ns.first = ns.first + [name] %}
 {%-   elif 'control-plane' in node.roles %}{% set ns.planes = ns.planes + [name] %}
 {%-   elif 'etcd' in node.roles and not node.runs.containers %}{% set ns.members = ns.members + [name] %}
@@ -22,6 +28,12 @@
 {%- endfor %}
 {#- The kubelet of a member of etcd that is a worker is never newer than an API server. -#}
 {%- set one_by_one = ns.first + ns.members + ns.planes + ns.nodes %}
+{%- set phases = ['one_by_one', 'objects', 'others'] %}
+{%- if back %}
+{%-   set one_by_one = one_by_one | reverse | list %}
+{%-   set ns.others = ns.others | reverse | list %}
+{%-   set phases = phases | reverse | list %}
+{%- endif %}
 {#- The only node cannot send its pods elsewhere; their containers outlive the restarts. -#}
 {%- set nodes = pillar.halite.nodes | dictsort | map(attribute=1) | selectattr('runs.containers') | list %}
 {%- set drain = pillar.get('drain') %}
@@ -40,6 +52,13 @@
 {%- if minor.changes and nodes | length > 1 and not drains %}
 {{- raise('a node is drained before its kubelet gets another minor version of Kubernetes; omit --no-drain') }}
 {%- endif %}
+{#- The bundle that a step gives. -#}
+{%- macro given() %}
+    - bundle: {{ pillar.bundle | json }}
+{%-   if back %}
+    - back: True
+{%-   endif %}
+{%- endmacro %}
 {%- macro evicted(name, offline) %}
     - node: {{ name }}
     - maintenance: True
@@ -57,7 +76,7 @@
 {{ id }}:
   halite.upgrade_turn:
     - nodes: {{ names | json }}
-    - bundle: {{ bundle }}
+{{- given() }}
     - require:
         - halite: {{ previous }}
 {%- endmacro %}
@@ -101,6 +120,10 @@ standbys:
     - require:
         - halite: {{ ns.previous }}
 {%-   set ns.previous = name ~ '-uncordoned' %}
+{%-   if drains and 'post_uncordon' in hooks %}
+{{- hook(name ~ '-post-uncordon', name, 'post_uncordon', ns.previous, 'skip') }}
+{%-     set ns.previous = name ~ '-post-uncordon' %}
+{%-   endif %}
 {%- endfor %}
 {%- if pillar.get('backup') and (one_by_one or ns.others) %}
 
@@ -126,7 +149,7 @@ images-{{ what }}:
     - tgt: {{ names | join(',') }}
     - tgt_type: list
     - sls: [halite.images.ahead]
-    - bundle: {{ bundle }}
+{{- given() }}
     - offline: {{ offline }}
     - timeout: 3600
     - require:
@@ -140,12 +163,22 @@ objects-ahead:
   halite.state:
     - tgt: master
     - sls: [halite.base.kubeadm_objects.ahead]
-    - bundle: {{ bundle }}
+{{- given() }}
     - require:
         - halite: {{ ns.previous }}
 {%-   set ns.previous = 'objects-ahead' %}
 {%- endif %}
-{%- for name in one_by_one %}
+{%- set batch = pillar.get('batch', '25%') | string %}
+{%- if batch.endswith('%') %}
+{%-   set size = (ns.others | length) * (batch[:-1] | int) // 100 %}
+{%- else %}
+{%-   set size = batch | int %}
+{%- endif %}
+{#- Also on a repeat after a failure behind the last control plane, but not once the objects are new. -#}
+{%- set control_plane_left = one_by_one or pillar.halite.bundle.version != pillar.bundle %}
+{%- set pauses = pillar.get('pause_after') == 'control-plane' and control_plane_left and ns.others %}
+{%- for phase in phases %}
+{%- for name in one_by_one if phase == 'one_by_one' %}
 {%-   set is_member = 'etcd' in pillar.halite.nodes[name].roles %}
 {%-   set is_control_plane = 'control-plane' in pillar.halite.nodes[name].roles %}
 {%-   set is_node = pillar.halite.nodes[name].runs.containers %}
@@ -173,6 +206,10 @@ objects-ahead:
 {%-     set ns.previous = name ~ '-vip' %}
 {%-   endif %}
 {%-   if drains and is_node %}
+{%-     if 'pre_drain' in hooks %}
+{{- hook(name ~ '-pre-drain', name, 'pre_drain', ns.previous, 'fail') }}
+{%-       set ns.previous = name ~ '-pre-drain' %}
+{%-     endif %}
 
 {{ name }}-drained:
   halite.drain:
@@ -181,13 +218,27 @@ objects-ahead:
         - halite: {{ ns.previous }}
 {%-     set ns.previous = name ~ '-drained' %}
 {%-   endif %}
+{%-   if back and is_node %}
+
+# A kubelet or a containerd that does not start may be what the upgrade stopped at, and the static
+# pods need both.
+{{ name }}-kubelet:
+  halite.state:
+    - tgt: {{ name }}
+    - sls: [halite.base.kubelet]
+{{- given() }}
+    - timeout: 3600
+    - require:
+        - halite: {{ ns.previous }}
+{%-     set ns.previous = name ~ '-kubelet' %}
+{%-   endif %}
 {%-   if is_member %}
 
 {{ name }}-etcd:
   halite.state:
     - tgt: {{ name }}
     - sls: [halite.base.etcd]
-    - bundle: {{ bundle }}
+{{- given() }}
     - require:
         - halite: {{ ns.previous }}
 {%-     set ns.previous = name ~ '-etcd' %}
@@ -198,7 +249,7 @@ objects-ahead:
   halite.state:
     - tgt: {{ name }}
     - sls: [halite.base.control_plane.running]
-    - bundle: {{ bundle }}
+{{- given() }}
     - require:
         - halite: {{ ns.previous }}
 {%-     set ns.previous = name ~ '-control-plane' %}
@@ -229,7 +280,7 @@ objects-ahead:
   halite.state:
     - tgt: {{ name }}
     - highstate: True
-    - bundle: {{ bundle }}
+{{- given() }}
     - timeout: 3600
     - require:
         - halite: {{ ns.previous }}
@@ -254,9 +305,13 @@ objects-ahead:
     - require:
         - halite: {{ name }}-ready
 {%-     set ns.previous = name ~ '-uncordoned' %}
+{%-     if drains and 'post_uncordon' in hooks %}
+{{- hook(name ~ '-post-uncordon', name, 'post_uncordon', ns.previous, 'fail') }}
+{%-       set ns.previous = name ~ '-post-uncordon' %}
+{%-     endif %}
 {%-   endif %}
 {%- endfor %}
-{%- if pillar.halite.bundle.version != pillar.bundle %}
+{%- if phase == 'objects' and pillar.halite.bundle.version != pillar.bundle %}
 
 # After every API server, and before the other hosts: their kubelets are never newer than an API
 # server.
@@ -264,21 +319,12 @@ objects:
   halite.state:
     - tgt: master
     - highstate: True
-    - bundle: {{ bundle }}
+{{- given() }}
     - require:
         - halite: {{ ns.previous }}
 {%-   set ns.previous = 'objects' %}
 {%- endif %}
-{%- set batch = pillar.get('batch', '25%') | string %}
-{%- if batch.endswith('%') %}
-{%-   set size = (ns.others | length) * (batch[:-1] | int) // 100 %}
-{%- else %}
-{%-   set size = batch | int %}
-{%- endif %}
-{#- Also on a repeat after a failure behind the last control plane, but not once the objects are new. -#}
-{%- set control_plane_left = one_by_one or pillar.halite.bundle.version != pillar.bundle %}
-{%- set pauses = pillar.get('pause_after') == 'control-plane' and control_plane_left and ns.others %}
-{%- if pauses %}
+{%- if pauses and phase == 'others' %}
 
 # The other hosts follow with `ctl upgrade resume`.
 pause:
@@ -286,11 +332,15 @@ pause:
     - require:
         - halite: {{ ns.previous }}
 {%- endif %}
-{%- for names in ns.others | batch([size, 1] | max) if not pauses %}
+{%- for names in ns.others | batch([size, 1] | max) if phase == 'others' and not pauses %}
 {{- turn('workers-' ~ loop.index ~ '-turn', names, ns.previous) }}
 {%-   set ns.previous = 'workers-' ~ loop.index ~ '-turn' %}
 {%-   if drains %}
 {%-     for name in names if pillar.halite.nodes[name].runs.containers %}
+{%-       if 'pre_drain' in hooks %}
+{{- hook(name ~ '-pre-drain', name, 'pre_drain', ns.previous, 'skip') }}
+{%-         set ns.previous = name ~ '-pre-drain' %}
+{%-       endif %}
 
 {{ name }}-drained:
   halite.drain:
@@ -307,7 +357,7 @@ workers-{{ loop.index }}:
     - tgt: {{ names | join(',') }}
     - tgt_type: list
     - highstate: True
-    - bundle: {{ bundle }}
+{{- given() }}
     - offline: skip
     - timeout: 3600
     - require:
@@ -332,8 +382,13 @@ workers-{{ loop.index }}:
     - require:
         - halite: {{ name }}-ready
 {%-       set ns.previous = name ~ '-uncordoned' %}
+{%-       if drains and 'post_uncordon' in hooks %}
+{{- hook(name ~ '-post-uncordon', name, 'post_uncordon', ns.previous, 'skip') }}
+{%-         set ns.previous = name ~ '-post-uncordon' %}
+{%-       endif %}
 {%-     endfor %}
 {%-   endif %}
+{%- endfor %}
 {%- endfor %}
 {%- if not pauses %}
 
