@@ -179,6 +179,44 @@ fn the_options_of_a_drain_are_those_that_were_given() {
     );
 }
 
+/// The operator's own states run before a drain and after a host takes pods again, wherever an
+/// operator asks for either.
+#[test]
+fn hooks_are_around_the_drains_of_single_hosts() {
+    let (mut pillar, grains) = fixture("master");
+    pillar["node"] = json!("worker-1");
+    pillar["drain"] = json!({"timeout": 60});
+    pillar["halite"]["hooks"] = json!(["pre_drain", "post_uncordon"]);
+    let ids = |pillar: &serde_json::Value, name: &str| {
+        let sls = format!("halite.orchestrate.{name}");
+        let compiled = sure(with(pillar, &grains, |i| compile::step(i, &[sls.clone()])));
+        assert_chain(&compiled);
+        let chunks = compiled.low.chunks.iter();
+        chunks.map(|chunk| chunk.id.clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(ids(&pillar, "drain_node"), ["pre-drain", "drained"]);
+    assert_eq!(
+        ids(&pillar, "uncordon_node"),
+        ["uncordoned", "post-uncordon"]
+    );
+    assert_eq!(
+        ids(&pillar, "reboot_node"),
+        [
+            "pre-drain",
+            "drained",
+            "rebooted",
+            "ready",
+            "uncordoned",
+            "post-uncordon"
+        ]
+    );
+    pillar.as_object_mut().unwrap().remove("drain");
+    assert_eq!(
+        ids(&pillar, "reboot_node"),
+        ["rebooted", "ready", "uncordoned"]
+    );
+}
+
 /// All API servers decrypt with a key before one encrypts with it.
 #[test]
 fn a_key_is_rotated_in_stages_on_the_only_control_plane() {

@@ -1,5 +1,6 @@
 {#- Reboots a host (`ctl node reboot`); `pillar.node` is its name. `pillar.drain` has the options of
     `ctl node drain`; without it the pods stop and start with the host. -#}
+{%- from 'halite/orchestrate/hooks.jinja' import hook, hooks with context %}
 {%- set name = pillar.node %}
 {%- set node = pillar.halite.nodes[name] %}
 {%- set is_member = 'etcd' in node.roles %}
@@ -33,6 +34,10 @@ vip:
     - require:
         - halite: {{ ns.last }}
 {%-   set ns.last = 'vip' %}
+{%- endif %}
+{%- if drains and 'pre_drain' in hooks %}
+{{- hook('pre-drain', name, 'pre_drain', ns.last, 'fail') }}
+{%-   set ns.last = 'pre-drain' %}
 {%- endif %}
 {%- if drains %}
 
@@ -112,4 +117,7 @@ uncordoned:
     - timeout: 60
     - require:
         - halite: ready
+{%-   if drains and 'post_uncordon' in hooks %}
+{{- hook('post-uncordon', name, 'post_uncordon', 'uncordoned', 'fail') }}
+{%-   endif %}
 {%- endif %}
