@@ -38,6 +38,7 @@ mod switches;
 mod taints;
 mod taken_out;
 mod touched;
+mod upgrade_back;
 mod upgrade_dies;
 mod upgrade_stops;
 mod upgraded;
@@ -376,6 +377,7 @@ pub(super) fn site() -> Result<Site> {
             .chain(cases(THEN))
             .chain(cases(LONGER))
             .chain(cases(UPGRADES))
+            .chain(cases(upgrade_back::TESTS))
             .chain(upgrade_dies::numbered()?)
             .chain(cases(FULL))
             .chain(sequence(moved.into_iter().flat_map(cases).collect()))

@@ -2,7 +2,7 @@
 //! version stamp: the programs are the same, the images and the versions of the packages are not.
 
 use std::fs;
-use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::Path;
 
 use anyhow::{Context as _, Result, ensure};
@@ -55,12 +55,28 @@ pub fn add_release(
     patches: u32,
 ) -> Result<String> {
     let kubernetes = later(patches)?;
-    add(cluster, from, version, &kubernetes)?;
+    add(cluster, from, version, &kubernetes, Kubelet::Works)?;
     Ok(kubernetes)
 }
 
+/// A kubelet that does not start.
+const BROKEN: &str = "#!/bin/sh\necho 'this kubelet is broken' >&2\nexit 1\n";
+
+/// The kubelet of a bundle.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kubelet {
+    Works,
+    Broken,
+}
+
 /// Makes the bundle, copies its ISO to the bootstrap host, and adds it there.
-fn add(cluster: &Cluster, from: &upstream::Release, version: &str, kubernetes: &str) -> Result<()> {
+fn add(
+    cluster: &Cluster,
+    from: &upstream::Release,
+    version: &str,
+    kubernetes: &str,
+    kubelet: Kubelet,
+) -> Result<()> {
     let work = tempfile::Builder::new()
         .prefix("patch-")
         .tempdir_in(halite_lab::cache())?;
@@ -86,6 +102,12 @@ fn add(cluster: &Cluster, from: &upstream::Release, version: &str, kubernetes: &
                 let newer = kubernetes.trim_start_matches('v');
                 package["version"] = format!("{newer}-{revision}").into();
             }
+            if kubelet == Kubelet::Broken && package["package"] == "kubelet" {
+                let program = work.path().join("kubelet");
+                fs::write(&program, BROKEN)?;
+                fs::set_permissions(&program, fs::Permissions::from_mode(0o755))?;
+                package["programs"]["kubelet"] = program.to_string_lossy().into();
+            }
         }
         Ok(())
     })?;
@@ -96,9 +118,9 @@ fn add(cluster: &Cluster, from: &upstream::Release, version: &str, kubernetes: &
 }
 
 /// The process of a kubelet, and the inode of its program.
-type Kubelet = (String, u64);
+type RunningKubelet = (String, u64);
 
-fn kubelet(host: &Host) -> Result<Kubelet> {
+fn kubelet(host: &Host) -> Result<RunningKubelet> {
     let pid = host.sh("systemctl show -p MainPID --value kubelet")?;
     let program = fs::metadata(host.file("/usr/bin/kubelet"))?.ino();
     Ok((pid.trim().to_owned(), program))
@@ -138,18 +160,27 @@ pub(super) struct Release<'a> {
     /// The version of its Kubernetes.
     pub(super) kubernetes: String,
     /// The hosts, with their kubelets before the upgrade.
-    before: Vec<(&'a Host, Kubelet)>,
+    before: Vec<(&'a Host, RunningKubelet)>,
 }
 
 impl<'a> Release<'a> {
     /// Makes the bundle of the release that is this many patch releases after the first one, and
     /// adds it.
     pub(super) fn add(cluster: &'a Cluster, version: &str, patches: u32) -> Result<Self> {
+        Self::with(cluster, version, patches, Kubelet::Works)
+    }
+
+    /// The same with a kubelet that does not start.
+    pub(super) fn add_broken(cluster: &'a Cluster, version: &str, patches: u32) -> Result<Self> {
+        Self::with(cluster, version, patches, Kubelet::Broken)
+    }
+
+    fn with(cluster: &'a Cluster, version: &str, patches: u32, program: Kubelet) -> Result<Self> {
         let kubernetes = later(patches)?;
         let hosts = cluster.hosts().into_iter();
         let before = hosts.map(|host| Ok((host, kubelet(host)?)));
         let before = before.collect::<Result<_>>()?;
-        add(cluster, &FULL, version, &kubernetes)?;
+        add(cluster, &FULL, version, &kubernetes, program)?;
         Ok(Self {
             cluster,
             version: version.to_owned(),
@@ -193,8 +224,26 @@ impl<'a> Release<'a> {
                 "the kubelet of {name} is not another process with another program: {before:?}, {now:?}"
             );
         }
-        nothing_to_do(&cluster.bootstrap)?;
-        let changed = highstate(cluster, &[])?.changed;
+        self.is_settled()
+    }
+
+    /// Waits until all hosts serve, and checks that each has this Kubernetes again and nothing is
+    /// left to do.
+    pub(super) fn has_left(&self, kubernetes: &str) -> Result<()> {
+        let cluster = self.cluster;
+        wait::until("all hosts to be Ready", BACK, || is_complete(cluster))?;
+        same_content(cluster)?;
+        for (host, _) in &self.before {
+            wait::until("the previous release on a host", BACK, || {
+                has(cluster, host, kubernetes)
+            })?;
+        }
+        self.is_settled()
+    }
+
+    fn is_settled(&self) -> Result<()> {
+        nothing_to_do(&self.cluster.bootstrap)?;
+        let changed = highstate(self.cluster, &[])?.changed;
         ensure!(
             changed.is_empty(),
             "a highstate changed something: {changed:?}"
