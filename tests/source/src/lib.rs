@@ -25,6 +25,8 @@ mod links;
 #[cfg(test)]
 mod modules;
 #[cfg(test)]
+mod named_tests;
+#[cfg(test)]
 mod names;
 #[cfg(test)]
 mod output;
@@ -34,6 +36,8 @@ mod phrases;
 mod pictures;
 #[cfg(test)]
 mod profiles;
+#[cfg(test)]
+mod rows;
 #[cfg(test)]
 mod security;
 #[cfg(test)]
