@@ -20,7 +20,7 @@ use crate::bundle_facts::BundleFacts;
 use crate::cluster::Cluster;
 use crate::control_plane::PlaneTaint;
 use crate::declaration::{Declaration, Document};
-use crate::encryption_keys::{KEY_PATHS, KeyNames};
+use crate::encryption_keys::{KeyNames, key_name};
 use crate::flags::Flags;
 use crate::masters::MasterPart;
 use crate::node::Node;
@@ -130,7 +130,7 @@ pub fn allowed_secrets(declaration: &Declaration, minion: &str) -> BTreeSet<Stri
 #[must_use]
 pub fn is_encryption_key(declaration: &Declaration, minion: &str, path: &str) -> bool {
     let node = declaration.nodes.get(minion);
-    KEY_PATHS.contains(&path) && node.is_some_and(|node| node.has(Role::ControlPlane))
+    key_name(path).is_some() && node.is_some_and(|node| node.has(Role::ControlPlane))
 }
 
 /// The text of one of the operator's own secrets, or of a text that Halite makes from them, if this
@@ -210,6 +210,7 @@ pub fn view(
             component: hardened.component,
             // One of them has keys.
             files: hardened.files.into_iter().filter(|_| is_plane).collect(),
+            keys: hardened.keys.filter(|_| is_plane),
         },
         controller_manager: hardening::component(cluster, &cluster.controller_manager),
         scheduler: hardening::component(cluster, &cluster.scheduler),

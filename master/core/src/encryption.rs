@@ -9,13 +9,15 @@ use std::path::{Path, PathBuf};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use halite_errors::chain;
-use halite_pillar::encryption_keys::{EncryptionKeys, KEYS_FILE};
+use halite_pillar::encryption_keys::{EncryptionKeys, KEYS_FILE, NewKey};
 use halite_proto::pki;
 
 use crate::ca::{CaError, ContentError, files};
 
 /// The length of a key, in bytes (XSalsa20 and Poly1305).
 const LENGTH: usize = 32;
+/// The length of the random part of a key's name, in bytes.
+const ID_LENGTH: usize = 4;
 
 /// The file of the keys.
 #[derive(Debug, Clone)]
@@ -59,16 +61,21 @@ impl KeyFile {
         Ok(Some(keys))
     }
 
-    /// Reads the keys, and makes the first one if there is none. With `is_new`, no API server runs
-    /// yet, so it may encrypt at once.
+    /// Reads the keys, and makes the first one if the cluster has had none yet.
     ///
     /// # Errors
-    /// The file cannot be read, used or written.
-    pub fn read_or_make(&self, is_new: bool) -> Result<EncryptionKeys, CaError> {
+    /// The file cannot be read, used or written, or it is missing although the cluster has encrypted
+    /// with its keys.
+    pub fn read_or_make(&self, age: ClusterAge) -> Result<EncryptionKeys, CaError> {
         if let Some(keys) = self.read()? {
             return Ok(keys);
         }
-        let keys = EncryptionKeys::first(new_secret()?, is_new);
+        if age == ClusterAge::Encrypted {
+            return Err(CaError::LostKeys {
+                path: self.path.clone(),
+            });
+        }
+        let keys = EncryptionKeys::first(new_key()?, age == ClusterAge::New);
         self.write(&keys)?;
         Ok(keys)
     }
@@ -87,13 +94,28 @@ impl KeyFile {
     }
 }
 
-/// Makes a key.
+/// The age of a cluster whose encryption is declared, while it has no file of keys.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ClusterAge {
+    /// No API server has run yet: the first key encrypts at once.
+    New,
+    /// API servers run that do not know the first key: it only decrypts.
+    Running,
+    /// Encryption was declared before, so there was a key.
+    Encrypted,
+}
+
+/// Makes a key with a name of its own.
 ///
 /// # Errors
 /// The system has no randomness.
-pub fn new_secret() -> Result<String, CaError> {
+pub fn new_key() -> Result<NewKey, CaError> {
     let bytes: [u8; LENGTH] = pki::random()?;
-    Ok(STANDARD.encode(bytes))
+    let id: [u8; ID_LENGTH] = pki::random()?;
+    Ok(NewKey {
+        id: pki::hex(&id),
+        secret: STANDARD.encode(bytes),
+    })
 }
 
 #[cfg(test)]
@@ -107,14 +129,29 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let file = KeyFile::new(directory.path());
         assert_eq!(file.read().unwrap(), None);
-        let keys = file.read_or_make(true).unwrap();
-        assert_eq!(file.read_or_make(false).unwrap(), keys);
+        let keys = file.read_or_make(ClusterAge::New).unwrap();
+        assert_eq!(file.read_or_make(ClusterAge::Encrypted).unwrap(), keys);
         assert_eq!(file.read().unwrap(), Some(keys.clone()));
-        let secret = keys.secret("encryption.first").unwrap();
+        let path = keys.paths().next().unwrap();
+        let secret = keys.secret(&path).unwrap();
         assert_eq!(STANDARD.decode(secret).unwrap().len(), LENGTH);
         let mode = std::fs::metadata(file.path()).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
-        assert_ne!(new_secret().unwrap(), new_secret().unwrap());
+        let (one, other) = (new_key().unwrap(), new_key().unwrap());
+        assert!(one.secret != other.secret && one.id != other.id);
+    }
+
+    #[test]
+    fn a_lost_file_is_an_error_with_its_remedy_once_the_cluster_has_encrypted() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = KeyFile::new(directory.path());
+        let error = chain(&file.read_or_make(ClusterAge::Encrypted).unwrap_err());
+        for part in ["keys.json is missing", "put it back from", "standby"] {
+            assert!(error.contains(part), "{error}");
+        }
+        assert_eq!(file.read().unwrap(), None);
+        let made = file.read_or_make(ClusterAge::Running).unwrap();
+        assert_eq!(made.names().writer, None);
     }
 
     #[test]
@@ -122,7 +159,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let file = KeyFile::new(directory.path());
         std::fs::write(file.path(), "{\"keys\": [canary").unwrap();
-        let error = chain(&file.read_or_make(true).unwrap_err());
+        let error = chain(&file.read_or_make(ClusterAge::New).unwrap_err());
         assert!(
             error.contains("keys.json") && !error.contains("canary"),
             "{error}"

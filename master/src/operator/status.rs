@@ -87,6 +87,8 @@ pub async fn inspect(app: &App, jobs: &Jobs) -> Result<Inspection, Refusal> {
             on_master = Some((backups.newest, backups.made));
             problems.warnings("standbys", masters::problems(app, declaration));
             problems.warnings("backup-encrypted", cluster_backups::remarks(declaration));
+            let encryption = snapshot.encryption_problem();
+            problems.warnings("encryption", encryption.into_iter().collect());
             Some(snapshot)
         }
         Err(_) => None,

@@ -21,6 +21,8 @@ mod cancel_tests;
 mod destroy_steps;
 #[cfg(test)]
 mod destroy_tests;
+#[cfg(test)]
+mod encryption_fixture;
 mod encryption_steps;
 #[cfg(test)]
 mod encryption_tests;

@@ -71,7 +71,7 @@ impl<'a> StepRunner<'a> {
             ("halite", "preflight") => self.preflight(chunk, index).await,
             ("halite", "lock") => self.lock(chunk, index).await,
             ("halite", "unlock") => self.unlock(chunk).await,
-            ("halite", "encryption_keys") => self.encryption_keys(chunk).await,
+            ("halite", "encryption_keys") => self.encryption_keys(chunk, index).await,
             ("halite", "encryption_rewrite") => self.encryption_rewrite(chunk, index).await,
             ("halite", "ca_stage") => self.ca_stage(chunk).await,
             ("halite", "ca_pods") => self.ca_pods(chunk, index).await,

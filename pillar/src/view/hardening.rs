@@ -50,6 +50,8 @@ pub(super) fn component<'a>(cluster: &Cluster, component: &'a Component) -> Comp
 pub(super) struct ApiServerView<'a> {
     pub(super) component: ComponentView<'a>,
     pub(super) files: BTreeMap<&'static str, Value>,
+    /// The names of the keys in them, and their stage; `None` without keys.
+    pub(super) keys: Option<KeyNames>,
 }
 
 /// The part of the API server. `keys` are the master's keys if it has any; `key` makes the text for
@@ -81,10 +83,10 @@ pub(super) fn api_server<'a>(
     }
     let encryption = cluster.encryption();
     // Objects that were encrypted earlier stay readable.
-    if encryption.is_some() || keys.is_some() {
+    let keys = keys.cloned();
+    let keys = keys.or_else(|| encryption.as_ref().map(|_| KeyNames::default()));
+    if let Some(keys) = &keys {
         let resources = encryption.map(|own| own.resources.clone());
-        let new = KeyNames::default();
-        let keys = keys.unwrap_or(&new);
         let content = configuration(keys, &resources.unwrap_or_default(), key);
         file(
             &mut flags,
@@ -153,6 +155,7 @@ pub(super) fn api_server<'a>(
             patches: &declared.patches,
         },
         files,
+        keys,
     }
 }
 
@@ -355,7 +358,7 @@ mod tests {
             left,
             json!([{"resources": ["*.*"], "providers": [
                 {"identity": {}},
-                {"secretbox": {"keys": [{"name": "key1", "secret": "(encryption.first)"}]}},
+                {"secretbox": {"keys": [{"name": "key1", "secret": "(encryption.key1)"}]}},
             ]}])
         );
         let declared = view_of(json!({"profile": "hardened"}), None).unwrap();

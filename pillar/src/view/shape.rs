@@ -14,6 +14,7 @@ use super::{etcd, proxy, registry};
 use crate::bundle_facts::SiteBundle;
 use crate::certificates::Certificates;
 use crate::cluster::{Addons, Cni, Dns, HostNetworks, KubeProxy, Time};
+use crate::encryption_keys::KeyNames;
 use crate::firewall::PodsToHosts;
 use crate::flags::Flags;
 use crate::mirrors::Mirrors;
@@ -105,6 +106,9 @@ pub(super) struct ApiServer<'a> {
     pub(super) component: ComponentView<'a>,
     /// Its configuration files by name, on a control plane only.
     pub(super) files: BTreeMap<&'static str, Value>,
+    /// The names of the keys in them, and their stage.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) keys: Option<KeyNames>,
 }
 
 #[derive(Debug, Serialize)]

@@ -196,12 +196,22 @@ pub(super) const SIGNATURES: &[Signature] = &[
     ),
     step(
         "encryption_keys",
-        "Takes the keys that encrypt objects in etcd one step further. A step that was taken before is not repeated.",
-        &[required(
-            "stage",
-            ArgumentKind::Text,
-            "`next`: a new key, with which API servers only decrypt; `write`: the newest key encrypts; `only`: the older key leaves.",
-        )],
+        "Takes the keys that encrypt objects in etcd one step further. A step that was taken before is not repeated. Fails \
+         unless each control plane is connected and each standby of the master follows.",
+        &[
+            required(
+                "stage",
+                ArgumentKind::Text,
+                "`check`: no change; `next`: a new key, with which API servers only decrypt; `write`: the newest key encrypts; \
+                 `only`: the older key leaves; `end`: all have reached this stage.",
+            ),
+            required(
+                "nodes",
+                ArgumentKind::TextList,
+                "The control planes. If others are declared by now, the step fails.",
+            ),
+            TIMEOUT,
+        ],
     ),
     step(
         "encryption_rewrite",

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::support::{chunk, contents, fixture, highstate, of};
 
 const DIRECTORY: &str = "/etc/kubernetes/apiserver";
-const KEY: &str = "halite-secret::encryption.first::";
+const KEY: &str = "halite-secret::encryption.key2-ab::";
 
 /// The pillar of a control plane with every kind of setting.
 fn hardened() -> (Value, Value) {
@@ -32,6 +32,8 @@ fn hardened() -> (Value, Value) {
         "audit-policy.yaml": {"kind": "Policy", "rules": [{"level": "Metadata"}]},
         "encryption.yaml": {"resources": [{"providers": [{"secretbox": {"keys": [{"name": "key1", "secret": KEY}]}}]}]},
     });
+    halite["apiServer"]["keys"] =
+        json!({"stage": 3, "names": ["key2-ab", "key3-cd"], "writer": "key2-ab"});
     halite["controllerManager"] = json!({
         "extraArgs": {"controllers": ["*", "-ttl"]},
         "extraVolumes": [{"name": "own", "hostPath": "/srv/own", "mountPath": "/own", "readOnly": true}],
@@ -70,13 +72,89 @@ fn the_api_servers_files_are_private_and_a_change_restarts_it() {
         &format!("{DIRECTORY}/encryption.yaml"),
     );
     assert_eq!(keys.args["show_changes"], json!(false));
-    assert!(keys.args["contents"].as_str().unwrap().contains(KEY));
+    let written = keys.args["contents"].as_str().unwrap();
+    assert!(written.contains(KEY), "{written}");
+    assert_eq!(
+        written.lines().next(),
+        Some("# Stage 3 of the keys, key2-ab encrypts")
+    );
     // Nothing else has the key.
     let with_key = (compiled.low.chunks.iter())
-        .filter(|chunk| json!(chunk.args).to_string().contains("encryption.first"));
+        .filter(|chunk| json!(chunk.args).to_string().contains("encryption.key2"));
     assert_eq!(with_key.count(), 1);
     let log = &chunk(&compiled, "file.directory", "/var/log/kubernetes/audit").args;
     assert_eq!(log["mode"], json!(0o700));
+}
+
+/// Returns whether the states of this pillar are refused on a host whose file has this first line.
+fn is_refused(pillar: &Value, grains: &Value, first_line: &str) -> bool {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("encryption.yaml");
+    if !first_line.is_empty() {
+        std::fs::write(&file, format!("{first_line}\nkind: x\n")).unwrap();
+    }
+    let compiled = highstate(pillar, grains);
+    let mut chunks = compiled.low.chunks.iter();
+    let refusal = chunks
+        .find(|chunk| chunk.id == "kube-apiserver-keys-not-later")
+        .unwrap();
+    assert!(refusal.controls.failhard);
+    let [Value::String(condition)] = &refusal.controls.onlyif[..] else {
+        panic!("{:?}", refusal.controls.onlyif);
+    };
+    let condition = condition.replace(
+        &format!("{DIRECTORY}/encryption.yaml"),
+        &file.display().to_string(),
+    );
+    let run = std::process::Command::new("sh")
+        .args(["-c", &condition])
+        .output()
+        .unwrap();
+    assert!(run.stderr.is_empty(), "{condition}: {run:?}");
+    run.status.success()
+}
+
+#[test]
+fn a_host_with_a_later_stage_or_another_key_refuses_the_states() {
+    let line = |stage: u64, writer: &str| format!("# Stage {stage} of the keys, {writer} encrypts");
+    let (pillar, grains) = hardened();
+    for good in [
+        String::new(),
+        "apiVersion: apiserver.config.k8s.io/v1".to_owned(),
+        line(1, "none"),
+        line(2, "key2-ab"),
+        line(3, "key2-ab"),
+        line(3, "key3-cd"),
+    ] {
+        assert!(!is_refused(&pillar, &grains, &good), "{good}");
+    }
+    for late in [
+        line(4, "key2-ab"),
+        line(10, "key3-cd"),
+        // The master has lost its keys, and has made others.
+        line(1, "key1-ef"),
+        line(3, "key2"),
+    ] {
+        assert!(is_refused(&pillar, &grains, &late), "{late}");
+    }
+    // The master has no keys.
+    let (pillar, grains) = fixture("bootstrap");
+    assert!(!is_refused(&pillar, &grains, ""));
+    assert!(is_refused(&pillar, &grains, &line(1, "key1-ef")));
+}
+
+/// The state comes before each change of the host.
+#[test]
+fn the_stage_is_compared_before_anything_is_changed() {
+    let (pillar, grains) = hardened();
+    let compiled = highstate(&pillar, &grains);
+    let before = compiled.low.chunks.iter();
+    let before = before.take_while(|chunk| chunk.id != "kube-apiserver-keys-not-later");
+    let before: Vec<String> = before.map(|chunk| chunk.function()).collect();
+    assert_eq!(before, ["etcd.data", "mount.refused"]);
+    let worker = of("worker");
+    let mut ids = worker.low.chunks.iter().map(|chunk| chunk.id.as_str());
+    assert!(!ids.any(|id| id == "kube-apiserver-keys-not-later"));
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use halite_states::compile;
 use halite_states::compile::Compiled;
+use halite_states::low::Chunk;
 use serde_json::json;
 
 use crate::support::{assert_chain, fixture, golden, steps, sure, with};
@@ -219,24 +220,30 @@ fn hooks_are_around_the_drains_of_single_hosts() {
 
 /// All API servers decrypt with a key before one encrypts with it.
 #[test]
-fn a_key_is_rotated_in_stages_on_the_only_control_plane() {
+fn a_key_is_rotated_in_stages_on_each_control_plane() {
     let (mut pillar, grains) = fixture("master");
     pillar["halite"]["nodes"] = json!({
         "cp-1": {"roles": ["bootstrap", "control-plane", "etcd"]},
         "worker-1": {"roles": ["worker"]},
     });
-    let compiled = sure(with(&pillar, &grains, |i| {
-        compile::step(i, &["halite.orchestrate.rotate_encryption".to_owned()])
-    }));
-    assert_chain(&compiled);
-    let ids: Vec<&str> = (compiled.low.chunks.iter())
-        .map(|chunk| chunk.id.as_str())
-        .collect();
+    let compiled = |pillar: &serde_json::Value| {
+        let compiled = sure(with(pillar, &grains, |i| {
+            compile::step(i, &["halite.orchestrate.rotate_encryption".to_owned()])
+        }));
+        assert_chain(&compiled);
+        compiled.low.chunks
+    };
+    let ids = |chunks: &[Chunk]| -> Vec<String> {
+        let ids = chunks.iter().map(|chunk| chunk.id.clone());
+        ids.collect()
+    };
     assert_eq!(
-        ids,
+        ids(&compiled(&pillar)),
         [
             "turn",
             "members",
+            "keys-check",
+            "planes-check",
             "keys-next",
             "cp-1-next",
             "keys-write",
@@ -244,6 +251,27 @@ fn a_key_is_rotated_in_stages_on_the_only_control_plane() {
             "rewritten",
             "keys-only",
             "cp-1-only",
+            "keys-end",
+        ]
+    );
+    for name in ["cp-2", "cp-3"] {
+        pillar["halite"]["nodes"][name] = json!({"roles": ["control-plane", "etcd"]});
+    }
+    let several = compiled(&pillar);
+    let write = several.iter().position(|chunk| chunk.id == "keys-write");
+    let stage = &several[write.unwrap()..];
+    assert_eq!(stage[0].args["nodes"], json!(["cp-1", "cp-2", "cp-3"]));
+    assert_eq!(
+        ids(&stage[..8]),
+        [
+            "keys-write",
+            "cp-1-write-vip",
+            "cp-1-write",
+            "cp-2-write-vip",
+            "cp-2-write",
+            "cp-3-write-vip",
+            "cp-3-write",
+            "rewritten",
         ]
     );
 }

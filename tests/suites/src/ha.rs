@@ -9,6 +9,7 @@ mod cancelled;
 mod damaged;
 mod destroyed;
 mod dies;
+mod encryption;
 mod etcd;
 mod etcd_hosts;
 mod expired;
@@ -373,6 +374,7 @@ pub(super) fn site() -> Result<Site> {
             .chain(boundaries::every()?)
             .chain(dies::numbered()?)
             .chain(cases(expired::TESTS))
+            .chain(cases(encryption::TESTS))
             .chain(cases(BEFORE))
             .chain(cases(THEN))
             .chain(cases(LONGER))

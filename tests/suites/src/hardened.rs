@@ -15,7 +15,7 @@ use halite_lab::host::Host;
 use halite_lab::layout::{Layout, TWO};
 use halite_lab::progress::Board;
 use halite_lab::{cluster, wait};
-use halite_pillar::encryption_keys::{EncryptionKeys, KEY_PATHS, KEYS_FILE};
+use halite_pillar::encryption_keys::{EncryptionKeys, KEYS_FILE};
 use halite_upstream::prepare;
 use halite_upstream::versions::{FULL, NEWEST, Release};
 use serde::Deserialize;
@@ -177,8 +177,25 @@ fn stored(cluster: &Cluster, key: &str) -> Result<String> {
     Ok(String::from_utf8_lossy(&STANDARD.decode(&entry.value)?).into_owned())
 }
 
+/// Makes the Secret of the tests.
+pub(crate) fn make_secret(cluster: &Cluster) -> Result<()> {
+    let literal = format!("--from-literal=x={VALUE}");
+    cluster.kubectl(&["create", "secret", "generic", SECRET, &literal])?;
+    Ok(())
+}
+
+/// Fails unless etcd has the Secret in plain text.
+pub(crate) fn is_plain_text(cluster: &Cluster) -> Result<()> {
+    let raw = stored(cluster, STORED)?;
+    ensure!(
+        !raw.starts_with("k8s:enc:") && raw.contains(VALUE),
+        "{STORED} begins with {raw:.40}"
+    );
+    Ok(())
+}
+
 /// Fails unless etcd has the Secret as ciphertext of this key, and the API returns it.
-fn is_encrypted_with(cluster: &Cluster, key: &str) -> Result<()> {
+pub(crate) fn is_encrypted_with(cluster: &Cluster, key: &str) -> Result<()> {
     let raw = stored(cluster, STORED)?;
     let begin = format!("{ENCRYPTED}{key}:");
     ensure!(raw.starts_with(&begin), "{STORED} begins with {:.40}", raw);
@@ -190,9 +207,8 @@ fn is_encrypted_with(cluster: &Cluster, key: &str) -> Result<()> {
 }
 
 fn encrypted(cluster: &Cluster) -> Result<Counts> {
-    let literal = format!("--from-literal=x={VALUE}");
-    cluster.kubectl(&["create", "secret", "generic", SECRET, &literal])?;
-    is_encrypted_with(cluster, "key1")?;
+    make_secret(cluster)?;
+    is_encrypted_with(cluster, &writer(&cluster.bootstrap)?)?;
     // Other objects are not, so that they cost nothing.
     let map = stored(cluster, "/registry/configmaps/kube-system/kubeadm-config")?;
     ensure!(!map.starts_with("k8s:enc:"), "{map:.40}");
@@ -400,18 +416,17 @@ fn settled(cluster: &Cluster) -> Result<Counts> {
 fn rotated(cluster: &Cluster) -> Result<Counts> {
     let host = &cluster.bootstrap;
     let rotate = [CTL, "certs", "rotate", "encryption", "--yes"];
+    let older = writer(host)?;
     std::fs::write(host.file(OLDER_KEY), master_key(host)?)?;
     host.run(&rotate)?;
-    is_encrypted_with(cluster, "key2")?;
-    let file = host.run(&["cat", "/etc/kubernetes/apiserver/encryption.yaml"])?;
-    ensure!(
-        file.contains("key2") && !file.contains("key1"),
-        "the older key has not left the file of the API server"
-    );
+    let newer = writer(host)?;
+    ensure!(newer != older, "{older} still encrypts");
+    is_encrypted_with(cluster, &newer)?;
+    has_only(host, &newer, &older)?;
     // Each Secret of the cluster has the new key, not only that of the test.
     for entry in range(cluster, &["get", "--prefix", "/registry/secrets/"])? {
         let value = STANDARD.decode(&entry.value)?;
-        let begin = format!("{ENCRYPTED}key2:");
+        let begin = format!("{ENCRYPTED}{newer}:");
         let key = STANDARD.decode(&entry.key)?;
         ensure!(
             value.starts_with(begin.as_bytes()),
@@ -427,10 +442,33 @@ fn record() -> String {
     format!("/var/lib/halite/master/{KEYS_FILE}")
 }
 
+/// The master's keys.
+fn master_keys(host: &Host) -> Result<EncryptionKeys> {
+    Ok(serde_json::from_str(&host.run(&["cat", &record()])?)?)
+}
+
+/// The name of the key that encrypts, on the master's host.
+pub(crate) fn writer(host: &Host) -> Result<String> {
+    let names = master_keys(host)?.names();
+    names.writer.context("no key encrypts")
+}
+
+/// Fails unless the API server of a host has the newer key, and no longer the older one.
+pub(crate) fn has_only(host: &Host, newer: &str, older: &str) -> Result<()> {
+    let file = host.run(&["cat", "/etc/kubernetes/apiserver/encryption.yaml"])?;
+    ensure!(
+        file.contains(newer) && !file.contains(older),
+        "{}: the older key has not left the file of the API server",
+        host.spec.name
+    );
+    Ok(())
+}
+
 /// The master's oldest key.
 fn master_key(host: &Host) -> Result<String> {
-    let keys: EncryptionKeys = serde_json::from_str(&host.run(&["cat", &record()])?)?;
-    let secret = keys.secret(KEY_PATHS[0]).context("there is no key")?;
+    let keys = master_keys(host)?;
+    let path = keys.paths().next().context("there is no key")?;
+    let secret = keys.secret(&path).context("there is no key")?;
     Ok(secret.to_owned())
 }
 

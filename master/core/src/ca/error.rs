@@ -33,6 +33,16 @@ pub enum CaError {
         /// The file.
         path: PathBuf,
     },
+    /// The file of the encryption keys is missing, and a new key would decrypt nothing.
+    #[error(
+        "{} is missing, and a new key could not decrypt what the cluster has encrypted; put it back from the directory \
+         `standby` of a standby's master, or from a backup that is newer than the last rotation",
+        path.display()
+    )]
+    LostKeys {
+        /// The file.
+        path: PathBuf,
+    },
     /// A certificate without its key.
     #[error(
         "{} exists but {} does not; put the key beside it, or move the certificate away to get a new CA",

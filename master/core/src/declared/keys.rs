@@ -6,7 +6,7 @@ use halite_errors::chain;
 use halite_pillar::encryption_keys::{EncryptionKeys, KeyNames};
 
 use super::{Declarations, Snapshot, in_background};
-use crate::encryption::{KeyFile, new_secret};
+use crate::encryption::{ClusterAge, KeyFile, new_key};
 use crate::refusal::{Refusal, RefusalKind};
 
 /// A step of a key, in order.
@@ -18,6 +18,8 @@ pub enum KeyStep {
     Write,
     /// The older key leaves.
     Only,
+    /// All API servers have reached the last stage: the next rotation takes a new key.
+    End,
 }
 
 impl Snapshot {
@@ -26,6 +28,28 @@ impl Snapshot {
     pub fn encryption_keys(&self) -> Option<KeyNames> {
         self.pki.encryption.clone()
     }
+
+    /// The difference between the declared and the actual encryption of objects in etcd, for
+    /// operators; `None` if there is none.
+    #[must_use]
+    pub fn encryption_problem(&self) -> Option<String> {
+        let keys = self.pki.encryption.as_ref()?;
+        if keys.rotates {
+            let (stage, names) = (keys.stage, keys.names.join(" and "));
+            return Some(format!(
+                "a rotation of the encryption key has not ended (stage {stage}, {names}); `ctl certs rotate encryption` continues it, or \
+                 shows the one that runs"
+            ));
+        }
+        let declared = self.declaration().cluster.encryption()?;
+        let resources = declared.resources.join(" and ");
+        (keys.writer.is_none() && !resources.is_empty()).then(|| {
+            format!(
+                "encryption of {resources} is declared, but the API servers still write plain text; `ctl certs rotate encryption` \
+                 begins to encrypt"
+            )
+        })
+    }
 }
 
 impl Declarations {
@@ -33,7 +57,7 @@ impl Declarations {
     /// snapshot, and `false` if the step had been taken already.
     ///
     /// # Errors
-    /// No encryption is declared, or the file of the keys cannot be read or written.
+    /// No encryption is declared, or the file of the keys is missing or cannot be read or written.
     pub async fn step_keys(&self, step: KeyStep) -> Result<(Arc<Snapshot>, bool), Refusal> {
         let _writing = self.writing.lock().await;
         // Makes the first key.
@@ -56,11 +80,13 @@ fn change(file: &KeyFile, step: KeyStep) -> Result<bool, Refusal> {
         let because = chain(&error);
         Refusal::internal(format!("cannot change the encryption keys: {because}"))
     };
-    let before = file.read_or_make(false).map_err(cannot)?;
+    // The declaration was read before this, which makes the first key.
+    let before = file.read_or_make(ClusterAge::Encrypted).map_err(cannot)?;
     let after: EncryptionKeys = match step {
-        KeyStep::Next => before.clone().with_next(new_secret().map_err(cannot)?),
+        KeyStep::Next => before.clone().with_next(new_key().map_err(cannot)?),
         KeyStep::Write => before.clone().written_by_newest(),
         KeyStep::Only => before.clone().without_older(),
+        KeyStep::End => before.clone().rotated(),
     };
     if after == before {
         return Ok(false);

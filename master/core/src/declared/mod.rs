@@ -33,12 +33,13 @@ use halite_errors::chain;
 use halite_manifest::Bundles;
 use halite_pillar::bundle_facts::BundleFacts;
 use halite_pillar::declaration::Declaration;
-use halite_pillar::encryption_keys::KEY_PATHS;
+use halite_pillar::encryption_keys::{EncryptionKeys, key_name};
 use halite_pillar::masters::MasterPart;
 use halite_pillar::role::Role;
 use halite_pillar::view::{Pki, allowed_secrets, is_encryption_key, own_secret, view};
 use halite_proto::ids::MinionId;
 use halite_secrets::reference;
+use halite_secrets::reference::FillError;
 use halite_states::tree::{DirTree, MemoryTree};
 use reader::{DeclarationReader, Documents};
 use redactors::Redactors;
@@ -318,18 +319,27 @@ impl Snapshot {
     /// Replaces the references to secrets in a value that is sent to a minion.
     ///
     /// # Errors
-    /// The value refers to a secret that this minion may not have.
+    /// The value refers to a secret that this minion may not have, or to an encryption key that has
+    /// left since the value was compiled.
     pub fn fill(&self, minion: &MinionId, value: &mut Value) -> Result<(), Refusal> {
-        reference::fill(value, &|path| self.secret(minion, path))
-            .map(|_| ())
-            .map_err(|error| Refusal::denied(format!("{minion}: {}", chain(&error))))
+        let filled = reference::fill(value, &|path| self.secret(minion, path));
+        filled.map(|_| ()).map_err(|error| match &error {
+            FillError::Unknown(path) if is_encryption_key(self.declaration(), minion, path) => {
+                let name = key_name(path).unwrap_or(path);
+                Refusal::conflict(format!(
+                    "{minion}: these states are from an earlier stage of the rotation of the encryption key: the master no longer has \
+                     {name}; run the same command again"
+                ))
+            }
+            _ => Refusal::denied(format!("{minion}: {}", chain(&error))),
+        })
     }
 
     /// The secrets that one minion may have.
     fn secrets(&self, minion: &MinionId) -> impl Iterator<Item = String> {
         allowed_secrets(self.declaration(), minion)
             .into_iter()
-            .chain(KEY_PATHS.map(str::to_owned))
+            .chain(self.documents.keys.iter().flat_map(EncryptionKeys::paths))
             .filter_map(move |path| self.secret(minion, &path))
     }
 

@@ -24,7 +24,7 @@ use super::{Snapshot, bundle};
 use crate::app::App;
 use crate::ca;
 use crate::ca::{CaError, Cas};
-use crate::encryption::KeyFile;
+use crate::encryption::{ClusterAge, KeyFile};
 use crate::refusal::{Refusal, RefusalKind};
 
 /// A function that inspects each of the documents in a directory.
@@ -414,7 +414,8 @@ impl DeclarationReader {
 }
 
 /// The keys of a declaration. The first one is made when encryption is declared. If no valid
-/// documents were known before, the cluster is new, and no API server runs yet.
+/// documents were known before, the cluster is new, and no API server runs yet. If the last valid
+/// documents declare encryption already, there was a key, and a new one must not take its place.
 fn keys_for(
     declaration: &Declaration,
     file: &KeyFile,
@@ -423,7 +424,15 @@ fn keys_for(
     if declaration.cluster.encryption().is_none() {
         return file.read();
     }
-    file.read_or_make(!last_valid.exists()).map(Some)
+    if let Some(keys) = file.read()? {
+        return Ok(Some(keys));
+    }
+    let age = match (last_valid.exists(), last_valid.declaration()) {
+        (false, _) => ClusterAge::New,
+        (true, Some(before)) if before.cluster.encryption().is_some() => ClusterAge::Encrypted,
+        (true, _) => ClusterAge::Running,
+    };
+    file.read_or_make(age).map(Some)
 }
 
 fn unusable_keys(error: &CaError) -> Refusal {

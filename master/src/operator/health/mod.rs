@@ -262,6 +262,13 @@ pub(super) const CHECKS: &[Check] = &[
         judge: cluster::components,
     },
     Check {
+        name: "encryption",
+        title: "Objects in etcd are encrypted as declared, and no rotation is left in the middle",
+        severity: Severity::Warning,
+        remedy: "`ctl certs rotate encryption` begins or continues it, and shows the one that runs",
+        judge: |picture| reported(picture, "encryption"),
+    },
+    Check {
         name: "vip",
         title: "One host holds the virtual address of the API",
         severity: Severity::Failure,

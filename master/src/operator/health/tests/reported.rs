@@ -81,6 +81,11 @@ pub(super) const REPORTED: &[Case] = &[
     ),
     ("backup-encrypted", "warning", "no recipient is declared"),
     (
+        "encryption",
+        "warning",
+        "a rotation of the encryption key has not ended",
+    ),
+    (
         "registry-backup",
         "failure",
         "the last backup of the site registry is of 1970-07-01",

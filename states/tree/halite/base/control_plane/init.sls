@@ -3,6 +3,7 @@
     continues without them; see halite.base.control_plane.running. -#}
 {%- from 'halite/map.jinja' import node with context %}
 {%- from 'halite/base/map.jinja' import api_server_gives_way, endpoint_url, local_url with context %}
+{%- from 'halite/base/control_plane/keys.jinja' import first_line with context %}
 {%- from 'halite/base/etcd/map.jinja' import metrics with context %}
 {%- set ca = pillar.halite.pki.kubernetes.cert | json %}
 {%- set version = pillar.halite.kubernetes.version %}
@@ -10,6 +11,7 @@
 {%- set newer = "test \"$(sed -n 's/^ *image: .*kube-apiserver:v" ~ major ~ "\\.\\([0-9]*\\)\\..*/\\1/p' /etc/kubernetes/manifests/kube-apiserver.yaml 2>/dev/null | head -n 1)\" -gt " ~ minor ~ " 2>/dev/null" %}
 include:
   - halite.base.pki.control_plane
+  - halite.base.control_plane.key_stage
 
 # Before anything on the host is changed. A host is recorded with its new bundle at the end of its
 # upgrade. An upgrade that stopped before that has left an API server that must not go back.
@@ -60,7 +62,11 @@ kube-apiserver-not-newer:
 
 {{ directory }}/{{ name }}:
   file.managed:
+{%-   if name == 'encryption.yaml' %}
+    - contents: {{ (first_line ~ '\n' ~ content | yaml(False)) | json }}
+{%-   else %}
     - contents: {{ content | yaml(False) | json }}
+{%-   endif %}
     - user: root
     - group: root
     - mode: '0600'
