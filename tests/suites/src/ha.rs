@@ -57,6 +57,7 @@ use halite_upstream::versions;
 use serde_json::Value;
 
 use crate::cluster::nothing_left;
+use crate::etcdctl::etcdctl;
 use crate::firewall;
 use crate::kubeadm::control_plane;
 use crate::site::{Site, from_the_iso};
@@ -385,26 +386,6 @@ pub(super) fn site() -> Result<Site> {
             .chain(sequence(moved.into_iter().flat_map(cases).collect()))
             .collect(),
     })
-}
-
-/// Runs etcdctl in the member of a host, with the answer as JSON.
-pub(crate) fn etcdctl(cluster: &Cluster, host: &Host, words: &[&str]) -> Result<Value> {
-    let pod = format!("etcd-{}", host.spec.name);
-    let mut command = vec![
-        "-n",
-        "kube-system",
-        "exec",
-        &pod,
-        "--",
-        "etcdctl",
-        "--cacert=/etc/kubernetes/pki/etcd/ca.crt",
-        "--cert=/etc/kubernetes/pki/etcd/server.crt",
-        "--key=/etc/kubernetes/pki/etcd/server.key",
-        "--write-out=json",
-    ];
-    command.extend(words);
-    let text = cluster.kubectl_on(&host.spec.name, &command)?;
-    serde_json::from_str(&text).with_context(|| format!("etcdctl {}: {text}", words.join(" ")))
 }
 
 /// Fails unless each control plane has a voting member, all with the same content, and a ready API

@@ -22,7 +22,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::cluster::{PODS, nothing_left};
-use super::ha::etcdctl;
+use super::etcdctl::etcdctl;
 use super::repair::quiet;
 use super::secret::holders;
 use crate::site::Site;

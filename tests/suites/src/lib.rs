@@ -17,6 +17,7 @@ mod disaster;
 mod enrolment;
 mod etcd;
 mod etcd_disk;
+mod etcdctl;
 mod every_option;
 mod explain;
 mod external;
