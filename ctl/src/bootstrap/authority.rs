@@ -144,8 +144,8 @@ mod tests {
         let record = r#"{"stage": "sign", "certificate": "NEW", "key": "NEW KEY"}"#;
         std::fs::write(dir.path().join("ca/etcd.rotation.json"), record).unwrap();
         let found = Authority::read(dir.path());
-        assert_eq!(found.pki().certificates["etcd"], "NEW\nCERT\n");
-        assert_eq!(found.pki().signers["etcd"], "NEW");
-        assert_eq!(found.keys["pki.etcd.key"], "NEW KEY");
+        assert_eq!(found.pki().certificates.get("etcd").unwrap(), "NEW\nCERT\n");
+        assert_eq!(found.pki().signers.get("etcd").unwrap(), "NEW");
+        assert_eq!(found.keys.get("pki.etcd.key").unwrap(), "NEW KEY");
     }
 }

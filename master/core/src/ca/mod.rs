@@ -24,14 +24,13 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, OnceLock};
 
+use authority::Ca;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use halite_proto::pki;
 use halite_proto::v1::Epoch;
 use halite_store::Millis;
 use rcgen::SigningKey as _;
-
-use authority::Ca;
 use service_accounts::ServiceAccounts;
 
 pub use error::{CaError, ContentError};
