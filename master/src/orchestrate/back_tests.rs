@@ -253,11 +253,9 @@ fn another_minor_version_of_etcd_or_another_master_does_not_lead_back() {
             change(site, bundle, "\"files\":{", &files);
         }
     };
-    let cases: [(&dyn Fn(&Site), &str); 2] = [
-        (&with_etcd, "etcd cannot be downgraded"),
-        (&with_program, "another halite-master"),
-    ];
-    for (change, reason) in cases {
+    let changes: [&dyn Fn(&Site); 2] = [&with_etcd, &with_program];
+    let reasons = ["etcd cannot be downgraded", "another halite-master"];
+    for (change, reason) in changes.into_iter().zip(reasons) {
         let site = site();
         change(&site);
         let life = site.live();

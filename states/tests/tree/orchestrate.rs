@@ -190,7 +190,9 @@ fn hooks_are_around_the_drains_of_single_hosts() {
     pillar["halite"]["hooks"] = json!(["pre_drain", "post_uncordon"]);
     let ids = |pillar: &serde_json::Value, name: &str| {
         let sls = format!("halite.orchestrate.{name}");
-        let compiled = sure(with(pillar, &grains, |i| compile::step(i, &[sls.clone()])));
+        let compiled = sure(with(pillar, &grains, |i| {
+            compile::step(i, std::slice::from_ref(&sls))
+        }));
         assert_chain(&compiled);
         let chunks = compiled.low.chunks.iter();
         chunks.map(|chunk| chunk.id.clone()).collect::<Vec<_>>()
