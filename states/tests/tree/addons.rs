@@ -309,5 +309,16 @@ fn metrics_server_reaches_every_kubelet() {
             (&json!([own]), &json!(true))
         );
         assert!(!certificate.contains_key("client_auth"));
+        // Only a kubelet of 1.36 or later reloads it for clients that use its address.
+        for (version, restarts) in [("v1.35.4", true), ("v1.36.3", false)] {
+            pillar["halite"]["kubernetes"]["version"] = json!(version);
+            let on = highstate(&pillar, &grains);
+            let place = |wanted: &str| {
+                let mut chunks = on.low.chunks.iter();
+                chunks.position(|chunk| chunk.id == wanted).unwrap()
+            };
+            let watched = &on.low.chunks[place("kubelet")].requisites.watch;
+            assert_eq!(watched.contains(&place(crt)), restarts, "{name}, {version}");
+        }
     }
 }

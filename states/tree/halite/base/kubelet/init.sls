@@ -1,6 +1,6 @@
 {#- The kubelet, configured as kubeadm does. Identity: docs/decisions/0004-kubelet-identity.md. -#}
 {%- from 'halite/map.jinja' import node with context %}
-{%- from 'halite/base/map.jinja' import cri_socket, endpoint_url, is_replaced, kubelet_url, local_url with context %}
+{%- from 'halite/base/map.jinja' import cri_socket, endpoint_url, is_replaced, kubeadm, kubelet_url, local_url with context %}
 {%- from 'halite/base/kubelet/kubeconfig.jinja' import current, identity, kubeconfig, leads_to, user with context %}
 {%- from 'halite/base/kubelet/kept.jinja' import directory, install, installed, record, wanted with context %}
 {#- Older masters do not set these keys. -#}
@@ -107,7 +107,7 @@ kubelet-identity-renewed:
 {%- if has_serving_certificate %}
 
 # The kubelet's serving certificate, so that metrics-server and a hardened API server can verify it.
-# It replaces the self-signed one at the same path; the kubelet reloads it without a restart.
+# It replaces the self-signed one at the same path.
 /var/lib/kubelet/pki/kubelet.crt:
   x509.certificate:
     - ca: kubernetes
@@ -165,6 +165,9 @@ kubelet:
         - file: /var/lib/kubelet/config.yaml
         - file: /var/lib/kubelet/kubeadm-flags.env
         - x509: {{ identity }}
+{%- if has_serving_certificate and not kubeadm.reloads_serving_certificate %}
+        - x509: /var/lib/kubelet/pki/kubelet.crt
+{%- endif %}
         - kubeconfig: /etc/kubernetes/kubelet.conf
 
 # A package is replaced while the old program keeps running; containers survive a restart of the
