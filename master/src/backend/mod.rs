@@ -25,6 +25,8 @@ mod hand_over_tests;
 mod health_tests;
 mod live;
 #[cfg(test)]
+mod manifest_tests;
+#[cfg(test)]
 mod minor_release_tests;
 #[cfg(test)]
 mod preflight_tests;
