@@ -114,6 +114,9 @@ kubelet:
     logging:
       verbosity: 2
     evictionHard: {memory.available: 200Mi}
+  extraArgs:
+    image-credential-provider-bin-dir: /opt/providers
+    image-credential-provider-config: /etc/kubernetes/providers.yaml
 kubeProxy:
   config:
     conntrack:

@@ -71,6 +71,10 @@ pub(super) fn configuration(declaration: &Declaration, version: &str) -> Result<
     if let Some(taints) = &node.taints {
         init["nodeRegistration"]["taints"] = json!(taints);
     }
+    if !cluster.kubelet.extra_args.is_empty() {
+        let flags = arguments(json!(cluster.kubelet.extra_args));
+        init["nodeRegistration"]["kubeletExtraArgs"] = flags;
+    }
     let mut documents = vec![init, cluster_configuration(cluster, version)];
     // kubeadm records whether its defaults were changed, so write these documents only if they have
     // content.
@@ -184,6 +188,10 @@ mod tests {
         assert_eq!(
             documents[1]["apiServer"]["extraArgs"][0],
             json!({"name": "audit-log-maxage", "value": "30"})
+        );
+        assert_eq!(
+            documents[0]["nodeRegistration"]["kubeletExtraArgs"][0],
+            json!({"name": "image-credential-provider-bin-dir", "value": "/opt/providers"})
         );
         assert_eq!(documents[3]["mode"], "nftables");
         assert_eq!(documents[2]["maxPods"], 200);
