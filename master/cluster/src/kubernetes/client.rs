@@ -8,50 +8,24 @@ use std::collections::HashMap;
 use std::net::Ipv4Addr;
 use std::pin::pin;
 use std::sync::Mutex;
-use std::time::Duration;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use futures_util::{AsyncBufReadExt as _, StreamExt as _};
+use kube::Client;
 use kube::api::{
     Api as KubeTyped, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams,
 };
 use kube::core::{ApiResource, GroupVersionKind, Request};
 use kube::discovery::{Discovery, Scope, pinned_kind, verbs};
-use kube::{Client, Config};
-use rustls_pki_types::CertificateDer;
-use rustls_pki_types::pem::PemObject;
 use serde_json::{Value, json};
 
+use super::connection::client;
 use super::no_answer::{NoAnswer, READY, REQUEST, never_connected, unless_gone, within};
 use super::{Api, ApiError, ApiFuture, FIELD_MANAGER, FieldConflict, ObjectRef, Served, conflicts};
 
+pub use super::connection::{Access, Identity};
+
 /// The page size of a list, like kubectl's.
 const PAGE: u32 = 500;
-
-/// A client certificate with its key, both PEM.
-#[derive(Clone)]
-pub struct Identity {
-    /// Certificate.
-    pub certificate: String,
-    /// Private key, PKCS#8.
-    pub key: String,
-}
-
-/// The master's identities for the API, and the parameters that identify the server.
-#[derive(Clone)]
-pub struct Access {
-    /// Port.
-    pub port: u16,
-    /// The name that the server's certificate must contain: the endpoint.
-    pub server_name: String,
-    /// The Kubernetes CA, PEM.
-    pub ca: String,
-    /// Administrator like kubeadm's `admin.conf`.
-    pub admin: Identity,
-    /// Administrator like kubeadm's `super-admin.conf`, used only where the other is forbidden.
-    pub super_admin: Identity,
-}
 
 /// The real API.
 pub struct KubeApi {
@@ -196,39 +170,6 @@ impl KubeApi {
 
 /// Group and version of the API services.
 const API_SERVICES: (&str, &str) = ("apiregistration.k8s.io/v1", "APIService");
-
-fn client(access: &Access, endpoint: &str, identity: &Identity) -> Result<Client, ApiError> {
-    let failed = |what: &str| format!("cannot make the Kubernetes client: {what}");
-    let url = format!("https://{endpoint}")
-        .parse()
-        .map_err(ApiError::unusable(failed("address")))?;
-    let mut config = Config::new(url);
-    let roots: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(access.ca.as_bytes()).collect();
-    let roots = roots.map_err(ApiError::unusable(failed("kubernetes CA certificate")))?;
-    config.root_cert = Some(
-        roots
-            .iter()
-            .map(|certificate| certificate.as_ref().to_vec())
-            .collect(),
-    );
-    config.tls_server_name = Some(access.server_name.clone());
-    // A starting API server answers soon or never: callers wait with a deadline of their own. The
-    // timeout is longer than one lost packet (sent again after 1 s), and shorter than the search
-    // for an address that no host has yet (3 s), so a virtual address that comes up in the meantime
-    // is found at the next attempt.
-    config.connect_timeout = Some(Duration::from_secs(2));
-    config.read_timeout = Some(Duration::from_secs(30));
-    config.reset_reader_on_write = true;
-    config.default_retry = false;
-    // The field's type comes from a crate that is not a dependency; deserialising a kubeconfig's
-    // form yields the same.
-    config.auth_info = serde_json::from_value(json!({
-        "client-certificate-data": STANDARD.encode(&identity.certificate),
-        "client-key-data": STANDARD.encode(&identity.key),
-    }))
-    .map_err(|_| ApiError::Malformed("the Kubernetes client's identity is malformed".into()))?;
-    Client::try_from(config).map_err(ApiError::unusable(failed("identity or TLS settings")))
-}
 
 /// Returns whether a line of Prometheus' text format is a sample of this metric.
 pub(super) fn is_sample(line: &str, name: &str) -> bool {

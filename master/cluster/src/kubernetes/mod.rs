@@ -14,6 +14,7 @@ mod checks;
 pub mod client;
 pub mod compare;
 mod conflicts;
+mod connection;
 mod data_loss;
 mod declared_sets;
 pub mod deprecated;
