@@ -200,7 +200,7 @@ fn manifests_of_the_operator_are_sets_of_their_files() {
     ];
     assert_eq!(owned.args["sets"], json!(sets));
     let manifest = |set: &str| chunk(&compiled, "kubernetes.manifest", set);
-    // Without `.j2` it is no template: braces stay.
+    // Without `.j2` it is not a template: braces stay.
     let rules = manifest("manifest-rules");
     assert_eq!(
         rules.args["documents"][0]["data"]["rule"],

@@ -71,7 +71,7 @@ fn teams(cluster: &Cluster) -> Result<Vec<String>> {
     Ok(teams.map(str::to_owned).collect())
 }
 
-/// What identifies an object of a team: it changes if the object is created again.
+/// The identifier of a team's object, which changes if the object is created again.
 fn uid(cluster: &Cluster, team: &str) -> Result<String> {
     cluster.kubectl(&[
         "-n",
