@@ -156,6 +156,7 @@ fn fill(
         images,
         archives,
         charts,
+        releases,
         rpms,
     } = &contents;
     let date: Timestamp = lock.resolved.parse().map_err(|error| {
@@ -169,8 +170,13 @@ fn fill(
 
     progress(&format!("gathering {} images", images.len()));
     image_part(&parts, images)?.place(work, "images", &mut listed)?;
-    let repository = apt_part(&parts, recipe, archives, date, progress)?;
+    let repository = apt_part(&parts, recipe, &recipe.base, archives, date, progress)?;
     repository.place(work, "apt", &mut listed)?;
+    for (codename, release) in &recipe.releases {
+        let archives = releases.get(codename).map_or(&[][..], Vec::as_slice);
+        let repository = apt_part(&parts, recipe, &release.base, archives, date, progress)?;
+        repository.place(work, &release_directory(codename), &mut listed)?;
+    }
     let yum = match &recipe.rpm {
         Some(rpm) => Some(rpm_part(&parts, recipe, rpm, rpms, date, progress)?),
         None => None,
@@ -300,9 +306,16 @@ fn image_part(
     })
 }
 
+/// The directory of a further release's repository in a bundle. The state tree has it too
+/// (`halite/host/repository`).
+fn release_directory(codename: &str) -> String {
+    format!("apt-{codename}")
+}
+
 fn apt_part(
     parts: &BuildCache,
     recipe: &Recipe,
+    base: &Path,
     archives: &[Archive],
     date: Timestamp,
     progress: &mut dyn FnMut(&str),
@@ -311,7 +324,7 @@ fn apt_part(
     let signer = signer(recipe)?;
     let mut inputs = vec![date.to_string()];
     inputs.extend(archives.iter().map(|archive| archive.sha256.clone()));
-    for file in [&recipe.base, &recipe.signing_key] {
+    for file in [base, &recipe.signing_key] {
         inputs.push(files::digest(file)?.0);
     }
     let made = recipe
@@ -346,7 +359,7 @@ fn apt_part(
                 .iter()
                 .map(|made| format!("{}={}", made.package, made.version)),
         );
-        apt::prove(dir, &recipe.base, &wanted)?;
+        apt::prove(dir, base, &wanted)?;
         Ok(versions)
     })
 }

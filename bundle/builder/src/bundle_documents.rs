@@ -1,7 +1,7 @@
 //! The documents of a bundle: its documentation, the texts of licences, and the list of its
 //! components.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::Read as _;
 use std::path::Path;
@@ -198,13 +198,18 @@ fn images(dir: &Path, parts: &BuildCache) -> Result<Vec<SbomImage>, Error> {
     Ok(images.collect())
 }
 
-/// Reads every package of the apt repository and its contents.
+/// Reads every package of the apt repositories and its contents. A package that several have, such as
+/// the ones that the build makes, is there once.
 fn debs(dir: &Path, parts: &BuildCache, manifest: &Manifest) -> Result<Vec<Deb>, Error> {
-    let pool = "apt/pool/";
+    let mut known = BTreeSet::new();
+    let in_pool = |path: &str| {
+        let (directory, rest) = path.split_once('/').unwrap_or_default();
+        (directory == "apt" || directory.starts_with("apt-")) && rest.starts_with("pool/")
+    };
     let files: Vec<_> = manifest
         .files
         .iter()
-        .filter(|(path, _)| path.starts_with(pool))
+        .filter(|(path, entry)| in_pool(path) && known.insert(&entry.sha256))
         .collect();
     let read = |(path, entry): &(&String, &ManifestEntry)| {
         let archive = dir.join(path);

@@ -28,6 +28,9 @@ pub struct Lock {
     pub images: BTreeMap<String, Item>,
     /// Packages from apt by the name of their file in the repository.
     pub packages: BTreeMap<String, Item>,
+    /// The packages for further Debian releases, by codename.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub releases: BTreeMap<String, ReleasePackages>,
     /// Files by address.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub files: BTreeMap<String, Item>,
@@ -66,6 +69,16 @@ pub struct ChartItem {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Rpms {
+    /// SHA-256 of the request: the names, the base, and the repositories with their keys.
+    pub request: String,
+    /// Packages by the name of their file in the repository.
+    pub packages: BTreeMap<String, Item>,
+}
+
+/// The resolved packages for a further Debian release.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ReleasePackages {
     /// SHA-256 of the request: the names, the base, and the repositories with their keys.
     pub request: String,
     /// Packages by the name of their file in the repository.
@@ -123,7 +136,12 @@ impl Lock {
         let packages = lock
             .packages
             .keys()
-            .chain(lock.rpms.iter().flat_map(|rpms| rpms.packages.keys()));
+            .chain(lock.rpms.iter().flat_map(|rpms| rpms.packages.keys()))
+            .chain(
+                lock.releases
+                    .values()
+                    .flat_map(|release| release.packages.keys()),
+            );
         if let Some(name) = packages
             .into_iter()
             .find(|name| !names::fits(name, names::FILE))
@@ -211,7 +229,12 @@ impl Lock {
         };
         let rest = items(&self.images).into_iter().chain(items(&self.files));
         let rpms = self.rpms.iter().flat_map(|rpms| items(&rpms.packages));
+        let releases = self.releases.iter().flat_map(|(codename, release)| {
+            let packages = release.packages.iter().map(package);
+            packages.map(move |(name, item)| (format!("{name} of {codename}"), item))
+        });
         rest.chain(self.packages.iter().map(package))
+            .chain(releases)
             .chain(self.charts.iter().map(chart))
             .chain(rpms)
             .collect()
@@ -243,7 +266,12 @@ impl Lock {
             .values()
             .chain(self.packages.values())
             .chain(self.files.values())
-            .chain(rpms);
+            .chain(rpms)
+            .chain(
+                self.releases
+                    .values()
+                    .flat_map(|release| release.packages.values()),
+            );
         items
             .map(|item| item.size)
             .chain(self.charts.values().map(|chart| chart.size))

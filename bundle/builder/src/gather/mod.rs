@@ -5,8 +5,10 @@ mod charts;
 mod files;
 mod images;
 mod packages;
+mod releases;
 mod rpms;
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use charts::Rendered;
@@ -88,6 +90,8 @@ pub struct Contents {
     pub archives: Vec<Archive>,
     /// The charts.
     pub charts: Vec<Rendered>,
+    /// The archives of packages for further Debian releases, by codename.
+    pub releases: BTreeMap<String, Vec<Archive>>,
     /// The archives of packages for RPM distributions.
     pub rpms: Vec<Archive>,
 }
@@ -133,6 +137,9 @@ impl<'a> Gather<'a> {
         let packages = self
             .settle_packages(before, mode, &mut unrecorded)
             .map_err(|error| errors.push(error));
+        let releases = self
+            .settle_releases(before, mode, &mut unrecorded)
+            .map_err(|error| errors.push(error));
         let rpms = self
             .settle_rpms(before, mode, &mut unrecorded)
             .map_err(|error| errors.push(error));
@@ -144,13 +151,14 @@ impl<'a> Gather<'a> {
         }
         Error::all(errors)?;
         let (request, packages, archives) = packages.unwrap_or_default();
-        let rpms = rpms.unwrap_or_default();
+        let (releases, rpms) = (releases.unwrap_or_default(), rpms.unwrap_or_default());
         let mut lock = Lock {
             format: 1,
             resolved: String::new(),
             request,
             images,
             packages,
+            releases,
             files,
             charts,
             rpms,
@@ -202,6 +210,9 @@ impl<'a> Gather<'a> {
         let charts = self
             .fetch_charts(&settled)
             .map_err(|error| errors.push(error));
+        let releases = self
+            .fetch_releases(&settled)
+            .map_err(|error| errors.push(error));
         let rpms = self
             .fetch_rpms(&settled)
             .map_err(|error| errors.push(error));
@@ -213,6 +224,7 @@ impl<'a> Gather<'a> {
             images: images.unwrap_or_default(),
             archives: archives.unwrap_or_default(),
             charts: charts.unwrap_or_default(),
+            releases: releases.unwrap_or_default(),
             rpms: rpms.unwrap_or_default(),
         })
     }

@@ -42,7 +42,7 @@ impl Gather<'_> {
                 unrecorded.push(what.to_owned());
                 BTreeMap::new()
             }
-            None => self.resolve_packages()?,
+            None => self.resolve_packages(&self.recipe.base, &self.recipe.repositories)?,
         };
         Ok((request, items, None))
     }
@@ -96,12 +96,16 @@ impl Gather<'_> {
     }
 
     /// Resolves the packages from the repositories, each in its newest version.
-    fn resolve_packages(&self) -> Result<BTreeMap<String, Item>, Error> {
+    pub(super) fn resolve_packages(
+        &self,
+        base: &Path,
+        repositories: &[Repository],
+    ) -> Result<BTreeMap<String, Item>, Error> {
         let (mut newest, mut errors) = (
             BTreeMap::<String, halite_fetch::apt::Package>::new(),
             Vec::new(),
         );
-        for repository in &self.recipe.repositories {
+        for repository in repositories {
             let opened = source(repository).and_then(|source| {
                 halite_fetch::apt::Repository::open(&self.fetcher, &source, Timestamp::now())
             });
@@ -120,7 +124,8 @@ impl Gather<'_> {
             }
         }
         Error::all(errors)?;
-        let base = self.base()?;
+        let status = fs::read_to_string(base).map_err(Error::file("read", base))?;
+        let base = Stanzas::new(completeness::installed(&status));
         let stanzas = Stanzas::new(
             newest
                 .values()
@@ -183,8 +188,17 @@ impl Gather<'_> {
 
     /// The identity of the request: the packages, the base, the repositories and their keys.
     fn request(&self) -> Result<String, Error> {
-        let mut request = apt::request(&self.recipe.apt, &self.recipe.base)?;
-        for repository in &self.recipe.repositories {
+        self.request_of(&self.recipe.base, &self.recipe.repositories)
+    }
+
+    /// The same for the packages of a release.
+    pub(super) fn request_of(
+        &self,
+        base: &Path,
+        repositories: &[Repository],
+    ) -> Result<String, Error> {
+        let mut request = apt::request(&self.recipe.apt, base)?;
+        for repository in repositories {
             let Repository {
                 url,
                 suite,
@@ -196,12 +210,6 @@ impl Gather<'_> {
             request = digest::sha256(text.as_bytes());
         }
         Ok(request)
-    }
-
-    fn base(&self) -> Result<Stanzas, Error> {
-        let path: &Path = &self.recipe.base;
-        let status = fs::read_to_string(path).map_err(Error::file("read", path))?;
-        Ok(Stanzas::new(completeness::installed(&status)))
     }
 
     fn why_package<'c>(&self, control: &Control, all: impl Iterator<Item = &'c Control>) -> String {

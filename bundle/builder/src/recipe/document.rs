@@ -78,6 +78,14 @@ fn package_files(_: &mut SchemaGenerator) -> Schema {
     })
 }
 
+fn releases(generator: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "object",
+        "propertyNames": {"format": "codename"},
+        "additionalProperties": DebianRelease::json_schema(generator),
+    })
+}
+
 fn mirrors(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
         "type": ["string", "array", "null"],
@@ -189,6 +197,11 @@ pub(super) struct Packages {
     /// The apt repositories of those packages, in place of this machine's own sources.
     #[serde(default)]
     pub repositories: Vec<AptRepository>,
+    /// Further Debian releases of hosts, by codename, for example `trixie`: the packages in `apt` come
+    /// from their repositories, too.
+    #[serde(default)]
+    #[schemars(schema_with = "releases")]
+    pub releases: BTreeMap<String, DebianRelease>,
     /// Packages that the build makes: Kubernetes', containerd, runc in place of the distribution's,
     /// and Halite's own.
     pub made: Vec<MadePackage>,
@@ -209,6 +222,16 @@ pub(super) struct AptRepository {
     pub components: Vec<String>,
     /// The OpenPGP public key that signs it, binary or armoured.
     pub key: String,
+}
+
+/// A further Debian release of hosts.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct DebianRelease {
+    /// `/var/lib/dpkg/status` of a minimal host of this release.
+    pub base: String,
+    /// The apt repositories of this release.
+    pub repositories: Vec<AptRepository>,
 }
 
 /// A package that the build makes.

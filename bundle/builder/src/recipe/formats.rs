@@ -26,6 +26,11 @@ impl Rules for Formats {
                 "is not a package name",
                 "lower-case letters, digits, `+`, `-` and `.`, beginning with a letter or digit",
             ),
+            "codename" => (
+                !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_lowercase()),
+                "is not a release's codename",
+                "lower-case letters, like trixie",
+            ),
             "program-name" => (
                 made::is_package_name(text),
                 "is not a program name",

@@ -36,7 +36,7 @@ use crate::package::made::Made;
 pub use chart::{Chart, ChartSource, Values};
 pub use download::Download;
 pub use network::{HostSettings, Network, Watcher};
-pub use repositories::Repository;
+pub use repositories::{DebianRelease, Repository};
 pub use rpm::{Rpm, YumRepository};
 
 /// Halite's own programs.
@@ -57,6 +57,8 @@ pub struct Recipe {
     pub apt: Vec<String>,
     /// The repositories of those packages; if empty, this machine's own package sources.
     pub repositories: Vec<Repository>,
+    /// Further Debian releases of hosts, by codename.
+    pub releases: BTreeMap<String, DebianRelease>,
     /// Packages that the build makes.
     pub made: Vec<Made>,
     /// Packages for RPM distributions, if the bundle is for them too.
@@ -199,6 +201,14 @@ impl Recipe {
                     )
                 }),
         );
+        for (codename, release) in &self.releases {
+            let place = format!("packages.releases.{codename}");
+            wanted.push((format!("{place}.base"), release.base.clone()));
+            for (index, repository) in release.repositories.iter().enumerate() {
+                let key = format!("{place}.repositories[{index}].key");
+                wanted.push((key, repository.key.clone()));
+            }
+        }
         let fetched = |path: &PathBuf| self.downloads.iter().any(|download| download.path == *path);
         let mut missing: Vec<_> = wanted
             .into_iter()
@@ -242,6 +252,7 @@ impl Recipe {
         self.images.iter().any(|image| image.layout.is_none())
             || !self.downloads.is_empty()
             || !self.repositories.is_empty()
+            || !self.releases.is_empty()
             || self.charts.iter().any(Chart::is_remote)
             || self.rpm.as_ref().is_some_and(|rpm| !rpm.names.is_empty())
     }

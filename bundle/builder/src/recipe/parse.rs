@@ -8,6 +8,7 @@ use halite_pillar::bundle_facts;
 
 use super::document::{Binaries, Document, MadePackage};
 use super::reader::RecipeReader;
+use super::repositories::DebianRelease;
 use super::{Network, Recipe, RecipeImage, Rpm, chart, document, image_exceptions, repositories};
 use crate::package::made;
 use crate::package::made::Made;
@@ -24,7 +25,8 @@ pub(super) fn read(reader: &mut RecipeReader, document: Document) -> Recipe {
         images: images(reader, document.images),
         base: reader.path(&packages.base),
         apt: packages.apt,
-        repositories: repositories::read(reader, packages.repositories),
+        repositories: repositories::read(reader, "packages.repositories", packages.repositories),
+        releases: DebianRelease::read_all(reader, packages.releases),
         made: made_packages(reader, packages.made),
         rpm: packages.rpm.map(|rpm| Rpm::read(reader, rpm)),
         binaries: binaries(reader, document.binaries),

@@ -84,6 +84,54 @@ fn deb(dir: &Path, name: &str, version: &str, fields: &str) {
     );
 }
 
+/// A second release, here with the same repository and another base.
+#[test]
+fn hosts_of_a_further_release_have_a_repository_of_their_own() {
+    let mut world = World::new();
+    let site = &mut world.site;
+    let base =
+        "Package: libnl3\nStatus: install ok installed\nVersion: 3-1\nArchitecture: amd64\n\n";
+    let status = fs::read_to_string(site.path("status")).unwrap();
+    put(
+        &site.path("trixie-status"),
+        format!("{status}\n{base}").as_bytes(),
+    );
+    let repositories = site.recipe["packages"]["repositories"].clone();
+    site.recipe["packages"]["releases"] =
+        json!({"trixie": {"base": "trixie-status", "repositories": repositories}});
+    let error = site.build("bundle").unwrap_err();
+    assert!(
+        chain(&error).contains("the packages of packages.releases.trixie"),
+        "{}",
+        chain(&error)
+    );
+    let lock = site.lock().unwrap().lock;
+    let newest = ["libnft_1.1-1_amd64.deb", "nftables_1.1-1_amd64.deb"];
+    let packages = &lock.releases["trixie"].packages;
+    assert_eq!(packages.keys().collect::<Vec<_>>(), newest);
+    assert_eq!(lock.packages.len(), 3);
+
+    let manifest = site.build("bundle").unwrap();
+    let has = |path: &str| manifest.files.contains_key(path);
+    for path in [
+        "apt-trixie/halite.gpg",
+        "apt-trixie/dists/stable/InRelease",
+        "apt-trixie/pool/nftables_1.1-1_amd64.deb",
+        "apt/pool/libnl3_3-1_amd64.deb",
+    ] {
+        assert!(has(path), "{path}");
+    }
+    assert!(
+        !has("apt-trixie/pool/libnl3_3-1_amd64.deb"),
+        "its base has it"
+    );
+    assert!(
+        verify(&site.path("bundle"), &mut |_| ())
+            .unwrap()
+            .is_sound()
+    );
+}
+
 #[test]
 fn the_newest_come_with_what_a_bare_host_lacks_for_them() {
     let world = World::new();
