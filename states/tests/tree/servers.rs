@@ -5,9 +5,10 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::Command;
 
+use halite_states::compile;
 use serde_json::{Value, json};
 
-use crate::support::{chunk, contents, fixture, golden, highstate, listing, of};
+use crate::support::{chunk, contents, fixture, golden, highstate, listing, of, with};
 
 /// The pillar of a site with a second server and two bundles, as `target` sees it.
 fn two_servers(target: &str) -> (Value, Value) {
@@ -151,6 +152,27 @@ fn every_client_tries_one_server_after_the_other_itself_first() {
     assert!(contents(&both, hosts).contains(&format!("server = \"{first}/v2\"")));
     assert!(contents(&both, hosts).contains(&format!("[host.\"{second}/v2\"]")));
     assert!(contents(&both, mirrors).starts_with(second));
+}
+
+#[test]
+fn hosts_of_another_debian_release_use_its_own_repository() {
+    let (pillar, mut grains) = two_servers("worker-1");
+    grains["oscodename"] = json!("trixie");
+    let worker = highstate(&pillar, &grains);
+    let mirrors = contents(&worker, "/etc/apt/halite/0.1.0.mirrors");
+    assert!(
+        mirrors.starts_with("https://10.10.0.11:4551/bundles/0.1.0/apt-trixie\t"),
+        "{mirrors}"
+    );
+    let key = chunk(&worker, "file.managed", "/etc/apt/keyrings/halite.gpg");
+    let key = format!("{:?}", key.args);
+    assert!(key.contains("apt-trixie/halite.gpg"), "{key}");
+    // A bundle without such a repository.
+    grains["oscodename"] = json!("forky");
+    let problems = with(&pillar, &grains, compile::highstate).unwrap_err();
+    let problems = problems.iter().map(ToString::to_string);
+    let problems = problems.collect::<Vec<_>>().join("\n");
+    assert!(problems.contains("apt-forky/halite.gpg"), "{problems}");
 }
 
 #[test]

@@ -38,6 +38,7 @@ pub fn bundle(path: &str) -> Option<String> {
         "bin/halite-master",
         "bin/halite-minion",
         "apt/halite.gpg",
+        "apt-trixie/halite.gpg",
         "rpm/halite.asc",
         "nginx/registry.conf",
     ]

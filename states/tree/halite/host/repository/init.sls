@@ -2,9 +2,14 @@
 {%- from 'halite/map.jinja' import is_red_hat, is_bundle_host, site_ca with context %}
 {%- from 'halite/servers.jinja' import bundle_servers with context %}
 
+{#- The bundle's repository for the Debian release of this host: `apt` is for Debian 12, which the
+    first host has. The bundle has those that its recipe names. -#}
+{%- set codename = grains.get('oscodename', '') %}
+{%- set apt = 'apt' if codename in ['', 'bookworm'] else 'apt-' ~ codename %}
+
 {#- apt-transport-mirror(1) -#}
 {%- macro mirror_list(servers) -%}
-{%- for url in servers %}{{ url }}/apt{{ '\tpriority:' ~ loop.index ~ '\n' }}{% endfor %}
+{%- for url in servers %}{{ url }}/{{ apt }}{{ '\tpriority:' ~ loop.index ~ '\n' }}{% endfor %}
 {%- endmacro %}
 
 include:
@@ -56,7 +61,7 @@ halite-repository:
 
 /etc/apt/keyrings/halite.gpg:
   file.managed:
-    - source: bundle://apt/halite.gpg
+    - source: bundle://{{ apt }}/halite.gpg
     - user: root
     - group: root
     - mode: '0644'
@@ -105,7 +110,7 @@ halite-repository:
     # The bootstrap host reads the directory itself, because it installs packages before any server
     # runs.
     - uris:
-        - {{ ('file:' ~ pillar.halite.bundle.path ~ '/apt') if is_bundle_host else ('mirror+file:' ~ mirrors) }}
+        - {{ ('file:' ~ pillar.halite.bundle.path ~ '/' ~ apt) if is_bundle_host else ('mirror+file:' ~ mirrors) }}
     - suite: stable
     - components: [main]
     - signed_by: /etc/apt/keyrings/halite.gpg
