@@ -1,5 +1,5 @@
-//! The base root: a minimal Debian with systemd and without Halite, shared by all hosts as the
-//! lower overlay layer.
+//! The base roots: a minimal Debian with systemd and without Halite, shared by all hosts of its release
+//! as the lower overlay layer.
 
 use std::fs;
 use std::fs::File;
@@ -45,9 +45,62 @@ WantedBy=sysinit.target
 /// limits journald would keep next to nothing on a disk that is fuller than it likes.
 const JOURNAL: &str = "[Journal]\nStorage=persistent\nSystemMaxUse=256M\nSystemKeepFree=512M\n";
 
-/// Makes the base root in the cache unless it exists, and returns its path.
+/// A Debian release.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Debian {
+    /// Debian 12, which almost all hosts have.
+    Bookworm,
+    /// Debian 13.
+    Trixie,
+}
+
+impl Debian {
+    /// Its codename.
+    #[must_use]
+    pub fn codename(self) -> &'static str {
+        match self {
+            Self::Bookworm => "bookworm",
+            Self::Trixie => "trixie",
+        }
+    }
+
+    /// The path of its base root in the cache.
+    #[must_use]
+    pub fn root(self, cache: &Path) -> PathBuf {
+        cache.join(match self {
+            Self::Bookworm => "base-root",
+            Self::Trixie => "base-root-trixie",
+        })
+    }
+
+    /// The address of the mirror from which its base root was made.
+    ///
+    /// # Errors
+    /// It is not known: the root was made by hand.
+    pub fn mirror(self, cache: &Path) -> Result<String> {
+        let file = mirror_file(&self.root(cache));
+        let line =
+            fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
+        // `deb ADDRESS SUITE COMPONENTS`
+        let address = line.split_whitespace().nth(1);
+        let address = address.with_context(|| format!("{} names no mirror", file.display()))?;
+        Ok(address.to_owned())
+    }
+}
+
+/// The file with the source line of debootstrap's mirror, next to the root.
+fn mirror_file(root: &Path) -> PathBuf {
+    root.with_extension("mirror")
+}
+
+/// Makes the base root of Debian 12 in the cache unless it exists, and returns its path.
 pub fn ensure(cache: &Path, progress: &mut dyn FnMut(&str)) -> Result<PathBuf> {
-    let root = cache.join("base-root");
+    ensure_of(Debian::Bookworm, cache, progress)
+}
+
+/// The same for a Debian release.
+pub fn ensure_of(debian: Debian, cache: &Path, progress: &mut dyn FnMut(&str)) -> Result<PathBuf> {
+    let root = debian.root(cache);
     // The early build of a run and a suite may both find it missing.
     fs::create_dir_all(cache)?;
     let lock = cache.join("base-root.lock");
@@ -55,7 +108,7 @@ pub fn ensure(cache: &Path, progress: &mut dyn FnMut(&str)) -> Result<PathBuf> {
     lock.lock()?;
     if !root.join(".complete").exists() {
         progress("base root: debootstrap (about a minute)");
-        let partial = cache.join("base-root.partial");
+        let partial = root.with_extension("partial");
         if partial.exists() {
             fs::remove_dir_all(&partial).context("removing an unfinished base root")?;
         }
@@ -66,7 +119,7 @@ pub fn ensure(cache: &Path, progress: &mut dyn FnMut(&str)) -> Result<PathBuf> {
                 &[
                     "--variant=minbase",
                     &include,
-                    "bookworm",
+                    debian.codename(),
                     &partial.to_string_lossy(),
                 ],
             )
@@ -78,7 +131,9 @@ pub fn ensure(cache: &Path, progress: &mut dyn FnMut(&str)) -> Result<PathBuf> {
             }
         }
         // A host of an offline site has no sources; an empty list keeps apt quiet.
-        fs::write(partial.join("etc/apt/sources.list"), "")?;
+        let sources = partial.join("etc/apt/sources.list");
+        fs::copy(&sources, mirror_file(&root))?;
+        fs::write(&sources, "")?;
         fs::write(partial.join(".complete"), "")?;
         if root.exists() {
             fs::remove_dir_all(&root)?;

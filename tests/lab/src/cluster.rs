@@ -104,6 +104,17 @@ host:
 /// Boots the bare hosts of a layout. Each with a control plane has the directories that the
 /// operator carried to the site, read-only.
 pub fn boot_hosts(lab: Lab, layout: &Layout, carried: &[(&Path, &str)]) -> Result<Cluster> {
+    boot_mixed(lab, layout, carried, Path::new(""), &[])
+}
+
+/// The same, with another base root for the hosts of these names.
+pub fn boot_mixed(
+    lab: Lab,
+    layout: &Layout,
+    carried: &[(&Path, &str)],
+    base: &Path,
+    names: &[&str],
+) -> Result<Cluster> {
     let hosts = layout
         .hosts
         .iter()
@@ -113,7 +124,8 @@ pub fn boot_hosts(lab: Lab, layout: &Layout, carried: &[(&Path, &str)]) -> Resul
             } else {
                 &[]
             };
-            boot_member(&lab, member, carried)
+            let base = names.contains(&member.name).then_some(base);
+            boot_member(&lab, member, carried, base)
         })
         .collect::<Result<Vec<_>>>()?;
     Cluster::of(lab, hosts)
@@ -125,25 +137,33 @@ pub fn boot_bootstrap(lab: &Lab, iso_directory: &Path) -> Result<Host> {
         lab,
         TWO.member(BOOTSTRAP)?,
         &[(iso_directory, ISO_DIRECTORY)],
+        None,
     )
 }
 
 /// Boots a host in place of the first, with the bundle's directory at the path where Halite will
 /// have it.
 pub fn boot_peer(lab: &Lab, bundle: &Path) -> Result<Host> {
-    boot_member(lab, TWO.member(BOOTSTRAP)?, &[(bundle, BUNDLE)])
+    boot_member(lab, TWO.member(BOOTSTRAP)?, &[(bundle, BUNDLE)], None)
 }
 
 /// Boots the second of the two hosts.
 pub fn boot_worker(lab: &Lab) -> Result<Host> {
-    boot_member(lab, TWO.member(WORKER)?, &[])
+    boot_member(lab, TWO.member(WORKER)?, &[], None)
 }
 
-fn boot_member(lab: &Lab, member: &LayoutHost, directories: &[(&Path, &str)]) -> Result<Host> {
+fn boot_member(
+    lab: &Lab,
+    member: &LayoutHost,
+    directories: &[(&Path, &str)],
+    base: Option<&Path>,
+) -> Result<Host> {
     let read_only = directories
         .iter()
         .map(|(directory, place)| ((*directory).to_owned(), PathBuf::from(place)));
-    lab.boot(member.spec(read_only.collect()))
+    let mut spec = member.spec(read_only.collect());
+    spec.base = base.map(Path::to_owned);
+    lab.boot(spec)
 }
 
 /// The command that makes the first host of the lab's cluster, and repairs it.

@@ -38,6 +38,9 @@ pub struct Spec {
     /// Its roles in the lab's cluster; empty for a host outside of it.
     #[serde(default)]
     pub roles: Vec<Role>,
+    /// Its base root, if it is not the lab's.
+    #[serde(default)]
+    pub base: Option<PathBuf>,
 }
 
 /// A host of a lab.
@@ -57,7 +60,7 @@ impl Host {
         Self {
             dir: dir.join("hosts").join(&spec.name),
             lab: lab.to_owned(),
-            base: base.to_owned(),
+            base: spec.base.clone().unwrap_or_else(|| base.to_owned()),
             spec,
         }
     }

@@ -36,6 +36,7 @@ impl LayoutHost {
             read_only,
             inotify: self.inotify,
             roles: self.roles.to_vec(),
+            base: None,
         }
     }
 

@@ -90,6 +90,21 @@ impl Lab {
         Ok(host)
     }
 
+    /// Gives a host without disks another base root: it boots with another Debian release.
+    ///
+    /// # Errors
+    /// It has disks, or its files cannot be written.
+    pub fn rebase(&self, name: &str, base: &Path) -> Result<()> {
+        let mut host = self.host(name)?;
+        if host.has_disks() {
+            bail!("{name} has disks of its present base root: destroy them first");
+        }
+        host.spec.base = Some(base.to_owned());
+        let file = self.dir.join("hosts").join(name).join("spec.json");
+        fs::write(&file, serde_json::to_vec_pretty(&host.spec)?)
+            .with_context(|| format!("cannot write {}", file.display()))
+    }
+
     /// Its hosts, running or not, by name.
     pub fn hosts(&self) -> Result<Vec<Host>> {
         let mut hosts = Vec::new();

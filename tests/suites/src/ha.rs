@@ -63,6 +63,7 @@ use crate::kubeadm::control_plane;
 use crate::site::{Site, from_the_iso};
 use crate::test::{Counts, Test, cases, sequence};
 
+pub(crate) use leaving::wait_until_lost;
 pub use links::both_ways as links_cut_both_ways;
 pub use losses::{ApiPath, Measured, api_server, behind_the_proxy, keepalived, power};
 pub(crate) use losses::{GAP, at_the_vip, while_written};

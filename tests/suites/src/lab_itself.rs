@@ -76,6 +76,7 @@ fn bare_host(name: &str, number: u8) -> Spec {
         read_only: Vec::new(),
         inotify: capacity::BARE,
         roles: Vec::new(),
+        base: None,
     }
 }
 

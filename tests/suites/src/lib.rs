@@ -10,6 +10,7 @@ mod bundles;
 mod checks;
 mod cluster;
 mod ctl_answer;
+mod debian;
 mod declare;
 mod default_run;
 mod destroy;

@@ -14,7 +14,7 @@ use crate::runner::{Options, Runner};
 use crate::site::{Site, from_the_iso};
 use crate::test::{Case, cases, sequence};
 use crate::{
-    addons, bench, bundle, bundles, cluster, destroy, disaster, enrolment, etcd, external,
+    addons, bench, bundle, bundles, cluster, debian, destroy, disaster, enrolment, etcd, external,
     firewall, ha, hardened, health, hosts, iso, keepalived, kills, kubeadm, lab_itself, limits,
     minor, network, older, operator, own_manifests, packages, preflight, registry, release, repair,
     repository, roles, rotation, runtime, secret, site_registry, source, support, tutorial, update,
@@ -70,7 +70,12 @@ impl Plan {
             sites: [ordinary()?, ha::site()?, versions::site(), hardened::site()]
                 .into_iter()
                 .chain(minor::sites())
-                .chain([rotation::site(), runtime::site(), older::site()])
+                .chain([
+                    rotation::site(),
+                    runtime::site(),
+                    older::site(),
+                    debian::site(),
+                ])
                 .collect(),
             beside: cases(source::BESIDE),
         };

@@ -25,6 +25,9 @@ pub fn bundle_of(release: &Release, board: &Board) -> Result<PathBuf> {
     let cache = halite_lab::cache();
     let mut line = board.line("base root");
     base::ensure(&cache, &mut |text| line.say(text))?;
+    for debian in release.debian {
+        base::ensure_of(*debian, &cache, &mut |text| line.say(text))?;
+    }
     drop(line);
     // Each leaves one of two processors idle for minutes, at different times.
     let (made, programs) = thread::scope(|scope| {

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context as _, Result};
+use halite_lab::base::Debian;
 use halite_lab::build;
 use halite_lab::build::{Programs, source_root};
 use halite_lab::build_command as command;
@@ -71,6 +72,10 @@ pub fn bundle(
     if helm.is_some() {
         site = store::key(&(site, chart_key(upstream, &charts)?))?;
     }
+    for debian in upstream.release.debian {
+        let base = debian.root(cache).join("var/lib/dpkg/status");
+        site = store::key(&(site, debian.codename(), file_digest(&base)?))?;
+    }
     // The lock of a site has one date, and another release has the same content.
     if upstream.release.programs == Programs::Earlier {
         site = store::key(&(site, upstream.release.suffix))?;
@@ -96,8 +101,21 @@ pub fn bundle(
             document["helm"] = json!(std::path::absolute(helm)?);
             document["charts"] = json!(charts);
         }
+        for debian in upstream.release.debian {
+            document["packages"]["releases"][debian.codename()] = of_release(cache, *debian)?;
+        }
         fs::write(&recipe, serde_json::to_string_pretty(&document)?)
             .with_context(|| format!("cannot write {}", recipe.display()))?;
+        if !upstream.release.debian.is_empty() {
+            // Their packages come from a mirror, so they are recorded first.
+            let mut ctl = Command::new(programs.join("ctl"));
+            ctl.args(["bundle", "lock", "--recipe"]).arg(&recipe);
+            command::run(
+                &mut ctl,
+                "resolving the packages of further releases",
+                progress,
+            )?;
+        }
         let mut ctl = Command::new(programs.join("ctl"));
         build::with_fewer_option_sets(&mut ctl)
             .args(["bundle", "build", "--recipe"])
@@ -110,6 +128,17 @@ pub fn bundle(
         command::run(&mut ctl, "building the bundle", progress)
     })?;
     Ok(made.join("bundle"))
+}
+
+/// The recipe's entry of a further Debian release.
+fn of_release(cache: &Path, debian: Debian) -> Result<Value> {
+    let cache = std::path::absolute(cache)?;
+    let repository = json!({
+        "url": debian.mirror(&cache)?, "suite": debian.codename(), "components": ["main"],
+        "key": "/usr/share/keyrings/debian-archive-keyring.gpg",
+    });
+    let base = debian.root(&cache).join("var/lib/dpkg/status");
+    Ok(json!({"base": base, "repositories": [repository]}))
 }
 
 /// Entries of the recipe for the release's charts, whose pods run its own images.

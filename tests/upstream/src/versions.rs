@@ -1,6 +1,7 @@
 //! Versions of the software of the lab's site: every module with its exact version, and the name of
 //! its image.
 
+use halite_lab::base::Debian;
 use halite_lab::build::Programs;
 use halite_lab::cluster::CLUSTER;
 
@@ -68,6 +69,8 @@ pub struct Release {
     pub pause: &'static str,
     /// The container runtime.
     pub runtime: Runtime,
+    /// Debian releases of hosts in addition to Debian 12.
+    pub debian: &'static [Debian],
 }
 
 /// The release that the lab's clusters run by default.
@@ -82,6 +85,7 @@ pub const NEWEST: Release = Release {
     coredns: COREDNS,
     pause: "3.10.2",
     runtime: RUNTIME,
+    debian: &[],
 };
 
 /// The same with everything that a cluster can choose, for `--full` and the bench. The chart is a
@@ -113,6 +117,7 @@ pub const OLDER: Release = Release {
     coredns: "v1.13.1",
     pause: "3.10.1",
     runtime: RUNTIME,
+    debian: &[],
 };
 
 /// The release that a cluster with addons and a chart is upgraded from: [`OLDER`], with programs that
@@ -120,6 +125,13 @@ pub const OLDER: Release = Release {
 pub const UPGRADE_FROM: Release = Release {
     programs: Programs::Dev,
     ..OLDER
+};
+
+/// The newest Kubernetes for hosts with Debian 12 and 13.
+pub const MIXED: Release = Release {
+    suffix: "-debian",
+    debian: &[Debian::Trixie],
+    ..NEWEST
 };
 
 /// The newest Kubernetes with an earlier Halite, for a site that is upgraded to the present one. Its
@@ -303,9 +315,9 @@ mod tests {
 
     #[test]
     fn bundles_of_different_releases_have_different_versions() {
-        let all = RELEASES.iter().chain(&RUNTIMES).chain([&EARLIER]);
+        let all = RELEASES.iter().chain(&RUNTIMES).chain([&EARLIER, &MIXED]);
         let versions: std::collections::BTreeSet<String> = all.map(Release::bundle).collect();
-        assert_eq!(versions.len(), RELEASES.len() + RUNTIMES.len() + 1);
+        assert_eq!(versions.len(), RELEASES.len() + RUNTIMES.len() + 2);
     }
 
     #[test]

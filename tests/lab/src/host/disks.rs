@@ -208,6 +208,7 @@ mod tests {
             read_only: Vec::new(),
             inotify: 0,
             roles: Vec::new(),
+            base: None,
         };
         Host::new("a", directory, Path::new("/base"), spec)
     }

@@ -316,7 +316,7 @@ pub(super) fn enrolled_again(cluster: &Cluster, name: &str, roles: &str) -> Resu
 }
 
 /// Waits until the master has noticed that a host is away.
-pub(super) fn wait_until_lost(cluster: &Cluster, name: &str) -> Result<()> {
+pub(crate) fn wait_until_lost(cluster: &Cluster, name: &str) -> Result<()> {
     wait::until("the master to notice the loss", BACK, || {
         let status = health::status(cluster)?;
         let mut nodes = status.nodes.iter();

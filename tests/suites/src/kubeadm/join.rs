@@ -98,6 +98,7 @@ fn boot(cluster: &Cluster) -> Result<Host> {
         read_only: vec![(prepare::bundle(&Board::silent())?, BUNDLE.into())],
         inotify: capacity::WORKER,
         roles: Vec::new(),
+        base: None,
     })
 }
 
