@@ -79,6 +79,9 @@ impl Repository {
         }
         let mut indexes = Vec::new();
         for index in wanted(source, flat) {
+            if index.contains("binary-all/") && release.repeats_all() {
+                continue;
+            }
             match release.find(&index) {
                 Some(found) => indexes.push((found.artifact(&dir, release.by_hash()), found)),
                 // All packages may be in `binary-all`, or none.

@@ -78,6 +78,13 @@ impl Release {
         self.field("acquire-by-hash") == Some("yes")
     }
 
+    /// Returns whether `binary-all` only repeats packages that the index of each architecture has. A
+    /// client does not read it then, and a mirror may lack it.
+    pub fn repeats_all(&self) -> bool {
+        let indexes = self.field("no-support-for-architecture-all");
+        indexes.is_some_and(|indexes| indexes.split_whitespace().any(|name| name == "Packages"))
+    }
+
     /// Checks that the time is not after `Valid-Until` and not before `Date`.
     pub fn check_dates(&self, now: Timestamp) -> Result<(), Refused> {
         let date = |field: &'static str| match self.field(field) {
