@@ -13,8 +13,12 @@ pub struct Upgrade {
     /// A command about the last upgrade.
     #[command(subcommand)]
     pub last: Option<LastUpgrade>,
+    /// Absent with one of these commands.
     #[command(flatten)]
     pub new: Option<NewUpgrade>,
+    // Not a part of `new`: clap leaves an optional group with another group in it empty.
+    #[command(flatten)]
+    pub run: RunOptions,
 }
 
 /// The commands about the last upgrade.
@@ -60,8 +64,6 @@ pub struct NewUpgrade {
     /// first 12 characters are enough.
     #[arg(long, value_name = "ID", conflicts_with = "test", value_parser = plan_id)]
     pub plan: Option<String>,
-    #[command(flatten)]
-    pub run: RunOptions,
 }
 
 /// The options of each run that changes the bundle of hosts.

@@ -40,15 +40,19 @@ pub async fn run(global: &Global, args: &Upgrade, screen: &mut Screen) -> anyhow
         (Some(LastUpgrade::Pause), _) => progress::pause(global, screen).await,
         (Some(LastUpgrade::Back(options)), _) => back(global, options, screen).await,
         (Some(LastUpgrade::Resume { yes }), _) => progress::resume(global, *yes, screen).await,
-        (None, Some(new)) => upgrade(global, new, screen).await,
+        (None, Some(new)) => upgrade(global, (new, &args.run), screen).await,
         (None, None) => {
             bail!("name a bundle or a Kubernetes version, or `status`, `pause`, `resume` or `back`")
         }
     }
 }
 
-async fn upgrade(global: &Global, args: &NewUpgrade, screen: &mut Screen) -> anyhow::Result<u8> {
-    let mut pillar = new_pillar(args, &args.version);
+async fn upgrade(
+    global: &Global,
+    (args, run): (&NewUpgrade, &RunOptions),
+    screen: &mut Screen,
+) -> anyhow::Result<u8> {
+    let mut pillar = new_pillar(args, run, &args.version);
     let plan = client::upgrade_plan(global, &args.version, json!(pillar).to_string()).await?;
     let paint = screen.paint();
     screen.note(plan::whole(&plan, &paint).trim_end());
@@ -65,8 +69,8 @@ async fn upgrade(global: &Global, args: &NewUpgrade, screen: &mut Screen) -> any
     }
     let bundle = plan.bundle.clone();
     pillar.bundle = &bundle;
-    let again = again(args).text();
-    carry_out(global, (&args.run, pillar), plan, &again, screen).await
+    let again = again(args, run).text();
+    carry_out(global, (run, pillar), plan, &again, screen).await
 }
 
 /// Runs `ctl upgrade back`.
@@ -207,10 +211,10 @@ struct ConfirmedPlan<'a> {
 }
 
 /// The pillar of an upgrade, without a plan.
-fn new_pillar<'a>(args: &'a NewUpgrade, bundle: &'a str) -> UpgradePillar<'a> {
+fn new_pillar<'a>(args: &'a NewUpgrade, run: &'a RunOptions, bundle: &'a str) -> UpgradePillar<'a> {
     UpgradePillar {
         pause_after: args.pause_after.map(|_| CONTROL_PLANE),
-        ..pillar(&args.run, bundle)
+        ..pillar(run, bundle)
     }
 }
 
@@ -234,10 +238,10 @@ fn pillar<'a>(args: &'a RunOptions, bundle: &'a str) -> UpgradePillar<'a> {
 }
 
 /// The command with the same words.
-fn again(args: &NewUpgrade) -> CommandLine {
+fn again(args: &NewUpgrade, run: &RunOptions) -> CommandLine {
     let command = CommandLine::new(format!("ctl upgrade {}", args.version))
         .option("pause-after", args.pause_after.map(|_| CONTROL_PLANE));
-    with_options(command, &args.run)
+    with_options(command, run)
 }
 
 fn with_options(command: CommandLine, args: &RunOptions) -> CommandLine {
@@ -272,7 +276,7 @@ mod tests {
 
     #[test]
     fn the_question_names_the_bundle_and_what_happens_to_pods() {
-        let of = |words: &str, hosts: &[&str]| question(&arguments(words).run, &plan(hosts));
+        let of = |words: &str, hosts: &[&str]| question(&arguments(words).1, &plan(hosts));
         assert_eq!(
             of("1.1", &["a"]),
             "Upgrade the cluster to the bundle 1.1? The pods of each host are evicted while it is upgraded."
@@ -282,23 +286,26 @@ mod tests {
         let mut back = plan(&["a"]);
         back.back = true;
         assert_eq!(
-            question(&arguments("1.1").run, &back),
+            question(&arguments("1.1").1, &back),
             "Return to the bundle 1.1? The pods of each host are evicted while it changes."
         );
     }
 
-    fn arguments(words: &str) -> NewUpgrade {
+    fn arguments(words: &str) -> (NewUpgrade, RunOptions) {
         let line = format!("ctl upgrade {words}");
         let cli = <Cli as clap::Parser>::try_parse_from(line.split(' ')).unwrap();
         match cli.command {
-            Command::Upgrade(args) => args.new.expect("an upgrade"),
+            Command::Upgrade(args) => (args.new.expect("an upgrade"), args.run),
             _ => panic!("another command"),
         }
     }
 
     #[test]
     fn an_upgrade_backs_up_and_drains_unless_it_is_not_to() {
-        let of = |words: &str| json!(new_pillar(&arguments(words), "1.1"));
+        let of = |words: &str| {
+            let (new, run) = arguments(words);
+            json!(new_pillar(&new, &run, "1.1"))
+        };
         let drain = json!({"delete_emptydir_data": true, "force": false, "timeout": 900});
         assert_eq!(
             of("1.1"),
@@ -318,7 +325,10 @@ mod tests {
             "1.1 --force --drain-timeout 90s --yes --test",
             "1.1 --pause-after control-plane",
         ] {
-            let again = again(&arguments(words)).text();
+            let again = {
+                let (new, run) = arguments(words);
+                again(&new, &run).text()
+            };
             assert_eq!(again, format!("ctl upgrade {words}"));
         }
         for wrong in ["0", "0%", "half", "-1"] {
