@@ -63,6 +63,12 @@ pub(super) const ETCD_CLIENTS: (&str, &str) = (
     include_str!("../../../states/tree/halite/orchestrate/etcd_clients.jinja"),
 );
 
+/// The macros of hooks, as they are shipped.
+pub(super) const HOOKS: (&str, &str) = (
+    "halite/orchestrate/hooks.jinja",
+    include_str!("../../../states/tree/halite/orchestrate/hooks.jinja"),
+);
+
 /// The orchestrations of hosts that leave or boot, as they are shipped.
 pub(super) const TREE: &[(&str, &str)] = &[
     ("top.sls", "base:\n  '*': []\n"),
@@ -71,6 +77,7 @@ pub(super) const TREE: &[(&str, &str)] = &[
     shipped!("remove_node"),
     LEAVING,
     ETCD_CLIENTS,
+    HOOKS,
     ("halite/leave/mounts.sls", reserved!("mounts")),
     ("halite/leave/data_mounts.sls", reserved!("data_mounts")),
     ("halite/leave/address.sls", reserved!("address")),

@@ -48,7 +48,7 @@ fn connected(site: &Site, minions: &[ScriptedMinion; 2]) -> Life {
     life
 }
 
-/// What an upgrade leaves.
+/// The state that an upgrade leaves.
 #[derive(Debug, PartialEq)]
 struct Left {
     /// The documents of the cluster and of its hosts.
@@ -57,7 +57,7 @@ struct Left {
     nodes: Vec<Value>,
     state: UpgradeState,
     problems: String,
-    /// How often each host has got the new bundle's highstate.
+    /// The number of times that each host has got the new bundle's highstate.
     highstates: [usize; 2],
     locked: bool,
 }
@@ -90,7 +90,7 @@ fn left(site: &Site, life: &Life, minions: &[ScriptedMinion; 2]) -> Left {
     }
 }
 
-/// What an upgrade leaves that nothing interrupts.
+/// The state after an upgrade that nothing interrupts.
 fn undisturbed() -> Left {
     let (site, minions) = (prepared(), minions());
     let life = connected(&site, &minions);

@@ -15,14 +15,16 @@ use halite_lab::host::Host;
 use halite_lab::layout::{Layout, TWO};
 use halite_lab::progress::Board;
 use halite_lab::{cluster, wait};
-use halite_pillar::encryption_keys::{EncryptionKeys, KEYS_FILE};
 use halite_upstream::prepare;
 use halite_upstream::versions::{FULL, NEWEST, Release};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::cluster::{PODS, nothing_left};
-use super::etcdctl::etcdctl;
+use super::encrypted::{
+    ENCRYPTED, SECRET, VALUE, has_only, is_encrypted_with, make_secret, master_keys, range, record,
+    stored, writer,
+};
 use super::repair::quiet;
 use super::secret::holders;
 use crate::site::Site;
@@ -30,12 +32,6 @@ use crate::test::{Counts, Test, cases, sequence};
 
 /// Name of its own lab: its pods have other rights than those of the other suites.
 const LAB: &str = "hardened";
-/// The Secret of the tests, its content, and its key in etcd.
-const SECRET: &str = "kept";
-const VALUE: &str = "word-that-no-log-has";
-const STORED: &str = "/registry/secrets/default/kept";
-/// The beginning of a value that API servers have encrypted; the name of the key follows.
-const ENCRYPTED: &str = "k8s:enc:secretbox:v1:";
 const AUDIT_LOG: &str = "/var/log/kubernetes/audit/audit.log";
 /// The namespace of the tests' pods.
 const NAMESPACE: &str = "new";
@@ -129,25 +125,6 @@ fn make(lab: &str, layout: &Layout, release: &Release) -> Result<Cluster> {
     Ok(cluster)
 }
 
-/// An entry of etcd, in Base64.
-#[derive(Deserialize)]
-struct StoredEntry {
-    key: String,
-    value: String,
-}
-
-/// The answer of `etcdctl get`.
-#[derive(Deserialize)]
-struct EtcdRange {
-    #[serde(default)]
-    kvs: Vec<StoredEntry>,
-}
-
-fn range(cluster: &Cluster, words: &[&str]) -> Result<Vec<StoredEntry>> {
-    let answer = etcdctl(cluster, &cluster.bootstrap, words)?;
-    Ok(serde_json::from_value::<EtcdRange>(answer)?.kvs)
-}
-
 /// An event of the audit log.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -168,42 +145,6 @@ struct AuditUser {
 struct AuditObject {
     resource: String,
     name: String,
-}
-
-/// The bytes of a value in etcd, as text: ciphertext has characters that are not UTF-8.
-fn stored(cluster: &Cluster, key: &str) -> Result<String> {
-    let all = range(cluster, &["get", key])?;
-    let entry = all.first().with_context(|| format!("etcd has no {key}"))?;
-    Ok(String::from_utf8_lossy(&STANDARD.decode(&entry.value)?).into_owned())
-}
-
-/// Makes the Secret of the tests.
-pub(crate) fn make_secret(cluster: &Cluster) -> Result<()> {
-    let literal = format!("--from-literal=x={VALUE}");
-    cluster.kubectl(&["create", "secret", "generic", SECRET, &literal])?;
-    Ok(())
-}
-
-/// Fails unless etcd has the Secret in plain text.
-pub(crate) fn is_plain_text(cluster: &Cluster) -> Result<()> {
-    let raw = stored(cluster, STORED)?;
-    ensure!(
-        !raw.starts_with("k8s:enc:") && raw.contains(VALUE),
-        "{STORED} begins with {raw:.40}"
-    );
-    Ok(())
-}
-
-/// Fails unless etcd has the Secret as ciphertext of this key, and the API returns it.
-pub(crate) fn is_encrypted_with(cluster: &Cluster, key: &str) -> Result<()> {
-    let raw = stored(cluster, STORED)?;
-    let begin = format!("{ENCRYPTED}{key}:");
-    ensure!(raw.starts_with(&begin), "{STORED} begins with {:.40}", raw);
-    ensure!(!raw.contains(VALUE), "{STORED} has the value in plain text");
-    let read = ["get", "secret", SECRET, "-o", "jsonpath={.data.x}"];
-    let read = cluster.kubectl(&read)?;
-    ensure!(STANDARD.decode(&read)? == VALUE.as_bytes(), "{read}");
-    Ok(())
 }
 
 fn encrypted(cluster: &Cluster) -> Result<Counts> {
@@ -435,33 +376,6 @@ fn rotated(cluster: &Cluster) -> Result<Counts> {
         );
     }
     settled(cluster)
-}
-
-/// The master's file of the keys.
-fn record() -> String {
-    format!("/var/lib/halite/master/{KEYS_FILE}")
-}
-
-/// The master's keys.
-fn master_keys(host: &Host) -> Result<EncryptionKeys> {
-    Ok(serde_json::from_str(&host.run(&["cat", &record()])?)?)
-}
-
-/// The name of the key that encrypts, on the master's host.
-pub(crate) fn writer(host: &Host) -> Result<String> {
-    let names = master_keys(host)?.names();
-    names.writer.context("no key encrypts")
-}
-
-/// Fails unless the API server of a host has the newer key, and no longer the older one.
-pub(crate) fn has_only(host: &Host, newer: &str, older: &str) -> Result<()> {
-    let file = host.run(&["cat", "/etc/kubernetes/apiserver/encryption.yaml"])?;
-    ensure!(
-        file.contains(newer) && !file.contains(older),
-        "{}: the older key has not left the file of the API server",
-        host.spec.name
-    );
-    Ok(())
 }
 
 /// The master's oldest key.

@@ -15,6 +15,7 @@ mod declare;
 mod default_run;
 mod destroy;
 mod disaster;
+mod encrypted;
 mod enrolment;
 mod etcd;
 mod etcd_disk;

@@ -109,7 +109,7 @@ impl Pod {
     }
 }
 
-/// Whether a toleration covers the taint of a cordoned node, which has no value
+/// Returns whether a toleration covers the taint of a cordoned node, which has no value
 /// (`Toleration.ToleratesTaint` in `k8s.io/component-helpers/scheduling/corev1`).
 fn tolerates_cordon(toleration: &Value) -> bool {
     let text = |key: &str| toleration.get(key).and_then(Value::as_str).unwrap_or("");

@@ -1,5 +1,6 @@
 //! Drains of a node on the fake API.
 
+mod returning;
 mod unready;
 
 use std::pin::pin;
@@ -12,7 +13,6 @@ use halite_etcd::{Moment, Pace, Wait};
 use serde_json::{Value, json};
 
 use super::drain::{Cordon, Drain, DrainError, Drained, Options, set_cordon};
-use super::drain_pods::UNSCHEDULABLE;
 use super::fake::FakeApi;
 use super::{Api, ApiError, ApiFuture, FieldConflict, ObjectRef, Served};
 
@@ -157,42 +157,6 @@ fn pods_that_need_a_flag_are_named_before_anything_is_touched() {
     let drained = drain_with(&api, options).0.unwrap();
     assert_eq!(drained.evicted.len(), 6, "{drained:?}");
     assert!(writes(&api).contains(&"evict Pod default/alone in 3 s".to_owned()));
-}
-
-#[test]
-fn a_pod_that_returns_to_the_cordoned_node_is_evicted_once() {
-    for (toleration, returns) in [
-        (json!({"operator": "Exists"}), true),
-        (
-            json!({"key": UNSCHEDULABLE, "operator": "Exists", "effect": "NoSchedule"}),
-            true,
-        ),
-        (
-            json!({"key": "node-role.kubernetes.io/control-plane", "operator": "Exists"}),
-            false,
-        ),
-        (json!({"operator": "Exists", "effect": "NoExecute"}), false),
-    ] {
-        let api = api();
-        let successors = ["web-1", "web-2"].map(|name| {
-            let mut pod = pod(name, "ReplicaSet");
-            pod["spec"]["tolerations"] = json!([toleration]);
-            pod
-        });
-        *api.successors.lock().unwrap() = successors.to_vec();
-        // There are several rounds.
-        api.held.lock().unwrap().insert("api".into(), 2);
-        let drained = drain(&api).0.unwrap();
-        let evicted = writes(&api).len() - 1;
-        assert_eq!(
-            evicted,
-            if returns { 3 } else { 5 },
-            "{toleration}: {drained:?}"
-        );
-        let remark = drained.remark().unwrap_or_default();
-        let wanted = "back on the node, because they tolerate that it is cordoned: default/web-";
-        assert_eq!(remark.contains(wanted), returns, "{toleration}: {remark:?}");
-    }
 }
 
 #[test]

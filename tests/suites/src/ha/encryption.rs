@@ -10,7 +10,7 @@ use halite_lab::cluster::{CTL, Cluster, DOCUMENT};
 use super::fewer::as_before;
 use super::losses::{GAP, at_the_vip};
 use crate::ctl_answer;
-use crate::hardened::{has_only, is_encrypted_with, is_plain_text, make_secret, writer};
+use crate::encrypted::{has_only, is_encrypted_with, is_plain_text, make_secret, writer};
 use crate::test::{Counts, Test};
 
 /// Tests that leave the cluster as it was, except for its keys.

@@ -5,7 +5,7 @@ use anyhow::{Result, ensure};
 use halite_lab::cluster::Cluster;
 use halite_lab::host::Host;
 
-use super::ENCRYPTED;
+use crate::encrypted::ENCRYPTED;
 use crate::guide::{self, GuideWalk};
 use crate::test::Counts;
 

@@ -5,12 +5,10 @@ use halite_lab::cluster::Cluster;
 use halite_lab::wait;
 use halite_upstream::versions::FULL;
 
-use super::{
-    ENCRYPTED, NAMESPACE, SECRET, STORED, are_protected, creation, declared, is_encrypted_with,
-    page, refuses_privileged_pods, settled, stored,
-};
+use super::{NAMESPACE, are_protected, creation, declared, page, refuses_privileged_pods, settled};
 use crate::checks::nothing_to_do;
 use crate::cluster::PODS;
+use crate::encrypted::{ENCRYPTED, SECRET, STORED, is_encrypted_with, stored};
 use crate::ha::{add_release, has_release};
 use crate::test::Counts;
 

@@ -115,6 +115,7 @@ impl<'a> Worker<'a> {
         // Data that is only removed on request.
         pillar["wipe_data"] = json!(true);
         pillar["packages"] = json!(true);
+        pillar["ca"] = json!("kubernetes");
         let nodes = &set.declaration.nodes;
         let last = nodes.keys().next_back().context("a set without hosts")?;
         let is_plane = |node: &Node| node.has(Role::ControlPlane) && !node.has(Role::Bootstrap);
@@ -148,7 +149,9 @@ impl<'a> Worker<'a> {
             make_only_worker(&mut halite, name);
             (shipped::REMOVE_NODE, name, json!({"halite": halite}))
         });
-        for (sls, name, more) in all.chain(stays).chain(worker) {
+        let others = ["etcd", "front-proxy", "sa"].into_iter();
+        let others = others.map(|ca| (shipped::ROTATE_CA, last, json!({"ca": ca})));
+        for (sls, name, more) in all.chain(stays).chain(worker).chain(others) {
             let mut pillar = pillar.clone();
             pillar["node"] = json!(name);
             if let (Some(pillar), Value::Object(more)) = (pillar.as_object_mut(), more) {
