@@ -2,6 +2,7 @@
 
 use std::fs;
 
+use halite_document::Problem;
 use halite_states::compile;
 use halite_states::compile::{Compiled, Input};
 use halite_states::tree::DirTree;
@@ -148,6 +149,15 @@ fn charts_come_from_the_bundle_and_an_unknown_one_is_named() {
 
 /// Compiles the highstate of the target `master` with files of the operator in `custom/manifests`.
 fn with_manifests(pillar: &Value, files: &[(&str, &str)]) -> Result<Compiled, String> {
+    compiled_with(pillar, files, compile::highstate)
+}
+
+/// Compiles states of the target `master` with files of the operator in `custom/manifests`.
+fn compiled_with(
+    pillar: &Value,
+    files: &[(&str, &str)],
+    compile: impl Fn(&Input) -> Result<Compiled, Vec<Problem>>,
+) -> Result<Compiled, String> {
     let (_, grains) = fixture("master");
     let directory = tempfile::tempdir().unwrap();
     for (name, text) in files {
@@ -165,7 +175,7 @@ fn with_manifests(pillar: &Value, files: &[(&str, &str)]) -> Result<Compiled, St
         grains: &grains,
         bundle: &bundle,
     };
-    compile::highstate(&input).map_err(|problems| {
+    compile(&input).map_err(|problems| {
         let problems = problems.iter().map(ToString::to_string);
         problems.collect::<Vec<_>>().join("\n")
     })
@@ -228,6 +238,43 @@ fn manifests_of_the_operator_are_sets_of_their_files() {
     let none = with_manifests(&pillar, &[]).unwrap();
     let owned = chunk(&none, "kubernetes.owned", "addons-owned");
     assert_eq!(owned.args["sets"], json!(["flannel"]));
+}
+
+/// A step of the bootstrap, for example: such a run does not know the object that moved to another
+/// file, and nothing in it is about the files.
+#[test]
+fn a_run_without_the_manifests_judges_none_of_their_sets() {
+    let (pillar, _) = fixture("master");
+    let files = [("teams.yaml.bak", "")];
+    for sls in [
+        "halite.base.network",
+        "halite.addons.owned",
+        "halite.addons.charts",
+    ] {
+        let step = |input: &Input| compile::step(input, &[sls.to_owned()]);
+        let compiled = compiled_with(&pillar, &files, step).unwrap();
+        let owned = compiled
+            .low
+            .chunks
+            .iter()
+            .find(|chunk| chunk.id == "addons-owned");
+        let among = owned.map(|owned| owned.args["among"].as_array().unwrap());
+        assert!(
+            among.is_none_or(|among| !among.contains(&json!("manifest-*"))),
+            "{sls}: {among:?}"
+        );
+    }
+    let step = |input: &Input| compile::step(input, &["halite.addons.manifests".to_owned()]);
+    let compiled = compiled_with(&pillar, &[("teams.yaml", "")], step).unwrap();
+    let owned = chunk(&compiled, "kubernetes.owned", "addons-owned");
+    assert_eq!(owned.args["sets"], json!(["flannel", "manifest-teams"]));
+    assert!(
+        owned.args["among"]
+            .as_array()
+            .unwrap()
+            .contains(&json!("manifest-*"))
+    );
+    assert!(compiled_with(&pillar, &files, step).is_err());
 }
 
 #[test]
