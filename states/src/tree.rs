@@ -1,5 +1,7 @@
 //! The state tree: SLS files, templates and files to deliver, by path relative to its root.
 
+mod reading;
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,6 +17,9 @@ const CHARTS: &str = "charts";
 
 /// Folder of a bundle that contains the rest of its tree.
 const STATES: &str = "states";
+
+/// The number of nested directories that are entered below a root.
+const DEEPEST: usize = 32;
 
 fn is_below(path: &str, folder: &str) -> bool {
     path.strip_prefix(folder)
@@ -122,19 +127,6 @@ impl DirTree {
     pub fn with_fallback(mut self, tree: impl Into<Arc<MemoryTree>>) -> Self {
         self.below = tree.into();
         self
-    }
-
-    /// The files of all directories as they are now, without the tree in memory.
-    #[must_use]
-    pub fn read_directories(&self) -> MemoryTree {
-        let mut files = MemoryTree::new();
-        for path in self.names() {
-            let Some(content) = self.locate(&path).and_then(|real| std::fs::read(real).ok()) else {
-                continue;
-            };
-            files.insert(&path, content, self.mode(&path));
-        }
-        files
     }
 
     /// The same tree with files that were read before in place of those of its directories; later
@@ -249,7 +241,7 @@ fn walk(directory: &Path, prefix: &str, depth: usize, found: &mut Vec<String>) {
             continue;
         };
         if kind.is_dir() {
-            if depth < 32 && name != ".git" {
+            if depth < DEEPEST && name != ".git" {
                 walk(&entry.path(), &format!("{prefix}{name}/"), depth + 1, found);
             }
         } else {
@@ -381,7 +373,7 @@ mod tests {
         );
         assert_eq!(tree.list(), ["a.sls", "custom/c.sls", "d.sls", "sub/b.sls"]);
 
-        let frozen = tree.with_read(&Arc::new(tree.read_directories()));
+        let frozen = tree.with_read(&Arc::new(tree.read_directories().unwrap()));
         std::fs::write(own.join("c.sls"), "changed").unwrap();
         std::fs::write(own.join("e.sls"), "new").unwrap();
         std::fs::remove_file(two.join("a.sls")).unwrap();

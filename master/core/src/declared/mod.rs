@@ -232,9 +232,12 @@ impl Snapshot {
     }
 
     /// The operator's own states as they are on disk now. Reads the files.
-    #[must_use]
-    pub fn read_own_states(&self) -> MemoryTree {
-        self.contents.cluster.tree.read_directories()
+    ///
+    /// # Errors
+    /// All files that cannot be read: to compile without them could remove what they declare.
+    pub fn read_own_states(&self) -> Result<MemoryTree, Refusal> {
+        let read = self.contents.cluster.tree.read_directories();
+        read.map_err(|problems| Refusal::from_problems(&problems))
     }
 
     /// The same snapshot with own states that were read before, for a job: all of its minions get

@@ -237,7 +237,7 @@ impl Jobs {
             Some(_) => self.declarations.load().await?,
         };
         let reader = Arc::clone(&common);
-        let own = Arc::new(in_background(move || Ok(reader.read_own_states())).await?);
+        let own = Arc::new(in_background(move || reader.read_own_states()).await?);
         for (minion, grains) in hosts {
             let wanted = wanted.clone();
             let snapshot = match &new.bundle {
