@@ -4,6 +4,8 @@
 use std::fs;
 
 use anyhow::{Result, ensure};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use halite_api::JobList;
 use halite_lab::cluster::{BOOTSTRAP, CTL, Cluster, DOCUMENT};
 use halite_lab::host::Host;
@@ -107,12 +109,14 @@ fn made(cluster: &Cluster) -> Result<()> {
     let ctl = |args: &[&str]| cluster.bootstrap.run(&[&[CTL], args].concat());
     let words = ["job", "list", "--limit", "10"];
     let jobs: JobList = ctl_answer::of(&cluster.bootstrap, &words)?;
+    // `stringData` is applied as `data`, so objects in memory have this form.
+    let encoded = STANDARD.encode(VALUE);
     let mut mentioned = false;
     for job in jobs.jobs {
         let job = job.job.as_str();
         let shown = ctl(&["job", "show", job, "-o", "json"])?;
         ensure!(
-            !shown.contains(VALUE),
+            !shown.contains(VALUE) && !shown.contains(&encoded),
             "the job {job} holds the secret: {shown}"
         );
         mentioned |= shown.contains(NAME);
@@ -124,6 +128,8 @@ fn made(cluster: &Cluster) -> Result<()> {
     for host in cluster.hosts() {
         let found = holders(host, VALUE)?;
         ensure!(found == declared(host), "on {}: {found:?}", host.spec.name);
+        let found = holders(host, &encoded)?;
+        ensure!(found.is_empty(), "on {}: {found:?}", host.spec.name);
     }
     Ok(())
 }
