@@ -31,6 +31,8 @@ enum Found {
     Differs {
         diff: String,
         operation: Operation,
+        /// `true` if the diff must not be displayed: the live object may hold a secret.
+        hidden: bool,
         /// The fields that are taken from other managers.
         takes: Option<String>,
     },
@@ -46,6 +48,9 @@ impl KubernetesModules {
         let set = Args::new(chunk).text("set")?;
         let documents = documents.into_iter().map(with_stored_data).collect();
         let mut documents = apply_order::in_order(documents);
+        if chunk.sensitive {
+            documents.iter_mut().for_each(sets::mark_secret);
+        }
         if let Some(set) = &set {
             self.keeps(chunk, set)?;
             for document in &mut documents {
@@ -65,22 +70,27 @@ impl KubernetesModules {
         let waves =
             all.chunk_by(|(a, _), (b, _)| apply_order::wave_of(a) == apply_order::wave_of(b));
         for some in waves.flat_map(|wave| wave.chunks(AT_ONCE)) {
+            let begin = Instant::now();
             let checks = some.iter().map(|(reference, wanted)| {
                 self.check_one(reference, wanted, whole, set.as_deref(), documents)
             });
             results.extend(join_all(checks).await);
-            // Each check may have waited for long.
-            let passes =
-                |error: &ApiError| self.test && matches!(error, ApiError::Unreachable { .. });
+            // The next ones would wait as long. A test run waits for none.
+            let has_waited = !self.test && begin.elapsed() >= self.patience.total;
+            let ends = |error: &ApiError| {
+                has_waited || (!self.test && matches!(error, ApiError::Unreachable { .. }))
+            };
             if results
                 .iter()
-                .any(|result| result.as_ref().is_err_and(|error| !passes(error)))
+                .any(|result| result.as_ref().is_err_and(ends))
             {
                 break;
             }
         }
+        let unchecked = all.len() - results.len();
         let mut failures = Vec::new();
         let mut remarks = Vec::new();
+        let mut is_silent = false;
         for ((reference, document), result) in all.iter().zip(results) {
             let found = match result {
                 // Missing objects cannot be compared: all of them would be created.
@@ -89,10 +99,14 @@ impl KubernetesModules {
                     Found::Differs {
                         diff: compare::diff(None, Some(document)),
                         operation: Operation::Apply((*document).clone()),
+                        hidden: false,
                         takes: None,
                     }
                 }
+                // One failure for all of them.
+                Err(ApiError::Unreachable { .. }) if is_silent => continue,
                 Err(error) => {
+                    is_silent |= matches!(error, ApiError::Unreachable { .. });
                     failures.push(fail_at(chunk, reference, error).text());
                     continue;
                 }
@@ -108,12 +122,14 @@ impl KubernetesModules {
                 Found::Differs {
                     diff,
                     operation,
+                    hidden,
                     takes,
                 } => {
+                    let hidden = hidden || chunk.sensitive;
                     // The path of a field may contain a value.
-                    let takes = takes.filter(|_| !chunk.sensitive);
+                    let takes = takes.filter(|_| !hidden);
                     remarks.extend(takes.map(|takes| format!("{reference}: {takes}")));
-                    let shown = if chunk.sensitive {
+                    let shown = if hidden {
                         "changes (not shown: it holds a secret)".into()
                     } else {
                         diff
@@ -126,6 +142,9 @@ impl KubernetesModules {
             }
         }
         if !failures.is_empty() {
+            if unchecked > 0 {
+                failures.push(format!("{unchecked} more were not checked"));
+            }
             return Err(Failure::new(failures.join("\n")));
         }
         checked.comment = match (checked.diff.len(), documents.len()) {
@@ -172,12 +191,14 @@ impl KubernetesModules {
             Found::Differs {
                 diff,
                 operation: Operation::Apply(object),
+                hidden,
                 ..
             } => {
                 let conflicts = self.api.conflicts(&object).await.unwrap_or_default();
                 Found::Differs {
                     diff,
                     operation: Operation::Apply(object),
+                    hidden,
                     takes: conflicts::sentence(&conflicts),
                 }
             }
@@ -196,6 +217,12 @@ impl KubernetesModules {
         beside: &[Value],
     ) -> Result<Found, ApiError> {
         if let Some(predicted) = self.prediction(reference) {
+            let existing = predicted.as_ref().map(sets::applied);
+            if let Some(existing) = &existing
+                && let Some(found) = self.of_another(reference, existing, wanted, set)?
+            {
+                return Ok(found);
+            }
             let mut after = predicted.clone().unwrap_or(Value::Null);
             compare::merge(&mut after, wanted);
             return Ok(self.compared(predicted.as_ref(), &after, Operation::Apply(wanted.clone())));
@@ -243,15 +270,12 @@ impl KubernetesModules {
             return Ok(Found::Differs {
                 diff: compare::diff(None, Some(wanted)),
                 operation: Operation::Apply(wanted.clone()),
+                hidden: false,
                 takes: None,
             });
         };
-        let kept = |other: &str| self.is_declared(other) && !self.sets.has_lost(other, reference);
-        match set.map(|set| sets::ownership(&live, set, kept)) {
-            Some(sets::Ownership::Refused(why)) => return Err(ApiError::Malformed(why)),
-            Some(sets::Ownership::Theirs) if sets::lacks(&live, wanted) => return Ok(Found::Guest),
-            Some(sets::Ownership::Theirs) => return Ok(Found::Same),
-            Some(sets::Ownership::Ours) | None => {}
+        if let Some(found) = self.of_another(reference, &live, wanted, set)? {
+            return Ok(found);
         }
         if compare::role_reference_differs(&live, wanted) {
             return Ok(self.compared(Some(&live), wanted, Operation::Recreate(wanted.clone())));
@@ -268,12 +292,33 @@ impl KubernetesModules {
         Ok(self.compared(Some(&live), &after, Operation::Replace(wanted.clone())))
     }
 
+    /// The result for an existing object that does not belong to the set; `None` if it does, or if
+    /// there is no set.
+    fn of_another(
+        &self,
+        reference: &ObjectRef,
+        existing: &Value,
+        wanted: &Value,
+        set: Option<&str>,
+    ) -> Result<Option<Found>, ApiError> {
+        let kept = |other: &str| self.is_declared(other) && !self.sets.has_lost(other, reference);
+        match set.map(|set| sets::ownership(existing, set, kept)) {
+            Some(sets::Ownership::Refused(why)) => Err(ApiError::Malformed(why)),
+            Some(sets::Ownership::Theirs) if sets::lacks(existing, wanted) => {
+                Ok(Some(Found::Guest))
+            }
+            Some(sets::Ownership::Theirs) => Ok(Some(Found::Same)),
+            Some(sets::Ownership::Ours) | None => Ok(None),
+        }
+    }
+
     fn compared(&self, live: Option<&Value>, after: &Value, operation: Operation) -> Found {
         match live {
             Some(live) if compare::same(live, after) => Found::Same,
             live => Found::Differs {
                 diff: compare::diff(live, Some(after)),
                 operation,
+                hidden: live.is_some_and(sets::holds_secret),
                 takes: None,
             },
         }
@@ -310,7 +355,7 @@ impl KubernetesModules {
                 ..Checked::default()
             });
         };
-        let shown = if chunk.sensitive {
+        let shown = if chunk.sensitive || sets::holds_secret(&live) {
             "removed".into()
         } else {
             compare::diff(Some(&live), None)

@@ -164,13 +164,72 @@ async fn every_object_that_the_server_refuses_is_named() {
     let widget =
         |name: &str| json!({"apiVersion": "x.io/v1", "kind": "Widget", "metadata": {"name": name}});
     api.unknown_kinds.lock().unwrap().push("Widget".into());
-    let documents = json!([widget("one"), config_map(json!({"a": "1"})), widget("two")]);
+    let mut documents = vec![config_map(json!({"a": "1"}))];
+    documents.extend((0..20).map(|number| widget(&format!("w{number}"))));
     let state = chunk("manifest", json!({"documents": documents}));
     let told = cluster.check(&state).await.unwrap_err().text();
-    for name in ["Widget one: ", "Widget two: "] {
-        assert!(told.contains(name), "{told}");
+    for number in 0..20 {
+        assert!(told.contains(&format!("Widget w{number}: ")), "{told}");
     }
+    assert_eq!(told.lines().count(), 20, "{told}");
     assert!(api.writes.lock().unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn an_api_that_does_not_answer_is_one_failure_of_a_manifest() {
+    let api = Arc::new(FakeApi::default());
+    let patience = Patience {
+        total: Duration::from_millis(10),
+        node: Duration::ZERO,
+        pause: Duration::from_millis(1),
+    };
+    let cluster = KubernetesModules::new(Arc::clone(&api) as Arc<dyn Api>, false, patience);
+    api.silent_for.store(u32::MAX, Ordering::SeqCst);
+    let named = |number: u32| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": format!("c{number}")}});
+    let documents: Vec<Value> = (0..20).map(named).collect();
+    let state = chunk("manifest", json!({"documents": documents}));
+    let told = cluster.check(&state).await.unwrap_err().text();
+    assert!(told.starts_with("ConfigMap c0: "), "{told}");
+    assert!(told.ends_with("\n12 more were not checked"), "{told}");
+    assert_eq!(told.lines().count(), 2, "{told}");
+}
+
+/// The live object holds the secret until the state without it is applied.
+#[tokio::test]
+async fn a_secret_that_leaves_a_state_is_not_displayed() {
+    let (api, cluster) = cluster(false);
+    let state = |value: &str| {
+        chunk(
+            "object",
+            json!({"manifest": config_map(json!({"a": value}))}),
+        )
+    };
+    let mut with_secret = state("hidden-word");
+    with_secret.sensitive = true;
+    apply_and_check_again(&cluster, &with_secret).await;
+    let conflict = FieldConflict {
+        manager: "kubectl-edit".into(),
+        field: ".data.hidden-word".into(),
+    };
+    let others = [("c".to_owned(), vec![conflict])];
+    api.fields_of_others.lock().unwrap().extend(others);
+    let absent = chunk(
+        "absent",
+        json!({"kind": "ConfigMap", "namespace": "kube-system", "object": "c"}),
+    );
+    for state in [state("plain"), absent] {
+        let checked = cluster.check(&state).await.unwrap();
+        let shown = format!("{:?} {}", checked.changes, checked.comment);
+        assert!(
+            !checked.diff.is_empty() && !shown.contains("hidden-word"),
+            "{shown}"
+        );
+    }
+    // The server removes the annotation with the value.
+    api.put(config_map(json!({"a": "other"})));
+    let checked = cluster.check(&state("plain")).await.unwrap();
+    let diff = checked.changes["ConfigMap kube-system/c"].as_str().unwrap();
+    assert!(diff.contains("plain"), "{diff}");
 }
 
 #[tokio::test]

@@ -14,6 +14,9 @@ mod data_loss;
 #[path = "prune_order_tests.rs"]
 mod order;
 
+#[path = "plan_tests.rs"]
+mod plan;
+
 fn chunk(id: &str, fun: &str, args: Value) -> Chunk {
     Chunk {
         state: "kubernetes".into(),

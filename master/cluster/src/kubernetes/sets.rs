@@ -16,6 +16,9 @@ pub const SET: &str = "halite/set";
 /// resource with the group of its kind, because it may have the name of one of Kubernetes' own
 /// kinds and be copied to that (`Service` of Knative).
 pub const OBJECT: &str = "halite/object";
+/// The annotation of an object whose state contains a secret. The next declaration of the object may
+/// have none, and its diff would display the live one.
+const HOLDS_SECRET: &str = "halite/holds-secret";
 /// Helm's annotation; `keep` means that an object stays when its chart is removed.
 const POLICY: &str = "helm.sh/resource-policy";
 
@@ -72,23 +75,48 @@ pub fn ends(object: &Value) -> bool {
 pub fn marked(object: &Value, set: &str) -> Result<Value, ApiError> {
     let name = own_name(&ObjectRef::of(object)?);
     let mut object = object.clone();
-    for (field, key, value) in [("labels", SET, set), ("annotations", OBJECT, name.as_str())] {
-        let map = object.get_mut("metadata").and_then(Value::as_object_mut);
-        let map = map.map(|metadata| {
-            metadata
-                .entry(field)
-                .or_insert_with(|| Value::Object(Map::new()))
-        });
-        if let Some(map) = map {
-            if map.is_null() {
-                *map = Value::Object(Map::new());
-            }
-            if let Some(map) = map.as_object_mut() {
-                map.insert(key.to_owned(), json!(value));
-            }
+    add_mark(&mut object, "labels", SET, set);
+    add_mark(&mut object, "annotations", OBJECT, &name);
+    Ok(object)
+}
+
+fn add_mark(object: &mut Value, field: &str, key: &str, value: &str) {
+    let map = object.get_mut("metadata").and_then(Value::as_object_mut);
+    let map = map.map(|metadata| {
+        metadata
+            .entry(field)
+            .or_insert_with(|| Value::Object(Map::new()))
+    });
+    if let Some(map) = map {
+        if map.is_null() {
+            *map = Value::Object(Map::new());
+        }
+        if let Some(map) = map.as_object_mut() {
+            map.insert(key.to_owned(), json!(value));
         }
     }
-    Ok(object)
+}
+
+/// Marks an object of a state that contains a secret.
+pub fn mark_secret(object: &mut Value) {
+    add_mark(object, "annotations", HOLDS_SECRET, "true");
+}
+
+/// Returns whether an object was last applied by a state that contained a secret.
+#[must_use]
+pub fn holds_secret(object: &Value) -> bool {
+    annotation(object, HOLDS_SECRET).is_some()
+}
+
+/// An object that this run would apply, as the server would return it.
+#[must_use]
+pub fn applied(object: &Value) -> Value {
+    let mut object = object.clone();
+    if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
+        let managers = json!([{"manager": FIELD_MANAGER}]);
+        metadata.insert("managedFields".to_owned(), managers);
+    }
+    object
 }
 
 /// The declared sets, and the names for which the declaration decides.
@@ -177,13 +205,15 @@ fn has_own_name(object: &Value) -> bool {
 /// the marks of its set, which do not count.
 #[must_use]
 pub fn lacks(live: &Value, wanted: &Value) -> bool {
-    let lacks_in = |pointer: &str, mark: &str| {
+    let lacks_in = |pointer: &str, marks: &[&str]| {
         let wanted = wanted.pointer(pointer).and_then(Value::as_object);
         let live = |key: &str| live.pointer(pointer).and_then(|map| map.get(key));
-        let mut wanted = wanted.into_iter().flatten().filter(|(key, _)| *key != mark);
+        let wanted = wanted.into_iter().flatten();
+        let mut wanted = wanted.filter(|(key, _)| !marks.contains(&key.as_str()));
         wanted.any(|(key, value)| live(key) != Some(value))
     };
-    lacks_in("/metadata/labels", SET) || lacks_in("/metadata/annotations", OBJECT)
+    lacks_in("/metadata/labels", &[SET])
+        || lacks_in("/metadata/annotations", &[OBJECT, HOLDS_SECRET])
 }
 
 fn set_of(object: &Value) -> Option<&str> {
