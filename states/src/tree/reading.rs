@@ -212,7 +212,10 @@ mod tests {
         for (name, why, _) in cases {
             let line = told.lines().find(|line| line.contains(why));
             let line = line.unwrap_or_else(|| panic!("{why}: {told}"));
-            assert!(line.contains(&own.join(name).display().to_string()), "{line}");
+            assert!(
+                line.contains(&own.join(name).display().to_string()),
+                "{line}"
+            );
         }
         // The last one has a name that is not UTF-8.
         let problems = told.lines().filter(|line| line.contains("cannot read it"));
