@@ -3,11 +3,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::path::Path;
 
 use anyhow::{Context as _, Result, ensure};
 use halite_lab::cluster::{
     BOOTSTRAP, CLUSTER, CTL, Cluster, ISO_DIRECTORY, NEWER, WORKER, bundle_place,
 };
+use halite_lab::command::run;
 use halite_lab::host::Host;
 use halite_lab::layout::{Layout, TWO};
 use halite_lab::progress::Board;
@@ -244,13 +246,22 @@ fn has(cluster: &Cluster, host: &Host, release: &Release) -> Result<()> {
     })
 }
 
-/// The package's containerd is another program: it ends at once.
+/// The package's containerd is another program, which ends at once, and its configuration has another
+/// text.
 fn carry_broken(cluster: &Cluster) -> Result<()> {
     let host = &cluster.bootstrap;
     let work = tempfile::Builder::new()
         .prefix("broken-")
         .tempdir_in(halite_lab::cache())?;
     let iso = variant_of(&RUNTIMES[1], work.path(), BROKEN, 1, |recipe, _| {
+        let tree = recipe["states"].as_str();
+        let tree = Path::new(tree.context("the lab's recipe has no states")?);
+        let copy = work.path().join("states");
+        run("cp", &["-r".as_ref(), tree.as_os_str(), copy.as_os_str()])?;
+        let template = copy.join("halite/base/containerd/config.toml.j2");
+        let text = fs::read_to_string(&template)?;
+        fs::write(&template, format!("{}\n# Broken.\n", text.trim_end()))?;
+        recipe["states"] = json!(copy);
         let made = recipe["packages"]["made"].as_array_mut();
         let package = made
             .context("the lab's recipe makes no package")?
