@@ -56,7 +56,12 @@ fn lost_data_is_refused_before_anything_is_changed() {
     // Each step of the bootstrap that could change something starts with the same state.
     let (pillar, grains) = fixture("bootstrap");
     for step in [
-        &["halite.base.etcd.data", "halite.host"][..],
+        &[
+            "halite.base.etcd.data",
+            "halite.base.containerd.kept",
+            "halite.base.kubelet.kept",
+            "halite.host",
+        ][..],
         &["halite.base.kubelet", "halite.base.etcd.member"],
         &["halite.base.etcd"],
     ] {

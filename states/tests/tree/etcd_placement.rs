@@ -144,7 +144,12 @@ fn a_bootstrap_asks_an_external_etcd_first() {
     };
     assert_eq!(asks.function(), "halite.etcd_answers");
     assert_eq!(host.requisites.require, [0]);
-    assert_eq!(host.args["sls"], json!(["halite.host"]));
+    let sls = [
+        "halite.base.containerd.kept",
+        "halite.base.kubelet.kept",
+        "halite.host",
+    ];
+    assert_eq!(host.args["sls"], json!(sls));
     pillar["node"] = json!("worker-1");
     pillar["roles"] = json!(["control-plane"]);
     let add = compile(&pillar, &grains, "halite.orchestrate.add_node");

@@ -91,12 +91,13 @@ impl Machine {
             // Downloads `NAME=VERSION` unless the repository is gone, and installs such a file.
             (
                 "apt-get",
-                "for word; do case $word in -*) ;; kubelet=*) test -e $S/gone && exit 100; echo \"installed $word\" >k.deb;; \
+                "for word; do case $word in -*) ;; install) test -e $S/refuses && exit 100;; kubelet=*) test -e $S/gone && exit 100; echo \"installed $word\" >k.deb;; \
                  *.deb) cp $word $S/installed;; esac; done"
                     .to_owned(),
             ),
             ("systemctl", "exit 0".to_owned()),
             ("timeout", format!("{starts} && echo 'HTTP/1.0 200 OK'")),
+            ("dpkg", "exit 0".to_owned()),
             ("journalctl", "echo unknown flag".to_owned()),
             ("sleep", "exit 0".to_owned()),
             ("sync", "exit 0".to_owned()),
@@ -162,6 +163,16 @@ fn the_running_kubelet_is_kept_before_the_repository_changes() {
         assert_eq!(machine.read(&format!("{KEPT}/package")), "kubelet=1\n");
         assert!(machine.run(kept).is_none(), "it is there");
     }
+    // The power failed while the package was replaced.
+    let machine = Machine::with("1", "1");
+    let compiled = worker("3");
+    machine.run(by_id(&compiled, "kubelet-kept").1).unwrap();
+    for installed in ["", "installed kubelet=1\ninstalled kubelet=3\n"] {
+        machine.write("/installed", installed);
+        let again = machine.run(by_id(&compiled, "kubelet-kept").1);
+        assert!(again.is_none(), "{installed:?}");
+    }
+
     let machine = Machine::with("1", "1");
     machine.write("/gone", "");
     let compiled = worker("2");
@@ -199,9 +210,26 @@ fn a_kubelet_that_does_not_start_gets_its_package_and_configuration_back() {
     let (machine, code, said) = replaced("2|1");
     assert_eq!(code, Some(0), "{said}");
     assert_eq!(machine.read("/installed"), "installed kubelet=2\n");
-    assert!(!machine.at(KEPT).exists(), "it is not needed any more");
+    // It is not needed any more; the old one serves until the new one is started.
+    let chunks = &compiled.low.chunks;
+    let removed = chunks
+        .iter()
+        .find(|chunk| chunk.function() == "file.absent" && chunk.name == KEPT);
+    let needs = &removed.unwrap().requisites.require;
+    assert_eq!(needs[..], [by_id(&compiled, "kubelet-program").0, place]);
 
     let (_, code, said) = replaced("3");
     assert_eq!(code, Some(1));
     assert!(said.contains("neither the new kubelet"), "{said}");
+
+    let machine = Machine::with("1", "3");
+    machine.run(by_id(&compiled, "kubelet-kept").1).unwrap();
+    machine.install("2");
+    machine.write("/refuses", "");
+    let said = machine.run(starts).unwrap();
+    let said = String::from_utf8_lossy(&said.stderr).into_owned();
+    assert!(
+        said.contains("cannot be installed (exit code 100)"),
+        "{said}"
+    );
 }

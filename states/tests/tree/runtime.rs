@@ -50,18 +50,19 @@ impl Machine {
         let serves = "grep -q '^installed containerd=1$' $S/installed";
         for (name, text) in [
             ("dpkg-query", "cat $S/installed".to_owned()),
-            // Downloads `NAME=VERSION` unless the repository is gone, and installs such files.
+            // Downloads `NAME=VERSION` unless the repository is gone, and installs such files unless it
+            // refuses.
             (
                 "apt-get",
-                "for word; do case $word in -*) ;; download) test -e $S/gone && exit 100;; \
-                 *.deb) cat $word;; containerd=*|runc=*) echo \"installed $word\" >${word%=*}.deb;; esac; done >$S/said; \
+                "for word; do case $word in -*) ;; download) test -e $S/gone && exit 100;; install) test -e $S/refuses && exit 100;; \
+                 *.deb) cat $word;; runc=*) test -e $S/no-runc && exit 100; echo \"installed $word\" >runc.deb;; containerd=*) echo \"installed $word\" >containerd.deb;; esac; done >$S/said; \
                  case \"$*\" in *install*) mv $S/said $S/installed;; esac"
                     .to_owned(),
             ),
             (
                 "systemctl",
                 format!(
-                    "case \"$*\" in *is-active*) test -e $S/active;; restart*) if {serves}; then : >$S/active; else rm -f \
+                    "case \"$*\" in *is-active*) if test -e $S/active; then echo active; else echo failed; exit 3; fi;; restart*) if {serves}; then : >$S/active; else rm -f \
                      $S/active; exit 1; fi;; esac"
                 ),
             ),
@@ -69,6 +70,7 @@ impl Machine {
                 "ctr",
                 format!("{serves} && echo 'io.containerd.grpc.v1    cri    -    ok    '"),
             ),
+            ("dpkg", "echo \"$*\" >>$S/dpkg".to_owned()),
             ("journalctl", "echo bad ELF".to_owned()),
             ("sleep", "exit 0".to_owned()),
             ("sync", "exit 0".to_owned()),
@@ -166,6 +168,53 @@ fn a_host_whose_old_bundle_is_gone_keeps_nothing_and_continues() {
     assert!(machine.run(restored).is_none(), "nothing is there");
 }
 
+/// A bundle has no package of a distribution's runc that was updated since.
+#[test]
+fn a_runc_that_cannot_be_downloaded_does_not_keep_containerd_from_it() {
+    let machine = Machine::with(OLD);
+    machine.write("/no-runc", "");
+    machine.run(by_id(&newer(), "containerd-kept").1).unwrap();
+    assert_eq!(
+        machine.read(&format!("{KEPT}/packages")),
+        "containerd=1\n",
+        "the record has what is there"
+    );
+}
+
+/// Each is what a host may find after its power failed while packages were replaced. The repository
+/// may have any of these packages.
+#[test]
+fn an_interrupted_transaction_does_not_change_what_is_kept() {
+    let compiled = newer();
+    let kept = by_id(&compiled, "containerd-kept").1;
+    for mixture in [
+        "",
+        "installed containerd=1\n",
+        "installed containerd=1\ninstalled runc=2-1\n",
+        "installed containerd=2\ninstalled runc=1.1+ds1\n",
+        "installed containerd=1\ninstalled containerd=2\ninstalled runc=2-1\n",
+    ] {
+        let machine = Machine::with(OLD);
+        machine.run(kept).unwrap();
+        machine.write("/installed", mixture);
+        assert!(machine.run(kept).is_none(), "{mixture:?}");
+    }
+    // Two versions of one package: neither is known to serve.
+    let two = "installed containerd=1\ninstalled containerd=2\n";
+    assert!(Machine::with(two).run(kept).is_none());
+}
+
+#[test]
+fn a_runtime_that_has_failed_does_not_serve() {
+    let compiled = newer();
+    let unless = &by_id(&compiled, "containerd-answers").1.controls.unless;
+    let line = unless[0].as_str().unwrap();
+    let machine = Machine::with(OLD);
+    assert!(machine.shell(line).status.success());
+    fs::remove_file(machine.at("/active")).unwrap();
+    assert!(!machine.shell(line).status.success());
+}
+
 #[test]
 fn a_runtime_that_does_not_serve_gets_its_packages_and_configuration_back() {
     let compiled = newer();
@@ -194,6 +243,47 @@ fn a_runtime_that_does_not_serve_gets_its_packages_and_configuration_back() {
     assert_eq!(machine.read("/installed"), OLD);
     assert_eq!(machine.read("/etc/containerd/config.toml"), "old\n");
     assert!(machine.at("/active").exists());
+    let finished = machine.read("/dpkg");
+    assert!(finished.contains("--configure -a"), "{finished}");
+}
+
+#[test]
+fn a_configuration_that_was_not_there_is_removed_again() {
+    let compiled = newer();
+    let machine = Machine::with(OLD);
+    let config = "/etc/containerd/config.toml";
+    fs::remove_file(machine.at(config)).unwrap();
+    machine.run(by_id(&compiled, "containerd-kept").1).unwrap();
+    machine.write("/installed", NEW);
+    machine.write(config, "new\n");
+    let restored = by_id(&compiled, "containerd-restored").1;
+    let said = machine.run(restored).unwrap();
+    let said = String::from_utf8_lossy(&said.stderr).into_owned();
+    assert!(said.contains("are back, and serve"), "{said}");
+    assert!(!machine.at(config).exists());
+}
+
+#[test]
+fn packages_that_cannot_be_put_back_are_not_said_to_be() {
+    let compiled = newer();
+    let restored = by_id(&compiled, "containerd-restored").1;
+    for (installed, part) in [
+        (OLD, "but it serves with the previous configuration"),
+        (NEW, "the new container runtime does not serve, and the"),
+    ] {
+        let machine = Machine::with(OLD);
+        machine.run(by_id(&compiled, "containerd-kept").1).unwrap();
+        machine.write("/installed", installed);
+        machine.write("/refuses", "");
+        fs::remove_file(machine.at("/active")).unwrap();
+        let said = machine.run(restored).unwrap();
+        assert_eq!(said.status.code(), Some(1));
+        let said = String::from_utf8_lossy(&said.stderr).into_owned();
+        for part in [part, "cannot be installed (exit code 100)", "bad ELF"] {
+            assert!(said.contains(part), "{part:?} is not in {said}");
+        }
+        assert!(!said.contains("are back"), "{said}");
+    }
 }
 
 #[test]
@@ -217,7 +307,8 @@ fn nothing_is_kept_once_the_new_runtime_serves() {
     assert_eq!(removed.unwrap().requisites.require, [answers]);
 }
 
-/// It pulls its images long before the rest of its new bundle.
+/// It pulls its images long before the rest of its new bundle. `ctl bootstrap` and `ctl node add` of
+/// a newer bundle replace packages in their first step.
 #[test]
 fn a_host_that_gets_the_new_repository_first_keeps_its_packages_then() {
     use halite_states::compile;
@@ -225,8 +316,21 @@ fn a_host_that_gets_the_new_repository_first_keeps_its_packages_then() {
     use crate::support::{sure, with};
     let (mut pillar, grains) = fixture("worker");
     pillar["halite"]["packages"]["containerd"] = json!("2");
-    let ahead = sure(with(&pillar, &grains, |input| {
-        compile::step(input, &["halite.images.ahead".to_owned()])
-    }));
-    assert!(by_id(&ahead, "containerd-kept").0 < by_id(&ahead, "halite-repository").0);
+    let mut steps = vec![vec!["halite.images.ahead".to_owned()]];
+    let (mut master, here) = fixture("master");
+    master["node"] = json!("worker-1");
+    master["roles"] = json!(["worker"]);
+    for orchestration in ["bootstrap", "add_node"] {
+        let names = [format!("halite.orchestrate.{orchestration}")];
+        let compiled = sure(with(&master, &here, |input| compile::step(input, &names)));
+        let sls = by_id(&compiled, "host").1.args["sls"].clone();
+        steps.push(serde_json::from_value(sls).unwrap());
+    }
+    for step in steps {
+        let ahead = sure(with(&pillar, &grains, |input| compile::step(input, &step)));
+        let (repository, _) = by_id(&ahead, "halite-repository");
+        for id in ["containerd-kept", "kubelet-kept"] {
+            assert!(by_id(&ahead, id).0 < repository, "{id} in {step:?}");
+        }
+    }
 }

@@ -146,7 +146,7 @@ preflight:
 host:
   halite.state:
     - tgt: {{ name }}
-    - sls: [halite.host]
+    - sls: [halite.base.containerd.kept, halite.base.kubelet.kept, halite.host]
     - require:
         - halite: preflight
 {%- if serves_bundles %}

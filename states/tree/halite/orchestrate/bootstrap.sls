@@ -15,7 +15,7 @@ external-etcd:
 host:
   halite.state:
     - tgt: {{ bootstrap }}
-    - sls: [{{ 'halite.base.etcd.data, ' if is_member }}halite.host]
+    - sls: [{{ 'halite.base.etcd.data, ' if is_member }}halite.base.containerd.kept, halite.base.kubelet.kept, halite.host]
 {%- if pillar.halite.etcd.get('placement') == 'external' %}
     - require:
         - halite: external-etcd

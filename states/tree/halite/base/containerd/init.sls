@@ -1,6 +1,7 @@
 {%- from 'halite/base/containerd/hosts.jinja' import proxy_drop_in with context %}
 {%- from 'halite/base/map.jinja' import is_replaced with context %}
-{%- from 'halite/base/containerd/kept.jinja' import directory, install, record with context %}
+{%- from 'halite/base/kept.jinja' import install with context %}
+{%- from 'halite/base/containerd/kept.jinja' import directory, record with context %}
 {%- set answers = "ctr plugins ls | grep -Eq '^io.containerd.grpc.v1 +cri .* ok *$'" %}
 # The container runtime, with the bundle as its only registry unless others are declared.
 include:
@@ -62,14 +63,15 @@ containerd-program:
 # containerd keeps running when its CRI plugin cannot be loaded (one wrong key in its configuration
 # is enough), and the kubelet would retry forever. This state fails instead, with the reason.
 # `unless` also succeeds while containerd is stopped: a test run has not started it, and a real run
-# started it in the previous state. One that ended since is about to be started again by systemd.
+# started it in the previous state. One that ended since is about to be started again by systemd, or
+# has failed.
 containerd-answers:
   cmd.run:
     - name: >-
         for _ in $(seq 120); do {{ answers }} && exit 0; sleep 0.5; done;
         echo 'containerd runs, but its CRI does not answer: `ctr plugins ls` shows what could not be loaded, `journalctl -u
         containerd` says why; keys of its configuration come from containerd.config in the cluster document' >&2; exit 1
-    - unless: {{ ('case "$(systemctl is-active containerd)" in active|activating) ' ~ answers ~ ';; esac') | json }}
+    - unless: {{ ('case "$(systemctl is-active containerd)" in active|activating) ' ~ answers ~ ';; failed) false;; esac') | json }}
     - require:
         - cmd: containerd-program
 
@@ -78,16 +80,22 @@ containerd-answers:
 containerd-restored:
   cmd.run:
     - name: >-
-        cd {{ directory }} || exit; kept=$(echo $(cat packages));
+        cd {{ directory }} || exit; kept=$(echo $(cat {{ record }}));
         reason=$(journalctl --unit containerd --lines 5 --output cat --no-pager 2>/dev/null);
-        ! test -e config.toml || { cp -p config.toml /etc/containerd/.kept && mv /etc/containerd/.kept /etc/containerd/config.toml; };
-        {{ install }} && systemctl daemon-reload; systemctl reset-failed containerd.service; systemctl restart containerd.service;
+        if test -e config.toml; then cp -p config.toml /etc/containerd/.kept && mv /etc/containerd/.kept /etc/containerd/config.toml;
+        else rm -f /etc/containerd/config.toml; fi;
+        back="the previous packages ($kept) and configuration are back, and serve";
+        neither="neither the new container runtime nor the previous one ($kept) serves";
+        {{ install() | indent(8) }} || { code=$?;
+        back="the previous packages ($kept) cannot be installed (exit code $code), but it serves with the previous configuration";
+        neither="the new container runtime does not serve, and the previous packages ($kept) cannot be
+        installed (exit code $code)"; };
+        systemctl daemon-reload; systemctl reset-failed containerd.service; systemctl restart containerd.service;
         for _ in $(seq 120); do if systemctl --quiet is-active containerd && {{ answers }}; then
-        echo "the new container runtime does not serve; the previous packages ($kept) and configuration are back, and serve.
-        The last lines of the new one: $reason" >&2; exit 1; fi; sleep 0.5; done;
-        echo "neither the new container runtime nor the previous one ($kept) serves: see \`journalctl -u containerd\`; correct that,
-        then run \`ctl highstate\`. The last lines of the new one: $reason" >&2; exit 1
-    - onlyif: {{ ('test -s ' ~ record ~ ' && ! { systemctl --quiet is-active containerd && ' ~ answers ~ '; }') | json }}
+        echo "the new container runtime does not serve; $back. The last lines of the new one: $reason" >&2; exit 1; fi; sleep 0.5; done;
+        echo "$neither: see \`journalctl -u containerd\`; correct that, then run \`ctl highstate\`. The last lines of the new one:
+        $reason" >&2; exit 1
+    - onlyif: {{ ('test -s ' ~ directory ~ '/' ~ record ~ ' && ! { systemctl --quiet is-active containerd && ' ~ answers ~ '; }') | json }}
     - onfail:
         - service: containerd
         - cmd: containerd-program

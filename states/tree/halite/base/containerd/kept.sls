@@ -2,23 +2,21 @@
     them. The host's repository has only one bundle, so they are downloaded before it changes.
     halite.base.containerd puts them back if the new ones do not serve, and removes them if they do. -#}
 {%- from 'halite/map.jinja' import has_containerd with context %}
-{%- from 'halite/base/containerd/kept.jinja' import directory, download, installed, record, wanted with context %}
+{%- from 'halite/base/kept.jinja' import is_replaced_soon, keep with context %}
+{%- from 'halite/base/containerd/kept.jinja' import directory, names, record, wanted with context %}
 include:
   - halite.host.repository
 {%- if has_containerd and wanted.startswith('containerd=') %}
+{%- set configuration = '{ ! test -e /etc/containerd/config.toml || cp -p /etc/containerd/config.toml .; }' %}
 
 # A host whose old bundle is gone has no packages to keep, and is not left in its present state for it.
 containerd-kept:
   cmd.run:
     - name: >-
-        rm -rf {{ directory }} && install -d -m 0700 {{ directory }} && cd {{ directory }} && found=$({{ installed() }}) &&
-        { ! test -e /etc/containerd/config.toml || cp -p /etc/containerd/config.toml .; } && {{ download() }} && sync -f . &&
-        echo "$found" >packages && sync -f . ||
+        {{ keep(directory, record, names, configuration) | indent(8) }} ||
         echo 'cannot keep the packages of the running container runtime; they cannot be put back if the new ones do not serve'
     - onlyif: >-
-        found=$({{ installed() }}); case "$found" in containerd=*)
-        test "$found" != "$(printf '%s\n' {{ wanted }})" && test "$found" != "$(cat {{ record }} 2>/dev/null)";;
-        *) false;; esac
+        {{ is_replaced_soon(directory, record, names, wanted) | indent(8) }}
     - require_in:
         - pkgrepo: halite-repository
 {%- endif %}

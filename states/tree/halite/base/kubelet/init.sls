@@ -2,7 +2,8 @@
 {%- from 'halite/map.jinja' import node with context %}
 {%- from 'halite/base/map.jinja' import cri_socket, endpoint_url, is_replaced, kubeadm, kubelet_url, local_url with context %}
 {%- from 'halite/base/kubelet/kubeconfig.jinja' import current, identity, kubeconfig, leads_to, user with context %}
-{%- from 'halite/base/kubelet/kept.jinja' import directory, install, installed, record, wanted with context %}
+{%- from 'halite/base/kept.jinja' import install, installed with context %}
+{%- from 'halite/base/kubelet/kept.jinja' import directory, health, is_kept, record with context %}
 {#- Older masters do not set these keys. -#}
 {%- set has_serving_certificate = pillar.halite.kubelet.get('servingCertificate', pillar.halite.addons.metricsServer) %}
 {%- set is_hardened = pillar.halite.get('profile') == 'hardened' %}
@@ -178,8 +179,7 @@ kubelet-program:
     - onlyif: {{ is_replaced('kubelet.service') | json }}
     - require:
         - service: kubelet
-{%- set health = pillar.halite.kubelet.config.get('healthzPort', 10248) %}
-{%- if health and wanted %}
+{%- if is_kept %}
 {#- In bash, because not every host has curl. -#}
 {%- set answers = "timeout 2 bash -c 'exec 3<>/dev/tcp/127.0.0.1/" ~ health ~ "; echo GET /healthz HTTP/1.0 >&3; echo >&3; head -n 1 <&3' 2>/dev/null | grep -q ' 200 '" %}
 
@@ -189,15 +189,27 @@ kubelet-starts:
   cmd.run:
     - name: >-
         serves() { for _ in $(seq 120); do {{ answers }} && return; sleep 0.5; done; return 1; };
-        cd {{ directory }} || exit; if serves; then cd / && rm -rf {{ directory }}; exit; fi; kept=$(cat package);
+        if serves; then exit; fi; cd {{ directory }} || exit; kept=$(cat {{ record }});
         reason=$(journalctl --unit kubelet --lines 5 --output cat --no-pager 2>/dev/null);
         for file in config.yaml kubeadm-flags.env; do cp -p $file /var/lib/kubelet/.kept && mv /var/lib/kubelet/.kept
-        /var/lib/kubelet/$file; done; {{ install }}; systemctl daemon-reload; systemctl reset-failed kubelet.service;
-        systemctl restart kubelet.service; if serves; then echo "the new kubelet does not start; the previous package ($kept) and
-        its configuration are back, and it runs. The last lines of the new one: $reason" >&2; exit 1; fi;
-        echo "neither the new kubelet nor the previous one ($kept) starts: see \`journalctl -u kubelet\`; correct that, then run
-        \`ctl highstate\`. The last lines of the new one: $reason" >&2; exit 1
-    - onlyif: {{ ('test -s ' ~ record ~ ' && test "$(' ~ installed() ~ ')" != "$(cat ' ~ record ~ ')"') | json }}
+        /var/lib/kubelet/$file; done;
+        back="the previous package ($kept) and its configuration are back, and it runs";
+        neither="neither the new kubelet nor the previous one ($kept) starts";
+        {{ install() | indent(8) }} || { code=$?;
+        back="the previous package ($kept) cannot be installed (exit code $code), but it starts with the previous configuration";
+        neither="the new kubelet does not start, and the previous package ($kept) cannot be installed (exit code $code)"; };
+        systemctl daemon-reload; systemctl reset-failed kubelet.service; systemctl restart kubelet.service;
+        if serves; then echo "the new kubelet does not start; $back. The last lines of the new one: $reason" >&2; exit 1; fi;
+        echo "$neither: see \`journalctl -u kubelet\`; correct that, then run \`ctl highstate\`. The last lines of the new one:
+        $reason" >&2; exit 1
+    - onlyif: {{ ('test -s ' ~ directory ~ '/' ~ record ~ ' && test "$(' ~ installed('kubelet') ~ ')" != "$(cat ' ~ directory ~ '/' ~ record ~ ')"') | json }}
+
+# Not before the new program runs: the old one serves until its restart.
+{{ directory }}:
+  file.absent:
+    - require:
+        - cmd: kubelet-program
+        - cmd: kubelet-starts
 {%- endif %}
 {%- if health %}
 
