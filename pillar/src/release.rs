@@ -44,6 +44,12 @@ pub fn is_next_minor(kubernetes: &str, before: &str) -> bool {
     }
 }
 
+/// Returns whether a version of Kubernetes has a newer minor version than another one.
+#[must_use]
+pub fn is_newer_minor(kubernetes: &str, than: &str) -> bool {
+    minor(kubernetes) != minor(than) && order(kubernetes, than).is_gt()
+}
+
 /// The order of two Kubernetes versions: `v1.36.10` is newer than `v1.36.9`, and a release newer
 /// than its candidates.
 #[must_use]

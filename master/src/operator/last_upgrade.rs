@@ -7,17 +7,16 @@ use halite_core::refusal::Refusal;
 use halite_fleet::jobs::Jobs;
 use halite_states::shipped::UPGRADE;
 use halite_store::{Run, RunStatus, StepStatus};
-use serde_json::{Map, Value};
+use serde_json::{Value, json};
 
-use crate::orchestrate::step;
+use super::upgrade_records::{Records, is_back, pillar};
+use crate::orchestrate::{BACK, PLAN, step};
 
 /// The values of a run's pillar that a resumed run gets: all but the place of the pause, which was
 /// reached.
 const OPTIONS: [&str; 6] = ["bundle", "batch", "backup", "drain", "plan", BACK];
 /// Those with which `ctl upgrade` continues a run that has not reached its end. It makes its own plan.
 const AGAIN: [&str; 6] = ["bundle", "batch", "backup", "drain", "pause_after", BACK];
-/// The key of a return to the previous bundle in the pillar of a run.
-pub(super) const BACK: &str = "back";
 
 /// The progress of the last upgrade.
 ///
@@ -62,11 +61,25 @@ pub(crate) async fn status(app: &App, jobs: &Jobs) -> Result<UpgradeStatus, Refu
         UpgradeState::Stopped | UpgradeState::Incomplete => Some(&AGAIN),
         _ => None,
     };
-    let options = kept.map(|kept| {
+    let mut options = kept.map(|kept| {
         let mut options = pillar;
         options.retain(|key, _| kept.contains(&key.as_str()));
         options
     });
+    let planned = options.as_mut().and_then(|options| options.get_mut(PLAN));
+    if let Some(begun) = planned.and_then(|plan| plan.get_mut("begun"))
+        && let Some(to) = bundle.as_deref().and_then(|bundle| bundle.parse().ok())
+    {
+        // The hosts that have changed before the pause do not change again.
+        let records = Records::read(app).await?;
+        let open = records.open(&to);
+        let mut hosts = begun.as_array().cloned().unwrap_or_default();
+        hosts.retain(|host| {
+            let is_begun = |host| open.iter().any(|(_, begun)| begun.contains(host));
+            host.as_str().is_some_and(is_begun)
+        });
+        *begun = json!(hosts);
+    }
     Ok(UpgradeStatus {
         options,
         state,
@@ -113,16 +126,6 @@ async fn last(app: &App) -> Result<Option<Run>, Refusal> {
     }
     let mut newest = app.store.newest_runs_of(UPGRADE, 1).await?;
     Ok(newest.pop())
-}
-
-/// The values over the pillar of a run.
-pub(super) fn pillar(run: &Run) -> Map<String, Value> {
-    serde_json::from_str(&run.pillar_json).unwrap_or_default()
-}
-
-/// Returns whether the run with these values over the pillar returns hosts to the previous bundle.
-pub(super) fn is_back(pillar: &Map<String, Value>) -> bool {
-    pillar.get(BACK) == Some(&Value::Bool(true))
 }
 
 fn without_run() -> UpgradeStatus {

@@ -41,6 +41,7 @@ mod leave_tests;
 mod node_steps;
 #[cfg(test)]
 mod node_tests;
+mod other_direction;
 mod pace;
 mod pause;
 #[cfg(test)]
@@ -101,6 +102,7 @@ use halite_proto::ids::JobId;
 use halite_proto::v1;
 use halite_states::engine::RunOptions;
 use halite_states::low::{LowState, StateReturn};
+use halite_states::shipped::UPGRADE;
 use halite_states::signature::RunsOn;
 use halite_states::tree::{DirTree, Tree as _};
 use halite_store::{Created, Run, RunStatus, Step, StepStatus};
@@ -111,9 +113,10 @@ use self::cancel::{Cancellation, refuse_ending};
 use self::record::Recorder;
 use self::step_runner::StepRunner;
 
+pub(crate) use self::other_direction::refuse_other_direction;
 pub(crate) use self::preflight::ignored;
 pub(crate) use self::record::document as step;
-pub(crate) use self::turn_step::PLAN;
+pub(crate) use self::turn_step::{BACK, PLAN};
 
 /// The pauses before the retry of a run that could not be recorded.
 const AGAIN: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(8));
@@ -234,6 +237,10 @@ impl Orchestrator {
         let _one_at_a_time = self.starting.lock().await;
         if let Some(run) = self.join(&request, &pillar_json).await? {
             return Ok(run);
+        }
+        if request.sls == UPGRADE && !request.test {
+            let is_back = over.get(BACK) == Some(&json!(true));
+            refuse_other_direction(&self.jobs.app().store.open_runs().await?, is_back)?;
         }
         let low = steps_of(&self.jobs, &request.sls, &over).await?;
         let now = self.jobs.app().clock.now();

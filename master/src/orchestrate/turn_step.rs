@@ -15,6 +15,8 @@ use crate::host_parts::{HostParts, OWN_VERSION, differences, host_parts};
 
 /// The key of the confirmed plan in the pillar of an upgrade.
 pub(crate) const PLAN: &str = "plan";
+/// The key of a return to the previous bundle in the pillar of a run.
+pub(crate) const BACK: &str = "back";
 
 impl StepRunner<'_> {
     /// Runs `halite.upgrade_turn`.

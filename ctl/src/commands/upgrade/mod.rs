@@ -104,7 +104,7 @@ async fn carry_out(
     // A test has no plan to compare, but must know the hosts that a stopped upgrade had begun.
     let is_planned = !args.test && !plan.id.is_empty();
     let mut pillar = pillar;
-    pillar.plan = (is_planned || plan.back).then(|| ConfirmedPlan {
+    pillar.plan = (is_planned || !plan.begun.is_empty() || plan.back).then(|| ConfirmedPlan {
         id: &plan.id,
         planned_by: &plan.planned_by,
         states: is_planned.then_some(&plan.states),

@@ -2,7 +2,7 @@
 
 use halite_api::{UpgradeCheck, UpgradeFinding, UpgradeSeverity, UpgradeTurn};
 use halite_core::app::App;
-use halite_core::declared::Snapshot;
+use halite_core::declared::{Direction, Snapshot};
 use halite_fleet::jobs::Jobs;
 use halite_names::{BundleVersion, MASTER};
 use serde_json::{Map, Value};
@@ -17,6 +17,7 @@ pub(super) struct Against<'a> {
     pub(super) bundle: &'a BundleVersion,
     /// The Kubernetes of the bundle.
     pub(super) kubernetes: &'a str,
+    pub(super) direction: Direction,
     /// The values over the pillar of the run.
     pub(super) options: &'a Map<String, Value>,
     pub(super) turns: &'a [UpgradeTurn],
@@ -46,6 +47,12 @@ impl Against<'_> {
     pub(super) fn hosts_that_change(&self) -> impl Iterator<Item = &str> {
         let hosts = self.turns.iter().flat_map(|turn| &turn.hosts);
         hosts.map(String::as_str).filter(|host| *host != MASTER)
+    }
+
+    /// Returns whether a host returns from a bundle that it records. Its kubelet may not stay new.
+    pub(super) fn must_return(&self, host: &str) -> bool {
+        let own = self.snapshot.declaration().bundle_for(host);
+        self.direction == Direction::Back && own != Some(self.bundle)
     }
 
     pub(super) fn is_connected(&self, host: &str) -> bool {

@@ -49,7 +49,12 @@ fn hosts(against: &Against<'_>) -> Vec<UpgradeFinding> {
         let node = nodes.get(host);
         let is_first =
             node.is_some_and(|node| node.has(Role::Etcd) || node.has(Role::ControlPlane));
+        let must_return = against.must_return(host);
         let (message, remedy) = match is_first {
+            _ if must_return => (
+                format!("{host} is not connected: the run stops before any host returns"),
+                "start it, or remove it with `ctl node remove` (`ctl node replace`) if it is permanently dead",
+            ),
             true => (
                 format!("{host} is not connected: the run stops before it"),
                 "start it, or `ctl node replace` if it is permanently dead",
@@ -59,13 +64,11 @@ fn hosts(against: &Against<'_>) -> Vec<UpgradeFinding> {
                 "run the same command again when it is",
             ),
         };
-        finding(
-            UpgradeSeverity::Warning,
-            UpgradeCheck::Hosts,
-            Some(host),
-            message,
-            remedy,
-        )
+        let severity = match must_return {
+            true => UpgradeSeverity::Error,
+            false => UpgradeSeverity::Warning,
+        };
+        finding(severity, UpgradeCheck::Hosts, Some(host), message, remedy)
     };
     away.map(text).collect()
 }

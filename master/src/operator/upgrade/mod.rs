@@ -27,11 +27,10 @@ use halite_states::shipped::UPGRADE;
 use serde_json::{Map, Value, json};
 
 use self::against::Against;
-use super::last_upgrade;
-use super::last_upgrade::BACK;
+use super::upgrade_records::{self, Records};
 use crate::host_parts::{OWN_VERSION, host_parts};
 use crate::orchestrate::usual::usual_steps;
-use crate::orchestrate::{PLAN, steps_of};
+use crate::orchestrate::{BACK, PLAN, refuse_other_direction, steps_of};
 
 /// The plan of an upgrade to the bundle that `wanted` names (its version, or that of its
 /// Kubernetes), with the run's values over the pillar in `options`.
@@ -48,6 +47,14 @@ pub(super) async fn document(
 ) -> Result<UpgradePlan, Refusal> {
     let in_use = snapshot.bundle()?;
     let bundle = find(&in_use.on_site(), wanted)?;
+    refuse_other_direction(&app.store.open_runs().await?, false)?;
+    let records = Records::read(app).await?;
+    let begun = back::begun(
+        snapshot.declaration(),
+        &records,
+        &bundle,
+        Direction::Forward,
+    );
     let before = BundleRelease {
         bundle: in_use.version.to_string(),
         kubernetes: in_use.kubernetes.clone(),
@@ -56,7 +63,7 @@ pub(super) async fn document(
         bundle: &bundle,
         before,
         direction: Direction::Forward,
-        begun: BTreeSet::new(),
+        begun,
     };
     planned(app, jobs, snapshot, change, values(options, &bundle)?).await
 }
@@ -125,7 +132,7 @@ async fn planned(
     let parts = host_parts(jobs, bundle, direction, &all).await?;
     let usual = usual_steps(app.store.as_ref(), UPGRADE).await?;
     let mut pillar = over.clone();
-    if direction == Direction::Back {
+    if !begun.is_empty() {
         pillar.insert(PLAN.to_owned(), json!({"begun": begun}));
     }
     let compiled = steps_of(jobs, UPGRADE, &Value::Object(pillar)).await;
@@ -140,6 +147,7 @@ async fn planned(
         snapshot,
         bundle,
         kubernetes: &release.kubernetes,
+        direction,
         options: &over,
         turns: &timed.turns,
         estimate: timed.estimate,
@@ -193,8 +201,8 @@ async fn open_run(
 ) -> Result<Option<JobId>, Refusal> {
     let open = app.store.open_runs().await?.into_iter();
     let mut own = open.filter(|run| {
-        let pillar = last_upgrade::pillar(run);
-        let is_back = last_upgrade::is_back(&pillar) == (direction == Direction::Back);
+        let pillar = upgrade_records::pillar(run);
+        let is_back = upgrade_records::is_back(&pillar) == (direction == Direction::Back);
         run.sls == UPGRADE && !run.test && is_back && pillar.get("bundle") == Some(&json!(bundle))
     });
     Ok(own.next().map(|run| run.id))

@@ -10,10 +10,11 @@
 
     With `pillar.back`, `pillar.bundle` is the previous bundle, to which hosts return before the
     upgrade has ended (`ctl upgrade back`): in the reverse order, and each host with its kubelet
-    first. `pillar.plan.begun` has hosts that the upgrade had begun to change. -#}
+    first. `pillar.plan.begun` has hosts, or `master`, that record the bundle although a run has begun to
+    give them another one. -#}
 {%- from 'halite/orchestrate/hooks.jinja' import hook, hooks with context %}
 {%- set back = pillar.get('back', False) %}
-{%- set begun = pillar.get('plan', {}).get('begun', []) if back else [] %}
+{%- set begun = pillar.get('plan', {}).get('begun', []) %}
 {%- set ns = namespace(servers=[], done=[], first=[], members=[], planes=[], nodes=[], others=[], previous='servers') %}
 {%- for name, node in pillar.halite.nodes | dictsort %}
 {%-   set has_master = name == pillar.halite.master.node %}
@@ -120,7 +121,8 @@ standbys:
     - require:
         - halite: {{ ns.previous }}
 {%-   set ns.previous = name ~ '-uncordoned' %}
-{%-   if drains and 'post_uncordon' in hooks %}
+{#- Most of these hosts never left their service in a return. -#}
+{%-   if drains and not back and 'post_uncordon' in hooks %}
 {{- hook(name ~ '-post-uncordon', name, 'post_uncordon', ns.previous, 'skip') }}
 {%-     set ns.previous = name ~ '-post-uncordon' %}
 {%-   endif %}
@@ -140,7 +142,12 @@ backup:
         - halite: {{ ns.previous }}
 {%-   set ns.previous = 'backup' %}
 {%- endif %}
-{%- for what, names, offline in [('control-plane', one_by_one, 'fail'), ('workers', ns.others, 'skip')] if names %}
+{#- A host that has begun to change has had the images of its bundle, and its containerd may be what
+    returns. A kubelet that stays new keeps the API servers from their return: this stops it early. -#}
+{%- set fresh = begun if back else [] %}
+{%- for what, all, offline in [('control-plane', one_by_one, 'fail'), ('workers', ns.others, 'fail' if back else 'skip')] %}
+{%- set names = all | reject('in', fresh) | list %}
+{%- if names %}
 
 # Before any host changes: a static pod then starts at once, and an image that cannot be pulled stops
 # the run here.
@@ -155,6 +162,7 @@ images-{{ what }}:
     - require:
         - halite: {{ ns.previous }}
 {%-   set ns.previous = 'images-' ~ what %}
+{%- endif %}
 {%- endfor %}
 {%- if minor.changes and ns.planes + ns.first %}
 
@@ -175,7 +183,10 @@ objects-ahead:
 {%-   set size = batch | int %}
 {%- endif %}
 {#- Also on a repeat after a failure behind the last control plane, but not once the objects are new. -#}
-{%- set control_plane_left = one_by_one or pillar.halite.bundle.version != pillar.bundle %}
+{%- set objects_left = pillar.halite.bundle.version != pillar.bundle or 'master' in begun %}
+{%- set control_plane_left = one_by_one or objects_left %}
+{%- set host_batches = (ns.others | select('in', fresh) | batch([size, 1] | max) | list)
+    + (ns.others | reject('in', fresh) | batch([size, 1] | max) | list) %}
 {%- set pauses = pillar.get('pause_after') == 'control-plane' and control_plane_left and ns.others %}
 {%- for phase in phases %}
 {%- for name in one_by_one if phase == 'one_by_one' %}
@@ -311,7 +322,7 @@ objects-ahead:
 {%-     endif %}
 {%-   endif %}
 {%- endfor %}
-{%- if phase == 'objects' and pillar.halite.bundle.version != pillar.bundle %}
+{%- if phase == 'objects' and objects_left %}
 
 # After every API server, and before the other hosts: their kubelets are never newer than an API
 # server.
@@ -332,19 +343,20 @@ pause:
     - require:
         - halite: {{ ns.previous }}
 {%- endif %}
-{%- for names in ns.others | batch([size, 1] | max) if phase == 'others' and not pauses %}
+{%- for names in host_batches if phase == 'others' and not pauses %}
+{%-   set offline = 'fail' if back and names[0] not in begun else 'skip' %}
 {{- turn('workers-' ~ loop.index ~ '-turn', names, ns.previous) }}
 {%-   set ns.previous = 'workers-' ~ loop.index ~ '-turn' %}
 {%-   if drains %}
 {%-     for name in names if pillar.halite.nodes[name].runs.containers %}
 {%-       if 'pre_drain' in hooks %}
-{{- hook(name ~ '-pre-drain', name, 'pre_drain', ns.previous, 'skip') }}
+{{- hook(name ~ '-pre-drain', name, 'pre_drain', ns.previous, offline) }}
 {%-         set ns.previous = name ~ '-pre-drain' %}
 {%-       endif %}
 
 {{ name }}-drained:
   halite.drain:
-{{- evicted(name, 'skip') }}
+{{- evicted(name, offline) }}
     - require:
         - halite: {{ ns.previous }}
 {%-       set ns.previous = name ~ '-drained' %}
@@ -358,7 +370,7 @@ workers-{{ loop.index }}:
     - tgt_type: list
     - highstate: True
 {{- given() }}
-    - offline: skip
+    - offline: {{ offline }}
     - timeout: 3600
     - require:
         - halite: {{ ns.previous }}

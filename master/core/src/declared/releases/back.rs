@@ -3,7 +3,8 @@
 
 use halite_names::{BundleVersion, MASTER, NodeName};
 use halite_pillar::bundle_facts::BundleFacts;
-use halite_pillar::release::{Release, minor};
+use halite_pillar::declaration::Declaration;
+use halite_pillar::release::{Release, is_newer_minor, minor};
 use halite_pillar::role::Role;
 use halite_pillar::validate::{Context, validate};
 
@@ -25,6 +26,7 @@ impl Declarations {
     /// A bundle cannot be read.
     pub async fn obstacle_to_return(
         &self,
+        declaration: &Declaration,
         from: &BundleVersion,
         to: &BundleVersion,
     ) -> Result<Option<String>, Refusal> {
@@ -33,7 +35,18 @@ impl Declarations {
             self.reader.bundle(to).await?,
         );
         let (from, to) = (&from.in_use.facts, &to.in_use.facts);
-        Ok(of_etcd(from, to).or_else(|| of_the_master(from, to)))
+        let has_etcd = declaration.nodes.values().any(|node| node.has(Role::Etcd));
+        let mut hosts = declaration.nodes.keys();
+        let has_master = hosts.any(|name| declaration.part(name).is_some());
+        let etcd = has_etcd.then(|| of_etcd(from, to)).flatten();
+        let master = has_master.then(|| of_the_master(from, to)).flatten();
+        Ok(etcd.or(master))
+    }
+
+    /// The time at which a bundle of the site was built; `None` if it cannot be read.
+    pub async fn built(&self, bundle: &BundleVersion) -> Option<jiff::Timestamp> {
+        let read = self.reader.bundle(bundle).await.ok()?;
+        read.in_use.manifest.built.parse().ok()
     }
 }
 
@@ -58,10 +71,15 @@ pub(super) fn may_return(snapshot: &Snapshot, to: &InUse) -> Result<Release, Ref
             "no host and no object of the cluster has it any more, so the upgrade has ended; restore a backup instead".to_owned(),
         );
     }
-    let gets = minor(&release.kubernetes);
     let hosts = || declaration.nodes.keys().map(NodeName::as_str);
-    let other = |minion: &&str| minor(declaration.kubernetes_for(minion)) != gets;
-    if let Some(minion) = hosts().chain([MASTER]).find(other) {
+    let is_api = |minion: &str| {
+        let node = declaration.nodes.get(minion);
+        minion == MASTER || node.is_some_and(|node| node.has(Role::ControlPlane))
+    };
+    let newer = |minion: &&str| {
+        is_api(minion) && is_newer_minor(declaration.kubernetes_for(minion), &release.kubernetes)
+    };
+    if let Some(minion) = hosts().chain([MASTER]).find(newer) {
         let has = match minion {
             MASTER => "the cluster's objects have".to_owned(),
             host => format!("{host} has"),

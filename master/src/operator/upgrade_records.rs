@@ -1,0 +1,236 @@
+//! What the records of upgrades and returns say: to which hosts a run has begun to give a bundle, and
+//! whether it has finished.
+
+use std::collections::BTreeSet;
+
+use halite_core::app::App;
+use halite_core::refusal::Refusal;
+use halite_errors::chain;
+use halite_names::{BundleVersion, BundleVersionError, MASTER};
+use halite_proto::ids::JobId;
+use halite_states::args::Args;
+use halite_states::low::{Chunk, LowState};
+use halite_states::shipped::UPGRADE;
+use halite_store::{Millis, Run, RunStatus, Step, StepStatus};
+use serde_json::{Map, Value};
+
+use crate::orchestrate::BACK;
+
+/// The newest runs that may belong to an upgrade that has not ended: it may have been repeated often.
+const RUNS: u32 = 100;
+/// The SLS of a step that only pulls images: it changes nothing that a return would change back.
+const IMAGES: &str = "halite.images.ahead";
+/// The SLS of a step that replaces an API server.
+const API_SERVER: &str = "halite.base.control_plane.running";
+
+/// The values over the pillar of a run.
+pub(super) fn pillar(run: &Run) -> Map<String, Value> {
+    serde_json::from_str(&run.pillar_json).unwrap_or_default()
+}
+
+/// Returns whether the run with these values over the pillar returns hosts to the previous bundle.
+pub(super) fn is_back(pillar: &Map<String, Value>) -> bool {
+    pillar.get(BACK) == Some(&Value::Bool(true))
+}
+
+/// The changes of hosts since the last upgrade, or return, that has reached all of its hosts.
+#[derive(Default)]
+pub(super) struct Records {
+    /// The bundle of the newest upgrade; of the newest one that has changed a host, if one has.
+    pub(super) newest: Option<BundleVersion>,
+    /// The newest first.
+    changes: Vec<Change>,
+}
+
+/// A step that has changed hosts, or the objects of the cluster (`master`).
+pub(super) struct Change {
+    pub(super) bundle: BundleVersion,
+    pub(super) is_back: bool,
+    /// It replaces API servers on control planes.
+    pub(super) has_api_server: bool,
+    pub(super) started: Millis,
+    /// The minions that it has begun to change.
+    begun: BTreeSet<String>,
+    /// Those among them that then had the whole bundle.
+    done: BTreeSet<String>,
+}
+
+impl Records {
+    /// Reads the runs, from the newest on.
+    ///
+    /// # Errors
+    /// The store failed, or a run has a bundle whose version cannot be read.
+    pub(super) async fn read(app: &App) -> Result<Self, Refusal> {
+        let mut records = Self::default();
+        let mut has_ended = false;
+        for run in app.store.newest_runs_of(UPGRADE, RUNS).await? {
+            let values = pillar(&run);
+            let is_back = is_back(&values);
+            let bundle = values.get("bundle").and_then(Value::as_str);
+            let Some(bundle) = bundle.filter(|_| !has_ended || !is_back) else {
+                continue;
+            };
+            let bundle: BundleVersion = bundle
+                .parse()
+                .map_err(|error: BundleVersionError| Refusal::invalid(chain(&error)))?;
+            if !is_back {
+                records.newest.get_or_insert_with(|| bundle.clone());
+            }
+            if has_ended {
+                break;
+            }
+            let changes = of_run(app, &run, &bundle, is_back).await?;
+            has_ended = run.status == RunStatus::Succeeded
+                && !changes.found.is_empty()
+                && !changes.has_left_out;
+            if !has_ended {
+                records.changes.extend(changes.found);
+            }
+            if has_ended && records.newest.is_some() {
+                break;
+            }
+        }
+        let newest = records.forward().next().map(|change| change.bundle.clone());
+        records.newest = newest.or(records.newest);
+        Ok(records)
+    }
+
+    /// The changes by upgrades, the newest first.
+    pub(super) fn forward(&self) -> impl Iterator<Item = &Change> {
+        self.changes.iter().filter(|change| !change.is_back)
+    }
+
+    /// The changes to other bundles than `to`, each with the minions that have not got all of `to`
+    /// since.
+    pub(super) fn open(&self, to: &BundleVersion) -> Vec<(&Change, BTreeSet<&str>)> {
+        let mut done = BTreeSet::new();
+        let mut open = Vec::new();
+        for change in &self.changes {
+            if change.bundle == *to {
+                done.extend(change.done.iter().map(String::as_str));
+                continue;
+            }
+            let mut begun: BTreeSet<&str> = change.begun.iter().map(String::as_str).collect();
+            begun.retain(|minion| !done.contains(minion));
+            open.push((change, begun));
+        }
+        open
+    }
+}
+
+/// The changes of a run.
+#[derive(Default)]
+struct RunChanges {
+    /// The newest first.
+    found: Vec<Change>,
+    /// A host was not connected.
+    has_left_out: bool,
+}
+
+async fn of_run(
+    app: &App,
+    run: &Run,
+    bundle: &BundleVersion,
+    is_back: bool,
+) -> Result<RunChanges, Refusal> {
+    let mut all = RunChanges::default();
+    let Ok(low) = serde_json::from_str::<LowState>(&run.low_json) else {
+        return Ok(all);
+    };
+    for step in app.store.steps(&run.id).await?.into_iter().rev() {
+        let index = usize::try_from(step.index).unwrap_or(usize::MAX);
+        let wanted = low.chunks.get(index).and_then(HostChange::from_step);
+        let (Some(wanted), Some(started)) = (wanted, step.started) else {
+            continue;
+        };
+        let parts = Parts::read(app, &step, &wanted).await?;
+        all.has_left_out |= wanted.is_whole && parts.has_left_out;
+        all.found.push(Change {
+            bundle: bundle.clone(),
+            is_back,
+            has_api_server: wanted.has_api_server,
+            started,
+            begun: parts.begun,
+            done: parts.done,
+        });
+    }
+    Ok(all)
+}
+
+/// A step that changes minions, as it was compiled.
+struct HostChange {
+    minions: Vec<String>,
+    /// It is the whole highstate.
+    is_whole: bool,
+    has_api_server: bool,
+}
+
+impl HostChange {
+    fn from_step(step: &Chunk) -> Option<Self> {
+        let args = Args::new(step);
+        let text = |name: &str| args.text(name).ok().flatten();
+        let target = text("tgt")?;
+        text("bundle").filter(|_| step.fun == "state")?;
+        let is_whole = args.flag("highstate", false).unwrap_or_default();
+        let sls = args.list("sls").unwrap_or_default();
+        // Objects that are created ahead of the new API servers stay.
+        if sls.iter().any(|sls| sls == IMAGES) || (target == MASTER && !is_whole) {
+            return None;
+        }
+        Some(Self {
+            minions: target.split(',').map(str::to_owned).collect(),
+            is_whole,
+            has_api_server: is_whole || sls.iter().any(|sls| sls == API_SERVER),
+        })
+    }
+}
+
+/// The minions of a step that its jobs have reached.
+struct Parts {
+    begun: BTreeSet<String>,
+    done: BTreeSet<String>,
+    has_left_out: bool,
+}
+
+impl Parts {
+    async fn read(app: &App, step: &Step, wanted: &HostChange) -> Result<Self, Refusal> {
+        let detail: Value = serde_json::from_str(&step.detail_json).unwrap_or_default();
+        let texts = |key: &str| -> Vec<&str> {
+            let list = detail.get(key).and_then(Value::as_array);
+            list.into_iter()
+                .flatten()
+                .filter_map(Value::as_str)
+                .collect()
+        };
+        let left_out = texts("leftOut");
+        let jobs: Vec<JobId> = texts("jobs")
+            .iter()
+            .filter_map(|jid| jid.parse().ok())
+            .collect();
+        let mut parts = Self {
+            begun: BTreeSet::new(),
+            done: BTreeSet::new(),
+            has_left_out: !left_out.is_empty(),
+        };
+        for jid in &jobs {
+            for part in app.store.parts(jid).await? {
+                let minion = part.minion.to_string();
+                if wanted.is_whole && part.retcode == Some(0) {
+                    parts.done.insert(minion.clone());
+                }
+                parts.begun.insert(minion);
+            }
+        }
+        // The store no longer has old jobs.
+        if parts.begun.is_empty() && !jobs.is_empty() {
+            parts.begun = wanted.minions.iter().cloned().collect();
+            if wanted.is_whole && step.status == StepStatus::Succeeded {
+                parts.done = parts.begun.clone();
+                parts
+                    .done
+                    .retain(|minion| !left_out.contains(&minion.as_str()));
+            }
+        }
+        Ok(parts)
+    }
+}
