@@ -286,4 +286,11 @@ mod tests {
         assert!(recorded(&all).iter().all(|(_, own)| own.is_none()));
         assert_eq!(all.bundles_in_use().len(), 1);
     }
+
+    #[test]
+    fn another_patch_release_is_no_newer_minor_version() {
+        assert!(is_newer_minor("v1.37.0", "v1.36.3"));
+        assert!(!is_newer_minor("v1.36.4", "v1.36.3"));
+        assert!(!is_newer_minor("v1.35.9", "v1.36.3"));
+    }
 }

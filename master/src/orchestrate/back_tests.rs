@@ -3,14 +3,14 @@
 
 use std::fs;
 
-use halite_api::{UpgradePlan, UpgradeState, from_text};
+use halite_api::{UpgradePlan, UpgradeSeverity, UpgradeState, from_text};
 use halite_core::refusal::Refusal;
 use halite_proto::v1;
 use halite_states::shipped::UPGRADE;
 use serde_json::{Value, json};
 
 use super::fixture::{applied, newest_run, orchestrate, request, resumed};
-use super::upgrade_fixture::{Held, NEXT, OLD, options, progress, site, upgrade};
+use super::upgrade_fixture::{Held, NEXT, OLD, options, plan, progress, site, tree, upgrade};
 use crate::backend::fixture::{Life, ScriptedMinion, Site};
 
 fn connected(life: &Life) -> (ScriptedMinion, ScriptedMinion) {
@@ -309,5 +309,190 @@ fn an_older_bundle_is_no_upgrade_without_the_return() {
     let (code, said) = orchestrate(&life, request(UPGRADE, &pillar));
     assert_eq!(code, 1);
     assert!(said.contains("Kubernetes cannot be downgraded"), "{said}");
+    life.kill();
+}
+
+/// A bundle of the site with another state of the objects.
+fn put_bundle(site: &Site, version: &'static str, objects: &'static str) {
+    let mut tree = tree(version);
+    for (path, text) in &mut tree {
+        if *path == "objects.sls" {
+            objects.clone_into(text);
+        }
+    }
+    let tree: Vec<(&str, &str)> = tree
+        .iter()
+        .map(|(path, text)| (*path, text.as_str()))
+        .collect();
+    site.bundle(&format!("bundles/{version}"), version, &tree);
+}
+
+/// The bundle after the next one.
+const OTHER: &str = "0.4.0";
+
+/// An upgrade to the bundle after the next one, without a plan.
+fn other() -> v1::OrchestrateRequest {
+    let pillar = json!({"bundle": OTHER, "batch": "25%", "backup": false});
+    request(UPGRADE, &pillar)
+}
+
+fn third() -> Site {
+    let site = site();
+    put_bundle(&site, OTHER, "objects:\n  test.nop: []\n");
+    site
+}
+
+fn succeeds(minion: &ScriptedMinion) {
+    minion.journal.lock().unwrap().failing.clear();
+}
+
+#[test]
+fn the_objects_return_if_the_upgrade_has_stopped_at_them() {
+    let site = site();
+    put_bundle(&site, NEXT, "objects:\n  test.fail_without_changes: []\n");
+    let life = site.live();
+    connected(&life);
+    let (code, said) = orchestrate(&life, upgrade(&life, &options()));
+    assert_eq!(code, 1, "{said}");
+    let plan = way_back(&life).unwrap();
+    assert_eq!(plan.begun, ["master"]);
+    assert_eq!(turns(&plan), ["master", "bootstrap-1"]);
+    let (code, said) = orchestrate(&life, back(&plan));
+    assert_eq!(code, 0, "{said}");
+    assert!(refused(&life).contains("no host has begun"));
+    life.kill();
+}
+
+#[test]
+fn an_upgrade_that_changed_no_host_does_not_hide_the_one_before_it() {
+    let site = third();
+    let life = site.live();
+    let (first, worker) = connected(&life);
+    half(&life);
+    fails(&worker, "stub");
+    let (code, said) = orchestrate(&life, other());
+    assert_eq!(code, 1, "{said}");
+    let plan = way_back(&life).unwrap();
+    assert_eq!(
+        (plan.bundle.as_str(), plan.before.bundle.as_str()),
+        (OLD, NEXT)
+    );
+    assert_eq!(turns(&plan), ["master", "bootstrap-1"]);
+    succeeds(&worker);
+    let (code, said) = orchestrate(&life, back(&plan));
+    assert_eq!(code, 0, "{said}");
+    assert_eq!(last_highstate(&first), Some(format!("from-{OLD}")));
+    life.kill();
+}
+
+#[test]
+fn hosts_of_an_earlier_upgrade_return_with_those_of_the_last_one() {
+    let site = third();
+    let life = site.live();
+    let (first, worker) = connected(&life);
+    fails(&worker, &format!("from-{NEXT}"));
+    let (code, said) = orchestrate(&life, upgrade(&life, &options()));
+    assert_eq!(code, 1, "{said}");
+    fails(&first, &format!("from-{OTHER}"));
+    let (code, said) = orchestrate(&life, other());
+    assert_eq!(code, 1, "{said}");
+    // The objects have the next bundle already, so that is the previous one of the last upgrade.
+    let plan = way_back(&life).unwrap();
+    assert_eq!(
+        (plan.before.bundle.as_str(), plan.bundle.as_str()),
+        (OTHER, NEXT)
+    );
+    assert_eq!(plan.begun, ["bootstrap-1"]);
+    assert_eq!(plan.hosts, ["bootstrap-1", "worker-1"]);
+    life.kill();
+}
+
+#[test]
+fn an_upgrade_completes_a_host_at_which_a_return_has_stopped() {
+    let site = site();
+    let life = site.live();
+    let (first, worker) = connected(&life);
+    half(&life);
+    assert_eq!(plan(&life, &options()).begun, Vec::<String>::new());
+    fails(&first, &format!("from-{OLD}"));
+    let (code, said) = orchestrate(&life, back(&way_back(&life).unwrap()));
+    assert_eq!(code, 1, "{said}");
+    succeeds(&first);
+    let forward = plan(&life, &options());
+    assert_eq!(forward.begun, ["bootstrap-1"]);
+    assert_eq!(turns(&forward), ["bootstrap-1", "master", "worker-1"]);
+    let before = applied(&first).len();
+    let pillar = json!({"bundle": NEXT, "batch": "25%", "backup": false,
+        "plan": {"id": forward.id, "planned_by": forward.planned_by, "states": forward.states, "begun": forward.begun}});
+    let (code, said) = orchestrate(&life, request(UPGRADE, &pillar));
+    assert_eq!(code, 0, "{said}");
+    assert!(applied(&first)[before..].contains(&format!("from-{NEXT}")));
+    assert_eq!(last_highstate(&worker), Some(format!("from-{NEXT}")));
+    assert_eq!(plan(&life, &options()).begun, Vec::<String>::new());
+    life.kill();
+}
+
+#[test]
+fn a_disconnected_host_that_must_return_is_found_before_any_host_returns() {
+    let site = site();
+    let life = site.live();
+    connected(&life);
+    half(&life);
+    life.kill();
+    let life = site.live();
+    let plan = way_back(&life).unwrap();
+    let found = plan
+        .findings
+        .iter()
+        .find(|finding| finding.host.as_deref() == Some("bootstrap-1"))
+        .unwrap();
+    assert_eq!(found.severity, UpgradeSeverity::Error);
+    assert!(found.message.contains("before any host returns"));
+    life.kill();
+}
+
+#[test]
+fn a_host_that_a_return_has_left_out_returns_later() {
+    let site = site();
+    let life = site.live();
+    let (first, worker) = connected(&life);
+    fails(&worker, &format!("from-{NEXT}"));
+    orchestrate(&life, upgrade(&life, &options()));
+    life.kill();
+    let life = site.live();
+    life.reconnect(&first);
+    let (code, said) = orchestrate(&life, back(&way_back(&life).unwrap()));
+    assert_eq!(code, 0, "{said}");
+    let plan = way_back(&life).unwrap();
+    assert_eq!(plan.begun, ["worker-1"]);
+    assert_eq!(turns(&plan), ["worker-1"], "the others have returned");
+    life.reconnect(&worker);
+    let (code, said) = orchestrate(&life, back(&plan));
+    assert_eq!(code, 0, "{said}");
+    assert_eq!(last_highstate(&worker), Some(format!("from-{OLD}")));
+    assert!(refused(&life).contains("no host has begun"));
+    life.kill();
+}
+
+#[test]
+fn a_return_does_not_wait_for_an_upgrade_with_the_steps_of_before() {
+    let site = site();
+    let life = site.live();
+    let held = Held::new();
+    life.connect(&held.minion);
+    life.connect(&ScriptedMinion::new("worker-1"));
+    let events = life.backend.orchestrate("root", upgrade(&life, &options()));
+    drop(life.runtime.block_on(events).unwrap());
+    held.wait();
+    let run = newest_run(&life);
+    let pillar = json!({"bundle": OLD, "batch": "1", "back": true});
+    let events = life.backend.orchestrate("root", request(UPGRADE, &pillar));
+    let why = life.runtime.block_on(events).err().unwrap().message;
+    assert!(
+        why.contains(&format!("the upgrade is running ({})", run.id)),
+        "{why}"
+    );
+    held.release();
+    resumed(&life, &run);
     life.kill();
 }

@@ -21,7 +21,7 @@ pub(crate) const NEXT: &str = "0.3.0";
 
 /// A state of each host, which names its bundle and shows a value of its document, and a state in
 /// place of each shipped one.
-fn tree(version: &str) -> Vec<(&'static str, String)> {
+pub(crate) fn tree(version: &str) -> Vec<(&'static str, String)> {
     let stubs = [
         "halite/services/bundle_server.sls",
         "halite/images/ahead.sls",

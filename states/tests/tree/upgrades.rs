@@ -36,30 +36,7 @@ fn upgrade_with(
     cluster: &str,
     options: &serde_json::Value,
 ) -> Vec<String> {
-    let (mut pillar, grains) = fixture("master");
-    let each = nodes.iter().map(|(name, roles, bundle)| {
-        let roles: Vec<&str> = roles.split(' ').collect();
-        let runs = roles != ["registry"] && roles != ["frontend"];
-        let node = json!({"roles": roles, "bundle": bundle, "runs": {"containers": runs}, "controlPlane": "10.0.0.1"});
-        ((*name).to_owned(), node)
-    });
-    pillar["halite"]["nodes"] = serde_json::Value::Object(each.collect());
-    let mut first = nodes
-        .iter()
-        .filter(|(_, roles, _)| roles.contains("bootstrap"));
-    pillar["halite"]["master"]["node"] = json!(first.next().unwrap().0);
-    pillar["halite"]["bundle"]["version"] = json!(cluster);
-    pillar["bundle"] = json!("0.2.0");
-    for (key, value) in options.as_object().unwrap() {
-        pillar[key] = value.clone();
-    }
-    if let Some(hooks) = options.get("hooks") {
-        pillar["halite"]["hooks"] = hooks.clone();
-    }
-    if options.get("minor").is_some() {
-        two_minors(&mut pillar);
-    }
-    let compiled = sure(compiled_upgrade(&pillar, &grains));
+    let compiled = compiled_with(nodes, cluster, options);
     let chunks = &compiled.low.chunks;
     let step = |index: usize| {
         let chunk = &chunks[index];
@@ -98,6 +75,38 @@ fn upgrade_with(
         )
     };
     (0..chunks.len()).map(step).collect()
+}
+
+/// The compiled steps of such an upgrade.
+fn compiled_with(
+    nodes: &[(&str, &str, &str)],
+    cluster: &str,
+    options: &serde_json::Value,
+) -> Compiled {
+    let (mut pillar, grains) = fixture("master");
+    let each = nodes.iter().map(|(name, roles, bundle)| {
+        let roles: Vec<&str> = roles.split(' ').collect();
+        let runs = roles != ["registry"] && roles != ["frontend"];
+        let node = json!({"roles": roles, "bundle": bundle, "runs": {"containers": runs}, "controlPlane": "10.0.0.1"});
+        ((*name).to_owned(), node)
+    });
+    pillar["halite"]["nodes"] = serde_json::Value::Object(each.collect());
+    let mut first = nodes
+        .iter()
+        .filter(|(_, roles, _)| roles.contains("bootstrap"));
+    pillar["halite"]["master"]["node"] = json!(first.next().unwrap().0);
+    pillar["halite"]["bundle"]["version"] = json!(cluster);
+    pillar["bundle"] = json!("0.2.0");
+    for (key, value) in options.as_object().unwrap() {
+        pillar[key] = value.clone();
+    }
+    if let Some(hooks) = options.get("hooks") {
+        pillar["halite"]["hooks"] = hooks.clone();
+    }
+    if options.get("minor").is_some() {
+        two_minors(&mut pillar);
+    }
+    sure(compiled_upgrade(&pillar, &grains))
 }
 
 #[test]
@@ -373,6 +382,44 @@ fn a_return_takes_the_hosts_in_the_reverse_order() {
         !forward.iter().any(|step| step.contains("kubelet")),
         "{forward:?}"
     );
+}
+
+/// A kubelet that stays new would keep the API servers from their return, and the run would stop in
+/// the middle of the first one.
+#[test]
+fn a_return_does_not_leave_out_hosts_that_have_the_next_bundle() {
+    let all = [
+        ("cp-1", "bootstrap registry etcd control-plane", "0.3.0"),
+        ("cp-2", "etcd control-plane", "0.2.0"),
+        ("w-1", "worker", "0.3.0"),
+        ("w-2", "worker", "0.2.0"),
+        ("w-3", "worker", "0.2.0"),
+    ];
+    let begun = json!({"begun": ["cp-2", "master", "w-2"]});
+    let options = json!({"batch": 2, "back": true, "plan": begun, "drain": {"timeout": 60}, "hooks": ["post_uncordon"]});
+    let compiled = compiled_with(&all, "0.2.0", &options);
+    let values = |id: &str| {
+        let mut chunks = compiled.low.chunks.iter();
+        let chunk = chunks.find(|chunk| chunk.id == id);
+        let value = |key: &str| chunk.and_then(|chunk| chunk.args.get(key)?.as_str());
+        (value("tgt"), value("offline"))
+    };
+    // A host that has begun to change has the images already, and perhaps no containerd that serves.
+    assert_eq!(values("images-workers"), (Some("w-1"), Some("fail")));
+    assert_eq!(values("images-control-plane"), (Some("cp-1"), Some("fail")));
+    assert_eq!(values("workers-1"), (Some("w-2"), Some("skip")));
+    assert_eq!(values("workers-2"), (Some("w-1"), Some("fail")));
+    assert_eq!(values("objects").0, Some("master"), "they had begun");
+    let steps = upgrade_with(&all, "0.2.0", &options);
+    let hook = |host: &str| steps.contains(&format!("custom.hooks.post_uncordon {host}"));
+    assert!(hook("w-1") && hook("w-2"), "{steps:?}");
+    assert!(!hook("w-3"), "it never left its service: {steps:?}");
+    // An upgrade leaves out workers that are not connected.
+    let forward = json!({"batch": 2});
+    let compiled = compiled_with(&all, "0.3.0", &forward);
+    let mut workers = compiled.low.chunks.iter();
+    let workers = workers.find(|chunk| chunk.id == "workers-1").unwrap();
+    assert_eq!(workers.args["offline"], "skip");
 }
 
 #[test]
