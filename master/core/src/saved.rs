@@ -18,7 +18,7 @@ pub const MADE_AGAIN: [&str; 5] = [
 /// Names in the master's directory that are saved, in addition to the store.
 const STATE: [&str; 6] = ["ca", "sa.key", "sa.pub", ENCRYPTION, REVOKED, LAST_VALID];
 /// The directory of the keys that encrypt objects in etcd.
-const ENCRYPTION: &str = "encryption";
+pub const ENCRYPTION: &str = "encryption";
 /// The record of revocations, beside the store.
 pub const REVOKED: &str = "store.db.revoked";
 /// The directory of the last valid documents.

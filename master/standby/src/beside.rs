@@ -13,7 +13,7 @@ use halite_core::config::Config;
 use halite_core::declared::{Changes, Generation};
 use halite_core::refusal::Refusal;
 use halite_core::saved;
-use halite_core::saved::{Listing, REVOKED, STATE_PLACE};
+use halite_core::saved::{ENCRYPTION, Listing, REVOKED, STATE_PLACE};
 use halite_proto::v1::StandbyFile;
 
 /// Size limit of a file: messages have a limit, and documents are small.
@@ -92,8 +92,8 @@ impl Beside {
         Ok(changes)
     }
 
-    /// The changed files that a commit may depend on: documents and CAs, and the record of
-    /// revocations, which must be on a standby before the store has the revocations.
+    /// The changed files that a commit may depend on: documents, CAs and encryption keys, and the
+    /// record of revocations, which must be on a standby before the store has the revocations.
     ///
     /// # Errors
     /// A file or directory cannot be read.
@@ -155,22 +155,24 @@ impl Beside {
     }
 }
 
-/// The directories that contain or may contain documents and CAs, the operator's first, chosen from
-/// the listed ones. Includes directories without a file, whose first file may arrive before the
+/// The directories that contain or may contain documents, CAs and encryption keys, the operator's
+/// first, chosen from the listed ones. Includes directories without a file, whose first file may arrive before the
 /// next commit.
 fn directories(config: &Config, listed: &[PathBuf]) -> Vec<PathBuf> {
     let documents = config.config_dir.as_path();
-    let cas = config.state_dir.join("ca");
-    // Not the master's own directory: each commit changes it, but the keys in it never change.
-    let is_watched =
-        |directory: &Path| directory.starts_with(documents) || directory.starts_with(&cas);
+    let [cas, keys] = ["ca", ENCRYPTION].map(|name| config.state_dir.join(name));
+    // Not the master's own directory: each commit changes it. What rotates has a directory below it.
+    let is_watched = |directory: &Path| {
+        let watched = [documents, &cas, &keys];
+        watched.iter().any(|watched| directory.starts_with(watched))
+    };
     let mut found: BTreeSet<&Path> = listed
         .iter()
         .map(PathBuf::as_path)
         .filter(|directory| is_watched(directory))
         .collect();
     let nodes = documents.join("nodes");
-    found.extend([nodes.as_path(), cas.as_path()]);
+    found.extend([nodes.as_path(), cas.as_path(), keys.as_path()]);
     found.remove(documents);
     let others = found.into_iter().map(Path::to_owned);
     std::iter::once(documents.to_owned())
@@ -274,5 +276,32 @@ mod tests {
             ["config/states/a/c/init.sls", "config/states/a/d/init.sls"]
         );
         assert!(changed[0].removed);
+    }
+
+    /// A step of a rotation ends with its commit: without the keys, a promoted standby could not read
+    /// what the API servers have written by then.
+    #[test]
+    fn a_commit_sends_the_encryption_keys_that_were_written_before_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let config = config(directory.path());
+        let (etc, state) = (config.config_dir.clone(), config.state_dir.clone());
+        for new in [etc, state.join("ca"), state.join(ENCRYPTION)] {
+            fs::create_dir_all(new).unwrap();
+        }
+        let mut beside = Beside::new(config);
+        assert!(beside.changes().unwrap().is_empty());
+        for keys in ["first", "first and second", "second"] {
+            // The directory is watched from the next commit on.
+            for _ in 0..2 {
+                assert!(beside.before_commit().unwrap().is_empty());
+            }
+            assert!(beside.as_of.is_some(), "nothing is inspected");
+            let new = state.join(ENCRYPTION).join("new");
+            fs::write(&new, keys).unwrap();
+            fs::rename(new, state.join(ENCRYPTION).join("keys.json")).unwrap();
+            let changed = beside.before_commit().unwrap();
+            assert_eq!(paths(&changed), ["state/encryption/keys.json"], "{keys}");
+            assert_eq!(changed[0].data, keys.as_bytes());
+        }
     }
 }
