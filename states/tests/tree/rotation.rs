@@ -56,6 +56,23 @@ fn the_states_of_a_step_are_those_with_the_ca() {
     assert_eq!(sls("cp-2-only"), json!([running]));
 }
 
+/// A host whose preflight has not ended stays as it is.
+#[test]
+fn a_rotation_does_not_change_bare_hosts() {
+    for pillar in [
+        json!({"ca": "kubernetes"}),
+        json!({"ca": "kubernetes", "compromised": true}),
+    ] {
+        let compiled = rotation(pillar);
+        let chunks = compiled.low.chunks.iter();
+        let nodes: Vec<_> = chunks
+            .filter(|chunk| chunk.id.starts_with("nodes-"))
+            .collect();
+        assert!(!nodes.is_empty());
+        assert!(nodes.iter().all(|chunk| chunk.args["bare"] == "skip"));
+    }
+}
+
 /// The controller-manager refuses to sign with a file of two certificates.
 #[test]
 fn the_controller_manager_signs_with_one_of_two_certificates() {

@@ -95,7 +95,7 @@ stage-{{ stage }}:
 {%-   endif %}
 {%-   if has.nodes is defined %}
 
-# Also a node that has joined since this run began.
+# Also a node that has joined since this run began. One that is still bare gets the CA in its own run.
 nodes-{{ stage }}:
   halite.state:
     - tgt: '* and not L@master and I@halite:node:runs:containers:True and not I@halite:node:roles:control-plane'
@@ -103,6 +103,7 @@ nodes-{{ stage }}:
     - sls: {{ has.nodes | json }}
     - batch: 25%
     - unmatched: skip
+    - bare: skip
     - require:
         - halite: {{ ns.last }}
 {%-     set ns.last = 'nodes-' ~ stage %}
