@@ -60,6 +60,9 @@ pub struct CaRotation {
     /// trusted any more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cross: Option<String>,
+    /// `true` if the old one was still to sign when it left, because its key may be known to others.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub compromised: bool,
 }
 
 impl std::fmt::Debug for CaRotation {
@@ -120,6 +123,7 @@ mod tests {
             certificate: "new\n".to_owned(),
             key: "canary".to_owned(),
             cross: None,
+            compromised: false,
         };
         let mut found = Vec::new();
         for stage in [

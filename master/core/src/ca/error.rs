@@ -79,6 +79,12 @@ pub enum CaError {
         /// The stage.
         stage: &'static str,
     },
+    /// An earlier stage of a rotation whose old certificate left at once.
+    #[error(
+        "cannot continue the rotation of {0} in stages: it began with --compromised, and the old one is not trusted any more; run \
+         `ctl certs rotate {0} --compromised`"
+    )]
+    Compromised(String),
     /// A CA has expired, and signs nothing.
     #[error("cannot sign: {0}")]
     Expired(ExpiredCa),

@@ -93,7 +93,8 @@ impl Cas {
     /// returns.
     ///
     /// # Errors
-    /// The CA cannot be rotated, `Sign` without a rotation, or a file cannot be written.
+    /// The CA cannot be rotated, `Sign` without a rotation, a stage before `Only` after a rotation that
+    /// began with it, or a file cannot be written.
     pub fn begin_stage(
         &self,
         name: &str,
@@ -106,11 +107,20 @@ impl Cas {
         }
         let _changing = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
         let record = match read(&self.state_dir, name)? {
+            // Its steps would reach one host after the other, and hosts with different CAs do not
+            // reach each other.
+            Some(record) if record.compromised && stage != RotationStage::Only => {
+                return Err(CaError::Compromised(name.to_owned()));
+            }
             Some(record) if record.stage >= stage => {
                 self.follow(name, Some(record.stage))?;
                 return Ok(false);
             }
-            Some(record) => CaRotation { stage, ..record },
+            Some(record) => CaRotation {
+                compromised: (record.stage, stage) == (RotationStage::Trust, RotationStage::Only),
+                stage,
+                ..record
+            },
             None if stage == RotationStage::Sign => {
                 return Err(CaError::NoRotation {
                     name: name.to_owned(),
@@ -145,6 +155,7 @@ impl Cas {
             certificate,
             key: key.to_pem(),
             cross,
+            compromised: stage == RotationStage::Only,
         })
     }
 

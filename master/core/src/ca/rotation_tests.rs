@@ -144,6 +144,19 @@ fn a_compromised_ca_leaves_at_once() {
     assert!(!new.contains(old.trim()));
     assert!(!begin(&cas, "etcd", Only));
     assert_eq!(cas.certificate_pem("etcd").unwrap(), new);
+    // Without the option, its hosts would get the new one one after the other.
+    for stage in [Trust, Sign] {
+        let error = cas.begin_stage("etcd", stage, "prod", NOW).unwrap_err();
+        let error = error.to_string();
+        assert!(
+            error.contains("ctl certs rotate etcd --compromised"),
+            "{error}"
+        );
+    }
+    // The same if it became known during a rotation.
+    begin(&cas, "kubernetes", Trust);
+    assert!(begin(&cas, "kubernetes", Only));
+    assert!(cas.begin_stage("kubernetes", Trust, "prod", NOW).is_err());
     let record = fs::read_to_string(path(directory.path(), "etcd")).unwrap();
     assert!(!record.contains("cross"));
 }

@@ -42,9 +42,10 @@ impl Declarations {
                 CaStep::End => cas.end_rotation(&name),
             };
             done.map_err(|error| match error {
-                CaError::NotRotated(_) | CaError::NoRotation { .. } | CaError::StillTrusted(_) => {
-                    Refusal::conflict(error.to_string())
-                }
+                CaError::NotRotated(_)
+                | CaError::NoRotation { .. }
+                | CaError::StillTrusted(_)
+                | CaError::Compromised(_) => Refusal::conflict(error.to_string()),
                 error => Refusal::internal(format!("cannot rotate {name}: {}", chain(&error))),
             })
         });
