@@ -24,7 +24,7 @@ impl Declarations {
     /// Returns `false` if it had been taken already.
     ///
     /// # Errors
-    /// The CA cannot be rotated now, or a file cannot be written.
+    /// The CA cannot be rotated now, such as in the middle of an upgrade, or a file cannot be written.
     pub async fn step_ca(&self, name: &str, step: CaStep) -> Result<bool, Refusal> {
         let _writing = self.writing.lock().await;
         let snapshot = self.load().await?;
@@ -35,6 +35,9 @@ impl Declarations {
             ));
         }
         let (cas, name) = (Arc::clone(self.reader.cas()), name.to_owned());
+        if step != CaStep::End && cas.rotation(&name).is_none() {
+            snapshot.refuse_two_bundles(&name)?;
+        }
         let (cluster, now) = (snapshot.cluster().to_owned(), self.clock.now());
         let changed = in_background(move || {
             let done = match step {
@@ -57,6 +60,22 @@ impl Declarations {
 }
 
 impl Snapshot {
+    /// Refuses to begin a rotation in the middle of an upgrade: the states of an older bundle may not
+    /// know its stages.
+    pub(super) fn refuse_two_bundles(&self, name: &str) -> Result<(), Refusal> {
+        let bundles = self.declaration().bundles_in_use();
+        if bundles.len() < 2 {
+            return Ok(());
+        }
+        let bundles: Vec<&str> = bundles.iter().map(|bundle| bundle.as_str()).collect();
+        let bundles = bundles.join(" and ");
+        Err(Refusal::conflict(format!(
+            "cannot begin to rotate {name} during an upgrade: the hosts have the bundles {bundles}; complete the upgrade first \
+             (`ctl upgrade resume` continues one that is paused, `ctl upgrade status` shows how to continue one that has stopped), \
+             then run the command again"
+        )))
+    }
+
     /// Refuses a low state that was compiled before the present stage of a rotation: a host would
     /// lose a CA that others already use.
     pub(super) fn refuse_earlier_stage(&self, low: &Value) -> Result<(), Refusal> {

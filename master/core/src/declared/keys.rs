@@ -57,7 +57,7 @@ impl Declarations {
     /// snapshot, and `false` if the step had been taken already.
     ///
     /// # Errors
-    /// No encryption is declared, or the file of the keys is missing or cannot be read or written.
+    /// No encryption is declared, hosts have different bundles, or the file of the keys is missing or cannot be read or written.
     pub async fn step_keys(&self, step: KeyStep) -> Result<(Arc<Snapshot>, bool), Refusal> {
         let _writing = self.writing.lock().await;
         // Makes the first key.
@@ -68,6 +68,10 @@ impl Declarations {
                 "cannot change the encryption keys: the cluster document declares no encryption; add `apiServer: {encryption: {}}`, \
                  then run the command again",
             ));
+        }
+        let rotates = snapshot.encryption_keys().is_some_and(|keys| keys.rotates);
+        if step == KeyStep::Next && !rotates {
+            snapshot.refuse_two_bundles("the encryption key")?;
         }
         let file = self.key_file().clone();
         let changed = in_background(move || change(&file, step)).await?;
