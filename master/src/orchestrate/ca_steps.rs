@@ -13,6 +13,7 @@ use halite_states::low::Chunk;
 use serde_json::{Map, Value, json};
 
 use super::pace::StepPace;
+use super::rotation_hosts::Rotation;
 use super::step_runner::{StepOutcome, StepRunner, failed, timeout};
 
 /// The pause between two looks at all pods.
@@ -22,11 +23,29 @@ const END: &str = "end";
 /// The fact of a step: the time at which it began first, in milliseconds.
 const SINCE: &str = "since";
 
+fn rotation(ca: &str, compromised: bool) -> Rotation {
+    let option = if compromised { " --compromised" } else { "" };
+    Rotation {
+        command: format!("ctl certs rotate {ca}{option}"),
+        what: match ca {
+            SERVICE_ACCOUNTS => "key pair",
+            _ => "CA",
+        },
+        has_members: ca == "etcd",
+    }
+}
+
 impl StepRunner<'_> {
-    /// Takes a step of a rotation. The states that are compiled afterwards follow it.
-    pub(super) async fn ca_stage(&self, chunk: &Chunk) -> Result<StepOutcome, Failure> {
-        let ca = Args::new(chunk).required("ca")?;
-        let stage = Args::new(chunk).required("stage")?;
+    /// Takes a step of a rotation, if each declared control plane, and with the CA of etcd each
+    /// member, and each standby is connected. The states that are compiled afterwards follow it.
+    pub(super) async fn ca_stage(
+        &self,
+        chunk: &Chunk,
+        index: usize,
+    ) -> Result<StepOutcome, Failure> {
+        let args = Args::new(chunk);
+        let (ca, stage) = (args.required("ca")?, args.required("stage")?);
+        let (nodes, compromised) = (args.list("nodes")?, args.flag("compromised", false)?);
         let step = match (stage.as_str(), RotationStage::named(&stage)) {
             (END, _) => CaStep::End,
             (_, Some(stage)) => CaStep::Begin(stage),
@@ -40,8 +59,20 @@ impl StepRunner<'_> {
             let comment = format!("a real run takes the stage `{stage}` of {ca}");
             return Ok((Map::new(), comment));
         }
-        let changed = self.jobs.declarations().step_ca(&ca, step).await;
-        if !changed.map_err(failed)? {
+        let (declarations, limit) = (self.jobs.declarations(), timeout(chunk)?);
+        let rotation = rotation(&ca, compromised);
+        let loaded = declarations.load().await.map_err(failed)?;
+        self.all_take_part(&rotation, &loaded, &nodes).await?;
+        self.standbys_follow(&rotation, &loaded, index, limit)
+            .await?;
+        let changed = declarations.step_ca(&ca, step).await.map_err(failed)?;
+        // This commit is answered when each standby that follows has the stage. No host gets it
+        // before, also after a restart of the master in between.
+        self.recorder.note(index, "stage", json!(stage)).await?;
+        let loaded = declarations.load().await.map_err(failed)?;
+        self.standbys_follow(&rotation, &loaded, index, limit)
+            .await?;
+        if !changed {
             let comment = format!("{ca} already has the stage `{stage}`, or a later one");
             return Ok((Map::new(), comment));
         }

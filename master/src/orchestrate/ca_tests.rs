@@ -32,7 +32,7 @@ const NODE: &str = "\
     - contents: {{ pillar.halite.pki.kubernetes.cert | json }}
 ";
 
-const TREE: &[(&str, &str)] = &[
+pub(super) const TREE: &[(&str, &str)] = &[
     ("top.sls", "base:\n  '*': []\n"),
     (
         "halite/orchestrate/rotate_ca.sls",
@@ -57,14 +57,14 @@ fn site() -> Site {
 }
 
 /// The content of a file in the low state of a job.
-fn file(job: &v1::Job, path: &str) -> Option<String> {
+pub(super) fn file(job: &v1::Job, path: &str) -> Option<String> {
     let low: Value = serde_json::from_str(&job.low_json).ok()?;
     let chunk = (low["chunks"].as_array()?.iter()).find(|chunk| chunk["name"] == path)?;
     Some(chunk["args"]["contents"].as_str()?.to_owned())
 }
 
 /// A control plane whose controller-manager publishes the CA of each stage.
-fn plane(site: &Site) -> ScriptedMinion {
+pub(super) fn plane(site: &Site) -> ScriptedMinion {
     let api = Arc::clone(&site.api);
     ScriptedMinion::new("bootstrap-1").on(move |job| {
         if let Some(ca) = file(job, "/ca.crt") {
@@ -110,7 +110,7 @@ fn ca(site: &Site) -> String {
     cas.certificate_pem("kubernetes").unwrap().to_owned()
 }
 
-fn rotate(life: &Life, pillar: &Value) -> (i32, String) {
+pub(super) fn rotate(life: &Life, pillar: &Value) -> (i32, String) {
     orchestrate(life, request(ROTATE, pillar))
 }
 

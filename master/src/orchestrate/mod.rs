@@ -61,6 +61,9 @@ mod roles_leave_tests;
 mod roles_step;
 #[cfg(test)]
 mod roles_tests;
+mod rotation_hosts;
+#[cfg(test)]
+mod rotation_hosts_tests;
 pub(crate) mod stall;
 #[cfg(test)]
 mod stall_fixture;

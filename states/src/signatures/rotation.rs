@@ -12,7 +12,8 @@ const CA: Arg = required(
 pub(super) const SIGNATURES: &[Signature] = &[
     step(
         "ca_stage",
-        "Takes the rotation of a CA one step further. A step that was taken before is not repeated.",
+        "Takes the rotation of a CA one step further. A step that was taken before is not repeated. Fails unless each host in \
+         `nodes` is connected and each standby of the master follows.",
         &[
             CA,
             required(
@@ -21,6 +22,17 @@ pub(super) const SIGNATURES: &[Signature] = &[
                 "`trust`: a new one, and both are trusted; `sign`: the new one signs; `only`: the old one leaves; `end`: the rotation \
                  ends.",
             ),
+            required(
+                "nodes",
+                ArgumentKind::TextList,
+                "The control planes, and with the CA of etcd all of its members. If others are declared by now, the step fails.",
+            ),
+            arg(
+                "compromised",
+                ArgumentKind::Boolean,
+                "The old one leaves in the first stage (default false).",
+            ),
+            TIMEOUT,
         ],
     ),
     step(

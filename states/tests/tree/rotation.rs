@@ -56,6 +56,22 @@ fn the_states_of_a_step_are_those_with_the_ca() {
     assert_eq!(sls("cp-2-only"), json!([running]));
 }
 
+#[test]
+fn each_stage_names_all_hosts_that_must_take_part() {
+    for (ca, hosts) in [
+        ("kubernetes", json!(["cp-1", "cp-2"])),
+        ("etcd", json!(["cp-1", "cp-2", "etcd-1"])),
+    ] {
+        let compiled = rotation(json!({"ca": ca}));
+        let steps = compiled.low.chunks.iter();
+        let stages: Vec<_> = steps
+            .filter(|chunk| chunk.function() == "halite.ca_stage")
+            .collect();
+        assert_eq!(stages.len(), 4, "{ca}");
+        assert!(stages.iter().all(|step| step.args["nodes"] == hosts));
+    }
+}
+
 /// A host whose preflight has not ended stays as it is.
 #[test]
 fn a_rotation_does_not_change_bare_hosts() {

@@ -72,6 +72,9 @@ stage-{{ stage }}:
   halite.ca_stage:
     - ca: {{ ca }}
     - stage: {{ stage }}
+    - nodes: {{ (ns.planes + ns.members) | json }}
+    - compromised: {{ pillar.get('compromised', False) }}
+    - timeout: 60
     - require:
         - halite: {{ ns.last }}
 {%-   set ns.last = 'stage-' ~ stage %}
@@ -140,5 +143,8 @@ end:
   halite.ca_stage:
     - ca: {{ ca }}
     - stage: end
+    - nodes: {{ (ns.planes + ns.members) | json }}
+    - compromised: {{ pillar.get('compromised', False) }}
+    - timeout: 60
     - require:
         - halite: {{ ns.last }}
