@@ -23,7 +23,7 @@ pub(super) const PAUSE: Duration = Duration::from_millis(500);
 pub(super) struct Rotation {
     /// The command that continues it.
     pub(super) command: String,
-    /// What it replaces, without an article.
+    /// The replaced object, without an article.
     pub(super) what: &'static str,
     /// `true` if hosts that only have a member of etcd use it, too.
     pub(super) has_members: bool,
