@@ -1,5 +1,5 @@
-//! What the records of upgrades and returns say: to which hosts a run has begun to give a bundle, and
-//! whether it has finished.
+//! The records of upgrades and returns: to which hosts a run has begun to give a bundle, and whether
+//! it has finished.
 
 use std::collections::BTreeSet;
 
@@ -39,11 +39,11 @@ pub(super) struct Records {
     /// The bundle of the newest upgrade; of the newest one that has changed a host, if one has.
     pub(super) newest: Option<BundleVersion>,
     /// The newest first.
-    changes: Vec<Change>,
+    changes: Vec<BundleChange>,
 }
 
 /// A step that has changed hosts, or the objects of the cluster (`master`).
-pub(super) struct Change {
+pub(super) struct BundleChange {
     pub(super) bundle: BundleVersion,
     pub(super) is_back: bool,
     /// It replaces API servers on control planes.
@@ -96,13 +96,13 @@ impl Records {
     }
 
     /// The changes by upgrades, the newest first.
-    pub(super) fn forward(&self) -> impl Iterator<Item = &Change> {
+    pub(super) fn forward(&self) -> impl Iterator<Item = &BundleChange> {
         self.changes.iter().filter(|change| !change.is_back)
     }
 
     /// The changes to other bundles than `to`, each with the minions that have not got all of `to`
     /// since.
-    pub(super) fn open(&self, to: &BundleVersion) -> Vec<(&Change, BTreeSet<&str>)> {
+    pub(super) fn open(&self, to: &BundleVersion) -> Vec<(&BundleChange, BTreeSet<&str>)> {
         let mut done = BTreeSet::new();
         let mut open = Vec::new();
         for change in &self.changes {
@@ -122,7 +122,7 @@ impl Records {
 #[derive(Default)]
 struct RunChanges {
     /// The newest first.
-    found: Vec<Change>,
+    found: Vec<BundleChange>,
     /// A host was not connected.
     has_left_out: bool,
 }
@@ -145,7 +145,7 @@ async fn of_run(
         };
         let parts = Parts::read(app, &step, &wanted).await?;
         all.has_left_out |= wanted.is_whole && parts.has_left_out;
-        all.found.push(Change {
+        all.found.push(BundleChange {
             bundle: bundle.clone(),
             is_back,
             has_api_server: wanted.has_api_server,

@@ -112,8 +112,14 @@ pub(super) const ADD_NODE: &[(&str, &str)] = &[
     ("halite/leave/member.sls", reserved!("member")),
     ("halite/leave/plane.sls", reserved!("plane")),
     ("halite/base/kubelet/elsewhere.sls", stub!("elsewhere")),
-    ("halite/base/containerd/kept.sls", stub!("runtime-kept")),
-    ("halite/base/kubelet/kept.sls", stub!("kubelet-kept")),
+    (
+        "halite/base/containerd/kept.sls",
+        "{#- Nothing is replaced. -#}\n",
+    ),
+    (
+        "halite/base/kubelet/kept.sls",
+        "{#- Nothing is replaced. -#}\n",
+    ),
     ("halite/host.sls", stub!("host")),
     ("halite/host/hosts.sls", stub!("hosts")),
     ("halite/host/firewall.sls", stub!("firewall")),

@@ -18,7 +18,7 @@ use halite_store::Millis;
 use jiff::Timestamp;
 
 use crate::operator::cluster_backups::newest_before;
-use crate::operator::upgrade_records::{Change, Records};
+use crate::operator::upgrade_records::{BundleChange, Records};
 use crate::orchestrate::refuse_other_direction;
 
 /// The way back.
@@ -166,7 +166,7 @@ async fn previous(
 /// restored may have served for a moment.
 fn newer_api(
     declaration: &Declaration,
-    open: &[(&Change, BTreeSet<&str>)],
+    open: &[(&BundleChange, BTreeSet<&str>)],
     kubernetes: impl Fn(&BundleVersion) -> Option<String>,
     gets: &str,
 ) -> Option<(String, String)> {

@@ -61,6 +61,11 @@ const LEFT_OUT: &[(&str, &str, &str)] = &[
         "compares, and changes nothing: a unit test runs its condition",
     ),
     (
+        "test.fail_without_changes",
+        "kube-apiserver-keys-not-later",
+        "the same",
+    ),
+    (
         "mount.refused",
         "own-directories",
         "compares, and changes nothing: the test of a mount makes one",
