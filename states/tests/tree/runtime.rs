@@ -205,17 +205,6 @@ fn an_interrupted_transaction_does_not_change_what_is_kept() {
 }
 
 #[test]
-fn a_runtime_that_has_failed_does_not_serve() {
-    let compiled = newer();
-    let unless = &by_id(&compiled, "containerd-answers").1.controls.unless;
-    let line = unless[0].as_str().unwrap();
-    let machine = Machine::with(OLD);
-    assert!(machine.shell(line).status.success());
-    fs::remove_file(machine.at("/active")).unwrap();
-    assert!(!machine.shell(line).status.success());
-}
-
-#[test]
 fn a_runtime_that_does_not_serve_gets_its_packages_and_configuration_back() {
     let compiled = newer();
     let machine = Machine::with(OLD);
