@@ -64,7 +64,7 @@ fn a_hook_that_fails_stops_the_run_before_the_host_changes() {
         "{said}"
     );
     assert!(!applied(&hosts[1]).contains(&format!("from-{NEXT}")));
-    // Without a drain there is no hook.
+    // Without a drain, no hook runs.
     let (code, said) = orchestrate(&life, upgrade(&life, &super::upgrade_fixture::options()));
     assert_eq!(code, 0, "{said}");
     life.kill();

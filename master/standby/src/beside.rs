@@ -279,7 +279,7 @@ mod tests {
     }
 
     /// A step of a rotation ends with its commit: without the keys, a promoted standby could not read
-    /// what the API servers have written by then.
+    /// the objects that API servers have encrypted since.
     #[test]
     fn a_commit_sends_the_encryption_keys_that_were_written_before_it() {
         let directory = tempfile::tempdir().unwrap();

@@ -12,7 +12,7 @@ const NONE: &str = "not shown yet";
 fn every_test_of_a_capability_exists() {
     let rows = rows(DOCUMENT, "row");
     let named: usize = rows.iter().map(|row| row.tests.len()).sum();
-    // Fewer would mean that the table has changed its form and is no longer read.
+    // Fewer rows mean that the format of the table has changed, so that it is not read.
     assert!(named > 40, "{named} names");
     let findings = missing(DOCUMENT, &rows);
     assert!(findings.is_empty(), "{}", findings.join("\n"));

@@ -381,8 +381,10 @@ fn rotated(cluster: &Cluster) -> Result<Counts> {
 /// The master's oldest key.
 fn master_key(host: &Host) -> Result<String> {
     let keys = master_keys(host)?;
-    let path = keys.paths().next().context("there is no key")?;
-    let secret = keys.secret(&path).context("there is no key")?;
+    let path = keys.paths().next().context("the master has no key")?;
+    let secret = keys
+        .secret(&path)
+        .context("the master's key has no secret")?;
     Ok(secret.to_owned())
 }
 

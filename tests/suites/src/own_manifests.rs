@@ -145,7 +145,7 @@ fn in_turn(cluster: &Cluster) -> Result<()> {
     );
     quiet(cluster)?;
 
-    // What is no longer declared goes, and nothing else.
+    // Only objects that are no longer declared are removed.
     declare(cluster, "custom", "{teams: [red]}")?;
     highstate(cluster, &["master"])?;
     ensure!(teams(cluster)? == [TEAMS[1]], "{:?}", teams(cluster)?);

@@ -293,7 +293,7 @@ impl KubernetesModules {
     }
 
     /// The result for an existing object that does not belong to the set; `None` if it does, or if
-    /// there is no set.
+    /// the state names no set.
     fn of_another(
         &self,
         reference: &ObjectRef,

@@ -4,7 +4,7 @@
 //! The controller-manager writes the trusted CAs into the ConfigMap `kube-root-ca.crt` of each
 //! namespace, and a pod reads them when it starts. The kubelet renews a pod's token after 80% of its
 //! lifetime, and at the latest after a day (`pkg/kubelet/token/token_manager.go`). All times are
-//! those of the API server: nothing is remembered, so a repeated wait finds the same pods.
+//! those of the API server. A repeated wait for a CA finds the same pods; one for tokens begins anew.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

@@ -53,7 +53,7 @@ impl Declarations {
 /// The release of a bundle to which hosts may return.
 ///
 /// # Errors
-/// No host has the bundle, or a host has one from which there is no way back; or the documents do not
+/// No host has the bundle, or a host cannot return from the one that it has; or the documents do not
 /// fit the bundle.
 pub(super) fn may_return(snapshot: &Snapshot, to: &InUse) -> Result<Release, Refusal> {
     let release = release(to)?;
