@@ -3,8 +3,9 @@
 use std::fs;
 
 use halite_states::compile;
+use serde_json::{Value, json};
 
-use crate::support::{fixture, make_program, sure, with};
+use crate::support::{contents, fixture, highstate, make_program, sure, with};
 
 /// Runs the command that moves the address; returns its success, and the calls of systemctl and of
 /// timeout. `curl` is the script that replaces curl, and `seconds` the time that timeout allows
@@ -50,4 +51,16 @@ fn keepalived_competes_again_once_another_host_has_the_address() {
     let (success, calls) = moved("exit 0", "60");
     assert!(success);
     assert_eq!(calls, "stop\ntimeout 10\nstart\n");
+}
+
+#[test]
+fn only_a_host_with_peers_gives_the_address_up_when_its_api_server_is_not_ready() {
+    let (mut pillar, grains) = fixture("bootstrap");
+    let tracks = |pillar: &Value| {
+        let compiled = highstate(pillar, &grains);
+        contents(&compiled, "/etc/keepalived/keepalived.conf").contains("track_script")
+    };
+    assert!(!tracks(&pillar));
+    pillar["halite"]["nodes"]["worker-1"]["roles"] = json!(["control-plane"]);
+    assert!(tracks(&pillar));
 }
