@@ -55,6 +55,8 @@ const CA: &str = "/etc/kubernetes/pki/ca.crt";
 const OLD_CA: &str = "/root/rotation/ca.crt";
 const OLD_KUBECONFIG: &str = "/root/rotation/old.conf";
 const OLD_CERTIFICATES: &str = "/root/rotation/certificates";
+/// Pods that depend on the old CA or key are restarted, so that the command need not wait for them.
+const RESTART: &[&str] = &["--restart-pods"];
 /// A client writes until this exists.
 const STOP: &str = "/root/rotation/stop";
 
@@ -103,10 +105,9 @@ fn make(lab: &str, layout: &Layout, release: &Release) -> Result<Cluster> {
     Ok(cluster)
 }
 
-/// Rotates a CA, and restarts the pods that depend on the old one.
-fn rotate(host: &Host, ca: &str) -> Result<()> {
-    let command = ["certs", "rotate", ca, "--restart-pods", "--yes"];
-    let command: Vec<&str> = [CTL].into_iter().chain(command).collect();
+/// Rotates a CA.
+fn rotate(host: &Host, ca: &str, further: &[&str]) -> Result<()> {
+    let command = [&[CTL, "certs", "rotate", ca, "--yes"], further].concat();
     host.run(&command)?;
     Ok(())
 }
@@ -132,7 +133,7 @@ fn replaced(cluster: &Cluster) -> Result<Counts> {
             "systemd-run --quiet --collect --unit=rotation-{name} sh /root/rotation/write.sh {name} {kubeconfig}"
         ))?;
     }
-    let rotated = rotate(host, "kubernetes");
+    let rotated = rotate(host, "kubernetes", RESTART);
     host.sh(&format!(
         "sleep 3; touch {STOP}; for _ in $(seq 60); do systemctl is-active --quiet 'rotation-*' || exit 0; sleep 1; done; \
          echo 'the clients do not stop'; exit 1"
@@ -183,14 +184,14 @@ fn old_is_rejected(cluster: &Cluster) -> Result<Counts> {
             .any(|word| said.contains(word)),
         "an old kubeconfig fails for another reason: {said}"
     );
-    // Its certificate as text and within a kubeconfig.
+    // The part of its certificate with the serial number, as text and within a kubeconfig.
     let old = host.run(&["cat", OLD_CA])?;
     let text = old
         .lines()
         .nth(1)
         .context("the old CA is empty")?
         .to_owned();
-    let encoded = host.sh(&format!("base64 -w0 {OLD_CA} | cut -c 100-160"))?;
+    let encoded = host.sh(&format!("base64 -w0 {OLD_CA} | cut -c 64-96"))?;
     for host in cluster.hosts() {
         for text in [text.as_str(), encoded.trim()] {
             let found = host.sh(&format!(
@@ -261,13 +262,13 @@ fn as_kubeadm_sees(cluster: &Cluster) -> Result<Counts> {
 
 fn others(cluster: &Cluster) -> Result<Counts> {
     let host = &cluster.bootstrap;
-    for (ca, file) in [
-        ("etcd", "/etc/kubernetes/pki/etcd/ca.crt"),
-        ("front-proxy", "/etc/kubernetes/pki/front-proxy-ca.crt"),
-        ("sa", "/etc/kubernetes/pki/sa.pub"),
+    for (ca, file, further) in [
+        ("etcd", "/etc/kubernetes/pki/etcd/ca.crt", &[][..]),
+        ("front-proxy", "/etc/kubernetes/pki/front-proxy-ca.crt", &[]),
+        ("sa", "/etc/kubernetes/pki/sa.pub", RESTART),
     ] {
         let before = host.run(&["cat", file])?;
-        rotate(host, ca)?;
+        rotate(host, ca, further)?;
         let now = host.run(&["cat", file])?;
         let number = now.matches("BEGIN").count();
         ensure!(before != now && number == 1, "{ca}: {number} in {file}");
