@@ -177,6 +177,19 @@ async fn known(host: &dyn Host, pod: &StaticPod, process: &Process) -> Result<Kn
     })
 }
 
+/// Restarts a program, given the id of its process and its start in clock ticks
+/// (docs/decisions/0116). It is killed no later than by the kubelet, which waits for 30 seconds.
+const RESTART: &str = r#"pid=$0 started=$1
+name=$(cat "/proc/$pid/comm" 2>/dev/null) || exit 0
+is_alive() { test "$(cut -d ' ' -f 22 "/proc/$pid/stat" 2>/dev/null)" = "$started"; }
+kill -TERM "$pid" || ! is_alive || exit
+for _ in $(seq 52); do is_alive && ss -Hltnp | grep -q "pid=$pid," || break; sleep 0.5; done
+for _ in $(seq 4); do is_alive || break; sleep 0.5; done
+if is_alive; then kill -KILL "$pid" || ! is_alive || exit; fi
+for _ in $(seq 10); do ! pgrep -x "$name" >/dev/null || exit 0; sleep 0.5; done
+systemctl try-restart kubelet.service
+"#;
+
 /// The plan to wait, after the end of a process that has not read a changed file.
 async fn plan(
     host: &dyn Host,
@@ -188,9 +201,8 @@ async fn plan(
     let mut effects = Vec::new();
     let (new, comment) = match &ended {
         Some(process) => {
-            // It may have ended by itself since.
-            let line = "kill -TERM \"$0\" || ! test -e \"/proc/$0\"";
-            let argv = ["/bin/sh", "-c", line, &process.pid.to_string()].map(str::to_owned);
+            let (pid, started) = (process.pid.to_string(), process.started.to_string());
+            let argv = ["/bin/sh", "-c", RESTART, &pid, &started].map(str::to_owned);
             effects.push(Effect::Run(Command {
                 argv: argv.to_vec(),
                 ..Command::default()
@@ -224,4 +236,89 @@ pub(super) async fn wait(
         ..pod.clone()
     }));
     Ok(effects)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{BufRead, BufReader};
+    use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::process::ExitStatusExt;
+    use std::process::{Child, Command, Stdio};
+    use std::{fs, thread};
+
+    use tempfile::TempDir;
+
+    use super::RESTART;
+
+    /// A process that ignores SIGTERM, and its start.
+    fn stubborn() -> (Child, u64) {
+        let line = "trap '' TERM; echo ready; while :; do sleep 0.1; done";
+        let mut child = Command::new("/bin/sh")
+            .args(["-c", line])
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut said = String::new();
+        BufReader::new(child.stdout.as_mut().unwrap())
+            .read_line(&mut said)
+            .unwrap();
+        let stat = fs::read_to_string(format!("/proc/{}/stat", child.id())).unwrap();
+        let started = stat.split(' ').nth(21).unwrap().parse().unwrap();
+        (child, started)
+    }
+
+    /// Restarts a process on a host on which `pgrep` finds its successor if that `comes`. Returns
+    /// the calls of systemctl.
+    fn restart(pid: u32, started: u64, comes: bool) -> String {
+        let programs = TempDir::new().unwrap();
+        let calls = programs.path().join("calls");
+        for (name, text) in [
+            ("pgrep", if comes { "exit 0" } else { "exit 1" }.to_owned()),
+            ("sleep", "exec /bin/sleep 0.05".to_owned()),
+            ("systemctl", format!("echo \"$*\" >> '{}'", calls.display())),
+        ] {
+            let path = programs.path().join(name);
+            fs::write(&path, format!("#!/bin/sh\n{text}\n")).unwrap();
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        }
+        let path = format!("{}:/usr/sbin:/usr/bin:/bin", programs.path().display());
+        let status = Command::new("/bin/sh")
+            .args(["-c", RESTART, &pid.to_string(), &started.to_string()])
+            .env("PATH", path)
+            .status()
+            .unwrap();
+        assert!(status.success());
+        fs::read_to_string(calls).unwrap_or_default()
+    }
+
+    #[test]
+    fn a_process_that_does_not_end_is_killed() {
+        let (mut child, started) = stubborn();
+        let pid = child.id();
+        // An ended process keeps its entry in /proc until its parent has waited for it.
+        let reaper = thread::spawn(move || child.wait().unwrap());
+        assert_eq!(restart(pid, started, true), "");
+        assert_eq!(reaper.join().unwrap().signal(), Some(9));
+    }
+
+    #[test]
+    fn another_process_with_the_same_id_is_not_killed() {
+        let (mut child, started) = stubborn();
+        restart(child.id(), started + 1, true);
+        assert!(child.try_wait().unwrap().is_none());
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+
+    #[test]
+    fn the_kubelet_is_restarted_if_it_delays_the_start() {
+        let (mut child, started) = stubborn();
+        let pid = child.id();
+        let reaper = thread::spawn(move || child.wait().unwrap());
+        assert_eq!(
+            restart(pid, started, false),
+            "try-restart kubelet.service\n"
+        );
+        reaper.join().unwrap();
+    }
 }

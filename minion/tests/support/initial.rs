@@ -315,18 +315,20 @@ pub fn set_up(host: &FakeHost, initial: &Initial) {
     }
     state.disk.put("/bin/true", Node::file(b""));
     state.hook = Some(|state, command| {
-        restarted(state, command);
+        if restarted(state, command) {
+            return Some(Output::default());
+        }
         known(command)
     });
 }
 
-/// Ends a process and starts its successor, as the kubelet does.
-fn restarted(state: &mut FakeState, command: &Command) {
-    let [_, _, line, pid] = command.argv.as_slice() else {
-        return;
+/// Ends a process and starts its successor, as the kubelet does, if the command restarts one.
+fn restarted(state: &mut FakeState, command: &Command) -> bool {
+    let [_, _, line, pid, _] = command.argv.as_slice() else {
+        return false;
     };
-    if !line.starts_with("kill -TERM ") {
-        return;
+    if !line.contains("kill -TERM ") {
+        return false;
     }
     let next = pid.parse::<u32>().unwrap() + 1;
     for name in ["cgroup", "cmdline", "stat"] {
@@ -337,6 +339,7 @@ fn restarted(state: &mut FakeState, command: &Command) {
         }
     }
     state.disk.take(&format!("/proc/{pid}"));
+    true
 }
 
 /// Answers the commands of `check_cmd`: their first word is the outcome.
