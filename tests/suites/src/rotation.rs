@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use halite_lab::Lab;
@@ -12,6 +13,7 @@ use halite_lab::cluster::{CLUSTER, CTL, Cluster, ISO_DIRECTORY};
 use halite_lab::host::Host;
 use halite_lab::layout::{Layout, TWO};
 use halite_lab::progress::Board;
+use halite_lab::wait;
 use halite_upstream::prepare;
 use halite_upstream::versions::{NEWEST, Release};
 
@@ -57,6 +59,8 @@ const OLD_KUBECONFIG: &str = "/root/rotation/old.conf";
 const OLD_CERTIFICATES: &str = "/root/rotation/certificates";
 /// Pods that depend on the old CA or key are restarted, so that the command need not wait for them.
 const RESTART: &[&str] = &["--restart-pods"];
+/// Limit for the volumes of pods to follow the ConfigMap with the CA.
+const VOLUMES: Duration = Duration::from_secs(180);
 /// A client writes until this exists.
 const STOP: &str = "/root/rotation/stop";
 
@@ -194,14 +198,18 @@ fn old_is_rejected(cluster: &Cluster) -> Result<Counts> {
     let encoded = host.sh(&format!("base64 -w0 {OLD_CA} | cut -c 64-96"))?;
     for host in cluster.hosts() {
         for text in [text.as_str(), encoded.trim()] {
-            let found = host.sh(&format!(
-                "grep -rlF -e '{text}' /etc /var/lib/kubelet /var/lib/halite/master/ca 2>/dev/null; true"
-            ))?;
-            ensure!(
-                found.is_empty(),
-                "{} has the old CA in {found}",
-                host.spec.name
-            );
+            // The kubelet refreshes the volumes of pods within about a minute.
+            wait::until("the old CA to leave", VOLUMES, || {
+                let found = host.sh(&format!(
+                    "grep -rlF -e '{text}' /etc /var/lib/kubelet /var/lib/halite/master/ca 2>/dev/null; true"
+                ))?;
+                ensure!(
+                    found.is_empty(),
+                    "{} has the old CA in {found}",
+                    host.spec.name
+                );
+                Ok(())
+            })?;
         }
         let files = host.sh("ls /etc/kubernetes/pki/ca-signer.crt 2>/dev/null; true")?;
         ensure!(files.is_empty(), "{}: {files} is left", host.spec.name);
