@@ -21,6 +21,12 @@ pub(super) struct OpenJob {
     pub(super) limits: DispatchLimits,
     /// The minions whose part has not ended.
     pub(super) pending: BTreeSet<MinionId>,
+    /// The index of the first group that has not ended.
+    group: usize,
+    /// The open parts of that group once all of it is released: until they have ended, the end of a
+    /// part releases no other. Without this, each of a thousand returns would inspect a thousand
+    /// parts.
+    released: BTreeSet<MinionId>,
     /// The first minion whose part failed.
     failed: Option<MinionId>,
     /// Hosts before whose parts etcd is asked.
@@ -36,6 +42,9 @@ pub(super) struct OpenJob {
     pub(super) stop_here: Option<Arc<Notify>>,
     /// `true` while a task records that the job has ended.
     is_ending: bool,
+    /// The number of parts that were inspected for their release.
+    #[cfg(test)]
+    inspected: usize,
 }
 
 impl OpenJob {
@@ -68,6 +77,8 @@ impl OpenJob {
             deadline: deadline(job, clock),
             limits: function.limits(),
             pending,
+            group: 0,
+            released: BTreeSet::new(),
             failed: parts
                 .iter()
                 .find(|part| failed(part))
@@ -79,6 +90,8 @@ impl OpenJob {
             ready_since: BTreeMap::new(),
             stop_here: None,
             is_ending: false,
+            #[cfg(test)]
+            inspected: 0,
         };
         open.make_ready(clock.steady());
         open
@@ -105,6 +118,7 @@ impl OpenJob {
     /// Records the end of a minion's part.
     pub(super) fn end(&mut self, minion: &MinionId, end: PartEnd) {
         self.pending.remove(minion);
+        self.released.remove(minion);
         if end == PartEnd::Failed && self.failed.is_none() {
             self.failed = Some(minion.clone());
         }
@@ -150,37 +164,48 @@ impl OpenJob {
     pub(super) fn repair(&mut self, now: Steady) -> Vec<MinionId> {
         self.asking.clear();
         self.together.append(&mut self.gates);
+        self.released.clear();
         self.make_ready(now)
     }
 
     /// Releases the first group that has not ended; returns the minions whose part may now be sent
-    /// for the first time.
+    /// for the first time. Without an order, all minions are one group.
     pub(super) fn make_ready(&mut self, now: Steady) -> Vec<MinionId> {
         let mut ready: Vec<MinionId> = Vec::new();
-        if self.stopped_by().is_some() {
+        if self.stopped_by().is_some() || !self.released.is_empty() {
             return ready;
         }
-        if self.job.order.is_empty() {
-            ready.extend(self.pending.iter().cloned());
-        }
         ready.extend(self.together.intersection(&self.pending).cloned());
-        for group in &self.job.order {
-            let waiting: Vec<&MinionId> = group
-                .iter()
-                .filter(|minion| self.pending.contains(*minion))
-                .collect();
+        let mut waiting: Vec<&MinionId> = Vec::new();
+        if self.job.order.is_empty() {
+            waiting.extend(&self.pending);
+        }
+        while let Some(group) = self.job.order.get(self.group) {
+            #[cfg(test)]
+            {
+                self.inspected += group.len();
+            }
+            waiting.extend(group.iter().filter(|minion| self.pending.contains(*minion)));
             if !waiting.is_empty() {
-                let (gated, free): (Vec<&MinionId>, Vec<&MinionId>) = waiting
-                    .into_iter()
-                    .partition(|minion| self.gates.contains(*minion));
-                ready.extend(free.into_iter().cloned());
-                self.at_gate = gated
-                    .into_iter()
-                    .find(|host| !self.asking.contains(*host))
-                    .cloned();
                 break;
             }
+            self.group += 1;
         }
+        #[cfg(test)]
+        {
+            self.inspected += waiting.len();
+        }
+        let (gated, free): (Vec<&MinionId>, Vec<&MinionId>) = waiting
+            .into_iter()
+            .partition(|minion| self.gates.contains(*minion));
+        ready.extend(free.iter().copied().cloned());
+        if gated.is_empty() {
+            self.released = free.into_iter().cloned().collect();
+        }
+        self.at_gate = gated
+            .into_iter()
+            .find(|host| !self.asking.contains(*host))
+            .cloned();
         // A member of a group may also be among the hosts that are repaired in parallel.
         ready.retain(|minion| match self.ready_since.entry(minion.clone()) {
             Entry::Vacant(new) => {
@@ -227,3 +252,7 @@ fn failed(part: &StoredPart) -> bool {
 pub(super) fn ended(state: RowState) -> bool {
     matches!(state, RowState::Returned | RowState::Lost)
 }
+
+#[cfg(test)]
+#[path = "open_job_tests.rs"]
+mod tests;
