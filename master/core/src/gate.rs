@@ -124,18 +124,16 @@ impl Gate {
     /// Admits a minion with this key, and only this one. Does nothing if it is admitted already, so
     /// that every answer that accepts a minion can call this.
     pub fn open(&self, minion: &MinionId, fingerprint: &str) {
-        let is_open = {
-            let welcome = self.welcome.read().unwrap_or_else(PoisonError::into_inner);
-            welcome.minions.get(minion).map(String::as_str) == Some(fingerprint)
+        let before = {
+            let mut welcome = self.welcome.write().unwrap_or_else(PoisonError::into_inner);
+            let fingerprint = fingerprint.to_owned();
+            welcome.minions.insert(minion.clone(), fingerprint)
         };
-        if is_open {
-            return;
+        // Each change makes every connection check its own caller. A minion that was not admitted
+        // before has none: otherwise a thousand new hosts would cause a million checks.
+        if before.is_some_and(|before| before != fingerprint) {
+            self.changes.send_modify(|count| *count += 1);
         }
-        self.change(|welcome| {
-            welcome
-                .minions
-                .insert(minion.clone(), fingerprint.to_owned())
-        });
     }
 
     /// Stops admitting a minion, and disconnects it. `serial` of its certificate counts as revoked
@@ -313,5 +311,33 @@ impl PeerPolicy for Gate {
     fn handshake_failed(&self, address: SocketAddr, reason: &str) {
         let line = self.refusal(address.ip().to_string(), "handshake", reason);
         self.note(&source(address.ip()), line);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::SystemClock;
+    use crate::names::minion;
+
+    #[tokio::test]
+    async fn only_a_change_that_may_cut_a_connection_wakes_the_connections() {
+        let directory = tempfile::tempdir().unwrap();
+        let store = Store::open(&directory.path().join("store.db"))
+            .await
+            .unwrap();
+        let gate = Gate::load(Arc::new(store), Arc::new(SystemClock), Arc::default())
+            .await
+            .unwrap();
+        let changes = gate.changes();
+        for number in 0..1000 {
+            gate.open(&minion(&format!("m{number}")), "its key");
+            gate.open(&minion(&format!("m{number}")), "its key");
+        }
+        assert_eq!(*changes.borrow(), 0, "1000 new minions");
+        gate.open(&minion("m7"), "another key");
+        assert_eq!(*changes.borrow(), 1);
+        gate.close(&minion("m7"), None);
+        assert_eq!(*changes.borrow(), 2);
     }
 }
