@@ -5,6 +5,7 @@ use std::sync::Arc;
 use halite_core::app::App;
 use halite_core::declared::Direction;
 use halite_core::event_stream::EventStream;
+use halite_core::names::some_of;
 use halite_core::refusal::Refusal;
 use halite_fleet::jobs::function::{Function, FunctionSite, RENEW};
 use halite_fleet::jobs::target::Target;
@@ -56,7 +57,7 @@ pub async fn run(
             if declared.is_empty() {
                 return Err(Refusal::invalid(format!(
                     "cannot renew certificates of {}: no host of the target is declared",
-                    minions.join(", ")
+                    some_of(&minions)
                 )));
             }
             if !request.test {

@@ -11,7 +11,7 @@ use halite_api::{
 use halite_core::app::App;
 use halite_core::board;
 use halite_core::declared::Snapshot;
-use halite_core::names::MASTER;
+use halite_core::names::{MASTER, some_of};
 use halite_core::refusal::Refusal;
 use halite_errors::chain;
 use halite_fleet::jobs::Jobs;
@@ -418,14 +418,14 @@ impl<'a> Bundles<'a> {
         let stale = stale.into_iter().map(|((last, uses), names)| {
             format!(
                 "{}: still in the state of bundle {last}, but {uses} is in use: `ctl highstate` updates it",
-                names.join(", ")
+                some_of(&names)
             )
         });
         let apart = apart.into_iter().map(|(uses, names)| {
             format!(
                 "an upgrade has not ended: {} with the bundle {uses}, the cluster with {in_use}; `ctl upgrade` with the newer \
                  of the two continues it",
-                names.join(", ")
+                some_of(&names)
             )
         });
         stale.chain(apart).collect()

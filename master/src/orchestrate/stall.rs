@@ -1,6 +1,7 @@
 //! The texts about a slow job: the reason as far as the master knows it, and the operator's next
 //! step.
 
+use halite_core::names::some_of;
 use halite_fleet::jobs::NewJob;
 use halite_proto::ids::{JobId, MinionId};
 use serde_json::Value;
@@ -79,7 +80,7 @@ pub(crate) fn stall(jid: &JobId, new: &NewJob, away: &[&MinionId], watched: Watc
     let cancel = format!("`ctl job cancel {jid}` ends the {noun}");
     if !away.is_empty() {
         let names: Vec<&str> = away.iter().map(|minion| minion.as_str()).collect();
-        let names = names.join(", ");
+        let names = some_of(&names);
         return Stall {
             because: format!("{names} is not connected, and may still work on the job {jid}"),
             remedy: format!(

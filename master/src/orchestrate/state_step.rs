@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use halite_core::names::some_of;
 use halite_core::refusal::RefusalKind;
 use halite_errors::chain;
 use halite_fleet::jobs::NewJob;
@@ -158,21 +159,18 @@ impl StepRunner<'_> {
             left_out.extend(done.gone);
         }
         minions.retain(|minion| !left_out.contains(minion) && !bare.contains(minion));
-        let done = (!minions.is_empty())
-            .then(|| format!("{} on {}: done", new.function, minions.join(", ")));
+        let done =
+            (!minions.is_empty()).then(|| format!("{} on {}: done", new.function, names(&minions)));
         let missing = (!left_out.is_empty()).then(|| {
             // A highstate keeps the host's own bundle.
             let later = match &new.bundle {
                 None => "their next highstate makes up for it",
                 Some(_) => "run this again when they are",
             };
-            format!(
-                "not connected, so left out: {}; {later}",
-                left_out.join(", ")
-            )
+            format!("not connected, so left out: {}; {later}", names(&left_out))
         });
         let not_yet = (!bare.is_empty()).then(|| {
-            let bare = bare.join(", ");
+            let bare = names(&bare);
             format!("still bare, so left out: {bare}; their own runs make up for it")
         });
         if missing.is_some() {
@@ -421,7 +419,7 @@ fn as_made(job: &Job) -> NewJob {
 }
 
 fn names(minions: &[MinionId]) -> String {
-    minions.join(", ")
+    some_of(minions)
 }
 
 /// The end of a wait for minions of a job. `None` after the last has returned, while the end of the

@@ -9,6 +9,7 @@ mod operator;
 mod roles;
 mod shares;
 mod standby;
+mod status;
 mod watch;
 
 use std::future::Future;
@@ -20,7 +21,7 @@ use halite_core::ca::{CaError, HALITE};
 use halite_core::descriptors;
 use halite_core::init;
 use halite_core::metrics::CallLabels;
-use halite_core::refusal::{Refusal, RefusalKind};
+use halite_core::refusal::Refusal;
 use halite_core::supervision::supervise;
 use halite_errors::chain;
 use halite_proto::ids::MinionId;
@@ -35,6 +36,7 @@ use halite_store::Audit;
 use tokio::net::TcpListener;
 
 use self::shares::Shares;
+use self::status::status;
 use crate::backend::Backend;
 
 pub use self::hand_over::serve_standbys;
@@ -137,22 +139,6 @@ async fn renew_own(app: &Arc<App>, server: &Arc<Server>) {
 fn renew_once(app: &App, server: &Server) -> Result<(), ServeError> {
     let (certificate, key) = init::master_identity(&app.config, &app.cas, app.clock.now())?;
     Ok(server.replace_certificate(&certificate, &key)?)
-}
-
-/// The gRPC status of a refusal.
-fn status(refusal: Refusal) -> Status {
-    let code = match refusal.kind {
-        RefusalKind::Invalid => Code::InvalidArgument,
-        RefusalKind::NotFound => Code::NotFound,
-        RefusalKind::Denied => Code::PermissionDenied,
-        RefusalKind::Conflict => Code::FailedPrecondition,
-        RefusalKind::Unavailable => Code::Unavailable,
-        RefusalKind::Internal => Code::Internal,
-    };
-    if code == Code::Internal {
-        tracing::error!(reason = refusal.message, "a call failed");
-    }
-    Status::new(code, refusal.message)
 }
 
 /// One call, for audit and metrics.

@@ -38,6 +38,9 @@ const WHY: Duration = Duration::from_secs(1);
 /// The time in which one of several hosts must accept the connection. The kernel accepts at once,
 /// however busy the master is; the handshake has its own timeout.
 const AMONG: Duration = Duration::from_secs(3);
+/// The most bytes of headers of a response. The text of an error is one of them; hyper's own limit of
+/// 16 KiB turns a long one into a transport error.
+const HEADERS: u32 = 64 * 1024;
 
 /// A certificate and its key, which a client presents. `Debug` does not print the key.
 #[derive(Clone, PartialEq, Eq)]
@@ -307,6 +310,7 @@ where
         .keep_alive_interval(KEEP_ALIVE_INTERVAL)
         .keep_alive_timeout(KEEP_ALIVE_TIMEOUT)
         .keep_alive_while_idle(true)
+        .max_header_list_size(HEADERS)
         .handshake(TokioIo::new(stream))
         .await
         .map_err(|error| untrusted(endpoint, error))?;

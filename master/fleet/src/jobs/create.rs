@@ -5,6 +5,7 @@ use std::sync::Arc;
 use futures_util::{StreamExt as _, stream};
 use halite_api::EventData;
 use halite_core::declared::{BundlePart, Direction, Snapshot, in_background};
+use halite_core::names::some_of;
 use halite_core::refusal::Refusal;
 use halite_names::BundleVersion;
 use halite_proto::ids::{JobId, MinionId};
@@ -165,7 +166,7 @@ impl Jobs {
             return Ok(job.jid);
         }
         self.app.metrics.jobs.inc();
-        tracing::info!(job = %jid, function = function.name, operator = %job.operator, minions = ?job.minions, test = job.test, "job made");
+        tracing::info!(job = %jid, function = function.name, operator = %job.operator, minions = %some_of(&job.minions), test = job.test, "job made");
         let gates = self.gates(&job).await;
         let ready = {
             let parts: Vec<StoredPart> = rows.iter().map(StoredPart::from).collect();

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use halite_core::app::App;
 use halite_core::declared::Declarations;
-use halite_core::names::MASTER;
+use halite_core::names::{MASTER, some_of};
 use halite_core::refusal::Refusal;
 use halite_errors::chain;
 use halite_proto::ids::MinionId;
@@ -48,7 +48,7 @@ pub async fn resolve(
         let known = if accepted.is_empty() {
             "none is accepted yet".into()
         } else {
-            accepted.join(", ")
+            some_of(&accepted)
         };
         let (kind, expression) = (target.kind_or_glob(), target.expression);
         return Err(Refusal::not_found(format!(
