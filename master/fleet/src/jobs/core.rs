@@ -34,7 +34,7 @@ pub struct Session {
     pub running: BTreeSet<JobId>,
     /// The jobs whose return the hello announced; `None` for a minion that does not report them.
     pub unstored: Option<BTreeSet<JobId>>,
-    /// The jobs that were sent since the stream was opened.
+    /// The jobs that were sent since the stream was opened, and whose part has not ended.
     pub sent: BTreeSet<JobId>,
     /// The jobs that the minion was asked to end since the stream was opened.
     pub cancelled: BTreeSet<JobId>,
@@ -55,6 +55,17 @@ impl Session {
             unstored,
             ..Self::default()
         };
+    }
+
+    /// Forgets a job whose part has ended: a stream is open for months, and carries any number of
+    /// jobs.
+    pub fn forget(&mut self, jid: &JobId) {
+        self.running.remove(jid);
+        self.sent.remove(jid);
+        self.cancelled.remove(jid);
+        if let Some(unstored) = &mut self.unstored {
+            unstored.remove(jid);
+        }
     }
 
     /// Ends the session.

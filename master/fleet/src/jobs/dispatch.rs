@@ -258,6 +258,14 @@ impl Jobs {
         )))
     }
 
+    /// Returns whether a minion's part of a job has not ended. While a lane is held, a part that is
+    /// pending is still to be forgotten by its session.
+    pub(super) fn is_pending(&self, jid: &JobId, minion: &MinionId) -> bool {
+        let open = self.open_jobs();
+        open.get(jid)
+            .is_some_and(|job| job.pending.contains(minion))
+    }
+
     fn has_open_part(&self, minion: &MinionId) -> bool {
         let open = self.open_jobs();
         open.values().any(|job| job.pending.contains(minion))

@@ -71,7 +71,8 @@ impl Jobs {
         let minions: std::collections::BTreeSet<MinionId> = self
             .open_jobs()
             .values()
-            .flat_map(|job| job.ready_since.keys().cloned())
+            .flat_map(|job| job.pending.iter().filter(|minion| !job.is_blocked(minion)))
+            .cloned()
             .collect();
         // In parallel: one minion that does not read must not delay the others.
         let checked: Vec<Result<(), Refusal>> = stream::iter(minions)
@@ -128,8 +129,14 @@ impl Jobs {
 
     /// Asks the minion to end a part that exceeded its time limit.
     async fn end_over_time(&self, row: &JobRow) {
-        let lane = self.lane(&row.minion);
-        lane.lock().await.cancelled.insert(row.jid.clone());
+        {
+            let lane = self.lane(&row.minion);
+            let mut session = lane.lock().await;
+            if !self.is_pending(&row.jid, &row.minion) {
+                return;
+            }
+            session.cancelled.insert(row.jid.clone());
+        }
         tracing::info!(job = %row.jid, minion = %row.minion, "a part exceeded its time limit: asking the minion to end it");
         self.send_cancel(&row.jid, &row.minion, TIME_LIMIT, false)
             .await;
@@ -144,9 +151,11 @@ impl Jobs {
         if !self.might_be_expired(minion, now).await {
             return Ok(Vec::new());
         }
-        let lane = self.lane(minion);
-        let session = lane.lock().await.clone();
         let rows = self.app.store.open_rows(minion).await?;
+        // After the store: the session forgets a part when it ends, and then the part is no longer
+        // pending either.
+        let lane = self.lane(minion);
+        let session = lane.lock().await;
         let known = self.known_rows(&rows);
         let open = self.open_jobs();
         let mut found = Vec::new();
@@ -170,7 +179,7 @@ impl Jobs {
     /// the store.
     async fn might_be_expired(&self, minion: &MinionId, now: Steady) -> bool {
         let lane = self.lane(minion);
-        let session = lane.lock().await.clone();
+        let session = lane.lock().await;
         let open = self.open_jobs();
         let mut parts = open.iter().filter(|(_, job)| job.pending.contains(minion));
         parts.any(|(jid, job)| {

@@ -102,7 +102,10 @@ impl Jobs {
         {
             let lane = self.lane(minion);
             let mut session = lane.lock().await;
-            session.running.insert(jid.clone());
+            // A part that has ended is not recorded again: no later end would remove it.
+            if self.is_pending(jid, minion) {
+                session.running.insert(jid.clone());
+            }
         }
         // The start of a query need not be stored: its return follows at once, and sending it twice
         // does no harm.
@@ -332,7 +335,7 @@ impl Jobs {
                 // steps above.
                 let lane = self.lane(minion);
                 let mut session = lane.lock().await;
-                session.running.remove(jid);
+                session.forget(jid);
             }
             self.guard(jid);
             // Send the parts behind this one even if the store has failed before: no other message

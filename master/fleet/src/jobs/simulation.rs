@@ -168,7 +168,7 @@ impl Simulation {
             }
             ToMaster::Returned(jid) => {
                 self.rows[jid].0 = RowState::Returned;
-                self.session.running.remove(&id(jid));
+                self.session.forget(&id(jid));
                 self.down.push(ToMinion::Stored(jid));
             }
         }
