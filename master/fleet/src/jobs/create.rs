@@ -1,5 +1,6 @@
 //! Creates jobs: everything is compiled and stored before anything is sent.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use futures_util::{StreamExt as _, stream};
@@ -221,6 +222,7 @@ impl Jobs {
             _ => RequestedStates::Sls(sls_of(&new.args)?),
         };
         let mut rows = Vec::with_capacity(new.minions.len());
+        let mut blobs: BTreeMap<String, Vec<u8>> = BTreeMap::new();
         let mut problems: Vec<String> = Vec::new();
         let mut hosts = Vec::with_capacity(new.minions.len());
         for minion in &new.minions {
@@ -261,12 +263,8 @@ impl Jobs {
                 .map(|facts| facts.version.clone());
             match compile::in_background(snapshot, minion.clone(), grains, wanted).await {
                 Ok(compiled) => {
-                    for (sha256, content) in &compiled.blobs {
-                        self.app
-                            .store
-                            .put_blob(sha256, content, self.app.clock.now())
-                            .await?;
-                    }
+                    // Most minions have the same files.
+                    blobs.extend(compiled.blobs);
                     let low = serde_json::to_string(&compiled.low).map_err(|error| {
                         Refusal::internal(format!("cannot store the low state: {error}"))
                     })?;
@@ -279,6 +277,8 @@ impl Jobs {
             }
         }
         if problems.is_empty() {
+            let now = self.app.clock.now();
+            self.app.store.put_blobs(&blobs, now).await?;
             Ok(rows)
         } else {
             // Minions of one role have the same problem.

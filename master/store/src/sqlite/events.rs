@@ -1,13 +1,74 @@
 //! Events, audit, facts, blobs.
 
+use std::collections::BTreeMap;
+
 use halite_proto::ids::MinionId;
-use sqlx::Row as _;
+use sqlx::{Row as _, SqliteConnection};
 
 use super::Store;
 use crate::records::{Audit, AuditFilter, Event, Facts};
 use crate::{AUDIT_TARGET, Millis, StoreError};
 
 type Outcome<T> = Result<T, StoreError>;
+
+/// Bytes of new files after which another commit starts: a standby must receive each commit within
+/// seconds.
+const MOST_IN_A_COMMIT: usize = 4 << 20;
+
+/// Stores a minion's report about itself. Unlike a new row with the same key, an equal report in
+/// place of the old one changes only the page with the time.
+pub(super) async fn write_facts(to: &mut SqliteConnection, facts: &Facts) -> Outcome<()> {
+    sqlx::query(
+        "INSERT INTO facts (minion, grains_json, version, last_seen) VALUES (?, ?, ?, ?) \
+         ON CONFLICT (minion) DO UPDATE SET grains_json = excluded.grains_json, version = excluded.version, \
+         last_seen = excluded.last_seen",
+    )
+    .bind(facts.minion.as_str())
+    .bind(&facts.grains_json)
+    .bind(&facts.version)
+    .bind(facts.last_seen)
+    .execute(to)
+    .await?;
+    Ok(())
+}
+
+/// Sets the time of a minion's last message.
+pub(super) async fn write_last_seen(
+    to: &mut SqliteConnection,
+    minion: &MinionId,
+    now: Millis,
+) -> Outcome<()> {
+    sqlx::query("UPDATE facts SET last_seen = ? WHERE minion = ?")
+        .bind(now)
+        .bind(minion.as_str())
+        .execute(to)
+        .await?;
+    Ok(())
+}
+
+/// Stores a file, or renews its retention; returns the number of bytes that are new.
+async fn write_blob(
+    to: &mut SqliteConnection,
+    sha256: &str,
+    content: &[u8],
+    now: Millis,
+) -> Outcome<usize> {
+    let known = sqlx::query("UPDATE blobs SET used = ? WHERE sha256 = ?")
+        .bind(now)
+        .bind(sha256)
+        .execute(&mut *to)
+        .await?;
+    if known.rows_affected() > 0 {
+        return Ok(0);
+    }
+    sqlx::query("INSERT INTO blobs (sha256, content, used) VALUES (?, ?, ?)")
+        .bind(sha256)
+        .bind(content)
+        .bind(now)
+        .execute(to)
+        .await?;
+    Ok(content.len())
+}
 
 impl Store {
     /// Appends an event; its `seq` is ignored, and the new one returned. Sequence numbers only
@@ -102,34 +163,6 @@ impl Store {
         .await?)
     }
 
-    /// Stores a minion's report about itself.
-    pub async fn put_facts(&self, facts: &Facts) -> Outcome<()> {
-        let mut write = self.writer.begin().await?;
-        sqlx::query(
-            "INSERT OR REPLACE INTO facts (minion, grains_json, version, last_seen) VALUES (?, ?, ?, ?)",
-        )
-        .bind(facts.minion.as_str())
-        .bind(&facts.grains_json)
-        .bind(&facts.version)
-        .bind(facts.last_seen)
-        .execute(&mut *write)
-        .await?;
-        write.commit().await?;
-        Ok(())
-    }
-
-    /// Sets the time of a minion's last message; without facts this does nothing.
-    pub async fn touch(&self, minion: &MinionId, now: Millis) -> Outcome<()> {
-        let mut write = self.writer.begin().await?;
-        sqlx::query("UPDATE facts SET last_seen = ? WHERE minion = ?")
-            .bind(now)
-            .bind(minion.as_str())
-            .execute(&mut *write)
-            .await?;
-        write.commit().await?;
-        Ok(())
-    }
-
     /// A minion's last report about itself.
     pub async fn facts(&self, minion: &MinionId) -> Outcome<Option<Facts>> {
         Ok(sqlx::query_as("SELECT * FROM facts WHERE minion = ?")
@@ -145,20 +178,25 @@ impl Store {
             .await?)
     }
 
-    /// Stores a rendered file under the SHA-256 (hex) of its content, or renews its retention, so
-    /// that a stored job can be sent again.
+    /// Stores a rendered file like [`Store::put_blobs`].
     pub async fn put_blob(&self, sha256: &str, content: &[u8], now: Millis) -> Outcome<()> {
         let mut write = self.writer.begin().await?;
-        sqlx::query(
-            "INSERT INTO blobs (sha256, content, used) VALUES (?, ?, ?) \
-             ON CONFLICT (sha256) DO UPDATE SET used = excluded.used",
-        )
-        .bind(sha256)
-        .bind(content)
-        .bind(now)
-        .execute(&mut *write)
-        .await?;
-        write.commit().await?;
+        write_blob(&mut write, sha256, content, now).await?;
+        write.commit().await
+    }
+
+    /// Stores rendered files under the SHA-256 (hex) of their content, or renews their retention, so
+    /// that a stored job can be sent again. They share one commit, unless they are large.
+    pub async fn put_blobs(&self, blobs: &BTreeMap<String, Vec<u8>>, now: Millis) -> Outcome<()> {
+        let mut blobs = blobs.iter().peekable();
+        while blobs.peek().is_some() {
+            let mut write = self.writer.begin().await?;
+            let mut bytes = 0;
+            while let Some((sha256, content)) = blobs.next_if(|_| bytes < MOST_IN_A_COMMIT) {
+                bytes += write_blob(&mut write, sha256, content, now).await?;
+            }
+            write.commit().await?;
+        }
         Ok(())
     }
 

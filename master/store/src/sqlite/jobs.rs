@@ -10,9 +10,6 @@ use crate::{Created, Millis, StoreError};
 
 type Outcome<T> = Result<T, StoreError>;
 
-/// The return code of an interrupted job.
-const INTERRUPTED: i32 = 2;
-
 pub(super) async fn write_return(
     to: &mut SqliteConnection,
     jid: &JobId,
@@ -251,55 +248,6 @@ impl Store {
                 .fetch_all(&self.reader)
                 .await?,
         )
-    }
-
-    /// Marks a queued, sent or started row as lost, with the reason as its error; returns `false`
-    /// if the row has already ended.
-    pub async fn mark_lost(
-        &self,
-        jid: &JobId,
-        minion: &MinionId,
-        why: &str,
-        now: Millis,
-    ) -> Outcome<bool> {
-        self.set_lost(jid, minion, why, None, now).await
-    }
-
-    /// Like [`Store::mark_lost`], with the return code of an interrupted job: its minion no longer
-    /// knows the job.
-    pub async fn mark_interrupted(
-        &self,
-        jid: &JobId,
-        minion: &MinionId,
-        why: &str,
-        now: Millis,
-    ) -> Outcome<bool> {
-        let retcode = Some(INTERRUPTED);
-        self.set_lost(jid, minion, why, retcode, now).await
-    }
-
-    async fn set_lost(
-        &self,
-        jid: &JobId,
-        minion: &MinionId,
-        why: &str,
-        retcode: Option<i32>,
-        now: Millis,
-    ) -> Outcome<bool> {
-        let mut write = self.writer.begin().await?;
-        let done = sqlx::query(
-            "UPDATE job_rows SET state = 'lost', error = ?, retcode = ?, ended = ? \
-             WHERE jid = ? AND minion = ? AND state IN ('queued', 'sent', 'started')",
-        )
-        .bind(why)
-        .bind(retcode)
-        .bind(now)
-        .bind(jid.as_str())
-        .bind(minion.as_str())
-        .execute(&mut *write)
-        .await?;
-        write.commit().await?;
-        Ok(done.rows_affected() > 0)
     }
 
     /// Marks a job as finished, with its overall return code.

@@ -1,6 +1,6 @@
-//! Changes of a job's rows, written in batches: changes that arrive during a commit share the next
-//! one. A hundred minions that answer a ping at once would otherwise wait for a hundred commits,
-//! one after the other.
+//! Changes of minions' parts of jobs, and minions' reports about themselves, written in batches:
+//! changes that arrive during a commit share the next one. A hundred minions that connect, answer a
+//! ping or cannot be reached at once would otherwise wait for a hundred commits, one after the other.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -9,9 +9,10 @@ use sqlx::SqliteConnection;
 use tokio::sync::oneshot;
 
 use super::Store;
+use super::events::{write_facts, write_last_seen};
 use super::jobs::{finish_job, write_return};
 use super::writer::{Write, Writer};
-use crate::records::StoredAnswer;
+use crate::records::{Facts, StoredAnswer};
 use crate::{Millis, StoreError};
 
 type Outcome<T> = Result<T, StoreError>;
@@ -21,9 +22,26 @@ const SENT: &str = "UPDATE job_rows SET state = 'sent', sent = ? \
 const STARTED: &str = "UPDATE job_rows SET state = 'started', started = ? \
                        WHERE jid = ? AND minion = ? AND state IN ('queued', 'sent')";
 
+const LOST: &str = "UPDATE job_rows SET state = 'lost', error = ?, retcode = ?, ended = ? \
+                    WHERE jid = ? AND minion = ? AND state IN ('queued', 'sent', 'started')";
+
+/// The return code of an interrupted job.
+const INTERRUPTED: i32 = 2;
+
+/// A change that can share a commit with others.
+#[derive(Debug, Clone)]
+enum SmallChange {
+    /// A change of a minion's part of a job.
+    Row(JobId, MinionId, RowChange),
+    /// A minion's report about itself.
+    Facts(Facts),
+    /// The time of a minion's last message.
+    LastSeen(MinionId, Millis),
+}
+
 /// A change of one row.
 #[derive(Debug, Clone)]
-enum Change {
+enum RowChange {
     /// The row was sent.
     Sent(Millis),
     /// The minion started it.
@@ -32,13 +50,20 @@ enum Change {
     Returned(StoredAnswer),
     /// The minion answered, and the job is finished if no other answer is missing.
     LastReturned(StoredAnswer),
+    /// The answer did not arrive.
+    Lost {
+        /// The reason.
+        why: String,
+        /// The return code of an interrupted job.
+        retcode: Option<i32>,
+        /// The time at which this was found.
+        now: Millis,
+    },
 }
 
 /// A change that waits to be written, with its caller.
 struct Waiting {
-    jid: JobId,
-    minion: MinionId,
-    change: Change,
+    change: SmallChange,
     caller: oneshot::Sender<Outcome<bool>>,
 }
 
@@ -67,12 +92,12 @@ impl RowChanges {
 impl Store {
     /// Marks a queued row as sent; returns `false` if it was already past that state.
     pub async fn mark_sent(&self, jid: &JobId, minion: &MinionId, now: Millis) -> Outcome<bool> {
-        self.change_row(jid, minion, Change::Sent(now)).await
+        self.change_row(jid, minion, RowChange::Sent(now)).await
     }
 
     /// Marks a queued or sent row as started; returns `false` if it was already past that state.
     pub async fn mark_started(&self, jid: &JobId, minion: &MinionId, now: Millis) -> Outcome<bool> {
-        self.change_row(jid, minion, Change::Started(now)).await
+        self.change_row(jid, minion, RowChange::Started(now)).await
     }
 
     /// Stores the answer of a queued, sent, started or lost row; returns `false`, with nothing
@@ -84,7 +109,7 @@ impl Store {
         minion: &MinionId,
         answer: &StoredAnswer,
     ) -> Outcome<bool> {
-        let change = Change::Returned(answer.clone());
+        let change = RowChange::Returned(answer.clone());
         self.change_row(jid, minion, change).await
     }
 
@@ -97,20 +122,61 @@ impl Store {
         minion: &MinionId,
         answer: &StoredAnswer,
     ) -> Outcome<bool> {
-        let change = Change::LastReturned(answer.clone());
+        let change = RowChange::LastReturned(answer.clone());
         self.change_row(jid, minion, change).await
+    }
+
+    /// Marks a queued, sent or started row as lost, with the reason as its error; returns `false`
+    /// if the row has already ended.
+    pub async fn mark_lost(
+        &self,
+        jid: &JobId,
+        minion: &MinionId,
+        why: &str,
+        now: Millis,
+    ) -> Outcome<bool> {
+        let (why, retcode) = (why.to_owned(), None);
+        let change = RowChange::Lost { why, retcode, now };
+        self.change_row(jid, minion, change).await
+    }
+
+    /// Like [`Store::mark_lost`], with the return code of an interrupted job: its minion no longer
+    /// knows the job.
+    pub async fn mark_interrupted(
+        &self,
+        jid: &JobId,
+        minion: &MinionId,
+        why: &str,
+        now: Millis,
+    ) -> Outcome<bool> {
+        let (why, retcode) = (why.to_owned(), Some(INTERRUPTED));
+        let change = RowChange::Lost { why, retcode, now };
+        self.change_row(jid, minion, change).await
+    }
+
+    /// Stores a minion's report about itself.
+    pub async fn put_facts(&self, facts: &Facts) -> Outcome<()> {
+        let change = SmallChange::Facts(facts.clone());
+        self.write_with_others(change).await.map(drop)
+    }
+
+    /// Sets the time of a minion's last message; without facts this does nothing.
+    pub async fn touch(&self, minion: &MinionId, now: Millis) -> Outcome<()> {
+        let change = SmallChange::LastSeen(minion.clone(), now);
+        self.write_with_others(change).await.map(drop)
     }
 
     /// Changes a row, and returns when the change is stored. `false` means that the row's state did
     /// not allow the change.
-    async fn change_row(&self, jid: &JobId, minion: &MinionId, change: Change) -> Outcome<bool> {
+    async fn change_row(&self, jid: &JobId, minion: &MinionId, change: RowChange) -> Outcome<bool> {
+        let change = SmallChange::Row(jid.clone(), minion.clone(), change);
+        self.write_with_others(change).await
+    }
+
+    /// Writes a change together with those that wait for the writer at the same time.
+    async fn write_with_others(&self, change: SmallChange) -> Outcome<bool> {
         let (caller, written) = oneshot::channel();
-        let is_first = self.row_changes.add(Waiting {
-            jid: jid.clone(),
-            minion: minion.clone(),
-            change,
-            caller,
-        });
+        let is_first = self.row_changes.add(Waiting { change, caller });
         if is_first {
             // A separate task, because a caller that is cancelled must not cancel the changes of
             // others. It also writes the changes that arrive until it has the writer.
@@ -168,26 +234,52 @@ async fn write_alone(writer: &Writer, waiting: &Waiting) -> Outcome<bool> {
 /// Writes changes in one transaction.
 async fn write_batch(mut write: Write, batch: &[Waiting]) -> Outcome<Vec<bool>> {
     let mut written = Vec::with_capacity(batch.len());
-    for Waiting {
-        jid,
-        minion,
-        change,
-        ..
-    } in batch
-    {
-        written.push(match change {
-            Change::Sent(now) => advance(&mut write, SENT, jid, minion, *now).await?,
-            Change::Started(now) => advance(&mut write, STARTED, jid, minion, *now).await?,
-            Change::Returned(answer) => write_return(&mut write, jid, minion, answer).await?,
-            Change::LastReturned(answer) => {
-                let first = write_return(&mut write, jid, minion, answer).await?;
-                finish_job(&mut write, jid, answer.when).await?;
-                first
+    for waiting in batch {
+        written.push(match &waiting.change {
+            SmallChange::Row(jid, minion, change) => {
+                write_row_change(&mut write, jid, minion, change).await?
+            }
+            SmallChange::Facts(facts) => {
+                write_facts(&mut write, facts).await?;
+                true
+            }
+            SmallChange::LastSeen(minion, now) => {
+                write_last_seen(&mut write, minion, *now).await?;
+                true
             }
         });
     }
     write.commit().await?;
     Ok(written)
+}
+
+async fn write_row_change(
+    to: &mut SqliteConnection,
+    jid: &JobId,
+    minion: &MinionId,
+    change: &RowChange,
+) -> Outcome<bool> {
+    match change {
+        RowChange::Sent(now) => advance(to, SENT, jid, minion, *now).await,
+        RowChange::Started(now) => advance(to, STARTED, jid, minion, *now).await,
+        RowChange::Returned(answer) => write_return(to, jid, minion, answer).await,
+        RowChange::LastReturned(answer) => {
+            let first = write_return(to, jid, minion, answer).await?;
+            finish_job(to, jid, answer.when).await?;
+            Ok(first)
+        }
+        RowChange::Lost { why, retcode, now } => {
+            let done = sqlx::query(LOST)
+                .bind(why)
+                .bind(retcode)
+                .bind(now)
+                .bind(jid.as_str())
+                .bind(minion.as_str())
+                .execute(to)
+                .await?;
+            Ok(done.rows_affected() > 0)
+        }
+    }
 }
 
 /// Advances a row with one of the statements above; returns `false` if it was already past that
@@ -209,128 +301,5 @@ async fn advance(
 }
 
 #[cfg(test)]
-mod tests {
-    use std::sync::atomic::{AtomicUsize, Ordering};
-
-    use futures_util::FutureExt as _;
-    use futures_util::future::join_all;
-    use tempfile::TempDir;
-
-    use super::*;
-    use crate::records::{JobStatus, RowState};
-    use crate::samples::jid;
-    use crate::samples::minion;
-    use crate::{JobRow, samples};
-
-    const MINIONS: usize = 100;
-
-    async fn with_job() -> (Store, TempDir, Vec<MinionId>) {
-        let directory = TempDir::new().unwrap();
-        let store = Store::open(&directory.path().join("store.db"))
-            .await
-            .unwrap();
-        let minions: Vec<MinionId> = (0..MINIONS)
-            .map(|number| minion(&format!("m{number}")))
-            .collect();
-        let rows: Vec<JobRow> = minions
-            .iter()
-            .map(|minion| JobRow::queued(&jid(1), minion, None))
-            .collect();
-        store
-            .create_job(&samples::job(1, None), &rows)
-            .await
-            .unwrap();
-        (store, directory, minions)
-    }
-
-    fn answer(text: String) -> StoredAnswer {
-        StoredAnswer {
-            retcode: 0,
-            return_json: text,
-            error: String::new(),
-            when: 7,
-        }
-    }
-
-    /// Submits all answers while the writer is held, and counts the commits that store them.
-    async fn hand_in(
-        store: &Store,
-        minions: &[MinionId],
-        answers: &[StoredAnswer],
-    ) -> (Vec<Outcome<bool>>, usize) {
-        let commits = Arc::new(AtomicUsize::new(0));
-        let counter = Arc::clone(&commits);
-        let mut writer = store.hold_writer().await;
-        writer
-            .lock_handle()
-            .await
-            .unwrap()
-            .set_commit_hook(move || {
-                counter.fetch_add(1, Ordering::SeqCst);
-                true
-            });
-        let (job, calls) = (jid(1), minions.iter().zip(answers));
-        let calls =
-            join_all(calls.map(|(minion, answer)| store.record_last_return(&job, minion, answer)));
-        let release = async {
-            while store.row_changes.count() < minions.len() {
-                tokio::task::yield_now().await;
-            }
-            drop(writer);
-        };
-        let (stored, ()) = tokio::join!(calls, release);
-        (stored, commits.load(Ordering::SeqCst))
-    }
-
-    #[tokio::test]
-    async fn answers_that_wait_together_are_one_commit() {
-        let (store, _directory, minions) = with_job().await;
-        let answers = vec![answer("null".to_owned()); MINIONS];
-        let (stored, commits) = hand_in(&store, &minions, &answers).await;
-        assert!(stored.into_iter().all(|stored| stored.unwrap()));
-        assert_eq!(commits, 1);
-        let parts = store.parts(&jid(1)).await.unwrap();
-        assert_eq!(parts.len(), MINIONS);
-        assert!(parts.iter().all(|part| part.state == RowState::Returned));
-        let job = store.job(&jid(1)).await.unwrap().unwrap();
-        assert_eq!(job.status, JobStatus::Finished);
-    }
-
-    #[tokio::test]
-    async fn an_answer_without_room_does_not_take_the_others_with_it() {
-        let (store, _directory, minions) = with_job().await;
-        let mut answers = vec![answer("null".to_owned()); MINIONS];
-        answers[5] = answer("x".repeat(4 << 20));
-        store.limit_pages(None).await;
-        let (stored, _) = hand_in(&store, &minions, &answers).await;
-        for (number, stored) in stored.into_iter().enumerate() {
-            match stored {
-                Ok(first) => assert!(first && number != 5, "{number}"),
-                Err(error) => assert!(
-                    number == 5 && matches!(error, StoreError::Full(_)),
-                    "{number}: {error}"
-                ),
-            }
-        }
-    }
-
-    #[tokio::test]
-    async fn a_caller_that_is_cut_off_takes_no_change_of_another_with_it() {
-        let (store, _directory, minions) = with_job().await;
-        let (job, writer) = (jid(1), store.hold_writer().await);
-        let [cut, other, ..] = minions.as_slice() else {
-            panic!("two minions")
-        };
-        let mut first = Box::pin(store.mark_sent(&job, cut, 1));
-        let mut second = Box::pin(store.mark_sent(&job, other, 1));
-        for call in [&mut first, &mut second] {
-            assert!(
-                call.now_or_never().is_none(),
-                "stored while the writer is held"
-            );
-        }
-        drop(first);
-        drop(writer);
-        assert!(second.await.unwrap());
-    }
-}
+#[path = "row_changes_tests.rs"]
+mod tests;

@@ -1,5 +1,8 @@
 //! Operations of tests on a store: they hold its writer, limit its size, and make it refuse writes.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use sqlx::Row as _;
 
 use super::{Store, StoreError};
@@ -53,6 +56,25 @@ impl Store {
             let done = sqlx::query(statement).execute(&mut *writer);
             done.await.unwrap();
         }
+    }
+
+    /// Returns the number of commits from now on.
+    pub async fn count_commits(&self) -> Arc<AtomicUsize> {
+        let commits: Arc<AtomicUsize> = Arc::default();
+        let counter = Arc::clone(&commits);
+        let mut writer = self.writer.pool().acquire().await.unwrap();
+        let mut handle = writer.lock_handle().await.unwrap();
+        handle.set_commit_hook(move || {
+            counter.fetch_add(1, Ordering::SeqCst);
+            true
+        });
+        commits
+    }
+
+    /// The number of pages in the store's log; a checkpoint begins a new log.
+    pub fn log_pages(&self) -> u32 {
+        let end = self.log.end().unwrap();
+        end.map_or(0, |end| end.position.frames)
     }
 
     /// Makes texts unreadable, so that a test notices a query that reads them without need.
