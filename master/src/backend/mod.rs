@@ -39,6 +39,8 @@ mod reading_tests;
 #[cfg(test)]
 mod release_tests;
 #[cfg(test)]
+mod scale_tests;
+#[cfg(test)]
 mod scripted_minion;
 #[cfg(test)]
 mod stop_tests;

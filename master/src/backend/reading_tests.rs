@@ -243,7 +243,9 @@ fn the_end_of_a_job_reads_no_low_state_and_no_return() {
             let jid = made(&life, "worker-1,bootstrap-1", function).await;
             say(&life, "worker-1", returned(&jid, "done")).await;
             let columns: &[&str] = &["low_json", "return_json"];
-            life.store.spoil(&[("job_rows", columns)]).await;
+            let low_states: &[&str] = &["low_json"];
+            let tables = [("job_rows", columns), ("low_states", low_states)];
+            life.store.spoil(&tables).await;
             let mut events = life.app.events.subscribe();
             say(&life, "bootstrap-1", returned(&jid, "done")).await;
             let done = loop {

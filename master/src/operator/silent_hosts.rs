@@ -7,15 +7,17 @@ use std::time::Duration;
 
 use futures_util::{StreamExt as _, stream};
 use halite_api::{EventData, StepWait};
+use halite_core::clock::Steady;
 use halite_core::event_bus::{message, unstored};
 use halite_core::event_stream::EventStream;
+use halite_core::names::some_of;
 use halite_core::refusal::Refusal;
 use halite_fleet::jobs::failure::succeeded;
 use halite_fleet::jobs::{Jobs, NewJob};
 use halite_proto::ids::{JobId, MinionId};
 use halite_proto::v1;
 use halite_states::low::{Chunk, LowState};
-use halite_store::{Event, Job, JobRow, Millis, RowState};
+use halite_store::{Event, Job, JobRow, Millis, OpenPart, RowState};
 use serde_json::json;
 use tokio::sync::broadcast::Receiver;
 use tokio::time::{Instant, Interval, MissedTickBehavior};
@@ -97,10 +99,8 @@ impl Watch {
         let Some(job) = self.jobs.app().store.job(&self.jid).await? else {
             return Ok(());
         };
-        let since = |host: &MinionId| {
-            let found = waited_for.iter().find(|(minion, _)| minion == host);
-            found.map_or(0, |(_, ready)| now - *ready)
-        };
+        let waited_for: BTreeMap<MinionId, Steady> = waited_for.into_iter().collect();
+        let since = |host: &MinionId| waited_for.get(host).map_or(0, |ready| now - *ready);
         let mut groups: Vec<(Stall, Vec<MinionId>)> = Vec::new();
         let connections = &self.jobs.app().connections;
         let is_away = |host: &MinionId| !host.is_master() && !connections.is_connected(host);
@@ -110,8 +110,16 @@ impl Watch {
             let stall = stall(&self.jid, &as_made(&job, &[]), &names, Watched::Job);
             groups.push((stall, away));
         }
+        // All hosts with one read, which does not contain their low states.
+        let mut parts: BTreeMap<MinionId, Vec<OpenPart>> = BTreeMap::new();
+        if !present.is_empty() {
+            for part in self.jobs.app().store.open_parts(&present).await? {
+                parts.entry(part.minion.clone()).or_default().push(part);
+            }
+        }
         for host in present {
-            let Some(stall) = self.reason(&job, &host).await? else {
+            let parts = parts.get(&host).map(Vec::as_slice).unwrap_or_default();
+            let Some(stall) = self.reason(&job, &host, parts).await? else {
                 continue;
             };
             match groups.iter_mut().find(|(other, _)| *other == stall) {
@@ -132,22 +140,35 @@ impl Watch {
         Ok(())
     }
 
-    /// The reason why a connected host has not returned; `None` if it has by now.
-    async fn reason(&mut self, job: &Job, host: &MinionId) -> Result<Option<Stall>, Refusal> {
-        let rows = self.jobs.app().store.open_rows(host).await?;
-        let Some(own) = rows.iter().find(|row| row.jid == self.jid) else {
+    /// The reason why a connected host with these open parts has not returned; `None` if it has by
+    /// now.
+    async fn reason(
+        &mut self,
+        job: &Job,
+        host: &MinionId,
+        parts: &[OpenPart],
+    ) -> Result<Option<Stall>, Refusal> {
+        let Some(own) = parts.iter().find(|part| part.jid == self.jid) else {
             return Ok(None);
         };
         // A host whose turn has not come yet, as in a highstate host by host, holds up nothing.
-        let runs = |row: &&JobRow| {
-            row.low_json.is_some() && row.jid != self.jid && row.state != RowState::Queued
+        let runs = |part: &&OpenPart| {
+            part.has_low_state && part.jid != self.jid && part.state != RowState::Queued
         };
-        if own.state == RowState::Queued && own.low_json.is_some() {
+        if own.state == RowState::Queued && own.has_low_state {
             // If no other job runs there, this one is about to be sent.
-            let first = rows.iter().find(runs);
+            let first = parts.iter().find(runs);
             return Ok(first.map(|first| queued(&self.jid, &first.jid)));
         }
-        Ok(Some(working(job, own, self.silences.next_state(host))))
+        let next = self.silences.next_state(host);
+        // Only a host that has reported a state needs the list of its states.
+        let Some(next) = next.filter(|_| own.has_low_state) else {
+            return Ok(Some(working(job, None)));
+        };
+        let row = self.jobs.app().store.row(&self.jid, host).await?;
+        let low = row.and_then(|row| serde_json::from_str::<LowState>(&row.low_json?).ok());
+        let chunks = low.map(|low| low.chunks).unwrap_or_default();
+        Ok(Some(working(job, Some((next, &chunks)))))
     }
 
     /// The time that a job of this kind usually takes on the host: the median of the successful
@@ -209,13 +230,11 @@ fn queued(jid: &JobId, first: &JobId) -> Stall {
     }
 }
 
-/// The reason for a host that works on its part; `next`: the state after the last one that it
-/// reported.
-fn working(job: &Job, row: &JobRow, next: Option<usize>) -> Stall {
-    let low = row.low_json.as_deref();
-    let low = low.and_then(|text| serde_json::from_str::<LowState>(text).ok());
-    let chunks = low.map(|low| low.chunks).unwrap_or_default();
-    let Some((index, chunk)) = next.and_then(|next| Some((next, chunks.get(next)?))) else {
+/// The reason for a host that works on its part; `at`: the state after the last one that it
+/// reported, and all its states.
+fn working(job: &Job, at: Option<(usize, &[Chunk])>) -> Stall {
+    let chunk = at.and_then(|(next, chunks)| Some((next, chunks.get(next)?, chunks.len())));
+    let Some((index, chunk, number)) = chunk else {
         return stall(&job.jid, &as_made(job, &[]), &[], Watched::Job);
     };
     let mut stall = stall(
@@ -228,7 +247,7 @@ fn working(job: &Job, row: &JobRow, next: Option<usize>) -> Stall {
     let at = format!(
         "; it is at state {} of {}, or soon after: {}",
         index + 1,
-        chunks.len(),
+        number,
         named(chunk)
     );
     stall.because.push_str(&at);
@@ -252,7 +271,7 @@ fn waiting(
     since: Millis,
     usual: Option<Duration>,
 ) -> StepWait {
-    let names = hosts.join(", ");
+    let names = some_of(&hosts);
     let seconds = |time: Millis| u64::try_from(time / 1000).unwrap_or_default();
     StepWait {
         job: Some(job.jid.clone()),

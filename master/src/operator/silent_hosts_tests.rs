@@ -223,6 +223,29 @@ fn a_job_behind_another_one_names_that() {
 }
 
 #[test]
+fn silent_hosts_are_found_without_their_low_states() {
+    let site = Site::new(TREE);
+    let clock = Arc::new(ManualClock::at(1_800_000_000_000));
+    let life = site.live_at(clock.clone());
+    life.accept(HOST);
+    life.runtime.block_on(async {
+        let (mut hand, _connection) = Hand::connect(&life).await;
+        let _first = highstate(&life).await;
+        let first = hand.start().await;
+        let mut events = highstate(&life).await;
+        let columns: &[&str] = &["low_json"];
+        let tables = [("job_rows", columns), ("low_states", columns)];
+        life.store.spoil(&tables).await;
+        clock.advance(10_000);
+        let said = report(&mut events).await.unwrap();
+        let because = said["because"].as_str().unwrap();
+        let comes_first = format!("the job {first} comes first there");
+        assert!(because.starts_with(&comes_first), "{said}");
+    });
+    life.kill();
+}
+
+#[test]
 fn a_job_whose_turn_on_a_host_has_not_come_holds_up_nothing_there() {
     let site = Site::new(TREE);
     let clock = Arc::new(ManualClock::at(1_800_000_000_000));

@@ -343,6 +343,19 @@ pub struct StoredPart {
     pub ended: Option<Millis>,
 }
 
+/// A minion's part of a job that has not ended, without its low state.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OpenPart {
+    /// The job.
+    pub jid: JobId,
+    /// The minion.
+    pub minion: MinionId,
+    /// Its state: queued, sent or started.
+    pub state: RowState,
+    /// `true` for a part that applies states.
+    pub has_low_state: bool,
+}
+
 impl From<&JobRow> for StoredPart {
     fn from(row: &JobRow) -> Self {
         Self {

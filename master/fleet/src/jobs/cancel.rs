@@ -117,9 +117,10 @@ impl Jobs {
     /// # Errors
     /// The store failed.
     pub async fn end_parts_of(self: &Arc<Self>, minion: &MinionId) -> Result<(), Refusal> {
-        for row in self.app.store.open_rows(minion).await? {
+        let store = &self.app.store;
+        for part in store.open_parts(std::slice::from_ref(minion)).await? {
             let text = format!("the key of {minion} was deleted or replaced before its return");
-            self.lost(&row.jid, minion, &text).await?;
+            self.lost(&part.jid, minion, &text).await?;
         }
         Ok(())
     }
@@ -140,8 +141,8 @@ impl Jobs {
             let lane = self.lane(minion);
             let session = lane.lock().await;
             let sent = session.sent.contains(jid) || session.running.contains(jid);
-            let row = self.app.store.row(jid, minion).await?;
-            if sent || row.is_none_or(|row| row.state != RowState::Queued) {
+            let part = self.app.store.part(jid, minion).await?;
+            if sent || part.is_none_or(|part| part.state != RowState::Queued) {
                 return Ok(false);
             }
             let now = self.app.clock.now();

@@ -10,7 +10,7 @@ use halite_proto::PROTOCOL;
 use halite_proto::ids::{JobId, MinionId};
 use halite_proto::v1;
 use halite_proto::v1::master_message::Body;
-use halite_store::{Job, JobRow, RowState, StoredAnswer};
+use halite_store::{Job, JobRow, OpenPart, RowState, StoredAnswer};
 use serde_json::{Value, json};
 
 use super::Jobs;
@@ -124,8 +124,9 @@ impl Jobs {
         if !session.connected || !self.has_open_part(minion) {
             return Ok(());
         }
-        let rows = self.app.store.open_rows(minion).await?;
-        let mut known = self.known_rows(&rows);
+        let store = &self.app.store;
+        let parts = store.open_parts(std::slice::from_ref(minion)).await?;
+        let mut known = self.known_rows(&parts);
         for row in &mut known {
             if row.state == RowState::Queued && self.is_withheld(&row.jid) {
                 // It must not block a test run. The check of open jobs retries.
@@ -134,10 +135,11 @@ impl Jobs {
             }
         }
         for jid in due(&known, &session) {
-            let Some(row) = rows.iter().find(|row| row.jid == jid) else {
+            // Only now: most parts wait, and low states are large.
+            let Some(row) = store.row(&jid, minion).await? else {
                 continue;
             };
-            if !self.send_part(&mut session, row).await? {
+            if !self.send_part(&mut session, &row).await? {
                 break;
             }
         }
@@ -272,9 +274,9 @@ impl Jobs {
     }
 
     /// The rows of jobs that are open in memory; other jobs are being created or ended right now.
-    pub(super) fn known_rows(&self, rows: &[JobRow]) -> Vec<OpenRow> {
+    pub(super) fn known_rows(&self, parts: &[OpenPart]) -> Vec<OpenRow> {
         let open = self.open_jobs();
-        let known = |row: &JobRow| {
+        let known = |row: &OpenPart| {
             let job = open.get(&row.jid)?;
             job.pending.contains(&row.minion).then(|| OpenRow {
                 jid: row.jid.clone(),
@@ -284,7 +286,7 @@ impl Jobs {
                 blocked: job.is_blocked(&row.minion),
             })
         };
-        rows.iter().filter_map(known).collect()
+        parts.iter().filter_map(known).collect()
     }
 
     /// The message to a minion, which is the only form of a job that contains secrets.

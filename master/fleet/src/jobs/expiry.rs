@@ -9,7 +9,7 @@ use halite_core::clock::{Steady, rfc3339};
 use halite_core::names::MASTER;
 use halite_core::refusal::Refusal;
 use halite_proto::ids::{JobId, MinionId};
-use halite_store::{JobRow, RowState};
+use halite_store::{OpenPart, RowState};
 
 use super::core::{Expiry, expired};
 use super::open_job::{OpenJob, PartEnd};
@@ -128,7 +128,7 @@ impl Jobs {
     }
 
     /// Asks the minion to end a part that exceeded its time limit.
-    async fn end_over_time(&self, row: &JobRow) {
+    async fn end_over_time(&self, row: &OpenPart) {
         {
             let lane = self.lane(&row.minion);
             let mut session = lane.lock().await;
@@ -147,11 +147,12 @@ impl Jobs {
         &self,
         minion: &MinionId,
         now: Steady,
-    ) -> Result<Vec<(JobRow, bool, Expiry)>, Refusal> {
+    ) -> Result<Vec<(OpenPart, bool, Expiry)>, Refusal> {
         if !self.might_be_expired(minion, now).await {
             return Ok(Vec::new());
         }
-        let rows = self.app.store.open_rows(minion).await?;
+        let store = &self.app.store;
+        let rows = store.open_parts(std::slice::from_ref(minion)).await?;
         // After the store: the session forgets a part when it ends, and then the part is no longer
         // pending either.
         let lane = self.lane(minion);
@@ -190,7 +191,7 @@ impl Jobs {
     }
 
     /// The reason, for people: the minion, the event and the remedy.
-    async fn reason(&self, row: &JobRow, why: Expiry) -> Result<String, Refusal> {
+    async fn reason(&self, row: &OpenPart, why: Expiry) -> Result<String, Refusal> {
         let minion = &row.minion;
         let seen = match self.app.store.facts(minion).await? {
             Some(facts) if !minion.is_master() => {

@@ -125,7 +125,7 @@ impl Jobs {
     /// # Errors
     /// The store failed.
     pub async fn resume(self: &Arc<Self>) -> Result<(), Refusal> {
-        for row in self.app.store.open_rows(&MASTER).await? {
+        for row in self.app.store.open_parts(&[MASTER.clone()]).await? {
             if row.state == RowState::Started {
                 let answer = StoredAnswer {
                     retcode: 2,

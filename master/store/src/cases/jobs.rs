@@ -202,14 +202,14 @@ async fn open_jobs_and_rows_are_found_after_a_restart() {
         .await
         .unwrap();
     let open: Vec<JobId> = store
-        .open_rows(&minion("a"))
+        .open_parts(&[minion("a")])
         .await
         .unwrap()
         .into_iter()
         .map(|row| row.jid)
         .collect();
     assert_eq!(open, [jid(2)]);
-    assert_eq!(store.open_rows(&minion("b")).await.unwrap().len(), 2);
+    assert_eq!(store.open_parts(&[minion("b")]).await.unwrap().len(), 2);
     assert_eq!(store.open_jobs().await.unwrap().len(), 2);
     store.finish_job(&jid(1), 1, 70).await.unwrap();
     let finished = store.job(&jid(1)).await.unwrap().unwrap();

@@ -5,7 +5,7 @@ use sqlx::SqliteConnection;
 
 use super::Store;
 use super::rows::json;
-use crate::records::{Job, JobRow, MinionBundle, StoredAnswer, StoredPart};
+use crate::records::{Job, JobRow, MinionBundle, OpenPart, StoredAnswer, StoredPart};
 use crate::{Created, Millis, StoreError};
 
 type Outcome<T> = Result<T, StoreError>;
@@ -133,12 +133,11 @@ impl Store {
         .await?;
         for row in rows {
             sqlx::query(
-                "INSERT INTO job_rows (jid, minion, low_json, state, return_json, retcode, error, sent, started, ended, bundle) \
-                 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                "INSERT INTO job_rows (jid, minion, state, return_json, retcode, error, sent, started, ended, bundle) \
+                 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             )
             .bind(row.jid.as_str())
             .bind(row.minion.as_str())
-            .bind(&row.low_json)
             .bind(row.state.as_str())
             .bind(&row.return_json)
             .bind(row.retcode)
@@ -149,6 +148,14 @@ impl Store {
             .bind(&row.bundle)
             .execute(&mut *write)
             .await?;
+            if let Some(low_json) = &row.low_json {
+                sqlx::query("INSERT INTO low_states (jid, minion, low_json) VALUES (?, ?, ?)")
+                    .bind(row.jid.as_str())
+                    .bind(row.minion.as_str())
+                    .bind(low_json)
+                    .execute(&mut *write)
+                    .await?;
+            }
             let bundle = row.bundle.as_ref().or(job.bundle.as_ref());
             if let Some(bundle) = bundle.filter(|_| !job.test) {
                 sqlx::query(
@@ -218,22 +225,40 @@ impl Store {
 
     /// One row.
     pub async fn row(&self, jid: &JobId, minion: &MinionId) -> Outcome<Option<JobRow>> {
-        Ok(
-            sqlx::query_as("SELECT * FROM job_rows WHERE jid = ? AND minion = ?")
-                .bind(jid.as_str())
-                .bind(minion.as_str())
-                .fetch_optional(&self.reader)
-                .await?,
+        Ok(sqlx::query_as(
+            "SELECT job_rows.jid, job_rows.minion, coalesce(low_states.low_json, job_rows.low_json) AS low_json, \
+             state, return_json, retcode, error, sent, started, ended, bundle \
+             FROM job_rows LEFT JOIN low_states USING (jid, minion) \
+             WHERE job_rows.jid = ? AND job_rows.minion = ?",
         )
+        .bind(jid.as_str())
+        .bind(minion.as_str())
+        .fetch_optional(&self.reader)
+        .await?)
     }
 
-    /// A minion's rows that are queued, sent or started, oldest job first, which are sent again
-    /// after a reconnect.
-    pub async fn open_rows(&self, minion: &MinionId) -> Outcome<Vec<JobRow>> {
+    /// One part of a job.
+    pub async fn part(&self, jid: &JobId, minion: &MinionId) -> Outcome<Option<StoredPart>> {
         Ok(sqlx::query_as(
-            "SELECT * FROM job_rows WHERE minion = ? AND state IN ('queued', 'sent', 'started') ORDER BY jid",
+            "SELECT minion, state, retcode, error, ended FROM job_rows WHERE jid = ? AND minion = ?",
         )
+        .bind(jid.as_str())
         .bind(minion.as_str())
+        .fetch_optional(&self.reader)
+        .await?)
+    }
+
+    /// The parts of these minions that are queued, sent or started, oldest job first. They are sent
+    /// again after a reconnect.
+    pub async fn open_parts(&self, of: &[MinionId]) -> Outcome<Vec<OpenPart>> {
+        Ok(sqlx::query_as(
+            "SELECT jid, minion, state, low_json IS NOT NULL OR EXISTS ( \
+               SELECT 1 FROM low_states WHERE low_states.jid = job_rows.jid AND low_states.minion = job_rows.minion \
+             ) AS has_low_state FROM job_rows \
+             WHERE minion IN (SELECT value FROM json_each(?)) AND state IN ('queued', 'sent', 'started') \
+             ORDER BY jid, minion",
+        )
+        .bind(json(of)?)
         .fetch_all(&self.reader)
         .await?)
     }

@@ -9,6 +9,8 @@ mod keys;
 mod lineage;
 #[cfg(test)]
 mod lineage_tests;
+#[cfg(test)]
+mod low_states_tests;
 mod notifications;
 mod operators;
 mod promotion;
@@ -29,6 +31,7 @@ use std::borrow::Cow;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use backup::{advice, backup_path, check_suspect};
@@ -99,6 +102,11 @@ const MIGRATIONS: &[(i64, &str, &str)] = &[
         "paused runs",
         include_str!("../../migrations/0014_paused_runs.sql"),
     ),
+    (
+        15,
+        "low states",
+        include_str!("../../migrations/0015_low_states.sql"),
+    ),
 ];
 
 /// The page cache of each of the three connections: 256 KiB. The kernel's page cache has the same
@@ -114,8 +122,10 @@ pub struct Store {
     reader: SqlitePool,
     epoch: i64,
     holder: String,
-    /// Row changes that wait for the writer.
+    /// Changes that wait for the writer.
     row_changes: Arc<RowChanges>,
+    /// `true` while rows of an earlier version may still have their low states.
+    has_inline_low_states: AtomicBool,
     /// The write-ahead log, which standbys follow.
     log: Arc<Log>,
     /// Held while a copy is made.
@@ -168,6 +178,7 @@ impl Store {
             epoch,
             holder,
             row_changes: Arc::default(),
+            has_inline_low_states: AtomicBool::new(true),
             log,
             copying: tokio::sync::Mutex::default(),
         })

@@ -9,9 +9,9 @@ use sqlx::sqlite::SqliteRow;
 use sqlx::{Error, FromRow, Row as _};
 
 use crate::records::{
-    Audit, Certificate, Event, Facts, Job, JobRow, JobStatus, KeyState, MinionBundle, Operator,
-    Revocation, RowState, Run, RunStatus, SteadyDeadline, Step, StepStatus, StoredKey, StoredPart,
-    Token,
+    Audit, Certificate, Event, Facts, Job, JobRow, JobStatus, KeyState, MinionBundle, OpenPart,
+    Operator, Revocation, RowState, Run, RunStatus, SteadyDeadline, Step, StepStatus, StoredKey,
+    StoredPart, Token,
 };
 use crate::{Millis, StoreError};
 
@@ -194,6 +194,17 @@ impl FromRow<'_, SqliteRow> for JobRow {
             started: row.try_get("started")?,
             ended: row.try_get("ended")?,
             bundle: row.try_get("bundle")?,
+        })
+    }
+}
+
+impl FromRow<'_, SqliteRow> for OpenPart {
+    fn from_row(row: &SqliteRow) -> Result<Self, Error> {
+        Ok(Self {
+            jid: id(row, "jid")?,
+            minion: id(row, "minion")?,
+            state: word(row, "state", RowState::parse)?,
+            has_low_state: row.try_get("has_low_state")?,
         })
     }
 }

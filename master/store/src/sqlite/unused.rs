@@ -1,5 +1,7 @@
 //! Removal of data that no record needs any more.
 
+use std::sync::atomic::Ordering;
+
 use sqlx::Row as _;
 
 use super::Store;
@@ -21,14 +23,16 @@ const STATEMENTS: [(Millis, &str); 4] = [
         FILES,
         "DELETE FROM blobs WHERE sha256 IN ( \
            SELECT sha256 FROM blobs WHERE used < ?1 AND ?2 > 0 AND NOT EXISTS ( \
-             SELECT 1 FROM job_rows WHERE job_rows.state IN ('queued', 'sent', 'started') \
-             AND instr(job_rows.low_json, blobs.sha256)) LIMIT ?3)",
+             SELECT 1 FROM job_rows LEFT JOIN low_states USING (jid, minion) \
+             WHERE job_rows.state IN ('queued', 'sent', 'started') \
+             AND instr(coalesce(low_states.low_json, job_rows.low_json), blobs.sha256)) LIMIT ?3)",
     ),
     (
         LOW_STATES,
-        "UPDATE job_rows SET low_json = NULL WHERE rowid IN ( \
-           SELECT rowid FROM job_rows WHERE low_json IS NOT NULL AND ended < ?1 AND ?2 > 0 \
-           AND state IN ('returned', 'lost') LIMIT ?3)",
+        // CROSS JOIN: SQLite reads the few low states first, and not the parts of all jobs.
+        "DELETE FROM low_states WHERE rowid IN ( \
+           SELECT low_states.rowid FROM low_states CROSS JOIN job_rows USING (jid, minion) \
+           WHERE ended < ?1 AND ?2 > 0 AND state IN ('returned', 'lost') LIMIT ?3)",
     ),
     (
         CERTIFICATES,
@@ -46,6 +50,11 @@ const STATEMENTS: [(Millis, &str); 4] = [
            LIMIT ?3)",
     ),
 ];
+
+/// Like the statement for [`LOW_STATES`], for the rows of earlier versions. It reads all rows.
+const INLINE: &str = "UPDATE job_rows SET low_json = NULL WHERE rowid IN ( \
+    SELECT rowid FROM job_rows WHERE low_json IS NOT NULL AND ended < ? \
+    AND state IN ('returned', 'lost') LIMIT ?)";
 
 impl Store {
     /// Removes data that no record needs any more, at most `limit` items of each kind; returns
@@ -67,6 +76,27 @@ impl Store {
                 .await?;
             removed += done.rows_affected();
             write.commit().await?;
+        }
+        Ok(removed + self.prune_inline(now - LOW_STATES, limit).await?)
+    }
+
+    /// Removes low states from rows of an earlier version, until no row has one.
+    async fn prune_inline(&self, before: Millis, limit: u32) -> Result<u64, StoreError> {
+        if !self.has_inline_low_states.load(Ordering::Relaxed) {
+            return Ok(0);
+        }
+        let mut write = self.writer.begin().await?;
+        let removed = sqlx::query(INLINE)
+            .bind(before)
+            .bind(limit)
+            .execute(&mut *write)
+            .await?
+            .rows_affected();
+        write.commit().await?;
+        if removed == 0 {
+            let any = "SELECT EXISTS (SELECT 1 FROM job_rows WHERE low_json IS NOT NULL)";
+            let left: bool = sqlx::query_scalar(any).fetch_one(&self.reader).await?;
+            self.has_inline_low_states.store(left, Ordering::Relaxed);
         }
         Ok(removed)
     }
