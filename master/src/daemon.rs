@@ -8,19 +8,18 @@ use std::time::Duration;
 
 use halite_core::app::{App, OpenError};
 use halite_core::clock::SystemClock;
-use halite_core::config::{Config, KeptJobs};
+use halite_core::config::Config;
 use halite_core::descriptors;
 use halite_core::refusal::Refusal;
 use halite_core::succession;
 use halite_core::succession::{NotStarted, Replaced};
 use halite_core::supervision::supervise;
-use halite_errors::chain;
 use halite_standby::disk::CopyError;
 use halite_standby::follow;
 use halite_standby::follow::StandbyError;
 use halite_standby::knowledge::Knowledge;
 use halite_standby::listener;
-use halite_store::{Millis, Store, StoreError, keep_good};
+use halite_store::{Store, StoreError, keep_good};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, oneshot};
@@ -31,21 +30,12 @@ use crate::backend::Backend;
 use crate::metrics;
 use crate::metrics::Exposition;
 use crate::other_masters;
+use crate::retention;
 use crate::serve;
 use crate::serve::ServeError;
 use crate::watchdog;
 
 pub use self::hand_over::run_hand_over;
-
-/// The age at which events and audit lines are removed.
-const KEEP: Millis = 90 * 24 * 60 * 60 * 1000;
-/// The interval at which old events, audit lines and jobs are removed.
-const PRUNE: Duration = Duration::from_secs(24 * 60 * 60);
-/// Jobs that are removed in one transaction. The low states of many hosts are large, and other
-/// users of the store must not wait long.
-const AT_A_TIME: u32 = 20;
-/// One day.
-const DAY: Millis = 24 * 60 * 60 * 1000;
 
 /// The longest time that a stop waits for running states of the target `master`.
 const OWN_PART: Duration = Duration::from_secs(20);
@@ -126,7 +116,10 @@ pub async fn run(config: Config) -> Result<(), DaemonError> {
         supervise("the store's copy", keep).await;
     });
     let pruned = Arc::clone(&app);
-    background.spawn(async move { supervise("removal of old records", || prune(&pruned)).await });
+    background.spawn(async move {
+        let keep = || retention::keep(&pruned, retention::RemovalIntervals::default());
+        supervise("removal of old records", keep).await;
+    });
     let others = (Arc::clone(&app), Arc::clone(&backend));
     background.spawn(async move {
         let (app, backend) = others;
@@ -259,164 +252,9 @@ fn serve_metrics(
     background.spawn(metrics::serve(listener, exposition));
 }
 
-async fn prune(app: &App) {
-    let mut days = tokio::time::interval(PRUNE);
-    loop {
-        days.tick().await;
-        match app.store.prune(app.clock.now() - KEEP).await {
-            Ok(0) => {}
-            Ok(removed) => tracing::info!(removed, "old events and audit lines removed"),
-            Err(error) => tracing::error!(error = chain(&error), "cannot remove old events"),
-        }
-        match prune_unused(app.store.as_ref(), app.clock.now()).await {
-            Ok(0) => {}
-            Ok(removed) => tracing::info!(
-                removed,
-                "unused files, low states, certificates and tokens removed"
-            ),
-            Err(error) => tracing::error!(error = chain(&error), "cannot remove unused records"),
-        }
-        match prune_jobs(app.store.as_ref(), app.config.jobs, app.clock.now()).await {
-            Ok(0) => {}
-            Ok(removed) => tracing::info!(removed, "old jobs and orchestrations removed"),
-            Err(error) => tracing::error!(error = chain(&error), "cannot remove old jobs"),
-        }
-    }
-}
-
-/// Removes the jobs and runs that the configuration does not retain, in bounded steps; returns
-/// their number.
-async fn prune_jobs(store: &Store, kept: KeptJobs, now: Millis) -> Result<u64, StoreError> {
-    let before = now.saturating_sub(Millis::from(kept.keep_days).saturating_mul(DAY));
-    let mut removed = 0;
-    loop {
-        // The newest job always stays: the id of the next one follows from it.
-        match store
-            .prune_jobs(before, kept.keep_last.max(1), AT_A_TIME)
-            .await?
-        {
-            0 => break,
-            some => removed += some,
-        }
-    }
-    // An oversized store retains fewer old records.
-    while store.size().await? > u64::from(kept.keep_mib) << 20 {
-        match store.prune_jobs(now, 1, AT_A_TIME).await? {
-            0 => break,
-            some => removed += some,
-        }
-    }
-    Ok(removed)
-}
-
-/// Removes unreferenced records in bounded steps; returns their number.
-async fn prune_unused(store: &Store, now: Millis) -> Result<u64, StoreError> {
-    let mut removed = 0;
-    loop {
-        match store.prune_unused(now, AT_A_TIME).await? {
-            0 => return Ok(removed),
-            some => removed += some,
-        }
-    }
-}
-
 /// Reports a state to systemd. The master also works without systemd's socket.
 fn report(state: &str) {
     if let Err(error) = halite_cli::notify::notify(state) {
         tracing::warn!(%error, "cannot notify systemd");
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use halite_core::names::minion;
-    use halite_proto::ids::JobId;
-    use halite_store::{Job, JobRow, JobStatus, StoredAnswer};
-
-    use super::*;
-
-    async fn finished_job(store: &Store, number: u64, text: &str) {
-        let jid = JobId::from_number(number);
-        let job = Job {
-            jid: jid.clone(),
-            function: "test.ping".into(),
-            args_json: "{}".into(),
-            bundle: None,
-            test: false,
-            operator: "root".into(),
-            target: "a".into(),
-            minions: vec![minion("a")],
-            order: Vec::new(),
-            created: 0,
-            deadline: None,
-            steady_deadline: None,
-            request_id: None,
-            status: JobStatus::Running,
-            retcode: None,
-            finished: None,
-        };
-        store
-            .create_job(&job, &[JobRow::queued(&jid, &minion("a"), None)])
-            .await
-            .unwrap();
-        let answer = StoredAnswer {
-            retcode: 0,
-            return_json: text.into(),
-            error: String::new(),
-            when: 0,
-        };
-        store
-            .record_return(&jid, &minion("a"), &answer)
-            .await
-            .unwrap();
-        store.finish_job(&jid, 0, 0).await.unwrap();
-    }
-
-    #[tokio::test]
-    async fn jobs_are_retained_for_days_and_the_newest_for_ever() {
-        let directory = tempfile::tempdir().unwrap();
-        let store = Store::open(&directory.path().join("store.db"))
-            .await
-            .unwrap();
-        for number in 0..50 {
-            finished_job(&store, number, "true").await;
-        }
-        let kept = KeptJobs {
-            keep_days: 2,
-            keep_last: 3,
-            ..KeptJobs::default()
-        };
-        assert_eq!(prune_jobs(&store, kept, 2 * DAY).await.unwrap(), 0);
-        assert_eq!(prune_jobs(&store, kept, 2 * DAY + 1).await.unwrap(), 47);
-        let none = KeptJobs {
-            keep_days: 0,
-            keep_last: 0,
-            ..KeptJobs::default()
-        };
-        assert_eq!(prune_jobs(&store, none, 2 * DAY).await.unwrap(), 2);
-        assert_eq!(store.jobs(9).await.unwrap().len(), 1);
-    }
-
-    #[tokio::test]
-    async fn a_store_that_is_too_large_retains_less_than_its_days() {
-        let directory = tempfile::tempdir().unwrap();
-        let store = Store::open(&directory.path().join("store.db"))
-            .await
-            .unwrap();
-        for number in 0..40 {
-            finished_job(&store, number, &"x".repeat(100_000)).await;
-        }
-        let kept = KeptJobs {
-            keep_mib: 3,
-            ..KeptJobs::default()
-        };
-        assert_eq!(prune_jobs(&store, kept, DAY).await.unwrap(), 20);
-        assert!(store.size().await.unwrap() <= 3 << 20);
-        let none = KeptJobs {
-            keep_mib: 0,
-            ..kept
-        };
-        assert_eq!(prune_jobs(&store, none, DAY).await.unwrap(), 19);
-        assert_eq!(store.jobs(99).await.unwrap().len(), 1, "the newest stays");
     }
 }

@@ -22,6 +22,7 @@ pub mod notifier;
 pub mod operator;
 pub mod orchestrate;
 pub mod other_masters;
+mod retention;
 pub mod serve;
 pub mod standby_backup;
 pub mod upkeep;

@@ -41,6 +41,8 @@ pub(crate) struct Site {
     pub etcd: Option<(Arc<dyn Members>, Duration)>,
     /// The hosts whose API servers answer.
     pub servers: Vec<&'static str>,
+    /// The retention of jobs.
+    pub jobs: KeptJobs,
 }
 
 /// One life of a master.
@@ -92,9 +94,15 @@ impl Site {
             api: Arc::default(),
             etcd: None,
             servers: Vec::new(),
+            jobs: KeptJobs::default(),
         };
         site.bundle("bundle", "0.1.0", tree);
         site
+    }
+
+    /// The same site with this retention of jobs.
+    pub fn with_jobs(self, jobs: KeptJobs) -> Self {
+        Self { jobs, ..self }
     }
 
     /// Makes a bundle below the site's directory.
@@ -180,7 +188,7 @@ impl Site {
                 advertise: vec!["10.10.0.11".parse().unwrap()],
                 metrics: "127.0.0.1:0".parse().unwrap(),
                 prometheus: None,
-                jobs: KeptJobs::default(),
+                jobs: self.jobs,
             };
             let store = Arc::new(Store::open(&state_dir.join("store.db")).await.unwrap());
             let app = App::open(config, clock, store.clone()).await.unwrap();
