@@ -1,6 +1,7 @@
 //! The `halite-master` daemon.
 
 use std::io::IsTerminal as _;
+use std::num::NonZeroUsize;
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -105,9 +106,19 @@ fn save(path: &Path) -> anyhow::Result<()> {
     Ok(saved?)
 }
 
+/// The number of threads on a host with this many processors: one hung call must not stop all
+/// others, and a large host also runs the API server and etcd.
+fn threads(processors: usize) -> usize {
+    (processors / 2).clamp(2, 8)
+}
+
 fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {
+    let processors = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
     let mut builder = tokio::runtime::Builder::new_multi_thread();
-    let runtime = builder.worker_threads(2).enable_all().build();
+    let runtime = builder
+        .worker_threads(threads(processors))
+        .enable_all()
+        .build();
     runtime.context("cannot start the runtime")
 }
 
@@ -214,4 +225,15 @@ fn start_logging() -> anyhow::Result<()> {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_large_host_has_more_threads_but_not_all() {
+        let found = [1, 2, 4, 8, 16, 64].map(threads);
+        assert_eq!(found, [2, 2, 2, 4, 8, 8]);
+    }
 }
