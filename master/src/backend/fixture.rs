@@ -3,9 +3,11 @@
 //! its own runtime, so ending it is a crash: every task stops at once.
 
 use std::collections::BTreeMap;
-use std::path::Path;
-use std::sync::Arc;
+use std::io::Write as _;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use halite_cluster::etcd::Etcd;
@@ -21,7 +23,7 @@ use halite_etcd::Members;
 use halite_etcd::fake::FakeCluster;
 use halite_pillar::bundle_facts::components;
 use halite_proto::v1;
-use halite_store::{Facts, KeyState, Store, StoredKey};
+use halite_store::{Facts, KeyState, Millis, Store, StoredKey};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
@@ -176,8 +178,9 @@ impl Site {
             .unwrap();
         let (app, backend, store) = runtime.block_on(async {
             let state_dir = self.path().join("state");
-            std::fs::create_dir_all(&state_dir).unwrap();
-            Cas::create_or_load(&state_dir, "test", 1_800_000_000_000).unwrap();
+            if !state_dir.join("ca").exists() {
+                put_cas(&state_dir);
+            }
             let config = Config {
                 cluster: "test".into(),
                 listen: "127.0.0.1:0".parse().unwrap(),
@@ -210,6 +213,40 @@ impl Site {
             app,
             store,
         }
+    }
+}
+
+/// The time at which the CAs were made.
+const CAS_MADE: Millis = 1_800_000_000_000;
+
+/// Writes the CAs of a site. They are the same for all sites of the process: keys take much longer to
+/// make than to copy, and a test that kills a master makes many sites.
+fn put_cas(state_dir: &Path) {
+    static MADE: LazyLock<Vec<(PathBuf, Vec<u8>)>> = LazyLock::new(|| {
+        let directory = tempfile::tempdir().unwrap();
+        Cas::create_or_load(directory.path(), "test", CAS_MADE).unwrap();
+        let files =
+            ["", "ca"].map(|place| std::fs::read_dir(directory.path().join(place)).unwrap());
+        let files = files.into_iter().flatten().map(|file| file.unwrap().path());
+        let files = files.filter(|file| file.is_file());
+        let content = |file: PathBuf| {
+            let content = std::fs::read(&file).unwrap();
+            (
+                file.strip_prefix(directory.path()).unwrap().to_owned(),
+                content,
+            )
+        };
+        files.map(content).collect()
+    });
+    std::fs::create_dir_all(state_dir.join("ca")).unwrap();
+    for (file, content) in MADE.iter() {
+        let mut options = std::fs::OpenOptions::new();
+        let file = options
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(state_dir.join(file));
+        file.unwrap().write_all(content).unwrap();
     }
 }
 
