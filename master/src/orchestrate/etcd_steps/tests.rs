@@ -3,6 +3,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
 use halite_etcd::fake::{FakeCluster, host};
@@ -24,6 +25,8 @@ const TREE: &[(&str, &str)] = &[
     ),
 ];
 
+/// The pause between two looks at a document.
+const LOOK: Duration = Duration::from_millis(1);
 const PEER_URL: &str = "https://10.10.0.12:2380";
 
 fn cp_2() -> MemberHost {
@@ -156,9 +159,13 @@ fn an_earlier_member_of_the_host_ends_only_before_a_learner_that_never_started()
     let at = |states: &[String], name: &str| states.iter().position(|state| state == name);
     let states = std::thread::scope(|scope| {
         let (site, cluster) = (&site, &cluster);
+        // It is dropped when the run has ended, also if it fails: then no record will come.
+        let (_running, ended) = channel::<()>();
         scope.spawn(move || {
             while !text(site).contains("initialCluster") {
-                std::thread::yield_now();
+                if ended.recv_timeout(LOOK) == Err(RecvTimeoutError::Disconnected) {
+                    return;
+                }
             }
             cluster.start(&cp_2());
             cluster.tick();
