@@ -68,11 +68,15 @@ fn a_newer_api_server_of_an_upgrade_that_has_not_ended_is_never_replaced_by_an_o
     assert!(older.low.chunks[first.len()].controls.failhard);
 }
 
+/// The file with a line for each call of `sleep`.
+const SLEPT: &str = "slept";
+
 fn sleeping() -> Child {
     Command::new("sleep").arg("60").spawn().unwrap()
 }
 
-/// Runs a line with fakes of `ss`, which shows the API server, and of `pgrep`, which finds etcd.
+/// Runs a line with fakes of `ss`, which shows the API server, of `pgrep`, which finds etcd, and of
+/// `sleep`, which records its calls.
 fn start(line: &str, server: &Child, etcd: Option<&Child>) -> (Child, tempfile::TempDir) {
     let directory = tempfile::tempdir().unwrap();
     let listener = format!(
@@ -80,7 +84,10 @@ fn start(line: &str, server: &Child, etcd: Option<&Child>) -> (Child, tempfile::
         server.id()
     );
     let found = etcd.map_or_else(|| "exit 1".to_owned(), |etcd| format!("echo {}", etcd.id()));
-    for (program, text) in [("ss", format!("echo '{listener}'")), ("pgrep", found)] {
+    let slept = directory.path().join(SLEPT);
+    let sleep = format!("echo >>{}; exec /bin/sleep \"$@\"", slept.display());
+    let listener = format!("echo '{listener}'");
+    for (program, text) in [("ss", listener), ("pgrep", found), ("sleep", sleep)] {
         let path = directory.path().join(program);
         make_program(&path, &format!("#!/bin/sh\n{text}\n"));
     }
@@ -103,9 +110,14 @@ fn the_api_server_ends_when_its_etcd_has_ended() {
 
     for runs in [true, false] {
         let (mut server, mut etcd) = (sleeping(), sleeping());
-        let (mut line, _programs) = start(&follows.name, &server, runs.then_some(&etcd));
+        let (mut line, programs) = start(&follows.name, &server, runs.then_some(&etcd));
         if runs {
-            std::thread::sleep(std::time::Duration::from_millis(300));
+            // It looks at etcd, then sleeps, and then looks again.
+            let slept = || std::fs::read_to_string(programs.path().join(SLEPT));
+            while slept().unwrap_or_default().lines().count() < 3 {
+                assert!(line.try_wait().unwrap().is_none(), "etcd still runs");
+                std::thread::yield_now();
+            }
             assert!(server.try_wait().unwrap().is_none(), "etcd still runs");
             etcd.kill().unwrap();
             etcd.wait().unwrap();
