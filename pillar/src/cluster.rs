@@ -1,31 +1,28 @@
 //! The cluster document: `kind: Cluster`, one per cluster, in `cluster.yaml`.
-//!
-//! Longer than 500 lines: the fields of one document, each with its text in the reference and its
-//! mark for the wizard.
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
 use halite_names::BundleVersion;
 use ipnet::Ipv4Net;
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::api_server::ApiServer;
 use crate::backup::Backup;
 use crate::certificates::Certificates;
-use crate::component::{Component, Patch, patches};
+use crate::component::Component;
 use crate::control_plane::ControlPlane;
 use crate::etcd::{ClientIdentity, Etcd, ExternalEtcd, Placement, client_identity};
 use crate::field_schemas;
 use crate::firewall::Firewall;
-use crate::flags::Flags;
-use crate::mirrors::ForeignRegistry;
+use crate::host_settings::{Host, Time};
 use crate::notify::Notify;
 use crate::own_secret;
 use crate::own_secret::OwnSecret;
 use crate::profile::HardeningProfile;
+use crate::programs::{Addons, Cni, Containerd, Dns, KubeProxy, Kubelet};
 use crate::proxy::Proxy;
 use crate::registry::SiteRegistry;
 use crate::standbys::Master;
@@ -281,168 +278,6 @@ pub struct Kubernetes {
     pub version: String,
 }
 
-/// The pod network.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
-pub struct Cni {
-    /// The pod network: `flannel` with VXLAN, or `none` if you bring one yourself. flannel does not
-    /// enforce NetworkPolicies.
-    pub plugin: CniPlugin,
-    /// The MTU of pods, in bytes. Default: flannel detects it. Refused with `plugin: none`.
-    #[schemars(range(min = 1280, max = 65535))]
-    pub mtu: Option<u32>,
-}
-
-/// A pod network.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-#[schemars(schema_with = "field_schemas::plugin")]
-pub enum CniPlugin {
-    /// flannel with VXLAN.
-    #[default]
-    Flannel,
-    /// None: the operator installs one.
-    None,
-}
-
-/// The kubelet of every node.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
-pub struct Kubelet {
-    /// Fields that are merged over the `KubeletConfiguration` that Halite writes, for example
-    /// `maxPods`. Fields that follow from others in this document are refused.
-    pub config: Map<String, Value>,
-    /// Flags of the kubelet, without dashes, for what its configuration does not have, for example
-    /// `image-credential-provider-config`. A list gives a flag several times.
-    #[schemars(schema_with = "field_schemas::flags")]
-    pub extra_args: Flags,
-}
-
-impl Kubelet {
-    /// Returns whether nothing is declared.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.config.is_empty() && self.extra_args.is_empty()
-    }
-}
-
-/// CoreDNS, the DNS of the cluster.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
-pub struct Dns {
-    /// Strategic merge patches of its Deployment, applied in order.
-    #[schemars(schema_with = "patches")]
-    pub patches: Vec<Patch>,
-}
-
-/// The container runtime of every node.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
-pub struct Containerd {
-    /// Lets containerd work where the kernel does not allow it to lower `oom_score_adj`, for
-    /// example if the host is itself a container.
-    pub restrict_oom_score_adj: bool,
-    /// Fields that are merged over containerd's configuration (its TOML as a mapping).
-    pub config: Map<String, Value>,
-    /// Registries outside the site, by the host in the names of images (`docker.io`,
-    /// `registry.corp:5000`). Images that the bundle has still come from the bundle.
-    #[schemars(schema_with = "registries")]
-    pub registries: BTreeMap<String, ForeignRegistry>,
-}
-
-/// kube-proxy.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
-pub struct KubeProxy {
-    /// The kernel interface that kube-proxy programs: `nftables` (kernel 5.13 or newer), or
-    /// `iptables`.
-    pub mode: ProxyMode,
-    /// Fields that are merged over the `KubeProxyConfiguration` that Halite writes. Fields that
-    /// follow from others in this document are refused.
-    pub config: Map<String, Value>,
-}
-
-/// The kernel interface that kube-proxy programs.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-#[schemars(schema_with = "field_schemas::proxy_mode")]
-pub enum ProxyMode {
-    /// nftables (Kubernetes' recommendation since 1.33).
-    #[default]
-    Nftables,
-    /// iptables.
-    Iptables,
-}
-
-/// Services that run in the cluster in addition to Kubernetes itself. A service that is switched
-/// off again is removed from the cluster.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
-pub struct Addons {
-    /// metrics-server: the current usage of nodes and pods, for `kubectl top` and for autoscalers.
-    #[schemars(extend("x-wizard" = {"ask": true}))]
-    pub metrics_server: bool,
-    /// local-path storage: volumes in a directory of the node that runs the pod, as the default
-    /// storage class. Such a volume is lost with its node.
-    #[schemars(extend("x-wizard" = {"ask": true}))]
-    pub local_path: bool,
-}
-
-/// Settings of the hosts: kernel, swap, firewall, clock, packages.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
-pub struct Host {
-    /// Kernel parameters by name, in addition to Halite's own. `null` leaves one of Halite's own to
-    /// you.
-    #[schemars(schema_with = "field_schemas::sysctls")]
-    pub sysctls: BTreeMap<String, Option<String>>,
-    /// The kernel modules that Halite loads, now and at each boot. `[]` if the kernel has them
-    /// built in.
-    #[schemars(schema_with = "field_schemas::modules")]
-    pub kernel_modules: Vec<String>,
-    /// Turns swap off, now and at each boot. If `false`, you do.
-    pub manage_swap: bool,
-    /// Installs firewalld and sets the rules of the host's roles. If `false`, open the ports
-    /// yourself.
-    pub manage_firewall: bool,
-    /// Installs chrony, which sets the clock from `time.servers`. If `false`, another program must
-    /// keep the clocks in sync.
-    #[schemars(extend("x-wizard" = {"ask": true}))]
-    pub manage_time: bool,
-    /// Additional packages of the bundle that every host gets. The recipe must name them.
-    #[schemars(schema_with = "field_schemas::packages")]
-    pub packages: Vec<String>,
-}
-
-impl Default for Host {
-    fn default() -> Self {
-        Self {
-            sysctls: BTreeMap::new(),
-            kernel_modules: vec![
-                "overlay".to_owned(),
-                "br_netfilter".to_owned(),
-                "nf_conntrack".to_owned(),
-            ],
-            manage_swap: true,
-            manage_firewall: true,
-            manage_time: false,
-            packages: Vec::new(),
-        }
-    }
-}
-
-/// The time servers of the hosts.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
-pub struct Time {
-    /// Names or addresses of NTP servers (RFC 5905). chrony uses no others.
-    #[schemars(
-        schema_with = "field_schemas::time_servers",
-        extend("x-wizard" = {"ask": true, "when": "host.manageTime"})
-    )]
-    pub servers: Vec<String>,
-}
-
 /// The values that were chosen when the cluster was made.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -501,9 +336,4 @@ impl Cluster {
         let secret = self.secrets.get(&self.external_etcd()?.client_secret)?;
         client_identity(secret.value.reveal()).ok()
     }
-}
-
-fn registries(generator: &mut SchemaGenerator) -> Schema {
-    let one = generator.subschema_for::<ForeignRegistry>();
-    json_schema!({"type": "object", "propertyNames": {"format": "registry-host"}, "additionalProperties": one})
 }

@@ -26,6 +26,7 @@ pub mod formats;
 mod hardening;
 pub mod host_facts;
 pub mod host_list;
+pub mod host_settings;
 pub mod load;
 pub mod load_hosts;
 pub mod masters;
@@ -38,6 +39,7 @@ pub mod option_sets;
 pub mod options;
 pub mod own_secret;
 pub mod profile;
+pub mod programs;
 pub mod proxy;
 #[cfg(test)]
 mod reference_tests;

@@ -9,9 +9,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::cluster::{Kubelet, Metadata};
+use crate::cluster::Metadata;
 use crate::field_schemas;
 use crate::field_schemas::API_VERSION;
+use crate::programs::Kubelet;
 use crate::role::{BOOTSTRAP_ROLES, Role};
 
 /// The declaration of one host.

@@ -6,11 +6,11 @@ use serde_json::{Map, Value};
 
 use super::Check;
 use crate::bundle_facts::{CLUSTER_IMAGES, FLANNEL_IMAGES};
-use crate::cluster::CniPlugin;
 use crate::declaration::Document;
 use crate::flags::Flags;
 use crate::node::Node;
 use crate::options;
+use crate::programs::CniPlugin;
 use crate::release::minor;
 use crate::role::Role;
 

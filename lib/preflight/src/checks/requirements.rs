@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use halite_pillar::cluster::{Cluster, CniPlugin, ProxyMode};
+use halite_pillar::cluster::Cluster;
+use halite_pillar::programs::{CniPlugin, ProxyMode};
 use serde_json::Value;
 
 use crate::node_facts::HostRequirements;

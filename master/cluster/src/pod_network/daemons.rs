@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use halite_pillar::cluster::CniPlugin;
+use halite_pillar::programs::CniPlugin;
 use serde_json::Value;
 
 use super::Fault;

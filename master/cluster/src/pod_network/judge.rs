@@ -1,7 +1,7 @@
 //! The interpretation of a minion's answer.
 
 use halite_host_reports::pod_network::{Configuration, PodNetworkReport, Question, Setup, What};
-use halite_pillar::cluster::CniPlugin;
+use halite_pillar::programs::CniPlugin;
 
 use super::Fault;
 

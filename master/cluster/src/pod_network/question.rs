@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
 use halite_host_reports::pod_network::{Question, Target, What};
-use halite_pillar::cluster::{Cluster, CniPlugin};
+use halite_pillar::cluster::Cluster;
 use halite_pillar::network::{api_service, dns_service};
+use halite_pillar::programs::CniPlugin;
 use serde_json::{Value, json};
 
 use super::{Fault, Replica};

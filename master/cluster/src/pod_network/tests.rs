@@ -6,7 +6,8 @@ use futures_util::FutureExt as _;
 use halite_host_reports::pod_network::{
     Configuration, Fault as Missed, PodNetworkReport, Setup, What,
 };
-use halite_pillar::cluster::{Cluster, CniPlugin};
+use halite_pillar::cluster::Cluster;
+use halite_pillar::programs::CniPlugin;
 use serde_json::{Value, json};
 
 use super::judge::{setup, traffic};

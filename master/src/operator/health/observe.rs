@@ -21,8 +21,8 @@ use halite_fleet::jobs::Jobs;
 use halite_host_reports::health::HostHealth;
 use halite_host_reports::pod_network::{PodNetworkReport, Question};
 use halite_names::NodeName;
-use halite_pillar::cluster::CniPlugin;
 use halite_pillar::etcd::Mode;
+use halite_pillar::programs::CniPlugin;
 use serde_json::Value;
 
 /// The timeout of each query.
