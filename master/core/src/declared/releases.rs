@@ -11,6 +11,7 @@ use std::sync::Arc;
 use halite_document::Problem;
 use halite_errors::chain;
 use halite_names::{BundleVersion, NodeName};
+use halite_pillar::bundle_facts::BundleFacts;
 use halite_pillar::declaration::Declaration;
 use halite_pillar::load::{Texts, load};
 use halite_pillar::node::node_block;
@@ -194,6 +195,15 @@ fn allowed(declaration: &Declaration, from: &InUse, to: &InUse) -> Result<Releas
         with_kubernetes_version(&cluster.source.file, cluster.source.text(), &gets)
             .map_err(|problem| Refusal::from_problems(&[problem]))?;
     }
+    fits_all(declaration, release, &to.facts)
+}
+
+/// Checks the documents as they are once all hosts and the cluster have a release.
+fn fits_all(
+    declaration: &Declaration,
+    release: Release,
+    bundle: &BundleFacts,
+) -> Result<Release, Refusal> {
     let mut after = declaration.clone();
     let names: Vec<String> = after.nodes.keys().map(ToString::to_string).collect();
     after.set_release(halite_names::MASTER, &release);
@@ -201,7 +211,7 @@ fn allowed(declaration: &Declaration, from: &InUse, to: &InUse) -> Result<Releas
         after.set_release(&name, &release);
     }
     let context = Context {
-        bundle: Some(&to.facts),
+        bundle: Some(bundle),
         ..Context::default()
     };
     let problems = validate(&after, &context);

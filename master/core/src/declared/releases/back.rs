@@ -6,11 +6,10 @@ use halite_pillar::bundle_facts::BundleFacts;
 use halite_pillar::declaration::Declaration;
 use halite_pillar::release::{Release, is_newer_minor, minor};
 use halite_pillar::role::Role;
-use halite_pillar::validate::{Context, validate};
 
 use super::super::bundle::InUse;
 use super::super::{Declarations, Snapshot};
-use super::release;
+use super::{fits_all, release};
 use crate::refusal::Refusal;
 
 /// The component of a bundle with the version of etcd.
@@ -99,22 +98,7 @@ pub(super) fn may_return(snapshot: &Snapshot, to: &InUse) -> Result<Release, Ref
             return refuse(format!("{name} has the bundle {}: {why}", from.version));
         }
     }
-    let mut after = declaration.clone();
-    let names: Vec<String> = hosts().map(str::to_owned).collect();
-    after.set_release(MASTER, &release);
-    for name in names {
-        after.set_release(&name, &release);
-    }
-    let context = Context {
-        bundle: Some(&to.facts),
-        ..Context::default()
-    };
-    let problems = validate(&after, &context);
-    if problems.is_empty() {
-        Ok(release)
-    } else {
-        Err(Refusal::from_problems(&problems))
-    }
+    fits_all(declaration, release, &to.facts)
 }
 
 /// etcd's own rule: data that a newer minor version has written are not read by an older one.
