@@ -18,7 +18,7 @@ use super::{Api, ApiError, ApiFuture, FieldConflict, ObjectRef, Served};
 
 /// Time that passes only in pauses of one second each.
 #[derive(Default)]
-pub(super) struct Virtual(Mutex<(Duration, Vec<String>)>);
+pub(super) struct Virtual(pub(super) Mutex<(Duration, Vec<String>)>);
 
 impl Pace for Virtual {
     fn now(&self) -> Duration {

@@ -41,6 +41,7 @@ pub mod rebalance;
 #[cfg(test)]
 mod rebalance_tests;
 pub mod rewrite;
+mod rollout;
 mod sets;
 pub mod volumes;
 mod waits;

@@ -4,7 +4,8 @@
 //! The controller-manager writes the trusted CAs into the ConfigMap `kube-root-ca.crt` of each
 //! namespace, and a pod reads them when it starts. The kubelet renews a pod's token after 80% of its
 //! lifetime, and at the latest after a day (`pkg/kubelet/token/token_manager.go`). All times are
-//! those of the API server. A repeated wait for a CA finds the same pods; one for tokens begins anew.
+//! those of the API server. Workloads are restarted one after the other, each when the rollout of the
+//! one before it has ended, so that a service with its replicas in two workloads keeps one of them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -16,15 +17,14 @@ use halite_store::Millis;
 use serde_json::{Value, json};
 
 use super::pod_facts::{
-    MIRROR, RESTARTED, ROOT_CA, changed, controller, is_in_progress, mounts_ca, named,
-    reference_of, signer, token_lifetime,
+    MIRROR, RESTARTED, ROOT_CA, changed, controller, mounts_ca, named, reference_of, signer,
+    token_lifetime,
 };
+use super::rollout::{RESTARTABLE, restarted_at, rollout_left, takes_restart};
 use super::{Api, ApiError, ObjectRef};
 
 pub use super::pod_facts::key_id;
 
-/// The kinds that `kubectl rollout restart` restarts.
-const RESTARTABLE: [&str; 3] = ["DaemonSet", "Deployment", "StatefulSet"];
 /// The time within which a kubelet has a change of a ConfigMap: a pod that is created earlier counts
 /// as old.
 const SLACK: Millis = 2_000;
@@ -62,6 +62,30 @@ pub enum OldPodsError {
     Api(#[source] ApiError),
 }
 
+/// The old pods of one owner.
+#[derive(Debug, Clone, Copy, Default)]
+struct OldOnes {
+    number: usize,
+    /// The time after which the successor of each is not old.
+    since: Millis,
+}
+
+/// The workloads that a wait has restarted.
+#[derive(Debug, Default)]
+struct Restarts {
+    all: BTreeSet<String>,
+    /// The one whose rollout has not ended.
+    last: Option<ObjectRef>,
+}
+
+/// The namespaces with all trusted CAs.
+enum Published {
+    /// All of them, with the time from which on each had them.
+    Everywhere(BTreeMap<String, Millis>),
+    /// These do not have them yet.
+    Missing(Vec<String>),
+}
+
 /// A wait until no old pod is left.
 pub struct OldPods<'a> {
     /// The API.
@@ -84,10 +108,10 @@ impl OldPods<'_> {
     /// # Errors
     /// Old pods are left at the end of the time, or the API refuses a request.
     pub async fn run(&self) -> Result<BTreeSet<String>, OldPodsError> {
-        let mut restarted = BTreeSet::new();
+        let mut restarts = Restarts::default();
         loop {
-            let because = match self.round(&mut restarted).await {
-                Ok(None) => return Ok(restarted),
+            let because = match self.round(&mut restarts).await {
+                Ok(None) => return Ok(restarts.all),
                 Ok(Some(because)) => because,
                 Err(error) if error.is_transient() => chain(&error),
                 Err(error) => return Err(OldPodsError::Api(error)),
@@ -112,29 +136,35 @@ impl OldPods<'_> {
     }
 
     /// The reason to wait; `None` if there is none.
-    async fn round(&self, restarted: &mut BTreeSet<String>) -> Result<Option<String>, ApiError> {
+    async fn round(&self, restarts: &mut Restarts) -> Result<Option<String>, ApiError> {
         let published = match self.replaced {
             Replaced::Ca(trusted) => match self.published(trusted).await? {
-                Ok(published) => published,
-                Err(because) => return Ok(Some(because)),
+                Published::Everywhere(published) => published,
+                Published::Missing(namespaces) => {
+                    let namespaces = namespaces.join(", ");
+                    return Ok(Some(format!(
+                        "the ConfigMap {ROOT_CA} does not have the present CAs yet in {namespaces}"
+                    )));
+                }
             },
             Replaced::Tokens { .. } => BTreeMap::new(),
         };
-        let now = self.clock.now();
-        let mut old: BTreeMap<ObjectRef, usize> = BTreeMap::new();
+        let mut old: BTreeMap<ObjectRef, OldOnes> = BTreeMap::new();
         let mut known = BTreeMap::new();
         for pod in self.api.list("v1", "Pod", "", "").await? {
             let Some(since) = self.old_since(&pod, &published) else {
                 continue;
             };
-            let owner = self.owner(&pod, &mut known).await?;
-            if self.restart && now > since {
-                self.restart(&owner, restarted).await?;
-            }
-            *old.entry(owner).or_default() += 1;
+            let ones = old.entry(self.owner(&pod, &mut known).await?).or_default();
+            ones.number += 1;
+            ones.since = ones.since.max(since);
         }
+        let rollout = match self.restart {
+            true => self.restart_next(&old, restarts).await?,
+            false => None,
+        };
         let mut left: Vec<String> = (old.iter())
-            .map(|(owner, number)| match number {
+            .map(|(owner, ones)| match ones.number {
                 1 => format!("{} (1 pod)", named(owner)),
                 number => format!("{} ({number} pods)", named(owner)),
             })
@@ -142,15 +172,15 @@ impl OldPods<'_> {
         if let Replaced::Tokens { key_id, .. } = self.replaced {
             left.extend(self.secrets(key_id).await?);
         }
-        Ok((!left.is_empty()).then(|| left.join(", ")))
+        let old = (!left.is_empty()).then(|| left.join(", "));
+        Ok(match (rollout, old) {
+            (Some(rollout), Some(old)) => Some(format!("{rollout}; still old: {old}")),
+            (rollout, old) => rollout.or(old),
+        })
     }
 
-    /// The time at which each namespace had all trusted CAs, or the namespaces that do not have them
-    /// yet.
-    async fn published(
-        &self,
-        trusted: &[String],
-    ) -> Result<Result<BTreeMap<String, Millis>, String>, ApiError> {
+    /// Inspects the trusted CAs of each namespace.
+    async fn published(&self, trusted: &[String]) -> Result<Published, ApiError> {
         let mut published = BTreeMap::new();
         let fields = format!("metadata.name={ROOT_CA}");
         for object in self.api.list("v1", "ConfigMap", "", &fields).await? {
@@ -165,17 +195,15 @@ impl OldPods<'_> {
             }
         }
         let namespaces = self.api.list("v1", "Namespace", "", "").await?;
-        let missing: Vec<&str> = (namespaces.iter())
+        let missing: Vec<String> = (namespaces.iter())
             .filter(|one| one.pointer("/metadata/deletionTimestamp").is_none())
             .filter_map(|one| one.pointer("/metadata/name")?.as_str())
             .filter(|name| !published.contains_key(*name))
+            .map(str::to_owned)
             .collect();
         Ok(match missing.is_empty() {
-            true => Ok(published),
-            false => Err(format!(
-                "the ConfigMap {ROOT_CA} does not have the present CAs yet in {}",
-                missing.join(", ")
-            )),
+            true => Published::Everywhere(published),
+            false => Published::Missing(missing),
         })
     }
 
@@ -227,25 +255,64 @@ impl OldPods<'_> {
         Ok(owner)
     }
 
-    /// Restarts a workload, unless its pods are being replaced now.
-    async fn restart(
+    /// Restarts the next workload with old pods, once no rollout is left. Returns the reason to wait for
+    /// a rollout.
+    async fn restart_next(
         &self,
-        owner: &ObjectRef,
-        restarted: &mut BTreeSet<String>,
-    ) -> Result<(), ApiError> {
-        if !RESTARTABLE.contains(&owner.kind.as_str()) {
-            return Ok(());
-        }
-        let Some(mut object) = self.api.get(owner).await? else {
-            return Ok(());
+        old: &BTreeMap<ObjectRef, OldOnes>,
+        restarts: &mut Restarts,
+    ) -> Result<Option<String>, ApiError> {
+        let left = |owner: &ObjectRef, why: String| {
+            Some(format!(
+                "the rollout of {} has not ended ({why})",
+                named(owner)
+            ))
         };
-        if is_in_progress(&object) {
-            return Ok(());
+        if let Some(last) = &restarts.last {
+            let object = self.api.get(last).await?;
+            if let Some(why) = object.as_ref().and_then(rollout_left) {
+                return Ok(left(last, why));
+            }
+            restarts.last = None;
         }
+        let now = self.clock.now();
+        let mut next = None;
+        for (owner, ones) in old.iter().filter(|(_, ones)| now > ones.since) {
+            if !RESTARTABLE.contains(&owner.kind.as_str()) {
+                continue;
+            }
+            let Some(object) = self.api.get(owner).await? else {
+                continue;
+            };
+            match rollout_left(&object) {
+                // The master that restarted it has been restarted.
+                Some(why) if restarted_at(&object) > Some(ones.since) => {
+                    return Ok(left(owner, why));
+                }
+                None if next.is_none() && takes_restart(&object, ones.since) => {
+                    next = Some((owner, object))
+                }
+                // Others replace its pods now, or it cannot be restarted.
+                _ => {}
+            }
+        }
+        let Some((owner, object)) = next else {
+            return Ok(None);
+        };
+        if self.restart_one(object).await? {
+            restarts.all.insert(named(owner));
+            restarts.last = Some(owner.clone());
+        }
+        Ok(None)
+    }
+
+    /// Restarts a workload as `kubectl rollout restart` does. Returns `false` if another client has
+    /// changed it since: the next round looks again.
+    async fn restart_one(&self, mut object: Value) -> Result<bool, ApiError> {
         // Indexing JSON that has another type would panic.
         let template = object.pointer_mut("/spec/template/metadata");
         let Some(metadata) = template.and_then(Value::as_object_mut) else {
-            return Ok(());
+            return Ok(false);
         };
         let annotations = metadata.entry("annotations").or_insert_with(|| json!({}));
         if let Some(annotations) = annotations.as_object_mut() {
@@ -253,14 +320,10 @@ impl OldPods<'_> {
             annotations.insert(RESTARTED.to_owned(), now);
         }
         match self.api.replace(&object, false).await {
-            Ok(_) => {
-                restarted.insert(named(owner));
-                Ok(())
-            }
-            // Another client has changed it: the next round looks again.
+            Ok(_) => Ok(true),
             Err(ApiError::Refused {
                 code: 404 | 409, ..
-            }) => Ok(()),
+            }) => Ok(false),
             Err(error) => Err(error),
         }
     }

@@ -6,6 +6,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use halite_core::clock::{ManualClock, rfc3339};
 use halite_errors::chain;
+use halite_etcd::{Moment, Pace, Wait};
 use halite_store::Millis;
 use serde_json::{Value, json};
 
@@ -13,6 +14,7 @@ use super::drain_tests::{Virtual, finish};
 use super::fake::FakeApi;
 use super::old_pods::*;
 use super::pod_facts::{RESTARTED, ROOT_CA, key_id};
+use super::rollout::restarted_at;
 
 /// Some time.
 const NOON: Millis = 1_795_910_400_000;
@@ -45,7 +47,7 @@ fn pod(api: &FakeApi, name: &str, created: i64, owner: Option<(&str, &str)>) {
 fn deployment(api: &FakeApi, updated: u64) {
     let web = json!({"name": "web", "namespace": "default"});
     api.put(json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": web,
-        "spec": {"replicas": 1, "template": {"metadata": {}}}, "status": {"updatedReplicas": updated}}));
+        "spec": {"replicas": 1, "template": {"metadata": {}}}, "status": {"updatedReplicas": updated, "availableReplicas": updated}}));
     api.put(json!({"apiVersion": "apps/v1", "kind": "ReplicaSet",
         "metadata": {"name": "web-1", "namespace": "default", "ownerReferences": [
             {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web", "controller": true}]}}));
@@ -120,6 +122,113 @@ fn old_pods_are_restarted_through_their_workload() {
         api.writes.lock().unwrap().is_empty(),
         "its pods are being replaced"
     );
+}
+
+/// A StatefulSet with an old pod, whose rollout has got this far.
+fn set(api: &FakeApi, name: &str, strategy: &str, replaced: u64) {
+    api.put(json!({"apiVersion": "apps/v1", "kind": "StatefulSet",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {"replicas": 1, "updateStrategy": {"type": strategy}, "template": {"metadata": {}}},
+        "status": {"updatedReplicas": replaced, "availableReplicas": 1}}));
+    pod(api, name, -60, Some(("StatefulSet", name)));
+}
+
+/// The controller of the sets takes one step of their rollouts at each report of the wait.
+struct Controller<'a>(&'a FakeApi, Virtual);
+
+impl Pace for Controller<'_> {
+    fn now(&self) -> Duration {
+        self.1.now()
+    }
+    fn pause(&self) -> Moment<'_> {
+        self.1.pause()
+    }
+    fn report<'a>(&'a self, wait: &'a Wait) -> Moment<'a> {
+        for name in ["a", "b"] {
+            let mut set = self.0.object("StatefulSet", name).unwrap();
+            if restarted_at(&set).is_none() {
+                continue;
+            }
+            let of = |field: &str| set["status"][field].as_u64().unwrap();
+            let (updated, available) = match (of("updatedReplicas"), of("availableReplicas")) {
+                (1, 1) if !is_young(self.0, name) => (0, 1),
+                (0, 1) => {
+                    pod(self.0, name, 61, Some(("StatefulSet", name)));
+                    (1, 0)
+                }
+                _ => (1, 1),
+            };
+            set["status"] = json!({"updatedReplicas": updated, "availableReplicas": available});
+            self.0.put(set);
+        }
+        self.1.report(wait)
+    }
+}
+
+fn is_young(api: &FakeApi, name: &str) -> bool {
+    api.object("Pod", name).unwrap()["metadata"]["creationTimestamp"] == json!(at(61))
+}
+
+#[test]
+fn workloads_are_restarted_one_after_the_other() {
+    let api = cluster("old\nnew\n");
+    set(&api, "a", "RollingUpdate", 1);
+    set(&api, "b", "RollingUpdate", 1);
+    let (pace, clock) = (
+        Controller(&api, Virtual::default()),
+        ManualClock::at(NOON + 60_000),
+    );
+    let replaced = both();
+    let wait = OldPods {
+        api: &api,
+        pace: &pace,
+        clock: &clock,
+        replaced: &replaced,
+        restart: true,
+        limit: Duration::from_secs(20),
+    };
+    let restarted = finish(wait.run()).unwrap().unwrap();
+    let both = ["StatefulSet default/a", "StatefulSet default/b"];
+    assert_eq!(Vec::from_iter(restarted), both);
+    let said = pace.1.0.into_inner().unwrap().1;
+    let first = |text: &str| said.iter().position(|line| line.contains(text)).unwrap();
+    let last = |text: &str| said.iter().rposition(|line| line.contains(text)).unwrap();
+    let rollout = |name: &str| format!("the rollout of StatefulSet default/{name} has not ended");
+    assert!(last(&rollout("a")) < first(&rollout("b")), "{said:#?}");
+    assert!(
+        said[first(&rollout("a"))].contains("StatefulSet default/b (1 pod)"),
+        "{said:#?}"
+    );
+    assert!(
+        said.iter()
+            .any(|line| line.contains("0 of 1 pods are available")),
+        "{said:#?}"
+    );
+}
+
+/// The master was restarted in the middle of a rollout; and a set that its operator replaces stays.
+#[test]
+fn no_workload_is_restarted_while_the_rollout_of_another_one_has_not_ended() {
+    let api = cluster("old\nnew\n");
+    set(&api, "a", "RollingUpdate", 0);
+    set(&api, "b", "RollingUpdate", 1);
+    let mut begun = api.object("StatefulSet", "a").unwrap();
+    begun["spec"]["template"]["metadata"]["annotations"] = json!({RESTARTED: at(30)});
+    api.put(begun.clone());
+    let error = run(&api, &both(), true, 60).unwrap_err();
+    assert!(
+        error.contains("the rollout of StatefulSet default/a has not ended (0 of 1 pods are replaced); still old: "),
+        "{error}"
+    );
+    assert!(api.writes.lock().unwrap().is_empty());
+    // An operator restarts it for a reason of its own, before the CA was published.
+    begun["spec"]["template"]["metadata"]["annotations"] = json!({RESTARTED: at(-30)});
+    api.put(begun);
+    set(&api, "own", "OnDelete", 1);
+    run(&api, &both(), true, 60).unwrap_err();
+    let is_restarted =
+        |name: &str| restarted_at(&api.object("StatefulSet", name).unwrap()) == Some(NOON + 60_000);
+    assert!(is_restarted("b") && !is_restarted("a") && !is_restarted("own"));
 }
 
 #[test]

@@ -105,15 +105,3 @@ pub(super) fn reference_of(object: &Value) -> ObjectRef {
 pub(super) fn named(object: &ObjectRef) -> String {
     format!("{} {}/{}", object.kind, object.namespace, object.name)
 }
-
-/// Returns whether a workload replaces its pods now, or its controller has not seen its last change.
-pub(super) fn is_in_progress(object: &Value) -> bool {
-    let number = |pointer: &str| object.pointer(pointer).and_then(Value::as_u64);
-    if number("/metadata/generation") != number("/status/observedGeneration") {
-        return true;
-    }
-    let wanted = number("/spec/replicas").or_else(|| number("/status/desiredNumberScheduled"));
-    let updated =
-        number("/status/updatedReplicas").or_else(|| number("/status/updatedNumberScheduled"));
-    updated.unwrap_or_default() < wanted.unwrap_or_default()
-}
