@@ -83,6 +83,20 @@ pub(crate) fn sysctls(_: &mut SchemaGenerator) -> Schema {
     })
 }
 
+pub(crate) fn addresses(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": "array", "items": {"type": "string", "format": "ipv4-address"}})
+}
+
+pub(crate) fn zones(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "object",
+        "propertyNames": {"format": "dns-subdomain"},
+        "additionalProperties": {
+            "type": "array", "items": {"type": "string", "format": "ipv4-address"}, "minItems": 1,
+        },
+    })
+}
+
 pub(crate) fn sans(_: &mut SchemaGenerator) -> Schema {
     json_schema!({"type": "array", "items": {"type": "string", "format": "certificate-name"}})
 }

@@ -26,6 +26,20 @@ pub struct Route {
     pub destination: Ipv4Net,
     /// The interface that it uses.
     pub interface: String,
+    /// The router that it leads to; `None` for a network of the interface itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gateway: Option<Ipv4Addr>,
+}
+
+impl Route {
+    /// Returns `true` if it only leads everything in a larger network to a router, as routes for
+    /// the private networks at the edge of a site do. The cluster's own routes are more specific.
+    #[must_use]
+    pub fn only_leads_out(&self, network: Ipv4Net) -> bool {
+        self.gateway.is_some()
+            && self.destination.prefix_len() < network.prefix_len()
+            && self.destination.contains(&network)
+    }
 }
 
 /// Interfaces that the cluster itself creates. On a second run their routes correctly lead into the
@@ -33,17 +47,25 @@ pub struct Route {
 const OWN_INTERFACES: [&str; 5] = ["cni0", "flannel.1", "kube-ipvs0", "nodelocaldns", "lo"];
 
 /// Interfaces that container engines and hypervisors create. Their addresses are the same on many
-/// hosts, and other hosts do not reach them. A bridge that an operator creates (`br0`) is not among
-/// them.
-const MADE_BY_PROGRAMS: [&str; 12] = [
-    "docker", "br-", "virbr", "lxcbr", "lxdbr", "podman", "cni-", "veth", "vnet", "cali", "tunl",
+/// hosts, and other hosts do not reach them. A bridge that an operator creates (`br0`, `br-mgmt`) is
+/// not among them.
+const MADE_BY_PROGRAMS: [&str; 11] = [
+    "docker", "virbr", "lxcbr", "lxdbr", "podman", "cni-", "veth", "vnet", "cali", "tunl",
     "flannel",
 ];
 
 /// Returns whether a container engine or a hypervisor has made an interface.
 pub(crate) fn is_made_by_a_program(interface: &str) -> bool {
     let mut prefixes = MADE_BY_PROGRAMS.iter();
-    prefixes.any(|prefix| interface.starts_with(prefix))
+    prefixes.any(|prefix| interface.starts_with(prefix)) || is_bridge_of_docker(interface)
+}
+
+/// Docker calls the bridge of a network `br-` and the first twelve digits of the network's id.
+fn is_bridge_of_docker(interface: &str) -> bool {
+    interface.strip_prefix("br-").is_some_and(|id| {
+        let is_digit = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
+        id.len() == 12 && id.bytes().all(is_digit)
+    })
 }
 
 impl HostFacts {
@@ -110,6 +132,39 @@ fn own(interface: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn bridges_of_operators_are_told_from_those_of_programs() {
+        for interface in ["docker0", "br-0123456789ab", "virbr0", "cali1"] {
+            assert!(is_made_by_a_program(interface), "{interface}");
+        }
+        for interface in [
+            "br-mgmt",
+            "br-data",
+            "br-ex",
+            "br0",
+            "br-0123456789AB",
+            "bond0",
+        ] {
+            assert!(!is_made_by_a_program(interface), "{interface}");
+        }
+    }
+
+    #[test]
+    fn only_a_larger_network_behind_a_router_leads_out() {
+        let route = |destination: &str, gateway: Option<Ipv4Addr>| Route {
+            destination: destination.parse().unwrap(),
+            interface: "eth0".into(),
+            gateway,
+        };
+        let pods = "10.233.0.0/16".parse().unwrap();
+        let router = Some(Ipv4Addr::new(10, 0, 0, 1));
+        assert!(route("10.0.0.0/8", router).only_leads_out(pods));
+        assert!(!route("10.0.0.0/8", None).only_leads_out(pods));
+        assert!(!route("10.233.0.0/16", router).only_leads_out(pods));
+        assert!(!route("10.233.7.0/24", router).only_leads_out(pods));
+        assert!(!route("172.16.0.0/12", router).only_leads_out(pods));
+    }
 
     #[test]
     fn only_addresses_that_others_reach_are_usable() {

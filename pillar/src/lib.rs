@@ -16,6 +16,7 @@ pub mod cluster;
 pub mod component;
 pub mod control_plane;
 pub mod declaration;
+pub mod dns;
 pub mod encryption_keys;
 pub mod etcd;
 pub mod example;

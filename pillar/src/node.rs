@@ -45,6 +45,12 @@ pub struct Node {
         extend("x-wizard" = {"ask": true, "suggest": "host-address"})
     )]
     pub address: Option<Ipv4Addr>,
+    /// The host's address in a network of the workload plane, which other hosts use for traffic of
+    /// pods. Default: chosen from the addresses that the host reports. Needed if the host has
+    /// several there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "field_schemas::optional_address")]
+    pub workload_address: Option<Ipv4Addr>,
     /// Labels of the Kubernetes node, in addition to the labels of its roles. A label that leaves
     /// the document leaves the node.
     #[serde(default)]
@@ -155,6 +161,7 @@ impl Node {
             },
             roles: roles.to_vec(),
             address,
+            workload_address: None,
             labels: BTreeMap::new(),
             taints: None,
             kubelet: Kubelet::default(),
@@ -261,6 +268,9 @@ impl Node {
         );
         if let Some(address) = self.address {
             text.push_str(&format!("address: {address}\n"));
+        }
+        if let Some(address) = self.workload_address {
+            text.push_str(&format!("workloadAddress: {address}\n"));
         }
         // JSON is YAML: values of any shape stay exact without an emitter.
         let mut further = |key: &str, value: Value| {

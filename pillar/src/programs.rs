@@ -57,15 +57,6 @@ impl Kubelet {
     }
 }
 
-/// CoreDNS, the DNS of the cluster.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
-pub struct Dns {
-    /// Strategic merge patches of its Deployment, applied in order.
-    #[schemars(schema_with = "patches")]
-    pub patches: Vec<Patch>,
-}
-
 /// The container runtime of every node.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]

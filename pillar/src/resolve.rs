@@ -67,7 +67,9 @@ fn addresses(
     };
     let workload = networks.workload_cidrs();
     // One address for both planes, if it fits.
-    let workload_plane = if networks.workload_plane.is_none()
+    let workload_plane = if let Some(address) = node.workload_address {
+        address
+    } else if networks.workload_plane.is_none()
         || workload.iter().any(|c| c.contains(&control_plane))
     {
         control_plane
@@ -103,6 +105,7 @@ fn taken<'a>(declaration: &'a Declaration, name: &str) -> BTreeMap<Ipv4Addr, &'a
             let resolved = resolved.flat_map(|found| [found.control_plane, found.workload_plane]);
             resolved
                 .chain(node.address)
+                .chain(node.workload_address)
                 .map(move |address| (address, other.as_str()))
         })
         .collect()

@@ -40,6 +40,19 @@ fn declaration() -> Declaration {
 }
 
 #[test]
+fn a_declared_workload_address_is_used() {
+    let mut declaration = declaration();
+    let node = declaration.nodes.get_mut("worker-1").unwrap();
+    node.value.workload_address = Some("10.2.0.13".parse().unwrap());
+    let grains =
+        json!({"ip4_interfaces": {"br-data": ["10.2.0.12", "10.2.0.13"], "eth0": ["10.0.0.12"]}});
+    let host = HostFacts::from_grains("worker-1", &grains);
+    let peer = Evidence::Connection(Some("10.0.0.12".parse().unwrap()));
+    let resolved = resolve::node(&mut declaration, "worker-1", &host, peer).unwrap();
+    assert_eq!(resolved.addresses.workload_plane.to_string(), "10.2.0.13");
+}
+
+#[test]
 fn an_address_of_the_control_plane_needs_evidence_and_must_be_free() {
     let peer = |text: &str| Evidence::Connection(Some(text.parse().unwrap()));
     let host = |addresses: Value| {

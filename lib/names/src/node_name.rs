@@ -8,6 +8,10 @@ use crate::text_id;
 /// The reserved name of the pseudo-minion whose host is the Kubernetes API. No node has it.
 pub const MASTER: &str = "master";
 
+/// Longest name. The kubelet's certificate has the name `system:node:NAME`, and a common name has at
+/// most 64 characters (RFC 5280). A label has at most 63.
+pub const LONGEST: usize = 52;
+
 /// The name of a node: its host's minion id and its name in Kubernetes, and so an RFC 1123
 /// subdomain. It names the node's document and is never [`MASTER`].
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -20,6 +24,12 @@ pub enum NodeNameError {
     /// It is not a valid name.
     #[error(transparent)]
     Name(#[from] NameError),
+    /// It is longer than [`LONGEST`]; its length in bytes.
+    #[error(
+        "cannot name a node with {0} characters: a name has at most {LONGEST}, because the kubelet's certificate \
+         contains it"
+    )]
+    Long(usize),
     /// It is [`MASTER`].
     #[error(
         "cannot name a node `{MASTER}`: it denotes the master as a target of states; choose another name"
@@ -39,6 +49,9 @@ impl NodeName {
         check_subdomain(text)?;
         if text == MASTER {
             return Err(NodeNameError::Reserved);
+        }
+        if text.len() > LONGEST {
+            return Err(NodeNameError::Long(text.len()));
         }
         Ok(())
     }
@@ -60,6 +73,16 @@ mod tests {
             "../etc".parse::<NodeName>(),
             Err(NodeNameError::Name(_))
         ));
+    }
+
+    #[test]
+    fn a_name_fits_into_the_certificate_of_a_kubelet() {
+        let name = "kubernetes-worker-0001.rack-07.datacentre-nordwest.e";
+        assert_eq!(name.len(), LONGEST);
+        assert!(name.parse::<NodeName>().is_ok());
+        assert_eq!(format!("system:node:{name}").len(), 64);
+        let error = format!("{name}u").parse::<NodeName>().unwrap_err();
+        assert_eq!(error, NodeNameError::Long(53));
     }
 
     #[test]

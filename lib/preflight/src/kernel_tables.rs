@@ -8,6 +8,8 @@ use std::net::Ipv4Addr;
 pub struct KernelRoute {
     /// The interface that it uses.
     pub interface: String,
+    /// The router that it leads to; `None` for a network of the interface itself.
+    pub gateway: Option<Ipv4Addr>,
     /// The first address of its destination.
     pub destination: Ipv4Addr,
     /// The length of the destination's prefix in bits.
@@ -35,6 +37,8 @@ pub fn kernel_routes(table: &str) -> Vec<KernelRoute> {
         up.then_some(KernelRoute {
             interface: (*fields.first()?).to_owned(),
             destination: number(fields.get(1)?)?.into(),
+            gateway: Some(number(fields.get(2)?)?.into())
+                .filter(|gateway: &Ipv4Addr| !gateway.is_unspecified()),
             prefix_len: number(fields.get(7)?)?.count_ones(),
         })
     });
@@ -116,6 +120,8 @@ mod tests {
             })
             .collect();
         assert_eq!(found, ["eth1 0.0.0.0/0", "eth0 10.0.0.0/24"]);
+        assert_eq!(routes[0].gateway, Some(Ipv4Addr::new(10, 0, 0, 1)));
+        assert_eq!(routes[1].gateway, None);
         let by_interface = addresses_by_interface(&local_addresses(TRIE), &routes);
         assert_eq!(by_interface["eth0"], [Ipv4Addr::new(10, 0, 0, 5)]);
         assert_eq!(by_interface["lo"], [Ipv4Addr::LOCALHOST]);

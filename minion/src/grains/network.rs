@@ -152,7 +152,12 @@ pub(super) fn addresses_of_this_thread() -> Vec<Ipv4Addr> {
 fn routes(table: &str) -> Vec<Value> {
     let rows = kernel_routes(table).into_iter().map(|r| {
         let destination = format!("{}/{}", r.destination, r.prefix_len);
-        json!({"destination": destination, "interface": r.interface})
+        match r.gateway {
+            Some(gateway) => {
+                json!({"destination": destination, "interface": r.interface, "gateway": gateway})
+            }
+            None => json!({"destination": destination, "interface": r.interface}),
+        }
     });
     rows.collect()
 }
@@ -206,7 +211,10 @@ mod tests {
                      eth0 00000000 0100000A 0003 0 0 0 00000000 0 0 0\n\
                      eth0 0000000A 00000000 0001 0 0 0 00FFFFFF 0 0 0\n";
         let found = routes(table);
-        assert_eq!(found[0]["destination"], "0.0.0.0/0");
+        assert_eq!(
+            found[0],
+            json!({"destination": "0.0.0.0/0", "interface": "eth0", "gateway": "10.0.0.1"})
+        );
         assert_eq!(
             found[1],
             json!({"destination": "10.0.0.0/24", "interface": "eth0"})

@@ -72,6 +72,8 @@ const FREE: &[&str] = &[
     "cni.mtu",
     "kubelet.config",
     "kubelet.extraArgs",
+    "dns.forwarders",
+    "dns.zones",
     "dns.patches",
     "containerd.config",
     "containerd.registries",

@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 
 use halite_document::source::join;
+use serde_json::Value;
 use url::Url;
 
 use super::Check;
@@ -21,6 +22,28 @@ pub(super) fn check(check: &mut Check<'_>) {
     registries(check);
     proxy(check);
     time(check);
+}
+
+/// Reports nulls: TOML has none, and containerd would not start.
+fn nulls(check: &mut Check<'_>, path: &str, value: &Value) {
+    match value {
+        Value::Null => check.cluster(
+            path,
+            "null has no meaning in containerd's configuration",
+            "leave the key out",
+        ),
+        Value::Object(fields) => {
+            for (key, inner) in fields {
+                nulls(check, &join(path, key), inner);
+            }
+        }
+        Value::Array(items) => {
+            for (at, inner) in items.iter().enumerate() {
+                nulls(check, &format!("{path}[{at}]"), inner);
+            }
+        }
+        Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
 }
 
 /// Reports a text that is not a list of certificates.
@@ -43,6 +66,11 @@ pub(super) fn pem(check: &mut Check<'_>, path: &str, text: &str) {
 fn registries(check: &mut Check<'_>) {
     let cluster = &check.declaration.cluster;
     let own = format!("{}:{}", cluster.registry_name(), registry::PORT);
+    nulls(
+        check,
+        "containerd.config",
+        &Value::Object(cluster.containerd.config.clone()),
+    );
     for (host, foreign) in &cluster.containerd.registries {
         let path = join("containerd.registries", host);
         if *host == own {

@@ -7,6 +7,7 @@ mod addons;
 mod api;
 mod backup;
 mod components;
+mod dns;
 mod etcd;
 mod external;
 mod hardening;
@@ -51,6 +52,7 @@ pub fn validate(declaration: &Declaration, context: &Context<'_>) -> Vec<Problem
     api::check(&mut check);
     hardening::check(&mut check);
     components::check(&mut check);
+    dns::check(&mut check);
     addons::check(&mut check);
     registry::check(&mut check);
     backup::check(&mut check);

@@ -5,7 +5,9 @@ use std::net::Ipv4Addr;
 use ipnet::Ipv4Net;
 
 use super::Check;
-use crate::host_facts::HostFacts;
+use crate::cluster::CniPlugin;
+use crate::declaration::Declaration;
+use crate::host_facts::{HostFacts, Route};
 use crate::network;
 
 /// Each node gets a /24 of the pod network, kube-controller-manager's default.
@@ -207,11 +209,44 @@ fn node_ports(check: &mut Check<'_>) {
     }
 }
 
+/// Returns whether an interface may have addresses and routes of the cluster's own network: that of
+/// an operator's pod network, on a host of a cluster that exists. Halite does not know its names.
+fn may_be_of_pods(
+    declaration: &Declaration,
+    network: &Named,
+    host: &HostFacts,
+    interface: &str,
+) -> bool {
+    let cluster = &declaration.cluster;
+    let is_own = cluster.cni.plugin == CniPlugin::None && network.path == "networks.pods";
+    let planes = || {
+        declaration
+            .nodes
+            .values()
+            .filter_map(|node| node.resolved.as_ref())
+    };
+    let is_of_plane = |address: &Ipv4Addr| {
+        planes().any(|own| [own.control_plane, own.workload_plane].contains(address))
+    };
+    let addresses = host.addresses.get(interface).into_iter().flatten();
+    is_own && cluster.resolved.is_some() && !addresses.into_iter().any(is_of_plane)
+}
+
 fn on_host(check: &mut Check<'_>, host: &HostFacts) {
-    let networks = &check.declaration.cluster.networks;
+    let declaration = check.declaration;
+    let networks = &declaration.cluster.networks;
     let (_, own) = named(check);
     for mine in &own {
-        for (interface, address) in host.usable() {
+        let is_foreign = |interface: &str| !may_be_of_pods(declaration, mine, host, interface);
+        let foreign: Vec<(&str, Ipv4Addr)> = host
+            .usable()
+            .filter(|(interface, _)| is_foreign(interface))
+            .collect();
+        let routes: Vec<&Route> = host
+            .foreign_routes()
+            .filter(|route| is_foreign(&route.interface) && !route.only_leads_out(mine.network))
+            .collect();
+        for (interface, address) in foreign {
             if mine.network.contains(&address) {
                 check.cluster(
                     &mine.path,
@@ -223,7 +258,7 @@ fn on_host(check: &mut Check<'_>, host: &HostFacts) {
                 );
             }
         }
-        for route in host.foreign_routes() {
+        for route in routes {
             let covered = host
                 .usable()
                 .any(|(_, a)| route.destination.contains(&a) && mine.network.contains(&a));

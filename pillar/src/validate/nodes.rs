@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
 use halite_document::source::join;
-use halite_names::MASTER;
+use halite_names::{MASTER, NODE_NAME_MAX};
 
 use super::Check;
 use crate::declaration::Document;
@@ -33,6 +33,16 @@ fn name(check: &mut Check<'_>, node: &Document<Node>) {
             PATH,
             "no node may be called `master`",
             "it denotes the master as a target of states",
+        );
+    }
+    if name.len() > NODE_NAME_MAX {
+        check.node(
+            node,
+            PATH,
+            format!("the name has {} characters", name.len()),
+            format!(
+                "at most {NODE_NAME_MAX}: the certificate of its kubelet contains it, whose name has at most 64"
+            ),
         );
     }
     let file = node.source.file.rsplit('/').next().unwrap_or_default();
@@ -85,9 +95,33 @@ fn addresses(check: &mut Check<'_>, node: &Document<Node>) {
             _ => {}
         }
     }
+    let workload = networks.workload_cidrs();
+    let workload_sound = control_sound && check.sound("networks.workloadPlane.cidrs");
+    if let Some(address) = node.workload_address
+        && workload_sound
+        && !inside(address, workload)
+    {
+        check.node(
+            node,
+            "workloadAddress",
+            format!("{address} is outside the workload-plane networks"),
+            "give the host's address in one of networks.workloadPlane.cidrs, or add its network there",
+        );
+    }
     let Some(resolved) = &node.resolved else {
         return;
     };
+    if node
+        .workload_address
+        .is_some_and(|address| address != resolved.workload_plane)
+    {
+        check.node(
+            node,
+            "workloadAddress",
+            format!("this node was added with {}", resolved.workload_plane),
+            "the tunnels of other hosts end there: put it back, or remove the node and add it again",
+        );
+    }
     if node
         .address
         .is_some_and(|address| address != resolved.control_plane)
@@ -203,7 +237,10 @@ fn duplicate_addresses(check: &mut Check<'_>) {
     let mut taken: BTreeMap<Ipv4Addr, &str> = BTreeMap::new();
     for node in check.declaration.nodes.values() {
         let name = node.metadata.name.as_str();
-        let mut own = vec![("address", node.address)];
+        let mut own = vec![
+            ("address", node.address),
+            ("workloadAddress", node.workload_address),
+        ];
         if let Some(resolved) = &node.resolved {
             own.push(("resolved.controlPlane", Some(resolved.control_plane)));
             own.push(("resolved.workloadPlane", Some(resolved.workload_plane)));

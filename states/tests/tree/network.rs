@@ -44,6 +44,36 @@ fn the_deployment_of_the_dns_has_its_patches() {
 }
 
 #[test]
+fn the_dns_forwards_to_the_declared_name_servers() {
+    let (mut pillar, grains) = fixture("master");
+    let corefile = |pillar: &Value| {
+        let compiled = highstate(pillar, &grains);
+        let documents =
+            &chunk(&compiled, "kubernetes.manifest", "coredns-configuration").args["documents"];
+        documents[0]["data"]["Corefile"]
+            .as_str()
+            .unwrap()
+            .to_owned()
+    };
+    let before = corefile(&pillar);
+    assert!(
+        before.contains("        forward . /etc/resolv.conf {\n")
+            || before.contains("    forward . /etc/resolv.conf {\n")
+    );
+    pillar["halite"]["dns"] = json!({
+        "forwarders": ["10.0.0.53", "10.0.0.54"], "zones": {"corp.example": ["10.0.0.55"]}, "patches": [],
+    });
+    let after = corefile(&pillar);
+    let (own, zone) = after.split_once("corp.example:53 {\n").unwrap();
+    assert_eq!(
+        own,
+        before.replace("/etc/resolv.conf", "10.0.0.53 10.0.0.54")
+    );
+    assert!(zone.contains("    forward . 10.0.0.55 {\n"), "{zone}");
+    assert_eq!(after.matches('{').count(), after.matches('}').count());
+}
+
+#[test]
 fn a_control_plane_may_have_no_virtual_address_or_a_foreign_one() {
     let (mut pillar, grains) = fixture("bootstrap");
     pillar["halite"]["apiServer"]["keepalived"] = json!(false);

@@ -335,6 +335,8 @@ mod tests {
         ("etcd.external.ca", "etcd is the cluster's own"),
         ("etcd.external.clientSecret", "etcd is the cluster's own"),
         ("etcd.patches", "as apiServer.patches"),
+        ("dns.forwarders", "as apiServer.patches"),
+        ("dns.zones", "as apiServer.patches"),
         ("dns.patches", "as apiServer.patches"),
         (
             "host.kernelModules",

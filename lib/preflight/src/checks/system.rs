@@ -138,18 +138,6 @@ pub(super) fn tools(facts: &NodeFacts) -> Verdict {
     )
 }
 
-/// Reports an interrupted package installation. On a host of this cluster, it was interrupted
-/// during an earlier run of the states, which will finish it.
-pub(super) fn packages(facts: &NodeFacts) -> Verdict {
-    if !facts.dpkg_interrupted || facts.existing == ExistingCluster::This {
-        return Verdict::Good;
-    }
-    Verdict::bad(
-        "an installation of packages was interrupted",
-        "run: dpkg --configure -a",
-    )
-}
-
 pub(super) fn host_name(facts: &NodeFacts) -> Verdict {
     let name = facts.name.as_str();
     if name == "localhost" || name.starts_with("localhost.") {
@@ -164,6 +152,12 @@ pub(super) fn host_name(facts: &NodeFacts) -> Verdict {
             return Verdict::bad(
                 error.to_string(),
                 "hostnamectl set-hostname NAME, or choose one with --name",
+            );
+        }
+        Err(error @ NodeNameError::Long(_)) => {
+            return Verdict::bad(
+                error.to_string(),
+                "hostnamectl set-hostname NAME, or choose a shorter one with --name",
             );
         }
         Err(NodeNameError::Reserved) => {

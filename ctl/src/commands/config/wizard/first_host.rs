@@ -68,6 +68,7 @@ impl FirstHost {
                     Some(Route {
                         destination: destination.parse().ok()?,
                         interface: route.interface,
+                        gateway: route.gateway,
                     })
                 })
                 .collect(),
