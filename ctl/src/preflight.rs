@@ -5,7 +5,7 @@ use halite_preflight::checks::Verdict;
 
 use crate::output::Paint;
 
-pub use halite_preflight::checks::{Finding, of_cluster, passed, run, thresholds};
+pub use halite_preflight::checks::{Finding, of_cluster, passed, resolver, run, thresholds};
 pub use halite_preflight::{ExistingCluster, HostRequirements, NodeFacts};
 
 /// The checks in a document.

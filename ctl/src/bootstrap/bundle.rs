@@ -8,13 +8,16 @@ use halite_bundle::VerifiedImage;
 use halite_durable::ScratchDir;
 use halite_manifest::manifest;
 
-use super::bundle_problems;
+use super::{bundle_problems, scratch};
 use crate::cli::Bootstrap;
 use crate::output::Screen;
 use crate::site::{BundleOrigin, REFUSED, Site, VerifiedBundle};
 
 /// The large directories of an image, which neither the checks nor the plan need.
 const BULK: [&str; 3] = ["images/blobs/", "apt/pool/", "rpm/packages/"];
+
+/// More bytes than all other files of an image have: programs, states and documentation.
+const SMALL: u64 = 512 * 1024 * 1024;
 
 /// A bundle that was checked.
 pub struct BootstrapBundle {
@@ -75,7 +78,7 @@ impl BootstrapBundle {
                 (dir.clone(), None)
             }
             (BundleOrigin::Image(_), sound) => {
-                let scratch = ScratchDir::new("halite-look-")?;
+                let scratch = ScratchDir::within(&scratch::place(SMALL), "halite-look-")?;
                 let small = |path: &str| !BULK.iter().any(|bulk| path.starts_with(bulk));
                 sound.map_or(Ok(()), |sound| sound.unpack_some(scratch.path(), &small))?;
                 (scratch.path().to_owned(), Some(scratch))

@@ -4,7 +4,7 @@
 mod first_host;
 mod given;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 use std::path::Path;
 
@@ -21,13 +21,13 @@ use halite_pillar::validate::Context;
 use halite_pillar::view::{MASTER_PORT, Pki};
 use halite_pillar::{resolve, view};
 use halite_secrets::yaml;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use self::given::GivenDocuments;
 use super::Preparation;
 use crate::files;
 use crate::paths::{CLUSTER_DOCUMENT_MODE, CONFIG, NODE_DOCUMENT_MODE};
-use crate::preflight::{ExistingCluster, HostRequirements, of_cluster, thresholds};
+use crate::preflight::{ExistingCluster, HostRequirements, of_cluster, resolver, thresholds};
 
 /// The documents as text, not validated yet.
 pub struct InitialDocuments {
@@ -270,10 +270,20 @@ fn requirements_of_invalid(document: &Text) -> HostRequirements {
         manage_firewall: flag("host.manageFirewall"),
         nftables: at("kubeProxy.mode").is_none_or(|mode| mode != "iptables"),
         eviction: thresholds(at("kubelet.config.evictionHard").as_ref()),
-        vip: None,
+        vip: vip(at("apiServer.vip"), at("apiServer.keepalived")),
         external_etcd: is_etcd_external(document),
         own_pod_network: at("cni.plugin").is_some_and(|plugin| plugin == "none"),
+        forwarders: at("dns.forwarders").is_some_and(|servers| servers != json!([])),
+        resolver: resolver(at("kubelet.config.resolvConf").as_ref()),
+        packages: BTreeMap::new(),
     }
+}
+
+/// The address that keepalived would manage, as far as it can be read.
+fn vip(address: Option<Value>, keepalived: Option<Value>) -> Option<Ipv4Addr> {
+    let address = address?.as_str()?.parse().ok()?;
+    let is_managed = keepalived.is_none_or(|flag| flag != false);
+    is_managed.then_some(address)
 }
 
 /// A valid declaration, and the files that contain it.

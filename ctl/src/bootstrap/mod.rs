@@ -13,6 +13,7 @@ mod declaration;
 mod install;
 mod local_states;
 mod restore;
+mod scratch;
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -37,6 +38,7 @@ use crate::orchestration_watch::{FinishedRun, print_outcome, run_orchestration};
 use crate::output::returns::View;
 use crate::output::{Screen, returns};
 use crate::paths::{CONFIG, STATE_DIR};
+use crate::preflight::HostRequirements;
 use crate::site::Site;
 use crate::{FAILED, masters, preflight};
 
@@ -286,6 +288,10 @@ async fn findings(
     let requirements = declared
         .as_ref()
         .map_or_else(|_| initial.requirements(), Declared::requirements);
+    let requirements = HostRequirements {
+        packages: preparation.manifest.packages.clone(),
+        ..requirements
+    };
     let mut facts =
         preflight::NodeFacts::collect(requirements, jiff::Timestamp::now().as_second()).await;
     if let Err(problems) = declared {

@@ -7,12 +7,17 @@
 
 #[cfg(feature = "checks")]
 pub mod checks;
+mod firewalls;
 mod fsync;
 mod kernel_tables;
+mod neighbours;
 mod node_facts;
+mod packages;
 mod part;
 mod peers;
 mod pod_network;
+mod resolver;
+mod storage;
 mod vip;
 
 use serde::{Deserialize, Serialize};
@@ -22,9 +27,11 @@ pub use kernel_tables::{KernelRoute, addresses_by_interface, kernel_routes, loca
 pub use node_facts::{
     ExistingCluster, HostRequirements, NodeFacts, REPOSITORY, TOOLS, WatchedFileSystem,
 };
+pub use packages::PackageTraces;
 pub use part::{Added, ClusterPart, Interface, OtherHost, Planes};
 pub use peers::{Peer, unreachable};
 pub use pod_network::PodNetworkTraces;
+pub use storage::FilledPlace;
 pub use vip::{VirtualAddress, WhoAnswers};
 
 /// The function by which the master asks a minion for the facts.

@@ -1,16 +1,18 @@
 //! The facts about a host that the checks use, and their collection, which changes nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::Ipv4Addr;
 use std::path::Path;
-use std::time::Duration;
 
 use rustix::fs::StatVfsMountFlags;
 use serde::{Deserialize, Serialize};
 
+use crate::packages::PackageTraces;
 use crate::part::ClusterPart;
 use crate::pod_network::PodNetworkTraces;
+use crate::storage::FilledPlace;
 use crate::vip::WhoAnswers;
+use crate::{firewalls, neighbours, resolver, storage};
 
 /// Programs that the states and daemons call before any package of the bundle is installed.
 pub const TOOLS: [&str; 8] = [
@@ -45,8 +47,8 @@ const WATCHED: [(&str, &str); 2] = [
     ("imagefs", "/var/lib/containerd"),
 ];
 const MIB: u64 = 1024 * 1024;
-/// The timeout for an answer from a host with the VIP.
-const VIP_ANSWER: Duration = Duration::from_millis(400);
+/// The directory of containers.
+const CONTAINERS: &str = "/var/lib/containerd";
 
 /// The cluster whose configuration is on the host.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -83,6 +85,15 @@ pub struct HostRequirements {
     /// `true` if the operator provides the pod network.
     #[serde(default)]
     pub own_pod_network: bool,
+    /// `true` if the name servers of the cluster's DNS are declared: those of hosts do not matter.
+    #[serde(default)]
+    pub forwarders: bool,
+    /// The declared file with the name servers of pods (`resolvConf` of the kubelet).
+    #[serde(default)]
+    pub resolver: Option<String>,
+    /// The packages of the bundle: name to version.
+    #[serde(default)]
+    pub packages: BTreeMap<String, String>,
 }
 
 /// A file system that the kubelet watches.
@@ -110,6 +121,9 @@ impl Default for HostRequirements {
             vip: None,
             external_etcd: false,
             own_pod_network: false,
+            forwarders: false,
+            resolver: None,
+            packages: BTreeMap::new(),
         }
     }
 }
@@ -142,6 +156,8 @@ pub struct NodeFacts {
     pub memory: u64,
     /// The free space in MiB, by directory.
     pub free: BTreeMap<String, u64>,
+    /// The directories below /var/lib that are filled. Empty from a minion of an earlier version.
+    pub places: Vec<FilledPlace>,
     /// The file systems that the kubelet watches.
     pub watched: Vec<WatchedFileSystem>,
     /// The free inodes of /var/lib; `None` if its file system has no limit.
@@ -152,6 +168,8 @@ pub struct NodeFacts {
     pub no_exec: Vec<String>,
     /// The type of the file system of /var/lib/containerd, as in /proc/mounts.
     pub container_fs: String,
+    /// `true` if the file system of /var/lib/containerd stores no types of entries.
+    pub container_fs_untyped: bool,
     /// The file systems that the kernel supports, including its modules.
     pub file_systems: BTreeSet<String>,
     /// Swap devices in use.
@@ -164,6 +182,8 @@ pub struct NodeFacts {
     pub kernel_log: bool,
     /// The programs of [`TOOLS`] that are installed.
     pub tools: BTreeSet<String>,
+    /// Packages that may be in the way.
+    pub packages: PackageTraces,
     /// `true` if a run of dpkg was interrupted.
     pub dpkg_interrupted: bool,
     /// The host name.
@@ -195,11 +215,11 @@ pub struct NodeFacts {
     pub firewalls: Vec<String>,
     /// The TCP ports on which programs listen.
     pub listening: BTreeSet<u16>,
-    /// Name servers in /etc/resolv.conf.
+    /// The name servers that pods get from the host.
     pub name_servers: Vec<String>,
     /// The host's addresses.
     pub addresses: BTreeSet<Ipv4Addr>,
-    /// `true` if a host answers at the VIP.
+    /// `true` if another host has the VIP.
     pub vip_answers: bool,
     /// The MTUs of the host's interfaces, by address.
     pub mtus: BTreeMap<Ipv4Addr, u32>,
@@ -231,7 +251,14 @@ impl NodeFacts {
             kernel: uname.release().to_string_lossy().into_owned(),
             cpus: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
             memory: memory_mib(&text("/proc/meminfo")),
-            container_fs: file_system_of("/var/lib/containerd", &text("/proc/mounts")),
+            places: FilledPlace::collect(),
+            container_fs: file_system_of(
+                &storage::existing(Path::new(CONTAINERS))
+                    .unwrap_or_default()
+                    .to_string_lossy(),
+                &text("/proc/mounts"),
+            ),
+            container_fs_untyped: storage::has_no_types(Path::new(CONTAINERS)),
             file_systems: file_systems(
                 &text("/proc/filesystems"),
                 &uname.release().to_string_lossy(),
@@ -245,6 +272,7 @@ impl NodeFacts {
                 .filter(|name| in_path(name))
                 .map(ToString::to_string)
                 .collect(),
+            packages: PackageTraces::collect(),
             dpkg_interrupted: std::fs::read_dir("/var/lib/dpkg/updates")
                 .is_ok_and(|mut list| list.next().is_some()),
             host_name: uname.nodename().to_string_lossy().into_owned(),
@@ -258,27 +286,13 @@ impl NodeFacts {
             pod_network: PodNetworkTraces::collect(),
             site_ca: text("/etc/halite/pki/site-ca.crt"),
             untouched: !REPOSITORY.iter().any(|path| Path::new(path).exists()),
-            firewalls: ["nftables", "ufw", "netfilter-persistent"]
-                .iter()
-                .filter(|unit| {
-                    let link = format!("{unit}.service");
-                    ["multi-user.target.wants", "sysinit.target.wants"]
-                        .iter()
-                        .any(|target| {
-                            Path::new("/etc/systemd/system")
-                                .join(target)
-                                .join(&link)
-                                .exists()
-                        })
-                })
-                .map(ToString::to_string)
-                .collect(),
+            firewalls: firewalls::enabled(),
             listening: listening(&format!(
                 "{}\n{}",
                 text("/proc/net/tcp"),
                 text("/proc/net/tcp6")
             )),
-            name_servers: name_servers(&text("/etc/resolv.conf")),
+            name_servers: resolver::for_pods(requirements.resolver.as_deref()),
             ..Self::default()
         };
         for place in DIRECTORIES {
@@ -304,7 +318,7 @@ impl NodeFacts {
             .filter_map(|(signal, place)| watched(signal, place))
             .collect();
         if let Some(vip) = requirements.vip {
-            facts.vip_answers = answers(vip).await;
+            facts.vip_answers = neighbours::has_holder(vip).await;
         }
         facts.requirements = requirements;
         facts
@@ -323,17 +337,6 @@ fn watched(signal: &'static str, place: &'static str) -> Option<WatchedFileSyste
         size: mib(stat.f_blocks),
         free: mib(stat.f_bavail),
     })
-}
-
-/// Returns `true` if a host has the address: it accepts or refuses a connection instead of not
-/// answering.
-async fn answers(address: Ipv4Addr) -> bool {
-    let target = SocketAddr::from((address, 6443));
-    match tokio::time::timeout(VIP_ANSWER, tokio::net::TcpStream::connect(target)).await {
-        Ok(Ok(_)) => true,
-        Ok(Err(error)) => error.kind() == std::io::ErrorKind::ConnectionRefused,
-        Err(_) => false,
-    }
 }
 
 fn os_release(text: &str) -> BTreeMap<String, String> {
@@ -439,14 +442,6 @@ fn listening(text: &str) -> BTreeSet<u16> {
     text.lines().filter_map(port).collect()
 }
 
-fn name_servers(text: &str) -> Vec<String> {
-    let server = |line: &str| Some(line.trim().strip_prefix("nameserver")?.trim().to_owned());
-    text.lines()
-        .filter_map(server)
-        .filter(|server| !server.is_empty())
-        .collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -459,10 +454,6 @@ mod tests {
         assert_eq!(
             swaps("Filename Type Size\n/dev/sda2 partition 1 0 -2\n"),
             ["/dev/sda2"]
-        );
-        assert_eq!(
-            name_servers("# x\nnameserver 10.0.0.1\nsearch a\n"),
-            ["10.0.0.1"]
         );
         assert_eq!(
             os_release("ID=debian\nVERSION_ID=\"12\"\n")["VERSION_ID"],

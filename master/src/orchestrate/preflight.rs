@@ -25,8 +25,8 @@ use halite_pillar::role::Role;
 use halite_pillar::view::{API_PORT, has_proxies};
 use halite_preflight::checks::{Finding, Verdict};
 use halite_preflight::{
-    Added, ClusterPart, ExistingCluster, FUNCTION, Interface, NodeFacts, OtherHost, Peer, Planes,
-    Question, VirtualAddress, checks,
+    Added, ClusterPart, ExistingCluster, FUNCTION, HostRequirements, Interface, NodeFacts,
+    OtherHost, Peer, Planes, Question, VirtualAddress, checks,
 };
 use halite_proto::ids::MinionId;
 use halite_states::args::Args;
@@ -145,13 +145,17 @@ impl StepRunner<'_> {
         let connected = app.connections.connected();
         let is_connected = |host: &NodeName| connected.iter().any(|id| *id == host.as_str());
         let question = Question {
-            requirements: checks::of_cluster(cluster),
+            requirements: HostRequirements {
+                packages: snapshot.bundle().map_err(failed)?.packages.clone(),
+                ..checks::of_cluster(cluster)
+            },
             peers: peers(declaration, name, node, &is_connected),
             etcd: gets.has(Role::Etcd),
             vip: self
                 .virtual_address(declaration, gets)
                 .map_err(|error| Failure::new(format!("cannot check {name}: {}", chain(&error))))?,
         };
+        let requirements = question.requirements.clone();
         let question = json!(question);
         let own = self.ask_again(&minion, &question);
         let (own, others) = tokio::join!(own, self.others(declaration, name));
@@ -162,6 +166,8 @@ impl StepRunner<'_> {
         let mut facts: NodeFacts =
             serde_json::from_value(answer).map_err(|error| cannot(&error))?;
         facts.name = name.to_string();
+        // A minion of an earlier version does not repeat requirements that it does not know.
+        facts.requirements = requirements;
         let own_ca = app.cas.certificate_pem(SITE);
         let own_ca = own_ca.map_err(|error| cannot(&error))?.trim();
         // An earlier run has started with it. The CA alone only means that it has enrolled.

@@ -2,6 +2,7 @@
 
 mod added;
 mod network;
+mod packages;
 mod requirements;
 mod resources;
 mod system;
@@ -12,7 +13,7 @@ use crate::node_facts::NodeFacts;
 use crate::part::ClusterPart;
 
 pub use network::gained_ports;
-pub use requirements::{of_cluster, thresholds};
+pub use requirements::{of_cluster, resolver, thresholds};
 
 /// The result of a check.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -102,7 +103,9 @@ pub const CHECKS: &[Check] = &[
     check("cgroup-controllers", resources::cgroup_controllers),
     check("kernel-log", resources::kernel_log),
     check("tools", system::tools),
-    check("packages", system::packages),
+    check("packages", packages::interrupted),
+    check("held-packages", packages::held),
+    check("container-engine", packages::container_engine),
     check("host-name", system::host_name),
     check("machine-id", system::machine_id),
     first("clock", system::clock),

@@ -1,6 +1,7 @@
 //! Checks of documents, ports and name servers.
 
 use std::collections::BTreeSet;
+use std::net::IpAddr;
 
 use super::Verdict;
 use crate::node_facts::{ExistingCluster, NodeFacts};
@@ -86,7 +87,7 @@ static FIRST: Added = Added {
     gained: BTreeSet::new(),
 };
 
-fn roles(facts: &NodeFacts) -> &Added {
+pub(super) fn roles(facts: &NodeFacts) -> &Added {
     match &facts.part {
         ClusterPart::First => &FIRST,
         ClusterPart::Added(added) => added,
@@ -153,14 +154,43 @@ pub(super) fn other_pod_network(facts: &NodeFacts) -> Verdict {
     Verdict::bad(message, format!("run: {commands}"))
 }
 
-/// Requires a name server: CoreDNS forwards other domains to it, and does not start without one.
+/// Requires name servers that pods reach: CoreDNS forwards other domains to them, does not start
+/// without one, and ends if one leads back to itself, as an address of loopback does in a pod.
 pub(super) fn name_server(facts: &NodeFacts) -> Verdict {
-    if !facts.name_servers.is_empty() || !roles(facts).runs_containers {
+    if facts.requirements.forwarders || !roles(facts).runs_containers {
+        return Verdict::Good;
+    }
+    let file = facts
+        .requirements
+        .resolver
+        .as_deref()
+        .unwrap_or("/etc/resolv.conf");
+    let hint = "add the site's `nameserver ADDRESS`, or declare the site's name servers: `dns: {forwarders: [ADDRESS]}`";
+    if facts.name_servers.is_empty() {
+        return Verdict::bad(
+            format!("{file} names no name server, without which CoreDNS does not start"),
+            hint,
+        );
+    }
+    let is_local = |server: &&String| {
+        let address = server.split('%').next().unwrap_or_default();
+        address
+            .parse::<IpAddr>()
+            .is_ok_and(|address| address.is_loopback() || address.is_unspecified())
+    };
+    let local: Vec<&str> = (facts.name_servers.iter().filter(is_local))
+        .map(String::as_str)
+        .collect();
+    if local.is_empty() {
         return Verdict::Good;
     }
     Verdict::bad(
-        "/etc/resolv.conf names no name server, without which CoreDNS does not start",
-        "add the site's `nameserver ADDRESS`",
+        format!(
+            "{file} names {}, which is another address in each pod: CoreDNS would forward to itself, and end",
+            local.join(", ")
+        ),
+        "declare the site's name servers: `dns: {forwarders: [ADDRESS]}`; or name a file with them: \
+         `kubelet: {config: {resolvConf: PATH}}`",
     )
 }
 
@@ -175,7 +205,7 @@ pub(super) fn vip(facts: &NodeFacts) -> Verdict {
         return Verdict::Good;
     }
     Verdict::bad(
-        format!("another host answers at the VIP {vip}"),
+        format!("another host has the VIP {vip}"),
         "choose a free address for apiServer.vip; if it is your own load balancer, set `keepalived: false`",
     )
 }

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::node_facts::HostRequirements;
 
-/// The requirements of a cluster document.
+/// The requirements of a cluster document. The caller adds the packages of the bundle.
 #[must_use]
 pub fn of_cluster(cluster: &Cluster) -> HostRequirements {
     let kubelet = |key: &str| {
@@ -28,6 +28,9 @@ pub fn of_cluster(cluster: &Cluster) -> HostRequirements {
             .filter(|_| cluster.api_server.keeps_vip()),
         external_etcd: cluster.external_etcd().is_some(),
         own_pod_network: cluster.cni.plugin == CniPlugin::None,
+        forwarders: !cluster.dns.forwarders.is_empty(),
+        resolver: resolver(cluster.kubelet.config.get("resolvConf")),
+        packages: BTreeMap::new(),
     }
 }
 
@@ -37,4 +40,11 @@ pub fn thresholds(declared: Option<&Value>) -> Option<BTreeMap<String, String>> 
     let each =
         |(signal, limit): (&String, &Value)| Some((signal.clone(), limit.as_str()?.to_owned()));
     Some(declared?.as_object()?.iter().filter_map(each).collect())
+}
+
+/// The declared file with the name servers of pods. An empty one is the kubelet's way to say none.
+#[must_use]
+pub fn resolver(declared: Option<&Value>) -> Option<String> {
+    let path = declared?.as_str()?;
+    (!path.is_empty()).then(|| path.to_owned())
 }

@@ -1,10 +1,20 @@
 //! Checks of disks, swap and cgroups.
 
+use std::collections::BTreeMap;
+
 use super::Verdict;
 use crate::node_facts::{ExistingCluster, NodeFacts};
 
 /// The free space that the bootstrap needs, in MiB: images and etcd, packages, configuration.
 const FREE: [(&str, u64); 3] = [("/var/lib", 4096), ("/usr", 1024), ("/etc", 16)];
+/// The same for the directories in /var/lib, which may be on file systems of their own: images,
+/// etcd, the bundle, and the files of pods. The sum is that of /var/lib.
+const FILLED: [(&str, u64); 4] = [
+    ("/var/lib/containerd", 2048),
+    ("/var/lib/etcd", 256),
+    ("/var/lib/halite", 1536),
+    ("/var/lib/kubelet", 256),
+];
 /// The number of files in the unpacked images.
 const INODES: u64 = 50_000;
 /// The cgroup controllers that the kubelet requires.
@@ -24,12 +34,16 @@ pub(super) fn file_systems(facts: &NodeFacts) -> Verdict {
 }
 
 pub(super) fn disk(facts: &NodeFacts) -> Verdict {
+    let by_place = filled(facts);
+    let is_known = by_place.is_some();
     let short: Vec<String> = FREE
         .iter()
+        .filter(|(place, _)| *place != "/var/lib" || !is_known)
         .filter_map(|(place, needed)| {
             let free = facts.free.get(*place)?;
             (free < needed).then(|| format!("{place} has {free} MiB free, {needed} MiB are needed"))
         })
+        .chain(by_place.unwrap_or_default())
         .collect();
     if short.is_empty() {
         return Verdict::Good;
@@ -39,6 +53,32 @@ pub(super) fn disk(facts: &NodeFacts) -> Verdict {
         short.join("\n"),
         "free space there, or mount a larger disk",
     )
+}
+
+/// The directories that are too small, in groups on one file system; `None` if they are not known.
+fn filled(facts: &NodeFacts) -> Option<Vec<String>> {
+    let mut disks: BTreeMap<u64, (Vec<&str>, u64, u64)> = BTreeMap::new();
+    for (place, needed) in FILLED {
+        let found = facts.places.iter().find(|found| found.path == place)?;
+        let disk = disks
+            .entry(found.device)
+            .or_insert((Vec::new(), 0, found.free));
+        disk.0.push(place);
+        disk.1 += needed;
+    }
+    let short = disks
+        .into_values()
+        .filter(|(_, needed, free)| free < needed);
+    let text = |(places, needed, free): (Vec<&str>, u64, u64)| {
+        // All on one file system, as on most hosts.
+        let (places, verb) = match places.len() {
+            4 => ("/var/lib".to_owned(), "has"),
+            1 => (places.concat(), "has"),
+            _ => (places.join(", "), "have"),
+        };
+        format!("{places} {verb} {free} MiB free, {needed} MiB are needed")
+    };
+    Some(short.map(text).collect())
 }
 
 /// The kubelet's own thresholds, which apply where its configuration has none
@@ -149,13 +189,21 @@ pub(super) fn executable(facts: &NodeFacts) -> Verdict {
 
 pub(super) fn container_storage(facts: &NodeFacts) -> Verdict {
     let kind = facts.container_fs.as_str();
-    if !UNSUITABLE.contains(&kind) && !kind.starts_with("fuse.") {
-        return Verdict::Good;
+    if UNSUITABLE.contains(&kind) || kind.starts_with("fuse.") {
+        return Verdict::bad(
+            format!("/var/lib/containerd is on {kind}, which cannot hold containers"),
+            "mount ext4 or xfs there",
+        );
     }
-    Verdict::bad(
-        format!("/var/lib/containerd is on {kind}, which cannot hold containers"),
-        "mount ext4 or xfs there",
-    )
+    if facts.container_fs_untyped {
+        return Verdict::bad(
+            format!(
+                "/var/lib/containerd is on {kind} without types of directory entries, which overlayfs needs"
+            ),
+            "make the file system again, with `mkfs.xfs -n ftype=1` or `mkfs.ext4`",
+        );
+    }
+    Verdict::Good
 }
 
 pub(super) fn swap(facts: &NodeFacts) -> Verdict {

@@ -1,4 +1,5 @@
 mod pod_network;
+mod storage;
 
 use std::collections::BTreeSet;
 
@@ -96,6 +97,13 @@ const DAMAGES: &[Damage] = &[
         f.tools.remove("apt-get");
     }),
     ("packages", |f| f.dpkg_interrupted = true),
+    ("held-packages", |f| {
+        f.requirements.packages = [("ethtool".to_owned(), "6.1".to_owned())].into();
+        f.packages.held = [("ethtool".to_owned(), String::new())].into();
+    }),
+    ("container-engine", |f| {
+        f.packages.engines = ["docker.io".to_owned()].into();
+    }),
     ("host-name", |f| f.name = "Bootstrap_1".into()),
     ("machine-id", |f| f.machine_id = "uninitialized".into()),
     ("clock", |f| f.now = 0),
@@ -425,8 +433,10 @@ fn all_that_is_wrong_is_in_one_report() {
         .map(|check| check.name)
         .filter(|name| !bad(&facts).contains(name))
         .collect();
-    // On a host of another cluster, its Kubernetes and its pod network are not further problems.
-    assert_eq!(missed, ["other-kubernetes", "other-pod-network"]);
+    // On a host of another cluster, its Kubernetes, its containers and its pod network are not
+    // further problems.
+    let of_bare = ["container-engine", "other-kubernetes", "other-pod-network"];
+    assert_eq!(missed, of_bare);
     assert_eq!(findings.len(), DAMAGES.len());
 }
 
