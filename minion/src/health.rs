@@ -38,8 +38,10 @@ const EMBEDDED: &str = "client-certificate-data:";
 
 /// Files of the `halite.host` states that follow its packages; a host in use has one of them unless
 /// the operator has switched off all their features.
-const PREPARED: [&str; 3] = [
+const PREPARED: [&str; 4] = [
     "/etc/modules-load.d/halite.conf",
+    "/etc/sysctl.d/zz-halite.conf",
+    // The name in earlier versions.
     "/etc/sysctl.d/99-halite.conf",
     "/etc/firewalld/policies/halite-host.xml",
 ];

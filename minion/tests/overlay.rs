@@ -200,10 +200,12 @@ async fn what_only_apply_can_tell_says_so() {
     );
     assert_eq!(overlay.stat("/srv/k").await.unwrap().unwrap().mode, 0o600);
 
-    overlay.predict(&Effect::RefreshPackages).await;
+    overlay
+        .predict(&Effect::RefreshPackages { only: None })
+        .await;
     assert_eq!(
         overlay
-            .package_candidate("kubelet")
+            .package_candidate("kubelet", false)
             .await
             .unwrap()
             .as_deref(),

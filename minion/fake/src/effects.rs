@@ -49,7 +49,7 @@ impl FakeState {
             Effect::Packages {
                 install, remove, ..
             } => self.change_packages(install, remove)?,
-            Effect::RefreshPackages => {
+            Effect::RefreshPackages { .. } => {
                 self.disk.tick()?;
                 self.refreshes += 1;
             }
@@ -281,6 +281,10 @@ impl FakeState {
             for unit in &offer.units {
                 self.units.remove(unit);
             }
+        }
+        for name in self.in_the_way(install) {
+            self.disk.tick()?;
+            self.packages.remove(&name);
         }
         for name in install.keys() {
             let Some((name, offer)) = self.offer_for(name) else {

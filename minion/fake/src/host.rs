@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use halite_minion::host::accounts::Accounts;
-use halite_minion::host::effect::{Command, Effect, Output, Trust};
+use halite_minion::host::effect::{Command, Effect, Output, PackageOptions, Trust};
 use halite_minion::host::{
     FirewallNames, FirewallView, Group, Host, HostError, HostFuture, HostResult, IpsetView,
     MountPoint, PackageManager, Stat, UnitState, User, static_pod,
@@ -44,6 +44,10 @@ pub struct FakeState {
     pub packages: BTreeMap<String, String>,
     /// Packages whose installation or removal was cut off.
     pub cut_off: BTreeMap<String, String>,
+    /// Packages on hold.
+    pub held: BTreeSet<String>,
+    /// Packages that the installation of another one removes, by the name of that one.
+    pub conflicts: BTreeMap<String, Vec<String>>,
     /// Packages that the repositories offer.
     pub offered: BTreeMap<String, Offer>,
     pub units: BTreeMap<String, UnitState>,
@@ -133,6 +137,8 @@ impl Default for FakeState {
             manager: PackageManager::Apt,
             packages: BTreeMap::new(),
             cut_off: BTreeMap::new(),
+            held: BTreeSet::new(),
+            conflicts: BTreeMap::new(),
             offered: BTreeMap::new(),
             units: BTreeMap::new(),
             starts: BTreeMap::new(),
@@ -173,6 +179,16 @@ impl Default for FakeState {
 }
 
 impl FakeState {
+    /// Installed packages that conflict with ones to be installed.
+    pub(crate) fn in_the_way(
+        &self,
+        install: &BTreeMap<String, Option<String>>,
+    ) -> BTreeSet<String> {
+        let conflicts = install.keys().filter_map(|name| self.conflicts.get(name));
+        let installed = |name: &&String| self.packages.contains_key(*name);
+        conflicts.flatten().filter(installed).cloned().collect()
+    }
+
     /// A file of root's, mode 0644, with its directories.
     pub fn put_file(&mut self, path: &str, content: &[u8]) {
         self.disk.put(path, Node::file(content));
@@ -364,9 +380,22 @@ impl Host for FakeHost {
         self.ask(|s| Ok(s.cut_off.clone()))
     }
 
+    fn removed_by<'a>(
+        &'a self,
+        install: &'a BTreeMap<String, Option<String>>,
+        _: PackageOptions,
+    ) -> HostFuture<'a, HostResult<BTreeSet<String>>> {
+        self.ask(move |s| Ok(s.in_the_way(install)))
+    }
+
+    fn held_packages(&self) -> HostFuture<'_, HostResult<BTreeSet<String>>> {
+        self.ask(|s| Ok(s.held.clone()))
+    }
+
     fn package_candidate<'a>(
         &'a self,
         name: &'a str,
+        _: bool,
     ) -> HostFuture<'a, HostResult<Option<String>>> {
         self.ask(|s| Ok(s.offered.get(name).map(|o| o.version.clone())))
     }

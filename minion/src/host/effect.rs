@@ -68,8 +68,12 @@ pub enum Effect {
         /// Additional permissions of the installation.
         options: PackageOptions,
     },
-    /// Read the repositories' indexes again.
-    RefreshPackages,
+    /// Read the indexes of repositories again.
+    RefreshPackages {
+        /// The only repository, which must be readable; `None` for all of them, of which some may
+        /// be unreachable.
+        only: Option<String>,
+    },
     /// Bring a systemd unit into a state, over D-Bus.
     Unit {
         /// With suffix, for example `kubelet.service`.
@@ -166,6 +170,8 @@ pub struct PackageOptions {
     pub erasing: bool,
     /// Replace an installed version by a lower one.
     pub downgrades: bool,
+    /// Take Halite's repository first, whatever the versions in others.
+    pub prefers_bundle: bool,
 }
 
 /// The trust anchor for the certificate of a TLS server.

@@ -22,10 +22,12 @@ pub mod pod;
 pub mod static_pod;
 mod stop;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use self::effect::{Command, Effect, FirewallSettings, IpsetSettings, Output, Trust};
+use self::effect::{
+    Command, Effect, FirewallSettings, IpsetSettings, Output, PackageOptions, Trust,
+};
 
 pub use self::error::{HostError, HostResult};
 pub use self::stop::Stop;
@@ -168,9 +170,22 @@ pub trait Host: Send + Sync {
     /// Incomplete packages on the host, whose installation or removal was cut off: name to version,
     /// which may be empty.
     fn cut_off_packages(&self) -> HostFuture<'_, HostResult<BTreeMap<String, String>>>;
-    /// The version that an installation would choose now, if a repository offers the package.
-    fn package_candidate<'a>(&'a self, name: &'a str)
-    -> HostFuture<'a, HostResult<Option<String>>>;
+    /// Installed packages that an installation would remove, because they conflict. Empty if that
+    /// cannot be told before it runs.
+    fn removed_by<'a>(
+        &'a self,
+        install: &'a BTreeMap<String, Option<String>>,
+        options: PackageOptions,
+    ) -> HostFuture<'a, HostResult<BTreeSet<String>>>;
+    /// Packages that the operator has put on hold, installed or not.
+    fn held_packages(&self) -> HostFuture<'_, HostResult<BTreeSet<String>>>;
+    /// The version that an installation would choose now, if a repository offers the package. With
+    /// `prefers_bundle`, Halite's repository comes first.
+    fn package_candidate<'a>(
+        &'a self,
+        name: &'a str,
+        prefers_bundle: bool,
+    ) -> HostFuture<'a, HostResult<Option<String>>>;
     /// The installed package that provides a virtual one.
     fn package_provider<'a>(&'a self, name: &'a str) -> HostFuture<'a, HostResult<Option<String>>>;
     /// The host's package manager.

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::accounts::PredictedAccounts;
-use super::effect::{Command, Effect, Output, Trust};
+use super::effect::{Command, Effect, Output, PackageOptions, Trust};
 use super::overlay_files::{Covered, Files, PredictedEntry, PredictedPath};
 use super::{
     FileKind, FirewallNames, FirewallView, Group, Host, HostFuture, HostResult, IpsetView,
@@ -264,12 +264,35 @@ impl Host for Overlay<'_> {
         })
     }
 
+    fn removed_by<'a>(
+        &'a self,
+        install: &'a BTreeMap<String, Option<String>>,
+        options: PackageOptions,
+    ) -> HostFuture<'a, HostResult<BTreeSet<String>>> {
+        Box::pin(async move {
+            // The package manager of the host does not know predicted changes.
+            let is_predicted = {
+                let predicted = self.predicted();
+                predicted.repositories || !predicted.packages.is_empty()
+            };
+            if is_predicted {
+                return Ok(BTreeSet::new());
+            }
+            self.below.removed_by(install, options).await
+        })
+    }
+
+    fn held_packages(&self) -> HostFuture<'_, HostResult<BTreeSet<String>>> {
+        self.below.held_packages()
+    }
+
     fn package_candidate<'a>(
         &'a self,
         name: &'a str,
+        prefers_bundle: bool,
     ) -> HostFuture<'a, HostResult<Option<String>>> {
         Box::pin(async move {
-            let candidate = self.below.package_candidate(name).await?;
+            let candidate = self.below.package_candidate(name, prefers_bundle).await?;
             let open = self.predicted().repositories;
             Ok(candidate.or_else(|| open.then(|| KNOWN_AFTER_APPLY.to_owned())))
         })

@@ -5,7 +5,8 @@ use std::sync::atomic::Ordering;
 
 use super::accounts::is_account_command;
 use super::effect::{
-    CertificateRequest, Command, Effect, FirewallChange, IpsetSettings, Meta, UnitAction,
+    CertificateRequest, Command, Effect, FirewallChange, IpsetSettings, Meta, PackageOptions,
+    UnitAction,
 };
 use super::founding::{FirstStart, JOINING_MARK};
 use super::overlay::{KNOWN_AFTER_APPLY, Overlay};
@@ -53,9 +54,11 @@ impl Overlay<'_> {
                 self.unit_file_changed(path).await;
             }
             Effect::Packages {
-                install, remove, ..
-            } => self.change_packages(install, remove).await,
-            Effect::RefreshPackages => {
+                install,
+                remove,
+                options,
+            } => self.change_packages(install, remove, *options).await,
+            Effect::RefreshPackages { .. } => {
                 let mut predicted = self.predicted();
                 predicted.repositories = true;
                 predicted.uncertain = true;
@@ -311,12 +314,18 @@ impl Overlay<'_> {
         }
     }
 
-    async fn change_packages(&self, install: &BTreeMap<String, Option<String>>, remove: &[String]) {
+    async fn change_packages(
+        &self,
+        install: &BTreeMap<String, Option<String>>,
+        remove: &[String],
+        options: PackageOptions,
+    ) {
+        let in_the_way = self.removed_by(install, options).await.unwrap_or_default();
         for (name, version) in install {
             let version = match version {
                 Some(version) => version.clone(),
                 None => self
-                    .package_candidate(name)
+                    .package_candidate(name, false)
                     .await
                     .ok()
                     .flatten()
@@ -328,7 +337,7 @@ impl Overlay<'_> {
         }
         let mut predicted = self.predicted();
         predicted.uncertain |= !install.is_empty();
-        for name in remove {
+        for name in remove.iter().chain(&in_the_way) {
             predicted.packages.insert(name.clone(), None);
         }
     }

@@ -9,7 +9,8 @@ use super::{Failure, Plan, fail, replace};
 use crate::host::Host;
 use crate::host::effect::{Effect, Meta};
 
-const SYSCTLS: &str = "/etc/sysctl.d/99-halite.conf";
+/// Sorts after `99-sysctl.conf`, the link to `/etc/sysctl.conf` on Debian and Red Hat: the last file wins.
+const SYSCTLS: &str = "/etc/sysctl.d/zz-halite.conf";
 const MODULES: &str = "/etc/modules-load.d/halite.conf";
 
 pub(super) async fn parameter_present(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Failure> {

@@ -1,6 +1,6 @@
 //! `pkg.*`
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use halite_states::args::{Args, scalar};
 use halite_states::low::Chunk;
@@ -17,6 +17,7 @@ pub(super) async fn installed(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Fa
     let wanted = wanted(&args, &chunk.name)?;
     let found = host.packages().await?;
     let mut refresh = args.flag("refresh", false)?;
+    let prefers_bundle = args.flag("prefer_bundle", false)?;
     let mut install = BTreeMap::new();
     let mut changes = Map::new();
     for (name, version) in wanted {
@@ -29,7 +30,7 @@ pub(super) async fn installed(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Fa
         if old.is_none() && version.is_none() && host.package_provider(&name).await?.is_some() {
             continue;
         }
-        let candidate = host.package_candidate(&name).await?;
+        let candidate = host.package_candidate(&name, prefers_bundle).await?;
         // Indexes that do not offer a required package may be old, or missing.
         let fitting = candidate.filter(fits);
         refresh |= fitting.is_none();
@@ -51,25 +52,58 @@ pub(super) async fn installed(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Fa
         ));
     }
     let names = install.keys().cloned().collect::<Vec<_>>().join(", ");
+    on_hold(&host.held_packages().await?, &install)?;
+    let options = PackageOptions {
+        recommends: args.maybe("install_recommends")?,
+        erasing: args.flag("allow_erasing", false)?,
+        downgrades: args.flag("allow_downgrades", true)?,
+        prefers_bundle,
+    };
+    let removed = host.removed_by(&install, options).await?;
+    let mut remark = String::new();
+    if !removed.is_empty() {
+        let list: Vec<&str> = removed.iter().map(String::as_str).collect();
+        remark = format!("; removed, because they conflict: {}", list.join(", "));
+    }
+    for name in removed {
+        let old = found.get(&name).cloned().unwrap_or_default();
+        changes.insert(name, json!({"old": old, "new": ""}));
+    }
     let mut effects = if refresh {
-        vec![Effect::RefreshPackages]
+        vec![Effect::RefreshPackages { only: None }]
     } else {
         Vec::new()
     };
     effects.push(Effect::Packages {
         install,
         remove: Vec::new(),
-        options: PackageOptions {
-            recommends: args.maybe("install_recommends")?,
-            erasing: args.flag("allow_erasing", false)?,
-            downgrades: args.flag("allow_downgrades", true)?,
-        },
+        options,
     });
     Ok(Plan::change(
         changes,
         effects,
-        format!("The following packages would be installed/updated: {names}"),
-        format!("The following packages were installed/updated: {names}"),
+        format!("The following packages would be installed/updated: {names}{remark}"),
+        format!("The following packages were installed/updated: {names}{remark}"),
+    ))
+}
+
+/// Refuses to change packages that the operator has put on hold, as Salt does without
+/// `update_holds`.
+fn on_hold(
+    held: &BTreeSet<String>,
+    install: &BTreeMap<String, Option<String>>,
+) -> Result<(), Failure> {
+    let held: Vec<&str> = install
+        .keys()
+        .filter(|name| held.contains(*name))
+        .map(String::as_str)
+        .collect();
+    if held.is_empty() {
+        return Ok(());
+    }
+    let names = held.join(" ");
+    fail(format!(
+        "cannot install or update {names}: on hold; run `apt-mark unhold {names}` on the host"
     ))
 }
 

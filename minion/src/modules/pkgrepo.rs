@@ -65,7 +65,9 @@ pub(super) async fn managed(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Fail
     let content = sha256(wanted.as_bytes()) + "\n";
     if !effects.is_empty() || host.read(&note).await?.as_deref() != Some(content.as_bytes()) {
         changes.insert("refreshed".into(), json!(true));
-        effects.push(Effect::RefreshPackages);
+        effects.push(Effect::RefreshPackages {
+            only: Some(name.clone()),
+        });
         effects.extend(parents(host, &note, true, &Meta::default()).await?);
         effects.push(Effect::Write {
             path: note,

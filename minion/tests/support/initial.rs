@@ -26,6 +26,10 @@ pub struct Initial {
     pub packages: BTreeMap<String, String>,
     /// Packages whose installation or removal was cut off.
     pub cut_off: BTreeMap<String, String>,
+    /// Packages on hold.
+    pub held: Vec<String>,
+    /// Packages that the installation of another one removes.
+    pub conflicts: BTreeMap<String, Vec<String>>,
     pub offered: BTreeMap<String, String>,
     /// Virtual package to the offered one that provides it.
     pub provided: BTreeMap<String, String>,
@@ -185,6 +189,8 @@ pub fn set_up(host: &FakeHost, initial: &Initial) {
     }
     state.packages.extend(initial.packages.clone());
     state.cut_off.extend(initial.cut_off.clone());
+    state.held.extend(initial.held.clone());
+    state.conflicts.extend(initial.conflicts.clone());
     for (name, version) in &initial.offered {
         state.offered.insert(
             name.clone(),

@@ -16,7 +16,7 @@ pub(super) const SIGNATURES: &[Signature] = &[
             arg(
                 "config",
                 ArgumentKind::Text,
-                "File that sets it at boot (default `/etc/sysctl.d/99-halite.conf`).",
+                "File that sets it at boot (default `/etc/sysctl.d/zz-halite.conf`).",
             ),
         ],
     ),

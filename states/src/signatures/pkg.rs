@@ -24,6 +24,11 @@ pub(super) const SIGNATURES: &[Signature] = &[
                 "Read the indexes again before installing (default: only if a package is not found).",
             ),
             arg(
+                "prefer_bundle",
+                ArgumentKind::Boolean,
+                "Take packages of Halite's repository before those of all other sources, whatever their versions (apt; default false).",
+            ),
+            arg(
                 "install_recommends",
                 ArgumentKind::Boolean,
                 "Also install what the packages recommend, dnf's weak dependencies (default: as the package manager is configured, which is true for apt and dnf themselves).",

@@ -16,13 +16,13 @@ pub mod packages;
 mod perform;
 pub mod systemd;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::certificate::Signer;
-use super::effect::{Command, Effect, Meta, Output, Trust};
+use super::effect::{Command, Effect, Meta, Output, PackageOptions, Trust};
 use super::{
     FirewallNames, FirewallView, Group, Host, HostFuture, HostResult, IpsetView, MountPoint,
     PackageManager, Stat, Stop, UnitState, User,
@@ -141,11 +141,24 @@ impl Host for LinuxHost {
         Box::pin(packages::cut_off())
     }
 
+    fn removed_by<'a>(
+        &'a self,
+        install: &'a BTreeMap<String, Option<String>>,
+        options: PackageOptions,
+    ) -> HostFuture<'a, HostResult<BTreeSet<String>>> {
+        Box::pin(packages::removed_by(install, options))
+    }
+
+    fn held_packages(&self) -> HostFuture<'_, HostResult<BTreeSet<String>>> {
+        Box::pin(packages::held())
+    }
+
     fn package_candidate<'a>(
         &'a self,
         name: &'a str,
+        prefers_bundle: bool,
     ) -> HostFuture<'a, HostResult<Option<String>>> {
-        Box::pin(packages::candidate(name))
+        Box::pin(packages::candidate(name, prefers_bundle))
     }
 
     fn package_provider<'a>(&'a self, name: &'a str) -> HostFuture<'a, HostResult<Option<String>>> {

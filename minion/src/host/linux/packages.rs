@@ -2,13 +2,13 @@
 
 mod apt;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use self::apt::{APT_ENVIRONMENT, apt};
-use super::command::{run, run_checked, run_checked_until};
+use super::command::{command, failure, run, run_checked, run_until};
 use crate::host::effect::{Command, PackageOptions};
 use crate::host::{HostError, HostResult, PackageManager, Stop};
 
@@ -17,6 +17,9 @@ const REFRESH: Duration = Duration::from_secs(1800);
 /// The limit of a transaction, which ends by itself: the master reports it at the time limit of its
 /// job, and the operator can force its end.
 const ANY: Duration = Duration::MAX;
+/// dnf's option that ignores repositories which it cannot reach: they are none of Halite's business,
+/// and a package that is then missing is an error.
+const SKIPS_UNREACHABLE: &str = "--setopt=*.skip_if_unavailable=True";
 const DPKG_STATUS: &str = "/var/lib/dpkg/status";
 
 /// Installed packages, remembered until the package database changes.
@@ -102,6 +105,43 @@ fn is_cut_off(state: &str) -> bool {
     !matches!(state, "i" | "n" | "c")
 }
 
+/// Installed packages that an installation would remove. Empty if the manager finds no solution,
+/// which the installation then reports, and with dnf.
+///
+/// # Errors
+/// The manager cannot be asked.
+pub async fn removed_by(
+    install: &BTreeMap<String, Option<String>>,
+    options: PackageOptions,
+) -> HostResult<BTreeSet<String>> {
+    match manager()? {
+        PackageManager::Apt if options.erasing => apt::removed_by(install, options).await,
+        PackageManager::Apt | PackageManager::Dnf => Ok(BTreeSet::new()),
+    }
+}
+
+/// Packages that the operator has put on hold. dnf has none: its locks are a plugin's.
+///
+/// # Errors
+/// The manager cannot be asked.
+pub async fn held() -> HostResult<BTreeSet<String>> {
+    match manager()? {
+        PackageManager::Apt => Ok(parse_held(&ask_dpkg().await?)),
+        PackageManager::Dnf => Ok(BTreeSet::new()),
+    }
+}
+
+/// The packages of `dpkg-query`'s answer whose wanted state, the first letter, is a hold.
+fn parse_held(text: &str) -> BTreeSet<String> {
+    let name = |line: &str| {
+        let mut fields = line.split('\t');
+        let is_held = fields.next()?.starts_with('h');
+        let name = fields.next()?;
+        is_held.then(|| name.to_owned())
+    };
+    text.lines().filter_map(name).collect()
+}
+
 async fn ask_dpkg() -> HostResult<String> {
     let format = "-f=${db:Status-Abbrev}\t${Package}\t${Version}\n";
     run_checked(&["dpkg-query", "-W", format], &[], QUESTION).await
@@ -179,10 +219,13 @@ fn parse_provides(text: &str, name: &str) -> Option<String> {
 ///
 /// # Errors
 /// The manager cannot be asked.
-pub async fn candidate(name: &str) -> HostResult<Option<String>> {
+pub async fn candidate(name: &str, prefers_bundle: bool) -> HostResult<Option<String>> {
     Ok(match manager()? {
         PackageManager::Apt => {
-            parse_policy(&run_checked(&["apt-cache", "policy", "--", name], &[], QUESTION).await?)
+            let mut argv = vec!["apt-cache"];
+            argv.extend(apt::preferences(prefers_bundle));
+            argv.extend(["policy", "--", name]);
+            parse_policy(&run_checked(&argv, &[], QUESTION).await?)
         }
         PackageManager::Dnf => {
             let argv = [
@@ -212,26 +255,34 @@ fn parse_policy(text: &str) -> Option<String> {
     (version != "(none)").then(|| version.to_owned())
 }
 
-/// Reads the repositories' indexes again; a repository that cannot be read is an error.
+/// Reads the indexes of repositories again. The only one must be readable. Of all repositories, some
+/// may be unreachable, as in Salt: what is missing fails in the installation that needs it.
 ///
 /// # Errors
-/// The package manager fails, or is ended by `stop`.
-pub async fn refresh(stop: &Stop) -> HostResult<()> {
-    let argv: &[&str] = match manager()? {
-        PackageManager::Apt => &[
-            "apt-get",
-            "-q",
-            "-o",
-            "DPkg::Lock::Timeout=300",
-            "-o",
-            "APT::Update::Error-Mode=any",
-            "update",
-        ],
-        PackageManager::Dnf => &["dnf", "-q", "makecache", "--refresh"],
+/// The only repository cannot be read, or the package manager is ended by `stop`.
+pub async fn refresh(only: Option<&str>, stop: &Stop) -> HostResult<()> {
+    let argv = match manager()? {
+        PackageManager::Apt => apt::update(only),
+        PackageManager::Dnf => makecache(only),
     };
-    run_checked_until(argv, APT_ENVIRONMENT, REFRESH, stop)
-        .await
-        .map(drop)
+    let argv: Vec<&str> = texts(&argv).collect();
+    let command = command(&argv, APT_ENVIRONMENT);
+    let output = apt::unlocked(|| run_until(&command, Some(REFRESH), stop)).await?;
+    match only {
+        Some(_) if output.code != 0 => Err(failure(&argv, &output)),
+        Some(_) | None => Ok(()),
+    }
+}
+
+/// dnf's command that reads the indexes of one repository, or of all that can be reached.
+fn makecache(only: Option<&str>) -> Vec<String> {
+    let mut argv = vec!["dnf".to_owned(), "-q".to_owned()];
+    argv.extend(match only {
+        Some(name) => vec!["--repo".to_owned(), name.to_owned()],
+        None => vec![SKIPS_UNREACHABLE.to_owned()],
+    });
+    argv.extend(["makecache", "--refresh"].map(str::to_owned));
+    argv
 }
 
 /// Installs and removes in one transaction, which is not cut off: half a transaction would be worse
@@ -279,6 +330,7 @@ async fn transaction(
             }
             let argv: Vec<&str> = ["dnf", "-y", "-q"]
                 .into_iter()
+                .chain([SKIPS_UNREACHABLE])
                 .chain(dnf_options(options))
                 .chain(["install", "--"])
                 .chain(texts(&install))
@@ -371,6 +423,7 @@ mod tests {
             recommends: Some(false),
             erasing: true,
             downgrades: true,
+            prefers_bundle: false,
         };
         assert_eq!(
             dnf_options(all),
@@ -385,6 +438,23 @@ mod tests {
             (packages["bash"].as_str(), packages["nginx"].as_str()),
             ("5.1.8-6.el9", "2:1.20.1-14.el9")
         );
+    }
+
+    #[test]
+    fn held_packages_are_found_also_if_they_are_not_installed() {
+        let text = "ii \tbash\t5\nhi \tkubelet\t1.36\nhc \tethtool\t6\nrc \told\t1\n";
+        let held: Vec<String> = parse_held(text).into_iter().collect();
+        assert_eq!(held, ["ethtool", "kubelet"]);
+    }
+
+    #[test]
+    fn a_repository_is_read_without_the_others() {
+        let words = |argv: Vec<String>| argv.join(" ");
+        assert_eq!(
+            words(makecache(Some("halite"))),
+            "dnf -q --repo halite makecache --refresh"
+        );
+        assert!(words(makecache(None)).contains("skip_if_unavailable"));
     }
 
     #[test]

@@ -46,7 +46,9 @@ impl LinuxHost {
                 systemd::reload(&self.bus).await?;
                 self.bus.reload_rules().await?;
             }
-            Effect::RefreshPackages => packages::refresh(&self.stop).await?,
+            Effect::RefreshPackages { only } => {
+                packages::refresh(only.as_deref(), &self.stop).await?
+            }
             Effect::Unit { name, action } => {
                 self.images.forget();
                 systemd::change(&self.bus, name, *action).await?;

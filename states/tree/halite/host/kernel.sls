@@ -19,8 +19,9 @@ kernel-modules:
 {{ key }}:
   sysctl.present:
     - value: {{ value | json }}
-    # The file keeps the value after a reboot.
-    - config: /etc/sysctl.d/99-halite.conf
+    # The file keeps the value after a reboot. It sorts after 99-sysctl.conf, which distributions
+    # link to /etc/sysctl.conf.
+    - config: /etc/sysctl.d/zz-halite.conf
 {%- if pillar.halite.host.kernelModules %}
     - require:
         - kmod: kernel-modules

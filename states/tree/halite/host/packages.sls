@@ -1,4 +1,5 @@
 {%- from 'halite/host/map.jinja' import packages, pinned, versions with context %}
+{%- from 'halite/map.jinja' import is_red_hat with context %}
 include:
   - halite.host.repository
 
@@ -10,6 +11,7 @@ host-packages:
     # The bundle's versions are used even if the host has others.
     - allow_erasing: True
     - allow_downgrades: True
+    - prefer_bundle: True
     - pkgs:{{ '' if packages else ' []' }}
 {%- for package in packages | unique | sort %}
 {%- set version = versions.get(package) if package in pinned else none %}
@@ -17,3 +19,6 @@ host-packages:
 {%- endfor %}
     - require:
         - pkgrepo: halite-repository
+{%- if not is_red_hat %}
+        - file: /etc/apt/halite.preferences
+{%- endif %}

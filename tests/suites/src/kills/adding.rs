@@ -34,7 +34,7 @@ pub const KILLS: [(Moment, &[Victim]); 16] = {
         // pkg: in the middle of unpacking
         (File("usr/bin/containerd"), &[Power, Master, Minion]),
         // sysctl
-        (File("etc/sysctl.d/99-halite.conf"), &[Minion]),
+        (File("etc/sysctl.d/zz-halite.conf"), &[Minion]),
         // firewalld
         (
             File("etc/firewalld/policies/halite-host.xml"),

@@ -34,9 +34,9 @@ pub fn files() -> Vec<Foreign> {
         all.push(Foreign {
             host: host.to_owned(),
             what: "a line in our file of kernel parameters",
-            add: "echo 'net.ipv4.ip_default_ttl = 63' >> /etc/sysctl.d/99-halite.conf".to_owned(),
-            probe: "grep ip_default_ttl /etc/sysctl.d/99-halite.conf".to_owned(),
-            remove: "sed -i /ip_default_ttl/d /etc/sysctl.d/99-halite.conf".to_owned(),
+            add: "echo 'net.ipv4.ip_default_ttl = 63' >> /etc/sysctl.d/zz-halite.conf".to_owned(),
+            probe: "grep ip_default_ttl /etc/sysctl.d/zz-halite.conf".to_owned(),
+            remove: "sed -i /ip_default_ttl/d /etc/sysctl.d/zz-halite.conf".to_owned(),
         });
         all.push(Foreign {
             host: host.to_owned(),

@@ -68,7 +68,7 @@ fn package_or_parameter(state: &LowStateEntry) -> Option<ObjectDamage> {
             let file = quote(
                 state
                     .text("config")
-                    .unwrap_or("/etc/sysctl.d/99-halite.conf"),
+                    .unwrap_or("/etc/sysctl.d/zz-halite.conf"),
             );
             let key = quote(&state.name);
             let line = if state.minion == BOOTSTRAP {

@@ -1,6 +1,9 @@
 //! A transaction of apt, and the completion of an earlier one that was cut off.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep};
 
 use super::super::command::{command, failure, run, run_checked};
 use super::{ANY, QUESTION, pinned, texts};
@@ -31,6 +34,68 @@ const APT: &[&str] = &[
     "APT::Keep-Downloaded-Packages=false",
 ];
 
+/// Preferences that put Halite's repository first; a state of every host writes them.
+const PREFERENCES: &str = "Dir::Etc::Preferences=/etc/apt/halite.preferences";
+/// Limit for another program to release a lock of apt, and the pause between two attempts. apt
+/// itself waits for dpkg's lock only, and not for those of its lists and archives.
+const LOCKED: Duration = Duration::from_secs(300);
+const PAUSE: Duration = Duration::from_secs(3);
+
+/// apt's options for an installation that takes Halite's repository first.
+pub(super) fn preferences(prefers_bundle: bool) -> &'static [&'static str] {
+    if prefers_bundle {
+        &["-o", PREFERENCES]
+    } else {
+        &[]
+    }
+}
+
+/// apt's command that reads the indexes of one repository and keeps those of the others, or reads
+/// those of all.
+pub(super) fn update(only: Option<&str>) -> Vec<String> {
+    let mut argv = ["apt-get", "-q", "-o", "DPkg::Lock::Timeout=300"]
+        .map(str::to_owned)
+        .to_vec();
+    if let Some(name) = only {
+        let list = format!("Dir::Etc::SourceList=/etc/apt/sources.list.d/{name}.list");
+        for option in [
+            list.as_str(),
+            "Dir::Etc::SourceParts=-",
+            "APT::Get::List-Cleanup=0",
+            "APT::Update::Error-Mode=any",
+        ] {
+            argv.extend(["-o", option].map(str::to_owned));
+        }
+    }
+    argv.push("update".to_owned());
+    argv
+}
+
+/// Runs apt, and repeats it while another program holds one of its locks.
+///
+/// # Errors
+/// Those of the run.
+pub(super) async fn unlocked<R: Future<Output = HostResult<Output>>>(
+    run: impl Fn() -> R,
+) -> HostResult<Output> {
+    repeated(run, PAUSE).await
+}
+
+async fn repeated<R: Future<Output = HostResult<Output>>>(
+    run: impl Fn() -> R,
+    pause: Duration,
+) -> HostResult<Output> {
+    let end = Instant::now() + LOCKED;
+    loop {
+        let output = run().await?;
+        let is_locked = output.code != 0 && output.stderr.contains("Could not get lock /var/");
+        if !is_locked || Instant::now() >= end {
+            return Ok(output);
+        }
+        sleep(pause).await;
+    }
+}
+
 /// apt's options. apt removes packages that conflict, unless `--no-remove` is among them.
 fn apt_options(options: PackageOptions, removes: bool) -> Vec<&'static str> {
     let mut words = Vec::new();
@@ -42,6 +107,7 @@ fn apt_options(options: PackageOptions, removes: bool) -> Vec<&'static str> {
     if options.downgrades {
         words.push("--allow-downgrades");
     }
+    words.extend(preferences(options.prefers_bundle));
     if !options.erasing && !removes {
         words.push("--no-remove");
     }
@@ -105,6 +171,41 @@ pub(super) async fn apt(
     }
     finish(install, options).await?;
     checked(&argv, &environment).await
+}
+
+/// The packages that an installation would remove, by a simulation.
+///
+/// # Errors
+/// apt cannot be started.
+pub(super) async fn removed_by(
+    install: &BTreeMap<String, Option<String>>,
+    options: PackageOptions,
+) -> HostResult<BTreeSet<String>> {
+    let words = install
+        .iter()
+        .map(|(name, version)| pinned(name, version.as_deref(), "="));
+    let words: Vec<String> = words.collect();
+    let argv: Vec<&str> = ["apt-get", "-q", "-s"]
+        .into_iter()
+        .chain(apt_options(options, false))
+        .chain(["install", "--"])
+        .chain(texts(&words))
+        .collect();
+    let output = run(&command(&argv, APT_ENVIRONMENT), Some(QUESTION)).await?;
+    Ok(match output.code {
+        0 => parse_removed(&output.stdout),
+        _ => BTreeSet::new(),
+    })
+}
+
+/// The packages in the lines `Remv NAME [VERSION]` of a simulation.
+fn parse_removed(text: &str) -> BTreeSet<String> {
+    let name = |line: &str| {
+        let rest = line.strip_prefix("Remv ")?;
+        let name = rest.split([' ', ':']).next()?;
+        Some(name.to_owned())
+    };
+    text.lines().filter_map(name).collect()
 }
 
 /// dpkg's removal, which needs no repository, of packages in any state.
@@ -188,7 +289,8 @@ fn parse_to_reinstall(text: &str) -> BTreeMap<String, String> {
 }
 
 async fn run_apt(argv: &[&str], environment: &[(&str, &str)]) -> HostResult<Output> {
-    run(&command(argv, environment), Some(ANY)).await
+    let command = command(argv, environment);
+    unlocked(|| run(&command, Some(ANY))).await
 }
 
 async fn checked(argv: &[&str], environment: &[(&str, &str)]) -> HostResult<()> {
@@ -247,11 +349,53 @@ mod tests {
             recommends: Some(false),
             erasing: true,
             downgrades: true,
+            prefers_bundle: true,
         };
         assert_eq!(
             apt_options(all, false),
-            ["--no-install-recommends", "--allow-downgrades"]
+            [
+                "--no-install-recommends",
+                "--allow-downgrades",
+                "-o",
+                PREFERENCES
+            ]
         );
+    }
+
+    #[test]
+    fn the_packages_that_a_simulation_removes_are_known() {
+        let text = "NOTE\nRemv docker-ce [5:28.0.4-1]\nRemv containerd.io:amd64 [1.7.27-1]\nInst containerd (2.3.7-1 Halite)\n";
+        let removed: Vec<String> = parse_removed(text).into_iter().collect();
+        assert_eq!(removed, ["containerd.io", "docker-ce"]);
+    }
+
+    #[test]
+    fn a_repository_is_read_without_the_others() {
+        let argv = update(Some("halite")).join(" ");
+        assert!(argv.contains(
+            "sources.list.d/halite.list -o Dir::Etc::SourceParts=- -o APT::Get::List-Cleanup=0"
+        ));
+        assert!(argv.ends_with("Error-Mode=any update"), "{argv}");
+        assert!(!update(None).join(" ").contains("Error-Mode"));
+    }
+
+    #[tokio::test]
+    async fn a_lock_of_apt_is_waited_for() {
+        let tries = std::cell::Cell::new(0);
+        let run = || async {
+            tries.set(tries.get() + 1);
+            let stderr = "E: Could not get lock /var/lib/apt/lists/lock. It is held by process 7";
+            Ok(match tries.get() {
+                1 | 2 => Output {
+                    code: 100,
+                    stderr: stderr.into(),
+                    ..Output::default()
+                },
+                _ => Output::default(),
+            })
+        };
+        assert_eq!(repeated(run, Duration::ZERO).await.unwrap().code, 0);
+        assert_eq!(tries.get(), 3);
     }
 
     #[test]

@@ -78,6 +78,19 @@ halite-repository:
     - mode: '0644'
     - force: True
 
+# Only installations by Halite read it (`prefer_bundle`): they take the bundle's packages, whatever
+# versions other sources have. Upgrades by the operator do not downgrade to them.
+/etc/apt/halite.preferences:
+  file.managed:
+    - contents: |
+        Package: *
+        Pin: release o=Halite
+        Pin-Priority: 1001
+    - user: root
+    - group: root
+    - mode: '0644'
+    - force: True
+
 {%- set mirrors = '/etc/apt/halite/' ~ pillar.halite.bundle.version ~ '.mirrors' %}
 {%- if not is_bundle_host %}
 
