@@ -1,8 +1,10 @@
 //! A host's own services and files.
 
+use halite_states::compile;
+use halite_states::low::Chunk;
 use serde_json::json;
 
-use crate::support::{chunk, contents, fixture, highstate, make_program, of};
+use crate::support::{chunk, contents, fixture, highstate, make_program, of, sure, with};
 
 /// `creates` would never renew the operator's certificate.
 #[test]
@@ -270,10 +272,15 @@ fn the_names_of_the_cluster_are_back_when_something_has_written_the_hosts_file()
         })
         .collect();
     assert!(names.iter().any(|(name, _)| name == "api.prod.internal"));
-    let own: String = names
-        .iter()
-        .map(|(name, ip)| format!("{ip}\t{name}\n"))
-        .collect();
+    // One line for each address.
+    let mut lines: Vec<(&str, String)> = Vec::new();
+    for (name, ip) in &names {
+        match lines.iter_mut().find(|(address, _)| address == ip) {
+            Some((_, line)) => *line += &format!(" {name}"),
+            None => lines.push((ip, format!("{ip}\t{name}"))),
+        }
+    }
+    let own: String = lines.iter().map(|(_, line)| format!("{line}\n")).collect();
     let written = "127.0.1.1 worker-1.example.net worker-1\n127.0.0.1 localhost\n";
     let kept = "127.0.1.1 worker-1.example.net\n127.0.0.1 localhost\n";
     assert_eq!(restored(program, written), format!("{kept}{own}"));
@@ -287,6 +294,72 @@ fn the_names_of_the_cluster_are_back_when_something_has_written_the_hosts_file()
     let elsewhere = "10.9.9.9 api.prod.internal # old\n10.9.9.9 mine api.prod.internal # old\n";
     let dropped = "# old\n10.9.9.9 mine # old\n";
     assert_eq!(restored(program, elsewhere), format!("{dropped}{own}"));
+}
+
+/// Debian writes `127.0.1.1 worker-1.example.net worker-1`. The grains follow from the line with both.
+#[test]
+fn the_full_name_of_a_host_stays_on_the_line_of_its_short_name() {
+    let (pillar, mut grains) = fixture("worker");
+    grains["fqdn"] = json!("worker-1.example.net");
+    let compiled = sure(with(&pillar, &grains, compile::highstate));
+    let present = |chunk: &&Chunk| chunk.function() == "host.present";
+    let names: Vec<&str> = (compiled.low.chunks.iter().filter(present))
+        .map(|chunk| chunk.name.as_str())
+        .collect();
+    assert_eq!(names[..2], ["worker-1.example.net", "worker-1"]);
+    let program = contents(&compiled, "/var/lib/halite/restore-names.sh");
+    let written = restored(
+        program,
+        "127.0.1.1 worker-1.example.net worker-1\n127.0.0.1 localhost\n",
+    );
+    let own = written.lines().find(|line| line.ends_with(" worker-1"));
+    let own = own.unwrap_or_else(|| panic!("{written}"));
+    assert!(
+        own.ends_with("\tworker-1.example.net worker-1"),
+        "{written}"
+    );
+    assert!(!written.contains("127.0.1.1"), "{written}");
+    // The short name alone is not a full name of another host.
+    grains["fqdn"] = json!("other.example.net");
+    let compiled = sure(with(&pillar, &grains, compile::highstate));
+    let has_other = |chunk: &Chunk| chunk.name == "other.example.net";
+    assert!(!compiled.low.chunks.iter().any(has_other));
+}
+
+/// The configuration is TOML, whose tables in lists have another form than JSON's.
+#[test]
+fn lists_of_tables_in_the_configuration_of_containerd_are_toml() {
+    let (mut pillar, grains) = fixture("worker");
+    pillar["halite"]["containerd"]["config"] = json!({"plugins": {
+        "io.containerd.transfer.v1.local": {
+            "unpack_config": [{"platform": "linux/amd64", "snapshotter": "overlayfs"}, {"limits": {"a": [1, 2]}}],
+        },
+        "io.containerd.cri.v1.runtime": {"containerd": {"runtimes": {"kata": {}}}},
+    }});
+    let compiled = sure(with(&pillar, &grains, compile::highstate));
+    let text = contents(&compiled, "/etc/containerd/config.toml");
+    let list = "\"unpack_config\" = [{ \"platform\" = \"linux/amd64\", \"snapshotter\" = \"overlayfs\" }, \
+                { \"limits\" = { \"a\" = [1, 2] } }]\n";
+    assert!(text.contains(list), "{text}");
+    assert!(
+        text.contains("\"kata\" = {}\n") || text.contains("\"kata\" = { }\n"),
+        "{text}"
+    );
+}
+
+/// systemd starts swap at boot through this target.
+#[test]
+fn no_swap_returns_at_boot_unless_the_operator_manages_it() {
+    let (mut pillar, grains) = fixture("worker");
+    let path = "/etc/systemd/system/swap.target";
+    let compiled = sure(with(&pillar, &grains, compile::highstate));
+    assert_eq!(
+        chunk(&compiled, "file.symlink", path).args["target"],
+        "/dev/null"
+    );
+    pillar["halite"]["host"]["manageSwap"] = json!(false);
+    let compiled = sure(with(&pillar, &grains, compile::highstate));
+    assert!(!compiled.low.chunks.iter().any(|chunk| chunk.name == path));
 }
 
 /// A kubelet that starts earlier cannot find the API.

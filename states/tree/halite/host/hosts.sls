@@ -6,6 +6,31 @@
 include:
   - halite.host.local_proxy
 {%- endif %}
+{%- set own = pillar.halite.get('node', {}).get('name', grains.id) %}
+{#- A host that has not enrolled yet may have no address. #}
+{%- set addresses = namespace(all=[]) %}
+{%- set names = namespace(all=[]) %}
+{%- macro host_name(id, name, address) %}
+
+{{ id }}:
+  host.present:
+    - name: {{ name }}
+    - ip: {{ address }}
+    - clean: True
+{%- endmacro %}
+{#- The host's full name stays with its short name, which Debian's line for 127.0.1.1 has next to it, and
+    comes first: `hostname -f` prints the first name of the line. #}
+{%- set own_address = pillar.halite.nodes.get(own, {}).get('controlPlane') %}
+{%- set full = grains.get('fqdn', '') %}
+{%- if own_address and full != own and full.split('.')[0] == own %}
+{%-   set names.all = names.all + [[full, own_address]] %}
+{{- host_name('node-full-name', full, own_address) }}
+{%- endif %}
+{%- for name, other in pillar.halite.nodes | dictsort if other.controlPlane and name == own %}
+{%-   set names.all = names.all + [[name, other.controlPlane]] %}
+{{- host_name('node-name-' ~ name, name, other.controlPlane) }}
+{%- endfor %}
+
 api-endpoint:
   host.present:
     - name: {{ pillar.halite.apiServer.endpoint }}
@@ -16,18 +41,13 @@ api-endpoint:
     - require:
         - service: haproxy
 {%- endif %}
-{#- A host that has not enrolled yet may have no address. #}
-{%- set addresses = namespace(all=[]) %}
-{%- set names = namespace(all=[[pillar.halite.apiServer.endpoint, pillar.halite.apiServer.address]]) %}
+{%- set names.all = names.all + [[pillar.halite.apiServer.endpoint, pillar.halite.apiServer.address]] %}
 {%- for name, other in pillar.halite.nodes | dictsort if other.controlPlane %}
 {%-   set addresses.all = addresses.all + [other.controlPlane] %}
-{%-   set names.all = names.all + [[name, other.controlPlane]] %}
-
-node-name-{{ name }}:
-  host.present:
-    - name: {{ name }}
-    - ip: {{ other.controlPlane }}
-    - clean: True
+{%-   if name != own %}
+{%-     set names.all = names.all + [[name, other.controlPlane]] %}
+{{- host_name('node-name-' ~ name, name, other.controlPlane) }}
+{%-   endif %}
 {%- endfor %}
 {%- if pillar.halite.siteRegistry.address %}
 {%-   set names.all = names.all + [[pillar.halite.siteRegistry.name, pillar.halite.siteRegistry.address]] %}

@@ -3,6 +3,13 @@
 no-swap:
   swap.absent:
     - name: all
+
+# At boot, systemd starts swap units, partitions of the type swap and devices of zram-generator through
+# this target. The link masks it.
+/etc/systemd/system/swap.target:
+  file.symlink:
+    - target: /dev/null
+    - force: True
 {%- else %}
 {}
 {%- endif %}
