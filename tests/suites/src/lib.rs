@@ -40,6 +40,7 @@ mod lab_itself;
 mod ledger;
 mod lifetimes;
 mod limits;
+mod lived;
 mod minor;
 mod network;
 mod older;

@@ -16,9 +16,9 @@ use crate::test::{Case, cases, sequence};
 use crate::{
     addons, bench, bundle, bundles, cluster, debian, destroy, disaster, enrolment, etcd, external,
     firewall, ha, hardened, health, hosts, iso, keepalived, kills, kubeadm, lab_itself, limits,
-    minor, network, older, operator, own_manifests, packages, preflight, registry, release, repair,
-    repository, roles, rotation, runtime, secret, site_registry, source, support, tutorial, update,
-    usual, versions, vip,
+    lived, minor, network, older, operator, own_manifests, packages, preflight, registry, release,
+    repair, repository, roles, rotation, runtime, secret, site_registry, source, support, tutorial,
+    update, usual, versions, vip,
 };
 
 /// Name of the suites' own lab, which differs from that of a demonstration.
@@ -61,6 +61,7 @@ impl Plan {
                 packages::TESTS,
                 release::FULL,
                 tutorial::FULL,
+                lived::REFUSED,
                 keepalived::TESTS,
                 bench::FULL,
             ]
@@ -75,6 +76,7 @@ impl Plan {
                     runtime::site(),
                     older::site(),
                     debian::site(),
+                    lived::site(),
                 ])
                 .collect(),
             beside: cases(source::BESIDE),
