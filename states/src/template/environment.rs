@@ -10,7 +10,7 @@ use super::files::Files;
 use super::guard::Purpose;
 use super::prepare::{Prepared, prepare};
 use super::values::dictionary;
-use super::{comparisons, guard, imports, lines, methods, percent, print, salt, variadic};
+use super::{comparisons, guard, imports, lines, lists, methods, percent, print, salt, variadic};
 
 /// The most steps that one template may take: enough for thousands of objects, and an end to
 /// endless loops.
@@ -98,10 +98,16 @@ fn environment(files: &Arc<Files>, purpose: Purpose, form: Form) -> Environment<
         let keys: Vec<Value> = literal.try_iter()?.collect();
         let entries: Result<Vec<(Value, Value)>, Error> = keys
             .into_iter()
-            .map(|key| Ok((key.clone(), literal.get_item(&key)?)))
+            .map(|key| Ok((key.clone(), lists::own(&literal.get_item(&key)?)?)))
             .collect();
         Ok(dictionary(entries?))
     });
+    env.add_function("__list", |literal: &Value| -> Result<Value, Error> {
+        let items: Result<Vec<Value>, Error> =
+            literal.try_iter()?.map(|item| lists::own(&item)).collect();
+        Ok(lists::list(items?))
+    });
+    env.add_function("__own", lists::own);
     env.add_function(
         "__format_text",
         move |_: &mut State, format: &Value, values: &Value| {

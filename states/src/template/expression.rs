@@ -301,19 +301,61 @@ pub(super) fn refuse_questions_for_functions(tokens: &mut [Token], refusal: &str
     }
 }
 
-/// Rewrites dictionaries `{…}`, so that functions which change their arguments can change them.
-pub(super) fn own_dictionaries(tokens: &mut [Token]) {
+/// Words in front of a value.
+const BEFORE_VALUES: &[&str] = &["and", "do", "elif", "else", "if", "in", "not", "or"];
+
+/// Rewrites dictionaries `{…}` and lists `[…]`, so that methods and functions can change them.
+pub(super) fn own_containers(tokens: &mut [Token]) {
     let mut open = Vec::new();
-    for token in tokens {
+    for at in 0..tokens.len() {
+        let before = at.checked_sub(1).and_then(|before| tokens.get(before));
+        // `[` behind a value takes an item of it.
+        let begins = before.is_none_or(|before| match before.kind {
+            Kind::Operator => !before.closes(),
+            Kind::Name => BEFORE_VALUES.contains(&before.text.as_str()),
+            Kind::Text | Kind::Number | Kind::Made => false,
+        });
+        let token = &mut tokens[at];
         if token.opens() {
-            open.push(token.text == "{");
-            if token.text == "{" {
-                token.text = "__dictionary({".to_owned();
+            let around = match token.text.as_str() {
+                "{" => Some("__dictionary({"),
+                "[" if begins => Some("__list(["),
+                _ => None,
+            };
+            open.push(around.is_some());
+            if let Some(around) = around {
+                token.text = around.to_owned();
+                token.kind = Kind::Operator;
             }
         } else if token.closes() && open.pop() == Some(true) {
-            token.text = "})".to_owned();
+            token.text.push(')');
         }
     }
+}
+
+/// Puts `__own` around the value of a `set` that may be a sum or a slice, which the engine would
+/// evaluate later than Python does.
+pub(super) fn own_sums(tokens: &mut Vec<Token>) {
+    let mut open = Vec::new();
+    let (mut equals, mut is_lazy) = (None, false);
+    for (at, token) in tokens.iter().enumerate() {
+        if token.opens() {
+            open.push(token.text.as_str());
+        } else if token.closes() {
+            open.pop();
+        } else if equals.is_none() {
+            equals = (open.is_empty() && token.is("=")).then_some(at);
+        } else {
+            let is_slice = token.is(":") && open.last() == Some(&"[");
+            is_lazy |= is_slice || ["+", "*", "|"].iter().any(|sign| token.is(sign));
+        }
+    }
+    let Some(at) = equals.filter(|_| is_lazy) else {
+        return;
+    };
+    tokens.insert(at + 1, Token::operator(" ".to_owned(), "__own(("));
+    let end = tokens.len() - 1;
+    tokens.insert(end, Token::operator(String::new(), "))"));
 }
 
 #[cfg(test)]
@@ -366,12 +408,36 @@ mod tests {
     }
 
     #[test]
-    fn dictionaries_are_made_changeable() {
-        let mut tokens = tokens("set x = {'a': {}, 'b': [f({1: 2})]}").unwrap();
-        own_dictionaries(&mut tokens);
-        assert_eq!(
-            joined(&tokens),
-            "set x = __dictionary({'a': __dictionary({}), 'b': [f(__dictionary({1: 2}))]})"
-        );
+    fn dictionaries_and_lists_are_made_changeable() {
+        for (text, wanted) in [
+            (
+                "set x = {'a': {}, 'b': [f({1: 2})]}",
+                "set x = __dictionary({'a': __dictionary({}), 'b': __list([f(__dictionary({1: 2}))])})",
+            ),
+            (
+                "set x = a[0] if b in [1] else c()[1][2] or 'ab'[0]",
+                "set x = a[0] if b in __list([1]) else c()[1][2] or 'ab'[0]",
+            ),
+            ("do l.append([])", "do l.append(__list([]))"),
+        ] {
+            let mut tokens = tokens(text).unwrap();
+            own_containers(&mut tokens);
+            assert_eq!(joined(&tokens), wanted);
+        }
+    }
+
+    #[test]
+    fn sums_and_slices_are_evaluated_at_once() {
+        for (text, wanted) in [
+            ("set x = a + b ", "set x = __own(( a + b)) "),
+            ("set x.y = a[1:]", "set x.y = __own(( a[1:]))"),
+            ("set x = f(a=1)", "set x = f(a=1)"),
+            ("set x = {'a': 1}", "set x = {'a': 1}"),
+            ("set x | replace('a', b='+')", "set x | replace('a', b='+')"),
+        ] {
+            let mut tokens = tokens(text).unwrap();
+            own_sums(&mut tokens);
+            assert_eq!(joined(&tokens), wanted);
+        }
     }
 }

@@ -5,6 +5,7 @@ use minijinja::value::{Kwargs, Rest, ValueKind, ValueOrKwargs};
 use minijinja::{Environment, Error, ErrorKind, State, Value};
 
 use super::filters::{compile, unguarded};
+use super::lists;
 use super::values::{Secret, holds_secret, is_list};
 
 /// Filters that pass a secret on without reading it.
@@ -109,6 +110,19 @@ const OTHERS: &[&str] = &[
     "to_bool",
 ];
 
+/// Filters whose result is a new list, which the template may change.
+const NEW_LISTS: &[&str] = &[
+    "difference",
+    "intersect",
+    "lines",
+    "list",
+    "sort",
+    "split",
+    "symmetric_difference",
+    "union",
+    "unique",
+];
+
 /// The use of a rendered text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Purpose {
@@ -129,7 +143,12 @@ pub(super) fn add(env: &mut Environment<'static>, purpose: Purpose) {
                 guard(name, &args, purpose)?;
                 refuse_undefined(name, &args)?;
                 refuse_unordered(name, &args)?;
-                unguarded().empty_state().apply_filter(name, &args)
+                let value = unguarded().empty_state().apply_filter(name, &args)?;
+                Ok(if NEW_LISTS.contains(name) && is_list(&value) {
+                    lists::list(value.try_iter()?)
+                } else {
+                    value
+                })
             },
         );
     }
@@ -306,7 +325,7 @@ fn keyworded(name: &str, mut args: Vec<Value>) -> Result<Vec<Value>, Error> {
 }
 
 /// Refuses to sort values of different types: the engine puts them in an order, Python does not.
-fn refuse_unordered(name: &str, args: &[Value]) -> Result<(), Error> {
+pub(super) fn refuse_unordered(name: &str, args: &[Value]) -> Result<(), Error> {
     if !matches!(name, "sort" | "min" | "max" | "dictsort" | "groupby") {
         return Ok(());
     }

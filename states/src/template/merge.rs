@@ -4,6 +4,7 @@ use minijinja::value::ValueKind;
 use minijinja::{Error, Value};
 
 use super::error::invalid;
+use super::lists::{List, list};
 use super::values::{Dict, deep_copy, dictionary, has_pillar_keys, is_list};
 
 /// Deepest nesting of values that are merged.
@@ -76,7 +77,7 @@ fn merge(base: &Value, over: &Value, form: Form, depth: usize) -> Result<(), Err
 
 /// Lets `base` take 80 and `'80'` as one key if `over` is of the pillar, which does not say whether
 /// a key was in quotes.
-fn share_keys(base: &Value, over: &Value) {
+pub(super) fn share_keys(base: &Value, over: &Value) {
     if has_pillar_keys(over)
         && let Ok(dict) = changeable(base)
     {
@@ -87,7 +88,7 @@ fn share_keys(base: &Value, over: &Value) {
 /// Sets a key of a dictionary in place.
 pub(super) fn set(base: &Value, key: &Value, value: Value) -> Result<(), Error> {
     let dict = changeable(base)?;
-    if contains(&value, dict, 0) {
+    if holds(&value, base) {
         return Err(invalid("a dictionary cannot contain itself"));
     }
     dict.set(key, value);
@@ -118,20 +119,26 @@ pub(super) fn joined(one: &Value, two: &Value) -> Result<Value, Error> {
             items.push(item);
         }
     }
-    Ok(items.into())
+    Ok(list(items))
 }
 
-/// Tests whether a value is, or holds, this very dictionary.
-fn contains(value: &Value, wanted: &Dict, depth: usize) -> bool {
+/// Tests whether a value is, or holds, this very dictionary or list.
+pub(super) fn holds(value: &Value, wanted: &Value) -> bool {
+    contains(value, wanted, 0)
+}
+
+fn contains(value: &Value, wanted: &Value, depth: usize) -> bool {
     if depth > MAX_DEPTH {
         return true;
     }
+    let within = |items: Vec<Value>| items.iter().any(|item| contains(item, wanted, depth + 1));
     if let Some(dict) = value.downcast_object_ref::<Dict>() {
-        return std::ptr::eq(dict, wanted)
-            || dict
-                .values()
-                .iter()
-                .any(|item| contains(item, wanted, depth + 1));
+        let itself = wanted.downcast_object_ref::<Dict>();
+        return itself.is_some_and(|wanted| std::ptr::eq(dict, wanted)) || within(dict.values());
+    }
+    if let Some(list) = value.downcast_object_ref::<List>() {
+        let itself = wanted.downcast_object_ref::<List>();
+        return itself.is_some_and(|wanted| std::ptr::eq(list, wanted)) || within(list.items());
     }
     match value.kind() {
         ValueKind::Seq => value
@@ -176,7 +183,7 @@ pub(super) fn by_strategy(
                 let value = if new.is_undefined() {
                     old
                 } else {
-                    Value::from(vec![old, new])
+                    list([old, new])
                 };
                 entries.push((key, value));
             }

@@ -5,6 +5,7 @@ use minijinja::{Error, ErrorKind, State, Value};
 
 use super::error::invalid;
 use super::values::{has_pillar_keys, new_dictionary};
+use super::{lists, mutators};
 
 /// Calls a method that the template engine itself does not have.
 pub(super) fn call(
@@ -47,12 +48,8 @@ fn dict(state: &mut State, value: &Value, method: &str, args: &[Value]) -> Resul
             let entries = entries.into_iter().map(|(item, key)| (key, item));
             Ok(new_dictionary(has_pillar_keys(value), entries))
         }
-        "update" | "pop" | "setdefault" | "clear" => Err(immutable(
-            method,
-            "a dictionary",
-            "make a new one: `{% set d = salt['defaults.merge'](d, {…}) %}` or `{% set d = d | set_dict_key_value('a:b', v) %}`",
-        )),
-        _ => Err(Error::from(ErrorKind::UnknownMethod)),
+        _ => mutators::dict(value, method, args)
+            .unwrap_or_else(|| Err(Error::from(ErrorKind::UnknownMethod))),
     }
 }
 
@@ -74,20 +71,10 @@ fn list(value: &Value, method: &str, args: &[Value]) -> Result<Value, Error> {
                 .map(Value::from)
                 .ok_or_else(|| invalid(format!("{wanted:?} is not in the list")))
         }
-        "copy" => Ok(value.clone()),
-        "append" | "extend" | "insert" | "remove" | "pop" | "sort" | "reverse" => Err(immutable(
-            method,
-            "a list",
-            "make a new one: `{% set l = l + [x] %}`; across a loop with `{% set ns = namespace(l=[]) %}`",
-        )),
-        _ => Err(Error::from(ErrorKind::UnknownMethod)),
+        "copy" if !value.is_tuple() => Ok(lists::list(value.try_iter()?)),
+        _ => mutators::list(value, method, args)
+            .unwrap_or_else(|| Err(Error::from(ErrorKind::UnknownMethod))),
     }
-}
-
-fn immutable(method: &str, what: &str, instead: &str) -> Error {
-    invalid(format!(
-        "`{method}`: {what} cannot be changed in a template; {instead}"
-    ))
 }
 
 fn text(text: &str, method: &str, args: &[Value]) -> Result<Value, Error> {
@@ -130,7 +117,7 @@ fn text(text: &str, method: &str, args: &[Value]) -> Result<Value, Error> {
             .into()
         }
         "split" | "rsplit" => split(text, method == "rsplit", args)?,
-        "splitlines" => text.lines().map(Value::from).collect::<Vec<_>>().into(),
+        "splitlines" => lists::list(text.lines().map(Value::from)),
         "partition" | "rpartition" => {
             let (separator,): (&str,) = from_args(args)?;
             let first = method == "partition";
@@ -231,11 +218,7 @@ fn split(text: &str, from_right: bool, args: &[Value]) -> Result<Value, Error> {
     if from_right {
         parts.reverse();
     }
-    Ok(parts
-        .into_iter()
-        .map(Value::from)
-        .collect::<Vec<_>>()
-        .into())
+    Ok(lists::list(parts.into_iter().map(Value::from)))
 }
 
 /// At most `pieces` words; the last one is the rest of the text.

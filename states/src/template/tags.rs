@@ -1,7 +1,7 @@
 //! Tags of Salt and Jinja, rewritten to what the template engine has.
 
 use super::expression::{
-    Token, format_texts, joined, own_dictionaries, refuse_questions_for_functions, tokens,
+    Token, format_texts, joined, own_containers, own_sums, refuse_questions_for_functions, tokens,
 };
 
 /// Functions that change their first argument, and the one that changes a row of its table.
@@ -49,28 +49,40 @@ pub(super) fn parts(tag: &str) -> Option<(&str, &str, &str)> {
 /// The inside of a tag with its expressions rewritten; `None` if it is unchanged.
 fn expressions(inside: &str) -> Option<String> {
     let percent = inside.contains('%');
-    let sets = inside.trim_start().starts_with("set ");
-    let changes = sets || CHANGING.iter().any(|name| inside.contains(name));
-    let dictionaries = changes && inside.contains('{');
+    let word = inside.split_whitespace().next().unwrap_or_default();
+    let names = matches!(word, "set" | "do" | "with" | "macro");
+    let changes = names || CHANGING.iter().any(|name| inside.contains(name));
+    let containers = changes && inside.contains(['{', '[']);
+    let sums = word == "set" && inside.contains(['+', '*', ':', '|']);
     let salt = inside.contains("salt") && (inside.contains(" in ") || inside.contains(" is "));
-    if !percent && !dictionaries && !salt {
+    if !percent && !containers && !sums && !salt {
         return None;
     }
     let mut tokens = tokens(inside)?;
+
     if salt {
         refuse_questions_for_functions(&mut tokens, NO_FUNCTIONS);
     }
     if percent {
         format_texts(&mut tokens);
     }
-    if dictionaries {
-        own_dictionaries(&mut tokens);
+    if sums {
+        own_sums(&mut tokens);
+    }
+    if containers {
+        own_containers(&mut tokens);
     }
     Some(joined(&tokens))
 }
 
 /// The engine's form of a statement that it does not have, or has with another meaning.
 fn statement(inside: &str) -> Option<String> {
+    let rest = inside.trim_start().strip_prefix("do");
+    if let Some(value) = rest.filter(|value| value.starts_with(char::is_whitespace)) {
+        // The engine's `do` takes only calls, not `do f() if x`.
+        let value = format!("set __done = {}", value.trim());
+        return Some(expressions(&value).unwrap_or(value));
+    }
     let begins = ["import", "from", "include", "load_", "endload", "with"];
     if !begins
         .iter()
@@ -158,7 +170,9 @@ fn with_values(tokens: &[Token]) -> Option<String> {
         if !sign.is("=") {
             return None;
         }
-        let value = joined(value);
+        let mut value = value.to_vec();
+        own_containers(&mut value);
+        let value = joined(&value);
         values.push(format!("__with{number} = {}", value.trim()));
         names.push(format!("{} = __with{number}", name.text));
     }
@@ -232,7 +246,7 @@ mod tests {
             ),
             (
                 "{% with a = [1, 2], b = a %}",
-                "{% with __with0 = [1, 2], __with1 = a, a = __with0, b = __with1 %}",
+                "{% with __with0 = __list([1, 2]), __with1 = a, a = __with0, b = __with1 %}",
             ),
             (
                 "{% set x = {'a': '%s' % 1} %}",

@@ -11,6 +11,7 @@ use minijinja::value::{DynObject, Enumerator, Object, ObjectRepr, ValueKind};
 use minijinja::{Error, ErrorKind, Value};
 use serde_json::{Map, Number, Value as Json};
 
+use super::lists::list;
 use super::trace::{Access, PILLAR, Recorder, below};
 
 /// A dictionary.
@@ -20,6 +21,8 @@ pub(crate) struct Dict {
     entries: RwLock<Entries>,
     /// Its place in the data, and the recorder of accesses.
     origin: Option<(String, Arc<Recorder>)>,
+    /// It is in a list of the data.
+    is_in_data: bool,
 }
 
 /// One key of a dictionary with its value.
@@ -81,6 +84,18 @@ impl Entries {
         let key = key.clone();
         self.list.push(Entry { key, value });
     }
+
+    fn remove(&mut self, key: &Value) -> Option<Value> {
+        let at = self.find(key)?;
+        let removed = self.list.remove(at);
+        for places in [&mut self.texts, &mut self.others] {
+            places.retain(|_, place| *place != at);
+            for place in places.values_mut().filter(|place| **place > at) {
+                *place -= 1;
+            }
+        }
+        Some(removed.value)
+    }
 }
 
 impl Dict {
@@ -96,7 +111,7 @@ impl Dict {
 
     /// Tests whether it is a part of the pillar or the grains, which templates do not change.
     pub(crate) fn is_data(&self) -> bool {
-        self.origin.is_some()
+        self.is_in_data || self.origin.is_some()
     }
 
     /// Tests whether its keys are those of the pillar, which do not say whether they were in quotes.
@@ -124,6 +139,12 @@ impl Dict {
     pub(crate) fn set(&self, key: &Value, value: Value) {
         let mut entries = self.entries.write().unwrap_or_else(PoisonError::into_inner);
         entries.set(key, value);
+    }
+
+    /// Removes a key in place, and returns its value.
+    pub(crate) fn remove(&self, key: &Value) -> Option<Value> {
+        let mut entries = self.entries.write().unwrap_or_else(PoisonError::into_inner);
+        entries.remove(key)
     }
 }
 
@@ -192,18 +213,22 @@ impl Object for Secret {
 
 /// JSON as a template value.
 pub(crate) fn from_json(json: &Json) -> Value {
-    convert(json, "", None)
+    convert_with(json, "", None, Typed::default())
 }
 
 /// The value at a place of the data, with accesses by templates recorded.
 pub(crate) fn recorded(json: &Json, pointer: &str, recorder: &Arc<Recorder>) -> Value {
-    convert(json, pointer, Some(recorder))
+    let typed = Typed {
+        keys: has_typed_keys(pointer),
+        is_data: true,
+    };
+    convert_with(json, pointer, Some(recorder), typed)
 }
 
 /// YAML as a template value; keys keep their type.
 pub(crate) fn from_node(node: &Node) -> Value {
     match &node.kind {
-        NodeKind::List(items) => items.iter().map(from_node).collect::<Vec<Value>>().into(),
+        NodeKind::List(items) => list(items.iter().map(from_node)),
         NodeKind::Map(entries) => dictionary(
             entries
                 .iter()
@@ -251,16 +276,20 @@ fn name_in_data(key: &Value) -> String {
     i64::try_from(key.clone()).map_or_else(|_| key_text(key), |number| number.to_string())
 }
 
-fn convert(json: &Json, pointer: &str, recorder: Option<&Arc<Recorder>>) -> Value {
-    let typed = recorder.is_some() && has_typed_keys(pointer);
-    convert_with(json, pointer, recorder, typed)
+/// The kind of values that JSON becomes.
+#[derive(Debug, Clone, Copy, Default)]
+struct Typed {
+    /// Keys have the type of the YAML scalar.
+    keys: bool,
+    /// They are of the pillar or the grains, which templates do not change.
+    is_data: bool,
 }
 
 fn convert_with(
     json: &Json,
     pointer: &str,
     recorder: Option<&Arc<Recorder>>,
-    typed: bool,
+    typed: Typed,
 ) -> Value {
     match json {
         Json::Null => Value::from(()),
@@ -277,27 +306,33 @@ fn convert_with(
             None => Value::from(text.as_str()),
         },
         // Accesses inside a list are not recorded: the list counts as one value.
-        Json::Array(items) => items
-            .iter()
-            .map(|item| convert_with(item, "", None, typed))
-            .collect::<Vec<Value>>()
-            .into(),
+        Json::Array(items) => {
+            let items = items.iter().map(|item| convert_with(item, "", None, typed));
+            if typed.is_data {
+                items.collect::<Vec<Value>>().into()
+            } else {
+                list(items)
+            }
+        }
         Json::Object(map) => {
             let mut entries = Entries {
-                is_pillar: typed,
+                is_pillar: typed.keys,
                 ..Entries::default()
             };
             for (name, value) in map {
                 let place = recorder.map_or_else(String::new, |_| below(pointer, name));
-                let typed = if recorder.is_some() {
-                    has_typed_keys(&place)
-                } else {
-                    typed
+                let typed = Typed {
+                    keys: if recorder.is_some() {
+                        has_typed_keys(&place)
+                    } else {
+                        typed.keys
+                    },
+                    ..typed
                 };
                 let value = convert_with(value, &place, recorder, typed);
                 let key = match name.strip_prefix(KEY_MARK) {
                     Some(marked) => typed_key(marked),
-                    None if typed => pillar_key(name),
+                    None if typed.keys => pillar_key(name),
                     None => Value::from(name.as_str()),
                 };
                 entries.set(&key, value);
@@ -305,6 +340,7 @@ fn convert_with(
             Value::from_object(Dict {
                 entries: RwLock::new(entries),
                 origin: recorder.map(|recorder| (pointer.to_owned(), recorder.clone())),
+                is_in_data: typed.is_data,
             })
         }
     }
@@ -330,6 +366,7 @@ pub(crate) fn new_dictionary(
     Value::from_object(Dict {
         entries: RwLock::new(listed),
         origin: None,
+        is_in_data: false,
     })
 }
 
@@ -355,10 +392,7 @@ pub(crate) fn deep_copy(value: &Value) -> Value {
             Err(_) => value.clone(),
         },
         ValueKind::Seq | ValueKind::Iterable if value.len().is_some() => match value.try_iter() {
-            Ok(items) => items
-                .map(|item| deep_copy(&item))
-                .collect::<Vec<_>>()
-                .into(),
+            Ok(items) => list(items.map(|item| deep_copy(&item))),
             Err(_) => value.clone(),
         },
         _ => value.clone(),
