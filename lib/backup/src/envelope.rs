@@ -5,10 +5,10 @@ use std::io;
 use std::io::{BufRead as _, BufReader, Read, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
 
+use halite_age::{AgeError, Decryptor, Identity};
 use halite_durable::digest;
 use sha2::{Digest as _, Sha256};
 
-use crate::age::{AgeError, Decryptor, Identity};
 use crate::archive;
 use crate::archive::Sink;
 use crate::error::{BackupDamage, Error};

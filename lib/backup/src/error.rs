@@ -3,7 +3,8 @@
 use std::io;
 use std::path::PathBuf;
 
-use crate::age::AgeError;
+use halite_age::AgeError;
+
 use crate::signature::BadSignature;
 use crate::snapshot::SnapshotDamage;
 

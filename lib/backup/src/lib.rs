@@ -17,7 +17,6 @@
 //! existing one; or the reason why it is invalid. This crate prints nothing and knows nothing of
 //! clusters.
 
-mod age;
 mod archive;
 mod directory;
 mod envelope;
@@ -30,11 +29,11 @@ mod signature;
 mod snapshot;
 mod writer;
 
-pub use age::{AgeError, Decryptor, Encryptor, Identity};
 pub use archive::{LIST, Sink};
 pub use directory::{Directory, FoundBackup, PendingBackup, Pruned};
 pub use envelope::BackupFile;
 pub use error::{BackupDamage, Error};
+pub use halite_age::{AgeError, Decryptor, Encryptor, Identity};
 pub use header::{CountedKeys, EtcdSource, Header};
 pub use manifest::{BackupEntry, Manifest};
 pub use mounts::unmounted;

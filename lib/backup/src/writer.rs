@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::io;
 use std::io::{Read, Write};
 
+use halite_age::Encryptor;
 use sha2::{Digest as _, Sha256};
 
 use crate::SNAPSHOT;
-use crate::age::Encryptor;
 use crate::archive::{Counted, LIST};
 use crate::envelope::MAGIC;
 use crate::error::{BackupDamage, Error};

@@ -2,8 +2,6 @@
 
 #![allow(clippy::unwrap_used, reason = "a test's panic is its report")]
 
-#[path = "backup/age.rs"]
-mod age;
 #[path = "backup/damage.rs"]
 mod damage;
 #[path = "backup/from_disk.rs"]

@@ -1,10 +1,12 @@
 //! The encryption against files of another implementation.
 
+#![allow(clippy::unwrap_used, reason = "a test's panic is its report")]
+
 use std::fs;
 use std::io::Read as _;
 use std::path::Path;
 
-use halite_backup::{AgeError, Decryptor, Identity};
+use halite_age::{AgeError, Decryptor, Identity};
 
 #[test]
 fn keys_are_read_as_age_keygen_writes_them() {

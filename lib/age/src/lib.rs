@@ -2,7 +2,7 @@
 //!
 //! Curve, cipher and hashes come from `x25519-dalek` and `ring`; only the format is implemented
 //! here. `age -d` reads the output of this module, and vice versa; the test vectors of the
-//! specification give the specified results (`tests/age_vectors.rs`).
+//! specification give the specified results (`tests/vectors.rs`).
 
 mod error;
 mod header;

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use flate2::read::ZlibDecoder;
-use halite_backup::{AgeError, Decryptor, Encryptor, Identity};
+use halite_age::{AgeError, Decryptor, Encryptor, Identity};
 use halite_durable::digest::sha256;
 
 fn named(variable: &str) -> OsString {
