@@ -104,7 +104,7 @@ async fn parts(
         root: saved,
         epoch,
     } = export(root, scratch).await?;
-    let declaration = declaration(&saved)?;
+    let declaration = declaration(&saved, &config.state_dir)?;
     let cas = Cas::load(&saved.join(STATE_PLACE))?;
     let own = own_name(config, &declaration);
     let members = etcd::client(&declaration, &cas, clock.now(), own)?;

@@ -331,10 +331,16 @@ impl Cluster {
         self.etcd.external.as_ref().filter(|_| is_external)
     }
 
+    /// The names of the secrets whose values are in an encrypted file that was not decrypted.
+    pub fn unknown_secrets(&self) -> impl Iterator<Item = &str> {
+        let unknown = (self.secrets.iter()).filter(|(_, secret)| secret.value.is_none());
+        unknown.map(|(name, _)| name.as_str())
+    }
+
     /// The client's certificate of the external etcd with its key.
     #[must_use]
     pub fn external_client(&self) -> Option<ClientIdentity> {
         let secret = self.secrets.get(&self.external_etcd()?.client_secret)?;
-        client_identity(secret.value.reveal()).ok()
+        client_identity(secret.known()?).ok()
     }
 }

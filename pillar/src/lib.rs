@@ -50,6 +50,7 @@ pub mod resolve;
 pub mod role;
 pub mod roles;
 pub mod schema;
+pub mod sealed;
 pub mod sink_target;
 pub mod standbys;
 pub mod suggest;

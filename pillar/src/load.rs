@@ -14,8 +14,9 @@ use crate::cluster::Cluster;
 use crate::declaration::{Declaration, Document};
 use crate::formats::Documents;
 use crate::node::Node;
+use crate::sealed::SealedSecrets;
 use crate::validate::Context;
-use crate::{schema, validate};
+use crate::{schema, sealed, validate};
 
 /// A file by name and content.
 #[derive(Clone, Default, PartialEq, Eq)]
@@ -42,11 +43,13 @@ pub struct Texts {
     pub nodes: Vec<Text>,
     /// `custom/pillar.yaml`.
     pub custom: Option<Text>,
+    /// `secrets.yaml.age`.
+    pub sealed: Option<SealedSecrets>,
 }
 
 impl Texts {
-    /// Reads the layout of `/etc/halite`: `cluster.yaml`, `nodes/NAME.yaml`, `custom/pillar.yaml`.
-    /// Hidden files and other endings in `nodes/` are left alone.
+    /// Reads the layout of `/etc/halite`: `cluster.yaml`, `nodes/NAME.yaml`, `custom/pillar.yaml`,
+    /// and `secrets.yaml.age`, which stays encrypted. Hidden files and other endings in `nodes/` are left alone.
     ///
     /// # Errors
     /// All files that are missing or cannot be read.
@@ -78,11 +81,19 @@ impl Texts {
         let nodes = names.iter().filter_map(|path| read(path)).collect();
         let custom = dir.join("custom/pillar.yaml");
         let custom = if custom.exists() { read(&custom) } else { None };
+        let sealed = match SealedSecrets::from_dir(dir) {
+            Ok(sealed) => sealed,
+            Err(problem) => {
+                problems.push(problem);
+                None
+            }
+        };
         match (cluster, problems.is_empty()) {
             (Some(cluster), true) => Ok(Self {
                 cluster,
                 nodes,
                 custom,
+                sealed,
             }),
             _ => Err(problems),
         }
@@ -103,7 +114,9 @@ pub fn load(texts: &Texts, context: &Context<'_>) -> Result<Declaration, Vec<Pro
             nodes.push(node);
         }
     }
-    if let Some(cluster) = document::<Cluster>(&texts.cluster, schema::cluster(), &mut problems) {
+    if let Some(mut cluster) = document::<Cluster>(&texts.cluster, schema::cluster(), &mut problems)
+    {
+        sealed::fill(&mut cluster, texts.sealed.as_ref(), &mut problems);
         problems.extend(validate::duplicate_names(&nodes));
         let nodes = nodes
             .into_iter()

@@ -114,7 +114,7 @@ impl NoticeSeverity {
 
 impl NotifySink {
     /// The names of the secrets that the sink uses.
-    pub(crate) fn secrets(&self) -> impl Iterator<Item = &String> {
+    pub fn secrets(&self) -> impl Iterator<Item = &String> {
         let header = self.header.as_ref().map(|header| &header.secret);
         self.url_secret.iter().chain(header)
     }

@@ -260,7 +260,7 @@ fn declare(
         &Texts {
             cluster,
             nodes: hosts.map(node).collect(),
-            custom: None,
+            ..Texts::default()
         },
         &Context::default(),
     )

@@ -11,9 +11,11 @@ use crate::role::Role;
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct OwnSecret {
-    /// The secret itself. No command displays it.
-    #[schemars(with = "String")]
-    pub value: SecretText,
+    /// The secret itself. No command displays it. Without it, the value is in the encrypted file
+    /// `secrets.yaml.age` beside this document (`ctl secrets edit`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>")]
+    pub value: Option<SecretText>,
     /// Hosts with one of these roles get it.
     #[serde(default)]
     #[schemars(schema_with = "field_schemas::roles_optional")]
@@ -22,6 +24,14 @@ pub struct OwnSecret {
     #[serde(default)]
     #[schemars(schema_with = "field_schemas::names")]
     pub nodes: Vec<String>,
+}
+
+impl OwnSecret {
+    /// The value; `None` if it is in the encrypted file, and this reader has not decrypted that.
+    #[must_use]
+    pub fn known(&self) -> Option<&str> {
+        self.value.as_ref().map(SecretText::reveal)
+    }
 }
 
 /// The schema of all secrets, by name.

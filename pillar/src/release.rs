@@ -191,7 +191,7 @@ mod tests {
                 node("worker-1", "worker", 2),
                 node("worker-2", "worker", 3),
             ],
-            custom: None,
+            ..Texts::default()
         };
         load(&texts, &Context::default()).unwrap()
     }

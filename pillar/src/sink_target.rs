@@ -40,7 +40,8 @@ impl SinkTarget {
 }
 
 impl Cluster {
-    /// The declared sinks, in the order of their names, without those whose secret is missing.
+    /// The declared sinks, in the order of their names, without those whose secret is missing
+    /// or unknown.
     #[must_use]
     pub fn sink_targets(&self) -> Vec<SinkTarget> {
         let sinks = self.notify.sinks.iter();
@@ -50,7 +51,7 @@ impl Cluster {
     }
 
     fn sink_target(&self, name: &str, sink: &NotifySink) -> Option<SinkTarget> {
-        let secret = |name: &String| Some(self.secrets.get(name)?.value.clone());
+        let secret = |name: &String| self.secrets.get(name)?.value.clone();
         let url = match (&sink.url, &sink.url_secret) {
             (Some(url), _) => SecretText::new(url),
             (None, name) => secret(name.as_ref()?)?,

@@ -142,7 +142,7 @@ pub fn own_secret(declaration: &Declaration, minion: &str, path: &str) -> Option
     }
     let cluster = &declaration.cluster;
     match path.strip_prefix("secrets.") {
-        Some(name) => Some(cluster.secrets.get(name)?.value.reveal().to_owned()),
+        Some(name) => cluster.secrets.get(name)?.known().map(str::to_owned),
         None => registry::secret(cluster, path).or_else(|| etcd::secret(cluster, path)),
     }
 }

@@ -34,7 +34,7 @@ fn declaration() -> Declaration {
         nodes: [&first, &worker]
             .map(|node| text(format!("nodes/{}.yaml", node.metadata.name), node.to_text()))
             .to_vec(),
-        custom: None,
+        ..Texts::default()
     };
     load(&texts, &Context::default()).unwrap()
 }
@@ -166,7 +166,7 @@ fn again(declaration: &Declaration, worker: &str) -> Declaration {
             text: CLUSTER.to_owned(),
         },
         nodes: vec![node("bootstrap-1", first), node("worker-1", worker)],
-        custom: None,
+        ..Texts::default()
     };
     load(&texts, &Context::default()).unwrap()
 }

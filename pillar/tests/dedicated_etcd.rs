@@ -57,7 +57,7 @@ fn declaration(section: &str) -> Declaration {
     let texts = Texts {
         cluster: text("cluster.yaml".to_owned(), format!("{CLUSTER}{section}")),
         nodes: nodes.collect(),
-        custom: None,
+        ..Texts::default()
     };
     load(&texts, &Context::default()).unwrap()
 }
@@ -174,7 +174,7 @@ fn reread(declaration: &mut Declaration, name: &str, text: &str) {
             text: declaration.cluster.source.text().to_owned(),
         },
         nodes: Vec::new(),
-        custom: None,
+        ..Texts::default()
     };
     for (other, node) in &declaration.nodes {
         let text = match other.as_str() == name {

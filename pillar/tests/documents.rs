@@ -1,7 +1,8 @@
 //! Bad documents with their reported problems, good ones with warnings, and good ones without
 //! either.
 //!
-//! A folder holds `cluster.yaml`, `nodes/*.yaml`, `pillar.yaml` (the custom one), and `facts.json`
+//! A folder holds `cluster.yaml`, `nodes/*.yaml`, `pillar.yaml` (the custom one), `secrets.yaml`
+//! (the decrypted file of secrets), and `facts.json`
 //! (`host`, `bundle`) where they matter. `HALITE_UPDATE_GOLDENS=1` rewrites `expected.txt`.
 
 #![allow(clippy::unwrap_used, reason = "a test")]
@@ -13,7 +14,9 @@ use halite_document::Problem;
 use halite_pillar::bundle_facts::BundleFacts;
 use halite_pillar::host_facts::HostFacts;
 use halite_pillar::load::{Text, Texts, load};
+use halite_pillar::sealed::SealedSecrets;
 use halite_pillar::validate::{Context, warnings};
+use halite_secrets::SecretText;
 
 fn folders(kind: &str) -> Vec<PathBuf> {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -54,6 +57,11 @@ fn texts(dir: &Path) -> Texts {
             .join("pillar.yaml")
             .exists()
             .then(|| read("pillar.yaml")),
+        sealed: dir.join("secrets.yaml").exists().then(|| SealedSecrets {
+            file: "secrets.yaml.age".to_owned(),
+            bytes: Vec::new(),
+            plain: Some(SecretText::new(read("secrets.yaml").text)),
+        }),
     }
 }
 
@@ -170,5 +178,15 @@ fn the_example_is_good_also_with_everything_uncommented() {
                 .collect::<Vec<_>>()
                 .join("\n")
         );
+    }
+}
+
+#[test]
+fn no_problem_repeats_a_value_of_the_encrypted_file() {
+    for dir in folders("bad") {
+        if dir.join("secrets.yaml").exists() {
+            let text = found(&dir).unwrap_err();
+            assert!(!text.contains("hunter2"), "{}: {text}", dir.display());
+        }
     }
 }

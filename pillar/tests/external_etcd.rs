@@ -90,7 +90,7 @@ fn with_external_etcd(key: &str) -> Declaration {
                 )
             })
             .collect(),
-        custom: None,
+        ..Texts::default()
     };
     load(&texts, &Context::default()).unwrap()
 }

@@ -56,7 +56,7 @@ fn with_members(further: &str, members: &[&str]) -> Declaration {
             text: format!("{CLUSTER}{further}"),
         },
         nodes: nodes.into(),
-        custom: None,
+        ..Texts::default()
     };
     load(&texts, &Context::default()).unwrap()
 }

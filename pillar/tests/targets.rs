@@ -51,7 +51,7 @@ fn declaration() -> Declaration {
             text("nodes/bootstrap-1.yaml", FIRST),
             text("nodes/worker-1.yaml", WORKER),
         ],
-        custom: None,
+        ..Texts::default()
     };
     load(&texts, &Context::default()).unwrap()
 }

@@ -64,6 +64,7 @@ fn declaration() -> Declaration {
             "custom/pillar.yaml",
             "a: {x: file, z: file}\nown: yes\n",
         )),
+        sealed: None,
     };
     load(&texts, &Context::default()).unwrap()
 }
@@ -230,7 +231,7 @@ fn the_registrys_secrets_are_for_its_host_and_for_those_that_pull() {
         declaration.nodes.insert(name.parse().unwrap(), node);
     }
     let own = |password: &str| halite_pillar::own_secret::OwnSecret {
-        value: SecretText::new(password),
+        value: Some(SecretText::new(password)),
         ..Default::default()
     };
     declaration.cluster.value.secrets = [
@@ -396,7 +397,7 @@ fn the_vip_is_never_a_hosts_own_address() {
             text("nodes/bootstrap-1.yaml", node.to_text()),
             text("nodes/worker-1.yaml", worker.to_text()),
         ],
-        custom: None,
+        ..Texts::default()
     };
     let mut declaration = load(&texts, &Context::default()).unwrap();
     let grains = json!({"ip4_interfaces": {"eth0": ["10.0.0.100", "10.0.0.11"]}});
@@ -434,7 +435,7 @@ proptest! {
         declaration.cluster.value.secrets.clear();
         for (index, roles) in secret_roles.iter().enumerate() {
             let secret = halite_pillar::own_secret::OwnSecret {
-                value: SecretText::new(format!("canary-{index}")),
+                value: Some(SecretText::new(format!("canary-{index}"))),
                 roles: roles.clone(),
                 nodes: vec![format!("n{secret_node}")],
             };

@@ -17,6 +17,7 @@ use halite_fleet::files;
 use halite_fleet::files::ByteStream;
 use halite_fleet::jobs::Jobs;
 use halite_fleet::keys::host_root;
+use halite_names::AgeRecipient;
 use halite_pillar::validate::warnings;
 use halite_pillar::view::MASTER_PORT;
 use halite_proto::ids::{JobId, JobIdError, MinionId};
@@ -345,6 +346,19 @@ impl Backend {
     pub async fn standbys(&self) -> Result<Vec<String>, Refusal> {
         let snapshot = self.jobs.declarations().in_force().await?;
         Ok(masters::declared(snapshot.declaration()))
+    }
+
+    /// Encrypts the secrets also to a standby, with the recipient in its hello.
+    pub async fn add_secret_recipient(
+        &self,
+        standby: &str,
+        recipient: &str,
+    ) -> Result<(), Refusal> {
+        let recipient: AgeRecipient = recipient.parse().map_err(|error| {
+            Refusal::invalid(format!("cannot use the recipient of {standby}: {error}"))
+        })?;
+        let declarations = self.jobs.declarations();
+        declarations.add_secret_recipient(standby, recipient).await
     }
 
     /// `Operator.HandOver`.

@@ -43,6 +43,8 @@ mod scale_tests;
 #[cfg(test)]
 mod scripted_minion;
 #[cfg(test)]
+mod secret_tests;
+#[cfg(test)]
 mod stop_tests;
 #[cfg(test)]
 mod tests;

@@ -401,7 +401,7 @@ mod tests {
         let texts = Texts {
             cluster: text("cluster.yaml".to_owned(), cluster),
             nodes: nodes.iter().map(node).collect(),
-            custom: None,
+            ..Texts::default()
         };
         load(&texts, &Context::default()).unwrap()
     }

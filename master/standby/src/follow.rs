@@ -13,6 +13,7 @@ use halite_proto::transport::{Channel, connect};
 use halite_proto::v1::standby_client::StandbyClient;
 use halite_proto::v1::standby_record::Body;
 use halite_proto::v1::{Epoch, StandbyMessage, standby_message};
+use halite_secret_file::SecretFile;
 use halite_store::{StoreError, noted_epoch};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
@@ -57,7 +58,22 @@ pub enum StandbyError {
 /// The data cannot be used.
 pub fn open(config: &Config) -> Result<Receiver, StandbyError> {
     let heard = noted_epoch(&config.state_dir.join("store.db"))?;
-    Ok(Receiver::open(&directory(config), heard)?)
+    let receiver = Receiver::open(&directory(config), heard)?;
+    Ok(receiver.with_secrets(own_recipient(config)))
+}
+
+/// The recipient of this host, whose identity is made at the first start as a standby. Without one,
+/// the standby still has everything else.
+fn own_recipient(config: &Config) -> String {
+    let file = SecretFile::new(&config.config_dir, &config.state_dir);
+    match file.own_recipient() {
+        Ok(recipient) => recipient.to_string(),
+        Err(error) => {
+            let error = chain(&error);
+            tracing::error!(error, "this standby cannot decrypt secrets");
+            String::new()
+        }
+    }
 }
 
 /// Follows masters until the file that makes this host a standby is removed, or a master has handed

@@ -67,6 +67,8 @@ pub struct Receiver {
     started: bool,
     /// `true` once the master has handed over to this host.
     is_ordered: bool,
+    /// The recipient of this host for the secrets of the cluster; empty if it has none.
+    secrets: String,
 }
 
 impl Receiver {
@@ -94,7 +96,17 @@ impl Receiver {
             named: None,
             started: false,
             is_ordered: false,
+            secrets: String::new(),
         })
+    }
+
+    /// Sets the recipient to which the master encrypts the secrets for this host.
+    #[must_use]
+    pub fn with_secrets(self, recipient: String) -> Self {
+        Self {
+            secrets: recipient,
+            ..self
+        }
     }
 
     /// The highest epoch of which this host has heard.
@@ -133,6 +145,7 @@ impl Receiver {
             position: (self.copy.as_ref()).and_then(|copy| copy.position().as_ref().map(wire)),
             // An epoch without a signature is a number of protocol 1.
             heard: self.epoch.evidence(),
+            secrets: self.secrets.clone(),
         }
     }
 

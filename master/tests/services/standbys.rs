@@ -9,12 +9,17 @@ use halite_core::clock::SystemClock;
 use halite_core::roster::FollowState;
 use halite_fleet::keys;
 use halite_master::other_masters::look;
+use halite_pillar::load::{Texts, load};
+use halite_pillar::sealed::SealedSecrets;
+use halite_pillar::validate::Context;
 use halite_proto::tonic::{Code, Request, Status};
 use halite_proto::transport::{Channel, ClientIdentity};
 use halite_proto::v1;
 use halite_proto::v1::Epoch;
 use halite_proto::v1::standby_client::StandbyClient;
+use halite_secret_file::SecretFile;
 use halite_standby::compare::{HeardAnswers, others};
+use halite_standby::declared::declaration;
 use halite_standby::follow::session;
 use halite_standby::promote::{PromoteError, Promotion, PromotionRequest, Unit};
 use halite_standby::receiver::Receiver;
@@ -126,6 +131,74 @@ async fn what_a_master_answered_is_on_its_standby_when_both_end_at_once() {
             "{number}"
         );
     }
+}
+
+#[tokio::test]
+async fn a_standby_gets_the_secrets_only_in_a_form_that_it_can_decrypt() {
+    let site = start().await;
+    let config = &site.app.config;
+    let document = config.config_dir.join("cluster.yaml");
+    let text = std::fs::read_to_string(&document).unwrap();
+    let added = format!("{text}secrets: {{smtp: {{roles: [worker]}}}}\n");
+    std::fs::write(&document, added).unwrap();
+    let texts = Texts::from_dir(&config.config_dir).unwrap();
+    let file = SecretFile::new(&config.config_dir, &config.state_dir);
+    // Its first value is written as if there were a file: the document alone would be invalid.
+    let closed = Texts {
+        sealed: Some(SealedSecrets::default()),
+        ..texts
+    };
+    let declaration = load(&closed, &Context::default()).unwrap();
+    file.write("smtp: canary\n", &declaration).unwrap();
+    let own = site.enrolled(MINION).await;
+    let host = TempDir::new().unwrap();
+    let state = host.path().join("own");
+    let identity = SecretFile::new(host.path(), &state);
+    let recipient = identity.own_recipient().unwrap();
+    let standby = host.path().join("standby");
+    for is_known in [false, true] {
+        let mut receiver = Receiver::open(&standby, 0).unwrap();
+        if is_known {
+            receiver = receiver.with_secrets(recipient.to_string());
+        }
+        let channel = site.channel(Some(&own)).await;
+        let (begun, following) = oneshot::channel();
+        let ca = site.ca_pem.clone();
+        let stream = tokio::spawn(async move {
+            let begun = || {
+                let _ = begun.send(());
+                Ok(())
+            };
+            session(&mut receiver, channel, &ca, begun).await
+        });
+        tokio::time::timeout(SOON, following)
+            .await
+            .unwrap()
+            .unwrap();
+        stream.abort();
+        let _ = stream.await;
+        let copy = Receiver::open(&standby, 0).unwrap();
+        let files = copy.copy().unwrap().root_of_files();
+        let names: Vec<&str> = copy
+            .copy()
+            .unwrap()
+            .files()
+            .map(|(name, _, _)| name)
+            .collect();
+        assert!(
+            !names.iter().any(|name| name.starts_with("state/secrets")),
+            "{names:?}"
+        );
+        // As a promotion installs it: the master's documents, and this host's identity.
+        let taken = SecretFile::new(&files.join("config"), &state);
+        assert_eq!(taken.read().is_ok(), is_known);
+        let declaration = declaration(&files, &state).unwrap();
+        let value = declaration.cluster.secrets["smtp"].known();
+        assert_eq!(value, is_known.then_some("canary"));
+    }
+    let recorded = file.recipients().unwrap();
+    assert_eq!(recorded.of_host(MINION), Some(recipient));
+    assert!(file.read().unwrap().is_some());
 }
 
 #[tokio::test]

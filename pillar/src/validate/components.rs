@@ -299,7 +299,7 @@ fn secrets(check: &mut Check<'_>) {
                 ),
             );
         }
-        if secret.value.reveal().is_empty() {
+        if secret.known() == Some("") {
             check.cluster(
                 &join(&path, "value"),
                 format!("the secret `{name}` is empty"),

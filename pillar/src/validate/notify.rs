@@ -47,7 +47,7 @@ fn secrets(check: &mut Check<'_>, path: &str, sink: &NotifySink) {
             );
             continue;
         };
-        let value = secret.value.reveal();
+        let value = secret.known().unwrap_or_default();
         let printable = value.bytes().all(|b| b == b' ' || b.is_ascii_graphic());
         if field == "header.secret" && !(printable && value.trim() == value) {
             check.unseen(
@@ -78,7 +78,10 @@ fn address(check: &mut Check<'_>, path: &str, sink: &NotifySink) {
         }
         (Some(url), None) => ("url", url.as_str()),
         (None, Some(name)) => match check.declaration.cluster.secrets.get(name) {
-            Some(secret) => ("urlSecret", secret.value.reveal()),
+            Some(secret) => match secret.known() {
+                Some(url) => ("urlSecret", url),
+                None => return,
+            },
             None => return,
         },
     };

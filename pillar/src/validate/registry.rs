@@ -28,15 +28,17 @@ pub(super) fn check(check: &mut Check<'_>) {
                 format!("there is no secret `{name}`"),
                 format!("declare the password: `secrets: {{{name}: {{value: …}}}}`"),
             ),
-            Some(secret) if secret.value.reveal().len() > LONGEST_PASSWORD => check.cluster(
-                &path,
-                format!("the secret `{name}` is longer than {LONGEST_PASSWORD} bytes"),
-                "bcrypt ignores the bytes after them: choose a shorter one",
-            ),
+            Some(secret) if secret.known().unwrap_or_default().len() > LONGEST_PASSWORD => check
+                .cluster(
+                    &path,
+                    format!("the secret `{name}` is longer than {LONGEST_PASSWORD} bytes"),
+                    "bcrypt ignores the bytes after them: choose a shorter one",
+                ),
             // With a guessed password an attacker could replace every image of the site. An empty
             // one is reported at the secret itself.
             Some(secret)
-                if (1..SHORTEST_PASSWORD).contains(&secret.value.reveal().chars().count()) =>
+                if (1..SHORTEST_PASSWORD)
+                    .contains(&secret.known().unwrap_or_default().chars().count()) =>
             {
                 check.cluster(
                     &path,

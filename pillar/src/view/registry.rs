@@ -36,13 +36,8 @@ pub(super) fn allowed(declaration: &Declaration, minion: &str, node: &Node) -> V
 pub(super) fn secret(cluster: &Cluster, path: &str) -> Option<String> {
     let registry = &cluster.site_registry;
     let password = |user: &str| {
-        Some(
-            cluster
-                .secrets
-                .get(registry.users.get(user)?)?
-                .value
-                .reveal(),
-        )
+        let secret = cluster.secrets.get(registry.users.get(user)?)?;
+        secret.known()
     };
     match path {
         HTPASSWD => {

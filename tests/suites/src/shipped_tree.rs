@@ -71,7 +71,7 @@ pub fn parse(cluster: &str, nodes: &[&str]) -> Result<Declaration> {
     let texts = Texts {
         cluster: text("cluster.yaml".to_owned(), cluster),
         nodes,
-        custom: None,
+        ..Texts::default()
     };
     load(&texts, &validate::Context::default()).map_err(|problems| {
         let problems: Vec<String> = problems.iter().map(ToString::to_string).collect();

@@ -160,6 +160,7 @@ fn age((): &()) -> Result<Counts> {
     ];
     for (package, target, tests) in [
         ("halite-age", "vectors", 2),
+        ("halite-secret-file", "age", 1),
     ] {
         let words = [
             "test",

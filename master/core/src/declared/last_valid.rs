@@ -2,16 +2,21 @@
 //! mistake.
 //!
 //! The file is private to root like the CAs' keys beside it, because documents may contain secrets.
+//! What the operator has encrypted stays encrypted.
 //! It is one of the saved files, so that a promoted standby and a restored master have it, too. It
 //! has a directory of its own, which a standby's feed watches.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use halite_errors::chain;
 use halite_pillar::declaration::Declaration;
 use halite_pillar::load::{Text, Texts, load};
+use halite_pillar::sealed::SealedSecrets;
 use halite_pillar::validate::Context;
+use halite_secret_file::SecretFile;
 use serde::{Deserialize, Serialize};
 
 use crate::ca::{CaError, files};
@@ -28,6 +33,9 @@ const CUSTOM: &str = "custom/pillar.yaml";
 #[derive(Serialize, Deserialize)]
 struct Kept {
     documents: BTreeMap<String, String>,
+    /// The encrypted file of secrets, in base64.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    secrets: Option<String>,
 }
 
 /// The last valid documents of a master.
@@ -35,14 +43,22 @@ struct Kept {
 pub struct LastValid {
     directory: PathBuf,
     config_dir: PathBuf,
+    secret_file: SecretFile,
 }
 
 impl LastValid {
     /// The last valid documents of the master with these directories.
     pub fn new(state_dir: &Path, config_dir: &Path) -> Self {
+        Self::of_copy(state_dir, config_dir, state_dir)
+    }
+
+    /// The last valid documents in a standby's copy of these directories. `own` is the standby's own
+    /// state directory, which has its identity.
+    pub fn of_copy(state_dir: &Path, config_dir: &Path, own: &Path) -> Self {
         Self {
             directory: state_dir.join(LAST_VALID),
             config_dir: config_dir.to_owned(),
+            secret_file: SecretFile::new(config_dir, own),
         }
     }
 
@@ -81,6 +97,7 @@ impl LastValid {
         let documents = all.map(|text| (self.place(&text.file), text.text.clone()));
         let kept = Kept {
             documents: documents.collect(),
+            secrets: (texts.sealed.as_ref()).map(|sealed| STANDARD.encode(&sealed.bytes)),
         };
         // Maps of texts always convert to JSON.
         let content = serde_json::to_string(&kept).unwrap_or_default();
@@ -98,7 +115,7 @@ impl LastValid {
     }
 
     /// The declaration of these documents; `None` if no documents are stored, or this version
-    /// cannot use them.
+    /// cannot use them. Values of secrets that this host cannot decrypt are unknown in it.
     pub fn declaration(&self) -> Option<Declaration> {
         let text = std::fs::read_to_string(self.directory.join(FILE)).ok()?;
         let kept: Kept = serde_json::from_str(&text).ok()?;
@@ -111,6 +128,22 @@ impl LastValid {
 
     fn texts(&self, kept: Kept) -> Option<Texts> {
         let mut documents = kept.documents;
+        let sealed = match kept.secrets.map(|text| STANDARD.decode(text)) {
+            Some(bytes) => {
+                let bytes = bytes.ok()?;
+                let plain = self.secret_file.open(&bytes);
+                if let Err(error) = &plain {
+                    let error = chain(error);
+                    tracing::warn!(error, "the values of secrets are unknown");
+                }
+                Some(SealedSecrets {
+                    file: self.secret_file.path().display().to_string(),
+                    bytes,
+                    plain: plain.ok(),
+                })
+            }
+            None => None,
+        };
         let text = |(place, text): (String, String)| Text {
             file: self.config_dir.join(place).display().to_string(),
             text,
@@ -121,6 +154,7 @@ impl LastValid {
             cluster,
             nodes: documents.into_iter().map(text).collect(),
             custom,
+            sealed,
         })
     }
 }
@@ -152,6 +186,7 @@ mod tests {
                 text("nodes/worker-1.yaml", NODE),
             ],
             custom: Some(text("custom/pillar.yaml", "a: 1\n")),
+            sealed: None,
         };
         last_valid.store(&texts);
         let expected = load(&texts, &Context::default()).unwrap();

@@ -20,6 +20,7 @@ mod reader;
 mod redactors;
 mod releases;
 mod roles;
+mod secrets;
 mod slow;
 mod upgraded;
 
@@ -132,15 +133,25 @@ impl Declarations {
     /// The declaration cannot be read, and no valid one is known. Then no data of the minion that
     /// may contain a secret is stored or displayed.
     pub async fn redactor(&self, minion: &MinionId) -> Result<Arc<Redactor>, Refusal> {
-        let snapshot = self.reader.in_force().await.map_err(|refusal| {
+        let cannot = |reason: &str| {
             Refusal::new(
                 RefusalKind::Unavailable,
                 format!(
-                    "cannot store a return of {minion}: its secrets are unknown while the declaration cannot be read: {}",
-                    refusal.message
+                    "cannot store a return of {minion}: its secrets are unknown while {reason}"
                 ),
             )
+        };
+        let snapshot = self.reader.in_force().await.map_err(|refusal| {
+            cannot(&format!(
+                "the declaration cannot be read: {}",
+                refusal.message
+            ))
         })?;
+        if snapshot.has_unknown_secrets() {
+            return Err(cannot(
+                "this master cannot decrypt them; `ctl status` shows the remedy",
+            ));
+        }
         Ok(self.redactors.get(minion, &snapshot))
     }
 
@@ -334,6 +345,9 @@ impl Snapshot {
                      {name}; run the same command again"
                 ))
             }
+            FillError::Unknown(path) if self.is_unknown(path) => Refusal::conflict(format!(
+                "{minion}: this master cannot decrypt the secret {path}; `ctl status` shows the remedy"
+            )),
             _ => Refusal::denied(format!("{minion}: {}", chain(&error))),
         })
     }

@@ -13,8 +13,10 @@ use halite_names::{BundleVersion, MASTER};
 use halite_pillar::declaration::Declaration;
 use halite_pillar::encryption_keys::EncryptionKeys;
 use halite_pillar::load::{Texts, load};
+use halite_pillar::sealed::SEALED_FILE;
 use halite_pillar::validate::Context;
 use halite_pillar::view::Pki;
+use halite_secret_file::SecretFile;
 
 use super::changes::{Changes, Generation};
 use super::contents::{Content, Contents, Fingerprint, ReadBundle};
@@ -77,6 +79,7 @@ pub(super) struct DeclarationReader {
     cas: Arc<Cas>,
     last_valid: LastValid,
     key_file: KeyFile,
+    secret_file: SecretFile,
     documents: Slow<(), Reading>,
     /// The readings by directory. Unused ones are dropped at the next inspection of all files,
     /// because a bundle takes megabytes.
@@ -98,6 +101,7 @@ impl DeclarationReader {
             cas: Arc::clone(&app.cas),
             last_valid,
             key_file: KeyFile::new(&app.config.state_dir),
+            secret_file: SecretFile::new(&app.config.config_dir, &app.config.state_dir),
             documents: Slow::default(),
             read: Mutex::default(),
             newest: Mutex::default(),
@@ -110,6 +114,10 @@ impl DeclarationReader {
 
     pub(super) fn key_file(&self) -> &KeyFile {
         &self.key_file
+    }
+
+    pub(super) fn secret_file(&self) -> &SecretFile {
+        &self.secret_file
     }
 
     /// The last snapshot, whatever the files contain now.
@@ -296,11 +304,15 @@ impl DeclarationReader {
         let directory = self.config_dir.clone();
         let (look, changes) = (Arc::clone(&self.look), Arc::clone(&self.changes));
         let (last_valid, key_file) = (self.last_valid.clone(), self.key_file.clone());
+        let secret_file = self.secret_file.clone();
         let read = move |before: Option<Reading>| {
             changes.watch(&directories(&directory));
             let mut files = look(&directory);
             changes.found(files.iter().map(|(path, _)| path.as_path()));
-            files.extend(fingerprint(vec![key_file.path().to_owned()]));
+            files.extend(fingerprint(vec![
+                key_file.path().to_owned(),
+                secret_file.identity_path(),
+            ]));
             // If a file is written twice in one tick of the kernel's clock, time and size can stay
             // the same.
             let same = |read: &Reading| {
@@ -310,9 +322,14 @@ impl DeclarationReader {
                 return before;
             }
             let refused = |problems: Vec<Problem>| Refusal::from_problems(&problems);
-            let texts = Texts::from_dir(&directory);
+            let texts = Texts::from_dir(&directory).map_err(refused);
+            let texts = texts.and_then(|mut texts| {
+                let opened = secret_file.open_in(&mut texts);
+                opened.map_err(|error| Refusal::invalid(chain(&error)))?;
+                Ok(texts)
+            });
             let is_whole = texts.is_ok();
-            let outcome = texts.map_err(refused).and_then(|texts| {
+            let outcome = texts.and_then(|texts| {
                 // The documents were checked against host and bundle when they were written; a
                 // bundle that has changed since must not make a running cluster unmanageable.
                 let declaration = load(&texts, &Context::default()).map_err(refused)?;
@@ -458,6 +475,7 @@ pub fn look(directory: &Path) -> Fingerprint {
     let mut files = vec![
         directory.join("cluster.yaml"),
         directory.join("custom/pillar.yaml"),
+        directory.join(SEALED_FILE),
     ];
     let nodes = std::fs::read_dir(directory.join("nodes"));
     let nodes = nodes.into_iter().flatten().flatten();

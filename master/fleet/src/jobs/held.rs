@@ -1,5 +1,5 @@
 //! Returns that cannot be stored because the secrets in them are unknown: the documents are
-//! invalid, and no valid ones were ever known to this master. The minion keeps such a return, and
+//! invalid, and no valid ones were ever known to this master, or it cannot decrypt them. The minion keeps such a return, and
 //! its stream stays open; the master asks for the return once the secrets are known.
 
 use std::collections::BTreeSet;
@@ -51,7 +51,7 @@ impl Jobs {
     /// Makes the minions with kept returns reconnect, upon which they send them, once their secrets
     /// are known.
     pub(super) async fn ask_for_held(&self) {
-        if self.held.minions().is_empty() || self.declarations.in_force().await.is_err() {
+        if self.held.minions().is_empty() || !self.declarations.knows_secrets().await {
             return;
         }
         let minions = std::mem::take(&mut *self.held.minions());

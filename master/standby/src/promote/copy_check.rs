@@ -65,7 +65,7 @@ impl Promotion<'_> {
         let files = copy.as_ref().map(Copy::root_of_files);
         // Unreadable documents name no other standby; the copies of others would contain the same
         // documents.
-        let declared = files.and_then(|files| declaration(&files).ok());
+        let declared = files.and_then(|files| declaration(&files, &self.config.state_dir).ok());
         let others = declared.map(|declared| other_standbys(self.config, &declared));
         let mut others = others.unwrap_or_default();
         // Standbys that have answered have no newer copy, unless they do not know its age.
