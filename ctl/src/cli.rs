@@ -23,6 +23,7 @@ mod operators;
 mod orchestrate;
 mod registry;
 mod removed;
+mod secrets;
 mod support;
 mod targets;
 mod upgrade;
@@ -60,6 +61,7 @@ pub use self::operators::{Audit, Operator, OperatorCreate};
 pub use self::orchestrate::{NewRun, Orchestrate, Runs};
 pub use self::registry::{Backup as RegistryBackup, Registry};
 pub use self::removed::explain;
+pub use self::secrets::Secrets;
 pub use self::support::Support;
 pub use self::targets::{
     Apply, Applying, Cmd, Grains, Highstate, OnTarget, OneMinion, Render, TargetKind,
@@ -234,6 +236,11 @@ pub enum Command {
     /// Back up and restore the site registry.
     #[command(subcommand)]
     Registry(Registry),
+    /// Encrypt and edit the values of secrets.
+    ///
+    /// Run it as root on the master's host. The master need not run.
+    #[command(subcommand)]
+    Secrets(Secrets),
     /// Destroy the cluster: remove everything that Halite put on its hosts, the master's host last.
     Destroy(DestroyCluster),
     /// Collect diagnostics of all hosts in one archive, without secrets. The Kubernetes

@@ -8,17 +8,19 @@ use halite_api::{
     BundlePackage, BundleProblem, BundleSigner, ClusterContext, ContextList, CopiedBackup,
     CopiedBundle, DeclarationCheck, DeclarationProblem, DeltaSide, DisplayedDeclaration, Document,
     ExportedDelta, HighstateResult, HostJournal, ImageList, KeyState, KubeconfigFile,
-    KubernetesNode, LastHighstate, LocalOutcome, MadeBackup, MadeRegistryBackup, NewNode, NewNodes,
-    NewOperator, NewSigningKey, NewToken, NodeList, NodeStatus, PackedBundle, PlannedStates,
-    PreflightCheck, PreflightVerdict, RefusedBundle, RemovedBundle, RestoredRegistry, StartedEtcd,
-    SupportArchive, Time, UsedBundle, VerifiedBackup, VerifiedBundle, VerifiedRegistryBackup,
-    Versions, from_text, to_value,
+    KubernetesNode, LastHighstate, LocalOutcome, MadeBackup, MadeRegistryBackup, NamedSecret,
+    NewNode, NewNodes, NewOperator, NewSigningKey, NewToken, NodeList, NodeStatus, PackedBundle,
+    PlannedStates, PreflightCheck, PreflightVerdict, RecipientOfSecrets, RefusedBundle,
+    RemovedBundle, RestoredRegistry, SecretList, SecretRecipients, StartedEtcd, SupportArchive,
+    Time, UsedBundle, VerifiedBackup, VerifiedBundle, VerifiedRegistryBackup, Versions, from_text,
+    to_value,
 };
 use halite_names::BundleVersion;
 use halite_states::low::StateReturn;
 use serde_json::{Map, json};
 
 use crate::commands::printed;
+use crate::output::Paint;
 
 const DIGEST: &str = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08";
 
@@ -442,4 +444,35 @@ fn backups_of_the_registry() {
         bytes_new: 9_000_000,
     };
     check("restored-registry", &restored);
+}
+
+#[test]
+fn secrets_without_their_values() {
+    let list = SecretList {
+        secrets: vec![NamedSecret {
+            name: text("registry-ci"),
+            roles: vec![text("worker")],
+            nodes: vec![text("master")],
+            used_by: vec![text("siteRegistry.users.ci")],
+            places: vec![text("/etc/halite/secrets.yaml.age")],
+            encrypted: true,
+        }],
+    };
+    check("secrets", &list);
+    assert!(printed::secrets(&list).contains("siteRegistry.users.ci"));
+    let recipients = SecretRecipients {
+        recipients: vec![RecipientOfSecrets {
+            host: Some(text("cp-1")),
+            recipient: text("age1zvkyg2lqzraa2lnjvqej32nkuu0ues2s82hzrye869xeexvn73equnujwj"),
+        }],
+        missing: vec![text("cp-2")],
+        outdated: false,
+        exists: true,
+    };
+    check("secret-recipients", &recipients);
+    let shown = printed::secret_recipients(&recipients, &Paint { colour: false });
+    assert!(
+        shown.contains("cp-2 cannot decrypt the values yet"),
+        "{shown}"
+    );
 }

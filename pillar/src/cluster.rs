@@ -331,12 +331,6 @@ impl Cluster {
         self.etcd.external.as_ref().filter(|_| is_external)
     }
 
-    /// The names of the secrets whose values are in an encrypted file that was not decrypted.
-    pub fn unknown_secrets(&self) -> impl Iterator<Item = &str> {
-        let unknown = (self.secrets.iter()).filter(|(_, secret)| secret.value.is_none());
-        unknown.map(|(name, _)| name.as_str())
-    }
-
     /// The client's certificate of the external etcd with its key.
     #[must_use]
     pub fn external_client(&self) -> Option<ClientIdentity> {

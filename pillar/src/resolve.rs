@@ -1,6 +1,7 @@
 //! Chooses the values that the documents leave open, once, and records them, so that a later repair
 //! uses the same values.
 
+mod plain_secrets;
 mod record;
 mod version;
 
@@ -18,6 +19,7 @@ use crate::node::{Node, ResolvedMember, ResolvedNode, node_block};
 use crate::role::Role;
 use crate::roles::with_roles;
 
+pub use plain_secrets::without_secret_values;
 pub use record::{cluster_block, record};
 pub use version::with_kubernetes_version;
 

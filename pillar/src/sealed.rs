@@ -51,6 +51,14 @@ impl SealedSecrets {
     }
 }
 
+impl Cluster {
+    /// The names of the secrets whose values are in an encrypted file that was not decrypted.
+    pub fn unknown_secrets(&self) -> impl Iterator<Item = &str> {
+        let unknown = (self.secrets.iter()).filter(|(_, secret)| secret.value.is_none());
+        unknown.map(|(name, _)| name.as_str())
+    }
+}
+
 /// Puts the values of the encrypted file into the cluster document, and reports each problem of the
 /// two together. No problem repeats a part of the plain text, except a well-formed name.
 pub(crate) fn fill(

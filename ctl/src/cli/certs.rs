@@ -81,4 +81,6 @@ pub enum RotatedKeys {
     FrontProxy,
     /// The key pair that signs tokens of service accounts.
     Sa,
+    /// The identity of this host that decrypts the values of secrets. Run it on the master's host.
+    Secrets,
 }

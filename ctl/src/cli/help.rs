@@ -45,7 +45,7 @@ pub(super) const GROUPS: &[(&str, &[&str])] = &[
     ),
     (
         "Documents, and this program",
-        &["config", "version", "completion", "help"],
+        &["config", "secrets", "version", "completion", "help"],
     ),
 ];
 

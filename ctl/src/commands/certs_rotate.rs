@@ -9,14 +9,15 @@ use serde_json::{Value, json};
 use crate::FAILED;
 use crate::cli::{CertsRotate, Global, RotatedKeys};
 use crate::commands::again::CommandLine;
+use crate::commands::secrets;
 use crate::confirm::confirmed;
 use crate::orchestration_watch::{print_outcome, run_orchestration, success_of};
 use crate::output::Screen;
 
 /// The rotation of some keys.
 struct Rotation {
-    /// The orchestration.
-    sls: &'static str,
+    /// The orchestration; `None` if the keys are on this host alone.
+    sls: Option<&'static str>,
     /// The keys with their article.
     keys: &'static str,
     /// A sentence with the effects on the cluster.
@@ -34,7 +35,7 @@ const RESTARTS: &str =
 impl Rotation {
     fn of(keys: RotatedKeys) -> Self {
         let of_ca = |keys, breaks, has_pods| Self {
-            sls: shipped::ROTATE_CA,
+            sls: Some(shipped::ROTATE_CA),
             keys,
             effects: RESTARTS,
             breaks: Some(breaks),
@@ -42,7 +43,7 @@ impl Rotation {
         };
         match keys {
             RotatedKeys::Encryption => Self {
-                sls: shipped::ROTATE_ENCRYPTION,
+                sls: Some(shipped::ROTATE_ENCRYPTION),
                 keys: "the key that encrypts Secrets in etcd",
                 effects: "Each API server restarts three times, one after the other.",
                 breaks: None,
@@ -68,6 +69,13 @@ impl Rotation {
                 "All tokens are refused: pods that use the API fail until they are restarted.",
                 true,
             ),
+            RotatedKeys::Secrets => Self {
+                sls: None,
+                keys: "the identity that decrypts the values of secrets",
+                effects: "Older files, as in backups, can then be decrypted only by standbys and recovery recipients.",
+                breaks: None,
+                has_pods: false,
+            },
         }
     }
 
@@ -78,6 +86,13 @@ impl Rotation {
 
     /// Checks the options.
     fn check(&self, args: &CertsRotate) -> anyhow::Result<()> {
+        if args.compromised && args.what == RotatedKeys::Secrets {
+            bail!(
+                "cannot rotate {} with --compromised: the previous one leaves at once in any case; omit the option, and change the values \
+                 (`ctl secrets edit`)",
+                self.keys
+            );
+        }
         if args.compromised && self.breaks.is_none() {
             bail!(
                 "cannot rotate {} with --compromised: objects in etcd could not be decrypted; omit the option",
@@ -126,8 +141,11 @@ pub async fn rotate(
     if !confirmed(&question, args.yes || args.test, screen)? {
         return Ok(FAILED);
     }
+    let Some(sls) = rotation.sls else {
+        return secrets::rotate(global, args.test, screen).await;
+    };
     let request = v1::OrchestrateRequest {
-        sls: rotation.sls.to_owned(),
+        sls: sls.to_owned(),
         pillar_json: values(args).to_string(),
         test: args.test,
         request_id: String::new(),
@@ -162,7 +180,10 @@ mod tests {
     fn each_kind_of_key_has_its_shipped_orchestration_and_its_question() {
         for keys in RotatedKeys::value_variants() {
             let rotation = Rotation::of(*keys);
-            assert!(shipped::ORCHESTRATIONS.contains(&rotation.sls));
+            match rotation.sls {
+                Some(sls) => assert!(shipped::ORCHESTRATIONS.contains(&sls)),
+                None => assert_eq!(*keys, RotatedKeys::Secrets),
+            }
         }
         assert_eq!(
             Rotation::of(RotatedKeys::Encryption).question(false),
@@ -194,6 +215,7 @@ mod tests {
         for (words, wanted) in [
             ("etcd --restart-pods", Some("no pod depends on it")),
             ("encryption --compromised", Some("could not be decrypted")),
+            ("secrets --compromised", Some("change the values")),
             ("sa --compromised --restart-pods", None),
         ] {
             let args = parsed(&format!("ctl certs rotate {words}"));

@@ -32,6 +32,7 @@ mod orchestrate;
 mod promotion;
 mod registry;
 mod retire;
+mod secrets;
 mod support;
 mod targets;
 mod upgrade;
@@ -90,6 +91,7 @@ async fn run_for(global: &Global, command: Command, screen: &mut Screen) -> anyh
         Command::Upgrade(args) => upgrade::run(global, &args, screen).await,
         Command::Backup(command) => backup::run(global, command, screen).await,
         Command::Registry(command) => registry::run(command, screen),
+        Command::Secrets(command) => secrets::run(global, command, screen).await,
         Command::Destroy(args) => destroy::run(global, &args, screen).await,
         Command::Support(args) => support::run(global, &args, screen).await,
         Command::Local(command) => local::run(command, screen).await,
@@ -138,6 +140,7 @@ pub mod printed {
         lines as audit, list as operators, new_operator, revocation as operator_revocation,
     };
     pub use super::orchestrate::{cancelled_text as run_cancellation, list as runs};
+    pub use super::secrets::{recipient_table as secret_recipients, secret_table as secrets};
     pub use super::upgrade::plan_text as upgrade;
     pub use super::upgrade::progress_text as upgrade_status;
 }

@@ -35,6 +35,7 @@ mod reference_tests;
 mod registry_answers;
 mod render;
 mod run;
+mod secrets;
 mod status;
 mod time;
 mod upgrade;
@@ -93,6 +94,7 @@ pub use render::{Grains, MinionPillar, RenderedFile, RenderedFiles, RenderedLow,
 pub use run::{
     JobOrRun, Run, RunCancellation, RunList, RunStatus, RunSummary, Step, StepDetail, StepStatus,
 };
+pub use secrets::{NamedSecret, RecipientOfSecrets, SecretList, SecretRecipients};
 pub use status::{
     ApiServer, ApiState, BundleInUse, BundleOfSite, ClusterDns, ClusterStatus, HighstateResult,
     KubernetesNode, LastHighstate, NodeList, NodeStatus, RecentRun, VirtualAddress,

@@ -187,6 +187,8 @@ fn reference() -> String {
     section::<DisplayedDeclaration>("DisplayedDeclaration", Some("displayed-declaration"), o);
     section::<LocalOutcome>("LocalOutcome", Some("local-outcome"), o);
     section::<SupportArchive>("SupportArchive", Some("support-archive"), o);
+    section::<SecretList>("SecretList", Some("secrets"), o);
+    section::<SecretRecipients>("SecretRecipients", Some("secret-recipients"), o);
     section::<BundleList>("BundleList", None, o);
     section::<AddedBundle>("AddedBundle", Some("added-bundle"), o);
     section::<CopiedBundle>("CopiedBundle", Some("copied-bundle"), o);

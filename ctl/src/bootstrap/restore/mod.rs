@@ -18,9 +18,11 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, bail};
 use halite_backup::{BackupFile, Identity, Manifest, SNAPSHOT};
 use halite_durable::{ScratchDir, files};
+use halite_errors::chain;
 use halite_pillar::load::{Texts, load};
 use halite_pillar::resolve;
 use halite_pillar::validate::Context;
+use halite_secret_file::SecretFile;
 use jiff::Timestamp;
 
 use self::etcd::{RestoredMember, Restorer};
@@ -218,7 +220,9 @@ impl Restore {
                 "etcd         is external and is left unchanged: its snapshot in the backup is not restored",
             );
             self.begin()?;
-            return self.fill_files(time);
+            self.fill_files(time)?;
+            self.recover_secrets(screen);
+            return Ok(());
         }
         let address = declared.control_plane(&preparation.name);
         let member = RestoredMember {
@@ -230,7 +234,30 @@ impl Restore {
         let layout = preparation.bundle.join("images");
         screen.progress("restore: etcd");
         let restorer = |to: &Path| Restorer::unpack(&layout, reference, to);
-        self.fill(&member, time, restorer)
+        self.fill(&member, time, restorer)?;
+        self.recover_secrets(screen);
+        Ok(())
+    }
+
+    /// Encrypts the values of secrets to this host with the key of the backup, which is a recovery
+    /// recipient. Without it the restore continues: the master says what is missing.
+    fn recover_secrets(&self, screen: &mut Screen) {
+        let file = SecretFile::new(&self.places.config, &self.places.state);
+        if !file.exists() || file.read().is_ok() {
+            return;
+        }
+        let texts = Texts::from_dir(&self.scratch.path().join(halite_backup::CONFIG));
+        let declaration = texts.and_then(|texts| load(&texts, &Context::default()));
+        let recovered = file.recover(&self.keys, declaration.ok().as_ref());
+        screen.line(match recovered {
+            Ok(()) => "secrets      their values are encrypted to this host".to_owned(),
+            Err(error) => format!(
+                "secrets      {}. Until `ctl secrets recover --key FILE` has run here with such a key, the master applies no states. \
+                 If there is none, remove {} and write the values again with `ctl secrets edit`",
+                chain(&error),
+                file.path().display()
+            ),
+        });
     }
 
     fn fill(

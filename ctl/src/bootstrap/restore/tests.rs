@@ -7,12 +7,14 @@ use std::os::unix::fs::PermissionsExt as _;
 
 use halite_backup::{Directory, EtcdSource, Header, SIGNATURE};
 use halite_errors::chain;
+use halite_pillar::load::Text;
 use halite_pillar::node::Node;
 use halite_pillar::role::Role;
 use halite_testkit::{BackupCa, empty_etcd_snapshot};
 
 use super::super::{add_existing, documents};
 use super::*;
+use crate::output::Format;
 use crate::preflight::{ExistingCluster, NodeFacts};
 
 mod known_origin;
@@ -444,4 +446,45 @@ fn a_cluster_that_lives_elsewhere_is_not_restored_and_each_part_is_named() {
     ] {
         assert!(text.contains(part), "{text}");
     }
+}
+
+#[test]
+fn the_key_of_the_backup_encrypts_the_secrets_to_the_new_host() {
+    let scene = Scene::new();
+    let mut restore = scene.open().unwrap();
+    scene.fill(&mut restore, false).unwrap();
+    let places = scene.places();
+    let screen = &mut Screen::new(Format::Json);
+    restore.recover_secrets(screen);
+    // The file of the lost host, whose key is gone.
+    let lost = SecretFile::new(&places.config, &scene.dir.path().join("lost"));
+    let cluster =
+        CLUSTER.to_owned() + &format!("backup: {{recipients: [{}]}}\n", scene.key.recipient());
+    let text = |file: &str, text: String| Text {
+        file: file.to_owned(),
+        text,
+    };
+    let texts = Texts {
+        cluster: text("cluster.yaml", cluster),
+        nodes: vec![text(
+            "nodes/cp-1.yaml",
+            node(
+                "cp-1",
+                "10.0.0.1",
+                "bootstrap, registry, etcd, control-plane",
+                "",
+            ),
+        )],
+        ..Texts::default()
+    };
+    let declaration = load(&texts, &Context::default()).unwrap();
+    lost.write("smtp: canary\n", &declaration).unwrap();
+    let file = SecretFile::new(&places.config, &places.state);
+    assert!(file.read().is_err());
+    restore.recover_secrets(screen);
+    assert_eq!(file.read().unwrap().unwrap().reveal(), "smtp: canary\n");
+    // Another run finds nothing to do.
+    let before = fs::read(file.path()).unwrap();
+    restore.recover_secrets(screen);
+    assert_eq!(fs::read(file.path()).unwrap(), before);
 }

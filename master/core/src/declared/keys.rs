@@ -3,9 +3,12 @@
 use std::sync::Arc;
 
 use halite_errors::chain;
+use halite_pillar::declaration::Declaration;
 use halite_pillar::encryption_keys::{EncryptionKeys, KeyNames};
 
+use super::last_valid::LastValid;
 use super::{Declarations, Snapshot, in_background};
+use crate::ca::CaError;
 use crate::encryption::{ClusterAge, KeyFile, new_key};
 use crate::refusal::{Refusal, RefusalKind};
 
@@ -97,4 +100,31 @@ fn change(file: &KeyFile, step: KeyStep) -> Result<bool, Refusal> {
     }
     file.write(&after).map_err(cannot)?;
     Ok(true)
+}
+
+/// The keys of a declaration. The first one is made when encryption is declared. If no valid
+/// documents were known before, the cluster is new, and no API server runs yet. If the last valid
+/// documents declare encryption already, there was a key, and a new one must not take its place.
+pub(super) fn keys_for(
+    declaration: &Declaration,
+    file: &KeyFile,
+    last_valid: &LastValid,
+) -> Result<Option<EncryptionKeys>, CaError> {
+    if declaration.cluster.encryption().is_none() {
+        return file.read();
+    }
+    if let Some(keys) = file.read()? {
+        return Ok(Some(keys));
+    }
+    let age = match (last_valid.exists(), last_valid.declaration()) {
+        (false, _) => ClusterAge::New,
+        (true, Some(before)) if before.cluster.encryption().is_some() => ClusterAge::Encrypted,
+        (true, _) => ClusterAge::Running,
+    };
+    file.read_or_make(age).map(Some)
+}
+
+/// The refusal of keys that cannot be used.
+pub(super) fn unusable_keys(error: &CaError) -> Refusal {
+    Refusal::internal(format!("cannot use the encryption keys: {}", chain(error)))
 }

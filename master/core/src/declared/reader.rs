@@ -20,13 +20,14 @@ use halite_secret_file::SecretFile;
 
 use super::changes::{Changes, Generation};
 use super::contents::{Content, Contents, Fingerprint, ReadBundle};
+use super::keys::{keys_for, unusable_keys};
 use super::last_valid::LastValid;
 use super::slow::{LIMIT, Slow, in_background};
 use super::{Snapshot, bundle};
 use crate::app::App;
 use crate::ca;
-use crate::ca::{CaError, Cas};
-use crate::encryption::{ClusterAge, KeyFile};
+use crate::ca::Cas;
+use crate::encryption::KeyFile;
 use crate::refusal::{Refusal, RefusalKind};
 
 /// A function that inspects each of the documents in a directory.
@@ -428,32 +429,6 @@ impl DeclarationReader {
         let readings = Arc::clone(self.readings().entry(directory.clone()).or_default());
         readings.read((), read, hung).await?
     }
-}
-
-/// The keys of a declaration. The first one is made when encryption is declared. If no valid
-/// documents were known before, the cluster is new, and no API server runs yet. If the last valid
-/// documents declare encryption already, there was a key, and a new one must not take its place.
-fn keys_for(
-    declaration: &Declaration,
-    file: &KeyFile,
-    last_valid: &LastValid,
-) -> Result<Option<EncryptionKeys>, CaError> {
-    if declaration.cluster.encryption().is_none() {
-        return file.read();
-    }
-    if let Some(keys) = file.read()? {
-        return Ok(Some(keys));
-    }
-    let age = match (last_valid.exists(), last_valid.declaration()) {
-        (false, _) => ClusterAge::New,
-        (true, Some(before)) if before.cluster.encryption().is_some() => ClusterAge::Encrypted,
-        (true, _) => ClusterAge::Running,
-    };
-    file.read_or_make(age).map(Some)
-}
-
-fn unusable_keys(error: &CaError) -> Refusal {
-    Refusal::internal(format!("cannot use the encryption keys: {}", chain(error)))
 }
 
 fn does_not_answer(what: &str, place: &Path) -> Refusal {
