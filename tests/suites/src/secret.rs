@@ -1,6 +1,8 @@
 //! A secret of the site that a chart needs: created by a manifest as the guide describes, and stored
 //! in no other place.
 
+mod encrypted;
+
 use std::fs;
 
 use anyhow::{Result, ensure};
@@ -15,10 +17,16 @@ use super::repair::{highstate, quiet};
 use crate::ctl_answer;
 use crate::test::{Counts, Test};
 
-pub(super) const TESTS: &[Test<Cluster>] = &[Test {
-    name: "operator: a secret for a chart is created as the guide says",
-    run: for_a_chart,
-}];
+pub(super) const TESTS: &[Test<Cluster>] = &[
+    Test {
+        name: "operator: a secret for a chart is created as the guide says",
+        run: for_a_chart,
+    },
+    Test {
+        name: "operator: an encrypted secret is applied and is in no file of any host",
+        run: encrypted::encrypted,
+    },
+];
 
 const PAGE: &str = "own-states.md";
 const HEADING: &str = "### A secret in a manifest";
