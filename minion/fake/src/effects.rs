@@ -256,57 +256,6 @@ impl FakeState {
         }
     }
 
-    fn change_packages(
-        &mut self,
-        install: &BTreeMap<String, Option<String>>,
-        remove: &[String],
-    ) -> HostResult<()> {
-        for (name, version) in install {
-            match (self.offer_for(name), version) {
-                (None, _) => return refuse(format!("E: Unable to locate package {name}")),
-                (Some((_, offer)), Some(version)) if offer.version != *version => {
-                    return refuse(format!("E: Version '{version}' for '{name}' was not found"));
-                }
-                _ => {}
-            }
-        }
-        for name in remove {
-            self.disk.tick()?;
-            self.packages.remove(name);
-            self.cut_off.remove(name);
-            let offer = self.offered.get(name).cloned().unwrap_or_default();
-            for (path, _) in &offer.files {
-                self.disk.take(path);
-            }
-            for unit in &offer.units {
-                self.units.remove(unit);
-            }
-        }
-        for name in self.in_the_way(install) {
-            self.disk.tick()?;
-            self.packages.remove(&name);
-        }
-        for name in install.keys() {
-            let Some((name, offer)) = self.offer_for(name) else {
-                continue;
-            };
-            let (name, offer) = (name.clone(), offer.clone());
-            for (path, content) in &offer.files {
-                self.disk.tick()?;
-                self.disk.put(path, Node::file(content));
-            }
-            self.disk.tick()?;
-            self.cut_off.remove(&name);
-            self.packages.insert(name, offer.version);
-            for unit in offer.units {
-                if !self.units.contains_key(&unit) {
-                    self.put_unit(&unit, false, false);
-                }
-            }
-        }
-        Ok(())
-    }
-
     pub(crate) fn unit_state(&self, name: &str) -> UnitState {
         if let Some(state) = self.units.get(name) {
             return state.clone();

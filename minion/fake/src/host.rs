@@ -179,16 +179,6 @@ impl Default for FakeState {
 }
 
 impl FakeState {
-    /// Installed packages that conflict with ones to be installed.
-    pub(crate) fn in_the_way(
-        &self,
-        install: &BTreeMap<String, Option<String>>,
-    ) -> BTreeSet<String> {
-        let conflicts = install.keys().filter_map(|name| self.conflicts.get(name));
-        let installed = |name: &&String| self.packages.contains_key(*name);
-        conflicts.flatten().filter(installed).cloned().collect()
-    }
-
     /// A file of root's, mode 0644, with its directories.
     pub fn put_file(&mut self, path: &str, content: &[u8]) {
         self.disk.put(path, Node::file(content));
@@ -213,28 +203,6 @@ impl FakeState {
             ..User::default()
         };
         self.accounts.users.insert(name.to_owned(), Some(user));
-    }
-
-    /// A package on offer, with its files and units.
-    pub fn offer(&mut self, name: &str, version: &str, files: &[(&str, &str)], units: &[&str]) {
-        let offer = Offer {
-            version: version.to_owned(),
-            files: files
-                .iter()
-                .map(|(p, c)| ((*p).to_owned(), c.as_bytes().to_vec()))
-                .collect(),
-            units: units.iter().map(|u| (*u).to_owned()).collect(),
-            provides: Vec::new(),
-        };
-        self.offered.insert(name.to_owned(), offer);
-    }
-
-    /// The offered package with this name, or one that provides it.
-    pub(crate) fn offer_for(&self, name: &str) -> Option<(&String, &Offer)> {
-        let provides = |offer: &Offer| offer.provides.iter().any(|virtual_| virtual_ == name);
-        self.offered
-            .get_key_value(name)
-            .or_else(|| self.offered.iter().find(|(_, offer)| provides(offer)))
     }
 
     /// A kernel parameter with its value at boot.

@@ -12,5 +12,6 @@ mod commands;
 pub mod disk;
 mod effects;
 mod host;
+mod packages;
 
 pub use self::host::{CommandHook, FakeHost, FakeState, Offer};

@@ -78,7 +78,7 @@ WantedBy=sysinit.target
 /// machine.
 const SWAP_UNIT: &str = "[Swap]\nWhat=/dev/zram0\n\n[Install]\nWantedBy=swap.target\n";
 
-/// What is written as files.
+/// The files, with their texts.
 const FILES: &[(&str, &str)] = &[
     ("/usr/local/sbin/site-network", NETWORK),
     ("/etc/systemd/system/site-network.service", NETWORK_UNIT),
@@ -120,7 +120,7 @@ const FILES: &[(&str, &str)] = &[
     ),
 ];
 
-/// The rest, as commands: index files of the repository that is then gone, holds, a sysctl file that
+/// The other differences, as commands: index files of the repository that is then gone, holds, a sysctl file that
 /// sorts late, and small file systems from which no program runs.
 const COMMANDS: &str = "chmod 755 /usr/local/sbin/site-network
 chmod -R a+rX /srv/gone
