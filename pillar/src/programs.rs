@@ -7,7 +7,6 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::component::{Patch, patches};
 use crate::field_schemas;
 use crate::flags::Flags;
 use crate::mirrors::ForeignRegistry;
