@@ -1,8 +1,6 @@
 //! The effects on the fake host: each changes its state, with one counted write at each point at
 //! which a real host could be interrupted.
 
-use std::collections::BTreeMap;
-
 use halite_minion::host::archive::{ArchiveEntry, unpack};
 use halite_minion::host::effect::{
     CertificateRequest, Effect, FirewallChange, Meta, Output, UnitAction,

@@ -5,10 +5,10 @@ use std::net::Ipv4Addr;
 use ipnet::Ipv4Net;
 
 use super::Check;
-use crate::cluster::CniPlugin;
 use crate::declaration::Declaration;
 use crate::host_facts::{HostFacts, Route};
 use crate::network;
+use crate::programs::CniPlugin;
 
 /// Each node gets a /24 of the pod network, kube-controller-manager's default.
 const NODE_MASK: u8 = 24;

@@ -27,7 +27,7 @@ pub(super) const FILE: &str = "/media/stick/prod.halite-backup";
 const NAMESPACE: &str = "disaster";
 
 /// A key pair of `age-keygen`, for tests only.
-const SECRET_KEY: &str = include_str!("../../../../lib/backup/tests/fixtures/key.txt");
+const SECRET_KEY: &str = include_str!("../../../../lib/age/tests/fixtures/key.txt");
 
 /// A backup away from the hosts, and the objects that its restore must bring back.
 pub(crate) struct Kept {
