@@ -185,6 +185,17 @@ pub struct Retry {
     pub interval: f64,
     /// Result that ends the attempts.
     pub until: bool,
+    /// Most seconds that are added to an interval, at random.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub splay: u32,
+}
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde's skip_serializing_if passes references"
+)]
+fn is_zero(value: &u32) -> bool {
+    *value == 0
 }
 
 /// The return of one state call, in the form of Salt's returns with an absolute start time.

@@ -51,6 +51,8 @@ pub enum ArgumentKind {
     Boolean,
     /// A file mode: `0644`, `'0644'` or `644`, always octal.
     Mode,
+    /// One text, or a list of alternatives, of which the first that exists counts.
+    Sources,
     /// A list of texts; one text is a list of one.
     TextList,
     /// A regular expression, or a part of the line to find, as [`LinePattern`] reads it.
@@ -76,6 +78,7 @@ impl ArgumentKind {
     pub(crate) const fn is_text(self) -> bool {
         match self {
             Self::Text
+            | Self::Sources
             | Self::TextList
             | Self::LinePattern
             | Self::PathPatterns

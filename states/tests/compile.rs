@@ -163,6 +163,9 @@ fn show(compiled: &Compiled) -> String {
     for (hash, content) in &compiled.blobs {
         let _ = writeln!(out, "blob {} {} bytes", &hash[..8], content.len());
     }
+    for warning in &compiled.warnings {
+        let _ = writeln!(out, "warning: {warning}");
+    }
     out
 }
 
@@ -249,6 +252,7 @@ fn calls_are_shared_exactly_where_they_are_the_same() {
                     // Made from requisites.
                     chunk.args.remove("keep");
                 }
+                compiled.warnings.clear();
                 compiled
             });
             let calls = compiler.calls(&input, case.names().as_deref());
@@ -260,6 +264,7 @@ fn calls_are_shared_exactly_where_they_are_the_same() {
                 },
                 blobs: calls.iter().flat_map(|call| call.blobs().clone()).collect(),
                 provenance: calls.iter().map(|call| call.provenance().clone()).collect(),
+                warnings: Vec::new(),
             });
             assert_eq!(together, alone, "{}: {world:?}", case.path.display());
             let Ok(calls) = calls else { continue };

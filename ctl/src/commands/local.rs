@@ -52,6 +52,9 @@ pub async fn run(command: Local, screen: &mut Screen) -> anyhow::Result<u8> {
     let compiled = source
         .compile(&args.sls)
         .map_err(|problems| anyhow::anyhow!("{}", report(&problems)))?;
+    for warning in &compiled.warnings {
+        screen.note(format!("warning: {warning}"));
+    }
     if !apply {
         let text = yaml(&serde_json::to_value(&compiled.low)?)?;
         let low = RenderedLow { low: compiled.low };

@@ -208,6 +208,12 @@ fn value(wanted: &Arg, node: &Node, state: &str) -> Result<Value, ValueError> {
             Ok(Value::from(pattern))
         }
         Wanted::TextList => Ok(Value::from(texts(node)?)),
+        Wanted::Sources => match &node.kind {
+            NodeKind::List(items) => items.iter().map(alternative).collect(),
+            _ => text(wanted.name, node)
+                .map(Value::from)
+                .ok_or_else(|| but("a text, or a list of texts")),
+        },
         Wanted::Variables => {
             variables(node)?.ok_or_else(|| but("a mapping, or a list of mappings"))
         }
@@ -266,6 +272,16 @@ fn texts(node: &Node) -> Result<Vec<&str>, ValueError> {
         .iter()
         .map(|item| item.text().ok_or_else(|| text(item)))
         .collect()
+}
+
+/// One of several sources: a text, or a mapping of it to its checksum.
+fn alternative(item: &Node) -> Result<Value, ValueError> {
+    let text = match item.entries() {
+        [(source, _)] => Some(source.raw.as_str()),
+        _ => item.text(),
+    };
+    text.map(Value::from)
+        .ok_or_else(|| ValueError::Item(item.kind_name()))
 }
 
 /// A text as written; `contents` may also be a list of lines.

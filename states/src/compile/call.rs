@@ -3,6 +3,9 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
+use halite_document::Problem;
+use serde_json::{Map, Value};
+
 use super::globals::Order;
 use super::reference::Reference;
 use crate::low::{Chunk, Position};
@@ -31,6 +34,10 @@ pub struct Call {
     pub(super) source_argument: Position,
     pub(super) provenance: Provenance,
     pub(super) blobs: BTreeMap<String, Vec<u8>>,
+    /// Arguments that are variables of the template.
+    pub(super) variables: Map<String, Value>,
+    /// Parts that the author should change although they compile.
+    pub(super) warnings: Vec<Problem>,
 }
 
 impl Call {

@@ -5,9 +5,11 @@ use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
 
 use halite_document::Problem;
+use serde_json::{Map, Value};
 
 use super::call::{Call, Draft, Provenance};
 use super::declaration::{Argument, Declaration};
+use super::formulas::FormulaRoots;
 use super::globals::Order;
 use super::input::Input;
 use super::load::Loaded;
@@ -15,35 +17,37 @@ use super::memo::Memo;
 use super::reference::{is_edge, references};
 use super::{arguments, checks, globals, names, slots, sources};
 use crate::low::{Chunk, Controls, Position, Requisites};
-use crate::signature::RunsOn;
+use crate::signature::{RunsOn, Signature};
+use crate::signatures::salt;
+use crate::signatures::salt::Surplus;
 use crate::template::{Renderer, Rendering};
 
 /// Global arguments that the host evaluates on which a state runs.
 const ASKING_A_HOST: &[&str] = &["check_cmd", "creates", "onlyif", "unless"];
 
+/// The surroundings of declarations.
+#[derive(Clone, Copy)]
+pub(super) struct Surroundings<'a> {
+    pub input: &'a Input<'a>,
+    pub renderer: &'a Renderer,
+    pub loaded: &'a Loaded,
+    pub formulas: &'a FormulaRoots,
+}
+
 pub(super) fn expand(
-    input: &Input,
-    renderer: &Renderer,
+    place: &Surroundings,
     memo: Option<&Memo>,
-    loaded: &Loaded,
     declarations: &[Rc<Declaration>],
     problems: &mut Vec<Problem>,
 ) -> Vec<Draft> {
     let mut drafts = Vec::new();
     for (number, declaration) in declarations.iter().enumerate() {
         let calls = memo
-            .and_then(|memo| memo.calls(declaration, renderer))
+            .and_then(|memo| memo.calls(declaration, place.renderer))
             .unwrap_or_else(|| {
                 let before = problems.len();
                 let mut renderings = Vec::new();
-                let calls = calls(
-                    input,
-                    renderer,
-                    loaded,
-                    declaration,
-                    &mut renderings,
-                    problems,
-                );
+                let calls = calls(place, declaration, &mut renderings, problems);
                 if let Some(memo) = memo.filter(|_| problems.len() == before) {
                     memo.store_calls(declaration, renderings, &calls);
                 }
@@ -59,9 +63,7 @@ pub(super) fn expand(
 
 /// The calls of one declaration; the templates rendered for them are added to `renderings`.
 fn calls(
-    input: &Input,
-    renderer: &Renderer,
-    loaded: &Loaded,
+    place: &Surroundings,
     declaration: &Declaration,
     renderings: &mut Vec<Rendering>,
     problems: &mut Vec<Problem>,
@@ -70,24 +72,25 @@ fn calls(
     slots::refuse(declaration, problems);
     for (name_order, name, arguments) in names::expand(declaration, problems) {
         let found = problems.len();
-        let Some(mut call) = call(declaration, name, arguments, problems) else {
+        let Some(mut call) = call(place, declaration, name, arguments, problems) else {
             continue;
         };
         call.name_order = name_order;
-        if let Some(sls) = loaded.find(&declaration.sls) {
+        if let Some(sls) = place.loaded.find(&declaration.sls) {
             call.provenance.files.clone_from(&sls.rendered.files);
             call.provenance.pillar.clone_from(&sls.rendered.pillar);
         }
         if problems.len() == found {
             checks::check(&call, problems);
         }
-        sources::resolve(input, renderer, &mut call, renderings, problems);
+        sources::resolve(place.input, place.renderer, &mut call, renderings, problems);
         calls.push(Rc::new(call));
     }
     calls
 }
 
 fn call(
+    place: &Surroundings,
     declaration: &Declaration,
     name: String,
     arguments: Vec<Argument>,
@@ -99,21 +102,8 @@ fn call(
     let mut found = Vec::new();
     let mut own = Vec::new();
     let mut source_argument = declaration.position.clone();
-    let mut seen: HashMap<String, Position> = HashMap::new();
+    let (arguments, mut warnings) = last_given(arguments);
     for argument in arguments {
-        if let Some(first) = seen.insert(argument.name.clone(), argument.position.clone()) {
-            problems.push(
-                Problem::at(
-                    &argument.position,
-                    format!(
-                        "`{}` is given twice: first in line {}",
-                        argument.name, first.line
-                    ),
-                )
-                .hint("the second would silently replace the first"),
-            );
-            continue;
-        }
         let is_own = signature.is_some_and(|signature| {
             signature
                 .args
@@ -149,9 +139,13 @@ fn call(
             // Read already, by `names` and `rewrite`.
         } else if is_own || !globals::read(&argument, &mut controls, &mut order, problems) {
             own.push(argument);
+        } else {
+            warnings.extend(globals::warning(&argument));
         }
     }
-    let args = arguments::convert(declaration, signature?, &own, problems);
+    let signature = signature?;
+    let variables = surplus(place, signature, &mut own, &mut warnings);
+    let args = arguments::convert(declaration, signature, &own, problems);
     Some(Call {
         chunk: Chunk {
             state: declaration.state.clone(),
@@ -174,7 +168,81 @@ fn call(
             ..Provenance::default()
         },
         blobs: BTreeMap::new(),
+        variables,
+        warnings,
     })
+}
+
+/// Takes out the arguments of a published formula that Salt ignores, and returns those that it gives
+/// the file's template as variables.
+fn surplus(
+    place: &Surroundings,
+    signature: &Signature,
+    own: &mut Vec<Argument>,
+    warnings: &mut Vec<Problem>,
+) -> Map<String, Value> {
+    let mut variables = Map::new();
+    own.retain(|argument| {
+        let is_known = signature
+            .args
+            .iter()
+            .any(|known| known.name == argument.name);
+        if is_known || !place.formulas.contain(&argument.position) {
+            return true;
+        }
+        let Some(effect) = salt::surplus(signature.state, signature.fun, &argument.name) else {
+            return true;
+        };
+        let hint = match effect {
+            Surplus::Ignored => "Salt ignores it, and so does Halite below a formula root",
+            Surplus::Variable => {
+                let value = argument.value.to_json_with_key_types();
+                variables.insert(argument.name.clone(), value);
+                "as in Salt, it is only a variable of the file's template"
+            }
+        };
+        let (state, fun) = (signature.state, signature.fun);
+        let message = format!("{state}.{fun} has no argument `{}`", argument.name);
+        warnings.push(Problem::at(&argument.position, message).hint(hint));
+        false
+    });
+    variables
+}
+
+/// The arguments that count: of one that is given twice the last, as in Salt. All `_in` forms count.
+fn last_given(arguments: Vec<Argument>) -> (Vec<Argument>, Vec<Problem>) {
+    let mut last: HashMap<String, (usize, Position)> = HashMap::new();
+    let mut warnings = Vec::new();
+    for (at, argument) in arguments.iter().enumerate() {
+        let place = (at, argument.position.clone());
+        if let Some((_, first)) = last.insert(argument.name.clone(), place)
+            && !counts_always(&argument.name)
+        {
+            let message = format!(
+                "`{}` is given twice: first in line {}",
+                argument.name, first.line
+            );
+            warnings.push(
+                Problem::at(&argument.position, message)
+                    .hint("only the last one counts, as in Salt; remove the other"),
+            );
+        }
+    }
+    let counts = |(at, argument): (usize, Argument)| {
+        let is_last = last
+            .get(&argument.name)
+            .is_some_and(|(last, _)| *last == at);
+        (is_last || counts_always(&argument.name)).then_some(argument)
+    };
+    let counted = arguments.into_iter().enumerate().filter_map(counts);
+    (counted.collect(), warnings)
+}
+
+/// Tests whether each of several arguments of this name has an effect. `names` and `use` are read
+/// elsewhere.
+fn counts_always(name: &str) -> bool {
+    let is_inverted = globals::INVERTED.contains(&name) && name != "listen_in";
+    is_inverted || matches!(name, "use" | "use_in")
 }
 
 /// Puts the calls in order and converts edges to positions in that order.

@@ -5,6 +5,7 @@ use std::rc::Rc;
 use halite_document::Problem;
 use halite_document::yaml::{Node, NodeKind};
 
+use super::globals::is_requisite;
 use crate::low::Position;
 
 /// One state call as written, before `names` are expanded.
@@ -27,11 +28,22 @@ pub(super) struct Argument {
     pub name: String,
     pub value: Node,
     pub position: Position,
+    /// It shares its list item with others. Salt looks only at the first of them where it resolves
+    /// `extend`, `use` and `_in`.
+    pub joined: bool,
 }
 
 impl Declaration {
+    /// The argument of this name; the last one counts.
     pub(super) fn argument(&self, name: &str) -> Option<&Argument> {
-        self.arguments.iter().find(|argument| argument.name == name)
+        self.all(name).next_back()
+    }
+
+    /// All arguments of this name.
+    pub(super) fn all(&self, name: &str) -> impl DoubleEndedIterator<Item = &Argument> {
+        self.arguments
+            .iter()
+            .filter(move |argument| argument.name == name)
     }
 }
 
@@ -188,21 +200,30 @@ fn call(
             for item in items {
                 match &item.kind {
                     NodeKind::Text(text) if fun.is_empty() => fun.clone_from(text),
-                    NodeKind::Map(entries) => match entries.as_slice() {
-                        [(key, value)] => read.push(Argument {
+                    NodeKind::Map(entries) => {
+                        refuse_joined(entries, problems);
+                        read.extend(entries.iter().map(|(key, value)| Argument {
                             name: key.raw.clone(),
                             value: value.clone(),
                             position: key.position.clone(),
-                        }),
-                        [] => {}
-                        [_, (second, _), ..] => problems.push(
-                            Problem::at(&second.position, format!("`{}` is in the same list item as the argument before it", second.raw))
-                                .hint("each argument is an item of its own: put `- ` before it, in the same column as the others"),
-                        ),
-                    },
+                            joined: entries.len() > 1,
+                        }));
+                    }
                     _ => problems.push(
-                        Problem::at(&item.position, format!("an argument must be `- name: value`, but this is {}", item.kind_name()))
-                            .hint(if item.text().is_some() && fun == item.raw { "the function is already named" } else { "" }),
+                        Problem::at(
+                            &item.position,
+                            format!(
+                                "an argument must be `- name: value`, but this is {}",
+                                item.kind_name()
+                            ),
+                        )
+                        .hint(
+                            if item.text().is_some() && fun == item.raw {
+                                "the function is already named"
+                            } else {
+                                ""
+                            },
+                        ),
                     ),
                 }
             }
@@ -242,6 +263,29 @@ fn call(
         position: function.position.clone(),
         arguments: read,
     })
+}
+
+/// Refuses arguments in one list item if Salt would ignore one that is not the first.
+fn refuse_joined(entries: &[(Node, Node)], problems: &mut Vec<Problem>) {
+    let is_alone = |name: &str| is_requisite(name) || matches!(name, "name" | "names" | "order");
+    let [first, others @ ..] = entries else {
+        return;
+    };
+    let alone = entries.iter().find(|(name, _)| is_alone(&name.raw));
+    if let (Some((alone, _)), [(second, _), ..]) = (alone, others) {
+        let other = if alone.raw == first.0.raw {
+            second
+        } else {
+            &first.0
+        };
+        problems.push(
+            Problem::at(
+                &second.position,
+                format!("`{}` is in the same list item as `{}`", alone.raw, other.raw),
+            )
+            .hint("each argument is an item of its own: put `- ` before it, in the same column as the others"),
+        );
+    }
 }
 
 fn extend(sls: &str, value: &Node, declared: &mut Declared, problems: &mut Vec<Problem>) {

@@ -44,6 +44,9 @@ pub(super) const CONTROLS: &[&str] = &[
     "failhard",
     "onfail_stop",
     "runas",
+    "reload_grains",
+    "reload_modules",
+    "reload_pillar",
     "order",
     "name",
     "names",
@@ -61,15 +64,6 @@ const ABSENT: &[(&str, &str)] = &[
     ),
     ("fire_event", "every state already sends an event"),
     ("no_log", "values of a state with a secret are never shown"),
-    (
-        "reload_grains",
-        "grains are collected before a run; a state's changes appear in those of the next run",
-    ),
-    (
-        "reload_modules",
-        "there are no modules to load during a run",
-    ),
-    ("reload_pillar", "the pillar does not change during a run"),
     (
         "runas_password",
         "commands run as root or as `runas`, without passwords",
@@ -143,6 +137,12 @@ pub(super) fn read(
             None => problems.push(wrong(argument, "the name of a user")),
         },
         "retry" => controls.retry = retry(argument, problems),
+        // There are no modules to load; `warning` is about the others.
+        "reload_modules" | "reload_grains" | "reload_pillar" => {
+            if boolean(value).is_none() {
+                problems.push(wrong(argument, "true or false"));
+            }
+        }
         "order" => match (&value.kind, value.raw.as_str()) {
             (NodeKind::Int(number), _) => *order = Order::Number(*number),
             (_, "first") => *order = Order::First,
@@ -152,6 +152,21 @@ pub(super) fn read(
         _ => return false,
     }
     true
+}
+
+/// The warning about a global argument whose effect is not the same as in Salt.
+pub(super) fn warning(argument: &Argument) -> Option<Problem> {
+    let what = match argument.name.as_str() {
+        "reload_grains" => "grains",
+        "reload_pillar" => "the pillar",
+        _ => return None,
+    };
+    let message = format!("`{}` has no effect", argument.name);
+    let hint = format!(
+        "all templates are rendered before the run, and read changes of {what} in the next one"
+    );
+    let is_set = boolean(&argument.value) == Some(true);
+    is_set.then(|| Problem::at(&argument.position, message).hint(hint))
 }
 
 fn wrong(argument: &Argument, wanted: &str) -> Problem {
@@ -193,12 +208,13 @@ fn texts(argument: &Argument, problems: &mut Vec<Problem>) -> Vec<String> {
     found
 }
 
-/// `retry: True`, or a mapping of `attempts` (2), `interval` (30 s) and `until` (true).
+/// `retry: True`, or a mapping of `attempts` (2), `interval` (30 s), `splay` (0 s) and `until` (true).
 fn retry(argument: &Argument, problems: &mut Vec<Problem>) -> Option<Retry> {
     let mut retry = Retry {
         attempts: 2,
         interval: 30.0,
         until: true,
+        splay: 0,
     };
     let entries = match &argument.value.kind {
         NodeKind::Bool(wanted) => return wanted.then_some(retry),
@@ -215,7 +231,7 @@ fn retry(argument: &Argument, problems: &mut Vec<Problem>) -> Option<Retry> {
         _ => {
             problems.push(wrong(
                 argument,
-                "true, or a mapping of attempts, interval and until",
+                "true, or a mapping of attempts, interval, splay and until",
             ));
             return None;
         }
@@ -238,8 +254,10 @@ fn retry(argument: &Argument, problems: &mut Vec<Problem>) -> Option<Retry> {
                 retry.until = until;
                 true
             }),
-            // Jitter between attempts would make two runs differ; zero is Salt's default.
-            ("splay", NodeKind::Int(0)) => true,
+            ("splay", NodeKind::Int(number)) if (0..=86_400).contains(number) => {
+                retry.splay = u32::try_from(*number).unwrap_or_default();
+                true
+            }
             _ => false,
         };
         if !read {
@@ -249,7 +267,7 @@ fn retry(argument: &Argument, problems: &mut Vec<Problem>) -> Option<Retry> {
                     format!("`retry` has no `{}: {}`", key.raw, value.raw),
                 )
                 .hint(
-                    "it takes attempts (1 to 10000), interval (seconds) and until (true or false)",
+                    "it takes attempts (1 to 10000), interval and splay (seconds) and until (true or false)",
                 ),
             );
         }

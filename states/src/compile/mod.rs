@@ -3,12 +3,15 @@
 //! Everything is rendered and checked before anything is sent to a host. All problems are reported
 //! at once: a mistake in one file does not hide the mistakes in the next.
 
+mod alternatives;
 mod arguments;
 mod call;
 mod checks;
 mod chunks;
 mod conditions;
+mod contents;
 mod declaration;
+mod formulas;
 mod globals;
 mod input;
 mod keep;
@@ -29,6 +32,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use call::Draft;
+use formulas::FormulaRoots;
 use halite_document::Problem;
 use load::Names;
 use memo::Memo;
@@ -51,6 +55,8 @@ pub struct Compiled {
     pub blobs: BTreeMap<String, Vec<u8>>,
     /// The origin of each call; as long as `low.chunks`.
     pub provenance: Vec<Provenance>,
+    /// Parts that the author should change although they compile, sorted by place.
+    pub warnings: Vec<Problem>,
 }
 
 /// Compiles everything that `top.sls` assigns to the minion.
@@ -96,6 +102,7 @@ pub struct Compiler {
     renderer: Renderer,
     names: Names,
     memo: Memo,
+    formulas: FormulaRoots,
 }
 
 impl Compiler {
@@ -106,6 +113,7 @@ impl Compiler {
             renderer: Renderer::new(tree),
             names: load::names(tree),
             memo: Memo::default(),
+            formulas: FormulaRoots::new(tree),
         }
     }
 
@@ -177,13 +185,19 @@ impl Compiler {
         origin: Origin,
     ) -> Result<Ordered, Vec<Problem>> {
         let renderer = &self.renderer;
-        let mut problems = Vec::new();
+        let mut problems = self.formulas.problems().to_vec();
         let from = (assigned, origin);
         let mut loaded = load::load(renderer, &self.names, memo, from, &mut problems);
         // If a file is missing, problems of references to it would only be noise.
         let complete = problems.is_empty();
         let declarations = rewrite::rewrite(&mut loaded, complete, &mut problems);
-        let drafts = chunks::expand(input, renderer, memo, &loaded, &declarations, &mut problems);
+        let place = chunks::Surroundings {
+            input,
+            renderer,
+            loaded: &loaded,
+            formulas: &self.formulas,
+        };
+        let drafts = chunks::expand(&place, memo, &declarations, &mut problems);
         let edges = requisite::resolve(&loaded, &declarations, &drafts, complete, &mut problems);
         let order = order::order(&drafts, &edges, &loaded.high_order, &mut problems);
         if problems.is_empty() {
@@ -222,6 +236,12 @@ impl Ordered {
         let mut blobs = BTreeMap::new();
         let mut calls = chunks::assemble(self.drafts, &self.edges, &self.order);
         keep::add(&mut calls);
+        let mut warnings: Vec<Problem> = calls
+            .iter_mut()
+            .flat_map(|call| std::mem::take(&mut call.warnings))
+            .collect();
+        warnings.sort();
+        warnings.dedup();
         let calls = calls.into_iter();
         let (chunks, provenance) = calls
             .map(|call| {
@@ -238,6 +258,7 @@ impl Ordered {
             low,
             blobs,
             provenance,
+            warnings,
         }
     }
 }

@@ -17,22 +17,24 @@ pub(super) fn expand(
         .filter(|argument| argument.name != "names")
         .cloned()
         .collect();
-    let Some(names) = declaration
-        .argument("names")
-        .filter(|names| !matches!(names.value.kind, NodeKind::Null))
-    else {
+    let mut items = Vec::new();
+    let given = declaration.all("names").map(|argument| &argument.value);
+    let given: Vec<&Node> = given
+        .filter(|names| !matches!(names.kind, NodeKind::Null))
+        .collect();
+    if given.is_empty() {
         return vec![(0, name(declaration, problems), arguments)];
-    };
-    let NodeKind::List(items) = &names.value.kind else {
-        problems.push(Problem::at(
-            &names.value.position,
-            format!(
-                "`names` must be a list, but it is {}",
-                names.value.kind_name()
-            ),
-        ));
-        return Vec::new();
-    };
+    }
+    for names in given {
+        let NodeKind::List(more) = &names.kind else {
+            problems.push(Problem::at(
+                &names.position,
+                format!("`names` must be a list, but it is {}", names.kind_name()),
+            ));
+            return Vec::new();
+        };
+        items.extend(more);
+    }
     let mut expanded: Vec<(usize, String, Vec<Argument>)> = Vec::new();
     for item in items {
         if item.is_scalar() {
@@ -106,6 +108,7 @@ fn overrides(name: &str, given: Option<&Node>, problems: &mut Vec<Problem>) -> V
             name: key.raw.clone(),
             value: value.clone(),
             position: key.position.clone(),
+            joined: false,
         }));
     }
     overrides

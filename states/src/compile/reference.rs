@@ -33,7 +33,7 @@ impl Reference {
     /// Tests whether it names a declaration, by id, `name` or one of `names`.
     pub(super) fn names_declaration(&self, declaration: &Declaration) -> bool {
         let named = |name: &str| {
-            declaration.argument(name).is_some_and(|argument| {
+            declaration.all(name).any(|argument| {
                 argument.value.raw == self.key
                     || argument.value.items().iter().any(|item| {
                         item.raw == self.key

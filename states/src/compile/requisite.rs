@@ -43,7 +43,7 @@ pub(super) fn resolve(
     let index = Index::new(loaded, drafts);
     for (at, draft) in drafts.iter().enumerate() {
         for (word, reference) in &draft.call.references {
-            let Some(targets) = index.find(at, reference) else {
+            let Some(targets) = index.find(at, word, reference) else {
                 // A declaration with a problem of its own has no call.
                 let has_problem = !problems.is_empty()
                     && (declarations.iter())
@@ -106,9 +106,13 @@ impl<'a> Index<'a> {
     }
 
     /// The targets of a reference of the call at `from`; `None` when no call has that name.
-    fn find(&self, from: usize, reference: &Reference) -> Option<Vec<usize>> {
+    fn find(&self, from: usize, word: &str, reference: &Reference) -> Option<Vec<usize>> {
         if reference.module == "sls" {
-            return self.of_sls(from, &reference.key);
+            return if word.ends_with("_in") {
+                self.in_sls(from, &reference.key)
+            } else {
+                self.of_sls(from, &reference.key)
+            };
         }
         let fits = |at: &usize| {
             reference.module.is_empty() || self.drafts[*at].call.chunk.state == reference.module
@@ -157,6 +161,13 @@ impl<'a> Index<'a> {
                 })
                 .collect(),
         )
+    }
+
+    /// Every call that an SLS itself declares: as in Salt, an `_in` form reaches no others.
+    fn in_sls(&self, from: usize, name: &str) -> Option<Vec<usize>> {
+        self.loaded.find(name)?;
+        let is_in = |at: &usize| *at != from && self.drafts[*at].call.chunk.sls == name;
+        Some((0..self.drafts.len()).filter(is_in).collect())
     }
 
     fn missing(&self, word: &str, draft: &Draft, reference: &Reference) -> Problem {

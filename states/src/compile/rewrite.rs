@@ -117,28 +117,40 @@ fn extend(loaded: &mut Loaded, complete: bool, problems: &mut Vec<Problem>) {
             declaration.fun = extension.fun;
         }
         for argument in extension.arguments {
+            let shares = declaration.all(&argument.name).any(|known| known.joined);
+            if argument.joined || shares {
+                problems.push(
+                    Problem::at(
+                        &argument.position,
+                        format!("`{}` shares its list item with other arguments", argument.name),
+                    )
+                    .hint("where an argument is extended, each is an item of its own: put `- ` before it"),
+                );
+            }
             lay_over(&mut declaration.arguments, argument);
         }
     }
 }
 
-/// Adds or replaces an argument; lists of requisites are appended.
+/// Adds an argument, or replaces it wherever it is given; lists of requisites are appended.
 fn lay_over(arguments: &mut Vec<Argument>, argument: Argument) {
-    match arguments
+    let mut known = arguments
         .iter_mut()
-        .find(|known| known.name == argument.name)
-    {
-        Some(known) => {
-            if REQUISITES.contains(&argument.name.as_str())
-                && let (NodeKind::List(items), NodeKind::List(more)) =
-                    (&mut known.value.kind, &argument.value.kind)
-            {
-                items.extend(more.iter().cloned());
-            } else {
-                *known = argument;
-            }
+        .filter(|known| known.name == argument.name)
+        .peekable();
+    if known.peek().is_none() {
+        arguments.push(argument);
+        return;
+    }
+    for known in known {
+        if REQUISITES.contains(&argument.name.as_str())
+            && let (NodeKind::List(items), NodeKind::List(more)) =
+                (&mut known.value.kind, &argument.value.kind)
+        {
+            items.extend(more.iter().cloned());
+        } else {
+            *known = argument.clone();
         }
-        None => arguments.push(argument),
     }
 }
 
@@ -175,10 +187,11 @@ fn use_arguments(declarations: &mut [Rc<Declaration>], problems: &mut Vec<Proble
     let mut pairs: Vec<(usize, usize)> = Vec::new();
     for (at, declaration) in declarations.iter().enumerate() {
         for (word, from_other) in [("use", true), ("use_in", false)] {
-            let Some(argument) = declaration.argument(word) else {
-                continue;
-            };
-            for reference in references(argument, problems) {
+            let all: Vec<_> = declaration
+                .all(word)
+                .flat_map(|argument| references(argument, problems))
+                .collect();
+            for reference in all {
                 let found: Vec<usize> = declarations
                     .iter()
                     .enumerate()
@@ -201,7 +214,29 @@ fn use_arguments(declarations: &mut [Rc<Declaration>], problems: &mut Vec<Proble
             }
         }
     }
+    if pairs.is_empty() {
+        return;
+    }
+    let own: Vec<Vec<String>> = declarations
+        .iter()
+        .map(|declaration| {
+            let arguments = declaration.arguments.iter();
+            arguments.map(|argument| argument.name.clone()).collect()
+        })
+        .collect();
     for (to, from) in pairs {
+        if let Some(argument) = [to, from].iter().find_map(|at| joined(&declarations[*at])) {
+            problems.push(
+                Problem::at(
+                    &argument.position,
+                    format!(
+                        "`{}` shares its list item with other arguments",
+                        argument.name
+                    ),
+                )
+                .hint("with `use`, each argument is an item of its own: put `- ` before it"),
+            );
+        }
         let given: Vec<Argument> = declarations[from]
             .arguments
             .iter()
@@ -212,9 +247,17 @@ fn use_arguments(declarations: &mut [Rc<Declaration>], problems: &mut Vec<Proble
             .cloned()
             .collect();
         for argument in given {
-            if declarations[to].argument(&argument.name).is_none() {
-                Rc::make_mut(&mut declarations[to]).arguments.push(argument);
+            let is_own = |name: &String| *name == argument.name;
+            if own[to].iter().any(is_own) {
+                continue;
             }
+            // Of several states that have it, the last counts.
+            lay_over(&mut Rc::make_mut(&mut declarations[to]).arguments, argument);
         }
     }
+}
+
+fn joined(declaration: &Declaration) -> Option<&Argument> {
+    let mut arguments = declaration.arguments.iter();
+    arguments.find(|argument| argument.joined)
 }

@@ -1,6 +1,7 @@
 //! Sources of calls: files of the state tree become text or blob, files of the bundle a digest. So
 //! the program that runs the low state requests no file by name.
 
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use halite_document::{Problem, did_you_mean};
@@ -10,6 +11,7 @@ use serde_json::{Map, Value, json};
 use super::call::Call;
 use super::input::Input;
 use super::load::variables;
+use super::{alternatives, contents};
 use crate::archive;
 use crate::pattern::PathPattern;
 use crate::template::{Purpose, Rendered, Renderer, Rendering};
@@ -61,16 +63,22 @@ enum Content {
 
 impl Resolver<'_> {
     fn managed(&mut self, call: &mut Call) -> Outcome<()> {
-        let Some(source) = text(&call.chunk.args, "source") else {
+        contents::from_pillar(self.renderer, call, self.renderings)?;
+        let Some(source) = alternatives::source(self.input, self.renderer, call)? else {
+            if call.chunk.args.contains_key("contents") && self.has_engine(call)? {
+                return contents::render(self.renderer, call, self.renderings);
+            }
             for name in ["template", "context", "defaults"] {
                 if call.chunk.args.contains_key(name) {
-                    return Err(fail(call, format!("`{name}` needs a `source`")).map_hint(
-                        "`contents` are not rendered again: the SLS itself is a template",
+                    return Err(fail(
+                        call,
+                        format!("`{name}` needs a `source` or `contents`"),
                     ));
                 }
             }
             return Ok(());
         };
+        call.chunk.args.insert("source".into(), json!(source));
         if call.chunk.args.contains_key("contents") {
             return Err(fail(call, "`source` and `contents` exclude each other"));
         }
@@ -86,7 +94,8 @@ impl Resolver<'_> {
             return Ok(());
         }
         let path = tree_path(call, &source)?;
-        let content = self.content(call, &path)?;
+        let own = own_variables(call, &call.chunk.name, &source, "mode");
+        let content = self.content(call, &path, &own)?;
         call.chunk.args.retain(|name, _| {
             !matches!(
                 name.as_str(),
@@ -113,9 +122,10 @@ impl Resolver<'_> {
     }
 
     fn recurse(&mut self, call: &mut Call) -> Outcome<()> {
-        let Some(source) = text(&call.chunk.args, "source") else {
+        let Some(source) = alternatives::source(self.input, self.renderer, call)? else {
             return Ok(());
         };
+        call.chunk.args.insert("source".into(), json!(source));
         let directory = tree_path(call, source.trim_end_matches('/'))?;
         let prefix = format!("{directory}/");
         let paths: Vec<String> = self
@@ -147,7 +157,10 @@ impl Resolver<'_> {
             if excluded.iter().any(|pattern| pattern.is_match(&relative)) {
                 continue;
             }
-            let entry = match self.content(call, &path)? {
+            let name = format!("{}/{relative}", call.chunk.name.trim_end_matches('/'));
+            let source = format!("salt://{path}?saltenv=base");
+            let own = own_variables(call, &name, &source, "file_mode");
+            let entry = match self.content(call, &path, &own)? {
                 Content::Text(text) => json!({"contents": text}),
                 Content::Blob(hash) => json!({"blob": hash}),
             };
@@ -177,7 +190,8 @@ impl Resolver<'_> {
         let path = tree_path(call, &source)?;
         let documents = if call.chunk.args.contains_key("template") {
             // The text is parsed before secrets are filled in, like an SLS.
-            self.render(call, &path, Purpose::Sls)?.documents()?
+            let own = BTreeMap::new();
+            self.render(call, &path, Purpose::Sls, own)?.documents()?
         } else {
             let Some(documents) = self.renderer.documents(&path) else {
                 return Err(self.no_text(call, &path));
@@ -246,10 +260,15 @@ impl Resolver<'_> {
         })
     }
 
-    fn content(&mut self, call: &mut Call, path: &str) -> Outcome<Content> {
+    fn content(
+        &mut self,
+        call: &mut Call,
+        path: &str,
+        own: &BTreeMap<String, Value>,
+    ) -> Outcome<Content> {
         let (bytes, rendered) = if call.chunk.args.contains_key("template") {
             (
-                self.render(call, path, Purpose::File)?
+                self.render(call, path, Purpose::File, own.clone())?
                     .text
                     .clone()
                     .into_bytes(),
@@ -288,13 +307,27 @@ impl Resolver<'_> {
         }
     }
 
-    fn render(&mut self, call: &mut Call, path: &str, purpose: Purpose) -> Outcome<Rc<Rendered>> {
-        if let Some(other) = text(&call.chunk.args, "template").filter(|name| name != "jinja") {
-            return Err(fail(
+    /// Tests whether a call has `template`.
+    fn has_engine(&self, call: &Call) -> Outcome<bool> {
+        match text(&call.chunk.args, "template") {
+            None => Ok(false),
+            Some(name) if name == "jinja" => Ok(true),
+            Some(other) => Err(fail(
                 call,
                 format!("there is no template engine `{other}`; use `jinja`"),
-            ));
+            )),
         }
+    }
+
+    /// Renders a file of the tree; `own` are the variables of the call itself.
+    fn render(
+        &mut self,
+        call: &mut Call,
+        path: &str,
+        purpose: Purpose,
+        own: BTreeMap<String, Value>,
+    ) -> Outcome<Rc<Rendered>> {
+        self.has_engine(call)?;
         if self.renderer.source(path).is_none() {
             return Err(self.no_text(call, path));
         }
@@ -302,6 +335,7 @@ impl Resolver<'_> {
             &call.chunk.sls,
             call.provenance.files.first().map_or("", String::as_str),
         );
+        all.extend(own);
         for name in ["defaults", "context"] {
             if let Some(Value::Object(given)) = call.chunk.args.get(name) {
                 all.extend(
@@ -324,6 +358,26 @@ impl Resolver<'_> {
         }
         Ok(rendered)
     }
+}
+
+/// The variables that Salt gives the template of a file: what the call says about the file.
+fn own_variables(call: &Call, name: &str, source: &str, mode: &str) -> BTreeMap<String, Value> {
+    let args = &call.chunk.args;
+    let given = |name: &str| args.get(name).cloned().unwrap_or(Value::Null);
+    let mode = args.get(mode).and_then(Value::as_u64);
+    let mut own: BTreeMap<String, Value> = call.variables.clone().into_iter().collect();
+    own.extend([
+        ("name".to_owned(), json!(name)),
+        ("source".to_owned(), json!(source)),
+        ("user".to_owned(), given("user")),
+        ("group".to_owned(), given("group")),
+        (
+            "mode".to_owned(),
+            json!(mode.map(|mode| format!("{mode:04o}"))),
+        ),
+        ("attrs".to_owned(), Value::Null),
+    ]);
+    own
 }
 
 fn text(args: &Map<String, Value>, name: &str) -> Option<String> {

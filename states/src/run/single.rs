@@ -1,6 +1,8 @@
 //! The run of one state: `onlyif`, `unless` and `creates`, then check and apply (or predict),
 //! `mod_watch`, `check_cmd` and `retry`.
 
+use std::collections::hash_map::RandomState;
+use std::hash::{BuildHasher as _, Hasher as _};
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -85,7 +87,8 @@ pub(super) async fn execute<M: Modules>(
             } else {
                 0.0
             };
-            let pause = tokio::time::sleep(Duration::from_secs_f64(seconds));
+            let pause = Duration::from_secs_f64(seconds) + random(retry.splay);
+            let pause = tokio::time::sleep(pause);
             // The stop request is polled first: without a pause it would never be noticed.
             if let Either::Left((reason, _)) = select(pin!(modules.stopped()), pin!(pause)).await {
                 outcome.result = Some(false);
@@ -102,6 +105,13 @@ pub(super) async fn execute<M: Modules>(
         outcome.comment.insert_str(0, &comments);
     }
     started.finish(chunk, index, outcome)
+}
+
+/// A random number of seconds, at most `most`.
+fn random(most: u32) -> Duration {
+    // Each hasher of the standard library has random keys.
+    let number = RandomState::new().build_hasher().finish();
+    Duration::from_secs(number % (u64::from(most) + 1))
 }
 
 /// `mod_watch` of a state; `None` when its function has none.
@@ -290,5 +300,20 @@ async fn check_cmd<M: Modules>(chunk: &Chunk, modules: &M, outcome: &mut StateOu
             outcome.comment = "check_cmd determined the state failed".into();
         }
         Err(failure) => *outcome = StateOutcome::failed(&failure),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::random;
+
+    #[test]
+    fn a_splay_adds_at_most_its_seconds() {
+        assert_eq!(random(0), Duration::ZERO);
+        let all: Vec<Duration> = (0..200).map(|_| random(2)).collect();
+        assert!(all.iter().all(|added| *added <= Duration::from_secs(2)));
+        assert!(all.contains(&Duration::ZERO) && all.contains(&Duration::from_secs(2)));
     }
 }

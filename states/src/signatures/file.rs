@@ -20,7 +20,7 @@ const MAKEDIRS: Arg = arg(
 const TEMPLATE: Arg = arg(
     "template",
     ArgumentKind::Text,
-    "`jinja`: render the source as a template.",
+    "`jinja`: render the source, or the contents, as a template.",
 );
 const CONTEXT: Arg = arg(
     "context",
@@ -51,10 +51,20 @@ pub(super) const SIGNATURES: &[Signature] = &[
         &[
             arg(
                 "source",
-                ArgumentKind::Text,
-                "Source of the content: `salt://path` (state tree), `bundle://path`, or an absolute path on the host.",
+                ArgumentKind::Sources,
+                "Source of the content: `salt://path` (state tree), `bundle://path`, or an absolute path on the host. Of a list, the first that the state tree or the bundle has.",
             ),
             arg("contents", ArgumentKind::Text, "The content itself."),
+            arg(
+                "contents_pillar",
+                ArgumentKind::TextList,
+                "Place of the content in the pillar (`a:b`); of a list, the contents are joined by newlines.",
+            ),
+            arg(
+                "contents_delimiter",
+                ArgumentKind::Text,
+                "Sign between the keys of `contents_pillar` (default `:`).",
+            ),
             arg(
                 "contents_newline",
                 ArgumentKind::Boolean,
@@ -167,8 +177,8 @@ pub(super) const SIGNATURES: &[Signature] = &[
         &[
             required(
                 "source",
-                ArgumentKind::Text,
-                "Directory in the state tree (`salt://path`).",
+                ArgumentKind::Sources,
+                "Directory in the state tree (`salt://path`); of a list, the first that exists.",
             ),
             TEMPLATE,
             CONTEXT,

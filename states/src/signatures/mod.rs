@@ -21,6 +21,7 @@ mod mount;
 mod pkg;
 mod reference;
 mod rotation;
+pub(crate) mod salt;
 mod service;
 mod static_pod;
 mod test;

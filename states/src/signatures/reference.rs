@@ -57,6 +57,7 @@ const fn kind(kind: ArgumentKind) -> &'static str {
         ArgumentKind::Integer => "whole number",
         ArgumentKind::Boolean => "true or false",
         ArgumentKind::Mode => "file mode",
+        ArgumentKind::Sources => "text or list of texts",
         ArgumentKind::TextList => "list of texts",
         ArgumentKind::LinePattern => "regular expression or part of a line",
         ArgumentKind::PathPatterns => "list of patterns",

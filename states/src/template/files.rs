@@ -81,6 +81,15 @@ impl Files {
         &self.sources
     }
 
+    /// Tests whether there is a file or a directory of this path.
+    pub(super) fn has(&self, path: &str) -> bool {
+        let below = format!("{path}/");
+        let all = self.numbers.keys().chain(self.unusable.keys());
+        self.numbers.contains_key(path)
+            || self.unusable.contains_key(path)
+            || all.into_iter().any(|known| known.starts_with(&below))
+    }
+
     /// The paths that begin with `prefix`, sorted.
     pub(super) fn paths(&self, prefix: &str) -> Vec<String> {
         let readable = self.sources.iter().map(|source| &source.name);
@@ -91,6 +100,18 @@ impl Files {
             .collect();
         paths.sort();
         paths
+    }
+
+    /// The dotted names of all SLS files, sorted.
+    pub(super) fn states(&self) -> Vec<String> {
+        let mut states: Vec<String> = self
+            .paths("")
+            .iter()
+            .filter_map(|path| path.strip_suffix(".sls"))
+            .map(|path| path.strip_suffix("/init").unwrap_or(path).replace('/', "."))
+            .collect();
+        states.sort();
+        states
     }
 
     /// Records that a file is read, if it exists.

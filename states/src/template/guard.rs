@@ -4,6 +4,7 @@
 use minijinja::value::{Kwargs, Rest, ValueKind, ValueOrKwargs};
 use minijinja::{Environment, Error, ErrorKind, State, Value};
 
+use super::filter_arguments::{arranged, refuse_unordered};
 use super::filters::{compile, unguarded};
 use super::lists;
 use super::values::{Secret, holds_secret, is_list};
@@ -139,7 +140,7 @@ pub(super) fn add(env: &mut Environment<'static>, purpose: Purpose) {
             *name,
             move |_: &mut State, args: Rest<ValueOrKwargs>| -> Result<Value, Error> {
                 let args: Vec<Value> = args.0.into_iter().map(ValueOrKwargs::into_value).collect();
-                let args = keyworded(name, args)?;
+                let args = arranged(name, args)?;
                 guard(name, &args, purpose)?;
                 refuse_undefined(name, &args)?;
                 refuse_unordered(name, &args)?;
@@ -294,80 +295,6 @@ fn refuse_undefined(name: &str, args: &[Value]) -> Result<(), Error> {
         ));
     }
     Ok(())
-}
-
-/// The arguments as the engine's `dictsort` takes them, by keyword: Jinja's also takes them by
-/// position.
-fn keyworded(name: &str, mut args: Vec<Value>) -> Result<Vec<Value>, Error> {
-    const POSITIONS: [&str; 3] = ["case_sensitive", "by", "reverse"];
-    if name != "dictsort" || args.get(1).is_none_or(Value::is_kwargs) {
-        return Ok(args);
-    }
-    let named = args.pop_if(|last| last.is_kwargs());
-    let positional = args.split_off(1);
-    if positional.len() > POSITIONS.len() {
-        return Err(Error::from(ErrorKind::TooManyArguments));
-    }
-    let mut all: Vec<(String, Value)> = Vec::new();
-    if let Some(named) = named {
-        for key in named.try_iter()? {
-            all.push((key.to_string(), named.get_item(&key)?));
-        }
-    }
-    for (key, value) in POSITIONS.into_iter().zip(positional) {
-        if all.iter().any(|(known, _)| known == key) {
-            return Err(Error::from(ErrorKind::TooManyArguments));
-        }
-        all.push((key.to_owned(), value));
-    }
-    args.push(all.into_iter().collect::<Kwargs>().into());
-    Ok(args)
-}
-
-/// Refuses to sort values of different types: the engine puts them in an order, Python does not.
-pub(super) fn refuse_unordered(name: &str, args: &[Value]) -> Result<(), Error> {
-    if !matches!(name, "sort" | "min" | "max" | "dictsort" | "groupby") {
-        return Ok(());
-    }
-    let Some(items) = args.first().filter(|items| items.len().is_some()) else {
-        return Ok(());
-    };
-    let named = |key: &str| -> Option<Value> {
-        let named = args.last().filter(|last| last.is_kwargs())?;
-        named.get_attr(key).ok()
-    };
-    let text = |value: Value| value.as_str().map(str::to_owned);
-    let default = named("default").filter(|value| name == "groupby" && !value.is_none());
-    let path = named("attribute").and_then(text).or_else(|| {
-        let path = args.get(1).filter(|_| name == "groupby");
-        path.and_then(Value::as_str).map(str::to_owned)
-    });
-    let by_value = name == "dictsort" && named("by").is_some_and(|by| by.as_str() == Some("value"));
-    let of = |at: Value, part: &str| at.get_attr(part).unwrap_or_default();
-    let mut kinds = Vec::new();
-    for item in items.try_iter()? {
-        let item = match &path {
-            Some(path) => path.split('.').fold(item, of),
-            None if by_value => items.get_item(&item)?,
-            None => item,
-        };
-        let item = match &default {
-            Some(default) if item.is_undefined() => default.clone(),
-            _ => item,
-        };
-        if !kinds.contains(&item.kind()) {
-            kinds.push(item.kind());
-        }
-    }
-    match kinds.as_slice() {
-        [one, other, ..] => Err(Error::new(
-            ErrorKind::InvalidOperation,
-            format!(
-                "`{name}` cannot put {one} and {other} in an order; convert them to one type first"
-            ),
-        )),
-        _ => Ok(()),
-    }
 }
 
 /// Refuses a filter that would compute with a secret.

@@ -7,6 +7,7 @@ mod environment;
 mod error;
 mod expression;
 mod files;
+mod filter_arguments;
 mod filters;
 mod guard;
 mod imports;
@@ -124,6 +125,9 @@ impl Rendering {
     }
 }
 
+/// In front of a text that takes the place of a path.
+const TEXT: &str = "\0";
+
 /// Rendered texts of one key, each with the trace of its accesses.
 type Versions = Vec<(Trace, Rc<Rendered>)>;
 
@@ -181,6 +185,12 @@ impl Renderer {
         self.files.text(path).cloned()
     }
 
+    /// Tests whether the tree has a file or a directory of this path.
+    pub(crate) fn has(&self, path: &str) -> bool {
+        let path = path.trim_end_matches('/');
+        self.files.has(path)
+    }
+
     /// The reason why a file of the tree has no text; `None` if there is no such file.
     pub(crate) fn unusable(&self, path: &str) -> Option<Unusable> {
         self.files.unusable(path)
@@ -222,6 +232,15 @@ impl Renderer {
         path: &str,
         variables: &BTreeMap<String, Json>,
     ) -> Result<Rendering, Problem> {
+        self.cached_or(purpose, path, variables)
+    }
+
+    fn cached_or(
+        &self,
+        purpose: Purpose,
+        path: &str,
+        variables: &BTreeMap<String, Json>,
+    ) -> Result<Rendering, Problem> {
         let variables_json = serde_json::to_string(variables).unwrap_or_default();
         let key = (purpose, path.to_owned(), variables_json);
         if let Some(rendered) = self.cached(&key) {
@@ -235,6 +254,16 @@ impl Renderer {
         let rendered = same.map_or_else(|| Rc::new(rendered), |(_, known)| known.clone());
         versions.push((trace, rendered.clone()));
         Ok(Rendering { key, rendered })
+    }
+
+    /// As [`Self::rendering`], of a text that is not a file of the tree.
+    pub(crate) fn rendering_text(
+        &self,
+        purpose: Purpose,
+        text: &str,
+        variables: &BTreeMap<String, Json>,
+    ) -> Result<Rendering, Problem> {
+        self.cached_or(purpose, &format!("{TEXT}{text}"), variables)
     }
 
     /// Tests whether the text is known to be the same for the present minion. `false` may also mean
@@ -259,6 +288,9 @@ impl Renderer {
         path: &str,
         variables: &BTreeMap<String, Json>,
     ) -> Result<(Rendered, Trace), Problem> {
+        if let Some(text) = path.strip_prefix(TEXT) {
+            return self.render_text(purpose, text, variables);
+        }
         let (Some(source), Some(number)) = (self.source(path), self.files.number(path)) else {
             return Err(match self.files.unusable(path) {
                 Some(why) => Problem::in_file(path, format!("cannot render this file: {why}")),
@@ -319,6 +351,51 @@ impl Renderer {
             accesses.join(self.recorder.take());
         }
         rendered.map = LineMap::new(sources, number, &rendered.text, marked.as_deref());
+        let trace = self.observations.borrow_mut().trace(accesses, &self.data);
+        Ok((rendered, trace))
+    }
+
+    /// Renders a text that is not a file of the tree. Its lines have no places.
+    fn render_text(
+        &self,
+        purpose: Purpose,
+        text: &str,
+        variables: &BTreeMap<String, Json>,
+    ) -> Result<(Rendered, Trace), Problem> {
+        let prepared = prepare::prepare("", text)
+            .map_err(|error| Problem::in_file("", error.to_string()))?
+            .text;
+        let environments = match purpose {
+            Purpose::Sls => &self.sls,
+            Purpose::File => &self.file,
+        };
+        self.files.take();
+        self.recorder.take();
+        let render = |environment: &Environment, prepared: &str| {
+            let template = environment.template_from_str(prepared)?;
+            let mut rendered = template.render(context("", variables))?;
+            if text.ends_with('\n') {
+                rendered.push('\n');
+            }
+            Ok(rendered)
+        };
+        let rendered =
+            render(&environments.plain, &prepared).map_err(|error| self.explain(&error, ""))?;
+        let mut files = vec![String::new()];
+        files.extend(self.files.take());
+        let mut accesses = self.recorder.take();
+        let pillar = accesses.pillar(&self.data);
+        let guarded = comparisons::guarded(&prepared);
+        render(&environments.guarded, &guarded).map_err(|error| self.explain(&error, ""))?;
+        accesses.join(self.recorder.take());
+        let rendered = Rendered {
+            map: LineMap::default(),
+            text: rendered,
+            files,
+            pillar,
+            node: RefCell::default(),
+            documents: RefCell::default(),
+        };
         let trace = self.observations.borrow_mut().trace(accesses, &self.data);
         Ok((rendered, trace))
     }

@@ -4,7 +4,7 @@ use minijinja::value::{Kwargs, ValueKind};
 use minijinja::{Error, ErrorKind, Value};
 
 use super::error::invalid;
-use super::guard;
+use super::filter_arguments::refuse_unordered;
 use super::lists::{List, own};
 use super::merge::{changeable, holds, set, share_keys};
 
@@ -189,7 +189,7 @@ fn sort(
         backwards = named.get::<Option<bool>>("reverse")?.unwrap_or(false);
         named.assert_all_used()?;
     }
-    guard::refuse_unordered("sort", std::slice::from_ref(value))?;
+    refuse_unordered("sort", std::slice::from_ref(value))?;
     list.change(|items| {
         // Equal values keep their order, also backwards.
         items.sort_by(|one, two| {

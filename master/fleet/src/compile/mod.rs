@@ -121,6 +121,7 @@ fn renewal(compiled: Compiled, at_once: bool) -> Compiled {
             .map(|(_, from)| from)
             .collect(),
         low,
+        warnings: compiled.warnings,
     }
 }
 

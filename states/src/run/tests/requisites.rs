@@ -172,6 +172,7 @@ fn again(args: Value, interval: f64) -> Chunk {
         attempts: 5,
         interval,
         until: true,
+        splay: 0,
     });
     again
 }

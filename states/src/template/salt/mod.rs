@@ -4,6 +4,7 @@
 mod arguments;
 mod lookup;
 mod merging;
+mod paths;
 
 use std::fmt;
 use std::sync::Arc;
@@ -22,13 +23,23 @@ use crate::target;
 const FUNCTIONS: &[&str] = &[
     "config.get",
     "cp.list_master",
+    "cp.list_states",
     "defaults.deepcopy",
     "defaults.merge",
     "defaults.update",
+    "file.basename",
+    "file.dirname",
+    "file.join",
     "grains.filter_by",
     "grains.get",
     "grains.has_value",
     "grains.items",
+    "log.critical",
+    "log.debug",
+    "log.error",
+    "log.exception",
+    "log.info",
+    "log.warning",
     "match.compound",
     "match.glob",
     "match.grain",
@@ -133,6 +144,18 @@ fn call(name: &str, known: &MinionValues, args: &[Value]) -> Result<Value, Error
         "cp.list_master" => {
             let prefix = bind(&["saltenv", "prefix"])?.text("prefix")?;
             Ok(known.files.paths(&prefix.unwrap_or_default()).into())
+        }
+        "cp.list_states" => {
+            bind(&["saltenv"])?;
+            Ok(known.files.states().into())
+        }
+        "file.basename" => Ok(paths::basename(&bind(&["path"])?.required_text("path")?).into()),
+        "file.dirname" => Ok(paths::dirname(&bind(&["path"])?.required_text("path")?).into()),
+        "file.join" => paths::join(args),
+        _ if name.starts_with("log.") && FUNCTIONS.contains(&name) => {
+            // Salt writes it to the minion's log.
+            bind(&["message"])?.required("message")?;
+            Ok(true.into())
         }
         "pillar.keys" => {
             let path = bind(&["key"])?.required_text("key")?;

@@ -1,0 +1,4 @@
+include:
+  - require_in_sls_c
+second:
+  test.nop: []
