@@ -25,6 +25,7 @@ mod mount;
 mod paths;
 mod pkg;
 mod pkgrepo;
+mod pkgrepo_absent;
 mod pki;
 mod recorded;
 mod replace;
@@ -193,11 +194,16 @@ const FUNCTIONS: &[Function] = &[
     function("file", "blockreplace", |h, c| {
         Box::pin(file::blockreplace(h, c))
     }),
+    function("file", "comment", |h, c| Box::pin(file::comment(h, c))),
+    function("file", "copy", |h, c| Box::pin(file::copy(h, c))),
     function("file", "directory", |h, c| Box::pin(file::directory(h, c))),
     function("file", "line", |h, c| Box::pin(file::line(h, c))),
     function("file", "managed", |h, c| Box::pin(file::managed(h, c))),
     function("file", "recurse", |h, c| Box::pin(file::recurse(h, c))),
+    function("file", "replace", |h, c| Box::pin(file::replace(h, c))),
+    function("file", "serialize", |h, c| Box::pin(file::managed(h, c))),
     function("file", "symlink", |h, c| Box::pin(file::symlink(h, c))),
+    function("file", "uncomment", |h, c| Box::pin(file::uncomment(h, c))),
     function("firewalld", "ipsets", |h, c| {
         Box::pin(firewalld_sets::ipsets(h, c))
     }),
@@ -229,6 +235,9 @@ const FUNCTIONS: &[Function] = &[
     }),
     function("pkg", "installed", |h, c| Box::pin(pkg::installed(h, c))),
     function("pkg", "removed", |h, c| Box::pin(pkg::removed(h, c))),
+    function("pkgrepo", "absent", |h, c| {
+        Box::pin(pkgrepo_absent::absent(h, c))
+    }),
     function("pkgrepo", "managed", |h, c| {
         Box::pin(pkgrepo::managed(h, c))
     }),

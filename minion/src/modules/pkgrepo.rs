@@ -10,8 +10,8 @@ use super::{Failure, Plan, diff, fail, replace};
 use crate::host::effect::{Effect, Meta};
 use crate::host::{Host, PackageManager};
 
-const SOURCES: &str = "/etc/apt/sources.list.d";
-const YUM: &str = "/etc/yum.repos.d";
+pub(super) const SOURCES: &str = "/etc/apt/sources.list.d";
+pub(super) const YUM: &str = "/etc/yum.repos.d";
 /// The prefix of each line that `exclusive` has switched off.
 const OFF: &str = "# halite: ";
 

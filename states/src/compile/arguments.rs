@@ -187,6 +187,7 @@ fn value(wanted: &Arg, node: &Node, state: &str) -> Result<Value, ValueError> {
     match wanted.kind {
         // Objects of Kubernetes mean the same here as in a manifest.
         Wanted::Any if state == "kubernetes" => Ok(node.to_kubernetes_json()),
+        Wanted::Any if wanted.name == "dataset" => Ok(node.to_json_with_key_types()),
         Wanted::Any => Ok(node.to_json()),
         Wanted::Text => text(wanted.name, node)
             .map(Value::from)

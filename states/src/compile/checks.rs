@@ -5,7 +5,7 @@ use halite_errors::chain;
 use serde_json::Value;
 
 use super::call::Call;
-use crate::pattern::{LinePattern, PathPattern};
+use crate::pattern::{Commented, Flags, LinePattern, PathPattern, Substitution};
 
 /// Refuses combinations of arguments that a state function would refuse on the host, or would
 /// interpret differently from what they seem to say.
@@ -13,9 +13,54 @@ pub(super) fn check(call: &Call, problems: &mut Vec<Problem>) {
     let chunk = &call.chunk;
     match (chunk.state.as_str(), chunk.fun.as_str()) {
         ("file", "line") => problems.extend(line(call)),
+        ("file", "replace" | "comment" | "uncomment") => problems.extend(edit(call)),
         ("pkg", _) => problems.extend(packages(call)),
         _ => {}
     }
+}
+
+/// Checks the expressions of edits.
+fn edit(call: &Call) -> Option<Problem> {
+    let chunk = &call.chunk;
+    let text = |name: &str| chunk.args.get(name).and_then(Value::as_str);
+    let flag = |name: &str| chunk.args.get(name).and_then(Value::as_bool) == Some(true);
+    let problem = |message: String| {
+        let (function, id) = (chunk.function(), &chunk.id);
+        Problem::at(&chunk.source, format!("{function} in `{id}`: {message}"))
+    };
+    match chunk.args.get("backup") {
+        None | Some(Value::Null | Value::Bool(false)) => {}
+        Some(Value::String(text)) if text == ".bak" || text.is_empty() => {}
+        Some(_) => {
+            let hint = "leave it out: the return has the difference";
+            return Some(problem("there are no backups".to_owned()).hint(hint));
+        }
+    }
+    if flag("append_if_not_found") && flag("prepend_if_not_found") {
+        let message = "`append_if_not_found` and `prepend_if_not_found` exclude each other";
+        return Some(problem(message.to_owned()));
+    }
+    let read = match chunk.fun.as_str() {
+        "replace" => Flags::read(chunk.args.get("flags")).and_then(|flags| {
+            let (pattern, repl) = (text("pattern"), text("repl"));
+            let literal = flag("backslash_literal");
+            Substitution::new(
+                pattern.unwrap_or_default(),
+                repl.unwrap_or_default(),
+                flags,
+                literal,
+            )
+            .map(drop)
+        }),
+        _ => {
+            let sign = text("char").unwrap_or("#");
+            Commented::new(text("regex").unwrap_or_default(), sign).map(drop)
+        }
+    };
+    let error = read.err()?;
+    Some(problem(chain(&error)).hint(
+        "a regular expression without lookaround and without references to groups in the expression itself",
+    ))
 }
 
 /// Refuses names and versions of packages that mean something in Salt and would be searched for

@@ -3,9 +3,11 @@
 use std::collections::BTreeMap;
 
 use halite_document::Problem;
+use halite_secrets::reference;
 use serde_json::{Value, json};
 
 use super::call::Call;
+use super::serialized;
 use crate::template::{Purpose, Renderer, Rendering};
 
 /// Reads the pillar as a template does, so that the call is compiled again for a minion with
@@ -78,6 +80,60 @@ fn read_pillar(
     }
     renderings.push(rendering);
     Ok(found.into_iter().next().unwrap_or_default())
+}
+
+/// Puts the data of `file.serialize` into the call as contents.
+///
+/// # Errors
+/// There are no data, they have a secret, or they cannot be written as Salt does.
+pub(super) fn serialize(
+    renderer: &Renderer,
+    call: &mut Call,
+    renderings: &mut Vec<Rendering>,
+) -> Result<(), Box<Problem>> {
+    let dataset = call.chunk.args.remove("dataset");
+    let data = match (dataset, call.chunk.args.remove("dataset_pillar")) {
+        (Some(data), None) => data,
+        (None, Some(place)) => read_pillar(renderer, call, &place, &json!(":"), renderings)?,
+        _ => Value::Null,
+    };
+    let names = ["serializer", "formatter"];
+    let given: Vec<Value> = names
+        .iter()
+        .filter_map(|name| call.chunk.args.remove(*name))
+        .collect();
+    let position = &call.chunk.source;
+    let fail = |message: String| Problem::at(position, format!("file.serialize: {message}"));
+    if data.is_null() {
+        return Err(Box::new(fail(
+            "there are no data; give either `dataset` or `dataset_pillar`".to_owned(),
+        )));
+    }
+    if reference::is_in(&data) {
+        return Err(Box::new(fail("the data have a secret".to_owned()).hint(
+            "the text is finished before the secret is put in; use file.managed with a template",
+        )));
+    }
+    let written = match given.as_slice() {
+        [] => serialized::yaml(&data),
+        [Value::String(name)] if name.eq_ignore_ascii_case("yaml") => serialized::yaml(&data),
+        [Value::String(name)] if name.eq_ignore_ascii_case("json") => serialized::json(&data),
+        _ => {
+            return Err(Box::new(fail(
+                "give one of `serializer` and `formatter`: `yaml` or `json`".to_owned(),
+            )));
+        }
+    };
+    let text = written.map_err(|error| {
+        Box::new(
+            fail(format!(
+                "cannot write the data exactly as Salt does: they have {error}"
+            ))
+            .hint("use file.managed with `contents`, and the filter `yaml` or `json`"),
+        )
+    })?;
+    call.chunk.args.insert("contents".into(), json!(text));
+    Ok(())
 }
 
 /// A text, or lines.

@@ -23,6 +23,7 @@ mod reference;
 mod requisite;
 mod reserved;
 mod rewrite;
+mod serialized;
 mod slots;
 mod sources;
 mod spelling;

@@ -37,6 +37,7 @@ pub(super) fn resolve(
     let result = match (call.chunk.state.as_str(), call.chunk.fun.as_str()) {
         ("file", "managed") => resolver.managed(call),
         ("file", "recurse") => resolver.recurse(call),
+        ("file", "serialize") => contents::serialize(renderer, call, resolver.renderings),
         ("kubernetes", "manifest") => resolver.manifest(call),
         ("archive", "extracted") => resolver.archive(call),
         _ => Ok(()),

@@ -5,7 +5,7 @@ use regex_lite::{Regex, RegexBuilder};
 use super::PatternError;
 
 /// Most bytes of a compiled expression.
-const SIZE: usize = 1 << 20;
+pub(super) const SIZE: usize = 1 << 20;
 
 /// A regular expression that matches anywhere in a text; `.` also matches the end of a line.
 #[derive(Debug, Clone)]
@@ -50,7 +50,7 @@ impl Expression {
 }
 
 /// The first part of an expression that has another meaning in Python, and its replacement.
-fn other_in_python(pattern: &str) -> Option<(String, &'static str)> {
+pub(super) fn other_in_python(pattern: &str) -> Option<(String, &'static str)> {
     let letters: Vec<char> = pattern.chars().collect();
     // Position of the first letter of the set that is open.
     let mut set: Option<usize> = None;

@@ -4,11 +4,15 @@
 //! Salt matches with Python's `fnmatch` and `re`. A pattern that would mean something else here is
 //! an error that names the form to write.
 
+mod commented;
 mod expression;
 mod glob;
+mod substitution;
 
+pub use self::commented::Commented;
 pub use self::expression::Expression;
 pub use self::glob::PathGlob;
+pub use self::substitution::{Flags, Inexact, Substitution};
 
 /// A pattern that is not understood.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -31,6 +35,26 @@ pub enum PatternError {
         part: String,
         /// The part with one meaning only.
         instead: &'static str,
+    },
+    /// A flag of an expression that is not known.
+    #[error("there is no flag `{flag}`; there are IGNORECASE, MULTILINE and DOTALL")]
+    Flag {
+        /// The flag as given.
+        flag: String,
+    },
+    /// A replacement with a mistake.
+    #[error("`{replacement}` is not a replacement: {why}")]
+    Replacement {
+        /// The replacement as given.
+        replacement: String,
+        /// The mistake.
+        why: &'static str,
+    },
+    /// A sign of comments that is empty, or part of an expression.
+    #[error("`{sign}` cannot be the sign of a comment: it is empty, or special in expressions")]
+    Sign {
+        /// The sign as given.
+        sign: String,
     },
     /// A shell pattern with a set that means something else than in a shell, or nothing.
     #[error("`{pattern}` has the set `{set}`, {meaning}; write `{instead}`")]

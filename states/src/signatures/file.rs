@@ -308,4 +308,169 @@ pub(super) const SIGNATURES: &[Signature] = &[
             SHOW,
         ],
     ),
+    on_minion(
+        "file",
+        "replace",
+        "A file in which a regular expression is replaced. A replacement that would change the file again in each run is an error.",
+        &[
+            required(
+                "pattern",
+                ArgumentKind::Text,
+                "Regular expression; `^` and `$` match at each line.",
+            ),
+            required(
+                "repl",
+                ArgumentKind::Text,
+                "Text for each match; `\\1` and `\\g<name>` are groups of the expression.",
+            ),
+            arg(
+                "count",
+                ArgumentKind::Integer,
+                "Most matches to replace (default 0: all).",
+            ),
+            arg(
+                "flags",
+                ArgumentKind::Any,
+                "Flags of the expression: a list of IGNORECASE, MULTILINE and DOTALL, or the sum of Python's numbers (default 8: MULTILINE).",
+            ),
+            arg(
+                "append_if_not_found",
+                ArgumentKind::Boolean,
+                "If the expression matches nowhere, append the text as a line (default false).",
+            ),
+            arg(
+                "prepend_if_not_found",
+                ArgumentKind::Boolean,
+                "If the expression matches nowhere, insert the text as the first line (default false).",
+            ),
+            arg(
+                "not_found_content",
+                ArgumentKind::Text,
+                "The text of both (default: `repl`).",
+            ),
+            arg(
+                "ignore_if_missing",
+                ArgumentKind::Boolean,
+                "A missing file is not an error (default false).",
+            ),
+            arg(
+                "backslash_literal",
+                ArgumentKind::Boolean,
+                "Backslashes in `repl` are backslashes (default false).",
+            ),
+            NO_BACKUP,
+            SHOW,
+        ],
+    ),
+    on_minion(
+        "file",
+        "comment",
+        "A file whose lines that match are comments.",
+        &[
+            REGEX,
+            CHAR,
+            arg(
+                "ignore_missing",
+                ArgumentKind::Boolean,
+                "It is not an error if no line matches (default false).",
+            ),
+            NO_BACKUP,
+            SHOW,
+        ],
+    ),
+    on_minion(
+        "file",
+        "serialize",
+        "A file with data, byte for byte as Salt writes them: keys are sorted. Texts of several lines and those that are not ASCII are refused in YAML.",
+        &[
+            arg("dataset", ArgumentKind::Any, "The data."),
+            arg(
+                "dataset_pillar",
+                ArgumentKind::Text,
+                "Place of the data in the pillar (`a:b`).",
+            ),
+            arg(
+                "serializer",
+                ArgumentKind::Text,
+                "Form of the text: `yaml` (default) or `json`.",
+            ),
+            arg("formatter", ArgumentKind::Text, "The same as `serializer`."),
+            USER,
+            GROUP,
+            arg(
+                "mode",
+                ArgumentKind::Mode,
+                "Permission bits (default: unchanged for an existing file, 0644 for a new one).",
+            ),
+            MAKEDIRS,
+            arg(
+                "create",
+                ArgumentKind::Boolean,
+                "false: do not create a missing file (default true).",
+            ),
+            arg(
+                "check_cmd",
+                ArgumentKind::Text,
+                "Shell command that verifies the new content before it is put in place; the path of a temporary file is appended.",
+            ),
+            SHOW,
+        ],
+    ),
+    on_minion(
+        "file",
+        "uncomment",
+        "A file whose lines that match are not comments.",
+        &[REGEX, CHAR, NO_BACKUP, SHOW],
+    ),
+    on_minion(
+        "file",
+        "copy",
+        "A copy of a file of the host; an existing file is kept unless `force` is set.",
+        &[
+            required(
+                "source",
+                ArgumentKind::Text,
+                "Absolute path of the file to copy.",
+            ),
+            arg(
+                "force",
+                ArgumentKind::Boolean,
+                "Replace an existing file with another content (default false).",
+            ),
+            arg(
+                "preserve",
+                ArgumentKind::Boolean,
+                "A new copy has the owner, group and mode of the source (default false).",
+            ),
+            arg(
+                "subdir",
+                ArgumentKind::Boolean,
+                "If there is a directory at that path, the copy is in it, under the name of the source (default false).",
+            ),
+            USER,
+            GROUP,
+            arg(
+                "mode",
+                ArgumentKind::Mode,
+                "Permission bits (default: those of the source).",
+            ),
+            MAKEDIRS,
+        ],
+    ),
 ];
+
+const REGEX: Arg = required(
+    "regex",
+    ArgumentKind::Text,
+    "Regular expression for the start of the line.",
+);
+const CHAR: Arg = arg(
+    "char",
+    ArgumentKind::Text,
+    "Sign of a comment (default `#`).",
+);
+const NO_BACKUP: Arg = arg(
+    "backup",
+    ArgumentKind::Any,
+    "Only `False` or `.bak`, Salt's default: neither leaves a copy of the file, because the return has the difference.",
+);

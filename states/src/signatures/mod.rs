@@ -90,6 +90,8 @@ pub fn compiled_arguments(state: &str, fun: &str) -> &'static [&'static str] {
     match (state, fun) {
         // Relative path to `contents` or `blob`, and `mode`: the content of `source`.
         ("file", "recurse") => &["files", "keep"],
+        // The data as text.
+        ("file", "serialize") => &["contents"],
         // Paths that `clean` keeps because required states manage them.
         ("file", "directory") => &["keep"],
         _ => &[],

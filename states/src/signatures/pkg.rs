@@ -57,6 +57,16 @@ pub(super) const SIGNATURES: &[Signature] = &[
     ),
     on_minion(
         "pkgrepo",
+        "absent",
+        "No repository of packages with that name: with apt, an entry of sources.list(5) (`deb URI SUITE COMPONENT…`) in all lists, or the name of a `pkgrepo.managed`; with dnf, the name of a section.",
+        &[arg(
+            "keyid",
+            ArgumentKind::Text,
+            "Key to remove from the keyring of apt-key(8) together with the entry.",
+        )],
+    ),
+    on_minion(
+        "pkgrepo",
         "managed",
         "A package repository: `/etc/apt/sources.list.d/NAME.list` or `/etc/yum.repos.d/NAME.repo`; its indexes are read when it changes.",
         &[
