@@ -91,6 +91,12 @@ pub enum SecretFileError {
         /// The line, from 1.
         line: usize,
     },
+    /// Another process has changed the values.
+    #[error(
+        "another command has changed {} meanwhile, and nothing was written; run this command again",
+        .0.display()
+    )]
+    Changed(PathBuf),
     /// There is no encrypted file.
     #[error("there is no {}; `ctl secrets edit` and `ctl secrets encrypt` make it", .0.display())]
     Missing(PathBuf),

@@ -137,6 +137,27 @@ impl SecretFile {
     /// A file cannot be read or written; the old content stays.
     pub fn write(&self, plain: &str, declaration: &Declaration) -> Result<(), SecretFileError> {
         let _lock = self.lock()?;
+        self.write_locked(plain, declaration)
+    }
+
+    /// Like [`SecretFile::write`], if the plain text is still `before`; `None` if there was no file.
+    ///
+    /// # Errors
+    /// Another process has changed the plain text; see also [`SecretFile::write`].
+    pub fn replace(
+        &self,
+        before: Option<&SecretText>,
+        plain: &str,
+        declaration: &Declaration,
+    ) -> Result<(), SecretFileError> {
+        let _lock = self.lock()?;
+        if self.read()?.as_ref() != before {
+            return Err(SecretFileError::Changed(self.path.clone()));
+        }
+        self.write_locked(plain, declaration)
+    }
+
+    fn write_locked(&self, plain: &str, declaration: &Declaration) -> Result<(), SecretFileError> {
         let own = self.identities.present_or_new()?.recipient();
         let required = RecipientList::required(declaration, own, &self.recipients()?);
         self.seal(plain, &required)

@@ -161,6 +161,24 @@ fn a_changed_file_and_a_changed_list_are_refused_and_stay() {
 }
 
 #[test]
+fn a_plain_text_that_another_command_has_changed_is_not_replaced() {
+    let host = SecretHost::new();
+    let (declared, file) = (declaration(&[], &[]), host.file());
+    file.replace(None, PLAIN, &declared).unwrap();
+    assert!(matches!(
+        file.replace(None, "smtp: lost\n", &declared).unwrap_err(),
+        SecretFileError::Changed(_)
+    ));
+    let before = file.read().unwrap();
+    // Encrypted again, to the same or other recipients, it is the same text.
+    file.rotate(&declared).unwrap();
+    file.replace(before.as_ref(), "smtp: next\n", &declared)
+        .unwrap();
+    assert!(file.replace(before.as_ref(), PLAIN, &declared).is_err());
+    assert_eq!(content(&file), "smtp: next\n");
+}
+
+#[test]
 fn a_standby_can_decrypt_once_it_is_known_and_leaves_with_the_next_write() {
     let (master, standby) = (SecretHost::new(), SecretHost::new());
     let both = declaration(&["cp-2"], &[]);

@@ -89,6 +89,7 @@ pub async fn inspect(app: &App, jobs: &Jobs) -> Result<Inspection, Refusal> {
             problems.warnings("backup-encrypted", cluster_backups::remarks(declaration));
             let encryption = snapshot.encryption_problem();
             problems.warnings("encryption", encryption.into_iter().collect());
+            problems.warnings("secrets", declarations.secret_problems(&snapshot).await);
             Some(snapshot)
         }
         Err(_) => None,

@@ -19,7 +19,7 @@ use halite_proto::v1::Epoch;
 use halite_proto::v1::standby_client::StandbyClient;
 use halite_secret_file::SecretFile;
 use halite_standby::compare::{HeardAnswers, others};
-use halite_standby::declared;
+use halite_standby::declared::declaration;
 use halite_standby::follow::session;
 use halite_standby::promote::{PromoteError, Promotion, PromotionRequest, Unit};
 use halite_standby::receiver::Receiver;
@@ -148,8 +148,8 @@ async fn a_standby_gets_the_secrets_only_in_a_form_that_it_can_decrypt() {
         sealed: Some(SealedSecrets::default()),
         ..texts
     };
-    let declaration = load(&closed, &Context::default()).unwrap();
-    file.write("smtp: canary\n", &declaration).unwrap();
+    let declared = load(&closed, &Context::default()).unwrap();
+    file.write("smtp: canary\n", &declared).unwrap();
     let own = site.enrolled(MINION).await;
     let host = TempDir::new().unwrap();
     let state = host.path().join("own");
@@ -192,8 +192,8 @@ async fn a_standby_gets_the_secrets_only_in_a_form_that_it_can_decrypt() {
         // As a promotion installs it: the master's documents, and this host's identity.
         let taken = SecretFile::new(&files.join("config"), &state);
         assert_eq!(taken.read().is_ok(), is_known);
-        let taken = declared::declaration(&files, &state).unwrap();
-        let value = taken.cluster.secrets["smtp"].known();
+        let copied = declaration(&files, &state).unwrap();
+        let value = copied.cluster.secrets["smtp"].known();
         assert_eq!(value, is_known.then_some("canary"));
     }
     let recorded = file.recipients().unwrap();

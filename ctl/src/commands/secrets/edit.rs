@@ -59,6 +59,21 @@ impl Draft {
         })
     }
 
+    /// Writes a text, unless another command has changed the values since.
+    ///
+    /// # Errors
+    /// It has, or a file cannot be written.
+    pub fn write(
+        &self,
+        site: &SecretSite,
+        text: &str,
+        declaration: &Declaration,
+    ) -> anyhow::Result<()> {
+        let sealed = self.texts.sealed.as_ref();
+        let before = sealed.and_then(|sealed| sealed.plain.as_ref());
+        Ok(site.file().replace(before, text, declaration)?)
+    }
+
     fn first(site: &SecretSite) -> anyhow::Result<String> {
         // Without an encrypted file, a name without a value would be a problem.
         let mut texts = site.texts()?;
@@ -105,14 +120,7 @@ pub(super) async fn edit(site: &SecretSite, screen: &mut Screen) -> anyhow::Resu
         }
         let problems = match draft.check(&text) {
             Ok(declaration) => {
-                let now = site.file().read()?;
-                let is_same = |now: &SecretText| now.reveal() == draft.before;
-                if now.is_some_and(|now| !is_same(&now)) {
-                    bail!(
-                        "another command has changed the values meanwhile; nothing was written: run this command again"
-                    );
-                }
-                site.file().write(&text, &declaration)?;
+                draft.write(site, &text, &declaration)?;
                 screen.note(format!("{} is written", draft.file));
                 return Ok(true);
             }

@@ -104,9 +104,10 @@ impl Move {
 
     /// Writes the encrypted file.
     pub fn write_encrypted(&self, site: &SecretSite) -> anyhow::Result<()> {
-        Ok(site
-            .file()
-            .write(&self.plain, &self.documents.declaration)?)
+        let sealed = self.documents.texts.sealed.as_ref();
+        let before = sealed.and_then(|sealed| sealed.plain.as_ref());
+        let declaration = &self.documents.declaration;
+        Ok(site.file().replace(before, &self.plain, declaration)?)
     }
 
     /// Writes the document, unless it has changed since it was read.

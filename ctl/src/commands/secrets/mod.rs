@@ -150,7 +150,7 @@ pub async fn rotate(global: &Global, test: bool, screen: &mut Screen) -> anyhow:
     Ok(0)
 }
 
-/// Lets the master read the documents now, so that it stores no plain text of before.
+/// Lets the master read the documents now, so that its stored documents have no earlier plain text.
 async fn read_again(global: &Global, screen: &mut Screen) {
     if let Err(error) = client::status(global).await {
         screen.note(format!(

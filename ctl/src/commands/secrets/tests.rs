@@ -198,7 +198,8 @@ fn an_edited_text_is_checked_before_it_is_written() {
     let problems = draft.check(&draft.before).unwrap_err();
     assert!(problems[0].to_string().contains("secrets.yaml.age:2:7"));
     let declaration = draft.check("smtp: canary\n").unwrap();
-    site.file().write("smtp: canary\n", &declaration).unwrap();
+    draft.write(&site, "smtp: canary\n", &declaration).unwrap();
+    assert!(draft.write(&site, "smtp: lost\n", &declaration).is_err());
     assert_eq!(
         host.values(),
         [("smtp".to_owned(), Some("canary".to_owned()))]

@@ -1,5 +1,7 @@
 //! The encrypted file of secrets: its recipients, and what is refused while it cannot be decrypted.
 
+use std::sync::Arc;
+
 use halite_errors::chain;
 use halite_names::AgeRecipient;
 
@@ -7,6 +9,24 @@ use super::{Declarations, Snapshot, in_background};
 use crate::refusal::Refusal;
 
 impl Declarations {
+    /// The standbys that cannot decrypt the secrets, for operators.
+    pub async fn secret_problems(&self, snapshot: &Arc<Snapshot>) -> Vec<String> {
+        let (file, snapshot) = (self.reader.secret_file().clone(), Arc::clone(snapshot));
+        let found = in_background(move || {
+            if !file.exists() {
+                return Ok(Vec::new());
+            }
+            let recorded = file.recipients();
+            let recorded = recorded.map_err(|error| Refusal::internal(chain(&error)))?;
+            let standbys = snapshot.declaration().standbys().into_iter();
+            let names = standbys.map(|node| node.metadata.name.as_str());
+            let missing = names.filter(|name| recorded.of_host(name).is_none());
+            let text = |name| format!("{name} cannot decrypt the secrets: it could not apply them as the master");
+            Ok(missing.map(text).collect())
+        });
+        found.await.unwrap_or_else(|refusal| vec![refusal.message])
+    }
+
     /// Returns whether the values of all secrets are known.
     pub async fn knows_secrets(&self) -> bool {
         let in_force = self.in_force().await;

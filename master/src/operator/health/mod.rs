@@ -269,6 +269,13 @@ pub(super) const CHECKS: &[Check] = &[
         judge: |picture| reported(picture, "encryption"),
     },
     Check {
+        name: "secrets",
+        title: "Each standby can decrypt the encrypted values of secrets",
+        severity: Severity::Warning,
+        remedy: "`systemctl restart halite-master` on the standby: it sends its recipient; `ctl secrets recipients` lists them",
+        judge: |picture| reported(picture, "secrets"),
+    },
+    Check {
         name: "vip",
         title: "One host holds the virtual address of the API",
         severity: Severity::Failure,

@@ -85,6 +85,7 @@ pub(super) const REPORTED: &[Case] = &[
         "warning",
         "a rotation of the encryption key has not ended",
     ),
+    ("secrets", "warning", "cp-2 cannot decrypt the secrets"),
     (
         "registry-backup",
         "failure",
