@@ -100,18 +100,24 @@ impl Draft {
     }
 }
 
-/// Runs `ctl secrets edit`. Returns `true` if the file was written.
+/// Runs `ctl secrets edit`. Returns `true` if the file was written. `again` asks, after problems,
+/// whether the same text is edited again.
 ///
 /// # Errors
 /// There is no file system in memory, the editor fails, or the file cannot be decrypted or written.
-pub(super) async fn edit(site: &SecretSite, screen: &mut Screen) -> anyhow::Result<bool> {
+pub(super) async fn edit(
+    site: &SecretSite,
+    editor: &str,
+    again: fn(&mut Screen) -> anyhow::Result<bool>,
+    screen: &mut Screen,
+) -> anyhow::Result<bool> {
     let draft = Draft::open(site)?;
     // Removed when this function returns; what a killed process leaves, by the next one.
     let scratch = ScratchDir::within(&memory()?, KIND)?;
     let path = scratch.path().join(NAME);
     files::write(&path, 0o600, draft.before.as_bytes())?;
     loop {
-        run_editor(&path, scratch.path()).await?;
+        run_editor(editor, &path, scratch.path()).await?;
         let text = std::fs::read_to_string(&path);
         let text = text.with_context(|| format!("cannot read {}", path.display()))?;
         if text == draft.before {
@@ -127,18 +133,31 @@ pub(super) async fn edit(site: &SecretSite, screen: &mut Screen) -> anyhow::Resu
             Err(problems) => problems,
         };
         screen.note(report(&problems));
-        if !std::io::stdin().is_terminal() {
-            bail!("the edited text is invalid; nothing was written");
-        }
-        let answer = answered(
-            "Edit the text again? Otherwise it is discarded. [Y/n] ",
-            screen,
-        )?;
-        let answer = answer.unwrap_or_else(|| "n".to_owned());
-        if matches!(answer.trim(), "n" | "N" | "no") {
-            bail!("the edited text was discarded; nothing was written");
+        if !again(screen)? {
+            bail!("the edited text is invalid and was discarded; nothing was written");
         }
     }
+}
+
+/// Asks the operator whether to edit the text again; without a terminal, the answer is no.
+///
+/// # Errors
+/// The answer cannot be read.
+pub(super) fn ask_again(screen: &mut Screen) -> anyhow::Result<bool> {
+    if !std::io::stdin().is_terminal() {
+        return Ok(false);
+    }
+    let question = "Edit the text again? Otherwise it is discarded. [Y/n] ";
+    let answer = answered(question, screen)?;
+    Ok(answer.is_some_and(|answer| !matches!(answer.trim(), "n" | "N" | "no")))
+}
+
+/// The operator's editor: a command with arguments.
+pub(super) fn editor() -> String {
+    let named = ["VISUAL", "EDITOR"].into_iter();
+    let mut named = named.filter_map(|name| std::env::var(name).ok());
+    let editor = named.find(|editor| !editor.trim().is_empty());
+    editor.unwrap_or_else(|| "vi".to_owned())
 }
 
 /// A directory in memory.
@@ -156,12 +175,8 @@ pub(super) fn is_in_memory(place: &Path) -> bool {
     kind.is_ok_and(|kind| IN_MEMORY.contains(&(kind & 0xffff_ffff)))
 }
 
-/// Runs the operator's editor, and waits for its end.
-async fn run_editor(path: &Path, directory: &Path) -> anyhow::Result<()> {
-    let named = ["VISUAL", "EDITOR"].into_iter();
-    let mut named = named.filter_map(|name| std::env::var(name).ok());
-    let editor = named.find(|editor| !editor.trim().is_empty());
-    let editor = editor.unwrap_or_else(|| "vi".to_owned());
+/// Runs an editor, and waits for its end.
+async fn run_editor(editor: &str, path: &Path, directory: &Path) -> anyhow::Result<()> {
     let mut ends = [SignalKind::terminate(), SignalKind::hangup()]
         .map(|kind| signal(kind).context("cannot wait for signals"));
     let mut interrupt = signal(SignalKind::interrupt()).context("cannot wait for signals")?;

@@ -8,9 +8,8 @@ use std::os::unix::fs::PermissionsExt as _;
 
 use anyhow::{Context as _, bail};
 use halite_durable::files;
-use halite_pillar::load::{Text, Texts, load, values};
+use halite_pillar::load::{Text, Texts, load};
 use halite_pillar::resolve::without_secret_values;
-use halite_pillar::schema;
 use halite_pillar::sealed::SealedSecrets;
 use halite_pillar::validate::Context as Facts;
 use halite_secrets::SecretText;
@@ -41,8 +40,12 @@ impl Move {
         let documents = site.open()?;
         let refused = |problems: Vec<_>| anyhow::anyhow!("{}", report(&problems));
         let texts = &documents.texts;
-        let written = values(&texts.cluster, schema::cluster()).map_err(refused)?;
-        let own = written["secrets"].as_object().cloned().unwrap_or_default();
+        // Without the encrypted file, a value is known only if the document has it.
+        let closed = Texts {
+            sealed: Some(SealedSecrets::default()),
+            ..texts.clone()
+        };
+        let written = load(&closed, &Facts::default()).map_err(refused)?;
         let mut names = Vec::new();
         let mut plain = texts
             .sealed
@@ -50,8 +53,8 @@ impl Move {
             .and_then(|sealed| sealed.plain.as_ref())
             .map_or_else(String::new, |plain| plain.reveal().to_owned());
         let before = encrypted_names(site, &plain, texts)?;
-        for (name, secret) in &own {
-            let Some(value) = secret["value"].as_str() else {
+        for (name, secret) in &written.cluster.secrets {
+            let Some(value) = secret.known() else {
                 continue;
             };
             names.push(name.clone());

@@ -108,7 +108,7 @@ pub async fn run(global: &Global, command: Secrets, screen: &mut Screen) -> anyh
         Secrets::List => list::secrets(&site, screen),
         Secrets::Recipients => list::recipients(&site, screen),
         Secrets::Edit => {
-            if edit::edit(&site, screen).await? {
+            if edit::edit(&site, &edit::editor(), edit::ask_again, screen).await? {
                 read_again(global, screen).await;
             }
             Ok(0)

@@ -104,7 +104,7 @@ fn a_move_that_ends_between_its_two_files_loses_nothing_and_is_completed() {
     let site = host.site();
     let before = host.values();
     let prepared = Move::prepare(&site).unwrap().unwrap();
-    assert_eq!(prepared.names, ["smtp", "key"]);
+    assert_eq!(prepared.names, ["key", "smtp"]);
     prepared.write_encrypted(&site).unwrap();
     assert_eq!(host.values(), before);
     assert_eq!(host.document(), format!("{HEAD}{SECRETS}"));
@@ -295,4 +295,51 @@ fn the_editor_works_in_memory() {
     assert!(edit::is_in_memory(Path::new("/dev/shm")));
     assert!(!edit::is_in_memory(Path::new("/proc")));
     assert!(!edit::is_in_memory(Path::new("/no/such/place")));
+}
+
+#[tokio::test]
+async fn the_editor_gets_a_private_file_in_memory_that_is_removed_whatever_happens() {
+    let host = DeclaredHost::new("secrets:\n  smtp: {roles: [worker]}\n");
+    let site = host.site();
+    let below = |name: &str| host.directory.path().join(name);
+    // First an invalid text, then a valid one; each time it records its file and the mode.
+    let program = below("editor");
+    let script = format!(
+        "#!/bin/sh\nstat -c '%a %n' \"$1\" >> {}\nsed -i 's/\\[canary\\]/canary/; s/\"\"/[canary]/' \"$1\"\n",
+        below("seen").display()
+    );
+    halite_testkit::process::make_program(&program, &script);
+    let editor = program.display().to_string();
+    let refused = edit::edit(&site, &editor, |_| Ok(false), &mut screen()).await;
+    let refused = refused.unwrap_err().to_string();
+    assert!(
+        refused.contains("nothing was written") && !refused.contains("canary"),
+        "{refused}"
+    );
+    assert!(!site.file().exists());
+    let written = edit::edit(&site, &editor, |_| Ok(true), &mut screen()).await;
+    assert!(written.unwrap());
+    assert_eq!(
+        host.values(),
+        [("smtp".to_owned(), Some("canary".to_owned()))]
+    );
+    let unchanged = edit::edit(&site, "true", |_| Ok(true), &mut screen()).await;
+    assert!(!unchanged.unwrap());
+    let failed = edit::edit(&site, "false", |_| Ok(true), &mut screen()).await;
+    assert!(
+        failed
+            .unwrap_err()
+            .to_string()
+            .contains("EDITOR names another")
+    );
+    let seen = fs::read_to_string(below("seen")).unwrap();
+    assert_eq!(seen.lines().count(), 3);
+    for line in seen.lines() {
+        let path = Path::new(line.strip_prefix("600 ").unwrap());
+        let directory = path.parent().unwrap();
+        assert!(!directory.exists(), "{line}");
+        assert!(edit::is_in_memory(directory.parent().unwrap()));
+    }
+    fs::remove_file(&program).unwrap();
+    assert!(!is_plain(host.directory.path()));
 }

@@ -21,7 +21,9 @@ impl Declarations {
             let standbys = snapshot.declaration().standbys().into_iter();
             let names = standbys.map(|node| node.metadata.name.as_str());
             let missing = names.filter(|name| recorded.of_host(name).is_none());
-            let text = |name| format!("{name} cannot decrypt the secrets: it could not apply them as the master");
+            let text = |name| {
+                format!("{name} cannot decrypt the secrets: it could not apply them as the master")
+            };
             Ok(missing.map(text).collect())
         });
         found.await.unwrap_or_else(|refusal| vec![refusal.message])

@@ -28,7 +28,7 @@ const CHANGED: &str = "a-third-word-of-no-dictionary";
 /// Limit for a restart of the master.
 const SOON: Duration = Duration::from_secs(60);
 const IDENTITY: &str = "/var/lib/halite/master/secrets/identity";
-/// What a site without encrypted secrets does not have.
+/// Removes the files that a site without encrypted secrets does not have.
 const FILES: &str = "rm -rf /etc/halite/secrets.yaml.age /etc/halite/secrets.recipients /var/lib/halite/master/secrets";
 
 pub(super) fn encrypted(cluster: &Cluster) -> Result<Counts> {
