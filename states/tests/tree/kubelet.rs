@@ -1,15 +1,11 @@
 //! The kubelet's flags, and its package that is kept while another one replaces it.
 
-use std::fs;
-use std::path::PathBuf;
-use std::process::{Command, Output};
-
 use halite_states::compile;
 use halite_states::compile::Compiled;
-use halite_states::low::Chunk;
 use serde_json::{Value, json};
 
-use crate::support::{contents, fixture, highstate, make_program, sure, with};
+use crate::script_host::ScriptHost;
+use crate::support::{by_id, contents, fixture, highstate, sure, with};
 
 /// The flags of the worker whose node document has these labels.
 fn flags(labels: &Value) -> String {
@@ -64,83 +60,34 @@ fn worker(version: &str) -> Compiled {
     highstate(&pillar, &grains)
 }
 
-fn by_id<'a>(compiled: &'a Compiled, id: &str) -> (usize, &'a Chunk) {
-    let mut found = compiled.low.chunks.iter().enumerate();
-    found.find(|(_, chunk)| chunk.id == id).unwrap()
-}
-
 const KEPT: &str = "/var/lib/halite/kubelet";
 
-/// A host whose programs are scripts: its kubelet is a line in a file, and only some versions of it
-/// start.
-struct Machine(tempfile::TempDir);
-
-impl Machine {
-    fn with(installed: &str, starts: &str) -> Self {
-        let machine = Self(tempfile::tempdir().unwrap());
-        for place in ["/var/lib/kubelet", "/var/lib/halite", "/bin"] {
-            fs::create_dir_all(machine.at(place)).unwrap();
-        }
-        machine.install(installed);
-        for file in ["config.yaml", "kubeadm-flags.env"] {
-            machine.write(&format!("/var/lib/kubelet/{file}"), "old\n");
-        }
-        let starts = format!("grep -Eq '^installed kubelet=({starts})$' $S/installed");
-        for (name, text) in [
-            ("dpkg-query", "cat $S/installed".to_owned()),
-            // Downloads `NAME=VERSION` unless the repository is gone, and installs such a file.
-            (
-                "apt-get",
-                "for word; do case $word in -*) ;; install) test -e $S/refuses && exit 100;; kubelet=*) test -e $S/gone && exit 100; echo \"installed $word\" >k.deb;; \
-                 *.deb) cp $word $S/installed;; esac; done"
-                    .to_owned(),
-            ),
-            ("systemctl", "exit 0".to_owned()),
-            ("timeout", format!("{starts} && echo 'HTTP/1.0 200 OK'")),
-            ("dpkg", "exit 0".to_owned()),
-            ("journalctl", "echo unknown flag".to_owned()),
-            ("sleep", "exit 0".to_owned()),
-            ("sync", "exit 0".to_owned()),
-        ] {
-            let program = machine.at("/bin").join(name);
-            make_program(&program, &format!("#!/bin/sh\n{text}\n"));
-        }
-        machine
+/// A host with this version of the kubelet, of which only some versions start.
+fn machine(installed: &str, starts: &str) -> ScriptHost {
+    let starts = format!("grep -Eq '^installed kubelet=({starts})$' $S/installed");
+    let programs = [
+        // Downloads `NAME=VERSION` unless the repository is gone, and installs such a file.
+        (
+            "apt-get",
+            "for word; do case $word in -*) ;; install) test -e $S/refuses && exit 100;; kubelet=*) test -e $S/gone && exit 100; echo \"installed $word\" >k.deb;; \
+             *.deb) cp $word $S/installed;; esac; done"
+                .to_owned(),
+        ),
+        ("systemctl", "exit 0".to_owned()),
+        ("timeout", format!("{starts} && echo 'HTTP/1.0 200 OK'")),
+        ("dpkg", "exit 0".to_owned()),
+        ("journalctl", "echo unknown flag".to_owned()),
+    ];
+    let host = ScriptHost::new("", "/var/lib/kubelet", KEPT, &programs);
+    install(&host, installed);
+    for file in ["config.yaml", "kubeadm-flags.env"] {
+        host.write(&format!("/var/lib/kubelet/{file}"), "old\n");
     }
+    host
+}
 
-    fn at(&self, path: &str) -> PathBuf {
-        self.0.path().join(path.trim_start_matches('/'))
-    }
-
-    fn write(&self, path: &str, text: &str) {
-        fs::write(self.at(path), text).unwrap();
-    }
-
-    fn read(&self, path: &str) -> String {
-        fs::read_to_string(self.at(path)).unwrap_or_default()
-    }
-
-    fn install(&self, version: &str) {
-        self.write("/installed", &format!("installed kubelet={version}\n"));
-    }
-
-    fn shell(&self, line: &str) -> Output {
-        let here = self.0.path().to_str().unwrap();
-        let line = line
-            .replace("/var/lib/kubelet", &format!("{here}/var/lib/kubelet"))
-            .replace(KEPT, &format!("{here}{KEPT}"));
-        let mut shell = Command::new("/bin/sh");
-        shell.args(["-c", &line]).env("S", here);
-        let path = format!("{here}/bin:/usr/bin:/bin");
-        shell.env("PATH", path).output().unwrap()
-    }
-
-    /// Runs a state's command if its condition holds.
-    fn run(&self, chunk: &Chunk) -> Option<Output> {
-        let mut conditions = chunk.controls.onlyif.iter();
-        let holds = conditions.all(|line| self.shell(line.as_str().unwrap()).status.success());
-        holds.then(|| self.shell(&chunk.name))
-    }
+fn install(host: &ScriptHost, version: &str) {
+    host.write("/installed", &format!("installed kubelet={version}\n"));
 }
 
 #[test]
@@ -155,16 +102,16 @@ fn the_running_kubelet_is_kept_before_the_repository_changes() {
         let (place, kept) = by_id(compiled, "kubelet-kept");
         assert!(place < by_id(compiled, "halite-repository").0);
         assert!(
-            Machine::with("2", "2").run(kept).is_none(),
+            self::machine("2", "2").run(kept).is_none(),
             "nothing is replaced"
         );
-        let machine = Machine::with("1", "1");
+        let machine = self::machine("1", "1");
         assert!(machine.run(kept).unwrap().status.success());
         assert_eq!(machine.read(&format!("{KEPT}/package")), "kubelet=1\n");
         assert!(machine.run(kept).is_none(), "it is there");
     }
     // The power failed while the package was replaced.
-    let machine = Machine::with("1", "1");
+    let machine = self::machine("1", "1");
     let compiled = worker("3");
     machine.run(by_id(&compiled, "kubelet-kept").1).unwrap();
     for installed in ["", "installed kubelet=1\ninstalled kubelet=3\n"] {
@@ -173,7 +120,7 @@ fn the_running_kubelet_is_kept_before_the_repository_changes() {
         assert!(again.is_none(), "{installed:?}");
     }
 
-    let machine = Machine::with("1", "1");
+    let machine = self::machine("1", "1");
     machine.write("/gone", "");
     let compiled = worker("2");
     let said = machine.run(by_id(&compiled, "kubelet-kept").1).unwrap();
@@ -190,10 +137,10 @@ fn a_kubelet_that_does_not_start_gets_its_package_and_configuration_back() {
     let (place, starts) = by_id(&compiled, "kubelet-starts");
     assert!(by_id(&compiled, "kubelet-program").0 < place);
     let replaced = |works: &str| {
-        let machine = Machine::with("1", works);
+        let machine = self::machine("1", works);
         machine.run(by_id(&compiled, "kubelet-kept").1).unwrap();
         assert!(machine.run(starts).is_none(), "nothing was replaced");
-        machine.install("2");
+        install(&machine, "2");
         machine.write("/var/lib/kubelet/config.yaml", "new\n");
         let said = machine.run(starts).unwrap();
         let text = String::from_utf8_lossy(&said.stderr).into_owned();
@@ -222,9 +169,9 @@ fn a_kubelet_that_does_not_start_gets_its_package_and_configuration_back() {
     assert_eq!(code, Some(1));
     assert!(said.contains("neither the new kubelet"), "{said}");
 
-    let machine = Machine::with("1", "3");
+    let machine = self::machine("1", "3");
     machine.run(by_id(&compiled, "kubelet-kept").1).unwrap();
-    machine.install("2");
+    install(&machine, "2");
     machine.write("/refuses", "");
     let said = machine.run(starts).unwrap();
     let said = String::from_utf8_lossy(&said.stderr).into_owned();

@@ -31,6 +31,7 @@ mod reserved;
 mod roles;
 mod rotation;
 mod runtime;
+mod script_host;
 mod servers;
 mod support;
 mod taints;

@@ -1,15 +1,11 @@
 //! The packages of a container runtime that are kept while others replace them, and put back if
 //! those do not serve.
 
-use std::fs;
-use std::path::PathBuf;
-use std::process::{Command, Output};
-
 use halite_states::compile::Compiled;
-use halite_states::low::Chunk;
 use serde_json::{Value, json};
 
-use crate::support::{fixture, highstate, make_program};
+use crate::script_host::ScriptHost;
+use crate::support::{by_id, fixture, highstate};
 
 /// The worker, with a bundle that makes these packages, and has a runc of that version.
 fn worker(made: &[(&str, &str)], runc: &str) -> Compiled {
@@ -27,88 +23,39 @@ fn newer() -> Compiled {
     worker(&BUNDLE, "2-1")
 }
 
-fn by_id<'a>(compiled: &'a Compiled, id: &str) -> (usize, &'a Chunk) {
-    let mut found = compiled.low.chunks.iter().enumerate();
-    found.find(|(_, chunk)| chunk.id == id).unwrap()
-}
-
 const KEPT: &str = "/var/lib/halite/runtime";
 
-/// A host whose programs are scripts: its packages are lines in a file, and its runtime serves with
-/// containerd 1 only.
-struct Machine(tempfile::TempDir);
-
-impl Machine {
-    fn with(installed: &str) -> Self {
-        let machine = Self(tempfile::tempdir().unwrap());
-        fs::create_dir_all(machine.at("/etc/containerd")).unwrap();
-        fs::create_dir_all(machine.at("/var/lib/halite")).unwrap();
-        fs::create_dir_all(machine.at("/bin")).unwrap();
-        machine.write("/installed", installed);
-        machine.write("/etc/containerd/config.toml", "old\n");
-        machine.write("/active", "");
-        let serves = "grep -q '^installed containerd=1$' $S/installed";
-        for (name, text) in [
-            ("dpkg-query", "cat $S/installed".to_owned()),
-            // Downloads `NAME=VERSION` unless the repository is gone, and installs such files unless it
-            // refuses.
-            (
-                "apt-get",
-                "for word; do case $word in -*) ;; download) test -e $S/gone && exit 100;; install) test -e $S/refuses && exit 100;; \
-                 *.deb) cat $word;; runc=*) test -e $S/no-runc && exit 100; echo \"installed $word\" >runc.deb;; containerd=*) echo \"installed $word\" >containerd.deb;; esac; done >$S/said; \
-                 case \"$*\" in *install*) mv $S/said $S/installed;; esac"
-                    .to_owned(),
+/// A host with these packages, whose runtime serves with containerd 1 only.
+fn machine(installed: &str) -> ScriptHost {
+    let serves = "grep -q '^installed containerd=1$' $S/installed";
+    let programs = [
+        // Downloads `NAME=VERSION` unless the repository is gone, and installs such files unless it
+        // refuses.
+        (
+            "apt-get",
+            "for word; do case $word in -*) ;; download) test -e $S/gone && exit 100;; install) test -e $S/refuses && exit 100;; \
+             *.deb) cat $word;; runc=*) test -e $S/no-runc && exit 100; echo \"installed $word\" >runc.deb;; containerd=*) echo \"installed $word\" >containerd.deb;; esac; done >$S/said; \
+             case \"$*\" in *install*) mv $S/said $S/installed;; esac"
+                .to_owned(),
+        ),
+        (
+            "systemctl",
+            format!(
+                "case \"$*\" in *is-active*) if test -e $S/active; then echo active; else echo failed; exit 3; fi;; restart*) if {serves}; then : >$S/active; else rm -f \
+                 $S/active; exit 1; fi;; esac"
             ),
-            (
-                "systemctl",
-                format!(
-                    "case \"$*\" in *is-active*) if test -e $S/active; then echo active; else echo failed; exit 3; fi;; restart*) if {serves}; then : >$S/active; else rm -f \
-                     $S/active; exit 1; fi;; esac"
-                ),
-            ),
-            (
-                "ctr",
-                format!("{serves} && echo 'io.containerd.grpc.v1    cri    -    ok    '"),
-            ),
-            ("dpkg", "echo \"$*\" >>$S/dpkg".to_owned()),
-            ("journalctl", "echo bad ELF".to_owned()),
-            ("sleep", "exit 0".to_owned()),
-            ("sync", "exit 0".to_owned()),
-        ] {
-            make_program(&machine.at("/bin").join(name), &format!("#!/bin/sh\n{text}\n"));
-        }
-        machine
-    }
-
-    fn at(&self, path: &str) -> PathBuf {
-        self.0.path().join(path.trim_start_matches('/'))
-    }
-
-    fn write(&self, path: &str, text: &str) {
-        fs::write(self.at(path), text).unwrap();
-    }
-
-    fn read(&self, path: &str) -> String {
-        fs::read_to_string(self.at(path)).unwrap_or_default()
-    }
-
-    fn shell(&self, line: &str) -> Output {
-        let here = self.0.path().to_str().unwrap();
-        let line = line
-            .replace("/etc/containerd", &format!("{here}/etc/containerd"))
-            .replace(KEPT, &format!("{here}{KEPT}"));
-        let mut shell = Command::new("/bin/sh");
-        shell.args(["-c", &line]).env("S", here);
-        let path = format!("{here}/bin:/usr/bin:/bin");
-        shell.env("PATH", path).output().unwrap()
-    }
-
-    /// Runs a state's command if its condition holds; returns whether it did.
-    fn run(&self, chunk: &Chunk) -> Option<Output> {
-        let mut conditions = chunk.controls.onlyif.iter();
-        let holds = conditions.all(|line| self.shell(line.as_str().unwrap()).status.success());
-        holds.then(|| self.shell(&chunk.name))
-    }
+        ),
+        (
+            "ctr",
+            format!("{serves} && echo 'io.containerd.grpc.v1    cri    -    ok    '"),
+        ),
+        ("dpkg", "echo \"$*\" >>$S/dpkg".to_owned()),
+        ("journalctl", "echo bad ELF".to_owned()),
+    ];
+    let host = ScriptHost::new(installed, "/etc/containerd", KEPT, &programs);
+    host.write("/etc/containerd/config.toml", "old\n");
+    host.write("/active", "");
+    host
 }
 
 const OLD: &str = "installed containerd=1\ninstalled runc=1.1+ds1\n";
@@ -137,13 +84,13 @@ fn the_running_packages_are_kept_before_the_repository_changes() {
     assert!(place < repository && repository < packages);
 
     for installed in ["", "installed runc=1\n", NEW] {
-        let machine = Machine::with(installed);
+        let machine = self::machine(installed);
         assert!(
             machine.run(kept).is_none(),
             "{installed:?}: nothing is replaced"
         );
     }
-    let machine = Machine::with(OLD);
+    let machine = self::machine(OLD);
     assert!(machine.run(kept).unwrap().status.success());
     assert_eq!(
         machine.read(&format!("{KEPT}/packages")),
@@ -158,7 +105,7 @@ fn the_running_packages_are_kept_before_the_repository_changes() {
 #[test]
 fn a_host_whose_old_bundle_is_gone_keeps_nothing_and_continues() {
     let compiled = newer();
-    let machine = Machine::with(OLD);
+    let machine = self::machine(OLD);
     machine.write("/gone", "");
     let said = machine.run(by_id(&compiled, "containerd-kept").1).unwrap();
     assert!(said.status.success());
@@ -171,7 +118,7 @@ fn a_host_whose_old_bundle_is_gone_keeps_nothing_and_continues() {
 /// A bundle has no package of a distribution's runc that was updated since.
 #[test]
 fn a_runc_that_cannot_be_downloaded_does_not_keep_containerd_from_it() {
-    let machine = Machine::with(OLD);
+    let machine = self::machine(OLD);
     machine.write("/no-runc", "");
     machine.run(by_id(&newer(), "containerd-kept").1).unwrap();
     assert_eq!(
@@ -194,20 +141,20 @@ fn an_interrupted_transaction_does_not_change_what_is_kept() {
         "installed containerd=2\ninstalled runc=1.1+ds1\n",
         "installed containerd=1\ninstalled containerd=2\ninstalled runc=2-1\n",
     ] {
-        let machine = Machine::with(OLD);
+        let machine = self::machine(OLD);
         machine.run(kept).unwrap();
         machine.write("/installed", mixture);
         assert!(machine.run(kept).is_none(), "{mixture:?}");
     }
     // Two versions of one package: neither is known to serve.
     let two = "installed containerd=1\ninstalled containerd=2\n";
-    assert!(Machine::with(two).run(kept).is_none());
+    assert!(self::machine(two).run(kept).is_none());
 }
 
 #[test]
 fn a_runtime_that_does_not_serve_gets_its_packages_and_configuration_back() {
     let compiled = newer();
-    let machine = Machine::with(OLD);
+    let machine = self::machine(OLD);
     machine.run(by_id(&compiled, "containerd-kept").1).unwrap();
     let (place, restored) = by_id(&compiled, "containerd-restored");
     assert!(machine.run(restored).is_none(), "the runtime serves");
@@ -217,7 +164,7 @@ fn a_runtime_that_does_not_serve_gets_its_packages_and_configuration_back() {
     }
     machine.write("/installed", NEW);
     machine.write("/etc/containerd/config.toml", "new\n");
-    fs::remove_file(machine.at("/active")).unwrap();
+    machine.remove("/active");
 
     let said = machine.run(restored).unwrap();
     assert_eq!(said.status.code(), Some(1), "the run fails in any case");
@@ -231,7 +178,7 @@ fn a_runtime_that_does_not_serve_gets_its_packages_and_configuration_back() {
     }
     assert_eq!(machine.read("/installed"), OLD);
     assert_eq!(machine.read("/etc/containerd/config.toml"), "old\n");
-    assert!(machine.at("/active").exists());
+    assert!(machine.exists("/active"));
     let finished = machine.read("/dpkg");
     assert!(finished.contains("--configure -a"), "{finished}");
 }
@@ -239,9 +186,9 @@ fn a_runtime_that_does_not_serve_gets_its_packages_and_configuration_back() {
 #[test]
 fn a_configuration_that_was_not_there_is_removed_again() {
     let compiled = newer();
-    let machine = Machine::with(OLD);
+    let machine = self::machine(OLD);
     let config = "/etc/containerd/config.toml";
-    fs::remove_file(machine.at(config)).unwrap();
+    machine.remove(config);
     machine.run(by_id(&compiled, "containerd-kept").1).unwrap();
     machine.write("/installed", NEW);
     machine.write(config, "new\n");
@@ -249,7 +196,7 @@ fn a_configuration_that_was_not_there_is_removed_again() {
     let said = machine.run(restored).unwrap();
     let said = String::from_utf8_lossy(&said.stderr).into_owned();
     assert!(said.contains("are back, and serve"), "{said}");
-    assert!(!machine.at(config).exists());
+    assert!(!machine.exists(config));
 }
 
 #[test]
@@ -260,11 +207,11 @@ fn packages_that_cannot_be_put_back_are_not_said_to_be() {
         (OLD, "but it serves with the previous configuration"),
         (NEW, "the new container runtime does not serve, and the"),
     ] {
-        let machine = Machine::with(OLD);
+        let machine = self::machine(OLD);
         machine.run(by_id(&compiled, "containerd-kept").1).unwrap();
         machine.write("/installed", installed);
         machine.write("/refuses", "");
-        fs::remove_file(machine.at("/active")).unwrap();
+        machine.remove("/active");
         let said = machine.run(restored).unwrap();
         assert_eq!(said.status.code(), Some(1));
         let said = String::from_utf8_lossy(&said.stderr).into_owned();
@@ -278,7 +225,7 @@ fn packages_that_cannot_be_put_back_are_not_said_to_be() {
 #[test]
 fn a_previous_runtime_that_does_not_serve_either_is_reported() {
     let compiled = newer();
-    let machine = Machine::with(&OLD.replace("containerd=1", "containerd=0"));
+    let machine = self::machine(&OLD.replace("containerd=1", "containerd=0"));
     machine.run(by_id(&compiled, "containerd-kept").1).unwrap();
     let said = machine.run(by_id(&compiled, "containerd-restored").1);
     let said = String::from_utf8_lossy(&said.unwrap().stderr).into_owned();

@@ -150,3 +150,9 @@ pub fn assert_chain(compiled: &Compiled) {
         assert_eq!(chunk.requisites.require, [index - 1], "{}", chunk.id);
     }
 }
+
+/// The chunk with this id, and its place.
+pub fn by_id<'a>(compiled: &'a Compiled, id: &str) -> (usize, &'a Chunk) {
+    let mut found = compiled.low.chunks.iter().enumerate();
+    found.find(|(_, chunk)| chunk.id == id).unwrap()
+}
