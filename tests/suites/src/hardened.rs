@@ -4,17 +4,14 @@
 mod page;
 mod upgraded;
 
-use std::path::Path;
-
 use anyhow::{Context as _, Result, bail, ensure};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use halite_lab::Lab;
-use halite_lab::cluster::{BOOTSTRAP, CLUSTER, CTL, Cluster, DOCUMENT, ISO_DIRECTORY, WORKER};
+use halite_lab::cluster::{BOOTSTRAP, CLUSTER, CTL, Cluster, DOCUMENT, WORKER};
 use halite_lab::host::Host;
 use halite_lab::layout::{Layout, TWO};
 use halite_lab::progress::Board;
-use halite_lab::{cluster, wait};
+use halite_lab::wait;
 use halite_upstream::prepare;
 use halite_upstream::versions::{FULL, NEWEST, Release};
 use serde::Deserialize;
@@ -114,15 +111,8 @@ pub(super) fn site() -> Site {
 }
 
 fn make(lab: &str, layout: &Layout, release: &Release) -> Result<Cluster> {
-    let iso = prepare::iso_directory_of(release, &Board::plain())?;
-    let lab = Lab::new(lab, &halite_lab::cache().join("base-root"))?;
-    lab.down()?;
-    let carried: [(&Path, &str); 1] = [(&iso, ISO_DIRECTORY)];
-    let cluster = cluster::boot_hosts(lab, layout, &carried)?;
-    cluster.bootstrap(&document()?)?;
-    cluster.add_worker()?;
-    cluster.wait_for_pods(PODS)?;
-    Ok(cluster)
+    let (releases, board) = ((release, None), Board::plain());
+    prepare::cluster_declared(lab, layout, releases, &document()?, &board)
 }
 
 /// An event of the audit log.

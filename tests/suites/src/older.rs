@@ -2,16 +2,13 @@
 //! first, then the minions. The protocol and a migration of the store lie between.
 
 use std::fs;
-use std::path::Path;
 
 use anyhow::{Context as _, Result, ensure};
-use halite_lab::cluster::{
-    BOOTSTRAP, CLUSTER, Cluster, ISO_DIRECTORY, NEWER, WORKER, bundle_place,
-};
+use halite_lab::cluster::{BOOTSTRAP, Cluster, NEWER, WORKER, bundle_place};
 use halite_lab::host::Host;
 use halite_lab::layout::{Layout, TWO};
 use halite_lab::progress::Board;
-use halite_lab::{Lab, cluster, earlier, wait};
+use halite_lab::{earlier, wait};
 use halite_upstream::versions::{EARLIER, NEWEST, Release};
 use halite_upstream::{ISO, prepare};
 use serde_json::{Value, json};
@@ -69,18 +66,7 @@ pub(super) fn site() -> Site {
 /// Makes a cluster with the earlier Halite; the present one is carried to the site, too.
 fn make(lab: &str, layout: &Layout, release: &Release) -> Result<Cluster> {
     println!("  Halite of the commit {}", earlier::COMMIT);
-    let older = prepare::iso_directory_of(release, &Board::plain())?;
-    let newer = prepare::iso_directory_of(&NEWEST, &Board::plain())?;
-    let lab = Lab::new(lab, &halite_lab::cache().join("base-root"))?;
-    lab.down()?;
-    let carried: [(&Path, &str); 2] = [(&older, ISO_DIRECTORY), (&newer, NEWER)];
-    let cluster = cluster::boot_hosts(lab, layout, &carried)?;
-    cluster.bootstrap(CLUSTER)?;
-    for group in layout.joins {
-        cluster.join(group)?;
-    }
-    cluster.wait_for_pods(PODS)?;
-    Ok(cluster)
+    prepare::cluster_beside(lab, layout, release, Some(&NEWEST), &Board::plain())
 }
 
 /// The document of the installed `ctl`. It is read without types: one of them belongs to another

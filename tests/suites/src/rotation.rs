@@ -3,13 +3,10 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
-use halite_lab::Lab;
-use halite_lab::cluster;
-use halite_lab::cluster::{CLUSTER, CTL, Cluster, ISO_DIRECTORY};
+use halite_lab::cluster::{CTL, Cluster};
 use halite_lab::host::Host;
 use halite_lab::layout::{Layout, TWO};
 use halite_lab::progress::Board;
@@ -98,15 +95,7 @@ pub(super) fn site() -> Site {
 }
 
 fn make(lab: &str, layout: &Layout, release: &Release) -> Result<Cluster> {
-    let iso = prepare::iso_directory_of(release, &Board::plain())?;
-    let lab = Lab::new(lab, &halite_lab::cache().join("base-root"))?;
-    lab.down()?;
-    let carried: [(&Path, &str); 1] = [(&iso, ISO_DIRECTORY)];
-    let cluster = cluster::boot_hosts(lab, layout, &carried)?;
-    cluster.bootstrap(CLUSTER)?;
-    cluster.add_worker()?;
-    cluster.wait_for_pods(PODS)?;
-    Ok(cluster)
+    prepare::cluster(lab, layout, release, &Board::plain())
 }
 
 /// Rotates a CA.

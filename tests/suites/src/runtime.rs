@@ -6,14 +6,12 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::{Context as _, Result, ensure};
-use halite_lab::cluster::{
-    BOOTSTRAP, CLUSTER, CTL, Cluster, ISO_DIRECTORY, NEWER, WORKER, bundle_place,
-};
+use halite_lab::cluster::{BOOTSTRAP, CTL, Cluster, NEWER, WORKER, bundle_place};
 use halite_lab::command::run;
 use halite_lab::host::Host;
 use halite_lab::layout::{Layout, TWO};
 use halite_lab::progress::Board;
-use halite_lab::{Lab, cluster, wait};
+use halite_lab::wait;
 use halite_upstream::versions::{NEWEST, RUNTIMES, Release};
 use halite_upstream::{ISO, prepare};
 use serde_json::{Value, json};
@@ -73,18 +71,7 @@ pub(super) fn site() -> Site {
 
 /// Makes a cluster with the older runtime; the newer one is carried to the site, too.
 fn make(lab: &str, layout: &Layout, release: &Release) -> Result<Cluster> {
-    let newer = prepare::iso_directory_of(&RUNTIMES[1], &Board::plain())?;
-    let older = prepare::iso_directory_of(release, &Board::plain())?;
-    let lab = Lab::new(lab, &halite_lab::cache().join("base-root"))?;
-    lab.down()?;
-    let carried = [(older.as_path(), ISO_DIRECTORY), (newer.as_path(), NEWER)];
-    let cluster = cluster::boot_hosts(lab, layout, &carried)?;
-    cluster.bootstrap(CLUSTER)?;
-    for group in layout.joins {
-        cluster.join(group)?;
-    }
-    cluster.wait_for_pods(PODS)?;
-    Ok(cluster)
+    prepare::cluster_beside(lab, layout, release, Some(&RUNTIMES[1]), &Board::plain())
 }
 
 fn rolled_out(cluster: &Cluster) -> Result<Counts> {

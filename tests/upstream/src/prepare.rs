@@ -12,6 +12,10 @@ use halite_lab::{Lab, base, cluster, prerequisites};
 
 use crate::versions::{NEWEST, Release};
 
+/// The longest time until all pods of a new cluster run: the kubelet waits up to five minutes before
+/// it restarts a program that lost its lease.
+const PODS: Duration = Duration::from_secs(420);
+
 /// Builds missing parts, up to the bundle of [`NEWEST`], and returns its path.
 pub fn bundle(board: &Board) -> Result<PathBuf> {
     bundle_of(&NEWEST, board)
@@ -72,6 +76,17 @@ pub fn cluster_beside(
     newer: Option<&Release>,
     board: &Board,
 ) -> Result<Cluster> {
+    cluster_declared(name, layout, (release, newer), &release.document(), board)
+}
+
+/// The same with this cluster document.
+pub fn cluster_declared(
+    name: &str,
+    layout: &Layout,
+    (release, newer): (&Release, Option<&Release>),
+    document: &str,
+    board: &Board,
+) -> Result<Cluster> {
     let lab = Lab::new(name, &halite_lab::cache().join("base-root"))?;
     // Building takes long; a host for which there is no room is refused before it.
     lab.room_for(layout)?;
@@ -85,13 +100,13 @@ pub fn cluster_beside(
     let cluster = cluster::boot_hosts(lab, layout, &carried)?;
     let first = &cluster.bootstrap.spec.name;
     board.say("bootstrap", &format!("{first}, from the signed ISO"));
-    let seconds = cluster.bootstrap(&release.document())?.as_secs();
+    let seconds = cluster.bootstrap(document)?.as_secs();
     board.say("bootstrap", &format!("{seconds} s"));
     for group in layout.joins {
         board.say("node add", &group.join(", "));
         let seconds = cluster.join(group)?.as_secs();
         board.say("node add", &format!("{seconds} s"));
     }
-    cluster.wait_for_pods(Duration::from_secs(180))?;
+    cluster.wait_for_pods(PODS)?;
     Ok(cluster)
 }
