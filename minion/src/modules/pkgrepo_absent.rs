@@ -42,7 +42,7 @@ pub(super) async fn absent(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Failu
         removed.push(Effect::Remove { path: note });
     }
     effects.append(&mut removed);
-    effects.push(Effect::RefreshPackages);
+    effects.push(Effect::RefreshPackages { only: None });
     Ok(Plan::change(
         changes,
         effects,
