@@ -11,6 +11,12 @@ pub const ROTATED_CAS: [&str; 3] = ["kubernetes", "etcd", "front-proxy"];
 /// The name of the key pair of service accounts among the rotations.
 pub const SERVICE_ACCOUNTS: &str = "sa";
 
+/// All that can be rotated in stages: the CAs, and the key pair of service accounts.
+pub const ROTATED: [&str; 4] = ["kubernetes", "etcd", "front-proxy", SERVICE_ACCOUNTS];
+
+/// The number of stages of a rotation.
+const STAGES: u64 = 3;
+
 /// The stage of a rotation, in order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -63,6 +69,15 @@ pub struct CaRotation {
     /// `true` if the old one was still to sign when it left, because its key may be known to others.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub compromised: bool,
+    /// The number of rotations of this CA that ended before this one.
+    #[serde(default)]
+    pub earlier: u64,
+    /// The time at which the stage began, in milliseconds since the epoch; 0 if it is not known.
+    #[serde(default)]
+    pub began: i64,
+    /// The time from which on all hosts have had the stage, in milliseconds since the epoch.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reached: Option<i64>,
 }
 
 impl std::fmt::Debug for CaRotation {
@@ -78,6 +93,31 @@ impl CaRotation {
     #[must_use]
     pub fn path(name: &str) -> String {
         format!("ca/{name}.rotation.json")
+    }
+
+    /// The path of the list of the certificates, or public keys of service accounts, that ended
+    /// rotations have replaced, below the master's directory.
+    #[must_use]
+    pub fn dropped_path(name: &str) -> String {
+        format!("ca/{name}.dropped.json")
+    }
+
+    /// The number of this stage among all stages of the CA. Hosts refuse states with a smaller one
+    /// than their own.
+    #[must_use]
+    pub fn number(&self) -> u64 {
+        let stage = match self.stage {
+            RotationStage::Trust => 1,
+            RotationStage::Sign => 2,
+            RotationStage::Only => STAGES,
+        };
+        Self::number_after(self.earlier) + stage
+    }
+
+    /// The number of the last stage after this many rotations.
+    #[must_use]
+    pub fn number_after(rotations: u64) -> u64 {
+        rotations.saturating_mul(STAGES)
     }
 
     /// Returns whether the new one signs.
@@ -124,6 +164,9 @@ mod tests {
             key: "canary".to_owned(),
             cross: None,
             compromised: false,
+            earlier: 2,
+            began: 5,
+            reached: None,
         };
         let mut found = Vec::new();
         for stage in [

@@ -53,6 +53,8 @@ pub struct Pki {
     pub signers: BTreeMap<String, String>,
     /// Public half of the service-account key (PEM); two while it is rotated, the signer first.
     pub service_account: Option<String>,
+    /// The number of the present stage of each CA's rotation, and of `sa`.
+    pub stages: BTreeMap<&'static str, u64>,
     /// The names of the keys that encrypt objects in etcd; `None` if there are none yet.
     pub encryption: Option<KeyNames>,
 }
@@ -434,6 +436,7 @@ fn pki_view<'a>(pki: &'a Pki, allowed: &BTreeSet<String>) -> shape::Authorities<
         key: key(name),
     };
     let key_pair = key("sa");
+    let stages = &pki.stages;
     let public = pki.service_account.as_deref().unwrap_or(UNKNOWN);
     shape::Authorities {
         kubernetes: authority("kubernetes"),
@@ -445,6 +448,7 @@ fn pki_view<'a>(pki: &'a Pki, allowed: &BTreeSet<String>) -> shape::Authorities<
             public: key_pair.is_some().then_some(public),
             key: key_pair,
         },
+        stages,
     }
 }
 

@@ -85,6 +85,7 @@ fn the_view_has_the_agreed_shape() {
         encryption: None,
         certificates: [("kubernetes".to_owned(), "CERT".to_owned())].into(),
         signers: [].into(),
+        stages: [].into(),
         service_account: Some("PUB".to_owned()),
     };
     let view = view(&declaration(), &bundle(), &pki, "bootstrap-1").unwrap();

@@ -90,6 +90,7 @@ pub async fn inspect(app: &App, jobs: &Jobs) -> Result<Inspection, Refusal> {
             let encryption = snapshot.encryption_problem();
             problems.warnings("encryption", encryption.into_iter().collect());
             problems.warnings("secrets", declarations.secret_problems(&snapshot).await);
+            problems.warnings("ca-rotation", snapshot.unfinished_rotations());
             Some(snapshot)
         }
         Err(_) => None,

@@ -1,16 +1,18 @@
 //! `halite.ca_stage` and `halite.ca_pods`: the steps of the rotation of a CA, or of the key pair that
 //! signs tokens of service accounts (docs/decisions/0102).
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use halite_cluster::kubernetes::old_pods::{OldPods, Replaced, key_id};
-use halite_core::declared::CaStep;
+use halite_core::declared::{CaStep, in_background};
+use halite_core::refusal::Refusal;
 use halite_errors::chain;
 use halite_pillar::ca_rotation::{RotationStage, SERVICE_ACCOUNTS};
 use halite_states::args::Args;
 use halite_states::engine::Failure;
 use halite_states::low::Chunk;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, json};
 
 use super::pace::StepPace;
 use super::rotation_hosts::Rotation;
@@ -20,8 +22,6 @@ use super::step_runner::{StepOutcome, StepRunner, failed, timeout};
 const PAUSE: Duration = Duration::from_secs(5);
 /// The step that ends a rotation.
 const END: &str = "end";
-/// The fact of a step: the time at which it began first, in milliseconds.
-const SINCE: &str = "since";
 
 fn rotation(ca: &str, compromised: bool) -> Rotation {
     let option = if compromised { " --compromised" } else { "" };
@@ -108,7 +108,7 @@ impl StepRunner<'_> {
         }
         let replaced = if ca == SERVICE_ACCOUNTS {
             Replaced::Tokens {
-                since: self.begun(index).await?,
+                since: self.all_sign(&ca).await?,
                 key_id: key_id(cas.sa_public_pem()).unwrap_or_default(),
             }
         } else {
@@ -149,14 +149,15 @@ impl StepRunner<'_> {
         Ok((changes.collect(), comment))
     }
 
-    /// The time at which a step began, also before a restart of the master.
-    async fn begun(&self, index: usize) -> Result<i64, Failure> {
-        let detail = self.recorder.detail(index);
-        if let Some(since) = detail.get(SINCE).and_then(Value::as_i64) {
-            return Ok(since);
-        }
-        let now = self.jobs.app().clock.now();
-        self.recorder.note(index, SINCE, json!(now)).await?;
-        Ok(now)
+    /// The time from which on all API servers sign with the new key. A repeated run waits only for the
+    /// rest.
+    async fn all_sign(&self, ca: &str) -> Result<i64, Failure> {
+        let app = self.jobs.app();
+        let (cas, ca, now) = (Arc::clone(&app.cas), ca.to_owned(), app.clock.now());
+        let reached = in_background(move || {
+            let reached = cas.stage_reached(&ca, now);
+            reached.map_err(|error| Refusal::internal(chain(&error)))
+        });
+        Ok(reached.await.map_err(failed)?.unwrap_or(now))
     }
 }

@@ -2,20 +2,24 @@
 
 use std::sync::Arc;
 
+use futures_util::StreamExt as _;
 use halite_cluster::kubernetes::fake::FakeApi;
 use halite_core::ca::Cas;
+use halite_core::clock::ManualClock;
 use halite_pillar::ca_rotation::CaRotation;
 use halite_proto::v1;
 use serde_json::{Value, json};
 
-use super::fixture::{killed, newest_run, orchestrate, request, resumed};
-use crate::backend::fixture::{Life, ScriptedMinion, Site};
+use super::fixture::{findings, killed, newest_run, orchestrate, request, resumed};
+use crate::backend::fixture::{Life, ScriptedMinion, Site, WATCHDOG};
 
 const ROTATE: &str = "halite.orchestrate.rotate_ca";
 
 /// The states have the form of the shipped ones: the files with the CA, the file with the
 /// certificate that signs, and the key.
 const PLANE: &str = "\
+include:
+  - halite.base.pki.stages
 /ca.crt:
   file.managed:
     - contents: {{ pillar.halite.pki.kubernetes.cert | json }}
@@ -38,6 +42,14 @@ pub(super) const TREE: &[(&str, &str)] = &[
         "halite/orchestrate/rotate_ca.sls",
         include_str!("../../../states/tree/halite/orchestrate/rotate_ca.sls"),
     ),
+    (
+        "halite/base/pki/stages.sls",
+        include_str!("../../../states/tree/halite/base/pki/stages.sls"),
+    ),
+    (
+        "halite/map.jinja",
+        include_str!("../../../states/tree/halite/map.jinja"),
+    ),
     ("halite/base/control_plane/running.sls", PLANE),
     ("halite/base/kubelet.sls", NODE),
     ("halite/base/etcd.sls", "etcd:\n  test.nop: []\n"),
@@ -50,10 +62,15 @@ pub(super) const TREE: &[(&str, &str)] = &[
 
 fn site() -> Site {
     let site = Site::new(TREE);
+    put_namespace(&site);
+    site
+}
+
+/// The namespace of all pods.
+pub(super) fn put_namespace(site: &Site) {
     let name = json!({"name": "default"});
     site.api
         .put(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": name}));
-    site
 }
 
 /// The content of a file in the low state of a job.
@@ -101,7 +118,8 @@ fn contents(minion: &ScriptedMinion, path: &str) -> Vec<String> {
     found
 }
 
-fn stored(site: &Site) -> Cas {
+/// The CAs of the master.
+pub(super) fn stored(site: &Site) -> Cas {
     Cas::load(&site.path().join("state")).unwrap()
 }
 
@@ -126,6 +144,9 @@ fn check_stages(site: &Site, old: &str, hosts: [&ScriptedMinion; 2], case: &str)
     for (host, path) in hosts.into_iter().zip(["/ca.crt", "/node-ca.crt"]) {
         assert_eq!(contents(host, path), wanted, "{case}: {path}");
     }
+    let numbers = contents(hosts[0], "/etc/kubernetes/pki/rotations");
+    let wanted = [1, 2, 3].map(|number| format!("kubernetes {number}\n"));
+    assert_eq!(numbers, wanted, "{case}");
     let keys = contents(hosts[0], "/ca.key");
     assert_eq!(keys.len(), 2, "{case}");
     assert_eq!(keys[1], stored(site).key_pem("kubernetes").unwrap());
@@ -187,7 +208,7 @@ fn old_pods_are_restarted_before_the_new_ca_signs() {
     let api = Arc::clone(&site.api);
     api.put(json!({"apiVersion": "apps/v1", "kind": "StatefulSet",
         "metadata": {"name": "web", "namespace": "default"},
-        "spec": {"replicas": 1, "template": {"metadata": {}}}, "status": {"updatedReplicas": 1}}));
+        "spec": {"replicas": 1, "template": {"metadata": {}}}, "status": {"updatedReplicas": 1, "availableReplicas": 1}}));
     pod(&api, "2025-12-31T00:00:00Z");
     let life = site.live();
     let (first, worker) = (plane(&site), ScriptedMinion::new("worker-1"));
@@ -268,6 +289,44 @@ fn the_keys_of_tokens_and_the_other_cas_have_the_same_stages() {
     }
 }
 
+/// The kubelet renews the token of a pod within an hour after all API servers sign with the new key. The
+/// run is cancelled in this hour, and the next one waits only for the rest of it.
+#[test]
+fn a_repeated_run_waits_only_for_the_rest_of_the_time_of_tokens() {
+    const HOUR: i64 = 60 * 60 * 1000;
+    let site = site();
+    pod(&site.api, "2025-12-31T00:00:00Z");
+    let clock = Arc::new(ManualClock::at(1_795_910_400_000));
+    let life = site.live_at(clock.clone());
+    let first = plane(&site);
+    life.connect(&first);
+    let rotation = || request(ROTATE, &json!({"ca": "sa"}));
+    life.runtime.block_on(async {
+        let stream = life.backend.orchestrate("root", rotation()).await;
+        let mut events = stream.unwrap().map(Result::unwrap);
+        let mut has_waited = false;
+        let all = async {
+            while let Some(event) = events.next().await {
+                if !has_waited
+                    && event
+                        .data_json
+                        .contains("no token of the old key is in use")
+                {
+                    has_waited = true;
+                    let run = life.store.runs(1).await.unwrap().remove(0);
+                    life.backend.cancel_run(&run.id, "root").await.unwrap();
+                }
+            }
+        };
+        tokio::time::timeout(WATCHDOG, all).await.unwrap();
+        assert!(has_waited);
+    });
+    clock.advance(HOUR);
+    let (retcode, data) = orchestrate(&life, rotation());
+    assert_eq!(retcode, 0, "{data}");
+    assert_eq!(stored(&site).rotation("sa"), None);
+}
+
 /// The last stage of a run that ended early is the first of the next one.
 #[test]
 fn a_run_that_stopped_at_a_host_is_continued_by_the_next_one() {
@@ -284,6 +343,13 @@ fn a_run_that_stopped_at_a_host_is_continued_by_the_next_one() {
     failing(Some("/ca.crt"));
     let (retcode, data) = rotate(&life, &json!({"ca": "kubernetes"}));
     assert_eq!(retcode, 1, "{data}");
+    let found = findings(&life, "ca-rotation");
+    assert!(
+        found.contains(
+            "the rotation of the CA kubernetes has not ended: it has the stage `trust` since 20"
+        ) && found.contains("`ctl certs rotate kubernetes` continues it"),
+        "{found}"
+    );
     let stopped = ca(&site);
     assert!(stopped.starts_with(old.trim_end()) && stopped.len() > old.len());
     life.kill();
@@ -294,5 +360,6 @@ fn a_run_that_stopped_at_a_host_is_continued_by_the_next_one() {
     let (retcode, data) = rotate(&life, &json!({"ca": "kubernetes"}));
     assert_eq!(retcode, 0, "{data}");
     check_stages(&site, &old, [&first, &worker], "continued");
+    assert_eq!(findings(&life, "ca-rotation"), "[]");
     assert_eq!(contents(&first, "/ca.crt")[0], stopped);
 }

@@ -23,7 +23,7 @@ const FILE: &str = "/etc/kubernetes/apiserver/encryption.yaml";
 const GUARD: &str = "kube-apiserver-keys-not-later";
 
 /// The limit of a wait for standbys in the shipped orchestration, and in these tests.
-const WAIT: (&str, &str) = ("- timeout: 60\n", "- timeout: 3\n");
+pub(super) const WAIT: (&str, &str) = ("- timeout: 60\n", "- timeout: 3\n");
 
 /// The tree: shipped files, and a file of an API server in the form of the shipped one.
 fn tree() -> Vec<(&'static str, String)> {

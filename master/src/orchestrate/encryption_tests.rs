@@ -12,7 +12,7 @@ use super::encryption_fixture::{
     ENCRYPTED, Planes, ROTATE, apply, declare, declare_node, keys, load, names, rotate, site,
     standbys,
 };
-use super::fixture::{killed, newest_run, request, resumed};
+use super::fixture::{findings, killed, newest_run, request, resumed};
 use crate::backend::fixture::{Life, Site};
 
 const THREE: [&str; 3] = ["bootstrap-1", "cp-2", "cp-3"];
@@ -32,14 +32,6 @@ fn live(site: &Site, planes: &Planes) -> Life {
     life
 }
 
-/// The findings of the check of encryption.
-fn findings(life: &Life) -> String {
-    let status = life.runtime.block_on(life.backend.status()).unwrap();
-    let checks = status.health.checks.into_iter();
-    let mut checks = checks.filter(|check| check.name == "encryption");
-    format!("{:?}", checks.next().unwrap().findings)
-}
-
 #[test]
 fn a_new_cluster_encrypts_at_once_and_a_running_one_after_a_rotation() {
     let new = site(&[]);
@@ -47,7 +39,7 @@ fn a_new_cluster_encrypts_at_once_and_a_running_one_after_a_rotation() {
     let life = new.live();
     load(&life);
     assert_eq!(names(&new).writer, Some(names(&new).names[0].clone()));
-    assert_eq!(findings(&life), "[]");
+    assert_eq!(findings(&life, "encryption"), "[]");
 
     let (running, planes) = (site(&["cp-2", "cp-3"]), Planes::default());
     let life = live(&running, &planes);
@@ -58,7 +50,7 @@ fn a_new_cluster_encrypts_at_once_and_a_running_one_after_a_rotation() {
     declare(&running, ENCRYPTED);
     load(&life);
     assert_eq!(names(&running).writer, None);
-    let found = findings(&life);
+    let found = findings(&life, "encryption");
     assert!(
         found.contains("still write plain text; `ctl certs rotate encryption` begins"),
         "{found}"
@@ -74,7 +66,7 @@ fn a_new_cluster_encrypts_at_once_and_a_running_one_after_a_rotation() {
         *running.api.writes.lock().unwrap(),
         ["replace Secret default/a"]
     );
-    assert_eq!(findings(&life), "[]");
+    assert_eq!(findings(&life, "encryption"), "[]");
 }
 
 /// The hosts get the keys, and nothing that the master keeps or shows has them.
@@ -159,7 +151,7 @@ fn a_rotation_that_stopped_at_any_stage_continues_with_the_same_keys() {
         planes.fail_at("cp-2", Some(stage));
         let (retcode, data) = rotate(&life);
         assert_eq!(retcode, 1, "stage {stage}: {data}");
-        let found = findings(&life);
+        let found = findings(&life, "encryption");
         assert!(found.contains("has not ended"), "stage {stage}: {found}");
         let stopped = keys(&site).unwrap();
         assert_eq!(stopped.names().stage, stage);
@@ -176,7 +168,7 @@ fn a_rotation_that_stopped_at_any_stage_continues_with_the_same_keys() {
         let own = keys(&site).unwrap();
         assert_eq!(own.names().names.last(), stopped.names().names.last());
         planes.assert_all_have(&THREE, &own, &format!("stage {stage}"));
-        assert_eq!(findings(&life), "[]");
+        assert_eq!(findings(&life, "encryption"), "[]");
     }
 }
 

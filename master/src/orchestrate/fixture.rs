@@ -252,3 +252,11 @@ pub(super) fn put_pod(api: &FakeApi) {
             "ownerReferences": [{"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "web", "controller": true}]},
         "spec": {"nodeName": "worker-1"}}));
 }
+
+/// The findings of a check of `ctl health`.
+pub(super) fn findings(life: &Life, check: &str) -> String {
+    let status = life.runtime.block_on(life.backend.status()).unwrap();
+    let checks = status.health.checks.into_iter();
+    let mut checks = checks.filter(|one| one.name == check);
+    format!("{:?}", checks.next().unwrap().findings)
+}

@@ -4,18 +4,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use halite_core::ca::Cas;
 use halite_core::declared::KeyStep;
 use halite_core::roster::FollowState;
 use halite_etcd::fake::FakeCluster;
 use serde_json::json;
 
-use super::ca_tests::{TREE, file, plane, rotate};
-use super::encryption_fixture::{ENCRYPTED, declare, declare_node, standbys};
+use super::ca_tests::{TREE, file, plane, put_namespace, rotate, stored};
+use super::encryption_fixture::{ENCRYPTED, WAIT, declare, declare_node, standbys};
 use crate::backend::fixture::{Life, ScriptedMinion, Site};
-
-/// The limit of a wait for standbys in the shipped orchestration, and in these tests.
-const WAIT: (&str, &str) = ("- timeout: 60\n", "- timeout: 3\n");
 
 fn tree() -> Vec<(&'static str, String)> {
     let shipped = TREE.iter();
@@ -35,9 +31,7 @@ fn site() -> Site {
     }
     let members = FakeCluster::new(&["bootstrap-1", "cp-2", "cp-3"]);
     site.etcd = Some((Arc::new(members), Duration::from_secs(1)));
-    let name = json!({"name": "default"});
-    site.api
-        .put(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": name}));
+    put_namespace(&site);
     site
 }
 
@@ -51,10 +45,6 @@ const JOINED: &str = "resolved:\n  controlPlane: 10.10.0.12\n  workloadPlane: 10
 
 fn connect(life: &Life, minions: &[&ScriptedMinion]) {
     minions.iter().for_each(|minion| life.connect(minion));
-}
-
-fn stored(site: &Site) -> Cas {
-    Cas::load(&site.path().join("state")).unwrap()
 }
 
 #[test]

@@ -248,6 +248,9 @@ pub(super) struct Authorities<'a> {
     pub(super) site: Authority<'a>,
     pub(super) halite: Authority<'a>,
     pub(super) sa: ServiceAccounts<'a>,
+    /// The number of the present stage of each rotation.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub(super) stages: &'a BTreeMap<&'static str, u64>,
 }
 
 #[derive(Debug, Serialize)]

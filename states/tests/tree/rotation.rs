@@ -1,7 +1,10 @@
 //! The rotation of a CA: its steps, and the control plane while two certificates are trusted.
 
+use std::process::Command;
+
 use halite_states::compile;
 use halite_states::compile::Compiled;
+use halite_states::low::Chunk;
 use serde_json::json;
 
 use crate::support::{
@@ -123,4 +126,64 @@ fn the_controller_manager_signs_with_one_of_two_certificates() {
             assert_eq!(made.args["ca_certificate"], "NEW\nOLD\n", "{}", made.id);
         }
     }
+}
+
+/// A host's file with its stages, and the master's stages: the host refuses those that are earlier.
+#[test]
+fn a_host_refuses_the_states_of_an_earlier_stage() {
+    const FILE: &str = "/etc/kubernetes/pki/rotations";
+    let (mut pillar, grains) = fixture("bootstrap");
+    pillar["halite"]["pki"]["stages"] =
+        json!({"kubernetes": 2, "etcd": 0, "front-proxy": 3, "sa": 6});
+    let compiled = highstate(&pillar, &grains);
+    assert_eq!(
+        contents(&compiled, FILE),
+        "front-proxy 3\nkubernetes 2\nsa 6\n"
+    );
+    let chunks = &compiled.low.chunks;
+    let place = |wanted: &dyn Fn(&&Chunk) -> bool| chunks.iter().position(|one| wanted(&one));
+    let guard = place(&|chunk| chunk.id == "ca-stage-not-later").unwrap();
+    let condition = chunks[guard].controls.onlyif[0].as_str().unwrap();
+    let has_ca = |chunk: &&Chunk| chunk.name.starts_with("/etc/kubernetes/pki/ca.");
+    let [stages, first] = [place(&|chunk| chunk.name == FILE), place(&has_ca)];
+    assert!(guard < stages.unwrap() && stages < first && chunks[guard].controls.failhard);
+
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("rotations");
+    let condition = condition.replace(FILE, &file.display().to_string());
+    let refuses = |text: Option<&str>| {
+        if let Some(text) = text {
+            std::fs::write(&file, text).unwrap();
+        }
+        let run = Command::new("sh").args(["-c", &condition]).status();
+        run.unwrap().success()
+    };
+    for (text, refused) in [
+        (None, false),
+        (Some(""), false),
+        (Some("front-proxy 3\nkubernetes 2\nsa 6\n"), false),
+        (Some("kubernetes 1\nsa 5\n"), false),
+        (Some("kubernetes 3\n"), true),
+        (Some("front-proxy 3\nsa 7\n"), true),
+        (Some("etcd 1\n"), true),
+        (Some("other 9\nkubernetes\n"), false),
+    ] {
+        assert_eq!(refuses(text), refused, "{text:?}");
+    }
+}
+
+/// A rotation of a CA that a host does not use changes nothing on it.
+#[test]
+fn a_host_records_the_stages_of_the_cas_that_it_uses() {
+    let (mut pillar, grains) = fixture("worker");
+    pillar["halite"]["pki"]["stages"] = json!({"kubernetes": 0, "etcd": 3, "sa": 3});
+    let is_record = |chunk: &&Chunk| chunk.name == "/etc/kubernetes/pki/rotations";
+    let compiled = highstate(&pillar, &grains);
+    assert!(!compiled.low.chunks.iter().any(|chunk| is_record(&chunk)));
+    pillar["halite"]["pki"]["stages"]["kubernetes"] = json!(3);
+    let compiled = highstate(&pillar, &grains);
+    assert_eq!(
+        contents(&compiled, "/etc/kubernetes/pki/rotations"),
+        "kubernetes 3\n"
+    );
 }

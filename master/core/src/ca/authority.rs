@@ -26,11 +26,8 @@ pub struct Ca {
 
 /// The rotation of a CA.
 pub(super) struct Rotating {
-    pub(super) stage: RotationStage,
     /// The other certificate that is trusted.
     pub(super) other: Option<String>,
-    /// The old certificate, which is not trusted any more.
-    pub(super) dropped: Option<String>,
     /// All trusted certificates, this CA's first.
     pub(super) trusted: String,
     /// The certificate that follows those of servers: this CA's, signed by the old CA.
@@ -66,11 +63,8 @@ impl Ca {
         if record.stage == RotationStage::Only {
             // The end of the rotation may have replaced one of the two files.
             let mut new = new()?;
-            let old = files::read(&paths[0]).ok();
             new.rotation = Some(Rotating {
-                stage: record.stage,
                 other: None,
-                dropped: old.filter(|old| old.trim() != record.certificate.trim()),
                 trusted: record.certificate,
                 cross: None,
             });
@@ -83,9 +77,7 @@ impl Ca {
             false => (own, new),
         };
         signer.rotation = Some(Rotating {
-            stage: record.stage,
             other: Some(other.certificate_pem),
-            dropped: None,
             trusted,
             cross: record.cross.filter(|_| record.stage == RotationStage::Sign),
         });

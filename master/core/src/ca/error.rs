@@ -142,6 +142,9 @@ pub enum ContentError {
     /// The content is not the record of a rotation. The parser's reason may contain a key.
     #[error("this is not the record of a rotation; put back the file from a backup or a standby")]
     NotRotation,
+    /// The content is not a list of replaced certificates.
+    #[error("this is not a list of certificates; put back the file from a backup or a standby")]
+    NotDropped,
     /// The CA cannot sign.
     #[error("it cannot sign")]
     Issuer(#[source] rcgen::Error),

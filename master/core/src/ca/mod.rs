@@ -27,15 +27,18 @@ use std::sync::{Mutex, OnceLock};
 use authority::Ca;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use halite_pillar::ca_rotation::ROTATED;
 use halite_proto::pki;
 use halite_proto::v1::Epoch;
 use halite_store::Millis;
 use rcgen::SigningKey as _;
+use rotation::Rotations;
 use service_accounts::ServiceAccounts;
 
 pub use error::{CaError, ContentError};
 pub use expired::ExpiredCa;
 pub use profile::{CHUNK_CAS, Profile};
+pub use rotation::Unfinished;
 pub use sign::{Issued, request_fingerprint};
 
 /// The CA of identities.
@@ -67,6 +70,8 @@ pub struct Cas {
 struct Loaded {
     cas: BTreeMap<String, Ca>,
     sa: ServiceAccounts,
+    /// By CA, and `sa`.
+    rotations: BTreeMap<&'static str, Rotations>,
     next: OnceLock<Box<Loaded>>,
 }
 
@@ -76,9 +81,14 @@ impl Loaded {
         for name in NAMES {
             cas.insert(name.to_owned(), Ca::read(name, state_dir)?);
         }
+        let mut rotations = BTreeMap::new();
+        for name in ROTATED {
+            rotations.insert(name, Rotations::read(state_dir, name)?);
+        }
         Ok(Self {
             cas,
             sa: ServiceAccounts::read(state_dir)?,
+            rotations,
             next: OnceLock::new(),
         })
     }

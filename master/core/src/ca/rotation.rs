@@ -32,6 +32,74 @@ pub(super) fn read(state_dir: &Path, name: &str) -> Result<Option<CaRotation>, C
         .map_err(|_| CaError::unusable(path)(ContentError::NotRotation))
 }
 
+/// A rotation that has begun and not ended, for operators.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Unfinished {
+    /// Its stage.
+    pub stage: RotationStage,
+    /// The time at which the stage began; 0 if it is not known.
+    pub began: Millis,
+    /// `true` if the old one left at once.
+    pub compromised: bool,
+}
+
+/// The rotations of a CA, or of the key pair of service accounts: the one that has begun, and those
+/// that have ended.
+#[derive(Debug, Default)]
+pub(super) struct Rotations {
+    unfinished: Option<Unfinished>,
+    /// The certificates or public keys (PEM) that hosts are to lose or have lost.
+    dropped: Vec<String>,
+    /// The number of the present stage.
+    number: u64,
+}
+
+impl Rotations {
+    pub(super) fn read(state_dir: &Path, name: &str) -> Result<Self, CaError> {
+        let mut dropped = read_dropped(state_dir, name)?;
+        let Some(record) = read(state_dir, name)? else {
+            return Ok(Self {
+                unfinished: None,
+                number: CaRotation::number_after(dropped.len() as u64),
+                dropped,
+            });
+        };
+        if record.stage == RotationStage::Only {
+            // The end of the rotation may have replaced it, and then it is in the list.
+            let old = files::read(&pair(state_dir, name)[0]).ok();
+            dropped.extend(old.filter(|old| old.trim() != record.certificate.trim()));
+        }
+        Ok(Self {
+            unfinished: Some(Unfinished {
+                stage: record.stage,
+                began: record.began,
+                compromised: record.compromised,
+            }),
+            dropped,
+            number: record.number(),
+        })
+    }
+}
+
+/// Reads the list of what ended rotations have replaced.
+fn read_dropped(state_dir: &Path, name: &str) -> Result<Vec<String>, CaError> {
+    let path = state_dir.join(CaRotation::dropped_path(name));
+    match files::read(&path) {
+        Ok(text) => serde_json::from_str(&text)
+            .map_err(|_| CaError::unusable(path)(ContentError::NotDropped)),
+        Err(CaError::Missing { .. }) => Ok(Vec::new()),
+        Err(error) => Err(error),
+    }
+}
+
+/// The files of a CA, or of the key pair of service accounts.
+fn pair(state_dir: &Path, name: &str) -> [PathBuf; 2] {
+    match name {
+        SERVICE_ACCOUNTS => [state_dir.join("sa.pub"), state_dir.join("sa.key")],
+        name => files::pair(&state_dir.join("ca"), name),
+    }
+}
+
 fn write(state_dir: &Path, name: &str, record: &CaRotation) -> Result<(), CaError> {
     // Texts always convert to JSON.
     let text = serde_json::to_string(record).unwrap_or_default();
@@ -48,12 +116,21 @@ impl Cas {
     /// The stage of the rotation of a CA, or of `sa`; `None` without a rotation.
     #[must_use]
     pub fn rotation(&self, name: &str) -> Option<RotationStage> {
-        let present = self.present();
-        if name == SERVICE_ACCOUNTS {
-            return present.sa.stage;
-        }
-        let rotation = present.cas.get(name)?.rotation.as_ref();
-        rotation.map(|rotation| rotation.stage)
+        Some(self.unfinished(name)?.stage)
+    }
+
+    /// The rotation of a CA, or of `sa`, that has begun and not ended.
+    #[must_use]
+    pub fn unfinished(&self, name: &str) -> Option<Unfinished> {
+        self.present().rotations.get(name)?.unfinished
+    }
+
+    /// The number of the present stage among all stages of a CA, or of `sa`: 0 before its first
+    /// rotation. It never gets smaller.
+    #[must_use]
+    pub fn stage_number(&self, name: &str) -> u64 {
+        let rotations = self.present().rotations.get(name);
+        rotations.map_or(0, |rotations| rotations.number)
     }
 
     /// The certificate that signs and the other one (PEM), while two are trusted; the public keys
@@ -70,11 +147,29 @@ impl Cas {
         Some([&ca.certificate_pem, other])
     }
 
-    /// The certificate (PEM) that hosts are to lose, in the last stage of a rotation.
-    #[must_use]
-    pub fn dropped(&self, name: &str) -> Option<&str> {
-        let ca = self.present().cas.get(name)?;
-        ca.rotation.as_ref()?.dropped.as_deref()
+    /// The certificates (PEM) that hosts are to lose in the last stage of a rotation, or have lost;
+    /// the public keys with `sa`.
+    pub fn dropped(&self, name: &str) -> impl Iterator<Item = &str> {
+        let rotations = self.present().rotations.get(name);
+        let dropped = rotations.into_iter().flat_map(|one| &one.dropped);
+        dropped.map(String::as_str)
+    }
+
+    /// The time from which on all hosts have had the present stage of a rotation. The first call after
+    /// the stage began records it; `None` without a rotation.
+    ///
+    /// # Errors
+    /// The record cannot be read or written.
+    pub fn stage_reached(&self, name: &str, now: Millis) -> Result<Option<Millis>, CaError> {
+        let _changing = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(mut record) = read(&self.state_dir, name)? else {
+            return Ok(None);
+        };
+        if record.reached.is_none() {
+            record.reached = Some(now);
+            write(&self.state_dir, name, &record)?;
+        }
+        Ok(record.reached)
     }
 
     /// The trusted certificates of a CA, one PEM text each, the signer first.
@@ -119,6 +214,8 @@ impl Cas {
             Some(record) => CaRotation {
                 compromised: (record.stage, stage) == (RotationStage::Trust, RotationStage::Only),
                 stage,
+                began: now,
+                reached: None,
                 ..record
             },
             None if stage == RotationStage::Sign => {
@@ -156,6 +253,9 @@ impl Cas {
             key: key.to_pem(),
             cross,
             compromised: stage == RotationStage::Only,
+            earlier: read_dropped(&self.state_dir, name)?.len() as u64,
+            began: now,
+            reached: None,
         })
     }
 
@@ -172,11 +272,15 @@ impl Cas {
         if record.stage != RotationStage::Only {
             return Err(CaError::StillTrusted(name.to_owned()));
         }
-        let [certificate, key] = if name == SERVICE_ACCOUNTS {
-            [self.state_dir.join("sa.pub"), self.state_dir.join("sa.key")]
-        } else {
-            files::pair(&self.state_dir.join("ca"), name)
-        };
+        let [certificate, key] = pair(&self.state_dir, name);
+        let mut dropped = read_dropped(&self.state_dir, name)?;
+        if dropped.len() as u64 <= record.earlier {
+            dropped.push(files::read(&certificate)?);
+            // Texts always convert to JSON.
+            let text = serde_json::to_string(&dropped).unwrap_or_default();
+            let path = self.state_dir.join(CaRotation::dropped_path(name));
+            files::write(&path, &text, 0o600)?;
+        }
         // Until the record is removed, both files are ignored.
         files::write(&certificate, &record.certificate, 0o600)?;
         files::write(&key, &record.key, 0o600)?;

@@ -4,7 +4,7 @@ use std::fs;
 
 use halite_errors::chain;
 use halite_pillar::ca_rotation::RotationStage::{Only, Sign, Trust};
-use halite_pillar::ca_rotation::{RotationStage, SERVICE_ACCOUNTS};
+use halite_pillar::ca_rotation::{CaRotation, RotationStage, SERVICE_ACCOUNTS};
 use halite_proto::pki;
 use halite_proto::pki::PrivateKey;
 use tempfile::TempDir;
@@ -130,7 +130,7 @@ fn the_signer_follows_the_stage_and_servers_are_also_verified_by_the_old_ca() {
     assert_eq!(signed(&cas, false).len(), 1);
     begin(&cas, "kubernetes", Only);
     assert_eq!(signed(&cas, true).len(), 1);
-    assert_eq!(cas.dropped("kubernetes"), Some(old.as_str()));
+    assert_eq!(cas.dropped("kubernetes").collect::<Vec<_>>(), [&old]);
     // The other CAs are untouched.
     assert_eq!(cas.certificates("etcd").unwrap().len(), 1);
 }
@@ -200,4 +200,49 @@ fn what_cannot_be_rotated_is_refused_and_a_damaged_record_is_never_replaced() {
         error.contains("etcd.rotation.json") && !error.contains("canary"),
         "{error}"
     );
+}
+
+/// Hosts refuse a smaller number than their own, so it must grow with each stage, and an end that was
+/// interrupted must not count twice.
+#[test]
+fn the_number_of_a_stage_never_gets_smaller() {
+    for name in ["etcd", SERVICE_ACCOUNTS] {
+        let (mut cas, directory) = made();
+        let mut numbers = vec![cas.stage_number(name)];
+        let dropped = directory.path().join(CaRotation::dropped_path(name));
+        for stages in [&[Trust, Sign, Only][..], &[Only]] {
+            for stage in stages {
+                begin(&cas, name, *stage);
+                numbers.push(cas.stage_number(name));
+            }
+            let record = fs::read_to_string(path(directory.path(), name)).unwrap();
+            cas.end_rotation(name).unwrap();
+            numbers.push(cas.stage_number(name));
+            // The master was killed before the record was removed, and ends the rotation again.
+            let list = fs::read_to_string(&dropped).unwrap();
+            fs::write(path(directory.path(), name), record).unwrap();
+            cas = Cas::load(directory.path()).unwrap();
+            assert_eq!(cas.stage_number(name), *numbers.last().unwrap());
+            cas.end_rotation(name).unwrap();
+            assert_eq!(fs::read_to_string(&dropped).unwrap(), list);
+            cas = Cas::load(directory.path()).unwrap();
+        }
+        assert_eq!(numbers, [0, 1, 2, 3, 3, 6, 6], "{name}");
+        assert_eq!(cas.dropped(name).count(), 2);
+    }
+}
+
+#[test]
+fn the_time_at_which_all_hosts_have_a_stage_is_recorded_once_for_each_stage() {
+    let (cas, directory) = made();
+    let reached = |cas: &Cas, now| cas.stage_reached("sa", now).unwrap();
+    assert_eq!(reached(&cas, 1), None);
+    begin(&cas, "sa", Trust);
+    assert_eq!(reached(&cas, 1), Some(1));
+    begin(&cas, "sa", Sign);
+    assert_eq!(reached(&cas, 5), Some(5));
+    let loaded = Cas::load(directory.path()).unwrap();
+    assert_eq!(reached(&loaded, 9), Some(5));
+    let unfinished = loaded.unfinished("sa").unwrap();
+    assert_eq!((unfinished.stage, unfinished.began), (Sign, NOW));
 }

@@ -13,7 +13,6 @@ pub(super) struct ServiceAccounts {
     pub(super) key_pem: String,
     /// The signer's first.
     pub(super) public_pem: String,
-    pub(super) stage: Option<RotationStage>,
     /// The signer's public key and the other one, while two are trusted.
     pub(super) two: Option<[String; 2]>,
 }
@@ -27,7 +26,6 @@ impl fmt::Debug for ServiceAccounts {
 impl ServiceAccounts {
     pub(super) fn read(state_dir: &Path) -> Result<Self, CaError> {
         let record = rotation::read(state_dir, SERVICE_ACCOUNTS)?;
-        let stage = record.as_ref().map(|record| record.stage);
         if let Some(record) = &record {
             let path = rotation::path(state_dir, SERVICE_ACCOUNTS);
             halves(&record.key, &record.certificate, &path, &path)?;
@@ -38,7 +36,6 @@ impl ServiceAccounts {
             return Ok(Self {
                 key_pem: record.key.clone(),
                 public_pem: record.certificate.clone(),
-                stage,
                 two: None,
             });
         }
@@ -49,7 +46,6 @@ impl ServiceAccounts {
             return Ok(Self {
                 key_pem,
                 public_pem,
-                stage,
                 two: None,
             });
         };
@@ -61,7 +57,6 @@ impl ServiceAccounts {
         Ok(Self {
             key_pem,
             public_pem: trusted,
-            stage,
             two: Some(two),
         })
     }

@@ -276,6 +276,13 @@ pub(super) const CHECKS: &[Check] = &[
         judge: |picture| reported(picture, "secrets"),
     },
     Check {
+        name: "ca-rotation",
+        title: "No rotation of a CA is left in the middle",
+        severity: Severity::Warning,
+        remedy: "`ctl certs rotate CA` continues it, and shows the one that runs; the finding names the command",
+        judge: |picture| reported(picture, "ca-rotation"),
+    },
+    Check {
         name: "vip",
         title: "One host holds the virtual address of the API",
         severity: Severity::Failure,

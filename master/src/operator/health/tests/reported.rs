@@ -87,6 +87,11 @@ pub(super) const REPORTED: &[Case] = &[
     ),
     ("secrets", "warning", "cp-2 cannot decrypt the secrets"),
     (
+        "ca-rotation",
+        "warning",
+        "the rotation of the CA etcd has not ended: it has the stage `sign`",
+    ),
+    (
         "registry-backup",
         "failure",
         "the last backup of the site registry is of 1970-07-01",

@@ -1,6 +1,9 @@
 {#- The CA and the certificates of an etcd member. Names, subjects and lifetimes are kubeadm's
     (cmd/kubeadm/app/phases/certs/certlist.go). -#}
 {%- from 'halite/map.jinja' import node with context %}
+include:
+  - halite.base.pki.stages
+
 /etc/kubernetes/pki/etcd:
   file.directory:
     - user: root

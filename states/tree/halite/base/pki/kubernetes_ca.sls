@@ -1,3 +1,6 @@
+include:
+  - halite.base.pki.stages
+
 # The CA that every node trusts.
 /etc/kubernetes/pki:
   file.directory:
