@@ -58,6 +58,9 @@ const OLD_CERTIFICATES: &str = "/root/rotation/certificates";
 const RESTART: &[&str] = &["--restart-pods"];
 /// Limit for the volumes of pods to follow the ConfigMap with the CA.
 const VOLUMES: Duration = Duration::from_secs(180);
+/// The number of pods of the cluster: four of the control plane, two of the DNS, and on each host a
+/// proxy and the network.
+const COUNT: usize = 10;
 /// A client writes until this exists.
 const STOP: &str = "/root/rotation/stop";
 
@@ -277,6 +280,13 @@ fn others(cluster: &Cluster) -> Result<Counts> {
 }
 
 fn settled(cluster: &Cluster) -> Result<Counts> {
+    // Deployments that were restarted replace their pods.
+    wait::until("the previous pods to end", PODS, || {
+        let pods = cluster.kubectl(&["get", "pods", "-A", "--no-headers"])?;
+        let number = pods.lines().count();
+        ensure!(number == COUNT, "{number} pods instead of {COUNT}: {pods}");
+        Ok(())
+    })?;
     quiet(cluster)?;
     Ok(Counts::ONE)
 }
