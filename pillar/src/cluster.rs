@@ -18,7 +18,7 @@ use crate::dns::Dns;
 use crate::etcd::{ClientIdentity, Etcd, ExternalEtcd, Placement, client_identity};
 use crate::field_schemas;
 use crate::firewall::Firewall;
-use crate::host_settings::{Host, Time};
+use crate::host_settings::{HostSettings, Time};
 use crate::notify::Notify;
 use crate::own_secret;
 use crate::own_secret::OwnSecret;
@@ -157,7 +157,7 @@ pub struct Cluster {
     /// Needed to keep Halite from managing one of them, or for additional kernel parameters and
     /// packages.
     #[serde(default)]
-    pub host: Host,
+    pub host: HostSettings,
     /// The time servers of the hosts.
     ///
     /// Required with `host.manageTime: true`, and refused otherwise.

@@ -9,8 +9,9 @@ use crate::field_schemas;
 
 /// Settings of the hosts: kernel, swap, firewall, clock, packages.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "Host")]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
-pub struct Host {
+pub struct HostSettings {
     /// Kernel parameters by name, in addition to Halite's own. `null` leaves one of Halite's own to
     /// you.
     #[schemars(schema_with = "field_schemas::sysctls")]
@@ -33,7 +34,7 @@ pub struct Host {
     pub packages: Vec<String>,
 }
 
-impl Default for Host {
+impl Default for HostSettings {
     fn default() -> Self {
         Self {
             sysctls: BTreeMap::new(),

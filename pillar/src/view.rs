@@ -436,7 +436,6 @@ fn pki_view<'a>(pki: &'a Pki, allowed: &BTreeSet<String>) -> shape::Authorities<
         key: key(name),
     };
     let key_pair = key("sa");
-    let stages = &pki.stages;
     let public = pki.service_account.as_deref().unwrap_or(UNKNOWN);
     shape::Authorities {
         kubernetes: authority("kubernetes"),
@@ -448,7 +447,7 @@ fn pki_view<'a>(pki: &'a Pki, allowed: &BTreeSet<String>) -> shape::Authorities<
             public: key_pair.is_some().then_some(public),
             key: key_pair,
         },
-        stages,
+        stages: &pki.stages,
     }
 }
 

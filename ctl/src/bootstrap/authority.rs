@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use anyhow::Context as _;
-use halite_pillar::ca_rotation::{CaRotation, SERVICE_ACCOUNTS};
+use halite_pillar::ca_rotation::{CaRotation, ROTATED, SERVICE_ACCOUNTS};
 use halite_pillar::encryption_keys::{EncryptionKeys, KEYS_FILE};
 use halite_pillar::view::{Pki, UNKNOWN};
 use halite_secrets::reference;
@@ -24,6 +24,8 @@ pub struct Authority {
     certificates: BTreeMap<String, String>,
     /// The certificates that sign, of CAs that are being rotated.
     signers: BTreeMap<String, String>,
+    /// The numbers of the stages of rotations.
+    stages: BTreeMap<&'static str, u64>,
     /// The keys, by pillar path.
     keys: BTreeMap<String, String>,
     public: Option<String>,
@@ -51,10 +53,25 @@ impl Authority {
         if let Some(key) = text("sa.key".to_owned()) {
             found.keys.insert("pki.sa.key".to_owned(), key);
         }
-        for name in NAMES.into_iter().chain([SERVICE_ACCOUNTS]) {
+        for name in ROTATED {
+            let exists = match name {
+                SERVICE_ACCOUNTS => found.public.is_some(),
+                name => found.certificates.contains_key(name),
+            };
+            if !exists {
+                continue;
+            }
+            let dropped = text(CaRotation::dropped_path(name));
+            let dropped = dropped.and_then(|list| serde_json::from_str::<Vec<String>>(&list).ok());
+            let ended = dropped.unwrap_or_default().len() as u64;
+            let number = CaRotation::number_after(ended);
+            found.stages.insert(name, number);
             let record = text(CaRotation::path(name));
-            if let Some(record) = record.and_then(|record| serde_json::from_str(&record).ok()) {
+            if let Some(record) =
+                record.and_then(|record| serde_json::from_str::<CaRotation>(&record).ok())
+            {
                 found.rotate(name, &record);
+                found.stages.insert(name, record.number());
             }
         }
         found
@@ -85,6 +102,7 @@ impl Authority {
             certificates: self.certificates.clone(),
             signers: self.signers.clone(),
             service_account: self.public.clone(),
+            stages: self.stages.clone(),
             encryption: self.encryption.as_ref().map(EncryptionKeys::names),
         }
     }
@@ -147,5 +165,12 @@ mod tests {
         assert_eq!(found.pki().certificates.get("etcd").unwrap(), "NEW\nCERT\n");
         assert_eq!(found.pki().signers.get("etcd").unwrap(), "NEW");
         assert_eq!(found.keys.get("pki.etcd.key").unwrap(), "NEW KEY");
+        assert_eq!(found.pki().stages, [("etcd", 2)].into());
+        std::fs::remove_file(dir.path().join("ca/etcd.rotation.json")).unwrap();
+        std::fs::write(dir.path().join("ca/etcd.dropped.json"), r#"["OLD"]"#).unwrap();
+        assert_eq!(
+            Authority::read(dir.path()).pki().stages,
+            [("etcd", 3)].into()
+        );
     }
 }
