@@ -11,6 +11,7 @@ use base64::engine::general_purpose::STANDARD;
 use halite_core::ca::{Cas, HALITE};
 use halite_core::clock::rfc3339;
 use halite_core::refusal::{Refusal, RefusalKind};
+use halite_core::saved;
 use halite_core::saved::{Files, unreadable};
 use halite_errors::chain;
 use halite_etcd::{AlarmKind, Keys, Member, MemberOverview, Members, Overview, Snapshot, Status};
@@ -148,15 +149,23 @@ impl Head<'_> {
     }
 }
 
+/// The files of a backup, in addition to the snapshot of etcd.
+pub struct SavedContent {
+    /// The files that are read while they are sent.
+    pub files: Files,
+    /// The files with CAs and keys, if they were read before: a rotation may change the ones on disk.
+    pub keys: saved::SavedKeys,
+}
+
 /// Starts to send a backup, which the cluster's own CA signs.
-pub fn send(head: Value, files: Files, snapshot: Snapshot, cas: Arc<Cas>) -> PartReceiver {
+pub fn send(head: Value, content: SavedContent, snapshot: Snapshot, cas: Arc<Cas>) -> PartReceiver {
     let (to, receiver) = mpsc::channel(QUEUE);
     tokio::spawn(async move {
         let mut sender = Sender {
             to,
             sent: BTreeMap::new(),
         };
-        if let Err(refusal) = sender.all(head, files, snapshot, &cas).await {
+        if let Err(refusal) = sender.all(head, content, snapshot, &cas).await {
             sender.fail(refusal).await;
         }
     });
@@ -175,13 +184,16 @@ impl Sender {
     async fn all(
         &mut self,
         head: Value,
-        files: Files,
+        content: SavedContent,
         snapshot: Snapshot,
         cas: &Cas,
     ) -> Result<(), Refusal> {
         self.send(Part::HeadJson(head.to_string())).await?;
-        for (name, path) in files {
+        for (name, path) in content.files {
             self.file(name, &path).await?;
+        }
+        for (name, (mode, content)) in content.keys {
+            self.bytes(name, mode, &content).await?;
         }
         self.snapshot(snapshot).await?;
         self.signature(&head, cas).await?;
@@ -208,6 +220,22 @@ impl Sender {
             begun.hash.update(&piece);
             self.send(Part::Data(piece)).await?;
         }
+    }
+
+    /// Sends a file that was read before.
+    async fn bytes(&mut self, name: String, mode: u32, content: &[u8]) -> Result<(), Refusal> {
+        let mut begun = self.begin(name, mode, content.len() as u64).await?;
+        begun.hash.update(content);
+        self.pieces(content).await?;
+        self.sent.extend([begun.finish()]);
+        Ok(())
+    }
+
+    async fn pieces(&self, content: &[u8]) -> Result<(), Refusal> {
+        for piece in content.chunks(PIECE) {
+            self.send(Part::Data(piece.to_vec())).await?;
+        }
+        Ok(())
     }
 
     async fn snapshot(&mut self, mut snapshot: Snapshot) -> Result<(), Refusal> {
@@ -237,10 +265,7 @@ impl Sender {
         let text = text.to_string().into_bytes();
         let size = text.len() as u64;
         self.begin(SIGNATURE.to_owned(), PRIVATE, size).await?;
-        for piece in text.chunks(PIECE) {
-            self.send(Part::Data(piece.to_vec())).await?;
-        }
-        Ok(())
+        self.pieces(&text).await
     }
 
     async fn begin(&self, path: String, mode: u32, size: u64) -> Result<Begun, Refusal> {

@@ -15,17 +15,17 @@ use halite_core::ca::{CaError, Cas, HALITE};
 use halite_core::clock::Clock;
 use halite_core::config::Config;
 use halite_core::refusal::Refusal;
-use halite_core::saved::STATE_PLACE;
+use halite_core::saved::{STATE_PLACE, SavedKeys};
 use halite_proto::framing;
 use halite_standby::declared::{declaration, own_name};
 use halite_standby::disk::{CopyError, file_error, make_directory};
-use halite_standby::export::{Exported, clear, export};
+use halite_standby::export::{Exported, clear, export, has_same_keys};
 use halite_standby::report::report;
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use serde_json::json;
 
-use crate::backup_parts::{Head, PartReceiver, STORE, SnapshotSource, send};
+use crate::backup_parts::{Head, PartReceiver, STORE, SavedContent, SnapshotSource, send};
 
 /// A copy that cannot be saved.
 #[derive(Debug, thiserror::Error)]
@@ -45,6 +45,9 @@ pub enum SaveError {
     /// The documents in it, or etcd.
     #[error(transparent)]
     Refused(#[from] Refusal),
+    /// The keys have changed since the copy was read.
+    #[error("the CAs or keys have changed during a rotation; run the command again")]
+    Rotation,
     /// The caller.
     #[error("cannot write the backup's parts")]
     Write(#[source] io::Error),
@@ -119,9 +122,17 @@ async fn parts(
     let mut head = head.json();
     // The store in it is as old as the end of the stream, if the stream has ended.
     head["standby"] = json!({"name": own, "followed": report(config)?});
-    files.push((STORE.to_owned(), store));
     let snapshot = source.snapshot(&members).await?;
-    Ok(send(head, files, snapshot, Arc::new(cas)))
+    // Secrets in the snapshot may need the keys of the next stage.
+    if !has_same_keys(root, &files)? {
+        return Err(SaveError::Rotation);
+    }
+    files.push((STORE.to_owned(), store));
+    let content = SavedContent {
+        files,
+        keys: SavedKeys::new(),
+    };
+    Ok(send(head, content, snapshot, Arc::new(cas)))
 }
 
 async fn pass_on(mut parts: PartReceiver, to: &mut impl Write) -> Result<(), SaveError> {

@@ -28,6 +28,7 @@ pub fn host(name: &str) -> MemberHost {
 /// The cluster.
 pub struct FakeCluster {
     state: Mutex<State>,
+    at_snapshot: Mutex<Option<Box<dyn FnMut() + Send>>>,
 }
 
 struct State {
@@ -212,12 +213,21 @@ impl FakeCluster {
         state.elect();
         Self {
             state: Mutex::new(state),
+            at_snapshot: Mutex::default(),
         }
     }
 
     /// Sets the parts of the snapshot that each member gives.
     pub fn set_snapshot(&self, parts: Vec<Vec<u8>>) {
         self.state().snapshot = parts;
+    }
+
+    /// Runs this when a member gives a snapshot.
+    pub fn at_snapshot(&self, run: impl FnMut() + Send + 'static) {
+        *self
+            .at_snapshot
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = Some(Box::new(run));
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -475,6 +485,13 @@ impl Members for FakeCluster {
     fn snapshot<'a>(&'a self, member: &'a Member) -> MembersFuture<'a, Snapshot> {
         if !self.runs(member) {
             return ready(Err(stopped(SNAPSHOT, member)));
+        }
+        let mut at_snapshot = self
+            .at_snapshot
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if let Some(run) = at_snapshot.as_mut() {
+            run();
         }
         ready(Ok(Snapshot::of_parts(self.state().snapshot.clone())))
     }

@@ -1,6 +1,8 @@
 //! The files that another host needs to become the master, in addition to the store: the operator's
 //! documents and states, CAs and keys, trust, revocations. Backups and standbys contain them.
 
+use std::collections::BTreeMap;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
@@ -17,6 +19,8 @@ pub const MADE_AGAIN: [&str; 5] = [
 ];
 /// Names in the master's directory that are saved, in addition to the store.
 const STATE: [&str; 6] = ["ca", "sa.key", "sa.pub", ENCRYPTION, REVOKED, LAST_VALID];
+/// The names of [`STATE`] with CAs and keys.
+const KEYS: [&str; 4] = ["ca", "sa.key", "sa.pub", ENCRYPTION];
 /// The directory of the keys that encrypt objects in etcd.
 pub const ENCRYPTION: &str = "encryption";
 /// The record of revocations, beside the store.
@@ -40,6 +44,47 @@ pub struct Listing {
     pub files: Files,
     /// The directories, also those without a file.
     pub directories: Vec<PathBuf>,
+}
+
+/// The files with CAs and keys, by their path among the saved ones: mode and content.
+pub type SavedKeys = BTreeMap<String, (u32, Vec<u8>)>;
+
+/// Returns whether a saved file has a CA or a key, which change together in the stages of a rotation.
+#[must_use]
+pub fn has_key(place: &str) -> bool {
+    let rest = place
+        .strip_prefix(STATE_PLACE)
+        .and_then(|rest| rest.strip_prefix('/'));
+    rest.is_some_and(|rest| {
+        let first = rest.split('/').next().unwrap_or_default();
+        KEYS.contains(&first)
+    })
+}
+
+/// Reads the files with CAs and keys. Two equal readings, one after the other, are the files of one
+/// moment between them.
+///
+/// # Errors
+/// A file or a directory cannot be read.
+pub fn keys(config: &Config) -> Result<SavedKeys, Refusal> {
+    let mut listing = Listing::default();
+    for name in KEYS {
+        let path = config.state_dir.join(name);
+        add(&path, format!("{STATE_PLACE}/{name}"), 0, &mut listing)?;
+    }
+    let mut keys = SavedKeys::new();
+    for (place, path) in listing.files {
+        let read = fs::metadata(&path).and_then(|found| Ok((found, fs::read(&path)?)));
+        match read {
+            Ok((found, content)) => {
+                keys.insert(place, (found.permissions().mode() & 0o777, content));
+            }
+            // Removed since it was listed.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(unreadable(&path, &error)),
+        }
+    }
+    Ok(keys)
 }
 
 /// Lists the files.

@@ -7,6 +7,7 @@ use std::time::Duration;
 use futures_util::StreamExt as _;
 use halite_backup::{BackupFile, BackupWriter, Header};
 use halite_core::refusal::Refusal;
+use halite_pillar::ca_rotation::RotationStage;
 use halite_proto::v1::backup_part::Part;
 use halite_store::Store;
 use halite_testkit::empty_etcd_snapshot;
@@ -131,6 +132,58 @@ fn a_backup_has_what_a_new_first_host_cannot_make() {
         refused
             .message
             .contains("cannot take a snapshot of etcd: 3 members, 0 of them"),
+        "{refused}"
+    );
+}
+
+/// A stage of a rotation begins, and a rotation ends, while etcd gives its snapshot.
+#[test]
+fn the_keys_in_a_backup_are_those_of_one_moment_around_its_snapshot() {
+    let mut site = Site::new(TREE);
+    let cluster = Arc::new(degraded());
+    cluster.set_snapshot(empty_etcd_snapshot().chunks(1000).map(Vec::from).collect());
+    site.etcd = Some((cluster.clone(), Duration::ZERO));
+    let life = site.live();
+    let (cas, mut steps) = (Arc::clone(&life.app.cas), 0);
+    cluster.at_snapshot(move || {
+        steps += 1;
+        let begin = |stage| {
+            cas.begin_stage("etcd", stage, "test", 1_800_000_000_000)
+                .unwrap()
+        };
+        match steps {
+            1 => begin(RotationStage::Only),
+            2 => cas.end_rotation("etcd").unwrap(),
+            _ => false,
+        };
+    });
+    let (head, files) = backup(&life).unwrap();
+    assert!(is_signed(&head, &files));
+    for (path, (_, content)) in files
+        .iter()
+        .filter(|(path, _)| path.starts_with("state/ca/"))
+    {
+        let path = site.path().join(path);
+        assert_eq!(
+            std::fs::read(&path).unwrap(),
+            *content,
+            "{}",
+            path.display()
+        );
+    }
+    assert!(files.contains_key("state/ca/etcd.dropped.json"));
+    assert!(!files.contains_key("state/ca/etcd.rotation.json"));
+
+    let (path, mut number) = (site.path().join("state/sa.pub"), 0);
+    cluster.at_snapshot(move || {
+        number += 1;
+        std::fs::write(&path, number.to_string()).unwrap();
+    });
+    let refused = backup(&life).unwrap_err();
+    assert!(
+        refused
+            .message
+            .contains("change during a rotation; run the command again"),
         "{refused}"
     );
 }

@@ -6,6 +6,7 @@
 //! these belong together: anything that the daemon may have been writing into the file is in the
 //! log as well.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::fs::File;
 use std::io::{ErrorKind, Read as _};
@@ -13,6 +14,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use halite_core::saved;
 use halite_core::saved::Files;
 use halite_store::finish_copy;
 
@@ -56,6 +58,34 @@ pub async fn export(root: &Path, to: &Path) -> Result<Exported, CopyError> {
     Err(CopyError::Busy(root.to_owned()))
 }
 
+/// Returns whether a standby's copy still has the CAs and keys of these exported files.
+///
+/// # Errors
+/// There is no copy, or a file cannot be read.
+pub fn has_same_keys(root: &Path, exported: &Files) -> Result<bool, CopyError> {
+    match Copy::peek(root)? {
+        Some(copy) => same_keys(&copy, exported),
+        None => Err(CopyError::None(root.to_owned())),
+    }
+}
+
+fn same_keys(copy: &Copy, exported: &Files) -> Result<bool, CopyError> {
+    let content = |path: &Path| match fs::read(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        read => read.map(Some).map_err(file_error("read", path)),
+    };
+    let mut present = BTreeMap::new();
+    for (place, path, _) in copy.files().filter(|(place, ..)| saved::has_key(place)) {
+        present.insert(place.to_owned(), content(&path)?);
+    }
+    present.retain(|_, content| content.is_some());
+    let mut before = BTreeMap::new();
+    for (place, path) in exported.iter().filter(|(place, _)| saved::has_key(place)) {
+        before.insert(place.clone(), content(path)?);
+    }
+    Ok(present == before)
+}
+
 /// Reads the copy once; `None` if it has changed in the meantime.
 fn once(root: &Path, to: &Path) -> Result<Option<Exported>, CopyError> {
     // A newer copy may have replaced the newest one while they were listed.
@@ -95,7 +125,11 @@ fn once(root: &Path, to: &Path) -> Result<Option<Exported>, CopyError> {
     }
     let after = Copy::peek(root)?;
     let same = match &after {
-        Some(after) => after.store() == copy.store() && state(after)? == Some(before),
+        Some(after) => {
+            after.store() == copy.store()
+                && state(after)? == Some(before)
+                && same_keys(after, &files)?
+        }
         None => false,
     };
     if !same || gone {
