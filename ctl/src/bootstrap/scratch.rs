@@ -23,9 +23,13 @@ pub(super) fn place(needed: u64) -> PathBuf {
 fn serves(place: &Path, needed: u64) -> bool {
     statvfs(place).is_ok_and(|stat| {
         let free = stat.f_bavail.saturating_mul(stat.f_frsize);
-        let refuses = StatVfsMountFlags::NOEXEC | StatVfsMountFlags::RDONLY;
-        free >= needed && !stat.f_flag.intersects(refuses)
+        free >= needed && is_usable(stat.f_flag)
     })
+}
+
+/// Returns whether files can be written on a file system, and programs started from it.
+fn is_usable(flags: StatVfsMountFlags) -> bool {
+    !flags.intersects(StatVfsMountFlags::NOEXEC | StatVfsMountFlags::RDONLY)
 }
 
 #[cfg(test)]
@@ -33,13 +37,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_directory_without_room_or_without_programs_does_not_serve() {
+    fn a_directory_without_room_does_not_serve() {
         assert!(serves(Path::new("/var/lib"), 1));
         assert!(!serves(Path::new("/var/lib"), u64::MAX));
-        assert!(
-            !serves(Path::new("/proc"), 0),
-            "/proc is mounted with noexec"
-        );
         assert!(!serves(Path::new("/no/such/directory"), 0));
+    }
+
+    #[test]
+    fn a_directory_from_which_no_program_runs_does_not_serve() {
+        assert!(is_usable(StatVfsMountFlags::NOSUID));
+        assert!(!is_usable(
+            StatVfsMountFlags::NOSUID | StatVfsMountFlags::NOEXEC
+        ));
+        assert!(!is_usable(StatVfsMountFlags::RDONLY));
     }
 }
