@@ -17,8 +17,10 @@ pub(super) async fn absent(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Failu
     let name = chunk.name.trim();
     let manager = host.package_manager().await?;
     let mut removed = match manager {
-        PackageManager::Apt if name.contains(' ') => entries(host, name).await?,
-        PackageManager::Apt => own(host, &format!("{SOURCES}/{name}.list")).await?,
+        PackageManager::Apt if is_own_name(name) => {
+            own(host, &format!("{SOURCES}/{name}.list")).await?
+        }
+        PackageManager::Apt => entries(host, name).await?,
         PackageManager::Dnf => sections(host, name).await?,
     };
     if removed.is_empty() {
@@ -38,7 +40,7 @@ pub(super) async fn absent(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Failu
         }));
     }
     let note = format!("{NOTES}/pkgrepo/{name}");
-    if !name.contains([' ', '/']) && host.stat(&note).await?.is_some() {
+    if is_own_name(name) && host.stat(&note).await?.is_some() {
         removed.push(Effect::Remove { path: note });
     }
     effects.append(&mut removed);
@@ -49,6 +51,12 @@ pub(super) async fn absent(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Failu
         format!("Package repo '{name}' will be removed"),
         format!("Removed repo {name}"),
     ))
+}
+
+/// Tests whether a text may be the name of a `pkgrepo.managed`.
+fn is_own_name(name: &str) -> bool {
+    name.chars()
+        .all(|letter| letter.is_ascii_alphanumeric() || "-_.".contains(letter))
 }
 
 /// The removal of a file that `pkgrepo.managed` wrote.

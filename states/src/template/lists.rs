@@ -61,6 +61,17 @@ impl List {
         }
         change(&mut self.items.write().unwrap_or_else(PoisonError::into_inner))
     }
+
+    /// As [`Self::change`], for a change that cannot fail.
+    ///
+    /// # Errors
+    /// A loop goes through it.
+    pub(super) fn edit(&self, edit: impl FnOnce(&mut Vec<Value>)) -> Result<(), Error> {
+        self.change(|items| {
+            edit(items);
+            Ok(())
+        })
+    }
 }
 
 impl fmt::Debug for List {

@@ -129,15 +129,15 @@ fn change_list(value: &Value, method: &str, args: &[Value]) -> Result<Value, Err
     match (method, positional) {
         ("append", [item]) => {
             let item = own(item)?;
-            list.change(|items| Ok(items.push(item)))?;
+            list.edit(|items| items.push(item))?;
         }
         ("extend", [more]) => {
             let more: Vec<Value> = more.try_iter()?.collect();
-            list.change(|items| Ok(items.extend(more)))?;
+            list.edit(|items| items.extend(more))?;
         }
         ("insert", [at, item]) => {
             let (at, item) = (i64::try_from(at.clone())?, own(item)?);
-            list.change(|items| Ok(items.insert(place(at, items.len()), item)))?;
+            list.edit(|items| items.insert(place(at, items.len()), item))?;
         }
         ("remove", [item]) => {
             let at = list.items().iter().position(|there| there == item);
@@ -157,8 +157,8 @@ fn change_list(value: &Value, method: &str, args: &[Value]) -> Result<Value, Err
                 }
             });
         }
-        ("reverse", []) => list.change(|items| Ok(items.reverse()))?,
-        ("clear", []) => list.change(|items| Ok(items.clear()))?,
+        ("reverse", []) => list.edit(|items| items.reverse())?,
+        ("clear", []) => list.edit(Vec::clear)?,
         _ => return Err(Error::from(ErrorKind::TooManyArguments)),
     }
     Ok(none)
