@@ -146,7 +146,7 @@ fn two_values_of_a_name_are_refused_with_both_places_and_without_the_values() {
     let other = SECRETS.replace("canary-4711", "canary-other");
     fs::write(site.document(), format!("{HEAD}{other}")).unwrap();
     let error = Move::prepare(&site).err().unwrap().to_string();
-    for part in ["secrets.yaml.age:1:", "cluster.yaml:9:", "another value"] {
+    for part in ["secrets.yaml.age:4:", "cluster.yaml:9:", "another value"] {
         assert!(error.contains(part), "{error}");
     }
     assert!(!error.contains("canary"), "{error}");
