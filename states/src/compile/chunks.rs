@@ -15,6 +15,7 @@ use super::input::Input;
 use super::load::Loaded;
 use super::memo::Memo;
 use super::reference::{is_edge, references};
+use super::requisite_words::INVERTED;
 use super::{arguments, checks, globals, names, slots, sources};
 use crate::low::{Chunk, Controls, Position, Requisites};
 use crate::signature::{RunsOn, Signature};
@@ -241,7 +242,7 @@ fn last_given(arguments: Vec<Argument>) -> (Vec<Argument>, Vec<Problem>) {
 /// Tests whether each of several arguments of this name has an effect. `names` and `use` are read
 /// elsewhere.
 fn counts_always(name: &str) -> bool {
-    let is_inverted = globals::INVERTED.contains(&name) && name != "listen_in";
+    let is_inverted = INVERTED.contains(&name) && name != "listen_in";
     is_inverted || matches!(name, "use" | "use_in")
 }
 

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use halite_document::Problem;
 use halite_document::yaml::{Node, NodeKind};
 
-use super::globals::is_requisite;
+use super::requisite_words::is_requisite;
 use crate::low::Position;
 
 /// One state call as written, before `names` are expanded.

@@ -5,33 +5,9 @@ use halite_document::yaml::{Node, NodeKind, scalar};
 
 use super::conditions;
 use super::declaration::Argument;
+use super::requisite_words::{INVERTED, REQUISITES};
 use super::spelling;
 use crate::low::{Controls, Retry};
-
-/// Requisites, by the name of their list.
-pub(super) const REQUISITES: &[&str] = &[
-    "require",
-    "require_any",
-    "watch",
-    "watch_any",
-    "onchanges",
-    "onchanges_any",
-    "onfail",
-    "onfail_any",
-    "onfail_all",
-    "prereq",
-    "listen",
-];
-
-/// The `_in` forms, which declare a requisite at its target.
-pub(super) const INVERTED: &[&str] = &[
-    "require_in",
-    "watch_in",
-    "onchanges_in",
-    "onfail_in",
-    "prereq_in",
-    "listen_in",
-];
 
 /// Global arguments that are not requisites.
 pub(super) const CONTROLS: &[&str] = &[
@@ -71,11 +47,6 @@ const ABSENT: &[(&str, &str)] = &[
     ("saltenv", "the state tree is one environment"),
     ("umask", "give modes where they matter"),
 ];
-
-/// Tests whether an argument is a requisite, in any form.
-pub(super) fn is_requisite(name: &str) -> bool {
-    REQUISITES.contains(&name) || INVERTED.contains(&name) || matches!(name, "use" | "use_in")
-}
 
 /// The reason why one of Salt's arguments does not exist here.
 pub(super) fn absent(name: &str) -> Option<&'static str> {

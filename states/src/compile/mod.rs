@@ -21,6 +21,7 @@ mod names;
 mod order;
 mod reference;
 mod requisite;
+mod requisite_words;
 mod reserved;
 mod rewrite;
 mod serialized;

@@ -6,7 +6,7 @@ use halite_document::Problem;
 use halite_document::yaml::{Node, NodeKind};
 
 use super::declaration::{Argument, Declaration};
-use super::globals::{INVERTED, REQUISITES};
+use super::requisite_words::{INVERTED, REQUISITES};
 use crate::low::Position;
 
 /// One entry of a requisite list.

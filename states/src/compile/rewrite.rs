@@ -8,9 +8,9 @@ use halite_document::yaml::NodeKind;
 use halite_document::{Problem, did_you_mean};
 
 use super::declaration::{Argument, Declaration};
-use super::globals::{REQUISITES, is_requisite};
 use super::load::Loaded;
 use super::reference::references;
+use super::requisite_words::{REQUISITES, is_requisite};
 use crate::low::Position;
 
 /// All declarations after rewriting; unchanged ones stay the same objects, so that the memo finds

@@ -180,7 +180,7 @@ mod tests {
 
     use super::*;
 
-    /// What Salt 3008.3 writes.
+    /// The texts are those of Salt 3008.3.
     #[test]
     fn data_are_written_as_salt_writes_them() {
         let data = json!({

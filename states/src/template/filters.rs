@@ -11,7 +11,8 @@ use serde_json::Value as Json;
 use sha2::{Digest, Sha256, Sha512};
 
 use super::error::{caused, invalid};
-use super::values::{deep_copy, dictionary, from_json, from_node, is_list, to_json, typed_key};
+use super::lists::is_list;
+use super::values::{deep_copy, dictionary, from_json, from_node, to_json, typed_key};
 use super::{dump, lines, merge, methods, network, patch, serialize};
 use crate::target::pattern::RegexError;
 

@@ -7,7 +7,7 @@ use minijinja::{Environment, Error, ErrorKind, State, Value};
 use super::filter_arguments::{arranged, refuse_unordered};
 use super::filters::{compile, unguarded};
 use super::lists;
-use super::values::{Secret, holds_secret, is_list};
+use super::values::{Secret, holds_secret};
 
 /// Filters that pass a secret on without reading it.
 const PASS: &[&str] = &[
@@ -145,7 +145,7 @@ pub(super) fn add(env: &mut Environment<'static>, purpose: Purpose) {
                 refuse_undefined(name, &args)?;
                 refuse_unordered(name, &args)?;
                 let value = unguarded().empty_state().apply_filter(name, &args)?;
-                Ok(if NEW_LISTS.contains(name) && is_list(&value) {
+                Ok(if NEW_LISTS.contains(name) && lists::is_list(&value) {
                     lists::list(value.try_iter()?)
                 } else {
                     value
@@ -171,7 +171,7 @@ pub(super) fn add(env: &mut Environment<'static>, purpose: Purpose) {
             Ok::<_, Error>(compile(&pattern, Some(&flags))?.is_match(value))
         });
     }
-    env.add_test("list", is_list);
+    env.add_test("list", lists::is_list);
     // As in Python, a value with a length and elements by number or key.
     env.add_test("sequence", |value: &Value| match value.kind() {
         ValueKind::String | ValueKind::Seq | ValueKind::Map => true,

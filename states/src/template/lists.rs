@@ -26,6 +26,16 @@ pub(crate) fn list(items: impl IntoIterator<Item = Value>) -> Value {
     })
 }
 
+/// Tests whether a value is a list: not a tuple, but also a sum or slice that the engine evaluates
+/// only when it is read.
+pub(crate) fn is_list(value: &Value) -> bool {
+    match value.kind() {
+        ValueKind::Seq => !value.is_tuple(),
+        ValueKind::Iterable => value.len().is_some(),
+        _ => false,
+    }
+}
+
 /// The value as a list of its own, if it is a list that the engine evaluates only when it is read:
 /// a sum or a slice, whose parts may change until then.
 pub(super) fn own(value: &Value) -> Result<Value, Error> {

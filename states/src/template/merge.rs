@@ -4,8 +4,8 @@ use minijinja::value::ValueKind;
 use minijinja::{Error, Value};
 
 use super::error::invalid;
-use super::lists::{List, list};
-use super::values::{Dict, deep_copy, dictionary, has_pillar_keys, is_list};
+use super::lists::{List, is_list, list};
+use super::values::{Dict, deep_copy, dictionary, has_pillar_keys};
 
 /// Deepest nesting of values that are merged.
 const MAX_DEPTH: usize = 100;

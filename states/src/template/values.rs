@@ -460,16 +460,6 @@ pub(crate) fn to_json(value: &Value) -> Result<Json, Error> {
     })
 }
 
-/// Tests whether a value is a list: not a tuple, but also a sum or slice that the engine evaluates
-/// only when it is read.
-pub(crate) fn is_list(value: &Value) -> bool {
-    match value.kind() {
-        ValueKind::Seq => !value.is_tuple(),
-        ValueKind::Iterable => value.len().is_some(),
-        _ => false,
-    }
-}
-
 /// Tests whether a value is, or holds, a reference to a secret.
 pub(crate) fn holds_secret(value: &Value) -> bool {
     holds(value, 0)
