@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 use std::path::Path;
 
+use halite_backup::Identity;
 use halite_diff::{Side, unified};
 use halite_document::Problem;
 use halite_pillar::bundle_facts::BundleFacts;
@@ -20,6 +21,7 @@ use halite_pillar::node::Node;
 use halite_pillar::validate::Context;
 use halite_pillar::view::{MASTER_PORT, Pki};
 use halite_pillar::{resolve, view};
+use halite_secret_file::{SecretFile, SecretFileError};
 use halite_secrets::yaml;
 use serde_json::{Value, json};
 
@@ -84,6 +86,28 @@ impl InitialDocuments {
             existing,
             is_backup: false,
         })
+    }
+
+    /// Decrypts the values of secrets, with the identity of this host or one of these keys. Without
+    /// this, they are unknown.
+    ///
+    /// # Errors
+    /// Neither decrypts them.
+    pub fn open_secrets(
+        &mut self,
+        file: &SecretFile,
+        keys: &[Identity],
+    ) -> Result<(), SecretFileError> {
+        let Some(sealed) = &mut self.texts.sealed else {
+            return Ok(());
+        };
+        let opened = file.open(&sealed.bytes);
+        let opened = match keys.is_empty() {
+            true => opened,
+            false => opened.or_else(|_| file.open_with(&sealed.bytes, keys)),
+        };
+        sealed.plain = Some(opened?);
+        Ok(())
     }
 
     /// The same documents, marked as a backup's: the host has none of them yet.

@@ -380,3 +380,31 @@ fn roles_that_cannot_be_changed_are_a_refusal() {
         "{problems:?}"
     );
 }
+
+#[test]
+fn a_repair_uses_the_encrypted_values_of_secrets() {
+    let dir = tempfile::tempdir().unwrap();
+    let (config, etc) = (dir.path().join("mine.yaml"), dir.path().join("etc"));
+    std::fs::write(&config, CLUSTER).unwrap();
+    load(&etc, Some(&config), "a").unwrap().write(&etc).unwrap();
+    let document = etc.join("cluster.yaml");
+    let text = std::fs::read_to_string(&document).unwrap();
+    std::fs::write(&document, text + "secrets: {smtp: {nodes: [a]}}\n").unwrap();
+    let file = SecretFile::new(&etc, &dir.path().join("state"));
+    let read = || InitialDocuments::read(&etc, None, "a").unwrap();
+    assert!(!read().problems().is_empty(), "it has no value yet");
+    let recovery = Identity::generate().unwrap();
+    let first = load(&dir.path().join("none"), Some(&config), "a").unwrap();
+    file.write("smtp: canary\n", &first.declaration).unwrap();
+    let mut initial = read();
+    assert!(initial.problems().is_empty());
+    initial.open_secrets(&file, &[]).unwrap();
+    let declared = initial.load(&preparation("a")).unwrap();
+    let value = declared.own_secret("a", "secrets.smtp");
+    assert_eq!(value.as_deref(), Some("canary"));
+    std::fs::remove_file(file.identity_path()).unwrap();
+    for keys in [vec![], vec![recovery]] {
+        let error = read().open_secrets(&file, &keys).unwrap_err().to_string();
+        assert!(error.contains("cannot decrypt"), "{error}");
+    }
+}

@@ -24,6 +24,7 @@ use halite_manifest::Manifest;
 use halite_pillar::bundle_facts::SiteBundle;
 use halite_pillar::masters::STANDBY_OF;
 use halite_proto::v1;
+use halite_secret_file::SecretFile;
 use halite_states::low::RunReturn;
 use serde_json::Value;
 
@@ -213,7 +214,13 @@ fn documents(
     restore: Option<&Restore>,
 ) -> anyhow::Result<InitialDocuments> {
     let config = restore.map_or(CONFIG.into(), Restore::config);
-    let initial = InitialDocuments::read(&config, given, name)?;
+    let mut initial = InitialDocuments::read(&config, given, name)?;
+    let file = SecretFile::new(&config, Path::new(STATE_DIR));
+    let opened = initial.open_secrets(&file, restore.map_or(&[], Restore::keys));
+    // A restore without a key for them continues as far as it can, and says so.
+    if restore.is_none() {
+        opened?;
+    }
     if restore.is_some_and(Restore::is_bare) {
         return Ok(initial.of_bare_host());
     }

@@ -104,6 +104,25 @@ impl SecretFile {
             })
     }
 
+    /// Decrypts the content of the file with other keys, such as those of a recovery.
+    ///
+    /// # Errors
+    /// None of the keys decrypts it, or the content is damaged.
+    pub fn open_with(
+        &self,
+        bytes: &[u8],
+        keys: &[Identity],
+    ) -> Result<SecretText, SecretFileError> {
+        let path = self.path.clone();
+        self.decrypt(bytes, keys).map_err(|error| match error {
+            AgeError::NoMatch => SecretFileError::WrongKey {
+                path,
+                recipients: self.phrase(),
+            },
+            source => SecretFileError::Damaged { path, source },
+        })
+    }
+
     /// Adds the plain text to documents that were read from the operator's directory.
     ///
     /// # Errors
@@ -204,14 +223,7 @@ impl SecretFile {
         let _lock = self.lock()?;
         let bytes = self.bytes()?;
         let bytes = bytes.ok_or_else(|| SecretFileError::Missing(self.path.clone()))?;
-        let path = self.path.clone();
-        let plain = self.decrypt(&bytes, keys).map_err(|error| match error {
-            AgeError::NoMatch => SecretFileError::WrongKey {
-                path,
-                recipients: self.phrase(),
-            },
-            source => SecretFileError::Damaged { path, source },
-        })?;
+        let plain = self.open_with(&bytes, keys)?;
         let own = self.identities.present_or_new()?.recipient();
         let recorded = self.recipients()?;
         let required = match declaration {

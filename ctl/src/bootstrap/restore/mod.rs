@@ -173,6 +173,11 @@ impl Restore {
         found
     }
 
+    /// The keys of the backup.
+    pub fn keys(&self) -> &[Identity] {
+        &self.keys
+    }
+
     /// The lines about the backup, for the screen.
     pub fn summary(&self) -> String {
         let header = self.backup.header();
