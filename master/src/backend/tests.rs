@@ -415,15 +415,8 @@ fn a_stop_waits_for_the_states_of_the_master_itself_and_begins_no_others() {
     let comes_back = async { silent_for.store(0, SeqCst) };
     life.runtime.block_on(async {
         let _events = life.backend.run("root", request()).await.unwrap();
-        while life
-            .app
-            .store
-            .open_parts(&[minion("master")])
-            .await
-            .unwrap()[0]
-            .state
-            != RowState::Started
-        {
+        let (store, own) = (&life.app.store, [minion("master")]);
+        while store.open_parts(&own).await.unwrap()[0].state != RowState::Started {
             tokio::task::yield_now().await;
         }
         let job = life.backend.list_jobs(1).await.unwrap().jobs.remove(0);
@@ -433,13 +426,8 @@ fn a_stop_waits_for_the_states_of_the_master_itself_and_begins_no_others() {
         let job = life.backend.list_jobs(1).await.unwrap().jobs.remove(0);
         assert_eq!((job.status.as_str(), job.retcode), ("finished", Some(0)));
         let _events = life.backend.run("root", request()).await.unwrap();
-        let rows = life
-            .app
-            .store
-            .open_parts(&[minion("master")])
-            .await
-            .unwrap();
-        assert_eq!(rows[0].state, RowState::Queued, "left for the next life");
+        let parts = store.open_parts(&own).await.unwrap();
+        assert_eq!(parts[0].state, RowState::Queued, "left for the next life");
     });
 }
 

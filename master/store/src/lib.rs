@@ -8,6 +8,7 @@
 mod cases;
 pub mod epoch;
 pub mod log;
+mod parts;
 mod records;
 #[cfg(test)]
 mod samples;
@@ -16,6 +17,7 @@ pub mod wal;
 
 use crate::epoch::EpochError;
 
+pub use parts::{OpenPart, StoredPart};
 pub use records::*;
 pub use sqlite::{Store, finish_copy, fold_log, keep_good, note_epoch, noted_epoch, raise_epoch};
 

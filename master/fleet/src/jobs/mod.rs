@@ -125,7 +125,9 @@ impl Jobs {
     /// # Errors
     /// The store failed.
     pub async fn resume(self: &Arc<Self>) -> Result<(), Refusal> {
-        for row in self.app.store.open_parts(&[MASTER.clone()]).await? {
+        let own: &MinionId = &MASTER;
+        let parts = self.app.store.open_parts(std::slice::from_ref(own));
+        for row in parts.await? {
             if row.state == RowState::Started {
                 let answer = StoredAnswer {
                     retcode: 2,

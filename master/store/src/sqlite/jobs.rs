@@ -5,7 +5,8 @@ use sqlx::SqliteConnection;
 
 use super::Store;
 use super::rows::json;
-use crate::records::{Job, JobRow, MinionBundle, OpenPart, StoredAnswer, StoredPart};
+use crate::parts::{OpenPart, StoredPart};
+use crate::records::{Job, JobRow, MinionBundle, StoredAnswer};
 use crate::{Created, Millis, StoreError};
 
 type Outcome<T> = Result<T, StoreError>;

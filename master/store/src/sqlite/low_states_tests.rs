@@ -3,11 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 
-use crate::records::{Job, OpenPart, RowState};
-use crate::samples::{answer, fresh, jid, job, minion};
-use crate::{JobRow, Millis, Store};
-
 use super::tests::of_version;
+use crate::samples::{answer, fresh, jid, job, minion};
+use crate::{Job, JobRow, Millis, OpenPart, RowState, Store};
 
 /// The number of minions of a job.
 const MINIONS: u32 = 20;

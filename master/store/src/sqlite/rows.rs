@@ -8,10 +8,10 @@ use serde::de::DeserializeOwned;
 use sqlx::sqlite::SqliteRow;
 use sqlx::{Error, FromRow, Row as _};
 
+use crate::parts::{OpenPart, StoredPart};
 use crate::records::{
-    Audit, Certificate, Event, Facts, Job, JobRow, JobStatus, KeyState, MinionBundle, OpenPart,
-    Operator, Revocation, RowState, Run, RunStatus, SteadyDeadline, Step, StepStatus, StoredKey,
-    StoredPart, Token,
+    Audit, Certificate, Event, Facts, Job, JobRow, JobStatus, KeyState, MinionBundle, Operator,
+    Revocation, RowState, Run, RunStatus, SteadyDeadline, Step, StepStatus, StoredKey, Token,
 };
 use crate::{Millis, StoreError};
 
