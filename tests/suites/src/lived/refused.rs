@@ -23,7 +23,7 @@ const NAME: &str = "kubernetes-worker-0001.rack-07.datacentre-nordwest.eu";
 const VIP: &str = "10.10.0.100";
 
 /// A stranger with the VIP that answers nothing but ARP.
-const STRANGER: &str = "table inet stranger { chain input { type filter hook input priority 0; ip daddr 10.10.0.100 drop; } }";
+const STRANGER: &str = "table inet stranger { chain input { type filter hook input priority 0; ip daddr 10.10.0.100 drop; }; }";
 
 /// The packages that are made, with fields of their control files.
 const PACKAGES: &[(&str, &str)] = &[
