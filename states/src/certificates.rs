@@ -56,7 +56,8 @@ pub const fn renewed_from(days: i64) -> i64 {
 /// - calls that make a certificate, and commands that are left out while one is current;
 /// - calls that act on their changes, by `watch`, `onchanges` or `listen`;
 /// - waits for static pods, which are started again when a file has changed that they read;
-/// - the refusal of an etcd member that has lost its data.
+/// - the refusals of an etcd member that has lost its data, and of the CAs of an earlier stage of a
+///   rotation.
 #[must_use]
 pub fn renewal(low: &LowState) -> LowState {
     let mut kept: BTreeSet<usize> = BTreeSet::new();
@@ -111,10 +112,14 @@ pub fn makes_one(chunk: &Chunk) -> bool {
     }
 }
 
+/// The id of the state by which a host refuses CAs of an earlier stage (docs/decisions/0102).
+const STAGE_GUARD: &str = "ca-stage-not-later";
+
 fn begins(chunk: &Chunk) -> bool {
     let is_current = |condition: &Value| condition["fun"] == "x509.current";
     makes_one(chunk)
         || chunk.controls.unless.iter().any(is_current)
+        || chunk.id == STAGE_GUARD
         || matches!(
             (chunk.state.as_str(), chunk.fun.as_str()),
             ("static_pod", "running") | ("etcd", "data")

@@ -2,6 +2,7 @@
 
 use std::process::Command;
 
+use halite_states::certificates::renewal;
 use halite_states::compile;
 use halite_states::compile::Compiled;
 use halite_states::low::Chunk;
@@ -147,6 +148,9 @@ fn a_host_refuses_the_states_of_an_earlier_stage() {
     let has_ca = |chunk: &&Chunk| chunk.name.starts_with("/etc/kubernetes/pki/ca.");
     let [stages, first] = [place(&|chunk| chunk.name == FILE), place(&has_ca)];
     assert!(guard < stages.unwrap() && stages < first && chunks[guard].controls.failhard);
+    // Certificates of an earlier CA are not made either.
+    let renewed = renewal(&compiled.low);
+    assert_eq!(renewed.chunks[0].id, "ca-stage-not-later");
 
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("rotations");

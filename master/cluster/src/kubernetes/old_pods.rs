@@ -20,7 +20,7 @@ use super::pod_facts::{
     MIRROR, RESTARTED, ROOT_CA, changed, controller, mounts_ca, named, reference_of, signer,
     token_lifetime,
 };
-use super::rollout::{RESTARTABLE, restarted_at, rollout_left, takes_restart};
+use super::rollout::{RESTARTABLE, replacement_left, restarted_at, rollout_left, takes_restart};
 use super::{Api, ApiError, ObjectRef};
 
 pub use super::pod_facts::key_id;
@@ -276,7 +276,7 @@ impl OldPods<'_> {
             restarts.last = None;
         }
         let now = self.clock.now();
-        let mut next = None;
+        let (mut next, mut broken) = (None, None);
         for (owner, ones) in old.iter().filter(|(_, ones)| now > ones.since) {
             if !RESTARTABLE.contains(&owner.kind.as_str()) {
                 continue;
@@ -284,19 +284,26 @@ impl OldPods<'_> {
             let Some(object) = self.api.get(owner).await? else {
                 continue;
             };
-            match rollout_left(&object) {
+            let rollout = rollout_left(&object);
+            if let Some(why) = &rollout
+                && restarted_at(&object) > Some(ones.since)
+            {
                 // The master that restarted it has been restarted.
-                Some(why) if restarted_at(&object) > Some(ones.since) => {
-                    return Ok(left(owner, why));
-                }
-                None if next.is_none() && takes_restart(&object, ones.since) => {
-                    next = Some((owner, object))
-                }
-                // Others replace its pods now, or it cannot be restarted.
-                _ => {}
+                return Ok(left(owner, why.clone()));
             }
+            // Others may replace its pods now.
+            if replacement_left(&object).is_some() || !takes_restart(&object, ones.since) {
+                continue;
+            }
+            // Pods that are not ready may need the restart, but their rollout may never end.
+            let place = if rollout.is_none() {
+                &mut next
+            } else {
+                &mut broken
+            };
+            place.get_or_insert((owner, object));
         }
-        let Some((owner, object)) = next else {
+        let Some((owner, object)) = next.or(broken) else {
             return Ok(None);
         };
         if self.restart_one(object).await? {

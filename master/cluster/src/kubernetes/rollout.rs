@@ -14,22 +14,33 @@ fn number(object: &Value, pointer: &str) -> Option<u64> {
     object.pointer(pointer).and_then(Value::as_u64)
 }
 
-/// The reason why the rollout of a workload has not ended; `None` if it has.
-pub(super) fn rollout_left(object: &Value) -> Option<String> {
+/// The number of pods that a workload wants.
+fn wanted(object: &Value) -> u64 {
+    number(object, "/spec/replicas")
+        .or_else(|| number(object, "/status/desiredNumberScheduled"))
+        .unwrap_or_default()
+}
+
+/// The reason why the controller of a workload still has pods to replace; `None` if it has none.
+pub(super) fn replacement_left(object: &Value) -> Option<String> {
     let number = |pointer: &str| number(object, pointer);
     if number("/metadata/generation") != number("/status/observedGeneration") {
         return Some("its controller has not seen the last change".to_owned());
     }
-    let wanted = number("/spec/replicas")
-        .or_else(|| number("/status/desiredNumberScheduled"))
-        .unwrap_or_default();
     let updated = number("/status/updatedReplicas")
         .or_else(|| number("/status/updatedNumberScheduled"))
         .unwrap_or_default();
-    let to_update = wanted.saturating_sub(kept(object));
-    if updated < to_update {
-        return Some(format!("{updated} of {to_update} pods are replaced"));
+    let to_update = wanted(object).saturating_sub(kept(object));
+    (updated < to_update).then(|| format!("{updated} of {to_update} pods are replaced"))
+}
+
+/// The reason why the rollout of a workload has not ended; `None` if it has.
+pub(super) fn rollout_left(object: &Value) -> Option<String> {
+    if let Some(why) = replacement_left(object) {
+        return Some(why);
     }
+    let number = |pointer: &str| number(object, pointer);
+    let wanted = wanted(object);
     let available = number("/status/availableReplicas")
         .or_else(|| number("/status/numberAvailable"))
         .unwrap_or_default();
@@ -42,14 +53,15 @@ pub(super) fn rollout_left(object: &Value) -> Option<String> {
     (is_deployment && ends > 0).then(|| format!("{ends} old pods have not ended"))
 }
 
-/// Returns whether a restart of a workload replaces pods that were created before this time.
+/// Returns whether a restart of a workload replaces pods that were created before this time, and that
+/// no earlier restart replaces.
 pub(super) fn takes_restart(object: &Value, since: Millis) -> bool {
     let by_operator = object
         .pointer("/spec/updateStrategy/type")
         .is_some_and(|kind| kind == "OnDelete");
     let is_paused = object.pointer("/spec/paused") == Some(&Value::Bool(true));
-    // Another restart would replace the same pods again, and never those below the partition.
-    let is_done = kept(object) > 0 && restarted_at(object) > Some(since);
+    // Another restart would replace the new pods, not those that are ending or below a partition.
+    let is_done = restarted_at(object) > Some(since);
     !by_operator && !is_paused && !is_done
 }
 
@@ -114,5 +126,8 @@ mod tests {
         };
         assert!(partition(json!({})));
         assert!(!partition(json!({RESTARTED: "2026-11-29T00:00:00Z"})));
+        let ends =
+            json!({"template": {"metadata": {"annotations": {RESTARTED: "2026-11-29T00:00:00Z"}}}});
+        assert!(!takes(ends));
     }
 }

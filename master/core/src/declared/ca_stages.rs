@@ -12,7 +12,7 @@ use crate::clock::rfc3339;
 use crate::refusal::Refusal;
 
 /// The names of the states with CAs begin like this.
-const OWN_STATES: &str = "halite.base.";
+const OWN_STATES: &str = "halite.";
 
 /// A step of a rotation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -4,6 +4,7 @@
 mod host;
 mod refused;
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
@@ -206,6 +207,7 @@ fn comes_back(cluster: &Cluster) -> Result<Counts> {
         .iter()
         .map(|host| host.spec.name.clone())
         .collect();
+    let before = restarts(cluster)?;
     cluster.lab.power_off(&names, false)?;
     cluster.lab.power_on(&names)?;
     for host in cluster.hosts() {
@@ -224,11 +226,31 @@ fn comes_back(cluster: &Cluster) -> Result<Counts> {
     wait::until("the nodes to be Ready", BACK, || {
         nodes_ready(cluster).map(drop)
     })?;
+    // Until a kubelet has reported, the API has the addresses from before.
+    wait::until("all pods to be restarted", BACK, || {
+        let now = restarts(cluster)?;
+        let same: Vec<&String> = (before.iter())
+            .filter(|(pod, count)| now.get(*pod) == Some(count))
+            .map(|(pod, _)| pod)
+            .collect();
+        ensure!(same.is_empty(), "not restarted yet: {same:?}");
+        Ok(())
+    })?;
     cluster.wait_for_pods(PODS)?;
     across_nodes(cluster, STAYING)?;
     health::is_well(cluster)?;
     nothing_to_do(&cluster.bootstrap)?;
     Ok(Counts::ONE)
+}
+
+/// The number of restarts of each pod.
+fn restarts(cluster: &Cluster) -> Result<BTreeMap<String, String>> {
+    let counts = "jsonpath={range .items[*]}{.metadata.name} {.status.containerStatuses[*].restartCount}{\"\\n\"}{end}";
+    let text = cluster.kubectl(&["get", "pods", "-A", "-o", counts])?;
+    let lines = text.lines().filter_map(|line| line.split_once(' '));
+    Ok(lines
+        .map(|(pod, count)| (pod.to_owned(), count.to_owned()))
+        .collect())
 }
 
 fn upgraded(cluster: &Cluster) -> Result<Counts> {

@@ -38,6 +38,7 @@ ca-stage-not-later:
     - group: root
     - mode: '0644'
     - makedirs: True
+    - failhard: True
     - require:
         - test: ca-stage-not-later
 {%- endif %}
