@@ -3,7 +3,6 @@
 {%- from 'halite/cluster.jinja' import has_local_proxy with context %}
 include:
   - halite.host.packages
-  - halite.base.pki.stages
 {%- if has_local_proxy %}
 
 /etc/haproxy/kubernetes-ca.crt:
