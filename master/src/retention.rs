@@ -44,6 +44,8 @@ pub async fn keep(app: &App, intervals: RemovalIntervals) {
     checks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         tokio::select! {
+            // At the start both are due, and what nobody uses goes before jobs do.
+            biased;
             _ = days.tick() => prune(app).await,
             _ = checks.tick() => keep_size(app).await,
         }
@@ -75,8 +77,7 @@ async fn prune(app: &App) {
 /// Keeps the store below its size between two days: ten highstates of a large cluster in a day could
 /// fill the disk.
 async fn keep_size(app: &App) {
-    let before = app.clock.now() - BEING_READ;
-    match shrink(app.store.as_ref(), app.config.jobs, before, 1).await {
+    match reduce(app.store.as_ref(), app.config.jobs, app.clock.now()).await {
         Ok(0) => {}
         Ok(removed) => tracing::info!(
             removed,
@@ -84,6 +85,19 @@ async fn keep_size(app: &App) {
         ),
         Err(error) => tracing::error!(error = chain(&error), "cannot reduce the store"),
     }
+}
+
+/// Removes unreferenced records from an oversized store, and then jobs and runs, one at a time;
+/// returns the number of the latter.
+async fn reduce(store: &Store, kept: KeptJobs, now: Millis) -> Result<u64, StoreError> {
+    if is_oversized(store, kept).await? {
+        prune_unused(store, now).await?;
+    }
+    shrink(store, kept, now - BEING_READ, 1).await
+}
+
+async fn is_oversized(store: &Store, kept: KeptJobs) -> Result<bool, StoreError> {
+    Ok(store.size().await? > u64::from(kept.keep_mib) << 20)
 }
 
 /// Removes the jobs and runs that the configuration does not retain, in bounded steps; returns
@@ -113,7 +127,7 @@ async fn shrink(
     at_a_time: u32,
 ) -> Result<u64, StoreError> {
     let mut removed = 0;
-    while store.size().await? > u64::from(kept.keep_mib) << 20 {
+    while is_oversized(store, kept).await? {
         match store.prune_jobs(before, 1, at_a_time).await? {
             0 => break,
             some => removed += some,

@@ -63,9 +63,15 @@ pub async fn export(root: &Path, to: &Path) -> Result<Exported, CopyError> {
 /// # Errors
 /// There is no copy, or a file cannot be read.
 pub fn has_same_keys(root: &Path, exported: &Files) -> Result<bool, CopyError> {
+    let copy = newest(root)?.ok_or_else(|| CopyError::None(root.to_owned()))?;
+    same_keys(&copy, exported)
+}
+
+/// The newest copy; another one may have replaced it while they were listed.
+fn newest(root: &Path) -> Result<Option<Copy>, CopyError> {
     match Copy::peek(root)? {
-        Some(copy) => same_keys(&copy, exported),
-        None => Err(CopyError::None(root.to_owned())),
+        None => Copy::peek(root),
+        found => Ok(found),
     }
 }
 
@@ -88,12 +94,7 @@ fn same_keys(copy: &Copy, exported: &Files) -> Result<bool, CopyError> {
 
 /// Reads the copy once; `None` if it has changed in the meantime.
 fn once(root: &Path, to: &Path) -> Result<Option<Exported>, CopyError> {
-    // A newer copy may have replaced the newest one while they were listed.
-    let found = match Copy::peek(root)? {
-        None => Copy::peek(root)?,
-        found => found,
-    };
-    let listed = found.ok_or_else(|| CopyError::None(root.to_owned()))?;
+    let listed = newest(root)?.ok_or_else(|| CopyError::None(root.to_owned()))?;
     let Some(before) = state(&listed)? else {
         return Ok(None);
     };
