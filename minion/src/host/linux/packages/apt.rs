@@ -259,8 +259,17 @@ async fn finish(
     } else if configured.code != 0 {
         return Err(failed(&argv, configured));
     }
-    let repair: Vec<&str> = APT.iter().copied().chain(["-f", "install"]).collect();
-    checked(&repair, environment).await
+    checked(&repair(options), environment).await
+}
+
+/// apt's command that repairs dependencies. It chooses packages too, so it has the options of the
+/// transaction that it precedes.
+fn repair(options: PackageOptions) -> Vec<&'static str> {
+    APT.iter()
+        .copied()
+        .chain(apt_options(options, false))
+        .chain(["-f", "install"])
+        .collect()
 }
 
 /// apt's words for packages, each with the version that `pin` gives for its name and version.
@@ -360,6 +369,19 @@ mod tests {
                 PREFERENCES
             ]
         );
+    }
+
+    #[test]
+    fn a_repair_has_the_options_of_the_installation() {
+        let bundle = PackageOptions {
+            prefers_bundle: true,
+            ..PackageOptions::default()
+        };
+        let end = ["-o", PREFERENCES, "--no-remove", "-f", "install"];
+        assert!(repair(bundle).ends_with(&end), "{:?}", repair(bundle));
+        let plain = repair(PackageOptions::default());
+        assert!(plain.ends_with(&["--no-remove", "-f", "install"]));
+        assert!(!plain.contains(&PREFERENCES), "{plain:?}");
     }
 
     #[test]
