@@ -11,6 +11,8 @@ use crate::host::effect::{Command, Effect, Meta};
 use crate::host::{Host, PackageManager};
 
 const MAIN: &str = "/etc/apt/sources.list";
+/// apt's words for false.
+const DISABLED: &[&str] = &["no", "false", "without", "off", "disable", "0"];
 
 pub(super) async fn absent(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Failure> {
     let args = Args::new(chunk);
@@ -131,8 +133,7 @@ async fn entries(host: &dyn Host, name: &str) -> Result<Vec<Effect>, Failure> {
         };
         let text = String::from_utf8_lossy(&content);
         if path.ends_with(".sources") {
-            let mentions = |text: &str| text.lines().any(|line| line.contains(&wanted.uri));
-            if mentions(&text) {
+            if has_stanza(&text, &wanted) {
                 return fail(format!(
                     "cannot remove the repository from {path}: the file has the deb822 format; use file.absent or edit it"
                 ));
@@ -155,6 +156,49 @@ async fn entries(host: &dyn Host, name: &str) -> Result<Vec<Effect>, Failure> {
         });
     }
     Ok(effects)
+}
+
+/// Tests whether an enabled stanza of a text in the deb822 format (sources.list(5)) contains an
+/// entry, whatever its architectures.
+fn has_stanza(text: &str, wanted: &Entry) -> bool {
+    let lines: Vec<&str> = text.lines().filter(|line| !line.starts_with('#')).collect();
+    lines
+        .split(|line| line.trim().is_empty())
+        .any(|stanza| contains(stanza, wanted))
+}
+
+fn contains(stanza: &[&str], wanted: &Entry) -> bool {
+    let is_disabled = words(stanza, "Enabled")
+        .iter()
+        .any(|word| DISABLED.contains(&word.to_ascii_lowercase().as_str()));
+    let components = words(stanza, "Components");
+    let has_component = |component: &String| components.contains(&component.as_str());
+    !is_disabled
+        && words(stanza, "Types").contains(&wanted.kind.as_str())
+        && words(stanza, "URIs")
+            .iter()
+            .any(|uri| uri.trim_end_matches('/') == wanted.uri)
+        && words(stanza, "Suites").contains(&wanted.suite.as_str())
+        && (wanted.components.iter().any(has_component)
+            || components.is_empty() && wanted.components.is_empty())
+}
+
+/// The words of a field, whose further lines are indented.
+fn words<'a>(stanza: &[&'a str], field: &str) -> Vec<&'a str> {
+    let (mut words, mut is_inside) = (Vec::new(), false);
+    for &line in stanza {
+        let value = if line.starts_with([' ', '\t']) {
+            line
+        } else {
+            let (name, value) = line.split_once(':').unwrap_or((line, ""));
+            is_inside = name.trim_end().eq_ignore_ascii_case(field);
+            value
+        };
+        if is_inside {
+            words.extend(value.split_whitespace());
+        }
+    }
+    words
 }
 
 /// A list without an entry, if it has that; and whether it still has others.
@@ -245,5 +289,29 @@ mod tests {
         let one = "deb http://a.example/debian stable main # x\n";
         assert_eq!(without(one, &wanted), (Some(String::new()), false));
         assert_eq!(Entry::read("main"), None);
+    }
+
+    #[test]
+    fn a_stanza_has_an_entry_if_its_fields_do() {
+        let wanted = Entry::read("deb http://a.example/debian/ stable main").unwrap();
+        let stanza = "# x\nTypes: deb deb-src\nuris: http://b.example\n http://a.example/debian/\n\
+                      # y\nSuites: stable stable-updates\nComponents: main contrib\n";
+        assert!(has_stanza(stanza, &wanted));
+        assert!(has_stanza(&format!("Types: deb\n\n{stanza}"), &wanted));
+        for (old, new) in [
+            ("deb deb-src", "deb-src"),
+            ("debian/", "debian-security/"),
+            ("stable stable-updates", "stable-updates"),
+            ("main contrib", "contrib"),
+            ("# x\n", "Enabled: No\n"),
+            ("# y\n", "\n"),
+        ] {
+            let other = stanza.replacen(old, new, 1);
+            assert!(other != stanza && !has_stanza(&other, &wanted), "{other}");
+        }
+        let flat = Entry::read("deb http://a.example ./").unwrap();
+        let stanza = "Types: deb\nURIs: http://a.example\nSuites: ./\n";
+        assert!(has_stanza(stanza, &flat));
+        assert!(!has_stanza(&format!("{stanza}Components: main\n"), &flat));
     }
 }
