@@ -40,7 +40,7 @@ pub(in crate::modules) async fn replace(host: &dyn Host, chunk: &Chunk) -> Resul
         )
         .map_err(|error| pattern_failure(&error))?,
         most: args.number("count")?.unwrap_or(0),
-        line: args.text("not_found_content")?.unwrap_or(repl),
+        content: args.text("not_found_content")?.unwrap_or(repl),
         append,
         prepend,
     };
@@ -67,7 +67,8 @@ pub(in crate::modules) async fn replace(host: &dyn Host, chunk: &Chunk) -> Resul
 struct Edit {
     substitution: Substitution,
     most: usize,
-    line: String,
+    /// The lines to add.
+    content: String,
     append: bool,
     prepend: bool,
 }
@@ -75,20 +76,25 @@ struct Edit {
 impl Edit {
     fn apply(&self, text: &str) -> Result<String, Inexact> {
         let (new, found) = self.substitution.replace(text, self.most)?;
-        let is_there = || {
-            text.split('\n')
-                .any(|line| line.strip_suffix('\r').unwrap_or(line) == self.line)
-        };
-        if found > 0 || !(self.append || self.prepend) || is_there() {
+        if found > 0 || !(self.append || self.prepend) || has_lines(text, &self.content) {
             return Ok(new.into_owned());
         }
         if self.prepend {
-            return Ok(format!("{}\n{new}", self.line));
+            return Ok(format!("{}\n{new}", self.content));
         }
         let is_cut = !new.is_empty() && !new.ends_with('\n');
         let newline = if is_cut { "\n" } else { "" };
-        Ok(format!("{new}{newline}{}\n", self.line))
+        Ok(format!("{new}{newline}{}\n", self.content))
     }
+}
+
+/// Returns whether a text has these whole lines, of which the last may end with a carriage return.
+fn has_lines(text: &str, content: &str) -> bool {
+    let starts = text.match_indices('\n').map(|(at, _)| at + 1);
+    std::iter::once(0)
+        .chain(starts)
+        .filter_map(|at| text.get(at..)?.strip_prefix(content))
+        .any(|rest| rest.is_empty() || rest.starts_with('\n') || rest.starts_with("\r\n"))
 }
 
 fn commented(args: &Args<'_>, file: &Text) -> Result<Commented, Failure> {
@@ -152,4 +158,32 @@ fn edited(args: &Args<'_>, file: &Text, new: &str, done: &str) -> Result<Plan, F
         format!("File {} is set to be updated", file.name),
         done.to_owned(),
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::has_lines;
+
+    #[test]
+    fn lines_are_found_whole_and_together() {
+        for (text, content) in [
+            ("x\na\nb\n", "a\nb"),
+            ("a\nb", "a\nb"),
+            ("xa\na\na", "a\na"),
+            ("a\r\n", "a"),
+            ("a\nb\n", "a\nb\n"),
+            ("", ""),
+        ] {
+            assert!(has_lines(text, content), "{text:?} {content:?}");
+        }
+        for (text, content) in [
+            ("xa\nb\n", "a\nb"),
+            ("a\nbx\n", "a\nb"),
+            ("a\nx\nb\n", "a\nb"),
+            ("a\rb", "a"),
+            ("", "a"),
+        ] {
+            assert!(!has_lines(text, content), "{text:?} {content:?}");
+        }
+    }
 }
