@@ -6,8 +6,9 @@ use serde_json::{Map, json};
 
 use super::paths::{NOTES, join};
 use super::pkgrepo::{SOURCES, YUM};
+use super::replace::rewritten;
 use super::{Failure, Plan, fail};
-use crate::host::effect::{Command, Effect, Meta};
+use crate::host::effect::{Command, Effect};
 use crate::host::{Host, PackageManager};
 
 const MAIN: &str = "/etc/apt/sources.list";
@@ -146,11 +147,7 @@ async fn entries(host: &dyn Host, name: &str) -> Result<Vec<Effect>, Failure> {
         let (text, left) = without(&text, &wanted);
         let Some(text) = text else { continue };
         effects.push(if left || path == MAIN {
-            Effect::Write {
-                path,
-                content: text.into_bytes(),
-                meta: Meta::default(),
-            }
+            rewritten(&path, &content, text)?
         } else {
             Effect::Remove { path }
         });
@@ -259,11 +256,7 @@ async fn sections(host: &dyn Host, name: &str) -> Result<Vec<Effect>, Failure> {
             continue;
         }
         effects.push(if left {
-            Effect::Write {
-                path,
-                content: kept.into_bytes(),
-                meta: Meta::default(),
-            }
+            rewritten(&path, &content, kept)?
         } else {
             Effect::Remove { path }
         });
