@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 
 use self::apt::{APT_ENVIRONMENT, apt};
 use super::command::{command, failure, run, run_checked, run_until};
-use crate::host::effect::{Command, PackageOptions};
+use crate::host::effect::{Command, Output, PackageOptions};
 use crate::host::{HostError, HostResult, PackageManager, Stop};
 
 const QUESTION: Duration = Duration::from_secs(60);
@@ -259,7 +259,8 @@ fn parse_policy(text: &str) -> Option<String> {
 /// may be unreachable, as in Salt: what is missing fails in the installation that needs it.
 ///
 /// # Errors
-/// The only repository cannot be read, or the package manager is ended by `stop`.
+/// The only repository cannot be read, another program does not release its lock in time, or the
+/// package manager is ended by `stop`.
 pub async fn refresh(only: Option<&str>, stop: &Stop) -> HostResult<()> {
     let argv = match manager()? {
         PackageManager::Apt => apt::update(only),
@@ -268,10 +269,16 @@ pub async fn refresh(only: Option<&str>, stop: &Stop) -> HostResult<()> {
     let argv: Vec<&str> = texts(&argv).collect();
     let command = command(&argv, APT_ENVIRONMENT);
     let output = apt::unlocked(|| run_until(&command, Some(REFRESH), stop)).await?;
-    match only {
-        Some(_) if output.code != 0 => Err(failure(&argv, &output)),
-        Some(_) | None => Ok(()),
+    if is_refreshed(&output, only) {
+        Ok(())
+    } else {
+        Err(failure(&argv, &output))
     }
+}
+
+fn is_refreshed(output: &Output, only: Option<&str>) -> bool {
+    let is_bearable = only.is_none() && !apt::is_locked(output);
+    output.code == 0 || is_bearable
 }
 
 /// dnf's command that reads the indexes of one repository, or of all that can be reached.
@@ -455,6 +462,21 @@ mod tests {
             "dnf -q --repo halite makecache --refresh"
         );
         assert!(words(makecache(None)).contains("skip_if_unavailable"));
+    }
+
+    #[test]
+    fn a_refresh_fails_for_a_lock_and_for_the_only_repository() {
+        let ended = |code, stderr: &str| Output {
+            code,
+            stderr: stderr.to_owned(),
+            ..Output::default()
+        };
+        let unreachable = ended(100, "E: Failed to fetch http://a.example/debian/dists/stable");
+        let locked = ended(100, "E: Could not get lock /var/lib/apt/lists/lock.");
+        assert!(is_refreshed(&unreachable, None));
+        assert!(!is_refreshed(&unreachable, Some("halite")));
+        assert!(!is_refreshed(&locked, None) && !is_refreshed(&locked, Some("halite")));
+        assert!(is_refreshed(&ended(0, ""), Some("halite")));
     }
 
     #[test]

@@ -40,6 +40,11 @@ const PREFERENCES: &str = "Dir::Etc::Preferences=/etc/apt/halite.preferences";
 /// itself waits for dpkg's lock only, and not for those of its lists and archives.
 const LOCKED: Duration = Duration::from_secs(300);
 const PAUSE: Duration = Duration::from_secs(3);
+/// What apt and dpkg say of a lock that another program holds.
+const HELD: &[&str] = &[
+    "Could not get lock /var/",
+    "dpkg frontend lock was locked by another process",
+];
 
 /// apt's options for an installation that takes Halite's repository first.
 pub(super) fn preferences(prefers_bundle: bool) -> &'static [&'static str] {
@@ -88,12 +93,17 @@ async fn repeated<R: Future<Output = HostResult<Output>>>(
     let end = Instant::now() + LOCKED;
     loop {
         let output = run().await?;
-        let is_locked = output.code != 0 && output.stderr.contains("Could not get lock /var/");
-        if !is_locked || Instant::now() >= end {
+        if !is_locked(&output) || Instant::now() >= end {
             return Ok(output);
         }
         sleep(pause).await;
     }
+}
+
+/// Returns whether a run failed because another program holds a lock of apt or dpkg.
+pub(super) fn is_locked(output: &Output) -> bool {
+    let is_held = |text: &&str| output.stderr.contains(*text);
+    output.code != 0 && HELD.iter().any(is_held)
 }
 
 /// apt's options. apt removes packages that conflict, unless `--no-remove` is among them.
@@ -406,14 +416,15 @@ mod tests {
         let tries = std::cell::Cell::new(0);
         let run = || async {
             tries.set(tries.get() + 1);
-            let stderr = "E: Could not get lock /var/lib/apt/lists/lock. It is held by process 7";
-            Ok(match tries.get() {
-                1 | 2 => Output {
-                    code: 100,
-                    stderr: stderr.into(),
-                    ..Output::default()
-                },
-                _ => Output::default(),
+            let stderr = match tries.get() {
+                1 => "E: Could not get lock /var/lib/apt/lists/lock. It is held by process 7",
+                2 => "dpkg: error: dpkg frontend lock was locked by another process with pid 7",
+                _ => return Ok(Output::default()),
+            };
+            Ok(Output {
+                code: 100,
+                stderr: stderr.into(),
+                ..Output::default()
             })
         };
         assert_eq!(repeated(run, Duration::ZERO).await.unwrap().code, 0);
