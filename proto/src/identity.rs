@@ -47,9 +47,6 @@ pub enum IdentityError {
     /// A cluster, minion or operator name breaks the rules.
     #[error(transparent)]
     Name(#[from] NameError),
-    /// A minion id is too long to be the name of a node.
-    #[error(transparent)]
-    Long(NodeNameError),
     /// The id is the master's.
     #[error("{MASTER:?} is not a usable minion id: it denotes the master")]
     Reserved,
@@ -63,7 +60,6 @@ impl From<NodeNameError> for IdentityError {
         match error {
             NodeNameError::Name(error) => Self::Name(error),
             NodeNameError::Reserved => Self::Reserved,
-            error @ NodeNameError::Long(_) => Self::Long(error),
         }
     }
 }

@@ -17,7 +17,7 @@ mod text_id;
 
 pub use age_recipient::{AgeRecipient, AgeRecipientError};
 pub use bundle_version::{BundleVersion, BundleVersionError};
-pub use node_name::{LONGEST as NODE_NAME_MAX, MASTER, NodeName, NodeNameError};
+pub use node_name::{LONGEST as NODE_NAME_MAX, MASTER, NodeName, NodeNameError, NodeNameTooLong};
 pub use subdomain::{LABEL_MAX, Misnomer, NAME_MAX, NameError, check_subdomain};
 
 /// The number of characters of a refused text that an error quotes: a hostile text must not flood a

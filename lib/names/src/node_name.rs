@@ -8,8 +8,9 @@ use crate::text_id;
 /// The reserved name of the pseudo-minion whose host is the Kubernetes API. No node has it.
 pub const MASTER: &str = "master";
 
-/// Longest name. The kubelet's certificate has the name `system:node:NAME`, and a common name has at
-/// most 64 characters (RFC 5280). A label has at most 63.
+/// Longest name of the node of a kubelet. The kubelet's certificate has the name
+/// `system:node:NAME`, and a common name has at most 64 characters (RFC 5280). A label has at most
+/// 63.
 pub const LONGEST: usize = 52;
 
 /// The name of a node: its host's minion id and its name in Kubernetes, and so an RFC 1123
@@ -24,18 +25,20 @@ pub enum NodeNameError {
     /// It is not a valid name.
     #[error(transparent)]
     Name(#[from] NameError),
-    /// It is longer than [`LONGEST`]; its length in bytes.
-    #[error(
-        "cannot name a node with {0} characters: a name has at most {LONGEST}, because the kubelet's certificate \
-         contains it"
-    )]
-    Long(usize),
     /// It is [`MASTER`].
     #[error(
         "cannot name a node `{MASTER}`: it denotes the master as a target of states; choose another name"
     )]
     Reserved,
 }
+
+/// A name is longer than [`LONGEST`]; its length in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "cannot name a node with {0} characters: a name has at most {LONGEST}, because the kubelet's certificate \
+     contains it"
+)]
+pub struct NodeNameTooLong(usize);
 
 impl NodeName {
     /// A placeholder for the node with this number whose own name is invalid, used until that error
@@ -50,8 +53,17 @@ impl NodeName {
         if text == MASTER {
             return Err(NodeNameError::Reserved);
         }
-        if text.len() > LONGEST {
-            return Err(NodeNameError::Long(text.len()));
+        Ok(())
+    }
+
+    /// Checks that a kubelet's certificate can hold the name. Hosts without a kubelet may have
+    /// longer names from earlier versions of Halite.
+    ///
+    /// # Errors
+    /// The name is longer than [`LONGEST`].
+    pub fn check_length(&self) -> Result<(), NodeNameTooLong> {
+        if self.0.len() > LONGEST {
+            return Err(NodeNameTooLong(self.0.len()));
         }
         Ok(())
     }
@@ -79,10 +91,11 @@ mod tests {
     fn a_name_fits_into_the_certificate_of_a_kubelet() {
         let name = "kubernetes-worker-0001.rack-07.datacentre-nordwest.e";
         assert_eq!(name.len(), LONGEST);
-        assert!(name.parse::<NodeName>().is_ok());
+        let checked = |text: &str| text.parse::<NodeName>().unwrap().check_length();
+        assert_eq!(checked(name), Ok(()));
         assert_eq!(format!("system:node:{name}").len(), 64);
-        let error = format!("{name}u").parse::<NodeName>().unwrap_err();
-        assert_eq!(error, NodeNameError::Long(53));
+        // A host of an earlier version without a kubelet may have this name.
+        assert_eq!(checked(&format!("{name}u")), Err(NodeNameTooLong(53)));
     }
 
     #[test]

@@ -35,13 +35,15 @@ fn name(check: &mut Check<'_>, node: &Document<Node>) {
             "it denotes the master as a target of states",
         );
     }
-    if name.len() > NODE_NAME_MAX {
+    // A host of an earlier version without a kubelet keeps its name.
+    let is_limited = node.resolved.is_none() || node.runs_containers();
+    if is_limited && name.len() > NODE_NAME_MAX {
         check.node(
             node,
             PATH,
             format!("the name has {} characters", name.len()),
             format!(
-                "at most {NODE_NAME_MAX}: the certificate of its kubelet contains it, whose name has at most 64"
+                "at most {NODE_NAME_MAX}: the certificate of a kubelet contains it, whose name has at most 64"
             ),
         );
     }

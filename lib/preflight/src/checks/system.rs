@@ -147,17 +147,19 @@ pub(super) fn host_name(facts: &NodeFacts) -> Verdict {
         );
     }
     match name.parse::<NodeName>() {
+        Ok(name) if has_limited_name(facts) => {
+            if let Err(error) = name.check_length() {
+                return Verdict::bad(
+                    error.to_string(),
+                    "hostnamectl set-hostname NAME, or choose a shorter one with --name",
+                );
+            }
+        }
         Ok(_) => {}
         Err(NodeNameError::Name(error)) => {
             return Verdict::bad(
                 error.to_string(),
                 "hostnamectl set-hostname NAME, or choose one with --name",
-            );
-        }
-        Err(error @ NodeNameError::Long(_)) => {
-            return Verdict::bad(
-                error.to_string(),
-                "hostnamectl set-hostname NAME, or choose a shorter one with --name",
             );
         }
         Err(NodeNameError::Reserved) => {
@@ -177,6 +179,16 @@ pub(super) fn host_name(facts: &NodeFacts) -> Verdict {
         ),
         "that works; equal names are easier to find",
     )
+}
+
+/// Returns whether the host is new or runs a kubelet, whose certificate contains its name.
+fn has_limited_name(facts: &NodeFacts) -> bool {
+    match &facts.part {
+        ClusterPart::First => true,
+        ClusterPart::Added(added) => {
+            added.runs_containers || facts.existing != ExistingCluster::This
+        }
+    }
 }
 
 pub(super) fn machine_id(facts: &NodeFacts) -> Verdict {

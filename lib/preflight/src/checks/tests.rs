@@ -291,6 +291,22 @@ fn an_added_host_is_compared_with_the_others() {
 }
 
 #[test]
+fn a_long_name_is_refused_unless_a_host_without_a_kubelet_has_it() {
+    let mut facts = good_added();
+    facts.name = "kubernetes-registry-0001.rack-07.datacentre-nordwest.example".into();
+    facts.host_name = facts.name.clone();
+    facts.existing = ExistingCluster::This;
+    assert_eq!(bad(&facts), ["host-name"]);
+    let ClusterPart::Added(roles) = &mut facts.part else {
+        unreachable!()
+    };
+    (roles.runs_containers, roles.control_plane, roles.etcd) = (false, false, true);
+    assert_eq!(bad(&facts), [""; 0]);
+    facts.existing = ExistingCluster::None;
+    assert_eq!(bad(&facts), ["host-name"]);
+}
+
+#[test]
 fn a_first_host_needs_no_ports_of_an_etcd_that_is_elsewhere() {
     let mut facts = good();
     facts.listening.extend([2379, 2380]);
