@@ -14,7 +14,7 @@ use crate::field_schemas;
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct Dns {
     /// Name servers that answer for all names outside the cluster, instead of those of the hosts of
-    /// CoreDNS (`/etc/resolv.conf`).
+    /// CoreDNS (`/etc/resolv.conf`); at most 15.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "field_schemas::addresses")]
     pub forwarders: Vec<Ipv4Addr>,

@@ -6,6 +6,9 @@ use halite_document::source::join;
 
 use super::Check;
 
+/// The maximum number of servers to which CoreDNS forwards one domain.
+const MOST: usize = 15;
+
 pub(super) fn check(check: &mut Check<'_>) {
     let cluster = &check.declaration.cluster;
     let domain = &cluster.dns_domain;
@@ -15,6 +18,18 @@ pub(super) fn check(check: &mut Check<'_>) {
                 &join("dns.zones", zone),
                 format!("`{zone}` is in the cluster's own domain {domain}"),
                 "CoreDNS answers for that domain itself; remove the zone",
+            );
+        }
+    }
+    let lists = cluster.dns.zones.iter();
+    let lists = lists.map(|(zone, servers)| (join("dns.zones", zone), servers));
+    let forwarders = std::iter::once(("dns.forwarders".to_owned(), &cluster.dns.forwarders));
+    for (path, servers) in forwarders.chain(lists) {
+        if servers.len() > MOST {
+            check.cluster(
+                &path,
+                format!("the list has {} servers", servers.len()),
+                format!("name at most {MOST}: CoreDNS does not start with more"),
             );
         }
     }
