@@ -172,6 +172,30 @@ fn only_the_removed_name_leaves_the_hosts_file() {
     assert_eq!(std::fs::read_to_string(&hosts).unwrap(), kept);
 }
 
+/// A control plane with a full name has all of them on one line: `10.0.0.1 cp.example cp api.internal`.
+#[test]
+fn shared_names_leave_the_line_of_the_full_name_of_a_host() {
+    let (mut pillar, grains) = fixture("bootstrap");
+    let registry = &mut pillar["halite"]["siteRegistry"];
+    registry["address"] = json!("10.10.0.11");
+    let sls = ["halite.leave.host".to_owned()];
+    let compiled = sure(with(&pillar, &grains, |i| compile::step(i, &sls)));
+    let absent = |chunk: &&Chunk| chunk.function() == "host.absent";
+    let names: Vec<(&str, &Value)> = (compiled.low.chunks.iter().filter(absent))
+        .map(|chunk| (chunk.name.as_str(), &chunk.args["ip"]))
+        .collect();
+    assert_eq!(
+        names,
+        [
+            ("api.prod.internal", &json!("10.10.0.100")),
+            ("registry.prod.internal", &json!("10.10.0.11")),
+        ]
+    );
+    // Afterwards, lines that have only the cluster's names are removed.
+    let at = |id: &str| steps(&compiled).iter().position(|step| *step == id);
+    assert!(at("api-name").is_some() && at("api-name") < at("cluster-names"));
+}
+
 /// Without containerd they are identified by their groups alone.
 #[test]
 fn the_processes_of_pods_are_found_in_both_versions_of_control_groups() {

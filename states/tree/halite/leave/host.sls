@@ -179,13 +179,30 @@ halite-names:
     - require:
         - service: halite-names
 
+# These may be on the line of the host's full name, which stays.
+api-name:
+  host.absent:
+    - name: {{ pillar.halite.apiServer.endpoint }}
+    - ip: {{ pillar.halite.apiServer.address }}
+    - require:
+        - service: halite-names
+{%- if pillar.halite.siteRegistry.address %}
+
+site-registry-name:
+  host.absent:
+    - name: {{ pillar.halite.siteRegistry.name }}
+    - ip: {{ pillar.halite.siteRegistry.address }}
+    - require:
+        - service: halite-names
+{%- endif %}
+
 # The cluster's names, on lines without another name.
 cluster-names:
   cmd.run:
     - name: {{ ("sed -i -E '/^127[.]/!{/" ~ line ~ "/d}' /etc/hosts") | json }}
     - onlyif: grep -vE '^127[.]' /etc/hosts | grep -qE '{{ line }}'
     - require:
-        - service: halite-names
+        - host: api-name
 
 units:
   cmd.run:
