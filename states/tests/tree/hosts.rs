@@ -357,9 +357,19 @@ fn no_swap_returns_at_boot_unless_the_operator_manages_it() {
         chunk(&compiled, "file.symlink", path).args["target"],
         "/dev/null"
     );
+    let mark = "/var/lib/halite/swap-masked";
+    chunk(&compiled, "file.managed", mark);
+    // A link of the operator, without the mark, stays.
     pillar["halite"]["host"]["manageSwap"] = json!(false);
     let compiled = sure(with(&pillar, &grains, compile::highstate));
-    assert!(!compiled.low.chunks.iter().any(|chunk| chunk.name == path));
+    let of_target = |chunk: &&Chunk| chunk.name == path;
+    let all: Vec<&Chunk> = compiled.low.chunks.iter().filter(of_target).collect();
+    let [removal] = all[..] else {
+        panic!("{all:?}");
+    };
+    assert_eq!(removal.function(), "file.absent");
+    assert_eq!(removal.controls.onlyif, [json!(format!("test -e {mark}"))]);
+    chunk(&compiled, "file.absent", mark);
 }
 
 /// A kubelet that starts earlier cannot find the API.

@@ -172,6 +172,15 @@ fn only_the_removed_name_leaves_the_hosts_file() {
     assert_eq!(std::fs::read_to_string(&hosts).unwrap(), kept);
 }
 
+#[test]
+fn only_a_mask_of_halite_leaves_swap_target() {
+    let chunks = leaving("worker");
+    let path = "/etc/systemd/system/swap.target";
+    let removal = chunks.iter().find(|chunk| chunk.name == path).unwrap();
+    let condition = json!("test -e /var/lib/halite/swap-masked");
+    assert_eq!(removal.controls.onlyif, [condition]);
+}
+
 /// A control plane with a full name has all of them on one line: `10.0.0.1 cp.example cp api.internal`.
 #[test]
 fn shared_names_leave_the_line_of_the_full_name_of_a_host() {

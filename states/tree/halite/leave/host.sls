@@ -82,7 +82,7 @@ containers-gone:
       '/etc/sysctl.d/99-halite.conf',
       '/etc/modules-load.d/halite.conf',
       '/etc/halite/pki/site-ca.crt',
-    ] + (['/etc/systemd/system/swap.target'] if pillar.halite.host.manageSwap else []) + (['/etc/yum.repos.d/halite.repo', '/etc/pki/rpm-gpg/RPM-GPG-KEY-halite',
+    ] + (['/etc/yum.repos.d/halite.repo', '/etc/pki/rpm-gpg/RPM-GPG-KEY-halite',
           '/etc/pki/ca-trust/source/anchors/halite.pem'] if is_red_hat else
          ['/etc/apt/sources.list.d/halite.list', '/etc/apt/keyrings/halite.gpg', '/etc/apt/apt.conf.d/60halite', '/etc/apt/halite.preferences',
           '/etc/apt/halite', '/usr/local/share/ca-certificates/halite']) %}
@@ -93,6 +93,13 @@ containers-gone:
     - require:
         - cmd: etcd-data-aside
 {%- endfor %}
+
+# A link without Halite's mark is the operator's. The mark goes with the minion.
+/etc/systemd/system/swap.target:
+  file.absent:
+    - onlyif: test -e /var/lib/halite/swap-masked
+    - require:
+        - cmd: etcd-data-aside
 
 # The certificates of the site's own authorities are no longer trusted.
 trust-store:
