@@ -471,7 +471,10 @@ mod tests {
             stderr: stderr.to_owned(),
             ..Output::default()
         };
-        let unreachable = ended(100, "E: Failed to fetch http://a.example/debian/dists/stable");
+        let unreachable = ended(
+            100,
+            "E: Failed to fetch http://a.example/debian/dists/stable",
+        );
         let locked = ended(100, "E: Could not get lock /var/lib/apt/lists/lock.");
         assert!(is_refreshed(&unreachable, None));
         assert!(!is_refreshed(&unreachable, Some("halite")));
