@@ -40,7 +40,7 @@ const PREFERENCES: &str = "Dir::Etc::Preferences=/etc/apt/halite.preferences";
 /// itself waits for dpkg's lock only, and not for those of its lists and archives.
 const LOCKED: Duration = Duration::from_secs(300);
 const PAUSE: Duration = Duration::from_secs(3);
-/// What apt and dpkg say of a lock that another program holds.
+/// Messages of apt and dpkg about a lock that another program holds.
 const HELD: &[&str] = &[
     "Could not get lock /var/",
     "dpkg frontend lock was locked by another process",
