@@ -8,6 +8,7 @@
 //! Input: the directories of a master, and its declaration. Output: the plain text in memory, or
 //! files on the disk that are written completely or not at all. Plain text is never written.
 
+mod audit;
 mod error;
 mod file;
 mod identity;
@@ -16,6 +17,7 @@ mod rotation;
 #[cfg(test)]
 mod tests;
 
+pub use audit::RecipientAudit;
 pub use error::SecretFileError;
 pub use file::SecretFile;
 pub use recipients::{RECIPIENTS_FILE, RecipientList, SecretRecipient};

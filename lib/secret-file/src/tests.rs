@@ -270,3 +270,50 @@ fn a_recovery_key_opens_the_file_on_a_new_host() {
     assert_eq!(content(&new.file()), PLAIN);
     assert_eq!(new.file().recipients().unwrap().0.len(), 2);
 }
+
+#[test]
+fn changed_recovery_recipients_and_standbys_are_noticed_until_the_file_is_encrypted_again() {
+    let (host, standby) = (SecretHost::new(), SecretHost::new());
+    let key = || Identity::generate().unwrap().recipient().to_string();
+    let (first, second) = (key(), key());
+    let file = host.file();
+    let declared = declaration(&["cp-2"], std::slice::from_ref(&first));
+    // Without a file there is nothing to encrypt again.
+    assert!(!file.audit(&declared).unwrap().outdated);
+    file.write(PLAIN, &declared).unwrap();
+    let audit = file.audit(&declared).unwrap();
+    assert!(!audit.outdated);
+    assert_eq!(audit.missing, ["cp-2"]);
+    let own = standby.file().own_recipient().unwrap();
+    file.add_host("cp-2", own, &declared).unwrap();
+    let audit = file.audit(&declared).unwrap();
+    assert_eq!((audit.outdated, audit.missing), (false, Vec::new()));
+
+    for other in [
+        declaration(&["cp-2"], &[first.clone(), second.clone()]),
+        declaration(&["cp-2"], &[second]),
+        declaration(&["cp-2"], &[]),
+        declaration(&[], &[first]),
+    ] {
+        assert!(file.audit(&other).unwrap().outdated);
+        file.rotate(&other).unwrap();
+        assert!(!file.audit(&other).unwrap().outdated);
+        let next = file.identity_path().with_extension("next");
+        assert!(!next.exists());
+    }
+}
+
+#[test]
+fn an_interrupted_rotation_changes_no_recipient_and_an_unknown_identity_does() {
+    for last in [RotationStep::Made, RotationStep::Encrypted] {
+        let host = SecretHost::new();
+        let (declared, file) = (declaration(&[], &[]), host.file());
+        file.write(PLAIN, &declared).unwrap();
+        file.rotate_up_to(&declared, last).unwrap();
+        assert!(!file.audit(&declared).unwrap().outdated, "{last:?}");
+        file.rotate(&declared).unwrap();
+        let other = Identity::generate().unwrap();
+        fs::write(file.identity_path(), other.to_text().as_bytes()).unwrap();
+        assert!(file.audit(&declared).unwrap().outdated, "{last:?}");
+    }
+}

@@ -258,3 +258,32 @@ fn a_rotation_and_another_recipient_are_noticed_without_a_restart() {
     assert_eq!(recipients.of_host("worker-1"), None);
     assert!(recipients.of_host("bootstrap-1").is_some());
 }
+
+#[test]
+fn changed_recovery_recipients_are_a_finding_until_the_secrets_are_encrypted_to_them() {
+    let site = encrypted_site();
+    let life = site.live();
+    let load = || {
+        life.runtime.block_on(async {
+            let declarations = life.backend.jobs().declarations();
+            declarations.load().await.unwrap()
+        })
+    };
+    let remedy = "ctl certs rotate secrets";
+    load();
+    let shown = status(&life).to_string();
+    assert!(!shown.contains(remedy), "{shown}");
+    let other = Identity::generate().unwrap().recipient().to_string();
+    change(
+        &site,
+        "age1zvkyg2lqzraa2lnjvqej32nkuu0ues2s82hzrye869xeexvn73equnujwj",
+        &other,
+    );
+    let snapshot = load();
+    let shown = status(&life).to_string();
+    assert!(shown.contains(remedy), "{shown}");
+    file(&site).rotate(snapshot.declaration()).unwrap();
+    load();
+    let shown = status(&life).to_string();
+    assert!(!shown.contains(remedy), "{shown}");
+}

@@ -9,22 +9,29 @@ use super::{Declarations, Snapshot, in_background};
 use crate::refusal::Refusal;
 
 impl Declarations {
-    /// The standbys that cannot decrypt the secrets, for operators.
+    /// The standbys that cannot decrypt the secrets, and changed recipients to which the secrets are
+    /// not encrypted yet, for operators.
     pub async fn secret_problems(&self, snapshot: &Arc<Snapshot>) -> Vec<String> {
         let (file, snapshot) = (self.reader.secret_file().clone(), Arc::clone(snapshot));
         let found = in_background(move || {
             if !file.exists() {
                 return Ok(Vec::new());
             }
-            let recorded = file.recipients();
-            let recorded = recorded.map_err(|error| Refusal::internal(chain(&error)))?;
-            let standbys = snapshot.declaration().standbys().into_iter();
-            let names = standbys.map(|node| node.metadata.name.as_str());
-            let missing = names.filter(|name| recorded.of_host(name).is_none());
-            let text = |name| {
+            let audit = file.audit(snapshot.declaration());
+            let audit = audit.map_err(|error| Refusal::internal(chain(&error)))?;
+            let text = |name: String| {
                 format!("{name} cannot decrypt the secrets: it could not apply them as the master")
             };
-            Ok(missing.map(text).collect())
+            let mut problems: Vec<String> = audit.missing.into_iter().map(text).collect();
+            // Without the right identity, the reason is that of the refused documents.
+            if audit.outdated && !snapshot.has_unknown_secrets() {
+                problems.push(format!(
+                    "{} is not encrypted to the recipients that are declared now, such as those of `backup.recipients`: \
+                     run `ctl certs rotate secrets` on the master's host; `ctl secrets recipients` lists the present ones",
+                    file.path().display()
+                ));
+            }
+            Ok(problems)
         });
         found.await.unwrap_or_else(|refusal| vec![refusal.message])
     }

@@ -270,9 +270,9 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "secrets",
-        title: "Each standby can decrypt the encrypted values of secrets",
+        title: "Each standby and each declared recipient can decrypt the encrypted values of secrets",
         severity: Severity::Warning,
-        remedy: "`systemctl restart halite-master` on the standby: it sends its recipient; `ctl secrets recipients` lists them",
+        remedy: "`systemctl restart halite-master` on the standby: it sends its recipient; `ctl certs rotate secrets` for changed recipients; `ctl secrets recipients` lists them",
         judge: |picture| reported(picture, "secrets"),
     },
     Check {
