@@ -14,12 +14,10 @@ use halite_pillar::sealed::SealedSecrets;
 use halite_pillar::validate::Context as Facts;
 use halite_secrets::SecretText;
 
+use super::copies::copies;
 use super::{OpenDocuments, SecretSite};
 use crate::compile::report;
 use crate::output::Screen;
-
-/// The shortest value for which other files are searched.
-const SEARCHED: usize = 6;
 
 /// A move that is prepared: nothing is written yet.
 pub(super) struct Move {
@@ -132,26 +130,14 @@ impl Move {
         )?)
     }
 
-    /// Other files of the operator that contain one of the moved values.
+    /// Other files of the operator that contain one of the moved values, or a line of one.
+    ///
+    /// # Errors
+    /// A directory cannot be listed.
     pub fn copies(&self, site: &SecretSite) -> anyhow::Result<Vec<String>> {
         let secrets = &self.documents.declaration.cluster.secrets;
         let moved = self.names.iter().filter_map(|name| secrets.get(name));
-        let moved: Vec<&str> = moved
-            .filter_map(|secret| secret.known())
-            .filter(|value| value.len() >= SEARCHED)
-            .collect();
-        let mut found = Vec::new();
-        for name in files::walk(&site.config)? {
-            let path = site.config.join(&name);
-            let Ok(content) = fs::read(&path) else {
-                continue;
-            };
-            let content = String::from_utf8_lossy(&content);
-            if moved.iter().any(|value| content.contains(value)) {
-                found.push(path.display().to_string());
-            }
-        }
-        Ok(found)
+        copies(&site.config, moved.filter_map(|secret| secret.known()))
     }
 }
 
@@ -185,10 +171,19 @@ pub(super) fn encrypt(site: &SecretSite, test: bool, screen: &mut Screen) -> any
     prepared.write_encrypted(site)?;
     prepared.write_document(site)?;
     screen.note(format!("moved the values of {names} from {from} to {to}"));
-    for copy in prepared.copies(site)? {
-        screen.note(format!(
-            "{copy} still contains one of these values: remove it, or change the value (`ctl secrets edit`)"
-        ));
+    // The values are moved: what follows must not look like a failure of that.
+    match prepared.copies(site) {
+        Ok(copies) => {
+            for copy in copies {
+                screen.note(format!(
+                    "{copy} still contains one of these values, or a line of one: remove it, or change the value (`ctl secrets edit`)"
+                ));
+            }
+        }
+        Err(error) => screen.note(format!(
+            "cannot search {} for copies of these values; search it yourself: {error:#}",
+            site.config.display()
+        )),
     }
     screen.note(
         "older backups and unused blocks of the disk may still contain the values: change them if others may read those",

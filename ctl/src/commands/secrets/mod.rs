@@ -1,5 +1,6 @@
 //! `ctl secrets`: the encrypted values of the operator's secrets, on the master's host.
 
+mod copies;
 mod edit;
 mod encrypt;
 mod list;
@@ -114,11 +115,13 @@ pub async fn run(global: &Global, command: Secrets, screen: &mut Screen) -> anyh
             Ok(0)
         }
         Secrets::Encrypt { test } => {
-            let moved = encrypt::encrypt(&site, test, screen)?;
-            if moved && !test {
+            let moved = encrypt::encrypt(&site, test, screen);
+            // Also without a move, and after a failure: an earlier command may have ended between
+            // its files and this.
+            if !test {
                 read_again(global, screen).await;
             }
-            Ok(0)
+            moved.map(|_| 0)
         }
         Secrets::Recover { key } => {
             site.recover(&key)?;

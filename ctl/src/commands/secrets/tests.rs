@@ -1,4 +1,7 @@
+use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::symlink;
 use std::path::Path;
 
 use halite_age::Identity;
@@ -136,6 +139,44 @@ fn a_document_that_changed_meanwhile_is_kept_and_copies_of_values_are_named() {
         copies,
         [site.config.join("cluster.yaml.bak").display().to_string()]
     );
+}
+
+#[test]
+fn links_and_strange_names_stop_no_move_and_copies_below_them_are_found() {
+    let host = DeclaredHost::new(SECRETS);
+    let site = host.site();
+    let copy = site.config.join(OsStr::from_bytes(b"copy-\xff.yaml"));
+    fs::write(&copy, "old: canary-4711\n").unwrap();
+    symlink("/no/such/file", site.config.join("link")).unwrap();
+    symlink(&site.config, site.config.join("circle")).unwrap();
+    let prepared = Move::prepare(&site).unwrap().unwrap();
+    let copies = prepared.copies(&site).unwrap();
+    let expected = [&site.document(), &copy].map(|path| path.display().to_string());
+    assert_eq!(copies, expected);
+    assert!(encrypt::encrypt(&site, false, &mut screen()).unwrap());
+    assert!(!host.document().contains("canary"));
+}
+
+#[test]
+fn a_copy_of_a_value_of_several_lines_is_found_in_another_form() {
+    let block = "secrets:\n  key:\n    value: |\n      -----BEGIN KEY-----\n      canary-line\n      short\n    nodes: [master]\n";
+    let host = DeclaredHost::new(block);
+    let site = host.site();
+    let prepared = Move::prepare(&site).unwrap().unwrap();
+    prepared.write_encrypted(&site).unwrap();
+    prepared.write_document(&site).unwrap();
+    for (name, text) in [
+        ("indented", "key: |\n          canary-line\n"),
+        (
+            "quoted",
+            "key: \"-----BEGIN KEY-----\\ncanary-line\\nshort\\n\"\n",
+        ),
+        ("other", "-----BEGIN KEY-----\nother-line\nshort\n"),
+    ] {
+        fs::write(site.config.join(name), text).unwrap();
+    }
+    let expected = ["indented", "quoted"].map(|name| site.config.join(name).display().to_string());
+    assert_eq!(prepared.copies(&site).unwrap(), expected);
 }
 
 #[test]
