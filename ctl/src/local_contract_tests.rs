@@ -468,6 +468,7 @@ fn secrets_without_their_values() {
         missing: vec![text("cp-2")],
         outdated: false,
         exists: true,
+        problem: None,
     };
     check("secret-recipients", &recipients);
     let shown = printed::secret_recipients(&recipients, &Paint { colour: false });

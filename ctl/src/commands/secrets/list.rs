@@ -1,9 +1,9 @@
 //! `ctl secrets list` and `ctl secrets recipients`.
 
 use halite_api::{NamedSecret, RecipientOfSecrets, SecretList, SecretRecipients, to_value};
+use halite_errors::chain;
 use halite_pillar::declaration::Declaration;
 use halite_pillar::sealed::SEALED_FILE;
-use halite_secret_file::RecipientList;
 
 use super::SecretSite;
 use crate::FAILED;
@@ -95,41 +95,28 @@ pub(super) fn recipients(site: &SecretSite, screen: &mut Screen) -> anyhow::Resu
     screen.answer(&to_value(&document), |paint| {
         recipient_table(&document, paint)
     })?;
-    let is_whole = document.missing.is_empty() && !document.outdated;
+    let is_whole = document.missing.is_empty() && !document.outdated && document.problem.is_none();
     Ok(if is_whole { 0 } else { FAILED })
 }
 
-/// The recorded recipients, compared with those that the declaration requires.
+/// The recorded recipients, compared with those that the declaration requires and with this host's
+/// identity.
 pub(super) fn recipients_of(site: &SecretSite) -> anyhow::Result<SecretRecipients> {
     let declaration = site.closed()?;
     let file = site.file();
-    let recorded = file.recipients()?;
-    let exists = file.exists();
-    let own = declaration.master_node();
-    let own = own.and_then(|node| recorded.of_host(&node.metadata.name));
-    let required = own.map(|own| RecipientList::required(&declaration, own, &recorded));
-    let sorted = |list: &RecipientList| {
-        let mut entries = list.0.clone();
-        entries.sort();
-        entries
-    };
-    let same = required.is_some_and(|required| sorted(&required) == sorted(&recorded));
-    let standbys = declaration.standbys().into_iter();
-    let standbys = standbys.map(|node| node.metadata.name.clone());
+    let audit = file.audit(&declaration)?;
+    let recipients = audit.recorded.0.iter();
+    let recipients = recipients.map(|entry| RecipientOfSecrets {
+        host: entry.host.clone(),
+        recipient: entry.recipient.to_string(),
+    });
     Ok(SecretRecipients {
-        recipients: recorded
-            .0
-            .iter()
-            .map(|entry| RecipientOfSecrets {
-                host: entry.host.clone(),
-                recipient: entry.recipient.to_string(),
-            })
-            .collect(),
-        missing: standbys
-            .filter(|name| recorded.of_host(name).is_none())
-            .collect(),
-        outdated: exists && !same,
-        exists,
+        recipients: recipients.collect(),
+        missing: audit.missing,
+        outdated: audit.outdated,
+        exists: file.exists(),
+        // The list says who should be able to decrypt the file; only an attempt says who is.
+        problem: file.read().err().map(|error| chain(&error)),
     })
 }
 
@@ -160,9 +147,12 @@ pub fn recipient_table(document: &SecretRecipients, paint: &Paint) -> String {
             paint.bad("✗")
         ));
     }
-    if document.outdated {
+    if let Some(problem) = &document.problem {
+        text.push_str(&format!("{} {problem}\n", paint.bad("✗")));
+    } else if document.outdated {
         text.push_str(&format!(
-            "{} the declaration names other recipients than the file has: `ctl certs rotate secrets` encrypts it to them\n",
+            "{} the declaration or the identity of this host needs other recipients than the file has: `ctl certs rotate secrets` \
+             encrypts it to them\n",
             paint.bad("✗")
         ));
     }

@@ -11,6 +11,7 @@ use halite_terminal::{Format, Paint, Screen};
 use tempfile::TempDir;
 
 use super::*;
+use crate::FAILED;
 use crate::commands::secrets::edit::Draft;
 use crate::commands::secrets::encrypt::{Move, entry};
 
@@ -305,6 +306,33 @@ fn the_lists_have_names_places_and_recipients_and_no_value() {
             .iter()
             .any(|entry| entry.recipient == other.to_string())
     );
+}
+
+#[test]
+fn an_identity_that_does_not_decrypt_the_values_is_reported_with_the_recipients() {
+    let host = DeclaredHost::new(SECRETS);
+    let site = host.site();
+    assert_eq!(list::recipients(&site, &mut screen()).unwrap(), 0);
+    encrypt::encrypt(&site, false, &mut screen()).unwrap();
+    assert_eq!(list::recipients(&site, &mut screen()).unwrap(), 0);
+    let identity = site.file().identity_path();
+    let other = Identity::generate().unwrap().to_text();
+    for (text, reason) in [
+        (None, "is missing on this host"),
+        (Some(other.as_bytes()), "is not encrypted to the identity"),
+    ] {
+        match text {
+            Some(text) => fs::write(&identity, text).unwrap(),
+            None => fs::remove_file(&identity).unwrap(),
+        }
+        assert_eq!(list::recipients(&site, &mut screen()).unwrap(), FAILED);
+        let known = list::recipients_of(&site).unwrap();
+        let shown = list::recipient_table(&known, &Paint { colour: false });
+        assert!(
+            shown.contains(reason) && shown.contains("ctl secrets recover --key FILE"),
+            "{shown}"
+        );
+    }
 }
 
 #[test]
