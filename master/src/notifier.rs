@@ -152,11 +152,11 @@ impl Notifier {
         let Ok(snapshot) = self.jobs.declarations().in_force().await else {
             return;
         };
-        let targets = snapshot.declaration().cluster.sink_targets();
+        let cluster = &snapshot.declaration().cluster;
         let now = app.clock.now();
         let mut ledger = self.ledger();
-        ledger.retain(&targets);
-        for target in targets {
+        ledger.retain(|name| cluster.notify.sinks.contains_key(name));
+        for target in cluster.sink_targets() {
             if under_way.busy.contains(&target.name) {
                 continue;
             }

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use halite_api::{CheckResult, CheckState, Health, HealthFinding};
 use halite_core::clock::{Clock as _, ManualClock};
+use halite_secret_file::SecretFile;
 use halite_testkit::{CannedAnswer, Server};
 
 use super::*;
@@ -344,6 +345,38 @@ fn a_changed_address_gets_everything_and_without_rounds_nothing_unknown_stays() 
     let life = &bench.life;
     let sinks = life.runtime.block_on(bench.notifier.list()).unwrap();
     assert_eq!(sinks.sinks[0].findings, 1);
+    bench.life.kill();
+}
+
+#[test]
+fn a_sink_whose_secret_cannot_be_decrypted_keeps_its_record() {
+    let site = site("    ops: {url: \"https://127.0.0.1:9/\", header: {secret: canary}}\n");
+    let bench = Bench::new(&site);
+    let file = SecretFile::new(&site.path().join("etc"), &site.path().join("state"));
+    let document = site.path().join("etc/cluster.yaml");
+    bench.life.runtime.block_on(async {
+        let declarations = bench.life.backend.jobs().declarations();
+        let snapshot = declarations.load().await.unwrap();
+        let plain = format!("canary: {CANARY}\n");
+        file.write(&plain, snapshot.declaration()).unwrap();
+        let text = std::fs::read_to_string(&document).unwrap();
+        let text = text.replace(&format!("value: {CANARY}, "), "");
+        std::fs::write(&document, text).unwrap();
+        declarations.load().await.unwrap();
+    });
+    std::fs::remove_file(file.identity_path()).unwrap();
+    let mut bench = bench.restarted(&site);
+    bench.life.runtime.block_on(async {
+        let declarations = bench.life.backend.jobs().declarations();
+        assert!(declarations.load().await.is_err());
+        let in_force = declarations.in_force().await.unwrap();
+        assert!(in_force.declaration().cluster.sink_targets().is_empty());
+    });
+    bench.notifier.ledger().succeeded("ops", NOW);
+    bench.notifier.ledger().succeeded("another", NOW);
+    bench.step();
+    assert!(bench.notifier.ledger().record("ops").is_some());
+    assert!(bench.notifier.ledger().record("another").is_none());
     bench.life.kill();
 }
 

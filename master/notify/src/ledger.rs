@@ -256,10 +256,10 @@ impl Ledger {
         record.receiver = receiver;
     }
 
-    /// Forgets the sinks that are not declared any more.
-    pub fn retain(&mut self, declared: &[SinkTarget]) {
-        self.sinks
-            .retain(|name, _| declared.iter().any(|sink| sink.name == *name));
+    /// Forgets the sinks that are not declared any more. A declared one whose secret is unknown now
+    /// keeps its record.
+    pub fn retain(&mut self, is_declared: impl Fn(&str) -> bool) {
+        self.sinks.retain(|name, _| is_declared(name));
     }
 
     /// The next request to a sink; `None` if nothing is due.
