@@ -12,6 +12,7 @@ use halite_manifest::manifest;
 use halite_pillar::bundle_facts::BundleFacts;
 use halite_pillar::declaration::Declaration;
 use halite_pillar::load::{Text, Texts, load};
+use halite_pillar::sealed::SealedSecrets;
 use halite_pillar::validate::{Context, warnings};
 use halite_pillar::{example, schema};
 
@@ -110,6 +111,8 @@ fn texts(path: &Path) -> Result<Texts, Vec<Problem>> {
     match std::fs::read_to_string(path) {
         Ok(text) => Ok(Texts {
             cluster: Text { file, text },
+            // The values may be in the encrypted file beside it, which is not read either.
+            sealed: Some(SealedSecrets::default()),
             ..Texts::default()
         }),
         Err(error) => Err(vec![Problem::in_file(

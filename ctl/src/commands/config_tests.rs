@@ -57,6 +57,19 @@ fn an_iso_is_checked_against_as_its_directory_is() {
 }
 
 #[test]
+fn a_cluster_document_alone_may_have_the_values_of_its_secrets_elsewhere() {
+    let document = format!("{CLUSTER}secrets: {{smtp: {{roles: [worker]}}}}\n");
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("cluster.yaml");
+    put(&path, document.as_bytes());
+    assert!(load(&texts(&path).unwrap(), &Context::default()).is_ok());
+    // In a directory, it is known that no encrypted file has it.
+    let problems = load(&texts(directory.path()).unwrap(), &Context::default()).unwrap_err();
+    let text = report(&problems);
+    assert!(text.contains("`smtp` has no value"), "{text}");
+}
+
+#[test]
 fn a_file_that_is_no_bundle_is_named() {
     let media = Media::new();
     put(&media.path("other.iso"), b"something else");
