@@ -123,13 +123,16 @@ impl SecretFile {
         })
     }
 
-    /// Adds the plain text to documents that were read from the operator's directory.
+    /// Adds the plain text to documents that were read from the operator's directory. If a rotation
+    /// has replaced the encrypted file since, its content is replaced as well.
     ///
     /// # Errors
     /// See [`SecretFile::open`].
     pub fn open_in(&self, texts: &mut Texts) -> Result<(), SecretFileError> {
         if let Some(sealed) = &mut texts.sealed {
-            sealed.plain = Some(self.open(&sealed.bytes)?);
+            let (bytes, plain) = self.open_now(sealed.bytes.clone())?;
+            sealed.bytes = bytes;
+            sealed.plain = Some(plain);
         }
         Ok(())
     }
@@ -139,7 +142,25 @@ impl SecretFile {
     /// # Errors
     /// See [`SecretFile::open`].
     pub fn read(&self) -> Result<Option<SecretText>, SecretFileError> {
-        self.bytes()?.map(|bytes| self.open(&bytes)).transpose()
+        let bytes = self.bytes()?;
+        let opened = bytes.map(|bytes| self.open_now(bytes)).transpose()?;
+        Ok(opened.map(|(_, plain)| plain))
+    }
+
+    /// Decrypts a content that was read from the file before. If no identity fits, a rotation may
+    /// have replaced both since: then it decrypts the present content, and returns it as well.
+    fn open_now(&self, bytes: Vec<u8>) -> Result<(Vec<u8>, SecretText), SecretFileError> {
+        let refused = match self.open(&bytes) {
+            Ok(plain) => return Ok((bytes, plain)),
+            Err(error) => error,
+        };
+        if !matches!(refused, SecretFileError::NoMatch { .. }) {
+            return Err(refused);
+        }
+        match self.bytes()? {
+            Some(bytes) => self.open(&bytes).map(|plain| (bytes, plain)),
+            None => Err(refused),
+        }
     }
 
     fn bytes(&self) -> Result<Option<Vec<u8>>, SecretFileError> {

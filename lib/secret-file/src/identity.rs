@@ -55,7 +55,10 @@ impl IdentityFiles {
 
     /// All identities with which this host decrypts.
     pub fn all(&self) -> Result<Vec<Identity>, SecretFileError> {
-        let both = [self.present()?, read(&self.next_path())?];
+        // First the next one: a rotation that ends in between puts it in the place of the present
+        // one, which would otherwise be neither of the two.
+        let next = read(&self.next_path())?;
+        let both = [self.present()?, next];
         Ok(both.into_iter().flatten().collect())
     }
 

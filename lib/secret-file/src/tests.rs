@@ -5,6 +5,7 @@ use std::path::Path;
 use halite_age::Identity;
 use halite_pillar::declaration::Declaration;
 use halite_pillar::load::{Text, Texts, load};
+use halite_pillar::sealed::SealedSecrets;
 use halite_pillar::validate::Context;
 use tempfile::TempDir;
 
@@ -247,6 +248,33 @@ fn a_rotation_that_ends_after_any_step_leaves_a_readable_file_and_is_continued()
             ));
         }
     }
+}
+
+#[test]
+fn documents_that_were_read_before_a_rotation_are_opened_after_it() {
+    let host = SecretHost::new();
+    let (declared, file) = (declaration(&[], &[]), host.file());
+    file.write(PLAIN, &declared).unwrap();
+    let before = fs::read(file.path()).unwrap();
+    let texts = || Texts {
+        sealed: Some(SealedSecrets {
+            bytes: before.clone(),
+            ..SealedSecrets::default()
+        }),
+        ..Texts::default()
+    };
+    file.rotate(&declared).unwrap();
+    let mut opened = texts();
+    file.open_in(&mut opened).unwrap();
+    let sealed = opened.sealed.unwrap();
+    assert_eq!(sealed.plain.unwrap().reveal(), PLAIN);
+    assert_eq!(sealed.bytes, fs::read(file.path()).unwrap());
+    // Neither the previous nor the present content is for this host.
+    fs::write(file.path(), &before).unwrap();
+    assert!(matches!(
+        file.open_in(&mut texts()).unwrap_err(),
+        SecretFileError::NoMatch { .. }
+    ));
 }
 
 #[test]
