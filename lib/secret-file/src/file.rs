@@ -181,6 +181,7 @@ impl SecretFile {
     }
 
     /// Like [`SecretFile::write`], if the plain text is still `before`; `None` if there was no file.
+    /// If it is the new one already, an earlier call has failed in the middle, and is completed.
     ///
     /// # Errors
     /// Another process has changed the plain text; see also [`SecretFile::write`].
@@ -191,7 +192,9 @@ impl SecretFile {
         declaration: &Declaration,
     ) -> Result<(), SecretFileError> {
         let _lock = self.lock()?;
-        if self.read()?.as_ref() != before {
+        let present = self.read()?;
+        let is_new = (present.as_ref()).is_some_and(|present| present.reveal() == plain);
+        if present.as_ref() != before && !is_new {
             return Err(SecretFileError::Changed(self.path.clone()));
         }
         self.write_locked(plain, declaration)

@@ -100,8 +100,8 @@ impl Draft {
     }
 }
 
-/// Runs `ctl secrets edit`. Returns `true` if the file was written. `again` asks, after problems,
-/// whether the same text is edited again.
+/// Runs `ctl secrets edit`. Returns `true` if the file was written. `again` asks, after problems or
+/// a failed write, whether the same text is edited again.
 ///
 /// # Errors
 /// There is no file system in memory, the editor fails, or the file cannot be decrypted or written.
@@ -124,17 +124,23 @@ pub(super) async fn edit(
             screen.note("nothing was changed");
             return Ok(false);
         }
-        let problems = match draft.check(&text) {
+        let discarded = match draft.check(&text) {
             Ok(declaration) => {
-                draft.write(site, &text, &declaration)?;
-                screen.note(format!("{} is written", draft.file));
-                return Ok(true);
+                let Err(error) = draft.write(site, &text, &declaration) else {
+                    screen.note(format!("{} is written", draft.file));
+                    return Ok(true);
+                };
+                // The text exists nowhere else, and the reason may be a full disk.
+                screen.note(format!("{error:#}"));
+                "the edited text could not be written, and was discarded"
             }
-            Err(problems) => problems,
+            Err(problems) => {
+                screen.note(report(&problems));
+                "the edited text is invalid and was discarded; nothing was written"
+            }
         };
-        screen.note(report(&problems));
         if !again(screen)? {
-            bail!("the edited text is invalid and was discarded; nothing was written");
+            bail!(discarded);
         }
     }
 }

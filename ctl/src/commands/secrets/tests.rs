@@ -412,3 +412,29 @@ async fn the_editor_gets_a_private_file_in_memory_that_is_removed_whatever_happe
     fs::remove_file(&program).unwrap();
     assert!(!is_plain(host.directory.path()));
 }
+
+#[tokio::test]
+async fn a_valid_text_that_cannot_be_written_is_kept_and_written_by_the_next_attempt() {
+    let host = DeclaredHost::new("secrets:\n  smtp: {roles: [worker]}\n");
+    let site = host.site();
+    // The first edit fills the value in, and blocks the list of recipients; the second unblocks it.
+    let list = site.config.join("secrets.recipients");
+    let program = host.directory.path().join("editor");
+    let script = format!(
+        "#!/bin/sh\nif grep -q '\"\"' \"$1\"; then sed -i 's/\"\"/canary/' \"$1\"; mkdir {0}; else rmdir {0}; fi\n",
+        list.display()
+    );
+    halite_testkit::process::make_program(&program, &script);
+    let editor = program.display().to_string();
+    let refused = edit::edit(&site, &editor, |_| Ok(false), &mut screen()).await;
+    let refused = refused.unwrap_err().to_string();
+    assert!(refused.contains("could not be written"), "{refused}");
+    assert!(!site.file().exists());
+    fs::remove_dir(&list).unwrap();
+    let written = edit::edit(&site, &editor, |_| Ok(true), &mut screen()).await;
+    assert!(written.unwrap());
+    assert_eq!(
+        host.values(),
+        [("smtp".to_owned(), Some("canary".to_owned()))]
+    );
+}
