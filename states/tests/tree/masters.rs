@@ -307,11 +307,17 @@ fn a_control_plane_that_is_not_a_standby_has_nothing_of_one() {
         let mut chunks = other.low.chunks.iter();
         assert!(!chunks.any(|chunk| chunk.name == name), "{name}");
     }
-    let program = chunk(&other, "file.absent", "/usr/local/bin/halite-master");
-    assert_eq!(
-        program.controls.unless,
-        [json!("test -e /var/lib/halite/master/store.db")]
-    );
+    for name in [
+        "/usr/local/bin/halite-master",
+        "/var/lib/halite/master/secrets",
+    ] {
+        let removed = chunk(&other, "file.absent", name);
+        assert_eq!(
+            removed.controls.unless,
+            [json!("test -e /var/lib/halite/master/store.db")],
+            "{name}"
+        );
+    }
     chunk(&other, "file.absent", "/var/lib/halite/bundles");
 }
 

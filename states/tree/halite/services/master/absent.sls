@@ -23,9 +23,10 @@ halite-master:
 {%-   set ns.last = 'file: ' ~ directory ~ '/' ~ name %}
 {%- endfor %}
 
-# With a store, an operator may start it again.
-{%- for path in ['/etc/systemd/system/halite-master.service', '/etc/systemd/system/halite-master.service.d',
-                 '/usr/local/bin/halite-master', '/etc/halite/master.yaml'] %}
+# With a store, an operator may start it again, and it needs its identity for the operator's secrets. A standby's identity
+# could still decrypt older files; another one is made when the host becomes a standby again.
+{%- for path in [directory ~ '/secrets', '/etc/systemd/system/halite-master.service',
+                 '/etc/systemd/system/halite-master.service.d', '/usr/local/bin/halite-master', '/etc/halite/master.yaml'] %}
 
 {{ path }}:
   file.absent:
