@@ -196,8 +196,8 @@ fn shared_names_leave_the_line_of_the_full_name_of_a_host() {
     assert_eq!(
         names,
         [
-            ("api.prod.internal", &json!("10.10.0.100")),
-            ("registry.prod.internal", &json!("10.10.0.11")),
+            ("api.prod.internal", &json!(["10.10.0.100"])),
+            ("registry.prod.internal", &json!(["10.10.0.11"])),
         ]
     );
     // Afterwards, lines that have only the cluster's names are removed.
