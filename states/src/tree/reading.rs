@@ -122,16 +122,15 @@ impl Reading {
         }
     }
 
-    /// Reports a path that cannot be read, unless it does not exist, or no longer exists.
+    /// Reports a path that cannot be read, unless it does not exist, or did not exist for a moment.
     fn unreadable(&mut self, path: &Path, error: &io::Error) {
         if error.kind() == ErrorKind::NotFound {
-            let is_gone = path
-                .symlink_metadata()
-                .is_err_and(|error| error.kind() == ErrorKind::NotFound);
+            // An editor may have made it again since.
+            let is_link = path.symlink_metadata().is_ok_and(|data| data.is_symlink());
             let is_hidden = path
                 .file_name()
                 .is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
-            if !is_gone && !is_hidden {
+            if is_link && !is_hidden {
                 self.problem(
                     path,
                     "cannot read it: it is a link to nothing",
