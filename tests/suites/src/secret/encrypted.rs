@@ -63,7 +63,9 @@ fn is_followed(cluster: &Cluster) -> Result<()> {
     );
     is_applied(cluster, VALUE)?;
     let edit = page.next(EDIT)?;
-    host.sh(&format!("EDITOR='sed -i s/{VALUE}/{CHANGED}/' {edit}"))?;
+    host.sh(&format!(
+        "export EDITOR='sed -i s/{VALUE}/{CHANGED}/'\n{edit}"
+    ))?;
     is_applied(cluster, CHANGED)?;
     page.run(host, ROTATE)?;
     is_applied(cluster, CHANGED)?;
