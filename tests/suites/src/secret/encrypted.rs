@@ -32,6 +32,8 @@ const IDENTITY: &str = "/var/lib/halite/master/secrets/identity";
 const FILES: &str = "rm -rf /etc/halite/secrets.yaml.age /etc/halite/secrets.recipients /var/lib/halite/master/secrets";
 
 pub(super) fn encrypted(cluster: &Cluster) -> Result<Counts> {
+    // The last addition may still move pods.
+    wait::until("the cluster to settle", SOON, || quiet(cluster))?;
     let file = cluster.bootstrap.file(DOCUMENT);
     let before = fs::read_to_string(&file)?;
     let secrets = guide::block(PAGE, HEADING, "\nsecrets:")?;
