@@ -44,7 +44,7 @@ pub async fn keep(app: &App, intervals: RemovalIntervals) {
     checks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         tokio::select! {
-            // At the start both are due, and what nobody uses goes before jobs do.
+            // Both are due at the start: remove unused records before jobs.
             biased;
             _ = days.tick() => prune(app).await,
             _ = checks.tick() => keep_size(app).await,

@@ -97,7 +97,7 @@ pub enum SecretFileError {
         .0.display()
     )]
     Changed(PathBuf),
-    /// There is no encrypted file.
+    /// The encrypted file does not exist.
     #[error("there is no {}; `ctl secrets edit` and `ctl secrets encrypt` make it", .0.display())]
     Missing(PathBuf),
 }

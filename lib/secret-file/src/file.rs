@@ -137,7 +137,7 @@ impl SecretFile {
         Ok(())
     }
 
-    /// The plain text of the file; `None` if there is no file.
+    /// The plain text of the file; `None` if the file does not exist.
     ///
     /// # Errors
     /// See [`SecretFile::open`].

@@ -61,7 +61,7 @@ pub async fn export(root: &Path, to: &Path) -> Result<Exported, CopyError> {
 /// Returns whether a standby's copy still has the CAs and keys of these exported files.
 ///
 /// # Errors
-/// There is no copy, or a file cannot be read.
+/// The standby has no complete copy, or a file cannot be read.
 pub fn has_same_keys(root: &Path, exported: &Files) -> Result<bool, CopyError> {
     let copy = newest(root)?.ok_or_else(|| CopyError::None(root.to_owned()))?;
     same_keys(&copy, exported)

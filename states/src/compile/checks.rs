@@ -33,7 +33,7 @@ fn edit(call: &Call) -> Option<Problem> {
         Some(Value::String(text)) if text == ".bak" || text.is_empty() => {}
         Some(_) => {
             let hint = "leave it out: the return has the difference";
-            return Some(problem("there are no backups".to_owned()).hint(hint));
+            return Some(problem("file backups are not supported".to_owned()).hint(hint));
         }
     }
     if flag("append_if_not_found") && flag("prepend_if_not_found") {

@@ -85,7 +85,7 @@ fn read_pillar(
 /// Puts the data of `file.serialize` into the call as contents.
 ///
 /// # Errors
-/// There are no data, they have a secret, or they cannot be written as Salt does.
+/// The call has no data, the data have a secret, or they cannot be written as Salt does.
 pub(super) fn serialize(
     renderer: &Renderer,
     call: &mut Call,
@@ -106,7 +106,7 @@ pub(super) fn serialize(
     let fail = |message: String| Problem::at(position, format!("file.serialize: {message}"));
     if data.is_null() {
         return Err(Box::new(fail(
-            "there are no data; give either `dataset` or `dataset_pillar`".to_owned(),
+            "the data are missing; give either `dataset` or `dataset_pillar`".to_owned(),
         )));
     }
     if reference::is_in(&data) {

@@ -108,7 +108,7 @@ pub(super) fn read(
             None => problems.push(wrong(argument, "the name of a user")),
         },
         "retry" => controls.retry = retry(argument, problems),
-        // There are no modules to load; `warning` is about the others.
+        // Halite loads no modules, so this has no effect. `warning` covers the other two.
         "reload_modules" | "reload_grains" | "reload_pillar" => {
             if boolean(value).is_none() {
                 problems.push(wrong(argument, "true or false"));

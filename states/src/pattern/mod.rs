@@ -37,7 +37,7 @@ pub enum PatternError {
         instead: &'static str,
     },
     /// A flag of an expression that is not known.
-    #[error("there is no flag `{flag}`; there are IGNORECASE, MULTILINE and DOTALL")]
+    #[error("unknown flag `{flag}`; use IGNORECASE, MULTILINE or DOTALL")]
     Flag {
         /// The flag as given.
         flag: String,

@@ -104,7 +104,7 @@ impl Draft {
 /// a failed write, whether the same text is edited again.
 ///
 /// # Errors
-/// There is no file system in memory, the editor fails, or the file cannot be decrypted or written.
+/// No memory file system is mounted, the editor fails, or the file cannot be decrypted or written.
 pub(super) async fn edit(
     site: &SecretSite,
     editor: &str,

@@ -105,8 +105,8 @@ fn is_cut_off(state: &str) -> bool {
     !matches!(state, "i" | "n" | "c")
 }
 
-/// Installed packages that an installation would remove. Empty if the manager finds no solution,
-/// which the installation then reports, and with dnf.
+/// Installed packages that an installation would remove. Always empty with dnf, and empty if the
+/// package manager finds no solution: the installation then reports that.
 ///
 /// # Errors
 /// The manager cannot be asked.
