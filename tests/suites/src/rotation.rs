@@ -190,10 +190,12 @@ fn old_is_rejected(cluster: &Cluster) -> Result<Counts> {
     let encoded = host.sh(&format!("base64 -w0 {OLD_CA} | cut -c 64-96"))?;
     for host in cluster.hosts() {
         for text in [text.as_str(), encoded.trim()] {
-            // The kubelet refreshes the volumes of pods within about a minute.
+            // The kubelet refreshes the volumes of pods within about a minute. The master keeps a list
+            // of the CAs that it has dropped, and never hands them to a host again.
             wait::until("the old CA to leave", VOLUMES, || {
                 let found = host.sh(&format!(
-                    "grep -rlF -e '{text}' /etc /var/lib/kubelet /var/lib/halite/master/ca 2>/dev/null; true"
+                    "grep -rlF --exclude='*.dropped.json' -e '{text}' /etc /var/lib/kubelet \
+                     /var/lib/halite/master/ca 2>/dev/null; true"
                 ))?;
                 ensure!(
                     found.is_empty(),
