@@ -178,7 +178,9 @@ async fn known(host: &dyn Host, pod: &StaticPod, process: &Process) -> Result<Kn
 }
 
 /// Restarts a program, given the id of its process and its start in clock ticks
-/// (docs/decisions/0116). It is killed no later than by the kubelet, which waits for 30 seconds.
+/// (docs/decisions/0116). It is killed no later than by the kubelet, which waits for 30 seconds. Without
+/// etcd, API servers answer only after a minute, and so long a new kubelet would wait: for etcd, the
+/// delays of the present one are shorter.
 const RESTART: &str = r#"pid=$0 started=$1
 is_alive() { test "$(cut -d ' ' -f 22 "/proc/$pid/stat" 2>/dev/null)" = "$started"; }
 is_alive || exit 0
@@ -188,7 +190,8 @@ for _ in $(seq 52); do is_alive && ss -Hltnp | grep -q "pid=$pid," || break; sle
 for _ in $(seq 4); do is_alive || break; sleep 0.5; done
 if is_alive; then kill -KILL "$pid" || ! is_alive || exit; fi
 for _ in $(seq 20); do is_alive || break; sleep 0.1; done
-for _ in $(seq 10); do ! pgrep -x "$name" >/dev/null || exit 0; sleep 0.5; done
+delays=10; test "$name" != etcd || delays=90
+for _ in $(seq $delays); do ! pgrep -x "$name" >/dev/null || exit 0; sleep 0.5; done
 ! systemctl --quiet is-active kubelet.service || systemctl restart kubelet.service
 "#;
 
@@ -249,6 +252,7 @@ mod tests {
     use std::io::{BufRead, BufReader};
     use std::os::unix::fs::PermissionsExt;
     use std::os::unix::process::ExitStatusExt;
+    use std::path::Path;
     use std::process::{Child, Command, Stdio};
     use std::{fs, thread};
 
@@ -258,8 +262,13 @@ mod tests {
 
     /// A process that ignores SIGTERM, and its start.
     fn stubborn() -> (Child, u64) {
+        stubborn_program("/bin/sh".as_ref())
+    }
+
+    /// The same as a copy of the shell.
+    fn stubborn_program(shell: &Path) -> (Child, u64) {
         let line = "trap '' TERM; echo ready; while :; do sleep 0.1; done";
-        let mut child = Command::new("/bin/sh")
+        let mut child = Command::new(shell)
             .args(["-c", line])
             .stdout(Stdio::piped())
             .spawn()
@@ -280,11 +289,21 @@ mod tests {
     /// Restarts a process on a host on which `pgrep` finds its successor if that `comes`. Returns
     /// the calls of systemctl.
     fn restart(pid: u32, started: u64, comes: bool) -> String {
+        restart_and_count(pid, started, comes).0
+    }
+
+    /// The same, with the number of looks for a successor.
+    fn restart_and_count(pid: u32, started: u64, comes: bool) -> (String, usize) {
         let programs = TempDir::new().unwrap();
         let calls = programs.path().join("calls");
+        let looks = programs.path().join("looks");
+        let code = if comes { 0 } else { 1 };
         for (name, text) in [
-            ("pgrep", if comes { "exit 0" } else { "exit 1" }.to_owned()),
-            ("sleep", "exec /bin/sleep 0.05".to_owned()),
+            (
+                "pgrep",
+                format!("echo >> '{}'; exit {code}", looks.display()),
+            ),
+            ("sleep", "exec /bin/sleep 0.01".to_owned()),
             ("systemctl", format!("echo \"$*\" >> '{}'", calls.display())),
         ] {
             let path = programs.path().join(name);
@@ -298,7 +317,11 @@ mod tests {
             .status()
             .unwrap();
         assert!(status.success());
-        fs::read_to_string(calls).unwrap_or_default()
+        let looks = fs::read_to_string(looks).unwrap_or_default();
+        (
+            fs::read_to_string(calls).unwrap_or_default(),
+            looks.lines().count(),
+        )
     }
 
     #[test]
@@ -330,5 +353,22 @@ mod tests {
             "--quiet is-active kubelet.service\nrestart kubelet.service\n"
         );
         reaper.join().unwrap();
+    }
+
+    #[test]
+    fn the_kubelet_may_delay_the_start_of_etcd_for_longer() {
+        let directory = TempDir::new().unwrap();
+        let looks = ["etcd", "other"].map(|name| {
+            let program = directory.path().join(name);
+            fs::copy("/bin/sh", &program).unwrap();
+            let (mut child, started) = stubborn_program(&program);
+            let pid = child.id();
+            let reaper = thread::spawn(move || child.wait().unwrap());
+            let (calls, looks) = restart_and_count(pid, started, false);
+            assert!(calls.ends_with("restart kubelet.service\n"), "{name}");
+            reaper.join().unwrap();
+            looks
+        });
+        assert_eq!(looks, [90, 10]);
     }
 }
