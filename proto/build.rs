@@ -23,8 +23,21 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     list.push(']');
     let target = std::path::PathBuf::from(std::env::var_os("OUT_DIR").ok_or("OUT_DIR is not set")?);
     std::fs::write(target.join("methods.rs"), list)?;
-    tonic_prost_build::configure()
-        .build_transport(false)
+    let mut build = tonic_prost_build::configure().build_transport(false);
+    // The contract of master and `ctl` stores real ones (lib/api/contract).
+    for reply in [
+        "AddNodeReply",
+        "AddedNode",
+        "CreateOperatorReply",
+        "CreateTokenReply",
+        "KubeconfigReply",
+    ] {
+        build = build.type_attribute(
+            format!("halite.v1.{reply}"),
+            "#[derive(serde::Serialize, serde::Deserialize)]",
+        );
+    }
+    build
         // Minions and standbys store it in files.
         .type_attribute(
             "halite.v1.Epoch",

@@ -165,6 +165,13 @@ fn each_document_of_the_master_is_printed() {
             ],
         ),
         (
+            printed::upgrade(&answer("upgrade-back"), &PLAIN),
+            &[
+                "back from bundle 0.3.0 with Kubernetes v1.36.3 → 0.2.0",
+                "1 host changes\n",
+            ],
+        ),
+        (
             printed::upgrade_status(&answer("upgrade-status")),
             &[
                 "to the bundle 0.3.0 is paused (by root)\n",
@@ -218,6 +225,7 @@ fn each_event_of_the_master_is_known_and_printed() {
         ("event-run-new", "custom.roll"),
         ("event-run-step", "first succeeded"),
         ("event-run-job", "first has created the job"),
+        ("event-run-wait", "second"),
         ("event-run-cancel", "cancelled by alice"),
         ("event-run-done", "succeeded"),
         ("event-key", "the key of worker-1 is deleted"),
@@ -236,7 +244,8 @@ fn each_event_of_the_master_is_known_and_printed() {
 fn each_stored_document_and_event_is_tested() {
     let own = concat!(
         include_str!("contract_tests.rs"),
-        include_str!("local_contract_tests.rs")
+        include_str!("local_contract_tests.rs"),
+        include_str!("reply_contract_tests.rs")
     );
     for entry in std::fs::read_dir(directory()).unwrap() {
         let path = entry.unwrap().path();

@@ -7,13 +7,12 @@ use halite_api::{
     AddedBundle, BootstrapPlan, BundleChange, BundleContent, BundleDiff, BundleImage,
     BundlePackage, BundleProblem, BundleSigner, ClusterContext, ContextList, CopiedBackup,
     CopiedBundle, DeclarationCheck, DeclarationProblem, DeltaSide, DisplayedDeclaration, Document,
-    ExportedDelta, HighstateResult, HostJournal, ImageList, KeyState, KubeconfigFile,
-    KubernetesNode, LastHighstate, LocalOutcome, MadeBackup, MadeRegistryBackup, NamedSecret,
-    NewNode, NewNodes, NewOperator, NewSigningKey, NewToken, NodeList, NodeStatus, PackedBundle,
-    PlannedStates, PreflightCheck, PreflightVerdict, RecipientOfSecrets, RefusedBundle,
-    RemovedBundle, RestoredRegistry, SecretList, SecretRecipients, StartedEtcd, SupportArchive,
-    Time, UsedBundle, VerifiedBackup, VerifiedBundle, VerifiedRegistryBackup, Versions, from_text,
-    to_value,
+    ExportedDelta, HighstateResult, HostJournal, ImageList, KeyState, KubernetesNode,
+    LastHighstate, LocalOutcome, MadeBackup, MadeRegistryBackup, NamedSecret, NewSigningKey,
+    NodeList, NodeStatus, PackedBundle, PlannedStates, PreflightCheck, PreflightVerdict,
+    RecipientOfSecrets, RefusedBundle, RemovedBundle, RestoredRegistry, SecretList,
+    SecretRecipients, StartedEtcd, SupportArchive, Time, UsedBundle, VerifiedBackup,
+    VerifiedBundle, VerifiedRegistryBackup, Versions, from_text, to_value,
 };
 use halite_names::BundleVersion;
 use halite_states::low::StateReturn;
@@ -25,7 +24,7 @@ use crate::output::Paint;
 const DIGEST: &str = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08";
 
 /// Compares a document with the stored one, and reads that back.
-fn check<T: Document + PartialEq + std::fmt::Debug>(name: &str, document: &T) {
+pub fn check<T: Document + PartialEq + std::fmt::Debug>(name: &str, document: &T) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../lib/api/contract")
         .join(format!("{name}.json"));
@@ -110,45 +109,6 @@ fn hosts_and_their_journals() {
         )],
     };
     check("journal", &journal);
-}
-
-#[test]
-fn what_is_new() {
-    let nodes = NewNodes {
-        nodes: vec![NewNode {
-            node: text("worker-1"),
-            token: text("6e6f746f.7365637265746b.ab12"),
-            command: format!(
-                "(D=$(mktemp -d) && cd $D && export no_proxy=\\* U=https://10.10.0.11:4551 && \
-                 curl -m9 -kfsSO $U/ca && echo \"{DIGEST}  ca\" | sha256sum -c && \
-                 curl -fsSO --cacert ca --capath . $U/join && \
-                 sh join worker-1 --master 10.10.0.11:4550) <<E\n6e6f746f.7365637265746b\nE"
-            ),
-        }],
-    };
-    check("new-nodes", &nodes);
-    let token = NewToken {
-        token: text("6e6f746f.7365637265746b.ab12"),
-        expires: time(),
-    };
-    check("new-token", &token);
-    assert!(printed::new_token(&token).contains("token    6e6f746f."));
-    let operator = NewOperator {
-        name: text("alice"),
-        role: text("viewer"),
-        expires: time(),
-        identity: text("alice.pem"),
-    };
-    check("new-operator", &operator);
-    assert!(printed::new_operator(&operator).contains("identity  alice.pem"));
-    let file = KubeconfigFile {
-        file: text("prod.kubeconfig"),
-        server: text("https://10.10.0.10:6443"),
-        user: text("halite:alice"),
-        expires: time(),
-    };
-    check("kubeconfig-file", &file);
-    assert!(printed::kubeconfig_file(&file).contains("server   https://"));
 }
 
 #[test]

@@ -32,6 +32,8 @@ mod orchestration_watch;
 mod output;
 mod paths;
 mod preflight;
+#[cfg(test)]
+mod reply_contract_tests;
 mod site;
 mod ssh;
 mod waiting;

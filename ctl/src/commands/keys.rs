@@ -116,6 +116,17 @@ pub fn token_table(tokens: &TokenList) -> String {
     table::rows(&heading, tokens.tokens.iter().map(row))
 }
 
+/// The new token in the master's reply.
+///
+/// # Errors
+/// Its end is not a time.
+pub fn created_token(reply: v1::CreateTokenReply) -> anyhow::Result<NewToken> {
+    Ok(NewToken {
+        token: reply.token,
+        expires: client::time(&reply.expires)?,
+    })
+}
+
 /// Runs `ctl token`.
 ///
 /// # Errors
@@ -142,10 +153,7 @@ pub async fn token(global: &Global, command: Token, screen: &mut Screen) -> anyh
                 .await
                 .map_err(|status| refused(&status))?
                 .into_inner();
-            let made = NewToken {
-                token: reply.token,
-                expires: client::time(&reply.expires)?,
-            };
+            let made = created_token(reply)?;
             screen.answer(&to_value(&made), |_| new_token(&made))?;
         }
         Token::List => {

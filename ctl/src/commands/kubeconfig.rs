@@ -52,14 +52,22 @@ pub async fn run(global: &Global, args: &Kubeconfig, screen: &mut Screen) -> any
         return Ok(0);
     };
     files::write(&file, format!("{MARK}{text}").as_bytes(), 0o600)?;
-    let written = KubeconfigFile {
+    let written = written(&file, &reply)?;
+    screen.answer(&to_value(&written), |_| written_text(&written))?;
+    Ok(0)
+}
+
+/// The file that was written, with the master's reply.
+///
+/// # Errors
+/// The end of its certificate is not a time.
+pub fn written(file: &Path, reply: &v1::KubeconfigReply) -> anyhow::Result<KubeconfigFile> {
+    Ok(KubeconfigFile {
         file: path_text(file),
         server: reply.server.clone(),
         user: reply.user.clone(),
         expires: client::time(&reply.expires)?,
-    };
-    screen.answer(&to_value(&written), |_| written_text(&written))?;
-    Ok(0)
+    })
 }
 
 /// Formats what was written.
@@ -114,7 +122,7 @@ fn own_file(path: &Path) -> anyhow::Result<PathBuf> {
 }
 
 /// The kubeconfig, as `kubectl` reads it.
-fn kubeconfig(reply: &v1::KubeconfigReply, key_pem: &str) -> Value {
+pub fn kubeconfig(reply: &v1::KubeconfigReply, key_pem: &str) -> Value {
     let context = format!("{}@{}", reply.user, reply.cluster);
     let ca = STANDARD.encode(&reply.ca_pem);
     let cluster = if reply.tls_server_name.is_empty() {

@@ -123,21 +123,28 @@ async fn node(global: &Global, command: Node, screen: &mut Screen) -> anyhow::Re
 
 #[cfg(test)]
 pub mod printed {
-    //! The printers of the master's documents, for the tests of the contract.
+    //! The printers of the master's documents, and the readers of its other replies, for the tests of the
+    //! contract.
+    pub use super::backup::header_of as backup_header;
     pub use super::certs::listed as certificates;
     pub use super::etcd::overview as etcd;
     pub use super::health::report as health;
     pub use super::inspect::{files as rendered_files, node_table as nodes, overview as status};
     pub use super::jobs::{cancelled as job_cancellation, list as jobs, one as job};
     pub use super::keys::{
-        change as key_change, key_table as keys, new_token, revocation as token_revocation,
-        token_table as tokens,
+        change as key_change, created_token, key_table as keys, new_token,
+        revocation as token_revocation, token_table as tokens,
     };
-    pub use super::kubeconfig::{issued_table as kubeconfigs, written_text as kubeconfig_file};
+    pub use super::kubeconfig::{
+        issued_table as kubeconfigs, kubeconfig as kubeconfig_value, written as written_kubeconfig,
+        written_text as kubeconfig_file,
+    };
     pub use super::node_list::one as node;
+    pub use super::nodes::declared as new_nodes;
     pub use super::notify::{list as sinks, results as sink_tests};
     pub use super::operators::{
-        lines as audit, list as operators, new_operator, revocation as operator_revocation,
+        created as created_operator, lines as audit, list as operators, new_operator,
+        revocation as operator_revocation,
     };
     pub use super::orchestrate::{cancelled_text as run_cancellation, list as runs};
     pub use super::secrets::{recipient_table as secret_recipients, secret_table as secrets};

@@ -326,7 +326,7 @@ impl FurtherFields {
 }
 
 /// The declared hosts as a document.
-fn declared(nodes: Vec<v1::AddedNode>) -> NewNodes {
+pub fn declared(nodes: Vec<v1::AddedNode>) -> NewNodes {
     let one = |node: v1::AddedNode| NewNode {
         node: node.name,
         token: node.token,

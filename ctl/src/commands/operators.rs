@@ -73,6 +73,17 @@ async fn create(
                 args.name
             )
         })?;
+    created(args, &reply)
+}
+
+/// The new operator, with the master's reply.
+///
+/// # Errors
+/// Its end is not a time.
+pub fn created(
+    args: OperatorCreate,
+    reply: &v1::CreateOperatorReply,
+) -> anyhow::Result<NewOperator> {
     Ok(NewOperator {
         name: args.name,
         role: args.role,

@@ -33,7 +33,8 @@ pub(crate) fn check_event(name: &str, event: &v1::Event) {
     check_document(name, &Event::from(event));
 }
 
-fn check(name: &str, value: Value) {
+/// Compares a value with the stored one.
+pub(crate) fn check(name: &str, value: Value) {
     let text = format!("{:#}\n", Steady::default().value(value));
     let path = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../lib/api/contract")
@@ -65,6 +66,9 @@ impl Steady {
                 let steady = fields.into_iter().map(|(key, value)| {
                     let value = match (key.as_str(), value) {
                         ("serial", Value::String(_)) => json!("4e6f5365726961"),
+                        ("token", Value::String(text)) if text.contains('.') => {
+                            json!("6e6f746f.7365637265746b.ab12")
+                        }
                         ("token", Value::String(_)) => json!("6e6f746f"),
                         ("fingerprint", Value::String(text)) if text.len() > 64 => {
                             json!(["ab"; 32].join(":"))

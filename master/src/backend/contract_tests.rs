@@ -15,18 +15,15 @@ use halite_fleet::keys::{KeyOrder, NewOperator, TokenRequest};
 use halite_proto::pki::PrivateKey;
 use halite_proto::v1;
 use halite_proto::v1::HandOverRequest;
-use halite_proto::v1::minion_message::Body;
-use halite_states::low::StateReturn;
 use halite_store::{Audit, KeyState};
-use serde_json::{Map, json};
+use serde_json::json;
 
 use super::contract::{check_answer, check_document, check_event};
 use super::fixture::{Life, ScriptedMinion, Site};
-use super::wire::Wire;
 use crate::operator::{audit, kubeconfig};
 use crate::orchestrate::upgrade_fixture;
 
-const NOW: i64 = 1_800_000_000_000;
+pub(super) const NOW: i64 = 1_800_000_000_000;
 
 const TREE: &[(&str, &str)] = &[
     ("top.sls", "base:\n  '*-1':\n    - host\n"),
@@ -42,12 +39,14 @@ const TREE: &[(&str, &str)] = &[
         "custom/roll.sls",
         "first:\n  halite.state:\n    - tgt: worker-1\n    - sls: [host]\n",
     ),
+    (
+        "custom/two.sls",
+        "first:\n  halite.state:\n    - tgt: worker-1\n    - sls: [host]\n\
+         second:\n  halite.state:\n    - tgt: worker-1\n    - sls: [host]\n    - require: [{halite: first}]\n",
+    ),
 ];
 
-/// Longest wait for an event.
-const SOON: Duration = Duration::from_secs(30);
-
-fn site() -> Site {
+pub(super) fn site() -> Site {
     let mut site = Site::new(TREE);
     let members = Arc::new(FakeCluster::new(&["bootstrap-1"]));
     site.etcd = Some((members, Duration::from_secs(1)));
@@ -59,7 +58,7 @@ fn site() -> Site {
     site
 }
 
-fn life(site: &Site) -> Life {
+pub(super) fn life(site: &Site) -> Life {
     site.live_at(Arc::new(ManualClock::at(NOW)))
 }
 
@@ -87,8 +86,13 @@ fn jobs_and_their_events() {
     let worker = ScriptedMinion::new("worker-1");
     life.connect(&worker);
     let events = life.run("state.highstate", "worker-1", json!({}), false);
-    for kind in ["new", "start", "ret", "done"] {
-        check_event(&format!("event-job-{kind}"), of_kind(&events, kind));
+    for (name, kind) in [
+        ("event-job-new", "new"),
+        ("event-job-start", "start"),
+        ("event-job-ret", "ret"),
+        ("event-job-done", "done"),
+    ] {
+        check_event(name, of_kind(&events, kind));
     }
     let jobs = life.runtime.block_on(life.backend.list_jobs(10)).unwrap();
     check_document("jobs", &jobs);
@@ -99,104 +103,6 @@ fn jobs_and_their_events() {
         "status",
         &life.runtime.block_on(life.backend.status()).unwrap(),
     );
-    life.kill();
-}
-
-#[test]
-fn progress_and_waits() {
-    let site = site();
-    let clock = Arc::new(ManualClock::at(NOW));
-    let life = site.live_at(clock.clone());
-    let mut wire = Wire::connect(&life, "worker-1");
-    let request = v1::RunRequest {
-        target: "worker-1".to_owned(),
-        function: "state.highstate".to_owned(),
-        ..v1::RunRequest::default()
-    };
-    let mut events = life
-        .runtime
-        .block_on(life.backend.run("root", request))
-        .unwrap();
-    let mut next = |kind: &str| {
-        let found = async {
-            loop {
-                let event = events.next().await.unwrap().unwrap();
-                if event.tag.contains(kind) {
-                    return event;
-                }
-            }
-        };
-        let found = life
-            .runtime
-            .block_on(async { tokio::time::timeout(SOON, found).await });
-        found.unwrap_or_else(|_| panic!("there is no event {kind}"))
-    };
-    let job = wire.job();
-    let state = StateReturn {
-        index: 0,
-        id: "motd".to_owned(),
-        name: "/etc/motd".to_owned(),
-        function: "file.managed".to_owned(),
-        sls: "host".to_owned(),
-        result: Some(true),
-        changes: Map::from_iter([(
-            "diff".to_owned(),
-            json!("--- \n+++ \n@@ -0,0 +1 @@\n+welcome\n"),
-        )]),
-        comment: "/etc/motd was written".to_owned(),
-        start_time: "2027-01-15T08:00:00.000Z".to_owned(),
-        duration: 3.5,
-        run_num: 0,
-        ran: true,
-        fail_run: true,
-    };
-    wire.say(Body::Progress(v1::JobProgress {
-        job: job.clone(),
-        index: 0,
-        total: 1,
-        state_json: serde_json::to_string(&state).unwrap(),
-    }));
-    check_event("event-job-prog", &next("/prog/"));
-    clock.advance(10_000);
-    check_event("event-job-wait", &next("/wait"));
-    wire.returns(&job, "halite-minion was stopped");
-    check_event("event-job-ret-failed", &next("/ret/"));
-    life.kill();
-}
-
-#[test]
-fn lines_of_a_journal() {
-    let site = site();
-    let life = life(&site);
-    let mut wire = Wire::connect(&life, "worker-1");
-    let request = v1::RunRequest {
-        target: "worker-1".to_owned(),
-        function: "log.read".to_owned(),
-        args_json: json!({"unit": "kubelet", "lines": 2, "follow": true}).to_string(),
-        ..v1::RunRequest::default()
-    };
-    let run = life.backend.run("root", request);
-    let mut events = life.runtime.block_on(run).unwrap();
-    let lines = ["Started kubelet", "Node became ready"]
-        .map(|text| format!("2027-01-15T08:00:00+00:00 worker-1 kubelet[812]: {text}"));
-    let job = wire.job();
-    wire.say(Body::Progress(v1::JobProgress {
-        job,
-        index: 0,
-        total: 0,
-        state_json: json!({"lines": lines}).to_string(),
-    }));
-    let read = async {
-        loop {
-            let event = events.next().await.unwrap().unwrap();
-            if event.tag.contains("/log/") {
-                return event;
-            }
-        }
-    };
-    let read = async { tokio::time::timeout(SOON, read).await };
-    let event = life.runtime.block_on(read).expect("the event must come");
-    check_event("event-job-log", &event);
     life.kill();
 }
 
@@ -261,8 +167,12 @@ fn runs_and_their_events() {
         .into_iter()
         .filter(|event| event.tag.starts_with("halite/run/"))
         .collect();
-    for kind in ["new", "job", "done"] {
-        check_event(&format!("event-run-{kind}"), of_kind(&of_run, kind));
+    for (name, kind) in [
+        ("event-run-new", "new"),
+        ("event-run-job", "job"),
+        ("event-run-done", "done"),
+    ] {
+        check_event(name, of_kind(&of_run, kind));
     }
     let steps: Vec<v1::Event> = of_run
         .into_iter()
@@ -425,6 +335,13 @@ fn an_upgrade() {
         .block_on(life.backend.orchestrate("root", request));
     life.collect(events.unwrap());
     check_answer("upgrade-status", &show(&life, "upgrade-status", ""));
+    let request = v1::ShowRequest {
+        what: "upgrade-back".to_owned(),
+        pillar_json: json!({"bundle": "", "batch": "25%", "backup": false}).to_string(),
+        ..v1::ShowRequest::default()
+    };
+    let plan = life.runtime.block_on(life.backend.show(request)).unwrap();
+    check_answer("upgrade-back", &plan);
     life.kill();
 }
 

@@ -56,5 +56,7 @@ mod upgrade_tests;
 mod version_tests;
 #[cfg(test)]
 pub(crate) mod wire;
+#[cfg(test)]
+mod wire_contract_tests;
 
 pub use live::{Backend, start};

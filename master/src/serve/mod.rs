@@ -6,6 +6,8 @@ mod enrolment;
 mod hand_over;
 mod minion;
 mod operator;
+#[cfg(test)]
+mod reply_tests;
 mod roles;
 mod shares;
 mod standby;

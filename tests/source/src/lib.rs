@@ -11,6 +11,8 @@ mod book;
 #[cfg(test)]
 mod circles;
 #[cfg(test)]
+mod contracts;
+#[cfg(test)]
 mod dates;
 #[cfg(test)]
 mod decisions;

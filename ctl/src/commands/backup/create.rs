@@ -118,7 +118,7 @@ pub async fn make(
             "the answer does not start like a backup; check that the master and ctl have the same version"
         );
     };
-    let head: Head = serde_json::from_str(&head).context("cannot read the master's answer")?;
+    let head = read(&head)?;
     let header = header(&head)?;
     let declared = || PathBuf::from(&head.backup.directory);
     let directory = wanted.to.map_or_else(declared, Path::to_owned);
@@ -169,6 +169,17 @@ fn exit_code(created: &Created, reported: anyhow::Result<()>) -> u8 {
     } else {
         INCOMPLETE
     }
+}
+
+/// Reads the first part.
+fn read(head: &str) -> anyhow::Result<Head> {
+    serde_json::from_str(head).context("cannot read the master's answer")
+}
+
+/// The header that a first part gives, for the tests of the contract.
+#[cfg(test)]
+pub fn header_of(head: &str) -> anyhow::Result<Header> {
+    header(&read(head)?)
 }
 
 /// The header of the file: the master's facts, and the declared recipients.

@@ -18,6 +18,8 @@ use halite_pillar::load::{Texts, load};
 use halite_pillar::validate::Context;
 
 use self::create::BackupRequest;
+#[cfg(test)]
+pub use self::create::header_of;
 pub use self::outcome::BackupReport;
 use self::outcome::NoBackup;
 use self::verify::How;
