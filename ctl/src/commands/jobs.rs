@@ -107,23 +107,11 @@ fn returned(part: &JobPart, view: View, paint: &Paint) -> String {
     text
 }
 
-/// A pillar without the digests in the plan of an upgrade, which has an id.
-fn without_states(pillar: &Value) -> Value {
-    let mut pillar = pillar.clone();
-    if let Some(plan) = pillar.get_mut("plan").and_then(Value::as_object_mut) {
-        plan.remove("states");
-    }
-    pillar
-}
-
 fn of_run(run: &Run) -> String {
     let mut text = table::fields(&[
         ("run", run.run.to_string()),
         ("sls", run.sls.clone()),
-        (
-            "pillar",
-            json(run.pillar.as_ref().map(without_states).as_ref()),
-        ),
+        ("pillar", json(run.pillar_without_digests().as_ref())),
         ("test", yes_no(run.test)),
         ("operator", run.operator.clone()),
         ("status", run.status.to_string()),

@@ -101,6 +101,6 @@ pub use status::{
 };
 pub use time::Time;
 pub use upgrade::{
-    BundleRelease, UpgradeCheck, UpgradeFinding, UpgradePlan, UpgradeSeverity, UpgradeState,
-    UpgradeStatus, UpgradeTurn,
+    BundleRelease, UpgradeCheck, UpgradeDrain, UpgradeFinding, UpgradeOptions, UpgradePlan,
+    UpgradeSeverity, UpgradeState, UpgradeStatus, UpgradeTurn,
 };

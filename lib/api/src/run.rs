@@ -120,6 +120,18 @@ pub struct Run {
 
 document!(Run);
 
+impl Run {
+    /// The values over the pillar, without the digests in the plan of an upgrade, which has an id.
+    #[must_use]
+    pub fn pillar_without_digests(&self) -> Option<Value> {
+        let mut pillar = self.pillar.clone()?;
+        if let Some(plan) = pillar.get_mut("plan").and_then(Value::as_object_mut) {
+            plan.remove("states");
+        }
+        Some(pillar)
+    }
+}
+
 /// A step of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]

@@ -200,6 +200,43 @@ pub struct UpgradeStatus {
 
 document!(UpgradeStatus);
 
+/// The values in [`UpgradeStatus::options`] that have words on the command line. A run that continues gets
+/// all of them unchanged, also those of another version.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct UpgradeOptions {
+    /// The hosts that change at the same time: a number, or a percentage such as `25%`.
+    pub batch: Option<String>,
+    /// A backup is made first.
+    pub backup: bool,
+    /// The drain of each host; `None` if none is drained.
+    pub drain: Option<UpgradeDrain>,
+    /// The place of a pause.
+    pub pause_after: Option<String>,
+    /// It is the return to the previous bundle.
+    pub back: bool,
+}
+
+/// The options of the drains of an upgrade.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct UpgradeDrain {
+    /// Pods without a controller are evicted, too.
+    pub force: bool,
+    /// The time for the eviction, in seconds; `None` for the usual one.
+    pub timeout: Option<u64>,
+}
+
+impl UpgradeOptions {
+    /// Reads the options of a status.
+    ///
+    /// # Errors
+    /// A value has another form, as it may in another version.
+    pub fn read(options: &Map<String, Value>) -> serde_json::Result<Self> {
+        Self::deserialize(Value::Object(options.clone()))
+    }
+}
+
 /// A bundle and its Kubernetes.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]

@@ -1,88 +1,52 @@
 //! Fields of Halite's documents are read through a type of `halite-api`, not by name.
 
-use crate::tree::{self, Text};
+use std::collections::BTreeSet;
 
-/// The folder in which no document is read by names: the programs of operators.
-const NOWHERE: &str = "ctl/src/";
-/// The folder in which only the documents of other programs are.
-const SUITES: &str = "tests/suites/src/";
-/// The files of the suites that read such documents: the answers of `kubectl`, `etcdctl`, `crictl`
-/// and registries, the manifest and the recipe of a bundle, the records of cargo, and files of
-/// other formats. So are those of a Halite of another version, whose types are not these. A
-/// file is added only for such documents; one that now reads types is removed from the list.
-const FOREIGN: &[&str] = &[
-    "addons.rs",
-    "availability/target.rs",
-    "builder_root.rs",
-    "bundle.rs",
-    "bundle/coverage.rs",
-    "bundles/chart.rs",
-    "bundles/newer.rs",
-    "bundles/second.rs",
-    "cluster.rs",
-    "etcd/external.rs",
-    "every_option.rs",
-    "ha.rs",
-    "ha/all_off.rs",
-    "ha/backups.rs",
-    "ha/boundaries/mod.rs",
-    "ha/boundaries/outcomes.rs",
-    "ha/cancelled.rs",
-    "ha/fewer.rs",
-    "ha/last_worker.rs",
-    "ha/leader.rs",
-    "ha/leaving.rs",
-    "ha/pod.rs",
-    "ha/reboot.rs",
-    "ha/release.rs",
-    "ha/retiring.rs",
-    "ha/returned.rs",
-    "ha/roles.rs",
-    "ha/taints.rs",
-    "ha/taken_out.rs",
-    "ha/upgrade_stops.rs",
-    "health/prometheus.rs",
-    "images.rs",
-    "iso/content.rs",
-    "iso/damage.rs",
-    "iso/seal.rs",
-    "iso/views.rs",
-    "kills/adding.rs",
-    "kills/moments.rs",
-    "kills/power.rs",
-    "kills/registered.rs",
-    "kubeadm/archive.rs",
-    "kubeadm/certificate.rs",
-    "kubeadm/control_plane.rs",
-    "kubeadm/files.rs",
-    "kubeadm/inputs.rs",
-    "kubeadm/join.rs",
-    "kubeadm/kubeconfig.rs",
-    "kubeadm/live.rs",
-    "kubeadm/objects.rs",
-    "kubeadm/patches.rs",
-    "kubeadm/reference.rs",
-    "kubeadm/rendered.rs",
-    "kubeadm/upgraded.rs",
-    "kubeadm/worker.rs",
-    "minor.rs",
-    "older.rs",
-    "operator/kubeconfig.rs",
-    "registry.rs",
-    "registry/pod.rs",
-    "repair/containers.rs",
-    "repair/lost_etcd.rs",
-    "repair/objects.rs",
-    "repair/wait_ready.rs",
-    "roles.rs",
-    "runtime.rs",
-    "site_registry.rs",
-    "unit_tests.rs",
-    "versions.rs",
-    "vip.rs",
+use regex::Regex;
+
+use crate::tree;
+use crate::tree::Text;
+
+/// The folder of the program of operators, and that of the suites.
+const FOLDERS: [&str; 2] = ["ctl/src/", "tests/suites/src/"];
+/// The documents that are read by names, with their readers: in each line a file, a word of
+/// [`DOCUMENTS`], and functions of the file. A function is added only for such a document; one that no
+/// longer reads any is removed.
+const READERS: &str = include_str!("foreign_documents.txt");
+/// Documents without a type in `halite-api`.
+const DOCUMENTS: &[&str] = &[
+    // The manifest, the recipe and the lock of a bundle, and reports about its completeness.
+    "bundle",
+    // The records of cargo.
+    "cargo",
+    // The answers of ctr.
+    "containerd",
+    // A document of the operator that may not be valid.
+    "declaration",
+    // The answers of etcdctl.
+    "etcdctl",
+    // A file that Halite keeps for itself: the header of a backup, a minion's journal.
+    "file",
+    // The files and the configuration of kubeadm, and what has the same meaning.
+    "kubeadm",
+    // The objects of Kubernetes, and the answers of kubectl.
+    "kubectl",
+    // No document: a typed mapping whose keys are data.
+    "map",
+    // The documents of a previous version of Halite.
+    "older",
+    // The answers of Prometheus.
+    "prometheus",
+    // The answers and the manifests of OCI registries.
+    "registry",
+    // The arguments of a state, which are as different as the functions.
+    "state",
 ];
+/// The documents that the program of operators may read by names.
+const OF_OPERATORS: [&str; 2] = ["declaration", "map"];
 
-/// Returns whether a line reads a field by its name: `value["name"]`, or a JSON pointer.
+/// Returns whether a line reads a field by its name: `value["name"]`, `value.get("name")`, or a JSON
+/// pointer.
 fn reads_by_name(line: &str) -> bool {
     let is_index = |(at, _): (usize, &str)| {
         let before = line[..at].chars().next_back();
@@ -93,67 +57,98 @@ fn reads_by_name(line: &str) -> bool {
                 .find('"')
                 .is_some_and(|end| rest[end..].starts_with("\"]"))
     };
-    line.match_indices("[\"").any(is_index)
-        || [".pointer(", ".pointer_mut("]
-            .iter()
-            .any(|call| line.contains(call))
+    let calls = [".get(\"", ".get_mut(\"", ".pointer(", ".pointer_mut("];
+    line.match_indices("[\"").any(is_index) || calls.iter().any(|call| line.contains(call))
 }
 
-fn findings(file: &Text) -> Vec<String> {
-    let lines = file.text.lines().enumerate();
-    let lines = lines.filter(|(_, line)| reads_by_name(line));
-    let finding = |number| {
-        format!(
-            "{}:{}: read it as a type of halite-api",
-            file.path,
-            number + 1
-        )
-    };
-    lines.map(|(number, _)| finding(number)).collect()
-}
-
-#[test]
-fn no_program_of_operators_reads_a_document_by_names() {
-    let files = tree::files(&[".rs"]);
-    let files = files.iter().filter(|file| file.path.starts_with(NOWHERE));
-    let found: Vec<String> = files.flat_map(findings).collect();
-    assert!(found.is_empty(), "{}", found.join("\n"));
-}
-
-#[test]
-fn the_suites_read_only_documents_of_other_programs_by_names() {
-    let files = tree::files(&[".rs"]);
+/// The lines of a file that read by name: the function, and the number of the line.
+fn readings(text: &str) -> Vec<(String, usize)> {
+    let function =
+        Regex::new(r"^\s*(?:pub(?:\([a-z]+\))? )?(?:const )?(?:async )?fn (\w+)").unwrap();
+    let mut current = String::new();
     let mut found = Vec::new();
-    for file in files.iter().filter(|file| file.path.starts_with(SUITES)) {
-        let is_foreign = FOREIGN.contains(&&file.path[SUITES.len()..]);
-        let own = findings(file);
-        if !is_foreign {
-            found.extend(own);
-        } else if own.is_empty() {
-            found.push(format!(
-                "{}: it reads nothing by names; remove it from the list",
-                file.path
-            ));
+    for (number, line) in text.lines().enumerate() {
+        if let Some(captures) = function.captures(line) {
+            captures[1].clone_into(&mut current);
+        }
+        if reads_by_name(line) {
+            found.push((current.clone(), number + 1));
         }
     }
-    let there = |name: &&&str| {
-        files
-            .iter()
-            .any(|file| file.path == format!("{SUITES}{name}"))
+    found
+}
+
+/// The files of the program and the suites.
+fn files() -> Vec<Text> {
+    let mut files = tree::files(&[".rs"]);
+    files.retain(|file| FOLDERS.iter().any(|folder| file.path.starts_with(folder)));
+    files
+}
+
+/// The listed readers: the file, the document and the function.
+fn readers() -> BTreeSet<(&'static str, &'static str, &'static str)> {
+    let one = |line: &'static str| {
+        let mut words = line.split(' ');
+        let (file, document) = (words.next().unwrap(), words.next().unwrap());
+        words.map(move |function| (file, document, function))
     };
-    let gone = FOREIGN.iter().filter(|name| !there(name));
-    found.extend(gone.map(|name| format!("{SUITES}{name}: it is gone; remove it from the list")));
+    READERS.lines().flat_map(one).collect()
+}
+
+#[test]
+fn documents_of_halite_are_not_read_by_names() {
+    let readers = readers();
+    let mut used = BTreeSet::new();
+    let mut found = Vec::new();
+    for file in files() {
+        for (function, line) in readings(&file.text) {
+            let reader = readers
+                .iter()
+                .find(|(path, _, name)| *path == file.path && *name == function);
+            match reader {
+                Some(reader) => {
+                    used.insert(*reader);
+                }
+                None => found.push(format!(
+                    "{}:{line}: {function} reads by name; read a type of halite-api",
+                    file.path
+                )),
+            }
+        }
+    }
+    for (path, document, function) in readers.difference(&used) {
+        found.push(format!(
+            "foreign_documents.txt: {path} {document}: {function} reads nothing by names; remove it"
+        ));
+    }
     assert!(found.is_empty(), "{}", found.join("\n"));
 }
 
 #[test]
-fn indexes_and_pointers_are_found() {
+fn the_documents_that_are_read_by_names_are_known() {
+    for (path, document, function) in readers() {
+        assert!(
+            DOCUMENTS.contains(&document),
+            "{path} {function}: {document}"
+        );
+        let is_of_operators = path.starts_with(FOLDERS[0]);
+        assert!(
+            !is_of_operators || OF_OPERATORS.contains(&document),
+            "{path}: ctl must read {document} through a type"
+        );
+    }
+}
+
+#[test]
+fn indexes_pointers_and_calls_are_found() {
     for line in [
         "status[\"nodes\"]",
         "a()[\"b\"]",
         "a[0][\"b\"]",
         "a?[\"b\"]",
         "value.pointer(\"/a\")",
+        "value.get(\"a\")",
+        "    .get_mut(\"a\")",
     ] {
         assert!(reads_by_name(line), "{line}");
     }
@@ -163,7 +158,12 @@ fn indexes_and_pointers_are_found() {
         "let a = [\"b\"];",
         "f([\"a\"])",
         "run(&[\"a\"])",
+        "names.get(name)",
     ] {
         assert!(!reads_by_name(line), "{line}");
     }
+    let text =
+        "fn one() {\n    a[\"b\"];\n}\n\npub(super) async fn two() {\n    a.get(\"b\");\n}\n";
+    let found: Vec<String> = readings(text).into_iter().map(|(name, _)| name).collect();
+    assert_eq!(found, ["one", "two"]);
 }

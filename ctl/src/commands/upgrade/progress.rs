@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use anyhow::bail;
-use halite_api::{UpgradeState, UpgradeStatus, to_value};
+use anyhow::{Context as _, bail};
+use halite_api::{UpgradeOptions, UpgradeState, UpgradeStatus, to_value};
 use halite_proto::v1;
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::start;
 use crate::FAILED;
@@ -73,10 +73,11 @@ pub async fn resume(global: &Global, yes: bool, screen: &mut Screen) -> anyhow::
             status.state
         );
     };
+    let known = UpgradeOptions::read(options).context("cannot read the options of the upgrade")?;
     screen.note(text(&status).trim_end());
-    let pods = match options.contains_key("drain") {
-        true => "The pods of each host are evicted while it is upgraded",
-        false => "No pods are evicted",
+    let pods = match known.drain {
+        Some(_) => "The pods of each host are evicted while it is upgraded",
+        None => "No pods are evicted",
     };
     let what = if status.back { "return" } else { "upgrade" };
     let question = format!("Continue the {what} to the bundle {bundle}? {pods}.");
@@ -86,41 +87,36 @@ pub async fn resume(global: &Global, yes: bool, screen: &mut Screen) -> anyhow::
     let pillar = Value::Object(options.clone());
     let done = start(global, &pillar, false, bundle, screen).await?;
     let success = format!("the cluster has the bundle {bundle}");
-    let again = again(bundle, options);
+    let again = again(bundle, &known);
     print_outcome(&done, &success, &again, screen)
 }
 
 /// The command that continues an upgrade with its options, if the master names them.
 fn command_of(status: &UpgradeStatus) -> String {
-    match (&status.bundle, &status.options) {
-        (Some(bundle), Some(options)) => format!("`{}`", again(bundle, options)),
+    let options = status.options.as_ref();
+    let options = options.and_then(|options| UpgradeOptions::read(options).ok());
+    match (&status.bundle, options) {
+        (Some(bundle), Some(options)) => format!("`{}`", again(bundle, &options)),
         _ => "`ctl upgrade` with the same bundle and options".to_owned(),
     }
 }
 
 /// The command of a run with these values over the pillar.
-fn again(bundle: &str, options: &Map<String, Value>) -> String {
-    let text = |key: &str| options.get(key).and_then(Value::as_str);
-    let drain = options.get("drain").and_then(Value::as_object);
-    let of_drain = |key: &str| drain.and_then(|drain| drain.get(key));
-    let target = match options.get("back") == Some(&Value::Bool(true)) {
-        true => "back",
-        false => bundle,
-    };
+fn again(bundle: &str, options: &UpgradeOptions) -> String {
+    let drain = options.drain.as_ref();
+    let target = if options.back { "back" } else { bundle };
+    let batch = options.batch.as_deref().filter(|batch| *batch != "25%");
     let command = CommandLine::new(format!("ctl upgrade {target}"))
-        .option("batch", text("batch").filter(|batch| *batch != "25%"))
-        .flag(
-            options.get("backup") != Some(&Value::Bool(true)),
-            "no-backup",
-        )
+        .option("batch", batch)
+        .flag(!options.backup, "no-backup")
         .flag(drain.is_none(), "no-drain")
-        .flag(of_drain("force") == Some(&Value::Bool(true)), "force");
-    let limit = of_drain("timeout").and_then(Value::as_u64);
-    let command = match limit {
+        .flag(drain.is_some_and(|drain| drain.force), "force");
+    let command = match drain.and_then(|drain| drain.timeout) {
         Some(seconds) => command.drain_limit("drain-timeout", Duration::from_secs(seconds)),
         None => command,
     };
-    command.option("pause-after", text("pause_after")).text()
+    let pause = options.pause_after.as_deref();
+    command.option("pause-after", pause).text()
 }
 
 /// The other way out of an upgrade that has not ended.
@@ -240,8 +236,9 @@ mod tests {
         let command = "`ctl upgrade 1.1 --batch 3 --force --drain-timeout 90s` continues it; `ctl upgrade back";
         assert!(stopped.contains(command), "{stopped}");
         let plain = json!({"batch": "25%", "backup": false, "pause_after": "control-plane"});
+        let plain = UpgradeOptions::read(plain.as_object().unwrap()).unwrap();
         assert_eq!(
-            again("1.1", plain.as_object().unwrap()),
+            again("1.1", &plain),
             "ctl upgrade 1.1 --no-backup --no-drain --pause-after control-plane"
         );
         let back =

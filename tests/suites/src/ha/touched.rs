@@ -7,6 +7,7 @@ use anyhow::{Context as _, Result, ensure};
 use halite_lab::cluster::Cluster;
 use halite_lab::host::Host;
 use halite_states::low::RunReturn;
+use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use crate::kills::jobs;
@@ -141,21 +142,21 @@ fn note(changed: &mut BTreeMap<String, Map<String, Value>>, run: &RunReturn) {
     }
 }
 
+/// The changes of one set in one configuration, if they are additions only.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct AddedEntries {
+    added: Vec<String>,
+}
+
 /// Checks that the changes of sets are additions of these addresses.
 fn only_adds(sets: &Map<String, Value>, addresses: &[String]) -> Result<()> {
     for (set, change) in sets {
-        let both = change.as_object().context("no changes")?;
-        for (configuration, change) in both {
-            let change = change.as_object().context("no changes")?;
-            let entries = change.get("added").and_then(Value::as_array);
-            let entries = entries.into_iter().flatten().filter_map(Value::as_str);
-            let entries: Vec<&str> = entries.collect();
-            ensure!(
-                change.len() == 1
-                    && !entries.is_empty()
-                    && (entries.iter()).all(|entry| addresses.iter().any(|own| own == entry)),
-                "{set}, {configuration}: {change:?} is not an addition of {addresses:?}"
-            );
+        let wrong = || format!("{set}: {change} is not an addition of {addresses:?}");
+        let both = BTreeMap::<String, AddedEntries>::deserialize(change).with_context(wrong)?;
+        for AddedEntries { added } in both.values() {
+            let is_own = added.iter().all(|entry| addresses.contains(entry));
+            ensure!(!added.is_empty() && is_own, wrong());
         }
     }
     Ok(())

@@ -7,6 +7,7 @@ use halite_lab::cluster::CLUSTER;
 use halite_lab::layout::{HA, LayoutHost};
 use halite_pillar::view::Pki;
 use halite_states::compile;
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::shipped_tree;
@@ -24,6 +25,13 @@ pub(super) struct File {
     pub(super) path: String,
     pub(super) contents: String,
     pub(super) mode: u32,
+}
+
+/// The arguments of a state of a file.
+#[derive(Deserialize)]
+struct FileArguments {
+    contents: String,
+    mode: u32,
 }
 
 /// The files of a host.
@@ -49,14 +57,13 @@ pub(super) fn files(member: &LayoutHost) -> Result<Vec<File>> {
         if chunk.function() != "file.managed" || !chunk.name.starts_with(DIRECTORY) {
             continue;
         }
-        let args = &chunk.args;
-        let contents = args.get("contents").and_then(Value::as_str);
-        let mode = args.get("mode").and_then(Value::as_u64);
-        let missing = || format!("{} has no contents or no mode", chunk.name);
+        let args = Value::Object(chunk.args.clone());
+        let FileArguments { contents, mode } = FileArguments::deserialize(args)
+            .with_context(|| format!("{} has no contents or no mode", chunk.name))?;
         files.push(File {
             path: chunk.name.clone(),
-            contents: contents.with_context(missing)?.to_owned(),
-            mode: u32::try_from(mode.with_context(missing)?)?,
+            contents,
+            mode,
         });
     }
     ensure!(files.len() == 2, "{STATES} writes {files:?}");

@@ -5,9 +5,16 @@ use std::path::Path;
 use anyhow::Context as _;
 use halite_pillar::host_facts::{HostFacts, Route};
 use halite_preflight::{addresses_by_interface, kernel_routes, local_addresses};
+use serde::Deserialize;
 use serde_json::Value;
 
 use crate::cli::ConfigWizard;
+
+/// The name of a host in its grains.
+#[derive(Deserialize)]
+struct NamedGrains {
+    id: Option<String>,
+}
 
 /// The first host, as far as this program knows it.
 pub struct FirstHost {
@@ -41,13 +48,16 @@ impl FirstHost {
     fn from_grains(file: &Path) -> anyhow::Result<Self> {
         let shown = file.display();
         let text = std::fs::read_to_string(file).with_context(|| format!("cannot read {shown}"))?;
-        let grains: Value = serde_json::from_str(&text).with_context(|| {
+        let unreadable = || {
             format!("cannot read {shown} as JSON; write it with `halite-minion grains` on the host")
-        })?;
-        let name = grains.get("id").and_then(Value::as_str);
+        };
+        let grains: Value = serde_json::from_str(&text).with_context(unreadable)?;
+        let NamedGrains { id: name } =
+            NamedGrains::deserialize(&grains).with_context(unreadable)?;
+        let facts = HostFacts::from_grains(name.as_deref().unwrap_or_default(), &grains);
         Ok(Self {
-            name: name.map(str::to_owned),
-            facts: Some(HostFacts::from_grains(name.unwrap_or_default(), &grains)),
+            name,
+            facts: Some(facts),
             is_here: false,
         })
     }
