@@ -20,6 +20,11 @@ const EXPECTED: &[&str] = &[
 ];
 /// The present types with vague names, a file and a name in each line. The list may only shrink.
 const PRESENT: &str = include_str!("vague_names.txt");
+/// The present public names that more than two crates define, with the number of crates. The list may
+/// only shrink.
+const PRESENT_SHARED: &str = include_str!("shared_names.txt");
+/// Maximum number of lines of both lists.
+const MOST_PRESENT: usize = 60;
 /// Crates that may define the same public name.
 const SHARED: usize = 2;
 
@@ -115,7 +120,7 @@ fn a_public_name_is_defined_by_two_crates_at_most() {
             }
         }
     }
-    let present: BTreeMap<&str, usize> = include_str!("shared_names.txt")
+    let present: BTreeMap<&str, usize> = PRESENT_SHARED
         .lines()
         .map(|line| {
             let (name, count) = line.split_once(' ').unwrap();
@@ -131,5 +136,14 @@ fn a_public_name_is_defined_by_two_crates_at_most() {
         shared, present,
         "a public name that two other crates define needs a word more; shared_names.txt lists the present ones with \
          the number of crates, which may only shrink"
+    );
+}
+
+#[test]
+fn the_lists_of_present_names_are_short() {
+    let present = PRESENT.lines().chain(PRESENT_SHARED.lines()).count();
+    assert!(
+        present <= MOST_PRESENT,
+        "vague_names.txt and shared_names.txt have {present} lines, at most {MOST_PRESENT} are allowed: rename types"
     );
 }
