@@ -96,6 +96,23 @@ pub fn write(path: &Path, mode: u32, content: &[u8]) -> Result<(), Error> {
         .map_err(Error::file("write", path))
 }
 
+/// Writes a new file atomically and syncs it: it is complete or absent, even after a power cut. An
+/// existing file is an error, and stays as it is. Creates its parent directories.
+pub fn write_new(path: &Path, mode: u32, content: &[u8]) -> Result<(), Error> {
+    make_parent(path)?;
+    let dir = parent(path);
+    let write = || {
+        let mut file = tempfile::NamedTempFile::new_in(dir)?;
+        file.as_file()
+            .set_permissions(fs::Permissions::from_mode(mode))?;
+        file.write_all(content)?;
+        file.as_file().sync_all()?;
+        file.persist_noclobber(path).map_err(|error| error.error)?;
+        File::open(dir)?.sync_all()
+    };
+    write().map_err(Error::file("write", path))
+}
+
 /// Hard-links a file, or copies it if the other path is on another file system.
 pub fn link(from: &Path, to: &Path) -> Result<(), Error> {
     make_parent(to)?;
@@ -228,13 +245,17 @@ pub fn settle(dir: &Path) -> Result<(), Error> {
 
 /// Syncs the directory entry of a file or directory.
 pub fn sync_parent(path: &Path) -> Result<(), Error> {
-    let dir = path
-        .parent()
-        .filter(|dir| !dir.as_os_str().is_empty())
-        .unwrap_or(Path::new("."));
+    let dir = parent(path);
     File::open(dir)
         .and_then(|dir| dir.sync_all())
         .map_err(Error::file("write", dir))
+}
+
+/// The directory of a file.
+fn parent(path: &Path) -> &Path {
+    path.parent()
+        .filter(|dir| !dir.as_os_str().is_empty())
+        .unwrap_or(Path::new("."))
 }
 
 /// Makes the error of moving a directory, for `map_err`. The kernel reports a mount point as busy.
@@ -331,6 +352,20 @@ mod tests {
             .collect();
         assert_eq!(names, ["place"]);
         assert!(place.join("second").is_dir());
+    }
+
+    #[test]
+    fn a_new_file_is_complete_and_never_replaces_another() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("keys/one");
+        write_new(&path, 0o600, b"first").unwrap();
+        let error = write_new(&path, 0o644, b"second").unwrap_err().to_string();
+        assert!(error.contains("keys/one"), "{error}");
+        assert_eq!(fs::read(&path).unwrap(), b"first");
+        let mode = fs::metadata(&path).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        let count = fs::read_dir(path.parent().unwrap()).unwrap().count();
+        assert_eq!(count, 1, "nothing is left beside it");
     }
 
     #[test]

@@ -2,8 +2,7 @@
 
 use std::fmt;
 use std::fs::File;
-use std::io::{Read as _, Write as _};
-use std::os::unix::fs::PermissionsExt as _;
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use base64::Engine as _;
@@ -199,28 +198,9 @@ pub fn generate(
         *line
     ));
     // Save the secret key first: the public one can be derived from it (`minisign -R`).
-    save(path, 0o600, text.as_bytes())?;
-    save(&beside, 0o644, key.to_text().as_bytes())?;
+    files::write_new(path, 0o600, text.as_bytes())?;
+    files::write_new(&beside, 0o644, key.to_text().as_bytes())?;
     Ok(key)
-}
-
-/// Writes a new file atomically and syncs it to the disk.
-fn save(path: &Path, mode: u32, content: &[u8]) -> Result<(), Error> {
-    let dir = path
-        .parent()
-        .filter(|dir| !dir.as_os_str().is_empty())
-        .unwrap_or(Path::new("."));
-    files::make_dir(dir)?;
-    let write = || {
-        let mut file = tempfile::NamedTempFile::new_in(dir)?;
-        file.as_file()
-            .set_permissions(std::fs::Permissions::from_mode(mode))?;
-        file.write_all(content)?;
-        file.as_file().sync_all()?;
-        file.persist_noclobber(path).map_err(|error| error.error)?;
-        File::open(dir)?.sync_all()
-    };
-    write().map_err(Error::file("write", path))
 }
 
 fn sum(secret: &[u8]) -> [u8; 32] {
