@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use halite_proto::backoff::Backoff;
 use halite_proto::ids::MinionId;
 use halite_proto::pki::PrivateKey;
 use halite_proto::transport::{Channel, ConnectError, connect, connect_pinned};
@@ -17,8 +18,9 @@ use crate::host::linux::files;
 use crate::identity::{Identity, IdentityError};
 use crate::{grains, identity, masters};
 
-/// Pause between two requests until an operator has decided.
-const ASK_AGAIN: Duration = Duration::from_secs(5);
+/// The pauses between two requests until an operator has decided, which may take hours, and many hosts
+/// may wait.
+const PAUSES: Backoff = Backoff::new(Duration::from_secs(2), Duration::from_secs(10));
 /// Longest wait for one answer.
 const ANSWER: Duration = Duration::from_secs(30);
 
@@ -133,6 +135,7 @@ pub async fn enrol(
         .await
         .to_string();
     let mut reported = false;
+    let mut pauses = PAUSES;
     loop {
         let pinned = connect_pinned(&request.master, &hash).await?;
         let question = EnrolRequest {
@@ -169,7 +172,7 @@ pub async fn enrol(
                         key.fingerprint()
                     ));
                 }
-                tokio::time::sleep(ASK_AGAIN).await;
+                pauses.wait().await;
             }
             State::Unspecified => {
                 return Err(EnrolError::Call(
