@@ -24,6 +24,7 @@ mod losses;
 mod lost_data;
 mod master_dies;
 mod operators;
+mod orders;
 mod pod;
 mod proxies;
 mod proxies_health;

@@ -1,25 +1,25 @@
 //! Cuts and pauses in which more than one host could have the master: only the link between the
 //! master and one standby is cut, in both directions or in one, and a master is paused for a while.
-//! At the end one master acts, and all acknowledged data is there.
+//! At the end one master acts. One client writes to the master (tokens, jobs, operators) and one to
+//! etcd all the time, and all acknowledged data is there, except where an operator has confirmed the
+//! loss with `--force`.
 
-use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, anyhow, ensure};
-use halite_api::{MasterList, NewToken, TokenList};
+use anyhow::{Context as _, Result, ensure};
+use halite_api::MasterList;
 use halite_lab::cluster::Cluster;
 use halite_lab::host::Host;
 use halite_lab::wait;
 
 use super::losses::while_written;
+use super::orders::{Acknowledged, ordered, while_ordered};
 use super::standbys::{
     STANDBYS, answers, nothing_to_do, promote, wait_for_followers, wait_until_noticed,
 };
 use super::{BACK, is_complete, same_content};
 use crate::checks::refused;
-use crate::ctl_answer::{self, in_any_case};
+use crate::ctl_answer::in_any_case;
 use crate::test::{Counts, Test};
 
 /// Each leaves the master on its host.
@@ -70,48 +70,6 @@ fn epoch(master: &Host) -> Result<u64> {
     masters.epoch.context("no epoch")
 }
 
-/// Has the master make tokens, one after the other, while something is done; returns the ids of the
-/// acknowledged ones.
-fn while_ordered(master: &Host, act: impl FnOnce() -> Result<()>) -> Result<BTreeSet<String>> {
-    let ended = AtomicBool::new(false);
-    let (done, made) = thread::scope(|scope| {
-        let orders = scope.spawn(|| {
-            let mut made = BTreeSet::new();
-            while !ended.load(Ordering::Relaxed) {
-                // A master that cannot make one says why.
-                let Ok(answer) = ctl_answer::of::<NewToken>(master, &["token", "create"]) else {
-                    continue;
-                };
-                if let Some((id, _)) = answer.token.split_once('.') {
-                    made.insert(id.to_owned());
-                }
-            }
-            Ok::<_, anyhow::Error>(made)
-        });
-        let done = act();
-        ended.store(true, Ordering::Relaxed);
-        (done, orders.join())
-    });
-    done?;
-    made.map_err(|_| anyhow!("the orders panicked"))?
-}
-
-/// Fails unless the master has all of these tokens; removes them.
-fn has_tokens(master: &Host, made: &BTreeSet<String>) -> Result<()> {
-    println!("  {} tokens acknowledged", made.len());
-    ensure!(made.len() > 3, "only {made:?}");
-    let listed: TokenList = ctl_answer::of(master, &["token", "list"])?;
-    let listed = listed.tokens.into_iter();
-    let listed: BTreeSet<String> = listed.map(|token| token.token).collect();
-    let lost = made.iter().filter(|id| !listed.contains(*id));
-    let lost: Vec<&String> = lost.collect();
-    ensure!(lost.is_empty(), "acknowledged but missing: {lost:?}");
-    for id in made {
-        master.run(&["ctl", "token", "revoke", id])?;
-    }
-    Ok(())
-}
-
 /// The master and one standby do not reach each other, and the other standby reaches both: no
 /// promotion without force, and the master continues. Clients write to it and to the API all the
 /// time.
@@ -123,7 +81,7 @@ fn no_second_master(cluster: &Cluster) -> Result<Counts> {
     );
     wait_for_followers(first, &STANDBYS)?;
     let before = epoch(first)?;
-    let mut made = BTreeSet::new();
+    let mut made = Acknowledged::default();
     let record = while_written(cluster, third, "bridge", || {
         made = with_cuts(cluster, &[(first, next), (next, first)], || {
             while_ordered(first, || {
@@ -138,7 +96,8 @@ fn no_second_master(cluster: &Cluster) -> Result<Counts> {
     println!("  {} writes acknowledged", record.acknowledged().len());
     wait_for_followers(first, &STANDBYS)?;
     ensure!(epoch(first)? == before, "another master has acted");
-    has_tokens(first, &made)?;
+    made.are_on(first)?;
+    made.revoke(first)?;
     wait::until("all hosts to serve", BACK, || is_complete(cluster))?;
     same_content(cluster)?;
     Ok(Counts::ONE)
@@ -146,21 +105,31 @@ fn no_second_master(cluster: &Cluster) -> Result<Counts> {
 
 /// The same with one direction of the link, and then with the other one.
 fn one_way(cluster: &Cluster) -> Result<Counts> {
-    let (first, next) = (&cluster.bootstrap, cluster.host("cp-2")?);
-    for cut in [(first, next), (next, first)] {
-        wait_for_followers(first, &STANDBYS)?;
-        let before = epoch(first)?;
-        let made = with_cuts(cluster, &[cut], || {
-            while_ordered(first, || {
-                wait_until_noticed(next)?;
-                refused(next, &promote()?, &["the standby cp-3"])
-            })
-        })?;
-        wait_for_followers(first, &STANDBYS)?;
-        ensure!(epoch(first)? == before, "another master has acted");
-        has_tokens(first, &made)?;
-        wait::until("all hosts to serve", BACK, || is_complete(cluster))?;
-    }
+    let (first, next, third) = (
+        &cluster.bootstrap,
+        cluster.host("cp-2")?,
+        cluster.host("cp-3")?,
+    );
+    let record = while_written(cluster, third, "one-way", || {
+        for cut in [(first, next), (next, first)] {
+            wait_for_followers(first, &STANDBYS)?;
+            let before = epoch(first)?;
+            let made = with_cuts(cluster, &[cut], || {
+                while_ordered(first, || {
+                    wait_until_noticed(next)?;
+                    refused(next, &promote()?, &["the standby cp-3"])
+                })
+            })?;
+            wait_for_followers(first, &STANDBYS)?;
+            ensure!(epoch(first)? == before, "another master has acted");
+            made.are_on(first)?;
+            made.revoke(first)?;
+            wait::until("all hosts to serve", BACK, || is_complete(cluster))?;
+        }
+        Ok(())
+    })?;
+    println!("  {} writes acknowledged", record.acknowledged().len());
+    same_content(cluster)?;
     Ok(Counts {
         passed: 2,
         failed: 0,
@@ -168,34 +137,88 @@ fn one_way(cluster: &Cluster) -> Result<Counts> {
 }
 
 /// The standby on the other side is promoted by force: the previous master learns of it from the
-/// standby that reaches both, while the link is still cut.
+/// standby that reaches both, while the link is still cut. Its orders since the cut may be lost, and
+/// the promotion asked for a confirmation of that; earlier ones and writes to etcd may not be.
 fn promoted_by_force(cluster: &Cluster) -> Result<Counts> {
-    let (old, next) = (&cluster.bootstrap, cluster.host("cp-2")?);
+    let (old, next, third) = (
+        &cluster.bootstrap,
+        cluster.host("cp-2")?,
+        cluster.host("cp-3")?,
+    );
     wait_for_followers(old, &STANDBYS)?;
-    with_cuts(cluster, &[(old, next), (next, old)], || {
-        wait_until_noticed(next)?;
-        let forced = ["--force", "--cluster", "demo", "--no-wait"];
-        let forced: Vec<String> = forced.iter().map(|word| (*word).to_owned()).collect();
-        next.run(&[promote()?, forced].concat())?;
-        let since = Instant::now();
-        has_stopped(old)?;
-        let time = since.elapsed();
-        println!(
-            "  the lower master stopped after {:.1} s",
-            time.as_secs_f64()
-        );
-        ensure!(time <= ROUND, "only after {time:?}");
-        wait_for_followers(next, &["cp-3"]).map(drop)
+    let before = ordered(old)?;
+    let mut since = Acknowledged::default();
+    let record = while_written(cluster, third, "forced", || {
+        since = with_cuts(cluster, &[(old, next), (next, old)], || {
+            while_ordered(old, || {
+                wait_until_noticed(next)?;
+                force(next)?;
+                let promoted = Instant::now();
+                has_stopped(old)?;
+                let time = promoted.elapsed();
+                println!(
+                    "  the lower master stopped after {:.1} s",
+                    time.as_secs_f64()
+                );
+                ensure!(time <= ROUND, "only after {time:?}");
+                wait_for_followers(next, &["cp-3"]).map(drop)
+            })
+        })?;
+        Ok(())
     })?;
+    println!("  {} writes acknowledged", record.acknowledged().len());
+    before.are_on_promoted(next)?;
+    let lost = since.missing_after_promotion(next)?;
+    println!("  lost, as confirmed: {} orders", lost.len());
+    before.revoke(next)?;
+    since.revoke(next)?;
     returns(cluster, old, next)?;
     Ok(Counts::ONE)
 }
 
+/// Promotes a standby while a master acts. It is refused without `--force`, which confirms that later changes of that
+/// master are lost.
+fn force(next: &Host) -> Result<()> {
+    let reasons = [
+        "the standby cp-3",
+        "two masters must not act",
+        "--force --cluster",
+    ];
+    refused(next, &promote()?, &reasons)?;
+    let forced = ["--force", "--cluster", "demo", "--no-wait"];
+    let forced: Vec<String> = forced.iter().map(|word| (*word).to_owned()).collect();
+    next.run(&[promote()?, forced].concat()).map(drop)
+}
+
 /// The master's host is paused, as a virtual machine can be, and a standby is promoted. When the
-/// host resumes, the old master steps down.
+/// host resumes, the old master steps down. It acknowledges nothing that the new one does not have.
 fn a_master_stands_still(cluster: &Cluster) -> Result<Counts> {
-    let (old, next) = (&cluster.bootstrap, cluster.host("cp-2")?);
+    let (old, next, third) = (
+        &cluster.bootstrap,
+        cluster.host("cp-2")?,
+        cluster.host("cp-3")?,
+    );
     wait_for_followers(old, &STANDBYS)?;
+    let before = ordered(old)?;
+    let mut since = Acknowledged::default();
+    let record = while_written(cluster, third, "pause", || {
+        since = while_ordered(old, || {
+            paused(old, next)?;
+            has_stopped(old)
+        })?;
+        Ok(())
+    })?;
+    println!("  {} writes acknowledged", record.acknowledged().len());
+    before.are_on_promoted(next)?;
+    since.are_on_promoted(next)?;
+    before.revoke(next)?;
+    since.revoke(next)?;
+    returns(cluster, old, next)?;
+    Ok(Counts::ONE)
+}
+
+/// Pauses the master's host, promotes a standby, and resumes the host.
+fn paused(old: &Host, next: &Host) -> Result<()> {
     let signal = |name: &str| {
         let signal = format!("--signal={name}");
         // A running minion would make the host a standby of the new master.
@@ -213,9 +236,7 @@ fn a_master_stands_still(cluster: &Cluster) -> Result<Counts> {
         })
     });
     signal("SIGCONT")?;
-    promoted?;
-    returns(cluster, old, next)?;
-    Ok(Counts::ONE)
+    promoted
 }
 
 /// Waits until the master of a host has stopped because it was replaced.
