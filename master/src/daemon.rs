@@ -33,6 +33,7 @@ use crate::other_masters;
 use crate::retention;
 use crate::serve;
 use crate::serve::ServeError;
+use crate::standstill;
 use crate::watchdog;
 
 pub use self::hand_over::run_hand_over;
@@ -81,6 +82,9 @@ pub enum DaemonError {
     /// A signal handler.
     #[error("cannot wait for signals")]
     Signal(#[source] std::io::Error),
+    /// A thread.
+    #[error("cannot start the thread that notices a pause of this process")]
+    Thread(#[source] std::io::Error),
 }
 
 /// Runs the daemon until SIGTERM or SIGINT; notifies systemd when it serves.
@@ -145,6 +149,7 @@ pub async fn run(config: Config) -> Result<(), DaemonError> {
             supervise("the watchdog", feed).await;
         });
     }
+    standstill::watch(Arc::clone(&app.clock)).map_err(DaemonError::Thread)?;
     tracing::info!(cluster = app.config.cluster, listen = %app.config.listen, "master serves");
     app.isolation.serves();
     report("READY=1");

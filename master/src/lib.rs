@@ -25,5 +25,6 @@ pub mod other_masters;
 mod retention;
 pub mod serve;
 pub mod standby_backup;
+mod standstill;
 pub mod upkeep;
 mod watchdog;
