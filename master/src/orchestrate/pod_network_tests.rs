@@ -79,32 +79,161 @@ fn a_pod_of_its_own_is_asked_from_and_is_gone_afterwards() {
     life.kill();
 }
 
-#[test]
-fn a_damage_fails_the_step_with_its_remedy_and_no_pod_stays() {
-    let setup = |path: &str| json!({"forwards": true, "configuration": {"path": path, "name": "old", "plugins": ["bridge"]}});
-    let missed = json!([{"target": 0, "reason": "no answer within 2 s", "no_route": false, "interface": "eth0"}]);
-    for (answer, message, remedy) in [
-        (
-            json!({"setup": setup("/etc/cni/net.d/05-old.conflist")}),
-            "new pods on worker-1 get the network \\\"old\\\" of /etc/cni/net.d/05-old.conflist",
+/// A damage of a Ready node, with the answer of its minion.
+struct Damage {
+    name: &'static str,
+    answer: Value,
+    /// Objects of the API that differ.
+    objects: Vec<Value>,
+    message: &'static str,
+    remedy: &'static str,
+}
+
+impl Damage {
+    /// The minion does not reach the target with this number.
+    fn missed(
+        name: &'static str,
+        target: usize,
+        interface: &str,
+        message: &'static str,
+        remedy: &'static str,
+    ) -> Self {
+        let no_route = interface.is_empty();
+        Self {
+            name,
+            answer: json!({"source": "10.233.0.9", "faults": [
+                {"target": target, "reason": "no answer within 2 s", "no_route": no_route, "interface": interface},
+            ]}),
+            objects: Vec::new(),
+            message,
+            remedy,
+        }
+    }
+
+    /// The minion finds this below the network of a new pod.
+    fn setup(
+        name: &'static str,
+        setup: &Value,
+        message: &'static str,
+        remedy: &'static str,
+    ) -> Self {
+        Self {
+            name,
+            answer: json!({"setup": setup}),
+            objects: Vec::new(),
+            message,
+            remedy,
+        }
+    }
+}
+
+/// What a rewritten `/etc/hosts` does: kube-proxy finds no API, and exits.
+fn crashed_proxy() -> Vec<Value> {
+    let crashed = json!({"containerStatuses": [{"name": "kube-proxy", "state": {"waiting": {"reason": "CrashLoopBackOff"}},
+        "lastState": {"terminated": {"exitCode": 1}}}]});
+    vec![
+        json!({"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"namespace": "kube-system", "name": "kube-proxy"},
+            "spec": {"template": {"spec": {"priorityClassName": "system-node-critical"}}},
+            "status": {"desiredNumberScheduled": 2, "numberReady": 1}}),
+        json!({"apiVersion": "v1", "kind": "Pod",
+            "metadata": {"namespace": "kube-system", "name": "kube-proxy-x", "ownerReferences": [{"kind": "DaemonSet", "name": "kube-proxy"}]},
+            "spec": {"nodeName": "worker-1"}, "status": crashed}),
+    ]
+}
+
+/// Each damage of the trials that leaves the node Ready.
+fn damages() -> Vec<Damage> {
+    let flannel = json!({"path": "/etc/cni/net.d/10-flannel.conflist", "name": "cbr0", "plugins": ["flannel"]});
+    let old =
+        json!({"path": "/etc/cni/net.d/05-old.conflist", "name": "old", "plugins": ["bridge"]});
+    vec![
+        Damage::setup(
+            "a file of another network",
+            &json!({"forwards": true, "configuration": old}),
+            "new pods on worker-1 get the network \"old\" of /etc/cni/net.d/05-old.conflist",
             "`ctl node reboot worker-1`",
         ),
-        (
-            json!({"faults": missed}),
+        Damage::setup(
+            "cni0 of another network",
+            &json!({"forwards": true, "configuration": flannel, "gateway": "10.233.1.1", "bridge": ["10.244.0.1"]}),
+            "cni0 on worker-1 has the address 10.244.0.1 instead of 10.233.1.1",
+            "`ctl cmd worker-1 -- 'ip link delete cni0'`",
+        ),
+        Damage::setup(
+            "no file of flannel",
+            &json!({"forwards": true, "configuration": flannel}),
+            "/run/flannel/subnet.env is missing on worker-1",
+            "`ctl highstate worker-1` restarts flannel",
+        ),
+        Damage::setup(
+            "no forwarding",
+            &json!({"forwards": false, "configuration": flannel}),
+            "net.ipv4.ip_forward is 0",
+            "`ctl highstate worker-1` sets it",
+        ),
+        Damage::missed(
+            "a lost route of flannel, with a default route",
+            0,
+            "eth0",
             "the route by flannel.1 is missing on worker-1 (waited 0 s)",
             "`ctl highstate worker-1` restarts flannel",
         ),
-    ] {
+        Damage::missed(
+            "all routes flushed",
+            0,
+            "",
+            "the route by flannel.1 is missing on worker-1 (waited 0 s)",
+            "`ctl highstate worker-1` restarts flannel",
+        ),
+        Damage::missed(
+            "a blocked VXLAN port",
+            0,
+            "flannel.1",
+            "the VXLAN packets or their answers are lost",
+            "allow UDP port 8472 between worker-1 and bootstrap-1",
+        ),
+        // Also without a default route, if flannel or kube-proxy needed one for its pods.
+        Damage::missed(
+            "no rules of Services",
+            1,
+            "",
+            "pods of worker-1 do not reach the Service of the API at 10.96.0.1:443",
+            "delete pod -l k8s-app=kube-proxy --field-selector spec.nodeName=worker-1",
+        ),
+        Damage::missed(
+            "no answer of the DNS",
+            2,
+            "",
+            "the cluster's DNS at 10.96.0.10:53 does not answer pods of worker-1",
+            "rollout restart deployment coredns",
+        ),
+        Damage {
+            name: "a rewritten /etc/hosts",
+            answer: json!({"source": "10.233.0.9"}),
+            objects: crashed_proxy(),
+            message: "kube-proxy-x does not run on worker-1: its container kube-proxy waits: CrashLoopBackOff",
+            remedy: "`ctl highstate worker-1` repairs what it needs on the host",
+        },
+    ]
+}
+
+#[test]
+fn a_damage_fails_the_step_with_its_remedy_and_no_pod_stays() {
+    for damage in damages() {
         let site = Site::new(TREE);
         site.api.put(replica());
+        for object in damage.objects {
+            site.api.put(object);
+        }
         let life = site.live();
-        life.connect(&answering(answer).0);
+        life.connect(&answering(damage.answer).0);
         let (retcode, data) = reach(&life, false);
-        assert_eq!(retcode, 1, "{data}");
+        let name = damage.name;
+        assert_eq!(retcode, 1, "{name}: {data}");
         let said = data.replace("\\\\\"", "\"").replace("\\\"", "\"");
-        assert!(said.contains(&message.replace("\\\"", "\"")), "{said}");
-        assert!(said.contains(remedy), "{said}");
-        assert!(site.api.object("Pod", POD).is_none());
+        assert!(said.contains(damage.message), "{name}: {said}");
+        assert!(said.contains(damage.remedy), "{name}: {said}");
+        assert!(site.api.object("Pod", POD).is_none(), "{name}");
         life.kill();
     }
 }
