@@ -25,6 +25,8 @@ use super::*;
 const NOW: i64 = 1_800_000_000_000;
 const HOUR: i64 = 60 * 60 * 1000;
 const DAY: i64 = 24 * HOUR;
+/// Steps of the time of day: an hour and a day, both ways.
+const STEPS: [i64; 4] = [HOUR, -HOUR, DAY, -DAY];
 
 struct Site {
     app: Arc<App>,
