@@ -2,7 +2,7 @@
 //! so leftovers of a killed process can be distinguished from work in progress.
 
 use std::fs::{File, TryLockError};
-use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
@@ -123,6 +123,8 @@ fn same(file: &File, path: &Path) -> bool {
 
 /// Name of the locked file in a scratch directory.
 const OWNER: &str = ".owner";
+/// The mode of a scratch directory: its files may have modes for a directory that is closed.
+const CLOSED: u32 = 0o700;
 
 /// A directory for temporary files that only its owner may read. It is removed when this value is
 /// dropped; directories left by killed processes are removed when the next one of the same kind is
@@ -150,6 +152,7 @@ impl ScratchDir {
         loop {
             let dir = tempfile::Builder::new()
                 .prefix(kind)
+                .permissions(fs::Permissions::from_mode(CLOSED))
                 .tempdir_in(parent)
                 .map_err(failed())?;
             let path = dir.path().join(OWNER);
@@ -221,6 +224,14 @@ mod tests {
             }
         });
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn only_its_owner_can_read_a_scratch_directory() {
+        let dir = tempfile::tempdir().unwrap();
+        let scratch = ScratchDir::within(dir.path(), "kind-").unwrap();
+        let mode = fs::metadata(scratch.path()).unwrap().mode();
+        assert_eq!(mode & 0o777, CLOSED, "{mode:o}");
     }
 
     #[test]

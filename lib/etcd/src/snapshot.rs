@@ -13,6 +13,12 @@ pub(crate) const SNAPSHOT: &str = "take a snapshot of etcd";
 /// Bytes of the hash that the member sends after its database.
 const HASH: u64 = 32;
 
+/// The size of the snapshot that begins with this part; `None` if it is impossible.
+fn announced(first: &SnapshotResponse) -> Option<u64> {
+    let here = u64::try_from(first.blob.len()).ok()?;
+    here.checked_add(first.remaining_bytes)?.checked_add(HASH)
+}
+
 type Parts = Pin<Box<dyn Stream<Item = Result<Vec<u8>, EtcdError>> + Send>>;
 
 /// The bytes of a snapshot, as they arrive. The last 32 are the SHA-256 of all bytes before them;
@@ -49,7 +55,12 @@ impl Snapshot {
     ) -> Result<Self, EtcdError> {
         let first = stream.message().await.map_err(&broken)?;
         let first = first.unwrap_or_default();
-        let size = first.blob.len() as u64 + first.remaining_bytes + HASH;
+        let Some(size) = announced(&first) else {
+            let left = first.remaining_bytes;
+            return Err(broken(Status::out_of_range(format!(
+                "the member announces {left} more bytes, which is an impossible size"
+            ))));
+        };
         let rest = stream.map(move |part| part.map(|part| part.blob).map_err(&broken));
         let parts = futures_util::stream::once(async { Ok(first.blob) }).chain(rest);
         Ok(Self {
@@ -70,5 +81,25 @@ impl Snapshot {
     /// The stream broke: the received bytes are not a snapshot.
     pub async fn next(&mut self) -> Result<Option<Vec<u8>>, EtcdError> {
         self.parts.next().await.transpose()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_announced_size_that_is_impossible_is_refused() {
+        let first = |remaining_bytes| SnapshotResponse {
+            remaining_bytes,
+            blob: vec![0; 10],
+            ..SnapshotResponse::default()
+        };
+        assert_eq!(announced(&first(100)), Some(100 + 10 + HASH));
+        let most = u64::MAX - HASH - 10;
+        assert_eq!(announced(&first(most)), Some(u64::MAX));
+        for size in [most + 1, u64::MAX - 10, u64::MAX] {
+            assert_eq!(announced(&first(size)), None, "{size}");
+        }
     }
 }

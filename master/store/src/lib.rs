@@ -61,6 +61,13 @@ pub enum StoreError {
     /// No higher epoch exists.
     #[error(transparent)]
     Epoch(#[from] EpochError),
+    /// The record of the last epoch cannot be read.
+    #[error(
+        "cannot read {0}: it is not an epoch and a number of starts, so it is unknown whether the store went back to an \
+         earlier state; if the store is the one that the master used last, remove the file, otherwise restore a backup with \
+         `ctl bootstrap --restore`"
+    )]
+    Record(String),
     /// The file is not a valid database. The text contains the commands that restore the last good
     /// copy.
     #[error("{0}")]

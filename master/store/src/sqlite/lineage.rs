@@ -43,20 +43,20 @@ fn noted(path: &Path) -> PathBuf {
     beside(path, ".epoch")
 }
 
-/// The last recorded epoch and number of starts of the store at this path; `None` if unknown.
+/// The last recorded epoch and number of starts of the store at this path; `None` without a record.
+///
+/// # Errors
+/// There is a record and it cannot be read.
 pub(super) fn last(path: &Path) -> Result<Option<(i64, i64)>, StoreError> {
     let Some(text) = read(&noted(path))? else {
         return Ok(None);
     };
     let numbers = text.trim().split_once(' ');
     let numbers = numbers.and_then(|(epoch, starts)| epoch.parse().ok().zip(starts.parse().ok()));
-    if numbers.is_none() {
-        tracing::error!(
-            file = %noted(path).display(),
-            "invalid record of the store's epoch: a store that went back is recognised only if it is the master's own copy"
-        );
+    match numbers {
+        Some(numbers) => Ok(Some(numbers)),
+        None => Err(StoreError::Record(noted(path).display().to_string())),
     }
-    Ok(numbers)
 }
 
 /// Marks a copy of the store as a copy.

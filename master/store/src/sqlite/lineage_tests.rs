@@ -9,7 +9,7 @@ use super::{Store, raise_epoch};
 use crate::records::{KeyState, Operator, RowState, StoredAnswer, StoredKey};
 use crate::samples::jid;
 use crate::samples::minion;
-use crate::{JobRow, samples};
+use crate::{JobRow, StoreError, samples};
 
 /// Replaces the store with the good copy, as its advice says.
 async fn go_back(store: Store, directory: &TempDir) -> Store {
@@ -78,6 +78,25 @@ async fn a_store_that_goes_back_raises_the_epoch_and_does_nothing_again() {
     Store::open(&path).await.unwrap().close().await;
     std::fs::write(&path, earlier).unwrap();
     assert_eq!(Store::open(&path).await.unwrap().epoch(), 4);
+}
+
+#[tokio::test]
+async fn a_record_of_the_epoch_that_cannot_be_read_refuses_the_start() {
+    let (store, directory) = fresh().await;
+    store.close().await;
+    let path = directory.path().join("store.db");
+    let record = directory.path().join("store.db.epoch");
+    let whole = std::fs::read(&record).unwrap();
+    for damaged in ["", "1", "one 1", "1 one", "1 2 3"] {
+        std::fs::write(&record, damaged).unwrap();
+        let refused = Store::open(&path).await.map(drop).unwrap_err();
+        assert!(matches!(refused, StoreError::Record(_)), "{refused:?}");
+        assert!(refused.to_string().contains("remove the file"), "{refused}");
+    }
+    std::fs::write(&record, whole).unwrap();
+    Store::open(&path).await.unwrap().close().await;
+    std::fs::remove_file(&record).unwrap();
+    assert_eq!(Store::open(&path).await.unwrap().epoch(), 1);
 }
 
 #[tokio::test]
