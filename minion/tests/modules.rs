@@ -9,6 +9,8 @@
     reason = "a broken case file must end the test"
 )]
 
+#[path = "modules/arguments.rs"]
+mod arguments;
 mod support;
 
 use std::collections::BTreeSet;
@@ -45,11 +47,15 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
         .block_on(future)
 }
 
+fn all_cases() -> Vec<Case> {
+    support::cases(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cases"))
+}
+
 #[test]
 fn every_case_keeps_the_law() {
     let mut wrong = Vec::new();
     let mut count = 0;
-    for case in support::cases(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cases")) {
+    for case in all_cases() {
         count += 1;
         if let Err(reason) = block_on(run(&case)) {
             wrong.push(format!("{}: {reason:#}", case.label));
@@ -66,7 +72,7 @@ fn every_case_keeps_the_law() {
 
 #[test]
 fn every_function_has_a_case() {
-    let cases = support::cases(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cases"));
+    let cases = all_cases();
     let covered: BTreeSet<(&str, &str)> = cases
         .iter()
         .map(|case| (case.state.as_str(), case.fun.as_str()))

@@ -45,8 +45,22 @@ pub struct Arg {
 pub enum ArgumentKind {
     /// Text; a number or boolean only if YAML keeps its spelling (`8080`, not `0755` or `yes`).
     Text,
+    /// One of these words.
+    Word(&'static [&'static str]),
+    /// A list of these words; one word is a list of one.
+    Words(&'static [&'static str]),
+    /// An absolute path.
+    Path,
+    /// A list of IP addresses; one address is a list of one.
+    Addresses,
+    /// A text, number or boolean, whose value counts and not its spelling.
+    Scalar,
     /// A whole number.
     Integer,
+    /// A whole number from the first to the second one.
+    Within(i64, i64),
+    /// A whole number of 32 bits, or a list of them.
+    Codes,
     /// true or false.
     Boolean,
     /// A file mode: `0644`, `'0644'` or `644`, always octal.
@@ -65,6 +79,8 @@ pub enum ArgumentKind {
     PathPatterns,
     /// A mapping.
     Mapping,
+    /// A list of mappings.
+    Mappings,
     /// Variables of a command: a mapping of texts, or a list of such mappings.
     Variables,
     /// Packages: a list of names and of mappings of one name to its version.
@@ -78,16 +94,31 @@ impl ArgumentKind {
     pub(crate) const fn is_text(self) -> bool {
         match self {
             Self::Text
+            | Self::Word(_)
+            | Self::Words(_)
+            | Self::Path
+            | Self::Addresses
             | Self::Sources
             | Self::TextList
             | Self::LinePattern
             | Self::PathPatterns
             | Self::Variables
             | Self::Packages => true,
-            Self::Integer | Self::Boolean | Self::Mode | Self::Mapping | Self::Any => false,
+            Self::Scalar
+            | Self::Integer
+            | Self::Within(..)
+            | Self::Codes
+            | Self::Boolean
+            | Self::Mode
+            | Self::Mapping
+            | Self::Mappings
+            | Self::Any => false,
         }
     }
 }
+
+/// A number of things or seconds, or an id: not negative, of 32 bits.
+pub(crate) const COUNT: ArgumentKind = ArgumentKind::Within(0, u32::MAX as i64);
 
 /// An optional argument.
 pub(crate) const fn arg(name: &'static str, kind: ArgumentKind, doc: &'static str) -> Arg {

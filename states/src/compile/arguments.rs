@@ -1,5 +1,7 @@
 //! Arguments of state functions, checked against the signatures and converted to one form.
 
+use std::net::IpAddr;
+
 use halite_document::yaml::{Node, NodeKind};
 use halite_document::{Problem, did_you_mean};
 use halite_errors::chain;
@@ -151,6 +153,16 @@ enum ValueError {
     Mode(String),
     #[error("takes texts, but one is {0}")]
     Item(&'static str),
+    #[error("takes {words}, but this is `{text}`")]
+    Word { text: String, words: String },
+    #[error("takes an absolute path, but this is `{0}`")]
+    Relative(String),
+    #[error("takes IP addresses, but one is `{0}`")]
+    Address(String),
+    #[error("has no address")]
+    NoAddress,
+    #[error("takes a whole number from {least} to {most}, but this is {number}")]
+    Range { number: i64, least: i64, most: i64 },
     #[error("has no text for `{0}`")]
     Variable(String),
     #[error("has more than one package in one item: `{0}`")]
@@ -192,11 +204,51 @@ fn value(wanted: &Arg, node: &Node, state: &str) -> Result<Value, ValueError> {
         Wanted::Text => text(wanted.name, node)
             .map(Value::from)
             .ok_or_else(|| but("a text")),
-        Wanted::Integer => match (&node.kind, node.raw.parse::<i64>()) {
-            (NodeKind::Int(number), _) => Ok(Value::from(*number)),
-            (NodeKind::Text(_), Ok(number)) => Ok(Value::from(number)),
-            _ => Err(but("a whole number")),
+        Wanted::Word(words) => {
+            let text = node.text().ok_or_else(|| but("a text"))?;
+            known(words, text).map(Value::from)
+        }
+        Wanted::Words(words) => {
+            let texts = texts(node)?.into_iter();
+            texts
+                .map(|text| known(words, text).map(Value::from))
+                .collect()
+        }
+        Wanted::Path => match node.text() {
+            Some(path) if path.starts_with('/') => Ok(Value::from(path)),
+            Some(path) => Err(ValueError::Relative(path.to_owned())),
+            None => Err(but("an absolute path")),
         },
+        Wanted::Addresses => {
+            let addresses = texts(node)?;
+            match addresses
+                .iter()
+                .find(|text| text.parse::<IpAddr>().is_err())
+            {
+                Some(other) => Err(ValueError::Address((*other).to_owned())),
+                None if wanted.required && addresses.is_empty() => Err(ValueError::NoAddress),
+                None => Ok(Value::from(addresses)),
+            }
+        }
+        Wanted::Scalar => match node.to_json() {
+            Value::Array(_) | Value::Object(_) | Value::Null => Err(but("a text or a number")),
+            value => Ok(value),
+        },
+        Wanted::Integer => match integer(node) {
+            Some(number) => Ok(Value::from(number)),
+            None => Err(but("a whole number")),
+        },
+        Wanted::Within(least, most) => within(node, (least, most)).map(Value::from),
+        Wanted::Codes => {
+            let code = |item| within(item, (i64::from(i32::MIN), i64::from(i32::MAX)));
+            match &node.kind {
+                NodeKind::List(items) => items
+                    .iter()
+                    .map(|item| code(item).map(Value::from))
+                    .collect(),
+                _ => code(node).map(Value::from),
+            }
+        }
         Wanted::Boolean => boolean(node)
             .map(Value::from)
             .ok_or_else(|| but("true or false")),
@@ -247,7 +299,58 @@ fn value(wanted: &Arg, node: &Node, state: &str) -> Result<Value, ValueError> {
             }
             _ => Err(but("a mapping")),
         },
+        Wanted::Mappings => match &node.kind {
+            NodeKind::List(items) => items.iter().map(mapping).collect(),
+            _ => Err(but("a list of mappings")),
+        },
     }
+}
+
+/// A mapping of a Kubernetes object.
+fn mapping(item: &Node) -> Result<Value, ValueError> {
+    match &item.kind {
+        NodeKind::Map(_) => Ok(item.to_kubernetes_json()),
+        _ => Err(ValueError::Kind {
+            takes: "a list of mappings",
+            found: item.kind_name(),
+        }),
+    }
+}
+
+/// A word that an argument takes.
+fn known<'a>(words: &'static [&'static str], text: &'a str) -> Result<&'a str, ValueError> {
+    if words.contains(&text) {
+        return Ok(text);
+    }
+    Err(ValueError::Word {
+        text: text.to_owned(),
+        words: words.join(", "),
+    })
+}
+
+/// A whole number, also in quotes.
+fn integer(node: &Node) -> Option<i64> {
+    match &node.kind {
+        NodeKind::Int(number) => Some(*number),
+        NodeKind::Text(text) => text.parse().ok(),
+        _ => None,
+    }
+}
+
+/// A whole number that is not below the first and not above the second bound.
+fn within(node: &Node, (least, most): (i64, i64)) -> Result<i64, ValueError> {
+    let number = integer(node).ok_or_else(|| ValueError::Kind {
+        takes: "a whole number",
+        found: node.kind_name(),
+    })?;
+    if (least..=most).contains(&number) {
+        return Ok(number);
+    }
+    Err(ValueError::Range {
+        number,
+        least,
+        most,
+    })
 }
 
 /// A part of a mapping. The keys of variables of a template, which are not sent to a host, keep

@@ -1,10 +1,13 @@
 //! Checks of arguments that depend on each other.
 
+use std::net::Ipv4Addr;
+
 use halite_document::Problem;
 use halite_errors::chain;
 use serde_json::Value;
 
 use super::call::Call;
+use crate::certificates::{DAYS, renewed_from};
 use crate::pattern::{Commented, Flags, LinePattern, PathPattern, Substitution};
 
 /// Refuses combinations of arguments that a state function would refuse on the host, or would
@@ -15,8 +18,108 @@ pub(super) fn check(call: &Call, problems: &mut Vec<Problem>) {
         ("file", "line") => problems.extend(line(call)),
         ("file", "replace" | "comment" | "uncomment") => problems.extend(edit(call)),
         ("pkg", _) => problems.extend(packages(call)),
+        ("x509" | "kubeconfig", _) => problems.extend(certificate(call)),
+        ("http", _) if has(call, "ca") && flag(call, "verify_ssl") == Some(false) => {
+            let message = "`ca` and `verify_ssl: False` exclude each other";
+            problems.push(problem(call, message));
+        }
+        ("group", "present") => problems.extend(members(call).map(|text| problem(call, text))),
+        ("firewalld", "ipsets") => problems.extend(sets(call).map(|text| problem(call, text))),
+        ("etcd", "joined") => problems.extend(ids(call).map(|text| problem(call, text))),
+        ("pkgrepo", "managed") if texts(call, "uris").is_empty() => {
+            let message = "`uris` is missing: the address of the repository";
+            problems.push(problem(call, message));
+        }
         _ => {}
     }
+}
+
+/// A problem of a call as a whole.
+fn problem(call: &Call, message: impl AsRef<str>) -> Problem {
+    let (function, id) = (call.chunk.function(), &call.chunk.id);
+    let message = format!("{function} in `{id}`: {}", message.as_ref());
+    Problem::at(&call.chunk.source, message)
+}
+
+fn has(call: &Call, name: &str) -> bool {
+    call.chunk.args.contains_key(name)
+}
+
+fn flag(call: &Call, name: &str) -> Option<bool> {
+    call.chunk.args.get(name).and_then(Value::as_bool)
+}
+
+/// The texts of a list; empty if it is missing.
+fn texts<'a>(call: &'a Call, name: &str) -> Vec<&'a str> {
+    let list = call.chunk.args.get(name).and_then(Value::as_array);
+    list.into_iter()
+        .flatten()
+        .filter_map(Value::as_str)
+        .collect()
+}
+
+/// Checks the lifetime of a certificate, and the files of another one.
+fn certificate(call: &Call) -> Vec<Problem> {
+    let number = |name: &str| call.chunk.args.get(name).and_then(Value::as_i64);
+    let days = number("days").unwrap_or(DAYS);
+    let renew = number("renew_days").unwrap_or(renewed_from(days));
+    let mut problems = Vec::new();
+    if renew >= days {
+        let message = format!("`renew_days` ({renew}) must be less than `days` ({days})");
+        problems.push(problem(call, message));
+    }
+    if call.chunk.state != "kubeconfig" {
+        return problems;
+    }
+    let files = ["client_certificate_file", "client_key_file"].map(|name| has(call, name));
+    match files {
+        [true, true] => {}
+        [false, false] if has(call, "common_name") => {}
+        [false, false] => problems.push(problem(
+            call,
+            "give `common_name`, or `client_certificate_file` and `client_key_file`",
+        )),
+        _ => problems.push(problem(
+            call,
+            "`client_certificate_file` and `client_key_file` go together",
+        )),
+    }
+    problems
+}
+
+/// Checks the members of a group.
+fn members(call: &Call) -> Option<String> {
+    let (add, remove) = (texts(call, "addusers"), texts(call, "delusers"));
+    if has(call, "members") && !(add.is_empty() && remove.is_empty()) {
+        return Some("`members` excludes `addusers` and `delusers`".to_owned());
+    }
+    let both = add.iter().find(|user| remove.contains(user))?;
+    Some(format!("{both} is both in `addusers` and in `delusers`"))
+}
+
+/// Checks the entries of sets of addresses.
+fn sets(call: &Call) -> Option<String> {
+    let sets = call.chunk.args.get("sets")?.as_object()?;
+    let is_address = |entry: &Value| {
+        let address = entry.as_str().map(str::parse::<Ipv4Addr>);
+        address.is_some_and(|address| address.is_ok())
+    };
+    let is_good = |entries: &Value| {
+        let entries = entries.as_array();
+        entries.is_some_and(|entries| entries.iter().all(is_address))
+    };
+    let (name, _) = sets.iter().find(|(_, entries)| !is_good(entries))?;
+    Some(format!("`sets.{name}` must be a list of IPv4 addresses"))
+}
+
+/// Checks the ids of a member of etcd.
+fn ids(call: &Call) -> Option<String> {
+    let is_bad = |name: &&str| {
+        let id = call.chunk.args.get(*name).and_then(Value::as_str);
+        id.is_some_and(|id| u64::from_str_radix(id, 16).is_err())
+    };
+    let name = ["cluster_id", "member_id"].into_iter().find(is_bad)?;
+    Some(format!("`{name}` must be an etcd id in hexadecimal"))
 }
 
 /// Checks the expressions of edits.

@@ -1,6 +1,6 @@
 //! Signatures of `archive.*`.
 
-use crate::signature::{ArgumentKind, Signature, arg, on_minion, required};
+use crate::signature::{ArgumentKind, COUNT, Signature, arg, on_minion, required};
 
 pub(super) const SIGNATURES: &[Signature] = &[on_minion(
     "archive",
@@ -14,7 +14,7 @@ pub(super) const SIGNATURES: &[Signature] = &[on_minion(
         ),
         arg(
             "strip",
-            ArgumentKind::Integer,
+            COUNT,
             "Leading path components to remove from every name (default 0).",
         ),
         arg(
@@ -29,7 +29,7 @@ pub(super) const SIGNATURES: &[Signature] = &[on_minion(
         ),
         arg(
             "if_missing",
-            ArgumentKind::Text,
+            ArgumentKind::Path,
             "Do nothing when this path exists.",
         ),
         arg(

@@ -4,7 +4,7 @@ use crate::signature::{Arg, ArgumentKind, Signature, arg, on_minion, required};
 
 const ALGORITHM: Arg = arg(
     "algorithm",
-    ArgumentKind::Text,
+    ArgumentKind::Word(&["ecdsa-p256", "rsa-2048", "rsa-4096", "ed25519"]),
     "Key: `ecdsa-p256` (default), `rsa-2048`, `rsa-4096` or `ed25519`.",
 );
 const ORGANIZATION: Arg = arg(
@@ -14,12 +14,12 @@ const ORGANIZATION: Arg = arg(
 );
 const DAYS: Arg = arg(
     "days",
-    ArgumentKind::Integer,
+    ArgumentKind::Within(1, 36_500),
     "Lifetime in days (default 365).",
 );
 const RENEW: Arg = arg(
     "renew_days",
-    ArgumentKind::Integer,
+    ArgumentKind::Within(0, 36_500),
     "Renew when fewer days than this are left (default a third of `days`).",
 );
 const CA_CERTIFICATE: &str = "PEM of the CA's certificate.";
@@ -32,7 +32,7 @@ pub(super) const SIGNATURES: &[Signature] = &[
         &[
             arg(
                 "key",
-                ArgumentKind::Text,
+                ArgumentKind::Path,
                 "Path of the key (default: the name with `.key` for its extension).",
             ),
             required(
@@ -53,7 +53,7 @@ pub(super) const SIGNATURES: &[Signature] = &[
             ),
             ORGANIZATION,
             arg("sans_dns", ArgumentKind::TextList, "DNS names."),
-            arg("sans_ip", ArgumentKind::TextList, "IP addresses."),
+            arg("sans_ip", ArgumentKind::Addresses, "IP addresses."),
             arg(
                 "sans_uri",
                 ArgumentKind::TextList,

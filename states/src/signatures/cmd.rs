@@ -1,6 +1,6 @@
 //! Signatures of `cmd.*`.
 
-use crate::signature::{Arg, ArgumentKind, Signature, arg, on_minion};
+use crate::signature::{Arg, ArgumentKind, COUNT, Signature, arg, on_minion};
 
 const ARGS: &[Arg] = &[
     arg(
@@ -35,12 +35,12 @@ const ARGS: &[Arg] = &[
     ),
     arg(
         "timeout",
-        ArgumentKind::Integer,
+        COUNT,
         "Seconds until the command is killed and fails (default: no limit).",
     ),
     arg(
         "success_retcodes",
-        ArgumentKind::Any,
+        ArgumentKind::Codes,
         "Exit codes other than 0 that mean success: a number, or a list of numbers.",
     ),
 ];

@@ -1,6 +1,6 @@
 //! Signatures of `etcd.*`.
 
-use crate::signature::{ArgumentKind, Signature, arg, on_minion, required};
+use crate::signature::{ArgumentKind, COUNT, Signature, arg, on_minion, required};
 
 pub(super) const SIGNATURES: &[Signature] = &[
     on_minion(
@@ -9,7 +9,7 @@ pub(super) const SIGNATURES: &[Signature] = &[
         "Fails if an etcd member ran on the host and its data is no longer in the directory (the name), or the data there have the ids of another member or cluster; changes nothing.",
         &[required(
             "record",
-            ArgumentKind::Text,
+            ArgumentKind::Path,
             "The file that exists if a member ran on the host; JSON with the key `member`, and the ids as `clusterId` and `memberId`. A record without ids accepts the existing data.",
         )],
     ),
@@ -24,10 +24,10 @@ pub(super) const SIGNATURES: &[Signature] = &[
                 ArgumentKind::TextList,
                 "etcd with the arguments of a member that has run, with `--initial-cluster-state=existing`.",
             ),
-            required("data", ArgumentKind::Text, "The data directory."),
+            required("data", ArgumentKind::Path, "The data directory."),
             required(
                 "reads",
-                ArgumentKind::Text,
+                ArgumentKind::Path,
                 "The directory of its certificates and keys.",
             ),
             required("member", ArgumentKind::Text, "Name of the member."),
@@ -36,11 +36,7 @@ pub(super) const SIGNATURES: &[Signature] = &[
                 ArgumentKind::TextList,
                 "Files, one of which exists if the member has been started by its pod or unit.",
             ),
-            arg(
-                "timeout",
-                ArgumentKind::Integer,
-                "Seconds until etcd serves (default 60).",
-            ),
+            arg("timeout", COUNT, "Seconds until etcd serves (default 60)."),
         ],
     ),
     on_minion(
@@ -56,7 +52,7 @@ pub(super) const SIGNATURES: &[Signature] = &[
             ),
             required(
                 "reads",
-                ArgumentKind::Text,
+                ArgumentKind::Path,
                 "The directory of its certificates and keys.",
             ),
             required("member", ArgumentKind::Text, "Name of the member."),
@@ -72,12 +68,12 @@ pub(super) const SIGNATURES: &[Signature] = &[
             ),
             arg(
                 "record",
-                ArgumentKind::Text,
+                ArgumentKind::Path,
                 "The file that records a member. It is removed when data are set aside.",
             ),
             arg(
                 "timeout",
-                ArgumentKind::Integer,
+                COUNT,
                 "Seconds without new data after which it is stopped (default 15).",
             ),
         ],
@@ -87,7 +83,7 @@ pub(super) const SIGNATURES: &[Signature] = &[
         "recorded",
         "Records the etcd member in a file (the name), with the ids that its log has, if the data directory has a log.",
         &[
-            required("data", ArgumentKind::Text, "The data directory."),
+            required("data", ArgumentKind::Path, "The data directory."),
             required("member", ArgumentKind::Text, "Name of the member."),
             required(
                 "initial_cluster",

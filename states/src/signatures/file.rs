@@ -1,6 +1,6 @@
 //! Signatures of `file.*`.
 
-use crate::signature::{Arg, ArgumentKind, Signature, arg, on_minion, required};
+use crate::signature::{Arg, ArgumentKind, COUNT, Signature, arg, on_minion, required};
 
 const USER: Arg = arg(
     "user",
@@ -129,7 +129,7 @@ pub(super) const SIGNATURES: &[Signature] = &[
             ),
             arg(
                 "recurse",
-                ArgumentKind::TextList,
+                ArgumentKind::Words(&["user", "group", "mode"]),
                 "Attributes to enforce on everything below: `user`, `group`, `mode`.",
             ),
             MAKEDIRS,
@@ -323,11 +323,7 @@ pub(super) const SIGNATURES: &[Signature] = &[
                 ArgumentKind::Text,
                 "Text for each match; `\\1` and `\\g<name>` are groups of the expression.",
             ),
-            arg(
-                "count",
-                ArgumentKind::Integer,
-                "Most matches to replace (default 0: all).",
-            ),
+            arg("count", COUNT, "Most matches to replace (default 0: all)."),
             arg(
                 "flags",
                 ArgumentKind::Any,
@@ -429,7 +425,7 @@ pub(super) const SIGNATURES: &[Signature] = &[
         &[
             required(
                 "source",
-                ArgumentKind::Text,
+                ArgumentKind::Path,
                 "Absolute path of the file to copy.",
             ),
             arg(

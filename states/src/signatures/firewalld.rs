@@ -42,7 +42,7 @@ pub(super) const SIGNATURES: &[Signature] = &[
             DESCRIPTION,
             arg(
                 "target",
-                ArgumentKind::Text,
+                ArgumentKind::Word(&["default", "ACCEPT", "DROP", "REJECT"]),
                 "`default` (default), `ACCEPT`, `DROP` or `REJECT`.",
             ),
             SERVICES,
@@ -75,7 +75,7 @@ pub(super) const SIGNATURES: &[Signature] = &[
             DESCRIPTION,
             arg(
                 "target",
-                ArgumentKind::Text,
+                ArgumentKind::Word(&["CONTINUE", "ACCEPT", "DROP", "REJECT"]),
                 "`CONTINUE` (default), `ACCEPT`, `DROP` or `REJECT`.",
             ),
             required(
@@ -90,7 +90,7 @@ pub(super) const SIGNATURES: &[Signature] = &[
             ),
             arg(
                 "priority",
-                ArgumentKind::Integer,
+                ArgumentKind::Within(-32_768, 32_767),
                 "Priority; a negative one is evaluated before the zones' rules (default -1).",
             ),
             SERVICES,

@@ -1,6 +1,6 @@
 //! Signatures of `halite.*`: steps of orchestrations.
 
-use crate::signature::{Arg, ArgumentKind, RunsOn, Signature, arg, required};
+use crate::signature::{Arg, ArgumentKind, COUNT, RunsOn, Signature, arg, required};
 
 pub(super) const fn step(fun: &'static str, doc: &'static str, args: &'static [Arg]) -> Signature {
     Signature {
@@ -24,7 +24,7 @@ const TGT_TYPE: Arg = arg(
 );
 pub(super) const TIMEOUT: Arg = arg(
     "timeout",
-    ArgumentKind::Integer,
+    COUNT,
     "Seconds until the step fails (default 900).",
 );
 const OFFLINE: Arg = arg(
@@ -285,7 +285,7 @@ pub(super) const SIGNATURES: &[Signature] = &[
             ),
             arg(
                 "timeout",
-                ArgumentKind::Integer,
+                COUNT,
                 "Seconds within which a dead host must be disconnected (default 900).",
             ),
         ],

@@ -9,7 +9,7 @@ pub(super) const SIGNATURES: &[Signature] = &[
         "A host name that is not in `/etc/hosts` at the given addresses; its other addresses, other lines, names and comments are kept.",
         &[required(
             "ip",
-            ArgumentKind::TextList,
+            ArgumentKind::Addresses,
             "Addresses that lose the name.",
         )],
     ),
@@ -18,7 +18,7 @@ pub(super) const SIGNATURES: &[Signature] = &[
         "present",
         "A host name in `/etc/hosts`; other lines, names and comments are kept.",
         &[
-            required("ip", ArgumentKind::TextList, "Addresses of the name."),
+            required("ip", ArgumentKind::Addresses, "Addresses of the name."),
             arg(
                 "clean",
                 ArgumentKind::Boolean,

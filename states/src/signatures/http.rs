@@ -1,6 +1,6 @@
 //! Signatures of `http.*`.
 
-use crate::signature::{ArgumentKind, Signature, arg, on_minion};
+use crate::signature::{ArgumentKind, COUNT, Signature, arg, on_minion};
 
 pub(super) const SIGNATURES: &[Signature] = &[on_minion(
     "http",
@@ -9,7 +9,7 @@ pub(super) const SIGNATURES: &[Signature] = &[on_minion(
     &[
         arg(
             "status",
-            ArgumentKind::Integer,
+            ArgumentKind::Within(100, 599),
             "Expected status (default 200).",
         ),
         arg(
@@ -17,11 +17,7 @@ pub(super) const SIGNATURES: &[Signature] = &[on_minion(
             ArgumentKind::Text,
             "Text that the body must contain.",
         ),
-        arg(
-            "wait_for",
-            ArgumentKind::Integer,
-            "Seconds until it fails (default 300).",
-        ),
+        arg("wait_for", COUNT, "Seconds until it fails (default 300)."),
         arg(
             "ca",
             ArgumentKind::Text,

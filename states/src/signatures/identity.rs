@@ -1,6 +1,6 @@
 //! Signatures of `user.*` and `group.*`.
 
-use crate::signature::{ArgumentKind, Signature, arg, on_minion};
+use crate::signature::{ArgumentKind, COUNT, Signature, arg, on_minion};
 
 pub(super) const SIGNATURES: &[Signature] = &[
     on_minion(
@@ -8,11 +8,7 @@ pub(super) const SIGNATURES: &[Signature] = &[
         "present",
         "A user account.",
         &[
-            arg(
-                "uid",
-                ArgumentKind::Integer,
-                "User id (default: chosen by the system).",
-            ),
+            arg("uid", COUNT, "User id (default: chosen by the system)."),
             arg(
                 "gid",
                 ArgumentKind::Text,
@@ -54,11 +50,7 @@ pub(super) const SIGNATURES: &[Signature] = &[
         "present",
         "A group.",
         &[
-            arg(
-                "gid",
-                ArgumentKind::Integer,
-                "Group id (default: chosen by the system).",
-            ),
+            arg("gid", COUNT, "Group id (default: chosen by the system)."),
             arg(
                 "system",
                 ArgumentKind::Boolean,

@@ -10,12 +10,12 @@ pub(super) const SIGNATURES: &[Signature] = &[
         &[
             arg(
                 "value",
-                ArgumentKind::Any,
+                ArgumentKind::Scalar,
                 "The value; without it, or with null, the parameter is not changed.",
             ),
             arg(
                 "config",
-                ArgumentKind::Text,
+                ArgumentKind::Path,
                 "File that sets it at boot (default `/etc/sysctl.d/zz-halite.conf`).",
             ),
         ],

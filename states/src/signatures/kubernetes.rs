@@ -1,6 +1,6 @@
 //! Signatures of `kubernetes.*`: objects that the master compares and applies.
 
-use crate::signature::{Arg, ArgumentKind, RunsOn, Signature, arg, required};
+use crate::signature::{Arg, ArgumentKind, COUNT, RunsOn, Signature, arg, required};
 
 const fn on_master(fun: &'static str, doc: &'static str, args: &'static [Arg]) -> Signature {
     Signature {
@@ -99,7 +99,7 @@ pub(super) const SIGNATURES: &[Signature] = &[
         "Waits until the API server reports that it is ready.",
         &[arg(
             "timeout",
-            ArgumentKind::Integer,
+            COUNT,
             "Seconds until it fails (default 300).",
         )],
     ),
@@ -120,7 +120,7 @@ pub(super) const SIGNATURES: &[Signature] = &[
             ),
             arg(
                 "taints",
-                ArgumentKind::Any,
+                ArgumentKind::Mappings,
                 "The taints, a list of `{key, value, effect}`; Kubernetes' own taints are kept.",
             ),
             arg(

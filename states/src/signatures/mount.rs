@@ -1,6 +1,6 @@
 //! Signatures of `mount.*` and `swap.*`.
 
-use crate::signature::{ArgumentKind, Signature, arg, on_minion, required};
+use crate::signature::{ArgumentKind, COUNT, Signature, arg, on_minion, required};
 
 pub(super) const SIGNATURES: &[Signature] = &[
     on_minion(
@@ -24,16 +24,8 @@ pub(super) const SIGNATURES: &[Signature] = &[
                 ArgumentKind::Boolean,
                 "Create the mount point (default false).",
             ),
-            arg(
-                "dump",
-                ArgumentKind::Integer,
-                "fstab(5)'s fifth field (default 0).",
-            ),
-            arg(
-                "pass_num",
-                ArgumentKind::Integer,
-                "fstab(5)'s sixth field (default 0).",
-            ),
+            arg("dump", COUNT, "fstab(5)'s fifth field (default 0)."),
+            arg("pass_num", COUNT, "fstab(5)'s sixth field (default 0)."),
             arg(
                 "persist",
                 ArgumentKind::Boolean,

@@ -53,16 +53,23 @@ pub(super) fn markdown(signatures: &[Signature]) -> String {
 
 const fn kind(kind: ArgumentKind) -> &'static str {
     match kind {
-        ArgumentKind::Text => "text",
-        ArgumentKind::Integer => "whole number",
+        ArgumentKind::Text | ArgumentKind::Word(_) => "text",
+        ArgumentKind::Path => "absolute path",
+        ArgumentKind::Integer | ArgumentKind::Within(..) => "whole number",
         ArgumentKind::Boolean => "true or false",
         ArgumentKind::Mode => "file mode",
         ArgumentKind::Sources => "text or list of texts",
-        ArgumentKind::TextList => "list of texts",
+        ArgumentKind::TextList | ArgumentKind::Words(_) => "list of texts",
+        ArgumentKind::Addresses => "list of IP addresses",
         ArgumentKind::LinePattern => "regular expression or part of a line",
         ArgumentKind::PathPatterns => "list of patterns",
         ArgumentKind::Mapping => "mapping",
-        ArgumentKind::Variables | ArgumentKind::Packages | ArgumentKind::Any => "see meaning",
+        ArgumentKind::Mappings => "list of mappings",
+        ArgumentKind::Scalar
+        | ArgumentKind::Codes
+        | ArgumentKind::Variables
+        | ArgumentKind::Packages
+        | ArgumentKind::Any => "see meaning",
     }
 }
 

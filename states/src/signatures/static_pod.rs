@@ -1,11 +1,11 @@
 //! Signatures of `static_pod.*`, and of `unit.*`: units of systemd in their place.
 
-use crate::signature::{Arg, ArgumentKind, Signature, arg, on_minion, required};
+use crate::signature::{Arg, ArgumentKind, COUNT, Signature, arg, on_minion, required};
 
 /// The arguments that describe a wait.
 pub(super) const MANIFEST: Arg = required(
     "manifest",
-    ArgumentKind::Text,
+    ArgumentKind::Path,
     "The manifest's path in the kubelet's directory.",
 );
 pub(super) const READY: Arg = required(
@@ -15,7 +15,7 @@ pub(super) const READY: Arg = required(
 );
 pub(super) const TIMEOUT: Arg = arg(
     "timeout",
-    ArgumentKind::Integer,
+    COUNT,
     "Seconds until it fails (default 330: the kubelet waits up to 300 between two restarts of a container).",
 );
 
