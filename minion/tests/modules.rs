@@ -11,6 +11,8 @@
 
 #[path = "modules/arguments.rs"]
 mod arguments;
+#[path = "modules/edits.rs"]
+mod edits;
 mod support;
 
 use std::collections::BTreeSet;

@@ -1,5 +1,6 @@
 //! `/etc/fstab` as text: entries are edited in place, everything else stays unchanged.
 
+use super::lines::EditedLines;
 use super::replace::rewritten;
 use crate::host::effect::Effect;
 use crate::host::{Host, HostResult};
@@ -107,10 +108,9 @@ impl Fstab {
             (!std::mem::replace(&mut done, true)).then(|| wanted.written())
         });
         if !done {
-            new.push_str(&wanted.written());
-            new.push('\n');
+            new.push(wanted.written());
         }
-        self.write(new).map(Some)
+        self.write(&new).map(Some)
     }
 
     /// Removes the entries of a mount point.
@@ -119,7 +119,7 @@ impl Fstab {
             return Ok(None);
         }
         let new = self.edited(|line, text| (line.path != path).then(|| text.to_owned()));
-        self.write(new).map(Some)
+        self.write(&new).map(Some)
     }
 
     /// Comments out the lines that `which` selects.
@@ -134,26 +134,28 @@ impl Fstab {
                 text.to_owned()
             })
         });
-        self.write(new).map(Some)
+        self.write(&new).map(Some)
     }
 
-    fn edited(&self, mut edit: impl FnMut(Line, &str) -> Option<String>) -> String {
-        let mut new = String::new();
-        for text in self.text.lines() {
-            let kept = match Line::parse(text) {
-                Some(line) => edit(line, text),
-                None => Some(text.to_owned()),
+    fn edited(&self, mut edit: impl FnMut(Line, &str) -> Option<String>) -> EditedLines<'_> {
+        let mut new = EditedLines::read(&self.text);
+        new.retain_mut(|text| {
+            let Some(line) = Line::parse(text) else {
+                return true;
             };
-            if let Some(kept) = kept {
-                new.push_str(&kept);
-                new.push('\n');
+            match edit(line, text) {
+                Some(kept) => {
+                    *text = kept;
+                    true
+                }
+                None => false,
             }
-        }
+        });
         new
     }
 
-    fn write(&self, text: String) -> HostResult<Effect> {
-        rewritten(FSTAB, &self.content, text)
+    fn write(&self, text: &EditedLines<'_>) -> HostResult<Effect> {
+        rewritten(FSTAB, &self.content, text.to_string())
     }
 }
 

@@ -4,6 +4,7 @@ use halite_states::args::Args;
 use halite_states::low::Chunk;
 use serde_json::{Map, Value, json};
 
+use super::lines::EditedLines;
 use super::replace::rewritten;
 use super::{Failure, Plan, fail};
 use crate::host::Host;
@@ -52,7 +53,7 @@ pub(super) async fn absent(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Failu
     let content = host.read(HOSTS).await?.unwrap_or_default();
     let text = String::from_utf8_lossy(&content);
     let mut removed = Vec::new();
-    let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+    let mut lines = EditedLines::read(&text);
     lines.retain_mut(|line| match entry(line) {
         Some((ip, names))
             if names.iter().any(|n| n.eq_ignore_ascii_case(name))
@@ -73,7 +74,7 @@ pub(super) async fn absent(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Failu
     let list = removed.join(", ");
     Ok(Plan::change(
         changes(name, [("removed", removed)]),
-        vec![rewritten(HOSTS, &content, text_of(&lines))?],
+        vec![rewritten(HOSTS, &content, lines.to_string())?],
         format!("Host {name} ({list}) would be removed"),
         format!("Removed host {name} ({list})"),
     ))
@@ -103,10 +104,6 @@ fn changes<const N: usize>(name: &str, all: [(&str, Vec<String>); N]) -> Map<Str
         (key.to_owned(), ips.collect())
     })
     .collect()
-}
-
-fn text_of(lines: &[String]) -> String {
-    lines.iter().flat_map(|line| [line, "\n"]).collect()
 }
 
 /// Removes a name from a line with this address and these names; returns `false` if nothing is left
@@ -139,7 +136,7 @@ struct Edited {
 
 /// Gives `name` exactly (with `clean`) or at least the wanted addresses.
 fn edit(text: &str, name: &str, wanted: &[String], clean: bool) -> Edited {
-    let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+    let mut lines = EditedLines::read(text);
     let (mut removed, mut others) = (Vec::new(), Vec::new());
     let mut have: Vec<&String> = Vec::new();
     lines.retain_mut(|line| {
@@ -164,10 +161,10 @@ fn edit(text: &str, name: &str, wanted: &[String], clean: bool) -> Edited {
     let mut added = Vec::new();
     for ip in wanted.iter().filter(|ip| !have.contains(ip)) {
         added.push(ip.clone());
-        match lines
+        let there = lines
             .iter_mut()
-            .find(|line| entry(line).is_some_and(|(found, _)| same(ip, &found)))
-        {
+            .find(|line| entry(line).is_some_and(|(found, _)| same(ip, &found)));
+        match there {
             Some(line) => {
                 *line = match line.split_once('#') {
                     Some((names, comment)) => format!("{} {name} #{comment}", names.trim_end()),
@@ -186,7 +183,7 @@ fn edit(text: &str, name: &str, wanted: &[String], clean: bool) -> Edited {
         };
     }
     Edited {
-        text: text_of(&lines),
+        text: lines.to_string(),
         added,
         removed,
         others,
@@ -240,5 +237,15 @@ mod tests {
     fn an_address_with_a_line_gets_the_name_there() {
         assert!(to(&["127.0.0.1"]).starts_with("127.0.0.1 localhost api # loop\n"));
         assert!(to(&["::1"]).ends_with("::1\tapi\n"));
+    }
+
+    #[test]
+    fn lines_keep_their_ends() {
+        let dos = TEXT.replace('\n', "\r\n");
+        let ips = ["10.0.0.2".to_owned()];
+        let wanted = edit(TEXT, "api", &ips, true).text.replace('\n', "\r\n");
+        assert_eq!(edit(&dos, "api", &ips, true).text, wanted);
+        let unfinished = edit("127.0.0.1 localhost", "api", &ips, false).text;
+        assert_eq!(unfinished, "127.0.0.1 localhost\n10.0.0.2\tapi\n");
     }
 }

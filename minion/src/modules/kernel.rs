@@ -4,6 +4,7 @@ use halite_states::args::{Args, scalar};
 use halite_states::low::Chunk;
 use serde_json::{Map, json};
 
+use super::lines::EditedLines;
 use super::paths::{absolute, parents};
 use super::{Failure, Plan, fail, replace};
 use crate::host::Host;
@@ -100,25 +101,20 @@ fn with_parameter(text: &str, key: &str, value: &str) -> String {
             .is_some_and(|(_, v)| normal(v) == value)
     };
     let mut done = false;
-    let mut out = String::new();
-    for line in text.lines() {
-        if is_it(line) {
-            if done {
-                continue;
-            }
-            done = true;
-            if !holds(line) {
-                out.push_str(&format!("{key} = {value}\n"));
-                continue;
-            }
+    let mut lines = EditedLines::read(text);
+    lines.retain_mut(|line| {
+        if !is_it(line) {
+            return true;
         }
-        out.push_str(line);
-        out.push('\n');
-    }
+        if !holds(line) {
+            *line = format!("{key} = {value}");
+        }
+        !std::mem::replace(&mut done, true)
+    });
     if !done {
-        out.push_str(&format!("{key} = {value}\n"));
+        lines.push(format!("{key} = {value}"));
     }
-    out
+    lines.to_string()
 }
 
 pub(super) async fn module_present(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Failure> {
@@ -129,7 +125,8 @@ pub(super) async fn module_present(host: &dyn Host, chunk: &Chunk) -> Result<Pla
     let persist = args.flag("persist", false)?;
     let (content, room) = replace::read(host, MODULES).await?;
     let content = content.unwrap_or_default();
-    let mut text = String::from_utf8_lossy(&content).into_owned();
+    let text = String::from_utf8_lossy(&content).into_owned();
+    let mut lines = EditedLines::read(&text);
     let same = |a: &str, b: &str| a.trim().replace('-', "_") == b.replace('-', "_");
     let mut changes = Map::new();
     let mut loads = Vec::new();
@@ -141,12 +138,8 @@ pub(super) async fn module_present(host: &dyn Host, chunk: &Chunk) -> Result<Pla
             });
             changes.insert(module.clone(), json!("loaded"));
         }
-        if persist && !text.lines().any(|line| same(line, module)) {
-            if !text.is_empty() && !text.ends_with('\n') {
-                text.push('\n');
-            }
-            text.push_str(module);
-            text.push('\n');
+        if persist && !lines.iter_mut().any(|line| same(line, module)) {
+            lines.push(module.clone());
             added = true;
             changes
                 .entry(module.clone())
@@ -163,7 +156,7 @@ pub(super) async fn module_present(host: &dyn Host, chunk: &Chunk) -> Result<Pla
     if added {
         effects = room;
         effects.extend(parents(host, MODULES, true, &Meta::default()).await?);
-        effects.push(replace::rewritten(MODULES, &content, text)?);
+        effects.push(replace::rewritten(MODULES, &content, lines.to_string())?);
     }
     effects.append(&mut loads);
     let comment = format!("Kernel module {names} is set to be loaded");
@@ -188,6 +181,12 @@ mod tests {
         );
         assert_eq!(with_parameter("net.a=5\n", "net.a", "5"), "net.a=5\n");
         assert_eq!(with_parameter("", "net.a", "5 6"), "net.a = 5 6\n");
+        assert_eq!(with_parameter("net.a=5", "net.a", "5"), "net.a=5");
+        let dos = "# ours\r\nnet.a = 1\r\nother=2\r\n";
+        assert_eq!(
+            with_parameter(dos, "net.a", "5"),
+            "# ours\r\nnet.a = 5\r\nother=2\r\n"
+        );
         assert_eq!(dotted("net/ipv4/conf/eth0.1/x"), "net.ipv4.conf.eth0/1.x");
         assert_eq!(normal("1\t2  3"), "1 2 3");
     }

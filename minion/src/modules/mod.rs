@@ -21,6 +21,7 @@ mod image_name;
 mod joined;
 mod kernel;
 mod kubeconfig;
+mod lines;
 mod mount;
 mod paths;
 mod pkg;

@@ -5,6 +5,7 @@ use halite_states::args::{Args, Show};
 use halite_states::low::Chunk;
 use serde_json::{Map, json};
 
+use super::lines::{EditedLines, parts};
 use super::paths::{NOTES, join, parents};
 use super::{Failure, Plan, diff, fail, replace};
 use crate::host::effect::{Effect, Meta};
@@ -230,15 +231,15 @@ fn disabled(
         line.strip_prefix(key)
             .is_some_and(|rest| key.ends_with(':') || rest.trim_start().starts_with('='))
     };
-    let mut out: Vec<String> = Vec::new();
+    let mut out = EditedLines::like(text);
     let mut open = false;
-    for line in text.lines() {
+    for (line, end) in parts(text) {
         if border(line) {
             if open && !header {
                 out.push(setting.to_owned());
             }
             open = false;
-            out.push(line.to_owned());
+            out.keep(line.to_owned(), end);
             if header {
                 out.push(setting.to_owned());
             }
@@ -248,12 +249,12 @@ fn disabled(
             continue;
         }
         open |= !line.starts_with('#');
-        out.push(line.to_owned());
+        out.keep(line.to_owned(), end);
     }
     if open && !header {
         out.push(setting.to_owned());
     }
-    out.join("\n") + "\n"
+    out.to_string()
 }
 
 #[cfg(test)]
@@ -305,5 +306,10 @@ mod tests {
         );
         assert_eq!(repo, "[a]\nenabled=0\nname=x\n[b]\nenabled=0\nname=y\n");
         assert_eq!(disabled(&repo, "enabled", "enabled=0", section, true), repo);
+        let dos = "[a]\r\nenabled = 1\r\nname=x";
+        assert_eq!(
+            disabled(dos, "enabled", "enabled=0", section, true),
+            "[a]\r\nenabled=0\r\nname=x"
+        );
     }
 }

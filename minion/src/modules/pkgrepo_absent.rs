@@ -4,6 +4,7 @@ use halite_states::args::Args;
 use halite_states::low::Chunk;
 use serde_json::{Map, json};
 
+use super::lines::parts;
 use super::paths::{NOTES, join};
 use super::pkgrepo::{SOURCES, YUM};
 use super::replace::rewritten;
@@ -228,7 +229,8 @@ fn without(text: &str, wanted: &Entry) -> (Option<String>, bool) {
             at <= from || !is_wanted(&(*word).to_owned())
         });
         kept.push_str(&words.join(" "));
-        kept.push('\n');
+        let (_, end) = parts(line).next().unwrap_or_default();
+        kept.push_str(end);
     }
     (is_changed.then_some(kept), left)
 }

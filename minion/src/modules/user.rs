@@ -201,11 +201,18 @@ impl AccountSpec {
         for (key, flag, wanted, old) in [
             ("home", "-d", &self.home, &found.home),
             ("shell", "-s", &self.shell, &found.shell),
-            ("fullname", "-c", &self.fullname, &found.gecos),
         ] {
             if let Some(value) = wanted.as_ref().filter(|value| *value != old) {
                 differ(key, flag, json!(value), value.clone());
             }
+        }
+        // The others are the room, phone numbers and more: they stay, as in Salt.
+        let (full_name, others) = match found.gecos.split_once(',') {
+            Some((name, others)) => (name, format!(",{others}")),
+            None => (found.gecos.as_str(), String::new()),
+        };
+        if let Some(value) = self.fullname.as_ref().filter(|value| *value != full_name) {
+            differ("fullname", "-c", json!(value), format!("{value}{others}"));
         }
         if let Some(groups) = &self.groups {
             let mut all = groups.clone();

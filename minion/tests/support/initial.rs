@@ -75,6 +75,16 @@ pub enum File {
     },
 }
 
+impl File {
+    /// Its text, if it has one.
+    pub fn text(&self) -> Option<&str> {
+        match self {
+            Self::Text(text) => Some(text),
+            Self::Full { text, .. } => text.as_deref(),
+        }
+    }
+}
+
 #[derive(Debug, Default, Clone, Deserialize)]
 #[serde(default)]
 pub struct Owned {

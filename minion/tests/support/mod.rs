@@ -51,6 +51,16 @@ pub struct Case {
     pub expected: Expected,
 }
 
+impl Case {
+    /// The texts of its files at the start, by path.
+    pub fn texts(&self) -> Vec<(&str, &str)> {
+        let files = self.host.files.iter();
+        files
+            .filter_map(|(path, file)| Some((path.as_str(), file.text()?)))
+            .collect()
+    }
+}
+
 /// The outcome that a case expects: an error, changes, or neither (`noop`).
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -26,6 +26,12 @@ pub(super) fn check(call: &Call, problems: &mut Vec<Problem>) {
         ("group", "present") => problems.extend(members(call).map(|text| problem(call, text))),
         ("firewalld", "ipsets") => problems.extend(sets(call).map(|text| problem(call, text))),
         ("etcd", "joined") => problems.extend(ids(call).map(|text| problem(call, text))),
+        ("user", "present")
+            if text(call, "fullname").is_some_and(|name| name.contains([',', ':'])) =>
+        {
+            let message = "`fullname` has a comma or colon, which ends the field of an account";
+            problems.push(problem(call, message));
+        }
         ("pkgrepo", "managed") if texts(call, "uris").is_empty() => {
             let message = "`uris` is missing: the address of the repository";
             problems.push(problem(call, message));
@@ -43,6 +49,10 @@ fn problem(call: &Call, message: impl AsRef<str>) -> Problem {
 
 fn has(call: &Call, name: &str) -> bool {
     call.chunk.args.contains_key(name)
+}
+
+fn text<'a>(call: &'a Call, name: &str) -> Option<&'a str> {
+    call.chunk.args.get(name).and_then(Value::as_str)
 }
 
 fn flag(call: &Call, name: &str) -> Option<bool> {
