@@ -8,7 +8,7 @@ use halite_minion::host::effect::{
     PackageOptions, UnitAction,
 };
 use halite_minion::host::overlay::{KNOWN_AFTER_APPLY, Overlay};
-use halite_minion::host::{FileKind, Host};
+use halite_minion::host::{FileKind, Group, Host};
 use halite_minion_fake::FakeHost;
 use halite_minion_fake::disk::Node;
 use proptest::prelude::*;
@@ -375,4 +375,62 @@ async fn the_head_of_a_file_is_that_of_its_predicted_content() {
         let found = overlay.head(path, bytes).await.unwrap();
         assert_eq!(found.as_deref(), head.map(str::as_bytes), "{path} {bytes}");
     }
+}
+
+#[tokio::test]
+async fn homes_and_memberships_are_predicted() {
+    let (real, below) = (host(), host());
+    let existing = "useradd -m -G adm old".split(' ').map(str::to_owned);
+    let existing = Effect::Run(Command {
+        argv: existing.collect(),
+        ..Command::default()
+    });
+    for host in [&real, &below] {
+        let adm = Group {
+            name: "adm".into(),
+            gid: 4,
+            members: Vec::new(),
+        };
+        let groups = &mut host.state().accounts.groups;
+        groups.insert("adm".into(), Some(adm));
+    }
+    for host in [&real, &below] {
+        host.perform(&existing).await.unwrap();
+    }
+    let overlay = Overlay::new(&below);
+    for line in [
+        "groupadd team",
+        "useradd -m web",
+        "gpasswd -M web,old team",
+        "useradd -M -G adm,team ops",
+        "usermod -G team old",
+        "groupdel team",
+        "userdel -r old",
+        "userdel web",
+    ] {
+        let effect = Effect::Run(Command {
+            argv: line.split(' ').map(str::to_owned).collect(),
+            ..Command::default()
+        });
+        real.perform(&effect).await.unwrap();
+        overlay.predict(&effect).await;
+        assert_eq!(
+            memberships(&overlay).await,
+            memberships(&real).await,
+            "after {line}"
+        );
+    }
+    assert!(below.stat("/home/web").await.unwrap().is_none());
+}
+
+/// The groups of users, the members of groups, and the homes. Numbers are guesses.
+async fn memberships(host: &dyn Host) -> Vec<String> {
+    let mut all = Vec::new();
+    for name in ["old", "web", "ops", "adm", "team"] {
+        let user = host.user(name).await.unwrap().map(|user| user.groups);
+        let group = host.group(name).await.unwrap().map(|group| group.members);
+        let home = host.stat(&format!("/home/{name}")).await.unwrap();
+        all.push(format!("{name} {user:?} {group:?} {home:?}"));
+    }
+    all
 }

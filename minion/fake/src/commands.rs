@@ -4,6 +4,7 @@ use halite_minion::host::FileKind;
 use halite_minion::host::accounts::is_account_command;
 use halite_minion::host::effect::{Command, Output};
 
+use crate::disk::Node;
 use crate::host::FakeState;
 
 impl FakeState {
@@ -24,7 +25,7 @@ impl FakeState {
                     ..Output::default()
                 };
             }
-            self.accounts.run(&command.argv, None, None);
+            self.change_accounts(&command.argv);
             return Output::default();
         }
         let line = match command.argv.as_slice() {
@@ -58,6 +59,34 @@ impl FakeState {
                 stderr: format!("{line}: not found"),
                 ..Output::default()
             },
+        }
+    }
+
+    /// Carries out an account command; `useradd -m` makes the home and `userdel -r` removes it.
+    fn change_accounts(&mut self, argv: &[String]) {
+        let has = |flag: &str| argv.iter().any(|word| word == flag);
+        let name = argv.last().map(String::as_str).unwrap_or_default();
+        let old = self.accounts.user(name).cloned();
+        self.accounts.run(argv, None, None);
+        match (argv.first().map(String::as_str), old) {
+            (Some("useradd"), None) if has("-m") => {
+                let Some(user) = self.accounts.user(name).cloned() else {
+                    return;
+                };
+                if self.disk.stat(&user.home).is_some() {
+                    return;
+                }
+                let gid = user.gid.to_string();
+                let group = self.accounts.group(&gid).map(|group| group.name.clone());
+                let home = Node {
+                    user: user.name,
+                    group: group.unwrap_or(gid),
+                    ..Node::directory()
+                };
+                self.disk.put(&user.home, home);
+            }
+            (Some("userdel"), Some(user)) if has("-r") => self.disk.take(&user.home),
+            _ => {}
         }
     }
 }

@@ -1,9 +1,14 @@
 //! The account database as a value, changed as `useradd`, `groupadd` and their relatives would
 //! change it: for the overlay and for tests.
 
-use std::collections::{BTreeMap, BTreeSet};
+mod predicted;
+
+use std::collections::BTreeMap;
 
 use super::{Group, User};
+
+pub use self::predicted::PredictedAccounts;
+pub(super) use self::predicted::other_accounts;
 
 /// The account database as a value.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -159,14 +164,24 @@ impl Accounts {
                         .filter(|m| !m.is_empty())
                         .map(str::to_owned)
                         .collect();
-                    self.groups.insert(name, Some(account));
+                    self.groups.insert(name.clone(), Some(account));
+                    self.update_users(&name);
                 }
             }
             "groupdel" => {
-                self.groups.insert(name, None);
+                self.groups.insert(name.clone(), None);
+                self.update_users(&name);
             }
             "userdel" => {
-                self.users.insert(name, None);
+                let old = self.users.get(&name).cloned().flatten().or(user);
+                self.users.insert(name.clone(), None);
+                self.update_groups(&name);
+                let own = self.groups.get(&name).cloned().flatten().or(group);
+                if let (Some(old), Some(own)) = (old, own)
+                    && self.is_left_alone(&old, &own)
+                {
+                    self.groups.insert(name, None);
+                }
             }
             "useradd" | "usermod" => {
                 let old = self.users.get(&name).cloned().flatten().or(user);
@@ -215,85 +230,52 @@ impl Accounts {
                     account.groups.sort();
                     account.groups.dedup();
                 }
-                self.users.insert(name, Some(account));
+                self.users.insert(name.clone(), Some(account));
+                self.update_groups(&name);
             }
             _ => {}
         }
     }
-}
 
-/// The predicted accounts of an overlay. A number that only `useradd` or `groupadd` will choose is a
-/// guess, by which no account is found.
-#[derive(Debug, Default)]
-pub struct PredictedAccounts {
-    accounts: Accounts,
-    guessed_users: BTreeSet<String>,
-    guessed_groups: BTreeSet<String>,
-}
-
-impl PredictedAccounts {
-    /// A user by name, or by a number that is known. `Some(None)`: a command removed it.
-    #[must_use]
-    pub fn user(&self, key: &str) -> Option<Option<User>> {
-        let users = &self.accounts.users;
-        if let Some(known) = users.get(key) {
-            return Some(known.clone());
+    /// Lets users have a group exactly if they are its members: group(5) has both.
+    fn update_users(&mut self, group: &str) {
+        let members = match self.groups.get(group) {
+            Some(Some(found)) => found.members.clone(),
+            _ => Vec::new(),
+        };
+        for user in self.users.values_mut().flatten() {
+            user.groups.retain(|one| one != group);
+            if members.contains(&user.name) {
+                user.groups.push(group.to_owned());
+                user.groups.sort();
+            }
         }
-        let number = key.parse::<u32>().ok()?;
-        let mut users = users.values().flatten();
-        let found =
-            users.find(|user| user.uid == number && !self.guessed_users.contains(&user.name));
-        found.map(|user| Some(user.clone()))
     }
 
-    /// A group by name, or by a number that is known. `Some(None)`: a command removed it.
-    #[must_use]
-    pub fn group(&self, key: &str) -> Option<Option<Group>> {
-        let groups = &self.accounts.groups;
-        if let Some(known) = groups.get(key) {
-            return Some(known.clone());
+    /// Lets groups have a user as a member exactly if the user has them.
+    fn update_groups(&mut self, user: &str) {
+        let groups = match self.users.get(user) {
+            Some(Some(found)) => found.groups.clone(),
+            _ => Vec::new(),
+        };
+        for group in self.groups.values_mut().flatten() {
+            let is_member = group.members.iter().any(|member| member == user);
+            let has_group = groups.contains(&group.name);
+            if has_group && !is_member {
+                group.members.push(user.to_owned());
+            } else if !has_group {
+                group.members.retain(|member| member != user);
+            }
         }
-        let number = key.parse::<u32>().ok()?;
-        let mut groups = groups.values().flatten();
-        let found =
-            groups.find(|group| group.gid == number && !self.guessed_groups.contains(&group.name));
-        found.map(|group| Some(group.clone()))
     }
 
-    /// As [`Accounts::run`].
-    pub fn run(&mut self, argv: &[String], user: Option<User>, group: Option<Group>) {
-        let program = argv
-            .first()
-            .map_or("", |p| p.rsplit('/').next().unwrap_or(p));
-        let (options, name) = parse(argv);
-        let Some(name) = name else { return };
-        match program {
-            "useradd" if user.is_none() => {
-                let guess = !options.contains_key("-u");
-                note(&mut self.guessed_users, &name, guess);
-                if !options.contains_key("-g") && !options.contains_key("-N") {
-                    note(&mut self.guessed_groups, &name, guess);
-                }
-            }
-            "groupadd" if group.is_none() => {
-                note(&mut self.guessed_groups, &name, !options.contains_key("-g"));
-            }
-            "usermod" if options.contains_key("-u") => note(&mut self.guessed_users, &name, false),
-            "groupmod" if options.contains_key("-g") => {
-                note(&mut self.guessed_groups, &name, false);
-            }
-            _ => {}
-        }
-        self.accounts.run(argv, user, group);
-    }
-}
-
-/// Notes whether the number of an account is a guess.
-fn note(guessed: &mut BTreeSet<String>, name: &str, guess: bool) {
-    if guess {
-        guessed.insert(name.to_owned());
-    } else {
-        guessed.remove(name);
+    /// Tests whether `userdel` removes the group with the name of a removed user (`USERGROUPS_ENAB` in
+    /// login.defs(5)): it was the user's primary group, and no other user is in it.
+    fn is_left_alone(&self, user: &User, group: &Group) -> bool {
+        let is_primary = |other: &User| other.gid == group.gid;
+        is_primary(user)
+            && group.members.iter().all(|member| *member == user.name)
+            && !self.users.values().flatten().any(is_primary)
     }
 }
 
@@ -381,6 +363,42 @@ mod tests {
         );
         accounts.run(&argv("userdel web"), None, None);
         assert_eq!(accounts.users["web"], None);
+    }
+
+    #[test]
+    fn a_membership_is_the_same_in_both_accounts() {
+        let mut accounts = Accounts::default();
+        for line in [
+            "groupadd a",
+            "groupadd b",
+            "useradd -G a,b web",
+            "useradd ops",
+        ] {
+            accounts.run(&argv(line), None, None);
+        }
+        let members =
+            |accounts: &Accounts, name: &str| accounts.group(name).unwrap().members.clone();
+        let groups = |accounts: &Accounts, name: &str| accounts.user(name).unwrap().groups.clone();
+        assert_eq!(members(&accounts, "a"), ["web"]);
+        accounts.run(&argv("gpasswd -M ops a"), None, None);
+        assert_eq!(groups(&accounts, "web"), ["b"]);
+        assert_eq!(groups(&accounts, "ops"), ["a"]);
+        accounts.run(&argv("groupdel b"), None, None);
+        assert!(groups(&accounts, "web").is_empty());
+        accounts.run(&argv("userdel ops"), None, None);
+        assert!(members(&accounts, "a").is_empty());
+    }
+
+    #[test]
+    fn the_group_of_a_removed_user_leaves_unless_another_user_is_in_it() {
+        let mut accounts = Accounts::default();
+        for line in ["useradd web", "useradd ops", "useradd -G ops other"] {
+            accounts.run(&argv(line), None, None);
+        }
+        accounts.run(&argv("userdel web"), None, None);
+        accounts.run(&argv("userdel ops"), None, None);
+        assert_eq!(accounts.group("web"), None);
+        assert!(accounts.group("ops").is_some());
     }
 
     #[test]

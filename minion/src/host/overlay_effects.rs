@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::Ordering;
 
-use super::accounts::is_account_command;
+use super::accounts::{is_account_command, other_accounts};
 use super::effect::{
     CertificateRequest, Command, Effect, FirewallChange, IpsetSettings, Meta, PackageOptions,
     UnitAction,
@@ -388,7 +388,48 @@ impl Overlay<'_> {
             .unwrap_or(&name)
             .clone();
         let group = self.group(&group).await.ok().flatten();
+        let (users, groups) = other_accounts(&command.argv, user.as_ref(), group.as_ref());
+        for other in users {
+            if let Ok(Some(other)) = self.user(&other).await {
+                self.predicted().accounts.add_user(other);
+            }
+        }
+        for other in groups {
+            if let Ok(Some(other)) = self.group(&other).await {
+                self.predicted().accounts.add_group(other);
+            }
+        }
+        let old_home = user.as_ref().map(|user| user.home.clone());
         self.predicted().accounts.run(&command.argv, user, group);
+        self.change_home(&command.argv, &name, old_home).await;
+    }
+
+    /// The home that `useradd -m` makes and `userdel -r` removes.
+    async fn change_home(&self, argv: &[String], name: &str, old: Option<String>) {
+        let has = |flag: &str| argv.iter().any(|word| word == flag);
+        match (argv.first().map(String::as_str), old) {
+            (Some("useradd"), None) if has("-m") => {
+                let Ok(Some(user)) = self.user(name).await else {
+                    return;
+                };
+                if !matches!(self.stat(&user.home).await, Ok(None)) {
+                    return;
+                }
+                let primary = argv.iter().position(|word| word == "-g");
+                let primary = primary.and_then(|at| argv.get(at + 1));
+                let meta = Meta {
+                    user: Some(user.name.clone()),
+                    group: Some(primary.cloned().unwrap_or(user.name)),
+                    mode: None,
+                };
+                self.put_directory(&user.home, &meta).await;
+            }
+            (Some("userdel"), Some(home)) if has("-r") => {
+                let home = self.resolve(&home, false).await;
+                self.predicted().files.remove(&home);
+            }
+            _ => {}
+        }
     }
 
     fn change_firewall(&self, change: &FirewallChange) {
