@@ -320,6 +320,16 @@ pub(super) async fn masked(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Failu
             "Service {service} is already masked"
         )));
     }
+    // systemd refuses to replace it by the link to /dev/null.
+    let own = join(OWN_UNITS[0], &name);
+    if let Some(entry) = host.stat(&own).await?
+        && entry.kind == FileKind::File
+    {
+        return fail(format!(
+            "cannot mask the service {service}: its unit file {own} is in the place of the link to /dev/null; remove the \
+             file with file.absent first"
+        ));
+    }
     Ok(Plan::change(
         Map::from_iter([("masked".to_owned(), json!(true))]),
         vec![Effect::Unit {
