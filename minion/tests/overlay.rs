@@ -264,16 +264,21 @@ async fn only_what_brings_a_unit_makes_one_likely() {
         pair("loaded", "enabled")
     );
     assert_eq!(load_and_file(&overlay, own).await, pair("not-found", ""));
-    let write = Effect::Write {
-        path: format!("/etc/systemd/system/{own}"),
-        content: b"[Service]".to_vec(),
-        meta: Meta::default(),
-    };
-    overlay.predict(&write).await;
-    assert_eq!(
-        load_and_file(&overlay, own).await,
-        pair("loaded", "disabled")
-    );
+    for (content, file) in [
+        (
+            "[Service]\n\n[Install]\nWantedBy=multi-user.target\n",
+            "disabled",
+        ),
+        ("[Service]\n", "static"),
+    ] {
+        let write = Effect::Write {
+            path: format!("/etc/systemd/system/{own}"),
+            content: content.as_bytes().to_vec(),
+            meta: Meta::default(),
+        };
+        overlay.predict(&write).await;
+        assert_eq!(load_and_file(&overlay, own).await, pair("loaded", file));
+    }
 }
 
 #[tokio::test]
@@ -433,4 +438,24 @@ async fn memberships(host: &dyn Host) -> Vec<String> {
         all.push(format!("{name} {user:?} {group:?} {home:?}"));
     }
     all
+}
+
+#[tokio::test]
+async fn the_root_of_a_new_tmpfs_has_its_own_mode() {
+    for (options, mode) in [("defaults", 0o1777), ("nosuid,mode=0750", 0o750)] {
+        let (real, below) = (host(), host());
+        let mount = Effect::Mount {
+            device: "tmpfs".into(),
+            path: "/srv/d".into(),
+            fstype: "tmpfs".into(),
+            options: options.into(),
+        };
+        let overlay = Overlay::new(&below);
+        overlay.predict(&mount).await;
+        real.perform(&mount).await.unwrap();
+        for host in [&overlay as &dyn Host, &real] {
+            let stat = host.stat("/srv/d").await.unwrap().unwrap();
+            assert_eq!(stat.mode, mode, "{options}");
+        }
+    }
 }

@@ -1,14 +1,14 @@
 //! The effects on the fake host: each changes its state, with one counted write at each point at
 //! which a real host could be interrupted.
 
+use std::collections::BTreeMap;
+
 use halite_minion::host::archive::{ArchiveEntry, unpack};
-use halite_minion::host::effect::{
-    CertificateRequest, Effect, FirewallChange, Meta, Output, UnitAction,
-};
+use halite_minion::host::effect::{CertificateRequest, Effect, FirewallChange, Meta, Output};
 use halite_minion::host::founding::JOINING_MARK;
 use halite_minion::host::linux::kernel::parameter;
 use halite_minion::host::{
-    FirewallView, HostError, HostResult, MountPoint, UnitState, certificate,
+    FirewallView, HostError, HostResult, MountPoint, certificate, mode_of_mounted_root,
 };
 
 use crate::ca::rsa_key;
@@ -27,18 +27,18 @@ impl FakeState {
                 content,
                 meta,
             } => {
-                self.known_owner(meta)?;
-                self.disk.write(path, content, meta)?;
+                let meta = self.owner(meta)?;
+                self.disk.write(path, content, &meta)?;
                 self.unit_file_changed(path);
             }
             Effect::Mkdir { path, meta } => {
-                self.known_owner(meta)?;
-                self.disk.mkdir(path, meta)?;
+                let meta = self.owner(meta)?;
+                self.disk.mkdir(path, &meta)?;
             }
             Effect::Symlink { path, target } => self.disk.symlink(path, target)?,
             Effect::SetMeta { path, meta } => {
-                self.known_owner(meta)?;
-                self.disk.set_meta(path, meta)?;
+                let meta = self.owner(meta)?;
+                self.disk.set_meta(path, &meta)?;
             }
             Effect::Remove { path } => {
                 self.disk.remove(path)?;
@@ -88,9 +88,19 @@ impl FakeState {
                     return refuse(format!("mount: {path}: {device} does not exist"));
                 }
                 let point = self.mount_point(device, path, fstype, options);
-                let shows_own = |option| matches!(option, "remount" | "bind" | "rbind");
-                if !options.split(',').any(shows_own) {
-                    let files = self.volumes.get(device).cloned().unwrap_or_default();
+                let has = |wanted: &str| options.split(',').any(|option| option == wanted);
+                if !has("remount") {
+                    let files = if has("bind") || has("rbind") {
+                        self.disk.tree(device)
+                    } else {
+                        let root = Node {
+                            mode: mode_of_mounted_root(fstype, options),
+                            ..Node::directory()
+                        };
+                        let mut files = BTreeMap::from([(String::new(), root)]);
+                        files.extend(self.volumes.get(device).cloned().unwrap_or_default());
+                        files
+                    };
                     let covered = self.disk.cover(&point.path, &files);
                     self.covered.entry(point.path.clone()).or_insert(covered);
                 }
@@ -132,6 +142,7 @@ impl FakeState {
                 ..
             } => {
                 self.disk.tick()?;
+                let mut last = "nothing answers there".to_owned();
                 for _ in 0..=*seconds {
                     let answers = self.http.entry(url.clone()).or_default();
                     let answer = if answers.len() > 1 {
@@ -140,16 +151,18 @@ impl FakeState {
                         answers.front().cloned()
                     };
                     if let Some(Some((code, text))) = answer
-                        && code == *status
                         && self.trusts(url, trust)
-                        && body.as_ref().is_none_or(|part| text.contains(part))
                     {
-                        return Ok(Output::default());
+                        if code == *status && body.as_ref().is_none_or(|part| text.contains(part)) {
+                            return Ok(Output::default());
+                        }
+                        let line = text.lines().next().unwrap_or_default();
+                        last = format!("the last answer was {code}: {line}");
                     }
                     self.clock += 1000;
                 }
                 return refuse(format!(
-                    "{url} did not answer {status} within {seconds} seconds"
+                    "{url} did not answer {status} within {seconds} s: {last}"
                 ));
             }
             Effect::Rename { from, to } => self.disk.rename(from, to)?,
@@ -225,117 +238,30 @@ impl FakeState {
         point
     }
 
-    fn known_owner(&self, meta: &Meta) -> HostResult<()> {
-        let number = |name: &str| name.bytes().all(|b| b.is_ascii_digit());
-        if let Some(user) = &meta.user
-            && !number(user)
-            && self.accounts.users.get(user).cloned().flatten().is_none()
-        {
-            return refuse(format!("there is no user {user}"));
-        }
-        if let Some(group) = &meta.group
-            && !number(group)
-            && self.accounts.groups.get(group).cloned().flatten().is_none()
-        {
-            return refuse(format!("there is no group {group}"));
-        }
-        Ok(())
-    }
-
-    /// systemd notices changed unit files and drop-ins of units that it has loaded.
-    fn unit_file_changed(&mut self, path: &str) {
-        let Some((_, rest)) = path.split_once("/systemd/system/") else {
-            return;
+    /// Owner and group as the host's name service shows them: names, and numbers without a name.
+    fn owner(&self, meta: &Meta) -> HostResult<Meta> {
+        let is_number = |name: &str| name.bytes().all(|b| b.is_ascii_digit());
+        let user = match &meta.user {
+            None => None,
+            Some(user) => match self.accounts.user(user) {
+                Some(known) => Some(known.name.clone()),
+                None if is_number(user) => Some(user.clone()),
+                None => return refuse(format!("there is no user `{user}` on this host")),
+            },
         };
-        let name = rest.split('/').next().unwrap_or_default();
-        let name = name.strip_suffix(".d").unwrap_or(name);
-        if let Some(unit) = self.units.get_mut(name) {
-            unit.needs_reload = true;
-        }
-    }
-
-    pub(crate) fn unit_state(&self, name: &str) -> UnitState {
-        if let Some(state) = self.units.get(name) {
-            return state.clone();
-        }
-        let directories = [
-            "/etc/systemd/system",
-            "/run/systemd/system",
-            "/usr/lib/systemd/system",
-        ];
-        let on_disk = directories
-            .iter()
-            .any(|d| self.disk.read(&format!("{d}/{name}")).is_some());
-        let (load, file) = if on_disk {
-            ("loaded", "disabled")
-        } else {
-            ("not-found", "")
+        let group = match &meta.group {
+            None => None,
+            Some(group) => match self.accounts.group(group) {
+                Some(known) => Some(known.name.clone()),
+                None if is_number(group) => Some(group.clone()),
+                None => return refuse(format!("there is no group `{group}` on this host")),
+            },
         };
-        UnitState {
-            load: load.into(),
-            active: "inactive".into(),
-            file: file.into(),
-            needs_reload: false,
-        }
-    }
-
-    fn change_unit(&mut self, name: &str, action: UnitAction) -> HostResult<()> {
-        let mut state = self.unit_state(name);
-        let starting = matches!(
-            action,
-            UnitAction::Start | UnitAction::Restart | UnitAction::Reload
-        );
-        if state.load == "not-found"
-            && !matches!(
-                action,
-                UnitAction::Mask | UnitAction::Unmask | UnitAction::Stop
-            )
-        {
-            return refuse(format!("Unit {name} not found."));
-        }
-        if state.load == "masked" && (starting || action == UnitAction::Enable) {
-            return refuse(format!("Unit {name} is masked."));
-        }
-        self.disk.tick()?;
-        match action {
-            UnitAction::Start if state.active == "active" => {}
-            UnitAction::Start | UnitAction::Restart => {
-                if self.failing.contains(name) {
-                    state.active = "failed".into();
-                    self.units.insert(name.to_owned(), state);
-                    return refuse(format!(
-                        "{name} could not be started: its job ended with `failed`"
-                    ));
-                }
-                let dies = self.dying.contains(name);
-                state.active = if dies { "failed" } else { "active" }.into();
-                *self.starts.entry(name.to_owned()).or_default() += 1;
-            }
-            UnitAction::Stop => state.active = "inactive".into(),
-            UnitAction::Reload => {
-                if state.active != "active" {
-                    return refuse(format!("{name} is not active, cannot reload."));
-                }
-            }
-            UnitAction::Verify if state.active == "active" => {}
-            UnitAction::Verify => {
-                return refuse(format!("{name} was started, and is {}", state.active));
-            }
-            UnitAction::Enable => state.file = "enabled".into(),
-            UnitAction::Disable => state.file = "disabled".into(),
-            UnitAction::Mask => {
-                state.file = "masked".into();
-                state.load = "masked".into();
-            }
-            UnitAction::Unmask => {
-                if state.file == "masked" {
-                    state.file = "disabled".into();
-                    state.load = "loaded".into();
-                }
-            }
-        }
-        self.units.insert(name.to_owned(), state);
-        Ok(())
+        Ok(Meta {
+            user,
+            group,
+            mode: meta.mode,
+        })
     }
 
     fn change_firewall(&mut self, change: &FirewallChange) -> HostResult<()> {

@@ -13,5 +13,6 @@ pub mod disk;
 mod effects;
 mod host;
 mod packages;
+mod units;
 
 pub use self::host::{CommandHook, FakeHost, FakeState, Offer};

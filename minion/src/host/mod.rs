@@ -18,6 +18,7 @@ pub mod overlay;
 mod overlay_effects;
 mod overlay_files;
 mod overlay_mounts;
+mod overlay_units;
 pub mod pod;
 pub mod static_pod;
 mod stop;
@@ -136,6 +137,31 @@ pub struct IpsetView {
 pub enum PackageManager {
     Apt,
     Dnf,
+}
+
+/// Returns whether a unit file has an `[Install]` section. A unit without one is `static`: it cannot be
+/// enabled (systemd.unit(5)).
+#[must_use]
+pub fn is_installable(unit_file: &[u8]) -> bool {
+    String::from_utf8_lossy(unit_file)
+        .lines()
+        .any(|line| line.trim() == "[Install]")
+}
+
+/// Permission bits of the root of a file system that was just mounted: those of a new tmpfs (tmpfs(5)),
+/// and the usual ones of a directory otherwise.
+#[must_use]
+pub fn mode_of_mounted_root(fstype: &str, options: &str) -> u32 {
+    if fstype != "tmpfs" {
+        return 0o755;
+    }
+    let mut given = options
+        .split(',')
+        .filter_map(|option| option.strip_prefix("mode="));
+    given
+        .next_back()
+        .and_then(|mode| u32::from_str_radix(mode, 8).ok())
+        .unwrap_or(0o1777)
 }
 
 /// The first bytes of a content, at most `bytes`.

@@ -20,10 +20,6 @@ use super::{
 /// Stands for content and versions that only apply can determine.
 pub const KNOWN_AFTER_APPLY: &str = "known after apply";
 
-/// The prefix of Halite's own units: files of its states, which are predicted. No package or
-/// program installs such a unit.
-const OWN_UNITS: &str = "halite-";
-
 /// Predicted effects over `below`.
 pub struct Overlay<'h> {
     pub(super) below: &'h dyn Host,
@@ -215,26 +211,7 @@ impl Host for Overlay<'_> {
             }
             let mut state = self.allow_missing(self.below.unit(name).await)?;
             if state.load == "not-found" || state.load.is_empty() {
-                let own = self
-                    .stat(&format!("/etc/systemd/system/{name}"))
-                    .await
-                    .ok()
-                    .flatten();
-                let may_come = self.uncertain() && !name.starts_with(OWN_UNITS);
-                if own.is_some() || may_come {
-                    // A predicted package or program may install the unit. Packages start nothing
-                    // here, but Debian's enable their units.
-                    let installs = self.predicted().packages.values().any(Option::is_some);
-                    let enabled = own.is_none()
-                        && installs
-                        && matches!(self.below.package_manager().await, Ok(PackageManager::Apt));
-                    if own.is_none() {
-                        self.assumed.store(true, Ordering::Relaxed);
-                    }
-                    state.load = "loaded".into();
-                    state.active = "inactive".into();
-                    state.file = if enabled { "enabled" } else { "disabled" }.into();
-                }
+                self.predict_unit(name, &mut state).await;
             }
             state.needs_reload &= !reloaded;
             Ok(state)

@@ -11,7 +11,7 @@ use super::effect::{
 use super::founding::{FirstStart, JOINING_MARK};
 use super::overlay::{KNOWN_AFTER_APPLY, Overlay};
 use super::overlay_files::{PredictedEntry, PredictedPath, stat_after};
-use super::{FileKind, FirewallView, Host, IpsetView, MountPoint};
+use super::{FileKind, FirewallView, Host, IpsetView, MountPoint, mode_of_mounted_root};
 
 /// A path through more links than this is a loop.
 const MAX_LINKS: u32 = 40;
@@ -88,7 +88,8 @@ impl Overlay<'_> {
                 options,
             } => {
                 if !options.split(',').any(|option| option == "remount") {
-                    self.cover(path, fstype != "tmpfs").await;
+                    let mode = mode_of_mounted_root(fstype, options);
+                    self.cover(path, mode, fstype != "tmpfs").await;
                 }
                 let mut predicted = self.predicted();
                 let (device, path, fstype, options) = (

@@ -27,9 +27,14 @@ impl Overlay<'_> {
 
     /// Another file system is mounted at a path and hides the files there. Its own files are unknown
     /// before apply, so the directory counts as empty.
-    pub(super) async fn cover(&self, path: &str, unknown: bool) {
+    /// `mode` is that of its root.
+    pub(super) async fn cover(&self, path: &str, mode: u32, unknown: bool) {
         let point = self.resolve(path, true).await;
-        let stat = stat_after(None, FileKind::Directory, &Meta::default(), 0, None);
+        let root = Meta {
+            mode: Some(mode),
+            ..Meta::default()
+        };
+        let stat = stat_after(None, FileKind::Directory, &root, 0, None);
         let entry = PredictedEntry {
             stat,
             content: None,
@@ -56,7 +61,7 @@ impl Overlay<'_> {
         };
         match covered {
             Some(covered) => self.predicted().files.put_back(&point, covered.under),
-            None if is_mounted().await => self.cover(&point, true).await,
+            None if is_mounted().await => self.cover(&point, 0o755, true).await,
             None => {}
         }
     }

@@ -19,6 +19,21 @@ impl Disk {
         taken(&mut self.durable_names, &path);
     }
 
+    /// A copy of the entry at a path, links followed, and of everything below it, by their paths below
+    /// it.
+    pub(crate) fn tree(&self, path: &str) -> BTreeMap<String, Node> {
+        let top = self.follow(path);
+        let below = format!("{top}/");
+        let is_within = |name: &str| name == top || name.starts_with(&below);
+        let names = self.names.iter().filter(|(name, _)| is_within(name));
+        names
+            .filter_map(|(name, inode)| {
+                let node = self.inodes.get(inode)?;
+                Some((name.get(top.len()..)?.to_owned(), node.clone()))
+            })
+            .collect()
+    }
+
     /// Hides a directory and its files under a file system with `files`, by their paths in it.
     pub(crate) fn cover(&mut self, path: &str, files: &BTreeMap<String, Node>) -> Covered {
         let covered = Covered {

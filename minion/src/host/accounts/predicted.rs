@@ -99,7 +99,7 @@ impl PredictedAccounts {
     fn guess(&mut self, argv: &mut Vec<String>, option: &str) {
         let number = FIRST_GUESS - self.guesses;
         self.guesses += 1;
-        argv.splice(1..1, [option.to_owned(), number.to_string()]);
+        drop(argv.splice(1..1, [option.to_owned(), number.to_string()]));
     }
 }
 
