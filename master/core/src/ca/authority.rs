@@ -9,6 +9,7 @@ use halite_proto::pki::{Inspected, PrivateKey};
 use halite_store::Millis;
 use rcgen::{Issuer, KeyPair};
 use rustls_pki_types::CertificateDer;
+use x509_parser::prelude::{FromDer as _, X509Certificate};
 
 use super::{CaError, ContentError, files, rotation};
 
@@ -19,6 +20,8 @@ pub struct Ca {
     pub(super) certificate_der: CertificateDer<'static>,
     pub(super) key_pem: String,
     pub(super) not_after: i64,
+    /// `false` if another CA has signed it: an operator's intermediate.
+    pub(super) is_root: bool,
     pub(super) issuer: Issuer<'static, KeyPair>,
     /// The rotation that has begun and not ended.
     pub(super) rotation: Option<Rotating>,
@@ -111,6 +114,7 @@ impl Ca {
             certificate_der,
             key_pem,
             not_after: found.not_after,
+            is_root: found.subject == found.issuer,
             issuer,
             rotation: None,
         })
@@ -120,6 +124,15 @@ impl Ca {
     pub(super) fn trusted_pem(&self) -> &str {
         let rotation = self.rotation.as_ref();
         rotation.map_or(&self.certificate_pem, |rotation| &rotation.trusted)
+    }
+
+    /// Returns whether it may sign the certificate of a CA: its path length is not 0.
+    pub(super) fn may_sign_cas(&self) -> bool {
+        let Ok((_, certificate)) = X509Certificate::from_der(&self.certificate_der) else {
+            return false;
+        };
+        let constraints = certificate.basic_constraints().ok().flatten();
+        constraints.is_none_or(|found| found.value.path_len_constraint != Some(0))
     }
 
     /// Returns whether it has expired.

@@ -5,10 +5,11 @@ use std::path::Path;
 use halite_proto::pki::PrivateKey;
 use halite_store::Millis;
 use rcgen::{
-    BasicConstraints, CertificateParams, DistinguishedName, DnType, IsCa, KeyUsagePurpose, SanType,
-    SerialNumber,
+    BasicConstraints, CertificateParams, DistinguishedName, DnType, IsCa, KeyIdMethod,
+    KeyUsagePurpose, SanType, SerialNumber,
 };
 
+use super::checked::CaName;
 use super::sign::{new_serial, set_validity};
 use super::{BACKDATE_SECONDS, Ca, CaError, HALITE, NAMES, SITE, files};
 
@@ -60,15 +61,42 @@ pub(super) fn self_signed(
         .pem())
 }
 
-/// The certificate of a new CA, signed by an older CA instead of itself. Without the identifier of
-/// the older one's key, OpenSSL would take it for self-signed: both have the same name.
+/// A certificate request (PEM) for a CA of this name: with kubeadm's subject, and as a CA.
+pub(super) fn request(name: &str, key: &PrivateKey) -> Result<String, CaError> {
+    let mut params = CertificateParams::default();
+    params.distinguished_name = DistinguishedName::new();
+    params
+        .distinguished_name
+        .push(DnType::CommonName, common_name(name));
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    params.key_usages = vec![
+        KeyUsagePurpose::DigitalSignature,
+        KeyUsagePurpose::KeyCertSign,
+        KeyUsagePurpose::CrlSign,
+    ];
+    let request = params.serialize_request(key.as_key_pair());
+    let pem = request.and_then(|request| request.pem());
+    pem.map_err(CaError::Certificate)
+}
+
+/// The certificate of a new CA, signed by an older CA instead of its own issuer. One that was
+/// imported keeps its name and key identifier, by which clients find it. Without the identifier of
+/// the older one's key, OpenSSL would take it for self-signed: both may have the same name.
 pub(super) fn cross_signed(
     older: &Ca,
     cluster: &str,
     key: &PrivateKey,
+    imported: Option<&CaName>,
     now: Millis,
 ) -> Result<String, CaError> {
     let mut params = params(&older.name, cluster, now)?;
+    if let Some(name) = imported {
+        params.distinguished_name = name.subject.clone();
+        params.subject_alt_names.clear();
+        if let Some(identifier) = &name.key_identifier {
+            params.key_identifier_method = KeyIdMethod::PreSpecified(identifier.clone());
+        }
+    }
     params.use_authority_key_identifier_extension = true;
     let begin = now / 1000 - BACKDATE_SECONDS;
     set_validity(&mut params, begin, older.not_after);
@@ -76,13 +104,19 @@ pub(super) fn cross_signed(
     Ok(signed.map_err(CaError::Certificate)?.pem())
 }
 
+/// kubeadm's certlist.go: "kubernetes", "etcd-ca", "front-proxy-ca".
+fn common_name(name: &str) -> &str {
+    match name {
+        "etcd" => "etcd-ca",
+        "front-proxy" => "front-proxy-ca",
+        other => other,
+    }
+}
+
 fn params(name: &str, cluster: &str, now: Millis) -> Result<CertificateParams, CaError> {
-    // kubeadm's certlist.go: "kubernetes", "etcd-ca", "front-proxy-ca".
     let common_name = match name {
-        "etcd" => "etcd-ca".to_owned(),
-        "front-proxy" => "front-proxy-ca".to_owned(),
         HALITE | SITE => format!("{name}-ca {cluster}"),
-        other => other.to_owned(),
+        other => common_name(other).to_owned(),
     };
     let ours = matches!(name, HALITE | SITE);
     let mut params = CertificateParams::default();

@@ -85,6 +85,54 @@ pub enum CaError {
          `ctl certs rotate {0} --compromised`"
     )]
     Compromised(String),
+    /// A CA that an operator cannot import.
+    #[error(
+        "cannot have a CA of your own for {0:?}; name kubernetes, etcd or front-proxy: Halite itself makes the CAs halite and site"
+    )]
+    NotImported(String),
+    /// A CA that an operator imports or has imported cannot be used.
+    #[error(
+        "cannot {action} the CA {name}, nothing was changed:{}{}",
+        lines(problems),
+        remedy(action, name)
+    )]
+    Imported {
+        /// `import` or `rotate`.
+        action: &'static str,
+        /// The CA.
+        name: String,
+        /// All problems, each with its remedy.
+        problems: Vec<String>,
+    },
+    /// An import without a key, and without a request that waits.
+    #[error(
+        "cannot import the CA {0} without its key: no request waits for its certificate; add `--key FILE`, or have the output of \
+         `ctl certs csr {0}` signed"
+    )]
+    NotRequested(String),
+    /// An import with a key, while a request waits.
+    #[error(
+        "cannot import the CA {0} with `--key`: the request of `ctl certs csr {0}` waits for a certificate of its own key; omit \
+         `--key`, or remove the request first: `ctl certs import {0} --discard`"
+    )]
+    KeyOfRequest(String),
+    /// A request, while a CA with a key of the operator is imported.
+    #[error(
+        "cannot request a certificate for the CA {0}: one is imported with its key; `ctl certs rotate {0}` starts it, \
+         `ctl certs import {0} --discard` removes it"
+    )]
+    AlreadyImported(String),
+    /// An import during a rotation.
+    #[error(
+        "cannot import the CA {0}: its rotation has not ended; complete it first: `ctl certs rotate {0}`"
+    )]
+    ImportDuringRotation(String),
+    /// A rotation, while a request waits.
+    #[error(
+        "cannot begin to rotate {0}: the request of `ctl certs csr {0}` waits for its certificate; import it \
+         (`ctl certs import {0} --cert FILE`), or remove the request (`ctl certs import {0} --discard`), and Halite makes the CA"
+    )]
+    RequestWaits(String),
     /// A CA has expired, and signs nothing.
     #[error("cannot sign: {0}")]
     Expired(ExpiredCa),
@@ -142,12 +190,33 @@ pub enum ContentError {
     /// The content is not the record of a rotation. The parser's reason may contain a key.
     #[error("this is not the record of a rotation; put back the file from a backup or a standby")]
     NotRotation,
+    /// The content is not the record of a prepared CA. The parser's reason may contain a key.
+    #[error(
+        "this is not the record of a CA that an operator has prepared; `ctl certs import CA --discard` removes it"
+    )]
+    NotPrepared,
     /// The content is not a list of replaced certificates.
     #[error("this is not a list of certificates; put back the file from a backup or a standby")]
     NotDropped,
     /// The CA cannot sign.
     #[error("it cannot sign")]
     Issuer(#[source] rcgen::Error),
+}
+
+/// Problems, each on a line.
+fn lines(problems: &[String]) -> String {
+    let lines = problems.iter().map(|problem| format!("\n  - {problem}"));
+    lines.collect()
+}
+
+/// The remedy for an imported CA that cannot be used any more.
+fn remedy(action: &str, name: &str) -> String {
+    match action {
+        "rotate" => format!(
+            "\nimport another one, or remove it with `ctl certs import {name} --discard`, and Halite makes the CA"
+        ),
+        _ => String::new(),
+    }
 }
 
 impl CaError {

@@ -7,10 +7,16 @@
 //! compilation.
 
 mod authority;
+mod checked;
+#[cfg(test)]
+mod checked_tests;
 mod create;
 mod error;
 mod expired;
 pub mod files;
+mod next;
+#[cfg(test)]
+mod next_tests;
 mod profile;
 mod rotation;
 #[cfg(test)]
@@ -37,6 +43,7 @@ use service_accounts::ServiceAccounts;
 
 pub use error::{CaError, ContentError};
 pub use expired::ExpiredCa;
+pub use next::{GivenCa, ImportedCa, PreparedCa};
 pub use profile::{CHUNK_CAS, Profile};
 pub use rotation::Unfinished;
 pub use sign::{Issued, request_fingerprint};

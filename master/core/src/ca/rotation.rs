@@ -182,14 +182,15 @@ impl Cas {
         Ok(two.unwrap_or_else(|| vec![&ca.certificate_pem]))
     }
 
-    /// Begins a stage of a rotation. The first one makes a new CA, or key pair of service accounts:
-    /// `Trust`, or `Only` if the old one is compromised. Returns `false` if that stage, or a later
+    /// Begins a stage of a rotation. The first one takes the CA that an operator has imported, or makes
+    /// a new one, or a key pair of service accounts: `Trust`, or `Only` if the old one is compromised. Returns `false` if that stage, or a later
     /// one, had begun already. From now on the new stage applies to all that this signs and
     /// returns.
     ///
     /// # Errors
     /// The CA cannot be rotated, `Sign` without a rotation, a stage before `Only` after a rotation that
-    /// began with it, or a file cannot be written.
+    /// began with it, an imported CA cannot be used any more, a request waits for its certificate, or a
+    /// file cannot be written.
     pub fn begin_stage(
         &self,
         name: &str,
@@ -209,6 +210,7 @@ impl Cas {
             }
             Some(record) if record.stage >= stage => {
                 self.follow(name, Some(record.stage))?;
+                self.forget_taken(name)?;
                 return Ok(false);
             }
             Some(record) => CaRotation {
@@ -228,9 +230,11 @@ impl Cas {
         };
         write(&self.state_dir, name, &record)?;
         self.reload()?;
+        self.forget_taken(name)?;
         Ok(true)
     }
 
+    /// The first stage, with the CA that an operator has imported, or a new one.
     fn new_pair(
         &self,
         name: &str,
@@ -238,14 +242,23 @@ impl Cas {
         cluster: &str,
         now: Millis,
     ) -> Result<CaRotation, CaError> {
-        let key = PrivateKey::generate()?;
-        let (certificate, cross) = if name == SERVICE_ACCOUNTS {
-            (key.public_pem(), None)
+        let (certificate, key, cross) = if name == SERVICE_ACCOUNTS {
+            let key = PrivateKey::generate()?;
+            (key.public_pem(), key, None)
         } else {
-            let cross = (stage == RotationStage::Trust)
-                .then(|| create::cross_signed(self.ca(name)?, cluster, &key, now))
+            let older = self.ca(name)?;
+            let (certificate, key, imported) = match self.imported(name, now)? {
+                Some(taken) => (taken.certificate, taken.key, Some(taken.name)),
+                None => {
+                    let key = PrivateKey::generate()?;
+                    (create::self_signed(name, cluster, &key, now)?, key, None)
+                }
+            };
+            // No client accepts a CA that an intermediate with the path length 0 has signed.
+            let cross = (stage == RotationStage::Trust && older.may_sign_cas())
+                .then(|| create::cross_signed(older, cluster, &key, imported.as_ref(), now))
                 .transpose()?;
-            (create::self_signed(name, cluster, &key, now)?, cross)
+            (certificate, key, cross)
         };
         Ok(CaRotation {
             stage,

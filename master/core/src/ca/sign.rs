@@ -18,7 +18,8 @@ const DAY: i64 = 24 * 60 * 60;
 /// A signed certificate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Issued {
-    /// The certificate, PEM; a server's may be followed by its CA, signed by the previous CA.
+    /// The certificate, PEM. A server's may be followed by its CA: signed by the previous CA, or an
+    /// intermediate.
     pub certificate_pem: String,
     /// The CA's certificate, PEM. While it is rotated, all trusted ones, the signer first.
     pub ca_pem: String,
@@ -99,12 +100,15 @@ pub(super) fn sign(
         .signed_by(&ca.issuer)
         .map_err(CaError::Certificate)?;
     let mut certificate_pem = certificate.pem();
-    let cross = ca
-        .rotation
-        .as_ref()
-        .and_then(|rotation| rotation.cross.as_deref());
-    if let Some(cross) = cross.filter(|_| profile.server_auth) {
-        certificate_pem.push_str(cross);
+    if profile.server_auth {
+        let rotation = ca.rotation.as_ref();
+        if let Some(cross) = rotation.and_then(|rotation| rotation.cross.as_deref()) {
+            certificate_pem.push_str(cross);
+        }
+        // Clients that trust only the root of an intermediate verify the server, too.
+        if !ca.is_root {
+            certificate_pem.push_str(&pki::certificate_pem(&ca.certificate_der));
+        }
     }
     let written = pki::Inspected::from_der(certificate.der())?;
     Ok(Issued {

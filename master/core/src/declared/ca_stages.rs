@@ -52,6 +52,8 @@ impl Declarations {
                 CaError::NotRotated(_)
                 | CaError::NoRotation { .. }
                 | CaError::StillTrusted(_)
+                | CaError::RequestWaits(_)
+                | CaError::Imported { .. }
                 | CaError::Compromised(_) => Refusal::conflict(error.to_string()),
                 error => Refusal::internal(format!("cannot rotate {name}: {}", chain(&error))),
             })

@@ -16,6 +16,7 @@ mod last_valid;
 mod leaving;
 mod masters;
 mod nodes;
+mod own_cas;
 mod reader;
 mod redactors;
 mod releases;
