@@ -10,6 +10,7 @@ mod services {
     pub mod join;
     pub mod kubeconfig;
     pub mod operators;
+    pub mod own_cas;
     pub mod sinks;
     pub mod site;
     pub mod standbys;

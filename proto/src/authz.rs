@@ -120,6 +120,15 @@ pub const TABLE: &[(&str, Caller)] = &[
         "/halite.v1.Operator/Kubeconfig",
         Caller::Operator(Role::Admin),
     ),
+    // The next rotation makes all certificates with this CA.
+    (
+        "/halite.v1.Operator/RequestCa",
+        Caller::Operator(Role::Admin),
+    ),
+    (
+        "/halite.v1.Operator/ImportCa",
+        Caller::Operator(Role::Admin),
+    ),
     (
         "/halite.v1.Operator/HandOver",
         Caller::Operator(Role::Admin),
@@ -206,7 +215,8 @@ mod tests {
             (Role::Deployer, "CancelJob CancelRun Orchestrate TestSinks"),
             (
                 Role::Admin,
-                "AddNode Backup ChangeKey CreateOperator CreateToken HandOver Kubeconfig RevokeOperator RevokeToken",
+                "AddNode Backup ChangeKey CreateOperator CreateToken HandOver ImportCa Kubeconfig RequestCa RevokeOperator \
+                 RevokeToken",
             ),
         ];
         let mut allowed = BTreeSet::new();

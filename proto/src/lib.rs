@@ -11,6 +11,7 @@ pub mod ids;
 mod pkcs8;
 pub mod pki;
 mod pki_error;
+mod redacted;
 pub mod role;
 pub mod transport;
 

@@ -85,12 +85,64 @@ words! {
     }
 }
 
+words! {
+    /// The state of the next CA of a name.
+    PreparedState {
+        /// Its key exists, and a request for its certificate.
+        Requested = "requested",
+        /// The next rotation takes it.
+        Imported = "imported",
+        /// It was removed.
+        Discarded = "discarded",
+    }
+}
+
+/// The next CA of a name, which an operator has prepared (`ctl certs import`).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PreparedCa {
+    /// Its name: `kubernetes`, `etcd` or `front-proxy`.
+    pub name: String,
+    /// Its state: `requested`, `imported`, or as the answer of `--discard` `discarded`.
+    pub state: PreparedState,
+    /// The name in its certificate. Absent unless it is imported.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub subject: Option<String>,
+    /// The end of its certificate. Absent as `subject`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ends: Option<Time>,
+    /// The whole days until then. Absent as `subject`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub days_left: Option<i64>,
+    /// A limit of its certificate that a later rotation meets. Absent without one, and in lists.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
+}
+
+document!(PreparedCa);
+
+/// The request for the certificate of the next CA of a name (`ctl certs csr`).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct CaRequest {
+    /// Its name: `kubernetes`, `etcd` or `front-proxy`.
+    pub name: String,
+    /// The request, PEM. Its key stays with the master.
+    pub request: String,
+}
+
+document!(CaRequest);
+
 /// The certificates of the cluster (`ctl certs list`).
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct CertificateList {
     /// The CAs of the cluster, two of a name while one is rotated; empty if a target was given.
     pub authorities: Vec<CertificateAuthority>,
+    /// The next CAs that an operator has requested or imported, and no rotation has taken yet. Absent
+    /// without any, and if a target was given.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub prepared: Vec<PreparedCa>,
     /// The identities of the master and of operators; empty if a target was given.
     pub identities: Vec<IdentityCertificate>,
     /// The certificates on the hosts, by host. Copies of the CAs above are left out.

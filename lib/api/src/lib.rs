@@ -53,8 +53,9 @@ pub use bundle_files::{
     ExportedDelta, NewSigningKey, PackedBundle, VerifiedBundle,
 };
 pub use certificates::{
-    CertificateAuthority, CertificateList, CertificateRenewal, CertificateRenewals,
-    HostCertificate, HostCertificates, IdentityCertificate, RenewalMode, RenewalState, Renewer,
+    CaRequest, CertificateAuthority, CertificateList, CertificateRenewal, CertificateRenewals,
+    HostCertificate, HostCertificates, IdentityCertificate, PreparedCa, PreparedState, RenewalMode,
+    RenewalState, Renewer,
 };
 pub use client::{ClusterContext, ContextList, Versions};
 pub use document::{API_VERSION, Document, ReadError, from_text, to_text, to_value};

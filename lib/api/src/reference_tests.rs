@@ -148,6 +148,8 @@ fn reference() -> String {
     section::<NodeStatus>("NodeStatus", None, o);
     section::<Health>("Health", None, o);
     section::<CertificateList>("CertificateList", Some("certificates"), o);
+    section::<CaRequest>("CaRequest", Some("ca-request"), o);
+    section::<PreparedCa>("PreparedCa", Some("prepared-ca"), o);
     section::<EtcdStatus>("EtcdStatus", Some("etcd"), o);
     section::<MasterList>("MasterList", None, o);
     section::<JobOutcome>("JobOutcome", None, o);

@@ -2,14 +2,19 @@
 
 use std::sync::Arc;
 
-use halite_api::{CertificateList, from_text};
+use halite_api::{CertificateList, PreparedState, from_text};
+use halite_core::ca::request_fingerprint;
 use halite_core::clock::ManualClock;
 use halite_core::names::minion;
 use halite_proto::v1;
 use halite_states::low::LowState;
+use rcgen::{
+    BasicConstraints, CertificateParams, CertificateSigningRequestParams, IsCa, Issuer, KeyPair,
+    KeyUsagePurpose,
+};
 use serde_json::json;
 
-use super::contract::check_answer;
+use super::contract::{check_answer, check_document};
 use super::fixture::{Life, ScriptedMinion, Site};
 
 /// The start of the CAs' validity in the fixture.
@@ -94,4 +99,118 @@ fn a_renewal_at_once_takes_one_host_after_the_other_and_nothing_else() {
         .collect();
     assert_eq!(order, [["bootstrap-1"], ["worker-1"]]);
     life.kill();
+}
+
+/// A certificate for a request, and the one of the root that has signed it (PEM).
+fn signed(csr: &str) -> [String; 2] {
+    let root_key = KeyPair::generate().unwrap();
+    let mut root = CertificateParams::default();
+    root.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    root.key_usages = vec![KeyUsagePurpose::KeyCertSign];
+    let root_pem = root.self_signed(&root_key).unwrap().pem();
+    let mut request = CertificateSigningRequestParams::from_pem(csr).unwrap();
+    request.params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+    request.params.key_usages = vec![KeyUsagePurpose::KeyCertSign];
+    request.params.not_before = rcgen::date_time_ymd(2026, 12, 1);
+    request.params.not_after = rcgen::date_time_ymd(2037, 1, 13);
+    let issuer = Issuer::new(root, root_key);
+    let certificate = request.signed_by(&issuer).unwrap();
+    [certificate.pem(), root_pem]
+}
+
+fn import(life: &Life, request: v1::ImportCaRequest) -> Result<halite_api::PreparedCa, String> {
+    let imported = life.backend.import_ca(request);
+    let imported = life.runtime.block_on(imported);
+    imported.map_err(|refusal| refusal.message)
+}
+
+#[test]
+fn a_ca_is_requested_imported_listed_and_discarded() {
+    let site = Site::new(TREE);
+    let life = life(&site);
+    let prepared = |life: &Life| {
+        let list: CertificateList = from_text(&listed(life, "").json).unwrap();
+        list.prepared
+    };
+    assert_eq!(prepared(&life), []);
+    let request = |name: &str| life.runtime.block_on(life.backend.request_ca(name));
+    let csr = request("kubernetes").unwrap();
+    check_document("ca-request", &csr);
+    let [first, second] = [csr.request.clone(), request("kubernetes").unwrap().request];
+    let key = request_fingerprint(&first).unwrap();
+    assert_eq!(key, request_fingerprint(&second).unwrap());
+    assert_eq!(prepared(&life)[0].state, PreparedState::Requested);
+    let [certificate_pem, chain_pem] = signed(&csr.request);
+    let wrong = v1::ImportCaRequest {
+        name: "kubernetes".to_owned(),
+        certificate_pem: chain_pem.clone(),
+        ..v1::ImportCaRequest::default()
+    };
+    let said = import(&life, wrong.clone()).unwrap_err();
+    assert!(said.contains("the key of the request"), "{said}");
+    let right = v1::ImportCaRequest {
+        certificate_pem,
+        chain_pem,
+        ..wrong
+    };
+    let imported = import(&life, right).unwrap();
+    check_document("prepared-ca", &imported);
+    let found = prepared(&life);
+    assert_eq!((found[0].name.as_str(), found.len()), ("kubernetes", 1));
+    assert_eq!(
+        (&found[0].state, found[0].days_left),
+        (&imported.state, Some(3650))
+    );
+    for name in ["halite", "site", "x"] {
+        let said = request(name).unwrap_err().message;
+        assert!(
+            said.contains("name kubernetes, etcd or front-proxy"),
+            "{said}"
+        );
+    }
+    let discard = v1::ImportCaRequest {
+        name: "kubernetes".to_owned(),
+        discard: true,
+        ..v1::ImportCaRequest::default()
+    };
+    let discarded = import(&life, discard.clone()).unwrap();
+    assert_eq!(discarded.state, PreparedState::Discarded);
+    let said = import(&life, discard).unwrap_err();
+    assert!(said.contains("none was requested or imported"), "{said}");
+    assert_eq!(prepared(&life), []);
+    life.kill();
+}
+
+/// Its key is in the directory of the CAs, and nowhere else.
+#[test]
+fn an_imported_key_is_in_no_record_and_outlives_the_master() {
+    let site = Site::new(TREE);
+    let first = life(&site);
+    let key = KeyPair::generate().unwrap();
+    let mut params = CertificateParams::default();
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    params.key_usages = vec![KeyUsagePurpose::KeyCertSign];
+    let request = v1::ImportCaRequest {
+        name: "etcd".to_owned(),
+        certificate_pem: params.self_signed(&key).unwrap().pem(),
+        key_pem: key.serialize_pem(),
+        ..v1::ImportCaRequest::default()
+    };
+    let text = key.serialize_pem();
+    let body = text.lines().nth(1).unwrap();
+    let said = format!("{request:?}");
+    let imported = import(&first, request).unwrap();
+    let stored = first.everything_stored(&site);
+    for text in [said, format!("{imported:?}"), stored] {
+        assert!(!text.contains(body), "{text}");
+    }
+    first.kill();
+    let second = life(&site);
+    let list: CertificateList = from_text(&listed(&second, "").json).unwrap();
+    assert_eq!(list.prepared.len(), 1);
+    let saved = halite_core::saved::keys(&second.app.config).unwrap();
+    let (mode, content) = &saved["state/ca/etcd.next.json"];
+    assert_eq!(*mode, 0o600);
+    assert!(String::from_utf8_lossy(content).contains(body));
+    second.kill();
 }

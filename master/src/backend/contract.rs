@@ -90,6 +90,10 @@ impl Steady {
             return "-----BEGIN CERTIFICATE-----\n(a certificate)\n-----END CERTIFICATE-----\n"
                 .to_owned();
         }
+        if text.starts_with("-----BEGIN CERTIFICATE REQUEST-----") {
+            return "-----BEGIN CERTIFICATE REQUEST-----\n(a request)\n-----END CERTIFICATE REQUEST-----\n"
+                .to_owned();
+        }
         let directory = std::env::temp_dir();
         let directory = format!("{}/.tmp", directory.display());
         let mut text = text.to_owned();

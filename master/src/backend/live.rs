@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use halite_api::{
-    ClusterStatus, JobCancellation, JobList, JobOrRun, MasterMove, RunCancellation, SinkList,
-    SinkTests, UpgradeStatus,
+    CaRequest, ClusterStatus, JobCancellation, JobList, JobOrRun, MasterMove, PreparedCa,
+    RunCancellation, SinkList, SinkTests, UpgradeStatus,
 };
 use halite_cluster::kubernetes::access::Clusters;
 use halite_core::app::App;
@@ -33,7 +33,8 @@ use crate::notifier::Notifier;
 use crate::operator::backup::BackupParts;
 use crate::operator::kubeconfig::ApiWay;
 use crate::operator::{
-    backup, document, hand_over, history, kubeconfig, last_upgrade, masters, run, show, status,
+    backup, document, hand_over, history, kubeconfig, last_upgrade, masters, own_cas, run, show,
+    status,
 };
 use crate::orchestrate::Orchestrator;
 use crate::upkeep::{Defragmentation, Room, Upkeep};
@@ -364,6 +365,17 @@ impl Backend {
     /// `Operator.HandOver`.
     pub async fn hand_over(&self, request: v1::HandOverRequest) -> Result<MasterMove, Refusal> {
         hand_over::hand_over(&self.app, &self.jobs, &request).await
+    }
+
+    /// `Operator.RequestCa`.
+    pub async fn request_ca(&self, name: &str) -> Result<CaRequest, Refusal> {
+        own_cas::request(self.jobs.declarations(), name).await
+    }
+
+    /// `Operator.ImportCa`.
+    pub async fn import_ca(&self, request: v1::ImportCaRequest) -> Result<PreparedCa, Refusal> {
+        let now = self.app.clock.now();
+        own_cas::import(self.jobs.declarations(), now, request).await
     }
 
     /// Maintains the cluster on the master's own initiative; never returns.

@@ -2,11 +2,12 @@
 //! files, its store, and the answers of the minions.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use halite_api::{
     CertificateAuthority, CertificateList, HostCertificate, HostCertificates, IdentityCertificate,
-    OperatorState, Renewer, Time,
+    OperatorState, PreparedCa, PreparedState, Renewer, Time,
 };
 use halite_core::app::App;
 use halite_core::ca::{Cas, HALITE, NAMES, files};
@@ -82,6 +83,7 @@ pub(super) async fn list(
     if expression == ALL {
         found.identities = identities(app, now).await?;
         found.authorities = authorities;
+        found.prepared = prepared(&app.cas, now).await?;
     }
     Ok(found)
 }
@@ -114,6 +116,41 @@ fn authorities(cas: &Cas, now: Millis) -> Result<Vec<CertificateAuthority>, Refu
         }
     }
     Ok(all)
+}
+
+/// The next CAs that operators have prepared.
+async fn prepared(cas: &Arc<Cas>, now: Millis) -> Result<Vec<PreparedCa>, Refusal> {
+    let cas = Arc::clone(cas);
+    in_background(move || {
+        let all = cas.prepared();
+        let all = all.map_err(|error| Refusal::internal(chain(&error)))?;
+        let all = all.into_iter();
+        all.map(|one| prepared_ca(one.name, one.certificate.as_deref(), now))
+            .collect()
+    })
+    .await
+}
+
+/// The next CA of a name: requested, or imported with this certificate (PEM).
+pub(super) fn prepared_ca(
+    name: &str,
+    certificate: Option<&str>,
+    now: Millis,
+) -> Result<PreparedCa, Refusal> {
+    let found = certificate.map(Inspected::from_pem).transpose();
+    let found = found.map_err(|error| Refusal::internal(chain(&error)))?;
+    let ends = found.as_ref().map(|found| found.not_after);
+    Ok(PreparedCa {
+        name: name.to_owned(),
+        state: match certificate {
+            Some(_) => PreparedState::Imported,
+            None => PreparedState::Requested,
+        },
+        subject: found.map(|found| found.subject),
+        ends: ends.map(time),
+        days_left: ends.map(|ends| days_left(ends, now)),
+        note: None,
+    })
 }
 
 /// The certificates of the master and of operators who were not revoked.

@@ -16,6 +16,7 @@ pub mod kubeconfig;
 pub mod last_upgrade;
 pub mod masters;
 mod minions_first;
+pub mod own_cas;
 mod reports;
 pub mod run;
 pub mod show;

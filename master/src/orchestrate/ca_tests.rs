@@ -7,7 +7,9 @@ use halite_cluster::kubernetes::fake::FakeApi;
 use halite_core::ca::Cas;
 use halite_core::clock::ManualClock;
 use halite_pillar::ca_rotation::CaRotation;
+use halite_proto::pki::certificates;
 use halite_proto::v1;
+use rcgen::{BasicConstraints, CertificateParams, IsCa, KeyPair, KeyUsagePurpose};
 use serde_json::{Value, json};
 
 use super::fixture::{findings, killed, newest_run, orchestrate, request, resumed};
@@ -173,6 +175,40 @@ fn a_ca_reaches_all_hosts_stage_by_stage_and_no_record_has_its_key() {
     let body = key.lines().nth(1).unwrap();
     assert!(!format!("{:?}{data}", newest_run(&life)).contains(body));
     assert!(!life.everything_stored(&site).contains(body));
+}
+
+#[test]
+fn an_imported_ca_reaches_all_hosts_and_is_used_once() {
+    let site = site();
+    let life = site.live();
+    let (first, worker) = (plane(&site), ScriptedMinion::new("worker-1"));
+    life.connect(&first);
+    life.connect(&worker);
+    let old = ca(&site);
+    let key = KeyPair::generate().unwrap();
+    let mut params = CertificateParams::default();
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    params.key_usages = vec![KeyUsagePurpose::KeyCertSign];
+    let import = v1::ImportCaRequest {
+        name: "kubernetes".to_owned(),
+        certificate_pem: params.self_signed(&key).unwrap().pem(),
+        key_pem: key.serialize_pem(),
+        ..v1::ImportCaRequest::default()
+    };
+    let imported = certificates(&import.certificate_pem).unwrap();
+    let done = life.runtime.block_on(life.backend.import_ca(import));
+    done.unwrap();
+    let (retcode, data) = rotate(&life, &json!({"ca": "kubernetes"}));
+    assert_eq!(retcode, 0, "{data}");
+    check_stages(&site, &old, [&first, &worker], "imported");
+    assert_eq!(certificates(&ca(&site)).unwrap(), imported);
+    let text = key.serialize_pem();
+    let body = text.lines().nth(1).unwrap();
+    assert!(!format!("{:?}{data}", newest_run(&life)).contains(body));
+    assert!(!life.everything_stored(&site).contains(body));
+    let (retcode, data) = rotate(&life, &json!({"ca": "kubernetes"}));
+    assert_eq!(retcode, 0, "{data}");
+    assert_ne!(certificates(&ca(&site)).unwrap(), imported);
 }
 
 /// The master is killed in each step in turn, which sends about four events: both hosts see the same

@@ -4,8 +4,10 @@
 mod added;
 mod enrolment;
 mod hand_over;
+mod kubeconfig;
 mod minion;
 mod operator;
+mod own_cas;
 #[cfg(test)]
 mod reply_tests;
 mod roles;

@@ -20,18 +20,18 @@ use halite_proto::v1::operator_server::Operator;
 use halite_proto::v1::{
     AddNodeReply, AddNodeRequest, AddedNode, BackupPart, BackupRequest, CancelJobRequest,
     CancelRunRequest, ChangeKeyRequest, CreateOperatorReply, CreateOperatorRequest,
-    CreateTokenReply, CreateTokenRequest, Document, Event, HandOverRequest, KubeconfigReply,
-    KubeconfigRequest, ListJobsRequest, ListKeysRequest, ListOperatorsRequest, ListSinksRequest,
-    ListTokensRequest, OrchestrateRequest, ReadAuditRequest, RevokeOperatorRequest,
-    RevokeTokenRequest, RunRequest, ShowJobRequest, ShowRequest, StatusRequest, TestSinksRequest,
-    WatchRequest,
+    CreateTokenReply, CreateTokenRequest, Document, Event, HandOverRequest, ImportCaRequest,
+    KubeconfigReply, KubeconfigRequest, ListJobsRequest, ListKeysRequest, ListOperatorsRequest,
+    ListSinksRequest, ListTokensRequest, OrchestrateRequest, ReadAuditRequest, RequestCaRequest,
+    RevokeOperatorRequest, RevokeTokenRequest, RunRequest, ShowJobRequest, ShowRequest,
+    StatusRequest, TestSinksRequest, WatchRequest,
 };
 
 use super::added::{command, named};
 use super::roles::{check_function, check_pillar, withhold};
 use super::watch::watch;
-use super::{Call, Services, caller_id, status};
-use crate::operator::{audit, document, hand_over, history, kubeconfig};
+use super::{Call, Services, caller_id, kubeconfig, own_cas, status};
+use crate::operator::{audit, document, hand_over, history};
 use crate::orchestrate::ignored;
 
 /// The number of listed jobs: default and maximum.
@@ -114,31 +114,21 @@ impl Operator for Services {
         &self,
         request: Request<KubeconfigRequest>,
     ) -> Result<Response<KubeconfigReply>, Status> {
-        let peer = Peer::of(&request)?.clone();
-        let operator = caller_id(&peer)?.to_owned();
-        let request = request.into_inner();
-        let what = kubeconfig::words(&request);
-        let call = Call::new(&peer, "Operator/Kubeconfig", what);
-        let Self { app, backend, .. } = self.clone();
-        self.audited(call, async move {
-            let way = backend.api_way(&request.server).await?;
-            let wanted = kubeconfig::KubeconfigRequest {
-                csr_pem: &request.csr_pem,
-                ttl_seconds: request.ttl_seconds,
-                force: request.force,
-            };
-            let issued = kubeconfig::sign(&app, &operator, wanted).await?;
-            Ok(KubeconfigReply {
-                certificate_pem: issued.certificate_pem,
-                ca_pem: issued.ca_pem,
-                cluster: app.config.cluster.clone(),
-                user: operator,
-                server: way.server,
-                tls_server_name: way.tls_server_name,
-                expires: rfc3339(issued.not_after.saturating_mul(1000)),
-            })
-        })
-        .await
+        kubeconfig::sign(self, request).await
+    }
+
+    async fn request_ca(
+        &self,
+        request: Request<RequestCaRequest>,
+    ) -> Result<Response<Document>, Status> {
+        own_cas::request(self, request).await
+    }
+
+    async fn import_ca(
+        &self,
+        request: Request<ImportCaRequest>,
+    ) -> Result<Response<Document>, Status> {
+        own_cas::import(self, request).await
     }
 
     async fn hand_over(

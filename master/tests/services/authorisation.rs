@@ -15,7 +15,7 @@ use halite_store::AuditFilter;
 
 use super::declared::{JOB, MINION, OPERATOR_TAG, TAG, open_run, sha256};
 use super::site::{SOON, Site, identity, start, start_with_job};
-use super::{kubeconfig, sinks, standbys};
+use super::{kubeconfig, own_cas, sinks, standbys};
 
 /// Calls a method in its intended way; returns the outcome.
 async fn call(method: &str, channel: Channel, key: &PrivateKey, id: &str) -> Result<(), Status> {
@@ -23,8 +23,7 @@ async fn call(method: &str, channel: Channel, key: &PrivateKey, id: &str) -> Res
     let mut enrolment = EnrolmentClient::new(channel.clone());
     let mut minion = MinionClient::new(channel.clone());
     let mut operator = OperatorClient::new(channel.clone());
-    let job = JOB.to_owned();
-    let run = open_run();
+    let (job, run) = (JOB.to_owned(), open_run());
     match method.strip_prefix("/halite.v1.").unwrap() {
         "Enrolment/Enrol" => {
             let request = v1::EnrolRequest {
@@ -148,6 +147,7 @@ async fn call(method: &str, channel: Channel, key: &PrivateKey, id: &str) -> Res
         }
         "Operator/CreateOperator" => operator.create_operator(new_operator()).await.map(drop),
         "Operator/Kubeconfig" => kubeconfig::ask(channel, csr_pem).await,
+        "Operator/RequestCa" | "Operator/ImportCa" => own_cas::call(method, channel).await,
         "Operator/HandOver" => operator
             .hand_over(v1::HandOverRequest::default())
             .await

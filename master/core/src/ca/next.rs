@@ -17,6 +17,9 @@ use serde::{Deserialize, Serialize};
 use super::checked::{CaName, ImportedParts, check, ready};
 use super::{CaError, Cas, ContentError, NAMES, create, files};
 
+/// The most characters of an unknown name in a message.
+const NAME_MAX: usize = 80;
+
 /// A CA that an operator imports.
 #[derive(Debug, Clone, Default)]
 pub struct GivenCa {
@@ -26,6 +29,19 @@ pub struct GivenCa {
     pub key: Option<SecretText>,
     /// The certificates up to its root (PEM); empty if it is a root.
     pub chain: String,
+}
+
+impl GivenCa {
+    /// A CA with these texts; an empty key stands for that of the request.
+    #[must_use]
+    pub fn new(certificate: String, key: String, chain: String) -> Self {
+        let key = Some(key).filter(|key| !key.is_empty());
+        Self {
+            certificate,
+            key: key.map(SecretText::new),
+            chain,
+        }
+    }
 }
 
 /// A CA that was imported.
@@ -101,7 +117,8 @@ fn write(state_dir: &Path, name: &str, record: &NextCa) -> Result<(), CaError> {
 fn importable(name: &str) -> Result<&'static str, CaError> {
     let mut names = ROTATED_CAS.into_iter();
     let found = names.find(|other| *other == name);
-    found.ok_or_else(|| CaError::NotImported(name.to_owned()))
+    // The name may be any text.
+    found.ok_or_else(|| CaError::NotImported(name.chars().take(NAME_MAX).collect()))
 }
 
 impl Cas {
