@@ -38,7 +38,7 @@ use crate::output::Format;
 pub use self::backup::Backup;
 pub use self::bootstrap::Bootstrap;
 pub use self::bundle::{Bundle, Copy, Switch, TrustArgs};
-pub use self::certs::{Certs, CertsRenew, CertsRotate, RotatedKeys};
+pub use self::certs::{Certs, CertsCsr, CertsImport, CertsRenew, CertsRotate, RotatedKeys};
 pub use self::config::{Config, ConfigPath, ConfigWizard};
 pub use self::context::Context;
 pub use self::destroy::DestroyCluster;

@@ -77,6 +77,18 @@ fn each_document_of_the_master_is_printed() {
             ],
         ),
         (
+            printed::ca_request(&answer("ca-request"), None),
+            &["-----BEGIN CERTIFICATE REQUEST-----\n"],
+        ),
+        (
+            printed::prepared_ca(&answer("prepared-ca")),
+            &[
+                "state    imported\n",
+                "subject  CN=kubernetes\n",
+                "note     its path length is 0",
+            ],
+        ),
+        (
             printed::jobs(&answer("jobs")),
             &["JOB ", "state.highstate", "finished"],
         ),

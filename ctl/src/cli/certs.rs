@@ -1,6 +1,9 @@
 //! The command line of `ctl certs`.
 
+use std::path::PathBuf;
+
 use clap::{Args, Subcommand, ValueEnum};
+use halite_pillar::ca_rotation::ROTATED_CAS;
 
 use super::targets::{Applying, TargetKind};
 
@@ -30,6 +33,15 @@ pub enum Certs {
     /// they use it, then the older one leaves. A rotation that was stopped continues from there when
     /// the command is repeated; one that runs is joined.
     Rotate(CertsRotate),
+    /// Print a certificate request for a CA of your own, which another CA signs as an intermediate.
+    ///
+    /// The master makes the key, which never leaves it. Until the CA is imported or discarded, the
+    /// command prints a request for the same key again.
+    Csr(CertsCsr),
+    /// Import a CA of your own, which the next `ctl certs rotate` of its name takes.
+    ///
+    /// All problems of the CA are in one report. Nothing changes on any host before the rotation.
+    Import(CertsImport),
 }
 
 /// `ctl certs renew`.
@@ -66,6 +78,53 @@ pub struct CertsRotate {
     /// Show the steps; change nothing.
     #[arg(long)]
     pub test: bool,
+}
+
+/// `ctl certs csr`.
+#[derive(Debug, Args)]
+pub struct CertsCsr {
+    /// The CA: kubernetes, etcd or front-proxy.
+    #[arg(value_parser = importable)]
+    pub ca: String,
+    /// Write the request to this file.
+    #[arg(long, value_name = "FILE")]
+    pub out: Option<PathBuf>,
+}
+
+/// `ctl certs import`.
+#[derive(Debug, Args)]
+pub struct CertsImport {
+    /// The CA: kubernetes, etcd or front-proxy.
+    #[arg(value_parser = importable)]
+    pub ca: String,
+    /// The file with the certificate of the CA (PEM).
+    #[arg(long, value_name = "FILE", required_unless_present = "discard")]
+    pub cert: Option<PathBuf>,
+    /// The file with its private key (PEM), unless the certificate is for the request of `ctl certs csr`.
+    #[arg(long, value_name = "FILE", requires = "cert")]
+    pub key: Option<PathBuf>,
+    /// The file with the certificates of the CAs above it, up to the root (PEM).
+    #[arg(long, value_name = "FILE", requires = "cert")]
+    pub chain: Option<PathBuf>,
+    /// Remove the CA that was requested or imported, with its key.
+    #[arg(long, conflicts_with = "cert")]
+    pub discard: bool,
+    /// Do not ask for confirmation.
+    #[arg(long, short, requires = "discard")]
+    pub yes: bool,
+}
+
+/// The error of a CA that an operator cannot import.
+#[derive(Debug, thiserror::Error)]
+#[error("name kubernetes, etcd or front-proxy; Halite itself makes the CAs halite and site")]
+pub struct NotImportable;
+
+/// The name of a CA that an operator can import.
+fn importable(text: &str) -> Result<String, NotImportable> {
+    match ROTATED_CAS.contains(&text) {
+        true => Ok(text.to_owned()),
+        false => Err(NotImportable),
+    }
 }
 
 /// Keys that `ctl certs rotate` replaces.

@@ -29,6 +29,7 @@ const HARMLESS: &[&str] = &[
     "bundle update",
     "bundle use",
     "bundle verify",
+    "certs csr",
     "certs list",
     "completion",
     "config example",

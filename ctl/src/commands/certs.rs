@@ -5,8 +5,8 @@ use halite_states::low::StateReturn;
 use serde_json::json;
 
 use crate::cli::{Certs, CertsRenew, Global};
-use crate::commands::certs_rotate;
 use crate::commands::targets::{run_states, states};
+use crate::commands::{certs_own, certs_rotate};
 use crate::confirm::confirmed;
 use crate::job_watch::{FinishedJob, job_outcome, run_job};
 use crate::output::{Paint, Screen, count, or_dash, table};
@@ -26,6 +26,8 @@ pub async fn run(global: &Global, command: Certs, screen: &mut Screen) -> anyhow
         Certs::List { target } => list(global, target.as_deref(), screen).await,
         Certs::Renew(args) => renew(global, args, screen).await,
         Certs::Rotate(args) => certs_rotate::rotate(global, &args, screen).await,
+        Certs::Csr(args) => certs_own::csr(global, &args, screen).await,
+        Certs::Import(args) => certs_own::import(global, &args, screen).await,
     }
 }
 
@@ -60,7 +62,8 @@ fn remaining(days: i64) -> String {
     }
 }
 
-/// Formats the tables of CAs, of identities and of the hosts, then the hosts without an answer.
+/// Formats the tables of CAs, of the next ones, of identities and of the hosts, then the hosts without
+/// an answer.
 pub fn listed(found: &CertificateList, paint: &Paint) -> String {
     let mut parts = Vec::new();
     if !found.authorities.is_empty() {
@@ -73,6 +76,18 @@ pub fn listed(found: &CertificateList, paint: &Paint) -> String {
         };
         let heading = ["ca", "ends", "remaining"];
         parts.push(table::rows(&heading, found.authorities.iter().map(row)));
+    }
+    if !found.prepared.is_empty() {
+        let row = |one: &halite_api::PreparedCa| {
+            vec![
+                one.name.clone(),
+                one.state.to_string(),
+                or_dash(one.ends),
+                or_dash(one.days_left.map(remaining)),
+            ]
+        };
+        let heading = ["next ca", "state", "ends", "remaining"];
+        parts.push(table::rows(&heading, found.prepared.iter().map(row)));
     }
     if !found.identities.is_empty() {
         let row = |one: &halite_api::IdentityCertificate| {
@@ -223,7 +238,7 @@ fn planned(predicted: &FinishedJob) -> Planned {
 
 #[cfg(test)]
 mod tests {
-    use halite_api::{CertificateAuthority, IdentityCertificate, Time};
+    use halite_api::{CertificateAuthority, IdentityCertificate, PreparedCa, PreparedState, Time};
     use halite_states::low::RunReturn;
     use serde_json::Map;
 
@@ -266,6 +281,22 @@ mod tests {
             "✗ cp-2 does not answer",
             "✗ 1 has expired\n",
         ] {
+            assert!(text.contains(part), "{part:?} is not in\n{text}");
+        }
+        let next = |name: &str, days_left: Option<i64>| PreparedCa {
+            name: name.to_owned(),
+            state: match days_left {
+                Some(_) => PreparedState::Imported,
+                None => PreparedState::Requested,
+            },
+            subject: None,
+            ends: days_left.map(|_| Time::from_millis(0)),
+            days_left,
+            note: None,
+        };
+        found.prepared = vec![next("etcd", None), next("kubernetes", Some(400))];
+        let text = listed(&found, &PLAIN);
+        for part in ["NEXT CA ", "etcd        requested", "400 days"] {
             assert!(text.contains(part), "{part:?} is not in\n{text}");
         }
         found.authorities.remove(0);

@@ -5,6 +5,7 @@ mod again;
 pub mod backup;
 mod bundle;
 mod certs;
+mod certs_own;
 mod certs_rotate;
 mod config;
 mod contexts;
@@ -127,6 +128,7 @@ pub mod printed {
     //! contract.
     pub use super::backup::header_of as backup_header;
     pub use super::certs::listed as certificates;
+    pub use super::certs_own::{prepared_text as prepared_ca, request_text as ca_request};
     pub use super::etcd::overview as etcd;
     pub use super::health::report as health;
     pub use super::inspect::{files as rendered_files, node_table as nodes, overview as status};
