@@ -29,7 +29,7 @@ pub async fn csr(global: &Global, args: &CertsCsr, screen: &mut Screen) -> anyho
         request_text(&made, args.out.as_deref())
     })?;
     screen.note(format!(
-        "the key stays with the master; have the request signed as that of a CA, then run `ctl certs import {} --cert FILE --chain FILE`",
+        "the master keeps the key; have the request signed as that of a CA, then run `ctl certs import {} --cert FILE --chain FILE`",
         made.name
     ));
     Ok(0)

@@ -127,7 +127,7 @@ document!(PreparedCa);
 pub struct CaRequest {
     /// Its name: `kubernetes`, `etcd` or `front-proxy`.
     pub name: String,
-    /// The request, PEM. Its key stays with the master.
+    /// The request, PEM. The master keeps its key.
     pub request: String,
 }
 

@@ -6,6 +6,7 @@ use std::fs;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
+use halite_api::{CertificateList, PreparedCa, PreparedState};
 use halite_lab::cluster::{CTL, Cluster};
 use halite_lab::host::Host;
 use halite_lab::layout::{Layout, TWO};
@@ -16,6 +17,7 @@ use halite_upstream::versions::{NEWEST, Release};
 
 use super::cluster::{PODS, nothing_left};
 use super::repair::quiet;
+use crate::ctl_answer;
 use crate::site::Site;
 use crate::test::{Counts, Test, cases, sequence};
 
@@ -38,6 +40,10 @@ const TESTS: &[Test<Cluster>] = &[
     Test {
         name: "rotation: the CAs of etcd and of the front proxy and the key of service accounts are replaced",
         run: others,
+    },
+    Test {
+        name: "rotation: an intermediate is imported, and clients verify the API by it and by its root",
+        run: own,
     },
     Test {
         name: "rotation: another highstate changes nothing",
@@ -83,6 +89,23 @@ while [ ! -e stop ]; do
   fi
   sleep 0.2
 done
+"#;
+
+/// The CA of an operator, and the root that signs it.
+const OWN: &str = "/root/rotation/own";
+
+/// Signs the request `ca.csr` with a root outside of the cluster.
+const SIGN: &str = r#"set -e
+cd /root/rotation/own
+openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 3650 -subj '/O=Example/CN=Example root' \
+  -addext keyUsage=critical,keyCertSign,cRLSign -keyout root.key -out root.crt 2>/dev/null
+cat > ca.ext <<'E'
+basicConstraints=critical,CA:TRUE,pathlen:0
+keyUsage=critical,digitalSignature,keyCertSign,cRLSign
+subjectKeyIdentifier=hash
+authorityKeyIdentifier=keyid
+E
+openssl x509 -req -in ca.csr -CA root.crt -CAkey root.key -CAcreateserial -days 1825 -extfile ca.ext -out ca.crt 2>/dev/null
 "#;
 
 /// The site of the rotation.
@@ -277,6 +300,42 @@ fn others(cluster: &Cluster) -> Result<Counts> {
         cluster.kubectl(&["get", "nodes"])?;
     }
     // Programs in pods reach the API with new tokens.
+    cluster.wait_for_pods(PODS)?;
+    as_kubeadm_sees(cluster)
+}
+
+fn own(cluster: &Cluster) -> Result<Counts> {
+    let host = &cluster.bootstrap;
+    let [request, ca, root] = ["ca.csr", "ca.crt", "root.crt"].map(|name| format!("{OWN}/{name}"));
+    host.run(&[CTL, "certs", "csr", "kubernetes", "--out", &request])?;
+    host.sh(SIGN)?;
+    let import = format!("{CTL} certs import kubernetes");
+    let said = host.sh(&format!("{import} --cert {root} 2>&1 && exit 1 || true"))?;
+    ensure!(said.contains("the key of the request"), "{said}");
+    host.sh(&format!("{import} --cert {ca} --chain {root}"))?;
+    let prepared = || -> Result<Vec<PreparedCa>> {
+        let list: CertificateList = ctl_answer::of(host, &["certs", "list"])?;
+        Ok(list.prepared)
+    };
+    let found = prepared()?;
+    let is_imported = found.iter().all(|ca| ca.state == PreparedState::Imported);
+    ensure!(found.len() == 1 && is_imported, "{found:?}");
+    rotate(host, "kubernetes", RESTART)?;
+    let found = prepared()?;
+    ensure!(found.is_empty(), "{found:?}");
+    let own = host.run(&["cat", &ca])?;
+    for host in cluster.hosts() {
+        let found = host.run(&["cat", CA])?;
+        ensure!(found.trim() == own.trim(), "{}: {found}", host.spec.name);
+    }
+    for trusted in [CA, &root] {
+        host.sh(&format!(
+            "kubectl --kubeconfig /etc/kubernetes/admin.conf --certificate-authority {trusted} get --raw /api"
+        ))?;
+    }
+    host.sh(&format!(
+        "openssl verify -CAfile {root} -untrusted {ca} /etc/kubernetes/pki/apiserver.crt"
+    ))?;
     cluster.wait_for_pods(PODS)?;
     as_kubeadm_sees(cluster)
 }
