@@ -247,10 +247,11 @@ impl Cas {
         }))
     }
 
-    /// Removes the record of a CA that a rotation has taken. It is ignored until then.
+    /// Removes the record of a CA that a rotation has taken. It is ignored until then, and a damaged one
+    /// does not stop a rotation that has begun.
     pub(super) fn forget_taken(&self, name: &str) -> Result<(), CaError> {
-        match read(&self.state_dir, name)? {
-            Some(record) if self.is_taken(name, &record) => {
+        match read(&self.state_dir, name) {
+            Ok(Some(record)) if self.is_taken(name, &record) => {
                 files::remove(&path(&self.state_dir, name))
             }
             _ => Ok(()),
