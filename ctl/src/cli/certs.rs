@@ -35,8 +35,8 @@ pub enum Certs {
     Rotate(CertsRotate),
     /// Print a certificate request for a CA of your own, which another CA signs as an intermediate.
     ///
-    /// The master makes the key, and no operator sees it. Until the CA is imported or discarded, the
-    /// command prints a request for the same key again.
+    /// The master makes the key, and no operator sees it. Until a rotation has taken the CA, or it is
+    /// discarded, the command prints a request for the same key again.
     Csr(CertsCsr),
     /// Import a CA of your own, which the next `ctl certs rotate` of its name takes.
     ///
