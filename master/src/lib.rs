@@ -21,6 +21,8 @@ pub mod metrics;
 pub mod notifier;
 pub mod operator;
 pub mod orchestrate;
+#[cfg(test)]
+mod orchestrate_tests;
 pub mod other_masters;
 mod retention;
 pub mod serve;

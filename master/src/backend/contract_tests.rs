@@ -21,7 +21,7 @@ use serde_json::json;
 use super::contract::{check_answer, check_document, check_event};
 use super::fixture::{Life, ScriptedMinion, Site};
 use crate::operator::{audit, kubeconfig};
-use crate::orchestrate::upgrade_fixture;
+use crate::orchestrate_tests::upgrade_fixture;
 
 pub(super) const NOW: i64 = 1_800_000_000_000;
 

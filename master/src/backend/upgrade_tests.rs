@@ -9,7 +9,9 @@ use halite_etcd::fake::FakeCluster;
 use serde_json::{Value, json};
 
 use super::fixture::{Life, ScriptedMinion, Site};
-use crate::orchestrate::upgrade_fixture::{NEXT, change_document, options, plan, site, upgrade};
+use crate::orchestrate_tests::upgrade_fixture::{
+    NEXT, change_document, options, plan, site, upgrade,
+};
 
 fn connected(site: &Site) -> Life {
     let life = site.live();

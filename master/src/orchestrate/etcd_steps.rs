@@ -1,8 +1,5 @@
 //! `halite.etcd_*`, `halite.lock` and `halite.unlock`: changes of etcd's members, one run at a time.
 
-#[cfg(test)]
-mod tests;
-
 use std::sync::Arc;
 use std::time::Duration;
 

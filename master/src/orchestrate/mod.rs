@@ -7,84 +7,35 @@
 //! another one. After a run has ended, successfully or not, the next request starts a new run. An
 //! operator may end a run before that (`cancel`).
 
-#[cfg(test)]
-mod adding_tests;
-#[cfg(test)]
-mod back_tests;
 mod bare_hosts;
 mod ca_steps;
-#[cfg(test)]
-mod ca_tests;
 mod cancel;
-#[cfg(test)]
-mod cancel_tests;
 mod destroy_steps;
-#[cfg(test)]
-mod destroy_tests;
-#[cfg(test)]
-mod encryption_fixture;
 mod encryption_steps;
-#[cfg(test)]
-mod encryption_tests;
 mod etcd_steps;
-#[cfg(test)]
-#[macro_use]
-mod fixture;
-#[cfg(test)]
-mod hooks_tests;
 mod isolated;
-#[cfg(test)]
-mod isolated_tests;
 mod leave_steps;
-#[cfg(test)]
-mod leave_tests;
 mod node_steps;
-#[cfg(test)]
-mod node_tests;
 mod other_direction;
 mod pace;
 mod pause;
-#[cfg(test)]
-mod pause_tests;
 mod pod_network_step;
-#[cfg(test)]
-mod pod_network_tests;
 mod preflight;
 mod reboot_step;
-#[cfg(test)]
-mod reboot_tests;
 mod record;
 #[cfg(test)]
-mod reserved_tests;
-#[cfg(test)]
-mod roles_leave_tests;
+mod record_tests;
 mod roles_step;
-#[cfg(test)]
-mod roles_tests;
 mod rotation_hosts;
-#[cfg(test)]
-mod rotation_hosts_tests;
 pub(crate) mod stall;
-#[cfg(test)]
-mod stall_fixture;
-#[cfg(test)]
-mod stall_tests;
 mod state_step;
 mod step_detail;
 mod step_options;
 mod step_runner;
 mod steps_watch;
-#[cfg(test)]
-mod tests;
 mod turn_step;
-#[cfg(test)]
-pub(crate) mod upgrade_fixture;
-#[cfg(test)]
-mod upgrade_interrupted_tests;
 pub(crate) mod usual;
 mod vip_step;
-#[cfg(test)]
-mod vip_tests;
 mod waits;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -119,6 +70,8 @@ use self::step_runner::StepRunner;
 pub(crate) use self::other_direction::refuse_other_direction;
 pub(crate) use self::preflight::ignored;
 pub(crate) use self::record::document as step;
+#[cfg(test)]
+pub(crate) use self::steps_watch::follow;
 pub(crate) use self::turn_step::{BACK, PLAN};
 
 /// The pauses before the retry of a run that could not be recorded.

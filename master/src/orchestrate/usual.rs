@@ -72,7 +72,6 @@ mod tests {
     use halite_store::RunStatus;
 
     use super::*;
-    use crate::backend::fixture::Site;
 
     fn run(id: &str, sls: &str) -> Run {
         Run {
@@ -104,39 +103,37 @@ mod tests {
         }
     }
 
-    #[test]
-    fn the_usual_time_is_the_median_of_steps_that_succeeded_in_runs_of_the_same_kind() {
-        let site = Site::new(&[("top.sls", "base:\n  '*': []\n")]);
-        let life = site.live();
-        let store = life.store.as_ref();
+    #[tokio::test]
+    async fn the_usual_time_is_the_median_of_steps_that_succeeded_in_runs_of_the_same_kind() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("store.db");
+        let store = &Store::open(&file).await.unwrap();
         let add = "halite.orchestrate.add_node";
         let own = run("20261121000000123009", add);
-        let found = life.runtime.block_on(async {
-            assert_eq!(usual(store, &own, "kubelet").await.unwrap(), None);
-            for (index, (sls, status, millis)) in [
-                (add, StepStatus::Succeeded, 4_000),
-                (add, StepStatus::Succeeded, 5_000),
-                (add, StepStatus::Succeeded, 90_000),
-                (add, StepStatus::Failed, 600_000),
-                ("halite.orchestrate.remove_node", StepStatus::Succeeded, 1),
-            ]
-            .into_iter()
-            .enumerate()
-            {
-                let before = run(&format!("2026112100000012300{index}"), sls);
-                let steps = [step(&before.id, "kubelet", status, millis)];
-                store.create_run(&before, &steps).await.unwrap();
-            }
-            let all = usual_steps(store, add).await.unwrap();
-            assert_eq!(
-                all.into_iter().collect::<Vec<_>>(),
-                [("kubelet".to_owned(), Duration::from_secs(5))]
-            );
-            let own_steps = [step(&own.id, "kubelet", StepStatus::Succeeded, 7)];
-            store.create_run(&own, &own_steps).await.unwrap();
-            assert_eq!(usual(store, &own, "ready").await.unwrap(), None);
-            usual(store, &own, "kubelet").await.unwrap()
-        });
+        assert_eq!(usual(store, &own, "kubelet").await.unwrap(), None);
+        for (index, (sls, status, millis)) in [
+            (add, StepStatus::Succeeded, 4_000),
+            (add, StepStatus::Succeeded, 5_000),
+            (add, StepStatus::Succeeded, 90_000),
+            (add, StepStatus::Failed, 600_000),
+            ("halite.orchestrate.remove_node", StepStatus::Succeeded, 1),
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            let before = run(&format!("2026112100000012300{index}"), sls);
+            let steps = [step(&before.id, "kubelet", status, millis)];
+            store.create_run(&before, &steps).await.unwrap();
+        }
+        let all = usual_steps(store, add).await.unwrap();
+        assert_eq!(
+            all.into_iter().collect::<Vec<_>>(),
+            [("kubelet".to_owned(), Duration::from_secs(5))]
+        );
+        let own_steps = [step(&own.id, "kubelet", StepStatus::Succeeded, 7)];
+        store.create_run(&own, &own_steps).await.unwrap();
+        assert_eq!(usual(store, &own, "ready").await.unwrap(), None);
+        let found = usual(store, &own, "kubelet").await.unwrap();
         assert_eq!(found, Some(Duration::from_secs(5)));
     }
 }

@@ -12,8 +12,8 @@ use halite_proto::v1;
 use halite_store::{KeyState, Run};
 use serde_json::{Value, json};
 
-use super::steps_watch::follow;
 use crate::backend::fixture::{Life, ScriptedMinion, Site};
+use crate::orchestrate::follow;
 
 /// The longest time until a run has ended or has sent a number of its events.
 const LONGEST: Duration = Duration::from_secs(300);

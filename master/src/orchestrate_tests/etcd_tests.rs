@@ -10,7 +10,7 @@ use halite_etcd::fake::{FakeCluster, host};
 use halite_etcd::{MemberHost, Members as _};
 use serde_json::json;
 
-use super::super::fixture::{adding, all_checks, applied, orchestrate, request, without_facts};
+use super::fixture::{adding, all_checks, applied, orchestrate, request, without_facts};
 use crate::backend::fixture::{Life, ScriptedMinion, Site};
 
 const TREE: &[(&str, &str)] = &[

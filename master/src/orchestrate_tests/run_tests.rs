@@ -1,14 +1,10 @@
-use std::sync::Arc;
-use std::time::Duration;
-
 use futures_util::StreamExt as _;
 use halite_proto::v1;
 use halite_store::{RunStatus, Step, StepStatus};
 use serde_json::{Value, json};
 
-use super::cancel::Cancellation;
-use super::record::Recorder;
 use crate::backend::fixture::{Life, ScriptedMinion, Site, refused_again};
+use crate::orchestrate::follow;
 
 const TREE: &[(&str, &str)] = &[
     ("top.sls", "base:\n  '*':\n    - one\n"),
@@ -286,7 +282,7 @@ fn a_repeated_step_takes_the_results_that_exist_whichever_minions_are_connected(
     let bus = life.app.events.subscribe();
     let stream = life.runtime.block_on(async {
         let jobs = std::sync::Arc::clone(life.backend.jobs());
-        super::steps_watch::follow(jobs, step.run.clone(), bus)
+        follow(jobs, step.run.clone(), bus)
     });
     assert_eq!(life.collect(stream).last().unwrap().retcode, 0);
     assert_eq!(first.journal.lock().unwrap().applied, ["one"]);
@@ -403,9 +399,9 @@ fn killed_at_any_event_it_goes_on_where_it_stood() {
             runs[0].id.clone()
         });
         let bus = life.app.events.subscribe();
-        let stream = life.runtime.block_on(async {
-            super::steps_watch::follow(std::sync::Arc::clone(life.backend.jobs()), ended, bus)
-        });
+        let stream = life
+            .runtime
+            .block_on(async { follow(std::sync::Arc::clone(life.backend.jobs()), ended, bus) });
         let events = life.collect(stream);
         assert_eq!(
             events.last().unwrap().retcode,
@@ -427,56 +423,4 @@ fn killed_at_any_event_it_goes_on_where_it_stood() {
             return;
         }
     }
-}
-
-#[test]
-fn those_who_watch_a_run_hear_what_a_step_waits_for() {
-    let step = "enrolled:\n  halite.wait_for_minion:\n    - id: worker-1\n    - timeout: 600\n";
-    let site = Site::new(&[("orchestrate/wait.sls", step)]);
-    let life = site.live();
-    let waits = life.runtime.block_on(async {
-        let request = v1::OrchestrateRequest {
-            sls: "orchestrate.wait".into(),
-            ..v1::OrchestrateRequest::default()
-        };
-        let mut events = life.backend.orchestrate("root", request).await.unwrap();
-        let run = life.store.open_runs().await.unwrap().remove(0);
-        let steps = life.store.steps(&run.id).await.unwrap();
-        let jobs = Arc::clone(life.backend.jobs());
-        let cancellation = Arc::new(Cancellation::of_run(&run));
-        let recorder = Recorder::new(jobs, run, cancellation, steps);
-        let wait = halite_etcd::Wait {
-            until: "worker-1 is connected".into(),
-            because: "it has not enrolled".into(),
-            since: Duration::from_secs(10),
-            limit: Duration::from_secs(600),
-        };
-        let usual = Some(Duration::from_secs(4));
-        let noted = recorder.note_wait(0, &wait, usual, "enrol it").await;
-        noted.unwrap();
-        loop {
-            let event = events.next().await.unwrap().unwrap();
-            if event.tag.ends_with("/wait") {
-                break serde_json::from_str::<Value>(&event.data_json).unwrap();
-            }
-        }
-    });
-    assert_eq!(waits["step"], "enrolled");
-    assert_eq!(waits["until"], "worker-1 is connected");
-    assert_eq!(waits["because"], "it has not enrolled");
-    assert_eq!(
-        (&waits["seconds"], &waits["limit"]),
-        (&json!(10), &json!(600))
-    );
-    assert_eq!(
-        (&waits["usual"], &waits["remedy"]),
-        (
-            &json!(4),
-            &json!(format!(
-                "enrol it; `ctl orchestrate cancel {}` ends this run",
-                waits["run"].as_str().unwrap()
-            ))
-        )
-    );
-    life.kill();
 }

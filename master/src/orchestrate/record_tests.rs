@@ -1,0 +1,111 @@
+//! Reports of a waiting step reach those who watch its run.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::StreamExt as _;
+use halite_cluster::kubernetes::access::Clusters;
+use halite_core::app::App;
+use halite_core::clock::SystemClock;
+use halite_core::config::Config;
+use halite_core::declared::Declarations;
+use halite_core::init::init;
+use halite_fleet::jobs::Jobs;
+use halite_store::{Run, RunStatus, Step, StepStatus, Store};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use super::cancel::Cancellation;
+use super::record::Recorder;
+use super::steps_watch::follow;
+
+/// The jobs of a master without minions.
+async fn jobs(directory: &TempDir) -> Arc<Jobs> {
+    let text = format!(
+        "cluster: prod\nadvertise: [10.0.0.1]\nstate_dir: {0}/state\nconfig_dir: {0}/etc\n",
+        directory.path().display()
+    );
+    let config = Config::parse(&text).unwrap();
+    init(&config, 1_800_000_000_000).unwrap();
+    let file = config.state_dir.join("store.db");
+    let store = Arc::new(Store::open(&file).await.unwrap());
+    let app = App::open(config, Arc::new(SystemClock), store);
+    let app = app.await.unwrap();
+    let declarations = Arc::new(Declarations::new(&app));
+    let clusters = Arc::new(Clusters::new(Arc::clone(&app)));
+    Jobs::open(app, declarations, clusters).await.unwrap()
+}
+
+/// A run of one step, and this step.
+fn run() -> (Run, Vec<Step>) {
+    let run = Run {
+        id: "20261121000000123009".parse().unwrap(),
+        sls: "orchestrate.wait".to_owned(),
+        pillar_json: "{}".to_owned(),
+        test: false,
+        operator: "root".to_owned(),
+        request_id: None,
+        low_json: "{}".to_owned(),
+        status: RunStatus::Running,
+        current: 0,
+        cancelled_by: None,
+        paused_by: None,
+        created: 0,
+        changed: 0,
+    };
+    let step = Step {
+        run: run.id.clone(),
+        index: 0,
+        name: "enrolled".to_owned(),
+        status: StepStatus::Running,
+        detail_json: "{}".to_owned(),
+        started: Some(0),
+        ended: None,
+    };
+    (run, vec![step])
+}
+
+#[tokio::test]
+async fn those_who_watch_a_run_hear_what_a_step_waits_for() {
+    let directory = tempfile::tempdir().unwrap();
+    let jobs = jobs(&directory).await;
+    let (run, steps) = run();
+    let app = jobs.app();
+    app.store.create_run(&run, &steps).await.unwrap();
+    let bus = app.events.subscribe();
+    let mut events = follow(Arc::clone(&jobs), run.id.clone(), bus);
+    let cancellation = Arc::new(Cancellation::of_run(&run));
+    let recorder = Recorder::new(Arc::clone(&jobs), run, cancellation, steps);
+    let wait = halite_etcd::Wait {
+        until: "worker-1 is connected".into(),
+        because: "it has not enrolled".into(),
+        since: Duration::from_secs(10),
+        limit: Duration::from_secs(600),
+    };
+    let usual = Some(Duration::from_secs(4));
+    let noted = recorder.note_wait(0, &wait, usual, "enrol it").await;
+    noted.unwrap();
+    let waits = loop {
+        let event = events.next().await.unwrap().unwrap();
+        if event.tag.ends_with("/wait") {
+            break serde_json::from_str::<Value>(&event.data_json).unwrap();
+        }
+    };
+    assert_eq!(waits["step"], "enrolled");
+    assert_eq!(waits["until"], "worker-1 is connected");
+    assert_eq!(waits["because"], "it has not enrolled");
+    assert_eq!(
+        (&waits["seconds"], &waits["limit"]),
+        (&json!(10), &json!(600))
+    );
+    assert_eq!(
+        (&waits["usual"], &waits["remedy"]),
+        (
+            &json!(4),
+            &json!(format!(
+                "enrol it; `ctl orchestrate cancel {}` ends this run",
+                waits["run"].as_str().unwrap()
+            ))
+        )
+    );
+}
