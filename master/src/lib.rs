@@ -6,7 +6,7 @@
 //! - Outputs: jobs to minions, Kubernetes objects, certificates; its record is an SQLite database
 //!   in the state directory.
 //! - [`serve`] authenticates, authorises, audits and enrols; it calls a [`backend`], behind which
-//!   the jobs of `halite-fleet`, [`orchestrate`] and [`operator`] do the work over an
+//!   the jobs of `halite-fleet`, `halite-orchestrate` and [`operator`] do the work over an
 //!   [`App`](halite_core::app::App).
 //! - It never runs a command on a host, never writes a secret into a job, event or log line, and
 //!   never opens a connection to a minion: minions connect to it.
@@ -16,11 +16,9 @@ pub mod backend;
 pub mod backup_parts;
 pub mod daemon;
 pub mod health_rounds;
-pub mod host_parts;
 pub mod metrics;
 pub mod notifier;
 pub mod operator;
-pub mod orchestrate;
 #[cfg(test)]
 mod orchestrate_tests;
 pub mod other_masters;

@@ -18,6 +18,7 @@ use halite_fleet::files::ByteStream;
 use halite_fleet::jobs::Jobs;
 use halite_fleet::keys::host_root;
 use halite_names::AgeRecipient;
+use halite_orchestrate::Orchestrator;
 use halite_pillar::validate::warnings;
 use halite_pillar::view::MASTER_PORT;
 use halite_proto::ids::{JobId, JobIdError, MinionId};
@@ -36,7 +37,6 @@ use crate::operator::{
     backup, document, hand_over, history, kubeconfig, last_upgrade, masters, own_cas, run, show,
     status,
 };
-use crate::orchestrate::Orchestrator;
 use crate::upkeep::{Defragmentation, Room, Upkeep};
 
 /// The calls of operators and minions, after authentication and authorisation. An error is the

@@ -3,12 +3,11 @@
 use halite_api::{Job, JobList, JobOrRun, JobPart, MinionAnswer, Run, RunList, RunSummary, Time};
 use halite_core::app::App;
 use halite_core::refusal::Refusal;
+use halite_orchestrate::step;
 use halite_proto::ids::JobId;
 use halite_proto::v1::CancelRunRequest;
 use halite_store::{JobRow, RunStatus, Step};
 use serde_json::Value;
-
-use crate::orchestrate::step;
 
 /// The number of listed orchestrations.
 const RUNS: u32 = 20;

@@ -14,6 +14,7 @@ use halite_core::names::some_of;
 use halite_core::refusal::Refusal;
 use halite_fleet::jobs::failure::succeeded;
 use halite_fleet::jobs::{Jobs, NewJob};
+use halite_orchestrate::stall::{Stall, Watched, stall};
 use halite_proto::ids::{JobId, MinionId};
 use halite_proto::v1;
 use halite_states::low::{Chunk, LowState};
@@ -23,7 +24,6 @@ use tokio::sync::broadcast::Receiver;
 use tokio::time::{Instant, Interval, MissedTickBehavior};
 
 use super::silences::Silences;
-use crate::orchestrate::stall::{Stall, Watched, stall};
 
 /// Polling interval for the hosts that have not returned.
 const TICK: Duration = Duration::from_secs(1);

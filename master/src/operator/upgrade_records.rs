@@ -7,14 +7,13 @@ use halite_core::app::App;
 use halite_core::refusal::Refusal;
 use halite_errors::chain;
 use halite_names::{BundleVersion, BundleVersionError, MASTER};
+use halite_orchestrate::BACK;
 use halite_proto::ids::JobId;
 use halite_states::args::Args;
 use halite_states::low::{Chunk, LowState};
 use halite_states::shipped::UPGRADE;
 use halite_store::{Millis, Run, RunStatus, Step, StepStatus};
 use serde_json::{Map, Value};
-
-use crate::orchestrate::BACK;
 
 /// The newest runs that may belong to an upgrade that has not ended: it may have been repeated often.
 const RUNS: u32 = 100;

@@ -7,13 +7,13 @@ use std::time::Duration;
 use futures_util::StreamExt as _;
 use halite_cluster::kubernetes::fake::FakeApi;
 use halite_core::names::minion;
+use halite_orchestrate::follow;
 use halite_preflight::checks::CHECKS;
 use halite_proto::v1;
 use halite_store::{KeyState, Run};
 use serde_json::{Value, json};
 
 use crate::backend::fixture::{Life, ScriptedMinion, Site};
-use crate::orchestrate::follow;
 
 /// The longest time until a run has ended or has sent a number of its events.
 const LONGEST: Duration = Duration::from_secs(300);

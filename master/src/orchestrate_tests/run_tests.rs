@@ -1,10 +1,10 @@
 use futures_util::StreamExt as _;
+use halite_orchestrate::follow;
 use halite_proto::v1;
 use halite_store::{RunStatus, Step, StepStatus};
 use serde_json::{Value, json};
 
 use crate::backend::fixture::{Life, ScriptedMinion, Site, refused_again};
-use crate::orchestrate::follow;
 
 const TREE: &[(&str, &str)] = &[
     ("top.sls", "base:\n  '*':\n    - one\n"),

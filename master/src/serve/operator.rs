@@ -13,6 +13,7 @@ use halite_errors::chain;
 use halite_fleet::jobs::function::Function;
 use halite_fleet::keys;
 use halite_fleet::keys::{KeyOrder, NewOperator, TokenRequest};
+use halite_orchestrate::ignored;
 use halite_proto::tonic;
 use halite_proto::tonic::{Request, Response, Status};
 use halite_proto::transport::Peer;
@@ -32,7 +33,6 @@ use super::roles::{check_function, check_pillar, withhold};
 use super::watch::watch;
 use super::{Call, Services, caller_id, kubeconfig, own_cas, status};
 use crate::operator::{audit, document, hand_over, history};
-use crate::orchestrate::ignored;
 
 /// The number of listed jobs: default and maximum.
 const JOBS: (u32, u32) = (20, 1000);

@@ -14,6 +14,7 @@ use halite_core::declared::Snapshot;
 use halite_core::refusal::Refusal;
 use halite_etcd::Overview;
 use halite_fleet::jobs::Jobs;
+use halite_orchestrate::Orchestrator;
 use halite_pillar::etcd::Placement;
 use halite_proto::v1;
 use halite_states::shipped::DEFRAG_ETCD;
@@ -24,7 +25,6 @@ use serde_json::json;
 use super::history::{self, DEFRAGMENTATION, OPERATOR};
 use super::trials::{self, Trials};
 use super::{Random, busy, calendar, random, sleep};
-use crate::orchestrate::Orchestrator;
 
 const SECOND: Millis = 1000;
 /// The interval between two checks of the clock.

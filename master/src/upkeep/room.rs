@@ -10,13 +10,13 @@ use halite_core::clock::Steady;
 use halite_core::refusal::Refusal;
 use halite_etcd::Overview;
 use halite_fleet::jobs::Jobs;
+use halite_orchestrate::Orchestrator;
 use halite_proto::v1::OrchestrateRequest;
 use halite_states::shipped::DEFRAG_ETCD;
 use halite_store::Millis;
 use serde_json::Value;
 
 use super::history;
-use crate::orchestrate::Orchestrator;
 
 /// The interval between two checks of the alarms.
 const LOOK: Duration = Duration::from_secs(10);

@@ -10,6 +10,7 @@ use halite_core::declared::{Direction, Snapshot};
 use halite_core::refusal::Refusal;
 use halite_fleet::jobs::Jobs;
 use halite_names::{BundleVersion, MASTER};
+use halite_orchestrate::refuse_other_direction;
 use halite_pillar::declaration::Declaration;
 use halite_pillar::release::{is_newer_minor, order};
 use halite_pillar::role::Role;
@@ -19,7 +20,6 @@ use jiff::Timestamp;
 
 use crate::operator::cluster_backups::newest_before;
 use crate::operator::upgrade_records::{BundleChange, Records};
-use crate::orchestrate::refuse_other_direction;
 
 /// The way back.
 pub(super) struct WayBack {

@@ -19,6 +19,9 @@ use halite_core::refusal::Refusal;
 use halite_errors::chain;
 use halite_fleet::jobs::Jobs;
 use halite_names::{BundleVersion, BundleVersionError, NodeName};
+use halite_orchestrate::host_parts::{OWN_VERSION, host_parts};
+use halite_orchestrate::usual::usual_steps;
+use halite_orchestrate::{BACK, PLAN, refuse_other_direction, steps_of};
 use halite_pillar::bundle_facts::SiteBundle;
 use halite_pillar::release::order;
 use halite_proto::ids::JobId;
@@ -28,9 +31,6 @@ use serde_json::{Map, Value, json};
 
 use self::against::Against;
 use super::upgrade_records::{self, Records};
-use crate::host_parts::{OWN_VERSION, host_parts};
-use crate::orchestrate::usual::usual_steps;
-use crate::orchestrate::{BACK, PLAN, refuse_other_direction, steps_of};
 
 /// The plan of an upgrade to the bundle that `wanted` names (its version, or that of its
 /// Kubernetes), with the run's values over the pillar in `options`.

@@ -9,14 +9,14 @@ use halite_states::low::Chunk;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
+use super::host_parts::{HostParts, OWN_VERSION, differences, host_parts};
 use super::step_options::direction;
 use super::step_runner::{StepOutcome, StepRunner, failed};
-use crate::host_parts::{HostParts, OWN_VERSION, differences, host_parts};
 
 /// The key of the confirmed plan in the pillar of an upgrade.
-pub(crate) const PLAN: &str = "plan";
+pub const PLAN: &str = "plan";
 /// The key of a return to the previous bundle in the pillar of a run.
-pub(crate) const BACK: &str = "back";
+pub const BACK: &str = "back";
 
 impl StepRunner<'_> {
     /// Runs `halite.upgrade_turn`.

@@ -12,7 +12,7 @@ use super::BACK;
 ///
 /// # Errors
 /// There is one.
-pub(crate) fn refuse_other_direction(open: &[Run], is_back: bool) -> Result<(), Refusal> {
+pub fn refuse_other_direction(open: &[Run], is_back: bool) -> Result<(), Refusal> {
     let returns = |run: &Run| {
         let pillar: Value = serde_json::from_str(&run.pillar_json).unwrap_or_default();
         pillar.get(BACK) == Some(&json!(true))

@@ -13,6 +13,7 @@ mod cancel;
 mod destroy_steps;
 mod encryption_steps;
 mod etcd_steps;
+pub mod host_parts;
 mod isolated;
 mod leave_steps;
 mod node_steps;
@@ -27,14 +28,14 @@ mod record;
 mod record_tests;
 mod roles_step;
 mod rotation_hosts;
-pub(crate) mod stall;
+pub mod stall;
 mod state_step;
 mod step_detail;
 mod step_options;
 mod step_runner;
 mod steps_watch;
 mod turn_step;
-pub(crate) mod usual;
+pub mod usual;
 mod vip_step;
 mod waits;
 
@@ -67,12 +68,11 @@ use self::cancel::{Cancellation, refuse_ending};
 use self::record::Recorder;
 use self::step_runner::StepRunner;
 
-pub(crate) use self::other_direction::refuse_other_direction;
-pub(crate) use self::preflight::ignored;
-pub(crate) use self::record::document as step;
-#[cfg(test)]
-pub(crate) use self::steps_watch::follow;
-pub(crate) use self::turn_step::{BACK, PLAN};
+pub use self::other_direction::refuse_other_direction;
+pub use self::preflight::ignored;
+pub use self::record::document as step;
+pub use self::steps_watch::follow;
+pub use self::turn_step::{BACK, PLAN};
 
 /// The pauses before the retry of a run that could not be recorded.
 const AGAIN: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(8));
@@ -345,7 +345,7 @@ impl Orchestrator {
 ///
 /// # Errors
 /// The orchestration does not compile.
-pub(crate) async fn steps_of(jobs: &Jobs, sls: &str, over: &Value) -> Result<LowState, Refusal> {
+pub async fn steps_of(jobs: &Jobs, sls: &str, over: &Value) -> Result<LowState, Refusal> {
     if sls.is_empty() {
         return Err(Refusal::invalid(
             "the name of the orchestration is empty; name one, for example halite.orchestrate.bootstrap",

@@ -367,7 +367,7 @@ fn lines(findings: &[Finding], bad: bool) -> Vec<String> {
 }
 
 /// The names of ignored checks in the pillar of a run, for the audit log.
-pub(crate) fn ignored(pillar_json: &str) -> Option<String> {
+pub fn ignored(pillar_json: &str) -> Option<String> {
     let pillar: Value = serde_json::from_str(pillar_json).ok()?;
     let names = pillar["ignore_preflight"].as_array()?.iter();
     let names: Vec<&str> = names.filter_map(Value::as_str).collect();

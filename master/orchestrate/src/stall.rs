@@ -8,7 +8,7 @@ use serde_json::Value;
 
 /// The kind of work that a slow job is to the operator who watches it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Watched {
+pub enum Watched {
     /// The work of a step of an orchestration.
     Step {
         /// `true` if the step leaves out a lost host.
@@ -29,7 +29,7 @@ impl Watched {
 
 /// A slow job.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Stall {
+pub struct Stall {
     /// The reason.
     pub because: String,
     /// The next step of the operator.
@@ -75,7 +75,7 @@ const SLOW: &[(&str, &str, &str)] = &[
 
 /// The reason why a job has not ended although only these pending minions are left, some of them
 /// disconnected.
-pub(crate) fn stall(jid: &JobId, new: &NewJob, away: &[&MinionId], watched: Watched) -> Stall {
+pub fn stall(jid: &JobId, new: &NewJob, away: &[&MinionId], watched: Watched) -> Stall {
     let noun = watched.noun();
     let cancel = format!("`ctl job cancel {jid}` ends the {noun}");
     if !away.is_empty() {

@@ -306,7 +306,7 @@ pub(super) fn step_data(step: &Step, total: usize) -> RunStep {
 }
 
 /// A step as it appears in documents and events.
-pub(crate) fn document(step: &Step) -> halite_api::Step {
+pub fn document(step: &Step) -> halite_api::Step {
     #[expect(clippy::cast_precision_loss, reason = "a step takes less than 2^52 ms")]
     let seconds = match (step.started, step.ended) {
         (Some(started), Some(ended)) => Some((ended - started) as f64 / 1000.0),

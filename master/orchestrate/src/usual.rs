@@ -38,7 +38,7 @@ pub(super) async fn usual(
 ///
 /// # Errors
 /// The store fails.
-pub(crate) async fn usual_steps(
+pub async fn usual_steps(
     store: &Store,
     sls: &str,
 ) -> Result<BTreeMap<String, Duration>, StoreError> {

@@ -16,7 +16,7 @@ use tokio::sync::broadcast::Receiver;
 use super::record::{document, step_data};
 
 /// The events of a run. `bus` must have been subscribed to before the run was started or found.
-pub(crate) fn follow(jobs: Arc<Jobs>, run: JobId, bus: Receiver<Event>) -> EventStream {
+pub fn follow(jobs: Arc<Jobs>, run: JobId, bus: Receiver<Event>) -> EventStream {
     let prefix = format!("halite/run/{run}/");
     let (reported, jids) = (BTreeMap::new(), BTreeSet::new());
     event_stream::follow(
