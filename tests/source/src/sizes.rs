@@ -1,5 +1,10 @@
-//! Files fit in one sitting.
+//! Files fit in one sitting, and the master is split before one of its crates grows too large.
 
+use std::fs;
+
+use syn::Item;
+
+use crate::modules::{self, is_of_tests};
 use crate::tree;
 
 /// Maximum number of lines of half of the files.
@@ -10,6 +15,8 @@ const P90: usize = 380;
 const MOST: usize = 500;
 /// The start of the reason in the module doc of a longer file.
 const REASON: &str = "//! Longer than 500 lines:";
+/// Maximum number of lines, without tests, of a crate of the master.
+const MASTER: usize = 15_000;
 
 #[test]
 fn files_fit_in_one_sitting() {
@@ -35,4 +42,51 @@ fn files_fit_in_one_sitting() {
         "split these, or begin a paragraph of the module doc with {REASON:?}:\n{}",
         long.join("\n")
     );
+}
+
+/// The number of lines of a file without the modules of tests in it.
+fn lines_of_product(text: &str) -> usize {
+    let items = syn::parse_file(text).unwrap().items;
+    let tests = items.iter().filter_map(|item| match item {
+        Item::Mod(module) if is_of_tests(&module.attrs) => {
+            let first = module.attrs[0].pound_token.span.start().line;
+            let (brace, _) = module.content.as_ref()?;
+            Some(brace.span.close().end().line + 1 - first)
+        }
+        _ => None,
+    });
+    text.lines().count() - tests.sum::<usize>()
+}
+
+#[test]
+fn no_crate_of_the_master_is_larger_than_the_limit() {
+    let mut findings = Vec::new();
+    for package in tree::packages() {
+        if package.folder != "master" && !package.folder.starts_with("master/") {
+            continue;
+        }
+        let files = package.roots.iter().flat_map(|root| {
+            let modules = modules::of_crate(root).into_values();
+            modules.map(|module| module.file)
+        });
+        let lines: usize = files
+            .map(|file| lines_of_product(&fs::read_to_string(file).unwrap()))
+            .sum();
+        assert!(lines > 0, "{} has no lines", package.name);
+        if lines > MASTER {
+            findings.push(format!("{}: {lines} lines without tests", package.name));
+        }
+    }
+    assert!(
+        findings.is_empty(),
+        "move a part with one direction of imports to a crate of its own; at most {MASTER} lines are allowed:\n{}",
+        findings.join("\n")
+    );
+}
+
+#[test]
+fn tests_in_a_file_do_not_count() {
+    let text = "/// One.\nfn one() {}\n\n#[cfg(test)]\nmod tests {\n    fn two() {}\n}\n";
+    assert_eq!(lines_of_product(text), 3);
+    assert_eq!(lines_of_product("#[cfg(test)]\nmod tests;\n"), 2);
 }
