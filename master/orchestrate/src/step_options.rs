@@ -1,6 +1,7 @@
 //! The options of a step that makes jobs: the targets that it leaves out, and the size of its batches.
 
 use halite_core::declared::Direction;
+use halite_fleet::jobs::batch::{Batch, BatchError};
 use halite_states::args::Args;
 use halite_states::engine::Failure;
 use halite_states::low::Chunk;
@@ -17,15 +18,6 @@ pub(super) struct StepOptions {
     /// The earlier step that leaves out the targets on which it has succeeded.
     pub(super) but_done_by: Option<String>,
     batch: Batch,
-}
-
-/// The argument `batch`.
-#[derive(Debug, Clone, Copy, Default)]
-enum Batch {
-    #[default]
-    All,
-    Number(usize),
-    Percentage(usize),
 }
 
 impl StepOptions {
@@ -61,12 +53,7 @@ impl StepOptions {
 
     /// The size of a batch for this many minions; at least one.
     pub(super) fn batch_size(&self, minions: usize) -> usize {
-        let size = match self.batch {
-            Batch::All => minions,
-            Batch::Number(number) => number,
-            Batch::Percentage(percent) => minions.saturating_mul(percent) / 100,
-        };
-        size.max(1)
+        self.batch.size(minions)
     }
 }
 
@@ -102,20 +89,9 @@ fn skips(chunk: &Chunk, argument: &str, usual: &str) -> Result<bool, Failure> {
 
 /// A number of minions, or a percentage of all.
 fn batch(given: Option<&str>) -> Result<Batch, Failure> {
-    let Some(text) = given else {
-        return Ok(Batch::All);
-    };
-    let number = |digits: &str| {
-        digits.trim().parse::<usize>().map_err(|_| {
-            Failure::new(format!(
-                "batch: {text:?} is neither a number nor a percentage"
-            ))
-        })
-    };
-    match text.strip_suffix('%') {
-        Some(percent) => number(percent).map(Batch::Percentage),
-        None => number(text).map(Batch::Number),
-    }
+    let read = given.map(str::parse).transpose();
+    read.map(Option::unwrap_or_default)
+        .map_err(|error: BatchError| Failure::new(format!("batch: {error}")))
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@
 //! decisions out over the store and the connections. Low states are stored with references to
 //! secrets, which are replaced only in the message that is sent.
 
+pub mod batch;
 pub mod cancel;
 pub mod core;
 mod create;
