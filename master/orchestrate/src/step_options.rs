@@ -89,7 +89,7 @@ fn skips(chunk: &Chunk, argument: &str, usual: &str) -> Result<bool, Failure> {
 
 /// A number of minions, or a percentage of all.
 fn batch(given: Option<&str>) -> Result<Batch, Failure> {
-    let read = given.map(str::parse).transpose();
+    let read = given.map(str::parse::<Batch>).transpose();
     read.map(Option::unwrap_or_default)
         .map_err(|error: BatchError| Failure::new(format!("batch: {error}")))
 }
