@@ -32,6 +32,10 @@ pub const TABLE: &[(&str, Caller)] = &[
         "/halite.v1.Minion/Renew",
         Caller::Only(IdentityKind::Minion),
     ),
+    (
+        "/halite.v1.Minion/TakeTurn",
+        Caller::Only(IdentityKind::Minion),
+    ),
     // Only the minions of declared standbys: the master checks this in addition.
     (
         "/halite.v1.Standby/Follow",

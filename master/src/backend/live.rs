@@ -15,7 +15,7 @@ use halite_core::refusal::Refusal;
 use halite_errors::chain;
 use halite_fleet::files;
 use halite_fleet::files::ByteStream;
-use halite_fleet::jobs::Jobs;
+use halite_fleet::jobs::{Jobs, TurnAnswer};
 use halite_fleet::keys::host_root;
 use halite_names::AgeRecipient;
 use halite_orchestrate::Orchestrator;
@@ -315,6 +315,16 @@ impl Backend {
     ) -> Result<ByteStream, Refusal> {
         let snapshot = self.jobs.declarations().in_force().await?;
         files::fetch(&self.app, &snapshot, minion, job, sha256).await
+    }
+
+    /// Answers a minion that asks whether it may restart a service in this job.
+    pub async fn take_turn(
+        &self,
+        minion: &MinionId,
+        job: &JobId,
+        unit: &str,
+    ) -> Result<TurnAnswer, Refusal> {
+        self.jobs.take_turn(minion, job, unit).await
     }
 
     /// Records that a minion's stream has ended.

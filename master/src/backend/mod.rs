@@ -51,6 +51,8 @@ mod tests;
 #[cfg(test)]
 mod trust_tests;
 #[cfg(test)]
+mod turn_tests;
+#[cfg(test)]
 mod upgrade_tests;
 #[cfg(test)]
 mod version_tests;

@@ -11,6 +11,7 @@ use halite_core::ca::{HALITE, Profile};
 use halite_core::connections::ConnectionGuard;
 use halite_core::refusal::Refusal;
 use halite_errors::chain;
+use halite_fleet::jobs::TurnAnswer;
 use halite_fleet::keys;
 use halite_fleet::keys::host_root;
 use halite_proto::ids::MinionId;
@@ -18,9 +19,10 @@ use halite_proto::tonic;
 use halite_proto::tonic::{Request, Response, Status, Streaming};
 use halite_proto::transport::Peer;
 use halite_proto::v1::minion_server::Minion;
+use halite_proto::v1::turn_reply::State;
 use halite_proto::v1::{
     FetchReply, FetchRequest, MasterHello, MasterMessage, MinionHello, MinionMessage, RenewReply,
-    RenewRequest, SignReply, SignRequest, master_message, minion_message,
+    RenewRequest, SignReply, SignRequest, TurnReply, TurnRequest, master_message, minion_message,
 };
 use halite_store::{Certificate, Facts};
 use tokio::sync::{mpsc, oneshot};
@@ -205,6 +207,32 @@ impl Minion for Services {
         self.audited(call, async move {
             let certificate_pem = keys::renew(&app, &minion, &request.csr_pem).await?;
             Ok(RenewReply { certificate_pem })
+        })
+        .await
+    }
+
+    async fn take_turn(
+        &self,
+        request: Request<TurnRequest>,
+    ) -> Result<Response<TurnReply>, Status> {
+        let peer = Peer::of(&request)?.clone();
+        let minion = caller_minion(&peer)?;
+        let request = request.into_inner();
+        let unit = brief(&request.unit);
+        let what = format!("job {} unit {unit}", brief(&request.job));
+        let call = Call::new(&peer, "Minion/TakeTurn", what);
+        self.share(&minion, Work::Turn).await?;
+        self.counted(call, async {
+            let job = request.job.parse()?;
+            let (state, because) = match self.backend.take_turn(&minion, &job, &unit).await? {
+                TurnAnswer::Taken => (State::Taken, String::new()),
+                TurnAnswer::Waits(because) => (State::Waits, because),
+                TurnAnswer::Refused(because) => (State::Refused, because),
+            };
+            Ok(TurnReply {
+                state: state.into(),
+                because,
+            })
         })
         .await
     }

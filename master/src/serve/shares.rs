@@ -25,6 +25,8 @@ pub(super) enum Work {
     Grains,
     /// The progress of a job.
     Progress,
+    /// A turn to restart services.
+    Turn,
 }
 
 impl Work {
@@ -37,6 +39,7 @@ impl Work {
             Self::Renew => (5.0, 0.02),
             Self::Grains => (30.0, 1.0),
             Self::Progress => (4000.0, 500.0),
+            Self::Turn => (60.0, 2.0),
         }
     }
 
@@ -47,6 +50,7 @@ impl Work {
             Self::Renew => "certificates of its own",
             Self::Grains => "grains",
             Self::Progress => "progress",
+            Self::Turn => "turns",
         }
     }
 }

@@ -73,6 +73,13 @@ async fn call(method: &str, channel: Channel, key: &PrivateKey, id: &str) -> Res
             Ok(())
         }
         "Minion/Renew" => minion.renew(v1::RenewRequest { csr_pem }).await.map(drop),
+        "Minion/TakeTurn" => {
+            let unit = "kubelet.service".to_owned();
+            minion
+                .take_turn(v1::TurnRequest { job, unit })
+                .await
+                .map(drop)
+        }
         "Operator/Status" => operator.status(v1::StatusRequest {}).await.map(drop),
         "Operator/Show" => operator.show(v1::ShowRequest::default()).await.map(drop),
         "Operator/Run" => {

@@ -215,6 +215,10 @@ impl Minion for Service {
     async fn renew(&self, _: Request<RenewRequest>) -> Result<Response<RenewReply>, Status> {
         Err(Status::unimplemented("not here"))
     }
+
+    async fn take_turn(&self, _: Request<TurnRequest>) -> Result<Response<TurnReply>, Status> {
+        Err(Status::unimplemented("not here"))
+    }
 }
 
 pub struct World {

@@ -25,6 +25,7 @@ mod secrets;
 mod slow;
 mod upgraded;
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -369,12 +370,12 @@ impl Snapshot {
     pub fn safe_order(&self, accepted: &[MinionId]) -> Vec<Vec<MinionId>> {
         let mut first: Vec<(bool, &MinionId)> = Vec::new();
         let mut others = Vec::new();
-        for (name, node) in &self.declaration().nodes {
+        for name in self.declaration().nodes.keys() {
             let Some(name) = accepted.iter().find(|id| *id == name.as_str()) else {
                 continue;
             };
             let has_master = self.declaration().part(name.as_str()) == Some(MasterPart::Master);
-            if has_master || node.has(Role::Etcd) || node.has(Role::ControlPlane) {
+            if self.changes_alone(name.as_str()) {
                 first.push((!has_master, name));
             } else {
                 others.push(name.clone());
@@ -390,5 +391,24 @@ impl Snapshot {
             order.push(others);
         }
         order
+    }
+
+    /// The declared hosts that change in batches: those without the master, etcd and a control plane.
+    #[must_use]
+    pub fn hosts_in_batches(&self) -> BTreeSet<String> {
+        let names = self.declaration().nodes.keys();
+        names
+            .map(|name| name.as_str().to_owned())
+            .filter(|name| !self.changes_alone(name))
+            .collect()
+    }
+
+    /// Returns whether a host has the master, etcd or a control plane.
+    fn changes_alone(&self, name: &str) -> bool {
+        let declaration = self.declaration();
+        let has_master = declaration.part(name) == Some(MasterPart::Master);
+        let node = declaration.nodes.get(name);
+        has_master
+            || node.is_some_and(|node| node.has(Role::Etcd) || node.has(Role::ControlPlane))
     }
 }

@@ -15,6 +15,7 @@ use halite_store::{
 };
 use serde_json::Value;
 
+use super::batch::Batch;
 use super::function::{Function, FunctionSite, RENEW, renews_at_once, sls_of};
 use super::open_job::OpenJob;
 use super::returns::created;
@@ -96,6 +97,8 @@ impl Jobs {
                 function.name
             )));
         }
+        Batch::of_args(&new.args)
+            .map_err(|error| Refusal::invalid(format!("cannot make the job: batch: {error}")))?;
         if function.changes() && !new.test {
             self.check_may_act(function.name).await?;
         }

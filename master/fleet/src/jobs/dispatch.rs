@@ -48,6 +48,7 @@ impl Jobs {
             session.connect(running.iter().cloned(), unstored, self.app.clock.steady());
             for jid in running {
                 self.app.store.mark_started(&jid, minion, now).await?;
+                self.presume_out(minion, &jid);
             }
         }
         self.dispatch(minion).await

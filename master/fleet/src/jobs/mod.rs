@@ -26,6 +26,7 @@ mod returns;
 mod simulation;
 mod surroundings;
 pub mod target;
+mod turns;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -45,9 +46,11 @@ use self::held::Held;
 use self::jid::Jids;
 use self::open_job::OpenJob;
 use self::questions::Questions;
+use self::turns::Turns;
 
 pub use create::NewJob;
 pub use questions::Unanswered;
+pub use turns::TurnAnswer;
 
 /// The number of minions to which the master sends, or whose parts it checks, concurrently.
 const SIDE_BY_SIDE: usize = 64;
@@ -72,6 +75,7 @@ pub struct Jobs {
     held: Held,
     /// Minions to which parts were not sent because the store failed.
     unsent: Mutex<BTreeSet<MinionId>>,
+    turns: Mutex<Turns>,
 }
 
 impl Jobs {
@@ -99,6 +103,7 @@ impl Jobs {
             questions: Questions::default(),
             held: Held::default(),
             unsent: Mutex::default(),
+            turns: Mutex::default(),
         });
         let now = jobs.app.clock.now();
         let lane = jobs.lane(&MASTER);
@@ -111,6 +116,7 @@ impl Jobs {
                     let gates = jobs.gates(&job).await;
                     let open = OpenJob::new(function, &job, &parts, gates, jobs.app.clock.as_ref());
                     jobs.open_jobs().insert(job.jid.clone(), open);
+                    jobs.presume_started(&job.jid, &parts);
                 }
                 // A newer master has created this job; this one cannot finish it.
                 Err(_) => jobs.app.store.finish_job(&job.jid, 1, now).await?,
@@ -152,6 +158,12 @@ impl Jobs {
     fn open_jobs(&self) -> MutexGuard<'_, BTreeMap<JobId, OpenJob>> {
         // No code panics while it holds the lock; a poisoned lock still holds a valid map.
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The hosts that are out. A caller that needs the open jobs, too, locks those afterwards.
+    fn turns(&self) -> MutexGuard<'_, Turns> {
+        // No code panics while it holds the lock; a poisoned lock still holds a valid value.
+        self.turns.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The session of a minion, whose lock serialises the messages to and from it.

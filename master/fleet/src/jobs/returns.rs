@@ -325,6 +325,7 @@ impl Jobs {
                     None => Vec::new(),
                 }
             };
+            self.turns().end(minion, jid, end);
             let mut outcome = Ok(());
             if end == PartEnd::Failed {
                 outcome = self.end_not_started(jid).await;
