@@ -40,6 +40,7 @@ pub mod pod_network;
 pub mod preflight;
 pub mod remote;
 pub mod runner;
+pub mod turns;
 pub mod update;
 
 /// The version of this program.

@@ -1,13 +1,15 @@
-//! The master's services for a running job: signatures and files.
+//! The master's services for a running job: signatures, files and turns.
 
 use std::error::Error;
 use std::time::Duration;
 
 use halite_durable::digest::is_sha256;
 use halite_proto::ids::JobId;
+use halite_proto::tonic::Code;
 use halite_proto::transport::Channel;
 use halite_proto::v1::minion_client::MinionClient;
-use halite_proto::v1::{FetchRequest, SignRequest};
+use halite_proto::v1::turn_reply::State;
+use halite_proto::v1::{FetchRequest, SignRequest, TurnRequest};
 use tokio::sync::watch;
 
 use crate::blobs::Store;
@@ -15,6 +17,7 @@ use crate::host::certificate::{Signed, Signer};
 use crate::host::effect::CertificateRequest;
 use crate::host::linux::Blobs;
 use crate::host::{HostError, HostFuture, HostResult};
+use crate::turns::{Turn, Turns};
 
 /// Longest wait of a job for the link, before a request to the master fails.
 const WAIT: Duration = Duration::from_secs(120);
@@ -128,6 +131,39 @@ impl Signer for Remote {
             Ok(Signed {
                 certificate_pem: answer.certificate_pem,
                 ca_pem: answer.ca_pem,
+            })
+        })
+    }
+}
+
+impl Turns for Remote {
+    fn ask<'a>(&'a self, unit: &'a str) -> HostFuture<'a, HostResult<Turn>> {
+        Box::pin(async move {
+            let failed = |e: Box<dyn Error + Send + Sync>| {
+                HostError::failed(format!("cannot take a turn to restart {unit}"), e)
+            };
+            let question = TurnRequest {
+                job: self.job.to_string(),
+                unit: unit.to_owned(),
+            };
+            let mut client = self.client().await?;
+            let answer = tokio::time::timeout(ANSWER, client.take_turn(question)).await;
+            let reply = match answer.map_err(|e| failed(e.into()))? {
+                Ok(reply) => reply.into_inner(),
+                Err(status) => match status.code() {
+                    // An older master has no budget.
+                    Code::Unimplemented => return Ok(Turn::Taken),
+                    // The master restarts, or the link broke: it is asked again over the next one.
+                    Code::Unavailable | Code::Cancelled | Code::Unknown => {
+                        return Ok(Turn::Waits(status.message().to_owned()));
+                    }
+                    _ => return Err(failed(status.message().into())),
+                },
+            };
+            Ok(match reply.state() {
+                State::Taken => Turn::Taken,
+                State::Waits => Turn::Waits(reply.because),
+                State::Unspecified | State::Refused => Turn::Refused(reply.because),
             })
         })
     }

@@ -388,9 +388,11 @@ impl Jobs {
             &id,
             Store::new(self.config.blobs()),
         ));
-        let host = LinuxHost::new(Arc::clone(&remote) as _, remote).stoppable(Arc::clone(stop));
+        let host = LinuxHost::new(Arc::clone(&remote) as _, Arc::clone(&remote) as _)
+            .stoppable(Arc::clone(stop));
         let runner = Runner::new(&host)
             .stoppable(Arc::clone(stop))
+            .with_turns(remote)
             .with_pending(Some(pending));
         let total = u32::try_from(low.chunks.len()).unwrap_or(u32::MAX);
         let mut reports = progress::Reports::default();

@@ -6,8 +6,10 @@
 
 mod conditions;
 mod redact;
+mod restarts;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use halite_errors::{chain, cut};
 use halite_states::engine::{Applied, Checked, Failure, Modules};
@@ -15,17 +17,21 @@ use halite_states::low::Chunk;
 use serde_json::{Map, Value, json};
 
 use self::redact::{redact, redacted};
+use self::restarts::restarted;
 use crate::host::effect::{Command, Effect, Output, UnitAction};
 use crate::host::overlay::{KNOWN_AFTER_APPLY, Overlay};
 use crate::host::{Host, HostError, Stop};
 use crate::modules;
 use crate::modules::{Function, Plan, fail, failure};
 use crate::pending_triggers::PendingTriggers;
+use crate::turns::{Turn, Turns};
 
 pub use self::redact::REDACTED;
 
 /// Maximum characters of a failed program's output in the reason of the failure.
 const LONGEST_REASON: usize = 2000;
+/// Seconds between two questions for a turn.
+const ASK_AGAIN: f64 = 2.0;
 
 /// The effects that a check found missing, for apply.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -43,6 +49,9 @@ pub struct Runner<'h> {
     functions: &'static [Function],
     stop: Arc<Stop>,
     pending: Option<PendingTriggers>,
+    turns: Option<Arc<dyn Turns>>,
+    /// `true` once this run has a turn.
+    has_turn: AtomicBool,
 }
 
 impl<'h> Runner<'h> {
@@ -61,6 +70,8 @@ impl<'h> Runner<'h> {
             functions,
             stop: Arc::default(),
             pending: None,
+            turns: None,
+            has_turn: AtomicBool::new(false),
         }
     }
 
@@ -74,6 +85,41 @@ impl<'h> Runner<'h> {
     #[must_use]
     pub fn with_pending(self, pending: Option<PendingTriggers>) -> Self {
         Self { pending, ..self }
+    }
+
+    /// Takes a turn from `turns` before the first restart of a service.
+    #[must_use]
+    pub fn with_turns(self, turns: Arc<dyn Turns>) -> Self {
+        Self {
+            turns: Some(turns),
+            ..self
+        }
+    }
+
+    /// Waits for the turn of this host, if these effects restart a service.
+    async fn take_turn(&self, effects: &[Effect]) -> Result<(), Failure> {
+        let Some(turns) = &self.turns else {
+            return Ok(());
+        };
+        let Some(unit) = effects.iter().find_map(restarted) else {
+            return Ok(());
+        };
+        let mut reason = String::new();
+        while !self.has_turn.load(Ordering::Relaxed) {
+            self.check_stop()?;
+            match turns.ask(&unit).await? {
+                Turn::Taken => self.has_turn.store(true, Ordering::Relaxed),
+                Turn::Refused(because) => return fail(because),
+                Turn::Waits(because) => {
+                    if because != reason {
+                        tracing::info!(unit, because, "waiting for the turn to restart services");
+                        reason = because;
+                    }
+                    self.host.sleep(ASK_AGAIN).await;
+                }
+            }
+        }
+        Ok(())
     }
 
     fn check_stop(&self) -> Result<(), Failure> {
@@ -109,6 +155,7 @@ impl Modules for Runner<'_> {
     }
 
     async fn apply(&self, chunk: &Chunk, diff: &Self::Diff) -> Result<Applied, Failure> {
+        self.take_turn(&diff.effects).await?;
         let mut applied = Applied {
             comment: diff.done.clone(),
             ..Applied::default()
