@@ -64,7 +64,7 @@ pub use self::removed::explain;
 pub use self::secrets::Secrets;
 pub use self::support::Support;
 pub use self::targets::{
-    Apply, Applying, Cmd, Grains, Highstate, OnTarget, OneMinion, Render, TargetKind,
+    Apply, Applying, Cmd, Grains, Highstate, HostBudget, OnTarget, OneMinion, Render, TargetKind,
 };
 pub use self::upgrade::{LastUpgrade, NewUpgrade, RunOptions, Upgrade};
 pub use halite_cli::builder::Signing;

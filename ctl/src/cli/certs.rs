@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand, ValueEnum};
 use halite_pillar::ca_rotation::ROTATED_CAS;
 
-use super::targets::{Applying, TargetKind};
+use super::targets::{Applying, HostBudget, TargetKind};
 
 /// `ctl certs`.
 #[derive(Debug, Subcommand)]
@@ -52,6 +52,8 @@ pub struct CertsRenew {
     pub target: String,
     #[command(flatten)]
     pub kind: TargetKind,
+    #[command(flatten)]
+    pub budget: HostBudget,
     #[command(flatten)]
     pub applying: Applying,
     /// Do not ask for confirmation.

@@ -6,6 +6,7 @@ use clap::Args;
 use halite_proto::ids::MinionId;
 
 use super::duration::duration;
+use super::upgrade::batch;
 
 /// The kind of the target expression.
 #[derive(Debug, Clone, Default, Args)]
@@ -97,6 +98,15 @@ pub struct Applying {
     pub timeout: Option<Duration>,
 }
 
+/// The budget of hosts that are out because a job restarts their services.
+#[derive(Debug, Clone, Default, Args)]
+pub struct HostBudget {
+    /// The number or percentage of hosts without a control plane that may restart services at a time;
+    /// default: 25%.
+    #[arg(long, value_parser = batch)]
+    pub batch: Option<String>,
+}
+
 /// `ctl highstate`.
 #[derive(Debug, Args)]
 pub struct Highstate {
@@ -106,6 +116,8 @@ pub struct Highstate {
     pub target: String,
     #[command(flatten)]
     pub kind: TargetKind,
+    #[command(flatten)]
+    pub budget: HostBudget,
     #[command(flatten)]
     pub applying: Applying,
 }
@@ -120,6 +132,8 @@ pub struct Apply {
     pub sls: Vec<String>,
     #[command(flatten)]
     pub kind: TargetKind,
+    #[command(flatten)]
+    pub budget: HostBudget,
     #[command(flatten)]
     pub applying: Applying,
 }

@@ -98,7 +98,7 @@ pub struct RunOptions {
 pub struct NoBatch;
 
 /// Accepts a number of hosts, or a percentage.
-fn batch(text: &str) -> Result<String, NoBatch> {
+pub(super) fn batch(text: &str) -> Result<String, NoBatch> {
     let number = text.strip_suffix('%').unwrap_or(text);
     match number.parse::<u16>() {
         Ok(number) if number > 0 => Ok(text.to_owned()),

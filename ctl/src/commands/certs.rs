@@ -5,7 +5,7 @@ use halite_states::low::StateReturn;
 use serde_json::json;
 
 use crate::cli::{Certs, CertsRenew, Global};
-use crate::commands::targets::{run_states, states};
+use crate::commands::targets::{run_states, states, within};
 use crate::commands::{certs_own, certs_rotate};
 use crate::confirm::confirmed;
 use crate::job_watch::{FinishedJob, job_outcome, run_job};
@@ -148,7 +148,7 @@ async fn renew(global: &Global, args: CertsRenew, screen: &mut Screen) -> anyhow
             test,
             ..args.applying.clone()
         };
-        let arguments = json!({"at_once": true});
+        let arguments = within(&args.budget, json!({"at_once": true}));
         states(
             RENEW,
             &arguments,

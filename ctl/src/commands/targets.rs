@@ -7,7 +7,9 @@ use halite_proto::ids::MinionId;
 use halite_proto::v1;
 use serde_json::{Value, json};
 
-use crate::cli::{Apply, Applying, Cmd, Global, Grains, Highstate, OnTarget, TargetKind};
+use crate::cli::{
+    Apply, Applying, Cmd, Global, Grains, Highstate, HostBudget, OnTarget, TargetKind,
+};
 use crate::job_watch::{FinishedJob, MinionReturn, job_outcome, run_job, run_job_with};
 use crate::output::returns::View;
 use crate::output::{Paint, Screen, count, or_dash, returns, table, yaml};
@@ -24,7 +26,7 @@ pub async fn highstate(
 ) -> anyhow::Result<u8> {
     let request = states(
         "state.highstate",
-        &json!({}),
+        &within(&args.budget, json!({})),
         args.target,
         &args.kind,
         &args.applying,
@@ -39,12 +41,20 @@ pub async fn highstate(
 pub async fn apply(global: &Global, args: Apply, screen: &mut Screen) -> anyhow::Result<u8> {
     let request = states(
         "state.apply",
-        &json!({"sls": args.sls}),
+        &within(&args.budget, json!({"sls": args.sls})),
         args.target,
         &args.kind,
         &args.applying,
     );
     run_states(global, request, &args.applying, screen).await
+}
+
+/// Adds a budget of hosts out to the arguments of a function.
+pub(super) fn within(budget: &HostBudget, mut arguments: Value) -> Value {
+    if let Some(batch) = &budget.batch {
+        arguments["batch"] = json!(batch);
+    }
+    arguments
 }
 
 pub(super) fn states(
@@ -307,6 +317,16 @@ mod tests {
             r"echo 'it'\''s' 'a b' ''"
         );
         assert_eq!(shell_line(&words(&["ls", "-l", "/etc"])), "ls -l /etc");
+    }
+
+    #[test]
+    fn a_budget_is_an_argument_of_the_job_only_if_it_is_given() {
+        let of = |batch: Option<&str>| {
+            let batch = batch.map(str::to_owned);
+            within(&HostBudget { batch }, json!({"sls": ["a"]}))
+        };
+        assert_eq!(of(None), json!({"sls": ["a"]}));
+        assert_eq!(of(Some("50%")), json!({"sls": ["a"], "batch": "50%"}));
     }
 
     #[test]
