@@ -18,6 +18,7 @@ use halite_pillar::etcd::Placement;
 use halite_pillar::host_facts::HostFacts;
 use halite_pillar::load::{Text, Texts, load};
 use halite_pillar::node::Node;
+use halite_pillar::role::Role;
 use halite_pillar::validate::Context;
 use halite_pillar::view::{MASTER_PORT, Pki};
 use halite_pillar::{resolve, view};
@@ -80,7 +81,10 @@ impl InitialDocuments {
                  start with"
             );
         }
-        first_host::declare(&mut texts, directory, name)?;
+        let master = value_at(&texts.cluster, "resolved.master");
+        if master.as_ref().and_then(Value::as_str) != Some(name) {
+            first_host::declare(&mut texts, directory, name)?;
+        }
         Ok(Self {
             texts,
             existing,
@@ -110,13 +114,18 @@ impl InitialDocuments {
         Ok(())
     }
 
-    /// The same documents, marked as a backup's: the host has none of them yet.
-    pub fn of_bare_host(self) -> Self {
-        Self {
+    /// The same documents, marked as a backup's: the host has none of them yet, and becomes the
+    /// first one.
+    ///
+    /// # Errors
+    /// The roles in the host's document cannot be changed.
+    pub fn of_bare_host(mut self, directory: &Path, name: &str) -> anyhow::Result<Self> {
+        first_host::declare(&mut self.texts, directory, name)?;
+        Ok(Self {
             existing: ExistingCluster::None,
             is_backup: true,
             ..self
-        }
+        })
     }
 
     /// The cluster whose configuration is on the host.
@@ -163,15 +172,23 @@ impl InitialDocuments {
             host: Some(&host),
         };
         let mut declaration = load(&self.texts, &context)?;
-        let first = declaration
-            .bootstrap_node()
+        // A restore makes this host the master's. Otherwise the master may have moved.
+        let first = match self.is_backup {
+            true => declaration.bootstrap_node(),
+            false => declaration.master_node(),
+        };
+        let what = match first {
+            Some(node) if !node.has(Role::Bootstrap) => "master's host",
+            _ => "first host",
+        };
+        let first = first
             .map(|node| node.metadata.name.clone())
             .unwrap_or_default();
         if first != preparation.name {
             let problem = Problem::in_file(
                 "",
                 format!(
-                    "the first host of this cluster is `{first}`, not `{}`",
+                    "the {what} of this cluster is `{first}`, not `{}`",
                     preparation.name
                 ),
             );
@@ -324,6 +341,12 @@ impl Declared {
         &self.declaration.cluster.metadata.name
     }
 
+    /// Returns whether a host is the first one of the cluster. The master of another one was promoted.
+    pub fn is_first(&self, name: &str) -> bool {
+        let first = self.declaration.bootstrap_node();
+        first.is_some_and(|node| node.metadata.name == name)
+    }
+
     /// The control-plane address of a host.
     pub fn control_plane(&self, name: &str) -> Option<Ipv4Addr> {
         self.declaration.nodes.get(name)?.control_plane()
@@ -368,7 +391,7 @@ impl Declared {
     pub fn master(&self) -> String {
         let address = self
             .declaration
-            .bootstrap_node()
+            .master_node()
             .and_then(|node| node.control_plane());
         format!(
             "{}:{MASTER_PORT}",

@@ -249,7 +249,8 @@ fn backup(master: &str, further: &str, nodes: &[(&str, &str)]) -> tempfile::Temp
 /// The declaration of a restore from these documents.
 fn restored(dir: &Path, name: &str) -> Declared {
     let initial = InitialDocuments::read(dir, None, name).unwrap();
-    let declared = initial.of_bare_host().load(&preparation(name));
+    let initial = initial.of_bare_host(dir, name).unwrap();
+    let declared = initial.load(&preparation(name));
     declared.unwrap_or_else(|problems| panic!("{problems:?}"))
 }
 
@@ -357,11 +358,44 @@ fn a_host_that_lives_keeps_its_document_too() {
     );
 }
 
+/// The first host has left, or is a standby now.
+#[test]
+fn a_host_to_which_the_master_has_moved_is_repaired_as_it_is() {
+    let first = "apiVersion: halite/v1\nkind: Node\nmetadata: {name: cp-1}\nroles: [bootstrap, registry, etcd, control-plane]\n\
+                 resolved:\n  controlPlane: 10.0.0.10\n  workloadPlane: 10.0.0.10\n";
+    for others in [&[("cp-3", OTHER)][..], &[("cp-1", first)]] {
+        let nodes: Vec<(&str, &str)> = others.iter().copied().chain([("cp-2", OWN)]).collect();
+        let dir = backup("cp-2", "", &nodes);
+        let config = dir.path().join("mine.yaml");
+        std::fs::write(&config, CLUSTER).unwrap();
+        for config in [None, Some(config.as_path())] {
+            let declared = load(dir.path(), config, "cp-2").unwrap();
+            let changes = declared.changes(in_directory(dir.path()));
+            assert!(config.is_some() || changes.is_empty(), "{changes}");
+            assert_eq!(declared.files[1].1, OWN);
+            assert_eq!(declared.master(), "10.0.0.11:4550");
+            assert!(!declared.is_first("cp-2"));
+        }
+    }
+    let dir = backup("cp-2", "", &[("cp-1", first), ("cp-2", OWN)]);
+    let there = Preparation {
+        grains: serde_json::json!({"ip4_interfaces": {"eth0": ["10.0.0.10"]}}),
+        ..preparation("cp-1")
+    };
+    let documents = InitialDocuments::read(dir.path(), None, "cp-1").unwrap();
+    let problems = documents.load(&there).err().unwrap();
+    assert!(
+        problems[0].message.contains("master's host of this cluster is `cp-2`, not `cp-1`"),
+        "{problems:?}"
+    );
+}
+
 #[test]
 fn roles_that_cannot_be_changed_are_a_refusal() {
     let braces = "{apiVersion: halite/v1, kind: Node, metadata: {name: cp-2}, roles: [worker]}\n";
     let dir = backup("cp-2", "", &[("cp-2", braces)]);
     let error = InitialDocuments::read(dir.path(), None, "cp-2")
+        .and_then(|initial| initial.of_bare_host(dir.path(), "cp-2"))
         .err()
         .unwrap();
     let text = format!("{error:#}");

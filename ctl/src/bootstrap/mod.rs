@@ -222,7 +222,7 @@ fn documents(
         opened?;
     }
     if restore.is_some_and(Restore::is_bare) {
-        return Ok(initial.of_bare_host());
+        return initial.of_bare_host(&config, name);
     }
     Ok(initial)
 }
@@ -328,10 +328,11 @@ async fn plan(
 }
 
 fn question(declared: &Declared, name: &str) -> String {
-    format!(
-        "Make {name} the first host of the cluster {}?",
-        declared.cluster()
-    )
+    let cluster = declared.cluster();
+    match declared.is_first(name) {
+        true => format!("Make {name} the first host of the cluster {cluster}?"),
+        false => format!("Repair {name}, the master's host of the cluster {cluster}?"),
+    }
 }
 
 #[cfg(test)]

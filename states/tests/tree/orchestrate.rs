@@ -44,6 +44,22 @@ fn orchestrations_compile_and_no_step_waits_for_the_states_of_the_operator() {
     golden("steps-add.txt", &text);
 }
 
+#[test]
+fn a_bootstrap_repairs_the_host_to_which_the_master_has_moved() {
+    let (mut pillar, grains) = fixture("master");
+    pillar["halite"]["master"]["node"] = json!("worker-1");
+    let compiled = sure(with(&pillar, &grains, |i| {
+        compile::step(i, &["halite.orchestrate.bootstrap".to_owned()])
+    }));
+    let steps = compiled.low.chunks.iter();
+    let hosts: Vec<&serde_json::Value> = steps
+        .filter_map(|chunk| chunk.args.get("tgt").or_else(|| chunk.args.get("node")))
+        .filter(|host| **host != json!("master"))
+        .collect();
+    assert!(hosts.len() > 5, "{hosts:?}");
+    assert!(hosts.iter().all(|host| **host == json!("worker-1")), "{hosts:?}");
+}
+
 /// The steps of a reboot, each after the previous one.
 fn reboot(roles: &[&str], drain: Option<serde_json::Value>) -> Compiled {
     let (mut pillar, grains) = fixture("master");
