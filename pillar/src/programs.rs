@@ -69,6 +69,27 @@ pub struct Containerd {
     /// `registry.corp:5000`). Images that the bundle has still come from the bundle.
     #[schemars(schema_with = "registries")]
     pub registries: BTreeMap<String, ForeignRegistry>,
+    /// Limits of the processes in containers.
+    pub limits: ContainerLimits,
+}
+
+/// Limits of the processes in containers, which they inherit from containerd. Containers that run keep
+/// theirs until they are started again.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
+pub struct ContainerLimits {
+    /// The number of open files. Default: systemd's, which is 1024 for programs that do not raise it
+    /// themselves.
+    #[schemars(range(min = 1024, max = 1_048_576))]
+    pub nofile: Option<u32>,
+}
+
+impl ContainerLimits {
+    /// Returns whether nothing is declared.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 /// kube-proxy.

@@ -248,6 +248,7 @@ pub fn view(
             restrict_oom_score_adj: cluster.containerd.restrict_oom_score_adj,
             config: &cluster.containerd.config,
             registries: mirrors::view(&cluster.containerd.registries),
+            limits: &cluster.containerd.limits,
         },
         dns: &cluster.dns,
         kube_proxy: &cluster.kube_proxy,

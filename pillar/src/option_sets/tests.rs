@@ -77,6 +77,7 @@ const FREE: &[&str] = &[
     "dns.patches",
     "containerd.config",
     "containerd.registries",
+    "containerd.limits.nofile",
     "kubeProxy.config",
     "host.sysctls",
     "host.kernelModules",

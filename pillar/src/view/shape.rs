@@ -22,7 +22,7 @@ use crate::host_settings::Time;
 use crate::mirrors::Mirrors;
 use crate::node::{ResolvedMember, Taint};
 use crate::profile::HardeningProfile;
-use crate::programs::{Addons, Cni, KubeProxy};
+use crate::programs::{Addons, Cni, ContainerLimits, KubeProxy};
 use crate::role::Role;
 use crate::standbys::KeptJobs;
 use crate::trust::Trusted;
@@ -281,6 +281,8 @@ pub(super) struct Containerd<'a> {
     pub(super) restrict_oom_score_adj: bool,
     pub(super) config: &'a Map<String, Value>,
     pub(super) registries: BTreeMap<&'a str, Mirrors>,
+    #[serde(skip_serializing_if = "ContainerLimits::is_empty")]
+    pub(super) limits: &'a ContainerLimits,
 }
 
 /// The schedule of backups, with the times of this host. `ctl` gets the recipients from the master

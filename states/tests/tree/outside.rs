@@ -328,6 +328,29 @@ fn a_registry_that_is_no_longer_declared_is_removed_and_foreign_ones_stay() {
 }
 
 #[test]
+fn containers_inherit_the_declared_limit_of_open_files() {
+    let drop_in = "/etc/systemd/system/containerd.service.d/halite-limits.conf";
+    for target in TARGETS {
+        let compiled = with(target, "Debian", |pillar| {
+            pillar["halite"]["containerd"]["limits"] = json!({"nofile": 65536});
+        });
+        let text = contents(&compiled, drop_in);
+        assert!(text.contains("[Service]\nLimitNOFILE=65536"), "{text}");
+        let service = chunk(&compiled, "service.running", "containerd");
+        let both = json!(["halite-proxy.conf", "halite-limits.conf"]);
+        assert_eq!(service.args["only_drop_ins"], both);
+        let mut chunks = compiled.low.chunks.iter();
+        let at = chunks.position(|chunk| chunk.name == drop_in).unwrap();
+        assert!(service.requisites.watch.contains(&at), "{service:?}");
+        // Without it, the state of the service removes the file.
+        let without = of(target);
+        let service = chunk(&without, "service.running", "containerd");
+        assert_eq!(service.args["only_drop_ins"], json!(["halite-proxy.conf"]));
+        assert!(without.low.chunks.iter().all(|chunk| chunk.name != drop_in));
+    }
+}
+
+#[test]
 fn containerd_alone_has_the_proxy() {
     let drop_in = "/etc/systemd/system/containerd.service.d/halite-proxy.conf";
     for target in TARGETS {

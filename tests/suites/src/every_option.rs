@@ -107,6 +107,7 @@ kubelet:
   extraArgs: {allowed-unsafe-sysctls: [net.core.somaxconn, kernel.msgmax]}
 containerd:
   restrictOomScoreAdj: true
+  limits: {nofile: 16384}
   registries: {mirrored.corp: {mirrors: ["https://192.0.2.9:5000"]}}
   config:
     plugins: {io.containerd.cri.v1.runtime: {max_container_log_line_size: 32768}}
@@ -276,6 +277,12 @@ fn on_host(host: &Host) -> Result<()> {
     ensure!(
         environment.contains("HTTPS_PROXY=http://127.0.0.1:3128\n"),
         "containerd of {name}: {environment}"
+    );
+    let limits = host.sh("cat /proc/$(systemctl show -p MainPID --value containerd)/limits")?;
+    let files = limits.lines().find(|line| line.starts_with("Max open files"));
+    ensure!(
+        files.is_some_and(|line| line.split_whitespace().nth(4) == Some("16384")),
+        "containerd of {name}: {limits}"
     );
     let own = host.run(&["cat", OWN_FILE])?;
     ensure!(

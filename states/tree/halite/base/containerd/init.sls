@@ -3,6 +3,7 @@
 {%- from 'halite/base/kept.jinja' import install with context %}
 {%- from 'halite/base/containerd/kept.jinja' import directory, record with context %}
 {%- set answers = "ctr plugins ls | grep -Eq '^io.containerd.grpc.v1 +cri .* ok *$'" %}
+{%- set limits = pillar.halite.containerd.get('limits', {}) %}
 # The container runtime, with the bundle as its only registry unless others are declared.
 include:
   - halite.host.repository
@@ -36,18 +37,36 @@ include:
 {%- else %}
   file.absent: []
 {%- endif %}
+{%- if limits.get('nofile') %}
+
+# Containers inherit it. containerd's next state removes the file if it is not declared any more.
+/etc/systemd/system/containerd.service.d/halite-limits.conf:
+  file.managed:
+    - contents: |
+        # Written by Halite.
+        [Service]
+        LimitNOFILE={{ limits.nofile }}
+    - user: root
+    - group: root
+    - mode: '0644'
+    - force: True
+    - makedirs: True
+{%- endif %}
 
 containerd:
   service.running:
     - enable: True
     - unmask: True
-    - only_drop_ins: [halite-proxy.conf]
+    - only_drop_ins: [halite-proxy.conf{{ ', halite-limits.conf' if limits.get('nofile') }}]
     - require:
         - pkg: host-packages
         - file: /etc/containerd/certs.d/_default/hosts.toml
     - watch:
         - file: /etc/containerd/config.toml
         - file: /etc/systemd/system/containerd.service.d/halite-proxy.conf
+{%- if limits.get('nofile') %}
+        - file: /etc/systemd/system/containerd.service.d/halite-limits.conf
+{%- endif %}
         # containerd reads the host's trust store only at its start.
         - cmd: trust-store
         - cmd: trust-store-whole
