@@ -16,7 +16,7 @@ pub fn pin(text: &str, digests: &BTreeMap<&str, &str>) -> String {
         let (before, found) = rest.split_at(at);
         pinned.push_str(before);
         let value = value_at(pinned.chars().next_back(), found);
-        match value.and_then(|(start, value)| Some((start, value, digests.get(value)?))) {
+        match value.and_then(|(start, value)| Some((start, value, digest_of(value, digests)?))) {
             Some((start, value, digest)) => {
                 let end = start + value.len();
                 pinned.push_str(&found[..end]);
@@ -32,6 +32,18 @@ pub fn pin(text: &str, digests: &BTreeMap<&str, &str>) -> String {
     }
     pinned.push_str(rest);
     pinned
+}
+
+/// The digest of the image that containerd pulls for a name: one without a registry is of Docker Hub.
+fn digest_of<'d>(value: &str, digests: &BTreeMap<&str, &'d str>) -> Option<&'d str> {
+    let on_hub = |folder: &str| {
+        let full = format!("docker.io/{folder}{value}");
+        digests.get(full.as_str()).copied()
+    };
+    let named = digests.get(value).copied();
+    named
+        .or_else(|| on_hub(""))
+        .or_else(|| on_hub("library/"))
 }
 
 /// The value of the key with which `text` begins, and its position; `None` if it is part of a word,
@@ -65,7 +77,12 @@ mod tests {
     fn pinned(text: &str) -> String {
         pin(
             text,
-            &BTreeMap::from([("a.b/web:1", "sha256:11"), ("a.b:5000/db:2", "sha256:22")]),
+            &BTreeMap::from([
+                ("a.b/web:1", "sha256:11"),
+                ("a.b:5000/db:2", "sha256:22"),
+                ("docker.io/library/busybox:1", "sha256:44"),
+                ("docker.io/team/app:2", "sha256:55"),
+            ]),
         )
     }
 
@@ -89,6 +106,8 @@ mod tests {
                 r#"{"image":"a.b/web:1","images":["a.b/web:1"]}"#,
                 r#"{"image":"a.b/web:1@sha256:11","images":["a.b/web:1"]}"#,
             ),
+            ("image: busybox:1\n", "image: busybox:1@sha256:44\n"),
+            ("image: \"team/app:2\"", "image: \"team/app:2@sha256:55\""),
         ] {
             assert_eq!(pinned(text), expected);
         }
@@ -100,6 +119,7 @@ mod tests {
             "image: a.b/web:1@sha256:33\n",
             "image: a.b/web:10\n",
             "image: a.b/other:1\n",
+            "image: busybox:2\n",
             "image:\n  repository: a.b/web\n  tag: \"1\"\n",
             "imagePullPolicy: a.b/web:1\n",
             "my-image: a.b/web:1\n",

@@ -145,6 +145,26 @@ impl Inventory {
                 "the recipe has no image of a component {component:?}"
             ));
         }
+        let why = scan::full(reference).err();
+        let pulled = scan::pulled(reference);
+        if pulled == reference || scan::full(&pulled).is_err() {
+            return match why {
+                None => self.full_image(reference),
+                Some(why) => Some(format!("no bundle can serve this name: {why}")),
+            };
+        }
+        let lacks = self.full_image(&pulled)?;
+        let short = why.map_or_else(String::new, |why| {
+            format!("no bundle can serve this name: {why}. ")
+        });
+        Some(format!(
+            "{short}containerd pulls it as {pulled}, and {lacks}: add that name to `images:` of the recipe, or name another image in the \
+             chart's values"
+        ))
+    }
+
+    /// Describes the missing part of an image with a full name.
+    fn full_image(&self, reference: &str) -> Option<String> {
         let name = match scan::full(reference) {
             Ok(name) => name,
             Err(why) => return Some(format!("no bundle can serve this name: {why}")),

@@ -1,5 +1,7 @@
 //! Names of images in text.
 
+use std::borrow::Cow;
+
 use halite_fetch::{ImageRef, InvalidImageRef};
 
 /// Registries whose images are recognised without a tag.
@@ -80,6 +82,39 @@ pub fn full(text: &str) -> Result<Name<'_>, InvalidName> {
         }
     }
     Ok(Name { tagged, digest })
+}
+
+/// The full name by which containerd's CRI pulls an image: a name without a registry is one of Docker
+/// Hub, and a name without a tag and a digest has the tag `latest` (`ParseDockerRef` of
+/// `github.com/distribution/reference`).
+pub fn pulled(text: &str) -> Cow<'_, str> {
+    const HUB: &str = "docker.io";
+    if text.is_empty() {
+        return Cow::Borrowed(text);
+    }
+    let is_host = |part: &str| {
+        part.contains(['.', ':']) || part == "localhost" || part.chars().any(char::is_uppercase)
+    };
+    let (registry, name) = match text.split_once('/') {
+        Some(("index.docker.io", name)) => (HUB, name),
+        Some((registry, name)) if is_host(registry) => (registry, name),
+        _ => (HUB, text),
+    };
+    let folder = if registry == HUB && !name.contains('/') {
+        "library/"
+    } else {
+        ""
+    };
+    let tag = if name.contains([':', '@']) {
+        ""
+    } else {
+        ":latest"
+    };
+    let full = format!("{registry}/{folder}{name}{tag}");
+    match full == text {
+        true => Cow::Borrowed(text),
+        false => Cow::Owned(full),
+    }
 }
 
 /// The registry and the repository of an image's name, without its tag.
@@ -202,6 +237,27 @@ mod tests {
             "",
         ] {
             assert!(!could_be_image(text), "{text}");
+        }
+    }
+
+    #[test]
+    fn short_names_are_completed_as_containerd_does_it() {
+        let digest = format!("sha256:{}", "0".repeat(64));
+        let by_digest = format!("busybox@{digest}");
+        for (text, full) in [
+            ("busybox", "docker.io/library/busybox:latest"),
+            ("busybox:1.36", "docker.io/library/busybox:1.36"),
+            ("rancher/mirrored:1", "docker.io/rancher/mirrored:1"),
+            ("docker.io/busybox:1", "docker.io/library/busybox:1"),
+            ("index.docker.io/busybox:1", "docker.io/library/busybox:1"),
+            ("quay.io/a", "quay.io/a:latest"),
+            ("localhost/a:1", "localhost/a:1"),
+            ("host:5000/a", "host:5000/a:latest"),
+            ("registry.k8s.io/pause:3.10", "registry.k8s.io/pause:3.10"),
+            (&by_digest, &format!("docker.io/library/{by_digest}")),
+            ("", ""),
+        ] {
+            assert_eq!(pulled(text), full);
         }
     }
 

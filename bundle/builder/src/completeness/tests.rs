@@ -61,6 +61,11 @@ fn object(kind: &str, further: Value) -> Value {
 
 /// A bundle with one image, two packages of which one needs the other, and a file.
 fn site() -> (tempfile::TempDir, Manifest) {
+    site_with(PAUSE)
+}
+
+/// The same with an image of this name.
+fn site_with(image_name: &str) -> (tempfile::TempDir, Manifest) {
     let dir = tempfile::tempdir().unwrap();
     let mut manifest = json!({"format": manifest::FORMAT, "name": "halite", "version": "1", "built": "", "kubernetes": "v1",
         "components": {}, "images": {}, "packages": {}, "files": {}});
@@ -84,7 +89,7 @@ fn site() -> (tempfile::TempDir, Manifest) {
         &json!({"config": config, "layers": [layer]}).to_string(),
         "manifest.v1+json",
     );
-    image["annotations"] = json!({halite_fetch::oci_layout::REF_NAME: PAUSE});
+    image["annotations"] = json!({halite_fetch::oci_layout::REF_NAME: image_name});
     put(
         "images/index.json",
         &json!({"schemaVersion": 2, "manifests": [image]}).to_string(),
@@ -249,6 +254,36 @@ fn everything_that_is_missing_is_in_one_report() {
         "the file states/gone.sls",
     ] {
         assert!(report.contains(wanted), "{wanted:?} is not in {report}");
+    }
+}
+
+#[test]
+fn a_short_name_needs_the_image_that_containerd_pulls_for_it() {
+    let (dir, manifest) = site_with("docker.io/library/busybox:1.36");
+    let stock = Inventory::read(dir.path(), &manifest).unwrap();
+    let missing = |image: &str| {
+        let pod = object("Pod", json!({"spec": {"containers": [{"image": image}]}}));
+        let mut gathering = Collector::default();
+        gathering.add(&rendering(vec![state("kubernetes.manifest", "n", pod)]));
+        report(&gathering.needs().missing(&stock))
+    };
+    for there in ["busybox:1.36", "docker.io/busybox:1.36", "library/busybox:1.36"] {
+        assert_eq!(missing(there), "", "{there}");
+    }
+    for (gone, full) in [
+        ("busybox:1", "docker.io/library/busybox:1"),
+        ("busybox", "docker.io/library/busybox:latest"),
+        ("team/app:2", "docker.io/team/app:2"),
+        ("quay.io/team/app", "quay.io/team/app:latest"),
+    ] {
+        let said = missing(gone);
+        let pulled = format!("containerd pulls it as {full}, and images/index.json does not name it");
+        assert!(
+            said.contains(&format!("the image {gone}: no bundle can serve this name"))
+                && said.contains(&pulled)
+                && said.contains("add that name to `images:`"),
+            "{said}"
+        );
     }
 }
 
