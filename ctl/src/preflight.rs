@@ -5,7 +5,10 @@ use halite_preflight::checks::Verdict;
 
 use crate::output::Paint;
 
-pub use halite_preflight::checks::{Finding, of_cluster, passed, resolver, run, thresholds};
+pub use halite_preflight::checks::{
+    Finding, ignore, of_cluster, packages_of, packages_of_first_host, passed, resolver, run,
+    thresholds,
+};
 pub use halite_preflight::{ExistingCluster, HostRequirements, NodeFacts};
 
 /// The checks in a document.

@@ -30,7 +30,10 @@ use self::given::GivenDocuments;
 use super::Preparation;
 use crate::files;
 use crate::paths::{CLUSTER_DOCUMENT_MODE, CONFIG, NODE_DOCUMENT_MODE};
-use crate::preflight::{ExistingCluster, HostRequirements, of_cluster, resolver, thresholds};
+use crate::preflight::{
+    ExistingCluster, HostRequirements, of_cluster, packages_of, packages_of_first_host, resolver,
+    thresholds,
+};
 
 /// The documents as text, not validated yet.
 pub struct InitialDocuments {
@@ -412,6 +415,14 @@ impl Declared {
     /// The requirements for the host.
     pub fn requirements(&self) -> HostRequirements {
         of_cluster(&self.declaration.cluster)
+    }
+
+    /// The packages of the bundle that a host gets: name to version.
+    pub fn packages(&self, name: &str) -> BTreeMap<String, String> {
+        match self.declaration.nodes.get(name) {
+            Some(node) => packages_of(&self.declaration, node, &self.bundle.packages),
+            None => packages_of_first_host(&self.bundle.packages),
+        }
     }
 
     /// The existing files that would change, with their diffs. A file that may contain secrets is

@@ -295,8 +295,12 @@ async fn findings(
     let requirements = declared
         .as_ref()
         .map_or_else(|_| initial.requirements(), Declared::requirements);
+    let packages = declared.as_ref().map_or_else(
+        |_| preflight::packages_of_first_host(&preparation.manifest.packages),
+        |declared| declared.packages(&preparation.name),
+    );
     let requirements = HostRequirements {
-        packages: preparation.manifest.packages.clone(),
+        packages,
         ..requirements
     };
     let mut facts =

@@ -91,7 +91,7 @@ pub struct HostRequirements {
     /// The declared file with the name servers of pods (`resolvConf` of the kubelet).
     #[serde(default)]
     pub resolver: Option<String>,
-    /// The packages of the bundle: name to version.
+    /// The packages of the bundle that the host gets by their names: name to version.
     #[serde(default)]
     pub packages: BTreeMap<String, String>,
 }

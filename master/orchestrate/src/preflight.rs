@@ -146,7 +146,11 @@ impl StepRunner<'_> {
         let is_connected = |host: &NodeName| connected.iter().any(|id| *id == host.as_str());
         let question = Question {
             requirements: HostRequirements {
-                packages: snapshot.bundle().map_err(failed)?.packages.clone(),
+                packages: checks::packages_of(
+                    declaration,
+                    gets,
+                    &snapshot.bundle().map_err(failed)?.packages,
+                ),
                 ..checks::of_cluster(cluster)
             },
             peers: peers(declaration, name, node, &is_connected),

@@ -1,6 +1,7 @@
 //! The checks, and their report.
 
 mod added;
+mod host_packages;
 mod network;
 mod packages;
 mod requirements;
@@ -12,7 +13,9 @@ mod tests;
 use crate::node_facts::NodeFacts;
 use crate::part::ClusterPart;
 
+pub use host_packages::{packages_of, packages_of_first_host};
 pub use network::gained_ports;
+pub use packages::held_problem;
 pub use requirements::{of_cluster, resolver, thresholds};
 
 /// The result of a check.

@@ -1,5 +1,7 @@
 //! Checks of the packages that are on a host before the bundle's are installed.
 
+use std::collections::BTreeMap;
+
 use super::Verdict;
 use super::network::roles;
 use crate::node_facts::{ExistingCluster, NodeFacts};
@@ -30,13 +32,23 @@ pub(super) fn interrupted(facts: &NodeFacts) -> Verdict {
 
 /// Reports packages that the operator has put on hold, and that the run would install or replace.
 pub(super) fn held(facts: &NodeFacts) -> Verdict {
-    let bundle = &facts.requirements.packages;
-    let changed: Vec<(&str, String)> = facts
-        .packages
-        .held
+    match held_problem(&facts.packages.held, &facts.requirements.packages) {
+        Some((message, remedy)) => Verdict::bad(message, remedy),
+        None => Verdict::Good,
+    }
+}
+
+/// The problem of packages on hold that a host would have to install or replace to get these packages,
+/// with the remedy; both name to version, which is empty for a held package that is not installed.
+#[must_use]
+pub fn held_problem(
+    held: &BTreeMap<String, String>,
+    gets: &BTreeMap<String, String>,
+) -> Option<(String, String)> {
+    let changed: Vec<(&str, String)> = held
         .iter()
         .filter_map(|(name, version)| {
-            let wanted = bundle.get(name)?;
+            let wanted = gets.get(name)?;
             let differs = PINNED.contains(&name.as_str()) && version != wanted;
             let change = match version.is_empty() {
                 true => format!("{name} (to be installed)"),
@@ -46,13 +58,13 @@ pub(super) fn held(facts: &NodeFacts) -> Verdict {
         })
         .collect();
     if changed.is_empty() {
-        return Verdict::Good;
+        return None;
     }
     let (names, changes): (Vec<&str>, Vec<String>) = changed.into_iter().unzip();
-    Verdict::bad(
+    Some((
         format!("packages are on hold: {}", changes.join(", ")),
         format!("run: apt-mark unhold {}", names.join(" ")),
-    )
+    ))
 }
 
 /// Reports another container engine: the bundle's containerd would remove its packages, or take its

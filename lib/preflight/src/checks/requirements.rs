@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::node_facts::HostRequirements;
 
-/// The requirements of a cluster document. The caller adds the packages of the bundle.
+/// The requirements of a cluster document. The caller adds the packages that a host gets.
 #[must_use]
 pub fn of_cluster(cluster: &Cluster) -> HostRequirements {
     let kubelet = |key: &str| {
