@@ -100,7 +100,8 @@ pub async fn run(global: &Global, args: &Bootstrap, screen: &mut Screen) -> anyh
     let given = args.config.as_deref();
     let initial = documents(given, &preparation.name, restore.as_ref())?;
     let declared = initial.load(&preparation);
-    let findings = findings(&preparation, &initial, &declared, restore.as_ref()).await;
+    let mut findings = findings(&preparation, &initial, &declared, restore.as_ref()).await;
+    preflight::ignore(&mut findings, &args.ignore_preflight);
     let declared = match declared {
         Ok(declared) if preflight::passed(&findings) => declared,
         _ => return refuse(&findings, screen),

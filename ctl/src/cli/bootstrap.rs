@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use halite_preflight::checks::{CHECKS, Scope};
 
 use super::backup::BackupKey;
 use super::bundle::TrustArgs;
@@ -42,10 +43,36 @@ pub struct Bootstrap {
     /// This host's name in the cluster; default: its host name.
     #[arg(long)]
     pub name: Option<String>,
+    /// Ignore problems that these preflight checks find.
+    #[arg(long, value_name = "NAME,…", value_delimiter = ',', value_parser = check_name)]
+    pub ignore_preflight: Vec<String>,
     /// Do not ask for confirmation.
     #[arg(long, short)]
     pub yes: bool,
     /// Only check the host and show the plan; change nothing.
     #[arg(long)]
     pub test: bool,
+}
+
+/// The checks without which nothing can be done: of the documents, and of the bundle.
+const NEEDED: [&str; 2] = ["documents", "bundle"];
+
+/// The name of a check that does not exist for the first host, or that cannot be ignored.
+#[derive(Debug, thiserror::Error)]
+#[error("there is no such check; the checks are {}", checks().join(", "))]
+pub struct NoFirstCheck;
+
+/// The names of the checks of the first host that can be ignored.
+fn checks() -> Vec<&'static str> {
+    let names = CHECKS.iter().filter(|check| check.scope != Scope::Added);
+    names
+        .map(|check| check.name)
+        .filter(|name| !NEEDED.contains(name))
+        .collect()
+}
+
+/// Accepts the name of a check.
+fn check_name(text: &str) -> Result<String, NoFirstCheck> {
+    let is_known = checks().contains(&text);
+    is_known.then(|| text.to_owned()).ok_or(NoFirstCheck)
 }

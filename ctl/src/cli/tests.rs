@@ -83,6 +83,7 @@ fn every_kind_of_command_line_is_valid() {
         "ctl registry restore /srv/registry-backup --yes",
         "ctl registry restore /srv/registry-backup/20261121T231310Z --data /srv/registry",
         "ctl bootstrap --bundle halite.iso --trust builder.pub --config cluster.yaml",
+        "ctl bootstrap --config cluster.yaml --ignore-preflight disk,held-packages",
     ] {
         Cli::try_parse_from(line.split(' ')).unwrap_or_else(|error| panic!("{line}: {error}"));
     }
@@ -113,6 +114,9 @@ fn force_needs_the_name_of_the_cluster() {
         "ctl certs import etcd --key a.key",
         "ctl certs import etcd --cert a.crt --discard",
         "ctl certs import etcd --cert a.crt --yes",
+        "ctl bootstrap --ignore-preflight all",
+        "ctl bootstrap --ignore-preflight documents",
+        "ctl bootstrap --ignore-preflight etcd-disk",
         "ctl highstate --batch 0",
         "ctl local apply motd --tree . --batch 1",
         "ctl kubeconfig --force list",
