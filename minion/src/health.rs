@@ -8,7 +8,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use halite_host_reports::etcd::{DATA, LOG};
 use halite_host_reports::health::{HostHealth, Lifetime};
-use halite_preflight::REPOSITORY;
+use halite_preflight::{REPOSITORY, held_packages};
 use halite_states::certificates::{KUBELET_CLIENT, KUBELET_SERVER};
 use x509_parser::pem::Pem;
 
@@ -57,6 +57,7 @@ pub fn report(root: &Path, busy: bool) -> HostHealth {
         etcd_free: etcd_free(root),
         images_free: free(root, IMAGES),
         bundles_free: free(root, BUNDLES),
+        held: held_packages(root),
         bare: is_bare(root, busy),
     }
 }

@@ -27,7 +27,7 @@ pub use kernel_tables::{KernelRoute, addresses_by_interface, kernel_routes, loca
 pub use node_facts::{
     ExistingCluster, HostRequirements, NodeFacts, REPOSITORY, TOOLS, WatchedFileSystem,
 };
-pub use packages::PackageTraces;
+pub use packages::{PackageTraces, held_packages};
 pub use part::{Added, ClusterPart, Interface, OtherHost, Planes};
 pub use peers::{Peer, unreachable};
 pub use pod_network::PodNetworkTraces;

@@ -36,6 +36,19 @@ pub struct PackageTraces {
     pub units: Vec<String>,
 }
 
+/// The held packages of the host below a root: name to version, which is empty for a package that is not
+/// installed. A host without dpkg has none.
+#[must_use]
+pub fn held_packages(root: &Path) -> BTreeMap<String, String> {
+    let status = std::fs::read(root.join(STATUS.trim_start_matches('/'))).unwrap_or_default();
+    let status = String::from_utf8_lossy(&status);
+    // Most hosts have none, and the file is long.
+    match status.contains("\nStatus: hold ") {
+        true => PackageTraces::parse(&status).held,
+        false => BTreeMap::new(),
+    }
+}
+
 impl PackageTraces {
     /// The traces on this host. A host without dpkg has none.
     #[must_use]
@@ -211,6 +224,14 @@ mod tests {
             .map(|(name, version)| (name.as_str(), version.as_str()))
             .collect();
         assert_eq!(held, [("ethtool", ""), ("libc6", "2.36-9")]);
+        let root = tempfile::tempdir().unwrap();
+        assert_eq!(held_packages(root.path()), BTreeMap::new());
+        let file = root.path().join("var/lib/dpkg/status");
+        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+        std::fs::write(&file, STATUS).unwrap();
+        assert_eq!(held_packages(root.path()), PackageTraces::parse(STATUS).held);
+        std::fs::write(&file, STATUS.replace("hold ", "install ")).unwrap();
+        assert_eq!(held_packages(root.path()), BTreeMap::new());
     }
 
     #[test]

@@ -66,6 +66,7 @@ fn sound() -> Picture {
         etcd_free: Some(256 << 20),
         images_free: None,
         bundles_free: None,
+        held: BTreeMap::new(),
         bare: false,
     };
     let component = |host: &str, component: &'static str| Component {

@@ -10,7 +10,7 @@ use halite_pillar::role::Role;
 use serde_json::Value;
 
 use super::against::{Against, finding, from_health};
-use super::{etcd, pods, space};
+use super::{etcd, holds, pods, space};
 use crate::operator::status::{Inspection, inspect};
 
 /// The shortest time ahead, in seconds, for which certificates are judged: an upgrade may be paused.
@@ -36,6 +36,7 @@ pub(super) async fn of(
     found.extend(backup(against, &inspection));
     found.extend(certificates(against, &inspection));
     found.extend(space::findings(against, &inspection).await?);
+    found.extend(holds::findings(against, &inspection).await?);
     found.sort_by_key(|finding| finding.severity != UpgradeSeverity::Error);
     Ok(found)
 }

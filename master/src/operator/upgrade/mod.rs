@@ -4,6 +4,7 @@ mod against;
 mod back;
 mod etcd;
 mod findings;
+mod holds;
 mod pods;
 mod space;
 #[cfg(test)]
