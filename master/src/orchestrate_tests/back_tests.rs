@@ -35,7 +35,7 @@ fn last_highstate(minion: &ScriptedMinion) -> Option<String> {
 }
 
 /// The plan of the return, as `ctl upgrade back` gets it.
-fn way_back(life: &Life) -> Result<UpgradePlan, Refusal> {
+pub(super) fn way_back(life: &Life) -> Result<UpgradePlan, Refusal> {
     let request = v1::ShowRequest {
         what: "upgrade-back".into(),
         pillar_json: json!({"bundle": "", "batch": "25%", "backup": false}).to_string(),
@@ -50,7 +50,7 @@ fn refused(life: &Life) -> String {
 }
 
 /// The request of the return, as `ctl upgrade back` makes it.
-fn back(plan: &UpgradePlan) -> v1::OrchestrateRequest {
+pub(super) fn back(plan: &UpgradePlan) -> v1::OrchestrateRequest {
     let pillar = json!({"bundle": plan.bundle, "batch": "25%", "backup": false, "back": true,
         "plan": {"id": plan.id, "planned_by": plan.planned_by, "states": plan.states, "begun": plan.begun}});
     request(UPGRADE, &pillar)

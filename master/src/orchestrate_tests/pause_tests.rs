@@ -7,6 +7,7 @@ use halite_states::shipped::UPGRADE;
 use halite_store::RunStatus;
 use serde_json::{Value, json};
 
+use super::back_tests::{back, way_back};
 use super::fixture::{applied, newest_run, orchestrate, request, resumed};
 use super::upgrade_fixture::{
     Held, NEXT, change_document, options, plan, problems, progress, site, upgrade,
@@ -299,5 +300,36 @@ fn only_an_upgrade_can_be_paused() {
     let unknown = life.runtime.block_on(unknown).unwrap_err();
     assert_eq!(unknown.kind, RefusalKind::NotFound);
     assert_eq!(progress(&life).state, UpgradeState::None);
+    life.kill();
+}
+
+#[test]
+fn a_paused_upgrade_that_has_changed_no_host_is_ended_by_a_return() {
+    let site = site();
+    let life = site.live();
+    let (held, worker) = (
+        Held::at("halite.images.ahead"),
+        ScriptedMinion::new("worker-1"),
+    );
+    life.connect(&held.minion);
+    life.connect(&worker);
+    let run = begin(&life, &held, &options());
+    pause(&life, &run);
+    held.release();
+    let (code, said) = resumed(&life, &newest_run(&life));
+    assert_eq!(code, 1, "{said}");
+    assert_eq!(progress(&life).state, UpgradeState::Paused);
+
+    let plan = way_back(&life).unwrap();
+    assert!(plan.hosts.is_empty() && plan.begun.is_empty(), "{plan:?}");
+    let (code, said) = orchestrate(&life, back(&plan));
+    assert_eq!(code, 0, "{said}");
+    assert!(!has_next(&held.minion) && !has_next(&worker));
+    let status = progress(&life);
+    assert!(status.back);
+    assert_eq!(status.state, UpgradeState::Done);
+    assert!(!problems(&life).contains("paused"), "{}", problems(&life));
+    let refused = way_back(&life).unwrap_err().message;
+    assert!(refused.contains("no host has begun"), "{refused}");
     life.kill();
 }

@@ -101,11 +101,17 @@ pub(crate) struct Held {
 
 impl Held {
     pub(crate) fn new() -> Self {
+        Self::at(&format!("from-{NEXT}"))
+    }
+
+    /// The same, but at the first job with this text in its states.
+    pub(crate) fn at(text: &str) -> Self {
+        let text = text.to_owned();
         let (arrives, arrived) = channel();
         let (release, released) = channel::<()>();
         let (arrives, released) = (Mutex::new(arrives), Mutex::new(released));
         let minion = ScriptedMinion::new("bootstrap-1").on(move |job| {
-            if job.low_json.contains(&format!("from-{NEXT}")) {
+            if job.low_json.contains(&text) {
                 let _ = arrives.lock().unwrap().send(());
                 let _ = released.lock().unwrap().recv_timeout(WATCHDOG);
             }

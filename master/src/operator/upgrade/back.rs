@@ -15,11 +15,11 @@ use halite_pillar::declaration::Declaration;
 use halite_pillar::release::{is_newer_minor, order};
 use halite_pillar::role::Role;
 use halite_states::shipped::UPGRADE;
-use halite_store::Millis;
+use halite_store::{Millis, RunStatus};
 use jiff::Timestamp;
 
 use crate::operator::cluster_backups::newest_before;
-use crate::operator::upgrade_records::{BundleChange, Records};
+use crate::operator::upgrade_records::{BundleChange, Records, is_back, pillar};
 
 /// The way back.
 pub(super) struct WayBack {
@@ -87,13 +87,15 @@ pub(super) async fn find(app: &App, jobs: &Jobs, snapshot: &Snapshot) -> Result<
     let any_changed = hosts.chain([MASTER]).any(has_changed);
     let begun = begun(declaration, &records, &to, Direction::Back);
     let resumes = open_runs.iter().any(|run| run.sls == UPGRADE && !run.test);
-    if begun.is_empty() && !any_changed && !resumes {
+    let has_pause = is_paused(app).await?;
+    if begun.is_empty() && !any_changed && !resumes && !has_pause {
         return Err(Refusal::conflict(format!(
             "no host has begun to change to the bundle {from}, so none returns to {to}; if images of {from} were pulled, `ctl highstate` \
              gives the hosts the packages of {to} again; `ctl bundle remove {from}` then removes it from the site"
         )));
     }
-    for from in bundles {
+    let changes_nothing = begun.is_empty() && !any_changed && !resumes;
+    for from in bundles.into_iter().filter(|_| !changes_nothing) {
         let obstacle = jobs
             .declarations()
             .obstacle_to_return(declaration, from, &to);
@@ -112,6 +114,15 @@ pub(super) async fn find(app: &App, jobs: &Jobs, snapshot: &Snapshot) -> Result<
         to,
         begun,
     })
+}
+
+/// Returns whether the last run is an upgrade that is paused. A return ends it, also if no host has to
+/// change.
+async fn is_paused(app: &App) -> Result<bool, Refusal> {
+    let newest = app.store.newest_runs_of(UPGRADE, 1).await?;
+    Ok(newest
+        .iter()
+        .any(|run| run.status == RunStatus::Paused && !is_back(&pillar(run))))
 }
 
 /// The hosts, `master` for the objects, that record a bundle although a run has begun to give them
