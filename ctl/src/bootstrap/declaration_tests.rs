@@ -385,7 +385,9 @@ fn a_host_to_which_the_master_has_moved_is_repaired_as_it_is() {
     let documents = InitialDocuments::read(dir.path(), None, "cp-1").unwrap();
     let problems = documents.load(&there).err().unwrap();
     assert!(
-        problems[0].message.contains("master's host of this cluster is `cp-2`, not `cp-1`"),
+        problems[0]
+            .message
+            .contains("master's host of this cluster is `cp-2`, not `cp-1`"),
         "{problems:?}"
     );
 }

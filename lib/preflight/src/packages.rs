@@ -229,7 +229,10 @@ mod tests {
         let file = root.path().join("var/lib/dpkg/status");
         std::fs::create_dir_all(file.parent().unwrap()).unwrap();
         std::fs::write(&file, STATUS).unwrap();
-        assert_eq!(held_packages(root.path()), PackageTraces::parse(STATUS).held);
+        assert_eq!(
+            held_packages(root.path()),
+            PackageTraces::parse(STATUS).held
+        );
         std::fs::write(&file, STATUS.replace("hold ", "install ")).unwrap();
         assert_eq!(held_packages(root.path()), BTreeMap::new());
     }

@@ -112,7 +112,10 @@ fn a_test_run_takes_no_turn_and_a_larger_budget_is_given_by_the_job() {
     let jobs = workers.each_mut().map(Wire::job);
     assert_eq!(ask(&life, "worker-1", &jobs[0]), TurnAnswer::Taken);
     assert_eq!(ask(&life, "worker-2", &jobs[0]), TurnAnswer::Taken);
-    assert!(has_to_wait_for(&ask(&life, "worker-3", &jobs[0]), "worker-2"));
+    assert!(has_to_wait_for(
+        &ask(&life, "worker-3", &jobs[0]),
+        "worker-2"
+    ));
 }
 
 #[test]
@@ -150,7 +153,9 @@ fn a_budget_that_is_not_understood_is_refused() {
     let refused = life.runtime.block_on(life.backend.run("root", request));
     let refusal = refused.err().unwrap();
     assert!(
-        refusal.message.contains("\"half\" is neither a number nor a percentage"),
+        refusal
+            .message
+            .contains("\"half\" is neither a number nor a percentage"),
         "{refusal}"
     );
 }

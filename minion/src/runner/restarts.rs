@@ -22,7 +22,8 @@ pub(super) fn restarted(effect: &Effect) -> Option<String> {
                 words => words.join(" "),
             };
             let name = line.trim().strip_prefix(RESTART)?.trim();
-            let is_name = !name.is_empty() && !name.contains(|c: char| c.is_whitespace() || c == ';');
+            let is_name =
+                !name.is_empty() && !name.contains(|c: char| c.is_whitespace() || c == ';');
             is_name.then(|| modules::unit_name(name))?
         }
         _ => return None,
@@ -55,8 +56,14 @@ mod tests {
         assert_eq!(unit("kubelet.service", UnitAction::Reload), None);
         assert_eq!(unit("backup.timer", UnitAction::Restart), None);
         assert_eq!(unit("halite-minion.service", UnitAction::Restart), None);
-        assert_eq!(run(&["/bin/sh", "-c", "systemctl restart kubelet.service"]), kubelet);
-        assert_eq!(run(&["/bin/sh", "-c", " systemctl restart kubelet\n"]), kubelet);
+        assert_eq!(
+            run(&["/bin/sh", "-c", "systemctl restart kubelet.service"]),
+            kubelet
+        );
+        assert_eq!(
+            run(&["/bin/sh", "-c", " systemctl restart kubelet\n"]),
+            kubelet
+        );
         assert_eq!(run(&["systemctl", "restart", "kubelet"]), kubelet);
         for line in [
             "systemctl daemon-reload",

@@ -57,7 +57,10 @@ fn a_bootstrap_repairs_the_host_to_which_the_master_has_moved() {
         .filter(|host| **host != json!("master"))
         .collect();
     assert!(hosts.len() > 5, "{hosts:?}");
-    assert!(hosts.iter().all(|host| **host == json!("worker-1")), "{hosts:?}");
+    assert!(
+        hosts.iter().all(|host| **host == json!("worker-1")),
+        "{hosts:?}"
+    );
 }
 
 /// The steps of a reboot, each after the previous one.

@@ -279,7 +279,9 @@ fn on_host(host: &Host) -> Result<()> {
         "containerd of {name}: {environment}"
     );
     let limits = host.sh("cat /proc/$(systemctl show -p MainPID --value containerd)/limits")?;
-    let files = limits.lines().find(|line| line.starts_with("Max open files"));
+    let files = limits
+        .lines()
+        .find(|line| line.starts_with("Max open files"));
     ensure!(
         files.is_some_and(|line| line.split_whitespace().nth(4) == Some("16384")),
         "containerd of {name}: {limits}"

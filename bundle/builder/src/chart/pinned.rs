@@ -41,9 +41,7 @@ fn digest_of<'d>(value: &str, digests: &BTreeMap<&str, &'d str>) -> Option<&'d s
         digests.get(full.as_str()).copied()
     };
     let named = digests.get(value).copied();
-    named
-        .or_else(|| on_hub(""))
-        .or_else(|| on_hub("library/"))
+    named.or_else(|| on_hub("")).or_else(|| on_hub("library/"))
 }
 
 /// The value of the key with which `text` begins, and its position; `None` if it is part of a word,

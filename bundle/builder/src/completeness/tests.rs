@@ -267,7 +267,11 @@ fn a_short_name_needs_the_image_that_containerd_pulls_for_it() {
         gathering.add(&rendering(vec![state("kubernetes.manifest", "n", pod)]));
         report(&gathering.needs().missing(&stock))
     };
-    for there in ["busybox:1.36", "docker.io/busybox:1.36", "library/busybox:1.36"] {
+    for there in [
+        "busybox:1.36",
+        "docker.io/busybox:1.36",
+        "library/busybox:1.36",
+    ] {
         assert_eq!(missing(there), "", "{there}");
     }
     for (gone, full) in [
@@ -277,7 +281,8 @@ fn a_short_name_needs_the_image_that_containerd_pulls_for_it() {
         ("quay.io/team/app", "quay.io/team/app:latest"),
     ] {
         let said = missing(gone);
-        let pulled = format!("containerd pulls it as {full}, and images/index.json does not name it");
+        let pulled =
+            format!("containerd pulls it as {full}, and images/index.json does not name it");
         assert!(
             said.contains(&format!("the image {gone}: no bundle can serve this name"))
                 && said.contains(&pulled)

@@ -121,7 +121,12 @@ mod tests {
             let node = Node::new(name, Some([10, 0, 0, last].into()), roles);
             text(format!("nodes/{name}.yaml"), node.to_text())
         };
-        let first = [Role::Bootstrap, Role::Registry, Role::Etcd, Role::ControlPlane];
+        let first = [
+            Role::Bootstrap,
+            Role::Registry,
+            Role::Etcd,
+            Role::ControlPlane,
+        ];
         let texts = Texts {
             cluster: text("cluster.yaml".to_owned(), cluster),
             nodes: vec![
@@ -134,12 +139,17 @@ mod tests {
         };
         let declaration = load(&texts, &Context::default()).unwrap();
         let node = &declaration.nodes[host];
-        packages_of(&declaration, node, &bundle()).into_keys().collect()
+        packages_of(&declaration, node, &bundle())
+            .into_keys()
+            .collect()
     }
 
     /// The texts in quotes after a beginning of a template, up to an end.
     fn quoted<'a>(tree: &'a str, from: &str, to: &str) -> BTreeSet<&'a str> {
-        let part = tree.split(from).nth(1).and_then(|rest| rest.split(to).next());
+        let part = tree
+            .split(from)
+            .nth(1)
+            .and_then(|rest| rest.split(to).next());
         part.unwrap().split('\'').skip(1).step_by(2).collect()
     }
 

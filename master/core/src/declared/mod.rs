@@ -408,7 +408,6 @@ impl Snapshot {
         let declaration = self.declaration();
         let has_master = declaration.part(name) == Some(MasterPart::Master);
         let node = declaration.nodes.get(name);
-        has_master
-            || node.is_some_and(|node| node.has(Role::Etcd) || node.has(Role::ControlPlane))
+        has_master || node.is_some_and(|node| node.has(Role::Etcd) || node.has(Role::ControlPlane))
     }
 }

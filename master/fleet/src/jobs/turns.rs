@@ -164,9 +164,8 @@ impl Turns {
     fn report(&self, job: &JobId, now: Steady) -> Option<(Vec<MinionId>, Duration)> {
         let waiting = self.waiting.get(job)?;
         let first = *waiting.hosts.values().min()?;
-        let span = |since: Steady| {
-            Duration::from_millis(u64::try_from(now - since).unwrap_or_default())
-        };
+        let span =
+            |since: Steady| Duration::from_millis(u64::try_from(now - since).unwrap_or_default());
         let is_due = waiting.due.take(span(waiting.since));
         is_due.then(|| (waiting.hosts.keys().cloned().collect(), span(first)))
     }

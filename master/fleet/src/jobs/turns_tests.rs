@@ -21,7 +21,9 @@ impl Workers {
     fn new(number: usize) -> Self {
         Self {
             turns: Turns::default(),
-            group: (1..=number).map(|number| format!("worker-{number}")).collect(),
+            group: (1..=number)
+                .map(|number| format!("worker-{number}"))
+                .collect(),
             seconds: 0,
         }
     }
@@ -114,7 +116,8 @@ fn a_host_that_fails_keeps_its_turn_until_the_job_ends() {
         panic!("worker-2 may not restart anything")
     };
     assert!(
-        because.contains("worker-1 failed after a restart") && because.contains("run the command again"),
+        because.contains("worker-1 failed after a restart")
+            && because.contains("run the command again"),
         "{because}"
     );
     // One of two: the others continue with the rest of the budget.
@@ -123,7 +126,10 @@ fn a_host_that_fails_keeps_its_turn_until_the_job_ends() {
     let TurnAnswer::Waits(because) = &waits else {
         panic!("{waits:?}")
     };
-    assert!(because.contains("worker-1, which failed, since"), "{because}");
+    assert!(
+        because.contains("worker-1, which failed, since"),
+        "{because}"
+    );
     // Another job waits for the end of this one.
     assert!(matches!(
         workers.ask("worker-4", 2, Some(2)),
@@ -188,11 +194,31 @@ fn a_test_run_restarts_nothing_and_a_step_has_its_own_batches() {
         finished: None,
         bundle: None,
     };
-    assert!(may_restart(&with("state.highstate", false, "root", json!({}))));
-    assert!(may_restart(&with("state.certificates", false, "root", json!({}))));
-    assert!(!may_restart(&with("state.highstate", true, "root", json!({}))));
+    assert!(may_restart(&with(
+        "state.highstate",
+        false,
+        "root",
+        json!({})
+    )));
+    assert!(may_restart(&with(
+        "state.certificates",
+        false,
+        "root",
+        json!({})
+    )));
+    assert!(!may_restart(&with(
+        "state.highstate",
+        true,
+        "root",
+        json!({})
+    )));
     assert!(!may_restart(&with("test.ping", false, "root", json!({}))));
-    let step = with("state.highstate", false, "run:20261121000000000001", json!({}));
+    let step = with(
+        "state.highstate",
+        false,
+        "run:20261121000000000001",
+        json!({}),
+    );
     assert_eq!(budget(&step, 8), None);
     let mine = |args: Value| budget(&with("state.highstate", false, "root", args), 8);
     assert_eq!(mine(json!({})), Some(2));

@@ -63,10 +63,17 @@ mod tests {
                 .map(|(name, version)| ((*name).to_owned(), (*version).to_owned()))
                 .collect()
         };
-        let gets = versions(&[("kubelet", "1.36.4-1"), ("containerd", "2.3.6-1"), ("chrony", "4")]);
+        let gets = versions(&[
+            ("kubelet", "1.36.4-1"),
+            ("containerd", "2.3.6-1"),
+            ("chrony", "4"),
+        ]);
         let judged = |on_hold: &[(&str, &str)]| held("w-1", &versions(on_hold), &gets);
         assert_eq!(judged(&[]), None);
-        assert_eq!(judged(&[("containerd", "2.3.6-1"), ("chrony", "3"), ("vim", "9")]), None);
+        assert_eq!(
+            judged(&[("containerd", "2.3.6-1"), ("chrony", "3"), ("vim", "9")]),
+            None
+        );
         let found = judged(&[("kubelet", "1.36.3-1")]).unwrap();
         assert_eq!(found.severity, UpgradeSeverity::Error);
         assert_eq!(
