@@ -124,14 +124,18 @@ impl Turns {
         if own.is_some_and(|out| out.reason == OutReason::Restarts) {
             return TurnAnswer::Taken;
         }
+        // A host that failed in another job does not count: that job may wait for a host of this one.
+        let counts = |name: &MinionId, out: &HostOut| {
+            let is_here = out.reason != OutReason::Failed || out.job == *job;
+            is_here && name != host && question.group.contains(name.as_str())
+        };
         let out = self.out.iter();
-        let others: Vec<(&MinionId, &HostOut)> = out
-            .filter(|(name, _)| *name != host && question.group.contains(name.as_str()))
-            .collect();
+        let others: Vec<(&MinionId, &HostOut)> =
+            out.filter(|(name, out)| counts(name, out)).collect();
         if let Some(budget) = question.budget
             && others.len() >= budget
         {
-            let answer = without_turn(&others, job, budget);
+            let answer = without_turn(&others, budget);
             // A host that asks has no turn.
             if own.is_some() {
                 self.out.remove(host);
@@ -171,11 +175,11 @@ impl Turns {
     }
 }
 
-/// The answer to a host of this job while the budget is used up by these.
-fn without_turn(out: &[(&MinionId, &HostOut)], job: &JobId, budget: usize) -> TurnAnswer {
+/// The answer to a host while the budget is used up by these.
+fn without_turn(out: &[(&MinionId, &HostOut)], budget: usize) -> TurnAnswer {
     let failed: Vec<MinionId> = out
         .iter()
-        .filter(|(_, out)| out.reason == OutReason::Failed && out.job == *job)
+        .filter(|(_, out)| out.reason == OutReason::Failed)
         .map(|(host, _)| (*host).clone())
         .collect();
     if failed.len() >= budget {
