@@ -287,15 +287,14 @@ pub fn view(
 }
 
 fn masters(declaration: &Declaration, own: Ipv4Addr) -> shape::Master<'_> {
-    let addresses = declaration.master_addresses().into_iter();
+    let masters = declaration.master_addresses().into_iter();
+    let masters = masters.map(|address| format!("{address}:{MASTER_PORT}"));
     shape::Master {
         node: declaration.master_node().map(name),
         standbys: declaration.standbys().into_iter().map(name).collect(),
         address: own,
         port: MASTER_PORT,
-        masters: addresses
-            .map(|address| format!("{address}:{MASTER_PORT}"))
-            .collect(),
+        masters: masters.collect(),
         jobs: &declaration.cluster.master.jobs,
         metrics: metrics(&declaration.cluster),
     }

@@ -13,7 +13,7 @@ use halite_proto::v1::operator_client::OperatorClient;
 use halite_proto::{METHODS, PROTOCOL, v1};
 use halite_store::AuditFilter;
 
-use super::declared::{JOB, MINION, OPERATOR_TAG, TAG, open_run, sha256};
+use super::declared::{JOB, MINION, OPERATOR_TAG, TAG, open_run, sha256, turn};
 use super::site::{SOON, Site, identity, start, start_with_job};
 use super::{kubeconfig, own_cas, sinks, standbys};
 
@@ -73,13 +73,7 @@ async fn call(method: &str, channel: Channel, key: &PrivateKey, id: &str) -> Res
             Ok(())
         }
         "Minion/Renew" => minion.renew(v1::RenewRequest { csr_pem }).await.map(drop),
-        "Minion/TakeTurn" => {
-            let unit = "kubelet.service".to_owned();
-            minion
-                .take_turn(v1::TurnRequest { job, unit })
-                .await
-                .map(drop)
-        }
+        "Minion/TakeTurn" => minion.take_turn(turn(job)).await.map(drop),
         "Operator/Status" => operator.status(v1::StatusRequest {}).await.map(drop),
         "Operator/Show" => operator.show(v1::ShowRequest::default()).await.map(drop),
         "Operator/Run" => {
@@ -415,21 +409,17 @@ async fn a_minion_gets_nothing_of_another() {
     let site = start_with_job().await;
     site.enrolled(MINION).await;
     let other = site.enrolled("worker-2").await;
-    for method in ["/halite.v1.Minion/Sign", "/halite.v1.Minion/Fetch"] {
-        let found = outcome(&site, method, Some(&other), "worker-2").await;
+    for method in ["Sign", "Fetch", "TakeTurn"] {
+        let method = format!("/halite.v1.Minion/{method}");
+        let found = outcome(&site, &method, Some(&other), "worker-2").await;
         assert_eq!(found, Ok(Code::PermissionDenied), "{method}");
     }
     // Its own certificate names it again, whatever name the request contains.
     let key = PrivateKey::from_pem(&other.key_pem).unwrap();
-    let channel = site.channel(Some(&other)).await;
-    let request = v1::RenewRequest {
-        csr_pem: key.request(MINION).unwrap(),
-    };
-    let renewed = MinionClient::new(channel)
-        .renew(request)
-        .await
-        .unwrap()
-        .into_inner();
+    let mut minion = MinionClient::new(site.channel(Some(&other)).await);
+    let csr_pem = key.request(MINION).unwrap();
+    let renewed = minion.renew(v1::RenewRequest { csr_pem }).await;
+    let renewed = renewed.unwrap().into_inner();
     let found = Inspected::from_pem(&renewed.certificate_pem).unwrap();
     assert_eq!(found.identity().unwrap().id(), "worker-2");
 }

@@ -125,6 +125,12 @@ pub async fn store_job(store: &Store) {
     store.put_blob(&sha256(), FILE, 1).await.unwrap();
 }
 
+/// The question of a minion for a turn in a job.
+pub fn turn(job: String) -> v1::TurnRequest {
+    let unit = "kubelet.service".to_owned();
+    v1::TurnRequest { job, unit }
+}
+
 /// The request to cancel a run, with an id that belongs to none.
 pub fn open_run() -> v1::CancelRunRequest {
     v1::CancelRunRequest {

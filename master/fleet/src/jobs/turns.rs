@@ -236,7 +236,7 @@ impl Jobs {
             let open = self.open_jobs();
             open.get(jid).map(|open| open.job.clone())
         };
-        let none = || Refusal::not_found(format!("{minion} has no open part of the job {jid}"));
+        let none = || Refusal::denied(format!("{minion} has no open part of the job {jid}"));
         let job = job.ok_or_else(none)?;
         let snapshot = self.declarations.in_force().await?;
         let group = snapshot.hosts_in_batches();
