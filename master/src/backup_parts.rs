@@ -256,7 +256,9 @@ impl Sender {
         let statement = json!({"kind": STATEMENT, "header": head, "files": self.sent}).to_string();
         let internal = |error| Refusal::internal(chain(&error));
         let signature = cas.sign_statement(HALITE, &statement).map_err(internal)?;
-        let certificate = cas.certificate_pem(HALITE).map_err(internal)?;
+        // While the CA is rotated, the one that signs is the first.
+        let certificates = cas.certificates(HALITE).map_err(internal)?;
+        let certificate = certificates.first();
         let text = json!({
             "statement": statement,
             "signature": STANDARD.encode(signature),

@@ -66,11 +66,15 @@ fn what_another_made_for_the_same_recipients_is_refused() {
     };
     let mut borrowed = other.sign(&good);
     borrowed["certificate"] = json!(ca.pem());
+    // The CA of the header, followed by the one that has signed.
+    let mut followed = other.sign(&good);
+    followed["certificate"] = json!(format!("{}{}", ca.pem(), other.pem()));
     let mut replaced = ca.sign(&good);
     replaced["statement"] = json!(good.to_string().replace("\"epoch\":3", "\"epoch\":4"));
     for (signature, reason) in [
         (other.sign(&good), "it is by another CA"),
         (borrowed, "the CA has not signed this"),
+        (followed, "the CA has not signed this"),
         (replaced, "the CA has not signed this"),
         (json!({}), "it is malformed"),
         (
