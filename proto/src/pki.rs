@@ -289,17 +289,45 @@ pub fn is_signed(certificates_pem: &str, statement: &[u8], signature: &str) -> b
     let Ok(signature) = STANDARD.decode(signature) else {
         return false;
     };
-    let by = |der: &CertificateDer<'_>| {
-        let Ok((_, certificate)) = X509Certificate::from_der(der) else {
-            return false;
-        };
-        let key = &certificate.public_key().subject_public_key.data;
-        ALGORITHMS.into_iter().any(|algorithm| {
-            let key = signature::UnparsedPublicKey::new(algorithm, key);
-            key.verify(statement, &signature).is_ok()
-        })
-    };
+    let by = |der: &CertificateDer<'_>| has_signed(der, statement, &signature);
     certificates(certificates_pem).is_ok_and(|all| all.iter().any(by))
+}
+
+/// The CA among these whose key has signed a certificate (DER); `None` if none has. Names and expiry
+/// do not matter: a CA and the one that replaces it have the same name.
+#[must_use]
+pub fn issuer_among<'a>(
+    certificate: &[u8],
+    cas: &'a [CertificateDer<'static>],
+) -> Option<&'a CertificateDer<'static>> {
+    let (_, found) = X509Certificate::from_der(certificate).ok()?;
+    let signed: &[u8] = found.tbs_certificate.as_ref();
+    let signature: &[u8] = &found.signature_value.data;
+    cas.iter().find(|ca| has_signed(ca, signed, signature))
+}
+
+/// Returns whether the first of these CAs (PEM), which is the one that signs, has signed the first
+/// certificate of another PEM text.
+#[must_use]
+pub fn is_of_signer(certificate_pem: &str, cas_pem: &str) -> bool {
+    let (Ok(own), Ok(cas)) = (certificates(certificate_pem), certificates(cas_pem)) else {
+        return false;
+    };
+    let signer = cas.get(..1).unwrap_or_default();
+    own.first()
+        .is_some_and(|own| issuer_among(own, signer).is_some())
+}
+
+/// Returns whether a certificate (DER) has the key that made this signature.
+fn has_signed(certificate: &[u8], text: &[u8], signature: &[u8]) -> bool {
+    let Ok((_, certificate)) = X509Certificate::from_der(certificate) else {
+        return false;
+    };
+    let key = &certificate.public_key().subject_public_key.data;
+    ALGORITHMS.into_iter().any(|algorithm| {
+        let key = signature::UnparsedPublicKey::new(algorithm, key);
+        key.verify(text, signature).is_ok()
+    })
 }
 
 fn address(bytes: &[u8]) -> Option<IpAddr> {

@@ -122,3 +122,28 @@ fn an_error_of_a_private_key_does_not_quote_it() {
         assert!(!texts.contains(bytes.trim_matches(['[', ']'])), "{texts}");
     }
 }
+
+#[test]
+fn the_issuer_of_a_certificate_is_found_by_its_signature() {
+    let mut params = CertificateParams::default();
+    params
+        .distinguished_name
+        .push(rcgen::DnType::CommonName, "the same name");
+    let made = || {
+        let key = PrivateKey::generate().unwrap();
+        let certificate = params.self_signed(key.as_key_pair()).unwrap();
+        (certificate, rcgen::Issuer::new(params.clone(), key.into_key_pair()))
+    };
+    let (first, second) = (made(), made());
+    let key = PrivateKey::generate().unwrap();
+    let leaf = CertificateParams::default().signed_by(key.as_key_pair(), &second.1);
+    let leaf = leaf.unwrap();
+    let cas = [first.0.der().clone(), second.0.der().clone()];
+    assert_eq!(issuer_among(leaf.der(), &cas), Some(&cas[1]));
+    assert_eq!(issuer_among(leaf.der(), &cas[..1]), None);
+    assert_eq!(issuer_among(b"no certificate", &cas), None);
+    let [ours, other] = [&second.0, &first.0].map(|ca| ca.pem());
+    assert!(is_of_signer(&leaf.pem(), &format!("{ours}{other}")));
+    assert!(!is_of_signer(&leaf.pem(), &format!("{other}{ours}")));
+    assert!(!is_of_signer(&leaf.pem(), ""));
+}

@@ -66,6 +66,8 @@ pub struct Channel {
     authority: Authority,
     /// The identity of the master or standby.
     server: Identity,
+    /// The CAs that it has presented, PEM.
+    authorities: Arc<str>,
     /// The reason why the connection ended; `None` while it is open.
     ended: watch::Receiver<Option<Arc<str>>>,
 }
@@ -75,6 +77,13 @@ impl Channel {
     #[must_use]
     pub fn server(&self) -> &Identity {
         &self.server
+    }
+
+    /// The CAs that the server trusts, PEM, the one that signs first: it presents them with its
+    /// certificate.
+    #[must_use]
+    pub fn authorities(&self) -> &str {
+        &self.authorities
     }
 
     /// Waits until the connection ends, and returns the reason.
@@ -304,6 +313,8 @@ where
         .first()
         .ok_or_else(|| untrusted(endpoint, HandshakeError::NoCertificate))?;
     let server = Caller::from_der(leaf)?.identity;
+    let authorities = certificates.iter().filter(|der| is_root(der));
+    let authorities: String = authorities.map(pki::certificate_pem).collect();
 
     let (sender, connection) = hyper::client::conn::http2::Builder::new(TokioExecutor::new())
         .timer(TokioTimer::new())
@@ -331,10 +342,17 @@ where
             sender,
             authority,
             server,
+            authorities: authorities.into(),
             ended,
         },
         certificates,
     ))
+}
+
+/// Returns whether a certificate is that of a CA, signed by itself.
+fn is_root(der: &CertificateDer<'static>) -> bool {
+    let is_ca = Inspected::from_der(der).is_ok_and(|found| found.is_ca);
+    is_ca && pki::issuer_among(der, std::slice::from_ref(der)).is_some()
 }
 
 fn config(

@@ -129,6 +129,13 @@ pub enum MasterAlert {
 const ALERT: &str = "received fatal alert: ";
 
 impl MasterAlert {
+    /// Returns whether the reason why a connection ended is that the master does not trust the CA of
+    /// the client's certificate.
+    #[must_use]
+    pub fn is_of_another_ca(reason: &str) -> bool {
+        reason.contains(&Self::OtherCa.to_string())
+    }
+
     /// Reads the alert in the text of an error.
     fn from_text(text: &str) -> Option<Self> {
         let (_, alert) = text.split_once(ALERT)?;
@@ -153,7 +160,8 @@ impl MasterAlert {
 impl HandshakeError {
     fn from_certificate(error: &CertificateError) -> Self {
         match error {
-            CertificateError::UnknownIssuer => Self::UnknownIssuer,
+            // The CA that replaces another one has the same name, and another key.
+            CertificateError::UnknownIssuer | CertificateError::BadSignature => Self::UnknownIssuer,
             CertificateError::Expired | CertificateError::ExpiredContext { .. } => Self::Expired,
             CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
                 Self::NotValidYet

@@ -19,6 +19,8 @@ mod last_word;
 mod limits;
 mod oldest_first;
 mod peer;
+#[cfg(test)]
+mod rotation_tests;
 mod server;
 mod source;
 #[cfg(test)]

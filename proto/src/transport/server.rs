@@ -3,14 +3,14 @@
 use std::future::Future;
 use std::net::SocketAddr;
 use std::pin::pin;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use halite_errors::chain;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
-use rustls::sign::CertifiedKey;
 use rustls::{RootCertStore, ServerConfig};
+use rustls_pki_types::CertificateDer;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
@@ -22,7 +22,7 @@ use super::authorised::AuthorisedRoutes;
 use super::limits::{ConnectionSets, STRANGER_TIME, streams, window};
 use super::oldest_first::ConnectionPlace;
 use super::peer::{Caller, Peer, PeerPolicy};
-use super::tls::{CallerVerifier, LiveCertificate, provider};
+use super::tls::{CallerVerifier, provider};
 use super::{HANDSHAKE_TIMEOUT, KEEP_ALIVE_INTERVAL, KEEP_ALIVE_TIMEOUT};
 use crate::pki;
 
@@ -34,6 +34,12 @@ const PAUSE: Duration = Duration::from_millis(10);
 const REPLACED: &str = "closed for a newer connection: too many are open without an identity";
 /// Longest interval between checks that an open connection's certificate has not expired.
 const EXPIRY_CHECK: u64 = 3600;
+/// The time that a caller has to connect again after the CA of its certificate has left: the master
+/// notifies it over the open connection.
+const DISTRUSTED: Duration = match cfg!(test) {
+    true => Duration::from_millis(500),
+    false => Duration::from_secs(60),
+};
 
 /// The reason why the server's TLS settings cannot be made.
 #[derive(Debug, thiserror::Error)]
@@ -51,17 +57,19 @@ pub enum TlsError {
 
 /// A TLS server for the services.
 pub struct Server {
-    acceptor: TlsAcceptor,
-    certificate: Arc<LiveCertificate>,
-    ca_pem: String,
+    /// For new connections.
+    tls: RwLock<TlsAcceptor>,
+    /// The trusted CAs (PEM), which open connections watch.
+    trusted: watch::Sender<Arc<str>>,
+    cluster: String,
     policy: Arc<dyn PeerPolicy>,
     pub(super) limits: ConnectionSets,
 }
 
 impl Server {
     /// Prepares a server of `cluster` that presents `certificate_pem` with `key_pem` and trusts
-    /// callers of `ca_pem`. It sends the CA with its certificate, because a new minion knows only
-    /// the CA's hash.
+    /// callers of the CAs in `ca_pem`. It sends the CAs with its certificate, because a new minion
+    /// knows only the hash of one.
     ///
     /// # Errors
     /// Key, certificate and CA cannot be read or do not match.
@@ -72,36 +80,11 @@ impl Server {
         ca_pem: &str,
         policy: Arc<dyn PeerPolicy>,
     ) -> Result<Self, TlsError> {
-        let provider = provider();
-        let mut roots = RootCertStore::empty();
-        for ca in pki::certificates(ca_pem)? {
-            roots.add(ca)?;
-        }
-        let authority =
-            WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider))
-                .allow_unauthenticated()
-                .build()?;
-        let verifier = CallerVerifier {
-            authority,
-            cluster: cluster.to_owned(),
-            policy: Arc::clone(&policy),
-        };
-        let certificate = Arc::new(LiveCertificate::new(certified(
-            certificate_pem,
-            key_pem,
-            ca_pem,
-        )?));
-        let mut config = ServerConfig::builder_with_provider(provider)
-            .with_protocol_versions(&[&rustls::version::TLS13])?
-            .with_client_cert_verifier(Arc::new(verifier))
-            .with_cert_resolver(Arc::clone(&certificate) as Arc<_>);
-        config.session_storage = Arc::new(NoServerSessionStorage {});
-        config.send_tls13_tickets = 0;
-        config.alpn_protocols = vec![b"h2".to_vec()];
+        let tls = acceptor(cluster, certificate_pem, key_pem, ca_pem, &policy)?;
         Ok(Self {
-            acceptor: TlsAcceptor::from(Arc::new(config)),
-            certificate,
-            ca_pem: ca_pem.to_owned(),
+            tls: RwLock::new(tls),
+            trusted: watch::Sender::new(ca_pem.into()),
+            cluster: cluster.to_owned(),
             policy,
             limits: ConnectionSets::default(),
         })
@@ -124,9 +107,42 @@ impl Server {
         certificate_pem: &str,
         key_pem: &str,
     ) -> Result<(), TlsError> {
-        self.certificate
-            .replace(certified(certificate_pem, key_pem, &self.ca_pem)?);
+        let ca_pem = Arc::clone(&self.trusted.borrow());
+        self.replace_identity(certificate_pem, key_pem, &ca_pem)
+    }
+
+    /// Replaces the certificate and the trusted CAs for new connections. An open connection of a
+    /// caller whose CA is no longer trusted ends after a minute.
+    ///
+    /// # Errors
+    /// Key, certificate and CAs cannot be read or do not match; the old ones stay.
+    pub fn replace_identity(
+        &self,
+        certificate_pem: &str,
+        key_pem: &str,
+        ca_pem: &str,
+    ) -> Result<(), TlsError> {
+        let tls = acceptor(
+            &self.cluster,
+            certificate_pem,
+            key_pem,
+            ca_pem,
+            &self.policy,
+        )?;
+        *self.tls.write().unwrap_or_else(PoisonError::into_inner) = tls;
+        self.trusted.send_if_modified(|trusted| {
+            let is_other = **trusted != *ca_pem;
+            if is_other {
+                *trusted = ca_pem.into();
+            }
+            is_other
+        });
         Ok(())
+    }
+
+    fn acceptor(&self) -> TlsAcceptor {
+        let tls = self.tls.read().unwrap_or_else(PoisonError::into_inner);
+        tls.clone()
     }
 
     /// Serves until `stop` resolves. Then it accepts no more calls and gives the open ones a few
@@ -193,7 +209,8 @@ impl Server {
         // Subscribed before the handshake, so that no change between handshake and first check is
         // missed.
         let mut changes = self.policy.changes();
-        let handshake = tokio::time::timeout(HANDSHAKE_TIMEOUT, self.acceptor.accept(stream));
+        let mut trusted = self.trusted.subscribe();
+        let handshake = tokio::time::timeout(HANDSHAKE_TIMEOUT, self.acceptor().accept(stream));
         let handshake = tokio::select! {
             handshake = handshake => handshake,
             () = place.taken() => return self.policy.handshake_failed(address, REPLACED),
@@ -209,12 +226,9 @@ impl Server {
                     .handshake_failed(address, "no handshake in time");
             }
         };
-        let caller = match stream
-            .get_ref()
-            .1
-            .peer_certificates()
-            .and_then(<[_]>::first)
-        {
+        let presented = stream.get_ref().1.peer_certificates();
+        let certificate = presented.and_then(<[_]>::first).cloned();
+        let caller = match &certificate {
             None => None,
             Some(der) => match Caller::from_der(der) {
                 Ok(caller) => Some(caller),
@@ -249,7 +263,7 @@ impl Server {
         }
         let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
         let mut end = pin!(tokio::time::sleep(time_left(&peer)));
-        let mut is_draining = false;
+        let (mut is_draining, mut is_distrusted) = (false, false);
         loop {
             tokio::select! {
                 result = connection.as_mut() => {
@@ -265,12 +279,20 @@ impl Server {
                         return;
                     }
                 }
+                Ok(()) = trusted.changed(), if !is_distrusted => {
+                    let cas = Arc::clone(&trusted.borrow_and_update());
+                    if certificate.as_ref().is_some_and(|own| !is_trusted(own, &cas)) {
+                        is_distrusted = true;
+                        end.as_mut().reset(tokio::time::Instant::now() + DISTRUSTED);
+                    }
+                }
                 () = place.taken() => {
                     tracing::info!(peer = peer.name(), "connection cut: a newer one took its place");
                     return;
                 }
                 () = end.as_mut() => {
-                    let left = if peer.caller.is_some() { time_left(&peer) } else { Duration::ZERO };
+                    let is_checked = peer.caller.is_some() && !is_distrusted;
+                    let left = if is_checked { time_left(&peer) } else { Duration::ZERO };
                     if left.is_zero() {
                         tracing::info!(peer = peer.name(), "connection cut: its time limit has passed");
                         return;
@@ -301,16 +323,47 @@ fn time_left(peer: &Peer) -> Duration {
     Duration::from_secs((end + 1).saturating_sub(now).min(EXPIRY_CHECK))
 }
 
-fn certified(certificate_pem: &str, key_pem: &str, ca_pem: &str) -> Result<CertifiedKey, TlsError> {
-    let mut certificates = pki::certificates(certificate_pem)?;
-    for ca in pki::certificates(ca_pem)? {
-        if !certificates.contains(&ca) {
-            certificates.push(ca);
+/// Returns whether one of these CAs (PEM) has signed a certificate.
+fn is_trusted(certificate: &[u8], cas_pem: &str) -> bool {
+    let cas = pki::certificates(cas_pem);
+    cas.is_ok_and(|cas| pki::issuer_among(certificate, &cas).is_some())
+}
+
+/// The TLS of a server with this certificate, which trusts callers of these CAs.
+fn acceptor(
+    cluster: &str,
+    certificate_pem: &str,
+    key_pem: &str,
+    ca_pem: &str,
+    policy: &Arc<dyn PeerPolicy>,
+) -> Result<TlsAcceptor, TlsError> {
+    let provider = provider();
+    let cas = pki::certificates(ca_pem)?;
+    let mut roots = RootCertStore::empty();
+    for ca in &cas {
+        roots.add(ca.clone())?;
+    }
+    let authority =
+        WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider))
+            .allow_unauthenticated()
+            .build()?;
+    let verifier = CallerVerifier {
+        authority,
+        cluster: cluster.to_owned(),
+        policy: Arc::clone(policy),
+    };
+    let mut chain: Vec<CertificateDer<'static>> = pki::certificates(certificate_pem)?;
+    for ca in cas {
+        if !chain.contains(&ca) {
+            chain.push(ca);
         }
     }
-    Ok(CertifiedKey::from_der(
-        certificates,
-        pki::private_key(key_pem)?,
-        &provider(),
-    )?)
+    let mut config = ServerConfig::builder_with_provider(provider)
+        .with_protocol_versions(&[&rustls::version::TLS13])?
+        .with_client_cert_verifier(Arc::new(verifier))
+        .with_single_cert(chain, pki::private_key(key_pem)?)?;
+    config.session_storage = Arc::new(NoServerSessionStorage {});
+    config.send_tls13_tickets = 0;
+    config.alpn_protocols = vec![b"h2".to_vec()];
+    Ok(TlsAcceptor::from(Arc::new(config)))
 }

@@ -28,18 +28,38 @@ pub(super) struct TestCa {
 impl TestCa {
     pub(super) fn new() -> Self {
         let key = PrivateKey::generate().unwrap();
-        let mut params = CertificateParams::default();
-        params.distinguished_name = DistinguishedName::new();
-        params
-            .distinguished_name
-            .push(DnType::CommonName, format!("test {}", key.fingerprint()));
-        params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
-        params.key_usages = vec![KeyUsagePurpose::KeyCertSign];
+        Self::with_key(&format!("test {}", key.fingerprint()), key)
+    }
+
+    /// A CA with this name, which others may have too.
+    pub(super) fn named(name: &str) -> Self {
+        Self::with_key(name, PrivateKey::generate().unwrap())
+    }
+
+    fn with_key(name: &str, key: PrivateKey) -> Self {
+        let params = Self::params(name);
         let pem = params.self_signed(key.as_key_pair()).unwrap().pem();
         Self {
             pem,
             issuer: Issuer::new(params, key.into_key_pair()),
         }
+    }
+
+    fn params(name: &str) -> CertificateParams {
+        let mut params = CertificateParams::default();
+        params.distinguished_name = DistinguishedName::new();
+        params.distinguished_name.push(DnType::CommonName, name);
+        params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+        params.key_usages = vec![KeyUsagePurpose::KeyCertSign];
+        params
+    }
+
+    /// The certificate of this CA, signed by an older one of the same name.
+    pub(super) fn cross_signed(&self, name: &str, older: &Self) -> String {
+        let mut params = Self::params(name);
+        params.use_authority_key_identifier_extension = true;
+        let signed = params.signed_by(self.issuer.key(), &older.issuer);
+        signed.unwrap().pem()
     }
 
     pub(super) fn hash(&self) -> String {
@@ -250,7 +270,15 @@ async fn start_made(
     issue: impl FnOnce(&TestCa) -> ClientIdentity,
     change: impl FnOnce(Server) -> Server,
 ) -> Running {
-    let ca = TestCa::new();
+    start_of(TestCa::new(), issue, change).await
+}
+
+/// A server of this CA.
+pub(super) async fn start_of(
+    ca: TestCa,
+    issue: impl FnOnce(&TestCa) -> ClientIdentity,
+    change: impl FnOnce(Server) -> Server,
+) -> Running {
     let policy = TestPolicy::new();
     let own = issue(&ca);
     let dynamic = Arc::clone(&policy) as Arc<dyn PeerPolicy>;

@@ -1,13 +1,12 @@
 //! TLS: the verification of callers and masters.
 
 use std::fmt;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
-use rustls::server::{ClientHello, ParsedCertificate, ResolvesServerCert, WebPkiClientVerifier};
-use rustls::sign::CertifiedKey;
+use rustls::server::{ParsedCertificate, WebPkiClientVerifier};
 use rustls::{
     CertificateError, DigitallySignedStruct, DistinguishedName, Error, OtherError, RootCertStore,
     SignatureScheme,
@@ -272,27 +271,5 @@ impl ServerCertVerifier for MasterVerifier {
         self.provider
             .signature_verification_algorithms
             .supported_schemes()
-    }
-}
-
-/// The server's certificate, replaceable while running: new handshakes get the newest.
-#[derive(Debug)]
-pub(super) struct LiveCertificate(RwLock<Arc<CertifiedKey>>);
-
-impl LiveCertificate {
-    pub(super) fn new(key: CertifiedKey) -> Self {
-        Self(RwLock::new(Arc::new(key)))
-    }
-
-    pub(super) fn replace(&self, key: CertifiedKey) {
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(key);
-    }
-}
-
-impl ResolvesServerCert for LiveCertificate {
-    fn resolve(&self, _hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        Some(Arc::clone(
-            &self.0.read().unwrap_or_else(PoisonError::into_inner),
-        ))
     }
 }
