@@ -84,7 +84,7 @@ pub async fn ask(app: &App, addresses: &[String], minion: &Path) -> Result<Vec<S
     let own = app.config.endpoints();
     let further = addresses.iter().filter(|address| !own.contains(address));
     let further: Vec<String> = further.cloned().collect();
-    let heard = match others(&further, app.succession.own(), minion).await {
+    let heard = match others(&further, &app.succession.evidence(), minion).await {
         Ok(heard) => heard,
         Err(error) => {
             tracing::warn!(reason = chain(&error), "other masters are not asked");
@@ -180,7 +180,7 @@ pub async fn announce(app: &Arc<App>, backend: &Backend) {
                 masters: now.clone(),
                 epoch: app.store.epoch(),
                 refused: String::new(),
-                evidence: Some(app.succession.own().clone()),
+                evidence: Some(app.succession.evidence()),
             };
             let message = MasterMessage {
                 body: Some(master_message::Body::Hello(hello)),

@@ -7,12 +7,24 @@
 use serde::{Deserialize, Serialize};
 
 /// The CAs that can be rotated.
-pub const ROTATED_CAS: [&str; 3] = ["kubernetes", "etcd", "front-proxy"];
+pub const ROTATED_CAS: [&str; 5] = ["kubernetes", "etcd", "front-proxy", "halite", "site"];
 /// The name of the key pair of service accounts among the rotations.
 pub const SERVICE_ACCOUNTS: &str = "sa";
 
 /// All that can be rotated in stages: the CAs, and the key pair of service accounts.
-pub const ROTATED: [&str; 4] = ["kubernetes", "etcd", "front-proxy", SERVICE_ACCOUNTS];
+pub const ROTATED: [&str; 6] = [
+    "kubernetes",
+    "etcd",
+    "front-proxy",
+    "halite",
+    "site",
+    SERVICE_ACCOUNTS,
+];
+
+/// Those whose stages a host records, to refuse the states of a master with earlier ones. A host does
+/// not connect to a master whose CA of identities it does not trust, and the CA of the site's servers
+/// is only used by the hosts of one master.
+pub const RECORDED: [&str; 4] = ["kubernetes", "etcd", "front-proxy", SERVICE_ACCOUNTS];
 
 /// The number of stages of a rotation.
 const STAGES: u64 = 3;

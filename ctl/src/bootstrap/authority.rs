@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use anyhow::Context as _;
-use halite_pillar::ca_rotation::{CaRotation, ROTATED, SERVICE_ACCOUNTS};
+use halite_pillar::ca_rotation::{CaRotation, RECORDED, ROTATED, SERVICE_ACCOUNTS};
 use halite_pillar::encryption_keys::{EncryptionKeys, KEYS_FILE};
 use halite_pillar::view::{Pki, UNKNOWN};
 use halite_secrets::reference;
@@ -64,14 +64,16 @@ impl Authority {
             let dropped = text(CaRotation::dropped_path(name));
             let dropped = dropped.and_then(|list| serde_json::from_str::<Vec<String>>(&list).ok());
             let ended = dropped.unwrap_or_default().len() as u64;
-            let number = CaRotation::number_after(ended);
-            found.stages.insert(name, number);
+            let mut number = CaRotation::number_after(ended);
             let record = text(CaRotation::path(name));
             if let Some(record) =
                 record.and_then(|record| serde_json::from_str::<CaRotation>(&record).ok())
             {
                 found.rotate(name, &record);
-                found.stages.insert(name, record.number());
+                number = record.number();
+            }
+            if RECORDED.contains(&name) {
+                found.stages.insert(name, number);
             }
         }
         found

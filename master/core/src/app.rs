@@ -98,4 +98,21 @@ impl App {
             enrolling: tokio::sync::Mutex::new(()),
         }))
     }
+
+    /// Uses the present CA of identities for the evidence of epochs. Evidence of the CA that signs stays
+    /// as it is.
+    ///
+    /// # Errors
+    /// The key of the CA cannot sign.
+    pub fn follow_ca(&self) -> Result<(), CaError> {
+        let trusted = self.cas.certificate_pem(HALITE)?;
+        let signer = self.cas.certificates(HALITE)?;
+        let present = self.succession.evidence();
+        let evidence = match signer.first() {
+            Some(signer) if present.is_proven(signer) => present,
+            _ => self.cas.sign_epoch(present.number, &present.holder)?,
+        };
+        self.succession.follow_ca(evidence, trusted);
+        Ok(())
+    }
 }

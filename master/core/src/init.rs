@@ -31,17 +31,43 @@ pub fn init(config: &Config, now: Millis) -> Result<Initialised, CaError> {
     files::directory(&config.state_dir, 0o700)?;
     let cas = Cas::create_or_load(&config.state_dir, &config.cluster, now)?;
     master_identity(config, &cas, now)?;
+    let operator = own_operator(config, &cas, now)?;
+    Ok(Initialised {
+        ca_sha256: cas.certificate_sha256(HALITE)?,
+        operator,
+    })
+}
+
+/// The directory with the identity of root on this host, whose files are created if they are missing,
+/// due for renewal, or signed by another CA.
+fn own_operator(config: &Config, cas: &Cas, now: Millis) -> Result<PathBuf, CaError> {
     let operator = config.config_dir.join("operator");
     files::directory(&operator, 0o700)?;
     let own = operator_on_disk(config, &operator);
     let name = own.as_deref().unwrap_or(OPERATOR);
     let profile = Profile::identity(&identity(config, IdentityKind::Operator, name)?);
-    identity_files(&operator, "operator", &profile, &cas, now)?;
+    identity_files(&operator, "operator", &profile, cas, now)?;
     write_text(&operator.join("ca.crt"), cas.certificate_pem(HALITE)?)?;
-    Ok(Initialised {
-        ca_sha256: cas.certificate_sha256(HALITE)?,
-        operator,
-    })
+    Ok(operator)
+}
+
+/// Makes the identity of root on this host follow the stages of the CA of identities. Does nothing
+/// without such an identity, or if the CA that signs has signed it and its trusted CAs are the present
+/// ones: states renew one that is due.
+///
+/// # Errors
+/// A file cannot be read or written.
+pub fn follow_ca(config: &Config, cas: &Cas, now: Millis) -> Result<(), CaError> {
+    let directory = config.config_dir.join("operator");
+    let [certificate, _] = files::pair(&directory, "operator");
+    let Ok(own) = files::read(&certificate) else {
+        return Ok(());
+    };
+    let trusted = files::read(&directory.join("ca.crt")).unwrap_or_default();
+    if cas.has_signed_identity(&own) && trusted == cas.certificate_pem(HALITE)? {
+        return Ok(());
+    }
+    own_operator(config, cas, now).map(drop)
 }
 
 /// The operator `root@HOST` that root on this host already was before the host had the master. The
@@ -108,11 +134,7 @@ fn identity_files(
 /// Returns whether a certificate matches profile, key and CA and has more than a third of its life
 /// left.
 fn is_valid(pem: &str, profile: &Profile, key: &PrivateKey, cas: &Cas, now: Millis) -> bool {
-    let ca = cas
-        .certificate_pem(HALITE)
-        .ok()
-        .and_then(|pem| Inspected::from_pem(pem).ok());
-    let (Ok(found), Some(ca)) = (Inspected::from_pem(pem), ca) else {
+    let Ok(found) = Inspected::from_pem(pem) else {
         return false;
     };
     let left = found.not_after - now / 1000;
@@ -120,8 +142,7 @@ fn is_valid(pem: &str, profile: &Profile, key: &PrivateKey, cas: &Cas, now: Mill
     addresses.0.sort_unstable();
     addresses.1.sort_unstable();
     found.fingerprint == key.fingerprint()
-        && found.issuer == ca.subject
-        && found.not_before >= ca.not_before
+        && cas.has_signed_identity(pem)
         && found.identity().ok() == profile.identity
         && addresses.0 == addresses.1
         && left > (found.not_after - found.not_before) / 3

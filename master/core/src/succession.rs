@@ -3,6 +3,7 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::{PoisonError, RwLock};
 
 use halite_errors::chain;
 use halite_proto::v1::Epoch;
@@ -75,12 +76,20 @@ pub enum NotStarted {
 /// The news of other masters.
 pub struct Succession {
     own: Epoch,
-    /// The certificate of the CA that signs epochs, PEM.
-    ca_pem: String,
+    /// Replaced while the CA of identities is rotated.
+    proof: RwLock<Proof>,
     mark: PathBuf,
     replaced: watch::Sender<Option<Replaced>>,
     /// `true` once this master hands over and must stop.
     hands_over: watch::Sender<bool>,
+}
+
+/// The signatures of epochs.
+struct Proof {
+    /// The epoch of this master, signed by the CA that signs now.
+    own: Epoch,
+    /// The trusted certificates of that CA, PEM.
+    ca_pem: String,
 }
 
 fn mark(state_dir: &Path) -> PathBuf {
@@ -135,8 +144,11 @@ impl Succession {
     #[must_use]
     pub fn new(state_dir: &Path, own: Epoch, ca_pem: &str) -> Self {
         Self {
+            proof: RwLock::new(Proof {
+                own: own.clone(),
+                ca_pem: ca_pem.to_owned(),
+            }),
             own,
-            ca_pem: ca_pem.to_owned(),
             mark: mark(state_dir),
             replaced: watch::Sender::new(None),
             hands_over: watch::Sender::new(false),
@@ -167,10 +179,31 @@ impl Succession {
         let _ = self.hands_over.subscribe().wait_for(|begun| *begun).await;
     }
 
-    /// The epoch of this master, as evidence for others.
+    /// The epoch of this master.
     #[must_use]
     pub fn own(&self) -> &Epoch {
         &self.own
+    }
+
+    /// The epoch of this master, as evidence for others.
+    #[must_use]
+    pub fn evidence(&self) -> Epoch {
+        let proof = self.proof.read().unwrap_or_else(PoisonError::into_inner);
+        proof.own.clone()
+    }
+
+    /// Replaces the evidence of this master's epoch, and the CAs (PEM) whose evidence it believes.
+    pub fn follow_ca(&self, evidence: Epoch, ca_pem: &str) {
+        let mut proof = self.proof.write().unwrap_or_else(PoisonError::into_inner);
+        *proof = Proof {
+            own: evidence,
+            ca_pem: ca_pem.to_owned(),
+        };
+    }
+
+    fn is_proven(&self, epoch: &Epoch) -> bool {
+        let proof = self.proof.read().unwrap_or_else(PoisonError::into_inner);
+        epoch.is_proven(&proof.ca_pem)
     }
 
     /// Checks a minion's or standby's claim of the highest known epoch: a number in protocol 1, and
@@ -192,7 +225,7 @@ impl Succession {
             return Ok(());
         }
         // No master's store has a higher epoch.
-        if claimed.number > HIGHEST || !claimed.is_proven(&self.ca_pem) {
+        if claimed.number > HIGHEST || !self.is_proven(claimed) {
             return Err(unproven(claimed.number, witness));
         }
         Ok(self.hear(claimed.number, &claimed.holder, witness)?)

@@ -172,10 +172,13 @@ impl StepRunner<'_> {
         facts.name = name.to_string();
         // A minion of an earlier version does not repeat requirements that it does not know.
         facts.requirements = requirements;
-        let own_ca = app.cas.certificate_pem(SITE);
-        let own_ca = own_ca.map_err(|error| cannot(&error))?.trim();
+        let own_cas = app.cas.certificates(SITE);
+        let own_cas = own_cas.map_err(|error| cannot(&error))?;
+        // Also one that was replaced while the host was off.
+        let mut own_cas = own_cas.into_iter().chain(app.cas.dropped(SITE));
+        let is_own = own_cas.any(|ca| facts.site_ca.contains(ca.trim()));
         // An earlier run has started with it. The CA alone only means that it has enrolled.
-        if facts.site_ca.trim() == own_ca && !facts.untouched {
+        if is_own && !facts.untouched {
             facts.existing = ExistingCluster::This;
         }
         facts.part = ClusterPart::Added(Added {

@@ -119,11 +119,12 @@ pub(super) fn remarks(declaration: &Declaration) -> Vec<String> {
         .collect()
 }
 
-/// The time at which the cluster was made: the start of its own CA's validity.
+/// The time at which the cluster was made: the start of the validity of its first own CA.
 fn made(cas: &Cas) -> Millis {
-    let pem = cas.certificate_pem(HALITE).ok();
-    let found = pem.and_then(|pem| halite_proto::pki::Inspected::from_pem(pem).ok());
-    found.map_or(0, |found| found.not_before * 1000)
+    let present = cas.certificates(HALITE).unwrap_or_default();
+    let all = present.into_iter().chain(cas.dropped(HALITE));
+    let found = all.filter_map(|pem| halite_proto::pki::Inspected::from_pem(pem).ok());
+    found.map(|found| found.not_before * 1000).min().unwrap_or(0)
 }
 
 /// Runs a listing on a thread of its own, one at a time for each permit, and waits at most until

@@ -102,7 +102,7 @@ impl Standby for HandsOver {
             }
             return Err(Status::failed_precondition(reason));
         }
-        let epoch = self.app.succession.own().clone();
+        let epoch = self.app.succession.evidence();
         let decision = Arc::clone(&self.decision);
         let feed = |stream: Stream| async move {
             let decide = || decision.decide();

@@ -86,7 +86,7 @@ impl Minion for Services {
             masters: self.masters().await,
             epoch: self.app.store.epoch(),
             refused: String::new(),
-            evidence: Some(self.app.succession.own().clone()),
+            evidence: Some(self.app.succession.evidence()),
         };
         if let Some(reason) = protocol_refusal(hello.protocol) {
             tracing::warn!(%minion, reason, "minion refused");

@@ -53,6 +53,8 @@ const OPERATOR_MESSAGE: usize = 8 * 1024 * 1024;
 const BEGINS: &str = "begins";
 /// The interval at which the master checks whether its own certificate is due for renewal.
 const RENEWAL_CHECK: Duration = Duration::from_secs(6 * 60 * 60);
+/// The interval after a failure.
+const RENEWAL_RETRY: Duration = Duration::from_secs(30);
 
 /// A failed start of the services.
 #[derive(Debug, thiserror::Error)]
@@ -122,11 +124,16 @@ fn server(app: &App, policy: Arc<dyn PeerPolicy>) -> Result<Server, ServeError> 
     Ok(server.with_connections(descriptors::for_connections()))
 }
 
-/// Renews the master's certificate when it is due, without a restart.
+/// Renews the master's certificate when it is due, without a restart, and follows the rotation of the
+/// CA of identities.
 async fn renew_own(app: &Arc<App>, server: &Arc<Server>) {
     let mut checks = tokio::time::interval(RENEWAL_CHECK);
+    let mut stages = app.cas.stages();
     loop {
-        checks.tick().await;
+        tokio::select! {
+            _ = checks.tick() => {}
+            Ok(()) = stages.changed() => {}
+        }
         let (app, server) = (Arc::clone(app), Arc::clone(server));
         // It makes a key and writes files.
         let renewed = tokio::task::spawn_blocking(move || renew_once(&app, &server)).await;
@@ -136,13 +143,18 @@ async fn renew_own(app: &Arc<App>, server: &Arc<Server>) {
                 error = chain(&error),
                 "cannot renew the master's own certificate"
             );
+            checks.reset_after(RENEWAL_RETRY);
         }
     }
 }
 
 fn renew_once(app: &App, server: &Server) -> Result<(), ServeError> {
-    let (certificate, key) = init::master_identity(&app.config, &app.cas, app.clock.now())?;
-    Ok(server.replace_certificate(&certificate, &key)?)
+    let now = app.clock.now();
+    let (certificate, key) = init::master_identity(&app.config, &app.cas, now)?;
+    let trusted = app.cas.certificate_pem(HALITE)?;
+    app.follow_ca()?;
+    server.replace_identity(&certificate, &key, trusted)?;
+    Ok(init::follow_ca(&app.config, &app.cas, now)?)
 }
 
 /// One call, for audit and metrics.

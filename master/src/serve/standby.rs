@@ -85,8 +85,8 @@ impl Standby for Services {
                 app.standbys
                     .set(&stream.name, stream.number, FollowState::Following, "", now);
             };
-            let (epoch, hello) = (app.succession.own(), &stream.hello);
-            let Err(reason) = stream.feed.run(epoch, hello, following).await;
+            let (epoch, hello) = (app.succession.evidence(), &stream.hello);
+            let Err(reason) = stream.feed.run(&epoch, hello, following).await;
             let reason = chain(&reason);
             tracing::warn!(
                 standby = stream.name,
@@ -128,7 +128,7 @@ pub(super) fn compare(
         tracing::warn!(%reason, "another master has called");
     }
     // The caller needs it in either case.
-    let own = app.succession.own().clone();
+    let own = app.succession.evidence();
     Ok(Response::new(CompareReply {
         epoch: own.number,
         evidence: Some(own),

@@ -153,23 +153,24 @@ pub async fn answer(knowledge: Arc<Knowledge>, listener: TcpListener) -> Result<
     let serving = Arc::clone(&server).serve(listener, routes, std::future::pending());
     tokio::select! {
         () = serving => {}
-        () = renew(&server, minion, own) => {}
+        () = renew(&server, minion, (own, ca)) => {}
     }
     Ok(())
 }
 
-/// Reloads the minion's certificate after each renewal. Never returns.
-async fn renew(server: &Server, minion: PathBuf, mut shown: ClientIdentity) {
+/// Reloads the minion's certificate and its trusted CAs after each change. Never returns.
+async fn renew(server: &Server, minion: PathBuf, mut shown: (ClientIdentity, String)) {
     loop {
         tokio::time::sleep(LOOK).await;
-        let Ok((own, _)) = identity(&minion) else {
+        let Ok(found) = identity(&minion) else {
             continue;
         };
-        if own == shown {
+        if found == shown {
             continue;
         }
-        match server.replace_certificate(&own.certificate_pem, &own.key_pem) {
-            Ok(()) => shown = own,
+        let (own, ca) = &found;
+        match server.replace_identity(&own.certificate_pem, &own.key_pem, ca) {
+            Ok(()) => shown = found,
             // Certificate and key are two files: the next inspection finds both.
             Err(error) => tracing::warn!(reason = chain(&error), "cannot use the certificate"),
         }

@@ -9,6 +9,7 @@ use halite_backup::{BackupFile, Directory, FoundBackup};
 use halite_durable::files;
 use halite_errors::chain;
 use halite_host_reports::{BACKUP_VERIFY, DIRECTORY as REPORTS};
+use halite_pillar::ca_rotation::CaRotation;
 use halite_proto::pki;
 
 use super::outcome;
@@ -18,6 +19,9 @@ use crate::output::{Paint, Screen, megabytes, or_dash, path_text, table, yes_no}
 
 /// The certificate of the CA that identifies a cluster, on its master's host.
 const CA: &str = "/var/lib/halite/master/ca/halite.crt";
+/// The list of the certificates that it has replaced, and the record of the one that replaces it.
+const EARLIER: &str = "/var/lib/halite/master/ca/halite.dropped.json";
+const NEXT: &str = "/var/lib/halite/master/ca/halite.rotation.json";
 const MODE: u32 = 0o600;
 
 /// Refuses a backup of another cluster, if this host has a cluster's master.
@@ -26,8 +30,9 @@ const MODE: u32 = 0o600;
 /// The backup is from another cluster.
 pub fn refuse_foreign(file: &BackupFile) -> anyhow::Result<()> {
     let header = file.header();
-    match cluster_id(Path::new(CA)) {
-        Some(own) if own != header.cluster_id => bail!(
+    let ids = cluster_ids(Path::new(CA), Path::new(EARLIER), Path::new(NEXT));
+    match ids.first() {
+        Some(own) if !ids.contains(&header.cluster_id) => bail!(
             "the backup {} is of another cluster ({}, CA {}) than that of this host (CA {own}); verify it elsewhere",
             file.path().display(),
             header.cluster,
@@ -37,11 +42,16 @@ pub fn refuse_foreign(file: &BackupFile) -> anyhow::Result<()> {
     }
 }
 
-/// The id of the cluster whose master is on this host, if there is one.
-fn cluster_id(certificate: &Path) -> Option<String> {
-    let pem = fs::read_to_string(certificate).ok()?;
-    let found = pki::certificates(&pem).ok()?;
-    Some(pki::sha256_hex(found.first()?))
+/// The ids of the cluster whose master is on this host, the present one first: a rotation of its CA
+/// changes it. Empty without a master.
+fn cluster_ids(certificate: &Path, earlier: &Path, next: &Path) -> Vec<String> {
+    let text = |path: &Path| fs::read_to_string(path).unwrap_or_default();
+    let earlier: Vec<String> = serde_json::from_str(&text(earlier)).unwrap_or_default();
+    let next: Option<CaRotation> = serde_json::from_str(&text(next)).ok();
+    let all = [text(certificate)].into_iter().chain(earlier);
+    let all = all.chain(next.map(|next| next.certificate));
+    let hash = |pem: String| Some(pki::sha256_hex(pki::certificates(&pem).ok()?.first()?));
+    all.filter_map(hash).collect()
 }
 
 pub fn list(directory: &Path, screen: &mut Screen) -> anyhow::Result<u8> {

@@ -65,7 +65,8 @@ pub enum CaError {
     },
     /// A CA that has no rotation.
     #[error(
-        "cannot rotate {0:?}; the CAs that can be rotated are kubernetes, etcd and front-proxy, and sa stands for service accounts"
+        "cannot rotate {0:?}; the CAs that can be rotated are kubernetes, etcd, front-proxy, halite and site, and sa stands for service \
+         accounts"
     )]
     NotRotated(String),
     /// The end of a rotation whose old certificate is still trusted.

@@ -1,8 +1,8 @@
 //! The certificate authorities, which are stored as files and sign exactly what a profile says.
 //!
 //! `kubernetes`, `etcd` and `front-proxy` equal kubeadm's three in subject, usages and lifetime
-//! (kubeadm's `certlist.go` and `pki_helpers.go`); `halite` signs identities and `site` the
-//! bundle's web server. A request contributes only its public key and the proof of possession:
+//! (kubeadm's `certlist.go` and `pki_helpers.go`); `halite` signs identities, epochs and backups, and
+//! `site` the certificates of the site's servers. A request contributes only its public key and the proof of possession:
 //! names, usages and lifetime come from the [`Profile`], which comes from the master's own
 //! compilation.
 
@@ -40,6 +40,7 @@ use halite_store::Millis;
 use rcgen::SigningKey as _;
 use rotation::Rotations;
 use service_accounts::ServiceAccounts;
+use tokio::sync::watch;
 
 pub use error::{CaError, ContentError};
 pub use expired::ExpiredCa;
@@ -52,7 +53,7 @@ pub use sign::{Issued, request_fingerprint};
 pub const HALITE: &str = "halite";
 /// The CA of the Kubernetes API and its clients.
 pub const KUBERNETES: &str = "kubernetes";
-/// The CA of the bundle's web server.
+/// The CA of the site's servers: bundles, the site registry, metrics.
 pub const SITE: &str = "site";
 /// All CAs.
 pub const NAMES: [&str; 5] = [HALITE, KUBERNETES, "etcd", "front-proxy", SITE];
@@ -69,6 +70,8 @@ pub struct Cas {
     first: Loaded,
     /// Held while a stage begins.
     changing: Mutex<()>,
+    /// The number of the last stage that has begun or ended.
+    stages: watch::Sender<usize>,
 }
 
 /// The CAs at one moment. The ones that follow are appended, so that a borrowed certificate stays
@@ -121,6 +124,7 @@ impl Cas {
             state_dir: state_dir.to_owned(),
             first: Loaded::read(state_dir)?,
             changing: Mutex::default(),
+            stages: watch::Sender::new(1),
         })
     }
 
@@ -165,6 +169,14 @@ impl Cas {
     /// No CA has this name.
     pub fn not_after(&self, name: &str) -> Result<i64, CaError> {
         Ok(self.ca(name)?.not_after)
+    }
+
+    /// Returns whether the CA of identities has signed the first certificate of this PEM text. While
+    /// it is rotated, the one of both that signs.
+    #[must_use]
+    pub fn has_signed_identity(&self, certificate_pem: &str) -> bool {
+        let signer = self.ca(HALITE).map(|ca| ca.certificate_pem.as_str());
+        signer.is_ok_and(|signer| pki::is_of_signer(certificate_pem, signer))
     }
 
     /// A CA's private key, PEM: a secret, for the pillar of the hosts that need it.

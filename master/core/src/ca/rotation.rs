@@ -10,6 +10,7 @@ use std::sync::PoisonError;
 use halite_pillar::ca_rotation::{CaRotation, ROTATED_CAS, RotationStage, SERVICE_ACCOUNTS};
 use halite_proto::pki::PrivateKey;
 use halite_store::Millis;
+use tokio::sync::watch;
 
 use super::{CaError, Cas, ContentError, Loaded, create, files};
 
@@ -111,6 +112,12 @@ impl Cas {
     #[must_use]
     pub fn version(&self) -> usize {
         self.all().count()
+    }
+
+    /// Changes with each stage that begins or ends.
+    #[must_use]
+    pub fn stages(&self) -> watch::Receiver<usize> {
+        self.stages.subscribe()
     }
 
     /// The stage of the rotation of a CA, or of `sa`; `None` without a rotation.
@@ -315,6 +322,7 @@ impl Cas {
         let loaded = Box::new(Loaded::read(&self.state_dir)?);
         // Only one thread appends, the one that holds the lock.
         let _appended = self.present().next.set(loaded);
+        self.stages.send_replace(self.version());
         Ok(())
     }
 }

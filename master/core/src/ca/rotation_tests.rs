@@ -4,7 +4,7 @@ use std::fs;
 
 use halite_errors::chain;
 use halite_pillar::ca_rotation::RotationStage::{Only, Sign, Trust};
-use halite_pillar::ca_rotation::{CaRotation, RotationStage, SERVICE_ACCOUNTS};
+use halite_pillar::ca_rotation::{CaRotation, ROTATED_CAS, RotationStage, SERVICE_ACCOUNTS};
 use halite_proto::pki;
 use halite_proto::pki::PrivateKey;
 use tempfile::TempDir;
@@ -75,7 +75,7 @@ fn all_stages(name: &str, value: impl Fn(&Cas) -> String) -> Vec<String> {
 
 #[test]
 fn both_are_trusted_before_the_new_one_signs_and_the_old_one_leaves_last() {
-    for name in ["kubernetes", "etcd", "front-proxy"] {
+    for name in ROTATED_CAS {
         let trusted = all_stages(name, |cas| {
             let all = cas.certificates(name).unwrap();
             assert!(
@@ -180,7 +180,7 @@ fn an_end_that_is_killed_half_way_is_repeated() {
 fn what_cannot_be_rotated_is_refused_and_a_damaged_record_is_never_replaced() {
     let (cas, directory) = made();
     for (name, stage, wanted) in [
-        ("halite", Trust, "cannot rotate \"halite\""),
+        ("other", Trust, "cannot rotate \"other\""),
         ("kubernetes", Sign, "no rotation of it has begun"),
     ] {
         let error = cas.begin_stage(name, stage, "prod", NOW).unwrap_err();
@@ -245,4 +245,34 @@ fn the_time_at_which_all_hosts_have_a_stage_is_recorded_once_for_each_stage() {
     assert_eq!(reached(&loaded, 9), Some(5));
     let unfinished = loaded.unfinished("sa").unwrap();
     assert_eq!((unfinished.stage, unfinished.began), (Sign, NOW));
+}
+
+/// The same for the CA of identities, whose signature counts, not its name: both CAs have the same.
+#[test]
+fn identities_epochs_and_statements_are_signed_by_the_ca_of_the_stage() {
+    let (cas, _directory) = made();
+    let identity = |cas: &Cas| {
+        let request = PrivateKey::generate().unwrap().request("x").unwrap();
+        let identity = "halite://prod/minion/a".parse().unwrap();
+        let profile = Profile::identity(&identity);
+        cas.sign(HALITE, &request, &profile, NOW).unwrap().certificate_pem
+    };
+    let old = cas.certificate_pem(HALITE).unwrap().to_owned();
+    let by_old = identity(&cas);
+    begin(&cas, HALITE, Trust);
+    assert!(cas.has_signed_identity(&by_old) && cas.has_signed_identity(&identity(&cas)));
+    assert!(cas.sign_epoch(1, "a").unwrap().is_proven(&old));
+    let mut stages = cas.stages();
+    begin(&cas, HALITE, Sign);
+    assert!(stages.has_changed().unwrap());
+    stages.mark_unchanged();
+    assert!(!begin(&cas, HALITE, Sign) && !stages.has_changed().unwrap());
+    let by_new = identity(&cas);
+    assert!(!cas.has_signed_identity(&by_old) && cas.has_signed_identity(&by_new));
+    let epoch = cas.sign_epoch(1, "a").unwrap();
+    assert!(!epoch.is_proven(&old) && epoch.is_proven(cas.certificate_pem(HALITE).unwrap()));
+    begin(&cas, HALITE, Only);
+    assert!(cas.end_rotation(HALITE).unwrap());
+    assert!(cas.has_signed_identity(&by_new));
+    assert_eq!(cas.dropped(HALITE).collect::<Vec<_>>(), [&old]);
 }

@@ -10,7 +10,7 @@ use halite_errors::chain;
 use halite_manifest::Bundles;
 use halite_manifest::manifest::FILE;
 use halite_names::{BundleVersion, MASTER};
-use halite_pillar::ca_rotation::ROTATED;
+use halite_pillar::ca_rotation::RECORDED;
 use halite_pillar::declaration::Declaration;
 use halite_pillar::encryption_keys::EncryptionKeys;
 use halite_pillar::load::{Texts, load};
@@ -478,7 +478,7 @@ fn public_halves(cas: &Cas) -> Pki {
         ))
     };
     let signer = |name: &&str| Some(((*name).to_owned(), cas.two(name)?[0].to_owned()));
-    let stages = ROTATED.map(|name| (name, cas.stage_number(name)));
+    let stages = RECORDED.map(|name| (name, cas.stage_number(name)));
     let stages = stages.into_iter();
     Pki {
         certificates: ca::NAMES.iter().filter_map(certificate).collect(),

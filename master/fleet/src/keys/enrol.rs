@@ -221,7 +221,8 @@ async fn accepted_before(app: &App, key: &StoredKey, now: Millis) -> Result<Enro
             reason: rejection(&key.id),
         });
     }
-    let certificate_pem = match key.certificate_pem.as_ref().filter(|pem| fresh(pem, now)) {
+    let is_good = |pem: &&String| fresh(pem, now) && app.cas.has_signed_identity(pem);
+    let certificate_pem = match key.certificate_pem.as_ref().filter(is_good) {
         Some(pem) => pem.clone(),
         None => reissue(app, key.clone(), now).await?,
     };
