@@ -12,11 +12,12 @@ use halite_core::refusal::Refusal;
 use halite_core::succession::{Claimed, Replaced};
 use halite_errors::chain;
 use halite_pillar::view::MASTER_PORT;
-use halite_proto::v1::{MasterHello, MasterMessage, master_message};
+use halite_proto::v1::{MasterMessage, master_message};
 use halite_standby::compare::others;
 use tokio::time::Instant;
 
 use crate::backend::Backend;
+use halite_core::hello::hello;
 
 /// The time for which a starting master asks silent hosts.
 const BOOT: Duration = Duration::from_secs(10);
@@ -174,16 +175,8 @@ pub async fn announce(app: &Arc<App>, backend: &Backend) {
             continue;
         };
         for minion in app.connections.unaware_of(&now) {
-            let hello = MasterHello {
-                protocol: halite_proto::PROTOCOL,
-                version: env!("CARGO_PKG_VERSION").to_owned(),
-                masters: now.clone(),
-                epoch: app.store.epoch(),
-                refused: String::new(),
-                evidence: Some(app.succession.evidence()),
-            };
             let message = MasterMessage {
-                body: Some(master_message::Body::Hello(hello)),
+                body: Some(master_message::Body::Hello(hello(app, now.clone()))),
             };
             // A disconnected one will reconnect.
             if app.connections.send(&minion, message).await.is_ok() {

@@ -148,7 +148,7 @@ impl Config {
         self.state_dir.join("identity.key")
     }
 
-    /// The CA of identities.
+    /// The trusted CAs of identities.
     #[must_use]
     pub fn ca(&self) -> PathBuf {
         self.state_dir.join("ca.crt")

@@ -192,9 +192,9 @@ async fn ask(channel: Channel, question: EnrolRequest) -> Result<EnrolReply, Enr
         .into_inner())
 }
 
-/// Gets a certificate for the present key after the present certificate has expired: the host was
-/// off for longer than its lifetime. A master that knows the key requires neither token nor
-/// operator.
+/// Gets a certificate for the present key after the present certificate has expired, or its CA has
+/// been replaced: the host was off for longer than its lifetime, or while minions got others. A master
+/// that knows the key requires neither token nor operator.
 ///
 /// # Errors
 /// There is no trusted connection, or the master no longer accepts the key.
@@ -211,7 +211,7 @@ pub async fn again(
         token: String::new(),
         grains_json: String::new(),
     };
-    // The CA is the one that this host has trusted since its enrolment.
+    // The CAs are those that this host trusts since its enrolment or its last link.
     let channel = connect(master, &present.ca_pem, None).await?;
     let reply = ask(channel, question).await?;
     match reply.state() {

@@ -1,11 +1,13 @@
-//! This minion's identity on disk: key, certificate and the CA that it trusts.
+//! This minion's identity on disk: key, certificate and the CAs that it trusts.
 
 use std::path::{Path, PathBuf};
 
 use halite_proto::identity::IdentityKind;
 use halite_proto::ids::MinionId;
+use halite_proto::pki;
 use halite_proto::pki::{Inspected, PkiError, PrivateKey};
 use halite_proto::transport::ClientIdentity;
+use halite_proto::v1::MinionTrust;
 
 use crate::config::Config;
 use crate::host::HostError;
@@ -42,6 +44,9 @@ pub enum InvalidIdentity {
     /// The certificate is for another key.
     #[error("key and certificate do not belong together")]
     OtherKey,
+    /// A certificate among the CAs that the master names is not that of a CA.
+    #[error("the master names a certificate as CA that is not one")]
+    NotCa,
 }
 
 /// Identity and trust.
@@ -49,7 +54,7 @@ pub enum InvalidIdentity {
 pub struct Identity {
     /// Certificate and key, for the connection to the master.
     pub client: ClientIdentity,
-    /// The CA of identities, PEM.
+    /// The trusted CAs of identities, PEM, the one that signs first.
     pub ca_pem: String,
     /// The minion's id.
     pub id: MinionId,
@@ -93,6 +98,46 @@ impl Identity {
             not_before: found.not_before,
             not_after: found.not_after,
         })
+    }
+
+    /// Returns whether the CA that signs now has signed the certificate: another one leaves.
+    #[must_use]
+    pub fn is_of_signer(&self) -> bool {
+        pki::is_of_signer(&self.client.certificate_pem, &self.ca_pem)
+    }
+
+    /// The trusted CAs, and the one that has signed the certificate, for the master.
+    #[must_use]
+    pub fn trust(&self) -> MinionTrust {
+        let cas = pki::certificates(&self.ca_pem).unwrap_or_default();
+        let own = pki::certificates(&self.client.certificate_pem).unwrap_or_default();
+        let signer = own.first().and_then(|own| pki::issuer_among(own, &cas));
+        MinionTrust {
+            signed_by: signer.map_or_else(String::new, |ca| pki::sha256_hex(ca)),
+            cas: cas.iter().map(|ca| pki::sha256_hex(ca)).collect(),
+        }
+    }
+
+    /// Trusts these CAs of identities (PEM) from now on; returns `false` if they are the present ones.
+    ///
+    /// # Errors
+    /// They cannot be read, or cannot be recorded: then the present ones stay.
+    pub fn trust_from_now(&self, config: &Config, ca_pem: &str) -> Result<bool, IdentityError> {
+        let cas = pki::certificates(ca_pem)?;
+        if pki::certificates(&self.ca_pem).is_ok_and(|own| own == cas) {
+            return Ok(false);
+        }
+        for ca in &cas {
+            if !Inspected::from_der(ca)?.is_ca {
+                return Err(InvalidIdentity::NotCa.into());
+            }
+        }
+        let plain = files::Owner {
+            mode: Some(0o644),
+            ..files::Owner::default()
+        };
+        files::write(&config.ca(), ca_pem.as_bytes(), plain)?;
+        Ok(true)
     }
 
     /// Returns whether the certificate has expired.

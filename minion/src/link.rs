@@ -8,10 +8,12 @@ use halite_errors::chain;
 use halite_proto::backoff::{Backoff, jittered};
 use halite_proto::ids::{JobId, JobIdError};
 use halite_proto::pki::{Inspected, PkiError, PrivateKey};
-use halite_proto::transport::{Channel, connect, connect_among};
+use halite_proto::transport::{Channel, MasterAlert, connect, connect_among};
 use halite_proto::v1::minion_client::MinionClient;
 use halite_proto::v1::minion_message::Body;
-use halite_proto::v1::{JobList, MinionHello, MinionMessage, RenewRequest, master_message};
+use halite_proto::v1::{
+    JobList, MasterHello, MinionHello, MinionMessage, RenewRequest, master_message,
+};
 use tokio::sync::{mpsc, watch};
 use tokio_stream::wrappers::ReceiverStream;
 
@@ -31,6 +33,8 @@ const STABLE: Duration = Duration::from_secs(30);
 const HELLO: Duration = Duration::from_secs(15);
 /// Interval between two checks of the age of the minion's certificate.
 const RENEWAL: Duration = Duration::from_secs(6 * 3600);
+/// The interval after a failed renewal.
+const RENEWAL_RETRY: Duration = Duration::from_secs(30);
 /// Longest wait for a renewed certificate, during which nothing else is read from the master.
 const RENEW: Duration = Duration::from_secs(15);
 /// Interval between two checks for reports of scheduled work, which `ctl status` shows.
@@ -53,16 +57,20 @@ pub async fn maintain(
     let mut backoff = Backoff::new(PAUSE.0, PAUSE.1);
     let mut next = 0;
     let mut logged: BTreeMap<String, String> = BTreeMap::new();
+    // The master that has refused the CA of the certificate.
+    let mut refused_by: Option<String> = None;
     loop {
         let Some(master) = masters.addresses().get(next).cloned() else {
             return;
         };
         let began = tokio::time::Instant::now();
+        let enrols_again = refused_by.as_ref() == Some(&master);
         let mut session = Session {
             config: &config,
             jobs: &jobs,
             inbox: &mut inbox,
             channel: &channel,
+            enrols_again,
         };
         let end = tokio::select! {
             end = session.run(&master, &mut masters) => end,
@@ -73,17 +81,25 @@ pub async fn maintain(
         if was_stable {
             logged.clear();
         }
+        if end.is_of_another_ca() {
+            refused_by = Some(master.clone());
+        } else if enrols_again {
+            refused_by = None;
+        }
         // A repeated reason is logged once; a standby only means that its host has no master.
         let reason = chain(&end);
         let is_standby = matches!(&end, End::Connect(error) if error.is_of_a_standby());
-        if is_standby || logged.get(&master) == Some(&reason) {
+        if matches!(end, End::OtherIdentity) {
+            tracing::info!(master, reason, "connects again");
+        } else if is_standby || logged.get(&master) == Some(&reason) {
             tracing::debug!(master, reason, "no link");
         } else {
             tracing::warn!(master, reason, "no link; trying again");
             logged.insert(master.clone(), reason);
         }
         let wait;
-        (next, wait) = after(&masters.addresses(), &master, was_stable);
+        let is_there = was_stable || matches!(end, End::OtherIdentity);
+        (next, wait) = after(&masters.addresses(), &master, is_there);
         let pause = match wait {
             Wait::Restart => {
                 backoff.reset();
@@ -140,6 +156,16 @@ enum End {
     NotObeyed(#[from] NotObeyed),
     #[error("the master ended the stream")]
     Closed,
+    #[error("the CAs of identities, or the CA of this host's certificate, have changed")]
+    OtherIdentity,
+}
+
+impl End {
+    /// Returns whether the master does not trust the CA of this host's certificate: the CA was
+    /// replaced while the host was off.
+    fn is_of_another_ca(&self) -> bool {
+        matches!(self, Self::Call(reason) if MasterAlert::is_of_another_ca(reason))
+    }
 }
 
 impl From<halite_proto::tonic::Status> for End {
@@ -153,9 +179,41 @@ struct Session<'a> {
     jobs: &'a Arc<Jobs>,
     inbox: &'a mut mpsc::UnboundedReceiver<Body>,
     channel: &'a watch::Sender<Option<Channel>>,
+    /// `true` if the master has refused the CA of the certificate.
+    enrols_again: bool,
 }
 
 impl Session<'_> {
+    /// Decides about a master by its hello, and trusts the CAs of identities that it names. A new
+    /// session shows the master what this host trusts.
+    fn obey(
+        &self,
+        masters: &mut Masters,
+        identity: &Identity,
+        hello: MasterHello,
+    ) -> Result<(), End> {
+        let shown = hello.evidence.unwrap_or_default();
+        // The master has presented a certificate of a trusted CA. Its epoch may be signed by the next
+        // one already, of which this host first hears now.
+        let trusted = format!("{}\n{}", identity.ca_pem, hello.ca_pem);
+        masters.accept(&shown, &trusted, hello.masters)?;
+        if hello.ca_pem.is_empty() {
+            return Ok(());
+        }
+        match identity.trust_from_now(self.config, &hello.ca_pem) {
+            Ok(true) => Err(End::OtherIdentity),
+            Ok(false) => Ok(()),
+            Err(error) => {
+                // A full disk must not keep the minion from the master that could help.
+                tracing::error!(
+                    error = chain(&error),
+                    "cannot record the CAs of identities: their rotation waits for this host"
+                );
+                Ok(())
+            }
+        }
+    }
+
     async fn run(&mut self, master: &str, masters: &mut Masters) -> End {
         match self.exchange(master, masters).await {
             Ok(()) => End::Closed,
@@ -165,9 +223,14 @@ impl Session<'_> {
 
     async fn exchange(&mut self, master: &str, masters: &mut Masters) -> Result<(), End> {
         let mut identity = Identity::load(self.config)?;
-        if identity.has_ended(clock::seconds()) {
+        let has_ended = identity.has_ended(clock::seconds());
+        if has_ended || self.enrols_again {
             // A master would end the connection before it knows the caller.
-            tracing::warn!("the certificate has expired: requesting another one with the same key");
+            let why = match has_ended {
+                true => "the certificate has expired",
+                false => "the CA of the certificate was replaced",
+            };
+            tracing::warn!("{why}: requesting another one with the same key");
             identity = enrol::again(self.config, master, &identity).await?;
         }
         let (ca, own) = (&identity.ca_pem, Some(&identity.client));
@@ -194,6 +257,7 @@ impl Session<'_> {
             unstored: Some(unstored),
             epoch: Some(masters.epoch()),
             obeyed: masters.obeyed(),
+            trust: Some(identity.trust()),
         };
         let send = async |body: Body| {
             let message = MinionMessage { body: Some(body) };
@@ -215,11 +279,11 @@ impl Session<'_> {
         if !hello.refused.is_empty() {
             return Err(End::Refused(hello.refused));
         }
-        let shown = hello.evidence.unwrap_or_default();
-        masters.accept(&shown, &identity.ca_pem, hello.masters)?;
+        let version = hello.version.clone();
+        self.obey(masters, &identity, hello)?;
         tracing::info!(
             master,
-            version = hello.version,
+            version,
             cluster = identity.cluster,
             "linked"
         );
@@ -236,16 +300,19 @@ impl Session<'_> {
         loop {
             tokio::select! {
                 message = stream.message() => match message?.map(|message| message.body) {
-                    // The declared masters have changed.
+                    // The declared masters or the CAs of identities have changed.
                     Some(Some(master_message::Body::Hello(hello))) => {
-                        let shown = hello.evidence.unwrap_or_default();
-                        masters.accept(&shown, &identity.ca_pem, hello.masters)?;
+                        self.obey(masters, &identity, hello)?;
                     }
                     Some(body) => self.handle(body),
                     None => return Ok(()),
                 },
                 Some(body) = self.inbox.recv() => send(body).await?,
-                _ = renewal.tick() => renew(self.config, &channel).await,
+                _ = renewal.tick() => match renew(self.config, &channel).await {
+                    Renewal::Done { of_other_ca: true } => return Err(End::OtherIdentity),
+                    Renewal::Done { of_other_ca: false } | Renewal::NotDue => {}
+                    Renewal::Failed => renewal.reset_after(RENEWAL_RETRY),
+                },
                 _ = reports.tick() => {
                     // Messages do not wait for the tools that grains come from.
                     let jobs = Arc::clone(self.jobs);
@@ -280,21 +347,48 @@ fn named(job: &str) -> Option<JobId> {
         .ok()
 }
 
-/// Has the minion's certificate renewed if it is old. A failure is logged; the next check retries.
-async fn renew(config: &Config, channel: &Channel) {
-    match Identity::load(config) {
-        Ok(identity) if identity.is_old(clock::seconds()) => {
-            if let Err(error) = request_renewal(config, &identity, channel).await {
-                tracing::warn!(
-                    error = chain(&error),
-                    "cannot renew the certificate; trying again later"
-                );
-            } else {
-                tracing::info!("the certificate was renewed");
+/// The result of a check of the minion's certificate.
+enum Renewal {
+    /// The certificate stays.
+    NotDue,
+    /// There is another one.
+    Done {
+        /// `true` if another CA had signed the previous one.
+        of_other_ca: bool,
+    },
+    /// It is tried again.
+    Failed,
+}
+
+/// Has the minion's certificate renewed if it is old, or not of the CA that signs.
+async fn renew(config: &Config, channel: &Channel) -> Renewal {
+    let identity = match Identity::load(config) {
+        Ok(identity) => identity,
+        Err(error) => {
+            tracing::error!(error = chain(&error), "cannot read the identity");
+            return Renewal::Failed;
+        }
+    };
+    let of_other_ca = !identity.is_of_signer();
+    if !of_other_ca && !identity.is_old(clock::seconds()) {
+        return Renewal::NotDue;
+    }
+    match request_renewal(config, &identity, channel).await {
+        Ok(()) => {
+            tracing::info!("the certificate was renewed");
+            // Unless the CAs on the disk are not those of the master.
+            let is_now = Identity::load(config).is_ok_and(|now| now.is_of_signer());
+            Renewal::Done {
+                of_other_ca: of_other_ca && is_now,
             }
         }
-        Ok(_) => {}
-        Err(error) => tracing::error!(error = chain(&error), "cannot read the identity"),
+        Err(error) => {
+            tracing::warn!(
+                error = chain(&error),
+                "cannot renew the certificate; trying again later"
+            );
+            Renewal::Failed
+        }
     }
 }
 

@@ -47,6 +47,8 @@ struct Connection {
     masters: Vec<String>,
     /// The minion's protocol version.
     protocol: u32,
+    /// The CAs of identities that the minion trusts, as its hello shows them.
+    trust: Option<v1::MinionTrust>,
 }
 
 /// The open streams, one for each connected minion.
@@ -85,6 +87,7 @@ impl Connections {
             address: address.to_canonical(),
             masters: Vec::new(),
             protocol,
+            trust: None,
         };
         open.insert(minion.clone(), connection);
         // Inside the lock: two streams must not get the same number.
@@ -158,6 +161,20 @@ impl Connections {
         if let Some(connection) = self.open().get_mut(minion) {
             connection.masters = masters;
         }
+    }
+
+    /// Records the CAs of identities that a connected minion trusts.
+    pub fn shows(&self, minion: &MinionId, trust: Option<v1::MinionTrust>) {
+        if let Some(connection) = self.open().get_mut(minion) {
+            connection.trust = trust;
+        }
+    }
+
+    /// The CAs of identities that a minion trusts; `None` if it is not connected, or of an earlier
+    /// version that does not show them.
+    #[must_use]
+    pub fn trust(&self, minion: &MinionId) -> Option<v1::MinionTrust> {
+        self.open().get(minion)?.trust.clone()
     }
 
     /// Records the protocol version of a connected minion.

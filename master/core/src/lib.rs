@@ -18,6 +18,7 @@ pub mod encryption;
 pub mod event_bus;
 pub mod event_stream;
 pub mod gate;
+pub mod hello;
 pub mod init;
 pub mod isolation;
 pub mod metrics;

@@ -1,5 +1,7 @@
 //! Of two masters one stops, and no host can stop one by its mere claim.
 
+use halite_pillar::ca_rotation::RotationStage::{Only, Sign, Trust};
+
 use super::*;
 use crate::ca::{Cas, HALITE};
 use crate::clock::{Clock as _, SystemClock};
@@ -147,4 +149,30 @@ fn a_record_that_cannot_be_read_refuses_the_start() {
         matches!(refused, NotStarted::Unreadable { .. }),
         "{refused}"
     );
+}
+
+/// The epoch keeps its rank, and is signed again.
+#[test]
+fn a_master_signs_its_epoch_again_with_the_next_ca() {
+    let directory = tempfile::tempdir().unwrap();
+    let cas = cas(directory.path());
+    let old = cas.certificate_pem(HALITE).unwrap().to_owned();
+    let master = third(directory.path(), &cas);
+    let now = SystemClock.now();
+    for (stage, by_old) in [(Trust, true), (Sign, false), (Only, false)] {
+        cas.begin_stage(HALITE, stage, "prod", now).unwrap();
+        let trusted = cas.certificate_pem(HALITE).unwrap();
+        master.follow_ca(cas.sign_epoch(3, "cp-1-11").unwrap(), trusted);
+        let evidence = master.evidence();
+        assert_eq!(evidence.rank(), master.own().rank());
+        assert_eq!(evidence.is_proven(&old), by_old);
+        assert!(evidence.is_proven(trusted));
+    }
+    // Of the CA that has left.
+    let other = tempfile::tempdir().unwrap();
+    let foreign = self::cas(other.path()).sign_epoch(4, "cp-2-22").unwrap();
+    let claim = |epoch: &Epoch| master.hear_claim(0, Some(epoch), "minion:a");
+    assert!(matches!(claim(&foreign), Err(Claimed::Unproven { .. })));
+    let next = cas.sign_epoch(4, "cp-2-22").unwrap();
+    assert!(matches!(claim(&next), Err(Claimed::Replaced(_))));
 }

@@ -68,6 +68,7 @@ impl<'l> Wire<'l> {
             }),
             epoch: None,
             obeyed: None,
+            trust: None,
         };
         life.runtime
             .block_on(life.backend.on_connected(&minion(id), &hello))

@@ -80,14 +80,7 @@ impl Minion for Services {
                 "the first message must be the hello",
             ));
         };
-        let mut answer = MasterHello {
-            protocol: halite_proto::PROTOCOL,
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-            masters: self.masters().await,
-            epoch: self.app.store.epoch(),
-            refused: String::new(),
-            evidence: Some(self.app.succession.evidence()),
-        };
+        let mut answer = halite_core::hello::hello(&self.app, self.masters().await);
         if let Some(reason) = protocol_refusal(hello.protocol) {
             tracing::warn!(%minion, reason, "minion refused");
             answer.refused = reason;
@@ -114,7 +107,8 @@ impl Minion for Services {
         let connections = &self.app.connections;
         let (connection, messages) = connections.join_speaking(&minion, address, protocol);
         let named = answer.masters.clone();
-        self.app.connections.knows(&minion, named);
+        connections.knows(&minion, named);
+        connections.shows(&minion, hello.trust.clone());
         let (ended, listener) = oneshot::channel();
         tokio::spawn(
             self.clone()

@@ -7,6 +7,7 @@
     reason = "a test stops where it fails"
 )]
 
+mod authorities;
 mod masters;
 mod world;
 

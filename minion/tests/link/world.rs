@@ -109,6 +109,8 @@ impl Stream {
 
 pub struct Master {
     pub ca: Arc<Ca>,
+    /// The CA that signs.
+    pub signer: Mutex<Arc<Ca>>,
     /// The master's first message.
     pub hello: Mutex<MasterHello>,
     pub files: Mutex<BTreeMap<String, Vec<u8>>>,
@@ -156,7 +158,8 @@ impl Enrolment for Service {
         self.0.keys.lock().unwrap().insert(key);
         let mut csr = CertificateSigningRequestParams::from_pem(&request.csr_pem).unwrap();
         csr.params = Ca::params(&format!("halite://test/minion/{}", request.id));
-        let certificate_pem = csr.signed_by(&self.0.ca.issuer).unwrap().pem();
+        let signer = Arc::clone(&self.0.signer.lock().unwrap());
+        let certificate_pem = csr.signed_by(&signer.issuer).unwrap().pem();
         Ok(Response::new(EnrolReply {
             state: 1,
             certificate_pem,
@@ -212,8 +215,13 @@ impl Minion for Service {
         Ok(Response::new(tokio_stream::iter(pieces)))
     }
 
-    async fn renew(&self, _: Request<RenewRequest>) -> Result<Response<RenewReply>, Status> {
-        Err(Status::unimplemented("not here"))
+    async fn renew(&self, request: Request<RenewRequest>) -> Result<Response<RenewReply>, Status> {
+        let csr_pem = request.into_inner().csr_pem;
+        let mut csr = CertificateSigningRequestParams::from_pem(&csr_pem).unwrap();
+        csr.params = Ca::params("halite://test/minion/worker-1");
+        let signer = Arc::clone(&self.0.signer.lock().unwrap());
+        let certificate_pem = csr.signed_by(&signer.issuer).unwrap().pem();
+        Ok(Response::new(RenewReply { certificate_pem }))
     }
 
     async fn take_turn(&self, _: Request<TurnRequest>) -> Result<Response<TurnReply>, Status> {
@@ -223,6 +231,7 @@ impl Minion for Service {
 
 pub struct World {
     pub master: Arc<Master>,
+    server: Arc<Server>,
     pub streams: mpsc::Receiver<Stream>,
     pub endpoint: String,
     pub config: Config,
@@ -247,6 +256,7 @@ async fn server(ca: Arc<Ca>, uri: &str) -> World {
     let (sender, streams) = mpsc::channel(4);
     let (ca_pem, evidence) = (ca.pem.clone(), ca.epoch(1));
     let master = Arc::new(Master {
+        signer: Mutex::new(Arc::clone(&ca)),
         ca,
         hello: Mutex::new(MasterHello {
             protocol: halite_proto::PROTOCOL,
@@ -272,7 +282,8 @@ async fn server(ca: Arc<Ca>, uri: &str) -> World {
     let routes =
         Routes::new(EnrolmentServer::new(service.clone())).add_service(MinionServer::new(service));
     let (stop, stopped) = oneshot::channel::<()>();
-    tokio::spawn(Arc::new(server).serve(listener, routes, async move {
+    let server = Arc::new(server);
+    tokio::spawn(Arc::clone(&server).serve(listener, routes, async move {
         let _ = stopped.await;
     }));
     let dir = tempfile::tempdir().unwrap();
@@ -283,6 +294,7 @@ async fn server(ca: Arc<Ca>, uri: &str) -> World {
     };
     World {
         master,
+        server,
         streams,
         endpoint,
         config,
@@ -309,6 +321,25 @@ impl World {
         hello.epoch = epoch;
         hello.evidence = Some(self.master.ca.epoch(epoch));
         hello.masters = masters.iter().map(|one| one.endpoint.clone()).collect();
+    }
+
+    /// Trusts these CAs from now on; the first one signs.
+    pub fn has_cas(&self, cas: &[&Arc<Ca>]) {
+        let key = PrivateKey::generate().unwrap();
+        let own = Ca::params("halite://test/master/m").signed_by(key.as_key_pair(), &cas[0].issuer);
+        let all: String = cas.iter().map(|ca| ca.pem.as_str()).collect();
+        self.server
+            .replace_identity(&own.unwrap().pem(), &key.to_pem(), &all)
+            .unwrap();
+        *self.master.signer.lock().unwrap() = Arc::clone(cas[0]);
+        let mut hello = self.master.hello.lock().unwrap();
+        hello.evidence = Some(cas[0].epoch(1));
+        hello.ca_pem = all;
+    }
+
+    /// The hello, as it is sent again.
+    pub fn hello(&self) -> ToMinion {
+        ToMinion::Hello(self.master.hello.lock().unwrap().clone())
     }
 
     /// Ends the master.
