@@ -7,6 +7,7 @@ mod services {
     pub mod authorisation;
     pub mod bridge;
     pub mod declared;
+    pub mod identities;
     pub mod join;
     pub mod kubeconfig;
     pub mod operators;

@@ -96,6 +96,11 @@ pub const TABLE: &[(&str, Caller)] = &[
         "/halite.v1.Operator/CreateOperator",
         Caller::Operator(Role::Admin),
     ),
+    // Only for the caller's own name and key.
+    (
+        "/halite.v1.Operator/RenewOperator",
+        Caller::Operator(Role::Viewer),
+    ),
     (
         "/halite.v1.Operator/ListOperators",
         Caller::Operator(Role::Viewer),
@@ -214,7 +219,7 @@ mod tests {
         let granted = [
             (
                 Role::Viewer,
-                "ListJobs ListKeys ListOperators ListSinks ListTokens ReadAudit Run Show ShowJob Status Watch",
+                "ListJobs ListKeys ListOperators ListSinks ListTokens ReadAudit RenewOperator Run Show ShowJob Status Watch",
             ),
             (Role::Deployer, "CancelJob CancelRun Orchestrate TestSinks"),
             (

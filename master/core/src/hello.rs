@@ -1,8 +1,9 @@
 //! The hello to a minion.
 
+use halite_proto::v1::MasterHello;
+
 use crate::app::App;
 use crate::ca::HALITE;
-use halite_proto::v1::MasterHello;
 
 /// The hello to a minion, with the addresses of the masters (`HOST:PORT`); without any, it keeps those
 /// that it knows.

@@ -1,6 +1,7 @@
 //! The network services: the effect of each call, and its audit. The certificate names the caller,
 //! and the table in [`halite_proto::authz`] has already authorised the call.
 
+mod accounts;
 mod added;
 mod enrolment;
 mod hand_over;

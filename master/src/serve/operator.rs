@@ -4,15 +4,12 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use futures_util::{Stream, StreamExt as _};
-use halite_core::ca::HALITE;
 use halite_core::clock::rfc3339;
 use halite_core::declared::node_roles;
 use halite_core::event_stream::EventStream;
-use halite_core::refusal::Refusal;
-use halite_errors::chain;
 use halite_fleet::jobs::function::Function;
 use halite_fleet::keys;
-use halite_fleet::keys::{KeyOrder, NewOperator, TokenRequest};
+use halite_fleet::keys::{KeyOrder, TokenRequest};
 use halite_orchestrate::ignored;
 use halite_proto::tonic;
 use halite_proto::tonic::{Request, Response, Status};
@@ -23,7 +20,8 @@ use halite_proto::v1::{
     CancelRunRequest, ChangeKeyRequest, CreateOperatorReply, CreateOperatorRequest,
     CreateTokenReply, CreateTokenRequest, Document, Event, HandOverRequest, ImportCaRequest,
     KubeconfigReply, KubeconfigRequest, ListJobsRequest, ListKeysRequest, ListOperatorsRequest,
-    ListSinksRequest, ListTokensRequest, OrchestrateRequest, ReadAuditRequest, RequestCaRequest,
+    ListSinksRequest, ListTokensRequest, OrchestrateRequest, ReadAuditRequest, RenewOperatorRequest,
+    RequestCaRequest,
     RevokeOperatorRequest, RevokeTokenRequest, RunRequest, ShowJobRequest, ShowRequest,
     StatusRequest, TestSinksRequest, WatchRequest,
 };
@@ -396,28 +394,15 @@ impl Operator for Services {
         request: Request<CreateOperatorRequest>,
     ) -> Result<Response<CreateOperatorReply>, Status> {
         let peer = Peer::of(&request)?.clone();
-        let by = caller_id(&peer)?.to_owned();
-        let request = request.into_inner();
-        let what = format!("{} as {}", request.name, request.role);
-        let call = Call::new(&peer, "Operator/CreateOperator", what);
-        let wanted = NewOperator {
-            name: request.name,
-            role: request.role,
-            days: request.days,
-            csr_pem: request.csr_pem,
-        };
-        let app = Arc::clone(&self.app);
-        self.audited(call, async move {
-            let ca_pem = app.cas.certificate_pem(HALITE);
-            let ca_pem = ca_pem.map_err(|error| Refusal::internal(chain(&error)))?;
-            let (certificate_pem, expires) = keys::create_operator(&app, &by, &wanted).await?;
-            Ok(CreateOperatorReply {
-                certificate_pem,
-                ca_pem: ca_pem.to_owned(),
-                expires: rfc3339(expires),
-            })
-        })
-        .await
+        self.made_operator(&peer, request.into_inner()).await
+    }
+
+    async fn renew_operator(
+        &self,
+        request: Request<RenewOperatorRequest>,
+    ) -> Result<Response<CreateOperatorReply>, Status> {
+        let peer = Peer::of(&request)?.clone();
+        self.renewed_operator(&peer, request.into_inner()).await
     }
 
     async fn list_operators(

@@ -147,6 +147,10 @@ async fn call(method: &str, channel: Channel, key: &PrivateKey, id: &str) -> Res
             Ok(())
         }
         "Operator/CreateOperator" => operator.create_operator(new_operator()).await.map(drop),
+        "Operator/RenewOperator" => operator
+            .renew_operator(v1::RenewOperatorRequest { csr_pem })
+            .await
+            .map(drop),
         "Operator/Kubeconfig" => kubeconfig::ask(channel, csr_pem).await,
         "Operator/RequestCa" | "Operator/ImportCa" => own_cas::call(method, channel).await,
         "Operator/HandOver" => operator

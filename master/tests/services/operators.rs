@@ -16,7 +16,8 @@ use super::authorisation::{outcome, verdict};
 use super::declared::MINION;
 use super::site::{SOON, Site, start, start_with_job};
 
-async fn create(site: &Site, name: &str, role: &str) -> Result<ClientIdentity, Status> {
+/// Creates an operator over the wire.
+pub async fn create(site: &Site, name: &str, role: &str) -> Result<ClientIdentity, Status> {
     let key = PrivateKey::generate().unwrap();
     let request = v1::CreateOperatorRequest {
         name: name.to_owned(),

@@ -6,6 +6,7 @@ mod enrol;
 mod host_facts;
 pub mod host_root;
 mod manage;
+mod operator_renewal;
 mod operators;
 mod pending;
 #[cfg(test)]
@@ -15,6 +16,7 @@ mod token;
 pub use enrol::{EnrolAnswer, EnrolmentRequest, enrol, renew};
 pub use host_facts::parse as parse_grains;
 pub use manage::{KeyOrder, change, list, status_of};
+pub use operator_renewal::{renew_operator, with_another_ca};
 pub use operators::{
     NewOperator, create as create_operator, list_operators, revoke as revoke_operator,
 };

@@ -103,6 +103,10 @@ async fn certificates_and_revocations_are_recorded() {
         store.certificates(2).await.unwrap(),
         [certificate("03", 3), certificate("02", 2)]
     );
+    for (ca, newest) in [("kubernetes", Some(certificate("03", 3))), ("halite", None)] {
+        let found = store.newest_certificate(ca, "a").await.unwrap();
+        assert_eq!(found, newest, "{ca}");
+    }
     let revocation = |reason: &str| Revocation {
         serial: "01".to_owned(),
         owner: "a".to_owned(),

@@ -210,6 +210,17 @@ impl Store {
         .await?)
     }
 
+    /// The newest certificate that a CA has signed for an owner.
+    pub async fn newest_certificate(&self, ca: &str, owner: &str) -> Outcome<Option<Certificate>> {
+        Ok(sqlx::query_as(
+            "SELECT * FROM certificates WHERE ca = ? AND owner = ? ORDER BY created DESC, rowid DESC LIMIT 1",
+        )
+        .bind(ca)
+        .bind(owner)
+        .fetch_optional(&self.reader)
+        .await?)
+    }
+
     /// The issued certificates, newest first, at most `limit`.
     pub async fn certificates(&self, limit: u32) -> Outcome<Vec<Certificate>> {
         Ok(
