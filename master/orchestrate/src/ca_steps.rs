@@ -59,6 +59,12 @@ impl StepRunner<'_> {
             let comment = format!("a real run takes the stage `{stage}` of {ca}");
             return Ok((Map::new(), comment));
         }
+        // Before a compromised CA of identities leaves, the connected hosts get the next one.
+        let prepares = compromised && step == CaStep::Begin(RotationStage::Trust);
+        if prepares && self.jobs.app().cas.rotation(&ca) == Some(RotationStage::Only) {
+            let comment = format!("{ca} already has a later stage");
+            return Ok((Map::new(), comment));
+        }
         let (declarations, limit) = (self.jobs.declarations(), timeout(chunk)?);
         let rotation = rotation(&ca, compromised);
         let loaded = declarations.load().await.map_err(failed)?;

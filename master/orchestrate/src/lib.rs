@@ -8,6 +8,7 @@
 //! operator may end a run before that (`cancel`).
 
 mod bare_hosts;
+mod ca_identities;
 mod ca_steps;
 mod cancel;
 mod destroy_steps;

@@ -74,6 +74,7 @@ impl<'a> StepRunner<'a> {
             ("halite", "encryption_keys") => self.encryption_keys(chunk, index).await,
             ("halite", "encryption_rewrite") => self.encryption_rewrite(chunk, index).await,
             ("halite", "ca_stage") => self.ca_stage(chunk, index).await,
+            ("halite", "ca_identities") => self.ca_identities(chunk, index).await,
             ("halite", "ca_pods") => self.ca_pods(chunk, index).await,
             ("halite", "upgrade_turn") => self.upgrade_turn(chunk).await,
             ("halite", "pause") => self.pause().await,

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use halite_core::names::minion;
 use halite_proto::ids::MinionId;
+use halite_proto::pki;
 use halite_proto::v1;
 use halite_proto::v1::master_message::Body as ToMinion;
 use halite_proto::v1::minion_message::Body as ToMaster;
@@ -34,6 +35,8 @@ pub(crate) struct Journal {
     pub failing: BTreeSet<String>,
     /// The next job with states or a command is killed while it runs: it returns as interrupted.
     pub interrupt_next: bool,
+    /// The CAs of identities (PEM) that it has trusted since its enrolment, in order.
+    pub cas: Vec<String>,
 }
 
 /// Answers a job in place of the script.
@@ -48,6 +51,8 @@ pub(crate) struct ScriptedMinion {
     pub host: Arc<Answering>,
     /// A function that it lacks.
     pub unknown: Option<&'static str>,
+    /// `true` for an earlier version, which trusts the CA of its enrolment only.
+    pub keeps_its_ca: bool,
 }
 
 impl ScriptedMinion {
@@ -57,6 +62,7 @@ impl ScriptedMinion {
             journal: Arc::default(),
             host: Arc::new(|_| None),
             unknown: None,
+            keeps_its_ca: false,
         }
     }
 
@@ -119,8 +125,28 @@ impl ScriptedMinion {
                     .entries
                     .insert(stored.job, JournalEntry::Done);
             }
+            Some(ToMinion::Hello(hello)) if !self.keeps_its_ca => {
+                self.trust(backend, hello.ca_pem);
+            }
             _ => {}
         }
+    }
+
+    /// Records the CAs of identities, gets a certificate, and connects again.
+    fn trust(&self, backend: &Backend, ca_pem: String) {
+        let all = pki::certificates(&ca_pem).unwrap();
+        let cas: Vec<String> = all.iter().map(|ca| pki::sha256_hex(ca)).collect();
+        let trust = v1::MinionTrust {
+            signed_by: cas[0].clone(),
+            cas,
+        };
+        let mut journal = self.journal.lock().unwrap();
+        if journal.cas.last() != Some(&ca_pem) {
+            journal.cas.push(ca_pem);
+        }
+        drop(journal);
+        let connections = &backend.jobs().app().connections;
+        connections.shows(&self.id, Some(trust));
     }
 
     fn work(&self, job: &v1::Job) -> v1::JobReturn {

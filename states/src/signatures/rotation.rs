@@ -6,7 +6,7 @@ use crate::signature::{Arg, ArgumentKind, Signature, arg, required};
 const CA: Arg = required(
     "ca",
     ArgumentKind::Text,
-    "`kubernetes`, `etcd`, `front-proxy`, or `sa` for the key pair of service accounts.",
+    "`kubernetes`, `etcd`, `front-proxy`, `halite`, `site`, or `sa` for the key pair of service accounts.",
 );
 
 pub(super) const SIGNATURES: &[Signature] = &[
@@ -31,6 +31,26 @@ pub(super) const SIGNATURES: &[Signature] = &[
                 "compromised",
                 ArgumentKind::Boolean,
                 "The old one leaves in the first stage (default false).",
+            ),
+            TIMEOUT,
+        ],
+    ),
+    step(
+        "ca_identities",
+        "Waits until each accepted minion, or each operator, follows a stage of the rotation of the CA `halite`, by which Halite's own \
+         programs recognise each other. Names the others.",
+        &[
+            required(
+                "stage",
+                ArgumentKind::Text,
+                "The stage in which it waits; in another one the step does nothing.",
+            ),
+            required(
+                "of",
+                ArgumentKind::Text,
+                "`hosts`: each minion trusts the CAs of the stage, and the CA that signs has signed its certificate; `connected`: the \
+                 same of the connected ones, and the step succeeds when its time is over; `operators`: the CA that signs has signed the \
+                 certificate of each operator of `ctl operator create`.",
             ),
             TIMEOUT,
         ],

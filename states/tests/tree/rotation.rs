@@ -36,10 +36,10 @@ fn rotation(pillar: serde_json::Value) -> Compiled {
 #[test]
 fn each_stage_reaches_all_hosts_with_the_ca_before_the_next_begins() {
     let mut text = String::new();
-    for ca in ["kubernetes", "etcd", "front-proxy", "sa"] {
+    for ca in ["kubernetes", "etcd", "front-proxy", "sa", "halite", "site"] {
         text += &steps(ca, &rotation(json!({"ca": ca})));
     }
-    for ca in ["kubernetes", "etcd"] {
+    for ca in ["kubernetes", "etcd", "halite", "site"] {
         let compromised = json!({"ca": ca, "compromised": true, "restart_pods": true});
         text += &steps(&format!("{ca}, compromised"), &rotation(compromised));
     }
@@ -74,6 +74,60 @@ fn each_stage_names_all_hosts_that_must_take_part() {
         assert_eq!(stages.len(), 4, "{ca}");
         assert!(stages.iter().all(|step| step.args["nodes"] == hosts));
     }
+}
+
+/// Minions and operators have their certificates of the new CA before the old one leaves.
+#[test]
+fn the_ca_of_identities_waits_for_all_holders_and_a_compromised_one_for_connected_hosts() {
+    let waits = |pillar| {
+        let compiled = rotation(pillar);
+        let chunks = compiled.low.chunks.iter();
+        let waits = chunks.filter(|chunk| chunk.function() == "halite.ca_identities");
+        let text = |chunk: &Chunk, arg: &str| chunk.args[arg].as_str().unwrap().to_owned();
+        let waits = waits.map(|chunk| [text(chunk, "stage"), text(chunk, "of")].join(" "));
+        waits.collect::<Vec<_>>()
+    };
+    assert_eq!(
+        waits(json!({"ca": "halite"})),
+        ["trust hosts", "sign hosts", "sign operators", "only hosts"]
+    );
+    assert_eq!(
+        waits(json!({"ca": "halite", "compromised": true})),
+        ["trust connected", "only hosts"]
+    );
+    assert!(waits(json!({"ca": "site"})).is_empty());
+}
+
+/// The script that enrols a host has both CAs, and completes a token with the one that signs.
+#[test]
+fn the_script_of_new_hosts_has_both_cas_and_the_digest_of_the_one_that_signs() {
+    let (mut pillar, grains) = fixture("bootstrap");
+    let pem = |body: &str| format!("-----BEGIN CERTIFICATE-----\n{body}\n-----END CERTIFICATE-----\n");
+    // "new" and "old" in base64.
+    let both = [pem("bmV3"), pem("b2xk")].concat();
+    for ca in ["halite", "site"] {
+        pillar["halite"]["pki"][ca]["cert"] = json!(both);
+    }
+    let compiled = highstate(&pillar, &grains);
+    let script = contents(&compiled, "/srv/halite/enrol.sh");
+    assert_eq!(script.matches(both.trim()).count(), 2);
+    assert_eq!(contents(&compiled, "/etc/halite/pki/site-ca.crt"), both);
+    let function = script.split_once("master_ca_digest() {").unwrap().1;
+    let function = function.split_once("\n}\n").unwrap().0;
+    let run = Command::new("sh").args(["-c", function]).output().unwrap();
+    assert_eq!(
+        String::from_utf8(run.stdout).unwrap().trim(),
+        "11507a0e2f5e69d5dfa40a62a1bd7b6ee57e6bcd85c67c9b8431b36fff21c437"
+    );
+    // The states that make the master's files compare with both.
+    let init = chunk(
+        &compiled,
+        "cmd.run",
+        "/usr/local/bin/halite-master init --config /etc/halite/master.yaml",
+    );
+    let tests = init.controls.unless.iter();
+    let compared: Vec<_> = tests.filter_map(serde_json::Value::as_str).collect();
+    assert!(compared[0].contains(both.trim()), "{compared:?}");
 }
 
 /// A host whose preflight has not ended stays as it is.

@@ -1,5 +1,5 @@
 {#- Replaces a CA, or the key pair that signs tokens of service accounts (`ctl certs rotate`).
-    `pillar.ca` is `kubernetes`, `etcd`, `front-proxy` or `sa`. In each stage, all hosts that have the
+    `pillar.ca` is `kubernetes`, `etcd`, `front-proxy`, `halite`, `site` or `sa`. In each stage, all hosts that have the
     CA get it: both are trusted, then the new one signs and all certificates are made again, then the
     old one leaves (Kubernetes' documentation, "Manual Rotation of CA Certificates"; stages:
     docs/decisions/0102). With `pillar.compromised` the old one leaves at once. With
@@ -17,9 +17,11 @@
   'etcd': {'members': ['halite.base.etcd'], 'planes': [running]},
   'front-proxy': {'planes': [running]},
   'sa': {'planes': [running], 'pods': 'sign'},
+  'halite': {'own': True},
+  'site': {'own': True},
 } %}
 {%- if ca not in all %}
-{{- raise('the CAs that can be rotated are kubernetes, etcd and front-proxy, and sa stands for service accounts') }}
+{{- raise('the CAs that can be rotated are kubernetes, etcd, front-proxy, halite and site, and sa stands for service accounts') }}
 {%- endif %}
 {%- set has = all[ca] %}
 {%- set ns = namespace(last='turn', etcd=[], members=[], planes=[]) %}
@@ -66,6 +68,52 @@ turn:
         - halite: {{ ns.last }}
 {%-   set ns.last = name ~ '-' ~ stage %}
 {%- endmacro %}
+{#- The states of a CA of Halite's own on some hosts. A bare host gets it in its own run. -#}
+{%- macro apply(id, stage, tgt, sls) %}
+
+{{ id }}-{{ stage }}:
+  halite.state:
+    - tgt: '{{ tgt }}'
+    - tgt_type: compound
+    - sls: {{ sls | json }}
+    - unmatched: skip
+    - bare: skip
+    - require:
+        - halite: {{ ns.last }}
+{%-   set ns.last = id ~ '-' ~ stage %}
+{%- endmacro %}
+{%- macro identities(of, stage, timeout) %}
+
+{{ of }}-{{ stage }}:
+  halite.ca_identities:
+    - stage: {{ stage }}
+    - of: {{ of }}
+    - timeout: {{ timeout }}
+    - require:
+        - halite: {{ ns.last }}
+{%-   set ns.last = of ~ '-' ~ stage %}
+{%- endmacro %}
+{%- macro own(stage) %}
+{%-   set servers = 'I@halite:node:runs:master:True or I@halite:node:roles:registry' %}
+{%-   if ca == 'site' %}
+{#-     The CA in the file of each host, then the certificates of the servers. #}
+{{- apply('hosts', stage, '* and not L@master', ['halite.host.repository']) }}
+{{- apply('servers', stage, servers, ['halite.services.bundle_server']) }}
+{{- apply('registry', stage, '* and not L@master', ['halite.services.site_registry']) }}
+{{- apply('metrics', stage, 'I@halite:node:runs:master:True or I@halite:node:runs:standby:True', ['halite.services.master.metrics']) }}
+{%-   elif pillar.get('compromised') and stage == 'trust' %}
+{#-     Hosts that are off lose access, and enrol again. #}
+{{- identities('connected', stage, 60) }}
+{%-   else %}
+{#-     Minions get the CAs over their links; root on each control plane and new hosts by files. #}
+{{- identities('hosts', stage, 7200) }}
+{{- apply('servers', stage, servers, ['halite.services.bundle_server']) }}
+{{- apply('planes', stage, 'I@halite:node:roles:control-plane', ['halite.services.operator']) }}
+{%-     if stage == 'sign' %}
+{{- identities('operators', stage, 7200) }}
+{%-     endif %}
+{%-   endif %}
+{%- endmacro %}
 {%- macro stage(stage) %}
 
 stage-{{ stage }}:
@@ -78,7 +126,9 @@ stage-{{ stage }}:
     - require:
         - halite: {{ ns.last }}
 {%-   set ns.last = 'stage-' ~ stage %}
-{%-   if pillar.get('compromised') %}
+{%-   if has.own is defined %}
+{{- own(stage) }}
+{%-   elif pillar.get('compromised') %}
 {%-     for kind, names in [('members', ns.etcd), ('planes', ns.planes)] if names %}
 
 # Together: with different CAs they do not reach each other, in whatever order they get them.
@@ -135,7 +185,9 @@ pods:
 {%-     set ns.last = 'pods' %}
 {%-   endif %}
 {%- endmacro %}
-{%- for name in (['only'] if pillar.get('compromised') else ['trust', 'sign', 'only']) %}
+{#- A compromised CA leaves at once; before that, connected minions get the next CA of identities. -#}
+{%- set at_once = ['trust', 'only'] if ca == 'halite' else ['only'] %}
+{%- for name in (at_once if pillar.get('compromised') else ['trust', 'sign', 'only']) %}
 {{- stage(name) }}
 {%- endfor %}
 

@@ -27,9 +27,10 @@ halite-master-init:
 {%- for identity in [state ~ '/identity.crt', operator ~ '/operator.crt'] %}
         - fun: x509.current
           path: {{ identity }}
-          ca: {{ state }}/ca/halite.crt
+          ca: {{ operator }}/ca.crt
 {%- endfor %}
-        - test "$(cat {{ operator }}/ca.crt)" = "$(cat {{ state }}/ca/halite.crt)"
+        # While the CA of identities is rotated, both are trusted, and the first one signs.
+        - {{ ('test "$(cat ' ~ operator ~ '/ca.crt)" = "' ~ pillar.halite.pki.halite.cert | trim ~ '"') | json }}
     - require:
         - file: /usr/local/bin/halite-master
         - file: /etc/halite/master.yaml
