@@ -17,7 +17,7 @@ use jiff::Timestamp;
 use crate::cli::Global;
 use crate::identity::OperatorIdentity;
 use crate::masters::Masters;
-use crate::{identity, masters};
+use crate::{identity, identity_renewal, masters};
 
 /// The client of the operator API.
 pub type Operator = OperatorClient<Channel>;
@@ -32,9 +32,9 @@ pub const AWAY: Duration = Duration::from_secs(60);
 /// # Errors
 /// There is no valid identity, or the master does not answer or has another CA.
 pub async fn operator(global: &Global) -> anyhow::Result<Operator> {
-    let own = identity(&global.identity)?;
+    let found = identity(&global.identity)?;
     let masters = Masters::find(global.master.as_deref(), Path::new(masters::FILE))?;
-    let (own_ca, own) = (&own.ca_pem, &own.client);
+    let (own_ca, own) = (&found.ca_pem, &found.client);
     let is_one = !masters.are_several();
     let channel = masters.connect(async |address: String| {
         if is_one {
@@ -44,7 +44,10 @@ pub async fn operator(global: &Global) -> anyhow::Result<Operator> {
         }
     });
     match channel.await {
-        Ok(channel) => Ok(OperatorClient::new(channel).max_decoding_message_size(MAX_ANSWER)),
+        Ok(channel) => {
+            identity_renewal::follow_ca(&global.identity, &found, &channel).await;
+            Ok(OperatorClient::new(channel).max_decoding_message_size(MAX_ANSWER))
+        }
         Err(error) => Err(match daemon_state(&masters) {
             None => anyhow::Error::new(error),
             Some(state) => anyhow::anyhow!("{}\n{state}", chain(&error)),

@@ -12,11 +12,11 @@ use halite_proto::pki;
 use halite_proto::pki::PrivateKey;
 use halite_proto::transport::ClientIdentity;
 
-/// The certificate and key of an operator, and the CA of the master.
+/// The certificate and key of an operator, and the CAs of the master.
 pub struct OperatorIdentity {
     /// Certificate and key.
     pub client: ClientIdentity,
-    /// The CA's certificate, PEM.
+    /// The certificates of the trusted CAs, PEM.
     pub ca_pem: String,
 }
 
@@ -60,16 +60,36 @@ fn from_file(path: &Path) -> anyhow::Result<OperatorIdentity> {
     };
     let key = PrivateKey::from_pem(&text).with_context(wrong)?;
     let certificates = pki::certificates(&text).with_context(wrong)?;
-    let [own, ca] = certificates.as_slice() else {
+    let [own, cas @ ..] = certificates.as_slice() else {
         anyhow::bail!(wrong());
     };
+    if cas.is_empty() {
+        anyhow::bail!(wrong());
+    }
     Ok(OperatorIdentity {
         client: ClientIdentity {
             certificate_pem: pki::certificate_pem(own),
             key_pem: key.to_pem(),
         },
-        ca_pem: pki::certificate_pem(ca),
+        ca_pem: cas.iter().map(pki::certificate_pem).collect(),
     })
+}
+
+/// The text of one file.
+fn content(key_pem: &str, certificate_pem: &str, ca_pem: &str) -> String {
+    [key_pem, certificate_pem, ca_pem]
+        .map(|pem| format!("{}\n", pem.trim_end()))
+        .concat()
+}
+
+/// Replaces the certificate and the CAs in an operator's file.
+///
+/// # Errors
+/// The file cannot be written; then the earlier one stays.
+pub fn replace(path: &Path, identity: &OperatorIdentity) -> anyhow::Result<()> {
+    let OperatorIdentity { client, ca_pem } = identity;
+    let text = content(&client.key_pem, &client.certificate_pem, ca_pem);
+    Ok(halite_durable::files::replace(path, 0o600, text.as_bytes())?)
 }
 
 /// A new file for an identity, readable only by its owner. It is removed unless it is finished.
@@ -115,10 +135,9 @@ impl NewIdentity {
         certificate_pem: &str,
         ca_pem: &str,
     ) -> anyhow::Result<()> {
-        let content =
-            [&key.to_pem(), certificate_pem, ca_pem].map(|pem| format!("{}\n", pem.trim_end()));
+        let content = content(&key.to_pem(), certificate_pem, ca_pem);
         self.file
-            .write_all(content.concat().as_bytes())
+            .write_all(content.as_bytes())
             .and_then(|()| self.file.sync_all())
             .with_context(|| format!("cannot write {}", self.path.display()))?;
         self.is_finished = true;
@@ -161,6 +180,25 @@ mod tests {
         let refused = NewIdentity::begin(&path).err().unwrap().to_string();
         assert!(refused.contains("does not exist"), "{refused}");
         assert!(read(&path).is_ok());
+    }
+
+    #[test]
+    fn a_file_with_two_cas_is_read_and_replaced() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("alice.pem");
+        let key = PrivateKey::generate().unwrap();
+        let two = format!("{CERTIFICATE}{CERTIFICATE}");
+        let file = NewIdentity::begin(&path).unwrap();
+        file.finish(&key, CERTIFICATE, &two).unwrap();
+        let mut found = read(&path).unwrap();
+        assert_eq!(pki::certificates(&found.ca_pem).unwrap().len(), 2);
+        found.ca_pem = CERTIFICATE.to_owned();
+        replace(&path, &found).unwrap();
+        let again = read(&path).unwrap();
+        assert_eq!(pki::certificates(&again.ca_pem).unwrap().len(), 1);
+        assert!(again.client == found.client);
+        let mode = fs::metadata(&path).unwrap().permissions().mode();
+        assert_eq!(mode & 0o7777, 0o600);
     }
 
     #[test]

@@ -23,6 +23,7 @@ mod files;
 mod finished_run;
 mod generate;
 mod identity;
+mod identity_renewal;
 mod job_watch;
 #[cfg(test)]
 mod local_contract_tests;

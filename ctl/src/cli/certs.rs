@@ -67,7 +67,7 @@ pub struct CertsRotate {
     /// The keys to replace.
     pub what: RotatedKeys,
     /// Remove the old CA at once, because others may know its key. Hosts, pods and kubeconfigs do not reach
-    /// each other until they have the new one.
+    /// each other until they have the new one. With `halite`, hosts that are off have to enrol again.
     #[arg(long)]
     pub compromised: bool,
     /// Restart workloads whose pods depend on the old CA or key, as `kubectl rollout restart` does, instead
@@ -142,6 +142,10 @@ pub enum RotatedKeys {
     FrontProxy,
     /// The key pair that signs tokens of service accounts.
     Sa,
+    /// The CA of the identities of masters, minions and operators, which also signs backups.
+    Halite,
+    /// The CA of the site's servers: bundles, the site registry, metrics.
+    Site,
     /// The identity of this host that decrypts the values of secrets. Run it on the master's host.
     Secrets,
 }

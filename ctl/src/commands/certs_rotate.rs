@@ -41,6 +41,10 @@ impl Rotation {
             breaks: Some(breaks),
             has_pods,
         };
+        let of_own = |keys, effects, breaks| Self {
+            effects,
+            ..of_ca(keys, breaks, false)
+        };
         match keys {
             RotatedKeys::Encryption => Self {
                 sls: Some(shipped::ROTATE_ENCRYPTION),
@@ -68,6 +72,17 @@ impl Rotation {
                 "the key that signs tokens of service accounts",
                 "All tokens are refused: pods that use the API fail until they are restarted.",
                 true,
+            ),
+            RotatedKeys::Halite => of_own(
+                "the CA of identities",
+                "Minions connect again three times. It waits until each host and each operator has a certificate of the new one. Note \
+                 the new hash of the CA beside the key of the backups.",
+                "Operators are refused, but root on control planes, and so are hosts that are off: create and enrol them again.",
+            ),
+            RotatedKeys::Site => of_own(
+                "the CA of the site's servers",
+                "The servers of bundles, the site registry and Prometheus metrics load their certificates again.",
+                "Hosts fetch no image and no package until they and the servers have the new one.",
             ),
             RotatedKeys::Secrets => Self {
                 sls: None,
@@ -216,6 +231,8 @@ mod tests {
             ("etcd --restart-pods", Some("no pod depends on it")),
             ("encryption --compromised", Some("could not be decrypted")),
             ("secrets --compromised", Some("change the values")),
+            ("halite --restart-pods", Some("no pod depends on it")),
+            ("site --compromised", None),
             ("sa --compromised --restart-pods", None),
         ] {
             let args = parsed(&format!("ctl certs rotate {words}"));
@@ -233,6 +250,7 @@ mod tests {
         let of = |words: &str| values(&parsed(&format!("ctl certs rotate {words}")));
         assert_eq!(of("encryption"), json!({}));
         assert_eq!(of("front-proxy --yes"), json!({"ca": "front-proxy"}));
+        assert_eq!(of("halite"), json!({"ca": "halite"}));
         assert_eq!(
             of("kubernetes --compromised --restart-pods"),
             json!({"ca": "kubernetes", "compromised": true, "restart_pods": true})
