@@ -89,7 +89,11 @@ fn content(key_pem: &str, certificate_pem: &str, ca_pem: &str) -> String {
 pub fn replace(path: &Path, identity: &OperatorIdentity) -> anyhow::Result<()> {
     let OperatorIdentity { client, ca_pem } = identity;
     let text = content(&client.key_pem, &client.certificate_pem, ca_pem);
-    Ok(halite_durable::files::replace(path, 0o600, text.as_bytes())?)
+    Ok(halite_durable::files::replace(
+        path,
+        0o600,
+        text.as_bytes(),
+    )?)
 }
 
 /// A new file for an identity, readable only by its owner. It is removed unless it is finished.

@@ -281,12 +281,7 @@ impl Session<'_> {
         }
         let version = hello.version.clone();
         self.obey(masters, &identity, hello)?;
-        tracing::info!(
-            master,
-            version,
-            cluster = identity.cluster,
-            "linked"
-        );
+        tracing::info!(master, version, cluster = identity.cluster, "linked");
         if let Err(error) = update::note_linked() {
             tracing::warn!(
                 error = chain(&error),

@@ -132,7 +132,10 @@ fn the_issuer_of_a_certificate_is_found_by_its_signature() {
     let made = || {
         let key = PrivateKey::generate().unwrap();
         let certificate = params.self_signed(key.as_key_pair()).unwrap();
-        (certificate, rcgen::Issuer::new(params.clone(), key.into_key_pair()))
+        (
+            certificate,
+            rcgen::Issuer::new(params.clone(), key.into_key_pair()),
+        )
     };
     let (first, second) = (made(), made());
     let key = PrivateKey::generate().unwrap();

@@ -85,7 +85,9 @@ fn wanted(cas: &Cas) -> Result<MinionTrust, CaError> {
 fn reason(found: Option<&MinionTrust>, wanted: &MinionTrust) -> Option<&'static str> {
     match found {
         None => Some("its minion is of an earlier version: a highstate of the host updates it"),
-        Some(found) if found.cas != wanted.cas => Some("it does not trust the CAs of this stage yet"),
+        Some(found) if found.cas != wanted.cas => {
+            Some("it does not trust the CAs of this stage yet")
+        }
         Some(found) if found.signed_by != wanted.signed_by => {
             Some("the CA that signs has not signed its certificate yet")
         }

@@ -124,7 +124,10 @@ fn made(cas: &Cas) -> Millis {
     let present = cas.certificates(HALITE).unwrap_or_default();
     let all = present.into_iter().chain(cas.dropped(HALITE));
     let found = all.filter_map(|pem| halite_proto::pki::Inspected::from_pem(pem).ok());
-    found.map(|found| found.not_before * 1000).min().unwrap_or(0)
+    found
+        .map(|found| found.not_before * 1000)
+        .min()
+        .unwrap_or(0)
 }
 
 /// Runs a listing on a thread of its own, one at a time for each permit, and waits at most until

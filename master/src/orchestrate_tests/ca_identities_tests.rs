@@ -74,7 +74,13 @@ fn check_stages(site: &Site, old: &str, hosts: [&ScriptedMinion; 2], case: &str)
     }
     assert_eq!(contents(hosts[0], "/operator-ca.crt"), wanted, "{case}");
     let script: Vec<String> = contents(hosts[0], "/enrol.sh");
-    assert!(script.iter().zip(&wanted).all(|(text, cas)| text.starts_with(cas)), "{case}");
+    assert!(
+        script
+            .iter()
+            .zip(&wanted)
+            .all(|(text, cas)| text.starts_with(cas)),
+        "{case}"
+    );
     assert_eq!(script.len(), 3, "{case}");
     let record = site.path().join("state").join(CaRotation::path(HALITE));
     assert!(!record.exists(), "{case}");
@@ -141,7 +147,10 @@ fn the_ca_of_identities_waits_for_each_host_in_each_stage_and_names_it() {
     }
     assert_eq!(stored(&site).rotation(HALITE), Some(RotationStage::Trust));
     let found = findings(&life, "ca-rotation");
-    assert!(found.contains("the rotation of the CA halite has not ended"), "{found}");
+    assert!(
+        found.contains("the rotation of the CA halite has not ended"),
+        "{found}"
+    );
     let earlier = ScriptedMinion {
         keeps_its_ca: true,
         ..worker.clone()
@@ -149,7 +158,10 @@ fn the_ca_of_identities_waits_for_each_host_in_each_stage_and_names_it() {
     life.connect(&earlier);
     let (retcode, data) = rotate(&life, &halite);
     assert_eq!(retcode, 1, "{data}");
-    assert!(data.contains("worker-1 (its minion is of an earlier version"), "{data}");
+    assert!(
+        data.contains("worker-1 (its minion is of an earlier version"),
+        "{data}"
+    );
     assert_eq!(stored(&site).rotation(HALITE), Some(RotationStage::Trust));
     life.connect(&worker);
     let (retcode, data) = rotate(&life, &halite);
@@ -220,7 +232,10 @@ fn a_compromised_ca_of_identities_leaves_without_a_wait_for_hosts_that_are_off()
     assert_eq!(cas(&first), [joined(&old, &new), new.clone()]);
     let (retcode, data) = rotate(&life, &json!({"ca": HALITE}));
     assert_eq!(retcode, 1, "{data}");
-    assert!(data.contains("ctl certs rotate halite --compromised"), "{data}");
+    assert!(
+        data.contains("ctl certs rotate halite --compromised"),
+        "{data}"
+    );
     // It has enrolled again.
     life.connect(&worker);
     let (retcode, data) = rotate(&life, &compromised);
@@ -246,7 +261,12 @@ fn the_ca_of_servers_reaches_all_hosts_stage_by_stage() {
         assert_eq!(contents(host, "/site-ca.crt"), wanted, "{}", host.id);
     }
     let script = contents(&first, "/enrol.sh");
-    assert!(script.iter().zip(&wanted).all(|(text, cas)| text.ends_with(cas)));
+    assert!(
+        script
+            .iter()
+            .zip(&wanted)
+            .all(|(text, cas)| text.ends_with(cas))
+    );
     assert_eq!(script.len(), 3);
     assert!(contents(&worker, "/enrol.sh").is_empty() && cas(&worker).is_empty());
 }

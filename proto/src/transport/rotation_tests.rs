@@ -43,7 +43,9 @@ async fn clients_of_either_ca_are_served_until_the_old_one_leaves() {
     )
     .await;
     assert!(
-        refused.message().contains("not signed by this cluster's CA"),
+        refused
+            .message()
+            .contains("not signed by this cluster's CA"),
         "{refused}"
     );
 
@@ -79,12 +81,17 @@ async fn clients_of_either_ca_are_served_until_the_old_one_leaves() {
     )
     .await;
     assert!(
-        refused.message().contains("not signed by this cluster's CA"),
+        refused
+            .message()
+            .contains("not signed by this cluster's CA"),
         "{refused}"
     );
     let error = connect(&running.endpoint, &old_pem, Some(&of_old)).await;
     let error = chain(&error.unwrap_err());
-    assert!(error.contains("not signed by the CA that we trust"), "{error}");
+    assert!(
+        error.contains("not signed by the CA that we trust"),
+        "{error}"
+    );
     assert!(connect_pinned(&running.endpoint, &old_hash).await.is_err());
     tokio::time::timeout(Duration::from_secs(60), cut.closed())
         .await

@@ -102,7 +102,8 @@ fn the_ca_of_identities_waits_for_all_holders_and_a_compromised_one_for_connecte
 #[test]
 fn the_script_of_new_hosts_has_both_cas_and_the_digest_of_the_one_that_signs() {
     let (mut pillar, grains) = fixture("bootstrap");
-    let pem = |body: &str| format!("-----BEGIN CERTIFICATE-----\n{body}\n-----END CERTIFICATE-----\n");
+    let pem =
+        |body: &str| format!("-----BEGIN CERTIFICATE-----\n{body}\n-----END CERTIFICATE-----\n");
     // "new" and "old" in base64.
     let both = [pem("bmV3"), pem("b2xk")].concat();
     for ca in ["halite", "site"] {

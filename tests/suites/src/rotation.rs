@@ -1,6 +1,8 @@
 //! The CAs of a cluster and the key of its service accounts are replaced while clients write, with a
 //! kubeconfig from before and with one that follows.
 
+mod own;
+
 use std::collections::BTreeSet;
 use std::fs;
 use std::time::Duration;
@@ -43,7 +45,15 @@ const TESTS: &[Test<Cluster>] = &[
     },
     Test {
         name: "rotation: an intermediate is imported, and clients verify the API by it and by its root",
-        run: own,
+        run: imported,
+    },
+    Test {
+        name: "rotation: the CA of identities waits for a host that is off and for an operator, and old certificates work until it leaves",
+        run: own::identities,
+    },
+    Test {
+        name: "rotation: the CA of the site's servers is replaced, and hosts fetch from them",
+        run: own::servers,
     },
     Test {
         name: "rotation: another highstate changes nothing",
@@ -304,7 +314,7 @@ fn others(cluster: &Cluster) -> Result<Counts> {
     as_kubeadm_sees(cluster)
 }
 
-fn own(cluster: &Cluster) -> Result<Counts> {
+fn imported(cluster: &Cluster) -> Result<Counts> {
     let host = &cluster.bootstrap;
     let [request, ca, root] = ["ca.csr", "ca.crt", "root.crt"].map(|name| format!("{OWN}/{name}"));
     host.run(&[CTL, "certs", "csr", "kubernetes", "--out", &request])?;

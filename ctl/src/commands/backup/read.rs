@@ -161,3 +161,26 @@ fn copy(from: &Path, partial: &Path, to: &Path) -> anyhow::Result<()> {
     files::publish(partial, to)?;
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use halite_testkit::BackupCa;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn backups_from_before_and_in_a_rotation_are_of_the_same_cluster() {
+        let directory = tempfile::tempdir().unwrap();
+        let paths = ["ca.crt", "earlier", "next"].map(|name| directory.path().join(name));
+        let ids = || cluster_ids(&paths[0], &paths[1], &paths[2]);
+        assert!(ids().is_empty());
+        let [own, earlier, next] = [(); 3].map(|()| BackupCa::new());
+        fs::write(&paths[0], own.pem()).unwrap();
+        assert_eq!(ids(), [own.hash()]);
+        fs::write(&paths[1], json!([earlier.pem()]).to_string()).unwrap();
+        let record = json!({"stage": "sign", "certificate": next.pem(), "key": ""});
+        fs::write(&paths[2], record.to_string()).unwrap();
+        assert_eq!(ids(), [own.hash(), earlier.hash(), next.hash()]);
+    }
+}

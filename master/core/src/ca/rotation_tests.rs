@@ -255,7 +255,9 @@ fn identities_epochs_and_statements_are_signed_by_the_ca_of_the_stage() {
         let request = PrivateKey::generate().unwrap().request("x").unwrap();
         let identity = "halite://prod/minion/a".parse().unwrap();
         let profile = Profile::identity(&identity);
-        cas.sign(HALITE, &request, &profile, NOW).unwrap().certificate_pem
+        cas.sign(HALITE, &request, &profile, NOW)
+            .unwrap()
+            .certificate_pem
     };
     let old = cas.certificate_pem(HALITE).unwrap().to_owned();
     let by_old = identity(&cas);

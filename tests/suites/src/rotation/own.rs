@@ -1,0 +1,150 @@
+//! Halite's own CAs are replaced: those of identities and of the site's servers.
+
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use halite_lab::cluster::{CTL, Cluster};
+use halite_lab::host::Host;
+use halite_lab::wait;
+use serde_json::Value;
+
+use super::rotate;
+use crate::test::Counts;
+
+/// The file of an operator, which `ctl` updates, and a directory with the same, which it does not.
+const FILE: &str = "/root/rotation/carol.pem";
+const OLD: &str = "/root/rotation/carol";
+/// The CAs that a minion trusts.
+const MINION_CA: &str = "/var/lib/halite/minion/ca.crt";
+const SITE_CA: &str = "/etc/halite/pki/site-ca.crt";
+/// Limit for a stage to reach both hosts.
+const STAGE: Duration = Duration::from_secs(180);
+
+/// The number of certificates in a file.
+fn count(host: &Host, file: &str) -> Result<usize> {
+    Ok(host.run(&["cat", file])?.matches("BEGIN").count())
+}
+
+/// Runs a command with the certificate from before.
+fn with_old_certificate(host: &Host) -> Result<()> {
+    host.run(&[CTL, "--identity", OLD, "status"])?;
+    Ok(())
+}
+
+/// The CAs of a name, as `ctl certs list` shows them.
+fn listed(host: &Host, name: &str) -> Result<usize> {
+    // The exit code is 1 while a host does not answer.
+    let text = host.sh(&format!("{CTL} certs list -o json || true"))?;
+    let list: Value = serde_json::from_str(&text)?;
+    let all = list["authorities"].as_array().cloned().unwrap_or_default();
+    Ok(all.iter().filter(|ca| ca["name"] == name).count())
+}
+
+pub(super) fn identities(cluster: &Cluster) -> Result<Counts> {
+    let (host, worker) = (&cluster.bootstrap, &cluster.worker);
+    host.sh(&format!(
+        "mkdir -p {OLD} && {CTL} operator create carol --role viewer --out {FILE} && openssl pkey -in {FILE} -out {OLD}/operator.key && \
+         openssl x509 -in {FILE} -out {OLD}/operator.crt && awk '/BEGIN CERTIFICATE/ {{ n++ }} n == 2' {FILE} > {OLD}/ca.crt"
+    ))?;
+    let before = worker.run(&["cat", MINION_CA])?;
+    // The worker is off when the rotation begins, which waits for it.
+    worker.run(&["systemctl", "stop", "halite-minion"])?;
+    host.sh(&format!(
+        "systemd-run --quiet --unit=rotation-halite --remain-after-exit {CTL} certs rotate halite --yes"
+    ))?;
+    wait::until("two CAs of identities", STAGE, || {
+        let number = listed(host, "halite")?;
+        ensure!(number == 2, "{number} CAs");
+        Ok(())
+    })?;
+    wait::until(
+        "the minion of the master's host to trust both",
+        STAGE,
+        || {
+            let number = count(host, MINION_CA)?;
+            ensure!(number == 2, "{number} CAs");
+            Ok(())
+        },
+    )?;
+    with_old_certificate(host)?;
+    ensure!(
+        worker.run(&["cat", MINION_CA])? == before,
+        "the worker is on"
+    );
+    let findings = host.sh(&format!("{CTL} health || true"))?;
+    ensure!(
+        findings.contains("the rotation of the CA halite has not ended"),
+        "{findings}"
+    );
+    worker.run(&["systemctl", "start", "halite-minion"])?;
+    // The new one signs, and the run waits for the operator.
+    wait::until("the new CA to sign", STAGE, || {
+        let number = count(worker, MINION_CA)?;
+        ensure!(number == 2, "{number} CAs");
+        let first = worker.sh(&format!(
+            "openssl x509 -in {MINION_CA} -noout -fingerprint -sha256"
+        ))?;
+        let old = format!("printf %s '{before}' | openssl x509 -noout -fingerprint -sha256");
+        ensure!(first != worker.sh(&old)?, "the old one is the first");
+        Ok(())
+    })?;
+    with_old_certificate(host)?;
+    let active = "systemctl show --property=SubState --value rotation-halite";
+    ensure!(
+        host.sh(active)?.trim() == "running",
+        "the run has not waited"
+    );
+    // Any command of the operator.
+    host.run(&[CTL, "--identity", FILE, "status"])?;
+    wait::until("the rotation to end", STAGE, || {
+        let state = host.sh(active)?;
+        ensure!(state.trim() != "running", "it is running");
+        Ok(())
+    })?;
+    let result = host.sh("systemctl show --property=Result --value rotation-halite")?;
+    host.sh("systemctl stop rotation-halite 2>/dev/null; true")?;
+    ensure!(
+        result.trim() == "success",
+        "the rotation has failed: {result}"
+    );
+    ensure!(listed(host, "halite")? == 1, "two CAs are left");
+    for each in cluster.hosts() {
+        let now = each.run(&["cat", MINION_CA])?;
+        ensure!(
+            now != before && now.matches("BEGIN").count() == 1,
+            "{}: {now}",
+            each.spec.name
+        );
+        let verified =
+            format!("openssl verify -CAfile {MINION_CA} /var/lib/halite/minion/identity.crt");
+        each.sh(&verified)?;
+    }
+    ensure!(
+        with_old_certificate(host).is_err(),
+        "the old certificate is accepted"
+    );
+    for identity in [FILE, "/etc/halite/operator"] {
+        host.run(&[CTL, "--identity", identity, "status"])?;
+    }
+    host.run(&[CTL, "operator", "revoke", "carol", "--yes"])?;
+    host.run(&[CTL, "cmd", "*", "--", "true"])?;
+    Ok(Counts::ONE)
+}
+
+pub(super) fn servers(cluster: &Cluster) -> Result<Counts> {
+    let before = cluster.worker.run(&["cat", SITE_CA])?;
+    rotate(&cluster.bootstrap, "site", &[])?;
+    let address = cluster.bootstrap.control_plane_address();
+    for host in cluster.hosts() {
+        let now = host.run(&["cat", SITE_CA])?;
+        ensure!(
+            now != before && now.matches("BEGIN").count() == 1,
+            "{}: {now}",
+            host.spec.name
+        );
+        host.sh(&format!(
+            "curl --silent --show-error --fail --noproxy '*' --cacert {SITE_CA} --output /dev/null https://{address}:4551/join"
+        ))?;
+    }
+    Ok(Counts::ONE)
+}
