@@ -71,7 +71,7 @@ pub(super) fn identities(cluster: &Cluster) -> Result<Counts> {
         worker.run(&["cat", MINION_CA])? == before,
         "the worker is on"
     );
-    let findings = host.sh(&format!("{CTL} health || true"))?;
+    let findings = host.sh(&format!("{CTL} health -o json || true"))?;
     ensure!(
         findings.contains("the rotation of the CA halite has not ended"),
         "{findings}"
