@@ -149,7 +149,7 @@ impl<'a> Worker<'a> {
             make_only_worker(&mut halite, name);
             (shipped::REMOVE_NODE, name, json!({"halite": halite}))
         });
-        let others = ["etcd", "front-proxy", "sa"].into_iter();
+        let others = ["etcd", "front-proxy", "sa", "halite", "site"].into_iter();
         let others = others.map(|ca| (shipped::ROTATE_CA, last, json!({"ca": ca})));
         for (sls, name, more) in all.chain(stays).chain(worker).chain(others) {
             let mut pillar = pillar.clone();
