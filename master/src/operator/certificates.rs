@@ -18,6 +18,7 @@ use halite_fleet::jobs::target::Target;
 use halite_fleet::jobs::{Jobs, target};
 use halite_fleet::keys;
 use halite_host_reports::health::{HostHealth, Lifetime};
+use halite_pillar::ca_rotation::RotationStage;
 use halite_pillar::certificates::Renewal;
 use halite_proto::pki::Inspected;
 use halite_states::certificates::SHIPPED;
@@ -28,6 +29,8 @@ const LIMIT: Duration = Duration::from_secs(3);
 /// The target that stands for the whole cluster.
 const ALL: &str = "*";
 const DAY: i64 = 24 * 60 * 60;
+/// The CA of an operator who has no certificate of the new CA of identities yet.
+const PREVIOUS: &str = "halite (previous)";
 /// The certificates that the programs that use them renew: the minion, and the kubelet.
 const OF_OWNERS: [&str; 2] = [
     "/var/lib/halite/minion/identity.crt",
@@ -166,6 +169,10 @@ async fn identities(app: &App, now: Millis) -> Result<Vec<IdentityCertificate>, 
             renewed_by: Renewer::Owner,
         });
     }
+    let behind = match app.cas.rotation(HALITE) {
+        Some(RotationStage::Sign) => keys::with_another_ca(app).await?,
+        _ => Vec::new(),
+    };
     for operator in keys::list_operators(app).await?.operators {
         // Root on a control plane has no end here: the certificate is a file of that host.
         let Some(ends) = operator.expires else {
@@ -178,7 +185,10 @@ async fn identities(app: &App, now: Millis) -> Result<Vec<IdentityCertificate>, 
             owner: format!("operator {}", operator.name),
             ends,
             days_left: days_left(ends.as_millis().div_euclid(1000), now),
-            signed_by: HALITE.to_owned(),
+            signed_by: match behind.contains(&operator.name) {
+                true => PREVIOUS.to_owned(),
+                false => HALITE.to_owned(),
+            },
             renewed_by: Renewer::Nothing,
         });
     }

@@ -9,6 +9,7 @@ use halite_fleet::keys;
 use halite_fleet::keys::NewOperator;
 use halite_pillar::ca_rotation::{CaRotation, RotationStage};
 use halite_proto::pki::PrivateKey;
+use halite_proto::v1;
 use serde_json::json;
 
 use super::ca_tests::{ROTATE, TREE, contents, joined, rotate, stored};
@@ -200,6 +201,13 @@ fn the_old_ca_leaves_when_each_operator_has_another_certificate() {
         assert!(data.contains(part), "{part}: {data}");
     }
     assert_eq!(stored(&site).rotation(HALITE), Some(RotationStage::Sign));
+    let request = v1::ShowRequest {
+        what: "certificates".to_owned(),
+        ..v1::ShowRequest::default()
+    };
+    let shown = life.runtime.block_on(life.backend.show(request));
+    let shown = shown.unwrap().json;
+    assert_eq!(shown.matches("halite (previous)").count(), 2, "{shown}");
     let revoked = keys::revoke_operator(&life.app, "root", "bob");
     life.runtime.block_on(revoked).unwrap();
     // Alice calls while the run waits.
