@@ -16,8 +16,8 @@ const MASTER: &str = "halite://prod/master/m1";
 const MINION: &str = "halite://prod/minion/worker-1";
 
 async fn call(channel: Channel) -> Status {
-    let call = EnrolmentClient::new(channel).enrol(v1::EnrolRequest::default());
-    call.await.unwrap_err()
+    let mut client = EnrolmentClient::new(channel);
+    client.enrol(v1::EnrolRequest::default()).await.unwrap_err()
 }
 
 /// Calls the server as a minion; a call that reaches its table is refused by it.
