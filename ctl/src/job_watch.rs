@@ -104,8 +104,9 @@ pub async fn run_job_with(
 /// The state of a job, collected from its events. A job that updates minions may precede a
 /// highstate.
 #[derive(Default)]
-struct JobWatch {
-    done: FinishedJob,
+pub struct JobWatch {
+    /// The job, whole after its last event.
+    pub done: FinishedJob,
     /// The returns of each job, by its id; later jobs have higher ones.
     returns: BTreeMap<JobId, BTreeMap<MinionId, MinionReturn>>,
     /// The reason of the last printed wait, by host or by step.
@@ -114,7 +115,7 @@ struct JobWatch {
 
 impl JobWatch {
     /// Takes an event. Returns true for the last one.
-    fn take(
+    pub fn take(
         &mut self,
         event: &v1::Event,
         screen: &mut Screen,

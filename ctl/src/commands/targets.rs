@@ -95,10 +95,19 @@ pub(super) async fn run_states(
     let done = run_job_with(global, request, screen, |minion, returned, screen| {
         show_return(minion, returned, view, screen);
     });
-    let done = done.await?;
-    let outcome = job_outcome(&done, true);
+    report(&done.await?, view, applying, screen)
+}
+
+/// Prints the end of a state run; returns the exit code.
+fn report(
+    done: &FinishedJob,
+    view: View,
+    applying: &Applying,
+    screen: &mut Screen,
+) -> anyhow::Result<u8> {
+    let outcome = job_outcome(done, true);
     screen.answer(&to_value(&outcome), |paint| {
-        people(&done, &outcome, view, paint)
+        people(done, &outcome, view, paint)
     })?;
     let changed = outcome.changed.unwrap_or_default();
     Ok(exit_code(done.retcode, changed, applying))
@@ -297,6 +306,10 @@ fn show(
     screen.answer(&outcome, |paint| people(done, paint))?;
     Ok(if done.retcode == 0 { 0 } else { FAILED })
 }
+
+#[cfg(test)]
+#[path = "highstate_tests.rs"]
+mod highstate_tests;
 
 #[cfg(test)]
 mod tests {
