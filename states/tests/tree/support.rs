@@ -1,5 +1,6 @@
 //! Helpers that compile the shipped tree and inspect the result.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -130,18 +131,44 @@ pub fn listing(compiled: &Compiled) -> String {
         .collect()
 }
 
-/// The steps of an orchestration, one per line: its id, its function, and its target.
+/// The steps of an orchestration, one per line: its id, its function, and its target; what it waits for,
+/// unless that is the previous step.
 pub fn steps(case: &str, compiled: &Compiled) -> String {
-    let line = |chunk: &Chunk| {
+    let chunks = &compiled.low.chunks;
+    let line = |(index, chunk): (usize, &Chunk)| {
         let about = ["tgt", "node"]
             .iter()
             .find_map(|key| chunk.args.get(*key)?.as_str());
         let about = about.unwrap_or_default();
-        let line = format!("  {:<20} {:<28} {about}", chunk.id, chunk.function());
+        let required = chunk.requisites.require.iter();
+        let required: Vec<&str> = required.map(|at| chunks[*at].id.as_str()).collect();
+        let previous = index.checked_sub(1).map(|at| chunks[at].id.as_str());
+        let waits = match required.as_slice() {
+            [] if previous.is_none() => String::new(),
+            [only] if previous == Some(*only) => String::new(),
+            [] => "  (after nothing)".to_owned(),
+            some => format!("  (after {})", some.join(", ")),
+        };
+        let line = format!("  {:<20} {:<28} {about}{waits}", chunk.id, chunk.function());
         line.trim_end().to_owned() + "\n"
     };
-    let lines: String = compiled.low.chunks.iter().map(line).collect();
+    let lines: String = chunks.iter().enumerate().map(line).collect();
     format!("{case}\n{lines}")
+}
+
+/// The ids of the steps for which a step waits, directly or through others.
+pub fn before<'a>(compiled: &'a Compiled, id: &str) -> BTreeSet<&'a str> {
+    let chunks = &compiled.low.chunks;
+    let mut found = BTreeSet::new();
+    let mut waiting = vec![by_id(compiled, id).0];
+    while let Some(at) = waiting.pop() {
+        for required in &chunks[at].requisites.require {
+            if found.insert(chunks[*required].id.as_str()) {
+                waiting.push(*required);
+            }
+        }
+    }
+    found
 }
 
 /// Each step waits only for the previous one.
