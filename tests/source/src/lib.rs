@@ -13,6 +13,8 @@ mod circles;
 #[cfg(test)]
 mod contracts;
 #[cfg(test)]
+mod crate_sizes;
+#[cfg(test)]
 mod dates;
 #[cfg(test)]
 mod decisions;
