@@ -13,6 +13,8 @@
 mod arguments;
 #[path = "modules/edits.rs"]
 mod edits;
+#[path = "modules/spellings.rs"]
+mod spellings;
 mod support;
 
 use std::collections::BTreeSet;

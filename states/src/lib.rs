@@ -17,6 +17,7 @@ pub mod certificates;
 #[cfg(feature = "compiler")]
 pub mod compile;
 pub mod engine;
+pub mod firewall;
 pub mod low;
 pub mod pattern;
 pub mod run;

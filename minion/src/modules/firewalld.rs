@@ -1,12 +1,14 @@
 //! `firewalld.*`: zones and policies, compared in the permanent and in the running configuration.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
+use halite_errors::chain;
 use halite_states::args::Args;
+use halite_states::firewall::{self, FirewallSyntaxError};
 use halite_states::low::Chunk;
 use serde_json::{Map, Value, json};
 
-use super::{Failure, Plan};
+use super::{Failure, Plan, failure};
 use crate::host::effect::{Effect, FirewallChange, FirewallSettings};
 use crate::host::{FirewallView, Host};
 
@@ -14,15 +16,24 @@ use crate::host::{FirewallView, Host};
 const OWN: &str = "halite-";
 
 fn settings(args: &Args<'_>, target: &str) -> Result<FirewallSettings, Failure> {
+    let refused = |error: FirewallSyntaxError| failure(chain(&error));
+    let sources = args.list("sources")?;
+    let sources = sources.iter().map(|source| firewall::source(source));
+    let mut rules = BTreeMap::new();
+    for rule in args.list("rich_rules")? {
+        rules
+            .entry(firewall::rich_rule(&rule).map_err(refused)?)
+            .or_insert(rule);
+    }
     Ok(FirewallSettings {
         description: args.text("description")?.unwrap_or_default(),
         target: args.text("target")?.unwrap_or_else(|| target.to_owned()),
         services: args.list("services")?,
-        ports: args.list("ports")?,
+        ports: firewall::ports(&args.list("ports")?).map_err(refused)?,
         protocols: args.list("protocols")?,
-        sources: args.list("sources")?,
+        sources: sources.collect::<Result<_, _>>().map_err(refused)?,
         interfaces: args.list("interfaces")?,
-        rich_rules: args.list("rich_rules")?,
+        rich_rules: rules.into_values().collect(),
         masquerade: args.flag("masquerade", false)?,
         forward: args.flag("forward", false)?,
         ingress_zones: args.list("ingress_zones")?,
@@ -99,10 +110,7 @@ fn differences(found: Option<&FirewallSettings>, wanted: &FirewallSettings) -> M
         ("ingress_zones", &old.ingress_zones, &wanted.ingress_zones),
         ("egress_zones", &old.egress_zones, &wanted.egress_zones),
     ] {
-        let (old, new): (BTreeSet<String>, BTreeSet<String>) = (
-            old.iter().map(|v| normal(v)).collect(),
-            new.iter().map(|v| normal(v)).collect(),
-        );
+        let (old, new) = (normal(key, old), normal(key, new));
         let mut change = Map::new();
         for (word, list) in [
             ("added", new.difference(&old)),
@@ -139,13 +147,18 @@ fn differences(found: Option<&FirewallSettings>, wanted: &FirewallSettings) -> M
     changes
 }
 
-/// A normalised item, so that two spellings of the same rule are equal: firewalld prints rich rules
-/// with its own quotes and blanks.
-fn normal(item: &str) -> String {
-    item.replace(['"', '\''], "")
-        .split_whitespace()
-        .collect::<Vec<_>>()
-        .join(" ")
+/// The items of a setting in one spelling: firewalld stores rich rules in its own form. Items that
+/// it would not take stay as they are.
+fn normal(key: &str, items: &[String]) -> BTreeSet<String> {
+    let one = |item: &String| match key {
+        "sources" => firewall::source(item).unwrap_or_else(|_| item.clone()),
+        "rich_rules" => firewall::rich_rule(item).unwrap_or_else(|_| item.clone()),
+        _ => item.clone(),
+    };
+    match firewall::ports(items) {
+        Ok(ports) if key == "ports" => ports.into_iter().collect(),
+        _ => items.iter().map(one).collect(),
+    }
 }
 
 pub(super) async fn owned(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Failure> {

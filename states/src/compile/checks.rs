@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use super::call::Call;
 use crate::certificates::{DAYS, renewed_from};
+use crate::firewall;
 use crate::pattern::{Commented, Flags, LinePattern, PathPattern, Substitution};
 
 /// Refuses combinations of arguments that a state function would refuse on the host, or would
@@ -23,14 +24,16 @@ pub(super) fn check(call: &Call, problems: &mut Vec<Problem>) {
             let message = "`ca` and `verify_ssl: False` exclude each other";
             problems.push(problem(call, message));
         }
-        ("group", "present") => problems.extend(members(call).map(|text| problem(call, text))),
+        ("group", "present") => {
+            problems.extend(members(call).map(|text| problem(call, text)));
+            problems.extend(names(call, &["members", "addusers", "delusers"]));
+        }
+        ("firewalld", "zone" | "policy") => problems.extend(firewall(call)),
         ("firewalld", "ipsets") => problems.extend(sets(call).map(|text| problem(call, text))),
         ("etcd", "joined") => problems.extend(ids(call).map(|text| problem(call, text))),
-        ("user", "present")
-            if text(call, "fullname").is_some_and(|name| name.contains([',', ':'])) =>
-        {
-            let message = "`fullname` has a comma or colon, which ends the field of an account";
-            problems.push(problem(call, message));
+        ("user", "present") => {
+            problems.extend(full_name(call).map(|text| problem(call, text)));
+            problems.extend(names(call, &["groups"]));
         }
         ("pkgrepo", "managed") if texts(call, "uris").is_empty() => {
             let message = "`uris` is missing: the address of the repository";
@@ -105,6 +108,39 @@ fn members(call: &Call) -> Option<String> {
     }
     let both = add.iter().find(|user| remove.contains(user))?;
     Some(format!("{both} is both in `addusers` and in `delusers`"))
+}
+
+/// Checks the full name of an account, which is one of several fields of a text.
+fn full_name(call: &Call) -> Option<String> {
+    let is_bad = text(call, "fullname")?.contains([',', ':']);
+    is_bad.then(|| "`fullname` has a comma or colon, which ends the field of an account".to_owned())
+}
+
+/// Refuses several names in one text.
+fn names(call: &Call, arguments: &[&str]) -> Option<Problem> {
+    let has_comma = |name: &&&str| texts(call, name).iter().any(|text| text.contains(','));
+    let argument = arguments.iter().find(has_comma)?;
+    let message = format!("`{argument}` has several names in one text");
+    Some(problem(call, message).hint("write a list: `[a, b]`"))
+}
+
+/// Refuses settings that firewalld does not understand.
+fn firewall(call: &Call) -> Vec<Problem> {
+    let list = |name: &str| -> Vec<String> {
+        let texts = texts(call, name).into_iter();
+        texts.map(str::to_owned).collect()
+    };
+    let ports = firewall::ports(&list("ports")).err();
+    let sources = list("sources");
+    let sources = sources
+        .iter()
+        .filter_map(|source| firewall::source(source).err());
+    let rules = list("rich_rules");
+    let rules = rules
+        .iter()
+        .filter_map(|rule| firewall::rich_rule(rule).err());
+    let errors = ports.into_iter().chain(sources).chain(rules);
+    errors.map(|error| problem(call, chain(&error))).collect()
 }
 
 /// Checks the entries of sets of addresses.
