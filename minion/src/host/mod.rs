@@ -191,7 +191,8 @@ pub trait Host: Send + Sync {
     fn list<'a>(&'a self, path: &'a str) -> HostFuture<'a, HostResult<Vec<String>>>;
     /// A unit's state.
     fn unit<'a>(&'a self, name: &'a str) -> HostFuture<'a, HostResult<UnitState>>;
-    /// Installed packages, name to version. Every package state needs them, so they are shared.
+    /// Installed packages, name to version (several, separated by commas, of packages of which dnf
+    /// keeps earlier ones). Every package state needs them, so they are shared.
     fn packages(&self) -> HostFuture<'_, HostResult<Arc<BTreeMap<String, String>>>>;
     /// Incomplete packages on the host, whose installation or removal was cut off: name to version,
     /// which may be empty.

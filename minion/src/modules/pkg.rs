@@ -22,8 +22,8 @@ pub(super) async fn installed(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Fa
     let mut changes = Map::new();
     for (name, version) in wanted {
         let old = found.get(&name);
-        let fits = |one: &String| version.as_ref().is_none_or(|wanted| satisfies(wanted, one));
-        if old.is_some_and(fits) {
+        let fits = |one: &str| version.as_ref().is_none_or(|wanted| satisfies(wanted, one));
+        if old.is_some_and(|old| old.split(',').any(fits)) {
             continue;
         }
         // A virtual package has no version of its own.
@@ -32,7 +32,7 @@ pub(super) async fn installed(host: &dyn Host, chunk: &Chunk) -> Result<Plan, Fa
         }
         let candidate = host.package_candidate(&name, prefers_bundle).await?;
         // Indexes that do not offer a required package may be old, or missing.
-        let fitting = candidate.filter(fits);
+        let fitting = candidate.filter(|one| fits(one));
         refresh |= fitting.is_none();
         // The full version: apt finds none without its epoch.
         let version = version.map(|wanted| fitting.clone().unwrap_or(wanted));

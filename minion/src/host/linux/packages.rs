@@ -1,5 +1,6 @@
 //! Packages through the host's own manager: dpkg and apt, or rpm and dnf.
 
+mod answers;
 mod apt;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -7,6 +8,9 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
+use self::answers::{
+    is_cut_off, of_architecture, parse_dpkg, parse_held, parse_policy, parse_provides, parse_rpm,
+};
 use self::apt::{APT_ENVIRONMENT, apt};
 use super::command::{command, failure, run, run_checked, run_until};
 use crate::host::effect::{Command, Output, PackageOptions};
@@ -55,7 +59,7 @@ impl Installed {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
-    /// Name to version of all installed packages.
+    /// Name to version of all installed packages; several versions are separated by commas.
     ///
     /// # Errors
     /// The manager cannot be asked.
@@ -73,7 +77,7 @@ impl Installed {
         }
         let packages = match manager()? {
             // Half-installed and unpacked ones do not count, so that they are repaired.
-            PackageManager::Apt => parse_dpkg(&ask_dpkg().await?, |state| state == "i"),
+            PackageManager::Apt => parse_dpkg(&ask_dpkg("Version").await?, |state| state == "i"),
             PackageManager::Dnf => {
                 let format = "%{NAME}\t%{EPOCHNUM}:%{VERSION}-%{RELEASE}\n";
                 parse_rpm(&run_checked(&["rpm", "-qa", "--qf", format], &[], QUESTION).await?)
@@ -95,14 +99,9 @@ impl Installed {
 /// The manager cannot be asked.
 pub async fn cut_off() -> HostResult<BTreeMap<String, String>> {
     match manager()? {
-        PackageManager::Apt => Ok(parse_dpkg(&ask_dpkg().await?, is_cut_off)),
+        PackageManager::Apt => Ok(parse_dpkg(&ask_dpkg("Version").await?, is_cut_off)),
         PackageManager::Dnf => Ok(BTreeMap::new()),
     }
-}
-
-/// Not `i` (installed), `n` (not installed) or `c` (only its configuration).
-fn is_cut_off(state: &str) -> bool {
-    !matches!(state, "i" | "n" | "c")
 }
 
 /// Installed packages that an installation would remove. Always empty with dnf, and empty if the
@@ -126,46 +125,19 @@ pub async fn removed_by(
 /// The manager cannot be asked.
 pub async fn held() -> HostResult<BTreeSet<String>> {
     match manager()? {
-        PackageManager::Apt => Ok(parse_held(&ask_dpkg().await?)),
+        PackageManager::Apt => Ok(parse_held(&ask_dpkg("Version").await?)),
         PackageManager::Dnf => Ok(BTreeSet::new()),
     }
 }
 
-/// The packages of `dpkg-query`'s answer whose wanted state, the first letter, is a hold.
-fn parse_held(text: &str) -> BTreeSet<String> {
-    let name = |line: &str| {
-        let mut fields = line.split('\t');
-        let is_held = fields.next()?.starts_with('h');
-        let name = fields.next()?;
-        is_held.then(|| name.to_owned())
-    };
-    text.lines().filter_map(name).collect()
-}
-
-async fn ask_dpkg() -> HostResult<String> {
-    let format = "-f=${db:Status-Abbrev}\t${Package}\t${Version}\n";
-    run_checked(&["dpkg-query", "-W", format], &[], QUESTION).await
-}
-
-/// The packages of `dpkg-query`'s answer whose state counts: the second letter of its abbreviation.
-fn parse_dpkg(text: &str, counts: impl Fn(&str) -> bool) -> BTreeMap<String, String> {
-    let fields = text.lines().filter_map(|line| {
-        let mut fields = line.split('\t');
-        counts(fields.next()?.get(1..2)?)
-            .then_some((fields.next()?.to_owned(), fields.next()?.to_owned()))
-    });
-    fields.collect()
-}
-
-fn parse_rpm(text: &str) -> BTreeMap<String, String> {
-    let fields = text.lines().filter_map(|line| {
-        let (name, version) = line.split_once('\t')?;
-        Some((
-            name.to_owned(),
-            version.strip_prefix("0:").unwrap_or(version).to_owned(),
-        ))
-    });
-    fields.collect()
+/// State, name and a field of the packages of the host's own architecture: a name alone means those,
+/// also for apt.
+async fn ask_dpkg(field: &str) -> HostResult<String> {
+    let format =
+        format!("-f=${{Architecture}}\t${{db:Status-Abbrev}}\t${{Package}}\t${{{field}}}\n");
+    let native = run_checked(&["dpkg", "--print-architecture"], &[], QUESTION).await?;
+    let text = run_checked(&["dpkg-query", "-W", &format], &[], QUESTION).await?;
+    Ok(of_architecture(&text, native.trim()))
 }
 
 /// The installed package that provides a virtual one.
@@ -175,8 +147,7 @@ fn parse_rpm(text: &str) -> BTreeMap<String, String> {
 pub async fn provider(name: &str) -> HostResult<Option<String>> {
     match manager()? {
         PackageManager::Apt => {
-            let format = "-f=${db:Status-Abbrev}\t${Package}\t${Provides}\n";
-            let text = run_checked(&["dpkg-query", "-W", format], &[], QUESTION).await?;
+            let text = ask_dpkg("Provides").await?;
             Ok(parse_provides(&text, name))
         }
         PackageManager::Dnf => {
@@ -199,20 +170,6 @@ pub async fn provider(name: &str) -> HostResult<Option<String>> {
             Ok(first.filter(|_| output.code == 0))
         }
     }
-}
-
-/// The installed package of `dpkg-query`'s answer that provides `name`; its version does not
-/// matter.
-fn parse_provides(text: &str, name: &str) -> Option<String> {
-    text.lines().find_map(|line| {
-        let mut fields = line.split('\t');
-        let is_installed = fields.next()?.get(1..2)? == "i";
-        let (package, provides) = (fields.next()?, fields.next()?);
-        let mut names = provides
-            .split(',')
-            .filter_map(|one| one.split_whitespace().next());
-        (is_installed && names.any(|one| one == name)).then(|| package.to_owned())
-    })
 }
 
 /// The version that an installation would choose now.
@@ -245,14 +202,6 @@ pub async fn candidate(name: &str, prefers_bundle: bool) -> HostResult<Option<St
                 .map(|v| v.strip_prefix("0:").unwrap_or(v).to_owned())
         }
     })
-}
-
-fn parse_policy(text: &str) -> Option<String> {
-    let version = text
-        .lines()
-        .find_map(|l| l.trim().strip_prefix("Candidate:"))?
-        .trim();
-    (version != "(none)").then(|| version.to_owned())
 }
 
 /// Reads the indexes of repositories again. The only one must be readable. Of all repositories, some
@@ -389,40 +338,6 @@ mod tests {
     }
 
     #[test]
-    fn only_installed_packages_count() {
-        let text = "ii \tbash\t5.2.15-2+b2\nrc \tgone\t1\niU \tunpacked\t1\nhi \theld\t2\n";
-        let packages = parse_dpkg(text, |state| state == "i");
-        assert_eq!(packages.keys().collect::<Vec<_>>(), ["bash", "held"]);
-        assert_eq!(packages["bash"], "5.2.15-2+b2");
-    }
-
-    #[test]
-    fn packages_that_were_cut_off_are_on_the_host() {
-        // A package whose first installation was cut off early has no version.
-        let text = "ii \tbash\t5\nrc \tgone\t1\nun \tnever\t\niUR\tsocat\t1\niHR\tkubelet\t\n\
-                    rH \trunc\t2\niF \tcontainerd\t3\n";
-        let packages = parse_dpkg(text, is_cut_off);
-        let names = ["containerd", "kubelet", "runc", "socat"];
-        assert_eq!(packages.keys().collect::<Vec<_>>(), names);
-        assert_eq!(packages["kubelet"], "");
-    }
-
-    #[test]
-    fn a_virtual_package_has_an_installed_provider() {
-        let text = "rc \tgone\tmail-transport-agent\nii \tmawk\tawk\n\
-                    ii \tpostfix\tdefault-mta (= 1), mail-transport-agent\nii \tbash\t\n";
-        for (name, provider) in [
-            ("mail-transport-agent", Some("postfix")),
-            ("default-mta", Some("postfix")),
-            ("awk", Some("mawk")),
-            ("bash", None),
-            ("mail", None),
-        ] {
-            assert_eq!(parse_provides(text, name).as_deref(), provider, "{name}");
-        }
-    }
-
-    #[test]
     fn what_an_installation_may_do_is_declared() {
         let nothing = PackageOptions::default();
         assert!(dnf_options(nothing).is_empty());
@@ -436,22 +351,6 @@ mod tests {
             dnf_options(all),
             ["--setopt=install_weak_deps=False", "--allowerasing"]
         );
-    }
-
-    #[test]
-    fn rpm_epochs() {
-        let packages = parse_rpm("bash\t0:5.1.8-6.el9\nnginx\t2:1.20.1-14.el9\n");
-        assert_eq!(
-            (packages["bash"].as_str(), packages["nginx"].as_str()),
-            ("5.1.8-6.el9", "2:1.20.1-14.el9")
-        );
-    }
-
-    #[test]
-    fn held_packages_are_found_also_if_they_are_not_installed() {
-        let text = "ii \tbash\t5\nhi \tkubelet\t1.36\nhc \tethtool\t6\nrc \told\t1\n";
-        let held: Vec<String> = parse_held(text).into_iter().collect();
-        assert_eq!(held, ["ethtool", "kubelet"]);
     }
 
     #[test]
@@ -480,13 +379,5 @@ mod tests {
         assert!(!is_refreshed(&unreachable, Some("halite")));
         assert!(!is_refreshed(&locked, None) && !is_refreshed(&locked, Some("halite")));
         assert!(is_refreshed(&ended(0, ""), Some("halite")));
-    }
-
-    #[test]
-    fn candidates() {
-        let text = "nginx:\n  Installed: (none)\n  Candidate: 1.22.1-9\n  Version table:\n";
-        assert_eq!(parse_policy(text).as_deref(), Some("1.22.1-9"));
-        assert_eq!(parse_policy("x:\n  Candidate: (none)\n"), None);
-        assert_eq!(parse_policy(""), None);
     }
 }
