@@ -73,10 +73,21 @@ pub(super) struct Check {
     judge: fn(&Picture) -> Vec<Finding>,
 }
 
-/// The findings of other modules, by the name of the check.
+/// The starts of commands in the messages of other modules. A message with one has its own remedy.
+const COMMANDS: [&str; 4] = ["`ctl ", "`systemctl ", "`journalctl ", "`kubectl "];
+
+/// The findings of other modules, by the name of the check. One that names no command gets the
+/// remedy of the check.
 fn reported(picture: &Picture, name: &str) -> Vec<Finding> {
     let texts = picture.reported.get(name).into_iter().flatten();
-    texts.cloned().map(Finding::complete).collect()
+    let finding = |text: &String| {
+        if COMMANDS.iter().any(|command| text.contains(command)) {
+            Finding::complete(text)
+        } else {
+            Finding::on("", text)
+        }
+    };
+    texts.map(finding).collect()
 }
 
 /// All checks, in the order of the report: causes come before their consequences.
@@ -137,7 +148,7 @@ pub(super) const CHECKS: &[Check] = &[
         name: "minions",
         title: "The minion of each host is connected",
         severity: Severity::Failure,
-        remedy: "is HOST on and reachable? `systemctl status halite-minion` there shows the rest",
+        remedy: "is HOST on and reachable? `systemctl status halite-minion` there shows the rest, `systemctl start halite-minion` starts it",
         judge: hosts::minions,
     },
     Check {
@@ -330,7 +341,8 @@ pub(super) const CHECKS: &[Check] = &[
         name: "dns-spread",
         title: "The loss of one host leaves a replica of the cluster's DNS",
         severity: Severity::Warning,
-        remedy: "`kubectl -n kube-system rollout restart deployment coredns` spreads the replicas again",
+        remedy: "`kubectl -n kube-system delete pod $(kubectl -n kube-system get pods -l k8s-app=kube-dns -o \
+                 jsonpath='{.items[0].metadata.name}')` starts one of them again, on another host",
         judge: cluster::dns_spread,
     },
     // Backups.

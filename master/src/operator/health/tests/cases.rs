@@ -27,7 +27,7 @@ pub(super) const CASES: &[Case] = &[
         "minions",
         "failure",
         "the minion on cp-2 is not connected",
-        "is cp-2 on and reachable?",
+        "is cp-2 on and reachable? `systemctl status halite-minion` there shows the rest, `systemctl start halite-minion`",
     ),
     (
         |p| (p.hosts[2].accepted, p.hosts[2].node) = (false, None),
@@ -233,6 +233,6 @@ pub(super) const CASES: &[Case] = &[
         "dns-spread",
         "warning",
         "all replicas of the cluster's DNS are on cp-2",
-        "rollout restart",
+        "delete pod $(",
     ),
 ];

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use halite_api::CheckState;
 
-use super::{report, sound};
+use super::{CHECKS, report, sound};
 
 /// A check, its state when a problem is reported under its name, and that problem.
 pub(super) type Case = (&'static str, &'static str, &'static str);
@@ -119,8 +119,27 @@ fn each_reported_problem_is_a_finding_of_its_check_alone() {
             panic!("{name}: {check:?}");
         };
         assert_eq!(finding.message, *problem, "{name}");
-        // Its text has the remedy.
-        assert_eq!(finding.remedy, None, "{name}");
+        let mut checks = CHECKS.iter();
+        let own = checks.find(|check| check.name == *name).unwrap();
+        assert_eq!(finding.remedy.as_deref(), Some(own.remedy), "{name}");
+    }
+}
+
+#[test]
+fn a_reported_problem_that_names_a_command_keeps_its_own_remedy() {
+    for (text, is_own) in [
+        ("it is late: `ctl backup create` makes one", true),
+        ("`systemctl start halite-backup` on cp-2 makes one", true),
+        ("`journalctl -u halite-minion` on cp-2 shows why", true),
+        ("see `backup.recipients`", false),
+    ] {
+        let mut picture = sound();
+        picture.reported.insert("backup", vec![text.to_owned()]);
+        let report = report(&picture);
+        let mut findings = report.checks.iter().flat_map(|check| &check.findings);
+        let finding = findings.next().unwrap();
+        assert_eq!(finding.message, text);
+        assert_eq!(finding.remedy.is_none(), is_own, "{text}");
     }
 }
 
