@@ -41,6 +41,8 @@ mod pictures;
 #[cfg(test)]
 mod profiles;
 #[cfg(test)]
+mod remedies;
+#[cfg(test)]
 mod rows;
 #[cfg(test)]
 mod security;

@@ -3,6 +3,7 @@
 mod notified;
 mod pod_network;
 mod prometheus;
+mod remedies;
 
 use std::time::Duration;
 
@@ -58,6 +59,26 @@ pub(super) const TESTS: &[Test<Cluster>] = &[
     Test {
         name: "health: a stopped DNS is reported, and its remedy shows the reason",
         run: pod_network::dns,
+    },
+    Test {
+        name: "health: a mistake and a warning in a document are reported, and the remedy shows their places",
+        run: remedies::documents,
+    },
+    Test {
+        name: "health: a stopped minion is reported, and the remedy starts it",
+        run: remedies::minion,
+    },
+    Test {
+        name: "health: a failed highstate is reported, and the remedy repeats it",
+        run: remedies::highstate,
+    },
+    Test {
+        name: "health: replicas of the DNS on one host are reported, and the remedy spreads them",
+        run: remedies::crowded_dns,
+    },
+    Test {
+        name: "health: a stopped kubelet is reported, and the remedy starts it",
+        run: remedies::kubelet,
     },
     Test {
         name: "health: findings reach webhooks and a Prometheus within minutes, and resolve",

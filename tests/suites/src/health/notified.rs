@@ -1,6 +1,7 @@
 //! Notifications and metrics: findings of the real cluster reach webhooks and a Prometheus, and
 //! resolve.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::time::Duration;
 
@@ -11,7 +12,8 @@ use halite_lab::host::Host;
 use halite_lab::wait;
 
 use super::prometheus::{AlertState, Prometheus};
-use super::{is_well, status};
+use super::remedies::{command, found, is_gone};
+use super::{findings, health, is_well, status};
 use crate::ctl_answer;
 use crate::declare::declare;
 use crate::lifetimes;
@@ -110,11 +112,37 @@ fn at_once(cluster: &Cluster, prometheus: &Prometheus<'_>) -> Result<()> {
         let finding = ALL.received(host, &FindingNews::New, check)?;
         prometheus.alerts(check, state(&finding), ALERTED)?;
     }
+    remedied(cluster)?;
     fs::write(host.file(DOCUMENT), own)?;
     host.run(&[CTL, "highstate"])?;
     for check in CHECKS {
         ALL.received(host, &FindingNews::Resolved, check)?;
         prometheus.alerts(check, AlertState::Gone, ALERTED)?;
+    }
+    Ok(())
+}
+
+/// Runs the commands of the remedies: a new backup in the declared directory, and a highstate of each
+/// host, which renews its certificates and lets its kernel forward packets.
+fn remedied(cluster: &Cluster) -> Result<()> {
+    let host = &cluster.bootstrap;
+    let backup = found(cluster, "backup", OLD)?;
+    host.sh(&command(&backup, "ctl backup create")?)?;
+    is_gone(cluster, "backup")?;
+    let (_, health) = health(cluster)?;
+    let ending = findings(&health, "certificates-ending");
+    let commands = ending.iter().map(|one| command(one, "ctl highstate "));
+    let commands = commands.collect::<Result<BTreeSet<String>>>()?;
+    ensure!(!commands.is_empty(), "no certificate ends: {health:#?}");
+    for line in &commands {
+        host.sh(line)?;
+    }
+    for check in [
+        "certificates-ending",
+        "certificates-renewed",
+        "pod-network-setup",
+    ] {
+        is_gone(cluster, check)?;
     }
     Ok(())
 }
