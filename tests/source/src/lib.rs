@@ -13,7 +13,6 @@ mod circles;
 #[cfg(test)]
 mod contracts;
 #[cfg(test)]
-mod crate_sizes;
 #[cfg(test)]
 mod dates;
 #[cfg(test)]
