@@ -20,7 +20,6 @@ use serde_json::Map;
 use super::pace::StepPace;
 use super::step_runner::{StepOutcome, StepRunner, failed, timeout};
 
-
 /// The pause between two looks at all holders.
 const PAUSE: Duration = Duration::from_millis(500);
 

@@ -20,10 +20,9 @@ use halite_proto::v1::{
     CancelRunRequest, ChangeKeyRequest, CreateOperatorReply, CreateOperatorRequest,
     CreateTokenReply, CreateTokenRequest, Document, Event, HandOverRequest, ImportCaRequest,
     KubeconfigReply, KubeconfigRequest, ListJobsRequest, ListKeysRequest, ListOperatorsRequest,
-    ListSinksRequest, ListTokensRequest, OrchestrateRequest, ReadAuditRequest, RenewOperatorRequest,
-    RequestCaRequest,
-    RevokeOperatorRequest, RevokeTokenRequest, RunRequest, ShowJobRequest, ShowRequest,
-    StatusRequest, TestSinksRequest, WatchRequest,
+    ListSinksRequest, ListTokensRequest, OrchestrateRequest, ReadAuditRequest,
+    RenewOperatorRequest, RequestCaRequest, RevokeOperatorRequest, RevokeTokenRequest, RunRequest,
+    ShowJobRequest, ShowRequest, StatusRequest, TestSinksRequest, WatchRequest,
 };
 
 use super::added::{command, named};
