@@ -53,10 +53,8 @@ pub(super) fn last(path: &Path) -> Result<Option<(i64, i64)>, StoreError> {
     };
     let numbers = text.trim().split_once(' ');
     let numbers = numbers.and_then(|(epoch, starts)| epoch.parse().ok().zip(starts.parse().ok()));
-    match numbers {
-        Some(numbers) => Ok(Some(numbers)),
-        None => Err(StoreError::Record(noted(path).display().to_string())),
-    }
+    let damaged = || StoreError::Record(noted(path).display().to_string());
+    numbers.map(Some).ok_or_else(damaged)
 }
 
 /// Marks a copy of the store as a copy.

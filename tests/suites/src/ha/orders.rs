@@ -13,7 +13,7 @@ use halite_lab::host::Host;
 use crate::ctl_answer;
 
 /// The pause between two rounds, so that the lists stay short.
-const PAUSE: Duration = Duration::from_millis(250);
+const PAUSE: Duration = Duration::from_millis(500);
 /// An operator is created in one of so many rounds. The others make a token and a job.
 const OPERATOR: u32 = 5;
 /// The start of the names of operators.
