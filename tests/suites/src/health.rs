@@ -77,6 +77,10 @@ pub(super) const TESTS: &[Test<Cluster>] = &[
         run: remedies::crowded_dns,
     },
     Test {
+        name: "health: a missing and a damaged backup are reported, and the remedies make another",
+        run: remedies::backups,
+    },
+    Test {
         name: "health: a stopped kubelet is reported, and the remedy starts it",
         run: remedies::kubelet,
     },

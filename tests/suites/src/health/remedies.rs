@@ -15,6 +15,10 @@ use crate::test::Counts;
 
 /// A mistake, below any key of the document.
 const MISTAKE: &str = "misteak";
+/// A directory without a backup, and the one that the cluster document declares. The master sees no
+/// home directory.
+const EMPTY: &str = "/srv/no-backups";
+const BACKUPS: &str = "/var/lib/halite/backup";
 
 /// Waits until a check has a finding with these words.
 pub(super) fn found(cluster: &Cluster, check: &str, words: &str) -> Result<HealthFinding> {
@@ -152,6 +156,62 @@ pub(super) fn crowded_dns(cluster: &Cluster) -> Result<Counts> {
     is_gone(cluster, "dns-spread")?;
     is_well(cluster)?;
     Ok(Counts::ONE)
+}
+
+/// An empty directory of backups, and then the newest backup of the declared one with other bytes.
+pub(super) fn backups(cluster: &Cluster) -> Result<Counts> {
+    is_well(cluster)?;
+    let file = cluster.bootstrap.file(DOCUMENT);
+    let before = fs::read_to_string(&file)?;
+    let tried = first_backup(cluster);
+    fs::write(&file, before)?;
+    cluster.bootstrap.run(&["rm", "-rf", EMPTY])?;
+    tried?;
+    damaged_backup(cluster)?;
+    is_well(cluster)?;
+    Ok(Counts {
+        passed: 2,
+        failed: 0,
+    })
+}
+
+fn first_backup(cluster: &Cluster) -> Result<()> {
+    let host = &cluster.bootstrap;
+    host.run(&["mkdir", EMPTY])?;
+    declare(cluster, "backup", &format!("{{directory: {EMPTY}}}"))?;
+    let finding = found(cluster, "backup-first", "there is no backup of the cluster")?;
+    host.sh(&command(&finding, "ctl backup create")?)?;
+    is_gone(cluster, "backup-first")
+}
+
+fn damaged_backup(cluster: &Cluster) -> Result<()> {
+    const MAKE: &str = "halite-backup.service";
+    const VERIFY: &str = "halite-backup-verify.service";
+    let host = &cluster.bootstrap;
+    // Runs of other tests count towards the limit of starts, too.
+    host.sh(&format!("systemctl reset-failed {MAKE} {VERIFY} || true"))?;
+    host.run(&["systemctl", "start", MAKE])?;
+    let newest = host.sh(&format!("ls -t {BACKUPS}/*.halite-backup | head -n 1"))?;
+    let newest = newest.trim();
+    host.sh(&format!(
+        "printf 'other bytes' | dd of={newest} bs=1 seek=$(($(stat -c %s {newest}) / 2)) conv=notrunc status=none"
+    ))?;
+    let verified = host.output(&["systemctl", "start", VERIFY])?;
+    let tried = found_damage(cluster, verified.status.success());
+    host.run(&["rm", newest])?;
+    tried
+}
+
+/// The remedy makes another backup and verifies that one; the damaged one is still there.
+fn found_damage(cluster: &Cluster, is_verified: bool) -> Result<()> {
+    ensure!(!is_verified, "a damaged backup was verified");
+    let host = &cluster.bootstrap;
+    // A minion reports results within half a minute, and when its grains are requested.
+    host.run(&[CTL, "grains", BOOTSTRAP])?;
+    let finding = found(cluster, "backup-verified", "is not verified")?;
+    host.sh(&command(&finding, "systemctl start halite-backup ")?)?;
+    host.run(&[CTL, "grains", BOOTSTRAP])?;
+    is_gone(cluster, "backup-verified")
 }
 
 /// The node controller notices it after its grace period.
