@@ -177,7 +177,7 @@ pub(super) fn backups(cluster: &Cluster) -> Result<Counts> {
 
 fn first_backup(cluster: &Cluster) -> Result<()> {
     let host = &cluster.bootstrap;
-    host.run(&["mkdir", EMPTY])?;
+    host.run(&["mkdir", "-p", EMPTY])?;
     declare(cluster, "backup", &format!("{{directory: {EMPTY}}}"))?;
     let finding = found(cluster, "backup-first", "there is no backup of the cluster")?;
     host.sh(&command(&finding, "ctl backup create")?)?;
