@@ -396,8 +396,8 @@ async fn homes_and_memberships_are_predicted() {
             gid: 4,
             members: Vec::new(),
         };
-        let groups = &mut host.state().accounts.groups;
-        groups.insert("adm".into(), Some(adm));
+        let mut state = host.state();
+        state.accounts.groups.insert("adm".into(), Some(adm));
     }
     for host in [&real, &below] {
         host.perform(&existing).await.unwrap();
