@@ -38,8 +38,8 @@ impl FakeState {
             ..Output::default()
         };
         match words.as_slice() {
-            ["true"] => done(0),
-            ["false"] => done(1),
+            ["true" | "/bin/true"] => done(0),
+            ["false" | "/bin/false"] => done(1),
             ["exit", code] => done(code.parse().unwrap_or(2)),
             ["echo", rest @ ..] => Output {
                 stdout: format!("{}\n", rest.join(" ")),

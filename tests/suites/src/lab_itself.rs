@@ -68,7 +68,7 @@ fn bare(name: &str) -> Result<(Lab, Host)> {
 }
 
 /// A host on which nothing will be installed.
-fn bare_host(name: &str, number: u8) -> Spec {
+pub(crate) fn bare_host(name: &str, number: u8) -> Spec {
     Spec {
         name: name.to_owned(),
         number,

@@ -37,6 +37,7 @@ mod keepalived;
 mod kills;
 pub mod kubeadm;
 mod lab_itself;
+mod laws;
 mod ledger;
 mod lifetimes;
 mod limits;

@@ -15,10 +15,10 @@ use crate::site::{Site, from_the_iso};
 use crate::test::{Case, cases, sequence};
 use crate::{
     addons, bench, bundle, bundles, cluster, debian, destroy, disaster, enrolment, etcd, external,
-    firewall, ha, hardened, health, hosts, iso, keepalived, kills, kubeadm, lab_itself, limits,
-    lived, minor, network, older, operator, own_manifests, packages, preflight, registry, release,
-    repair, repository, roles, rotation, runtime, secret, site_registry, source, support, tutorial,
-    update, usual, versions, vip,
+    firewall, ha, hardened, health, hosts, iso, keepalived, kills, kubeadm, lab_itself, laws,
+    limits, lived, minor, network, older, operator, own_manifests, packages, preflight, registry,
+    release, repair, repository, roles, rotation, runtime, secret, site_registry, source, support,
+    tutorial, update, usual, versions, vip,
 };
 
 /// Name of the suites' own lab, which differs from that of a demonstration.
@@ -55,6 +55,7 @@ impl Plan {
             without_a_cluster: [
                 lab_itself::TESTS,
                 lab_itself::FULL,
+                laws::FULL,
                 bundle::TESTS,
                 bundle::FULL,
                 iso::TESTS,
@@ -142,14 +143,14 @@ impl Plan {
         Ok(plan)
     }
 
-    /// Returns whether a wanted test needs the lab's ISO. Tests of the lab itself and of the source
-    /// tree do not.
+    /// Returns whether a wanted test needs the lab's ISO. Tests of the lab itself, of the laws and of
+    /// the source tree do not.
     pub(crate) fn needs_an_iso(&self, runner: &Runner) -> bool {
         let on_sites = self.sites.iter().flat_map(|site| &site.tests);
         on_sites
             .map(|test| &test.name)
             .chain(self.without_a_cluster.iter().map(|test| &test.name))
-            .any(|name| suite_of(name) != "lab" && runner.wants(name))
+            .any(|name| !matches!(suite_of(name), "lab" | "laws") && runner.wants(name))
     }
 
     /// The names of all tests, in order.
