@@ -4,7 +4,8 @@ use minijinja::value::{Kwargs, Tuple, ValueKind, from_args};
 use minijinja::{Error, ErrorKind, State, Value};
 
 use super::error::invalid;
-use super::values::{has_pillar_keys, new_dictionary};
+use super::trace::OPTS;
+use super::values::{Dict, has_pillar_keys, new_dictionary};
 use super::{lists, mutators};
 
 /// Calls a method that the template engine itself does not have.
@@ -27,6 +28,12 @@ fn dict(state: &mut State, value: &Value, method: &str, args: &[Value]) -> Resul
         "get" => {
             let (key, default): (&Value, Option<Value>) = from_args(args)?;
             let found = value.get_item(key)?;
+            if found.is_undefined() && is_options(value) {
+                return Err(invalid(format!(
+                    "`opts.get` has no `{key}`, only `id` and `saltenv`: templates are rendered on the master, in the same \
+                     way for a test and for a run"
+                )));
+            }
             Ok(if found.is_undefined() {
                 default.unwrap_or_else(|| Value::from(()))
             } else {
@@ -51,6 +58,12 @@ fn dict(state: &mut State, value: &Value, method: &str, args: &[Value]) -> Resul
         _ => mutators::dict(value, method, args)
             .unwrap_or_else(|| Err(Error::from(ErrorKind::UnknownMethod))),
     }
+}
+
+/// Tests whether a dictionary has the options of a minion, of which there are only some.
+fn is_options(value: &Value) -> bool {
+    let dict = value.downcast_object_ref::<Dict>();
+    dict.is_some_and(|dict| dict.place() == Some(OPTS))
 }
 
 fn list(value: &Value, method: &str, args: &[Value]) -> Result<Value, Error> {
@@ -300,13 +313,34 @@ fn format(text: &str, args: &[Value]) -> Result<String, Error> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use serde_json::json;
+
     use super::*;
+    use crate::template::trace::Recorder;
+    use crate::template::values::recorded;
 
     fn render(text: &str) -> String {
         let mut env = minijinja::Environment::new();
         env.set_unknown_method_callback(call);
         env.render_str(text, ())
             .unwrap_or_else(|error| error.to_string())
+    }
+
+    #[test]
+    fn an_option_that_is_not_there_is_an_error() {
+        let recorder = Arc::new(Recorder::default());
+        let options = json!({"id": "web-1", "saltenv": "base"});
+        let mut env = minijinja::Environment::new();
+        env.set_unknown_method_callback(call);
+        env.add_global("opts", recorded(&options, OPTS, &recorder));
+        let render = |text: &str| env.render_str(text, ());
+        assert_eq!(render("{{ opts.get('id', 'x') }}").unwrap(), "web-1");
+        for text in ["{{ opts.get('test') }}", "{{ opts.get('test', false) }}"] {
+            let error = render(text).unwrap_err().to_string();
+            assert!(error.contains("`opts.get` has no `test`"), "{error}");
+        }
     }
 
     #[test]

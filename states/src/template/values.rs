@@ -109,6 +109,11 @@ impl Dict {
         self.entries.read().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Its place in the data, if that is known.
+    pub(crate) fn place(&self) -> Option<&str> {
+        self.origin.as_ref().map(|(place, _)| place.as_str())
+    }
+
     /// Tests whether it is a part of the pillar or the grains, which templates do not change.
     pub(crate) fn is_data(&self) -> bool {
         self.is_in_data || self.origin.is_some()
