@@ -10,14 +10,12 @@ use halite_core::names::some_of;
 use halite_core::refusal::Refusal;
 use halite_names::BundleVersion;
 use halite_proto::ids::{JobId, MinionId};
-use halite_store::{
-    Created, Job, JobRow, JobStatus, Millis, SteadyDeadline, StoredAnswer, StoredPart,
-};
+use halite_store::{Created, Job, JobRow, JobStatus, StoredAnswer, StoredPart};
 use serde_json::Value;
 
 use super::batch::Batch;
 use super::function::{Function, FunctionSite, RENEW, renews_at_once, sls_of};
-use super::open_job::OpenJob;
+use super::open_job::{JobTime, OpenJob};
 use super::returns::created;
 use super::{Jobs, SIDE_BY_SIDE, target};
 use crate::compile;
@@ -102,8 +100,7 @@ impl Jobs {
         if function.changes() && !new.test {
             self.check_may_act(function.name).await?;
         }
-        let now = self.app.clock.now();
-        let jid = new.jid.clone().unwrap_or_else(|| self.jids.next(now));
+        let jid = new.jid.clone().unwrap_or_else(|| self.next_jid());
         let (rows, bundle) = match function.place {
             FunctionSite::States => {
                 // Report problems once, not for each minion.
@@ -145,6 +142,7 @@ impl Jobs {
         } else {
             new.args.to_string()
         };
+        let time = JobTime::from_now(self.app.clock.as_ref(), seconds);
         let job = Arc::new(Job {
             jid: jid.clone(),
             function: function.name.to_owned(),
@@ -154,12 +152,9 @@ impl Jobs {
             target: new.target.clone(),
             minions: new.minions.clone(),
             order: new.order.clone(),
-            created: now,
-            deadline: Some(now + Millis::from(seconds) * 1000),
-            steady_deadline: Some(SteadyDeadline {
-                boot: self.app.clock.boot().to_owned(),
-                millis: (self.app.clock.steady() + Millis::from(seconds) * 1000).0,
-            }),
+            created: time.created,
+            deadline: Some(time.deadline),
+            steady_deadline: Some(time.steady_deadline),
             request_id: new.request_id.clone(),
             status: JobStatus::Running,
             retcode: None,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use halite_core::clock::{Clock, Steady};
 use halite_proto::ids::MinionId;
-use halite_store::{Job, RowState, StoredPart};
+use halite_store::{Job, Millis, RowState, SteadyDeadline, StoredPart};
 use tokio::sync::Notify;
 
 use super::core::DispatchLimits;
@@ -215,6 +215,32 @@ impl OpenJob {
             Entry::Occupied(_) => false,
         });
         ready
+    }
+}
+
+/// The time that a job has, by both clocks from one moment. A job is compiled before it: the hosts have
+/// all of its time.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct JobTime {
+    /// The moment.
+    pub(super) created: Millis,
+    pub(super) deadline: Millis,
+    pub(super) steady_deadline: SteadyDeadline,
+}
+
+impl JobTime {
+    /// The time of a job that is created now and has this many seconds.
+    pub(super) fn from_now(clock: &dyn Clock, seconds: u32) -> Self {
+        let (created, steady) = (clock.now(), clock.steady());
+        let millis = Millis::from(seconds) * 1000;
+        Self {
+            created,
+            deadline: created + millis,
+            steady_deadline: SteadyDeadline {
+                boot: clock.boot().to_owned(),
+                millis: (steady + millis).0,
+            },
+        }
     }
 }
 

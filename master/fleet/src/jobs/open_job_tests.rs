@@ -125,3 +125,26 @@ fn a_repair_in_parallel_releases_the_hosts_of_later_groups() {
     assert!(end_all(&mut job, &hosts).is_empty());
     assert_eq!(end_all(&mut job, &first), next);
 }
+
+/// The compilation of a large job takes minutes, of which the hosts must lose none after a boot.
+#[test]
+fn a_reboot_after_a_long_compilation_takes_no_time_from_the_hosts() {
+    let clock = ManualClock::at(0);
+    let job = open(Vec::new(), &names("worker", 1), &[]).job;
+    clock.advance(20 * 60_000);
+    let time = JobTime::from_now(&clock, 60);
+    let steady = time.steady_deadline.clone();
+    let of_another_boot = SteadyDeadline {
+        boot: "another".to_owned(),
+        ..steady.clone()
+    };
+    for known in [Some(steady), Some(of_another_boot), None] {
+        let job = Job {
+            created: time.created,
+            deadline: Some(time.deadline),
+            steady_deadline: known,
+            ..Job::clone(&job)
+        };
+        assert_eq!(deadline(&job, &clock), Some(clock.steady() + 60_000));
+    }
+}
