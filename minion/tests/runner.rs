@@ -19,6 +19,9 @@ use halite_states::engine::{Failure, Modules as _};
 use halite_states::low::Chunk;
 use serde_json::{Map, Value, json};
 
+/// An alias of systemd-logind.
+const LOGIN: &str = "dbus-org.freedesktop.login1";
+
 fn write(host: &dyn Host, chunk: &Chunk) -> HostFuture<'static, Result<Plan, Failure>> {
     let _ = host;
     let content = chunk.args["contents"]
@@ -168,6 +171,8 @@ async fn conditions() {
     let host = FakeHost::new();
     host.state().put_unit("nginx.service", true, true);
     host.state()
+        .put_unit(&format!("{LOGIN}.service"), true, true);
+    host.state()
         .http
         .insert("https://a/".to_owned(), [Some((401, String::new()))].into());
     host.state().http.insert(
@@ -210,6 +215,18 @@ async fn conditions() {
         (json!("true"), true),
         (json!("false"), false),
         (json!({"fun": "service.status", "name": "nginx"}), true),
+        // An alias whose last part is not a suffix of units.
+        (json!({"fun": "service.status", "name": LOGIN}), true),
+        (json!({"fun": "service.enabled", "args": [LOGIN]}), true),
+        (json!({"fun": "service.available", "name": LOGIN}), true),
+        (
+            json!({"fun": "service.status", "name": format!("{LOGIN}.service")}),
+            true,
+        ),
+        (
+            json!({"fun": "service.status", "name": format!("{LOGIN}.socket")}),
+            false,
+        ),
         (
             json!({"fun": "file.file_exists", "args": ["/nowhere"]}),
             false,
