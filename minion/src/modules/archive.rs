@@ -8,6 +8,7 @@ use halite_states::low::Chunk;
 use serde_json::{Map, json};
 
 use super::clean::{Keep, surplus_below};
+use super::digest::has_digest;
 use super::file::ContentSource;
 use super::paths::{NOTES, absolute, follow, join, known_owner, meta_difference, parents, walk};
 use super::{Failure, Plan, fail};
@@ -190,11 +191,16 @@ async fn is_there(
                 sha256: wanted,
                 ..
             },
-        ) => Ok(stat.size == *size
-            && host
-                .read(path)
-                .await?
-                .is_some_and(|found| sha256(&found) == *wanted)),
+        ) => {
+            let found = match stat.size == *size {
+                true => host.read(path).await?,
+                false => None,
+            };
+            match found {
+                Some(found) => Ok(has_digest(found, wanted).await?.1),
+                None => Ok(false),
+            }
+        }
         (FileKind::Directory, _) => {
             fail(format!("{path} is a directory, and not one in the archive"))
         }

@@ -7,6 +7,7 @@ mod archive;
 mod clean;
 mod cmd;
 mod diff;
+mod digest;
 mod etcd;
 mod file;
 mod firewalld;

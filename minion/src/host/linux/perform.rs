@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use halite_errors::cut;
 
+use super::background::in_background;
 use super::command::{run_checked, run_until};
 use super::extract::extract;
 use super::founding::{found, join};
-use super::{COMMAND, LinuxHost, files, firewalld, kernel, packages, systemd};
+use super::{COMMAND, LinuxHost, background, files, firewalld, kernel, packages, systemd};
 use crate::host::effect::{Effect, Output, Trust};
 use crate::host::{HostError, HostResult, static_pod};
 
@@ -25,14 +26,27 @@ impl LinuxHost {
                 content,
                 meta,
             } => {
-                files::write(Path::new(path), content, self.owner(meta).await?)?;
+                let owner = self.owner(meta).await?;
+                background::write(Path::new(path), content, owner).await?;
             }
-            Effect::Mkdir { path, meta } => files::mkdir(Path::new(path), self.owner(meta).await?)?,
-            Effect::Symlink { path, target } => files::symlink(Path::new(path), target)?,
+            Effect::Mkdir { path, meta } => {
+                let owner = self.owner(meta).await?;
+                let work = move |path: &Path| files::mkdir(path, owner);
+                in_background("make", Path::new(path), work).await??;
+            }
+            Effect::Symlink { path, target } => {
+                let target = target.clone();
+                let work = move |path: &Path| files::symlink(path, &target);
+                in_background("make the link", Path::new(path), work).await??;
+            }
             Effect::SetMeta { path, meta } => {
-                files::set_owner(Path::new(path), self.owner(meta).await?)?
+                let owner = self.owner(meta).await?;
+                let work = move |path: &Path| files::set_owner(path, owner);
+                in_background("set owner and mode of", Path::new(path), work).await??;
             }
-            Effect::Remove { path } => files::remove(Path::new(path))?,
+            Effect::Remove { path } => {
+                in_background("remove", Path::new(path), files::remove).await??;
+            }
             Effect::Packages {
                 install,
                 remove,
@@ -83,12 +97,10 @@ impl LinuxHost {
                 target,
                 strip,
             } => {
-                let name = PathBuf::from(archive);
+                let place = Path::new(archive);
                 let (archive, target, strip) = (archive.clone(), PathBuf::from(target), *strip);
-                let work = move || extract(&archive, &target, strip);
-                tokio::task::spawn_blocking(work).await.map_err(|e| {
-                    HostError::failed(format!("cannot unpack {}", name.display()), e)
-                })??;
+                let work = move |_: &Path| extract(&archive, &target, strip);
+                in_background("unpack", place, work).await??;
             }
             Effect::PullImage { reference } => self.images.pull(reference, &self.stop).await?,
             Effect::Certificate(request) => self.certificate(request).await?,
@@ -112,7 +124,11 @@ impl LinuxHost {
                     answered = wait_http(url, trust, &expected, time) => answered?,
                 }
             }
-            Effect::Rename { from, to } => files::rename(Path::new(from), Path::new(to))?,
+            Effect::Rename { from, to } => {
+                let to = PathBuf::from(to);
+                let work = move |from: &Path| files::rename(from, &to);
+                in_background("rename", Path::new(from), work).await??;
+            }
             Effect::FoundEtcd(first) => return found(first, &self.stop).await,
             Effect::JoinEtcd(first) => return join(first, &self.stop).await,
             Effect::StaticPod(pod) => return static_pod::wait(self, pod).await,

@@ -1,12 +1,12 @@
 //! Compares one file's content, owner and mode with its specification, for all states that write
 //! files.
 
-use halite_durable::digest::sha256;
 use halite_states::args::Show;
 use serde_json::{Map, Value, json};
 
 use crate::host::effect::{Effect, Meta};
 use crate::host::{FileKind, Host, Stat};
+use crate::modules::digest::has_digest;
 use crate::modules::paths::{known_owner, meta_difference};
 use crate::modules::replace::kind_name;
 use crate::modules::{Failure, diff, fail};
@@ -51,15 +51,22 @@ impl ContentSource {
         }
     }
 
-    /// The content, or `None` if it equals `found`: a present blob is not fetched.
-    async fn unless(&self, host: &dyn Host, found: &[u8]) -> Result<Option<Vec<u8>>, Failure> {
-        if let Self::Blob(digest) = self
-            && sha256(found) == *digest
-        {
-            return Ok(None);
+    /// `found`, and the content, or `None` if it equals `found`: a present blob is not fetched.
+    async fn unless(
+        &self,
+        host: &dyn Host,
+        mut found: Vec<u8>,
+    ) -> Result<(Vec<u8>, Option<Vec<u8>>), Failure> {
+        if let Self::Blob(digest) = self {
+            let is_same;
+            (found, is_same) = has_digest(found, digest).await?;
+            if is_same {
+                return Ok((found, None));
+            }
         }
         let content = self.read(host).await?;
-        Ok((content != found).then_some(content))
+        let is_other = content != found;
+        Ok((found, is_other.then_some(content)))
     }
 }
 
@@ -115,7 +122,8 @@ pub(super) async fn difference(
     known_owner(host, &set).await?;
     if let Some(source) = &spec.source {
         let found = host.read(path).await?.unwrap_or_default();
-        if let Some(content) = source.unless(host, &found).await? {
+        let (found, content) = source.unless(host, found).await?;
+        if let Some(content) = content {
             changes.insert(
                 "diff".into(),
                 json!(diff::describe(&found, &content, spec.show)),

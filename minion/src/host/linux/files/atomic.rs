@@ -129,6 +129,19 @@ pub fn write(path: &Path, content: &[u8], owner: Owner) -> HostResult<()> {
     })
 }
 
+/// Like [`write`], with content that is read once: without another attempt when an attribute
+/// prevents the change.
+///
+/// # Errors
+/// Like [`write`], or the content cannot be read.
+pub(in crate::host::linux) fn write_from(
+    path: &Path,
+    content: &mut dyn Read,
+    owner: Owner,
+) -> HostResult<()> {
+    Target::at(&DirectoryPlace::of_target(path)?, path)?.write(content, owner, true)
+}
+
 /// Like [`write`], without making it durable: for files that can be recreated.
 ///
 /// # Errors

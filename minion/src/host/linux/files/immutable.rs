@@ -20,9 +20,17 @@ use crate::host::{HostError, HostResult};
 /// The change's own errors.
 pub(super) fn retried<T>(path: &Path, change: impl Fn() -> HostResult<T>) -> HostResult<T> {
     match change() {
-        Err(error) if is_not_permitted(&error) && release(path)? => change(),
+        Err(error) if released(path, &error)? => change(),
         result => result,
     }
+}
+
+/// Removes the attributes if they may be the cause of an error; returns whether there were any.
+///
+/// # Errors
+/// The attributes cannot be read or removed.
+pub(in crate::host::linux) fn released(path: &Path, error: &HostError) -> HostResult<bool> {
+    Ok(is_not_permitted(error) && release(path)?)
 }
 
 fn is_not_permitted(error: &HostError) -> bool {

@@ -18,7 +18,9 @@ use self::place::DirectoryPlace;
 use crate::host::{FileKind, HostError, HostResult};
 
 pub(crate) use self::atomic::Target;
+pub(super) use self::atomic::write_from;
 pub use self::atomic::{write, write_unsynced};
+pub(super) use self::immutable::released;
 
 /// Owner and permission bits, as numbers; `None` keeps the present value.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
