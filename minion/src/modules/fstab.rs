@@ -50,6 +50,36 @@ impl Line {
         })
     }
 
+    /// Tests whether two entries mount the same in the same way: their options may be in another
+    /// order, unless one of them overrides another.
+    fn means(&self, other: &Self) -> bool {
+        let sorted = |line: &Self| {
+            let mut options: Vec<String> = line.options.split(',').map(str::to_owned).collect();
+            options.sort();
+            options
+        };
+        let options = sorted(self);
+        let overrides = |option: &String| {
+            let opposite = option.strip_prefix("no").unwrap_or_default();
+            options.iter().any(|other| other == opposite)
+        };
+        let has = |option: &str| options.iter().any(|other| other == option);
+        let in_order = options.iter().any(overrides)
+            || has("ro") && has("rw")
+            || has("defaults") && options.len() > 1;
+        let same_options = if in_order {
+            self.options == other.options
+        } else {
+            options == sorted(other)
+        };
+        let options = String::new();
+        let rest = |line: &Self| Self {
+            options: options.clone(),
+            ..line.clone()
+        };
+        same_options && rest(self) == rest(other)
+    }
+
     fn written(&self) -> String {
         let [device, path, fstype, options] =
             [&self.device, &self.path, &self.fstype, &self.options].map(|field| escape(field));
@@ -93,10 +123,9 @@ impl Fstab {
 
     /// Makes `wanted` the entry of its mount point.
     pub fn set(&self, wanted: &Line) -> HostResult<Option<Effect>> {
-        if self
-            .lines()
-            .filter(|line| line.path == wanted.path)
-            .eq([wanted.clone()])
+        let mut found = self.lines().filter(|line| line.path == wanted.path);
+        if let (Some(line), None) = (found.next(), found.next())
+            && line.means(wanted)
         {
             return Ok(None);
         }
@@ -185,6 +214,19 @@ mod tests {
             "{text}"
         );
         assert!(Fstab::new(content).set(&line).unwrap().is_none());
+        for (one, other, same) in [
+            ("noatime,nodev", "nodev,noatime", true),
+            ("noatime,nodev", "nodev", false),
+            ("ro,rw", "rw,ro", false),
+            ("atime,noatime", "noatime,atime", false),
+            ("ro,defaults", "defaults,ro", false),
+        ] {
+            let with = |options: &str| Line {
+                options: options.to_owned(),
+                ..line.clone()
+            };
+            assert_eq!(with(one).means(&with(other)), same, "{one} {other}");
+        }
         let off = fstab.comment_out(|l| l.fstype == "swap").unwrap();
         let Some(Effect::Write { content, .. }) = off else {
             panic!("no effect")

@@ -188,6 +188,7 @@ fn rows() -> Vec<Row> {
             vec![
                 "device: /dev/vdb; fstype: ext4; opts: [noatime, nodev]",
                 "device: /dev/vdb; fstype: ext4; opts: 'noatime,nodev'",
+                "device: /dev/vdb; fstype: ext4; opts: [nodev, noatime]",
                 "device: /dev/vdb; fstype: ext4; opts: 'noatime,nodev'; dump: '0'; pass_num: 0",
             ],
         ),

@@ -240,7 +240,7 @@ fn value(wanted: &Arg, node: &Node, state: &str) -> Result<Value, ValueError> {
         },
         Wanted::Within(least, most) => within(node, (least, most)).map(Value::from),
         Wanted::Codes => {
-            let code = |item| within(item, (i64::from(i32::MIN), i64::from(i32::MAX)));
+            let code = |item: &Node| within(item, (i64::from(i32::MIN), i64::from(i32::MAX)));
             match &node.kind {
                 NodeKind::List(items) => items
                     .iter()
