@@ -283,6 +283,7 @@ impl Accounts {
 fn parse(argv: &[String]) -> (BTreeMap<String, String>, Option<String>) {
     let mut options = BTreeMap::new();
     let mut name = None;
+    let program = argv.first().map_or("", String::as_str);
     let mut words = argv.iter().skip(1);
     while let Some(word) = words.next() {
         if !word.starts_with('-') {
@@ -293,9 +294,11 @@ fn parse(argv: &[String]) -> (BTreeMap<String, String>, Option<String>) {
             Some((flag, value)) => (flag, Some(value.to_owned())),
             None => (word.as_str(), None),
         };
+        // `-M` is a list of members to gpasswd(1), and no home to useradd(8).
+        let is_flag = flag == "-M" && !program.ends_with("gpasswd");
         if let Some((short, _)) = VALUED
             .iter()
-            .find(|(short, long)| flag == *short || flag == *long)
+            .find(|(short, long)| !is_flag && (flag == *short || flag == *long))
         {
             let value = inline.or_else(|| words.next().cloned()).unwrap_or_default();
             options.insert((*short).to_owned(), value);
@@ -340,7 +343,7 @@ mod tests {
     fn a_system_user_gets_a_group_of_its_own() {
         let mut accounts = Accounts::default();
         accounts.run(
-            &argv("useradd -r -d /var/lib/etcd -s /usr/sbin/nologin etcd"),
+            &argv("useradd -r -M -d /var/lib/etcd -s /usr/sbin/nologin etcd"),
             None,
             None,
         );

@@ -216,8 +216,10 @@ fn broken(
     let changed = second.changed() > 0;
     match &input.repeats {
         None if changed => {
-            let states = json!(second.states);
-            return Some(format!("the second check finds changes:\n{states:#}"));
+            let (done, states) = (json!(result.states), json!(second.states));
+            return Some(format!(
+                "the result is\n{done:#}\nand the second check finds changes:\n{states:#}"
+            ));
         }
         Some(_) if !changed => return Some("the second check is empty".to_owned()),
         _ => {}

@@ -88,7 +88,10 @@ fn the_ends_of_other_lines_stay() {
             }
             let text = text.unwrap_or_default();
             let lost = text.split_inclusive('\n').filter(|line| {
-                !line.ends_with("\r\n") && before.split_inclusive('\n').any(|old| old == *line)
+                // A last line without an end has none afterwards either.
+                line.ends_with('\n')
+                    && !line.ends_with("\r\n")
+                    && before.split_inclusive('\n').any(|old| old == *line)
             });
             wrong.extend(lost.map(|line| format!("{}: {path}: the end of {line:?}", case.label)));
             edited += usize::from(wanted.as_deref() != Some(before));

@@ -66,7 +66,7 @@ pub(super) const SIGNATURES: &[Signature] = &[
                 ArgumentKind::Text,
                 "The id that the cluster gave it, in hexadecimal. Without it, data of any member count as its own.",
             ),
-            arg(
+            required(
                 "record",
                 ArgumentKind::Path,
                 "The file that records a member. It is removed when data are set aside.",
