@@ -8,6 +8,10 @@ use serde::{Deserialize, Serialize};
 
 /// The CAs that can be rotated.
 pub const ROTATED_CAS: [&str; 5] = ["kubernetes", "etcd", "front-proxy", "halite", "site"];
+
+/// The CAs of the cluster, which an operator may import.
+pub const CLUSTER_CAS: [&str; 3] = ["kubernetes", "etcd", "front-proxy"];
+
 /// The name of the key pair of service accounts among the rotations.
 pub const SERVICE_ACCOUNTS: &str = "sa";
 

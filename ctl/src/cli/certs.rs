@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
-use halite_pillar::ca_rotation::ROTATED_CAS;
+use halite_pillar::ca_rotation::CLUSTER_CAS;
 
 use super::targets::{Applying, HostBudget, TargetKind};
 
@@ -123,7 +123,7 @@ pub struct NotImportable;
 
 /// The name of a CA that an operator can import.
 fn importable(text: &str) -> Result<String, NotImportable> {
-    match ROTATED_CAS.contains(&text) {
+    match CLUSTER_CAS.contains(&text) {
         true => Ok(text.to_owned()),
         false => Err(NotImportable),
     }

@@ -8,7 +8,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::PoisonError;
 
-use halite_pillar::ca_rotation::ROTATED_CAS;
+use halite_pillar::ca_rotation::CLUSTER_CAS;
 use halite_proto::pki::{Inspected, PrivateKey};
 use halite_secrets::SecretText;
 use halite_store::Millis;
@@ -115,7 +115,7 @@ fn write(state_dir: &Path, name: &str, record: &NextCa) -> Result<(), CaError> {
 
 /// The name of a CA that an operator may import.
 fn importable(name: &str) -> Result<&'static str, CaError> {
-    let mut names = ROTATED_CAS.into_iter();
+    let mut names = CLUSTER_CAS.into_iter();
     let found = names.find(|other| *other == name);
     // The name may be any text.
     found.ok_or_else(|| CaError::NotImported(name.chars().take(NAME_MAX).collect()))
@@ -217,7 +217,7 @@ impl Cas {
     /// A record cannot be read.
     pub fn prepared(&self) -> Result<Vec<PreparedCa>, CaError> {
         let mut all = Vec::new();
-        for name in ROTATED_CAS {
+        for name in CLUSTER_CAS {
             if let Some(NextCa { certificate, .. }) = self.next_ca(name)? {
                 all.push(PreparedCa { name, certificate });
             }
@@ -295,7 +295,7 @@ impl Cas {
         for pem in self.dropped(name) {
             add(pem, format!("an earlier CA {name}"))?;
         }
-        for other in ROTATED_CAS.into_iter().filter(|other| *other != name) {
+        for other in CLUSTER_CAS.into_iter().filter(|other| *other != name) {
             let next = self.next_ca(other)?;
             if let Some(pem) = next.and_then(|next| next.certificate) {
                 add(&pem, format!("the CA that was imported for {other}"))?;

@@ -29,8 +29,8 @@ halite-master-init:
           path: {{ identity }}
           ca: {{ operator }}/ca.crt
 {%- endfor %}
-        # While the CA of identities is rotated, both are trusted, and the first one signs.
-        - {{ ('test "$(cat ' ~ operator ~ '/ca.crt)" = "' ~ pillar.halite.pki.halite.cert | trim ~ '"') | json }}
+        # While the CA of identities is rotated, the file has both, and the master follows by itself.
+        - test -e {{ state }}/ca/halite.rotation.json || test "$(cat {{ operator }}/ca.crt)" = "$(cat {{ state }}/ca/halite.crt)"
     - require:
         - file: /usr/local/bin/halite-master
         - file: /etc/halite/master.yaml
