@@ -380,8 +380,8 @@ fn flags(module: &Module, commit: &str, date: &str) -> String {
     flags
 }
 
-/// Copies a module out of Go's read-only cache.
-fn copy(from: &Path, to: &Path) -> Result<()> {
+/// Copies a module, or a folder of it, out of Go's read-only cache.
+pub(super) fn copy(from: &Path, to: &Path) -> Result<()> {
     for file in store::files(from)? {
         let target = to.join(file.strip_prefix(from)?);
         if let Some(parent) = target.parent() {

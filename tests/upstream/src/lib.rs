@@ -108,6 +108,26 @@ pub fn prometheus(cache: &Path, progress: &mut dyn FnMut(&str)) -> Result<(PathB
     Ok((program("prometheus")?, program("promtool")?))
 }
 
+/// kube-bench, for the tests of a hardened cluster; returns the program and the directory of its
+/// benchmarks.
+///
+/// # Errors
+/// The source is unavailable or does not build.
+pub fn kube_bench(cache: &Path, progress: &mut dyn FnMut(&str)) -> Result<(PathBuf, PathBuf)> {
+    let program = tool(cache, &programs::KUBE_BENCH, progress)?;
+    let store = Store::new(cache.join("upstream"))?;
+    let module = format!(
+        "{}@{}",
+        programs::KUBE_BENCH.path,
+        programs::KUBE_BENCH.version
+    );
+    let benchmarks = store.get("kube-bench-cfg", &store::key(&module)?, |out| {
+        let sources = golang::Go::find()?.sources(&module)?;
+        golang::copy(&sources.join("cfg"), out)
+    })?;
+    Ok((program, benchmarks))
+}
+
 /// etcd, for the tests of membership changes.
 pub fn etcd(cache: &Path, progress: &mut dyn FnMut(&str)) -> Result<PathBuf> {
     tool(cache, &programs::ETCD, progress)

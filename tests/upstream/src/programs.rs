@@ -84,6 +84,16 @@ pub const PROMETHEUS: Module = Module {
     ],
 };
 
+/// The checks of the CIS Kubernetes Benchmark, for the tests of a hardened cluster; they are part of no
+/// bundle.
+pub const KUBE_BENCH: Module = Module {
+    path: "github.com/aquasecurity/kube-bench",
+    version: versions::KUBE_BENCH,
+    source: ProgramSource::Required,
+    stamps: &["github.com/aquasecurity/kube-bench/cmd.KubeBenchVersion={version}"],
+    programs: &[("kube-bench", "github.com/aquasecurity/kube-bench")],
+};
+
 /// etcd, also for the unit tests.
 pub const ETCD: Module = etcd(versions::ETCD);
 

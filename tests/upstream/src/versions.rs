@@ -220,6 +220,9 @@ pub const HELM: &str = "v3.19.0";
 /// Prometheus, with which tests scrape the master's metrics.
 pub const PROMETHEUS: &str = "v0.313.5";
 
+/// kube-bench, which checks a hardened cluster against the CIS Kubernetes Benchmark.
+pub const KUBE_BENCH: &str = "v0.15.6";
+
 /// etcd's module version of the newest release.
 pub const ETCD: &str = "v3.6.8";
 
