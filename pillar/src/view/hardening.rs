@@ -281,6 +281,10 @@ mod tests {
             flag(&view, "kubelet-certificate-authority"),
             "/etc/kubernetes/pki/ca.crt"
         );
+        assert_eq!(
+            flag(&view, "service-account-extend-token-expiration"),
+            "false"
+        );
         let standard = &view.files[ADMISSION]["plugins"][0]["configuration"];
         assert_eq!(standard["defaults"]["enforce"], "baseline");
         assert_eq!(standard["defaults"]["warn"], "restricted");

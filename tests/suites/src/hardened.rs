@@ -299,6 +299,7 @@ fn declared(cluster: &Cluster) -> Result<Counts> {
     let command = field("command")?;
     for flag in [
         "--profiling=false",
+        "--service-account-extend-token-expiration=false",
         "--vmodule=cacher=2",
         "--vmodule=httplog=3",
         "--feature-gates=AllAlpha=false",
