@@ -44,7 +44,15 @@ pub(super) fn blocks_below(page: &str, language: &str, headings: &[&str]) -> Res
     Ok(blocks.into_iter().map(|block| block.text).collect())
 }
 
-fn read(page: &str) -> Result<String> {
+/// The cells of each row of the tables below a heading of a page, without their heads.
+pub(super) fn table(page: &str, heading: &str) -> Result<Vec<Vec<String>>> {
+    let rows = rows(&read(page)?, heading);
+    ensure!(!rows.is_empty(), "{page} has no table below {heading:?}");
+    Ok(rows)
+}
+
+/// The text of a page.
+pub(super) fn read(page: &str) -> Result<String> {
     let file = source_root().join("docs/guide").join(page);
     fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))
 }
@@ -114,6 +122,29 @@ fn find(page: &str, heading: &str, part: &str) -> Option<String> {
     let mut blocks = code(page).into_iter();
     let found = blocks.find(|block| block.heading == heading && block.text.contains(part));
     found.map(|block| block.text)
+}
+
+fn rows(page: &str, heading: &str) -> Vec<Vec<String>> {
+    let lines = page.lines().skip_while(|line| *line != heading).skip(1);
+    let lines = lines.take_while(|line| !line.starts_with('#'));
+    let cells = |line: &str| -> Vec<String> {
+        let inner = line.trim_matches('|');
+        inner
+            .split(" | ")
+            .map(|cell| cell.trim().to_owned())
+            .collect()
+    };
+    let (mut rows, mut is_head) = (Vec::new(), true);
+    for line in lines {
+        if !line.starts_with('|') {
+            is_head = true;
+        } else if line.starts_with("|-") {
+            is_head = false;
+        } else if !is_head {
+            rows.push(cells(line));
+        }
+    }
+    rows
 }
 
 /// A block of code.
@@ -317,6 +348,14 @@ mod tests {
             let real = command(page, heading, begin).unwrap();
             assert_eq!(real.join(" "), format!("{begin}{wanted}"));
         }
+    }
+
+    #[test]
+    fn rows_of_tables_are_found_by_their_heading() {
+        let page = "## A\n| x | y |\n|---|---|\n| 1 | a |\n## B\n\n| x | y |\n|---|---|\n| 2: `b|c` | d |\n| 3 | e |\n\nx\n## C\n| x |\n|---|\n| 4 |\n";
+        let found = rows(page, "## B");
+        assert_eq!(found, [["2: `b|c`", "d"], ["3", "e"]]);
+        assert!(rows(page, "## D").is_empty());
     }
 
     #[test]

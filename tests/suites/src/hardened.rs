@@ -1,6 +1,7 @@
 //! A cluster with the profile `hardened`: what it promises is measured at the API, in etcd and on the
 //! hosts.
 
+mod benchmark;
 mod page;
 mod upgraded;
 
@@ -59,6 +60,10 @@ const TESTS: &[Test<Cluster>] = &[
     Test {
         name: "hardened: the API server has the declared flags, volumes, patches and files",
         run: declared,
+    },
+    Test {
+        name: "hardened: kube-bench fails the checks that the guide lists, and no others",
+        run: benchmark::fails_as_listed,
     },
     Test {
         name: "hardened: another highstate changes nothing",
