@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use halite_core::app::App;
 use halite_core::declared::Declarations;
+use halite_core::hello::hello;
 use halite_core::refusal::Refusal;
 use halite_core::succession::{Claimed, Replaced};
 use halite_errors::chain;
@@ -17,7 +18,6 @@ use halite_standby::compare::others;
 use tokio::time::Instant;
 
 use crate::backend::Backend;
-use halite_core::hello::hello;
 
 /// The time for which a starting master asks silent hosts.
 const BOOT: Duration = Duration::from_secs(10);

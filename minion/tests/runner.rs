@@ -5,14 +5,12 @@
     reason = "a broken test ends with the place where it broke"
 )]
 
-use std::collections::VecDeque;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use halite_minion::host::effect::{Command, Effect, Meta, Output};
-use halite_minion::host::{FileKind, Host, HostFuture, HostResult, Stop};
+use halite_minion::host::{FileKind, Host, HostFuture, Stop};
 use halite_minion::modules::{Function, Plan};
 use halite_minion::runner::{REDACTED, Runner};
-use halite_minion::turns::{Turn, Turns};
 use halite_minion_fake::FakeHost;
 use halite_minion_fake::disk::Node;
 use halite_states::engine::{Failure, Modules as _};
@@ -433,83 +431,4 @@ async fn an_unknown_state_says_what_to_do() {
         failure.to_string().contains("`zfs.present`") && failure.to_string().contains("update"),
         "{failure}"
     );
-}
-
-/// A master that gives these answers, and ends a job that asks once more.
-struct Answers {
-    answers: Mutex<VecDeque<Turn>>,
-    stop: Arc<Stop>,
-    asked: Mutex<Vec<String>>,
-}
-
-impl Answers {
-    fn new(answers: impl IntoIterator<Item = Turn>) -> Arc<Self> {
-        Arc::new(Self {
-            answers: Mutex::new(answers.into_iter().collect()),
-            stop: Arc::default(),
-            asked: Mutex::default(),
-        })
-    }
-}
-
-impl Turns for Answers {
-    fn ask<'a>(&'a self, unit: &'a str) -> HostFuture<'a, HostResult<Turn>> {
-        self.asked.lock().unwrap().push(unit.to_owned());
-        let answer = self.answers.lock().unwrap().pop_front();
-        let answer = answer.unwrap_or_else(|| {
-            self.stop.request("cancelled by root");
-            Turn::Waits("1 of 1 hosts out: worker-2".to_owned())
-        });
-        Box::pin(std::future::ready(Ok(answer)))
-    }
-}
-
-/// Restarts two services that run, and starts one that does not, with these answers for turns. Returns
-/// the number of questions, the number of starts of each unit, and the failure.
-async fn restart(answers: &Arc<Answers>) -> (usize, Vec<u64>, Option<String>) {
-    let units = ["new.service", "containerd.service", "kubelet.service"];
-    let host = FakeHost::new();
-    for unit in units {
-        host.state().put_unit(unit, unit != "new.service", true);
-    }
-    let runner = Runner::new(&host)
-        .stoppable(Arc::clone(&answers.stop))
-        .with_turns(Arc::clone(answers) as _);
-    let mut failed = None;
-    for unit in units {
-        let service = chunk("service.running", unit, json!({}));
-        let found = runner.watch(&service).await.unwrap().unwrap();
-        if let Err(failure) = runner.apply(&service, &found.diff).await {
-            failed = Some(failure.to_string());
-            break;
-        }
-    }
-    let state = host.state();
-    let starts = |unit: &&str| state.starts.get(*unit).copied().unwrap_or_default();
-    let starts = units.iter().map(starts).collect();
-    let asked = answers.asked.lock().unwrap();
-    (asked.len(), starts, failed)
-}
-
-#[tokio::test]
-async fn a_run_takes_one_turn_for_all_its_restarts() {
-    let waits = || Turn::Waits("1 of 1 hosts out: worker-2".to_owned());
-    let answers = Answers::new([waits(), waits(), Turn::Taken]);
-    assert_eq!(restart(&answers).await, (3, vec![1, 1, 1], None));
-    let asked = answers.asked.lock().unwrap();
-    assert_eq!(*asked, ["containerd.service"; 3]);
-}
-
-#[tokio::test]
-async fn a_service_is_not_restarted_without_a_turn() {
-    let because = "not restarted: worker-2 failed after a restart".to_owned();
-    let answers = Answers::new([Turn::Refused(because.clone())]);
-    assert_eq!(restart(&answers).await, (1, vec![1, 0, 0], Some(because)));
-}
-
-#[tokio::test]
-async fn a_run_that_waits_for_its_turn_can_be_cancelled() {
-    let answers = Answers::new([]);
-    let cancelled = Some("cancelled by root".to_owned());
-    assert_eq!(restart(&answers).await, (1, vec![1, 0, 0], cancelled));
 }

@@ -303,16 +303,17 @@ impl Part {
         let is_nothing = |name: &str, value: &str| {
             matches!(name, "group" | "queue-size" | "burst") && value == "0"
         };
-        let mut add = |names: &[&str], values: &BTreeMap<&'static str, String>| {
-            for name in names {
-                if let Some(value) = values.get(*name).filter(|value| !is_nothing(name, value)) {
-                    written.push(attribute(name, value));
-                }
-            }
+        let given = |names: &[&str], values: &BTreeMap<&'static str, String>| -> Vec<String> {
+            let values = names.iter().filter_map(|name| {
+                let value = values.get(*name).filter(|value| !is_nothing(name, value))?;
+                Some(attribute(name, value))
+            });
+            values.collect()
         };
-        add(attributes, &self.attributes);
+        written.extend(given(attributes, &self.attributes));
         if let Some(limit) = &self.limit {
-            add(&["value", "burst"], limit);
+            written.push("limit".to_owned());
+            written.extend(given(&["value", "burst"], limit));
         }
     }
 }

@@ -250,7 +250,11 @@ fn differs(function: &str, sets: [&[(&str, &str)]; 2]) {
         let tree = MemoryTree::new()
             .with("a.sls", source.as_str())
             .with("one/file", "{{ v }}\n")
-            .with("two/file", "{{ v }}{{ v }}\n");
+            .with("two/file", "{{ v }}{{ v }}\n")
+            .with(
+                "object.yaml",
+                "{apiVersion: v1, kind: ConfigMap, metadata: {name: a}, data: {{ v }}}\n",
+            );
         let (pillar, grains) = (
             json!({"a": {"b": "x"}, "c": "y", "a:b": "z", "d": {"e": 1}}),
             json!({}),
@@ -273,7 +277,7 @@ fn a_used_up_argument_makes_a_difference() {
     for (function, one) in [
         ("file.managed", "salt://one/file"),
         ("file.recurse", "salt://one"),
-        ("kubernetes.manifest", "salt://one/file"),
+        ("kubernetes.manifest", "salt://object.yaml"),
     ] {
         let source = ("source", one);
         for name in ["context", "defaults"] {

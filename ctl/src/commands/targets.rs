@@ -51,8 +51,8 @@ pub async fn apply(global: &Global, args: Apply, screen: &mut Screen) -> anyhow:
 
 /// Adds a budget of hosts out to the arguments of a function.
 pub(super) fn within(budget: &HostBudget, mut arguments: Value) -> Value {
-    if let Some(batch) = &budget.batch {
-        arguments["batch"] = json!(batch);
+    if let (Some(batch), Value::Object(all)) = (&budget.batch, &mut arguments) {
+        all.insert("batch".to_owned(), json!(batch));
     }
     arguments
 }

@@ -127,7 +127,7 @@ impl Damage {
     }
 }
 
-/// What a rewritten `/etc/hosts` does: kube-proxy finds no API, and exits.
+/// The effect of a rewritten `/etc/hosts`: kube-proxy finds no API, and exits.
 fn crashed_proxy() -> Vec<Value> {
     let crashed = json!({"containerStatuses": [{"name": "kube-proxy", "state": {"waiting": {"reason": "CrashLoopBackOff"}},
         "lastState": {"terminated": {"exitCode": 1}}}]});

@@ -441,9 +441,8 @@ async fn a_signature_says_what_was_compiled() {
     };
     let reply = MinionClient::new(channel.clone())
         .sign(request.clone())
-        .await
-        .unwrap()
-        .into_inner();
+        .await;
+    let reply = reply.unwrap().into_inner();
     let found = Inspected::from_pem(&reply.certificate_pem).unwrap();
     assert_eq!(
         (found.subject.as_str(), found.issuer.as_str()),
@@ -481,8 +480,8 @@ async fn a_state_makes_root_on_its_host_an_operator() {
         tag: OPERATOR_TAG.to_owned(),
         csr_pem: key.request("root").unwrap(),
     };
-    let reply = MinionClient::new(channel).sign(request).await.unwrap();
-    let reply = reply.into_inner();
+    let reply = MinionClient::new(channel).sign(request).await;
+    let reply = reply.unwrap().into_inner();
     assert_eq!(reply.ca_pem, site.ca_pem);
     let own = ClientIdentity {
         certificate_pem: reply.certificate_pem,

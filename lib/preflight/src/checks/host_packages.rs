@@ -172,9 +172,10 @@ mod tests {
         assert!(has("", "cp-1", "kubectl") && has("", "cp-1", "nginx-light"));
         assert!(has("", "cp-2", "kubectl") && !has("", "cp-2", "nginx-light"));
         let server: Vec<String> = names("", "server").into_iter().collect();
-        assert_eq!(server, ["chrony", "firewalld", "netbase", "nginx-light"]);
+        assert_eq!(server, ["firewalld", "netbase", "nginx-light"]);
         assert!(!has("", "cp-2", "tmux") && has("host: {packages: [tmux]}\n", "cp-2", "tmux"));
-        assert!(!has("host: {manageTime: false}\n", "cp-2", "chrony"));
+        assert!(!has("", "cp-2", "chrony"));
+        assert!(has("host: {manageTime: true}\n", "cp-2", "chrony"));
         let vip = "apiServer: {vip: 10.0.0.100}\n";
         assert!(has(vip, "cp-2", "keepalived") && !has(vip, "worker-1", "keepalived"));
         assert!(!has("", "cp-2", "keepalived"));

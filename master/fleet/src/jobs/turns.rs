@@ -234,7 +234,8 @@ impl Jobs {
     ) -> Result<TurnAnswer, Refusal> {
         let job = {
             let open = self.open_jobs();
-            open.get(jid).map(|open| open.job.clone())
+            let part = open.get(jid).filter(|open| open.pending.contains(minion));
+            part.map(|open| open.job.clone())
         };
         let none = || Refusal::denied(format!("{minion} has no open part of the job {jid}"));
         let job = job.ok_or_else(none)?;

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
+use halite_api::CertificateList;
 use halite_lab::cluster::{CTL, Cluster};
 use halite_lab::host::Host;
 use halite_lab::wait;
-use serde_json::Value;
 
 use super::rotate;
 use crate::test::Counts;
@@ -35,9 +35,10 @@ fn with_old_certificate(host: &Host) -> Result<()> {
 fn listed(host: &Host, name: &str) -> Result<usize> {
     // The exit code is 1 while a host does not answer.
     let text = host.sh(&format!("{CTL} certs list -o json || true"))?;
-    let list: Value = serde_json::from_str(&text)?;
-    let all = list["authorities"].as_array().cloned().unwrap_or_default();
-    Ok(all.iter().filter(|ca| ca["name"] == name).count())
+    let list: CertificateList = serde_json::from_str(&text)?;
+    Ok((list.authorities.iter())
+        .filter(|ca| ca.name == name)
+        .count())
 }
 
 pub(super) fn identities(cluster: &Cluster) -> Result<Counts> {
