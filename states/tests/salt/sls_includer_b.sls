@@ -1,0 +1,6 @@
+b1:
+  test.nop:
+    - require:
+        - sls: sls_includer
+b2:
+  test.nop: []

@@ -1,0 +1,5 @@
+include: [sls_mutual]
+b1:
+  test.nop:
+    - require:
+        - sls: sls_mutual

@@ -1,0 +1,6 @@
+b1:
+  test.nop: []
+b2:
+  test.nop:
+    - require:
+        - test: a2
