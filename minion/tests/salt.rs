@@ -10,6 +10,8 @@
 
 #[path = "../../states/tests/common/differences.rs"]
 mod differences;
+#[path = "salt/states.rs"]
+mod states;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -79,8 +81,13 @@ fn probe<T: DeserializeOwned>(name: &str) -> BTreeMap<String, T> {
 
 /// Compiles states, given as JSON; `None` if they are refused.
 fn compile(states: &Value) -> Option<Compiled> {
+    compile_text(&states.to_string())
+}
+
+/// Compiles the text of an SLS; `None` if it is refused.
+fn compile_text(text: &str) -> Option<Compiled> {
     let tree = MemoryTree::new()
-        .with("probe.sls", states.to_string().as_str())
+        .with("probe.sls", text)
         .with("tree/one", "one\n")
         .with("tree/sub/two", "two\n")
         .with("tree/sub/skip.bak", "skip\n");
