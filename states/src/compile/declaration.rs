@@ -102,7 +102,13 @@ pub(super) fn read(sls: &str, node: &Node, declared: &mut Declared, problems: &m
             "extend" => extend(sls, value, declared, problems),
             "exclude" => exclude(value, declared, problems),
             id if id.starts_with("__") => {}
-            _ => {
+            id => {
+                if !matches!(key.kind, NodeKind::Text(_)) {
+                    let message =
+                        format!("an id must be a text, but `{id}` is {}", key.kind_name());
+                    let hint = format!("write '{id}' in quotes");
+                    problems.push(Problem::at(&key.position, message).hint(hint));
+                }
                 for call in calls(key, value, false, problems) {
                     declared.declarations.push(Rc::new(Declaration {
                         id: key.raw.clone(),

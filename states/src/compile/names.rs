@@ -39,6 +39,8 @@ pub(super) fn expand(
     for item in items {
         if item.is_scalar() {
             spelling::check("`names`", item, problems);
+        } else if let [(name, _)] = item.entries() {
+            spelling::check("`names`", name, problems);
         }
         let (name, given) = match (item.entries(), item.text()) {
             ([(name, overrides)], _) => (name.raw.clone(), Some(overrides)),
