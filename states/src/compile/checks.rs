@@ -244,6 +244,12 @@ fn packages(call: &Call) -> Vec<Problem> {
                 "write the name alone: packages are those of the host's own architecture",
             );
         }
+        if let Some((name, version)) = name.split_once('=') {
+            refuse(
+                format!("the package `{name}={version}` names a version"),
+                &format!("write `{name}: '{version}'` in `pkgs`, or the version in `version`"),
+            );
+        }
         let version = version.unwrap_or("1");
         let is_pattern = PathPattern::new(version).is_ok();
         if !is_pattern
