@@ -215,15 +215,19 @@ impl AccountSpec {
             differ("fullname", "-c", json!(value), format!("{value}{others}"));
         }
         if let Some(groups) = &self.groups {
-            let mut all = groups.clone();
+            let gid = self.gid.clone().unwrap_or_else(|| found.gid.to_string());
+            let primary = host.group(&gid).await?.map(|group| group.name);
+            // The primary group needs no membership, as in Salt.
+            let supplementary = |list: &[String]| -> Vec<String> {
+                let others = list.iter().filter(|name| Some(*name) != primary.as_ref());
+                sorted(others.cloned().collect())
+            };
+            let old = supplementary(&found.groups);
+            let mut all = supplementary(groups);
             if !self.remove_groups {
-                all = sorted(
-                    all.into_iter()
-                        .chain(found.groups.iter().cloned())
-                        .collect(),
-                );
+                all = sorted(all.into_iter().chain(old.iter().cloned()).collect());
             }
-            if all != sorted(found.groups.clone()) {
+            if all != old {
                 differ("groups", "-G", json!(all), all.join(","));
             }
         }
