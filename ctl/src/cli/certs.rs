@@ -112,7 +112,7 @@ pub struct CertsImport {
     #[arg(long, conflicts_with = "cert")]
     pub discard: bool,
     /// Do not ask for confirmation.
-    #[arg(long, short, requires = "discard")]
+    #[arg(long, short, conflicts_with = "cert")]
     pub yes: bool,
 }
 
