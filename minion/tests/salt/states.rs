@@ -41,7 +41,7 @@ struct Case {
     salt: Answer,
 }
 
-/// What a host has before the states.
+/// The host before the states.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Start {
@@ -57,7 +57,7 @@ struct Start {
 struct Answer {
     /// `None` if Salt refused the states before it ran any.
     states: Option<Vec<Outcome>>,
-    /// What the host is afterwards, by question.
+    /// The host afterwards, by question.
     #[serde(default)]
     facts: BTreeMap<String, Option<String>>,
 }
@@ -67,7 +67,7 @@ struct Outcome {
     id: String,
     result: Option<bool>,
     changed: bool,
-    /// Whether the second run changes something, or fails.
+    /// The second run changes something, or fails.
     again: bool,
     /// Standard output of a command.
     #[serde(default)]

@@ -12,7 +12,7 @@ use halite_proto::pki::PrivateKey;
 use halite_store::Millis;
 use tokio::sync::watch;
 
-use super::{CaError, Cas, ContentError, Loaded, create, files};
+use super::{CaError, Cas, ContentError, HALITE, Loaded, SITE, create, files};
 
 /// The file of the record.
 pub(super) fn path(state_dir: &Path, name: &str) -> PathBuf {
@@ -261,8 +261,10 @@ impl Cas {
                     (create::self_signed(name, cluster, &key, now)?, key, None)
                 }
             };
-            // No client accepts a CA that an intermediate with the path length 0 has signed.
-            let cross = (stage == RotationStage::Trust && older.may_sign_cas())
+            // No client of the cluster accepts a CA that one with the path length 0 has signed.
+            // Halite's programs do not check the path length of a CA that they trust.
+            let is_accepted = matches!(name, HALITE | SITE) || older.may_sign_cas();
+            let cross = (stage == RotationStage::Trust && is_accepted)
                 .then(|| create::cross_signed(older, cluster, &key, imported.as_ref(), now))
                 .transpose()?;
             (certificate, key, cross)

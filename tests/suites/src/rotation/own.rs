@@ -27,7 +27,7 @@ fn count(host: &Host, file: &str) -> Result<usize> {
 
 /// Runs a command with the certificate from before.
 fn with_old_certificate(host: &Host) -> Result<()> {
-    host.run(&[CTL, "--identity", OLD, "status"])?;
+    host.run(&[CTL, "--identity", OLD, "job", "list"])?;
     Ok(())
 }
 
@@ -96,7 +96,7 @@ pub(super) fn identities(cluster: &Cluster) -> Result<Counts> {
         "the run has not waited"
     );
     // Any command of the operator.
-    host.run(&[CTL, "--identity", FILE, "status"])?;
+    host.run(&[CTL, "--identity", FILE, "job", "list"])?;
     wait::until("the rotation to end", STAGE, || {
         let state = host.sh(active)?;
         ensure!(state.trim() != "running", "it is running");
@@ -125,7 +125,7 @@ pub(super) fn identities(cluster: &Cluster) -> Result<Counts> {
         "the old certificate is accepted"
     );
     for identity in [FILE, "/etc/halite/operator"] {
-        host.run(&[CTL, "--identity", identity, "status"])?;
+        host.run(&[CTL, "--identity", identity, "job", "list"])?;
     }
     host.run(&[CTL, "operator", "revoke", "carol", "--yes"])?;
     host.run(&[CTL, "cmd", "*", "--", "true"])?;
