@@ -59,7 +59,7 @@ const NEEDED: [&str; 2] = ["documents", "bundle"];
 
 /// The name of a check that does not exist for the first host, or that cannot be ignored.
 #[derive(Debug, thiserror::Error)]
-#[error("there is no such check; the checks are {}", checks().join(", "))]
+#[error("unknown check; the checks are {}", checks().join(", "))]
 pub struct NoFirstCheck;
 
 /// The names of the checks of the first host that can be ignored.
