@@ -148,13 +148,21 @@ impl Turns for Remote {
             };
             let mut client = self.client().await?;
             let answer = tokio::time::timeout(ANSWER, client.take_turn(question)).await;
-            let reply = match answer.map_err(|e| failed(e.into()))? {
+            let Ok(answer) = answer else {
+                return Ok(Turn::Waits("the master does not answer".to_owned()));
+            };
+            let reply = match answer {
                 Ok(reply) => reply.into_inner(),
                 Err(status) => match status.code() {
                     // An older master has no budget.
                     Code::Unimplemented => return Ok(Turn::Taken),
                     // The master restarts, or the link broke: it is asked again over the next one.
-                    Code::Unavailable | Code::Cancelled | Code::Unknown => {
+                    Code::Unavailable
+                    | Code::Cancelled
+                    | Code::Unknown
+                    | Code::Internal
+                    | Code::DeadlineExceeded
+                    | Code::ResourceExhausted => {
                         return Ok(Turn::Waits(status.message().to_owned()));
                     }
                     _ => return Err(failed(status.message().into())),

@@ -114,7 +114,9 @@ impl Jobs {
                 Ok(function) => {
                     let job = Arc::new(job);
                     let gates = jobs.gates(&job).await;
-                    let open = OpenJob::new(function, &job, &parts, gates, jobs.app.clock.as_ref());
+                    let mut open =
+                        OpenJob::new(function, &job, &parts, gates, jobs.app.clock.as_ref());
+                    open.is_inherited = true;
                     jobs.open_jobs().insert(job.jid.clone(), open);
                     jobs.presume_started(&job.jid, &parts);
                 }

@@ -17,6 +17,8 @@ pub(super) struct OpenJob {
     /// The stored job.
     pub(super) job: Arc<Job>,
     pub(super) function: &'static Function,
+    /// A previous master has made it.
+    pub(super) is_inherited: bool,
     pub(super) deadline: Option<Steady>,
     pub(super) limits: DispatchLimits,
     /// The minions whose part has not ended.
@@ -74,6 +76,7 @@ impl OpenJob {
         let mut open = Self {
             job: Arc::clone(job),
             function,
+            is_inherited: false,
             deadline: deadline(job, clock),
             limits: function.limits(),
             pending,

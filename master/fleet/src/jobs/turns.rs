@@ -49,7 +49,6 @@ enum OutReason {
 /// A host that counts as out.
 #[derive(Debug)]
 struct HostOut {
-    job: JobId,
     since: Millis,
     reason: OutReason,
 }
@@ -75,32 +74,28 @@ struct Question<'a> {
 /// The hosts that are out, and those that wait.
 #[derive(Debug, Default)]
 pub(super) struct Turns {
-    out: BTreeMap<MinionId, HostOut>,
+    /// By host and job: a host may have failed in one job while another repairs it.
+    out: BTreeMap<(MinionId, JobId), HostOut>,
     waiting: BTreeMap<JobId, WaitingHosts>,
 }
 
 impl Turns {
-    /// Records that a host may have a turn of a previous master or of a previous connection.
+    /// Records that a host may have a turn of a previous master.
     fn presume(&mut self, host: &MinionId, job: &JobId, now: Millis) {
-        if self.out.get(host).is_none_or(|out| out.job != *job) {
-            let out = HostOut {
-                job: job.clone(),
-                since: now,
-                reason: OutReason::MayRestart,
-            };
-            self.out.insert(host.clone(), out);
-        }
+        let out = self.out.entry((host.clone(), job.clone()));
+        out.or_insert(HostOut {
+            since: now,
+            reason: OutReason::MayRestart,
+        });
     }
 
     /// Records the end of a host's part of a job.
     pub(super) fn end(&mut self, host: &MinionId, job: &JobId, end: PartEnd) {
-        if let Some(out) = self.out.get_mut(host).filter(|out| out.job == *job) {
-            match end {
-                PartEnd::Failed => out.reason = OutReason::Failed,
-                PartEnd::Succeeded | PartEnd::NotStarted => {
-                    self.out.remove(host);
-                }
-            }
+        let key = (host.clone(), job.clone());
+        match (end, self.out.get_mut(&key)) {
+            (PartEnd::Failed, Some(out)) => out.reason = OutReason::Failed,
+            (PartEnd::Failed, None) => {}
+            (PartEnd::Succeeded | PartEnd::NotStarted, _) => drop(self.out.remove(&key)),
         }
         self.waits_no_more(host, job);
     }
@@ -113,33 +108,37 @@ impl Turns {
 
     /// Forgets the hosts of jobs that have ended.
     fn retain_open(&mut self, is_open: impl Fn(&JobId) -> bool) {
-        self.out.retain(|_, out| is_open(&out.job));
+        self.out.retain(|(_, job), _| is_open(job));
         self.waiting.retain(|job, _| is_open(job));
     }
 
     /// Answers a host whose part of the job is open.
     fn ask(&mut self, question: &Question<'_>, now: Millis, steady: Steady) -> TurnAnswer {
         let Question { host, job, .. } = *question;
-        let own = self.out.get(host).filter(|out| out.job == *job);
-        if own.is_some_and(|out| out.reason == OutReason::Restarts) {
+        let own = (host.clone(), job.clone());
+        let is_out = self.out.get(&own);
+        if is_out.is_some_and(|out| out.reason == OutReason::Restarts) {
             return TurnAnswer::Taken;
         }
-        // A host that failed in another job does not count: that job may wait for a host of this one.
-        let counts = |name: &MinionId, out: &HostOut| {
-            let is_here = out.reason != OutReason::Failed || out.job == *job;
-            is_here && name != host && question.group.contains(name.as_str())
-        };
-        let out = self.out.iter();
-        let others: Vec<(&MinionId, &HostOut)> =
-            out.filter(|(name, out)| counts(name, out)).collect();
+        // Each host once; its failure in this job decides. A host that failed in another job does not
+        // count: that job may wait for a host of this one.
+        let mut others: BTreeMap<&MinionId, &HostOut> = BTreeMap::new();
+        for ((name, of), out) in &self.out {
+            let has_failed = out.reason == OutReason::Failed;
+            let counts = name != host
+                && question.group.contains(name.as_str())
+                && (!has_failed || of == job);
+            if counts && (has_failed || !others.contains_key(name)) {
+                others.insert(name, out);
+            }
+        }
+        let others: Vec<(&MinionId, &HostOut)> = others.into_iter().collect();
         if let Some(budget) = question.budget
             && others.len() >= budget
         {
             let answer = without_turn(&others, budget);
             // A host that asks has no turn.
-            if own.is_some() {
-                self.out.remove(host);
-            }
+            self.out.remove(&own);
             if matches!(answer, TurnAnswer::Waits(_)) {
                 let waiting = self.waiting.entry(job.clone());
                 let waiting = waiting.or_insert_with(|| WaitingHosts {
@@ -154,11 +153,10 @@ impl Turns {
             return answer;
         }
         let out = HostOut {
-            job: job.clone(),
             since: now,
             reason: OutReason::Restarts,
         };
-        self.out.insert(host.clone(), out);
+        self.out.insert(own, out);
         self.waits_no_more(host, job);
         TurnAnswer::Taken
     }
@@ -272,15 +270,17 @@ impl Jobs {
         Ok(answer)
     }
 
-    /// Records that a minion runs this job, and may have a turn that this master has not given.
+    /// Records that a minion runs this job, and may have a turn of a previous master. The turns of this
+    /// one are known, also after its link broke.
     pub(super) fn presume_out(&self, minion: &MinionId, jid: &JobId) {
-        let job = {
-            let open = self.open_jobs();
-            open.get(jid).map(|open| open.job.clone())
-        };
-        if job.is_some_and(|job| may_restart(&job)) {
-            let now = self.app.clock.now();
-            self.turns().presume(minion, jid, now);
+        let now = self.app.clock.now();
+        // In this order everywhere.
+        let mut turns = self.turns();
+        let is_unknown = self.open_jobs().get(jid).is_some_and(|open| {
+            open.is_inherited && open.pending.contains(minion) && may_restart(&open.job)
+        });
+        if is_unknown {
+            turns.presume(minion, jid, now);
         }
     }
 
