@@ -102,6 +102,7 @@ pub async fn run(config: Config) -> Result<(), DaemonError> {
     for ca in app.cas.expired(app.clock.now()) {
         tracing::error!("{ca}");
     }
+    standstill::watch(Arc::clone(&app)).map_err(DaemonError::Thread)?;
     other_masters::check(&app, Path::new(MINION)).await?;
     let listener = listen(app.config.listen).await?;
     let metrics_listener = listen(app.config.metrics).await?;
@@ -149,7 +150,6 @@ pub async fn run(config: Config) -> Result<(), DaemonError> {
             supervise("the watchdog", feed).await;
         });
     }
-    standstill::watch(Arc::clone(&app.clock)).map_err(DaemonError::Thread)?;
     tracing::info!(cluster = app.config.cluster, listen = %app.config.listen, "master serves");
     app.isolation.serves();
     report("READY=1");

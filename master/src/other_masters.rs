@@ -57,6 +57,7 @@ pub async fn check(app: &App, minion: &Path) -> Result<(), Replaced> {
             return Ok(());
         }
     };
+    app.isolation.declared(addresses.len());
     let end = Instant::now() + BOOT;
     let mut said = false;
     loop {
@@ -127,7 +128,11 @@ pub async fn ask(app: &App, addresses: &[String], minion: &Path) -> Result<Vec<S
 pub async fn watch(app: &App, backend: &Backend, minion: &Path) {
     loop {
         tokio::time::sleep(ALONE).await;
-        let addresses = backend.masters().await.unwrap_or_default();
+        let addresses = backend.masters().await;
+        if let Ok(addresses) = &addresses {
+            app.isolation.declared(addresses.len());
+        }
+        let addresses = addresses.unwrap_or_default();
         if look(app, &addresses, minion).await.is_err() {
             return std::future::pending().await;
         }

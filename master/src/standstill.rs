@@ -8,8 +8,10 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use halite_core::clock::{Clock, Steady};
+use halite_core::app::App;
+use halite_core::clock::Steady;
 use halite_standby::compare::HEARD;
+use rustix::time::{ClockId, clock_gettime};
 
 /// The pause between two observations of the clock.
 const TICK: Duration = Duration::from_millis(500);
@@ -28,29 +30,42 @@ impl Observed {
     }
 }
 
-/// Ends the process once it has stood still. Its own thread observes the clock, because the threads
-/// of the runtime may be busy with files.
+/// Ends the process once it has stood still, unless no other host can have the master. Its own thread
+/// observes the clock, because the threads of the runtime may be busy with files. The clock includes the
+/// time for which the host was suspended; a hypervisor may hide a pause from it.
 ///
 /// # Errors
 /// The thread cannot be started.
-pub fn watch(clock: Arc<dyn Clock>) -> io::Result<()> {
-    let mut observed = Observed(clock.steady());
+pub fn watch(app: Arc<App>) -> io::Result<()> {
+    let mut observed = Observed(since_boot());
     let watch = move || {
         loop {
             thread::sleep(TICK);
-            if let Some(time) = observed.standstill(clock.steady()) {
-                tracing::error!(
-                    seconds = time.as_secs(),
-                    "this process stood still, and another host may have taken its place: it starts again"
-                );
-                process::exit(1);
+            let Some(time) = observed.standstill(since_boot()) else {
+                continue;
+            };
+            let seconds = time.as_secs();
+            if !app.isolation.has_others() {
+                tracing::warn!(seconds, "this process stood still");
+                continue;
             }
+            tracing::error!(
+                seconds,
+                "this process stood still, and another host may have taken its place: it starts again"
+            );
+            process::exit(1);
         }
     };
     thread::Builder::new()
         .name("standstill".to_owned())
         .spawn(watch)
         .map(drop)
+}
+
+/// The time since the host started (CLOCK_BOOTTIME in clock_gettime(2)).
+fn since_boot() -> Steady {
+    let time = clock_gettime(ClockId::Boottime);
+    Steady(time.tv_sec * 1000 + time.tv_nsec / 1_000_000)
 }
 
 #[cfg(test)]

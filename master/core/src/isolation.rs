@@ -78,6 +78,8 @@ pub struct Isolation {
     alone: Mutex<Option<(Millis, Steady)>>,
     /// `true` if all other hosts of masters answer that they stand by.
     have_answered: AtomicBool,
+    /// Other hosts are declared that can have the master, or the declaration is unknown.
+    has_others: AtomicBool,
     /// The time since which minions and standbys can connect.
     serves: Mutex<Instant>,
 }
@@ -96,6 +98,7 @@ impl Isolation {
             }),
             alone: Mutex::default(),
             have_answered: AtomicBool::new(false),
+            has_others: AtomicBool::new(true),
             serves: Mutex::new(Instant::now()),
         }
     }
@@ -116,6 +119,16 @@ impl Isolation {
     /// acts.
     pub fn all_have_answered(&self, have: bool) {
         self.have_answered.store(have, Ordering::Relaxed);
+    }
+
+    /// Records the number of hosts that can have the master, this one included.
+    pub fn declared(&self, masters: usize) {
+        self.has_others.store(masters > 1, Ordering::Relaxed);
+    }
+
+    /// Returns whether another host may have taken this master's place.
+    pub fn has_others(&self) -> bool {
+        self.has_others.load(Ordering::Relaxed)
     }
 
     /// Records that declarations and connections cannot be determined. A master that has just
