@@ -4,7 +4,7 @@
 use std::fs;
 use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, chown};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
@@ -89,11 +89,15 @@ fn content(key_pem: &str, certificate_pem: &str, ca_pem: &str) -> String {
 pub fn replace(path: &Path, identity: &OperatorIdentity) -> anyhow::Result<()> {
     let OperatorIdentity { client, ca_pem } = identity;
     let text = content(&client.key_pem, &client.certificate_pem, ca_pem);
-    Ok(halite_durable::files::replace(
-        path,
-        0o600,
-        text.as_bytes(),
-    )?)
+    // The file behind a link, which stays that of its owner.
+    let path = &fs::canonicalize(path)?;
+    let before = fs::metadata(path)?;
+    halite_durable::files::replace(path, 0o600, text.as_bytes())?;
+    let now = fs::metadata(path)?;
+    if (now.uid(), now.gid()) != (before.uid(), before.gid()) {
+        chown(path, Some(before.uid()), Some(before.gid()))?;
+    }
+    Ok(())
 }
 
 /// A new file for an identity, readable only by its owner. It is removed unless it is finished.

@@ -2,7 +2,9 @@
 //! with each connection, and signs another certificate for the same key.
 
 use std::path::Path;
+use std::time::Duration;
 
+use anyhow::Context as _;
 use halite_proto::pki;
 use halite_proto::pki::{Inspected, PrivateKey};
 use halite_proto::tonic::Code;
@@ -12,6 +14,9 @@ use halite_proto::v1::operator_client::OperatorClient;
 
 use crate::identity;
 use crate::identity::OperatorIdentity;
+
+/// Limit for the master to sign a certificate.
+const ANSWER: Duration = Duration::from_secs(15);
 
 /// Brings the file of an operator up to date, if the master that has answered trusts other CAs than the
 /// file has, or another one signs. States write the directory of root on a host. A failure is reported:
@@ -34,23 +39,39 @@ fn is_behind(own: &OperatorIdentity, presented: &str) -> bool {
         return false;
     };
     let trusts = pki::certificates(&own.ca_pem).is_ok_and(|own| own == cas);
-    !trusts || !pki::is_of_signer(&own.client.certificate_pem, presented)
+    cas.len() > 1 || !trusts || !pki::is_of_signer(&own.client.certificate_pem, presented)
 }
 
 async fn follow(path: &Path, own: &OperatorIdentity, channel: &Channel) -> anyhow::Result<()> {
     let presented = channel.authorities();
     let mut client = own.client.clone();
-    if !pki::is_of_signer(&client.certificate_pem, presented) {
+    // During a rotation it always asks: a restored master does not know that it has signed this one.
+    let is_rotated = pki::certificates(presented)?.len() > 1;
+    if is_rotated || !pki::is_of_signer(&client.certificate_pem, presented) {
         let name = Inspected::from_pem(&client.certificate_pem)?.identity()?;
         let csr_pem = PrivateKey::from_pem(&client.key_pem)?.request(name.id())?;
         let request = RenewOperatorRequest { csr_pem };
         let mut master = OperatorClient::new(channel.clone());
-        client.certificate_pem = match master.renew_operator(request).await {
+        let asked = tokio::time::timeout(ANSWER, master.renew_operator(request)).await;
+        let asked = asked.context("the master did not answer in time")?;
+        client.certificate_pem = match asked {
             Ok(reply) => reply.into_inner().certificate_pem,
             // The connection was refused: the command itself reports it.
             Err(status) if status.code() == Code::Unavailable => return Ok(()),
             Err(status) => anyhow::bail!("{}", status.message()),
         };
+    }
+    let found = Inspected::from_pem(&client.certificate_pem)?;
+    anyhow::ensure!(
+        found.fingerprint == PrivateKey::from_pem(&client.key_pem)?.fingerprint(),
+        "the master has signed another key"
+    );
+    let is_same =
+        |one: &str, other: &str| pki::certificates(one).ok() == pki::certificates(other).ok();
+    if is_same(&client.certificate_pem, &own.client.certificate_pem)
+        && is_same(presented, &own.ca_pem)
+    {
+        return Ok(());
     }
     let ca_pem = presented.to_owned();
     identity::replace(path, &OperatorIdentity { client, ca_pem })

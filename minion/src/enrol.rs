@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use halite_proto::backoff::Backoff;
 use halite_proto::ids::MinionId;
-use halite_proto::pki::PrivateKey;
+use halite_proto::pki::{Inspected, PrivateKey};
 use halite_proto::transport::{Channel, ConnectError, connect, connect_pinned};
 use halite_proto::v1::enrol_reply::State;
 use halite_proto::v1::enrolment_client::EnrolmentClient;
@@ -15,7 +15,7 @@ use halite_proto::v1::{EnrolReply, EnrolRequest};
 
 use crate::config::Config;
 use crate::host::linux::files;
-use crate::identity::{Identity, IdentityError};
+use crate::identity::{Identity, IdentityError, InvalidIdentity};
 use crate::{grains, identity, masters};
 
 /// The pauses between two requests until an operator has decided, which may take hours, and many hosts
@@ -220,6 +220,10 @@ pub async fn again(
                 mode: Some(0o644),
                 ..files::Owner::default()
             };
+            let found = Inspected::from_pem(&reply.certificate_pem).map_err(IdentityError::from)?;
+            if found.fingerprint != key.fingerprint() {
+                return Err(IdentityError::from(InvalidIdentity::OtherKey).into());
+            }
             files::write(
                 &config.certificate(),
                 reply.certificate_pem.as_bytes(),

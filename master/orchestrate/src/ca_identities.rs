@@ -115,6 +115,11 @@ impl StepRunner<'_> {
         }
         let remedy = holders.remedy();
         let pace = StepPace::new(self.recorder, index, PAUSE).remedy(remedy);
+        if holders == Holders::Connected {
+            // After a start of the master, none is connected yet.
+            let all = target::accepted(self.jobs.app()).await.map_err(failed)?;
+            let _looked = self.reachable(all).await;
+        }
         loop {
             let behind = match holders {
                 Holders::Operators => {

@@ -7,6 +7,7 @@ use halite_core::ca::{HALITE, Profile};
 use halite_core::refusal::Refusal;
 use halite_errors::chain;
 use halite_proto::identity::{Identity, IdentityKind};
+use halite_proto::pki::Inspected;
 use halite_store::{Certificate, Millis, Operator};
 
 use super::operators::find;
@@ -43,6 +44,15 @@ pub async fn renew_operator(
             "cannot renew the certificate of {name} by this call: a highstate of its host does it"
         )));
     };
+    let newest = app.store.newest_certificate(HALITE, &owner(name)).await?;
+    let is_present = |newest: &Certificate| {
+        let found = Inspected::from_pem(&newest.pem);
+        app.cas.has_signed_identity(&newest.pem)
+            && found.is_ok_and(|found| found.fingerprint == fingerprint)
+    };
+    if let Some(newest) = newest.filter(is_present) {
+        return Ok((newest.pem, newest.not_after));
+    }
     let identity = Identity::new(&app.config.cluster, IdentityKind::Operator, name)
         .map_err(|error| Refusal::invalid(chain(&error)))?;
     let profile = Profile {

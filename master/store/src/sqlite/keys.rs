@@ -210,10 +210,10 @@ impl Store {
         .await?)
     }
 
-    /// The newest certificate that a CA has signed for an owner.
+    /// The certificate that a CA has signed last for an owner, whatever the clock said.
     pub async fn newest_certificate(&self, ca: &str, owner: &str) -> Outcome<Option<Certificate>> {
         Ok(sqlx::query_as(
-            "SELECT * FROM certificates WHERE ca = ? AND owner = ? ORDER BY created DESC, rowid DESC LIMIT 1",
+            "SELECT * FROM certificates WHERE ca = ? AND owner = ? ORDER BY rowid DESC LIMIT 1",
         )
         .bind(ca)
         .bind(owner)

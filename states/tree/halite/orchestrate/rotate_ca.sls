@@ -105,10 +105,15 @@ turn:
 {#-     Hosts that are off lose access, and enrol again. #}
 {{- identities('connected', stage, 60) }}
 {%-   else %}
-{#-     Minions get the CAs over their links; root on each control plane and new hosts by files. #}
-{{- identities('hosts', stage, 7200) }}
+{#-     Minions get the CAs over their links; root on each control plane and new hosts by files. A host
+        that has lost access enrols again by those files, so they come first. #}
+{%-     set is_compromised = pillar.get('compromised') %}
+{{- identities('connected' if is_compromised else 'hosts', stage, 60 if is_compromised else 7200) }}
 {{- apply('servers', stage, servers, ['halite.services.bundle_server']) }}
 {{- apply('planes', stage, 'I@halite:node:roles:control-plane', ['halite.services.operator']) }}
+{%-     if is_compromised %}
+{{- identities('hosts', stage, 7200) }}
+{%-     endif %}
 {%-     if stage == 'sign' %}
 {{- identities('operators', stage, 7200) }}
 {%-     endif %}
