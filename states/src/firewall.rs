@@ -1,11 +1,11 @@
-//! Settings of firewalld in one spelling each: those of two settings are equal exactly if firewalld
-//! does the same for both. firewalld merges ports, masks networks, and puts the elements of a rich
+//! Normal forms of firewalld settings: two settings have the same normal form if and only if firewalld
+//! treats them alike. firewalld merges ports, masks networks, and puts the elements of a rich
 //! rule (firewalld.richlanguage(5)) in its own order.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// A setting that firewalld does not take.
+/// A setting that Halite does not take: firewalld refuses it, or has another spelling for it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FirewallSyntaxError {
     /// A port.
@@ -224,7 +224,7 @@ fn read_rule(text: &str) -> Result<String, String> {
                 part.in_limit = true;
                 continue;
             }
-            Some(part) if word.eq_ignore_ascii_case("not") && part.element.1 < 2 => {
+            Some(part) if matches!(word.as_str(), "not" | "NOT") && part.element.1 < 2 => {
                 part.inverted = true;
                 continue;
             }
@@ -245,6 +245,7 @@ fn read_rule(text: &str) -> Result<String, String> {
         });
         open = Some(element.1);
     }
+    check_rule(&parts, head.contains_key("family"))?;
     let mut written = vec!["rule".to_owned()];
     for name in ["priority", "family"] {
         if let Some(value) = head.get(name).filter(|value| *value != "0") {
@@ -255,6 +256,45 @@ fn read_rule(text: &str) -> Result<String, String> {
         part.write(&mut written);
     }
     Ok(written.join(" "))
+}
+
+/// Refuses what firewalld refuses in a whole rule (`Rich_Rule.check` in its `rich.py`).
+fn check_rule(parts: &[Option<Part>; PLACES], has_family: bool) -> Result<(), String> {
+    let [source, destination, element, log, audit, action] = parts;
+    for part in [source, destination].into_iter().flatten() {
+        let (name, _, attributes) = part.element;
+        if part.attributes.len() != 1 {
+            let attributes = attributes.join(", ");
+            return Err(format!("needs one of {attributes} for `{name}`"));
+        }
+    }
+    let is = |name: &str| element.as_ref().is_some_and(|part| part.element.0 == name);
+    let has_address = |part: &Part| part.attributes.contains_key("address");
+    let is_of_one_family = [source, destination].into_iter().flatten().any(has_address);
+    if (is_of_one_family || is("forward-port")) && !has_family {
+        return Err("needs `family=ipv4` or `family=ipv6`".to_owned());
+    }
+    let acts_itself = ["masquerade", "forward-port", "icmp-block", "tcp-mss-clamp"]
+        .into_iter()
+        .any(is);
+    match (acts_itself, action) {
+        (true, Some(action)) => {
+            let action = action.element.0;
+            return Err(format!("has an element that excludes `{action}`"));
+        }
+        (false, None) if log.is_none() && audit.is_none() => {
+            return Err("has no action, log or audit".to_owned());
+        }
+        _ => {}
+    }
+    let mut limits = parts
+        .iter()
+        .flatten()
+        .filter_map(|part| part.limit.as_ref());
+    if limits.any(|limit| !limit.contains_key("value")) {
+        return Err("has a limit without `value`".to_owned());
+    }
+    Ok(())
 }
 
 impl Part {
@@ -302,6 +342,7 @@ impl Part {
         }
         let is_nothing = |name: &str, value: &str| {
             matches!(name, "group" | "queue-size" | "burst") && value == "0"
+                || element == "tcp-mss-clamp" && value == "pmtu"
         };
         let given = |names: &[&str], values: &BTreeMap<&'static str, String>| -> Vec<String> {
             let values = names.iter().filter_map(|name| {

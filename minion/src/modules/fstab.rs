@@ -1,11 +1,22 @@
 //! `/etc/fstab` as text: entries are edited in place, everything else stays unchanged.
 
+use std::collections::BTreeSet;
+
 use super::lines::EditedLines;
 use super::replace::rewritten;
 use crate::host::effect::Effect;
 use crate::host::{Host, HostResult};
 
 const FSTAB: &str = "/etc/fstab";
+/// Options of which the last one counts (mount(8)).
+const OPPOSITES: [&[&str]; 4] = [
+    &["ro", "rw"],
+    &["sync", "async"],
+    &["soft", "hard"],
+    &["atime", "noatime", "relatime", "strictatime"],
+];
+/// Options that imply others, which later ones override.
+const IMPLYING: &[&str] = &["defaults", "user", "users", "owner", "group"];
 /// The prefix of each line that Halite has switched off.
 const OFF: &str = "# halite: ";
 
@@ -63,10 +74,13 @@ impl Line {
             let opposite = option.strip_prefix("no").unwrap_or_default();
             options.iter().any(|other| other == opposite)
         };
-        let has = |option: &str| options.iter().any(|other| other == option);
-        let in_order = options.iter().any(overrides)
-            || has("ro") && has("rw")
-            || has("defaults") && options.len() > 1;
+        let key = |option: &String| option.split('=').next().unwrap_or_default().to_owned();
+        let keys: BTreeSet<String> = options.iter().map(key).collect();
+        let count = |names: &[&str]| names.iter().filter(|name| keys.contains(**name)).count();
+        let in_order = keys.len() < options.len()
+            || options.iter().any(overrides)
+            || OPPOSITES.iter().any(|names| count(names) > 1)
+            || count(IMPLYING) > 0 && options.len() > 1;
         let same_options = if in_order {
             self.options == other.options
         } else {
