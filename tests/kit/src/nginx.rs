@@ -128,6 +128,15 @@ fn wait_for_pid(dir: &Path) {
     }
 }
 
+/// Its last act is to remove the file with its pid; a new one in the same directory would lose its own.
+fn wait_for_end(pid: &Path) {
+    let since = Instant::now();
+    while pid.exists() {
+        assert!(since.elapsed() < SOON, "nginx does not end");
+        thread::sleep(PAUSE);
+    }
+}
+
 fn command(conf: &Path, args: &[&str]) -> std::io::Result<Output> {
     let nginx = if Path::new("/usr/sbin/nginx").exists() {
         "/usr/sbin/nginx"
@@ -144,6 +153,7 @@ impl Drop for Nginx {
             let _ = command(&self.conf, &["-s", "stop"]);
         } else {
             self.nginx(&["-s", "stop"]);
+            wait_for_end(&self.conf.with_file_name("pid"));
         }
     }
 }

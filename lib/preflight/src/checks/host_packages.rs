@@ -175,7 +175,8 @@ mod tests {
         assert_eq!(server, ["firewalld", "netbase", "nginx-light"]);
         assert!(!has("", "cp-2", "tmux") && has("host: {packages: [tmux]}\n", "cp-2", "tmux"));
         assert!(!has("", "cp-2", "chrony"));
-        assert!(has("host: {manageTime: true}\n", "cp-2", "chrony"));
+        let time = "host: {manageTime: true}\ntime: {servers: [10.0.0.1]}\n";
+        assert!(has(time, "cp-2", "chrony"));
         let vip = "apiServer: {vip: 10.0.0.100}\n";
         assert!(has(vip, "cp-2", "keepalived") && !has(vip, "worker-1", "keepalived"));
         assert!(!has("", "cp-2", "keepalived"));
