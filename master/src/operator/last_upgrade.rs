@@ -108,9 +108,12 @@ pub(crate) async fn paused(app: &App) -> Result<Option<String>, Refusal> {
     Ok(run.map(|run| {
         let pillar = pillar(&run);
         let bundle = pillar.get("bundle").and_then(Value::as_str).unwrap_or_default();
-        let what = if is_back(&pillar) { "return" } else { "upgrade" };
+        let (what, end) = match is_back(&pillar) {
+            true => ("return", ""),
+            false => ("upgrade", ", `ctl upgrade back` ends it"),
+        };
         format!(
-            "the {what} to the bundle {bundle} is paused since {} (by {}): `ctl upgrade resume` continues it",
+            "the {what} to the bundle {bundle} is paused since {} (by {}): `ctl upgrade resume` continues it{end}",
             halite_core::clock::rfc3339(run.changed),
             run.paused_by.as_deref().unwrap_or_default()
         )
