@@ -1,4 +1,4 @@
-//! EditedLines of a text, each with its own end: an edit of one line leaves all others as they are.
+//! The lines of a text, each with its own line ending: editing one leaves all others unchanged.
 
 use std::fmt;
 

@@ -113,7 +113,9 @@ fn members(call: &Call) -> Option<String> {
 /// Checks the full name of an account, which is one of several fields of a text.
 fn full_name(call: &Call) -> Option<String> {
     let is_bad = text(call, "fullname")?.contains([',', ':']);
-    is_bad.then(|| "`fullname` has a comma or colon, which ends the field of an account".to_owned())
+    is_bad.then(|| {
+        "`fullname` contains a comma or colon, which would end that field of the account".to_owned()
+    })
 }
 
 /// Refuses several names in one text.

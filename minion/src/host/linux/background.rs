@@ -1,5 +1,5 @@
-//! Work on files, on threads of its own: a large file or a slow disk does not keep the minion's one
-//! thread from its link.
+//! File work on separate threads, so that a large file or a slow disk does not block the minion's only
+//! thread, which serves its link.
 
 use std::io;
 use std::io::Read;
