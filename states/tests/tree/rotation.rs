@@ -93,7 +93,7 @@ fn the_ca_of_identities_waits_for_all_holders_and_a_compromised_one_for_connecte
     );
     assert_eq!(
         waits(json!({"ca": "halite", "compromised": true})),
-        ["trust connected", "only hosts"]
+        ["trust connected", "only connected", "only hosts"]
     );
     assert!(waits(json!({"ca": "site"})).is_empty());
 }
