@@ -263,6 +263,7 @@ impl StepRunner<'_> {
         Some(OtherHost {
             name: name.to_string(),
             machine_id: known["machine_id"].as_str().unwrap_or_default().to_owned(),
+            debian: debian(&known),
             interfaces: addresses(node).and_then(interface),
         })
     }
@@ -290,6 +291,12 @@ fn gained(declaration: &Declaration, node: &Node, gets: &Node) -> BTreeSet<u16> 
     let gains = |role: Role| gets.has(role) && !node.has(role);
     let proxied = has_proxies(declaration);
     checks::gained_ports(gains(Role::ControlPlane), gains(Role::Etcd), proxied)
+}
+
+/// The version of a host's Debian, by its grains.
+fn debian(grains: &Value) -> Option<String> {
+    let version = grains["osrelease"].as_str()?;
+    (grains["os"] == "Debian").then(|| version.to_owned())
 }
 
 /// The addresses of a host.

@@ -78,7 +78,7 @@ impl Debian {
     /// # Errors
     /// It is not known: the root was made by hand.
     pub fn mirror(self, cache: &Path) -> Result<String> {
-        let file = self.sources(cache);
+        let file = mirror_file(&self.root(cache));
         let line =
             fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
         // `deb ADDRESS SUITE COMPONENTS`
@@ -86,12 +86,11 @@ impl Debian {
         let address = address.with_context(|| format!("{} names no mirror", file.display()))?;
         Ok(address.to_owned())
     }
+}
 
-    /// The file with the source line of that mirror, next to the root, as in sources.list(5).
-    #[must_use]
-    pub fn sources(self, cache: &Path) -> PathBuf {
-        self.root(cache).with_extension("mirror")
-    }
+/// The file with the source line of debootstrap's mirror, next to the root.
+fn mirror_file(root: &Path) -> PathBuf {
+    root.with_extension("mirror")
 }
 
 /// Makes the base root of Debian 12 in the cache unless it exists, and returns its path.
@@ -133,7 +132,7 @@ pub fn ensure_of(debian: Debian, cache: &Path, progress: &mut dyn FnMut(&str)) -
         }
         // A host of an offline site has no sources; an empty list keeps apt quiet.
         let sources = partial.join("etc/apt/sources.list");
-        fs::copy(&sources, debian.sources(cache))?;
+        fs::copy(&sources, mirror_file(&root))?;
         fs::write(&sources, "")?;
         fs::write(partial.join(".complete"), "")?;
         if root.exists() {

@@ -242,10 +242,7 @@ impl Ground {
                 require(dir.path(), module, "")?;
                 let root = dir.path().join(".c");
                 fs::create_dir(&root)?;
-                packages::unpack(
-                    &packages::closure(store, None, &[package], progress)?,
-                    &root,
-                )?;
+                packages::unpack(&packages::closure(store, &[package], progress)?, &root)?;
                 (tags, c) = (own, c_environment(&root, library));
             }
         }

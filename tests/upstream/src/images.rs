@@ -278,13 +278,12 @@ pub fn make(
 ) -> Result<Vec<UpstreamImage>> {
     contents(release)
         .iter()
-        .map(|content| one(store, release, content, programs, progress))
+        .map(|content| one(store, content, programs, progress))
         .collect()
 }
 
 fn one(
     store: &Store,
-    release: &Release,
     content: &Content,
     programs: &BTreeMap<&str, PathBuf>,
     progress: &mut dyn FnMut(&str),
@@ -297,12 +296,9 @@ fn one(
             .with_context(|| format!("{reference}: no program {name} is built"))?;
         sources.push((file, path));
     }
-    // nft of Debian 12 crashes on the rules that firewalld of Debian 13 has made.
-    let reads_rules = content.packages.contains(&"nftables");
-    let debian = release.debian.last().filter(|_| reads_rules).copied();
     let archives = match content.packages {
         [] => Vec::new(),
-        packages => packages::closure(store, debian, packages, progress)?,
+        packages => packages::closure(store, packages, progress)?,
     };
     let key = store::key(&(
         image::REVISION,

@@ -151,7 +151,7 @@ const AGE_VECTORS: &str = "c2sp.org/CCTV/age@v0.0.0-20251208015420-e9274a7bdbfd"
 /// They are unavailable.
 pub fn age(cache: &Path, progress: &mut dyn FnMut(&str)) -> Result<(PathBuf, PathBuf)> {
     let store = Store::new(cache.join("upstream"))?;
-    let archives = packages::closure(&store, None, &["age"], progress)?;
+    let archives = packages::closure(&store, &["age"], progress)?;
     let key = store::key(&("age", &archives))?;
     let root = store.get("programs", &key, |out| packages::unpack(&archives, out))?;
     let vectors = golang::Go::find()?.sources(AGE_VECTORS)?.join("testdata");

@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, Result, bail};
-use halite_lab::base::{self, Debian};
 use halite_lab::build_command as command;
 
 use super::store;
@@ -40,29 +39,22 @@ const IPTABLES_NAMES: &[&str] = &[
     "ip6tables-save",
 ];
 
-/// The archives of some packages and of all their dependencies on an empty host: of a Debian release,
-/// or of the machine's own sources.
+/// The archives of some packages and of all their dependencies on an empty host.
 pub fn closure(
     store: &Store,
-    debian: Option<Debian>,
     packages: &[&str],
     progress: &mut dyn FnMut(&str),
 ) -> Result<Vec<PathBuf>> {
-    let key = match debian {
-        None => store::key(&(REVISION, packages))?,
-        Some(debian) => store::key(&(REVISION, debian.codename(), packages))?,
-    };
-    let dir = store.get("archives", &key, |out| {
-        if let Some(debian) = debian {
-            let lists = tempfile::tempdir()?;
-            let options = sources(debian, lists.path(), progress)?;
-            refresh(&options, progress)?;
-            return download(&options, packages, out, progress);
-        }
-        if download(&[], packages, out, progress).is_err() {
+    let dir = store.get("archives", &store::key(&(REVISION, packages))?, |out| {
+        if download(packages, out, progress).is_err() {
             // A machine whose package lists are missing or old does not know the archives.
-            refresh(&[], progress)?;
-            download(&[], packages, out, progress)?;
+            let what = "refreshing the machine's package lists";
+            command::run(
+                Command::new("apt-get").args(["update", "-qq"]),
+                what,
+                progress,
+            )?;
+            download(packages, out, progress)?;
         }
         Ok(())
     })?;
@@ -71,30 +63,7 @@ pub fn closure(
     Ok(archives)
 }
 
-/// Options with which apt sees only the mirror of a Debian release, with lists of its own.
-fn sources(debian: Debian, lists: &Path, progress: &mut dyn FnMut(&str)) -> Result<Vec<String>> {
-    let cache = std::path::absolute(halite_lab::cache())?;
-    base::ensure_of(debian, &cache, progress)?;
-    Ok(vec![
-        format!("Dir::Etc::sourcelist={}", debian.sources(&cache).display()),
-        "Dir::Etc::sourceparts=/dev/null".to_owned(),
-        format!("Dir::State::lists={}", lists.display()),
-    ])
-}
-
-fn refresh(options: &[String], progress: &mut dyn FnMut(&str)) -> Result<()> {
-    let mut apt = Command::new("apt-get");
-    apt.args(options.iter().flat_map(|option| ["-o", option]))
-        .args(["-o", "APT::Sandbox::User=root", "update", "-qq"]);
-    command::run(&mut apt, "refreshing the package lists", progress)
-}
-
-fn download(
-    options: &[String],
-    packages: &[&str],
-    out: &Path,
-    progress: &mut dyn FnMut(&str),
-) -> Result<()> {
+fn download(packages: &[&str], out: &Path, progress: &mut dyn FnMut(&str)) -> Result<()> {
     let scratch = tempfile::tempdir()?;
     let status = scratch.path().join("status");
     fs::write(&status, "")?;
@@ -105,7 +74,6 @@ fn download(
         .arg(format!("Dir::State::status={}", status.display()))
         .arg("-o")
         .arg(format!("Dir::Cache::archives={}", out.display()))
-        .args(options.iter().flat_map(|option| ["-o", option]))
         .args([
             "-o",
             "APT::Sandbox::User=root",

@@ -104,6 +104,32 @@ pub(super) fn mtu(facts: &NodeFacts) -> Verdict {
     })
 }
 
+/// Compares the Debian releases: `nft` of Debian 12 crashes on sets that `nft` of Debian 13 has made,
+/// and the hosts share one image of kube-proxy (kubernetes/kubernetes#136786).
+pub(super) fn packet_filter(facts: &NodeFacts) -> Verdict {
+    of(facts, |added| {
+        if !facts.requirements.nftables || facts.os != "debian" || !added.runs_containers {
+            return Verdict::Good;
+        }
+        let mut others = added.others.iter();
+        let other = others.find_map(|other| {
+            let version = other.debian.as_ref()?;
+            (*version != facts.os_version).then_some((&other.name, version))
+        });
+        let Some((name, version)) = other else {
+            return Verdict::Good;
+        };
+        Verdict::bad(
+            format!(
+                "the host has Debian {}, and {name} has Debian {version}: the older `nft`, of firewalld or of kube-proxy's image, \
+                 crashes on rules of the newer one",
+                facts.os_version
+            ),
+            "declare `kubeProxy: {mode: iptables}` before hosts of both releases run containers",
+        )
+    })
+}
+
 /// Checks that the VIP is not the host's own address, which would answer for the cluster.
 pub(super) fn vip(facts: &NodeFacts) -> Verdict {
     of(facts, |added| match added.vip {

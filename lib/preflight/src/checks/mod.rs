@@ -127,6 +127,7 @@ pub const CHECKS: &[Check] = &[
     added("clock-of-master", added::clock),
     added("peers", added::peers),
     added("mtu", added::mtu),
+    added("packet-filter", added::packet_filter),
     added("vip-of-host", added::vip),
     added("vip-answers", added::vip_answers),
     added("etcd-disk", added::etcd_disk),

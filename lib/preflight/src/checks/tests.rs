@@ -182,6 +182,7 @@ fn good_added() -> NodeFacts {
     let other = OtherHost {
         name: "bootstrap-1".into(),
         machine_id: "fedcba9876543210fedcba9876543210".into(),
+        debian: Some("12".into()),
         interfaces: one_network(Interface {
             address: [10, 0, 0, 1].into(),
             mtu: 1500,
@@ -241,6 +242,7 @@ const OF_ADDED: &[(&str, Option<Change>, Option<Change>)] = &[
         Some(|f| f.mtus = [([10, 0, 0, 2].into(), 9000)].into()),
         None,
     ),
+    ("packet-filter", None, Some(|f| f.os_version = "13".into())),
     (
         "vip-of-host",
         None,
