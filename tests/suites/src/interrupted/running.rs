@@ -61,6 +61,11 @@ impl Running {
         self.said().len()
     }
 
+    /// Returns whether the end of a step has been shown.
+    pub(crate) fn has_shown(&self, step: &str) -> bool {
+        self.said().iter().any(|line| is_end_of(line, step))
+    }
+
     /// Waits until the end of a step is shown; an error if the command ends earlier. `each_time` is
     /// called while it waits.
     pub(crate) fn wait_for(
@@ -71,13 +76,12 @@ impl Running {
         let what = format!("the end of the step {step}");
         let over = wait::promptly(&what, LIMIT, || {
             let status = self.child.try_wait()?;
-            if self.said().iter().any(|line| is_end_of(line, step)) {
+            if self.has_shown(step) {
                 return Ok(None);
             }
             // Its last lines may not have been read yet.
             if let Some(status) = status.filter(|_| self.reader.is_finished()) {
-                let shown = self.said().iter().any(|line| is_end_of(line, step));
-                return Ok((!shown).then_some(status));
+                return Ok((!self.has_shown(step)).then_some(status));
             }
             each_time()?;
             Err(anyhow!("the command runs, and has not shown it"))
