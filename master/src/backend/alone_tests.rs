@@ -154,6 +154,7 @@ fn command(target: &str) -> v1::RunRequest {
 fn an_order_shortly_after_the_start_waits_until_half_of_the_hosts_are_connected() {
     let site = killed();
     let life = site.live();
+    life.app.isolation.serves();
     life.reconnect(&ScriptedMinion::new("bootstrap-1"));
     let backend = Arc::clone(&life.backend);
     let order = async move { backend.run("root", command("bootstrap-1")).await.map(drop) };

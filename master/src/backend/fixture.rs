@@ -195,6 +195,7 @@ impl Site {
             };
             let store = Arc::new(Store::open(&state_dir.join("store.db")).await.unwrap());
             let app = App::open(config, clock, store.clone()).await.unwrap();
+            app.isolation.settle();
             let etcd = match self.etcd.clone() {
                 Some((members, limit)) => Etcd::of_members(Arc::clone(&app), members, limit),
                 None => Etcd::without_gate(Arc::clone(&app), one_member()),

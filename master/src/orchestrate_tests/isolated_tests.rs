@@ -137,6 +137,7 @@ fn a_host_that_calls_long_after_the_start_of_the_master_is_not_left_out() {
     ]);
     let worker = ScriptedMinion::new("worker-1");
     let life = site.live();
+    life.app.isolation.serves();
     life.accept("worker-1");
     let request = v1::OrchestrateRequest {
         sls: "orchestrate.peers".into(),
