@@ -73,6 +73,7 @@ pub use reboot::{behind_the_proxy as rebooted_behind_the_proxy, of_another_holde
 pub use release::add_release;
 pub(crate) use release::has as has_release;
 pub use retiring::first_host_leaves;
+pub(crate) use standbys::{STANDBYS, wait_for_followers};
 pub use touched::Since;
 pub use upgraded::timed as timed_upgrade;
 

@@ -59,7 +59,7 @@ mod repair;
 mod report;
 mod repository;
 mod roles;
-mod rotation;
+pub mod rotation;
 mod runner;
 mod runtime;
 mod secret;

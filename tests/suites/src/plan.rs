@@ -72,8 +72,8 @@ impl Plan {
             sites: [ordinary()?, ha::site()?, versions::site(), hardened::site()]
                 .into_iter()
                 .chain(minor::sites())
+                .chain(rotation::sites())
                 .chain([
-                    rotation::site(),
                     runtime::site(),
                     older::site(),
                     debian::site(),

@@ -1,30 +1,35 @@
 //! The CAs of a cluster and the key of its service accounts are replaced while clients write, with a
 //! kubeconfig from before and with one that follows.
 
+mod clients;
+mod compromised;
 mod own;
+mod three;
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, ensure};
 use halite_api::{CertificateList, PreparedCa, PreparedState};
 use halite_lab::cluster::{CTL, Cluster};
 use halite_lab::host::Host;
-use halite_lab::layout::{Layout, TWO};
-use halite_lab::progress::Board;
+use halite_lab::layout::{HA, TWO};
 use halite_lab::wait;
-use halite_upstream::prepare;
-use halite_upstream::versions::{NEWEST, Release};
+use halite_upstream::versions::NEWEST;
 
+use self::clients::ClientNotes;
 use super::cluster::{PODS, nothing_left};
 use super::repair::quiet;
 use crate::ctl_answer;
-use crate::site::Site;
+use crate::site::{Site, from_the_iso};
 use crate::test::{Counts, Test, cases, sequence};
 
 /// Name of its own lab: clients of other suites would keep certificates of the old CA.
 const LAB: &str = "rotation";
+
+/// The name of the lab of three control planes.
+const LAB_OF_THREE: &str = "rotationha";
 
 const TESTS: &[Test<Cluster>] = &[
     Test {
@@ -56,6 +61,10 @@ const TESTS: &[Test<Cluster>] = &[
         run: own::servers,
     },
     Test {
+        name: "rotation: a compromised CA of Kubernetes leaves all hosts at once, and pods work again",
+        run: compromised::of_kubernetes,
+    },
+    Test {
         name: "rotation: another highstate changes nothing",
         run: settled,
     },
@@ -66,6 +75,10 @@ const TESTS: &[Test<Cluster>] = &[
 ];
 
 const CA: &str = "/etc/kubernetes/pki/ca.crt";
+/// The kubeconfig of root on a control plane.
+const ADMINISTRATOR: &str = "/etc/kubernetes/admin.conf";
+/// The directory of the tests' files, on each host.
+const DIRECTORY: &str = "/root/rotation";
 /// Copies from before the rotation.
 const OLD_CA: &str = "/root/rotation/ca.crt";
 const OLD_KUBECONFIG: &str = "/root/rotation/old.conf";
@@ -74,32 +87,6 @@ const OLD_CERTIFICATES: &str = "/root/rotation/certificates";
 const RESTART: &[&str] = &["--restart-pods"];
 /// Limit for the volumes of pods to follow the ConfigMap with the CA.
 const VOLUMES: Duration = Duration::from_secs(180);
-/// The number of pods of the cluster: four of the control plane, two of the DNS, and on each host a
-/// proxy and the network.
-const COUNT: usize = 10;
-/// A client writes until this exists.
-const STOP: &str = "/root/rotation/stop";
-
-/// Writes objects, with the name and the kubeconfig in its arguments, and notes the number of CAs
-/// that the host trusts at each write, and at each refusal because of a certificate. Other failures are
-/// those of an API server that restarts.
-const WRITER: &str = r#"#!/bin/sh
-cd /root/rotation
-n=0
-while [ ! -e stop ]; do
-  n=$((n + 1))
-  if said=$(/usr/bin/kubectl --kubeconfig "$2" --request-timeout 5s create configmap "$1-$n" --from-literal=n=$n 2>&1); then
-    grep -c BEGIN /etc/kubernetes/pki/ca.crt >> "$1.written"
-  else
-    case $said in
-      *x509*|*certificate*|*Unauthorized*|*'logged in'*)
-        echo "$(grep -c BEGIN /etc/kubernetes/pki/ca.crt) $said" >> "$1.refused"
-        [ "$1" != old ] || exit 0;;
-    esac
-  fi
-  sleep 0.2
-done
-"#;
 
 /// The CA of an operator, and the root that signs it.
 const OWN: &str = "/root/rotation/own";
@@ -118,20 +105,42 @@ E
 openssl x509 -req -in ca.csr -CA root.crt -CAkey root.key -CAcreateserial -days 1825 -extfile ca.ext -out ca.crt 2>/dev/null
 "#;
 
-/// The site of the rotation.
-pub(super) fn site() -> Site {
-    Site {
-        lab: LAB.to_owned(),
-        made: "rotation: bootstrap and node add",
-        layout: &TWO,
+/// The sites of the rotation: one control plane and one worker, and three control planes and one worker.
+pub(super) fn sites() -> [Site; 2] {
+    let site = |lab: &str, made, layout, tests| Site {
+        lab: lab.to_owned(),
+        made,
+        layout,
         release: NEWEST,
-        make,
-        tests: sequence(cases(TESTS)),
-    }
+        make: from_the_iso,
+        tests: sequence(cases(tests)),
+    };
+    let of_three = "rotation: bootstrap, two control planes and a worker";
+    [
+        site(LAB, "rotation: bootstrap and node add", &TWO, TESTS),
+        site(LAB_OF_THREE, of_three, &HA, three::TESTS),
+    ]
 }
 
-fn make(lab: &str, layout: &Layout, release: &Release) -> Result<Cluster> {
-    prepare::cluster(lab, layout, release, &Board::plain())
+/// The measurement of a rotation while clients write.
+#[derive(Debug)]
+pub struct MeasuredRotation {
+    /// The time of the command.
+    pub time: Duration,
+    /// The number of requests that were refused because of a certificate. A kubeconfig from before the
+    /// rotation counts until its CA leaves.
+    pub refused: usize,
+}
+
+/// Rotates the CA of Kubernetes in all of its stages, and restarts the pods that depend on it, while two
+/// clients on the worker write: one has a kubeconfig from before, and the other one follows.
+///
+/// # Errors
+/// The rotation fails, or an acknowledged write is missing.
+pub fn timed(cluster: &Cluster) -> Result<MeasuredRotation> {
+    let (time, notes) = under_writes(cluster)?;
+    let refused = notes.wrong(cluster)?.len();
+    Ok(MeasuredRotation { time, refused })
 }
 
 /// Rotates a CA.
@@ -141,69 +150,51 @@ fn rotate(host: &Host, ca: &str, further: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// The lines of a file of the writers; none if it does not exist.
-fn noted(host: &Host, file: &str) -> Result<Vec<String>> {
-    let text = host.sh(&format!("cat /root/rotation/{file} 2>/dev/null || true"))?;
-    Ok(text.lines().map(str::to_owned).collect())
+/// Copies the CA and the kubeconfig of root.
+fn keep_old(host: &Host) -> Result<()> {
+    host.sh(&format!(
+        "mkdir -p {DIRECTORY} && cp {CA} {OLD_CA} && cp {ADMINISTRATOR} {OLD_KUBECONFIG}"
+    ))?;
+    Ok(())
 }
 
-fn replaced(cluster: &Cluster) -> Result<Counts> {
+/// Replaces the CA of Kubernetes while clients write. Returns the time of the command and the notes of the
+/// clients; all acknowledged writes exist.
+fn under_writes(cluster: &Cluster) -> Result<(Duration, ClientNotes)> {
     let host = &cluster.bootstrap;
-    host.sh(&format!(
-        "mkdir -p /root/rotation && cp {CA} {OLD_CA} && cp /etc/kubernetes/admin.conf {OLD_KUBECONFIG}"
-    ))?;
-    fs::write(host.file(OLD_CERTIFICATES), certificates(host)?)?;
-    fs::write(host.file("/root/rotation/write.sh"), WRITER)?;
-    for (name, kubeconfig) in [
-        ("old", OLD_KUBECONFIG),
-        ("new", "/etc/kubernetes/admin.conf"),
-    ] {
-        host.sh(&format!(
-            "systemd-run --quiet --collect --unit=rotation-{name} sh /root/rotation/write.sh {name} {kubeconfig}"
-        ))?;
-    }
-    let rotated = rotate(host, "kubernetes", RESTART);
-    host.sh(&format!(
-        "sleep 3; touch {STOP}; for _ in $(seq 60); do systemctl is-active --quiet 'rotation-*' || exit 0; sleep 1; done; \
-         echo 'the clients do not stop'; exit 1"
-    ))?;
-    rotated?;
+    keep_old(host)?;
+    let mut time = Duration::ZERO;
+    let notes = clients::while_written(cluster, || {
+        let start = Instant::now();
+        rotate(host, "kubernetes", RESTART)?;
+        time = start.elapsed();
+        Ok(())
+    })?;
     ensure!(
         host.run(&["cat", CA])? != host.run(&["cat", OLD_CA])?,
         "the CA is the old one"
     );
-    let refused = noted(host, "new.refused")?;
-    ensure!(
-        refused.is_empty(),
-        "a new kubeconfig is refused: {refused:?}"
-    );
-    for name in ["old", "new"] {
-        let written = noted(host, &format!("{name}.written"))?;
-        let both = written.iter().filter(|number| *number == "2").count();
-        ensure!(
-            both > 10,
-            "{name}: only {both} writes while both are trusted"
-        );
-        println!(
-            "  {name}: {} writes, {both} while both are trusted",
-            written.len()
-        );
-    }
-    let [refused] = &noted(host, "old.refused")?[..] else {
-        bail!(
-            "the old kubeconfig is not refused once: {:?}",
-            noted(host, "old.refused")?
-        );
-    };
-    ensure!(
-        refused.starts_with("1 "),
-        "the old kubeconfig is refused while its CA is trusted: {refused}"
-    );
+    notes.all_exist(cluster)?;
+    Ok((time, notes))
+}
+
+fn replaced(cluster: &Cluster) -> Result<Counts> {
+    let host = &cluster.bootstrap;
+    host.run(&["mkdir", "-p", DIRECTORY])?;
+    fs::write(host.file(OLD_CERTIFICATES), certificates(host)?)?;
+    let (_, notes) = under_writes(cluster)?;
+    notes.check(cluster)?;
     Ok(Counts::ONE)
 }
 
 fn old_is_rejected(cluster: &Cluster) -> Result<Counts> {
-    let host = &cluster.bootstrap;
+    old_is_refused(&cluster.bootstrap)?;
+    old_has_left(cluster)?;
+    Ok(Counts::ONE)
+}
+
+/// Checks that the API refuses the kubeconfig from before.
+fn old_is_refused(host: &Host) -> Result<()> {
     let version =
         format!("kubectl --kubeconfig {OLD_KUBECONFIG} get --raw /api 2>&1 && exit 1 || true");
     let said = host.sh(&version)?;
@@ -213,6 +204,12 @@ fn old_is_rejected(cluster: &Cluster) -> Result<Counts> {
             .any(|word| said.contains(word)),
         "an old kubeconfig fails for another reason: {said}"
     );
+    Ok(())
+}
+
+/// Checks that no host and no object has the old CA. Nodes and pods are Ready again.
+fn old_has_left(cluster: &Cluster) -> Result<()> {
+    let host = &cluster.bootstrap;
     // The part of its certificate with the serial number, as text and within a kubeconfig.
     let old = host.run(&["cat", OLD_CA])?;
     let text = old
@@ -228,7 +225,7 @@ fn old_is_rejected(cluster: &Cluster) -> Result<Counts> {
             wait::until("the old CA to leave", VOLUMES, || {
                 let found = host.sh(&format!(
                     "grep -rlF --exclude='*.dropped.json' -e '{text}' /etc /var/lib/kubelet \
-                     /var/lib/halite/master/ca 2>/dev/null; true"
+                     /var/lib/halite/master/ca /var/lib/halite/master/standby/*/files/state/ca 2>/dev/null; true"
                 ))?;
                 ensure!(
                     found.is_empty(),
@@ -253,14 +250,16 @@ fn old_is_rejected(cluster: &Cluster) -> Result<Counts> {
             "{map}"
         );
     }
-    for node in cluster.hosts() {
-        let node = &node.spec.name;
-        let ready = "jsonpath={.status.conditions[?(@.type==\"Ready\")].status}";
-        let ready = cluster.kubectl(&["get", "node", node, "-o", ready])?;
-        ensure!(ready == "True", "{node} is not Ready");
-    }
-    cluster.wait_for_pods(PODS)?;
-    Ok(Counts::ONE)
+    wait::until("all nodes to be Ready", PODS, || {
+        for node in cluster.hosts() {
+            let node = &node.spec.name;
+            let ready = "jsonpath={.status.conditions[?(@.type==\"Ready\")].status}";
+            let ready = cluster.kubectl(&["get", "node", node, "-o", ready])?;
+            ensure!(ready == "True", "{node} is not Ready");
+        }
+        Ok(())
+    })?;
+    cluster.wait_for_pods(PODS)
 }
 
 /// The names of the certificates that kubeadm finds, each with its CA.
@@ -340,7 +339,7 @@ fn imported(cluster: &Cluster) -> Result<Counts> {
     }
     for trusted in [CA, &root] {
         host.sh(&format!(
-            "kubectl --kubeconfig /etc/kubernetes/admin.conf --certificate-authority {trusted} get --raw /api"
+            "kubectl --kubeconfig {ADMINISTRATOR} --certificate-authority {trusted} get --raw /api"
         ))?;
     }
     host.sh(&format!(
@@ -351,11 +350,16 @@ fn imported(cluster: &Cluster) -> Result<Counts> {
 }
 
 fn settled(cluster: &Cluster) -> Result<Counts> {
+    // Four on each control plane, two of the DNS, and on each host a proxy and the network.
+    let wanted = 4 * cluster.control_planes().len() + 2 + 2 * cluster.hosts().len();
     // Deployments that were restarted replace their pods.
     wait::until("the previous pods to end", PODS, || {
         let pods = cluster.kubectl(&["get", "pods", "-A", "--no-headers"])?;
         let number = pods.lines().count();
-        ensure!(number == COUNT, "{number} pods instead of {COUNT}: {pods}");
+        ensure!(
+            number == wanted,
+            "{number} pods instead of {wanted}: {pods}"
+        );
         Ok(())
     })?;
     quiet(cluster)?;

@@ -21,7 +21,7 @@ use crate::kills::{master_answers, moments};
 use crate::test::Counts;
 
 /// The standbys, while the first host has the master.
-pub(super) const STANDBYS: [&str; 2] = ["cp-2", "cp-3"];
+pub(crate) const STANDBYS: [&str; 2] = ["cp-2", "cp-3"];
 
 /// The heading of the guide about a lost master.
 const LOST: &str = "## The master's host is lost, and a standby is left";
@@ -37,7 +37,7 @@ fn list() -> Result<Vec<String>> {
 }
 
 /// Waits until exactly these hosts follow the master of a host.
-pub(super) fn wait_for_followers(master: &Host, wanted: &[&str]) -> Result<MasterList> {
+pub(crate) fn wait_for_followers(master: &Host, wanted: &[&str]) -> Result<MasterList> {
     wait::until("the standbys to follow", BACK, || {
         let (_, masters): (_, MasterList) = in_any_case(master, &["master", "list"])?;
         let following = masters.standbys.iter();

@@ -1,0 +1,46 @@
+//! The CA of Kubernetes is replaced because its key may be known to others: the old one leaves all hosts
+//! in the first stage.
+
+use anyhow::{Result, ensure};
+use halite_api::CheckResult;
+use halite_lab::cluster::Cluster;
+use halite_lab::wait;
+
+use super::{keep_old, old_has_left, old_is_refused, rotate};
+use crate::cluster::{PODS, across_nodes, ensure_servers, remove_servers};
+use crate::health::health;
+use crate::test::Counts;
+
+/// The name prefix of the servers that are made afterwards.
+const SERVERS: &str = "compromised";
+
+/// The options of the rotation.
+const AT_ONCE: &[&str] = &["--compromised", "--restart-pods"];
+
+/// The start of the names of checks that have findings here: a lab has neither a reader of its backups nor,
+/// at first, a backup.
+const OF_BACKUPS: &str = "backup";
+
+pub(super) fn of_kubernetes(cluster: &Cluster) -> Result<Counts> {
+    let host = &cluster.bootstrap;
+    keep_old(host)?;
+    rotate(host, "kubernetes", AT_ONCE)?;
+    old_is_refused(host)?;
+    old_has_left(cluster)?;
+    ensure_servers(cluster, SERVERS)?;
+    let reached = across_nodes(cluster, SERVERS);
+    // Also after a failure: the tests after this one count pods.
+    remove_servers(cluster, SERVERS)?;
+    reached?;
+    wait::until("a health without a finding", PODS, || {
+        let (code, health) = health(cluster)?;
+        let mut findings: Vec<CheckResult> = health.checks;
+        findings.retain(|check| !check.findings.is_empty() && !check.name.starts_with(OF_BACKUPS));
+        ensure!(
+            code == Some(0) && findings.is_empty(),
+            "exit code {code:?}: {findings:#?}"
+        );
+        Ok(())
+    })?;
+    Ok(Counts::ONE)
+}
