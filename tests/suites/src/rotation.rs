@@ -10,9 +10,9 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 use halite_api::{CertificateList, PreparedCa, PreparedState};
-use halite_lab::cluster::{CTL, Cluster};
+use halite_lab::cluster::{CTL, Cluster, run_kubectl};
 use halite_lab::host::Host;
 use halite_lab::layout::{HA, TWO};
 use halite_lab::wait;
@@ -195,9 +195,11 @@ fn old_is_rejected(cluster: &Cluster) -> Result<Counts> {
 
 /// Checks that the API refuses the kubeconfig from before.
 fn old_is_refused(host: &Host) -> Result<()> {
-    let version =
-        format!("kubectl --kubeconfig {OLD_KUBECONFIG} get --raw /api 2>&1 && exit 1 || true");
-    let said = host.sh(&version)?;
+    let get = ["kubectl", "--kubeconfig", OLD_KUBECONFIG, "get", "--raw"];
+    let Err(error) = run_kubectl(host, &[&get[..], &["/api"]].concat()) else {
+        bail!("an old kubeconfig is accepted");
+    };
+    let said = format!("{error:#}");
     ensure!(
         ["Unauthorized", "logged in", "x509"]
             .iter()
