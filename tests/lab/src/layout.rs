@@ -148,8 +148,44 @@ pub const THREE: Layout = Layout {
     joins: &[&["worker-1", "worker-2"]],
 };
 
+/// A control plane and three workers, which are in the other network and join together.
+pub const WORKERS: Layout = Layout {
+    name: "workers",
+    hosts: &[
+        LayoutHost {
+            name: "cp-1",
+            number: 11,
+            network: Network::ControlPlane0,
+            roles: CONTROL_PLANE,
+            inotify: capacity::CONTROL_PLANE,
+        },
+        LayoutHost {
+            name: "worker-1",
+            number: 12,
+            network: Network::ControlPlane1,
+            roles: &[Role::Worker],
+            inotify: capacity::WORKER,
+        },
+        LayoutHost {
+            name: "worker-2",
+            number: 13,
+            network: Network::ControlPlane1,
+            roles: &[Role::Worker],
+            inotify: capacity::WORKER,
+        },
+        LayoutHost {
+            name: "worker-3",
+            number: 14,
+            network: Network::ControlPlane1,
+            roles: &[Role::Worker],
+            inotify: capacity::WORKER,
+        },
+    ],
+    joins: &[&["worker-1", "worker-2", "worker-3"]],
+};
+
 /// All layouts.
-pub const ALL: [&Layout; 3] = [&TWO, &HA, &THREE];
+pub const ALL: [&Layout; 4] = [&TWO, &HA, &THREE, &WORKERS];
 
 impl Layout {
     /// The names of its hosts, in their order.
@@ -234,6 +270,7 @@ mod tests {
         assert_eq!(TWO.names(), ["bootstrap-1", "worker-1"]);
         assert_eq!(HA.names(), ["cp-1", "cp-2", "cp-3", "worker-1"]);
         assert_eq!((TWO.inotify(), HA.inotify()), (51, 113));
+        assert_eq!(WORKERS.inotify(), 91);
         let error = HA.member("cp-4").unwrap_err().to_string();
         assert!(error.ends_with("cp-1, cp-2, cp-3, worker-1"), "{error}");
     }

@@ -9,13 +9,14 @@ use anyhow::{Context, Result};
 
 /// Names for which a healthy offline cluster may query its site's resolver: the hosts' own names
 /// without a domain.
-const EXPECTED: [&str; 6] = [
+const EXPECTED: [&str; 7] = [
     "bootstrap-1",
     "cp-1",
     "cp-2",
     "cp-3",
     "worker-1",
     "worker-2",
+    "worker-3",
 ];
 
 /// Returns whether an offline site's cluster may send this query. CoreDNS' `loop` plugin queries

@@ -70,6 +70,7 @@ mod small_disk;
 mod source;
 mod support;
 mod test;
+mod turns;
 mod tutorial;
 mod unit_tests;
 mod update;

@@ -18,7 +18,7 @@ use crate::{
     firewall, ha, hardened, health, hosts, iso, keepalived, kills, kubeadm, lab_itself, laws,
     limits, lived, minor, network, older, operator, own_manifests, packages, preflight, registry,
     release, repair, repository, roles, rotation, runtime, secret, site_registry, source, support,
-    tutorial, update, usual, versions, vip,
+    turns, tutorial, update, usual, versions, vip,
 };
 
 /// Name of the suites' own lab, which differs from that of a demonstration.
@@ -75,6 +75,7 @@ impl Plan {
                 .chain(rotation::sites())
                 .chain([
                     runtime::site(),
+                    turns::site(),
                     older::site(),
                     debian::site(),
                     lived::site(),
