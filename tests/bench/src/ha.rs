@@ -3,6 +3,7 @@
 
 mod restore;
 mod retired;
+mod rotation;
 mod upgrade;
 
 use std::thread;

@@ -1,5 +1,5 @@
 //! Upgrades of three control planes and a worker to the next minor version of Kubernetes, and then
-//! to a later patch release.
+//! to a later patch release. A rotation of their CA follows.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use halite_suites::ha::{self, Since};
 use halite_upstream::versions::{OLDER, SHIPPED};
 use halite_upstream::{ISO, prepare};
 
-use super::{Table, seconds};
+use super::{Table, rotation, seconds};
 
 /// The time of an upgrade to the next minor version, and the longest gap of a write loop.
 const MINOR: (Duration, Duration) = (Duration::from_secs(300), Duration::from_secs(1));
@@ -20,8 +20,8 @@ const PATCH: (Duration, Duration) = (Duration::from_secs(180), Duration::from_mi
 /// The version of the bundle with the patch release.
 const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "-patch");
 
-/// Makes a cluster of the previous minor version in the lab of that name, and upgrades it. Leaves
-/// nothing running.
+/// Makes a cluster of the previous minor version in the lab of that name, upgrades it, and rotates its
+/// CA. Leaves nothing running.
 pub(super) fn measure(name: &str, table: &mut Table, progress: &mut dyn FnMut(&str)) -> Result<()> {
     progress("three control planes and a worker with the previous minor version");
     let cluster = prepare::cluster_beside(name, &HA, &OLDER, Some(&SHIPPED), &Board::plain())?;
@@ -55,6 +55,8 @@ pub(super) fn measure(name: &str, table: &mut Table, progress: &mut dyn FnMut(&s
         "0",
         touched.is_empty(),
     );
+    progress("a rotation of their CA of Kubernetes");
+    rotation::measure(&cluster, table)?;
     cluster.nothing_tried_to_leave()?;
     cluster.lab.down()
 }
