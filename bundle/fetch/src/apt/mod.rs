@@ -6,7 +6,6 @@
 
 mod package;
 mod release;
-mod version;
 
 use std::io::{BufRead as _, BufReader, Read};
 
@@ -20,8 +19,8 @@ use crate::openpgp::Keyring;
 use crate::unpack;
 use crate::unpack::Compression;
 
+pub use halite_versions::deb::compare;
 pub use package::Package;
-pub use version::compare;
 
 /// The largest `Release`, in bytes.
 const RELEASE: u64 = 32 << 20;

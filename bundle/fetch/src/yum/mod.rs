@@ -10,7 +10,6 @@ mod filelists;
 mod package;
 mod primary;
 mod repomd;
-mod version;
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -27,7 +26,6 @@ use crate::unpack;
 use crate::unpack::Compression;
 
 pub use package::{Flag, Need, Package, Version};
-pub use version::compare;
 
 /// The largest `repomd.xml`, in bytes.
 const REPOMD: u64 = 4 << 20;

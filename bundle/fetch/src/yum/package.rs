@@ -4,8 +4,8 @@ use std::cmp::Ordering;
 use std::fmt;
 
 use halite_durable::Digest;
+use halite_versions::rpm::compare;
 
-use super::compare;
 use crate::fetcher::Artifact;
 
 /// A package in a repository.

@@ -2,6 +2,29 @@
 
 use std::cmp::Ordering;
 
+use super::number;
+
+/// Tests whether `dpkg --compare-versions` takes a text for a version. It has a warning for signs
+/// that deb-version(7) does not allow, and compares them.
+#[must_use]
+pub fn is_version(text: &str) -> bool {
+    let blanks = [' ', '\t'];
+    let text = text.trim_matches(blanks);
+    let (epoch, rest) = text
+        .split_once(':')
+        .map_or((None, text), |(epoch, rest)| (Some(epoch), rest));
+    let is_epoch = |epoch: &str| {
+        epoch
+            .parse::<i64>()
+            .is_ok_and(|number| (0..=i64::from(i32::MAX)).contains(&number))
+    };
+    let (upstream, revision) = rest.rsplit_once('-').unwrap_or((rest, "0"));
+    !text.contains(blanks)
+        && epoch.is_none_or(is_epoch)
+        && !upstream.is_empty()
+        && !revision.is_empty()
+}
+
 /// Compares two versions as `dpkg --compare-versions` does.
 #[must_use]
 pub fn compare(a: &str, b: &str) -> Ordering {
@@ -46,12 +69,6 @@ fn part(mut a: &str, mut b: &str) -> Ordering {
 
 fn cut(text: &str, belongs: impl Fn(char) -> bool) -> (&str, &str) {
     text.split_at(text.find(|c| !belongs(c)).unwrap_or(text.len()))
-}
-
-/// Compares numbers of any length.
-pub fn number(a: &str, b: &str) -> Ordering {
-    let (a, b) = (a.trim_start_matches('0'), b.trim_start_matches('0'));
-    a.len().cmp(&b.len()).then_with(|| a.cmp(b))
 }
 
 fn weight(byte: u8) -> i32 {
@@ -115,6 +132,48 @@ mod tests {
                 };
                 assert!(holds(expected), "{a} {expected} {b}");
             }
+        }
+    }
+
+    #[test]
+    fn dpkg_refuses_the_same_texts() {
+        for text in [
+            "1",
+            " 1\t",
+            "1 0",
+            "",
+            " ",
+            "a",
+            "~",
+            "1-",
+            "-1",
+            "1-1-",
+            "1:",
+            ":1",
+            "x:1",
+            "1:-1",
+            "1:1-",
+            "+1:1",
+            "-0:1",
+            "-1:1",
+            "00:1",
+            "1:2:3",
+            "2147483647:1",
+            "2147483648:1",
+            "99999999999999999999:1",
+            "1_0",
+            "=1",
+            "1:\t1",
+        ] {
+            let dpkg = Command::new("dpkg")
+                .args(["--compare-versions", "1", "eq", text])
+                .output();
+            let status = dpkg
+                .expect("dpkg runs; install the Debian package dpkg")
+                .status;
+            // An empty text is the version of a package that is not installed.
+            let is_refused = status.code() == Some(2);
+            assert_eq!(is_version(text) || text.is_empty(), !is_refused, "{text:?}");
         }
     }
 }

@@ -2,6 +2,8 @@
 
 use std::cmp::Ordering;
 
+use super::number;
+
 /// Compares two versions or two releases as `rpmvercmp` does.
 #[must_use]
 pub fn compare(mut a: &str, mut b: &str) -> Ordering {
@@ -74,12 +76,6 @@ pub fn compare(mut a: &str, mut b: &str) -> Ordering {
         }
         (a, b) = (rest_a, rest_b);
     }
-}
-
-/// Compares numbers of any length.
-fn number(a: &str, b: &str) -> Ordering {
-    let (a, b) = (a.trim_start_matches('0'), b.trim_start_matches('0'));
-    a.len().cmp(&b.len()).then_with(|| a.cmp(b))
 }
 
 #[cfg(test)]
