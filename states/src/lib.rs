@@ -21,6 +21,8 @@ pub mod firewall;
 pub mod low;
 pub mod pattern;
 pub mod run;
+#[cfg(feature = "compiler")]
+pub(crate) mod serialized;
 pub mod shipped;
 pub mod signature;
 pub mod signatures;

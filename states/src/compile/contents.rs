@@ -7,7 +7,7 @@ use halite_secrets::reference;
 use serde_json::{Value, json};
 
 use super::call::Call;
-use super::serialized;
+use crate::serialized::{Data, JsonForm, YamlForm};
 use crate::template::{Purpose, Renderer, Rendering};
 
 /// Reads the pillar as a template does, so that the call is compiled again for a minion with
@@ -114,10 +114,22 @@ pub(super) fn serialize(
             "the text is finished before the secret is put in; use file.managed with a template",
         )));
     }
-    let written = match given.as_slice() {
-        [] => serialized::yaml(&data),
-        [Value::String(name)] if name.eq_ignore_ascii_case("yaml") => serialized::yaml(&data),
-        [Value::String(name)] if name.eq_ignore_ascii_case("json") => serialized::json(&data),
+    let form = match given.as_slice() {
+        [] => "yaml".to_owned(),
+        [Value::String(name)] => name.to_ascii_lowercase(),
+        _ => String::new(),
+    };
+    let data = Data::from_json(&data);
+    let written = match form.as_str() {
+        "yaml" => data.and_then(|data| YamlForm::block().write(&data)),
+        "json" => {
+            let form = JsonForm {
+                indent: Some("  ".to_owned()),
+                sort_keys: true,
+                ..JsonForm::default()
+            };
+            data.and_then(|data| form.write(&data))
+        }
         _ => {
             return Err(Box::new(fail(
                 "give one of `serializer` and `formatter`: `yaml` or `json`".to_owned(),
@@ -132,7 +144,9 @@ pub(super) fn serialize(
             .hint("use file.managed with `contents`, and the filter `yaml` or `json`"),
         )
     })?;
-    call.chunk.args.insert("contents".into(), json!(text));
+    call.chunk
+        .args
+        .insert("contents".into(), json!(text + "\n"));
     Ok(())
 }
 

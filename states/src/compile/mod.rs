@@ -24,7 +24,6 @@ mod requisite;
 mod requisite_words;
 mod reserved;
 mod rewrite;
-mod serialized;
 mod slots;
 mod sources;
 mod spelling;

@@ -377,7 +377,7 @@ pub(super) const SIGNATURES: &[Signature] = &[
     on_minion(
         "file",
         "serialize",
-        "A file with data, byte for byte as Salt writes them: keys are sorted. Texts of several lines and those that are not ASCII are refused in YAML.",
+        "A file with data, byte for byte as Salt writes them; keys are sorted.",
         &[
             arg("dataset", ArgumentKind::Any, "The data."),
             arg(

@@ -1,6 +1,6 @@
 //! Text files of a state tree, for the template engine.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::lines::TemplateSource;
@@ -100,6 +100,20 @@ impl Files {
             .collect();
         paths.sort();
         paths
+    }
+
+    /// The directories whose paths begin with `prefix`, sorted.
+    pub(super) fn directories(&self, prefix: &str) -> Vec<String> {
+        let mut directories = BTreeSet::new();
+        for path in self.paths("") {
+            let mut below = path.as_str();
+            while let Some((directory, _)) = below.rsplit_once('/') {
+                directories.insert(directory.to_owned());
+                below = directory;
+            }
+        }
+        directories.retain(|directory| directory.starts_with(prefix));
+        directories.into_iter().collect()
     }
 
     /// The dotted names of all SLS files, sorted.

@@ -38,7 +38,8 @@ fn probes() -> BTreeMap<Name, Json> {
     probes
 }
 
-/// The renderer of a probe, its first file, and the purpose of that.
+/// The renderer of a probe, whose grains are added to those of the world, its first file, and the
+/// purpose of that.
 fn renderer(probe: &Json, world: &Json) -> (Renderer, String, Purpose) {
     let mut tree = MemoryTree::new();
     let mut first = "a.sls";
@@ -55,8 +56,12 @@ fn renderer(probe: &Json, world: &Json) -> (Renderer, String, Purpose) {
     } else {
         Purpose::File
     };
+    let mut grains = world["grains"].clone();
+    for (name, value) in probe["grains"].as_object().into_iter().flatten() {
+        grains[name.as_str()] = value.clone();
+    }
     let mut renderer = Renderer::new(&tree);
-    renderer.set_minion("web-1", &world["pillar"], &world["grains"]);
+    renderer.set_minion("web-1", &world["pillar"], &grains);
     (renderer, first.to_owned(), purpose)
 }
 

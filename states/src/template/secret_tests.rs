@@ -47,6 +47,9 @@ fn a_secret_is_neither_compared_nor_tested() {
         "{% set k = salt['defaults.deepcopy'](pillar.d) %}{{ k.k == 'x' }}",
         "{% from 'm.jinja' import strict %}{{ strict(pillar.key) }}",
         "{{ pillar.key is eq 'x' }}",
+        "{{ salt['network.is_private'](pillar.key) }}",
+        "{{ salt['pkg.version_cmp'](pillar.key, '1') }}",
+        "{{ salt['slsutil.serialize']('json', pillar.d) }}",
     ] {
         let out = render(&format!("\n{used}"), &BTreeMap::new());
         assert!(

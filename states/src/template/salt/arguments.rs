@@ -4,6 +4,7 @@ use minijinja::value::ValueKind;
 use minijinja::{Error, ErrorKind, Value};
 
 use super::super::error::invalid;
+use super::super::values::holds_secret;
 
 /// The arguments of one call, by parameter.
 pub(super) struct Arguments {
@@ -19,6 +20,19 @@ impl Arguments {
     pub(super) fn bind(
         function: &str,
         parameters: &[&'static str],
+        args: &[Value],
+    ) -> Result<Self, Error> {
+        Self::bind_keywords(function, parameters, &[], args)
+    }
+
+    /// As [`Self::bind`], with parameters that take arguments by name only.
+    ///
+    /// # Errors
+    /// As for [`Self::bind`].
+    pub(super) fn bind_keywords(
+        function: &str,
+        parameters: &[&'static str],
+        keywords: &[&'static str],
         args: &[Value],
     ) -> Result<Self, Error> {
         let mut bound = Self {
@@ -40,10 +54,11 @@ impl Arguments {
             bound.add(parameter, value.clone())?;
         }
         if let Some(named) = named {
+            let known = [parameters, keywords].concat();
             for key in named.try_iter()? {
                 let name = key.to_string();
-                let Some(parameter) = parameters.iter().find(|known| **known == name) else {
-                    return Err(unknown(function, &name, parameters));
+                let Some(parameter) = known.iter().find(|known| **known == name) else {
+                    return Err(unknown(function, &name, &known));
                 };
                 bound.add(parameter, named.get_item(&key)?)?;
             }
@@ -67,6 +82,21 @@ impl Arguments {
         }
         self.values.push((parameter, value));
         Ok(())
+    }
+
+    /// The same arguments.
+    ///
+    /// # Errors
+    /// One of them is a secret, or has one in it.
+    pub(super) fn without_secrets(self) -> Result<Self, Error> {
+        if self.values.iter().any(|(_, value)| holds_secret(value)) {
+            return Err(invalid(format!(
+                "salt['{}'] cannot be used on a secret: a template sees only a reference to it, so the result would be \
+                 wrong",
+                self.function
+            )));
+        }
+        Ok(self)
     }
 
     /// An optional argument.

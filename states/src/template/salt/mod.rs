@@ -1,10 +1,14 @@
 //! `salt['module.function'](…)` in templates: the functions that only compute. Facts of a host are
 //! grains.
 
+mod addresses;
 mod arguments;
 mod lookup;
 mod merging;
+mod options;
 mod paths;
+mod serialization;
+mod versions;
 
 use std::fmt;
 use std::sync::Arc;
@@ -22,7 +26,9 @@ use crate::target;
 /// Functions that templates may call.
 const FUNCTIONS: &[&str] = &[
     "config.get",
+    "config.option",
     "cp.list_master",
+    "cp.list_master_dirs",
     "cp.list_states",
     "defaults.deepcopy",
     "defaults.merge",
@@ -46,10 +52,16 @@ const FUNCTIONS: &[&str] = &[
     "match.list",
     "match.pcre",
     "match.pillar",
+    "network.calc_net",
+    "network.ip_in_subnet",
+    "network.is_loopback",
+    "network.is_private",
     "pillar.get",
     "pillar.items",
     "pillar.keys",
+    "pkg.version_cmp",
     "slsutil.merge",
+    "slsutil.serialize",
     "slsutil.update",
     "test.echo",
 ];
@@ -131,6 +143,7 @@ fn call(name: &str, known: &MinionValues, args: &[Value]) -> Result<Value, Error
         "pillar.get" => lookup::pillar(&known.pillar, name, args),
         "grains.get" => lookup::grains(&known.grains, name, args),
         "config.get" => lookup::config(known, name, args),
+        "config.option" => options::option(known, name, args),
         "pillar.items" | "grains.items" => {
             bind(&[])?;
             let of_pillar = name == "pillar.items";
@@ -145,6 +158,7 @@ fn call(name: &str, known: &MinionValues, args: &[Value]) -> Result<Value, Error
             let prefix = bind(&["saltenv", "prefix"])?.text("prefix")?;
             Ok(known.files.paths(&prefix.unwrap_or_default()).into())
         }
+        "cp.list_master_dirs" => paths::master_directories(&known.files, name, args),
         "cp.list_states" => {
             bind(&["saltenv"])?;
             Ok(known.files.states().into())
@@ -171,6 +185,12 @@ fn call(name: &str, known: &MinionValues, args: &[Value]) -> Result<Value, Error
         "defaults.deepcopy" => Ok(deep_copy(&bind(&["source"])?.required("source")?)),
         "defaults.merge" => merging::defaults_merge(name, args),
         "defaults.update" => merging::defaults_update(name, args),
+        "network.calc_net" => addresses::network(name, args),
+        "network.ip_in_subnet" => addresses::is_in_network(name, args),
+        "network.is_loopback" => addresses::is_loopback(name, args),
+        "network.is_private" => addresses::is_private(name, args),
+        "pkg.version_cmp" => versions::compare(&known.grains, name, args),
+        "slsutil.serialize" => serialization::serialize(name, args),
         "slsutil.merge" => merging::slsutil_merge(name, args),
         "slsutil.update" => merging::slsutil_update(name, args),
         "test.echo" => bind(&["text"])?.required("text"),

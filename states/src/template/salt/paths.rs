@@ -1,8 +1,37 @@
-//! Python's functions of paths: texts, whether or not such a file exists.
+//! Python's functions of paths, which are texts whether or not such a file exists, and the
+//! directories of the state tree.
 
 use minijinja::{Error, Value};
 
 use super::super::error::invalid;
+use super::super::files::Files;
+use super::super::lists::list;
+use super::arguments::Arguments;
+
+/// `cp.list_master_dirs(saltenv=None, prefix='')`: the directories of the state tree.
+pub(super) fn master_directories(
+    files: &Files,
+    name: &str,
+    args: &[Value],
+) -> Result<Value, Error> {
+    let args = Arguments::bind(name, &["saltenv", "prefix"], args)?;
+    let saltenv = args.text("saltenv")?.unwrap_or_default();
+    if !matches!(saltenv.as_str(), "" | "base") {
+        return Err(invalid(format!(
+            "there is no environment `{saltenv}`, only `base`"
+        )));
+    }
+    let prefix = match args.optional("prefix") {
+        Some(_) => args.required_text("prefix")?,
+        None => String::new(),
+    };
+    Ok(list(
+        files
+            .directories(prefix.trim_matches('/'))
+            .into_iter()
+            .map(Value::from),
+    ))
+}
 
 /// The part behind the last slash.
 pub(super) fn basename(path: &str) -> &str {
