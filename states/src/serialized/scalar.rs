@@ -129,7 +129,7 @@ impl Features {
     }
 
     fn is_plain(&self, in_flow: bool) -> bool {
-        !self.needs_escapes && !self.needs_quotes && !(in_flow && self.needs_quotes_in_flow)
+        !(self.needs_escapes || self.needs_quotes || in_flow && self.needs_quotes_in_flow)
     }
 }
 
