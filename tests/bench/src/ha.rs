@@ -125,9 +125,17 @@ impl Table {
 
     fn gap(&mut self, what: &str, measured: &Measured, most: Duration) {
         let writes = measured.acknowledged;
-        let value = format!("{} ({writes} writes)", seconds(measured.gap.length));
-        let aim = format!("≤ {} s", most.as_secs_f64());
-        self.aim(what, &value, &aim, measured.gap.length <= most);
+        let mut value = format!("{} ({writes} writes)", seconds(measured.gap.length));
+        let is_short = measured.gap.length <= most;
+        if !is_short {
+            value += &format!(", errors: {:?}", measured.gap.errors);
+        }
+        self.aim(
+            what,
+            &value,
+            &format!("≤ {} s", most.as_secs_f64()),
+            is_short,
+        );
     }
 
     /// The time in which two hosts held the address.
